@@ -1,6 +1,8 @@
-"""This repository's own determinism: one thread for every numeric library, and the same seeds before every test.
+"""This repository's own determinism: one thread for every numeric library, and the same seeds
+before every test.
 
-And bytecode is kept, whatever the shell says: tests start many processes, and each would compile all of qbench anew.
+And bytecode is kept, whatever the shell says: tests start many processes, and each would compile
+    all of qbench anew.
 """
 
 import gc
@@ -11,7 +13,9 @@ import sys
 import pytest
 
 for library in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB_MAXIMUM"):
-    os.environ.setdefault(f"{library}_NUM_THREADS", "1")  # read when the library is first loaded, hence here
+    os.environ.setdefault(
+        f"{library}_NUM_THREADS", "1"
+    )  # read when the library is first loaded, hence here
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 

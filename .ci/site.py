@@ -1,4 +1,5 @@
-"""What the documentation site has out of the code: the pages of the commands and of the Python interface.
+"""What the documentation site has out of the code: the pages of the commands and of the Python
+interface.
 
 MkDocs calls these functions by their names (``hooks`` of mkdocs.yml).
 """
@@ -16,7 +17,15 @@ API = {
     "Quantize a model": ("load_model", "save_model", "calibrate", "make_plan", "quantize_model"),
     "Run a model": ("get_backend",),
     "Numbers": (
-        *("QType", "QParams", "choose_qparams", "quantize", "dequantize", "fake_quantize", "fake_quantize_grad"),
+        *(
+            "QType",
+            "QParams",
+            "choose_qparams",
+            "quantize",
+            "dequantize",
+            "fake_quantize",
+            "fake_quantize_grad",
+        ),
         *("get_arithmetic", "list_arithmetics", "requantize", "add_quantized"),
     ),
     "Statistics": ("mcnemar_midp", "paired_interval", "find_change_points"),
@@ -33,7 +42,9 @@ def on_files(files: Any, *, config: Any) -> Any:  # noqa: ANN401 - MkDocs' own t
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """Links to files of the repository that are no pages become plain text: the site has no copy of them."""
+    """Links to files of the repository that are no pages become plain text: the site has no
+    copy of them.
+    """
     return re.sub(r"\[([^\]]*)\]\((?:\.\./)+(?!docs/)[^)]*\)", r"\1", markdown)
 
 
@@ -56,14 +67,20 @@ def commands() -> str:
 
 def _choices(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     """The sub-commands of a parser by name."""
-    actions = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]  # noqa: SLF001
+    actions = [
+        action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
+    ]  # noqa: SLF001
     return {name: one for action in actions for name, one in action.choices.items()}
 
 
 def public_names() -> dict[str, str]:
     """Name → module of everything that ``import qbench`` offers."""
     tree = ast.parse((ROOT / "qbench" / "__init__.py").read_text(encoding="utf-8"))
-    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module != "typing"]
+    imports = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module != "typing"
+    ]
     return {
         alias.name: node.module
         for node in imports
@@ -82,5 +99,7 @@ def api() -> str:
     ]
     for title, names in groups.items():
         parts.append(f"## {title}\n")
-        parts.extend(f"::: {public[name]}.{name}\n    options: {{heading_level: 3}}\n" for name in names)
+        parts.extend(
+            f"::: {public[name]}.{name}\n    options: {{heading_level: 3}}\n" for name in names
+        )
     return "\n".join(parts)

@@ -1,6 +1,8 @@
-"""The word check of ``make lint``: no banned word in qbench and engines/; ``--open`` counts those still to replace.
+"""The word check of ``make lint``: no banned word in qbench and engines/; ``--open`` counts
+those still to replace.
 
-A word may be banned in some folders only. A line that ends in ``# stored name`` may keep a word that files hold.
+A word may be banned in some folders only. A line that ends in ``# stored name`` may keep a word
+that files hold.
 """
 
 import re
@@ -13,13 +15,16 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 SUFFIXES = {".py", ".toml", ".j2", ".js", ".css"}
-# One word of prose, of snake_case or of camelCase: `SceneOfUnit`, `the_scene` and "the scene" all hold "scene".
+# One word of prose, of snake_case or of camelCase: `SceneOfUnit`, `the_scene` and "the scene" all
+# hold "scene".
 STORED = "# stored name"
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 def words_of(folder: Path) -> Iterator[tuple[str, int, str]]:
-    """(file, line, word in lower case) of every word in the files and the names of files below ``folder``."""
+    """(file, line, word in lower case) of every word in the files and the names of files below
+    ``folder``.
+    """
     for path in sorted(folder.rglob("*")):
         if path.suffix not in SUFFIXES:
             continue
@@ -31,7 +36,9 @@ def words_of(folder: Path) -> Iterator[tuple[str, int, str]]:
 
 
 def banned_words(file: str, lists: dict[str, Any]) -> dict[str, str]:
-    """Word → what to write instead, in ``file``: the words of the whole project, and those of its folder."""
+    """Word → what to write instead, in ``file``: the words of the whole project, and those of
+    its folder.
+    """
     banned: dict[str, str] = dict(lists["banned"])
     for folder, words in lists["banned_in"].items():
         if file.startswith(f"{folder}/"):
@@ -55,7 +62,10 @@ def main(arguments: list[str]) -> int:
         if instead is not None:
             hits.append(f"{file}:{line}: '{word}': write {instead}")
     folders = len(lists["banned_in"])
-    print("\n".join(hits) or f"none of {len(lists['banned'])} words is used, nor those of {folders} folders")
+    print(
+        "\n".join(hits)
+        or f"none of {len(lists['banned'])} words is used, nor those of {folders} folders"
+    )
     return bool(hits)
 
 

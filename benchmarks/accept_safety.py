@@ -1,17 +1,20 @@
-"""What a killed or a concurrent process does to baselines: kill -9 before each file operation, and parallel accepting.
+"""What a killed or a concurrent process does to baselines: kill -9 before each file operation,
+and parallel accepting.
 
     points      = file operations below ``baselines/`` (``reports/``): open to write, write, fsync, chmod, rename,
                   unlink, mkdir, rmdir; a run of the same command is killed before each
     unreadable  = kills after which a baseline cannot be loaded
     lost        = kills after which a baseline is neither the old nor the new one
-    not redone  = kills after which the same command, run again to its end, does not leave the new baselines
+    not redone  = kills after which the same command, run again to its end, does not leave the new
+    baselines
     git takes   = kills after which ``git add`` would take a file that is not a baseline or a page
     not swept   = kills after which the next writer leaves files of the killed process
-    lost cells  = results that a process said it accepted, ended with 0, and that are not in the baseline afterwards
+    lost cells  = results that a process said it accepted, ended with 0, and that are not in the
+    baseline afterwards
 
-Processes are forks of one that has imported everything, so that they meet more often than processes that a person
-starts. The exit code is 1 where a count of what must not happen is not 0. With ``--package`` another checkout of qbench
-is tried, for numbers from before a change.
+Processes are forks of one that has imported everything, so that they meet more often than processes
+that a person starts. The exit code is 1 where a count of what must not happen is not 0. With
+``--package`` another checkout of qbench is tried, for numbers from before a change.
 
 Run: python benchmarks/accept_safety.py [--package DIR] [--only kills|cells|sessions]
 """
@@ -122,7 +125,11 @@ def pytest_command(*options: str, processor: str = "x64-one", seed: int = 1) -> 
         import pytest
 
         os.environ.update(PROCESSOR=processor, SEED=str(seed))
-        return int(pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--assert=plain", FILE, *options]))
+        return int(
+            pytest.main(
+                ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--assert=plain", FILE, *options]
+            )
+        )
 
     return run
 
@@ -138,8 +145,12 @@ def qbench_command(*arguments: str) -> Command:
     return run
 
 
-def forked(folder: Path, command: Command, *, kill_before: int | None = None, below: str = "") -> int:
-    """Run ``command`` in a fork in ``folder``; its exit code, negative where it was killed before an operation."""
+def forked(
+    folder: Path, command: Command, *, kill_before: int | None = None, below: str = ""
+) -> int:
+    """Run ``command`` in a fork in ``folder``; its exit code, negative where it was killed
+    before an operation.
+    """
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -161,7 +172,9 @@ def forked(folder: Path, command: Command, *, kill_before: int | None = None, be
 
 
 def _count_operations(below: str, last: int) -> None:
-    """End this process by SIGKILL before file operation number ``last`` (from 0) on paths ``below``."""
+    """End this process by SIGKILL before file operation number ``last`` (from 0) on paths
+    ``below``.
+    """
     seen = 0
 
     def count(path: object) -> None:
@@ -175,7 +188,15 @@ def _count_operations(below: str, last: int) -> None:
         if event == "open":
             if arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC):
                 count(arguments[0])
-        elif event in ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.link", "os.symlink"):
+        elif event in (
+            "os.rename",
+            "os.remove",
+            "os.mkdir",
+            "os.rmdir",
+            "os.chmod",
+            "os.link",
+            "os.symlink",
+        ):
             count(arguments[0])
 
     def before(act: Callable[..., int | None]) -> Callable[..., int | None]:
@@ -231,7 +252,9 @@ def content(folder: Path, model: str) -> dict[str, dict[str, str]] | None:
 
 
 def accepted(folder: Path, model: str) -> set[tuple[str, str]]:
-    """(cell, environment class) of all accepted results of ``model``; empty where its file is damaged."""
+    """(cell, environment class) of all accepted results of ``model``; empty where its file is
+    damaged.
+    """
     try:
         cells = json.loads((folder / "baselines/trial" / f"{model}.json").read_text())["cells"]
     except (OSError, ValueError):
@@ -241,7 +264,14 @@ def accepted(folder: Path, model: str) -> set[tuple[str, str]]:
 
 def git(folder: Path, *arguments: str) -> str:
     """What git says in ``folder``."""
-    options = ("-c", "user.name=trial", "-c", "user.email=trial@example.org", "-c", "commit.gpgsign=false")
+    options = (
+        "-c",
+        "user.name=trial",
+        "-c",
+        "user.email=trial@example.org",
+        "-c",
+        "commit.gpgsign=false",
+    )
     return subprocess.run(
         ["git", "-C", str(folder), *options, *arguments], check=True, capture_output=True, text=True
     ).stdout
@@ -249,13 +279,17 @@ def git(folder: Path, *arguments: str) -> str:
 
 def strangers(folder: Path) -> list[str]:
     """Files that ``git add`` would take, and that are neither baselines nor pages."""
-    taken = git(folder, "status", "--porcelain", "--untracked-files=all", "--", "baselines", "reports").splitlines()
+    taken = git(
+        folder, "status", "--porcelain", "--untracked-files=all", "--", "baselines", "reports"
+    ).splitlines()
     names = [line[3:].strip('"') for line in taken]
     return [name for name in names if Path(name).name.startswith(".") or "/." in name]
 
 
 def made_project(folder: Path) -> Path:
-    """A project in git with two models accepted in two classes, and a run in which every result changed."""
+    """A project in git with two models accepted in two classes, and a run in which every result
+    changed.
+    """
     (folder / "suites").mkdir(parents=True)
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / FILE).write_text(SUITE)
@@ -291,7 +325,14 @@ def kills(folder: Path, act: Command, below: str) -> dict[str, int]:
     old = {model: content(folder, model) for model in MODELS}
     must(folder, act)
     new, names = {model: content(folder, model) for model in MODELS}, files(folder, below)
-    found = {"points": 0, "unreadable": 0, "lost": 0, "not redone": 0, "git takes": 0, "not swept": 0}
+    found = {
+        "points": 0,
+        "unreadable": 0,
+        "lost": 0,
+        "not redone": 0,
+        "git takes": 0,
+        "not swept": 0,
+    }
     while True:
         shutil.rmtree(folder / below)
         shutil.copytree(saved, folder / below)
@@ -309,7 +350,9 @@ def kills(folder: Path, act: Command, below: str) -> dict[str, int]:
 
 
 def kills_of_session(folder: Path, *options: str, seed: int) -> dict[str, int]:
-    """The same of the accepting at the end of a pytest session: it is measured once, and forked before it accepts."""
+    """The same of the accepting at the end of a pytest session: it is measured once, and forked
+    before it accepts.
+    """
     result = folder.with_name(f"{folder.name}.json")
 
     def session() -> int:
@@ -373,18 +416,30 @@ def together(folder: Path, commands: list[Command]) -> list[int]:
 def parallel_cells(whole: Path, scratch: Path, model: str, rounds: int) -> dict[str, int]:
     """One ``qbench accept`` for each of the 8 cells of ``model``, all at once."""
     run = max((whole / "reports/history").glob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
-    found = {"rounds": rounds, "said accepted": 0, "lost cells": 0, "torn": 0, "ended with an error": 0}
+    found = {
+        "rounds": rounds,
+        "said accepted": 0,
+        "lost cells": 0,
+        "torn": 0,
+        "ended with an error": 0,
+    }
     wanted = sorted({slug for slug, _ in accepted(whole, model)})
     for number in range(rounds):
         trial = scratch / f"{number}"
         shutil.copytree(whole, trial)
         _forget_cells(trial, model)
         commands = [
-            qbench_command("accept", str(trial / "reports/history" / run.name), "--cell", f"{model}::{slug}")
+            qbench_command(
+                "accept", str(trial / "reports/history" / run.name), "--cell", f"{model}::{slug}"
+            )
             for slug in wanted
         ]
         codes = together(trial, commands)
-        done = {slug for slug, _ in accepted(trial, model)} if content(trial, model) is not None else set()
+        done = (
+            {slug for slug, _ in accepted(trial, model)}
+            if content(trial, model) is not None
+            else set()
+        )
         said = {slug for slug, code in zip(wanted, codes, strict=True) if code == 0}
         found["said accepted"] += len(said)
         found["lost cells"] += len(said - done)
@@ -397,13 +452,22 @@ def parallel_cells(whole: Path, scratch: Path, model: str, rounds: int) -> dict[
 def parallel_sessions(whole: Path, scratch: Path, rounds: int) -> dict[str, int]:
     """Three accepting sessions at once, each of one schema."""
     schemas = ("w8a8_asym_pt", "w8a8_asym_pc", "w8a8_symu8_pc")
-    found = {"rounds": rounds, "accepted cells": 0, "lost cells": 0, "torn": 0, "ended with an error": 0}
+    found = {
+        "rounds": rounds,
+        "accepted cells": 0,
+        "lost cells": 0,
+        "torn": 0,
+        "ended with an error": 0,
+    }
     for number in range(rounds):
         trial = scratch / f"{number}"
         shutil.copytree(whole, trial)
         for model in MODELS:
             _forget_cells(trial, model)
-        commands = [pytest_command("--qbench-accept=new", f"--qbench-select=schema={one}") for one in schemas]
+        commands = [
+            pytest_command("--qbench-accept=new", f"--qbench-select=schema={one}")
+            for one in schemas
+        ]
         codes = together(trial, commands)
         done = sum(len(accepted(trial, model)) for model in MODELS)
         found["accepted cells"] += 12
@@ -424,7 +488,9 @@ def _forget_cells(folder: Path, model: str) -> None:
 
 def show(title: str, found: dict[str, int]) -> bool:
     """A line of the table; whether something was tried and nothing went wrong."""
-    print(f"{title:44} " + ", ".join(f"{name} {count}" for name, count in found.items()), flush=True)
+    print(
+        f"{title:44} " + ", ".join(f"{name} {count}" for name, count in found.items()), flush=True
+    )
     tried = {name: count for name, count in found.items() if name in TRIED}
     return all(tried.values()) and sum(found.values()) == sum(tried.values())
 
@@ -432,7 +498,9 @@ def show(title: str, found: dict[str, int]) -> bool:
 def main() -> None:
     """Print the table; the exit code is 1 where something was lost, torn or left."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--package", type=Path, help="a checkout of qbench to try instead of the installed one")
+    parser.add_argument(
+        "--package", type=Path, help="a checkout of qbench to try instead of the installed one"
+    )
     parser.add_argument("--only", choices=("kills", "cells", "sessions"))
     parser.add_argument("--rounds", type=int, default=8)
     arguments = parser.parse_args()
@@ -441,9 +509,22 @@ def main() -> None:
         os.environ["PYTHONPATH"] = str(arguments.package.resolve())
     for name in ("CI", "PYTEST_ADDOPTS"):
         os.environ.pop(name, None)
-    for name in ("qbench.suite", "qbench.plugin", "qbench.cli", "qbench.cli.accept_run", "qbench.metrics"):
+    for name in (
+        "qbench.suite",
+        "qbench.plugin",
+        "qbench.cli",
+        "qbench.cli.accept_run",
+        "qbench.metrics",
+    ):
         importlib.import_module(name)
-    for name in ("pytest", "onnxruntime", "onnx_ir", "qbench.subjects", "qbench.quantization", "qbench.backends"):
+    for name in (
+        "pytest",
+        "onnxruntime",
+        "onnx_ir",
+        "qbench.subjects",
+        "qbench.quantization",
+        "qbench.backends",
+    ):
         importlib.import_module(name)
     import qbench
 
@@ -454,18 +535,28 @@ def main() -> None:
         os.environ["QBENCH_CACHE"] = str(place / "cache")
         whole = made_project(place / "whole")
         if arguments.only in (None, "kills"):
-            trials = [Path(shutil.copytree(whole, place / name)) for name in ("accept", "pytest", "report")]
+            trials = [
+                Path(shutil.copytree(whole, place / name))
+                for name in ("accept", "pytest", "report")
+            ]
             accept = qbench_command("accept", "latest", "--what", "all", "--reason", "a trial")
             good &= show("kill: qbench accept", kills(trials[0], accept, "baselines"))
-            good &= show("kill: pytest --qbench-accept-fp32 … =all", kills_of_session(trials[1], *REFERENCE, seed=5))
+            good &= show(
+                "kill: pytest --qbench-accept-fp32 … =all",
+                kills_of_session(trials[1], *REFERENCE, seed=5),
+            )
             report = qbench_command("report", "--report", "html", "--report", "md")
             good &= show("kill: qbench report", kills(trials[2], report, "reports"))
         if arguments.only in (None, "cells"):
             for model in MODELS:
                 title = f"8 × qbench accept, model '{model}'"
-                good &= show(title, parallel_cells(whole, place / f"cells-{model}", model, arguments.rounds))
+                good &= show(
+                    title, parallel_cells(whole, place / f"cells-{model}", model, arguments.rounds)
+                )
         if arguments.only in (None, "sessions"):
-            good &= show("3 × pytest --qbench-accept=new", parallel_sessions(whole, place / "sessions", 5))
+            good &= show(
+                "3 × pytest --qbench-accept=new", parallel_sessions(whole, place / "sessions", 5)
+            )
     sys.exit(0 if good else 1)
 
 

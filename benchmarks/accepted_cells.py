@@ -1,13 +1,16 @@
-"""Which accepted cells end otherwise by today's rule for a loss: `python benchmarks/accepted_cells.py`.
+"""Which accepted cells end otherwise by today's rule for a loss: `python
+benchmarks/accepted_cells.py`.
 
-Every accepted result of the suites' baselines is judged against its fp32 reference by the tolerances of the suites,
-once by the former rule (a margin under one sample did not gate, and a tolerance held for all metrics of its model) and
-once as today. Baselines hold hits and neither losses nor gains: for a share of right samples all of these are tried
-that fit the hits and the number of samples that differ from fp32; where samples share sources, each with samples that
-change alone and with all samples of a source changing together. Other metrics are decided by their counts as before.
+Every accepted result of the suites' baselines is judged against its fp32 reference by the
+tolerances of the suites, once by the former rule (a margin under one sample did not gate, and a
+tolerance held for all metrics of its model) and once as today. Baselines hold hits and neither
+losses nor gains: for a share of right samples all of these are tried that fit the hits and the
+number of samples that differ from fp32; where samples share sources, each with samples that change
+alone and with all samples of a source changing together. Other metrics are decided by their counts
+as before.
 
-`--run FILE …` lists the loss gates of run files instead whose samples share sources: what they would show if each
-sample were its own source, and what they show.
+`--run FILE …` lists the loss gates of run files instead whose samples share sources: what they
+would show if each sample were its own source, and what they show.
 
 Exit code 1 where a cell fails today that no quarantine entry lists.
 """
@@ -38,7 +41,9 @@ BEST = ("top1", "exact")
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One accepted share or rate: what it was by the former rule, and all that it may be by today's."""
+    """One accepted share or rate: what it was by the former rule, and all that it may be by
+    today's.
+    """
 
     cell: str
     environment: str
@@ -56,7 +61,9 @@ class Judged:
 def possible_scores(
     planned: PlannedCell, baseline: Baseline, metric: str, hits: int, least_same: int
 ) -> Iterator[Score]:
-    """The scores of ``metric`` with ``hits`` whose losses and gains fit the samples that answer otherwise than fp32."""
+    """The scores of ``metric`` with ``hits`` whose losses and gains fit the samples that answer
+    otherwise than fp32.
+    """
     reference = baseline.metrics[metric]
     data = baseline.data[metric.partition("@")[2] or planned.model.data]
     samples = data.samples
@@ -123,11 +130,15 @@ def judged_cells(suite_path: Path, catalogues: Catalogues) -> Iterator[Judged]:
         for where, accepted in cell.current.items():
             environment = EnvironmentClass.parse(where)
             tolerance = planned.tolerance(environment)
-            for metric in set(planned.model.metrics) & set(baseline.metrics) & set(accepted.metrics):
+            for metric in (
+                set(planned.model.metrics) & set(baseline.metrics) & set(accepted.metrics)
+            ):
                 if not catalogues.metrics.get(metric.partition("@")[0]).proportion:
                     continue
                 same = accepted.metrics.get("agreement", 0) if metric in BEST else 0
-                scores = list(possible_scores(planned, baseline, metric, accepted.metrics[metric], same))
+                scores = list(
+                    possible_scores(planned, baseline, metric, accepted.metrics[metric], same)
+                )
                 before = former_state(scores[0], WIDER.get((suite.name, name), tolerance))
                 now = frozenset(loss_gate(score, tolerance, decision).state for score in scores)
                 listed = planned.quarantine_entry(environment) is not None
@@ -135,7 +146,9 @@ def judged_cells(suite_path: Path, catalogues: Catalogues) -> Iterator[Judged]:
 
 
 def clustered_gates(path: Path) -> Iterator[tuple[str, ...]]:
-    """Of the loss gates of the run at ``path`` whose samples share sources: a row for equal ones of one model."""
+    """Of the loss gates of the run at ``path`` whose samples share sources: a row for equal
+    ones of one model.
+    """
     rows = Counter(_clustered_rows(path))
     for (model, *numbers), times in rows.items():
         yield (model, str(times), *numbers)
@@ -145,12 +158,19 @@ def _clustered_rows(path: Path) -> Iterator[tuple[str, ...]]:
     for record in read_run(path).cells:
         for gate in record.gates:
             metric = record.metrics.get(gate.metric)
-            if gate.kind != "loss" or metric is None or metric.clusters is None or gate.limit is None:
+            if (
+                gate.kind != "loss"
+                or metric is None
+                or metric.clusters is None
+                or gate.limit is None
+            ):
                 continue
             score = metric.score(gate.metric)
             margin = abs(score.reference_value - float(gate.limit or 0.0))
             before, now = (shown_by(one, margin) for one in (replace(score, clusters=None), score))
-            if before is None or now is None or not score.proportion:  # resamples of single samples are not in the run
+            if (
+                before is None or now is None or not score.proportion
+            ):  # resamples of single samples are not in the run
                 continue
             yield (
                 record.model,
@@ -189,7 +209,9 @@ def main() -> int:
     """Print what changed; the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("suites", nargs="*", default=["smoke", "nightly"])
-    parser.add_argument("--run", nargs="+", default=[], metavar="FILE", help="run files to judge instead")
+    parser.add_argument(
+        "--run", nargs="+", default=[], metavar="FILE", help="run files to judge instead"
+    )
     arguments = parser.parse_args()
     if arguments.run:
         return print_clustered(arguments.run)
@@ -206,7 +228,9 @@ def main() -> int:
                 changed.add_row(*row, "yes" if one.listed else "no")
     console = Console(width=None if sys.stdout.isatty() else 200)
     console.print(changed)
-    console.print(f"{count} accepted shares, {changed.row_count} changed, {red} red without an entry")
+    console.print(
+        f"{count} accepted shares, {changed.row_count} changed, {red} red without an entry"
+    )
     return 1 if red else 0
 
 

@@ -1,15 +1,18 @@
-"""Whether our min/max plans cost as little accuracy as onnxruntime's own quantizer does, on trained networks.
+"""Whether our min/max plans cost as little accuracy as onnxruntime's own quantizer does, on
+trained networks.
 
     ours    calibrate → make_plan(w8a8_asym_pc or _pt) → quantize_model
-    theirs  quant_pre_process → quantize_static(QDQ, MinMax, uint8 activations, int8 weights, per channel or not)
+    theirs  quant_pre_process → quantize_static(QDQ, MinMax, uint8 activations, int8 weights, per
+    channel or not)
 
-Both are calibrated on the same batches and answer the same samples in the same engine, one whose sums are exact on
-every processor. The bar, for scales per channel: ours is at most half a point worse, or the two
-cannot be told apart: the 95 % interval of the paired difference holds zero (Tango's; where samples share sources, such
-as crops of a photograph, that of the sources). Scales per tensor are shown too, since they ruin some networks, in both
-hands.
+Both are calibrated on the same batches and answer the same samples in the same engine, one whose
+sums are exact on every processor. The bar, for scales per channel: ours is at most half a point
+worse, or the two cannot be told apart: the 95 % interval of the paired difference holds zero
+(Tango's; where samples share sources, such as crops of a photograph, that of the sources). Scales
+per tensor are shown too, since they ruin some networks, in both hands.
 
-    python benchmarks/against_onnxruntime.py [subject …] [--scored N] [--calibrated N] [--backend B] [--all-operators]
+    python benchmarks/against_onnxruntime.py [subject …] [--scored N] [--calibrated N] [--backend B]
+    [--all-operators]
 """
 
 import argparse
@@ -45,8 +48,8 @@ BAR = 0.005
 class Contest:
     """What both are measured on. ``metric`` counts each sample as right or wrong.
 
-    ``backend`` has exact sums on every processor, so that no saturation of an engine's blurs the comparison. Theirs
-    quantizes ``operators``, None: all that it takes for worth it.
+    ``backend`` has exact sums on every processor, so that no saturation of an engine's blurs the
+    comparison. Theirs quantizes ``operators``, None: all that it takes for worth it.
     """
 
     data: str
@@ -63,13 +66,15 @@ PRODUCTS = ("Conv", "MatMul", "Gemm")
 CONTESTS: Mapping[str, Contest] = {
     "mobilenet_v2": Contest("photo_crops", "calibration_crops", "agreement", 200, 64),
     "efficientnet_lite0": Contest("photo_crops", "calibration_crops", "agreement", 200, 64),
-    "magika": Contest("magika_files_all", "magika_calibration", "top1", 1200, 136, "ort-cpu-noopt", PRODUCTS),
+    "magika": Contest(
+        "magika_files_all", "magika_calibration", "top1", 1200, 136, "ort-cpu-noopt", PRODUCTS
+    ),
     "g2p_en": Contest("cmudict_words_all", "cmudict_calibration", "exact", 2000, 256),
     "digits_cnn": Contest("digits_test", "digits_train", "top1", 360, 512),
 }
-"""The float subjects of suites/nightly.qbench.toml. What theirs makes of Magika does not load in the precise mode, and
-is ruined when the layer normalizations that are spelled out in it are quantized (``--all-operators``); ours keeps them
-in float by itself.
+"""The float subjects of suites/nightly.qbench.toml. What theirs makes of Magika does not load
+in the precise mode, and is ruined when the layer normalizations that are spelled out in it are
+quantized (``--all-operators``); ours keeps them in float by itself.
 """
 
 
@@ -82,7 +87,8 @@ HEAD = (
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Right answers of fp32, ours and theirs to ``n`` samples; on how many ours did worse and better than theirs.
+    """Right answers of fp32, ours and theirs to ``n`` samples; on how many ours did worse and
+    better than theirs.
 
     ``interval``: of ours minus theirs, a share.
     """
@@ -149,7 +155,11 @@ class Reader(CalibrationDataReader):  # type: ignore[misc]
 
 
 def theirs(
-    model: ir.Model, batches: list[dict[str, Any]], *, per_channel: bool, operators: tuple[str, ...] | None = None
+    model: ir.Model,
+    batches: list[dict[str, Any]],
+    *,
+    per_channel: bool,
+    operators: tuple[str, ...] | None = None,
 ) -> ir.Model:
     """``model`` quantized as onnxruntime's documentation has it."""
     with tempfile.TemporaryDirectory(prefix="qbench-against-") as folder:
@@ -159,25 +169,41 @@ def theirs(
             # Symbolic sizes make its own shape inference give up; onnx's does not.
             quant_pre_process(raw, ready, skip_symbolic_shape=True, skip_optimization=plain)
             try:
-                quantize_static(ready, done, Reader(batches), per_channel=per_channel, op_types_to_quantize=operators)
+                quantize_static(
+                    ready,
+                    done,
+                    Reader(batches),
+                    per_channel=per_channel,
+                    op_types_to_quantize=operators,
+                )
                 break
             except ValueError as error:
-                # 1.31.1 cannot have channels where its preprocessing fused a bias of shape (1, n) into a Gemm.
+                # 1.31.1 cannot have channels where its preprocessing fused a bias of shape (1, n)
+                # into a Gemm.
                 if plain:
                     raise
                 print(f"  onnxruntime: {error} Again without its optimizations.", file=sys.stderr)
         return load_model(done)
 
 
-def right(answers: Answers, shared: SubjectArtifacts, contest: Contest, reference: Answers) -> np.ndarray[Any, Any]:
+def right(
+    answers: Answers, shared: SubjectArtifacts, contest: Contest, reference: Answers
+) -> np.ndarray[Any, Any]:
     """Which samples count as right, (n,) of 0 and 1."""
-    metric, labels = get_metric(contest.metric), shared.samples(next(iter(shared.subject.data.values()))).labels
+    metric, labels = (
+        get_metric(contest.metric),
+        shared.samples(next(iter(shared.subject.data.values()))).labels,
+    )
     against_labels = metric.against is Against.LABELS
-    return metric.count(answers, labels if against_labels else None, None if against_labels else reference).hits
+    return metric.count(
+        answers, labels if against_labels else None, None if against_labels else reference
+    ).hits
 
 
 def fed_by(shared: SubjectArtifacts) -> dict[str, list[dict[str, Any]]]:
-    """Graph → the batches that the task feeds it while the float model answers the calibration samples."""
+    """Graph → the batches that the task feeds it while the float model answers the calibration
+    samples.
+    """
     with ExitStack() as stack:
         fed = {
             name: Fed(in_slices(stack.enter_context(get_backend("ort-cpu").prepare(graph)), graph))
@@ -210,7 +236,9 @@ def compare(name: str, contest: Contest) -> Iterator[Result]:
     for place in ("pc", "pt"):
         ours = shared.quantized(get_schema(f"w8a8_asym_{place}"), backend.capabilities).models
         foreign = {
-            graph: theirs(model, batches[graph], per_channel=place == "pc", operators=contest.operators)
+            graph: theirs(
+                model, batches[graph], per_channel=place == "pc", operators=contest.operators
+            )
             for graph, model in shared.graphs.items()
         }
         hits = [
@@ -232,7 +260,9 @@ def contests(arguments: argparse.Namespace) -> dict[str, Contest]:
     """Those that were asked for, with the numbers of samples that were asked for."""
     chosen = {name: CONTESTS[name] for name in arguments.subjects or CONTESTS}
     given: dict[str, Any] = {
-        key: value for key in ("scored", "calibrated", "backend") if (value := getattr(arguments, key))
+        key: value
+        for key in ("scored", "calibrated", "backend")
+        if (value := getattr(arguments, key))
     }
     if arguments.all_operators:
         given["operators"] = None
@@ -240,13 +270,19 @@ def contests(arguments: argparse.Namespace) -> dict[str, Contest]:
 
 
 def main() -> int:
-    """Print a row a subject and granularity; 1 when a per-channel plan of ours is worse than theirs."""
+    """Print a row a subject and granularity; 1 when a per-channel plan of ours is worse than
+    theirs.
+    """
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("subjects", nargs="*", choices=[*CONTESTS, []], metavar="subject", help=", ".join(CONTESTS))
+    parser.add_argument(
+        "subjects", nargs="*", choices=[*CONTESTS, []], metavar="subject", help=", ".join(CONTESTS)
+    )
     parser.add_argument("--scored", type=int, help="score this many samples of each")
     parser.add_argument("--calibrated", type=int, help="calibrate on this many")
     parser.add_argument("--backend", help="run both on this")
-    parser.add_argument("--all-operators", action="store_true", help="let theirs quantize all that it would")
+    parser.add_argument(
+        "--all-operators", action="store_true", help="let theirs quantize all that it would"
+    )
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)  # theirs advises preprocessing, which is done
     print(HEAD)
@@ -257,7 +293,9 @@ def main() -> int:
             print(result.row(), flush=True)
             kept &= result.place == "pt" or result.verdict != WORSE
         print(f"{name}: {time.perf_counter() - started:.0f} s", file=sys.stderr)
-    print(f"\nper channel within {BAR:.1%} or the interval of onnxruntime's quantizer: {'yes' if kept else 'NO'}")
+    print(
+        f"\nper channel within {BAR:.1%} or the interval of onnxruntime's quantizer: {'yes' if kept else 'NO'}"
+    )
     return 0 if kept else 1
 
 

@@ -1,13 +1,15 @@
-"""Histories whose truth is known, with all that can happen to one: for ``alert_rates.py`` and the tests.
+"""Histories whose truth is known, with all that can happen to one: for ``alert_rates.py`` and
+the tests.
 
     fifteen nights   as a newcomer lived them: two models on a backend that repeats its answers and on one that does
-                     not; calibration cut, reverted; retrained, accepted; a schema edited for three nights; an engine
-                     upgraded, its results accepted; validation data cut
-    mixed histories  random: steps and slides in shares and in decibels, engines with noise (measured by repeats, or
-                     known alone), upgrades, changes that are accepted, nights of a part, runs of uncommitted files
+                     not; calibration cut, reverted; retrained, accepted; a schema edited for three
+                     nights; an engine upgraded, its results accepted; validation data cut
+    mixed histories  random: steps and slides in shares and in decibels, engines with noise
+                     (measured by repeats, or known alone), upgrades, changes that are accepted,
+                     nights of a part, runs of uncommitted files
 
-A record is made as a run makes it: what was accepted when it was judged, and its repeats. ``Made.truths`` are the
-changes for the worse of one metric of one cell.
+A record is made as a run makes it: what was accepted when it was judged, and its repeats.
+``Made.truths`` are the changes for the worse of one metric of one cell.
 """
 
 import dataclasses
@@ -33,10 +35,12 @@ def sha(number: int) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Truth:
-    """A change for the worse of ``metric`` of ``cell`` in one class at a commit, by ``size`` (a fraction, or dB).
+    """A change for the worse of ``metric`` of ``cell`` in one class at a commit, by ``size`` (a
+    fraction, or dB).
 
-    ``kind``: a step, or a slide that begins there. ``is_clear``: whether it has to be found: it exceeds the least step
-    and the noise, and enough nights are before it and behind it. ``until``: the commit at which the level ends.
+    ``kind``: a step, or a slide that begins there. ``is_clear``: whether it has to be found: it
+    exceeds the least step and the noise, and enough nights are before it and behind it. ``until``:
+    the commit at which the level ends.
     """
 
     cell: Cell
@@ -61,10 +65,16 @@ class Made:
 # One value of one metric, as a run records it.
 
 
-def share(level: float, n: int, rng: random.Random, *, flippers: int = 0, accepted: int | None = None) -> MetricRecord:
-    """A count of right answers of ``n``; so many samples are right or wrong by chance in every run."""
+def share(
+    level: float, n: int, rng: random.Random, *, flippers: int = 0, accepted: int | None = None
+) -> MetricRecord:
+    """A count of right answers of ``n``; so many samples are right or wrong by chance in every
+    run.
+    """
     sure = round(level * n) - flippers // 2
-    answers = [[rng.random() < 0.5 for _ in range(flippers)] for _ in range(REPEATS if flippers else 1)]
+    answers = [
+        [rng.random() < 0.5 for _ in range(flippers)] for _ in range(REPEATS if flippers else 1)
+    ]
     hits = tuple(max(0, min(n, sure + sum(one))) for one in answers)
     noise = mean = None
     if flippers:
@@ -74,7 +84,13 @@ def share(level: float, n: int, rng: random.Random, *, flippers: int = 0, accept
         mean = sum(hits) / len(hits) / n
     facts = {"n": n, "out_of": n, "reference_hits": n, "losses": 0, "gains": 0}
     return MetricRecord(
-        direction="higher", against="labels", hits=hits[0], accepted=accepted, noise=noise, mean=mean, **facts
+        direction="higher",
+        against="labels",
+        hits=hits[0],
+        accepted=accepted,
+        noise=noise,
+        mean=mean,
+        **facts,
     )
 
 
@@ -89,7 +105,9 @@ def noise_of(hits: tuple[int, ...], n: int, pairs: int) -> tuple[float, float] |
     return Noise(counts=counts, averaged=True).spreads(score)
 
 
-def decibels(level: float, rng: random.Random, *, noise: float = 0.0, accepted: int | None = None) -> MetricRecord:
+def decibels(
+    level: float, rng: random.Random, *, noise: float = 0.0, accepted: int | None = None
+) -> MetricRecord:
     """A distance of the outputs from those of fp32, which is not repeated."""
     hits = round(1000 * (level + rng.gauss(0, noise) if noise else level))
     facts = {"n": 1, "out_of": 1000, "reference_hits": 0, "losses": 0, "gains": 0}
@@ -113,7 +131,9 @@ def record(cell: Cell, where: str, metrics: dict[str, MetricRecord], data: str) 
     )
 
 
-def run_of(cells: Sequence[CellRecord], *, commit: int, began: int, planned: int = 0, dirty: bool = False) -> Run:
+def run_of(
+    cells: Sequence[CellRecord], *, commit: int, began: int, planned: int = 0, dirty: bool = False
+) -> Run:
     """A run of a commit, the ``began``-th by time."""
     started = START + datetime.timedelta(days=began)
     header = {
@@ -133,9 +153,11 @@ def run_of(cells: Sequence[CellRecord], *, commit: int, began: int, planned: int
 
 @dataclasses.dataclass
 class Course:
-    """One cell in one class. ``shares``, ``decibels``: metric → true level now. ``accepted``: metric → hits.
+    """One cell in one class. ``shares``, ``decibels``: metric → true level now. ``accepted``:
+    metric → hits.
 
-    ``flippers``: samples that are right or wrong by chance. ``noise_db``: standard deviation of values in dB.
+    ``flippers``: samples that are right or wrong by chance. ``noise_db``: standard deviation of
+        values in dB.
     """
 
     cell: Cell
@@ -151,7 +173,9 @@ class Course:
     def measured(self, rng: random.Random) -> CellRecord:
         """A record of tonight."""
         metrics = {
-            name: share(level, self.n, rng, flippers=self.flippers, accepted=self.accepted.get(name))
+            name: share(
+                level, self.n, rng, flippers=self.flippers, accepted=self.accepted.get(name)
+            )
             for name, level in self.shares.items()
         }
         metrics |= {
@@ -163,7 +187,10 @@ class Course:
     def accept(self, one: CellRecord) -> CellRecord:
         """Accept what was measured; its record as that of a run that accepts it."""
         self.accepted = {name: metric.hits for name, metric in one.metrics.items()}
-        metrics = {name: structs.replace(metric, accepted=metric.hits) for name, metric in one.metrics.items()}
+        metrics = {
+            name: structs.replace(metric, accepted=metric.hits)
+            for name, metric in one.metrics.items()
+        }
         return structs.replace(one, metrics=metrics, outcome="accepted")
 
     def noise_of(self, metric: str) -> float:
@@ -233,13 +260,29 @@ _ACCEPTING = (1, 8, 14)
 
 
 def fifteen_nights(seed: int = 1) -> Made:
-    """The nights of the newcomer: four cells of a CNN of 96 samples, accepted on the first night."""
+    """The nights of the newcomer: four cells of a CNN of 96 samples, accepted on the first
+    night.
+    """
     rng = random.Random(seed)
     ort, npu, n = "x64+onnxruntime-1.24.1", "x64+flaky-npu-1", 96
     courses = [
-        Course(_cell("ort-cpu", "w8a8_asym_pc"), ort, n, {"top1": 93 / n, "agreement": 94 / n}, {"sqnr": 42.7}),
+        Course(
+            _cell("ort-cpu", "w8a8_asym_pc"),
+            ort,
+            n,
+            {"top1": 93 / n, "agreement": 94 / n},
+            {"sqnr": 42.7},
+        ),
         Course(_cell("flaky-npu", "fp32"), npu, n, {"top1": 93 / n}, {}, 8),
-        Course(_cell("flaky-npu"), npu, n, {"top1": 92 / n, "agreement": 91 / n}, {"sqnr": 30.0}, 8, 0.4),
+        Course(
+            _cell("flaky-npu"),
+            npu,
+            n,
+            {"top1": 92 / n, "agreement": 91 / n},
+            {"sqnr": 30.0},
+            8,
+            0.4,
+        ),
         Course(_cell("ort-device", "w8a8_asym_pc"), ort, n, {"top1": 92 / n}, {"sqnr": 41.0}),
     ]
     truths = [
@@ -255,7 +298,16 @@ def fifteen_nights(seed: int = 1) -> Made:
         for one in courses
         for name in one.shares
     ]
-    truths.append(Truth(cell=courses[0].cell, metric="sqnr", environment_class=ort, commit=9, until=12, size=28.7))
+    truths.append(
+        Truth(
+            cell=courses[0].cell,
+            metric="sqnr",
+            environment_class=ort,
+            commit=9,
+            until=12,
+            size=28.7,
+        )
+    )
     runs = []
     for night in range(1, 17):
         _EVENTS.get(night, lambda _: None)(courses)
@@ -278,7 +330,8 @@ class _Story:
     """Random cells as they go from night to night.
 
     Args:
-        fresh: cell → the night at which its levels last changed. pending: cell → the night at which it is accepted.
+        fresh: cell → the night at which its levels last changed. pending: cell → the night at which
+            it is accepted.
         sliding: (cell, metric) → how much is lost every night, and until when.
     """
 
@@ -321,7 +374,10 @@ class _Story:
 
     def slide(self, night: int, course: Course) -> None:
         """One metric falls a little every night."""
-        metric, length = self.rng.choice([*course.shares, *course.decibels]), self.rng.randint(8, 14)
+        metric, length = (
+            self.rng.choice([*course.shares, *course.decibels]),
+            self.rng.randint(8, 14),
+        )
         size = 3 * self._size(course, metric)
         self.sliding[course.cell, metric] = (size / length, night + length)
         self.truths.append(_truth(course, metric, night, size, "slide"))
@@ -330,7 +386,9 @@ class _Story:
         """Another version of the engine: another class, other levels, nothing accepted."""
         name, _, version = course.where.rpartition("-")
         course.where = f"{name}-{float(version) + 0.1:.1f}"
-        course.shares = {key: level - self.rng.uniform(-0.03, 0.03) for key, level in course.shares.items()}
+        course.shares = {
+            key: level - self.rng.uniform(-0.03, 0.03) for key, level in course.shares.items()
+        }
         course.accepted = {}
 
     def improve(self, _night: int, course: Course) -> None:
@@ -340,10 +398,16 @@ class _Story:
     def measured(self, night: int, course: Course) -> CellRecord:
         """The record of a cell, accepted where nothing was, or where that is due."""
         line = course.measured(self.rng)
-        return course.accept(line) if not course.accepted or self.pending.get(course.cell) == night else line
+        return (
+            course.accept(line)
+            if not course.accepted or self.pending.get(course.cell) == night
+            else line
+        )
 
     def _size(self, course: Course, metric: str) -> float:
-        return self.rng.choice([1.2, 2, 4, 8]) * max(course.least_of(metric), 4 * course.noise_of(metric))
+        return self.rng.choice([1.2, 2, 4, 8]) * max(
+            course.least_of(metric), 4 * course.noise_of(metric)
+        )
 
     @staticmethod
     def _ended(one: Truth, night: int, course: Course) -> Truth:
@@ -374,10 +438,21 @@ def mixed_history(seed: int) -> Made:
         for course in courses:
             story.happen(night, course)
         is_partial = len(courses) > 1 and rng.random() < 0.1
-        cells = [story.measured(night, one) for one in (rng.sample(courses, 1) if is_partial else courses)]
-        runs.append(run_of(cells, commit=night, began=night, planned=len(courses), dirty=rng.random() < 0.03))
+        cells = [
+            story.measured(night, one)
+            for one in (rng.sample(courses, 1) if is_partial else courses)
+        ]
+        runs.append(
+            run_of(
+                cells, commit=night, began=night, planned=len(courses), dirty=rng.random() < 0.03
+            )
+        )
     truths = [dataclasses.replace(one, until=min(one.until, nights)) for one in story.truths]
-    return Made(runs=tuple(runs), line=tuple(map(sha, range(nights))), truths=tuple(_clear(truths, runs, courses)))
+    return Made(
+        runs=tuple(runs),
+        line=tuple(map(sha, range(nights))),
+        truths=tuple(_clear(truths, runs, courses)),
+    )
 
 
 def _levels(course: Course, metric: str) -> dict[str, float]:
@@ -388,11 +463,19 @@ def _truth(course: Course, metric: str, night: int, size: float, kind: str) -> T
     until = 1 << 30
     where = course.where
     return Truth(
-        cell=course.cell, metric=metric, environment_class=where, commit=night, until=until, size=size, kind=kind
+        cell=course.cell,
+        metric=metric,
+        environment_class=where,
+        commit=night,
+        until=until,
+        size=size,
+        kind=kind,
     )
 
 
-def _clear(truths: Sequence[Truth], runs: Sequence[Run], courses: Sequence[Course]) -> Iterator[Truth]:
+def _clear(
+    truths: Sequence[Truth], runs: Sequence[Run], courses: Sequence[Course]
+) -> Iterator[Truth]:
     """``truths`` with whether each has to be found."""
     for one in truths:
         measured = [
@@ -405,10 +488,14 @@ def _clear(truths: Sequence[Truth], runs: Sequence[Run], courses: Sequence[Cours
         good = sum(commit < one.commit for commit in measured)
         bad = sum(one.commit <= commit < one.until for commit in measured)
         few = CONFIRM + 1 if course.flippers == 0 else 6
-        is_large = one.size >= max(course.least_of(one.metric), 4 * course.noise_of(one.metric)) * 1.1
+        is_large = (
+            one.size >= max(course.least_of(one.metric), 4 * course.noise_of(one.metric)) * 1.1
+        )
         if course.flippers and one.kind == "slide":
             is_large = False
-        yield dataclasses.replace(one, is_clear=is_large and good >= 4 and bad >= few + 8 * (one.kind == "slide"))
+        yield dataclasses.replace(
+            one, is_clear=is_large and good >= 4 and bad >= few + 8 * (one.kind == "slide")
+        )
 
 
 # The judgement of alerts.
@@ -418,8 +505,8 @@ def _clear(truths: Sequence[Truth], runs: Sequence[Run], courses: Sequence[Cours
 class Counts:
     """Alerts and changes over histories.
 
-    ``true``: changes that have an alert which names their commit. ``moved``: those whose alert names other commits.
-    ``missed``: clear changes without an alert. ``false``: alerts of no change.
+    ``true``: changes that have an alert which names their commit. ``moved``: those whose alert
+    names other commits. ``missed``: clear changes without an alert. ``false``: alerts of no change.
     ``twice``: further alerts of a step; ``parts``: of a slide.
     """
 
@@ -436,7 +523,9 @@ class Counts:
     """Alerts that had ended and later had other numbers or another state."""
 
 
-def count_alerts(made: Made, alerts: Sequence[Alert], counts: Counts, wrong: list[str] | None = None) -> None:
+def count_alerts(
+    made: Made, alerts: Sequence[Alert], counts: Counts, wrong: list[str] | None = None
+) -> None:
     """Compare ``alerts`` with what is true of a history."""
     told = [one for one in alerts if one.state is not State.PROVISIONAL]
     counts.alerts += len(told)
@@ -444,7 +533,11 @@ def count_alerts(made: Made, alerts: Sequence[Alert], counts: Counts, wrong: lis
     for truth in made.truths:
         counts.changes += 1
         counts.clear += truth.is_clear
-        own = [(place, one) for place, one in enumerate(told) if place not in used and _is_of(truth, one)]
+        own = [
+            (place, one)
+            for place, one in enumerate(told)
+            if place not in used and _is_of(truth, one)
+        ]
         if own:
             used |= {place for place, _ in own}
             named = [one for _, one in own if _names(truth, one, made)]
@@ -468,17 +561,24 @@ def count_alerts(made: Made, alerts: Sequence[Alert], counts: Counts, wrong: lis
 
 
 def _is_of(truth: Truth, alert: Alert) -> bool:
-    same = (truth.cell, truth.metric, truth.environment_class) == (alert.cell, alert.metric, alert.environment_class)
+    same = (truth.cell, truth.metric, truth.environment_class) == (
+        alert.cell,
+        alert.metric,
+        alert.environment_class,
+    )
     if not same or not alert.stretch:
         return same and not alert.stretch
     stretch = [int(commit, 16) for commit in alert.stretch]
     return stretch[0] - 3 <= truth.commit <= stretch[-1] + 3 or (
-        (truth.kind == "slide" or alert.kind is Kind.SLIDE) and truth.commit <= stretch[-1] < truth.until
+        (truth.kind == "slide" or alert.kind is Kind.SLIDE)
+        and truth.commit <= stretch[-1] < truth.until
     )
 
 
 def _names(truth: Truth, alert: Alert, made: Made) -> bool:
-    """Whether the commits of ``alert`` contain that of the change, or the first measured since; a slide's need not."""
+    """Whether the commits of ``alert`` contain that of the change, or the first measured since;
+    a slide's need not.
+    """
     if truth.kind == "slide" or alert.kind is Kind.SLIDE:
         return truth.kind == "slide" or int(alert.stretch[-1], 16) >= truth.commit
     measured = [
@@ -490,8 +590,11 @@ def _names(truth: Truth, alert: Alert, made: Made) -> bool:
     return bool({sha(truth.commit), sha(min(measured, default=truth.commit))} & {*alert.stretch})
 
 
-def altered_ends(made: Made, find: Callable[[Sequence[Run]], Sequence[Alert]]) -> list[tuple[Alert, Alert | None]]:
-    """Replay a history run by run: alerts that had ended, and what they are a run later, where that is not the same.
+def altered_ends(
+    made: Made, find: Callable[[Sequence[Run]], Sequence[Alert]]
+) -> list[tuple[Alert, Alert | None]]:
+    """Replay a history run by run: alerts that had ended, and what they are a run later, where
+    that is not the same.
 
     Args:
         find: the runs so far → their alerts.

@@ -1,14 +1,16 @@
 """How alerts do on histories whose truth is known: detected, false, delay, right commit, ends.
 
-    fifty random histories: steps, slides, outliers, changes of the engine, few points, commits that are measured
-    several times, old commits that are measured again
+    fifty random histories: steps, slides, outliers, changes of the engine, few points, commits that
+    are measured several times, old commits that are measured again
 
-Each is replayed run by run: after every run all alerts of the history so far are found anew, as by ``qbench history
-check``. A confirmed alert must be there after every later run, of the same commits, and ends at most once. ``--year
-FOLDER`` replays a scripted year (``examples/scripted-year``) the same way. Then the same histories arrive in another
-order: one night in seven is merged up to six nights late, behind runs that began after it; what such a night says of
-its time can show that an alert was none, which is counted. The histories of ``alert_histories.py`` follow: a newcomer's
-fifteen nights under twenty seeds of noise, and mixed ones. The tables go to standard output.
+Each is replayed run by run: after every run all alerts of the history so far are found anew, as by
+``qbench history check``. A confirmed alert must be there after every later run, of the same
+commits, and ends at most once. ``--year FOLDER`` replays a scripted year
+(``examples/scripted-year``) the same way. Then the same histories arrive in another order: one
+night in seven is merged up to six nights late, behind runs that began after it; what such a night
+says of its time can show that an alert was none, which is counted. The histories of
+``alert_histories.py`` follow: a newcomer's fifteen nights under twenty seeds of noise, and mixed
+ones. The tables go to standard output.
 
 Run: python benchmarks/alert_rates.py [--histories 50] [--mixed 100] [--seed 1] [--year FOLDER]
 """
@@ -55,7 +57,9 @@ NEAR = 3
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Truth:
-    """What was done at a commit: a step for the worse, a slide that began there; how far, in samples."""
+    """What was done at a commit: a step for the worse, a slide that began there; how far, in
+    samples.
+    """
 
     kind: str
     commit: int
@@ -91,7 +95,9 @@ def make_run(commit: int, began: int, results: dict[str, int], out_of: int) -> R
             schema=CELL.schema,
             outcome="passed",
             environment_class=name,
-            metrics={"top1": MetricRecord(direction="higher", against="labels", hits=hits, **metric)},
+            metrics={
+                "top1": MetricRecord(direction="higher", against="labels", hits=hits, **metric)
+            },
             digests={"data:photos": "d"},
         )
         for name, hits in results.items()
@@ -112,7 +118,9 @@ def make_history(seed: int) -> Made:
     commits = rng.choice([6, 12, 17, 30, 60, 90])
     out_of = rng.choice([200, 400, 1000, 5000])
     least = max(2, round(0.001 * out_of))
-    noise = rng.choice([0.0, 0.0, 0.0, 0.3, 0.6])  # in least steps: engines that count in integers have none
+    noise = rng.choice(
+        [0.0, 0.0, 0.0, 0.3, 0.6]
+    )  # in least steps: engines that count in integers have none
     outliers = rng.choice([0.0, 0.0, 0.03, 0.08])
     base = round(out_of * rng.uniform(0.7, 0.99))
     levels, truths = [float(base)] * commits, []
@@ -150,23 +158,36 @@ def make_history(seed: int) -> Made:
         if commit > 3 and rng.random() < 0.1:  # an old commit is measured again
             old = rng.randrange(commit)
             runs.append((old, {machines[0]: round(levels[old])}))
-    made = [make_run(commit, began, results, out_of) for began, (commit, results) in enumerate(runs)]
+    made = [
+        make_run(commit, began, results, out_of) for began, (commit, results) in enumerate(runs)
+    ]
     known = {
         (CELL, "top1", name): AcceptedLevel(hits=base + offset, data=frozenset(["d"]))
         for name, offset in zip(CLASSES, (0, -1, -3 * least), strict=True)
         if rng.random() < 0.7
     }
     line = tuple(map(sha, range(commits)))
-    return Made(runs=tuple(made), line=line, truths=tuple(truths), accepted=known, out_of=out_of, noise=noise)
+    return Made(
+        runs=tuple(made),
+        line=line,
+        truths=tuple(truths),
+        accepted=known,
+        out_of=out_of,
+        noise=noise,
+    )
 
 
-def alerts_of(runs: Sequence[Run], line: Sequence[str], accepted: AcceptedLevels) -> tuple[Alert, ...]:
+def alerts_of(
+    runs: Sequence[Run], line: Sequence[str], accepted: AcceptedLevels
+) -> tuple[Alert, ...]:
     """What ``qbench history check`` knows of ``runs``."""
     return find_alerts(trend_series(runs, commits=line), commits=line, accepted=accepted)
 
 
 def same(old: Alert, new: Alert) -> bool:
-    """Whether ``new`` is ``old`` as it is known later: of no other commits, maybe a step that was a slide."""
+    """Whether ``new`` is ``old`` as it is known later: of no other commits, maybe a step that
+    was a slide.
+    """
     key = ("cell", "metric", "environment_class")
     if any(getattr(old, name) != getattr(new, name) for name in key):
         return False
@@ -178,10 +199,12 @@ def same(old: Alert, new: Alert) -> bool:
 def broken_promises(
     runs: Sequence[Run], line: Sequence[str], accepted: AcceptedLevels, arrivals: Sequence[int] = ()
 ) -> Counter[str]:
-    """What a replay run by run must not show: an alert that is gone, one that is open again after its end.
+    """What a replay run by run must not show: an alert that is gone, one that is open again
+    after its end.
 
     Args:
-        arrivals: positions of ``runs`` in the order in which they became known; empty: as they began.
+        arrivals: positions of ``runs`` in the order in which they became known; empty: as they
+            began.
     """
     found: Counter[str] = Counter()
     before: tuple[Alert, ...] = ()
@@ -193,13 +216,17 @@ def broken_promises(
             kept = [one for one in now if same(old, one)]
             if not kept:
                 found["gone"] += 1
-            elif old.state is not State.DETECTED and not any(one.state is old.state for one in kept):
+            elif old.state is not State.DETECTED and not any(
+                one.state is old.state for one in kept
+            ):
                 found["open again"] += 1
         before = now
     return found
 
 
-def first_seen(runs: Sequence[Run], line: Sequence[str], accepted: AcceptedLevels, alert: Alert) -> int:
+def first_seen(
+    runs: Sequence[Run], line: Sequence[str], accepted: AcceptedLevels, alert: Alert
+) -> int:
     """How many runs there were when ``alert`` was confirmed."""
     low, high = 1, len(runs)
     while low < high:  # it stays, so that halving finds it
@@ -232,19 +259,27 @@ class Rates:
 
 
 def merged_late(count: int, seed: int) -> list[int]:
-    """Positions of runs in the order in which they become known: one in seven is merged up to six runs late."""
+    """Positions of runs in the order in which they become known: one in seven is merged up to
+    six runs late.
+    """
     rng = random.Random(seed)
-    late = [place + (rng.randint(1, 6) + 0.5 if rng.random() < 1 / 7 else 0) for place in range(count)]
+    late = [
+        place + (rng.randint(1, 6) + 0.5 if rng.random() < 1 / 7 else 0) for place in range(count)
+    ]
     return sorted(range(count), key=late.__getitem__)
 
 
 def judge(made: Made, rates: Rates) -> None:
     """Compare the alerts of a history with what is true of it, class by class."""
-    found = [one for one in alerts_of(made.runs, made.line, made.accepted) if one.state in CONFIRMED]
+    found = [
+        one for one in alerts_of(made.runs, made.line, made.accepted) if one.state in CONFIRMED
+    ]
     rates.alerts += len(found)
     rates.ends.update("open" if one.state is State.DETECTED else one.state.value for one in found)
     rates.broken += broken_promises(made.runs, made.line, made.accepted)
-    rates.late += broken_promises(made.runs, made.line, made.accepted, merged_late(len(made.runs), made.out_of))
+    rates.late += broken_promises(
+        made.runs, made.line, made.accepted, merged_late(len(made.runs), made.out_of)
+    )
     explained: set[int] = set()
     for series in trend_series(made.runs, commits=made.line):
         rates.series += 1
@@ -253,7 +288,9 @@ def judge(made: Made, rates: Rates) -> None:
         own = [(place, one) for place, one in enumerate(found) if one.environment_class == name]
         for truth in made.truths:
             good = sum(commit < truth.commit for commit in measured)
-            until = min((t.commit for t in made.truths if t.commit > truth.commit), default=len(made.line))
+            until = min(
+                (t.commit for t in made.truths if t.commit > truth.commit), default=len(made.line)
+            )
             bad = [commit for commit in measured if truth.commit <= commit < until]
             if good < 1 or len(bad) < 4 or truth.samples < max(2, round(0.001 * made.out_of)):
                 continue  # too few points, or too little
@@ -262,18 +299,26 @@ def judge(made: Made, rates: Rates) -> None:
             if truth.kind == "step":
                 rates.steps += 1
                 rates.found_steps += bool(hits)
-                first = next(commit for commit in bad)  # the commit itself may not have been measured in this class
+                first = next(
+                    commit for commit in bad
+                )  # the commit itself may not have been measured in this class
                 named = [one for _, one in hits if one.kind is Kind.STEP]
-                rates.named += any({sha(truth.commit), sha(first)} & {*one.stretch} for one in named)
+                rates.named += any(
+                    {sha(truth.commit), sha(first)} & {*one.stretch} for one in named
+                )
                 if hits:
                     seen = first_seen(made.runs, made.line, made.accepted, hits[0][1])
-                    class_runs = [r for r in made.runs[:seen] if r.cells[0].environment_class == name]
+                    class_runs = [
+                        r for r in made.runs[:seen] if r.cells[0].environment_class == name
+                    ]
                     rates.delays.append(sum(int(r.commit, 16) >= truth.commit for r in class_runs))
             else:
                 rates.slides += 1
                 rates.found_slides += bool(hits)
     for place, one in enumerate(found):
-        if place not in explained and not any(is_of(truth, one, len(made.line)) for truth in made.truths):
+        if place not in explained and not any(
+            is_of(truth, one, len(made.line)) for truth in made.truths
+        ):
             rates.wrong += one.state is not State.ACCEPTED
             rates.harmless += one.state is State.ACCEPTED
 
@@ -301,11 +346,15 @@ def table(rates: Rates) -> str:
         ("gone after a later run, or open again", f"{sum(rates.broken.values())}"),
         ("the same where one night in seven is merged late", f"{sum(rates.late.values())}"),
     ]  # fmt: skip
-    return "\n".join(["| what | measured |", "|---|---|", *(f"| {what} | {value} |" for what, value in rows)])
+    return "\n".join(
+        ["| what | measured |", "|---|---|", *(f"| {what} | {value} |" for what, value in rows)]
+    )
 
 
 def truth_table(name: str, histories: Iterable[Mixed]) -> str:
-    """A row of Markdown: what the alerts of histories say of the changes in them, at the end and run by run."""
+    """A row of Markdown: what the alerts of histories say of the changes in them, at the end
+    and run by run.
+    """
     counts = Counts()
     many = 0
     for made in histories:
@@ -313,7 +362,16 @@ def truth_table(name: str, histories: Iterable[Mixed]) -> str:
         count_alerts(made, find(made.runs), counts)
         counts.altered += len(altered_ends(made, find))
         many += 1
-    head = ("histories", "changes", "to be found", "alert at the commit", "moved", "missed", "false", "ended, altered")
+    head = (
+        "histories",
+        "changes",
+        "to be found",
+        "alert at the commit",
+        "moved",
+        "missed",
+        "false",
+        "ended, altered",
+    )
     row = (
         f"{many} {name}",
         counts.changes,
@@ -343,7 +401,9 @@ def replay_year(folder: Path) -> str:
     line = first_parents(str(folder))
     suite, models = runs[0].suite, {record.model for run in runs for record in run.cells}
     classes = {record.environment_class for run in runs for record in run.cells}
-    stored = [load_baseline(baseline_path(folder / "baselines", suite, model)) for model in sorted(models)]
+    stored = [
+        load_baseline(baseline_path(folder / "baselines", suite, model)) for model in sorted(models)
+    ]
     known = accepted_levels(suite, stored, classes=classes)
     found = [one for one in alerts_of(runs, line, known) if one.state in CONFIRMED]
     ends = Counter("open" if one.state is State.DETECTED else one.state.value for one in found)
@@ -364,8 +424,17 @@ def main() -> None:
     for number in range(arguments.histories):
         judge(make_history(arguments.seed * 1000 + number), rates)
     print(table(rates))
-    print(truth_table("fifteen nights", map(fifteen_nights, range(arguments.seed, arguments.seed + 20))))
-    print(truth_table("mixed", (mixed_history(1000 * arguments.seed + place) for place in range(arguments.mixed))))
+    print(
+        truth_table(
+            "fifteen nights", map(fifteen_nights, range(arguments.seed, arguments.seed + 20))
+        )
+    )
+    print(
+        truth_table(
+            "mixed",
+            (mixed_history(1000 * arguments.seed + place) for place in range(arguments.mixed)),
+        )
+    )
     if arguments.year is not None:
         print(replay_year(arguments.year))
 

@@ -2,8 +2,9 @@
 
     python benchmarks/answers.py [--records N] [--sources G]
 
-Lines are as long as those of lm-eval's ``--log_samples`` with a short question (about 800 bytes). Each step is a
-process of its own; times are of the processor, and the peak of memory is that of the process.
+Lines are as long as those of lm-eval's ``--log_samples`` with a short question (about 800 bytes).
+Each step is a process of its own; times are of the processor, and the peak of memory is that of the
+process.
 """
 
 import argparse
@@ -17,7 +18,9 @@ from pathlib import Path
 
 
 def write_samples(path: Path, count: int, sources: int, seed: int) -> None:
-    """``count`` lines as lm-eval writes them, right in four of five; the articles of the questions are the sources."""
+    """``count`` lines as lm-eval writes them, right in four of five; the articles of the
+    questions are the sources.
+    """
     draw, flips = random.Random(1), random.Random(seed)
     with path.open("w") as file:
         for row in range(count):
@@ -27,9 +30,15 @@ def write_samples(path: Path, count: int, sources: int, seed: int) -> None:
                 json.dumps(
                     {
                         "doc_id": row,
-                        "doc": {"question": question, "answer": str(row + 1), "article": f"a{row % sources}"},
+                        "doc": {
+                            "question": question,
+                            "answer": str(row + 1),
+                            "article": f"a{row % sources}",
+                        },
                         "target": str(row + 1),
-                        "arguments": {"gen_args_0": {"arg_0": question, "arg_1": {"until": ["\n"]}}},
+                        "arguments": {
+                            "gen_args_0": {"arg_0": question, "arg_1": {"until": ["\n"]}}
+                        },
                         "resps": [[str(row + right)]],
                         "filtered_resps": [str(row + right)],
                         "filter": "none",
@@ -46,7 +55,9 @@ def write_samples(path: Path, count: int, sources: int, seed: int) -> None:
 
 def measured(folder: Path, *words: str) -> tuple[float, float, str]:
     """Processor seconds and MiB of ``qbench`` with these words, and what it printed."""
-    process = subprocess.Popen([sys.executable, "-m", "qbench", *words], cwd=folder, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "qbench", *words], cwd=folder, stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     out = process.stdout.read()
     _, _, usage = os.wait4(process.pid, 0)
@@ -68,7 +79,10 @@ def main() -> None:
             words = ("import", path.name, "--source", "doc.article", "-o", f"{file}.jsonl")
             seconds, memory, out = measured(folder, *words)
             size = path.stat().st_size / 2**20
-            print(f"import {size:.0f} MiB: {seconds:.1f} s, {memory:.0f} MiB  ({out.strip()})", flush=True)
+            print(
+                f"import {size:.0f} MiB: {seconds:.1f} s, {memory:.0f} MiB  ({out.strip()})",
+                flush=True,
+            )
         size = (folder / "a.jsonl").stat().st_size / 2**20
         seconds, memory, out = measured(folder, "compare", "a.jsonl", "b.jsonl")
         print(f"compare 2 × {size:.0f} MiB: {seconds:.1f} s, {memory:.0f} MiB\n{out}")

@@ -1,9 +1,11 @@
-"""What attention masks cost: signal over quantization noise of one attention with four heads, for each form of mask.
+"""What attention masks cost: signal over quantization noise of one attention with four heads,
+for each form of mask.
 
     python benchmarks/attention_masks.py
 
-Columns: ONNX Runtime's ``quantize_static`` (QDQ, per channel) run precisely; qbench's ``w8a8_asym_pc`` on
-``ort-cpu-precise``, ``integer-ort-x64`` and ``onnx-reference``. Calibrated on 32 samples, measured on 16 others.
+Columns: ONNX Runtime's ``quantize_static`` (QDQ, per channel) run precisely; qbench's
+``w8a8_asym_pc`` on ``ort-cpu-precise``, ``integer-ort-x64`` and ``onnx-reference``. Calibrated on
+32 samples, measured on 16 others.
 """
 
 import os
@@ -40,10 +42,30 @@ FORMS: dict[str, Form] = {
     "Where, −1e9": ("m = Where(keep, scores, far)", "", -1e9, None),
     "Where, −Inf, guarded by IsNaN": (_GUARDED, "", -np.inf, None),
     "Min with ±1e9, then Max": ("n = Min(scores, both)\n m = Max(n, far)", "", -1e9, None),
-    "(1 − mask) · −10000": (_PADDING, ", int64[N,L] mask", -1e4, lambda kept: kept.astype(np.int64)),
-    "(1 − mask) · least float": (_PADDING, ", int64[N,L] mask", LEAST, lambda kept: kept.astype(np.int64)),
-    "fed, −1e9": (_FED, ", float[N,L] mask", -1e9, lambda kept: np.where(kept, 0, -1e9).astype(np.float32)),
-    "fed, least float": (_FED, ", float[N,L] mask", LEAST, lambda kept: np.where(kept, 0, LEAST).astype(np.float32)),
+    "(1 − mask) · −10000": (
+        _PADDING,
+        ", int64[N,L] mask",
+        -1e4,
+        lambda kept: kept.astype(np.int64),
+    ),
+    "(1 − mask) · least float": (
+        _PADDING,
+        ", int64[N,L] mask",
+        LEAST,
+        lambda kept: kept.astype(np.int64),
+    ),
+    "fed, −1e9": (
+        _FED,
+        ", float[N,L] mask",
+        -1e9,
+        lambda kept: np.where(kept, 0, -1e9).astype(np.float32),
+    ),
+    "fed, least float": (
+        _FED,
+        ", float[N,L] mask",
+        LEAST,
+        lambda kept: np.where(kept, 0, LEAST).astype(np.float32),
+    ),
 }
 
 
@@ -59,7 +81,10 @@ def model_of(body: str, fed: str, far: float) -> onnx.ModelProto:
     text += "o = MatMul(p, v)\n t = Transpose<perm=[0,2,1,3]>(o)\n y = Reshape(t, joined)\n z = MatMul(y, w)\n}"
     rng = np.random.default_rng(0)
     constants: Feeds = {
-        **{f"w{n}": (rng.normal(size=(WIDTH, WIDTH)) * 1.5 / WIDTH**0.5).astype(np.float32) for n in "qkv"},
+        **{
+            f"w{n}": (rng.normal(size=(WIDTH, WIDTH)) * 1.5 / WIDTH**0.5).astype(np.float32)
+            for n in "qkv"
+        },
         "w": (rng.normal(size=(WIDTH, WIDTH)) / WIDTH**0.5).astype(np.float32),
         "heads": np.array([0, LENGTH, HEADS, WIDTH // HEADS]),
         "joined": np.array([0, LENGTH, WIDTH]),
@@ -75,7 +100,9 @@ def model_of(body: str, fed: str, far: float) -> onnx.ModelProto:
     model = onnx.parser.parse_model(text)
     read = {name for node in model.graph.node for name in node.input}
     model.graph.initializer.extend(
-        onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items() if name in read
+        onnx.numpy_helper.from_array(np.asarray(array), name)
+        for name, array in constants.items()
+        if name in read
     )
     return model
 
@@ -106,7 +133,9 @@ def theirs(path: Path, batches: list[Feeds], test: Feeds) -> Array:
 
     written = path.with_name("theirs.onnx")
     types = {"activation_type": QuantType.QUInt8, "weight_type": QuantType.QInt8}
-    quantize_static(path, written, Reader(), quant_format=QuantFormat.QDQ, per_channel=True, **types)
+    quantize_static(
+        path, written, Reader(), quant_format=QuantFormat.QDQ, per_channel=True, **types
+    )
     with get_backend("ort-cpu-precise").prepare(written) as executor:
         return executor.run(test)["z"]
 
@@ -132,6 +161,8 @@ def row(form: Form) -> list[float]:
 if __name__ == "__main__":
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     warnings.simplefilter("ignore")
-    print("| mask | quantize_static | ort-cpu-precise | integer-ort-x64 | onnx-reference |\n|---|---|---|---|---|")
+    print(
+        "| mask | quantize_static | ort-cpu-precise | integer-ort-x64 | onnx-reference |\n|---|---|---|---|---|"
+    )
     for name, form in FORMS.items():
         print(f"| {name} | " + " | ".join(f"{db:.1f}" for db in row(form)) + " |", flush=True)

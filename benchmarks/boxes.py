@@ -1,6 +1,8 @@
-"""COCO's metrics on 5,000 pictures with 36,000 boxes, compared with pycocotools and faster-coco-eval on the same files.
+"""COCO's metrics on 5,000 pictures with 36,000 boxes, compared with pycocotools and
+faster-coco-eval on the same files.
 
-Usage: python benchmarks/boxes.py [pictures]; needs the extra ``oracle``. Seconds are processor time of this process.
+Usage: python benchmarks/boxes.py [pictures]; needs the extra ``oracle``. Seconds are processor time
+    of this process.
 """
 
 import contextlib
@@ -33,7 +35,8 @@ class Files:
 
 
 def made(pictures: int, *, is_rounded: bool = True) -> Files:
-    """Labels at random; nine of ten are answered with a box near them, and one more for every ten is wrong.
+    """Labels at random; nine of ten are answered with a box near them, and one more for every
+    ten is wrong.
 
     ``is_rounded``: answers are as qbench keeps them, in 1/256 pixel and millionths of score.
     """
@@ -56,12 +59,19 @@ def made(pictures: int, *, is_rounded: bool = True) -> Files:
                 }
             )
         kept, wrong = draw.random(count) < 0.9, int(draw.poisson(EACH / 10))
-        near = np.concatenate([place[kept] + draw.normal(0, NEAR, (kept.sum(), 2)), draw.uniform(0, SIDE, (wrong, 2))])
-        wide = np.concatenate([size[kept] * draw.uniform(0.8, 1.2, (kept.sum(), 2)), draw.uniform(5, 200, (wrong, 2))])
+        near = np.concatenate(
+            [place[kept] + draw.normal(0, NEAR, (kept.sum(), 2)), draw.uniform(0, SIDE, (wrong, 2))]
+        )
+        wide = np.concatenate(
+            [size[kept] * draw.uniform(0.8, 1.2, (kept.sum(), 2)), draw.uniform(5, 200, (wrong, 2))]
+        )
         named = np.concatenate([classes[kept], draw.integers(0, CLASSES, wrong)])
         scores = draw.random(len(named))
         if is_rounded:
-            near, wide, scores = (np.rint(unit * one) / unit for unit, one in ((256, near), (256, wide), (1e6, scores)))
+            near, wide, scores = (
+                np.rint(unit * one) / unit
+                for unit, one in ((256, near), (256, wide), (1e6, scores))
+            )
         files.found.append((np.concatenate([near, near + wide], axis=1), scores, named))
         for box in range(len(named)):
             files.detections.append(
@@ -80,7 +90,11 @@ def library(files: Files, coco: Any, judge: Any) -> list[float]:  # noqa: ANN401
     with contextlib.redirect_stdout(io.StringIO()):
         labels = coco()
         categories = [{"id": index + 1} for index in range(CLASSES)]
-        labels.dataset = {"images": files.images, "categories": categories, "annotations": files.annotations}
+        labels.dataset = {
+            "images": files.images,
+            "categories": categories,
+            "annotations": files.annotations,
+        }
         labels.createIndex()
         found = judge(labels, labels.loadRes(files.detections), "bbox")
         found.evaluate()
@@ -105,14 +119,20 @@ def main() -> None:
 
     files = made(int(sys.argv[1]) if len(sys.argv) > 1 else 5000)
     labels = tuple(files.labels)
-    print(f"{len(labels)} pictures, {len(files.annotations)} labels, {len(files.detections)} answers\n")
+    print(
+        f"{len(labels)} pictures, {len(files.annotations)} labels, {len(files.detections)} answers\n"
+    )
     slow = timed("pycocotools, six values", lambda: library(files, COCO, COCOeval))
     fast = timed(
-        "faster-coco-eval, six values", lambda: library(files, faster_coco_eval.COCO, faster_coco_eval.COCOeval_faster)
+        "faster-coco-eval, six values",
+        lambda: library(files, faster_coco_eval.COCO, faster_coco_eval.COCOeval_faster),
     )
-    answers = timed("qbench: answers of arrays", lambda: BoxAnswers.of(*zip(*files.found, strict=True)))
+    answers = timed(
+        "qbench: answers of arrays", lambda: BoxAnswers.of(*zip(*files.found, strict=True))
+    )
     counted = timed(
-        "qbench: six values", lambda: [get_metric(name).count(answers, labels, None).sums for name in METRICS]
+        "qbench: six values",
+        lambda: [get_metric(name).count(answers, labels, None).sums for name in METRICS],
     )
     timed("qbench: box_map alone", lambda: get_metric("box_map").count(answers, labels, None))
     timed(
@@ -122,8 +142,12 @@ def main() -> None:
     values = [hits / out_of for hits, out_of in counted]
     for name, judged in (("pycocotools", slow), ("faster-coco-eval", fast)):
         print(f"largest difference from {name}: {np.abs(np.array(values) - judged).max():.1e}")
-    exact = library(made(len(labels), is_rounded=False), faster_coco_eval.COCO, faster_coco_eval.COCOeval_faster)
-    print(f"largest difference that rounding the answers makes: {np.abs(np.array(fast) - exact).max():.1e}")
+    exact = library(
+        made(len(labels), is_rounded=False), faster_coco_eval.COCO, faster_coco_eval.COCOeval_faster
+    )
+    print(
+        f"largest difference that rounding the answers makes: {np.abs(np.array(fast) - exact).max():.1e}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """What a damaged cache does to results: `python benchmarks/cache_damage.py`.
 
-A tiny suite is run once into a cache of its own. Then, again and again, one bit of one of its files is flipped (or the
-file is cut short, or emptied), the suite is run in a new process, and its numbers are compared with the first run's:
+A tiny suite is run once into a cache of its own. Then, again and again, one bit of one of its files
+is flipped (or the file is cut short, or emptied), the suite is run in a new process, and its
+numbers are compared with the first run's:
 
     same     the same numbers; "noticed" where the run reports that an entry was made anew
     silent   other numbers, exit code and all: what must never happen
@@ -53,7 +54,9 @@ def write_project(folder: Path) -> None:
     """examples/own-model with a small network and points that it was made for."""
     shutil.copytree(ROOT / "examples" / "own-model", folder)
     rng = np.random.default_rng(0)
-    weights = [rng.normal(0, 1 / np.sqrt(a), (a, b)).astype(np.float32) for a, b in ((16, 24), (24, 7))]
+    weights = [
+        rng.normal(0, 1 / np.sqrt(a), (a, b)).astype(np.float32) for a, b in ((16, 24), (24, 7))
+    ]
     graph = helper.make_graph(
         [
             helper.make_node("MatMul", ["x", "w0"], ["h"], name="first"),
@@ -78,7 +81,15 @@ def ran(folder: Path, cache: Path, answer: "multiprocessing.Queue[Ran]") -> None
     os.chdir(folder)
     history = Path(tempfile.mkdtemp(dir=folder.parent))
     told = io.StringIO()
-    options = ["-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:hypothesispytest", "--qbench-localize=0"]
+    options = [
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "-p",
+        "no:hypothesispytest",
+        "--qbench-localize=0",
+    ]
     options += [f"--qbench-cache={cache}", f"--qbench-history={history}"]
     with redirect_stdout(told), redirect_stderr(told):
         try:
@@ -86,7 +97,11 @@ def ran(folder: Path, cache: Path, answer: "multiprocessing.Queue[Ran]") -> None
         except BaseException:
             told.write(traceback.format_exc())
             code = 1
-    lines = [json.loads(line) for path in history.glob("*.jsonl") for line in path.read_text().splitlines()]
+    lines = [
+        json.loads(line)
+        for path in history.glob("*.jsonl")
+        for line in path.read_text().splitlines()
+    ]
     cells = [line for line in lines if line["type"] == "cell"]
     facts = ("model", "backend", "schema", "outcome", "metrics", "digests")
     numbers = [{key: line.get(key) for key in facts} for line in cells]
@@ -122,7 +137,9 @@ def kind_of(file: Path, cache: Path) -> str:
     kind = file.relative_to(cache).parts[0]
     if file.suffix == ".sha256":
         return f"{kind}, its seal"
-    return f"{kind}/{'*.raw' if file.suffix == '.raw' else file.name}" if kind == "samples" else kind
+    return (
+        f"{kind}/{'*.raw' if file.suffix == '.raw' else file.name}" if kind == "samples" else kind
+    )
 
 
 def outcome_of(found: Ran, sound: Ran) -> str:
@@ -137,7 +154,9 @@ def outcome_of(found: Ran, sound: Ran) -> str:
 def main() -> int:
     """Print the table; the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--trials", type=int, default=40, help="damaged files of each kind (default: 40)")
+    parser.add_argument(
+        "--trials", type=int, default=40, help="damaged files of each kind (default: 40)"
+    )
     trials = parser.parse_args().trials
     draw = random.Random(0)
     counts: dict[str, Counter[str]] = {}
@@ -148,7 +167,9 @@ def main() -> int:
         folder, cache = Path(temporary) / "project", Path(temporary) / "cache"
         write_project(folder)
         in_process(folder, cache)
-        sound = in_process(folder, cache)  # without a baseline: the reference is the fp32 run of the cache
+        sound = in_process(
+            folder, cache
+        )  # without a baseline: the reference is the fp32 run of the cache
         kinds: dict[str, list[Path]] = {}
         for file in sorted(path for path in cache.rglob("*") if path.is_file()):
             kinds.setdefault(kind_of(file, cache), []).append(file.relative_to(cache))

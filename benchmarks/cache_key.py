@@ -1,11 +1,11 @@
 """The processor time of the cache's keys: `python benchmarks/cache_key.py [SUITE]`.
 
-For every model of a suite: the digest of its preprocessing, its task and the loaders of its data, as a run asks for
-them, in one process; what cannot be followed is named. `--digests` prints the digests instead, so that two processes
-with other hash seeds can be compared:
+For every model of a suite: the digest of its preprocessing, its task and the loaders of its data,
+as a run asks for them, in one process; what cannot be followed is named. `--digests` prints the
+digests instead, so that two processes with other hash seeds can be compared:
 
-    for seed in 1 2; do PYTHONHASHSEED=$seed python benchmarks/cache_key.py --digests > /tmp/$seed; done
-    cmp /tmp/1 /tmp/2
+    for seed in 1 2; do PYTHONHASHSEED=$seed python benchmarks/cache_key.py --digests > /tmp/$seed;
+    done cmp /tmp/1 /tmp/2
 """
 
 import argparse
@@ -36,7 +36,9 @@ def held(path: Path) -> Iterator[tuple[str, object]]:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("suite", nargs="?", type=Path, default=ROOT / "suites" / "smoke.qbench.toml")
+    parser.add_argument(
+        "suite", nargs="?", type=Path, default=ROOT / "suites" / "smoke.qbench.toml"
+    )
     parser.add_argument("--digests", action="store_true")
     arguments = parser.parse_args()
     total = 0.0

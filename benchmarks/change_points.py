@@ -1,13 +1,16 @@
-"""How often the change-point detector cries wolf, what it sees, and what a series costs; beside other detectors.
+"""How often the change-point detector cries wolf, what it sees, and what a series costs; beside
+other detectors.
 
-Series of 60 points at the scale of their own noise (standard deviation 1), least step 2, confirmed by 3 points:
+Series of 60 points at the scale of their own noise (standard deviation 1), least step 2, confirmed
+by 3 points:
 
     false alarm   a change point in a series that has none, whatever the noise
     power         a change point within two of where the last 3, 6 or 15 points of Gaussian noise lie 3 lower
 
-The bars: false alarms no more than the best of the other detectors in the table of docs/performance.md, at twice the
-standard error of 200 repeats, which is what theirs were measured with; power 0.95 at 6 points; the exact place of every
-deterministic step; 0.7 ms of processor time a series.
+The bars: false alarms no more than the best of the other detectors in the table of
+docs/performance.md, at twice the standard error of 200 repeats, which is what theirs were measured
+with; power 0.95 at 6 points; the exact place of every deterministic step; 0.7 ms of processor time
+a series.
 
     python benchmarks/change_points.py [--repeats 2000]
 """
@@ -36,7 +39,9 @@ NOISES: Mapping[str, Callable[[np.random.Generator], Series]] = {
     "Laplace": lambda random: random.laplace(size=POINTS) / math.sqrt(2),
 }
 BEST = {"Gaussian": 0.0, "two values": 0.015, "rare, 10 %": 0.0, "Laplace": 0.0}
-"""The least false alarms of any detector on each noise (asv on Gaussian and Laplace, MongoDB's on the rare one)."""
+"""The least false alarms of any detector on each noise (asv on Gaussian and Laplace, MongoDB's
+on the rare one).
+"""
 
 
 def found(values: Series) -> list[int]:
@@ -54,7 +59,9 @@ def false_alarms(random: np.random.Generator, repeats: int) -> bool:
     good = True
     for name, noise in NOISES.items():
         share = sum(bool(found(noise(random))) for _ in range(repeats)) / repeats
-        print(f"false alarms, {name:11} {100 * share:5.2f} %   (best of others {100 * BEST[name]:.1f} %)")
+        print(
+            f"false alarms, {name:11} {100 * share:5.2f} %   (best of others {100 * BEST[name]:.1f} %)"
+        )
         good &= share <= bar(BEST[name])
     return good
 
@@ -85,7 +92,9 @@ def exact() -> bool:
 
 
 def cost(random: np.random.Generator, repeats: int) -> bool:
-    """Print what a series costs on its noises, the least of batches; whether it is within its bar."""
+    """Print what a series costs on its noises, the least of batches; whether it is within its
+    bar.
+    """
     worst = 0.0
     for name, noise in NOISES.items():
         batches = []
@@ -102,7 +111,9 @@ def cost(random: np.random.Generator, repeats: int) -> bool:
 
 def main() -> int:
     """Print the table; 1 when a bar was missed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeats", type=int, default=2000)
     repeats = parser.parse_args().repeats
     random = np.random.default_rng(20261122)

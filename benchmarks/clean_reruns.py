@@ -1,9 +1,11 @@
-"""How often a healthy cell is called bad: clean reruns under other threads, batch sizes, orders and processes.
+"""How often a healthy cell is called bad: clean reruns under other threads, batch sizes, orders
+and processes.
 
     python benchmarks/clean_reruns.py [N]
 
-Cells of ``digits_cnn`` on four backends under three schemas. Each rerun draws how many threads the engine has, how many
-samples a run takes, in which order they come and in which process; every gate looks at it. One line: N and the alarms.
+Cells of ``digits_cnn`` on four backends under three schemas. Each rerun draws how many threads the
+engine has, how many samples a run takes, in which order they come and in which process; every gate
+looks at it. One line: N and the alarms.
 """
 
 import multiprocessing
@@ -45,7 +47,10 @@ class Reruns:
     @property
     def sentence(self) -> str:
         """What came of them."""
-        raised = ", ".join(f"{count} by ({gate})" for gate, count in sorted(self.alarms.items())) or "0 false alarms"
+        raised = (
+            ", ".join(f"{count} by ({gate})" for gate, count in sorted(self.alarms.items()))
+            or "0 false alarms"
+        )
         return f"Clean reruns: {self.count} in {self.processes} processes, {raised}."
 
 
@@ -72,7 +77,10 @@ class _Parts(Closing):
     def run(self, feeds: Feeds) -> dict[str, Array]:
         count = len(next(iter(feeds.values())))
         starts = range(0, count, self._size)
-        parts = [self._executor.run({name: x[at : at + self._size] for name, x in feeds.items()}) for at in starts]
+        parts = [
+            self._executor.run({name: x[at : at + self._size] for name, x in feeds.items()})
+            for at in starts
+        ]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def close(self) -> None:
@@ -101,7 +109,9 @@ def _some(job: tuple[int, int]) -> Counter[str]:
         backend, schema = str(random.choice(BACKENDS)), str(random.choice(SCHEMAS))
         if (backend, schema) not in wards:
             wards[backend, schema] = FaultHarness(
-                shared=SubjectArtifacts(subject, Cache.default(), catalogues.backends.get("ort-cpu"), "detection"),
+                shared=SubjectArtifacts(
+                    subject, Cache.default(), catalogues.backends.get("ort-cpu"), "detection"
+                ),
                 backend=catalogues.backends.get(backend),
                 schema=catalogues.schemas.get(schema),
                 agreement=suite.rules(MODEL).agreement,
@@ -116,7 +126,9 @@ def _some(job: tuple[int, int]) -> Counter[str]:
             metrics=subject.metrics,
             calibration=subject.calibration,
         )
-        shared = SubjectArtifacts(again, Cache.default(), catalogues.backends.get("ort-cpu"), "detection")
+        shared = SubjectArtifacts(
+            again, Cache.default(), catalogues.backends.get("ort-cpu"), "detection"
+        )
         engine = _InParts(inner=catalogues.backends.get(backend), size=int(random.choice(SIZES)))
         twin = TWINS.get(backend)
         seen = wards[backend, schema].alarms(

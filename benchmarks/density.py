@@ -7,8 +7,9 @@
     dense function = more than MOST_CONDITIONALS conditional expressions, or one inside another
     wide comprehension = more than MOST_LOOPS `for` in one comprehension
 
-A nested function is counted by itself and not again with the function around it; lambdas and comprehensions belong to
-the function in which they are. Code outside functions enters the first number only.
+A nested function is counted by itself and not again with the function around it; lambdas and
+comprehensions belong to the function in which they are. Code outside functions enters the first
+number only.
 """
 
 import argparse
@@ -56,7 +57,9 @@ class Density:
 
 
 def own_nodes(function: Function) -> Iterator[ast.AST]:
-    """The nodes of ``function``'s body, without those of functions and classes that are defined in it."""
+    """The nodes of ``function``'s body, without those of functions and classes that are defined
+    in it.
+    """
     waiting: list[ast.AST] = list(function.body)
     while waiting:
         node = waiting.pop()
@@ -118,7 +121,9 @@ def density_of(paths: list[Path]) -> Density:
 
 
 def packages(root: Path) -> dict[str, list[Path]]:
-    """Package → its files. Modules directly below ``qbench`` are one row; each guest distribution is one row."""
+    """Package → its files. Modules directly below ``qbench`` are one row; each guest
+    distribution is one row.
+    """
     found: dict[str, list[Path]] = {}
     for folder in FOLDERS:
         for path in sorted((root / folder).rglob("*.py")):
@@ -156,8 +161,12 @@ def print_table(root: Path, *, names: bool) -> None:
 def main() -> None:
     """Print one table per checkout."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("roots", nargs="*", type=Path, metavar="ROOT", help="a checkout (default: this one)")
-    parser.add_argument("--list", action="store_true", help="also name the functions and comprehensions")
+    parser.add_argument(
+        "roots", nargs="*", type=Path, metavar="ROOT", help="a checkout (default: this one)"
+    )
+    parser.add_argument(
+        "--list", action="store_true", help="also name the functions and comprehensions"
+    )
     arguments = parser.parse_args()
     for root in arguments.roots or [Path(__file__).parents[1]]:
         print_table(root, names=arguments.list)

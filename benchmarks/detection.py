@@ -1,14 +1,16 @@
-"""Would the gates catch a real bug, and does localisation name it? Every fault of the catalogue in real subjects.
+"""Would the gates catch a real bug, and does localisation name it? Every fault of the catalogue
+in real subjects.
 
-    python benchmarks/detection.py [--seed 2] [--places 1] [--subjects S,…] [--faults F,…] [--reruns 500] [--write]
+    python benchmarks/detection.py [--seed 2] [--places 1] [--subjects S,…] [--faults F,…] [--reruns
+    500] [--write]
 
-One row a fault, one column a subject: by which gates it is seen, at which place localisation has its site, and whether
-the cause is right. Behind the table: rates, and false alarms of clean reruns under other threads, batch sizes, orders
-and processes. ``--write`` puts all of it into docs/detection.md, with the seed that no rule was tuned on.
-``--variants`` tries the catalogue in ``digits_cnn`` with other batches, inputs, labels and schemas instead, and writes
-the table of that (minutes); ``--write`` keeps it.
-Exit status 1: a fault that changes something is seen by no gate but drift, or another gate than drift calls a clean
-rerun bad.
+One row a fault, one column a subject: by which gates it is seen, at which place localisation has
+its site, and whether the cause is right. Behind the table: rates, and false alarms of clean reruns
+under other threads, batch sizes, orders and processes. ``--write`` puts all of it into
+docs/detection.md, with the seed that no rule was tuned on. ``--variants`` tries the catalogue in
+``digits_cnn`` with other batches, inputs, labels and schemas instead, and writes the table of that
+(minutes); ``--write`` keeps it. Exit status 1: a fault that changes something is seen by no gate
+but drift, or another gate than drift calls a clean rerun bad.
 """
 
 import argparse
@@ -43,7 +45,9 @@ MACHINE = "integer-ort-x64"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A subject under a schema: how many samples of each data set gates see, and how many localisation looks at."""
+    """A subject under a schema: how many samples of each data set gates see, and how many
+    localisation looks at.
+    """
 
     model: str
     schema: str
@@ -66,23 +70,34 @@ COLUMNS = (
     Column("mobilenet_v2", "w8a8_asym_pc", 100, 8, tries_effects=False),
     Column("efficientnet_lite0", "w8a8_asym_pc", 100, 8, tries_effects=False),
 )
-"""The cheapest first. What passes claim is not tried on large networks, where that takes minutes a fault."""
+"""The cheapest first. What passes claim is not tried on large networks, where that takes
+minutes a fault.
+"""
 PUBLISHED = 2
 """The seed of the published table; rules were tuned on 1."""
 
 
 def ward_of(column: Column) -> FaultHarness:
-    """A subject of the smoke suite, healthy; the network of many operators stands in for ``digits_cnn`` there."""
+    """A subject of the smoke suite, healthy; the network of many operators stands in for
+    ``digits_cnn`` there.
+    """
     name = column.model
     suite, catalogues = load_suite(SUITE), gather(suites=SUITE.parent)
-    (written,) = (one for one in suite.models if one.id == ("digits_cnn" if name == OPERATORS else name))
+    (written,) = (
+        one for one in suite.models if one.id == ("digits_cnn" if name == OPERATORS else name)
+    )
     subject = make_subject(written, written.calibration, catalogues, limit=column.samples)
     if name == OPERATORS:
         subject = Subject(
-            model=many_operators(), data=subject.data, metrics=subject.metrics, calibration=subject.calibration
+            model=many_operators(),
+            data=subject.data,
+            metrics=subject.metrics,
+            calibration=subject.calibration,
         )
     return FaultHarness(
-        shared=SubjectArtifacts(subject, Cache.default(), catalogues.backends.get("ort-cpu"), "detection"),
+        shared=SubjectArtifacts(
+            subject, Cache.default(), catalogues.backends.get("ort-cpu"), "detection"
+        ),
         backend=catalogues.backends.get(MACHINE),
         schema=catalogues.schemas.get(column.schema),
         agreement=suite.rules(written.id).agreement,
@@ -92,7 +107,8 @@ def ward_of(column: Column) -> FaultHarness:
 
 
 class Kept:
-    """Trials in a file, a line each: what stands there is not tried again, so that a run can be cut in two.
+    """Trials in a file, a line each: what stands there is not tried again, so that a run can be
+    cut in two.
 
     ``is_all``: nothing else is tried at all.
     """
@@ -100,8 +116,14 @@ class Kept:
     def __init__(self, path: Path | None, *, is_all: bool = False) -> None:
         self.is_all = is_all
         self._path = path
-        lines = path.read_text(encoding="utf-8").splitlines() if path is not None and path.exists() else []
-        self._known = {self._key(trial): trial for trial in (_trial(json.loads(line)) for line in lines)}
+        lines = (
+            path.read_text(encoding="utf-8").splitlines()
+            if path is not None and path.exists()
+            else []
+        )
+        self._known = {
+            self._key(trial): trial for trial in (_trial(json.loads(line)) for line in lines)
+        }
 
     def get(self, subject: str, placed: Placed) -> Trial | None:
         """The trial of ``placed`` in ``subject``, where there was one."""
@@ -111,7 +133,10 @@ class Kept:
         """Write it down."""
         if self._path is not None:
             with self._path.open("a", encoding="utf-8") as file:
-                line = asdict(trial) | {"stage": trial.stage.value, "seen": sorted(gate.value for gate in trial.seen)}
+                line = asdict(trial) | {
+                    "stage": trial.stage.value,
+                    "seen": sorted(gate.value for gate in trial.seen),
+                }
                 file.write(json.dumps(line) + "\n")
 
     @staticmethod
@@ -125,10 +150,14 @@ def _trial(line: dict[str, Any]) -> Trial:
         "stage": Stage(line["stage"]),
         "seen": frozenset(map(DetectedBy, line["seen"])),
     }
-    return Trial(**(line | more | {"suspects": tuple((node, cause) for node, cause in line["suspects"])}))
+    return Trial(
+        **(line | more | {"suspects": tuple((node, cause) for node, cause in line["suspects"])})
+    )
 
 
-def trials_of(column: Column, faults: list[str], seed: int, places: int, kept: Kept) -> Iterator[Trial]:
+def trials_of(
+    column: Column, faults: list[str], seed: int, places: int, kept: Kept
+) -> Iterator[Trial]:
     """Every fault that has a place in the subject, at up to ``places`` of them."""
     yield from trials_in(ward_of(column), column, faults, seed=seed, places=places, kept=kept)
 
@@ -143,7 +172,9 @@ def trials_in(
             if trial is None and kept.is_all:
                 continue
             if trial is None:
-                trial = replace(ward.try_fault(placed, samples=column.localized), subject=column.name)
+                trial = replace(
+                    ward.try_fault(placed, samples=column.localized), subject=column.name
+                )
                 kept.keep(trial)
             seen = "".join(sorted(gate.value for gate in trial.seen))
             said = ", ".join(f"{node}: {cause}" for node, cause in trial.suspects[:2])
@@ -151,7 +182,9 @@ def trials_in(
                 trial.failed
                 or f"seen {seen or 'nowhere'}, place {trial.hit}, {'right' if trial.named else 'not right'}"
             )
-            print(f"  {column.name} {placed.spelled}: {found} ({said})", file=sys.stderr, flush=True)
+            print(
+                f"  {column.name} {placed.spelled}: {found} ({said})", file=sys.stderr, flush=True
+            )
             yield trial
 
 
@@ -160,9 +193,10 @@ class Variant:
     """``digits_cnn`` in another form.
 
     Args:
-        name: in the table. schema: that it is quantized by. batch: that its file declares; None: a free one.
-        localized: samples that localisation looks at. halves: fed as two inputs, which the graph adds.
-        has_labels: whether its samples have labels.
+        name: in the table. schema: that it is quantized by. batch: that its file declares; None: a
+            free one.
+        localized: samples that localisation looks at. halves: fed as two inputs, which the graph
+        adds. has_labels: whether its samples have labels.
     """
 
     name: str
@@ -190,7 +224,9 @@ VARIANT_SAMPLES = 96
 
 
 def ward_of_variant(variant: Variant, folder: Path) -> FaultHarness:
-    """The harness of ``variant``; its model and its samples are files in ``folder``, as a user has them."""
+    """The harness of ``variant``; its model and its samples are files in ``folder``, as a user
+    has them.
+    """
     model = get_model("digits_cnn").graphs["model"]()
     (image,) = model.graph.inputs
     if variant.halves:
@@ -210,7 +246,9 @@ def ward_of_variant(variant: Variant, folder: Path) -> FaultHarness:
     catalogues = gather(suites=SUITE.parent)
     subject = build_subject(*files, metrics, 64)
     return FaultHarness(
-        shared=SubjectArtifacts(subject, Cache.default(), catalogues.backends.get("ort-cpu"), "detection"),
+        shared=SubjectArtifacts(
+            subject, Cache.default(), catalogues.backends.get("ort-cpu"), "detection"
+        ),
         backend=catalogues.backends.get(MACHINE),
         schema=catalogues.schemas.get(variant.schema),
         agreement=0.98,
@@ -234,7 +272,10 @@ def _added(graph: ir.Graph, image: ir.Value) -> ir.Value:
 
 def rows_of_variants(seed: int, faults: list[str], kept: Kept) -> list[str]:
     """The table of all variants."""
-    lines = ["| form | schema | seen but by (d) | hit@1 | hit@3 | cause right |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| form | schema | seen but by (d) | hit@1 | hit@3 | cause right |",
+        "|---|---|---|---|---|---|",
+    ]
     for variant in VARIANTS:
         with tempfile.TemporaryDirectory() as folder:
             ward = ward_of_variant(variant, Path(folder))
@@ -259,14 +300,20 @@ def rate_lines(rates: Rates) -> list[str]:
         DetectedBy.CALIBRATION: "calibrated ranges against those that were accepted on any class",
         DetectedBy.EXECUTED: "the executed share of integers against the healthy cell's",
     }
-    lines = [f"- ({gate.value}) {text}: {rates.by_gate[gate]} of {rates.faults} faults" for gate, text in words.items()]
+    lines = [
+        f"- ({gate.value}) {text}: {rates.by_gate[gate]} of {rates.faults} faults"
+        for gate, text in words.items()
+    ]
     missed = f"; not seen: {', '.join(rates.missed)}" if rates.missed else ""
     lines.append(f"- any gate but (d): {rates.found} of {rates.faults} faults{missed}")
     if rates.equivalent:
         lines.append(f"- equivalent at every place that was drawn: {', '.join(rates.equivalent)}")
     if rates.trials:
         parts = (("hit@1", rates.first), ("hit@3", rates.third), ("cause right", rates.named))
-        lines += [f"- {word}: {count} of {rates.trials} trials, {count / rates.trials:.3f}" for word, count in parts]
+        lines += [
+            f"- {word}: {count} of {rates.trials} trials, {count / rates.trials:.3f}"
+            for word, count in parts
+        ]
     return lines
 
 
@@ -278,7 +325,9 @@ def _about(reruns: Reruns) -> list[str]:
     ]
 
 
-def page(rows: list[tuple[str, ...]], subjects: list[str], rates: Rates, reruns: Reruns | None, seed: int) -> str:
+def page(
+    rows: list[tuple[str, ...]], subjects: list[str], rates: Rates, reruns: Reruns | None, seed: int
+) -> str:
     """docs/detection.md."""
     head = ("fault", "stage", "seen in the world", *subjects)
     lines = [
@@ -323,7 +372,9 @@ def variants_section(rows: list[str], seed: int) -> str:
 
 
 def with_section(text: str, section: str) -> str:
-    """The page ``text`` with ``section`` in place of that of its heading, or at its end; other sections stay."""
+    """The page ``text`` with ``section`` in place of that of its heading, or at its end; other
+    sections stay.
+    """
     heading = section.partition("\n")[0]
     before, _, old = text.partition(f"{heading}\n")
     _, mark, after = old.partition("\n## ")
@@ -332,15 +383,25 @@ def with_section(text: str, section: str) -> str:
 
 def main() -> int:
     """Try, print, and write where asked."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seed", type=int, default=PUBLISHED)
     parser.add_argument("--places", type=int, default=1, help="places a fault and subject")
     parser.add_argument("--subjects", default=",".join(dict.fromkeys(one.model for one in COLUMNS)))
     parser.add_argument("--faults", default=",".join(CATALOGUE))
-    parser.add_argument("--reruns", type=int, default=0, help="clean reruns to count false alarms over")
-    parser.add_argument("--kept", help="a file of trials: those that stand there are not made again")
-    parser.add_argument("--only-kept", action="store_true", help="try nothing that does not stand in that file")
-    parser.add_argument("--variants", action="store_true", help="try other batches, inputs, labels and schemas")
+    parser.add_argument(
+        "--reruns", type=int, default=0, help="clean reruns to count false alarms over"
+    )
+    parser.add_argument(
+        "--kept", help="a file of trials: those that stand there are not made again"
+    )
+    parser.add_argument(
+        "--only-kept", action="store_true", help="try nothing that does not stand in that file"
+    )
+    parser.add_argument(
+        "--variants", action="store_true", help="try other batches, inputs, labels and schemas"
+    )
     parser.add_argument("--write", action="store_true", help="write docs/detection.md")
     arguments = parser.parse_args()
     asked, faults = arguments.subjects.split(","), arguments.faults.split(",")
@@ -348,10 +409,16 @@ def main() -> int:
     if arguments.variants:
         section = variants_section(rows_of_variants(arguments.seed, faults, kept), arguments.seed)
         if arguments.write:
-            PAGE.write_text(with_section(PAGE.read_text(encoding="utf-8"), section), encoding="utf-8")
+            PAGE.write_text(
+                with_section(PAGE.read_text(encoding="utf-8"), section), encoding="utf-8"
+            )
         return 0
     columns = [one for one in COLUMNS if one.model in asked]
-    trials = [one for column in columns for one in trials_of(column, faults, arguments.seed, arguments.places, kept)]
+    trials = [
+        one
+        for column in columns
+        for one in trials_of(column, faults, arguments.seed, arguments.places, kept)
+    ]
     subjects = [column.name for column in columns]
     rates = rates_of(trials)
     reruns = count_alarms(arguments.reruns, seed=arguments.seed) if arguments.reruns else None
@@ -365,7 +432,8 @@ def main() -> int:
     if arguments.write:
         _, head, rest = PAGE.read_text(encoding="utf-8").partition(VARIANTS_HEAD)
         PAGE.write_text(
-            page(rows, subjects, rates, reruns, arguments.seed) + head * bool(head) + rest, encoding="utf-8"
+            page(rows, subjects, rates, reruns, arguments.seed) + head * bool(head) + rest,
+            encoding="utf-8",
         )
     alarmed = reruns is not None and any(gate != DetectedBy.DRIFT.value for gate in reruns.alarms)
     return 1 if rates.missed or alarmed else 0

@@ -1,10 +1,13 @@
-"""Where others look first: the same faults at the same places, ranked by qbench, ONNX Runtime and esp-ppq.
+"""Where others look first: the same faults at the same places, ranked by qbench, ONNX Runtime
+and esp-ppq.
 
-    python benchmarks/detection_rivals.py [--subjects S,…] [--faults F,…] [--seed 2] [--tools T,…] [--kept FILE]
+    python benchmarks/detection_rivals.py [--subjects S,…] [--faults F,…] [--seed 2] [--tools T,…]
+    [--kept FILE]
 
-Faults are those of a graph or of a range: nobody else can be asked about a kernel or an arithmetic. A row says at which
-place each tool's list, worst first, has a site of the fault. ``--kept`` is a file of answers: what stands there is not
-asked again, so that a run can be cut in two. esp-ppq is installed into an environment of its own, in the cache (1 GB).
+Faults are those of a graph or of a range: nobody else can be asked about a kernel or an arithmetic.
+A row says at which place each tool's list, worst first, has a site of the fault. ``--kept`` is a
+file of answers: what stands there is not asked again, so that a run can be cut in two. esp-ppq is
+installed into an environment of its own, in the cache (1 GB).
 """
 
 import argparse
@@ -43,8 +46,10 @@ class Answer:
     """What one tool made of one fault at its sites.
 
     Args:
-        place: of a site in its list, from 1; None: no site stands there. asked: False: it could not be asked.
-        changes: whether the fault changes anything. seen: whether a gate of qbench sees it; both known of qbench only.
+        place: of a site in its list, from 1; None: no site stands there. asked: False: it could not
+            be asked.
+        changes: whether the fault changes anything. seen: whether a gate of qbench sees it; both
+            known of qbench only.
     """
 
     subject: str
@@ -74,7 +79,10 @@ class Book:
     def add(self, answer: Answer) -> None:
         """Note ``answer``."""
         self._keep(answer)
-        print(f"  {answer.subject} {answer.fault}@{','.join(answer.sites)}: {answer.tool} {_cell(answer)}", flush=True)
+        print(
+            f"  {answer.subject} {answer.fault}@{','.join(answer.sites)}: {answer.tool} {_cell(answer)}",
+            flush=True,
+        )
         if self._path is not None:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(answer)) + "\n")
@@ -92,8 +100,12 @@ def small_ward(column: Column) -> FaultHarness:
         return ward
     subject, first = ward.shared.subject, SMALL[column.model]
     data = {first: subject.data[first]}
-    data |= {name: dataset.take(_FEW_LARGE) for name, dataset in subject.data.items() if name != first}
-    return replace(ward, shared=SubjectArtifacts(replace(subject, data=data), *ward.shared.made_with))
+    data |= {
+        name: dataset.take(_FEW_LARGE) for name, dataset in subject.data.items() if name != first
+    }
+    return replace(
+        ward, shared=SubjectArtifacts(replace(subject, data=data), *ward.shared.made_with)
+    )
 
 
 def sick_of(ward: FaultHarness, placed: Placed) -> Sick:
@@ -101,7 +113,9 @@ def sick_of(ward: FaultHarness, placed: Placed) -> Sick:
     healthy, capabilities = ward.shared, ward.machine.capabilities
     (right,) = healthy.quantized(ward.schema, capabilities).models.values()
     if isinstance(placed.fault.injection, ProfileFault):
-        (wrong,) = FaultyWork.of(healthy, placed).quantized(ward.schema, capabilities).models.values()
+        (wrong,) = (
+            FaultyWork.of(healthy, placed).quantized(ward.schema, capabilities).models.values()
+        )
     else:
         wrong = edited(right, placed)
     (original,) = healthy.planned(ward.schema.canonical).values()
@@ -114,11 +128,15 @@ def feeds_of(ward: FaultHarness, samples: int) -> list[dict[str, object]]:
     main = next(iter(shared.subject.data.values())).take(samples)
     with ExitStack() as stack:
         runners = prepare_runners(shared.made_with[1], shared.graphs, stack, threads=1)
-        (batches,) = recorded_feeds(shared.subject.model.task, runners, shared.samples(main)).values()
+        (batches,) = recorded_feeds(
+            shared.subject.model.task, runners, shared.samples(main)
+        ).values()
     return [dict(batch) for batch in batches]
 
 
-def ask_all(column: Column, faults: Sequence[str], seed: int, tools: Sequence[str], book: Book) -> None:
+def ask_all(
+    column: Column, faults: Sequence[str], seed: int, tools: Sequence[str], book: Book
+) -> None:
     """Ask every tool about every fault that has a place in the subject; answers go to ``book``."""
     ward = small_ward(column)
     places = [placed for name in faults for placed in ward.places(CATALOGUE[name], seed, 1)]
@@ -135,10 +153,14 @@ def ask_all(column: Column, faults: Sequence[str], seed: int, tools: Sequence[st
     for placed in places:
         if OURS in tools and not book.has(column.model, placed, OURS):
             trial = ward.try_fault(placed, samples=column.localized)
-            book.add(_answer(column, placed, OURS, trial.hit, changes=trial.changes, seen=trial.found))
+            book.add(
+                _answer(column, placed, OURS, trial.hit, changes=trial.changes, seen=trial.found)
+            )
 
 
-def _note(book: Book, column: Column, placed: Placed, rankings: Mapping[str, Ranking | None]) -> None:
+def _note(
+    book: Book, column: Column, placed: Placed, rankings: Mapping[str, Ranking | None]
+) -> None:
     for tool, ranking in rankings.items():
         place = None if ranking is None else place_of(ranking, placed.sites)
         book.add(_answer(column, placed, tool, place, asked=ranking is not None))
@@ -164,7 +186,9 @@ def _cell(answer: Answer | None) -> str:
     return "not asked" if not answer.asked else "–" if answer.place is None else str(answer.place)
 
 
-def rows(book: Book, subjects: Sequence[str], faults: Sequence[str], seed: int) -> Iterator[tuple[str, ...]]:
+def rows(
+    book: Book, subjects: Sequence[str], faults: Sequence[str], seed: int
+) -> Iterator[tuple[str, ...]]:
     """One row a fault and subject: sites, then the place in each tool's list."""
     for subject in subjects:
         for fault in faults:
@@ -175,7 +199,9 @@ def rows(book: Book, subjects: Sequence[str], faults: Sequence[str], seed: int) 
 
 
 def totals(answers: Sequence[Sequence[Answer]], words: str) -> Iterator[str]:
-    """hit@1 and hit@3 of every tool over faults that all in ``answers`` were asked about; and of others' best list."""
+    """hit@1 and hit@3 of every tool over faults that all in ``answers`` were asked about; and
+    of others' best list.
+    """
     lists = [{one.tool: one.place for one in told} for told in answers]
     yield f"{words}: {len(lists)} faults"
     for tool in TOOLS:
@@ -184,17 +210,27 @@ def totals(answers: Sequence[Sequence[Answer]], words: str) -> Iterator[str]:
             yield f"- {tool}: {_hits(places)}"
     for family in (ORT, ESP_PPQ):
         if lists and all(tool in lists[0] for tool in family):
-            best = [min((told[one] or sys.maxsize for one in family), default=sys.maxsize) for told in lists]
+            best = [
+                min((told[one] or sys.maxsize for one in family), default=sys.maxsize)
+                for told in lists
+            ]
             yield f"- the best of {', '.join(family)}, if one knew which: {_hits(best)}"
 
 
 def _hits(places: Sequence[int | None]) -> str:
     shares = (sum(place is not None and place <= last for place in places) for last in (1, 3))
-    return ", ".join(f"hit@{k} {n}/{len(places)} = {n / len(places):.2f}" for k, n in zip((1, 3), shares, strict=True))
+    return ", ".join(
+        f"hit@{k} {n}/{len(places)} = {n / len(places):.2f}"
+        for k, n in zip((1, 3), shares, strict=True)
+    )
 
 
-def summaries(book: Book, subjects: Sequence[str], faults: Sequence[str], seed: int) -> Iterator[str]:
-    """Totals over faults that change something and that qbench and ORT, or all three, were asked about."""
+def summaries(
+    book: Book, subjects: Sequence[str], faults: Sequence[str], seed: int
+) -> Iterator[str]:
+    """Totals over faults that change something and that qbench and ORT, or all three, were
+    asked about.
+    """
     for family, words in ((ORT, "qbench and ONNX Runtime"), ((*ORT, *ESP_PPQ), "all three")):
         found = []
         for key in ((subject, fault, seed) for subject in subjects for fault in faults):
@@ -204,16 +240,24 @@ def summaries(book: Book, subjects: Sequence[str], faults: Sequence[str], seed: 
                 found.append(kept)
         if found:
             yield from totals(found, f"asked of {words}")
-            yield from totals([kept for kept in found if kept[0].seen], f"of these, seen by a gate ({words})")
+            yield from totals(
+                [kept for kept in found if kept[0].seen], f"of these, seen by a gate ({words})"
+            )
             shown = [kept for kept in found if CATALOGUE[kept[0].fault].stage is not Stage.ENGINE]
             yield from totals(shown, f"of these, in the graph that a user has ({words})")
 
 
 def main() -> int:
     """Ask, and print the table and the totals."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--subjects", default="digits_cnn")
-    faults = [name for name, one in CATALOGUE.items() if isinstance(one.injection, GraphEdit | ProfileFault)]
+    faults = [
+        name
+        for name, one in CATALOGUE.items()
+        if isinstance(one.injection, GraphEdit | ProfileFault)
+    ]
     parser.add_argument("--faults", default=",".join(faults))
     parser.add_argument("--seed", type=int, default=PUBLISHED)
     parser.add_argument("--tools", default=f"{OURS},ort", help="of qbench, ort, esp-ppq")

@@ -1,7 +1,8 @@
 """What holding a pass to its word costs: `python benchmarks/effect_check.py`.
 
-All 65,536 pairs of a two-input region of 8 bits, all levels of one of 16 bits, and a convolution, which can only be
-tried, under both machines of an exact pass; seconds, the best of five, and the first run in a process, which imports.
+All 65,536 pairs of a two-input region of 8 bits, all levels of one of 16 bits, and a convolution,
+which can only be tried, under both machines of an exact pass; seconds, the best of five, and the
+first run in a process, which imports.
 """
 
 import time
@@ -36,7 +37,9 @@ wide (int16[64] x) => (float[64] y) <float s = {0.001}, float u = {0.15}, int16 
 
 @dataclass(frozen=True)
 class Respelled:
-    """Writes the scale of every QuantizeLinear as a list of one: nothing changes, and every region has to be tried."""
+    """Writes the scale of every QuantizeLinear as a list of one: nothing changes, and every
+    region has to be tried.
+    """
 
     effect: Effect = EXACT
     name: str = "respelled"
@@ -48,7 +51,9 @@ class Respelled:
             scale = constant_value(node.inputs[1]) if node.op_type == "QuantizeLinear" else None
             if scale is not None and not scale.shape:
                 set_constant_operand(node, 1, scale.reshape(1), NameScope.of_values(model))
-                set_constant_operand(node, 2, constant_value(node.inputs[2]).reshape(1), NameScope.of_values(model))  # type: ignore[union-attr]
+                set_constant_operand(
+                    node, 2, constant_value(node.inputs[2]).reshape(1), NameScope.of_values(model)
+                )  # type: ignore[union-attr]
                 found = True
         return found
 
@@ -90,7 +95,9 @@ def main() -> None:
     for name, model in models.items():
         runs = [timed(lambda model=model: check_pass(Respelled(), model)) for _ in range(6)]  # type: ignore[misc]
         seconds = [one for one, _ in runs]
-        table.add_row(name, str(runs[0][1].regions[0]), f"{seconds[0]:.2f}", f"{min(seconds[1:]):.2f}")
+        table.add_row(
+            name, str(runs[0][1].regions[0]), f"{seconds[0]:.2f}", f"{min(seconds[1:]):.2f}"
+        )
     Console(width=110).print(table)
 
 

@@ -1,14 +1,16 @@
-"""What a backend adds to its engine: MobileNetV2 in batches of 8 by the engine's own API, and by the backend.
+"""What a backend adds to its engine: MobileNetV2 in batches of 8 by the engine's own API, and
+by the backend.
 
     python benchmarks/engine_overhead.py                     every engine that is installed
     python benchmarks/engine_overhead.py openvino ep-cpu     some
 
-The task of the network answers the same pictures in each form, with samples read and answers decoded as in a cell:
-"none" runs no engine; "raw" is the engine's own API with the same settings (for PyTorch, which has no API for such a
-graph, its operators alone); "backend" is the backend in this process; "cell" is the backend as a cell runs it, in the
-process of the engine. What a form adds is (form - raw) / (raw - none) in one round; the median over rounds is printed
-with its quartiles. Processor time is that of this process and of the engine's. Memory is what both processes keep more
-for one more session, measured in a process of its own for each form.
+The task of the network answers the same pictures in each form, with samples read and answers
+decoded as in a cell: "none" runs no engine; "raw" is the engine's own API with the same settings
+(for PyTorch, which has no API for such a graph, its operators alone); "backend" is the backend in
+this process; "cell" is the backend as a cell runs it, in the process of the engine. What a form
+adds is (form - raw) / (raw - none) in one round; the median over rounds is printed with its
+quartiles. Processor time is that of this process and of the engine's. Memory is what both processes
+keep more for one more session, measured in a process of its own for each form.
 """
 
 import argparse
@@ -32,7 +34,15 @@ from qbench.evaluation.artifacts import answered
 from qbench.graph import constant_bytes, model_bytes
 from qbench.quantization import get_schema
 
-ENGINES = ("openvino", "litert-xnnpack", "litert-builtin", "torch-fbgemm", "torch-onednn", "ep-cpu", "tvm")
+ENGINES = (
+    "openvino",
+    "litert-xnnpack",
+    "litert-builtin",
+    "torch-fbgemm",
+    "torch-onednn",
+    "ep-cpu",
+    "tvm",
+)
 FORMS = ("none", "raw", "backend", "cell")
 SCHEMA, PICTURES, ROUNDS = "w8a8_asym_pc", 225, 9
 SLOW = {"tvm": (16, 2)}
@@ -66,7 +76,9 @@ def raw_openvino(model: ir.Model) -> Run:
 
     settings = {**_SETTINGS, "INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}
     core = openvino.Core()
-    request = core.compile_model(core.read_model(model_bytes(model)), "CPU", settings).create_infer_request()
+    request = core.compile_model(
+        core.read_model(model_bytes(model)), "CPU", settings
+    ).create_infer_request()
     return lambda x: np.asarray(request.infer({0: x}, share_inputs=True)[0])
 
 
@@ -95,7 +107,9 @@ def raw_litert(model: ir.Model, resolver: str, shape: tuple[int, ...]) -> Run:
 
 
 def raw_torch(model: ir.Model, engine: str, x: np.ndarray[Any, Any]) -> Run:
-    """The operators of the program, each on operands that were made before; numbers other than ``x`` are not fed."""
+    """The operators of the program, each on operands that were made before; numbers other than
+    ``x`` are not fed.
+    """
     import torch
 
     executor: Any = get_backend(f"torch-{engine}").prepare(model)
@@ -106,10 +120,14 @@ def raw_torch(model: ir.Model, engine: str, x: np.ndarray[Any, Any]) -> Run:
     calls = []
     with torch.inference_mode():
         for step in program.steps:
-            operands = [held[place] if bring is None else bring(held[place]) for place, bring in step.reads]
+            operands = [
+                held[place] if bring is None else bring(held[place]) for place, bring in step.reads
+            ]
             results = step.run(*operands)
             calls.append((step.run, operands))
-            held.update(zip(step.writes, [results] if len(step.writes) == 1 else results, strict=False))
+            held.update(
+                zip(step.writes, [results] if len(step.writes) == 1 else results, strict=False)
+            )
 
     def run(_: np.ndarray[Any, Any]) -> object:
         with torch.inference_mode():
@@ -126,7 +144,9 @@ def raw_onnxruntime(model: ir.Model) -> Run:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.enable_mem_pattern = False
     options.use_deterministic_compute = True
-    session = onnxruntime.InferenceSession(model_bytes(model), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        model_bytes(model), options, providers=["CPUExecutionProvider"]
+    )
     return lambda x: session.run(None, {"x": x})[0]
 
 
@@ -152,7 +172,9 @@ def raw(name: str, model: ir.Model, x: np.ndarray[Any, Any]) -> Run:
     return {"openvino": raw_openvino, "ep-cpu": raw_onnxruntime, "tvm": raw_tvm}[name](model)
 
 
-def form_of(form: str, name: str, model: ir.Model, x: np.ndarray[Any, Any], stack: ExitStack) -> Any:  # noqa: ANN401
+def form_of(
+    form: str, name: str, model: ir.Model, x: np.ndarray[Any, Any], stack: ExitStack
+) -> Any:  # noqa: ANN401
     """An executor of ``model`` on the engine of ``name`` in one of ``FORMS``."""
     if form == "none":
         nothing = np.zeros((len(x), 1000), np.float32)
@@ -171,7 +193,9 @@ def children() -> Iterator[int]:
 
 def processor_seconds() -> float:
     """Of this process and of its children."""
-    clocks = (time.clock_gettime((~child << 3) | 2) for child in children())  # the clock of a process, by its number
+    clocks = (
+        time.clock_gettime((~child << 3) | 2) for child in children()
+    )  # the clock of a process, by its number
     return time.process_time() + sum(clocks)
 
 
@@ -189,8 +213,12 @@ def quantized(pictures: int = PICTURES) -> tuple[SubjectArtifacts, ir.Model]:
     """The network with a few pictures, and its quantized graph."""
     subject = build_subject("mobilenet_v2", "labelled_photos", "calibration_crops", [], 135)
     (data,) = subject.data.values()
-    shared = subject_artifacts(replace(subject, data={data.id: data.take(pictures)}), get_backend("ort-cpu"))
-    (model,) = shared.quantized(get_schema(SCHEMA), get_backend("ort-cpu").capabilities).models.values()
+    shared = subject_artifacts(
+        replace(subject, data={data.id: data.take(pictures)}), get_backend("ort-cpu")
+    )
+    (model,) = shared.quantized(
+        get_schema(SCHEMA), get_backend("ort-cpu").capabilities
+    ).models.values()
     return shared, model
 
 
@@ -213,11 +241,17 @@ def overhead(name: str) -> str:
     x = next(shared.samples(data).batches(8))["x"]
     with ExitStack() as stack:
         # as a cell runs it, where that is another form than the backend's own
-        forms = [one for one in FORMS if one != "cell" or isolated(backend_of(name)) is not backend_of(name)]
+        forms = [
+            one
+            for one in FORMS
+            if one != "cell" or isolated(backend_of(name)) is not backend_of(name)
+        ]
         executors = {form: form_of(form, name, model, x, stack) for form in forms}
         for one in executors.values():
             timed(shared, one)
-        taken = [{form: timed(shared, one) for form, one in executors.items()} for _ in range(rounds)]
+        taken = [
+            {form: timed(shared, one) for form, one in executors.items()} for _ in range(rounds)
+        ]
     base = np.median([one["raw"][0] - one["none"][0] for one in taken]) * 1e3
     cells = [f"`{name}`", f"{base:.1f}"]
     for form in FORMS[2:]:
@@ -225,7 +259,10 @@ def overhead(name: str) -> str:
             if form not in executors:
                 cells.append("–")
                 continue
-            added = [(one[form][clock] - one["raw"][clock]) / (one["raw"][clock] - one["none"][clock]) for one in taken]
+            added = [
+                (one[form][clock] - one["raw"][clock]) / (one["raw"][clock] - one["none"][clock])
+                for one in taken
+            ]
             low, middle, high = np.percentile(added, [25, 50, 75])
             cells.append(f"{100 * middle:+.1f} % ({100 * low:+.1f} to {100 * high:+.1f})")
     cells += [_memory(name, form) if form in executors else "–" for form in FORMS[1:]]
@@ -234,13 +271,18 @@ def overhead(name: str) -> str:
 
 def _memory(name: str, form: str) -> str:
     done = subprocess.run(
-        [sys.executable, __file__, "--memory", form, name], capture_output=True, text=True, check=False
+        [sys.executable, __file__, "--memory", form, name],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return done.stdout.strip() or "failed"
 
 
 def memory(name: str, form: str) -> None:
-    """Print the megabytes that ``form`` of ``name`` keeps for the model: those of a second session."""
+    """Print the megabytes that ``form`` of ``name`` keeps for the model: those of a second
+    session.
+    """
     shared, model = quantized(16)
     (data,) = shared.subject.data.values()
     x = next(shared.samples(data).batches(8))["x"]
@@ -255,7 +297,9 @@ def memory(name: str, form: str) -> None:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("engines", nargs="*", default=list(ENGINES))
     parser.add_argument("--memory", choices=FORMS, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -264,7 +308,10 @@ def main() -> None:
         memory(given.engines[0], given.memory)
         return
     print(f"constants of the model: {constant_bytes(quantized()[1]) / 2**20:.1f} MB")
-    print("| engine | ms of a batch | backend: processor | wall clock | cell: processor | wall clock | MB, raw", end="")
+    print(
+        "| engine | ms of a batch | backend: processor | wall clock | cell: processor | wall clock | MB, raw",
+        end="",
+    )
     print(" | MB, backend | MB, cell |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|", flush=True)
     for name in given.engines:
         print(overhead(name), flush=True)

@@ -1,14 +1,16 @@
-"""The same quantized file on every engine that is installed: the tables of docs/evidence/engines.md.
+"""The same quantized file on every engine that is installed: the tables of
+docs/evidence/engines.md.
 
     python benchmarks/engines.py                      print the table of each model
     python benchmarks/engines.py --write              write them into the page; an hour and a half
     python benchmarks/engines.py --engines openvino,ort-cpu --models digits_cnn
 
-Each model is quantized once for each schema, by the plan for ``ort-cpu``, and that QDQ file goes to every engine as it
-is. A row has the share of samples whose best answer is that of exact arithmetic (``integer-ideal``), and the share of
-multiply-accumulates that the engine ran in integers, where it reports that. Where answers differ on one of the engines
-of ``--causes``, it has the sentences of ``qbench localize`` on a few samples: how the engine compares with the
-arithmetic that it declares, and the first suspect.
+Each model is quantized once for each schema, by the plan for ``ort-cpu``, and that QDQ file goes to
+every engine as it is. A row has the share of samples whose best answer is that of exact arithmetic
+(``integer-ideal``), and the share of multiply-accumulates that the engine ran in integers, where it
+reports that. Where answers differ on one of the engines of ``--causes``, it has the sentences of
+``qbench localize`` on a few samples: how the engine compares with the arithmetic that it declares,
+and the first suspect.
 """
 
 import argparse
@@ -47,8 +49,12 @@ EXAMINED = 8
 """Samples that a localization examines."""
 
 
-def answers_on(shared: SubjectArtifacts, quantized: Quantized, name: str) -> tuple[Answers, float | None]:
-    """The answers of backend ``name``, and the share that it executed in integers if it reports it."""
+def answers_on(
+    shared: SubjectArtifacts, quantized: Quantized, name: str
+) -> tuple[Answers, float | None]:
+    """The answers of backend ``name``, and the share that it executed in integers if it reports
+    it.
+    """
     backend = load_provider(PROVIDER) if name == "ep-cpu" else get_backend(name)
     (data,) = shared.subject.data.values()
     with ExitStack() as stack:
@@ -59,8 +65,12 @@ def answers_on(shared: SubjectArtifacts, quantized: Quantized, name: str) -> tup
 
 
 def cause(shared: SubjectArtifacts, name: str, schema: str) -> str:
-    """What localization says of the cell: the comparison with the declared arithmetic, and the first suspect."""
-    finding = localize(shared, name, schema, options=LocalizeOptions(samples=EXAMINED, repairs=False))
+    """What localization says of the cell: the comparison with the declared arithmetic, and the
+    first suspect.
+    """
+    finding = localize(
+        shared, name, schema, options=LocalizeOptions(samples=EXAMINED, repairs=False)
+    )
     return "; ".join(filter(None, (finding.matched, finding.headline))).replace("|", "/")
 
 
@@ -70,9 +80,14 @@ def rows(model: str, engines: list[str], causes: list[str]) -> Iterator[str]:
     subject = build_subject(model, data, calibration, [], 135 if model == "mobilenet_v2" else 64)
     (scored,) = subject.data.values()
     step = max(1, len(scored) // count)
-    subject = replace(subject, data={scored.id: scored.pick(range(0, min(len(scored), step * count), step))})
+    subject = replace(
+        subject, data={scored.id: scored.pick(range(0, min(len(scored), step * count), step))}
+    )
     shared = subject_artifacts(subject, get_backend("ort-cpu"))
-    graphs = {name: shared.quantized(get_schema(name), get_backend("ort-cpu").capabilities) for name in SCHEMAS}
+    graphs = {
+        name: shared.quantized(get_schema(name), get_backend("ort-cpu").capabilities)
+        for name in SCHEMAS
+    }
     exact = {name: answers_on(shared, graphs[name], EXACT)[0] for name in SCHEMAS}
     yield f"{len(exact[SCHEMAS[0]])} samples of `{data}`:\n"
     yield "| engine | schema | as exact arithmetic | in integers | what `qbench localize` reports |"
@@ -91,13 +106,17 @@ def rows(model: str, engines: list[str], causes: list[str]) -> Iterator[str]:
                 said = cause(shared, name, schema)
             ran = "not reported" if share is None else f"{100 * share:.1f} %"
             row = f"| `{name}` | `{schema}` | {same} of {len(found)} | {ran} | {said} |"
-            print(f"{model} {row} {time.perf_counter() - started:.1f} s", file=sys.stderr, flush=True)
+            print(
+                f"{model} {row} {time.perf_counter() - started:.1f} s", file=sys.stderr, flush=True
+            )
             yield row
 
 
 def main() -> None:
     """Measure, print, and write the page if asked."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--engines", type=lambda text: text.split(","), default=list(ENGINES))
     parser.add_argument("--models", type=lambda text: text.split(","), default=list(SUBJECTS))

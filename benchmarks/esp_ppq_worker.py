@@ -2,10 +2,11 @@
 
     python benchmarks/esp_ppq_worker.py FOLDER
 
-The folder holds ``float.onnx``, ``feeds.npz`` (one batch of the input), ``jobs.json`` and ``arrays.npz``. A job names
-parameters and values that are wrong: ``{"parameters": {"conv.weight": "0"}, "ranges": {"conv": [scale, level]}}``;
-"0" is an array, and the level is that of zero, from −128. ``answers.json`` gets a table a job: {analyser: {operation:
-noise}}, the noisiest is the worst; null where a fault has no place in esp-ppq's graph.
+The folder holds ``float.onnx``, ``feeds.npz`` (one batch of the input), ``jobs.json`` and
+``arrays.npz``. A job names parameters and values that are wrong: ``{"parameters": {"conv.weight":
+"0"}, "ranges": {"conv": [scale, level]}}``; "0" is an array, and the level is that of zero, from
+−128. ``answers.json`` gets a table a job: {analyser: {operation: noise}}, the noisiest is the
+worst; null where a fault has no place in esp-ppq's graph.
 """
 
 import json
@@ -23,7 +24,9 @@ STEPS = 8
 
 
 def main(folder: Path) -> None:
-    """Quantize the float graph as esp-ppq does, put every job's faults into it, and ask both analysers."""
+    """Quantize the float graph as esp-ppq does, put every job's faults into it, and ask both
+    analysers.
+    """
     import numpy as np
     import torch
     from esp_ppq.api import QuantizationSettingFactory, quantize_onnx_model
@@ -51,7 +54,10 @@ def main(folder: Path) -> None:
         touched = put(graph, job, arrays, undo)
         if touched:
             answers.append(
-                {"graphwise": graphwise(graph, batches), "layerwise": alone | layerwise(graph, batches, touched)}
+                {
+                    "graphwise": graphwise(graph, batches),
+                    "layerwise": alone | layerwise(graph, batches, touched),
+                }
             )
         else:
             answers.append(None)
@@ -66,15 +72,17 @@ def graphwise(graph: "BaseGraph", batches: list[Any]) -> dict[str, float]:
     from esp_ppq.quantization.analyse import graphwise_error_analyse
 
     # it stops behind the batch with the index ``steps``
-    found = graphwise_error_analyse(graph, "cpu", batches, method="snr", steps=len(batches) - 1, verbose=False)
+    found = graphwise_error_analyse(
+        graph, "cpu", batches, method="snr", steps=len(batches) - 1, verbose=False
+    )
     return dict(found)
 
 
 def layerwise(graph: "BaseGraph", batches: list[Any], names: set[str]) -> dict[str, float]:
     """Operation of ``names`` → noise at the graph's outputs when it alone is quantized.
 
-    The analyser asks every operation that computes. No operation's number depends on another's faults, so that all but
-    the touched ones are asked once.
+    The analyser asks every operation that computes. No operation's number depends on another's
+    faults, so that all but the touched ones are asked once.
     """
     from esp_ppq.IR import Operation
     from esp_ppq.quantization.analyse import layerwise_error_analyse
@@ -83,15 +91,23 @@ def layerwise(graph: "BaseGraph", batches: list[Any], names: set[str]) -> dict[s
     Operation.is_computing_op = property(lambda self: self.name in names and computes.fget(self))
     try:
         found = layerwise_error_analyse(
-            graph, batches, running_device="cpu", method="snr", steps=len(batches) - 1, verbose=False
+            graph,
+            batches,
+            running_device="cpu",
+            method="snr",
+            steps=len(batches) - 1,
+            verbose=False,
         )
     finally:
         Operation.is_computing_op = computes
     return dict(found or {})
 
 
-def put(graph: "BaseGraph", job: dict[str, Any], arrays: "NpzFile", undo: list[Callable[[], None]]) -> set[str]:
-    """Put a job's faults into the quantized side of ``graph``; the operations touched, none where one has no place.
+def put(
+    graph: "BaseGraph", job: dict[str, Any], arrays: "NpzFile", undo: list[Callable[[], None]]
+) -> set[str]:
+    """Put a job's faults into the quantized side of ``graph``; the operations touched, none
+    where one has no place.
 
     Args:
         undo: gets what sets all of it back.
@@ -119,7 +135,9 @@ def put(graph: "BaseGraph", job: dict[str, Any], arrays: "NpzFile", undo: list[C
 
 
 def roots(operation: "Operation") -> list[Any]:
-    """The grids of its operands and results, those that share one as one; none where it stays in float."""
+    """The grids of its operands and results, those that share one as one; none where it stays
+    in float.
+    """
     if not hasattr(operation, "config"):
         return []
     return [one.dominated_by for one, _ in operation.config_with_variable]

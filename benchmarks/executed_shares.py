@@ -1,9 +1,12 @@
-"""Planned and executed shares of multiply-accumulates in integers, of every cell of a suite on one backend.
+"""Planned and executed shares of multiply-accumulates in integers, of every cell of a suite on
+one backend.
 
-No sample is scored: each model is quantized by each schema of the suite and prepared, and the executor reports how its
-nodes run. A Markdown table with the products that run in float although they were planned in integers.
+No sample is scored: each model is quantized by each schema of the suite and prepared, and the
+executor reports how its nodes run. A Markdown table with the products that run in float although
+they were planned in integers.
 
-    python benchmarks/executed_shares.py [--backend ort-cpu] suites/smoke.qbench.toml suites/nightly.qbench.toml
+    python benchmarks/executed_shares.py [--backend ort-cpu] suites/smoke.qbench.toml
+    suites/nightly.qbench.toml
 """
 
 import argparse
@@ -33,7 +36,11 @@ def main() -> None:
     for path in arguments.suites:
         suite = load_suite(path)
         known = gather(suites=path.parent)
-        bench = Bench(suite, known, Settings(baselines=Path("baselines"), suite_path=str(path), today=utc_today()))
+        bench = Bench(
+            suite,
+            known,
+            Settings(baselines=Path("baselines"), suite_path=str(path), today=utc_today()),
+        )
         for planned in expand(suite, known):
             cell = planned.cell
             key = (cell.model, cell.schema, cell.variant)
@@ -47,17 +54,21 @@ def main() -> None:
                 quantized = bench.shared(planned).quantized(schema, backend.capabilities)
                 with ExitStack() as stack:
                     share, left = executed_macs(
-                        prepare_runners(recording(backend), quantized.models, stack, threads=1), quantized
+                        prepare_runners(recording(backend), quantized.models, stack, threads=1),
+                        quantized,
                     )
             except QbenchError as error:
                 print(f"| {cell.model} | {cell.schema} | | | {error} |", flush=True)
                 continue
             own = [words for words in left if "as planned" not in words]
-            words = ", ".join(own[:NAMED]) + (f" and {len(own) - NAMED} more" if len(own) > NAMED else "")
+            words = ", ".join(own[:NAMED]) + (
+                f" and {len(own) - NAMED} more" if len(own) > NAMED else ""
+            )
             name = f"{cell.schema} {cell.variant}".strip()
             executed = "not reported" if share is None else f"{100 * share:.1f} %"
             print(
-                f"| {cell.model} | {name} | {100 * quantized.integer_macs:.1f} % | {executed} | {words} |", flush=True
+                f"| {cell.model} | {name} | {100 * quantized.integer_macs:.1f} % | {executed} | {words} |",
+                flush=True,
             )
 
 

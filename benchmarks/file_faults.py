@@ -1,17 +1,20 @@
-"""Kills and errors at every file operation of libc: `python benchmarks/file_faults.py STATE.jsonl [--trials N]`.
+"""Kills and errors at every file operation of libc: `python benchmarks/file_faults.py
+STATE.jsonl [--trials N]`.
 
-Each row of ``ROWS`` is a command that writes: it accepts, merges, builds the index, writes the report, joins
-annotations, lists a cell. A library that gcc compiles now is loaded into it (LD_PRELOAD). It counts the operations in
-the folders that the command writes (open to write, write, rename, unlink, mkdir, rmdir, fsync, chmod, link, truncate);
-at the k-th it kills the process, writes half and kills it, or returns an error. After each trial every file that the
-command is about is the old or the new one, as qbench reads it; the same command again, without faults, makes it the new
-one; nothing hidden is left that git would see.
+Each row of ``ROWS`` is a command that writes: it accepts, merges, builds the index, writes the
+report, joins annotations, lists a cell. A library that gcc compiles now is loaded into it
+(LD_PRELOAD). It counts the operations in the folders that the command writes (open to write, write,
+rename, unlink, mkdir, rmdir, fsync, chmod, link, truncate); at the k-th it kills the process,
+writes half and kills it, or returns an error. After each trial every file that the command is about
+is the old or the new one, as qbench reads it; the same command again, without faults, makes it the
+new one; nothing hidden is left that git would see.
 
-The row ``together`` starts all these commands at once, some of them twice, and kills one at a random moment: what a
-command that ended with 0 wrote is there, and after each command again, the whole is as if they had run one by one.
+The row ``together`` starts all these commands at once, some of them twice, and kills one at a
+random moment: what a command that ended with 0 wrote is there, and after each command again, the
+whole is as if they had run one by one.
 
-STATE.jsonl has a line for every trial; those in it are not repeated. The exit code is 1 where one is wrong. To add a
-command, add a row.
+STATE.jsonl has a line for every trial; those in it are not repeated. The exit code is 1 where one
+is wrong. To add a command, add a row.
 """
 
 import argparse
@@ -127,7 +130,10 @@ ONE(linkat, to, (a, from, b, to, flags), (int a, const char *from, int b, const 
 _KINDS = ("kill", "torn", "ENOSPC", "EIO", "EACCES", "EMFILE", "EROFS")
 _ELSEWHERE = {"FAKE_PROCESSOR": "arm64-test"}
 """A class of which nothing is accepted."""
-_QBENCH, _PYTEST = (sys.executable, "-m", "qbench"), (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+_QBENCH, _PYTEST = (
+    (sys.executable, "-m", "qbench"),
+    (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+)
 _HISTORY, _NOTES = "reports/history", "reports/history/annotations.toml"
 _QUARANTINE = "suites/nets.quarantine.toml"
 _LISTED = ("--reason", "r", "--owner", "o", "--until", "2999-12-31", "--measured", "m")
@@ -144,7 +150,9 @@ author = "o"
 _Task = tuple[str, str, Callable[[], dict[str, str]]]
 """A trial: its row, its key, and what runs it."""
 State = Mapping[str, str]
-"""What a command is about: part → its content as it is read; a part that is not there is left out."""
+"""What a command is about: part → its content as it is read; a part that is not there is left
+out.
+"""
 
 
 def baselines(folder: Path) -> State:
@@ -156,7 +164,9 @@ def baselines(folder: Path) -> State:
         except QbenchError as error:
             found[path.name] = f"unreadable: {error}"
         else:
-            found[path.name] = repr((read.model_digest, read.cells, read.calibrations, sorted(read.kept)))
+            found[path.name] = repr(
+                (read.model_digest, read.cells, read.calibrations, sorted(read.kept))
+            )
     return found
 
 
@@ -172,10 +182,18 @@ def index(folder: Path) -> State:
         return {}
     try:
         with contextlib.closing(sqlite3.connect(path)) as database:
-            names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            names = [
+                name
+                for (name,) in database.execute(
+                    "SELECT name FROM sqlite_master WHERE type = 'table'"
+                )
+            ]
             if not names:
                 return {}
-            counts = {name: database.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for name in sorted(names)}
+            counts = {
+                name: database.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0]
+                for name in sorted(names)
+            }
             sound = database.execute("PRAGMA integrity_check").fetchone()[0]
     except sqlite3.DatabaseError as error:
         return {"index": f"damaged: {error}"}
@@ -184,7 +202,10 @@ def index(folder: Path) -> State:
 
 def pages(folder: Path) -> State:
     """The pages of the report."""
-    return {str(path.relative_to(folder)): path.read_text() for path in sorted((folder / "reports").rglob("*.html"))}
+    return {
+        str(path.relative_to(folder)): path.read_text()
+        for path in sorted((folder / "reports").rglob("*.html"))
+    }
 
 
 def entries(file: str, key: str) -> Callable[[Path], State]:
@@ -196,7 +217,10 @@ def entries(file: str, key: str) -> Callable[[Path], State]:
             return {}
         try:
             return {file: repr(sorted(map(repr, tomllib.loads(path.read_text())[key])))}
-        except (tomllib.TOMLDecodeError, KeyError):  # the markers of git, before both sides are joined
+        except (
+            tomllib.TOMLDecodeError,
+            KeyError,
+        ):  # the markers of git, before both sides are joined
             return {file: path.read_text()}
 
     return read
@@ -207,7 +231,8 @@ class Row:
     """A command that writes.
 
     Args:
-        below: the folders that it writes. state: what it is about. again: its exit codes when all is done already.
+        below: the folders that it writes. state: what it is about. again: its exit codes when all
+            is done already.
         needs_conflict: whether the project is in the middle of a merge of git.
     """
 
@@ -221,7 +246,9 @@ class Row:
 
 
 ROWS = (
-    Row(name="accept", command=(*_QBENCH, "accept", "latest"), below=("baselines",), state=baselines),
+    Row(
+        name="accept", command=(*_QBENCH, "accept", "latest"), below=("baselines",), state=baselines
+    ),
     Row(
         name="--qbench-accept",
         command=(*_PYTEST, SUITE_FILE, "--qbench-accept=new"),
@@ -231,14 +258,35 @@ ROWS = (
     ),
     Row(
         name="--qbench-accept-fp32",
-        command=(*_PYTEST, SUITE_FILE, "--qbench-accept-fp32", "--qbench-accept=all", "--qbench-reason=r"),
+        command=(
+            *_PYTEST,
+            SUITE_FILE,
+            "--qbench-accept-fp32",
+            "--qbench-accept=all",
+            "--qbench-reason=r",
+        ),
         below=("baselines", "reports"),
         state=baselines,
         variables=_ELSEWHERE,
     ),
-    Row(name="merge", command=(*_QBENCH, "merge", "elsewhere", "-o", _HISTORY), below=("reports",), state=runs),
-    Row(name="history index", command=(*_QBENCH, "history", "index"), below=("reports",), state=index),
-    Row(name="report", command=(*_QBENCH, "report", "--report", "html"), below=("reports",), state=pages),
+    Row(
+        name="merge",
+        command=(*_QBENCH, "merge", "elsewhere", "-o", _HISTORY),
+        below=("reports",),
+        state=runs,
+    ),
+    Row(
+        name="history index",
+        command=(*_QBENCH, "history", "index"),
+        below=("reports",),
+        state=index,
+    ),
+    Row(
+        name="report",
+        command=(*_QBENCH, "report", "--report", "html"),
+        below=("reports",),
+        state=pages,
+    ),
     Row(
         name="annotations",
         command=(*_QBENCH, "merge", "--conflict", _NOTES),
@@ -260,27 +308,44 @@ TOGETHER = (
     # Not those that are accepted: a cell that is listed never is.
     *((*_QBENCH, "quarantine", f"{SUITE_FILE}::{cell}+w8a8*", *_LISTED) for cell in _CELLS),
     *((*_QBENCH, "history", "index"), (*_QBENCH, "history", "index")),
-    *((*_QBENCH, "merge", "elsewhere", "-o", _HISTORY), (*_QBENCH, "merge", "elsewhere", "-o", _HISTORY)),
+    *(
+        (*_QBENCH, "merge", "elsewhere", "-o", _HISTORY),
+        (*_QBENCH, "merge", "elsewhere", "-o", _HISTORY),
+    ),
     (*_QBENCH, "report", "--report", "html"),
 )
 """Commands that are started at once."""
 
 
 def ran(
-    command: tuple[str, ...], folder: Path, variables: Mapping[str, str], shim: Path | None = None, **fault: str
+    command: tuple[str, ...],
+    folder: Path,
+    variables: Mapping[str, str],
+    shim: Path | None = None,
+    **fault: str,
 ) -> subprocess.CompletedProcess[str]:
     """The command once; with ``shim`` and a fault."""
     loaded = {} if shim is None else {"LD_PRELOAD": str(shim), **fault}
-    environment = {name: value for name, value in os.environ.items() if name not in ("CI", "PYTEST_ADDOPTS")}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("CI", "PYTEST_ADDOPTS")
+    }
     environment |= {**variables, **loaded}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 def make_project(folder: Path) -> None:
-    """The project, accepted on one class; the last run, of another class, and one from elsewhere are not."""
+    """The project, accepted on one class; the last run, of another class, and one from
+    elsewhere are not.
+    """
     write_project(folder)
     accept = (*_PYTEST, SUITE_FILE, "--qbench-accept-fp32", "--qbench-accept=new")
-    for command, variables in ((accept, {}), ((*_PYTEST, SUITE_FILE), {}), ((*_PYTEST, SUITE_FILE), _ELSEWHERE)):
+    for command, variables in (
+        (accept, {}),
+        ((*_PYTEST, SUITE_FILE), {}),
+        ((*_PYTEST, SUITE_FILE), _ELSEWHERE),
+    ):
         done = ran(command, folder, variables)
         if done.returncode:
             raise SystemExit(done.stdout + done.stderr)
@@ -293,7 +358,15 @@ def make_conflict(folder: Path) -> None:
     """Both sides of a merge annotated another cell."""
 
     def git(*words: str, check: bool = True) -> None:
-        named = ("git", "-c", "user.name=o", "-c", "user.email=o@example.org", "-c", "init.defaultBranch=main")
+        named = (
+            "git",
+            "-c",
+            "user.name=o",
+            "-c",
+            "user.email=o@example.org",
+            "-c",
+            "init.defaultBranch=main",
+        )
         subprocess.run([*named, *words], cwd=folder, capture_output=True, check=check)
 
     notes = folder / _NOTES
@@ -342,25 +415,41 @@ class Trials:
         old = row.state(own)
         counted = folder / "counted"
         shutil.copytree(own, counted)
-        fault = {"FAULT_AT": "0", "FAULT_WHAT": "kill", "FAULT_COUNT": "1", "FAULT_BELOW": below(row, counted)}
+        fault = {
+            "FAULT_AT": "0",
+            "FAULT_WHAT": "kill",
+            "FAULT_COUNT": "1",
+            "FAULT_BELOW": below(row, counted),
+        }
         done = ran(row.command, counted, row.variables, shim, **fault)
         if done.returncode:
             raise SystemExit(done.stdout + done.stderr)
         lines = [line.split() for line in done.stderr.splitlines() if line.startswith("OPERATIONS")]
         counts = max(int(words[1]) for words in lines)
-        return cls(row=row, shim=shim, project=own, old=old, new=row.state(counted), operations=counts)
+        return cls(
+            row=row, shim=shim, project=own, old=old, new=row.state(counted), operations=counts
+        )
 
     def trial(self, what: str, at: int) -> dict[str, str]:
-        """What a fault at the ``at``-th operation leaves: ``old``, ``new`` or ``between``, and what is wrong."""
+        """What a fault at the ``at``-th operation leaves: ``old``, ``new`` or ``between``, and
+        what is wrong.
+        """
         with tempfile.TemporaryDirectory(prefix="faults-") as name:
             folder = Path(name).resolve() / "p"
             shutil.copytree(self.project, folder)
             number = str(getattr(errno, what)) if what.startswith("E") else what
-            fault = {"FAULT_AT": str(at), "FAULT_WHAT": number, "FAULT_BELOW": below(self.row, folder)}
+            fault = {
+                "FAULT_AT": str(at),
+                "FAULT_WHAT": number,
+                "FAULT_BELOW": below(self.row, folder),
+            }
             first = ran(self.row.command, folder, self.row.variables, self.shim, **fault)
             after = self.row.state(folder)
             again = ran(self.row.command, folder, self.row.variables)
-            return {"state": self._word(after), "wrong": "; ".join(self._wrong(what, first, after, again, folder))}
+            return {
+                "state": self._word(after),
+                "wrong": "; ".join(self._wrong(what, first, after, again, folder)),
+            }
 
     def _word(self, after: State) -> str:
         if after == self.new:
@@ -376,12 +465,16 @@ class Trials:
         folder: Path,
     ) -> list[str]:
         parts = sorted({*self.old, *self.new, *after})
-        torn = [one for one in parts if after.get(one) not in (self.old.get(one), self.new.get(one))]
+        torn = [
+            one for one in parts if after.get(one) not in (self.old.get(one), self.new.get(one))
+        ]
         codes = (0, *self.row.again) if after == self.new else (0,)
         checks = {
             f"neither old nor new: {', '.join(torn)}": bool(torn),
             "a traceback": "Traceback" in first.stderr + again.stderr,
-            "exit code 0 without the result": what.startswith("E") and not first.returncode and after != self.new,
+            "exit code 0 without the result": what.startswith("E")
+            and not first.returncode
+            and after != self.new,
             f"then exit code {again.returncode}": again.returncode not in codes,
             "not the new state afterwards": self.row.state(folder) != self.new,
             "left over": bool(hidden(folder)),
@@ -406,7 +499,11 @@ def together(project: Path, seed: int) -> dict[str, str]:
         timer.start()
         ended = [(process.communicate()[1], process.returncode) for process in started]
         timer.cancel()
-        wrong = [f"{TOGETHER[i][3]}: a traceback" for i, (text, _) in enumerate(ended) if "Traceback" in text]
+        wrong = [
+            f"{TOGETHER[i][3]}: a traceback"
+            for i, (text, _) in enumerate(ended)
+            if "Traceback" in text
+        ]
         codes = [code for i, (_, code) in enumerate(ended) if i != victim]
         wrong += [f"exit code {code}" for code in codes if code]
         found = _effects(folder)
@@ -428,7 +525,12 @@ def together(project: Path, seed: int) -> dict[str, str]:
 def _started(command: tuple[str, ...], folder: Path) -> "subprocess.Popen[str]":
     environment = {name: value for name, value in os.environ.items() if name != "CI"}
     return subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -436,12 +538,16 @@ def _effects(folder: Path) -> list[bool]:
     """For each of the commands: whether what it writes is there."""
     read = baselines(folder)
     accepted = {
-        (model, backend): load_baseline(folder / "baselines" / "nets" / f"{model}.json").cells[f"{backend}+fp32"]
+        (model, backend): load_baseline(folder / "baselines" / "nets" / f"{model}.json").cells[
+            f"{backend}+fp32"
+        ]
         for model in ("one", "two")
         for backend in ("plain", "mine")
         if not read[f"{model}.json"].startswith("unreadable")
     }
-    is_accepted = [any(name.startswith("arm64-test") for name in held.accepted) for held in accepted.values()]
+    is_accepted = [
+        any(name.startswith("arm64-test") for name in held.accepted) for held in accepted.values()
+    ]
     text = (folder / _QUARANTINE).read_text() if (folder / _QUARANTINE).exists() else ""
     listed = {one["cell"] for one in tomllib.loads(text).get("cell", [])}
     files = {path.name for path in (folder / "elsewhere").iterdir()}
@@ -464,13 +570,19 @@ def made_shim(folder: Path) -> Path:
     """The library that counts and fails."""
     shim = folder / "faults.so"
     shim.with_suffix(".c").write_text(_SHIM)
-    subprocess.run(["gcc", "-shared", "-fPIC", "-w", "-O1", "-o", shim, shim.with_suffix(".c"), "-ldl"], check=True)
+    subprocess.run(
+        ["gcc", "-shared", "-fPIC", "-w", "-O1", "-o", shim, shim.with_suffix(".c"), "-ldl"],
+        check=True,
+    )
     return shim
 
 
 def table(done: Mapping[str, Mapping[str, str]], operations: Mapping[str, int]) -> str:
     """The trials of each row in Markdown, and what is wrong."""
-    lines = ["| command | operations | trials | old | new | between | wrong |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| command | operations | trials | old | new | between | wrong |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for name in dict.fromkeys(one["row"] for one in done.values()):
         of_row = [one for one in done.values() if one["row"] == name]
         counts = Counter(one["state"] for one in of_row)
@@ -497,17 +609,34 @@ def _spread(tasks: list[_Task], count: int) -> list[_Task]:
 
 def main() -> int:
     """Run the trials that STATE lacks, print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("state", type=Path, metavar="STATE.jsonl")
-    parser.add_argument("--trials", type=int, default=0, help="at most that many a row, spread evenly (default: all)")
-    parser.add_argument("--together", type=int, default=10, help="rounds of all commands at once (default: 10)")
+    parser.add_argument(
+        "--trials",
+        type=int,
+        default=0,
+        help="at most that many a row, spread evenly (default: all)",
+    )
+    parser.add_argument(
+        "--together", type=int, default=10, help="rounds of all commands at once (default: 10)"
+    )
     parser.add_argument("--rows", nargs="+", help="only these commands, and 'together'")
     parser.add_argument("--jobs", type=int, default=2, help="trials at once (default: 2)")
-    parser.add_argument("--until", type=float, default=float("inf"), metavar="S", help="begin no trial after S seconds")
+    parser.add_argument(
+        "--until",
+        type=float,
+        default=float("inf"),
+        metavar="S",
+        help="begin no trial after S seconds",
+    )
     arguments = parser.parse_args()
     done: dict[str, dict[str, str]] = {}
     if arguments.state.exists():
-        done = {one["key"]: one for one in map(json.loads, arguments.state.read_text().splitlines())}
+        done = {
+            one["key"]: one for one in map(json.loads, arguments.state.read_text().splitlines())
+        }
     end = time.monotonic() + arguments.until
     lock = threading.Lock()
     operations: dict[str, int] = {}
@@ -528,18 +657,30 @@ def main() -> int:
         make_project(top / "project")
         shim = made_shim(top)
         tasks: list[list[_Task]] = []
-        for number, row in enumerate(one for one in ROWS if not arguments.rows or one.name in arguments.rows):
+        for number, row in enumerate(
+            one for one in ROWS if not arguments.rows or one.name in arguments.rows
+        ):
             trials = Trials.of(row, shim, top / "project", top / str(number))
             operations[row.name] = trials.operations
             tasks.append(
-                [(row.name, f"{row.name} {w} {at}", partial(trials.trial, w, at)) for w, at in _places(trials)]
+                [
+                    (row.name, f"{row.name} {w} {at}", partial(trials.trial, w, at))
+                    for w, at in _places(trials)
+                ]
             )
         if not arguments.rows or "together" in arguments.rows:
             seeds = range(arguments.together)
-            tasks.append([("together", f"together {seed}", partial(together, top / "project", seed)) for seed in seeds])
+            tasks.append(
+                [
+                    ("together", f"together {seed}", partial(together, top / "project", seed))
+                    for seed in seeds
+                ]
+            )
         if arguments.trials:
             tasks = [_spread(one, arguments.trials) for one in tasks]
-        turns = [task for turn in itertools.zip_longest(*tasks) for task in turn if task is not None]
+        turns = [
+            task for turn in itertools.zip_longest(*tasks) for task in turn if task is not None
+        ]
         waiting = [pool.submit(keep, *task) for task in turns]
         for one in waiting:
             one.result()

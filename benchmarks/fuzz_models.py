@@ -1,4 +1,6 @@
-"""What benchmarks/onnx_fuzz.py mutates: six small models, the external data of one, and metadata of qbench's."""
+"""What benchmarks/onnx_fuzz.py mutates: six small models, the external data of one, and
+metadata of qbench's.
+"""
 
 import json
 from typing import Any
@@ -93,11 +95,20 @@ net (float[N, 1, 8, 8] x) => (float[N, 4] y) <int64[1] axes = {1}, int64[2] flat
 }"""
 
 
-GRID = {"kind": "grid", "source": "a pair", "qtype": "int8", "axis": None, "block_size": None, "narrow_range": False}
+GRID = {
+    "kind": "grid",
+    "source": "a pair",
+    "qtype": "int8",
+    "axis": None,
+    "block_size": None,
+    "narrow_range": False,
+}
 METADATA = {
     "qbench.dims": '{"N": 3, "H": 8}',
     "qbench.pinned": json.dumps({**GRID, "scale": 0.1, "zero_point": 0}),
-    "qbench.pinned ": json.dumps({**GRID, "scale": [0.1, 0.2, 0.3, 0.4], "zero_point": [0, 0, 0, 0], "axis": 1}),
+    "qbench.pinned ": json.dumps(
+        {**GRID, "scale": [0.1, 0.2, 0.3, 0.4], "zero_point": [0, 0, 0, 0], "axis": 1}
+    ),
     "qbench.pinned  ": json.dumps({"kind": "dynamic", "source": "a pair", "qtype": "uint8"}),
     "qbench.pinned   ": json.dumps({"kind": "float", "source": "two pairs"}),
     "qbench.bias_correction": "[1, 32, 0]",
@@ -160,12 +171,16 @@ def data_file() -> bytes:
     return w1.ljust(4096, b"\0") + w2
 
 
-def put_outside(tensor: onnx.TensorProto, location: str, *, offset: int = 0, length: int | None = None) -> None:
+def put_outside(
+    tensor: onnx.TensorProto, location: str, *, offset: int = 0, length: int | None = None
+) -> None:
     """Make the numbers of ``tensor`` external data."""
     for field in ("raw_data", "float_data", "int32_data", "int64_data"):
         tensor.ClearField(field)  # type: ignore[arg-type]
     del tensor.external_data[:]
     tensor.data_location = onnx.TensorProto.EXTERNAL
-    entries = {"location": location, "offset": str(offset)} | ({} if length is None else {"length": str(length)})
+    entries = {"location": location, "offset": str(offset)} | (
+        {} if length is None else {"length": str(length)}
+    )
     for key, value in entries.items():
         tensor.external_data.add(key=key, value=value)

@@ -1,11 +1,13 @@
-"""Can a run be green that should be red? One row per change after acceptance, each a pytest process of its own.
+"""Can a run be green that should be red? One row per change after acceptance, each a pytest
+process of its own.
 
     python benchmarks/green_scenarios.py RESULTS.jsonl [--rows 'loader:*']
 
-A project of two small networks is accepted once; every row copies it, makes one change and runs pytest in a fork of
-this process, which has loaded the modules, so that a row takes a second. A row that
-should be red and ends with 0 is *green wrongly*. RESULTS holds a line per finished row, and those are skipped when the
-command is repeated. The exit code is 1 if a row is green wrongly, or red wrongly.
+A project of two small networks is accepted once; every row copies it, makes one change and runs
+pytest in a fork of this process, which has loaded the modules, so that a row takes a second. A row
+that should be red and ends with 0 is *green wrongly*. RESULTS holds a line per finished row, and
+those are skipped when the command is repeated. The exit code is 1 if a row is green wrongly, or red
+wrongly.
 
 To add a scenario, add a place to ``PLACES``, an end to ``ENDS``, or a row to ``OTHERS``.
 """
@@ -46,17 +48,51 @@ class Row:
 
 
 ENDS = (
-    *("skip", "importorskip", "xfail", "SkipTest", "not fetched", "unsupported", "no module", "fail", "exception"),
+    *(
+        "skip",
+        "importorskip",
+        "xfail",
+        "SkipTest",
+        "not fetched",
+        "unsupported",
+        "no module",
+        "fail",
+        "exception",
+    ),
     *("SystemExit", "GeneratorExit", "KeyboardInterrupt", "pytest.exit", "os._exit", "exit of C"),
 )
 PLACES = (
-    *("loader", "graph", "data", "sample", "task", "backend", "run", "setup hook", "call hook", "record hook"),
+    *(
+        "loader",
+        "graph",
+        "data",
+        "sample",
+        "task",
+        "backend",
+        "run",
+        "setup hook",
+        "call hook",
+        "record hook",
+    ),
     *("extension", "collection"),
 )
 CACHED = ("sample",)
 """Places whose result is in the cache: the row clears it."""
 OUTPUTS = (
-    *("name", "more", "nothing", "none", "list", "text", "objects", "complex", "integers", "rank", "rows", "columns"),
+    *(
+        "name",
+        "more",
+        "nothing",
+        "none",
+        "list",
+        "text",
+        "objects",
+        "complex",
+        "integers",
+        "rank",
+        "rows",
+        "columns",
+    ),
     *("zeros", "nan", "negated"),
 )
 SEVERAL = ("skip", "not fetched", "SystemExit", "pytest.exit", "os._exit")
@@ -87,7 +123,9 @@ def rows() -> Iterator[Row]:
     yield from OTHERS
     for place in PLACES:
         yield from (Row(name=f"{place}:{end}") for end in ENDS)
-    yield from (Row(name=f"output:{kind}", why="the answers are others, or none") for kind in OUTPUTS)
+    yield from (
+        Row(name=f"output:{kind}", why="the answers are others, or none") for kind in OUTPUTS
+    )
     for end in SEVERAL:
         for place in ("loader", "fixture", "setup hook"):
             yield Row(name=f"{place}:{end}, Python test", arguments=(TEST_FILE,))
@@ -97,10 +135,14 @@ def rows() -> Iterator[Row]:
 
 
 def make_project(folder: Path) -> None:
-    """Write the project, accept its results, and load the modules that this takes: each row is then a fork."""
+    """Write the project, accept its results, and load the modules that this takes: each row is
+    then a fork.
+    """
     write_project(folder)
     (folder / LOADED).write_text("[]")
-    if _forked(folder, (SUITE_FILE, "--qbench-accept-fp32", "--qbench-accept=new"), {}, keeps_names=True):
+    if _forked(
+        folder, (SUITE_FILE, "--qbench-accept-fp32", "--qbench-accept=new"), {}, keeps_names=True
+    ):
         raise SystemExit(f"the project could not be accepted: see {folder / OUTPUT}")
     for name in json.loads((folder / LOADED).read_text()):
         with contextlib.suppress(Exception):
@@ -130,8 +172,16 @@ def _waited(child: int) -> int:
         time.sleep(0.05)
 
 
-def _forked(folder: Path, arguments: tuple[str, ...], variables: dict[str, str], *, keeps_names: bool = False) -> int:
-    """The exit code of pytest in a fork of this process, which has loaded its modules; 128 + a signal."""
+def _forked(
+    folder: Path,
+    arguments: tuple[str, ...],
+    variables: dict[str, str],
+    *,
+    keeps_names: bool = False,
+) -> int:
+    """The exit code of pytest in a fork of this process, which has loaded its modules; 128 + a
+    signal.
+    """
     child = os.fork()
     if child:
         return _waited(child)
@@ -146,7 +196,11 @@ def _forked(folder: Path, arguments: tuple[str, ...], variables: dict[str, str],
         os.dup2(output, 2)
         code = int(pytest.main(["-q", "--assert=plain", "-p", "no:cacheprovider", *arguments]))
         if keeps_names:
-            own = [name for name in sys.modules if name.partition(".")[0] not in ("conftest", "__main__", "test_cells")]
+            own = [
+                name
+                for name in sys.modules
+                if name.partition(".")[0] not in ("conftest", "__main__", "test_cells")
+            ]
             Path(LOADED).write_text(json.dumps(own))
     except SystemExit as end:  # as the interpreter would
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
@@ -157,15 +211,26 @@ def _forked(folder: Path, arguments: tuple[str, ...], variables: dict[str, str],
 
 def main() -> int:
     """Run the rows that RESULTS lacks, print the table of what is wrong."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("results", type=Path, metavar="RESULTS.jsonl")
-    parser.add_argument("--rows", nargs="+", default=["*"], metavar="PATTERN", help="the rows whose names match one")
+    parser.add_argument(
+        "--rows", nargs="+", default=["*"], metavar="PATTERN", help="the rows whose names match one"
+    )
     arguments = parser.parse_args()
-    chosen = [row for row in rows() if any(fnmatch.fnmatchcase(row.name, one) for one in arguments.rows)]
+    chosen = [
+        row for row in rows() if any(fnmatch.fnmatchcase(row.name, one) for one in arguments.rows)
+    ]
     known = {}
     if arguments.results.exists():
-        known = {one["name"]: one for one in map(json.loads, arguments.results.read_text().splitlines())}
-    with tempfile.TemporaryDirectory(prefix="qbench-green-") as text, arguments.results.open("a") as results:
+        known = {
+            one["name"]: one for one in map(json.loads, arguments.results.read_text().splitlines())
+        }
+    with (
+        tempfile.TemporaryDirectory(prefix="qbench-green-") as text,
+        arguments.results.open("a") as results,
+    ):
         folder = Path(text)
         if any(row.name not in known for row in chosen):
             make_project(folder / "project")
@@ -183,8 +248,12 @@ def main() -> int:
     for title, wrong in (("green wrongly", green), ("red wrongly", red)):
         for one in wrong:
             print(f"{title}: {one['name']} (exit code {one['code']}; {one['why']})")
-    codes = ", ".join(f"{count} × {code}" for code, count in sorted(Counter(one["code"] for one in tried).items()))
-    print(f"tried {len(tried)}, green wrongly {len(green)}, red wrongly {len(red)}; exit codes: {codes}")
+    codes = ", ".join(
+        f"{count} × {code}" for code, count in sorted(Counter(one["code"] for one in tried).items())
+    )
+    print(
+        f"tried {len(tried)}, green wrongly {len(green)}, red wrongly {len(red)}; exit codes: {codes}"
+    )
     return int(bool(green or red))
 
 

@@ -1,11 +1,14 @@
-"""What the commands that read a history cost: processor time and peak memory of each, over a made-up history.
+"""What the commands that read a history cost: processor time and peak memory of each, over a
+made-up history.
 
     5,000 runs × 60 cells × 3 metrics, some 900 MB; and one run of 30,000 cells, 100 MB
 
-Lines are as long as real ones, with calibrated ranges. Now and then a cell moves for a night, and every 500 nights one
-moves for good. Processor time is that of the child process, user and system; the peak is its largest resident set.
+Lines are as long as real ones, with calibrated ranges. Now and then a cell moves for a night, and
+every 500 nights one moves for good. Processor time is that of the child process, user and system;
+the peak is its largest resident set.
 
-Run: python benchmarks/history_cost.py [--runs 5000] [--cells 60] [--keep DIR] [--code DIR] [--only X]
+Run: python benchmarks/history_cost.py [--runs 5000] [--cells 60] [--keep DIR] [--code DIR] [--only
+    X]
 """
 
 import argparse
@@ -30,7 +33,9 @@ METRICS = (("top1", "labels", 900), ("top5", "labels", 980), ("agreement", "refe
 SAMPLES, RANGES = 1000, 24
 LIMIT_MB = 300
 LIMITED = ("compare", "history show", "history check", "export")
-"""Commands that may need ``LIMIT_MB`` over many runs; a single run is as large as its cells are many."""
+"""Commands that may need ``LIMIT_MB`` over many runs; a single run is as large as its cells are
+many.
+"""
 
 
 def cell(number: int, noise: random.Random) -> dict[str, Any]:
@@ -38,10 +43,23 @@ def cell(number: int, noise: random.Random) -> dict[str, Any]:
     model, rest = divmod(number, 12)
     backend, schema = divmod(rest, 4)
     detail = f"top1 896/1000 = 89.60 % against fp32 900/1000 = 90.00 %: drop 0.40 pp, cell {number}"
-    ranges = {f"/layer_{i}/Conv_output_0": (-noise.random(), 6 * noise.random()) for i in range(RANGES)}
+    ranges = {
+        f"/layer_{i}/Conv_output_0": (-noise.random(), 6 * noise.random()) for i in range(RANGES)
+    }
     gates = [
-        {"kind": kind, "metric": name, "state": "holds", "detail": detail, "rule": "tolerance 0.5 % (suite nightly)"}
-        for kind, name in (("loss", "top1"), ("loss", "top5"), ("floor", "agreement"), ("drift", "predictions"))
+        {
+            "kind": kind,
+            "metric": name,
+            "state": "holds",
+            "detail": detail,
+            "rule": "tolerance 0.5 % (suite nightly)",
+        }
+        for kind, name in (
+            ("loss", "top1"),
+            ("loss", "top5"),
+            ("floor", "agreement"),
+            ("drift", "predictions"),
+        )
     ]
     facts = {"direction": "higher", "unit": "%", "proportion": True, "least_margin": 0.0}
     return {
@@ -65,9 +83,19 @@ def cell(number: int, noise: random.Random) -> dict[str, Any]:
 
 def environment() -> dict[str, Any]:
     """The line that says where it ran; as long as that of a real computer."""
-    versions = {"numpy": "2.4.6", "onnx": "1.23.2", "onnxruntime": "1.31.1", "pytest-qbench": "0.1.0"}
+    versions = {
+        "numpy": "2.4.6",
+        "onnx": "1.23.2",
+        "onnxruntime": "1.31.1",
+        "pytest-qbench": "0.1.0",
+    }
     features = [f"feature_{number}" for number in range(90)]
-    return {"type": "environment", "processor": "x64-avx512-vnni", "features": features, "versions": versions}
+    return {
+        "type": "environment",
+        "processor": "x64-avx512-vnni",
+        "features": features,
+        "versions": versions,
+    }
 
 
 def write_history(folder: Path, runs: int, cells: int) -> None:
@@ -100,7 +128,9 @@ def write_history(folder: Path, runs: int, cells: int) -> None:
                 now[number] = now[number].replace('"hits":976', '"hits":977', 1)
         path = folder / str(moment.year) / f"{name}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n".join([json.dumps(header, separators=(",", ":")), where, *now, end, ""]))
+        path.write_text(
+            "\n".join([json.dumps(header, separators=(",", ":")), where, *now, end, ""])
+        )
 
 
 COMMANDS = {
@@ -121,16 +151,24 @@ COMMANDS = {
 
 
 def cost(command: list[str], code: Path, out: Path) -> tuple[int, float, float]:
-    """(exit code, seconds of processor, peak in MB) of ``qbench command`` as the package in ``code`` has it."""
+    """(exit code, seconds of processor, peak in MB) of ``qbench command`` as the package in
+    ``code`` has it.
+    """
     words = [sys.executable, "-m", "qbench", *(word.format(out=out) for word in command)]
     with (out / "log").open("ab") as log:
-        child = subprocess.Popen(words, cwd=out, env={**os.environ, "PYTHONPATH": str(code)}, stdout=log, stderr=log)
+        child = subprocess.Popen(
+            words, cwd=out, env={**os.environ, "PYTHONPATH": str(code)}, stdout=log, stderr=log
+        )
         _, status, used = os.wait4(child.pid, 0)
     return os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
 
 
-def measured(history: Path, code: Path, out: Path, only: str) -> Iterator[tuple[str, int, float, float]]:
-    """(command, exit code, seconds of processor, peak in MB) of every command whose name holds ``only``."""
+def measured(
+    history: Path, code: Path, out: Path, only: str
+) -> Iterator[tuple[str, int, float, float]]:
+    """(command, exit code, seconds of processor, peak in MB) of every command whose name holds
+    ``only``.
+    """
     for path in history.glob(f"{INDEX_FILE}*"):
         path.unlink()
     for name, command in COMMANDS.items():
@@ -139,13 +177,24 @@ def measured(history: Path, code: Path, out: Path, only: str) -> Iterator[tuple[
 
 
 def main() -> None:
-    """Print the table; the exit code is 1 where a command ended with an error or a limited one was too large."""
+    """Print the table; the exit code is 1 where a command ended with an error or a limited one
+    was too large.
+    """
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--runs", type=int, default=5000)
     parser.add_argument("--cells", type=int, default=60)
-    parser.add_argument("--keep", metavar="DIR", help="write the histories there, or take those that are there")
-    parser.add_argument("--code", metavar="DIR", default=str(Path(__file__).parents[1]), help="the checkout to measure")
-    parser.add_argument("--only", metavar="TEXT", default="", help="only commands whose name holds this")
+    parser.add_argument(
+        "--keep", metavar="DIR", help="write the histories there, or take those that are there"
+    )
+    parser.add_argument(
+        "--code",
+        metavar="DIR",
+        default=str(Path(__file__).parents[1]),
+        help="the checkout to measure",
+    )
+    parser.add_argument(
+        "--only", metavar="TEXT", default="", help="only commands whose name holds this"
+    )
     arguments = parser.parse_args()
     good = True
     with tempfile.TemporaryDirectory() as name:
@@ -157,10 +206,14 @@ def main() -> None:
                 write_history(history, runs, cells)
             size = sum(path.stat().st_size for path in history.rglob("*.jsonl"))
             print(f"{runs} runs × {cells} cells, {size / 1e6:.0f} MB", flush=True)
-            for command, code, seconds, peak in measured(history, Path(arguments.code), Path(name), arguments.only):
+            for command, code, seconds, peak in measured(
+                history, Path(arguments.code), Path(name), arguments.only
+            ):
                 print(f"  {command:40} exit {code}  {seconds:7.1f} s  {peak:6.0f} MB", flush=True)
                 is_limited = kind == "many" and command.startswith(LIMITED)
-                good &= code in (0, 1) and (peak <= LIMIT_MB or not is_limited)  # 1: a finding of ``history check``
+                good &= code in (0, 1) and (
+                    peak <= LIMIT_MB or not is_limited
+                )  # 1: a finding of ``history check``
     sys.exit(0 if good else 1)
 
 

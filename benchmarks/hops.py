@@ -1,4 +1,5 @@
-"""Which files and functions a cell goes through, from its suite file to the page; measured by running one.
+"""Which files and functions a cell goes through, from its suite file to the page; measured by
+running one.
 
     python benchmarks/hops.py               prints both counts and the table of the path
     python benchmarks/hops.py --list        also names every function, in the order in which it is entered
@@ -7,9 +8,10 @@
 
     hop = a function of qbench that is handed the cell in one of its FORMS, each counted once
 
-A suite of one cell is accepted in a process of its own. Then it is run again and followed, in a new folder and with a
-cache of its own: this is the way of a cell that is compared with an accepted result and passes, and it is the same on
-every computer. Properties and class bodies count like functions; comprehensions and lambdas do not.
+A suite of one cell is accepted in a process of its own. Then it is run again and followed, in a new
+folder and with a cache of its own: this is the way of a cell that is compared with an accepted
+result and passes, and it is the same on every computer. Properties and class bodies count like
+functions; comprehensions and lambdas do not.
 """
 
 import argparse
@@ -41,12 +43,22 @@ calibration = { data = "digits_train", count = 32 }
 metrics = ["top1"]
 """
 FORMS = (
-    *("SuiteText", "SuiteTable", "ModelTable", "Suite", "PlannedCell", "CellItem", "Request", "Measurement"),
+    *(
+        "SuiteText",
+        "SuiteTable",
+        "ModelTable",
+        "Suite",
+        "PlannedCell",
+        "CellItem",
+        "Request",
+        "Measurement",
+    ),
     *("Context", "Verdict", "JudgedCell", "line", "CellRecord", "CellView", "Report"),
 )
 """The types of a cell on its way.
 
-``Context`` is what gates are judged from (``judging/gates.py``); ``line`` is the line of the run file as plain values.
+``Context`` is what gates are judged from (``judging/gates.py``); ``line`` is the line of the run
+file as plain values.
 """
 
 STAGES = (
@@ -74,7 +86,9 @@ class Place:
 
 @dataclass(slots=True)
 class Stage:
-    """What was entered in one part of the way: function → the forms of the cell that it was handed."""
+    """What was entered in one part of the way: function → the forms of the cell that it was
+    handed.
+    """
 
     name: str
     entered: dict[Place, set[str]] = field(default_factory=dict)
@@ -86,7 +100,9 @@ class Stage:
 
 
 class Follower:
-    """A pytest plugin that notes the functions that are entered while a suite of one cell is run."""
+    """A pytest plugin that notes the functions that are entered while a suite of one cell is
+    run.
+    """
 
     def __init__(self) -> None:
         self.stages: list[Stage] = []
@@ -122,11 +138,17 @@ class Follower:
 
     def _note(self, frame: FrameType, event: str, _argument: object) -> None:
         code = frame.f_code
-        if event != "call" or not code.co_filename.startswith(self._root) or not code.co_flags & _NEWLOCALS:
+        if (
+            event != "call"
+            or not code.co_filename.startswith(self._root)
+            or not code.co_flags & _NEWLOCALS
+        ):
             return
         if any(part in code.co_qualname for part in INNER):
             return
-        place = Place(code.co_filename.removeprefix(self._root).replace(os.sep, "/"), code.co_qualname)
+        place = Place(
+            code.co_filename.removeprefix(self._root).replace(os.sep, "/"), code.co_qualname
+        )
         self._begin(place.name)
         if not self.stages:
             return
@@ -142,7 +164,9 @@ class Follower:
 
 
 def _form(value: object) -> str:
-    """The form in which ``value``, or the first of several values, is the cell; empty: it is not."""
+    """The form in which ``value``, or the first of several values, is the cell; empty: it is
+    not.
+    """
     if isinstance(value, list | tuple) and value:
         value = value[0]
     if type(value) is dict and value.get("type") == "cell":
@@ -167,7 +191,10 @@ def followed() -> list[Stage]:
             "ignore",
             str(folder / "one.qbench.toml"),
         ]
-        common += [f"--qbench-{kind}={folder / kind}" for kind in ("baselines", "history", "reports", "cache")]
+        common += [
+            f"--qbench-{kind}={folder / kind}"
+            for kind in ("baselines", "history", "reports", "cache")
+        ]
         accepting = [
             sys.executable,
             "-m",
@@ -188,14 +215,18 @@ def followed() -> list[Stage]:
 
 
 def table(stages: list[Stage]) -> str:
-    """The path as Markdown: one row for each file of a stage, in the order in which it is first handed the cell."""
+    """The path as Markdown: one row for each file of a stage, in the order in which it is first
+    handed the cell.
+    """
     lines = ["| stage | file | functions handed the cell | as |", "|---|---|---|---|"]
     for stage in stages:
         files: dict[str, list[set[str]]] = {}
         for place, forms in stage.hops.items():
             files.setdefault(place.file, []).append(forms)
         for file, handed in files.items():
-            lines.append(f"| {stage.name} | `qbench/{file}` | {len(handed)} | {_words(set().union(*handed))} |")
+            lines.append(
+                f"| {stage.name} | `qbench/{file}` | {len(handed)} | {_words(set().union(*handed))} |"
+            )
     return "\n".join(lines)
 
 
@@ -230,9 +261,15 @@ def _parts(text: str) -> tuple[str, str, str]:
 def main() -> None:
     """Print the path, write it into the page, or compare it with the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--list", action="store_true", help="every function, in the order in which it is entered")
-    parser.add_argument("--write", action="store_true", help="write the table into docs/architecture.md")
-    parser.add_argument("--check", action="store_true", help="fail where the page has another table")
+    parser.add_argument(
+        "--list", action="store_true", help="every function, in the order in which it is entered"
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="write the table into docs/architecture.md"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="fail where the page has another table"
+    )
     arguments = parser.parse_args()
     stages = followed()
     made = f"\n\n{summary(stages)}\n\n{table(stages)}\n\n"
@@ -241,11 +278,17 @@ def main() -> None:
         PAGE.write_text(f"{head}{FIRST}{made}{LAST}{tail}", encoding="utf-8")
     elif arguments.check:
         if kept != made:
-            sys.exit("docs/architecture.md has another path of a cell: python benchmarks/hops.py --write")
+            sys.exit(
+                "docs/architecture.md has another path of a cell: python benchmarks/hops.py --write"
+            )
     else:
         print(made.strip())
         if arguments.list:
-            print("\n".join(f"{stage.name}: {one.file} {one.name}" for stage in stages for one in stage.hops))
+            print(
+                "\n".join(
+                    f"{stage.name}: {one.file} {one.name}" for stage in stages for one in stage.hops
+                )
+            )
 
 
 if __name__ == "__main__":

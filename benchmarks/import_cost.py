@@ -1,6 +1,8 @@
-"""What importing costs: `import qbench`, first uses of public names, and short commands, against a bare interpreter.
+"""What importing costs: `import qbench`, first uses of public names, and short commands,
+against a bare interpreter.
 
-Each number is the least of several fresh processes, alternating, so that a busy machine disturbs all alike.
+Each number is the least of several fresh processes, alternating, so that a busy machine disturbs
+all alike.
 
     python benchmarks/import_cost.py [rounds]
 """
@@ -46,7 +48,9 @@ def prepare(folder: Path) -> None:
     product = ir.node("MatMul", [x, weight], name="fc")
     (y,) = product.outputs
     y.name, y.shape, y.type = "y", ir.Shape(["N", 3]), ir.TensorType(ir.DataType.FLOAT)
-    graph = ir.Graph([x], [y], nodes=[product], opset_imports={"": 21}, initializers=[weight], name="one")
+    graph = ir.Graph(
+        [x], [y], nodes=[product], opset_imports={"": 21}, initializers=[weight], name="one"
+    )
     save_model(ir.Model(graph, ir_version=10), folder / "net.onnx")
     model = load_model(folder / "net.onnx")
     samples = np.eye(4, dtype=np.float32)
@@ -61,7 +65,12 @@ def seconds(code: str, folder: Path) -> tuple[float, float]:
     started = time.perf_counter()
     environment = {**os.environ, "QBENCH_CACHE": str(folder / "cache")}
     subprocess.run(
-        [sys.executable, "-c", code], check=True, cwd=folder, env=environment, capture_output=True, timeout=600
+        [sys.executable, "-c", code],
+        check=True,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        timeout=600,
     )
     wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
     return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -78,11 +87,15 @@ def main() -> int:
         for _ in range(rounds):
             for name, code in cases.items():
                 took[name].append(seconds(code, Path(text)))
-    walls, processor = ({name: min(one[i] for one in times) for name, times in took.items()} for i in (0, 1))
+    walls, processor = (
+        {name: min(one[i] for one in times) for name, times in took.items()} for i in (0, 1)
+    )
     bare = walls["python -c pass"]
     print(f"{'case':36}  {'ms':>7}  {'over bare':>9}  {'processor':>9}")
     for name, wall in walls.items():
-        print(f"{name:36}  {1e3 * wall:7.1f}  {1e3 * (wall - bare):9.1f}  {1e3 * processor[name]:9.1f}")
+        print(
+            f"{name:36}  {1e3 * wall:7.1f}  {1e3 * (wall - bare):9.1f}  {1e3 * processor[name]:9.1f}"
+        )
     return 0
 
 

@@ -1,10 +1,13 @@
-"""What counting exactly costs: our integer machines beside ONNX Runtime's own int8 time, one thread, one process.
+"""What counting exactly costs: our integer machines beside ONNX Runtime's own int8 time, one
+thread, one process.
 
-    ratio = time of integer-<machine> / time of the engine that counts the same, on the same QDQ model
+    ratio = time of integer-<machine> / time of the engine that counts the same, on the same QDQ
+    model
 
-All machines are held against ``ort-cpu``, the engine as it is. On processors that saturate pairs it does not count as
-exact machines do: those are held against ``ort-cpu-precise`` there, which has exact sums on every processor. Times are
-the least of interleaved runs. For scale, onnx's own evaluator takes one picture of one network.
+All machines are held against ``ort-cpu``, the engine as it is. On processors that saturate pairs it
+does not count as exact machines do: those are held against ``ort-cpu-precise`` there, which has
+exact sums on every processor. Times are the least of interleaved runs. For scale, onnx's own
+evaluator takes one picture of one network.
 
     python benchmarks/integer_speed.py [--quick | --scale] [MACHINE …]
 """
@@ -36,7 +39,10 @@ SCALE = ("integer-ort-x64", "ort-cpu-precise", "onnx-reference")
 
 def subjects() -> Mapping[str, ir.Model]:
     """Name → float graph, pictures of 224 × 224."""
-    named = {name: next(iter(get_model(name).graphs.values()))() for name in ("mobilenet_v2", "efficientnet_lite0")}
+    named = {
+        name: next(iter(get_model(name).graphs.values()))()
+        for name in ("mobilenet_v2", "efficientnet_lite0")
+    }
     return {"ResNet-50 shape": resnet50_shape(), **named}
 
 
@@ -55,7 +61,9 @@ def seconds(executors: Mapping[str, Executor], feeds: Mapping[str, np.ndarray]) 
 def engine_of(machine: str) -> str:
     """The engine to hold ``machine`` against on this processor."""
     exact = not get_arithmetic(machine).accumulator.pair_bits
-    return "ort-cpu-precise" if exact and probe_dot_product() is DotProduct.SATURATING else "ort-cpu"
+    return (
+        "ort-cpu-precise" if exact and probe_dot_product() is DotProduct.SATURATING else "ort-cpu"
+    )
 
 
 def quantized(model: ir.Model, x: np.ndarray) -> tuple[ir.Model, str]:
@@ -84,7 +92,9 @@ def main() -> None:
         print_scale()
         return
     batches = (1,) if "--quick" in sys.argv else (1, 8)
-    engines = {machine: engine_of(machine) for machine in sys.argv[1:] if not machine.startswith("--")}
+    engines = {
+        machine: engine_of(machine) for machine in sys.argv[1:] if not machine.startswith("--")
+    }
     engines = engines or {machine: engine_of(machine) for machine in MACHINES}
     print(f"{processor_name()} ({processor_class()})")
     print(f"{'network':<20}{'batch':>6}  {'machine':<18}{'ms':>9}{'engine':>9}{'ratio':>8}")
@@ -100,7 +110,9 @@ def main() -> None:
             found = seconds(executors, {source.name: x[:batch]})
             for machine, engine in engines.items():
                 ours, theirs = 1e3 * found[f"integer-{machine}"], 1e3 * found[engine]
-                print(f"{name:<20}{batch:>6}  {machine:<18}{ours:>9.1f}{theirs:>9.1f}{ours / theirs:>8.2f}  {engine}")
+                print(
+                    f"{name:<20}{batch:>6}  {machine:<18}{ours:>9.1f}{theirs:>9.1f}{ours / theirs:>8.2f}  {engine}"
+                )
         for executor in executors.values():
             executor.close()
     print_scale()

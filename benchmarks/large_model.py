@@ -1,8 +1,10 @@
-"""What quantizing a model of 1 GB takes: peak memory of planning, writing and saving it, and the time, a process each.
+"""What quantizing a model of 1 GB takes: peak memory of planning, writing and saving it, and
+the time, a process each.
 
-The model is a chain of matrix products. It lies in one file, or with its constants in a file beside; and it has sixteen
-matrices, or a single one. The bar is 3 times the constants' size, everything included: Python, the file as loaded, the
-model that is written. With a size of over 2 GB the model that is written has its constants beside it, too.
+The model is a chain of matrix products. It lies in one file, or with its constants in a file
+beside; and it has sixteen matrices, or a single one. The bar is 3 times the constants' size,
+everything included: Python, the file as loaded, the model that is written. With a size of over 2 GB
+the model that is written has its constants beside it, too.
 
     python benchmarks/large_model.py [gigabytes [schema]]
 """
@@ -79,7 +81,9 @@ def child(code: str, *arguments: object) -> str:
 
 
 def measure(gigabytes: float, schema: str, matrices: int, where: str) -> tuple[float, float]:
-    """Peak resident memory in GB, and seconds, of loading, planning, writing and saving such a model."""
+    """Peak resident memory in GB, and seconds, of loading, planning, writing and saving such a
+    model.
+    """
     with tempfile.TemporaryDirectory(prefix="qbench-large-") as name:
         folder = Path(name)
         net, profile = folder / "large.onnx", folder / "p.json"
@@ -94,14 +98,19 @@ def main() -> int:
     gigabytes = float(sys.argv[1]) if len(sys.argv) > 1 else 1.0
     schema = sys.argv[2] if len(sys.argv) > 2 else "w8a8_asym_pc"
     worst = 0.0
-    print(f"{gigabytes} GB, {schema}\n{'matrices':>8}  {'constants':>10}  {'peak GB':>8}  {'sizes':>6}  {'seconds':>8}")
+    print(
+        f"{gigabytes} GB, {schema}\n{'matrices':>8}  {'constants':>10}  {'peak GB':>8}  {'sizes':>6}  {'seconds':>8}"
+    )
     for matrices in (16, 1):
         for where in ("beside", "inside"):
             if where == "inside" and gigabytes >= 2:
                 continue
             peak, seconds = measure(gigabytes, schema, matrices, where)
             worst = max(worst, peak / gigabytes)
-            print(f"{matrices:8}  {where:>10}  {peak:8.2f}  {peak / gigabytes:6.2f}  {seconds:8.1f}", flush=True)
+            print(
+                f"{matrices:8}  {where:>10}  {peak:8.2f}  {peak / gigabytes:6.2f}  {seconds:8.1f}",
+                flush=True,
+            )
     print(f"at most {worst:.2f} sizes, bar {BAR}: {'within' if worst <= BAR else 'BEYOND'}")
     return 0 if worst <= BAR else 1
 

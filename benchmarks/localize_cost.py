@@ -1,9 +1,11 @@
-"""What localising costs: MobileNetV2 at 224 × 224 on 64 samples beside one int8 evaluation of them, and its memory.
+"""What localising costs: MobileNetV2 at 224 × 224 on 64 samples beside one int8 evaluation of
+them, and its memory.
 
-Processor time, that of the process in which units run alone included: the evaluation is that of the int8 session on the
-same samples, prepared before. The bars are 30 evaluations, and 700 MB of peak memory at 256 samples, which 64 must
-nearly reach too: it is flat. Memory is the peak of the process itself, or of both, looked at twenty times a second with
-shared pages counted once, whichever is more.
+Processor time, that of the process in which units run alone included: the evaluation is that of the
+int8 session on the same samples, prepared before. The bars are 30 evaluations, and 700 MB of peak
+memory at 256 samples, which 64 must nearly reach too: it is flat. Memory is the peak of the process
+itself, or of both, looked at twenty times a second with shared pages counted once, whichever is
+more.
 
     python benchmarks/localize_cost.py [backend …]
 """
@@ -83,7 +85,9 @@ def measure(backend: str, count: int) -> tuple[float, float, float]:
 
 
 def resident_mb(pid: int) -> float:
-    """What a process and its children hold, shared pages counted once; 0 where the system does not tell."""
+    """What a process and its children hold, shared pages counted once; 0 where the system does
+    not tell.
+    """
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         pages = [Path(f"/proc/{one}/smaps_rollup").read_text() for one in (pid, *children)]
@@ -101,7 +105,9 @@ def main() -> int:
         evaluation, spent, few = found[COUNTS[0]]
         many = found[COUNTS[1]][2]
         ratio = spent / evaluation
-        print(f"{backend}: one evaluation {evaluation:.2f} s, localising {spent:.1f} s: {ratio:.1f} evaluations")
+        print(
+            f"{backend}: one evaluation {evaluation:.2f} s, localising {spent:.1f} s: {ratio:.1f} evaluations"
+        )
         print(f"{backend}: peak {few:.0f} MB at {COUNTS[0]} samples, {many:.0f} MB at {COUNTS[1]}")
         missed |= ratio > RATIO_BAR or many > MEMORY_BAR or many - few > FLAT_BAR
     return 1 if missed else 0

@@ -1,7 +1,8 @@
-"""Whether peak memory grows with the number of samples: one quantized cell on 8 and on 512 crops, a process each.
+"""Whether peak memory grows with the number of samples: one quantized cell on 8 and on 512
+crops, a process each.
 
-The bar is 50 MB between the two. The cache of the run is a fresh folder, so that preparing samples, profiling and the
-fp32 run count too; packages are fetched into the user's cache first.
+The bar is 50 MB between the two. The cache of the run is a fresh folder, so that preparing samples,
+profiling and the fp32 run count too; packages are fetched into the user's cache first.
 
     python benchmarks/memory_flat.py [model [schema]]
 """

@@ -1,12 +1,15 @@
-"""ONNX files that are damaged or hostile, through two commands each: none may end in a traceback, hang, crash or score.
+"""ONNX files that are damaged or hostile, through two commands each: none may end in a
+traceback, hang, crash or score.
 
-Every case is one file: a seed model (convolutions with Q/DQ pairs, control flow, functions, external data, attention,
-a plain MLP) with one to three mutations of its bytes or of its message, drawn from a generator that is seeded by the
-number of the case. ``qbench eval`` is the first command, another one the second. ONNX Runtime opens the same file as it
-is; a score for a file that it refuses as invalid is a failure, and so is a score that differs from ONNX Runtime's.
+Every case is one file: a seed model (convolutions with Q/DQ pairs, control flow, functions,
+external data, attention, a plain MLP) with one to three mutations of its bytes or of its message,
+drawn from a generator that is seeded by the number of the case. ``qbench eval`` is the first
+command, another one the second. ONNX Runtime opens the same file as it is; a score for a file that
+it refuses as invalid is a failure, and so is a score that differs from ONNX Runtime's.
 
-Cases run inside worker processes with an address-space limit; a case that computes for more than 20 seconds is
-killed with its worker. Results are appended to ``--out``; a second run with the same ``--out`` continues.
+Cases run inside worker processes with an address-space limit; a case that computes for more than 20
+seconds is killed with its worker. Results are appended to ``--out``; a second run with the same
+``--out`` continues.
 
     python benchmarks/onnx_fuzz.py [--cases 3000] [--seed 0] [--out FILE.jsonl] [--case N]
 """
@@ -43,7 +46,8 @@ LACKING = (
 )
 """How ONNX Runtime says that it is the engine that lacks something."""
 
-# Mutations of the message -----------------------------------------------------------------------------------------
+# Mutations of the message
+# -----------------------------------------------------------------------------------------
 
 Draw = np.random.Generator
 STRANGE = ("", "nowhere", "x", "\u202eabc", "y", "::error::", "a" * 300)
@@ -78,7 +82,9 @@ def graphs(model: onnx.ModelProto) -> list[onnx.GraphProto]:
 
 def nodes(model: onnx.ModelProto) -> list[onnx.NodeProto]:
     """Every node, those of functions too."""
-    return [node for graph in graphs(model) for node in graph.node] + [n for f in model.functions for n in f.node]
+    return [node for graph in graphs(model) for node in graph.node] + [
+        n for f in model.functions for n in f.node
+    ]
 
 
 def tensors(model: onnx.ModelProto) -> list[onnx.TensorProto]:
@@ -188,12 +194,35 @@ def _send_outside(model: onnx.ModelProto, draw: Draw) -> None:
     tensor = pick(draw, tensors(model))
     if tensor is not None:
         length = pick(draw, [None, 0, 64, 1 << 40, -1])
-        put_outside(tensor, pick(draw, LOCATIONS), offset=int(pick(draw, [0, 0, 1, 1 << 33, -4])), length=length)
+        put_outside(
+            tensor,
+            pick(draw, LOCATIONS),
+            offset=int(pick(draw, [0, 0, 1, 1 << 33, -4])),
+            length=length,
+        )
 
 
 def _change_operator(model: onnx.ModelProto, draw: Draw) -> None:
-    kinds = ("Scatter", "Upsample", "SequenceConstruct", "RandomNormal", "NonZero", "", "Relu", "MatMul", "Loop", "If",
-             "linear", "twice", "Constant", "Optional", "StringNormalizer", "Identity", "DequantizeLinear")  # fmt: skip
+    kinds = (
+        "Scatter",
+        "Upsample",
+        "SequenceConstruct",
+        "RandomNormal",
+        "NonZero",
+        "",
+        "Relu",
+        "MatMul",
+        "Loop",
+        "If",
+        # fmt: skip
+        "linear",
+        "twice",
+        "Constant",
+        "Optional",
+        "StringNormalizer",
+        "Identity",
+        "DequantizeLinear",
+    )
     node = pick(draw, nodes(model))
     if draw.integers(3):
         node.op_type = pick(draw, kinds)
@@ -210,7 +239,10 @@ def _change_attribute(model: onnx.ModelProto, draw: Draw) -> None:
         case 0:
             attribute.type = int(draw.integers(0, 16))
         case 1:
-            attribute.i, attribute.type = int(pick(draw, [-1, 0, 1 << 40, -(1 << 63)])), onnx.AttributeProto.INT
+            attribute.i, attribute.type = (
+                int(pick(draw, [-1, 0, 1 << 40, -(1 << 63)])),
+                onnx.AttributeProto.INT,
+            )
         case 2:
             attribute.s, attribute.type = b"\xff\xfe\x00", onnx.AttributeProto.STRING
         case 3:
@@ -258,9 +290,13 @@ def _change_interface(model: onnx.ModelProto, draw: Draw) -> None:
         case 4:
             value.type.tensor_type.shape.dim.add().dim_value = int(pick(draw, [0, -1, 7, 1 << 40]))
         case 5:
-            value.type.CopyFrom(onnx.helper.make_sequence_type_proto(onnx.helper.make_tensor_type_proto(1, [1])))
+            value.type.CopyFrom(
+                onnx.helper.make_sequence_type_proto(onnx.helper.make_tensor_type_proto(1, [1]))
+            )
         case 6:
-            value.type.CopyFrom(onnx.helper.make_optional_type_proto(onnx.helper.make_tensor_type_proto(1, [1])))
+            value.type.CopyFrom(
+                onnx.helper.make_optional_type_proto(onnx.helper.make_tensor_type_proto(1, [1]))
+            )
         case 7:
             model.graph.input.add().CopyFrom(value)
         case _:
@@ -274,7 +310,9 @@ def _change_versions(model: onnx.ModelProto, draw: Draw) -> None:
         case 1:
             pick(draw, model.opset_import).version = int(pick(draw, [0, 1, 6, 9, 13, 26, 999, -3]))
         case 2:
-            model.opset_import.add(domain=pick(draw, ["", "ai.onnx", "other"]), version=int(draw.integers(1, 22)))
+            model.opset_import.add(
+                domain=pick(draw, ["", "ai.onnx", "other"]), version=int(draw.integers(1, 22))
+            )
         case _:
             del model.opset_import[int(draw.integers(len(model.opset_import)))]
 
@@ -283,43 +321,60 @@ def _add_bomb(model: onnx.ModelProto, draw: Draw) -> None:
     helper, graph = onnx.helper, model.graph
     match int(draw.integers(6)):
         case 0:  # 8 GB out of two numbers
-            graph.initializer.append(onnx.numpy_helper.from_array(np.array([1 << 31], np.int64), "many"))
-            graph.node.insert(0, helper.make_node("ConstantOfShape", ["many"], ["huge"], name="bomb"))
+            graph.initializer.append(
+                onnx.numpy_helper.from_array(np.array([1 << 31], np.int64), "many")
+            )
+            graph.node.insert(
+                0, helper.make_node("ConstantOfShape", ["many"], ["huge"], name="bomb")
+            )
             graph.node.append(helper.make_node("ReduceSum", ["huge"], ["all"], name="sum"))
             graph.output.add().CopyFrom(helper.make_tensor_value_info("all", 1, None))
         case 1:  # 2^40 calls
             for level in range(40):
-                calls = [helper.make_node(f"f{level + 1}", ["a"], ["b"], domain="local"),
-                         helper.make_node(f"f{level + 1}", ["b"], ["c"], domain="local")]  # fmt: skip
+                calls = [
+                    helper.make_node(f"f{level + 1}", ["a"], ["b"], domain="local"),
+                    # fmt: skip
+                    helper.make_node(f"f{level + 1}", ["b"], ["c"], domain="local"),
+                ]
                 last = [helper.make_node("Relu", ["a"], ["c"])]
                 imports = [helper.make_opsetid("", 21), helper.make_opsetid("local", 1)]
                 model.functions.append(
-                    helper.make_function("local", f"f{level}", ["a"], ["c"], calls if level < 39 else last, imports)
+                    helper.make_function(
+                        "local", f"f{level}", ["a"], ["c"], calls if level < 39 else last, imports
+                    )
                 )
             graph.node.insert(0, helper.make_node("f0", ["x"], ["x0"], domain="local"))
         case 2:  # a function that calls itself
             call = helper.make_node("again", ["a"], ["b"], domain="local")
             model.functions.append(
-                helper.make_function("local", "again", ["a"], ["b"], [call], [helper.make_opsetid("local", 1)])
+                helper.make_function(
+                    "local", "again", ["a"], ["b"], [call], [helper.make_opsetid("local", 1)]
+                )
             )
             graph.node.insert(0, helper.make_node("again", ["x"], ["x0"], domain="local"))
         case 3:  # a loop without an end
             loops = [n for n in nodes(model) if n.op_type == "Loop"]
             for tensor in graph.initializer:
                 if loops and tensor.name == "trips":
-                    tensor.CopyFrom(onnx.numpy_helper.from_array(np.array(1 << 62, np.int64), "trips"))
+                    tensor.CopyFrom(
+                        onnx.numpy_helper.from_array(np.array(1 << 62, np.int64), "trips")
+                    )
         case 4:  # graphs in graphs
             inner = helper.make_graph([helper.make_node("Identity", ["x"], ["z"])], "g", [], [
                 helper.make_tensor_value_info("z", 1, None)])  # fmt: skip
             for _ in range(int(draw.integers(5, 60))):
                 node = helper.make_node("If", ["yes"], ["z"], then_branch=inner, else_branch=inner)
-                inner = helper.make_graph([node], "g", [], [helper.make_tensor_value_info("z", 1, None)])
+                inner = helper.make_graph(
+                    [node], "g", [], [helper.make_tensor_value_info("z", 1, None)]
+                )
                 if inner.ByteSize() > 1 << 20:
                     break
             graph.initializer.append(onnx.numpy_helper.from_array(np.array(True), "yes"))
             graph.node.append(inner.node[0])
         case _:
-            graph.initializer.append(onnx.numpy_helper.from_array(np.array([1 << 16, 1 << 17], np.int64), "wide"))
+            graph.initializer.append(
+                onnx.numpy_helper.from_array(np.array([1 << 16, 1 << 17], np.int64), "wide")
+            )
             graph.node.append(helper.make_node("Expand", ["x", "wide"], ["z"], name="bomb"))
 
 
@@ -343,7 +398,9 @@ def _constant_to_input(model: onnx.ModelProto, draw: Draw) -> None:
     tensor = pick(draw, model.graph.initializer)
     if tensor is not None:
         kind = tensor.data_type if draw.integers(2) else int(draw.integers(1, 17))
-        model.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, kind, list(tensor.dims)))
+        model.graph.input.append(
+            onnx.helper.make_tensor_value_info(tensor.name, kind, list(tensor.dims))
+        )
 
 
 def _change_function(model: onnx.ModelProto, draw: Draw) -> None:
@@ -363,12 +420,17 @@ def _change_function(model: onnx.ModelProto, draw: Draw) -> None:
 
 def _change_shape_info(model: onnx.ModelProto, draw: Draw) -> None:
     name = pick(draw, names(model))
-    model.graph.value_info.append(onnx.helper.make_tensor_value_info(name, int(draw.integers(0, 20)), [2, 3, 1 << 33]))
+    model.graph.value_info.append(
+        onnx.helper.make_tensor_value_info(name, int(draw.integers(0, 20)), [2, 3, 1 << 33])
+    )
 
 
 def _write_metadata(model: onnx.ModelProto, draw: Draw) -> None:
-    """Entries that qbench itself writes, on a node, a value, the graph or the model; whole, damaged, or of another."""
-    # The digests of "plan" and "canonical" are only compared; an entry that was forged to match is not a mutation.
+    """Entries that qbench itself writes, on a node, a value, the graph or the model; whole,
+    damaged, or of another.
+    """
+    # The digests of "plan" and "canonical" are only compared; an entry that was forged to match is
+    # not a mutation.
     values = [*model.graph.value_info, *model.graph.input, *model.graph.output]
     for name in dict.fromkeys(value for node in model.graph.node for value in node.output if value):
         if draw.integers(2) and name not in {value.name for value in values}:
@@ -379,7 +441,21 @@ def _write_metadata(model: onnx.ModelProto, draw: Draw) -> None:
     for _ in range(int(draw.integers(1, 5))):
         key = pick(draw, list(METADATA))
         whole = METADATA[key]
-        text = pick(draw, [whole, whole, *METADATA.values(), "", "{", "null", "[[1]]", "[" * 5000, "9" * 400, "\u202e"])
+        text = pick(
+            draw,
+            [
+                whole,
+                whole,
+                *METADATA.values(),
+                "",
+                "{",
+                "null",
+                "[[1]]",
+                "[" * 5000,
+                "9" * 400,
+                "\u202e",
+            ],
+        )
         if draw.integers(3) == 0 and text:
             at = int(draw.integers(len(text)))
             text = (
@@ -387,7 +463,10 @@ def _write_metadata(model: onnx.ModelProto, draw: Draw) -> None:
                 + pick(draw, ["", "0", "-", "1e999", '"', "[", "NaN", "99999999999999999999"])
                 + text[at + 1 :]
             )
-        owner = pick(draw, [model, model.graph, pick(draw, nodes(model)), pick(draw, values), pick(draw, values)])
+        owner = pick(
+            draw,
+            [model, model.graph, pick(draw, nodes(model)), pick(draw, values), pick(draw, values)],
+        )
         owner.metadata_props.add(key=key.strip(), value=text)
 
 
@@ -414,12 +493,18 @@ def change_bytes(data: bytes, draw: Draw) -> bytes:
                 other = int(draw.integers(len(array) + 1))
                 array[other:other] = part
             case _ if array:
-                array[at] = int(draw.integers(256)) if draw.integers(2) else array[at] ^ (1 << int(draw.integers(8)))
+                array[at] = (
+                    int(draw.integers(256))
+                    if draw.integers(2)
+                    else array[at] ^ (1 << int(draw.integers(8)))
+                )
     return bytes(array)
 
 
 def write_case(number: int, seed: int, folder: Path) -> tuple[Path, str]:
-    """The file of one case in ``folder``, which is made ready around it, and what was done to which seed model."""
+    """The file of one case in ``folder``, which is made ready around it, and what was done to
+    which seed model.
+    """
     draw = np.random.default_rng((seed, number))
     known = seeds()
     name = list(known)[number % len(known)]
@@ -428,7 +513,9 @@ def write_case(number: int, seed: int, folder: Path) -> tuple[Path, str]:
         chosen = [pick(draw, STRUCTURAL) for _ in range(int(draw.integers(1, 4)))]
         done = []
         for mutate in chosen:
-            with contextlib.suppress(ValueError, TypeError):  # of a field that the message does not take
+            with contextlib.suppress(
+                ValueError, TypeError
+            ):  # of a field that the message does not take
                 mutate(model, draw)
                 done.append(mutate.__name__.strip("_"))
         data = model.SerializeToString()
@@ -449,20 +536,36 @@ def write_case(number: int, seed: int, folder: Path) -> tuple[Path, str]:
     return path, f"{name}: {', '.join(done)}"
 
 
-# One case ---------------------------------------------------------------------------------------------------------
+# One case
+# ---------------------------------------------------------------------------------------------------------
 
 
 def commands(number: int, path: Path) -> Iterator[tuple[str, list[str]]]:
     """Two commands: a score first, then another verb; which ones depends on the case."""
-    test, calib, cache = path.parent / "test.npz", path.parent / "calib.npz", ["--cache", str(path.parent / "cache")]
+    test, calib, cache = (
+        path.parent / "test.npz",
+        path.parent / "calib.npz",
+        ["--cache", str(path.parent / "cache")],
+    )
     backend = ("ort-cpu", "ort-cpu-noopt", "onnx-reference")[number // 6 % 3]
-    yield f"eval {backend}", ["eval", str(path), "--data", str(test), "--json", "--backend", backend, *cache]
+    yield (
+        f"eval {backend}",
+        ["eval", str(path), "--data", str(test), "--json", "--backend", backend, *cache],
+    )
     out = str(path.parent / "out.onnx")
     integer = ("ort-cpu", "integer-ort-x64")[number // 3 % 2]
     others = {
         "quantize": ["quantize", str(path), "--schema", "w8_sym_pc", "-o", out],
         "lint": ["lint", str(path)],
-        "profile": ["profile", str(path), "--data", str(calib), "-o", str(path.parent / "p.json"), *cache],
+        "profile": [
+            "profile",
+            str(path),
+            "--data",
+            str(calib),
+            "-o",
+            str(path.parent / "p.json"),
+            *cache,
+        ],
         "rewrite": ["rewrite", str(path), "--policy", "fast", "-o", out],
         "partition": ["partition", str(path), "--device", "conv-engine"],
         "quantize --read": ["quantize", str(path), "--read"],
@@ -475,7 +578,9 @@ def commands(number: int, path: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def run_command(argv: list[str], path: Path) -> dict[str, Any]:
-    """How one command ended: its exit code, or where its traceback began; what it scored; whether it leaked a file."""
+    """How one command ended: its exit code, or where its traceback began; what it scored;
+    whether it leaked a file.
+    """
     from qbench.cli.program import main
 
     (path.parent / "out.onnx").unlink(missing_ok=True)
@@ -485,16 +590,28 @@ def run_command(argv: list[str], path: Path) -> dict[str, Any]:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             found["code"] = main(argv)
     except BaseException as error:  # whatever leaves main is a traceback for the user
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if f"{os.sep}qbench{os.sep}" in f.filename]
+        frames = [
+            f
+            for f in traceback.extract_tb(error.__traceback__)
+            if f"{os.sep}qbench{os.sep}" in f.filename
+        ]
         last = frames[-1] if frames else traceback.extract_tb(error.__traceback__)[-1]
         where = f"{last.filename.rpartition(f'qbench{os.sep}')[2]}:{last.lineno}"
-        found |= {"code": 1, "traceback": f"{type(error).__name__} {where}", "error": str(error)[:200]}
+        found |= {
+            "code": 1,
+            "traceback": f"{type(error).__name__} {where}",
+            "error": str(error)[:200],
+        }
     found["stderr"] = err.getvalue()[-400:]
     if found["code"] == 0 and argv[0] == "eval":
-        found["top1"] = [cell["hits"] / cell["out_of"] for cell in top1_cells(json.loads(out.getvalue()))]
+        found["top1"] = [
+            cell["hits"] / cell["out_of"] for cell in top1_cells(json.loads(out.getvalue()))
+        ]
     written = path.parent / "out.onnx"
     secret = Path("/etc/passwd").read_bytes()[:32]
-    found["leak"] = secret in out.getvalue().encode() or (written.exists() and secret in written.read_bytes())
+    found["leak"] = secret in out.getvalue().encode() or (
+        written.exists() and secret in written.read_bytes()
+    )
     return found
 
 
@@ -503,11 +620,15 @@ def top1_cells(facts: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - JSON
     if isinstance(facts, dict):
         own = [facts] if facts.get("metric") == "top1" else []
         return own + [cell for value in facts.values() for cell in top1_cells(value)]
-    return [cell for value in facts for cell in top1_cells(value)] if isinstance(facts, list) else []
+    return (
+        [cell for value in facts for cell in top1_cells(value)] if isinstance(facts, list) else []
+    )
 
 
 def engine(path: Path) -> dict[str, Any]:
-    """What ONNX Runtime says to the same file: what it refuses it with, or the share of right answers."""
+    """What ONNX Runtime says to the same file: what it refuses it with, or the share of right
+    answers.
+    """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -515,7 +636,9 @@ def engine(path: Path) -> dict[str, Any]:
     options.intra_op_num_threads = 1
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
-        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(
+            str(path), options, providers=["CPUExecutionProvider"]
+        )
     except Exception as error:  # its exceptions share no parent
         return {"refused": type(error).__name__, "words": str(error)[:300]}
     with np.load(path.parent / "test.npz") as data:
@@ -531,8 +654,15 @@ def one_case(number: int, seed: int, folder: Path) -> dict[str, Any]:
     """Everything about one case; commands run in this process."""
     path, done = write_case(number, seed, folder)
     results = {name: run_command(argv, path) for name, argv in commands(number, path)}
-    bomb = any(word in done for word in ("add_bomb", "change_dims"))  # which the engine itself would try to run
-    return {"case": number, "done": done, "commands": results, "engine": {} if bomb else engine(path)}
+    bomb = any(
+        word in done for word in ("add_bomb", "change_dims")
+    )  # which the engine itself would try to run
+    return {
+        "case": number,
+        "done": done,
+        "commands": results,
+        "engine": {} if bomb else engine(path),
+    }
 
 
 def work(seed: int) -> None:
@@ -552,13 +682,16 @@ def work(seed: int) -> None:
             answers.write(json.dumps(one_case(int(line), seed, Path(folder)), default=str) + "\n")
 
 
-# The parent -------------------------------------------------------------------------------------------------------
+# The parent
+# -------------------------------------------------------------------------------------------------------
 
 
 def start(seed: int) -> "subprocess.Popen[str]":
     """A worker that has imported what it needs."""
     command = [sys.executable, __file__, "--worker", "--seed", str(seed)]
-    worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+    worker = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    )
     assert worker.stdout is not None
     worker.stdout.readline()
     return worker
@@ -574,11 +707,17 @@ def processor_seconds(process: int) -> float:
 
 
 def answered(worker: "subprocess.Popen[str]", timeout: float) -> str | None:
-    """The next line of ``worker``, empty when it has ended; None when it computes too long, or waits for something."""
+    """The next line of ``worker``, empty when it has ended; None when it computes too long, or
+    waits for something.
+    """
     begun, since = processor_seconds(worker.pid), time.monotonic()
     while not select.select([worker.stdout], [], [], 0.5)[0]:
-        # On a busy machine only the time that it computed shows a hang; one that waits (for a fifo) computes nothing.
-        if processor_seconds(worker.pid) - begun > timeout or time.monotonic() - since > 10 * timeout:
+        # On a busy machine only the time that it computed shows a hang; one that waits (for a fifo)
+        # computes nothing.
+        if (
+            processor_seconds(worker.pid) - begun > timeout
+            or time.monotonic() - since > 10 * timeout
+        ):
             return None
     assert worker.stdout is not None
     return worker.stdout.readline()
@@ -631,10 +770,19 @@ def table(results: list[dict[str, Any]]) -> tuple[str, int]:
                 counts["score of what ONNX Runtime refuses"] += invalid
                 # Only its own kernels must give the very same answers.
                 apart = (
-                    name.startswith("eval ort") and "top1" in verdict and end["top1"][:1] not in ([], [verdict["top1"]])
+                    name.startswith("eval ort")
+                    and "top1" in verdict
+                    and end["top1"][:1] not in ([], [verdict["top1"]])
                 )
                 counts["other score than ONNX Runtime"] += apart
-    bad = ("traceback", "hang", "crash", "leak", "score of what ONNX Runtime refuses", "other score than ONNX Runtime")
+    bad = (
+        "traceback",
+        "hang",
+        "crash",
+        "leak",
+        "score of what ONNX Runtime refuses",
+        "other score than ONNX Runtime",
+    )
     kinds = ("runs", "exit 0", "exit 1", "exit 2", "exit 3", "exit 4", "scores", *bad)
     lines = [f"cases {len(results)}"] + [f"{kind:36} {counts[kind]:6}" for kind in kinds]
     lines += [f"    {count:5}  {place}" for place, count in places.most_common(25)]
@@ -647,9 +795,15 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--timeout", type=float, default=TIMEOUT)
-    parser.add_argument("--out", type=Path, help="a file that results are appended to, and continued from")
-    parser.add_argument("--case", type=int, help="run this case alone, in this process, and keep its file")
-    parser.add_argument("--keep", type=Path, default=Path("fuzz-case"), help="folder that --case keeps its file in")
+    parser.add_argument(
+        "--out", type=Path, help="a file that results are appended to, and continued from"
+    )
+    parser.add_argument(
+        "--case", type=int, help="run this case alone, in this process, and keep its file"
+    )
+    parser.add_argument(
+        "--keep", type=Path, default=Path("fuzz-case"), help="folder that --case keeps its file in"
+    )
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:

@@ -1,4 +1,5 @@
-"""What ONNX Runtime's optimizations and its quantizer are known to change, measured again, as the tables in the docs.
+"""What ONNX Runtime's optimizations and its quantizer are known to change, measured again, as
+the tables in the docs.
 
     python benchmarks/onnxruntime_optimizers.py [--write]
 
@@ -25,7 +26,11 @@ def optimizer_lines() -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for case in optimizer_cases():
         result = measure_case(case)
-        doing = case.belongs.value if result.as_expected else f"**not as expected** ({case.belongs.value})"
+        doing = (
+            case.belongs.value
+            if result.as_expected
+            else f"**not as expected** ({case.belongs.value})"
+        )
         says = " ".join(case.says.split())
         yield f"| `{case.name}` | {case.reported} | {_measured(result)} | {doing} | {says} |"
 
@@ -44,14 +49,19 @@ def _measured(result: CaseResult) -> str:
     found = result.measured
     if not found.differing:
         return f"0 of {found.elements:,}"
-    causes = ", ".join(f"{word} {count:,}" for word, name in _CAUSES if (count := getattr(found, name)))
+    causes = ", ".join(
+        f"{word} {count:,}" for word, name in _CAUSES if (count := getattr(found, name))
+    )
     share = 100 * found.differing / found.elements
     return f"{share:.2f} % of {found.elements:,} ({causes}), at most {found.largest}"
 
 
 def main(arguments: list[str]) -> None:
     """Print the tables, or write them into the page."""
-    tables = {"optimizers.py": "\n".join(optimizer_lines()), "quantizer.py": "\n".join(quantizer_lines())}
+    tables = {
+        "optimizers.py": "\n".join(optimizer_lines()),
+        "quantizer.py": "\n".join(quantizer_lines()),
+    }
     if "--write" not in arguments:
         print("\n\n".join(tables.values()))
         return

@@ -1,8 +1,10 @@
-"""What ONNX Runtime's own quantizer does to small graphs: the largest error against float32, as its sessions run them.
+"""What ONNX Runtime's own quantizer does to small graphs: the largest error against float32, as
+its sessions run them.
 
     python benchmarks/onnxruntime_quantizer.py
 
-Cases and expected numbers: ``onnxruntime_quantizer.toml``. None of these is a mistake of the sessions.
+Cases and expected numbers: ``onnxruntime_quantizer.toml``. None of these is a mistake of the
+    sessions.
 """
 
 import os
@@ -43,8 +45,13 @@ class QuantizerCase:
     step: float
 
     def holds(self, found: tuple[float, float]) -> bool:
-        """Whether the errors ``found`` (without and with optimizations) are those that stand here."""
-        return all(abs(a - b) <= _CLOSE for a, b in zip(found, (self.unoptimized, self.optimized), strict=True))
+        """Whether the errors ``found`` (without and with optimizations) are those that stand
+        here.
+        """
+        return all(
+            abs(a - b) <= _CLOSE
+            for a, b in zip(found, (self.unoptimized, self.optimized), strict=True)
+        )
 
 
 class _Samples(CalibrationDataReader):  # type: ignore[misc]  # a class without types
@@ -58,7 +65,10 @@ class _Samples(CalibrationDataReader):  # type: ignore[misc]  # a class without 
 
 def quantizer_cases() -> tuple[QuantizerCase, ...]:
     """All of the catalogue."""
-    return tuple(value_from_table(QuantizerCase, table, f"'{_FILE.name}'") for table in read_toml(_FILE)["case"])
+    return tuple(
+        value_from_table(QuantizerCase, table, f"'{_FILE.name}'")
+        for table in read_toml(_FILE)["case"]
+    )
 
 
 def largest_errors(case: QuantizerCase) -> tuple[float, float]:
@@ -77,7 +87,9 @@ def largest_errors(case: QuantizerCase) -> tuple[float, float]:
         )
         levels = onnxruntime.GraphOptimizationLevel
         right = _run(given, levels.ORT_DISABLE_ALL, x)
-        plain, rewritten = (_run(written, one, x) for one in (levels.ORT_DISABLE_ALL, levels.ORT_ENABLE_ALL))
+        plain, rewritten = (
+            _run(written, one, x) for one in (levels.ORT_DISABLE_ALL, levels.ORT_ENABLE_ALL)
+        )
     return float(np.abs(plain - right).max()), float(np.abs(rewritten - right).max())
 
 
@@ -87,12 +99,16 @@ def _run(path: str, level: Any, x: Any) -> Any:  # noqa: ANN401
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
     options.add_session_config_entry("session.x64quantprecision", "1")
-    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"]).run(
+        None, {"x": x}
+    )[0]
 
 
 def main() -> None:
     """Print a line a case."""
-    print("case | largest error, no optimizations | all | a step | as expected\n---|---|---|---|---")
+    print(
+        "case | largest error, no optimizations | all | a step | as expected\n---|---|---|---|---"
+    )
     for case in quantizer_cases():
         found = largest_errors(case)
         told = "yes" if case.holds(found) else f"no: {case.unoptimized:.5f}, {case.optimized:.5f}"

@@ -4,9 +4,9 @@
     python benchmarks/openvino_networks.py --isa AVX2          its kernels for AVX2, without VNNI
     python benchmarks/openvino_networks.py --models digits_cnn
 
-Each model is quantized once for each schema, for ``openvino``. A row counts the samples whose best answer is
-that of exact sums (``ort-cpu-precise``), for OpenVINO and for the arithmetic, and the elements of the first output that
-differ between these two.
+Each model is quantized once for each schema, for ``openvino``. A row counts the samples whose best
+answer is that of exact sums (``ort-cpu-precise``), for OpenVINO and for the arithmetic, and the
+elements of the first output that differ between these two.
 """
 
 import argparse
@@ -28,7 +28,9 @@ EXACT, ENGINE = "ort-cpu-precise", "openvino"
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--models", type=lambda text: text.split(","), default=list(SUBJECTS))
     parser.add_argument("--isa", help="instructions that oneDNN is limited to, such as AVX2")
     given = parser.parse_args()
@@ -51,13 +53,20 @@ def main() -> None:
         subject = build_subject(model, data, calibration, ["agreement"], count)
         (scored,) = subject.data.values()
         scored = scored.pick(range(min(samples, len(scored))))
-        shared = subject_artifacts(replace(subject, data={scored.id: scored}), get_backend("ort-cpu"))
+        shared = subject_artifacts(
+            replace(subject, data={scored.id: scored}), get_backend("ort-cpu")
+        )
         for schema in SCHEMAS:
-            (graph,) = shared.quantized(get_schema(schema), get_backend(ENGINE).capabilities).models.values()
+            (graph,) = shared.quantized(
+                get_schema(schema), get_backend(ENGINE).capabilities
+            ).models.values()
             found: dict[str, np.ndarray] = {}
             for name in names:
                 with get_backend(name).prepare(graph, threads=2) as executor:
-                    batches = [next(iter(executor.run(one).values())) for one in shared.samples(scored).batches(8)]
+                    batches = [
+                        next(iter(executor.run(one).values()))
+                        for one in shared.samples(scored).batches(8)
+                    ]
                 found[name] = np.concatenate(batches)
             exact, theirs, ours = (found[name].reshape(len(scored), -1) for name in names)
             same = [int((one.argmax(1) == exact.argmax(1)).sum()) for one in (theirs, ours)]

@@ -1,9 +1,11 @@
-"""What the installed plugin costs a session that does not use it, and how long collecting 10,000 cells takes.
+"""What the installed plugin costs a session that does not use it, and how long collecting
+10,000 cells takes.
 
-    cost  = median over pairs of (processor time with the plugin − without it), one process each, in turns
-    ratio = median with / median without
+    cost  = median over pairs of (processor time with the plugin − without it), one process each, in
+    turns ratio = median with / median without
 
-Processor time, because it is the same on a busy machine; collecting is wall time, as a person waits for it.
+Processor time, because it is the same on a busy machine; collecting is wall time, as a person waits
+for it.
 
 Run: python benchmarks/plugin_cost.py [--pairs 15]
 """
@@ -60,7 +62,10 @@ def project(folder: Path) -> None:
     suites.mkdir()
     (suites / "conftest.py").write_text(CONFTEST)
     (suites / "pytest.ini").write_text("[pytest]\n")
-    engines, schemas = [f"engine{i}" for i in range(ENGINES)], [f"schema{i}" for i in range(SCHEMAS)]
+    engines, schemas = (
+        [f"engine{i}" for i in range(ENGINES)],
+        [f"schema{i}" for i in range(SCHEMAS)],
+    )
     text = f"[suite]\nbackends = {engines}\nschemas = {schemas}\n"
     for index in range(MODELS):
         text += (
@@ -71,13 +76,29 @@ def project(folder: Path) -> None:
 
 
 def seconds(folder: Path, *options: str) -> tuple[float, float, str]:
-    """Wall time and processor time of one pytest process (with its children) in ``folder``, and what it printed."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:hypothesispytest", "-p", "no:cacheprovider", *options]
+    """Wall time and processor time of one pytest process (with its children) in ``folder``, and
+    what it printed.
+    """
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:hypothesispytest",
+        "-p",
+        "no:cacheprovider",
+        *options,
+    ]
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
     before, start = os.times(), time.perf_counter()
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, env=environment, check=False
+    )
     wall, after = time.perf_counter() - start, os.times()
-    busy = after.children_user + after.children_system - before.children_user - before.children_system
+    busy = (
+        after.children_user + after.children_system - before.children_user - before.children_system
+    )
     if done.returncode != 0:
         raise SystemExit(done.stdout + done.stderr)
     return wall, busy, done.stdout
@@ -93,14 +114,25 @@ def unused_cost(folder: Path, pairs: int) -> tuple[float, float, float]:
             with_it.append(a)
             without.append(b)
     cost = statistics.median(a - b for a, b in zip(with_it, without, strict=True))
-    return 1e3 * cost, 1e3 * statistics.median(without), statistics.median(with_it) / statistics.median(without)
+    return (
+        1e3 * cost,
+        1e3 * statistics.median(without),
+        statistics.median(with_it) / statistics.median(without),
+    )
 
 
 def import_cost() -> float:
-    """Milliseconds of importing ``qbench.plugin`` beyond what pytest has loaded already, by -X importtime."""
+    """Milliseconds of importing ``qbench.plugin`` beyond what pytest has loaded already, by -X
+    importtime.
+    """
     code = "import pytest, argparse; import qbench.plugin, qbench.plugin.controller, qbench.plugin.hookspecs"
-    done = subprocess.run([sys.executable, "-X", "importtime", "-c", code], capture_output=True, text=True, check=True)
-    own = [re.match(r"import time:\s+(\d+) \|\s+\d+ \|\s+qbench", line) for line in done.stderr.splitlines()]
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", code], capture_output=True, text=True, check=True
+    )
+    own = [
+        re.match(r"import time:\s+(\d+) \|\s+\d+ \|\s+qbench", line)
+        for line in done.stderr.splitlines()
+    ]
     return sum(int(found.group(1)) for found in own if found) / 1e3
 
 
@@ -116,7 +148,9 @@ def main() -> None:
         seconds(folder / "many", "--collect-only", "-qq")
         alone, busy, text = min(seconds(folder / "many", "--collect-only", "-qq") for _ in range(3))
         assert f": {MODELS * ENGINES * (SCHEMAS + 1)}" in text
-        workers, both, _ = min(seconds(folder / "many", "-n", "2", "--dist", "loadscope") for _ in range(3))
+        workers, both, _ = min(
+            seconds(folder / "many", "-n", "2", "--dist", "loadscope") for _ in range(3)
+        )
     rows = [
         (
             "plugin installed, not used",

@@ -1,12 +1,15 @@
-"""What a histogram profile costs: beside the plain forward pass, beside ONNX Runtime's calibrators, and in memory.
+"""What a histogram profile costs: beside the plain forward pass, beside ONNX Runtime's
+calibrators, and in memory.
 
-    marginal cost = processor time of one more image / that of the plain optimized fp32 forward pass of it
+    marginal cost = processor time of one more image / that of the plain optimized fp32 forward pass
+    of it
 
-The bars: 1.4 on a ResNet-50 shape and 3 on MobileNetV2 (224², one thread); 4 times as fast as onnxruntime's Entropy and
-5 times as fast as its Percentile calibrator on 64 images, all told, from the model to ranges; peak memory at most 500
-MB above the plain pass, and less than 50 MB apart for 8 and 256 images. Each forward pass is timed beside a profiled
-one, so that a busy machine slows both; medians are compared. Everything is measured in processes of their own (a
-process begins with the peak memory of the one that started it, so this one stays small).
+The bars: 1.4 on a ResNet-50 shape and 3 on MobileNetV2 (224², one thread); 4 times as fast as
+onnxruntime's Entropy and 5 times as fast as its Percentile calibrator on 64 images, all told, from
+the model to ranges; peak memory at most 500 MB above the plain pass, and less than 50 MB apart for
+8 and 256 images. Each forward pass is timed beside a profiled one, so that a busy machine slows
+both; medians are compared. Everything is measured in processes of their own (a process begins with
+the peak memory of the one that started it, so this one stays small).
 
     python benchmarks/profile_cost.py [--images 64] [--skip-theirs] [--skip-memory]
 
@@ -36,7 +39,9 @@ Image = dict[str, npt.NDArray[np.float32]]
 
 
 def images(count: int) -> Iterator[Image]:
-    """``count`` pictures of smooth noise, (1, 3, 224, 224), about as wide as normalized photographs."""
+    """``count`` pictures of smooth noise, (1, 3, 224, 224), about as wide as normalized
+    photographs.
+    """
     random = np.random.default_rng(7)
     for _ in range(count):
         coarse = random.normal(size=(1, 3, 28, 28)).repeat(8, axis=2).repeat(8, axis=3)
@@ -62,13 +67,17 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def loaded_and_timed(work: Callable[[int], object], count: int) -> float:
-    """Seconds of ``work`` on ``count`` images, after a few that load what libraries load when first used."""
+    """Seconds of ``work`` on ``count`` images, after a few that load what libraries load when
+    first used.
+    """
     work(3)
     return timed(lambda: work(count))
 
 
 def marginal(path: Path, count: int) -> dict[str, float]:
-    """Seconds an image: of the plain pass, of fetching the watched values, of profiling; medians, interleaved."""
+    """Seconds an image: of the plain pass, of fetching the watched values, of profiling;
+    medians, interleaved.
+    """
     from qbench.backends import get_backend
     from qbench.calibration import prepare_watch, watched_values
     from qbench.graph import load_model
@@ -85,7 +94,11 @@ def marginal(path: Path, count: int) -> dict[str, float]:
         prepare_watch(model, backend) as watch,
     ):
         for number, image in enumerate(images(count + WARM)):
-            for name, run in (("forward", plain.run), ("fetch", tapped.run), ("profile", watch.run)):
+            for name, run in (
+                ("forward", plain.run),
+                ("fetch", tapped.run),
+                ("profile", watch.run),
+            ):
                 spent = timed(lambda run=run, image=image: run(image))  # type: ignore[misc]
                 if number >= WARM:
                     seconds[name].append(spent)
@@ -93,7 +106,9 @@ def marginal(path: Path, count: int) -> dict[str, float]:
 
 
 WARM = 12
-"""Images before the clock starts: sessions plan their memory, and counting changes to its compiled loop."""
+"""Images before the clock starts: sessions plan their memory, and counting changes to its
+compiled loop.
+"""
 
 
 def ours(path: Path, count: int, method: str) -> float:
@@ -112,7 +127,9 @@ def ours(path: Path, count: int, method: str) -> float:
 
 
 def theirs(path: Path, count: int, method: str) -> float:
-    """Seconds from the model file to the ranges by onnxruntime.quantization, one thread, as its users call it."""
+    """Seconds from the model file to the ranges by onnxruntime.quantization, one thread, as its
+    users call it.
+    """
     from onnxruntime import SessionOptions
     from onnxruntime.quantization import calibrate
     from onnxruntime.quantization.calibrate import CalibrationMethod, create_calibrator
@@ -125,7 +142,9 @@ def theirs(path: Path, count: int, method: str) -> float:
             return next(self.images, None)
 
     class OneThread(SessionOptions):  # type: ignore[misc]
-        """They make their session themselves, and leave no other way to say how many threads it has."""
+        """They make their session themselves, and leave no other way to say how many threads it
+        has.
+        """
 
         def __init__(self) -> None:
             super().__init__()
@@ -195,19 +214,35 @@ def compare(name: str, path: Path, arguments: argparse.Namespace) -> bool:
     cost = child("marginal", path, 32)
     print(f"{name}\n  forward {cost['forward'] * 1e3:.1f} ms an image")
     print(f"  fetching the watched values {cost['fetch'] / cost['forward']:.2f} × that")
-    holds = judged("profile, marginal, × the forward pass", cost["profile"] / cost["forward"], MARGINAL_BARS[name])
+    holds = judged(
+        "profile, marginal, × the forward pass",
+        cost["profile"] / cost["forward"],
+        MARGINAL_BARS[name],
+    )
     if not arguments.skip_theirs:
         for method, bar in SPEED_BARS.items():
-            mine, other = child("ours", path, arguments.images, method), child("theirs", path, arguments.images, method)
-            print(f"  {method}, {arguments.images} images, all told: {mine:.1f} s, onnxruntime's {other:.1f} s")
-            holds &= judged(f"times as fast as onnxruntime's {method}", other / mine, bar, least=True)
+            mine, other = (
+                child("ours", path, arguments.images, method),
+                child("theirs", path, arguments.images, method),
+            )
+            print(
+                f"  {method}, {arguments.images} images, all told: {mine:.1f} s, onnxruntime's {other:.1f} s"
+            )
+            holds &= judged(
+                f"times as fast as onnxruntime's {method}", other / mine, bar, least=True
+            )
             passes = cost["forward"] * arguments.images
-            print(f"    without the forward passes themselves: {(other - passes) / (mine - passes):.2f} times")
+            print(
+                f"    without the forward passes themselves: {(other - passes) / (mine - passes):.2f} times"
+            )
     if not arguments.skip_memory:
         plain, few, many = (
-            child("memory", path, count, kind) for count, kind in ((8, "plain"), (8, "profile"), (256, "profile"))
+            child("memory", path, count, kind)
+            for count, kind in ((8, "plain"), (8, "profile"), (256, "profile"))
         )
-        print(f"  peak MB: plain pass {plain:.0f}, profile of 8 images {few:.0f}, of 256 images {many:.0f}")
+        print(
+            f"  peak MB: plain pass {plain:.0f}, profile of 8 images {few:.0f}, of 256 images {many:.0f}"
+        )
         holds &= judged("above the plain pass", max(few, many) - plain, ABOVE_MB, " MB")
         holds &= judged("apart", abs(many - few), APART_MB, " MB")
     return holds

@@ -1,14 +1,17 @@
-"""Random quantized graphs on every engine, compared with the arithmetic that the engine declares, code by code.
+"""Random quantized graphs on every engine, compared with the arithmetic that the engine
+declares, code by code.
 
-    python benchmarks/random_graphs.py [--engines A,B] [--graphs 1000] [--seed 0] [--out FILE.jsonl] [--show ENGINE]
+    python benchmarks/random_graphs.py [--engines A,B] [--graphs 1000] [--seed 0] [--out FILE.jsonl]
+    [--show ENGINE]
 
-A graph has one to five operators between Q and DQ (``tests/operator_cases/families.py``), of those that the engine
-runs; every second one has a free batch. It runs with one thread and with two, in the process of the engine, so that a
-crash is a row. An element differs where it is further from the arithmetic's than 1e-5 of the largest element: codes
-behind their DequantizeLinear differ by whole steps, which is more. Refused graphs do not count among ``--graphs``.
+A graph has one to five operators between Q and DQ (``tests/operator_cases/families.py``), of those
+that the engine runs; every second one has a free batch. It runs with one thread and with two, in
+the process of the engine, so that a crash is a row. An element differs where it is further from the
+arithmetic's than 1e-5 of the largest element: codes behind their DequantizeLinear differ by whole
+steps, which is more. Refused graphs do not count among ``--graphs``.
 
-Rows are appended to ``--out``; a second run with the same ``--out`` continues. ``--show`` prints the rows of one engine
-that differ, by their operators.
+Rows are appended to ``--out``; a second run with the same ``--out`` continues. ``--show`` prints
+the rows of one engine that differ, by their operators.
 """
 
 import argparse
@@ -34,7 +37,12 @@ TRIES = 5
 def measured(engine: str, seed: int, threads: int) -> dict[str, Any]:
     """The row of one graph: what it is compared with, or why it did not run."""
     case, backend = drawn(engine, seed), get_backend(engine)
-    row: dict[str, Any] = {"engine": engine, "seed": seed, "threads": threads, "operators": case.operators}
+    row: dict[str, Any] = {
+        "engine": engine,
+        "seed": seed,
+        "threads": threads,
+        "operators": case.operators,
+    }
     arithmetic = arithmetic_of(backend)
     assert arithmetic is not None, engine
     try:
@@ -74,7 +82,9 @@ def run(engine: str, given: argparse.Namespace, out: Path) -> None:
 
 def rows(out: Path) -> list[dict[str, Any]]:
     """The rows of ``out``."""
-    return [json.loads(line) for line in out.read_text("utf-8").splitlines()] if out.exists() else []
+    return (
+        [json.loads(line) for line in out.read_text("utf-8").splitlines()] if out.exists() else []
+    )
 
 
 def table(found: Iterable[Mapping[str, Any]]) -> str:
@@ -88,7 +98,9 @@ def table(found: Iterable[Mapping[str, Any]]) -> str:
         groups.setdefault((row["engine"], row["threads"]), []).append(row)
     for (engine, threads), members in sorted(groups.items()):
         count = Counter(row["outcome"] for row in members)
-        elements, differ = (sum(row.get(key, 0) for row in members) for key in ("elements", "differ"))
+        elements, differ = (
+            sum(row.get(key, 0) for row in members) for key in ("elements", "differ")
+        )
         ran = len(members) - count["refused"]
         lines.append(
             f"| `{engine}` | {threads} | {ran:,} | {elements:,} | {count['differs']} | {differ:,} | {count['crashed']} "
@@ -99,13 +111,19 @@ def table(found: Iterable[Mapping[str, Any]]) -> str:
 
 def main() -> int:
     """Measure what is missing, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--engines", type=lambda text: text.split(","), default=list(FAMILIES))
     parser.add_argument("--graphs", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=lambda text: [int(one) for one in text.split(",")], default=[1, 2])
+    parser.add_argument(
+        "--threads", type=lambda text: [int(one) for one in text.split(",")], default=[1, 2]
+    )
     parser.add_argument("--out", type=Path, default=Path("random_graphs.jsonl"))
-    parser.add_argument("--show", help="an engine: print its rows that are not equal, and run nothing")
+    parser.add_argument(
+        "--show", help="an engine: print its rows that are not equal, and run nothing"
+    )
     given = parser.parse_args()
     if given.show:
         for row in rows(given.out):

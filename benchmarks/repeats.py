@@ -2,9 +2,10 @@
 
     python benchmarks/repeats.py [MODEL …] [--backend NAME …] [--repeats 6] [--parts]
 
-Each cell of the models (default: digits_cnn, mobilenet_v2) runs up to so many times: another order of the samples,
-other batches, and the engine with one or two threads in turn, each time loaded anew (``repeats`` of a suite).
-``--parts`` runs each noisy cell again with one of these changed at a time. Engines that are missing are left out.
+Each cell of the models (default: digits_cnn, mobilenet_v2) runs up to so many times: another order
+of the samples, other batches, and the engine with one or two threads in turn, each time loaded anew
+(``repeats`` of a suite). ``--parts`` runs each noisy cell again with one of these changed at a
+time. Engines that are missing are left out.
 """
 
 import argparse
@@ -25,7 +26,14 @@ DATA = {
     "efficientnet_lite0": ("labelled_photos", "calibration_crops"),
 }
 BACKENDS = (
-    *("ort-cpu", "ort-cpu-noopt", "ort-cpu-precise", "ort-cpu-qoperator", "onnx-reference", "integer-ort-x64"),
+    *(
+        "ort-cpu",
+        "ort-cpu-noopt",
+        "ort-cpu-precise",
+        "ort-cpu-qoperator",
+        "onnx-reference",
+        "integer-ort-x64",
+    ),
     *("openvino", "litert-xnnpack", "litert-builtin", "torch-fbgemm", "tvm"),
 )
 SCHEMAS = ("w8a8_asym_pc", "w8a8_asym_pc_dyn", "w8_sym_pc")
@@ -80,7 +88,10 @@ def _row(planned: PlannedCell, found: Repeats, samples: int, what: str = "all of
 
 def _each_part(bench: Bench, planned: PlannedCell, count: int) -> Iterator[str]:
     """The cell again, with one thing changed between its runs."""
-    request, samples = bench.request(planned), len(next(iter(bench.shared(planned).subject.data.values())))
+    request, samples = (
+        bench.request(planned),
+        len(next(iter(bench.shared(planned).subject.data.values()))),
+    )
     kept = repeats.shuffled, repeats._SPLITS  # noqa: SLF001
     same: Sequence[int] = (request.threads,)
     for what, order, splits, threads in (
@@ -91,7 +102,9 @@ def _each_part(bench: Bench, planned: PlannedCell, count: int) -> Iterator[str]:
     ):
         repeats.shuffled = kept[0] if order else lambda digest, count, number: list(range(count))  # noqa: ARG005
         repeats._SPLITS = kept[1] if splits else kept[1][-1:]  # noqa: SLF001
-        found = measure_request(replace(request, repeat_threads=tuple(threads), repeats=count)).repeats
+        found = measure_request(
+            replace(request, repeat_threads=tuple(threads), repeats=count)
+        ).repeats
         assert found is not None
         yield _row(planned, found, samples, what)
     repeats.shuffled, repeats._SPLITS = kept  # noqa: SLF001
@@ -100,15 +113,25 @@ def _each_part(bench: Bench, planned: PlannedCell, count: int) -> Iterator[str]:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("models", nargs="*", default=["digits_cnn", "mobilenet_v2"], choices=[*DATA, []])
+    parser.add_argument(
+        "models", nargs="*", default=["digits_cnn", "mobilenet_v2"], choices=[*DATA, []]
+    )
     parser.add_argument("--backend", action="append", default=[], help="only this one; repeatable")
     parser.add_argument("--repeats", type=int, default=6, help="runs of a noisy cell")
-    parser.add_argument("--parts", action="store_true", help="run noisy cells again with one thing changed at a time")
+    parser.add_argument(
+        "--parts",
+        action="store_true",
+        help="run noisy cells again with one thing changed at a time",
+    )
     arguments = parser.parse_args()
-    print("| cell | changed between runs | runs | samples whose answers differ | right of each run |")
+    print(
+        "| cell | changed between runs | runs | samples whose answers differ | right of each run |"
+    )
     print("|---|---|---|---|---|")
     for model in arguments.models:
-        for row in measured(model, arguments.backend or BACKENDS, arguments.repeats, parts=arguments.parts):
+        for row in measured(
+            model, arguments.backend or BACKENDS, arguments.repeats, parts=arguments.parts
+        ):
             print(row, flush=True)
 
 

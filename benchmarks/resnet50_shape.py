@@ -1,8 +1,11 @@
-"""A network of the shape of ResNet-50 at 224 × 224 with random weights: 25.5 million of them, 4.1 billion products.
+"""A network of the shape of ResNet-50 at 224 × 224 with random weights: 25.5 million of them,
+4.1 billion products.
 
-    x (N, 3, 224, 224) → 7×7 conv → max pool → 3 + 4 + 6 + 3 bottlenecks → mean → linear → logits (N, 1000)
+    x (N, 3, 224, 224) → 7×7 conv → max pool → 3 + 4 + 6 + 3 bottlenecks → mean → linear → logits
+    (N, 1000)
 
-Batch norms are folded already, as an export for inference has them (He et al. 2015, table 1; stride in the 3×3 conv).
+Batch norms are folded already, as an export for inference has them (He et al. 2015, table 1; stride
+in the 3×3 conv).
 """
 
 import numpy as np
@@ -22,21 +25,29 @@ class _Network:
     def constant(self, name: str, shape: tuple[int, ...], deviation: float) -> ir.Value:
         """Normal numbers, float32."""
         array = self._rng.standard_normal(shape, np.float32) * np.float32(deviation)
-        value = ir.val(name, ir.DataType.FLOAT, ir.Shape(shape), const_value=ir.tensor(array, name=name))
+        value = ir.val(
+            name, ir.DataType.FLOAT, ir.Shape(shape), const_value=ir.tensor(array, name=name)
+        )
         self.constants.append(value)
         return value
 
-    def node(self, operator: str, inputs: list[ir.Value], name: str, **attributes: int | list[int]) -> ir.Value:
+    def node(
+        self, operator: str, inputs: list[ir.Value], name: str, **attributes: int | list[int]
+    ) -> ir.Value:
         """One node; its result."""
         made = ir.node(operator, inputs, dict(attributes), name=name, outputs=[ir.val(name)])
         self.nodes.append(made)
         return made.outputs[0]
 
-    def conv(self, x: ir.Value, name: str, sizes: tuple[int, int, int], stride: int = 1) -> ir.Value:
+    def conv(
+        self, x: ir.Value, name: str, sizes: tuple[int, int, int], stride: int = 1
+    ) -> ir.Value:
         """A convolution (inputs, outputs, kernel) that keeps the variance of its input."""
         inputs, outputs, kernel = sizes
         pad = kernel // 2
-        weight = self.constant(f"{name}.weight", (outputs, inputs, kernel, kernel), (2 / inputs / kernel**2) ** 0.5)
+        weight = self.constant(
+            f"{name}.weight", (outputs, inputs, kernel, kernel), (2 / inputs / kernel**2) ** 0.5
+        )
         bias = self.constant(f"{name}.bias", (outputs,), 0.1)
         return self.node("Conv", [x, weight, bias], name, strides=[stride, stride], pads=[pad] * 4)
 
@@ -44,7 +55,9 @@ class _Network:
         """1×1, 3×3, 1×1 and a shortcut; ``sizes`` are of input and middle."""
         inputs, width = sizes
         y = self.node("Relu", [self.conv(x, f"{name}.conv1", (inputs, width, 1))], f"{name}.relu1")
-        y = self.node("Relu", [self.conv(y, f"{name}.conv2", (width, width, 3), stride)], f"{name}.relu2")
+        y = self.node(
+            "Relu", [self.conv(y, f"{name}.conv2", (width, width, 3), stride)], f"{name}.relu2"
+        )
         y = self.conv(y, f"{name}.conv3", (width, 4 * width, 1))
         if inputs != 4 * width:
             x = self.conv(x, f"{name}.shortcut", (inputs, 4 * width, 1), stride)
@@ -60,10 +73,15 @@ def resnet50_shape(seed: int = 0) -> ir.Model:
     inputs = 64
     for stage, (width, blocks, stride) in enumerate(_STAGES):
         for block in range(blocks):
-            y = network.bottleneck(y, f"stage{stage}.{block}", (inputs, width), stride if block == 0 else 1)
+            y = network.bottleneck(
+                y, f"stage{stage}.{block}", (inputs, width), stride if block == 0 else 1
+            )
             inputs = 4 * width
     y = network.node("Flatten", [network.node("GlobalAveragePool", [y], "mean")], "flat")
-    weight, bias = network.constant("head.weight", (1000, 2048), 0.02), network.constant("head.bias", (1000,), 0.1)
+    weight, bias = (
+        network.constant("head.weight", (1000, 2048), 0.02),
+        network.constant("head.bias", (1000,), 0.1),
+    )
     logits = network.node("Gemm", [y, weight, bias], "logits", transB=1)
     logits.type, logits.shape = ir.TensorType(ir.DataType.FLOAT), ir.Shape(["N", 1000])
     graph = ir.Graph(

@@ -1,8 +1,10 @@
-"""esp-ppq's analysers, asked about a faulty quantized graph: rankings of float operators, the noisiest first.
+"""esp-ppq's analysers, asked about a faulty quantized graph: rankings of float operators, the
+noisiest first.
 
-It quantizes the float graph itself, 8 bits, weights per channel, in an environment of its own (``esp_ppq_worker.py``).
-Where the faulty graph has another weight, bias or range than the right one, the quantized side gets just that: as real
-numbers, or as scale and zero point. What is no such difference cannot be said there.
+It quantizes the float graph itself, 8 bits, weights per channel, in an environment of its own
+(``esp_ppq_worker.py``). Where the faulty graph has another weight, bias or range than the right
+one, the quantized side gets just that: as real numbers, or as scale and zero point. What is no such
+difference cannot be said there.
 """
 
 import json
@@ -26,12 +28,15 @@ REQUIREMENTS = ("esp-ppq==1.3.12", "torch==2.13.0", "onnx<1.20")
 _WORKER = Path(__file__).with_name("esp_ppq_worker.py")
 
 
-def ask_esp_ppq(sicks: Sequence[Sick], feeds: Sequence[Mapping[str, Array]]) -> list[dict[str, Ranking | None]]:
-    """The lists of esp-ppq's two analysers for every one of ``sicks``, all of one float graph; None: it has no place.
+def ask_esp_ppq(
+    sicks: Sequence[Sick], feeds: Sequence[Mapping[str, Array]]
+) -> list[dict[str, Ranking | None]]:
+    """The lists of esp-ppq's two analysers for every one of ``sicks``, all of one float graph;
+    None: it has no place.
 
-    It quantizes the float graph itself (8 bits, weights per channel). Where the faulty graph has another weight, bias
-    or range than the right one, the quantized side gets just that, as real numbers or as scale and zero point. What is
-    not such a difference cannot be said there.
+    It quantizes the float graph itself (8 bits, weights per channel). Where the faulty graph has
+    another weight, bias or range than the right one, the quantized side gets just that, as real
+    numbers or as scale and zero point. What is not such a difference cannot be said there.
     """
     arrays: dict[str, Array] = {}
     jobs = [job_of(sick, arrays) for sick in sicks]
@@ -39,11 +44,20 @@ def ask_esp_ppq(sicks: Sequence[Sick], feeds: Sequence[Mapping[str, Array]]) -> 
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
         save_model(sicks[0].original, here / "float.onnx")
-        np.savez(here / "feeds.npz", **{name: np.concatenate([feed[name] for feed in feeds]) for name in names})
+        np.savez(
+            here / "feeds.npz",
+            **{name: np.concatenate([feed[name] for feed in feeds]) for name in names},
+        )
         np.savez(here / "arrays.npz", **arrays)
-        (here / "jobs.json").write_text(json.dumps([job for job in jobs if job is not None]), encoding="utf-8")
+        (here / "jobs.json").write_text(
+            json.dumps([job for job in jobs if job is not None]), encoding="utf-8"
+        )
         python = EnvironmentMaker().make(REQUIREMENTS)
-        subprocess.run([os.fspath(python), "-I", os.fspath(_WORKER), folder], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [os.fspath(python), "-I", os.fspath(_WORKER), folder],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         answers = iter(json.loads((here / "answers.json").read_text(encoding="utf-8")))
     return [_esp_rankings(next(answers) if job is not None else None) for job in jobs]
 
@@ -87,7 +101,10 @@ def _is_bias(name: str) -> bool:
 def _shape_of(model: ir.Model) -> list[tuple[str, str]]:
     """The operators and their attributes, those of pairs left out."""
     return [
-        (node.op_type, repr(sorted((name, str(one.value)) for name, one in node.attributes.items())))
+        (
+            node.op_type,
+            repr(sorted((name, str(one.value)) for name, one in node.attributes.items())),
+        )
         for node in model.graph
         if node.op_type not in PAIRS
     ]
@@ -97,7 +114,11 @@ def _grids(model: ir.Model) -> dict[str, list[QParams]]:
     """Levels → the grids of their Q and DQs."""
     found: dict[str, list[QParams]] = {}
     for node in model.graph:
-        grid = node_qparams(node) if node.op_type in PAIRS and not is_constant(node.inputs[0]) else None
+        grid = (
+            node_qparams(node)
+            if node.op_type in PAIRS and not is_constant(node.inputs[0])
+            else None
+        )
         if grid is not None:
             levels = node.outputs[0] if node.op_type == "QuantizeLinear" else node.inputs[0]
             assert levels is not None

@@ -1,7 +1,9 @@
-"""ONNX Runtime's ``quantization.qdq_loss_debug``, asked about a faulty QDQ graph: rankings of float operators.
+"""ONNX Runtime's ``quantization.qdq_loss_debug``, asked about a faulty QDQ graph: rankings of
+float operators.
 
-Its three lists, lowest SQNR first: of weights and biases; over each pair of Q and DQ (``qdq_err``); against the float
-model (``xmodel_err``). It matches by names that its own quantizer writes; what is done to ours stands at ``ask_ort``.
+Its three lists, lowest SQNR first: of weights and biases; over each pair of Q and DQ (``qdq_err``);
+against the float model (``xmodel_err``). It matches by names that its own quantizer writes; what is
+done to ours stands at ``ask_ort``.
 """
 
 import os
@@ -15,7 +17,14 @@ import onnx_ir as ir
 from onnxruntime.quantization import CalibrationDataReader
 from onnxruntime.quantization import qdq_loss_debug as debug
 
-from qbench.graph import clip_of_codes, constant_value, is_constant, node_key, node_qparams, save_model
+from qbench.graph import (
+    clip_of_codes,
+    constant_value,
+    is_constant,
+    node_key,
+    node_qparams,
+    save_model,
+)
 from qbench.numerics import QParams
 
 Array = npt.NDArray[Any]
@@ -41,7 +50,9 @@ class Sick:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Pair:
-    """A value before its Q and behind a DQ. blamed: the operators that made it, or who reads it on another grid."""
+    """A value before its Q and behind a DQ. blamed: the operators that made it, or who reads it
+    on another grid.
+    """
 
     value: str
     before: ir.Value
@@ -51,16 +62,19 @@ class _Pair:
 
 def place_of(ranking: Ranking, sites: Collection[str]) -> int | None:
     """The place, from 1, of the first entry that blames one of ``sites``; None where none does."""
-    return next((place for place, blamed in enumerate(ranking, 1) if set(blamed) & set(sites)), None)
+    return next(
+        (place for place, blamed in enumerate(ranking, 1) if set(blamed) & set(sites)), None
+    )
 
 
 def ask_ort(sick: Sick, feeds: Sequence[Mapping[str, Array]]) -> dict[str, Ranking | None]:
     """The three lists of ``qdq_loss_debug``, lowest SQNR first.
 
-    Its names: constants get back the names of the right graph, which its weights are matched by. Values are matched
-    through Identity nodes beside the graph's own, named as its pairs are: a value before its Q, behind its DQ, and in
-    the float model. Where the grid took over a Relu or Clip, the value before Q is limited by a copy of that, or else
-    all that it cuts would count as noise of rounding. A result without a grid is a pair of equals.
+    Its names: constants get back the names of the right graph, which its weights are matched by.
+    Values are matched through Identity nodes beside the graph's own, named as its pairs are: a
+    value before its Q, behind its DQ, and in the float model. Where the grid took over a Relu or
+    Clip, the value before Q is limited by a copy of that, or else all that it cuts would count as
+    noise of rounding. A result without a grid is a pair of equals.
     """
     wrong, original = sick.wrong.clone(), sick.original.clone()
     _rename_constants(wrong, sick.right)
@@ -75,13 +89,19 @@ def ask_ort(sick: Sick, feeds: Sequence[Mapping[str, Array]]) -> dict[str, Ranki
         paths = {which: os.path.join(folder, f"{which}.onnx") for which in ("float", "qdq")}
         save_model(original, paths["float"])
         save_model(wrong, paths["qdq"])
-        weights = debug.compute_weight_error(debug.create_weight_matching(paths["float"], paths["qdq"]))
+        weights = debug.compute_weight_error(
+            debug.create_weight_matching(paths["float"], paths["qdq"])
+        )
         float_ones, quantized = (_activations(paths[which], feeds) for which in ("float", "qdq"))
     errors = debug.compute_activation_error(debug.create_activation_matching(quantized, float_ones))
     readers = _weight_readers(wrong)
-    lists: dict[str, Ranking | None] = {ORT[0]: [readers[name] for name in sorted(weights, key=weights.__getitem__)]}
+    lists: dict[str, Ranking | None] = {
+        ORT[0]: [readers[name] for name in sorted(weights, key=weights.__getitem__)]
+    }
     for tool, key in zip(ORT[1:], ("qdq_err", "xmodel_err"), strict=True):
-        worst = sorted(entries.keys() & errors.keys(), key=lambda name: (errors[name][key], int(name[5:])))
+        worst = sorted(
+            entries.keys() & errors.keys(), key=lambda name: (errors[name][key], int(name[5:]))
+        )
         lists[tool] = [entries[name].blamed for name in worst]
     return lists
 
@@ -93,13 +113,21 @@ def grid_key(grid: QParams) -> tuple[float, int, str]:
 
 def constants_of(model: ir.Model) -> dict[str, ir.Node]:
     """The DequantizeLinear nodes of constants, by their names."""
-    nodes = (node for node in model.graph if node.op_type == "DequantizeLinear" and is_constant(node.inputs[0]))
+    nodes = (
+        node
+        for node in model.graph
+        if node.op_type == "DequantizeLinear" and is_constant(node.inputs[0])
+    )
     return {node_key(node): node for node in nodes}
 
 
 def _rename_constants(wrong: ir.Model, right: ir.Model) -> None:
     """Give the constants behind pairs the names that they have in ``right``."""
-    names = {key: str(node.inputs[0].name) for key, node in constants_of(right).items() if node.inputs[0] is not None}
+    names = {
+        key: str(node.inputs[0].name)
+        for key, node in constants_of(right).items()
+        if node.inputs[0] is not None
+    }
     for key, node in constants_of(wrong).items():
         levels, name = node.inputs[0], names.get(key)
         if levels is None or name is None or levels.name == name:
@@ -134,12 +162,20 @@ def _pairs(model: ir.Model) -> list[_Pair]:
         even = [one for one in readers if _agrees(node, one)]
         name = str(node.outputs[0].name).removesuffix(LEVELS)
         for one in (*even[:1], *odd):
-            using = {node_key(user) for user, _ in one.outputs[0].uses()} if one in odd and even else makers
-            found.append(_Pair(value=name, before=source, behind=one.outputs[0], blamed=frozenset(using)))
+            using = (
+                {node_key(user) for user, _ in one.outputs[0].uses()}
+                if one in odd and even
+                else makers
+            )
+            found.append(
+                _Pair(value=name, before=source, behind=one.outputs[0], blamed=frozenset(using))
+            )
     for value in model.graph.outputs:
         maker = value.producer()
         if maker is not None and maker.op_type not in PAIRS:
-            found.append(_Pair(value=str(value.name), before=value, behind=value, blamed=_makers(value)))
+            found.append(
+                _Pair(value=str(value.name), before=value, behind=value, blamed=_makers(value))
+            )
     return found
 
 
@@ -165,7 +201,9 @@ def _values(model: ir.Model) -> dict[str, ir.Value]:
 
 
 def _limited(model: ir.Model, value: ir.Value, limit: ir.Node | None, name: str) -> ir.Value:
-    """``value`` behind a copy of ``limit``, if that is a Relu or Clip which ``value`` has not passed."""
+    """``value`` behind a copy of ``limit``, if that is a Relu or Clip which ``value`` has not
+    passed.
+    """
     if limit is None or limit.op_type not in _LIMITS or (_type_of(value) == limit.op_type):
         return value
     ends: list[ir.Value | None] = []
@@ -174,7 +212,9 @@ def _limited(model: ir.Model, value: ir.Value, limit: ir.Node | None, name: str)
         if constant is None:
             ends.append(None)
             continue
-        end = ir.val(f"{name}_end{index}", const_value=ir.Tensor(constant, name=f"{name}_end{index}"))
+        end = ir.val(
+            f"{name}_end{index}", const_value=ir.Tensor(constant, name=f"{name}_end{index}")
+        )
         model.graph.register_initializer(end)
         ends.append(end)
     node = ir.node(limit.op_type, [value, *ends], name=f"{name}_limited")

@@ -1,7 +1,8 @@
-"""What trying twenty schemas costs over trying one: all are planned on one profile of 64 images, no image runs twice.
+"""What trying twenty schemas costs over trying one: all are planned on one profile of 64
+images, no image runs twice.
 
-The bar is 1.5 × (profile + 20 × writing a model), all of one run: planning may take half of what cannot be avoided.
-Seconds are of the processor, one thread, so that a busy machine says the same.
+The bar is 1.5 × (profile + 20 × writing a model), all of one run: planning may take half of what
+cannot be avoided. Seconds are of the processor, one thread, so that a busy machine says the same.
 And planning and writing MobileNetV2 once may take 2 s.
 
     python benchmarks/schema_sweep.py [mobilenet_v2 | resnet50]…
@@ -66,7 +67,9 @@ class Counting:
 
 
 def sweep(name: str, path: Path, folder: Path) -> bool:
-    """Profile, plan and write the model at ``path``; print what it took; whether that is within the bars."""
+    """Profile, plan and write the model at ``path``; print what it took; whether that is within
+    the bars.
+    """
     fed = Counting()
     started = time.process_time()
     model = plannable(load_model(path))  # once, for the profile and all plans
@@ -76,7 +79,9 @@ def sweep(name: str, path: Path, folder: Path) -> bool:
         profile = watch.profile()
     profiling = time.process_time() - started
     planning, writing, ranges = [], [], Ranges(profile)
-    print(f"{name}: profile of {fed.rows} images {profiling:.2f} s\n{'schema':26}  {'plan s':>7}  {'write s':>7}")
+    print(
+        f"{name}: profile of {fed.rows} images {profiling:.2f} s\n{'schema':26}  {'plan s':>7}  {'write s':>7}"
+    )
     for schema in SCHEMAS:
         started = time.process_time()
         plan = make_plan(model, profile, schema, ranges=ranges)
@@ -84,12 +89,16 @@ def sweep(name: str, path: Path, folder: Path) -> bool:
         save_model(quantize_model(model, plan), folder / f"{schema}.onnx")
         planning.append(planned - started)
         writing.append(time.process_time() - planned)
-        print(f"{schema:26}  {planning[-1]:7.3f}  {writing[-1]:7.3f}  {plan.integer_macs:.0%} in integers")
+        print(
+            f"{schema:26}  {planning[-1]:7.3f}  {writing[-1]:7.3f}  {plan.integer_macs:.0%} in integers"
+        )
         (folder / f"{schema}.onnx").unlink()
     total, least = profiling + sum(planning) + sum(writing), profiling + sum(writing)
     fits = total <= FACTOR * least and fed.rows == IMAGES
     print(f"{'all':26}  {sum(planning):7.2f}  {sum(writing):7.2f}")
-    print(f"{total:.1f} s = {total / least:.2f} × (profile + writing), bar {FACTOR}: {'within' if fits else 'BEYOND'}")
+    print(
+        f"{total:.1f} s = {total / least:.2f} × (profile + writing), bar {FACTOR}: {'within' if fits else 'BEYOND'}"
+    )
     once = max(p + w for p, w in zip(planning, writing, strict=True))
     if name == "mobilenet_v2":
         verdict = "within" if once <= ONCE_S else "BEYOND"
@@ -105,7 +114,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="qbench-sweep-") as folder:
         for name in names:
             path = Path(folder, f"{name}.onnx")
-            save_model(resnet50_shape() if name == "resnet50" else get_model(name).graphs["model"](), path)
+            save_model(
+                resnet50_shape() if name == "resnet50" else get_model(name).graphs["model"](), path
+            )
             fits = sweep(name, path, Path(folder)) and fits
     return 0 if fits else 1
 

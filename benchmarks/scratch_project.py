@@ -1,7 +1,8 @@
 """A project of two small networks on two backends, for benchmarks that change or kill its runs.
 
-Its conftest.py ends or changes the run at a place that the variable SCENARIO names (``loader:skip``); without it,
-nothing happens. 120 samples of each network are measured in less than a second.
+Its conftest.py ends or changes the run at a place that the variable SCENARIO names
+(``loader:skip``); without it, nothing happens. 120 samples of each network are measured in less
+than a second.
 """
 
 from pathlib import Path

@@ -2,8 +2,9 @@
 
     python benchmarks/sequential.py [--trials 4000] [--table counts]
 
-Each trial draws paired changes of a cell whose true change is known, looks every 64 samples (or at whole sources), and
-ends as ``stop = "decided"`` with ``decision = "ci"`` does: by the always-valid test, else by the test of all samples.
+Each trial draws paired changes of a cell whose true change is known, looks every 64 samples (or at
+whole sources), and ends as ``stop = "decided"`` with ``decision = "ci"`` does: by the always-valid
+test, else by the test of all samples.
 """
 
 import argparse
@@ -24,8 +25,12 @@ Source = tuple[int, float]
 """How many samples share a source, and how far their changes are correlated."""
 
 
-def draws(rng: np.random.Generator, shape: tuple[int, int], losses: float, gains: float, source: Source) -> Array:
-    """``shape`` (trials, n) changes; the samples of a ``source`` are correlated: some of them copy the first."""
+def draws(
+    rng: np.random.Generator, shape: tuple[int, int], losses: float, gains: float, source: Source
+) -> Array:
+    """``shape`` (trials, n) changes; the samples of a ``source`` are correlated: some of them
+    copy the first.
+    """
     (size, rho), (trials, n) = source, shape
     u = rng.random((trials, n))
     changes = np.where(u < losses, -1.0, np.where(u < losses + gains, 1.0, 0.0))
@@ -37,7 +42,9 @@ def draws(rng: np.random.Generator, shape: tuple[int, int], losses: float, gains
 
 
 def wealths(changes: Array, margin: float, size: int) -> tuple[Array, Array]:
-    """(trials, looks) logarithms of both e-processes at every look, by the formula of ``qbench.judging.sequential``."""
+    """(trials, looks) logarithms of both e-processes at every look, by the formula of
+    ``qbench.judging.sequential``.
+    """
     trials, n = changes.shape
     sums = changes.reshape(trials, n // size, size).sum(axis=2) + margin * size
     step = max(1, LOOK // size)
@@ -62,12 +69,20 @@ def check(rng: np.random.Generator) -> None:
             test = EarlyTest(0.03, size)
             test.add((int(part.sum()), size) for part in one.reshape(-1, size))
             bound = -np.log(EARLY)
-            early = Evidence.PASS if up[row, -1] >= bound else Evidence.FAIL if down[row, -1] >= bound else None
+            early = (
+                Evidence.PASS
+                if up[row, -1] >= bound
+                else Evidence.FAIL
+                if down[row, -1] >= bound
+                else None
+            )
             assert test.evidence is (early or Evidence.INCONCLUSIVE)
 
 
 def ends(changes: Array, margin: float, size: int) -> tuple[Array, Array, Array]:
-    """Of each trial: the early verdict (1 PASS, −1 FAIL, 0 none), the final one, and how many samples were run."""
+    """Of each trial: the early verdict (1 PASS, −1 FAIL, 0 none), the final one, and how many
+    samples were run.
+    """
     up, down = wealths(changes, margin, size)
     bound = -np.log(EARLY)
     n = changes.shape[1]
@@ -103,7 +118,9 @@ def percent(share: float) -> str:
 
 
 def errors(trials: int, rng: np.random.Generator) -> Iterator[str]:
-    """One row for each number of samples, margin and kind of sources, the worst of four shares of changed samples."""
+    """One row for each number of samples, margin and kind of sources, the worst of four shares
+    of changed samples.
+    """
     yield "| n | margin | samples of a source, correlation | wrong PASS early / in all | wrong FAIL early / in all |"
     yield "|---|---|---|---|---|"
     cases = [(n, margin, 1, 0.0) for n in (500, 2000) for margin in (0.005, 0.01, 0.02)]
@@ -112,7 +129,9 @@ def errors(trials: int, rng: np.random.Generator) -> Iterator[str]:
         worst = np.zeros(4)
         for share in (margin, 1.5 * margin, 3 * margin, 10 * margin):
             losses = (share + margin) / 2
-            early, final, _ = ends(draws(rng, (trials, n), losses, share - losses, (size, rho)), margin, size)
+            early, final, _ = ends(
+                draws(rng, (trials, n), losses, share - losses, (size, rho)), margin, size
+            )
             found = [(early > 0).mean(), (final > 0).mean(), (early < 0).mean(), (final < 0).mean()]
             worst = np.maximum(worst, found)
         source = "1" if size == 1 else f"{size}, {rho}"
@@ -132,7 +151,8 @@ def savings(trials: int, rng: np.random.Generator) -> Iterator[str]:
             _, final, samples = ends(changes, margin, 1)
             alone = np.array([_at_end(one, margin, 1) for one in changes])
             shares, without = (
-                " / ".join(percent((one == state).mean()) for state in (1, -1, 0)) for one in (final, alone)
+                " / ".join(percent((one == state).mean()) for state in (1, -1, 0))
+                for one in (final, alone)
             )
             drop_text, share_text = f"{100 * drop:g} pp", f"{100 * share:g} %"
             mean = f"{samples.mean():.0f} of {n}"
@@ -140,7 +160,9 @@ def savings(trials: int, rng: np.random.Generator) -> Iterator[str]:
 
 
 def counted_ends(changes: Array, least: int, most: int) -> tuple[Array, Array]:
-    """Of each trial, (trials, n) changes in the order drawn: the early verdict by counts, and the samples run."""
+    """Of each trial, (trials, n) changes in the order drawn: the early verdict by counts, and
+    the samples run.
+    """
     trials, n = changes.shape
     up, down = np.zeros((len(_BETS), trials)), np.zeros((len(_BETS), trials))
     bets = np.array(_BETS)[:, None]
@@ -154,9 +176,13 @@ def counted_ends(changes: Array, least: int, most: int) -> tuple[Array, Array]:
         seen += change
         if (place + 1) % LOOK == 0:
             wealth = [
-                peak + np.log(np.exp(one - peak).mean(axis=0)) for one in (up, down) for peak in [one.max(axis=0)]
+                peak + np.log(np.exp(one - peak).mean(axis=0))
+                for one in (up, down)
+                for peak in [one.max(axis=0)]
             ]
-            found = np.where(wealth[0] >= -np.log(EARLY), 1, np.where(wealth[1] >= -np.log(EARLY), -1, 0))
+            found = np.where(
+                wealth[0] >= -np.log(EARLY), 1, np.where(wealth[1] >= -np.log(EARLY), -1, 0)
+            )
             fresh = (early == 0) & (found != 0)
             early[fresh], samples[fresh] = found[fresh], place + 1
     return early, samples
@@ -174,11 +200,15 @@ def check_counts(rng: np.random.Generator) -> None:
             if found is not Evidence.INCONCLUSIVE:
                 assert start + LOOK == samples[row]
                 break
-        assert {1: Evidence.PASS, -1: Evidence.FAIL, 0: Evidence.INCONCLUSIVE}[int(early[row])] is found
+        assert {1: Evidence.PASS, -1: Evidence.FAIL, 0: Evidence.INCONCLUSIVE}[
+            int(early[row])
+        ] is found
 
 
 def counts(trials: int, rng: np.random.Generator) -> Iterator[str]:
-    """Cells whose counts decide: how often the early verdict is not that of all samples, and the samples run."""
+    """Cells whose counts decide: how often the early verdict is not that of all samples, and
+    the samples run.
+    """
     yield "| decided by | n | least allowed | of all samples | early verdict is wrong | samples run, mean |"
     yield "|---|---|---|---|---|---|"
     cases = [
@@ -189,17 +219,25 @@ def counts(trials: int, rng: np.random.Generator) -> Iterator[str]:
     cases += [(5000, -50, 1, 10, 10), (5000, -150, 0, 50, 0)]
     for n, least, most, lost, won in cases:
         changes = np.concatenate([np.full(lost, -1.0), np.full(won, 1.0), np.zeros(n - lost - won)])
-        early, samples = counted_ends(rng.permuted(np.tile(changes, (trials, 1)), axis=1), least, most)
+        early, samples = counted_ends(
+            rng.permuted(np.tile(changes, (trials, 1)), axis=1), least, most
+        )
         right = 1 if won - lost >= least else -1
         wrong, mean = percent((early == -right).mean()), f"{samples.mean():.0f} of {n}"
-        kind, words = ("loss, point", f"{lost} losses, {won} gains") if most else ("agreement floor", f"{lost} differ")
+        kind, words = (
+            ("loss, point", f"{lost} losses, {won} gains")
+            if most
+            else ("agreement floor", f"{lost} differ")
+        )
         yield f"| {kind} | {n} | {least} | {words}: {'PASS' if right > 0 else 'FAIL'} | {wrong} | {mean} |"
 
 
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--table", action="append", choices=("counts", "errors", "savings"), help="only this one")
+    parser.add_argument(
+        "--table", action="append", choices=("counts", "errors", "savings"), help="only this one"
+    )
     parser.add_argument("--trials", type=int, default=4000, help="trials of each row")
     arguments = parser.parse_args()
     rng = np.random.Generator(np.random.PCG64(SEED))

@@ -1,8 +1,10 @@
-"""What it costs to read the cell lines of a history, by the decoders that were compared: processor time of each.
+"""What it costs to read the cell lines of a history, by the decoders that were compared:
+processor time of each.
 
-Lines are those of history_cost.py, as long as real ones (3 kB). Every reader checks the axes of each line. ``json`` is
-how lines were read before they had a type: the decoder of the standard library with checks of every number, into
-dictionaries. cattrs is not a dependency: without it its row is left out.
+Lines are those of history_cost.py, as long as real ones (3 kB). Every reader checks the axes of
+each line. ``json`` is how lines were read before they had a type: the decoder of the standard
+library with checks of every number, into dictionaries. cattrs is not a dependency: without it its
+row is left out.
 
 Run: python benchmarks/serializer.py [--lines 1000000]
 """
@@ -21,7 +23,13 @@ import msgspec
 from history_cost import cell
 
 from qbench.tracking.history import decoded_line
-from qbench.tracking.record import CellRecord, GateRecord, MetricRecord, known_record, record_of_line
+from qbench.tracking.record import (
+    CellRecord,
+    GateRecord,
+    MetricRecord,
+    known_record,
+    record_of_line,
+)
 
 CELLS = 60
 
@@ -29,12 +37,16 @@ CELLS = 60
 def by_json(text: bytes) -> object:
     """The line as a dictionary, its axes checked."""
     line = decoded_line(text)
-    return record_axes(line["suite"], line["model"], line["backend"], line["schema"], line["variant"]), line
+    return record_axes(
+        line["suite"], line["model"], line["backend"], line["schema"], line["variant"]
+    ), line
 
 
 def record_axes(*axes: str) -> object:
     """The cell of these axes."""
-    return CellRecord(**dict(zip(("suite", "model", "backend", "schema", "variant"), axes, strict=True))).cell
+    return CellRecord(
+        **dict(zip(("suite", "model", "backend", "schema", "variant"), axes, strict=True))
+    ).cell
 
 
 def by_msgspec(text: bytes) -> object:
@@ -51,12 +63,18 @@ def by_fields(text: bytes) -> object:
 
 
 def by_cattrs() -> Callable[[bytes], object]:
-    """A reader that structures frozen dataclasses with the fields of the records, behind msgspec's JSON."""
+    """A reader that structures frozen dataclasses with the fields of the records, behind
+    msgspec's JSON.
+    """
     from cattrs import Converter
 
     def dataclass_of(struct: type[msgspec.Struct], **hints: Any) -> type:  # noqa: ANN401 - types of fields
         plain_hints = {**get_type_hints(struct), **hints}
-        names = [name for name in struct.__struct_fields__ if name not in ("left_out", "shown", "decided")]
+        names = [
+            name
+            for name in struct.__struct_fields__
+            if name not in ("left_out", "shown", "decided")
+        ]
         fields = [(name, plain_hints[name], dataclasses.field(default=None)) for name in names]
         return dataclasses.make_dataclass(struct.__name__, fields, frozen=True, slots=True)
 
@@ -67,7 +85,9 @@ def by_cattrs() -> Callable[[bytes], object]:
     def read(text: bytes) -> object:
         line = msgspec.json.decode(text)
         found = converter.structure(line, record)
-        return record_axes(*(line[axis] for axis in ("suite", "model", "backend", "schema", "variant"))), found
+        return record_axes(
+            *(line[axis] for axis in ("suite", "model", "backend", "schema", "variant"))
+        ), found
 
     return read
 
@@ -86,8 +106,14 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=1_000_000)
     arguments = parser.parse_args()
     noise = random.Random(7)
-    texts = [json.dumps(cell(number, noise), separators=(",", ":")).encode() for number in range(CELLS)]
-    readers: dict[str, Callable[[bytes], object]] = {"json": by_json, "msgspec": by_msgspec, "by fields": by_fields}
+    texts = [
+        json.dumps(cell(number, noise), separators=(",", ":")).encode() for number in range(CELLS)
+    ]
+    readers: dict[str, Callable[[bytes], object]] = {
+        "json": by_json,
+        "msgspec": by_msgspec,
+        "by fields": by_fields,
+    }
     try:
         readers["cattrs"] = by_cattrs()
     except ModuleNotFoundError:
@@ -96,7 +122,10 @@ def main() -> None:
     found = {}
     for name, read in readers.items():
         found[name] = seconds(read, itertools.islice(itertools.cycle(texts), arguments.lines))
-        print(f"  {name:10} {found[name]:7.1f} s  {1e6 * found[name] / arguments.lines:6.1f} µs a line", flush=True)
+        print(
+            f"  {name:10} {found[name]:7.1f} s  {1e6 * found[name] / arguments.lines:6.1f} µs a line",
+            flush=True,
+        )
     sys.exit(found["msgspec"] > found["json"])
 
 

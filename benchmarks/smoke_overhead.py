@@ -1,7 +1,8 @@
-"""What a warm smoke run costs over its inference: wall time ≤ 1.3 × Σ inference + 15 s, both of one and the same run.
+"""What a warm smoke run costs over its inference: wall time ≤ 1.3 × Σ inference + 15 s, both of
+one and the same run.
 
-Inference is what the cells' lines of the run file say (`seconds.inference`), which leaves out quantizing, loading and
-judging. The first run only warms the cache; the second is measured.
+Inference is what the cells' lines of the run file say (`seconds.inference`), which leaves out
+quantizing, loading and judging. The first run only warms the cache; the second is measured.
 
     python benchmarks/smoke_overhead.py [suite [workers]]
 """
@@ -18,16 +19,24 @@ FACTOR, CONSTANT_S = 1.3, 15.0
 
 
 def run(suite: str, workers: str, history: Path) -> tuple[float, list[dict[str, object]]]:
-    """Wall seconds of one pytest run of ``suite``, and the cell lines of its run file; green or red does not matter."""
+    """Wall seconds of one pytest run of ``suite``, and the cell lines of its run file; green or
+    red does not matter.
+    """
     command = [sys.executable, "-m", "pytest", suite, "-q", "-n", workers, "--dist", "loadscope"]
     started = time.perf_counter()
     done = subprocess.run(
-        [*command, "--qbench-history", str(history)], check=False, capture_output=True, text=True, env=os.environ
+        [*command, "--qbench-history", str(history)],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=os.environ,
     )
     wall = time.perf_counter() - started
     files = sorted(history.glob("**/*.jsonl"))
     if done.returncode not in (0, 1) or not files:
-        sys.exit(f"the run ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        sys.exit(
+            f"the run ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+        )
     lines = [json.loads(line) for line in files[-1].read_text().splitlines()]
     return wall, [line for line in lines if line["type"] == "cell"]
 
@@ -53,7 +62,9 @@ def main() -> int:
     print(
         f"first run {first:.1f} s, warm run {wall:.1f} s = {wall / inference:.2f} × inference, with {workers} workers"
     )
-    print(f"bar {FACTOR} × {inference:.1f} + {CONSTANT_S:.0f} = {bar:.1f} s: {'within' if wall <= bar else 'BEYOND'}")
+    print(
+        f"bar {FACTOR} × {inference:.1f} + {CONSTANT_S:.0f} = {bar:.1f} s: {'within' if wall <= bar else 'BEYOND'}"
+    )
     return 0 if wall <= bar else 1
 
 

@@ -4,8 +4,9 @@
     python benchmarks/structure.py --write         writes the list of modules into docs/architecture.md
     python benchmarks/structure.py --check         fails where that page is stale (make lint)
 
-Each ROOT is a checkout (default: this one); two of them compare two commits. A module counts as single-importer when
-exactly one other module of ``qbench`` or its guests imports it; a package's ``__init__`` does not count as an importer.
+Each ROOT is a checkout (default: this one); two of them compare two commits. A module counts as
+single-importer when exactly one other module of ``qbench`` or its guests imports it; a package's
+``__init__`` does not count as an importer.
 """
 
 import ast
@@ -50,9 +51,15 @@ def imported(path: Path, names: dict[str, Path]) -> set[str]:
 def facts(root: Path) -> dict[str, str]:
     """The rows of the table for one checkout."""
     names = modules(root)
-    own = {name: path for name, path in names.items() if name.split(".")[0] == "qbench" and ".zoo" not in name}
+    own = {
+        name: path
+        for name, path in names.items()
+        if name.split(".")[0] == "qbench" and ".zoo" not in name
+    }
     guests = len(names) - len(own)
-    lengths = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in names.items()}
+    lengths = {
+        name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in names.items()
+    }
     importers: dict[str, set[str]] = {name: set() for name in names}
     for name, path in names.items():
         if path.name != "__init__.py":
@@ -105,13 +112,21 @@ def written(text: str) -> str:
 
 
 def stale(text: str) -> list[str]:
-    """What of the page ``text`` is stale, with the command that writes it anew; a cell is not run for it."""
+    """What of the page ``text`` is stale, with the command that writes it anew; a cell is not
+    run for it.
+    """
     found = []
     if written(text) != text:
-        found.append("docs/architecture.md has another list of modules: python benchmarks/structure.py --write")
-    gone = sorted({file for file in PATH_ROW.findall(text) if not (PAGE.parent.parent / file).exists()})
+        found.append(
+            "docs/architecture.md has another list of modules: python benchmarks/structure.py --write"
+        )
+    gone = sorted(
+        {file for file in PATH_ROW.findall(text) if not (PAGE.parent.parent / file).exists()}
+    )
     if gone:
-        found.append(f"docs/architecture.md leads a cell through {', '.join(gone)}: python benchmarks/hops.py --write")
+        found.append(
+            f"docs/architecture.md leads a cell through {', '.join(gone)}: python benchmarks/hops.py --write"
+        )
     return found
 
 

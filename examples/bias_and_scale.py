@@ -1,4 +1,5 @@
-"""The schemas of bias-and-scale.qbench.toml: how wide a bias, added on whose grid, activations on which range.
+"""The schemas of bias-and-scale.qbench.toml: how wide a bias, added on whose grid, activations
+on which range.
 
     bias<bits>_<finer>_<range>_skip<k>        a bias at a power-of-two scale of its own, of that many bits
     product_<range>_skip<k>                   the control: int32 at the product's scale, as TFLite adds it
@@ -11,8 +12,8 @@
             kl       least divergence, by TVM's algorithm
     k       that many convolutions from the front stay in float
 
-What they have in common is the compiler that the question was asked of: int8 activations with zero point 0, int8
-weights per tensor at power-of-two scales, dense layers in float.
+What they have in common is the compiler that the question was asked of: int8 activations with zero
+point 0, int8 weights per tensor at power-of-two scales, dense layers in float.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,7 +40,12 @@ CONVOLUTIONS = ("*[!n]",)
 
 def schema(name: str, bias: BiasSpec, activation: Spec, skip: int) -> Schema:
     """One point of the cross."""
-    first = Rule(operators=("Conv",), names=CONVOLUTIONS, first=skip or None, reason=f"one of the first {skip}")
+    first = Rule(
+        operators=("Conv",),
+        names=CONVOLUTIONS,
+        first=skip or None,
+        reason=f"one of the first {skip}",
+    )
     return Schema(
         name=name,
         rules=(
@@ -69,7 +75,8 @@ def _points() -> Iterator[tuple[str, BiasSpec, str, int]]:
 
 
 SCHEMAS: dict[str, Callable[[], Schema]] = {
-    name: partial(schema, name, bias, RANGES[range_name], skip) for name, bias, range_name, skip in _points()
+    name: partial(schema, name, bias, RANGES[range_name], skip)
+    for name, bias, range_name, skip in _points()
 }
 
 EXTENSION = Extension(name="bias and scale", schemas=SCHEMAS)

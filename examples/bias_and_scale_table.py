@@ -6,11 +6,12 @@
     python examples/bias_and_scale_table.py --integers       the cells in integers without a line yet, then the tables
     python examples/bias_and_scale_table.py --integers fashion_preact      those of one network
 
-A line of bias-and-scale.jsonl is one cell (right answers, losses and gains against fp32) or one pair of cells (losses
-and gains of the second against the first), counted sample by sample. A line of bias-and-scale-integers.jsonl is one
-cell as the backend ``integer-tvm-relay`` counts it, with losses and gains against the same cell under ONNX Runtime, and
-the planned and the executed share of its multiply-accumulates in integers. It is written as soon as it is measured, so
-that an interrupted run goes on where it was.
+A line of bias-and-scale.jsonl is one cell (right answers, losses and gains against fp32) or one
+pair of cells (losses and gains of the second against the first), counted sample by sample. A line
+of bias-and-scale-integers.jsonl is one cell as the backend ``integer-tvm-relay`` counts it, with
+losses and gains against the same cell under ONNX Runtime, and the planned and the executed share of
+its multiply-accumulates in integers. It is written as soon as it is measured, so that an
+interrupted run goes on where it was.
 """
 
 import json
@@ -37,13 +38,17 @@ PAGE = HERE.parent / "docs" / "evidence" / "bias-and-scale.md"
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 
 RELAY = "integer-tvm-relay"
-"""The arithmetic of TVM's quantizer: biases at scales of their own are shifted and added in int32."""
+"""The arithmetic of TVM's quantizer: biases at scales of their own are shifted and added in
+int32.
+"""
 _POW2 = tuple(("pow2", bits) for bits in (*BITS, *NARROW_BITS))
 IN_INTEGERS = {"fashion_preact": _POW2, "fashion_mobile": _POW2}
 """Network → range and bits of the cells in integers, none with a convolution in float."""
 
 SOURCES = {"mobilenet_v2": 20}
-"""Photographs that a network's samples are cut from: intervals are those where the crops of each change together."""
+"""Photographs that a network's samples are cut from: intervals are those where the crops of
+each change together.
+"""
 
 Line = dict[str, Any]
 Right = npt.NDArray[np.bool_]
@@ -61,12 +66,23 @@ def measured(model: str) -> Iterator[Line]:
     planned = [one for one in expand(suite, catalogues) if one.model.id == model]
     fp32 = right_answers(bench, planned[0])
     versions = package_versions(["onnxruntime", "numpy"])
-    yield {"model": model, "n": len(fp32), "fp32": int(fp32.sum()), "processor": processor_class(), **versions}
+    yield {
+        "model": model,
+        "n": len(fp32),
+        "fp32": int(fp32.sum()),
+        "processor": processor_class(),
+        **versions,
+    }
     found = {}
     for count, one in enumerate(planned[1:], start=2):
         schema = one.cell.schema
         found[schema] = right_answers(bench, one)
-        yield {"model": model, "schema": schema, "right": int(found[schema].sum()), **change(fp32, found[schema])}
+        yield {
+            "model": model,
+            "schema": schema,
+            "right": int(found[schema].sum()),
+            **change(fp32, found[schema]),
+        }
         sys.stderr.write(f"\r{model}: {count} of {len(planned)} cells ")
     sys.stderr.write("\n")
     for first, second in pairs():
@@ -77,14 +93,24 @@ def measured_in_integers(model: str) -> Iterator[Line]:
     """The lines of the cells of ``model`` in integers that have none yet."""
     suite = load_suite(SUITE)
     catalogues = gather([EXTENSION], suites=SUITE.parent)
-    bench = Bench(suite, catalogues, Settings(baselines=HERE / "none", suite_path=str(SUITE), today=utc_today()))
+    bench = Bench(
+        suite,
+        catalogues,
+        Settings(baselines=HERE / "none", suite_path=str(SUITE), today=utc_today()),
+    )
     planned = {one.cell.schema: one for one in expand(suite, catalogues) if one.model.id == model}
     known = {line["schema"] for line in kept(INTEGERS) if line["model"] == model}
     wanted = [schema for schema in in_integers(model) if schema not in known]
     for count, schema in enumerate(wanted, start=1):
         one = planned[schema]
         right, by_ort = right_answers(bench, one, RELAY), right_answers(bench, one)
-        facts = {"model": model, "schema": schema, "right": int(right.sum()), "n": len(right), **shares(bench, one)}
+        facts = {
+            "model": model,
+            "schema": schema,
+            "right": int(right.sum()),
+            "n": len(right),
+            **shares(bench, one),
+        }
         yield facts | {"of": "ort-cpu", "of_right": int(by_ort.sum()), **change(by_ort, right)}
         sys.stderr.write(f"\r{model}: {count} of {len(wanted)} cells in integers ")
     sys.stderr.write("\n" if wanted else "")
@@ -95,18 +121,26 @@ def in_integers(model: str) -> Iterator[str]:
     for range_name in dict.fromkeys(name for name, _ in IN_INTEGERS.get(model, ())):
         yield f"product_{range_name}_skip0"
         for bits in (bits for name, bits in IN_INTEGERS[model] if name == range_name):
-            yield from (f"bias{bits}_{f}_{range_name}_skip0" for f in FINER if bits in BITS or f == "chosen")
+            yield from (
+                f"bias{bits}_{f}_{range_name}_skip0" for f in FINER if bits in BITS or f == "chosen"
+            )
 
 
 def shares(bench: Bench, planned: PlannedCell) -> Line:
-    """Planned and executed shares of multiply-accumulates in integers under the arithmetic of TVM's quantizer."""
+    """Planned and executed shares of multiply-accumulates in integers under the arithmetic of
+    TVM's quantizer.
+    """
     backend = gather().backends.get(RELAY)
-    found = bench.shared(planned).quantized(EXTENSION.schemas[planned.cell.schema](), backend.capabilities)
+    found = bench.shared(planned).quantized(
+        EXTENSION.schemas[planned.cell.schema](), backend.capabilities
+    )
     (graph,) = found.models.values()
     (plan,) = found.plans.values()
     with backend.prepare(graph) as executor:
         ran = executor.executed()
-    executed = sum(count for name, count in plan.node_macs.items() if name in ran and ran[name].in_integers)
+    executed = sum(
+        count for name, count in plan.node_macs.items() if name in ran and ran[name].in_integers
+    )
     return {"planned": round(plan.integer_macs, 6), "executed": round(executed / plan.macs, 6)}
 
 
@@ -167,7 +201,9 @@ def tables(lines: Iterable[Line], integers: Iterable[Line] = ()) -> str:
 
 def _head(head: Line) -> str:
     share = (
-        f"{_percent(head['fp32'], head['n'])} % right in fp32" if head["fp32"] < head["n"] else "agreement with fp32"
+        f"{_percent(head['fp32'], head['n'])} % right in fp32"
+        if head["fp32"] < head["n"]
+        else "agreement with fp32"
     )
     return (
         f"### {head['model']}\n\n{head['n']:,} samples, {share}; "
@@ -183,23 +219,44 @@ def _cross(head: Line, own: list[Line]) -> str:
     for range_name in RANGES:
         for skip in SKIPS:
             place = f"{range_name}_skip{skip}"
-            names = [f"product_{place}", *(f"bias{bits}_{finer}_{place}" for finer in FINER for bits in BITS)]
-            rows.append([range_name, str(skip), *(_percent(right[name], head["n"]) for name in names)])
+            names = [
+                f"product_{place}",
+                *(f"bias{bits}_{finer}_{place}" for finer in FINER for bits in BITS),
+            ]
+            rows.append(
+                [range_name, str(skip), *(_percent(right[name], head["n"]) for name in names)]
+            )
     return _markdown(rows)
 
 
 def _steps(head: Line, own: list[Line]) -> str:
-    """Changes in points with 95 % intervals (Tango's; widest where samples share sources): one row a range and skip."""
+    """Changes in points with 95 % intervals (Tango's; widest where samples share sources): one
+    row a range and skip.
+    """
     found = {(line["from"], line["to"]): line for line in own if "from" in line}
     sources = SOURCES.get(head["model"])
-    columns = ["chosen 8 → 9", "chosen 8 → 16", "forced 8 → 9", "forced 8 → 16", "8: chosen → forced"]
+    columns = [
+        "chosen 8 → 9",
+        "chosen 8 → 16",
+        "forced 8 → 9",
+        "forced 8 → 16",
+        "8: chosen → forced",
+    ]
     rows = [["range", "float convs", *columns], ["---", "---:", *["---:"] * len(columns)]]
     for range_name in RANGES:
         for skip in SKIPS:
             place = f"{range_name}_skip{skip}"
-            wanted = [(f"bias8_{f}_{place}", f"bias{b}_{f}_{place}") for f in FINER for b in (9, 16)]
+            wanted = [
+                (f"bias8_{f}_{place}", f"bias{b}_{f}_{place}") for f in FINER for b in (9, 16)
+            ]
             wanted.append((f"bias8_chosen_{place}", f"bias8_forced_{place}"))
-            rows.append([range_name, str(skip), *(_interval(found[pair], head["n"], sources) for pair in wanted)])
+            rows.append(
+                [
+                    range_name,
+                    str(skip),
+                    *(_interval(found[pair], head["n"], sources) for pair in wanted),
+                ]
+            )
     return _markdown(rows)
 
 
@@ -216,17 +273,26 @@ def _narrow(head: Line, own: list[Line]) -> str:
 
 
 def _counted(counted: dict[str, Line], range_name: str) -> str:
-    """Right answers of ``integer-tvm-relay`` and of ONNX Runtime, a column a bias; the row of answers that differ."""
+    """Right answers of ``integer-tvm-relay`` and of ONNX Runtime, a column a bias; the row of
+    answers that differ.
+    """
     names = [f"product_{range_name}_skip0"]
     names += [f"bias{bits}_chosen_{range_name}_skip0" for bits in (*NARROW_BITS, *BITS)]
     names += [f"bias{bits}_forced_{range_name}_skip0" for bits in BITS]
     found = [counted[name] for name in names if name in counted]
     words = {"product": "int32 at product"}
-    columns = [words.get(line["schema"].partition("_")[0]) or _spelled(line["schema"]) for line in found]
-    rows = [[f"in integers ({range_name}, no float convs)", *columns], ["---", *["---:"] * len(found)]]
+    columns = [
+        words.get(line["schema"].partition("_")[0]) or _spelled(line["schema"]) for line in found
+    ]
+    rows = [
+        [f"in integers ({range_name}, no float convs)", *columns],
+        ["---", *["---:"] * len(found)],
+    ]
     rows.append(["`integer-tvm-relay`, %", *(_percent(line["right"], line["n"]) for line in found)])
     rows.append(["ONNX Runtime, %", *(_percent(line["of_right"], line["n"]) for line in found)])
-    rows.append(["right there alone, here alone", *(f"{line['losses']}, {line['gains']}" for line in found)])
+    rows.append(
+        ["right there alone, here alone", *(f"{line['losses']}, {line['gains']}" for line in found)]
+    )
     return _markdown(rows)
 
 
@@ -240,7 +306,9 @@ def _interval(line: Line, n: int, sources: int | None = None) -> str:
     low, high = paired_interval(*counts)
     if sources is not None and sources < n:  # the lines do not say which sample changed
         low, high = source_interval(*counts, Gathering.whole(n, sources), confidence=0.95)
-    return f"{100 * (line['gains'] - line['losses']) / n:+.2f} ({100 * low:+.2f} … {100 * high:+.2f})"
+    return (
+        f"{100 * (line['gains'] - line['losses']) / n:+.2f} ({100 * low:+.2f} … {100 * high:+.2f})"
+    )
 
 
 def _percent(count: int, n: int) -> str:
@@ -258,7 +326,9 @@ def main(arguments: list[str]) -> int:
     """Measure what is asked for, keep it, write the page."""
     known = [model.id for model in load_suite(SUITE).models]
     if any(argument not in (*known, "--render", "--integers") for argument in arguments):
-        sys.stderr.write(f"usage: python {Path(__file__).name} [--integers] [{' | '.join(known)} | --render]\n")
+        sys.stderr.write(
+            f"usage: python {Path(__file__).name} [--integers] [{' | '.join(known)} | --render]\n"
+        )
         return 2
     models = [argument for argument in arguments if argument in known]
     if "--integers" in arguments:
@@ -275,7 +345,10 @@ def main(arguments: list[str]) -> int:
         old = [line for line in kept(RECORD) if line["model"] != model]
         by_model = sorted([*old, *new], key=lambda line: known.index(line["model"]))
         RECORD.write_text("".join(json.dumps(line) + "\n" for line in by_model))
-    PAGE.write_text(page_with(tables(kept(RECORD), kept(INTEGERS)), PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(
+        page_with(tables(kept(RECORD), kept(INTEGERS)), PAGE.read_text(encoding="utf-8")),
+        encoding="utf-8",
+    )
     return 0
 
 

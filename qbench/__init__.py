@@ -1,4 +1,5 @@
-"""qbench: a bench for quantized neural networks. These are its public names; each is loaded on first use.
+"""qbench: a bench for quantized neural networks. These are its public names; each is loaded on
+first use.
 
 ``import qbench`` is cheap: numpy and onnx are not loaded before a name that needs them is used.
 """

@@ -29,8 +29,9 @@ class QbenchError(Exception):
 class InputError(QbenchError):
     """An input is wrong: a suite, a model, data, a name, a file.
 
-    It is no ``ValueError``: parsers of arguments, TOML and JSON take a ``ValueError`` for "text of another form" and
-    word it anew, so that its four parts would be lost. ``except qbench.errors.InputError`` catches it.
+    It is no ``ValueError``: parsers of arguments, TOML and JSON take a ``ValueError`` for "text of
+    another form" and word it anew, so that its four parts would be lost. ``except
+    qbench.errors.InputError`` catches it.
     """
 
 
@@ -43,7 +44,9 @@ class UnavailableError(QbenchError):
 
 
 class NotFetchedError(UnavailableError):
-    """A package could not be downloaded, or is not installed: the cells that need it are skipped with this reason."""
+    """A package could not be downloaded, or is not installed: the cells that need it are
+    skipped with this reason.
+    """
 
 
 class StoreError(QbenchError):
@@ -51,7 +54,9 @@ class StoreError(QbenchError):
 
 
 class DamagedError(StoreError):
-    """A file that qbench wrote is damaged: incomplete, of another format, or its digest does not match."""
+    """A file that qbench wrote is damaged: incomplete, of another format, or its digest does
+    not match.
+    """
 
 
 class IncomparableError(QbenchError):
@@ -81,8 +86,11 @@ def require_count(doing: str, name: str, count: object) -> None:
         )
 
 
-def require_type(doing: str, value: object, kind: type | tuple[type, ...], *, expected: str, remedy: str) -> None:
-    """Check that ``value``, an argument of a public function, is of ``kind``, which ``expected`` says in words.
+def require_type(
+    doing: str, value: object, kind: type | tuple[type, ...], *, expected: str, remedy: str
+) -> None:
+    """Check that ``value``, an argument of a public function, is of ``kind``, which
+    ``expected`` says in words.
 
     Raises:
         InputError: it is not.
@@ -95,7 +103,11 @@ def require_type(doing: str, value: object, kind: type | tuple[type, ...], *, ex
 
 def refused_by_system(doing: str, error: OSError | MemoryError | RecursionError) -> StoreError:
     """The error for a refusal of the operating system: a file, a descriptor, memory, the stack."""
-    found = error.strerror if isinstance(error, OSError) and error.strerror else f"{type(error).__name__}: {error}"
+    found = (
+        error.strerror
+        if isinstance(error, OSError) and error.strerror
+        else f"{type(error).__name__}: {error}"
+    )
     where = f" ('{error.filename}')" if isinstance(error, OSError) and error.filename else ""
     return StoreError(
         doing,
@@ -106,7 +118,9 @@ def refused_by_system(doing: str, error: OSError | MemoryError | RecursionError)
 
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """The known name closest in spelling to ``name``, or None when nothing is close: ``cutoff`` in 0 … 1."""
+    """The known name closest in spelling to ``name``, or None when nothing is close: ``cutoff``
+    in 0 … 1.
+    """
     import difflib  # only a mistake needs it
 
     names = list(known)
@@ -128,7 +142,8 @@ def unknown_name(
     """An error for a name that is not in a catalogue, suggesting the nearest that is.
 
     Args:
-        preferred: the user's own names among the ``known``: one of them is suggested unless another is nearly equal.
+        preferred: the user's own names among the ``known``: one of them is suggested unless another
+            is nearly equal.
         first: those of the ``known`` that are listed before the others, in this order.
         meant: what people mean who call it ``name``; None: not known.
     """
@@ -136,7 +151,12 @@ def unknown_name(
     close = meant or nearest(name, names, cutoff=0.85) or nearest(name, own) or nearest(name, names)
     shown = list(dict.fromkeys((*own, *first, *names)))
     listed = ", ".join(shown[:12]) + (f", … ({len(names)} in all)" if len(names) > 12 else "")
-    remedy = f"Did you mean '{close}'?" if close else f"Choose one of: {listed or 'none are known'}."
+    remedy = (
+        f"Did you mean '{close}'?" if close else f"Choose one of: {listed or 'none are known'}."
+    )
     return InputError(
-        doing, found=f"unknown {kind} '{name}'", expected=f"one of the {len(names)} that are known", remedy=remedy
+        doing,
+        found=f"unknown {kind} '{name}'",
+        expected=f"one of the {len(names)} that are known",
+        remedy=remedy,
     )

@@ -1,7 +1,7 @@
 """What an outside package or a conftest adds to qbench, as one value, and the catalogues of names.
 
-An extension maps names to lazy factories: nothing is imported before a name is used, and no import registers anything.
-A name that is defined twice is an error that names both owners.
+An extension maps names to lazy factories: nothing is imported before a name is used, and no import
+registers anything. A name that is defined twice is an error that names both owners.
 """
 
 import contextlib
@@ -31,15 +31,17 @@ Factory = Callable[[], Any]
 class Extension:
     """Names and lazy factories that one outside package adds.
 
-    The values of the factories are: ``subjects.ZooModel`` and ``subjects.Dataset``, ``backends.Backend``,
-    ``quantization.Schema``, a range method of ``calibration``, ``metrics.Metric``, ``numerics.Arithmetic``,
-    ``graph.Operator`` (named ``domain::Name``), ``passes.Pass``, ``graph.FileFormat`` (named by its suffix, ``abc``).
+    The values of the factories are: ``subjects.ZooModel`` and ``subjects.Dataset``,
+    ``backends.Backend``, ``quantization.Schema``, a range method of ``calibration``,
+    ``metrics.Metric``, ``numerics.Arithmetic``, ``graph.Operator`` (named ``domain::Name``),
+    ``passes.Pass``, ``graph.FileFormat`` (named by its suffix, ``abc``).
 
     Args:
         name: of the owner, for errors.
 
     Raises:
-        InputError: the name is no text, or one of the others is no table of names and functions without arguments.
+        InputError: the name is no text, or one of the others is no table of names and functions
+            without arguments.
     """
 
     name: str
@@ -71,18 +73,24 @@ class Extension:
         expected = "a table of names and functions without arguments, each of which makes one"
         if not isinstance(table, Mapping):
             remedy = f"Write {kind}={{'mine': make_mine}}."
-            raise InputError(doing, found=f"a {type(table).__name__}", expected=expected, remedy=remedy)
+            raise InputError(
+                doing, found=f"a {type(table).__name__}", expected=expected, remedy=remedy
+            )
         for name, factory in table.items():
             found = _no_factory(factory)
             if not isinstance(name, str):
                 found = f"a {type(name).__name__} as a name"
             if found:
                 remedy = f"Write {kind}={{'{name}': make_it}} or {{'{name}': lambda: …}}."
-                raise InputError(f"{doing}, entry '{name}'", found=found, expected=expected, remedy=remedy)
+                raise InputError(
+                    f"{doing}, entry '{name}'", found=found, expected=expected, remedy=remedy
+                )
 
 
 def _no_factory(factory: object) -> str:
-    """What ``factory`` is instead of a function that is called without arguments; empty: it is one."""
+    """What ``factory`` is instead of a function that is called without arguments; empty: it is
+    one.
+    """
     if not callable(factory):
         return f"a {type(factory).__name__} and no function"
     try:
@@ -105,18 +113,28 @@ def _folder_of(factory: object) -> Path:
 
 
 def place_of(error: BaseException, folder: str | Path) -> str:
-    """The file below ``folder`` and its line at which ``error`` was raised, as text; empty where it was elsewhere."""
+    """The file below ``folder`` and its line at which ``error`` was raised, as text; empty
+    where it was elsewhere.
+    """
     if isinstance(error, SyntaxError) and error.filename:
         return f" ('{os.path.relpath(error.filename)}')"  # the error names the line
     import traceback
 
     inside, own = os.path.join(folder, ""), os.path.join(Path(__file__).parent, "")
     names = traceback.extract_tb(error.__traceback__)
-    frames = [frame for frame in names if frame.filename.startswith(inside) and not frame.filename.startswith(own)]
-    return f" ('{os.path.relpath(frames[-1].filename)}', line {frames[-1].lineno})" if frames else ""
+    frames = [
+        frame
+        for frame in names
+        if frame.filename.startswith(inside) and not frame.filename.startswith(own)
+    ]
+    return (
+        f" ('{os.path.relpath(frames[-1].filename)}', line {frames[-1].lineno})" if frames else ""
+    )
 
 
-def error_of_code(doing: str, error: Exception, *, folder: str | Path, expected: str, remedy: str) -> InputError:
+def error_of_code(
+    doing: str, error: Exception, *, folder: str | Path, expected: str, remedy: str
+) -> InputError:
     """The error for an ``error`` that a user's code raised, with its place below ``folder``.
 
     What qbench refused there keeps its own words.
@@ -125,17 +143,21 @@ def error_of_code(doing: str, error: Exception, *, folder: str | Path, expected:
     if isinstance(error, QbenchError):
         own = f"{error.doing}, while {doing[0].lower()}{doing[1:]}{place}"
         return InputError(own, found=error.found, expected=error.expected, remedy=error.remedy)
-    return InputError(doing, found=f"{type(error).__name__}: {error}{place}", expected=expected, remedy=remedy)
+    return InputError(
+        doing, found=f"{type(error).__name__}: {error}{place}", expected=expected, remedy=remedy
+    )
 
 
 def is_skip_test(error: BaseException) -> bool:
-    """Whether ``error`` is a ``unittest.SkipTest``; only who raises one has imported ``unittest``."""
+    """Whether ``error`` is a ``unittest.SkipTest``; only who raises one has imported
+    ``unittest``.
+    """
     case = sys.modules.get("unittest.case")
     return case is not None and isinstance(error, case.SkipTest)
 
 
-# Code of an extension may look names up while the extension is read: a hook that builds its model, for example. It
-# sees the extensions that were there before it, and not itself.
+# Code of an extension may look names up while the extension is read: a hook that builds its model,
+# for example. It sees the extensions that were there before it, and not itself.
 
 _READING: ContextVar[frozenset[object]] = ContextVar("what is being read", default=frozenset())
 
@@ -150,7 +172,8 @@ def _reading(what: object) -> Iterator[None]:
 
 
 def installed_extensions() -> tuple[Extension, ...]:
-    """The extensions of every installed distribution, in the order of their entry-point names; read once.
+    """The extensions of every installed distribution, in the order of their entry-point names;
+    read once.
 
     Raises:
         InputError: an entry point cannot be loaded, or does not name an ``Extension``.
@@ -169,9 +192,13 @@ def read_entry_points() -> tuple[Extension, ...]:
         doing = f"Loading the qbench extension '{point.name}' ({point.value})"
         try:
             value = point.load()
-        except Exception as error:  # it is code of another package: whatever it raises is about that
+        except (
+            Exception
+        ) as error:  # it is code of another package: whatever it raises is about that
             remedy = "Correct the package, or remove it."
-            raise error_of_code(doing, error, folder="", expected="an Extension", remedy=remedy) from error
+            raise error_of_code(
+                doing, error, folder="", expected="an Extension", remedy=remedy
+            ) from error
         if not isinstance(value, Extension):
             raise InputError(
                 doing,
@@ -185,14 +212,18 @@ def read_entry_points() -> tuple[Extension, ...]:
 
 DISTRIBUTION = "pytest-qbench"
 _GUEST = "qbench-"
-"""How the names of the distributions begin that extras of qbench install to bring its own extensions."""
+"""How the names of the distributions begin that extras of qbench install to bring its own
+extensions.
+"""
 
 
 def missing_extra(name: str) -> str | None:
-    """The extra of qbench that brings what is called ``name``; None: there is none, or it is installed.
+    """The extra of qbench that brings what is called ``name``; None: there is none, or it is
+    installed.
 
-    An extra has the first word of what it brings as its name: ``acme`` brings ``acme`` and ``acme-fast``. Which extras
-    there are, and which of them install a guest, is read from the metadata of the installed distribution.
+    An extra has the first word of what it brings as its name: ``acme`` brings ``acme`` and
+    ``acme-fast``. Which extras there are, and which of them install a guest, is read from the
+    metadata of the installed distribution.
     """
     import re
     from importlib.metadata import PackageNotFoundError, requires, version
@@ -205,7 +236,11 @@ def missing_extra(name: str) -> str | None:
     except PackageNotFoundError:  # a checkout on the path, which has no extras
         return None
     for one in asked:
-        if one.name.startswith(_GUEST) and one.marker is not None and one.marker.evaluate({"extra": extra}):
+        if (
+            one.name.startswith(_GUEST)
+            and one.marker is not None
+            and one.marker.evaluate({"extra": extra})
+        ):
             try:
                 version(one.name)
             except PackageNotFoundError:
@@ -213,12 +248,16 @@ def missing_extra(name: str) -> str | None:
     return None
 
 
-_NAMED: ContextVar[Callable[[], tuple[Extension, ...]]] = ContextVar("extensions of a command", default=tuple)
+_NAMED: ContextVar[Callable[[], tuple[Extension, ...]]] = ContextVar(
+    "extensions of a command", default=tuple
+)
 
 
 @contextlib.contextmanager
 def named_also(load: Callable[[], tuple[Extension, ...]]) -> Iterator[None]:
-    """Inside the block the extensions that ``load`` returns are known, too; it is called when a name is looked up."""
+    """Inside the block the extensions that ``load`` returns are known, too; it is called when a
+    name is looked up.
+    """
     kept = functools.cache(load)
 
     def named() -> tuple[Extension, ...]:
@@ -244,7 +283,9 @@ def known_extensions() -> tuple[Extension, ...]:
 
 
 def with_known(extensions: Iterable[Extension]) -> tuple[Extension, ...]:
-    """The known extensions and those of ``extensions`` that are not: a user may also name an installed one."""
+    """The known extensions and those of ``extensions`` that are not: a user may also name an
+    installed one.
+    """
     return _with(known_extensions(), extensions)
 
 
@@ -264,11 +305,15 @@ _PARTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "format": ("read", "write"),
     }
 )
-"""Kind → attributes by which a value of it is told from one of another kind, without importing its class."""
+"""Kind → attributes by which a value of it is told from one of another kind, without importing
+its class.
+"""
 
 
 class Grammar(Protocol[T_co]):
-    """Names that are built by rules, because there are too many to list; ``form`` shows the rules."""
+    """Names that are built by rules, because there are too many to list; ``form`` shows the
+    rules.
+    """
 
     @property
     def form(self) -> str:
@@ -276,7 +321,9 @@ class Grammar(Protocol[T_co]):
         ...
 
     def maker(self, name: str) -> Callable[[], T_co] | None:
-        """The factory of the value called ``name``; None when that is not a name of this grammar."""
+        """The factory of the value called ``name``; None when that is not a name of this
+        grammar.
+        """
         ...
 
     def unknown(self, doing: str, name: str, listed: Iterable[str]) -> InputError:
@@ -288,9 +335,10 @@ class Grammar(Protocol[T_co]):
 class Catalogue(Generic[T]):
     """All values of one kind (``backend``, ``metric``, …) by name.
 
-    ``own`` is the table of qbench, the usual names first; ``added`` are the tables of extensions as (owner, names →
-    factories); ``grammar`` makes further names of qbench, which are not listed; ``also_called`` are names that others
-    use for those of qbench, in lower case, which are suggested.
+    ``own`` is the table of qbench, the usual names first; ``added`` are the tables of extensions as
+    (owner, names → factories); ``grammar`` makes further names of qbench, which are not listed;
+    ``also_called`` are names that others use for those of qbench, in lower case, which are
+    suggested.
     """
 
     kind: str
@@ -315,7 +363,9 @@ class Catalogue(Generic[T]):
                 owners[name] = owner
 
     def extended(self, extensions: Iterable[Extension]) -> "Catalogue[T]":
-        """This catalogue and what ``extensions`` add to its kind (the field named by its plural)."""
+        """This catalogue and what ``extensions`` add to its kind (the field named by its
+        plural).
+        """
         plural = f"{self.kind}es" if self.kind.endswith("s") else f"{self.kind}s"
         tables = tuple((e.name, getattr(e, plural)) for e in extensions)
         added = self.added + tuple(table for table in tables if table[1])
@@ -344,7 +394,8 @@ class Catalogue(Generic[T]):
         """A new value for ``name``.
 
         Raises:
-            InputError: an unknown name (the nearest one is suggested), or a value that is not a text.
+            InputError: an unknown name (the nearest one is suggested), or a value that is not a
+                text.
         """
         if not isinstance(name, str):
             raise InputError(
@@ -372,7 +423,9 @@ class Catalogue(Generic[T]):
             made = factory()
         except InputError as error:
             own = f"{error.doing}{place_of(error, folder)}"
-            raise InputError(own, found=error.found, expected=error.expected, remedy=error.remedy) from error
+            raise InputError(
+                own, found=error.found, expected=error.expected, remedy=error.remedy
+            ) from error
         except QbenchError:  # unsupported or not fetched: its type matters
             raise
         except ModuleNotFoundError as error:
@@ -391,10 +444,14 @@ class Catalogue(Generic[T]):
                     remedy="Install or repair what it needs, or leave its cells out of the suite.",
                 ) from error
             remedy = f"Correct the function that makes '{name}'."
-            raise error_of_code(doing, error, folder=folder, expected=expected, remedy=remedy) from error
+            raise error_of_code(
+                doing, error, folder=folder, expected=expected, remedy=remedy
+            ) from error
         if made is None or not all(hasattr(made, part) for part in _PARTS.get(self.kind, ())):
             remedy = f"Return the {self.kind} from the function that makes '{name}'."
-            raise InputError(doing, found=f"a {type(made).__name__}", expected=expected, remedy=remedy)
+            raise InputError(
+                doing, found=f"a {type(made).__name__}", expected=expected, remedy=remedy
+            )
         return made
 
     @property
@@ -414,13 +471,23 @@ class Catalogue(Generic[T]):
             )
         meant = self.also_called.get(name.lower())
         return unknown_name(
-            doing, self.kind, name, self.names(), preferred=self._users_names(), first=self.own, meant=meant
+            doing,
+            self.kind,
+            name,
+            self.names(),
+            preferred=self._users_names(),
+            first=self.own,
+            meant=meant,
         )
 
     def _users_names(self) -> tuple[str, ...]:
-        """Names of extensions that are not installed: those of the user's own folder or conftest."""
+        """Names of extensions that are not installed: those of the user's own folder or
+        conftest.
+        """
         installed = {extension.name for extension in installed_extensions()}
-        return tuple(name for owner, table in self.added if owner not in installed for name in table)
+        return tuple(
+            name for owner, table in self.added if owner not in installed for name in table
+        )
 
     def _tables(self) -> tuple[Mapping[str, Callable[[], T]], ...]:
         return (self.own, *(table for _, table in self.added))

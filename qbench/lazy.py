@@ -1,9 +1,10 @@
 """Lazy packages: a public name is loaded from its module when it is first used (PEP 562).
 
-Expanding a suite needs only names and small numbers: a process that does so must not load numpy, onnx or engines.
+Expanding a suite needs only names and small numbers: a process that does so must not load numpy,
+    onnx or engines.
 
-An interrupt, SIGTERM too, waits until a module is loaded: numpy and onnx cannot be loaded again in the process after a
-partial import, and the end of an interrupted run needs them to write its files.
+An interrupt, SIGTERM too, waits until a module is loaded: numpy and onnx cannot be loaded again in
+the process after a partial import, and the end of an interrupted run needs them to write its files.
 """
 
 import contextlib
@@ -23,9 +24,11 @@ Door = tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]
 
 @contextlib.contextmanager
 def loaded_whole() -> Iterator[None]:
-    """Delay SIGINT and SIGTERM inside the block until its end, if their handlers are Python functions.
+    """Delay SIGINT and SIGTERM inside the block until its end, if their handlers are Python
+    functions.
 
-    SIGTERM has one inside ``ended_like_interrupted``; otherwise the system ends the process at once.
+    SIGTERM has one inside ``ended_like_interrupted``; otherwise the system ends the process at
+    once.
     """
     with _held_back(signal.SIGTERM), _held_back(signal.SIGINT), gc_paused():
         yield
@@ -33,10 +36,11 @@ def loaded_whole() -> Iterator[None]:
 
 @contextlib.contextmanager
 def gc_paused() -> Iterator[None]:
-    """Pause the collector of cycles: other unused objects are freed as always, cycles after this block.
+    """Pause the collector of cycles: other unused objects are freed as always, cycles after
+    this block.
 
-    Modules, syntax trees and two years of results are many objects without cycles: looking for cycles among them takes
-    up to a third of the time.
+    Modules, syntax trees and two years of results are many objects without cycles: looking for
+    cycles among them takes up to a third of the time.
     """
     collects = gc.isenabled()
     gc.disable()
@@ -66,8 +70,9 @@ def _held_back(number: signal.Signals) -> Iterator[None]:
 def open_on_use(package: str, file: str) -> Door:
     """``__getattr__``, ``__dir__`` and ``__all__`` of ``package``, whose ``__init__`` is ``file``.
 
-    The names are read from the text of ``file``: each is a line ``from MODULE import NAME as NAME`` under its
-    ``if TYPE_CHECKING``, as mypy and editors read it. They are not parsed: ``ast`` would cost more than the rest.
+    The names are read from the text of ``file``: each is a line ``from MODULE import NAME as NAME``
+    under its ``if TYPE_CHECKING``, as mypy and editors read it. They are not parsed: ``ast`` would
+    cost more than the rest.
     """
     owners = {}
     with open(file, encoding="utf-8") as text:
@@ -90,17 +95,20 @@ def open_on_use(package: str, file: str) -> Door:
     return load, listed, sorted(owners)
 
 
-# onnx_ir needs sympy only to compute with symbolic dimensions ("N" + 1), which qbench does not do, but imports it first
-# of all: 0.4 s, more than everything else that a short command loads. While onnx_ir is loaded, and only then, two names
-# in sys.modules are stand-ins that load their module at the first attribute; what imports sympy afterwards gets sympy
-# itself. If a later onnx_ir uses sympy at once, the stand-in loads it at once: nothing is gained and nothing breaks.
+# onnx_ir needs sympy only to compute with symbolic dimensions ("N" + 1), which qbench does not do,
+# but imports it first of all: 0.4 s, more than everything else that a short command loads. While
+# onnx_ir is loaded, and only then, two names in sys.modules are stand-ins that load their module at
+# the first attribute; what imports sympy afterwards gets sympy itself. If a later onnx_ir uses
+# sympy at once, the stand-in loads it at once: nothing is gained and nothing breaks.
 
 _DEFERRED = ("sympy", "onnx_ir._symbolic_shapes")
 
 
 def defer_sympy() -> None:
     """Let this process load onnx_ir without sympy; for the processes that are qbench's own."""
-    if "onnx_ir" not in sys.modules and not any(isinstance(finder, _OnnxIrFinder) for finder in sys.meta_path):
+    if "onnx_ir" not in sys.modules and not any(
+        isinstance(finder, _OnnxIrFinder) for finder in sys.meta_path
+    ):
         sys.meta_path.insert(0, _OnnxIrFinder())
 
 
@@ -120,7 +128,9 @@ class _OnnxIrFinder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The specification of onnx_ir; None: another module, which the finders behind this one look for."""
+        """The specification of onnx_ir; None: another module, which the finders behind this one
+        look for.
+        """
         if name != "onnx_ir":
             return None
         others = (finder for finder in sys.meta_path if finder is not self)

@@ -1,10 +1,11 @@
 """Numbers as people read them, in verdicts, reports and on the command line: the one place.
 
-Shares are shown times 100 with two decimals, differences of shares in percentage points (pp), values of another unit
-with five digits and their unit: ``35.213 dB``. A plain number has no unit.
+Shares are shown times 100 with two decimals, differences of shares in percentage points (pp),
+values of another unit with five digits and their unit: ``35.213 dB``. A plain number has no unit.
 
-A tie of the last digit may be on either side in a float (1.805 is 1.80499…), depending on how it was computed. Verdicts
-compare numbers that were computed in different ways: they pass ``settled`` shares, which print the same.
+A tie of the last digit may be on either side in a float (1.805 is 1.80499…), depending on how it
+was computed. Verdicts compare numbers that were computed in different ways: they pass ``settled``
+shares, which print the same.
 """
 
 import math
@@ -19,7 +20,9 @@ _LEAST_SHARE = 0.0001
 
 
 def settled(share: float) -> float:
-    """``share`` without the rounding of its last binary digits, a tie on the side away from zero; zero has no sign."""
+    """``share`` without the rounding of its last binary digits, a tie on the side away from
+    zero; zero has no sign.
+    """
     rounded = round(100 * share, _DIGITS)
     return (rounded + math.copysign(10.0**-_DIGITS, rounded)) / 100 if rounded else 0.0
 
@@ -35,7 +38,9 @@ def short_percent(share: float) -> str:
 
 
 def rough_percent(share: float) -> str:
-    """A share to be compared by eye: two digits, never as a power of ten: ``100 %``, ``12 %``, ``0.034 %``."""
+    """A share to be compared by eye: two digits, never as a power of ten: ``100 %``, ``12 %``,
+    ``0.034 %``.
+    """
     return f"{Decimal(f'{100 * share:.2g}'):f} %"
 
 
@@ -56,8 +61,12 @@ def points(change: float, digits: int = 2, *, unit: bool = True) -> str:
 
 
 def change_text(change: float, unit: str, *, digits: int = 5) -> str:
-    """A change of a value in its unit, zero with a plus: ``−1.25 pp``, or so many digits: ``−2.1 dB``."""
-    number, unit = (f"{100 * change:+.2f}", "pp") if unit == "%" else (f"{change:+.{digits}g}", unit)
+    """A change of a value in its unit, zero with a plus: ``−1.25 pp``, or so many digits:
+    ``−2.1 dB``.
+    """
+    number, unit = (
+        (f"{100 * change:+.2f}", "pp") if unit == "%" else (f"{change:+.{digits}g}", unit)
+    )
     number = "+0.00" if number == "-0.00" else number
     return f"{number.replace('-', MINUS)} {unit}".rstrip()
 
@@ -69,7 +78,11 @@ def value_text(value: float, unit: str) -> str:
 
 def distance_text(distance: float, unit: str) -> str:
     """How far two values of a metric are apart, without a sign: ``0.45 pp``, ``1.3 dB``."""
-    return f"{100 * distance:.2f} pp".replace("-", MINUS) if unit == "%" else value_text(distance, unit)
+    return (
+        f"{100 * distance:.2f} pp".replace("-", MINUS)
+        if unit == "%"
+        else value_text(distance, unit)
+    )
 
 
 def decimals_text(number: float, digits: int) -> str:

@@ -1,7 +1,7 @@
 """What this process is doing, and a line about it every 30 s where standard error is no terminal.
 
-Every package notes its long steps with ``working``; only a program that a person started tells them, with
-``telling``. A worker process notes its steps too, but these are not printed.
+Every package notes its long steps with ``working``; only a program that a person started tells
+them, with ``telling``. A worker process notes its steps too, but these are not printed.
 """
 
 import contextlib
@@ -37,21 +37,27 @@ class Step:
         return f"{self.what}, {self.done} of {self.total} {self.unit}" if self.total else self.what
 
     def left(self, now: float) -> float | None:
-        """Seconds still to go at ``now``, if the rest takes as long as what is done; None: no estimate."""
+        """Seconds still to go at ``now``, if the rest takes as long as what is done; None: no
+        estimate.
+        """
         if not self.total or not self.done:
             return None
         return (now - self.started) * (self.total - self.done) / self.done
 
 
 _STEPS: list[Step] = []
-"""What this process is doing, the outermost first; a step is in it from its beginning to its end."""
+"""What this process is doing, the outermost first; a step is in it from its beginning to its
+end.
+"""
 
 
 @contextlib.contextmanager
 def working(
     what: str, total: int = 0, unit: str = "", *, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[Step]:
-    """Inside the block this process does ``what``; count the ``done`` of the step up where there is a ``total``."""
+    """Inside the block this process does ``what``; count the ``done`` of the step up where
+    there is a ``total``.
+    """
     step = Step(what, clock(), total, unit)
     _STEPS.append(step)
     try:
@@ -80,15 +86,21 @@ def left_text(seconds: float | None) -> str:
 
 
 def steps_line(steps: Sequence[Step], now: float) -> str:
-    """All ``steps`` at ``now``, the outermost first, and what is left of the outermost that has an estimate."""
+    """All ``steps`` at ``now``, the outermost first, and what is left of the outermost that has
+    an estimate.
+    """
     texts = dict.fromkeys(step.text() for step in steps)
     lefts = [left for left in (step.left(now) for step in steps) if left is not None]
     elapsed = f"{round(now - steps[0].started)} s so far"
-    return "; ".join([": ".join(texts), ", ".join(filter(None, (elapsed, left_text(next(iter(lefts), None)))))])
+    return "; ".join(
+        [": ".join(texts), ", ".join(filter(None, (elapsed, left_text(next(iter(lefts), None)))))]
+    )
 
 
 def tell_steps(
-    write: Callable[[str], object], wait: Callable[[float], bool], clock: Callable[[], float] = time.monotonic
+    write: Callable[[str], object],
+    wait: Callable[[float], bool],
+    clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Write a line every ``INTERVAL`` until the end.
 
@@ -107,12 +119,16 @@ _TELLING = threading.Lock()
 
 @contextlib.contextmanager
 def telling(write: Callable[[str], object]) -> Iterator[None]:
-    """Inside the block a thread writes what this process does; one inside another writes nothing of its own."""
+    """Inside the block a thread writes what this process does; one inside another writes
+    nothing of its own.
+    """
     if not _TELLING.acquire(blocking=False):
         yield
         return
     ended = threading.Event()
-    thread = threading.Thread(target=tell_steps, args=(write, ended.wait), name="qbench-steps", daemon=True)
+    thread = threading.Thread(
+        target=tell_steps, args=(write, ended.wait), name="qbench-steps", daemon=True
+    )
     thread.start()
     try:
         yield

@@ -1,17 +1,21 @@
-"""What has to hold in the process before any test: what is loaded once, and that it can be interrupted.
+"""What has to hold in the process before any test: what is loaded once, and that it can be
+interrupted.
 
-pytester forgets the modules that a test loaded; onnx's compiled part cannot be loaded twice in one process and ends it.
+pytester forgets the modules that a test loaded; onnx's compiled part cannot be loaded twice in one
+process and ends it.
 
-A shell that starts a job in the background lets it ignore interrupts, and its children inherit that: tests that send an
-interrupt to a child would wait for nothing. A handler of our own is not inherited, so that children start as usual.
+A shell that starts a job in the background lets it ignore interrupts, and its children inherit
+that: tests that send an interrupt to a child would wait for nothing. A handler of our own is not
+inherited, so that children start as usual.
 
-ONNX Runtime's warnings would fill the output of a failed test: sessions that set no level of their own log nothing.
+ONNX Runtime's warnings would fill the output of a failed test: sessions that set no level of their
+own log nothing.
 
-The collector of cycles waits until the tests are collected, and then leaves alone what is loaded by then: that stays to
-the end, and looking through it took up to a twelfth of the processor time.
+The collector of cycles waits until the tests are collected, and then leaves alone what is loaded by
+then: that stays to the end, and looking through it took up to a twelfth of the processor time.
 
-No test fails because the computer is busy: hypothesis holds no example to a deadline, and waits are long or end by what
-they wait for.
+No test fails because the computer is busy: hypothesis holds no example to a deadline, and waits are
+long or end by what they wait for.
 """
 
 import difflib
@@ -45,13 +49,19 @@ GOLDEN = Path(__file__).parent / "golden"
 
 
 def pytest_addoption(parser):
-    parser.addoption("--write-golden", action="store_true", help="write the files of tests/golden anew (make golden)")
+    parser.addoption(
+        "--write-golden",
+        action="store_true",
+        help="write the files of tests/golden anew (make golden)",
+    )
 
 
 def pytest_collection_modifyitems(config, items):
     """Of the tests, only those that have a golden file are run when these files are written."""
     if config.getoption("--write-golden"):
-        others = [item for item in items if not {"golden", "words"} & {*getattr(item, "fixturenames", ())}]
+        others = [
+            item for item in items if not {"golden", "words"} & {*getattr(item, "fixturenames", ())}
+        ]
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if item not in others]
 
@@ -65,7 +75,9 @@ def pytest_collection_finish():
 
 @pytest.fixture
 def golden(request) -> Callable[[str, str], None]:
-    """Holds a text to ``tests/golden/NAME``; with ``--write-golden``, the text becomes that file."""
+    """Holds a text to ``tests/golden/NAME``; with ``--write-golden``, the text becomes that
+    file.
+    """
 
     def check(name: str, text: str) -> None:
         path = GOLDEN / name
@@ -74,7 +86,9 @@ def golden(request) -> Callable[[str, str], None]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         kept = path.read_text(encoding="utf-8") if path.exists() else ""
-        changes = difflib.unified_diff(kept.splitlines(), text.splitlines(), f"tests/golden/{name}", "now", lineterm="")
+        changes = difflib.unified_diff(
+            kept.splitlines(), text.splitlines(), f"tests/golden/{name}", "now", lineterm=""
+        )
         assert text == kept, "\n".join(["'make golden' writes the file anew", *changes])
 
     return check
@@ -91,9 +105,11 @@ def _entries(text: str) -> dict[str, str]:
 
 @pytest.fixture
 def words(request) -> Callable[[str | Iterable[str]], None]:
-    """Holds what a person reads to ``tests/golden/words/FILE_OF_THE_TEST.txt``, so that tests pin facts and no prose.
+    """Holds what a person reads to ``tests/golden/words/FILE_OF_THE_TEST.txt``, so that tests
+    pin facts and no prose.
 
-    Each call has an entry of its own, and the lines of several texts are joined. ``--write-golden`` writes the file.
+    Each call has an entry of its own, and the lines of several texts are joined. ``--write-golden``
+    writes the file.
     """
     path = GOLDEN / "words" / f"{request.path.stem}.txt"
     calls = itertools.count(1)
@@ -116,15 +132,21 @@ def words(request) -> Callable[[str | Iterable[str]], None]:
 
 @pytest.fixture
 def small_python(tmp_path) -> Callable[..., Path]:
-    """Makes a virtual environment in no time: a package that is a name, our onnxruntime or none, code run at start."""
+    """Makes a virtual environment in no time: a package that is a name, our onnxruntime or
+    none, code run at start.
+    """
 
-    def make(version: str, *, package: str = "toy", engine: bool = True, at_start: str = "") -> Path:
+    def make(
+        version: str, *, package: str = "toy", engine: bool = True, at_start: str = ""
+    ) -> Path:
         folder = tmp_path / f"{package}-{version}"
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
         (site,) = folder.glob("lib/python*/site-packages")
         info = site / f"{package}-{version}.dist-info"
         info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
+        (info / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n"
+        )
         if engine:
             (site / "ours.pth").write_text(sysconfig.get_paths()["purelib"])
         if at_start:

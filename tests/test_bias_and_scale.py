@@ -1,4 +1,6 @@
-"""The example of bias widths: the whole cross, schemas that do what they are called, tables that are the record."""
+"""The example of bias widths: the whole cross, schemas that do what they are called, tables
+that are the record.
+"""
 
 import importlib
 import itertools
@@ -29,7 +31,9 @@ def example(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def test_the_suite_lists_the_whole_cross(example: ModuleType) -> None:
     listed = load_suite(SUITE).table.schemas
-    ways = itertools.product((8, 9, 16, 32), ("chosen", "forced"), ("pow2", "global", "l2", "kl"), (0, 1, 2))
+    ways = itertools.product(
+        (8, 9, 16, 32), ("chosen", "forced"), ("pow2", "global", "l2", "kl"), (0, 1, 2)
+    )
     crossed = {f"bias{bits}_{finer}_{ranged}_skip{skip}" for bits, finer, ranged, skip in ways}
     assert crossed < set(listed)
     assert len(crossed) == 96
@@ -44,7 +48,12 @@ def test_a_schema_is_what_its_name_says(example: ModuleType) -> None:
     x = np.random.default_rng(0).random((8, 1, 28, 28)).astype(np.float32)
     profile = calibrate(canonicalize(model, "split_bias"), [{"x": x}])
     graph = plannable(model, "split_bias").graph
-    for name in ("bias9_chosen_l2_skip0", "bias16_forced_pow2_skip2", "product_kl_skip1", "bias8_chosen_global_skip1"):
+    for name in (
+        "bias9_chosen_l2_skip0",
+        "bias16_forced_pow2_skip2",
+        "product_kl_skip1",
+        "bias8_chosen_global_skip1",
+    ):
         schema = example.EXTENSION.schemas[name]()
         plan = make_plan(model, profile, schema)
         assert schema.name == name
@@ -65,7 +74,11 @@ def test_the_tables_are_those_of_the_record(example: ModuleType) -> None:
     page = table.PAGE.read_text(encoding="utf-8")
     lines, integers = table.kept(table.RECORD), table.kept(table.INTEGERS)
     assert table.page_with(table.tables(lines, integers), page) == page
-    assert {(line["planned"], line["executed"]) for line in integers if line["model"] == "fashion_preact"} == {
+    assert {
+        (line["planned"], line["executed"])
+        for line in integers
+        if line["model"] == "fashion_preact"
+    } == {
         (0.999937, 0.999937)  # all but the dense layer
     }
     assert {line["model"] for line in lines} == {model.id for model in load_suite(SUITE).models}

@@ -1,4 +1,6 @@
-"""The map of docs/architecture.md: the path of a cell is what a cell goes through, the list of modules is complete."""
+"""The map of docs/architecture.md: the path of a cell is what a cell goes through, the list of
+modules is complete.
+"""
 
 import importlib.util
 import subprocess
@@ -27,4 +29,7 @@ def test_a_page_with_another_module_or_a_file_that_is_gone_is_stale():
     assert structure.stale(text) == []
     assert len(structure.stale(text.replace("- `qbench/lazy.py`: ", "- `qbench/idle.py`: "))) == 1
     gone = "| run | `qbench/suite/gone.py` | 1 | `Request` |"
-    assert len(structure.stale(text.replace("|---|---|---|---|\n", f"|---|---|---|---|\n{gone}\n"))) == 1
+    assert (
+        len(structure.stale(text.replace("|---|---|---|---|\n", f"|---|---|---|---|\n{gone}\n")))
+        == 1
+    )

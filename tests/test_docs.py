@@ -1,4 +1,6 @@
-"""The docs say what is there: every option, command, key and package; what they show can be read."""
+"""The docs say what is there: every option, command, key and package; what they show can be
+read.
+"""
 
 import ast
 import importlib.util
@@ -10,7 +12,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-DOCS = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+DOCS = [
+    *sorted((ROOT / "docs").rglob("*.md")),
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+]
 
 
 def text(name):
@@ -29,7 +36,9 @@ GENERATED = {"commands.md", "api.md"}
 
 
 def blocks(path, language):
-    return re.findall(rf"^```{language}(?: [^\n]*)?\n(.*?)^```", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return re.findall(
+        rf"^```{language}(?: [^\n]*)?\n(.*?)^```", path.read_text(), flags=re.MULTILINE | re.DOTALL
+    )
 
 
 @pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
@@ -49,7 +58,9 @@ def test_code_can_be_read(path):
 
 @pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
 def test_names_of_files_in_this_repository_are_right(path):
-    for name in re.findall(r"`((?:qbench|tests|benchmarks|suites|docs)/[\w./-]+\.(?:py|toml|md))`", path.read_text()):
+    for name in re.findall(
+        r"`((?:qbench|tests|benchmarks|suites|docs)/[\w./-]+\.(?:py|toml|md))`", path.read_text()
+    ):
         assert (ROOT / name).exists(), name
 
 
@@ -64,15 +75,23 @@ def test_every_option_of_the_plugin(pytestconfig):
     written = set(re.findall(r"--qbench-[a-z0-9-]+", text("options.md")))
     assert written == known
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-    apart = [found for page in pages for found in re.findall(r"`--qbench-[a-z-]+ [A-Z/]+`", page.read_text())]
-    assert apart == ["`--qbench-history DIR`"]  # a folder that stands alone moves pytest's root: the page says so
+    apart = [
+        found
+        for page in pages
+        for found in re.findall(r"`--qbench-[a-z-]+ [A-Z/]+`", page.read_text())
+    ]
+    assert apart == [
+        "`--qbench-history DIR`"
+    ]  # a folder that stands alone moves pytest's root: the page says so
 
 
 def test_every_command():
     from qbench.cli.program import COMMANDS
 
     page = generated().commands()
-    assert re.findall(r"^## qbench ([a-z]+)$", page, flags=re.MULTILINE) == [command.name for command in COMMANDS]
+    assert re.findall(r"^## qbench ([a-z]+)$", page, flags=re.MULTILINE) == [
+        command.name for command in COMMANDS
+    ]
     assert page.count("usage: qbench ") >= len(COMMANDS)
 
 
@@ -89,7 +108,9 @@ def test_every_key_of_a_suite():
 
     tables = text("options.md").partition("## Suites")[2].partition("## Data")[0]
     written = {
-        key for row in re.findall(r"^\| (`.*?) \|", tables, flags=re.MULTILINE) for key in re.findall(r"`(\w+)`", row)
+        key
+        for row in re.findall(r"^\| (`.*?) \|", tables, flags=re.MULTILINE)
+        for key in re.findall(r"`(\w+)`", row)
     }
     keys = {field.name for table in (SuiteTable, ModelTable) for field in fields(table)} - {"cells"}
     assert keys | {key.name for key in CELL_KEYS} == written - {"suite", "model"}
@@ -105,7 +126,9 @@ def test_every_setting_of_a_picture_folder():
 def test_every_outcome():
     from qbench.judging import Outcome
 
-    rows = [row for row in text("files.md").splitlines() if row.startswith(("| `passed`", "| `failed`"))]
+    rows = [
+        row for row in text("files.md").splitlines() if row.startswith(("| `passed`", "| `failed`"))
+    ]
     green, red = (set(re.findall(r"`(\w+)`", row.partition(" | ")[0])) for row in rows)
     assert green == {outcome.value for outcome in Outcome if not outcome.is_red}
     assert red == {outcome.value for outcome in Outcome if outcome.is_red}
@@ -121,7 +144,9 @@ def test_every_kind_of_extension():
 def test_every_field_of_an_operator():
     from qbench.graph import Operator
 
-    (table,) = re.findall(r"^\| `Operator` \|.*?(?=\n\n)", text("extending.md"), flags=re.MULTILINE | re.DOTALL)
+    (table,) = re.findall(
+        r"^\| `Operator` \|.*?(?=\n\n)", text("extending.md"), flags=re.MULTILINE | re.DOTALL
+    )
     assert set(re.findall(r"^\| `(\w+)`", table, flags=re.MULTILINE)) - {"Operator"} == {
         field.name for field in fields(Operator)
     }
@@ -130,7 +155,9 @@ def test_every_field_of_an_operator():
 def test_the_operator_that_is_shown_is_one():
     from qbench.graph import operator_catalogue
 
-    (code,) = (code for code in blocks(ROOT / "docs" / "extending.md", "python") if "make_swish" in code)
+    (code,) = (
+        code for code in blocks(ROOT / "docs" / "extending.md", "python") if "make_swish" in code
+    )
     made = {}
     exec(code, made)
     operator = operator_catalogue([made["EXTENSION"]]).get("acme::Swish")
@@ -147,7 +174,9 @@ def test_the_metric_that_is_shown_counts():
     made = {}
     exec(code, made)
     metric = made["pytest_qbench_extension"](None).metrics["near1"]()
-    reference, answers = (Answers(np.array([[a], [b], [4]], dtype=np.int32)) for a, b in ((1, 2), (3, 3)))
+    reference, answers = (
+        Answers(np.array([[a], [b], [4]], dtype=np.int32)) for a, b in ((1, 2), (3, 3))
+    )
     found = score(metric, answers, labels=((1,), (2,), (1,)), reference=reference)
     assert (found.hits, found.reference_hits, found.losses, found.gains) == (1, 2, 1, 0)
     assert (found.n, found.out_of, found.proportion) == (3, 3, True)
@@ -178,7 +207,11 @@ def test_every_package_has_its_licence():
     names = [*model_catalogue(extensions).names(), *dataset_catalogue(extensions).names()]
     needed = {f"{package.name} {package.version}" for package in needed_packages(names)}
     written = set(
-        re.findall(r"^\| ([\w.-]+ \d[\w.~:+-]*)(?: \(Debian\))? \|", text("evidence/licences.md"), flags=re.MULTILINE)
+        re.findall(
+            r"^\| ([\w.-]+ \d[\w.~:+-]*)(?: \(Debian\))? \|",
+            text("evidence/licences.md"),
+            flags=re.MULTILINE,
+        )
     )
     assert written == needed
 
@@ -206,7 +239,12 @@ def test_the_schemas_that_are_shown_are_some(tmp_path):
     assert (fc.output, fc.input.qtype) == (None, "uint8")
     assert len(others) == 2
     for schema in (float_last, exceptions, *others):
-        assert schema.idle_rules(schema.options_of([("Gemm", "x/classifier/y"), ("Add", "b"), ("Conv", "z")])) == ()
+        assert (
+            schema.idle_rules(
+                schema.options_of([("Gemm", "x/classifier/y"), ("Add", "b"), ("Conv", "z")])
+            )
+            == ()
+        )
 
 
 def test_every_key_of_a_schema():
@@ -226,7 +264,9 @@ def test_every_key_of_a_schema():
 def test_every_canonical_pipeline():
     from qbench.passes import CANONICAL
 
-    (listed,) = re.findall(r"^Canonical passes: (.*?), which", text("schemas.md"), flags=re.MULTILINE | re.DOTALL)
+    (listed,) = re.findall(
+        r"^Canonical passes: (.*?), which", text("schemas.md"), flags=re.MULTILINE | re.DOTALL
+    )
     assert set(re.findall(r"`(\w+)`", listed)) == set(CANONICAL)
 
 
@@ -241,7 +281,9 @@ def test_every_word_of_a_schema_name():
 
 
 def test_every_schema_file_is_described():
-    written = set(re.findall(r"^\| `suites/schemas/(\w+)\.toml`", text("schemas.md"), flags=re.MULTILINE))
+    written = set(
+        re.findall(r"^\| `suites/schemas/(\w+)\.toml`", text("schemas.md"), flags=re.MULTILINE)
+    )
     assert written == {path.stem for path in (ROOT / "suites" / "schemas").glob("*.toml")}
 
 
@@ -254,10 +296,17 @@ def test_the_tolerance_and_the_entry_that_are_shown_are_some():
     rest = {"data": "d", "calibration": {"data": "c", "count": 1}, "metrics": ["top1"]}
     table = value_from_table(SuiteTable, tomllib.loads(classes)["suite"], "docs")
     assert table.equivalents[0] == ("x64-avx512-vnni", "x64-avx-vnni")
-    assert value_from_table(SuiteTable, tomllib.loads(admitted)["suite"], "docs").cells["flips"] == 3
+    assert (
+        value_from_table(SuiteTable, tomllib.loads(admitted)["suite"], "docs").cells["flips"] == 3
+    )
     decided, sliced, repeated, *_ = blocks(ROOT / "docs" / "statistics.md", "toml")
-    assert value_from_table(SuiteTable, tomllib.loads(sliced)["suite"], "docs").cells["slices"] == "class"
-    assert value_from_table(SuiteTable, tomllib.loads(repeated)["suite"], "docs").repeat_threads == (2, 1)
+    assert (
+        value_from_table(SuiteTable, tomllib.loads(sliced)["suite"], "docs").cells["slices"]
+        == "class"
+    )
+    assert value_from_table(
+        SuiteTable, tomllib.loads(repeated)["suite"], "docs"
+    ).repeat_threads == (2, 1)
     for text_ in (admitted, decided):
         (table,) = tomllib.loads(text_)["model"]
         assert value_from_table(ModelTable, {**table, **rest}, "docs").layers()
@@ -267,8 +316,12 @@ def test_the_tolerance_and_the_entry_that_are_shown_are_some():
 
 
 def test_the_layers_that_are_drawn_are_the_contract():
-    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
-    drawn = re.search(r"^cli → plugin → .*?(?=\n```)", text("architecture.md"), flags=re.MULTILINE | re.DOTALL)
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
+        "contracts"
+    ][0]
+    drawn = re.search(
+        r"^cli → plugin → .*?(?=\n```)", text("architecture.md"), flags=re.MULTILINE | re.DOTALL
+    )
     assert [layer.strip() for layer in re.split(r"\s*→\s*", drawn.group())] == contract["layers"]
 
 
@@ -280,7 +333,9 @@ def test_every_module_is_listed():
     ]
     modules = {str(path.relative_to(ROOT)) for path in files if path.name != "__init__.py"}
     listed = re.findall(r"^- `([\w/]+\.py)`: \S", text("architecture.md"), flags=re.MULTILINE)
-    assert sorted(listed) == sorted(modules), "write the list again: python benchmarks/structure.py --write"
+    assert sorted(listed) == sorted(modules), (
+        "write the list again: python benchmarks/structure.py --write"
+    )
 
 
 def test_every_benchmark_is_named():
@@ -292,7 +347,9 @@ def test_every_arithmetic_has_its_row():
     from qbench.numerics import list_arithmetics
 
     table = text("arithmetics.md").partition("## The machines")[2].partition("\n## ")[0]
-    assert set(re.findall(r"^\| `([\w-]+)` \|", table, flags=re.MULTILINE)) == set(list_arithmetics())
+    assert set(re.findall(r"^\| `([\w-]+)` \|", table, flags=re.MULTILINE)) == set(
+        list_arithmetics()
+    )
 
 
 def test_the_arithmetic_that_is_shown_is_one(tmp_path):
@@ -307,7 +364,15 @@ def test_every_word_of_a_machine():
     import enum
     import typing
 
-    from qbench.numerics import Accumulator, Adding, Arithmetic, Override, Quantizing, Scaling, Stage
+    from qbench.numerics import (
+        Accumulator,
+        Adding,
+        Arithmetic,
+        Override,
+        Quantizing,
+        Scaling,
+        Stage,
+    )
 
     section = text("arithmetics.md").partition("## One of your own")[2]
     tables = "".join(line for line in section.splitlines() if line.startswith("|"))
@@ -315,7 +380,11 @@ def test_every_word_of_a_machine():
     for cls in (Accumulator, Adding, Arithmetic, Override, Quantizing, Scaling, Stage):
         for name, kind in typing.get_type_hints(cls).items():
             assert name in written, (cls, name)
-            if isinstance(kind, type) and issubclass(kind, enum.Enum) and kind.__name__ != "Rounding":
+            if (
+                isinstance(kind, type)
+                and issubclass(kind, enum.Enum)
+                and kind.__name__ != "Rounding"
+            ):
                 assert {one.value for one in kind} <= written, (cls, name)
 
 
@@ -334,13 +403,18 @@ def test_the_program_around_a_machine_runs(tmp_path, monkeypatch, capsys):
     onnx.save(net, "net.int8.onnx")
     (shown,) = blocks(ROOT / "docs" / "arithmetics.md", "toml")
     Path("suites/arithmetics/mine.toml").write_text(shown)
-    (code,) = (code for code in blocks(ROOT / "docs" / "arithmetics.md", "python") if "IntegerBackend" in code)
+    (code,) = (
+        code
+        for code in blocks(ROOT / "docs" / "arithmetics.md", "python")
+        if "IntegerBackend" in code
+    )
     names = {"x": np.array([[1.0, 100.0]], np.float32)}
     exec(code, names)
     assert names["outputs"]["hidden"].tolist() == [[127, 127]]
     assert names["outputs"]["y"].tolist() == [[63.5, 63.5]]
     assert any(
-        line.startswith("product") and not line.endswith(" 0 0 0") for line in capsys.readouterr().out.splitlines()
+        line.startswith("product") and not line.endswith(" 0 0 0")
+        for line in capsys.readouterr().out.splitlines()
     )
 
 
@@ -362,7 +436,13 @@ def test_keys_of_profiles_plans_and_histograms(tmp_path):
     save_plan(make_plan(net, profile, "w8a8_asym_pc"), tmp_path / "plan.json")
     tables = [json.loads((tmp_path / name).read_text()) for name in ("p.json", "plan.json")]
     bins = json.loads(equal_width_text(profile.values, tmp_path / "bins.json"))
-    rows = [*tables, *tables[0]["values"].values(), *tables[1]["slots"], *tables[1]["floats"].values(), bins["x"]]
+    rows = [
+        *tables,
+        *tables[0]["values"].values(),
+        *tables[1]["slots"],
+        *tables[1]["floats"].values(),
+        bins["x"],
+    ]
     keys = {key for row in rows for key in row}
     words = set(re.findall(r"`(\w+)`", text("files.md")))
     assert keys <= words

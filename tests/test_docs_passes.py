@@ -1,4 +1,6 @@
-"""docs/writing-a-pass.md runs as it stands there: every block in order, and it prints what it shows."""
+"""docs/writing-a-pass.md runs as it stands there: every block in order, and it prints what it
+shows.
+"""
 
 import contextlib
 import io
@@ -43,6 +45,10 @@ def test_programs_print_what_is_shown(page):
 def test_the_suite_is_one_and_names_the_pass(page):
     (text,) = [text for language, text in BLOCK.findall(PAGE.read_text()) if language == "toml"]
     table = tomllib.loads(text)
-    assert value_from_table(SuiteTable, table["suite"], "docs").passes == ("none", "exact", "rounding")
+    assert value_from_table(SuiteTable, table["suite"], "docs").passes == (
+        "none",
+        "exact",
+        "rounding",
+    )
     (model,) = [value_from_table(ModelTable, one, "docs") for one in table["model"]]
     assert model.variants["split"]["passes"] == page[1]["Rounding"]().name

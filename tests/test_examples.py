@@ -28,14 +28,30 @@ def arrays(dataset: Dataset, path: Path) -> None:
     digits = get_model("digits_cnn").preprocess
     prepared = [digits.prepare(dataset.load(i))["x"] for i in range(len(dataset))]
     assert dataset.labels is not None
-    np.savez(path, x=digits.finish({"x": np.stack(prepared)})["x"], y=np.array([label[0] for label in dataset.labels]))
+    np.savez(
+        path,
+        x=digits.finish({"x": np.stack(prepared)})["x"],
+        y=np.array([label[0] for label in dataset.labels]),
+    )
 
 
 def pytest_in(folder: Path, *options: str) -> str:
     """The last line that pytest prints in a process of its own, which is how a user runs it."""
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "suites/mine.qbench.toml", *options]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("CI", "PYTEST_"))}
-    environment["PYTEST_ADDOPTS"] = "--assert=plain"  # there are none, and rewriting those of a plugin takes seconds
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "suites/mine.qbench.toml",
+        *options,
+    ]
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("CI", "PYTEST_"))
+    }
+    environment["PYTEST_ADDOPTS"] = (
+        "--assert=plain"  # there are none, and rewriting those of a plugin takes seconds
+    )
     done = subprocess.run(
         [*command, "--qbench-cache", str(folder / "cache")],
         cwd=folder,
@@ -55,13 +71,17 @@ def test_runs_of_an_own_model_stay_out_of_git(tmp_path: Path) -> None:
         (folder / name).write_text("x")
     subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
     command = ["git", "ls-files", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout.split()
+    listed = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=True
+    ).stdout.split()
     assert "baselines/mine/my_net.json" in listed
     assert not [name for name in listed if name.startswith("reports/")]
 
 
 @pytest.mark.slow
-def test_an_own_model_is_accepted_and_then_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_own_model_is_accepted_and_then_watched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The example is what 'qbench init' writes, but for the workflows."""
     folder = tmp_path / "own"
     folder.mkdir()
@@ -70,7 +90,10 @@ def test_an_own_model_is_accepted_and_then_watched(tmp_path: Path, monkeypatch: 
     arrays(get_dataset("digits_train").take(128), folder / "calibration.npz")
     given = {path.name for path in folder.iterdir()}
     monkeypatch.chdir(folder)
-    assert main(["init", "--model", "my_net.onnx", "--data", "val.npz", "--calib", "calibration.npz"]) == 0
+    assert (
+        main(["init", "--model", "my_net.onnx", "--data", "val.npz", "--calib", "calibration.npz"])
+        == 0
+    )
     written = {
         path.relative_to(folder): path.read_text()
         for path in folder.rglob("*")
@@ -103,9 +126,13 @@ def test_a_task_with_answers_of_its_own_form_is_accepted_and_then_watched(tmp_pa
     kept = read_archive(baseline.with_suffix(".accepted.npz").read_bytes(), most=1 << 20)
     assert {name.rpartition(" ")[2] for name in kept} == {"times"}
     lines = [
-        json.loads(line) for path in (folder / "reports/history").iterdir() for line in path.read_text().splitlines()
+        json.loads(line)
+        for path in (folder / "reports/history").iterdir()
+        for line in path.read_text().splitlines()
     ]
-    metrics = [line["metrics"] for line in lines if line["type"] == "cell" and line["schema"] != "fp32"]
+    metrics = [
+        line["metrics"] for line in lines if line["type"] == "cell" and line["schema"] != "fp32"
+    ]
     assert len(metrics) == 4  # two cells of two runs
     assert all(490 < one["agreement"]["hits"] < one["agreement"]["out_of"] < 510 for one in metrics)
     assert all(0 < one["onset_errors"]["hits"] < 30 for one in metrics)
@@ -113,7 +140,9 @@ def test_a_task_with_answers_of_its_own_form_is_accepted_and_then_watched(tmp_pa
 
 def shown(language: str) -> list[str]:
     """The blocks of docs/own-models.md in a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return re.findall(
+        rf"^```{language}\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL
+    )
 
 
 def by_hand() -> str:
@@ -141,7 +170,9 @@ def test_a_subject_from_scratch_is_accepted_and_then_watched(tmp_path: Path) -> 
     raw_digits("digits_train", tmp_path / "calibration.npz")
     assert " 8 accepted " in pytest_in(tmp_path, "--qbench-accept-fp32", "--qbench-accept=new")
     assert " 8 passed " in pytest_in(tmp_path)
-    assert '"top1": 357' in (tmp_path / "baselines/mine/my_net.json").read_text()  # of 360, as digits_cnn
+    assert (
+        '"top1": 357' in (tmp_path / "baselines/mine/my_net.json").read_text()
+    )  # of 360, as digits_cnn
 
 
 def test_data_of_the_page_is_refused_where_labels_are_too_few_and_a_copy_shares_its_sources(
@@ -173,7 +204,17 @@ def test_a_task_from_scratch_answers(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).uniform(0, 9, (20, 3)).astype(np.float32)
     ids = tuple(map(str, range(20)))
     right = tuple((round(float(row.sum())),) for row in rows)
-    data = Dataset(id="d", kind="array", sample_ids=ids, sources=ids, labels=right, content="d", load=rows.__getitem__)
-    answers = made["Counting"]().answer({"model": Adding()}, prepare_samples(data, ReadyArray(), Cache(tmp_path)))
+    data = Dataset(
+        id="d",
+        kind="array",
+        sample_ids=ids,
+        sources=ids,
+        labels=right,
+        content="d",
+        load=rows.__getitem__,
+    )
+    answers = made["Counting"]().answer(
+        {"model": Adding()}, prepare_samples(data, ReadyArray(), Cache(tmp_path))
+    )
     assert answers.kind is AnswerKind.SEQUENCE
     assert get_metric("exact").count(answers, right, None).hits.tolist() == [1] * 20

@@ -1,4 +1,6 @@
-"""The example of a store from outside: pytest writes runs into it; reports and a trend are read from it."""
+"""The example of a store from outside: pytest writes runs into it; reports and a trend are read
+from it.
+"""
 
 import datetime
 import importlib.util
@@ -35,17 +37,33 @@ def write_run(place, token, backends):
 
 @pytest.mark.slow
 def test_pytest_writes_into_it_and_a_trend_is_read_from_it(tmp_path):
-    shutil.copytree(EXAMPLE, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("CI", "PYTEST_"))}
+    shutil.copytree(
+        EXAMPLE, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
+    )
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("CI", "PYTEST_"))
+    }
 
     def run(*command):
         done = subprocess.run(
-            [sys.executable, *command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+            [sys.executable, *command],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    suite = ["-m", "pytest", "-p", "no:cacheprovider", "--assert=plain", "suites/stored.qbench.toml"]
+    suite = [
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "--assert=plain",
+        "suites/stored.qbench.toml",
+    ]
     run(*suite, "--qbench-cache", "cache", "--qbench-accept-fp32", "--qbench-accept=new")
     run(*suite, "--qbench-cache", "cache", "--qbench-report=html")
     assert not (tmp_path / "reports/history").exists()
@@ -85,8 +103,14 @@ def test_what_is_damaged_in_it_is_named(tmp_path, table_store):
 def test_merging_and_the_index_refuse_what_is_not_a_folder(tmp_path, table_store):
     table = table_store(tmp_path / "history.db")
     write_run(table, "t", ["a"]).close(exit_code=0)
-    for act in (HistoryIndex(str(tmp_path / "index.sqlite")).update, lambda place: merge_run_files([tmp_path], place)):
+    for act in (
+        HistoryIndex(str(tmp_path / "index.sqlite")).update,
+        lambda place: merge_run_files([tmp_path], place),
+    ):
         with pytest.raises(UnavailableError) as caught:
             act(table)
         assert caught.value.found == "a history in a TableStore"
-    assert HistoryIndex(str(tmp_path / "index.sqlite")).update(FolderStore(tmp_path / "none")).runs == 0
+    assert (
+        HistoryIndex(str(tmp_path / "index.sqlite")).update(FolderStore(tmp_path / "none")).runs
+        == 0
+    )

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 ROWS = (
-    *("nothing", "loader:skip, other class", "loader:skip", "backend:not fetched", "run:os._exit", "task:pytest.exit"),
+    *(
+        "nothing",
+        "loader:skip, other class",
+        "loader:skip",
+        "backend:not fetched",
+        "run:os._exit",
+        "task:pytest.exit",
+    ),
     *("sample:SkipTest", "output:text", "output:rank", "mark:skip"),
 )
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "green_scenarios.py"

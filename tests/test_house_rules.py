@@ -1,4 +1,6 @@
-"""The house style as far as a machine can see it: sizes, names, front doors, docstrings, nothing of one machine."""
+"""The house style as far as a machine can see it: sizes, names, front doors, docstrings,
+nothing of one machine.
+"""
 
 import ast
 import importlib
@@ -18,7 +20,9 @@ from qbench.judging.gates import GATES
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "qbench"
 GUESTS = ("engines", "zoo")
-"""Folders of the distributions that join qbench as extensions; each holds the package ``qbench_NAME``."""
+"""Folders of the distributions that join qbench as extensions; each holds the package
+``qbench_NAME``.
+"""
 LONGEST_FILE = 800
 BANNED = {"utils", "util", "helpers", "helper", "common", "misc", "base"}
 CODE_FOLDERS = ("qbench", "engines", "zoo", "tests", "benchmarks", "docs", "examples")
@@ -48,13 +52,17 @@ def room_of(path: Path) -> str:
 
 
 def is_module(dotted: str) -> bool:
-    """Whether ``qbench.graph.digest`` is a file or a folder of the package (and not a name inside one)."""
+    """Whether ``qbench.graph.digest`` is a file or a folder of the package (and not a name
+    inside one).
+    """
     path = ROOT.joinpath(*dotted.split("."))
     return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
 
 
 def imports_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """(line, dotted module) of every import in ``tree``, those inside functions too; files imported as names count."""
+    """(line, dotted module) of every import in ``tree``, those inside functions too; files
+    imported as names count.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
@@ -66,7 +74,9 @@ def imports_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def side_doors(path: Path, source: str, rooms: set[str]) -> list[str]:
-    """The imports of ``source`` that break the front-door rule: another room's file, or one's own room whole."""
+    """The imports of ``source`` that break the front-door rule: another room's file, or one's
+    own room whole.
+    """
     own = room_of(path)
     found = []
     for line, module in imports_of(ast.parse(source)):
@@ -74,14 +84,18 @@ def side_doors(path: Path, source: str, rooms: set[str]) -> list[str]:
         if parts[0] != "qbench" or len(parts) < 2 or parts[1] not in rooms:
             continue
         if parts[1] != own and len(parts) > 2:
-            found.append(f"{path.name}:{line} imports the file {module}; import the room qbench.{parts[1]}")
+            found.append(
+                f"{path.name}:{line} imports the file {module}; import the room qbench.{parts[1]}"
+            )
         if parts[1] == own and len(parts) == 2 and path.name != "__init__.py":
             found.append(f"{path.name}:{line} imports its own room {module}; import the file")
     return found
 
 
 def exported_functions(init: Path) -> set[str]:
-    """The names that a package's ``__init__`` imports or defines; files that it imports as such hide nothing."""
+    """The names that a package's ``__init__`` imports or defines; files that it imports as such
+    hide nothing.
+    """
     names: set[str] = set()
     for node in ast.walk(ast.parse(init.read_text())):
         if isinstance(node, ast.ImportFrom):
@@ -93,10 +107,14 @@ def exported_functions(init: Path) -> set[str]:
 
 
 def tracked() -> list[Path]:
-    """The files that git tracks or would add; skipped where there is no git (an unpacked archive)."""
+    """The files that git tracks or would add; skipped where there is no git (an unpacked
+    archive).
+    """
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     try:
-        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        listed = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("not a git checkout")
     return [path for line in listed.splitlines() if (path := ROOT / line).is_file()]
@@ -134,7 +152,11 @@ def test_every_module_says_what_it_is_for():
 
 def test_rooms_are_entered_by_the_front_door():
     rooms = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
-    found = [line for path in python_files("qbench") for line in side_doors(path, path.read_text(), rooms)]
+    found = [
+        line
+        for path in python_files("qbench")
+        for line in side_doors(path, path.read_text(), rooms)
+    ]
     assert not found, "\n".join(found)
 
 
@@ -153,17 +175,24 @@ def test_rooms_are_entered_by_the_front_door():
     ],
 )
 def test_the_front_door_rule_can_be_broken(source, breaks):
-    assert bool(side_doors(PACKAGE / "numerics" / "affine.py", source, {"graph", "numerics"})) == breaks
+    assert (
+        bool(side_doors(PACKAGE / "numerics" / "affine.py", source, {"graph", "numerics"}))
+        == breaks
+    )
 
 
 def lazy_doors() -> list[Path]:
     """The ``__init__`` files that load their names on first use."""
-    return [path for path in sorted(PACKAGE.rglob("__init__.py")) if "open_on_use" in path.read_text()]
+    return [
+        path for path in sorted(PACKAGE.rglob("__init__.py")) if "open_on_use" in path.read_text()
+    ]
 
 
 @pytest.mark.parametrize("init", lazy_doors(), ids=lambda path: path.parent.name)
 def test_a_lazy_door_opens_to_what_its_types_say(init):
-    """Every import that mypy reads is a public name, and no other is; each is what its module has by that name."""
+    """Every import that mypy reads is a public name, and no other is; each is what its module
+    has by that name.
+    """
     package = ".".join(init.parent.relative_to(ROOT).parts)
     (typed,) = (node for node in ast.parse(init.read_text()).body if isinstance(node, ast.If))
     names = {
@@ -190,32 +219,44 @@ def test_no_module_is_hidden_by_a_function_of_its_name():
 
 
 def test_arrays_of_files_are_read_in_one_place():
-    """``np.load`` and ``zlib.decompress`` have no limit of size; ``read_archive`` and ``inflate`` have one."""
+    """``np.load`` and ``zlib.decompress`` have no limit of size; ``read_archive`` and
+    ``inflate`` have one.
+    """
     readers = re.compile(r"\b(?:np|numpy)\.load\(|\bzlib\.decompress\(")
     found = [
-        str(path.relative_to(ROOT)) for path in python_files("qbench", *GUESTS) if readers.search(path.read_text())
+        str(path.relative_to(ROOT))
+        for path in python_files("qbench", *GUESTS)
+        if readers.search(path.read_text())
     ]
     # The archive of Qt's pictures is of a pinned package, whose digest is checked.
     assert found == ["zoo/qbench_zoo/readers/qt_resources.py"]
 
 
 def test_guests_enter_by_the_front_door_too():
-    """What a guest imports of qbench is a room or one of the modules next to the rooms, as a user's package would."""
+    """What a guest imports of qbench is a room or one of the modules next to the rooms, as a
+    user's package would.
+    """
     rooms = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
     found = [
         f"{path.name}:{line} imports the file {module}"
         for path in python_files(*GUESTS)
         for line, module in imports_of(ast.parse(path.read_text()))
-        if module.split(".")[0] == "qbench" and module.count(".") > 1 and module.split(".")[1] in rooms
+        if module.split(".")[0] == "qbench"
+        and module.count(".") > 1
+        and module.split(".")[1] in rooms
     ]
     assert not found, "\n".join(found)
 
 
 def test_the_core_knows_no_engine_of_its_guests():
-    """Neither the name of a backend of ``engines/`` nor the import name of an engine is in the code of the core."""
+    """Neither the name of a backend of ``engines/`` nor the import name of an engine is in the
+    code of the core.
+    """
     from qbench_engines.extension import EXTENSION
 
-    names = "|".join(sorted(map(re.escape, (*EXTENSION.backends, "ai_edge_litert")), key=len, reverse=True))
+    names = "|".join(
+        sorted(map(re.escape, (*EXTENSION.backends, "ai_edge_litert")), key=len, reverse=True)
+    )
     named = re.compile(rf"(?<![\w./-])(?:{names})(?![\w#/-])|\blitert\b|\bqbench_engines\b")
     found = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
@@ -235,7 +276,9 @@ def test_no_public_name_hides_a_room():
 
 def test_test_files_have_distinct_names():
     names = Counter(path.name for path in python_files("tests") if path.name != "conftest.py")
-    assert not [name for name, count in names.items() if count > 1], "one name a test file: there are no packages here"
+    assert not [name for name, count in names.items() if count > 1], (
+        "one name a test file: there are no packages here"
+    )
 
 
 def test_nothing_is_tracked_that_belongs_to_one_machine():
@@ -245,7 +288,11 @@ def test_nothing_is_tracked_that_belongs_to_one_machine():
         if b"\0" in data[:8192] or path.name == "LICENSE":
             continue
         text = data.decode("utf-8", errors="replace")
-        found += [f"{path.relative_to(ROOT)}: {needle}" for needle in (*_MACHINE_PATHS, *_HOSTS) if needle in text]
+        found += [
+            f"{path.relative_to(ROOT)}: {needle}"
+            for needle in (*_MACHINE_PATHS, *_HOSTS)
+            if needle in text
+        ]
         if match := _INDEX_OPTIONS.search(text):
             found.append(f"{path.relative_to(ROOT)}: {match.group()}")
     assert not found, "\n".join(found)
@@ -259,16 +306,24 @@ def test_constraints_are_names_and_versions_only():
 
 def test_constraints_pin_everything_asked_for():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    asked = [*project["dependencies"], *(name for extra in project["optional-dependencies"].values() for name in extra)]
+    asked = [
+        *project["dependencies"],
+        *(name for extra in project["optional-dependencies"].values() for name in extra),
+    ]
     names = {re.split(r"[<>=!~;\[ ]", line)[0].lower().replace("_", "-") for line in asked}
-    pinned = {line.split("==")[0].lower().replace("_", "-") for line in (ROOT / "constraints.txt").read_text().split()}
+    pinned = {
+        line.split("==")[0].lower().replace("_", "-")
+        for line in (ROOT / "constraints.txt").read_text().split()
+    }
     # pip cannot pin itself while it runs: it is the one thing a new environment brings along
     ours = {"pytest-qbench", *(f"qbench-{guest}" for guest in GUESTS)}
     assert names - {"pip"} - ours <= pinned
 
 
 def test_no_test_is_held_to_a_clock():
-    """A busy computer makes everything slow: no deadline of an example, no wait under a minute, no measured time."""
+    """A busy computer makes everything slow: no deadline of an example, no wait under a minute,
+    no measured time.
+    """
     from hypothesis import HealthCheck, settings
 
     assert settings.default.deadline is None
@@ -276,7 +331,11 @@ def test_no_test_is_held_to_a_clock():
     clocks = re.compile(
         r"deadline\s*=\s*\d|assert .*\b(?:perf_counter|process_time|monotonic)\(\) - |timeout=\d{1,2}\b(?!_)"
     )
-    found = [path for path in python_files("tests") if path != Path(__file__) and clocks.search(path.read_text())]
+    found = [
+        path
+        for path in python_files("tests")
+        if path != Path(__file__) and clocks.search(path.read_text())
+    ]
     assert found == []
 
 
@@ -291,25 +350,39 @@ def remedies_that_throw_away(source: str) -> list[str]:
     """The texts in ``source`` that recommend to throw a file away; docstrings are no messages."""
     tree = ast.parse(source)
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    docs = {ast.get_docstring(node, clean=False) for node in ast.walk(tree) if isinstance(node, documented)}
-    texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    docs = {
+        ast.get_docstring(node, clean=False)
+        for node in ast.walk(tree)
+        if isinstance(node, documented)
+    }
+    texts = (
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
     return [text for text in texts if text not in docs and _THROWS_AWAY.search(text)]
 
 
 def test_no_message_recommends_to_throw_results_away():
     found = {
-        path.name: texts for path in python_files("qbench") if (texts := remedies_that_throw_away(path.read_text()))
+        path.name: texts
+        for path in python_files("qbench")
+        if (texts := remedies_that_throw_away(path.read_text()))
     }
     assert not found
 
 
-@pytest.mark.parametrize("text", ["Delete it yourself", "remove 'a' from the baseline file", "git rm -r baselines"])
+@pytest.mark.parametrize(
+    "text", ["Delete it yourself", "remove 'a' from the baseline file", "git rm -r baselines"]
+)
 def test_the_rule_about_messages_can_be_broken(text):
     assert remedies_that_throw_away(f'raise Error(remedy="{text}")') == [text]
 
 
 def gate_kinds_as_text(source: str) -> list[int]:
-    """The lines of ``source`` that compare a ``kind`` with the word of a gate instead of a ``GateKind``."""
+    """The lines of ``source`` that compare a ``kind`` with the word of a gate instead of a
+    ``GateKind``.
+    """
     words = {kind.value for kind in GateKind}
     found = []
     for node in ast.walk(ast.parse(source)):
@@ -317,7 +390,9 @@ def gate_kinds_as_text(source: str) -> list[int]:
             continue
         sides = [node.left, *node.comparators]
         is_of_kind = any(isinstance(side, ast.Attribute) and side.attr == "kind" for side in sides)
-        texts = {one.value for side in sides for one in ast.walk(side) if isinstance(one, ast.Constant)}
+        texts = {
+            one.value for side in sides for one in ast.walk(side) if isinstance(one, ast.Constant)
+        }
         if is_of_kind and texts & words:
             found.append(node.lineno)
     return found
@@ -328,7 +403,10 @@ def test_the_kind_of_a_gate_is_no_text() -> None:
     assert gate_kinds_as_text('broken = first.kind == "loss"') == [1]
     assert gate_kinds_as_text('wide = gate.kind in ("loss", "floor")') == [1]
     assert gate_kinds_as_text('wide = array.dtype.kind == "f"') == []
-    named = {str(path): gate_kinds_as_text(path.read_text()) for path in python_files("qbench", "engines")}
+    named = {
+        str(path): gate_kinds_as_text(path.read_text())
+        for path in python_files("qbench", "engines")
+    }
     assert {path: lines for path, lines in named.items() if lines} == {}
 
 
@@ -337,12 +415,20 @@ def test_every_kind_of_gate_is_one_row() -> None:
 
 
 def test_no_function_is_dense() -> None:
-    """At most four conditional expressions in a function and none nested; at most two loops in a comprehension."""
+    """At most four conditional expressions in a function and none nested; at most two loops in
+    a comprehension.
+    """
     run = runpy.run_path(str(ROOT / "benchmarks" / "density.py"))
     found = [
-        one.text(ROOT) for path in python_files(*run["FOLDERS"]) for one in run["dense_functions"](path, parsed(path))
+        one.text(ROOT)
+        for path in python_files(*run["FOLDERS"])
+        for one in run["dense_functions"](path, parsed(path))
     ]
-    wide = [str(path) for path in python_files(*run["FOLDERS"]) if list(run["wide_comprehensions"](parsed(path)))]
+    wide = [
+        str(path)
+        for path in python_files(*run["FOLDERS"])
+        if list(run["wide_comprehensions"](parsed(path)))
+    ]
     assert found == []
     assert wide == []
 
@@ -352,7 +438,9 @@ def test_dense_functions_are_found() -> None:
     nested = ast.parse("def f(a, b):\n    return 1 if a else 2 if b else 3\n")
     many = ast.parse("def f(a):\n    return " + ", ".join(["1 if a else 2"] * 5) + "\n")
     few = ast.parse("def f(a):\n    return " + ", ".join(["1 if a else 2"] * 4) + "\n")
-    counts = [len(list(run["dense_functions"](ROOT / "f.py", tree))) for tree in (nested, many, few)]
+    counts = [
+        len(list(run["dense_functions"](ROOT / "f.py", tree))) for tree in (nested, many, few)
+    ]
     assert counts == [1, 1, 0]
 
 

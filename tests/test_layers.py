@@ -1,4 +1,5 @@
-"""Each import contract can break: a copy of the package with one forbidden import per rule, checked in a single run.
+"""Each import contract can break: a copy of the package with one forbidden import per rule,
+checked in a single run.
 
 That the package itself keeps every contract is what ``make lint`` checks.
 """
@@ -24,7 +25,9 @@ lint_imports_command(["--no-cache", "--no-logo"])
 
 CONTRACTS = {
     contract["name"]: contract
-    for contract in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    for contract in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
+        "contracts"
+    ]
 }
 
 DOWNWARDS = "Imports run downwards"
@@ -33,8 +36,9 @@ QUANTIZER = "The quantizer never sees verdicts, history or subjects"
 WORKER = "The worker of another Python needs nothing of ours"
 (WORKER_MODULE,) = CONTRACTS[WORKER]["source_modules"]
 
-# (contract, module that gets the forbidden import, what it imports, how the report names it; None: "module -> import")
-# A package gets the import in a new module, so that no row depends on the names of modules that exist.
+# (contract, module that gets the forbidden import, what it imports, how the report names it; None:
+# "module -> import") A package gets the import in a new module, so that no row depends on the names
+# of modules that exist.
 BREAKS = [
     (DOWNWARDS, "qbench.numerics", "qbench.graph", None),
     (DOWNWARDS, "qbench.plugin", "qbench.cli", None),
@@ -56,9 +60,24 @@ BREAKS = [
     ("The package never imports its guests", "qbench.suite", "qbench_zoo", None),
     ("The package never imports its guests", "qbench.backends", "qbench_engines", None),
     ("Guests do not know one another", "qbench_zoo", "qbench_engines", None),
-    ("The engines are guests: they see backends and what lies below them", "qbench_engines", "qbench.subjects", None),
-    ("The zoo is a guest: it sees subjects and what lies below them", "qbench_zoo", "qbench.faults", None),
-    ("No circles between packages", "qbench.backends", "qbench.quantization", ".backends -> .quantization"),
+    (
+        "The engines are guests: they see backends and what lies below them",
+        "qbench_engines",
+        "qbench.subjects",
+        None,
+    ),
+    (
+        "The zoo is a guest: it sees subjects and what lies below them",
+        "qbench_zoo",
+        "qbench.faults",
+        None,
+    ),
+    (
+        "No circles between packages",
+        "qbench.backends",
+        "qbench.quantization",
+        ".backends -> .quantization",
+    ),
 ]
 
 
@@ -66,7 +85,8 @@ def add_import(folder: Path, module: str, imported: str) -> None:
     """Let a module of the copied packages import another, inside a function."""
     guest = module.startswith("qbench_")
     path = folder.joinpath(
-        module.split(".", maxsplit=1)[0].removeprefix("qbench_") if guest else "", *module.split(".")
+        module.split(".", maxsplit=1)[0].removeprefix("qbench_") if guest else "",
+        *module.split("."),
     )
     text = f"\n\ndef late():\n    import {imported}\n"
     if path.with_suffix(".py").exists():
@@ -81,7 +101,9 @@ def add_import(folder: Path, module: str, imported: str) -> None:
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory) -> dict[str, str]:
-    """Contract → what the report says of it, for a copy of the package with every row of BREAKS in it."""
+    """Contract → what the report says of it, for a copy of the package with every row of BREAKS
+    in it.
+    """
     folder = tmp_path_factory.mktemp("copied")
     shutil.copy(ROOT / "pyproject.toml", folder)
     for package in ("qbench", "engines/qbench_engines", "zoo/qbench_zoo"):

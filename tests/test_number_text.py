@@ -7,7 +7,14 @@ from qbench.number_text import change_text, counted, rough_percent
 
 @pytest.mark.parametrize(
     ("share", "text"),
-    [(1.0, "100 %"), (0.9999, "100 %"), (0.123, "12 %"), (0.0456, "4.6 %"), (0.00034, "0.034 %"), (0.0951, "9.5 %")],
+    [
+        (1.0, "100 %"),
+        (0.9999, "100 %"),
+        (0.123, "12 %"),
+        (0.0456, "4.6 %"),
+        (0.00034, "0.034 %"),
+        (0.0951, "9.5 %"),
+    ],
 )
 def test_shares(share, text):
     assert rough_percent(share) == text

@@ -1,4 +1,6 @@
-"""The scripted year: check and page name the commits that changed a rule and the slide; machines raise no alarm."""
+"""The scripted year: check and page name the commits that changed a rule and the slide;
+machines raise no alarm.
+"""
 
 import importlib.util
 import json
@@ -38,14 +40,23 @@ def test_what_is_remembered_names_no_place_of_this_machine(year):
     assert not [text for text in told if str(project) in text]
 
 
-def checked(capsys, project: Path, nights: int, tmp_path: Path, annotations: str = "") -> tuple[int, dict]:
+def checked(
+    capsys, project: Path, nights: int, tmp_path: Path, annotations: str = ""
+) -> tuple[int, dict]:
     """(exit code, facts) of ``qbench history check`` after so many nights."""
     history = tmp_path / "history"
     history.mkdir()
     for path in sorted((project / "reports/history").glob("*.jsonl"))[:nights]:
         shutil.copy(path, history)
     (history / "annotations.toml").write_text(annotations)
-    options = ["--history", str(history), "--project", str(project), "--baselines", str(project / "baselines")]
+    options = [
+        "--history",
+        str(history),
+        "--project",
+        str(project),
+        "--baselines",
+        str(project / "baselines"),
+    ]
     code = main(["history", "check", "--json", *options])
     return code, json.loads(capsys.readouterr().out)
 
@@ -75,12 +86,23 @@ def test_a_slide_that_every_night_let_pass_is_seen_beside_what_was_accepted(
     (slide,) = facts["regressions"]
     assert (code, slide["kind"], slide["new"], slide["suspects"]) == (1, "slide", True, [])
     alerts = {(alert["metric"], alert["environment_class"]): alert for alert in slide["alerts"]}
-    assert set(alerts) == {(m, c) for m in ("top1", "agreement") for c in ("board-a-fw1", "board-b-fw1")}
-    assert {alert["commit"] for alert in alerts.values()} == set(commits[script.SHORTER : script.SHORTER + 2])
+    assert set(alerts) == {
+        (m, c) for m in ("top1", "agreement") for c in ("board-a-fw1", "board-b-fw1")
+    }
+    assert {alert["commit"] for alert in alerts.values()} == set(
+        commits[script.SHORTER : script.SHORTER + 2]
+    )
     drops = {round(400 * (alert["before"] - alert["after"])) for alert in alerts.values()}
     assert drops == {2}, "two stairs of one sample each, neither of which is a step"
     monkeypatch.chdir(project)
-    options = ["--history", str(tmp_path / "history"), "--report", "html", "-o", str(tmp_path / "pages")]
+    options = [
+        "--history",
+        str(tmp_path / "history"),
+        "--report",
+        "html",
+        "-o",
+        str(tmp_path / "pages"),
+    ]
     assert main(["report", *options]) == 0
     overview = (tmp_path / "pages/index.html").read_text()
     assert "slide" in overview
@@ -97,24 +119,41 @@ def test_the_commit_that_rounds_down_is_named_while_it_is_bad(script, year, caps
     (regression,) = steps(facts)
     assert regression["suspects"] == [commits[script.ROUNDS_DOWN]]
     assert regression["subject"] == "Last step of the kernels: one instruction less"
-    assert {alert["environment_class"] for alert in regression["alerts"]} == {"board-a-fw1", "board-b-fw1"}
+    assert {alert["environment_class"] for alert in regression["alerts"]} == {
+        "board-a-fw1",
+        "board-b-fw1",
+    }
 
 
-def test_the_upgrade_of_a_machine_moves_its_numbers_and_raises_no_alarm(script, year, capsys, tmp_path):
+def test_the_upgrade_of_a_machine_moves_its_numbers_and_raises_no_alarm(
+    script, year, capsys, tmp_path
+):
     project, commits = year
     code, facts = checked(capsys, project, script.CALIBRATES_NARROWLY, tmp_path)
     (regression,) = steps(facts)
-    assert (code, regression["new"], regression["suspects"]) == (1, False, [commits[script.ROUNDS_DOWN]])
+    assert (code, regression["new"], regression["suspects"]) == (
+        1,
+        False,
+        [commits[script.ROUNDS_DOWN]],
+    )
     (slide,) = [one for one in facts["regressions"] if one["kind"] == "slide"]
-    assert "board-a-fw2" not in {alert["environment_class"] for alert in slide["alerts"]}, "nothing was accepted there"
+    assert "board-a-fw2" not in {alert["environment_class"] for alert in slide["alerts"]}, (
+        "nothing was accepted there"
+    )
     assert {alert["state"] for alert in regression["alerts"]} == {"fixed"}
-    lines = [json.loads(path.read_text().splitlines()[2]) for path in sorted((project / "reports/history").iterdir())]
+    lines = [
+        json.loads(path.read_text().splitlines()[2])
+        for path in sorted((project / "reports/history").iterdir())
+    ]
     agreement = {
-        line["environment_class"]: line["metrics"]["agreement"]["hits"] for line in lines[: script.ROUNDS_DOWN]
+        line["environment_class"]: line["metrics"]["agreement"]["hits"]
+        for line in lines[: script.ROUNDS_DOWN]
     }
     after = lines[script.UPGRADE + 1]
     assert after["environment_class"] == "board-a-fw2"
-    assert after["metrics"]["agreement"]["hits"] < agreement["board-a-fw1"] - 2  # the noise that is to be passed over
+    assert (
+        after["metrics"]["agreement"]["hits"] < agreement["board-a-fw1"] - 2
+    )  # the noise that is to be passed over
 
 
 def test_the_calibration_rule_is_named_and_can_be_ruled_on(script, year, capsys, tmp_path):
@@ -128,7 +167,9 @@ def test_the_calibration_rule_is_named_and_can_be_ruled_on(script, year, capsys,
     note = "".join(
         f'[[annotation]]\ncommit = "{commit[:9]}"\nstate = "expected"\nauthor = "ann"\nreason = "a trial"\n'
         for commit in (
-            next(one for one in facts["regressions"] if one["kind"] == "slide")["alerts"][0]["commit"],
+            next(one for one in facts["regressions"] if one["kind"] == "slide")["alerts"][0][
+                "commit"
+            ],
             culprit,
         )
     )

@@ -1,4 +1,6 @@
-"""Engines as guests of qbench: LiteRT with TFLite files, OpenVINO, PyTorch's quantized operators, and TVM."""
+"""Engines as guests of qbench: LiteRT with TFLite files, OpenVINO, PyTorch's quantized
+operators, and TVM.
+"""
 
 from typing import TYPE_CHECKING
 

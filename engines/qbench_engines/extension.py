@@ -1,4 +1,5 @@
-"""The engines and the format TFLite as one extension of qbench: the entry point of the distribution ``qbench-engines``.
+"""The engines and the format TFLite as one extension of qbench: the entry point of the
+distribution ``qbench-engines``.
 
 The tables name the module that makes an entry, so that listing names imports no engine.
 """
@@ -25,7 +26,9 @@ _BACKENDS: Mapping[str, BackendEntry] = {
         for engine in ("fbgemm", "onednn", "qnnpack")
     },
     **{
-        f"litert-{kernels}": BackendEntry("qbench_engines.litert", "LitertBackend", {"kernels": kernels})
+        f"litert-{kernels}": BackendEntry(
+            "qbench_engines.litert", "LitertBackend", {"kernels": kernels}
+        )
         for kernels in ("reference", "builtin", "xnnpack")
     },
 }

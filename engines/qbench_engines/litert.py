@@ -1,4 +1,5 @@
-"""LiteRT on the CPU: a graph written as a TFLite file, run by one of the engine's three sets of kernels.
+"""LiteRT on the CPU: a graph written as a TFLite file, run by one of the engine's three sets of
+kernels.
 
 litert-reference    the plain C++ kernels                                  counts as ``gemmlowp``
 litert-builtin      the kernels of the engine without any delegate         counts as ``litert-x64``
@@ -38,9 +39,13 @@ _KERNELS = MappingProxyType(
         "xnnpack": ("BUILTIN", "xnnpack"),
     }
 )
-"""A set of kernels → LiteRT's name of its resolver, and the arithmetic by which it counts on x64."""
+"""A set of kernels → LiteRT's name of its resolver, and the arithmetic by which it counts on
+x64.
+"""
 _LONGEST_SOFTMAX = 512
-"""Elements: beyond this sum of exponentials the reference kernel ends the process (12 integer bits, softmax.h)."""
+"""Elements: beyond this sum of exponentials the reference kernel ends the process (12 integer
+bits, softmax.h).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +64,9 @@ class LitertBackend:
             file_formats=frozenset({SUFFIX}),
             weight_qtypes=frozenset({"int4", "int8"}),
             integer_products=frozenset(product(("int8", "uint8"), ("int4", "int8"))),
-            requantized_products=frozenset({"Conv", "Gemm", "MatMul"}),  # no integer kernel has a float result
+            requantized_products=frozenset(
+                {"Conv", "Gemm", "MatMul"}
+            ),  # no integer kernel has a float result
         )
     )
     packages: tuple[str, ...] = ("ai-edge-litert",)
@@ -75,15 +82,18 @@ class LitertBackend:
         """That of its kernels on x64, the same for every class of processor."""
         return _KERNELS[self.kernels][1]
 
-    def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
-        """An interpreter over the TFLite file of ``model``; taps are values of the lowered graph and change nothing.
+    def prepare(
+        self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1
+    ) -> Executor:
+        """An interpreter over the TFLite file of ``model``; taps are values of the lowered
+        graph and change nothing.
 
         A model that holds a TFLite file is run from that file as it is, and has no taps.
 
         Raises:
             InputError: not an ONNX model, an invalid graph, or a tap that names no value.
-            UnsupportedError: TFLite has no operator for a node, LiteRT refuses the file, or a given file has taps.
-            NotFetchedError: LiteRT is not installed.
+            UnsupportedError: TFLite has no operator for a node, LiteRT refuses the file, or a given
+            file has taps. NotFetchedError: LiteRT is not installed.
         """
         require_count(f"Preparing a model on '{self.name}'", "threads", threads)
         _engine(self.name)
@@ -100,7 +110,9 @@ class LitertBackend:
 class _LitertExecutor(EngineExecutor[ir.Model]):
     """The interpreter for batches of one shape; another shape gets a new one."""
 
-    def __init__(self, backend: LitertBackend, model: ir.Model, taps: tuple[str, ...], threads: int) -> None:
+    def __init__(
+        self, backend: LitertBackend, model: ir.Model, taps: tuple[str, ...], threads: int
+    ) -> None:
         super().__init__(model, FeedCheck.of(model, backend.name))
         self._backend = backend
         self._taps = taps
@@ -110,14 +122,17 @@ class _LitertExecutor(EngineExecutor[ir.Model]):
         self._shapes: Mapping[str, Shape] = {}
 
     def prepare(self, shapes: Mapping[str, Shape]) -> None:
-        """Make the interpreter for inputs of these ``shapes``; empty: those that the model declares.
+        """Make the interpreter for inputs of these ``shapes``; empty: those that the model
+        declares.
 
         Raises:
             UnsupportedError: TFLite has no operator for a node, or LiteRT refuses the file.
         """
         assert self._held is not None
         if self._written is None or (shapes and not _fits(self._written, shapes)):
-            self._written = write_tflite(self._held, shapes=shapes, taps=self._taps, backend=self._backend.name)
+            self._written = write_tflite(
+                self._held, shapes=shapes, taps=self._taps, backend=self._backend.name
+            )
         written = self._written
         try:
             interpreter = _interpreter(self._backend, written.data, self._threads)
@@ -145,7 +160,8 @@ class _LitertExecutor(EngineExecutor[ir.Model]):
             raise self._refusal(str(error)) from error
         details = interpreter.get_output_details()
         found = {
-            name: interpreter.get_tensor(detail["index"]) for name, detail in zip(written.outputs, details, strict=True)
+            name: interpreter.get_tensor(detail["index"])
+            for name, detail in zip(written.outputs, details, strict=True)
         }
         return {name: np.asarray(array) for name, array in found.items()}
 
@@ -155,7 +171,9 @@ class _LitertExecutor(EngineExecutor[ir.Model]):
             return {}
         steps = self._interpreter._get_ops_details()  # noqa: SLF001 - its only list of operators
         found = {}
-        for node, step in zip(self._written.nodes, steps, strict=False):  # a delegate comes after them
+        for node, step in zip(
+            self._written.nodes, steps, strict=False
+        ):  # a delegate comes after them
             if node:
                 found[node] = Executed(_data_type(step), "cpu")
         return found
@@ -167,13 +185,22 @@ class _LitertExecutor(EngineExecutor[ir.Model]):
 
 
 class _FileExecutor(EngineExecutor[Any]):
-    """A TFLite file as it came: reals are put on the grids of its inputs, and its results are reals again."""
+    """A TFLite file as it came: reals are put on the grids of its inputs, and its results are
+    reals again.
+    """
 
     def __init__(
-        self, backend: LitertBackend, model: ir.Model, data: bytes, taps: tuple[str, ...], threads: int
+        self,
+        backend: LitertBackend,
+        model: ir.Model,
+        data: bytes,
+        taps: tuple[str, ...],
+        threads: int,
     ) -> None:
         if taps:
-            raise _refusal(backend, str(model.graph.name), "a TFLite file, whose inner values are not returned")
+            raise _refusal(
+                backend, str(model.graph.name), "a TFLite file, whose inner values are not returned"
+            )
         check = FeedCheck.of(model, backend.name)
         self._outputs = [str(value.name) for value in model.graph.outputs]
         try:
@@ -188,9 +215,15 @@ class _FileExecutor(EngineExecutor[Any]):
         interpreter = held
         try:
             details = dict(zip(self._check.inputs, interpreter.get_input_details(), strict=True))
-            first = any(is_first(arrays[name].shape, detail["shape"]) for name, detail in details.items())
+            first = any(
+                is_first(arrays[name].shape, detail["shape"]) for name, detail in details.items()
+            )
             given = {name: fed(arrays[name], detail) for name, detail in details.items()}
-            resized = [name for name, detail in details.items() if given[name].shape != tuple(detail["shape"])]
+            resized = [
+                name
+                for name, detail in details.items()
+                if given[name].shape != tuple(detail["shape"])
+            ]
             for name in resized:
                 interpreter.resize_tensor_input(details[name]["index"], given[name].shape)
             if resized:
@@ -206,7 +239,9 @@ class _FileExecutor(EngineExecutor[Any]):
         }
 
     def executed(self) -> Mapping[str, Executed]:
-        """Name of an operator's result in the file → the type of its data in the interpreter's plan."""
+        """Name of an operator's result in the file → the type of its data in the interpreter's
+        plan.
+        """
         if self._held is None:
             return {}
         names = {one["index"]: one["name"] for one in self._held.get_tensor_details()}
@@ -231,7 +266,9 @@ _DATA = MappingProxyType(
         "EMBEDDING_LOOKUP": 1,
     }
 )
-"""Operator → the place of its data, after a shape, an axis, a condition or indices; all others have them first."""
+"""Operator → the place of its data, after a shape, an axis, a condition or indices; all others
+have them first.
+"""
 
 
 def _data_type(step: Mapping[str, Any]) -> str:
@@ -242,17 +279,26 @@ def _data_type(step: Mapping[str, Any]) -> str:
 def _interpreter(backend: LitertBackend, data: bytes, threads: int) -> Any:  # noqa: ANN401 - a module without types
     engine = _engine(backend.name)
     resolver = engine.OpResolverType[_KERNELS[backend.kernels][0]]
-    return engine.Interpreter(model_content=data, experimental_op_resolver_type=resolver, num_threads=threads)
+    return engine.Interpreter(
+        model_content=data, experimental_op_resolver_type=resolver, num_threads=threads
+    )
 
 
 def _require_no_abort(interpreter: Any, backend: LitertBackend, graph: str) -> None:  # noqa: ANN401
     if backend.kernels != "reference":
         return
     shapes = {detail["index"]: detail["shape"] for detail in interpreter.get_tensor_details()}
-    types = {detail["index"]: np.dtype(detail["dtype"]).name for detail in interpreter.get_tensor_details()}
+    types = {
+        detail["index"]: np.dtype(detail["dtype"]).name
+        for detail in interpreter.get_tensor_details()
+    }
     for step in interpreter._get_ops_details():  # noqa: SLF001 - its only list of operators
         place = step["inputs"][0]
-        if step["op_name"] == "SOFTMAX" and types[place] == "int8" and shapes[place][-1] > _LONGEST_SOFTMAX:
+        if (
+            step["op_name"] == "SOFTMAX"
+            and types[place] == "int8"
+            and shapes[place][-1] > _LONGEST_SOFTMAX
+        ):
             found = f"SOFTMAX over {shapes[place][-1]} elements, which ends the process where Σ exp exceeds 512"
             raise _refusal(backend, graph, found)
 
@@ -267,7 +313,9 @@ def _refusal(backend: LitertBackend, graph: str, found: str) -> UnsupportedError
 
 
 def _fits(written: Written, shapes: Mapping[str, Shape]) -> bool:
-    """Whether the file takes inputs of these shapes: those that it was written for, or another batch of them."""
+    """Whether the file takes inputs of these shapes: those that it was written for, or another
+    batch of them.
+    """
     return all(
         len(shape) == len(written.shapes[name])
         and shape[1:] == written.shapes[name][1:]

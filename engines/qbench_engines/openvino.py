@@ -1,4 +1,6 @@
-"""OpenVINO on the CPU: it takes QDQ graphs as they are, and reports in which precision each node runs."""
+"""OpenVINO on the CPU: it takes QDQ graphs as they are, and reports in which precision each
+node runs.
+"""
 
 import functools
 import os
@@ -24,17 +26,25 @@ from qbench.backends import (
     loaded,
 )
 from qbench.errors import InputError, QbenchError, UnsupportedError, require_count
-from qbench.graph import MESSAGE_LIMIT, Capabilities, constant_bytes, model_bytes, node_key, save_model
+from qbench.graph import (
+    MESSAGE_LIMIT,
+    Capabilities,
+    constant_bytes,
+    model_bytes,
+    node_key,
+    save_model,
+)
 from qbench.host import package_versions, processor_class
 from qbench_engines.openvino_limits import PATTERNS, miscomputed
 
-# The settings of a compiled model. OpenVINO chooses some of them by the processor, and they change numbers: on a
-# processor with bf16 instructions its default computes what is float in bf16. So they are fixed here, and a backend of
-# another precision is a backend of another name.
+# The settings of a compiled model. OpenVINO chooses some of them by the processor, and they change
+# numbers: on a processor with bf16 instructions its default computes what is float in bf16. So they
+# are fixed here, and a backend of another precision is a backend of another name.
 
 _SETTINGS: Mapping[str, object] = {
     "NUM_STREAMS": 1,
-    # Threads that are bound to cores would compete with the other workers of a run for the same cores.
+    # Threads that are bound to cores would compete with the other workers of a run for the same
+    # cores.
     "ENABLE_CPU_PINNING": False,
     # No activation of a float product is quantized at run time, for weights of 8 or 4 bits.
     "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,
@@ -42,7 +52,8 @@ _SETTINGS: Mapping[str, object] = {
 }
 
 _CAPABILITIES = Capabilities(
-    # Pairs of 16 bits load too, but the engine removes them and computes in float, without rounding to their grid.
+    # Pairs of 16 bits load too, but the engine removes them and computes in float, without rounding
+    # to their grid.
     activation_qtypes=frozenset({"int8", "uint8"}),
     weight_qtypes=frozenset({"int4", "uint4", "int8", "uint8"}),
     weight_per_block=True,
@@ -57,10 +68,20 @@ _ARITHMETICS = {
     "x64-avx2-vnni": "openvino-vnni",
     "x64-avx2": "openvino-avx2",
 }
-"""Class of processor → arithmetic. Kernels for AVX-512 without VNNI sum other pairs, which no arithmetic describes."""
+"""Class of processor → arithmetic. Kernels for AVX-512 without VNNI sum other pairs, which no
+arithmetic describes.
+"""
 
-_LACKING = ("No conversion rule", "OpConversionFailure", "implementations.empty()", "mplemented", "upported")
-"""Parts of messages that mean that the engine does not support the model, and not that the graph is invalid."""
+_LACKING = (
+    "No conversion rule",
+    "OpConversionFailure",
+    "implementations.empty()",
+    "mplemented",
+    "upported",
+)
+"""Parts of messages that mean that the engine does not support the model, and not that the
+graph is invalid.
+"""
 
 
 _THROWN = "CALLBACK HAS THROWN"
@@ -73,8 +94,8 @@ class OpenvinoBackend:
 
     Args:
         name: its name in suites.
-        precision: in which it computes operators that are not quantized, by the engine's name: ``f32`` or ``bf16``.
-        hang_s: as of ``MayCrash``.
+        precision: in which it computes operators that are not quantized, by the engine's name:
+        ``f32`` or ``bf16``. hang_s: as of ``MayCrash``.
     """
 
     name: str = "openvino"
@@ -91,25 +112,30 @@ class OpenvinoBackend:
     def miscomputed(self, model: ir.Model) -> tuple[Miscomputed, ...]:
         """The nodes of ``model`` that OpenVINO computes wrong, with the reason.
 
-        ``prepare`` refuses those that it computes wrong on this processor, and all where its arithmetic is not known.
+        ``prepare`` refuses those that it computes wrong on this processor, and all where its
+        arithmetic is not known.
 
         Raises:
             InputError: an invalid Q or DQ.
         """
         return miscomputed(model)
 
-    def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
+    def prepare(
+        self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1
+    ) -> Executor:
         """A compiled model.
 
         Raises:
             InputError: not an ONNX model, or an invalid graph.
-            UnsupportedError: OpenVINO does not run it, or taps are requested: further outputs change what it fuses.
-            NotFetchedError: openvino is not installed.
+            UnsupportedError: OpenVINO does not run it, or taps are requested: further outputs
+            change what it fuses. NotFetchedError: openvino is not installed.
         """
         doing = f"Preparing a model on '{self.name}'"
         require_count(doing, "threads", threads)  # 0 would be all processors
         core = _core(self.name)
-        if self.precision == "bf16" and "BF16" not in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
+        if self.precision == "bf16" and "BF16" not in core.get_property(
+            "CPU", "OPTIMIZATION_CAPABILITIES"
+        ):
             raise UnsupportedError(
                 doing,
                 found="a processor without instructions for bf16",
@@ -125,7 +151,9 @@ class OpenvinoBackend:
                 expected="no taps: OpenVINO fuses other operators when a value between them is an output",
                 remedy="Watch an integer interpreter of its arithmetic, or another backend.",
             )
-        if wrong := [one for one in miscomputed(graph) if self.arithmetic in (None, *one.arithmetics)]:
+        if wrong := [
+            one for one in miscomputed(graph) if self.arithmetic in (None, *one.arithmetics)
+        ]:
             raise UnsupportedError(
                 doing,
                 found=f"'{wrong[0].node}': {wrong[0].why}",
@@ -136,7 +164,11 @@ class OpenvinoBackend:
         return _OpenvinoExecutor(compiled, graph, FeedCheck.of(graph, self.name))
 
     def _compiled(self, core: Any, graph: ir.Model, threads: int) -> Any:  # noqa: ANN401 - a module without types
-        settings = {**_SETTINGS, "INFERENCE_PRECISION_HINT": self.precision, "INFERENCE_NUM_THREADS": threads}
+        settings = {
+            **_SETTINGS,
+            "INFERENCE_PRECISION_HINT": self.precision,
+            "INFERENCE_NUM_THREADS": threads,
+        }
         try:
             if constant_bytes(graph) < MESSAGE_LIMIT:
                 return core.compile_model(core.read_model(model_bytes(graph)), "CPU", settings)
@@ -150,7 +182,10 @@ class OpenvinoBackend:
             raise self._refusal(str(error), graph) from error
 
     def _refusal(self, message: str, graph: ir.Model) -> QbenchError:
-        doing, found = f"Preparing '{graph.graph.name or 'model'}' on '{self.name}'", _sentence(message)
+        doing, found = (
+            f"Preparing '{graph.graph.name or 'model'}' on '{self.name}'",
+            _sentence(message),
+        )
         version = package_versions(self.packages)["openvino"]
         if any(words in message for words in _LACKING):
             return UnsupportedError(
@@ -178,19 +213,31 @@ def _core(backend: str) -> Any:  # noqa: ANN401 - a module without types
 
 def _sentence(message: str) -> str:
     """The engine's message without its source files and lines."""
-    text = re.sub(r"Exception from \S+:\d+:|FrontEnd API failed with \w+:|(?<=\n)-- |\bat src/\S+:\d+:?", " ", message)
+    text = re.sub(
+        r"Exception from \S+:\d+:|FrontEnd API failed with \w+:|(?<=\n)-- |\bat src/\S+:\d+:?",
+        " ",
+        message,
+    )
     return " ".join(text.split())[:300]
 
 
 # How the nodes of a graph run, by the compiled model.
 #
-# Each of its nodes names the nodes that it stems from, by the name of the node or of its result, sometimes with a part
-# after '/'. ``runtimePrecision`` is the narrowest type of its inputs, which may be that of a weight that the kernel
-# dequantizes; ``primitiveType`` ends with the type that the kernel computes with, ``I8`` for both 8-bit types.
+# Each of its nodes names the nodes that it stems from, by the name of the node or of its result,
+# sometimes with a part after '/'. ``runtimePrecision`` is the narrowest type of its inputs, which
+# may be that of a weight that the kernel dequantizes; ``primitiveType`` ends with the type that the
+# kernel computes with, ``I8`` for both 8-bit types.
 
 _IDLE = frozenset({"Const", "Input", "Output"})
 _PRODUCTS = frozenset({"Convolution", "Deconvolution", "FullyConnected", "MatMul"})
-_TYPES = {"u8": "uint8", "i8": "int8", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "i32": "int32"}
+_TYPES = {
+    "u8": "uint8",
+    "i8": "int8",
+    "f32": "float32",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "i32": "int32",
+}
 _INTEGER = re.compile(r"[uiI]\d+")
 
 
@@ -218,7 +265,10 @@ _FACTS = frozenset({"layerType", "originalLayersNames", "primitiveType", "runtim
 
 
 def _precision(info: Mapping[str, str]) -> str:
-    inputs, kernel = info.get("runtimePrecision", ""), info.get("primitiveType", "").rpartition("_")[2]
+    inputs, kernel = (
+        info.get("runtimePrecision", ""),
+        info.get("primitiveType", "").rpartition("_")[2],
+    )
     of_kernel = inputs if _INTEGER.fullmatch(kernel) else kernel
     return _TYPES.get(of_kernel, "")
 
@@ -237,15 +287,23 @@ class _OpenvinoExecutor(EngineExecutor[Any]):
         super().__init__(compiled, check)
         self._request: Any = compiled.create_infer_request()
         self._graph = graph
-        self._inputs = {name: index for index, port in enumerate(compiled.inputs) for name in port.get_names()}
+        self._inputs = {
+            name: index for index, port in enumerate(compiled.inputs) for name in port.get_names()
+        }
         self._outputs = [str(value.name) for value in graph.graph.outputs]
 
     def _answer(self, held: Any, arrays: dict[str, Array]) -> dict[str, Array]:  # noqa: ANN401, ARG002 - its request runs
         for name in arrays.keys() - self._inputs.keys():
-            if name not in self._check.required:  # one that the graph requires and the engine has not is of no effect
-                raise self._refusal(f"input '{name}' with a default value, which the engine does not replace")
+            if (
+                name not in self._check.required
+            ):  # one that the graph requires and the engine has not is of no effect
+                raise self._refusal(
+                    f"input '{name}' with a default value, which the engine does not replace"
+                )
         given = {
-            self._inputs[name]: np.asarray(array, order="C") for name, array in arrays.items() if name in self._inputs
+            self._inputs[name]: np.asarray(array, order="C")
+            for name, array in arrays.items()
+            if name in self._inputs
         }
         try:
             results = self._request.infer(given, share_inputs=True)

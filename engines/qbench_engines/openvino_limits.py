@@ -1,7 +1,8 @@
 """Graphs that OpenVINO runs without a word and computes wrong: found before they are handed to it.
 
     products    two matrix products by constants, one behind the other, whose sizes are all fixed, and one of which has
-                no bias and data with a zero point: codes unlike the right ones, by up to all 255 steps; with VNNI alone
+                no bias and data with a zero point: codes unlike the right ones, by up to all 255
+                    steps; with VNNI alone
     averages    an average pool that counts padding, over data with a zero point: padding holds code 0
     windows     a convolution by a window of one element with padding and strides: a result of another shape
     gaps        a transposed convolution of uint8 data without a zero point, with a scale per channel and a bias, whose
@@ -10,7 +11,8 @@
     limits      a Clip behind DequantizeLinear whose ends lie between levels: the engine clips codes, and truncates
                 end / scale + zero point; an end a rounding below a level is one code off
 
-Source: OpenVINO 2026.4.1 on x64, compared with ONNX Runtime (docs/backends.md lists what was measured).
+Source: OpenVINO 2026.4.1 on x64, compared with ONNX Runtime (docs/backends.md lists what was
+    measured).
 """
 
 import math
@@ -72,9 +74,15 @@ def miscomputed(model: ir.Model) -> tuple[Miscomputed, ...]:
     found = {"windows": _windows(graph), "gaps": _gaps(graph), "limits": _limits(graph)}
     if form_of(model) is not Form.FLOAT:
         lowered = lower_to_integers(model).graph
-        found |= {"products": _products(graph), "averages": _averages(lowered), "factors": _factors(graph)}
+        found |= {
+            "products": _products(graph),
+            "averages": _averages(lowered),
+            "factors": _factors(graph),
+        }
     return tuple(
-        Miscomputed(pattern, node_key(node), PATTERNS[pattern], _ENGINE, _WHERE.get(pattern, ARITHMETICS))
+        Miscomputed(
+            pattern, node_key(node), PATTERNS[pattern], _ENGINE, _WHERE.get(pattern, ARITHMETICS)
+        )
         for pattern, nodes in found.items()
         for node in nodes
     )
@@ -86,15 +94,23 @@ def _products(graph: ir.Graph) -> Nodes:
     before = {node: _ancestors(node) for node in sources}
     for node, source in sources.items():
         data = node.inputs[0]
-        fixed = data is None or data.shape is None or all(isinstance(size, int) for size in data.shape)
+        fixed = (
+            data is None or data.shape is None or all(isinstance(size, int) for size in data.shape)
+        )
         in_a_row = any(other in before[node] or node in before[other] for other in sources)
         if in_a_row and fixed and _zero_point(source, 2) and not _biased(node):
             yield node
 
 
 def _quantized_data(node: ir.Node) -> ir.Node | None:
-    """The DequantizeLinear that gives a matrix product by a constant its data; None of anything else."""
-    if node.domain or node.op_type not in ("MatMul", "Gemm") or _real_constant(input_at(node, 1)) is None:
+    """The DequantizeLinear that gives a matrix product by a constant its data; None of anything
+    else.
+    """
+    if (
+        node.domain
+        or node.op_type not in ("MatMul", "Gemm")
+        or _real_constant(input_at(node, 1)) is None
+    ):
         return None
     data = input_at(node, 0)
     while data is not None and (maker := data.producer()) is not None:
@@ -141,7 +157,11 @@ def _windows(graph: ir.Graph) -> Nodes:
         if node.domain or node.op_type != "Conv" or weight is None or weight.shape is None:
             continue
         window = [size for size in weight.shape[2:] if isinstance(size, int)]
-        if math.prod(window) == 1 and _pads(node) and max(ints_attribute(node, "strides", (1,))) > 1:
+        if (
+            math.prod(window) == 1
+            and _pads(node)
+            and max(ints_attribute(node, "strides", (1,))) > 1
+        ):
             yield node
 
 
@@ -151,15 +171,26 @@ def _gaps(graph: ir.Graph) -> Nodes:
         if node.domain or node.op_type != "ConvTranspose" or weight is None or weight.shape is None:
             continue
         window = [size for size in weight.shape[2:] if isinstance(size, int)]
-        is_longer = any(stride > size for stride, size in zip(ints_attribute(node, "strides"), window, strict=False))
+        is_longer = any(
+            stride > size
+            for stride, size in zip(ints_attribute(node, "strides"), window, strict=False)
+        )
         has_bias, each = input_at(node, 2) is not None, _is_per_channel(input_at(node, 1))
-        if is_longer and has_bias and each and _of_unsigned(node) and _readers(node) == ["QuantizeLinear"]:
+        if (
+            is_longer
+            and has_bias
+            and each
+            and _of_unsigned(node)
+            and _readers(node) == ["QuantizeLinear"]
+        ):
             yield node
 
 
 def _is_per_channel(weight: ir.Value | None) -> bool:
     maker = None if weight is None else weight.producer()
-    qparams = node_qparams(maker) if maker is not None and maker.op_type == "DequantizeLinear" else None
+    qparams = (
+        node_qparams(maker) if maker is not None and maker.op_type == "DequantizeLinear" else None
+    )
     return qparams is not None and np.size(qparams.scale) > 1
 
 
@@ -167,7 +198,9 @@ def _of_unsigned(node: ir.Node) -> bool:
     """Whether the data are uint8 codes that count from 0."""
     data = input_at(node, 0)
     maker = None if data is None else data.producer()
-    qparams = node_qparams(maker) if maker is not None and maker.op_type == "DequantizeLinear" else None
+    qparams = (
+        node_qparams(maker) if maker is not None and maker.op_type == "DequantizeLinear" else None
+    )
     return qparams is not None and qparams.qtype.name == "uint8" and not np.any(qparams.zero_point)
 
 
@@ -203,7 +236,12 @@ def _limits(graph: ir.Graph) -> Nodes:
     for node in graph:
         data = node.inputs[0] if node.inputs else None
         maker = None if data is None else data.producer()
-        if node.domain or node.op_type != "Clip" or maker is None or maker.op_type != "DequantizeLinear":
+        if (
+            node.domain
+            or node.op_type != "Clip"
+            or maker is None
+            or maker.op_type != "DequantizeLinear"
+        ):
             continue
         scale, zero = (constant_value(input_at(maker, place)) for place in (1, 2))
         ends = [constant_value(input_at(node, place)) for place in (1, 2)]
@@ -211,7 +249,8 @@ def _limits(graph: ir.Graph) -> Nodes:
             continue
         at = 0 if zero is None else int(zero.reshape(-1)[0])
         if any(
-            end is not None and _between(float(end.reshape(-1)[0]), float(scale.reshape(-1)[0]), at) for end in ends
+            end is not None and _between(float(end.reshape(-1)[0]), float(scale.reshape(-1)[0]), at)
+            for end in ends
         ):
             yield node
 
@@ -219,8 +258,8 @@ def _limits(graph: ir.Graph) -> Nodes:
 def _between(end: float, scale: float, zero: int) -> bool:
     """Whether the engine clips elsewhere than at ``end``; an end beyond every level clips nothing.
 
-    The engine computes the code in float64 and truncates it: 0.5 / float32(0.02) is 25.0000006, so −0.5 becomes
-    code 102 instead of 103 where 0 is 128.
+    The engine computes the code in float64 and truncates it: 0.5 / float32(0.02) is 25.0000006, so
+    −0.5 becomes code 102 instead of 103 where 0 is 128.
     """
     level = end / scale
     code = level + zero

@@ -1,4 +1,6 @@
-"""A TFLite file in the making: tensors with two orders of axes, operators, and the flatbuffer around them."""
+"""A TFLite file in the making: tensors with two orders of axes, operators, and the flatbuffer
+around them.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -38,11 +40,22 @@ _LARGEST = (1 << 31) - 1
 """Bytes of a flatbuffer, whose offsets have 32 bits."""
 
 _VERSIONS = MappingProxyType(
-    {"CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 4, "HARD_SWISH": 1, "QUANTIZE": 1, "RESHAPE": 1}
+    {
+        "CONV_2D": 3,
+        "DEPTHWISE_CONV_2D": 3,
+        "FULLY_CONNECTED": 4,
+        "HARD_SWISH": 1,
+        "QUANTIZE": 1,
+        "RESHAPE": 1,
+    }
 )
-"""The first version of an operator that takes int8 (tensorflow/lite/tools/versioning/op_version.cc)."""
+"""The first version of an operator that takes int8
+(tensorflow/lite/tools/versioning/op_version.cc).
+"""
 _OTHERS = 2
-_TYPES = MappingProxyType({"float32": "FLOAT32", "int32": "INT32", "int64": "INT64", "uint8": "UINT8", "int8": "INT8"})
+_TYPES = MappingProxyType(
+    {"float32": "FLOAT32", "int32": "INT32", "int64": "INT64", "uint8": "UINT8", "int8": "INT8"}
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,11 +97,15 @@ class TfliteFile:
         *,
         free: bool = False,
     ) -> int:
-        """The number of a new tensor; ``data`` makes it a constant, ``free`` lets its first axis have any size."""
+        """The number of a new tensor; ``data`` makes it a constant, ``free`` lets its first
+        axis have any size.
+        """
         schema, buffer = self._schema, 0
         if data is not None:
             buffer = len(self._buffers)
-            self._buffers.append(schema.BufferT(data=np.ascontiguousarray(data).view(np.uint8).reshape(-1)))
+            self._buffers.append(
+                schema.BufferT(data=np.ascontiguousarray(data).view(np.uint8).reshape(-1))
+            )
             self._bytes += data.nbytes
         quantization = None
         if grid is not None:
@@ -111,7 +128,13 @@ class TfliteFile:
         return len(self._tensors) - 1
 
     def add_operator(
-        self, operator: str, options: Options, inputs: Sequence[int], outputs: Sequence[int], *, version: int
+        self,
+        operator: str,
+        options: Options,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        *,
+        version: int,
     ) -> None:
         """The next operator; an absent input is −1."""
         schema = self._schema
@@ -140,8 +163,12 @@ class TfliteFile:
                 remedy="Split the model.",
             )
         codes = [
-            schema.OperatorCodeT(deprecatedBuiltinCode=min(number, 127), builtinCode=number, version=version)
-            for number, version in ((getattr(schema.BuiltinOperator, name), version) for name, version in self._codes)
+            schema.OperatorCodeT(
+                deprecatedBuiltinCode=min(number, 127), builtinCode=number, version=version
+            )
+            for number, version in (
+                (getattr(schema.BuiltinOperator, name), version) for name, version in self._codes
+            )
         ]
         graph = schema.SubGraphT(
             tensors=self._tensors,
@@ -151,7 +178,11 @@ class TfliteFile:
             name="main",
         )
         model = schema.ModelT(
-            version=3, operatorCodes=codes, subgraphs=[graph], buffers=self._buffers, description=description
+            version=3,
+            operatorCodes=codes,
+            subgraphs=[graph],
+            buffers=self._buffers,
+            description=description,
         )
         builder = _aligned(self._flatbuffers)(self._bytes + 4096)
         builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
@@ -184,7 +215,9 @@ def tflite_libraries(doing: str) -> tuple[Any, Any]:
 
 def _aligned(flatbuffers: Any) -> Any:  # noqa: ANN401 - modules without types
     class Aligned(flatbuffers.Builder):  # type: ignore[misc]
-        """A builder whose vectors of bytes start at multiples of 16, which Python's own does not do."""
+        """A builder whose vectors of bytes start at multiples of 16, which Python's own does
+        not do.
+        """
 
         def CreateNumpyVector(self, x: Array) -> int:  # noqa: N802 - the library's name
             self.StartVector(x.itemsize, x.size, _ALIGNMENT)
@@ -204,10 +237,10 @@ class Written:
     Args:
         data: the file.
         inputs, outputs: names, in the order of the file's inputs and outputs.
-        nodes: of every operator of the file, the node that it computes; "": it only brings an operand into place.
-        in_float: of these, the ones that compute in float32.
-        shapes: of the inputs; another batch may be fed where ``free`` says so.
-        free: whether the size of the batch is free.
+        nodes: of every operator of the file, the node that it computes; "": it only brings an
+        operand into place. in_float: of these, the ones that compute in float32. shapes: of the
+        inputs; another batch may be fed where ``free`` says so. free: whether the size of the batch
+        is free.
     """
 
     data: bytes
@@ -236,7 +269,9 @@ def refuse(doing: str, node: ir.Node, why: str) -> NoReturn:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tensor:
-    """A tensor of the file: its number, ONNX shape, type, qparams, and whether its channels are last."""
+    """A tensor of the file: its number, ONNX shape, type, qparams, and whether its channels are
+    last.
+    """
 
     number: int
     shape: Shape
@@ -247,7 +282,9 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operand:
-    """An input of a node with its qparams; ``constant``: its codes or reals, as the file holds them."""
+    """An input of a node with its qparams; ``constant``: its codes or reals, as the file holds
+    them.
+    """
 
     value: ir.Value
     grid: Grid | None = None
@@ -259,7 +296,8 @@ class Operation:
     """A node of the lowered graph, by the name of its float operator.
 
     Args:
-        operands: those that are tensors; None: absent. grid: of the result; None: as the first operand, or real.
+        operands: those that are tensors; None: absent. grid: of the result; None: as the first
+            operand, or real.
         bias: int32, of products.
     """
 
@@ -301,13 +339,17 @@ class Network:
     free: bool = False
     node: ir.Node | None = None
 
-    def written(self, taps: tuple[str, ...], handlers: Callable[[ir.Node], "Handler | None"]) -> Written:
+    def written(
+        self, taps: tuple[str, ...], handlers: Callable[[ir.Node], "Handler | None"]
+    ) -> Written:
         """The file of the whole graph."""
         graph = self.model.graph
         inputs = [value for value in graph.inputs if value.name not in graph.initializers]
         first = inputs[0].shape if inputs else None
         has_size = any(float_name(node.op_type) in _FIX_BATCH for node in graph)
-        self.free = bool(first) and first is not None and not isinstance(first[0], int) and not has_size
+        self.free = (
+            bool(first) and first is not None and not isinstance(first[0], int) and not has_size
+        )
         asked = list(dict.fromkeys((*(str(value.name) for value in graph.outputs), *taps)))
         self.kept = frozenset(asked)
         fed = [self._input(value) for value in inputs]
@@ -340,7 +382,8 @@ class Network:
         assert self.node is not None
         refuse(self.doing, self.node, why)
 
-    # The ends. Integers of 8 bits without sign get a QUANTIZE there, which every kernel does exactly.
+    # The ends. Integers of 8 bits without sign get a QUANTIZE there, which every kernel does
+    # exactly.
 
     def _input(self, value: ir.Value) -> int:
         dtype, shape, name = codes_dtype(value), self.shape_of(value), str(value.name)
@@ -367,14 +410,19 @@ class Network:
             for operand in self._operation(use.node).operands:
                 if operand is not None and operand.value is value and operand.grid is not None:
                     return operand.grid
-        return Grid(np.ones(1, np.float32), np.array([-_SHIFT if codes_dtype(value) == "uint8" else 0], np.int64))
+        return Grid(
+            np.ones(1, np.float32),
+            np.array([-_SHIFT if codes_dtype(value) == "uint8" else 0], np.int64),
+        )
 
     def _output(self, name: str) -> int:
         value = next(v for v in _values(self.model) if v.name == name)
         tensor = self.at(value, last=False)
         if codes_dtype(value) != "uint8" or tensor.dtype != "int8":
             return tensor.number
-        number = self.file.add_tensor(f"{name}_uint8", tensor.shape, "uint8", _raw(tensor.grid, "uint8"))
+        number = self.file.add_tensor(
+            f"{name}_uint8", tensor.shape, "uint8", _raw(tensor.grid, "uint8")
+        )
         self.emit("QUANTIZE", ("QuantizeOptions", {}), [tensor.number], [number], key="")
         return number
 
@@ -384,14 +432,18 @@ class Network:
         name, inputs = float_name(node.op_type), list(node.inputs)
         form = INTEGER_FORMS.get((node.domain, node.op_type))
         if form is None and not node.domain:
-            return Operation(node, name, [None if v is None else Operand(v, None, self.real(v)) for v in inputs])
+            return Operation(
+                node, name, [None if v is None else Operand(v, None, self.real(v)) for v in inputs]
+            )
         if node.op_type == "QLinearConcat":
             places = [(at, at + 1, at + 2) for at in range(2, len(inputs), 3)]
             return self._quantized(node, name, places, (0, 1))
         if form is not None and form.operands:
             return self._quantized(node, name, list(form.operands), form.result, form.bias)
         end = len(inputs) - 2
-        return self._quantized(node, name, [(at, at + 1, at + 2) for at in range(0, end, 3)], (end, end + 1))
+        return self._quantized(
+            node, name, [(at, at + 1, at + 2) for at in range(0, end, 3)], (end, end + 1)
+        )
 
     def _quantized(
         self,
@@ -407,7 +459,9 @@ class Network:
         return Operation(node, name, operands, written, added)
 
     def _operand(self, node: ir.Node, place: tuple[int, ...]) -> Operand | None:
-        """The input of ``node`` at ``place``: (its position[, that of its scale[, that of its zero point]])."""
+        """The input of ``node`` at ``place``: (its position[, that of its scale[, that of its
+        zero point]]).
+        """
         value = input_at(node, place[0])
         if value is None:
             return None
@@ -455,7 +509,11 @@ class Network:
     def shape_of(self, value: ir.Value) -> Shape:
         """The shape of ``value`` in ONNX's order of axes."""
         shape = self.shapes.get(str(value.name))
-        if shape is None and value.shape is not None and all(isinstance(size, int) for size in value.shape):
+        if (
+            shape is None
+            and value.shape is not None
+            and all(isinstance(size, int) for size in value.shape)
+        ):
             shape = tuple(size for size in value.shape if isinstance(size, int))
         if shape is None:
             node = value.producer()
@@ -486,14 +544,24 @@ class Network:
         return orders[last]
 
     def turned(self, name: str, tensor: Tensor, *, last: bool) -> Tensor:
-        """``tensor`` with its channels last or first: a TRANSPOSE, or a RESHAPE where elements keep their order."""
-        made = self.new(f"{name}_{'nhwc' if last else 'nchw'}", tensor.shape, tensor.dtype, tensor.grid, last=last)
+        """``tensor`` with its channels last or first: a TRANSPOSE, or a RESHAPE where elements
+        keep their order.
+        """
+        made = self.new(
+            f"{name}_{'nhwc' if last else 'nchw'}",
+            tensor.shape,
+            tensor.dtype,
+            tensor.grid,
+            last=last,
+        )
         _, channels, height, width = tensor.shape
         if channels == 1 or height * width == 1:  # the order of the elements is the same
             self.reshape(tensor.number, made, key="")
         else:
             order = self.index(np.array(TO_LAST if last else _TO_FIRST, np.int32))
-            self.emit("TRANSPOSE", ("TransposeOptions", {}), [tensor.number, order], [made.number], key="")
+            self.emit(
+                "TRANSPOSE", ("TransposeOptions", {}), [tensor.number, order], [made.number], key=""
+            )
         return made
 
     def reshape(self, number: int, made: Tensor, *, key: str | None = None) -> None:
@@ -502,16 +570,24 @@ class Network:
         if self.free and shape.size and math.prod(shape[1:]):
             shape[0] = -1
         self.emit(
-            "RESHAPE", ("ReshapeOptions", {"newShape": shape}), [number, self.index(shape)], [made.number], key=key
+            "RESHAPE",
+            ("ReshapeOptions", {"newShape": shape}),
+            [number, self.index(shape)],
+            [made.number],
+            key=key,
         )
 
-    def new(self, name: str, shape: Shape, dtype: str, grid: Grid | None, *, last: bool = False) -> Tensor:
+    def new(
+        self, name: str, shape: Shape, dtype: str, grid: Grid | None, *, last: bool = False
+    ) -> Tensor:
         """A computed tensor."""
         last = last and len(shape) == IMAGE
         number = self.file.add_tensor(name, _stored(shape, last=last), dtype, grid)
         return Tensor(number, shape, dtype, grid, last)
 
-    def constant(self, name: str, array: Array, grid: Grid | None = None, *, last: bool = False) -> Tensor:
+    def constant(
+        self, name: str, array: Array, grid: Grid | None = None, *, last: bool = False
+    ) -> Tensor:
         """A constant tensor; given in ONNX's order of axes."""
         if str(array.dtype) not in _TYPES:
             self.refuse(f"a constant of type {array.dtype}")
@@ -524,7 +600,9 @@ class Network:
         """A constant of places, sizes or axes."""
         return self.file.add_tensor("", array.shape, str(array.dtype), None, array)
 
-    def result(self, value: ir.Value, grid: Grid | None, *, last: bool = False, dtype: str | None = None) -> Tensor:
+    def result(
+        self, value: ir.Value, grid: Grid | None, *, last: bool = False, dtype: str | None = None
+    ) -> Tensor:
         """The tensor that ``value`` becomes."""
         kind = dtype or ("int8" if grid is not None else codes_dtype(value))
         if kind not in _TYPES:
@@ -533,7 +611,9 @@ class Network:
         self.known[str(value.name)] = {made.last: made}
         return made
 
-    def read(self, operand: Operand, *, last: bool | None = None, rank: int | None = None) -> Tensor:
+    def read(
+        self, operand: Operand, *, last: bool | None = None, rank: int | None = None
+    ) -> Tensor:
         """The tensor of an operand, checked to have the qparams that the node reads it by."""
         name = str(operand.value.name)
         if operand.constant is not None and name not in self.known:
@@ -557,7 +637,9 @@ class Network:
         key: str | None = None,
     ) -> None:
         """An operator, of the present node unless ``key`` names another or ("") none."""
-        self.file.add_operator(operator, options, inputs, outputs, version=version or int8_version(operator))
+        self.file.add_operator(
+            operator, options, inputs, outputs, version=version or int8_version(operator)
+        )
         if key is None:
             assert self.node is not None
             key = node_key(self.node)
@@ -568,12 +650,20 @@ class Network:
     # Clips after an operator.
 
     def fused(self, op: Operation) -> tuple[ir.Value, int]:
-        """The value that an operator gives and its fused activation: RELU where a Clip of codes after it is just that.
+        """The value that an operator gives and its fused activation: RELU where a Clip of codes
+        after it is just that.
 
-        RELU clips at the zero point, by every set of kernels. RELU6 is rounded differently by each: it stays a MINIMUM.
+        RELU clips at the zero point, by every set of kernels. RELU6 is rounded differently by each:
+        it stays a MINIMUM.
         """
         clip = only_consumer(op.out)
-        if op.grid is None or clip is None or clip.op_type != "Clip" or clip.domain or str(op.out.name) in self.kept:
+        if (
+            op.grid is None
+            or clip is None
+            or clip.op_type != "Clip"
+            or clip.domain
+            or str(op.out.name) in self.kept
+        ):
             return op.out, _NO_ACTIVATION
         low, high = self.limits(clip, codes_dtype(op.out))
         if clip.inputs[0] is not op.out or low != int(op.grid.zero_point[0]) or high != 127:
@@ -594,7 +684,9 @@ class Network:
         return max(found[0], -128), min(found[1], 127)
 
     def is_last(self, operands: Sequence[Operand]) -> bool:
-        """Whether an operator on all of them has its channels last: one does, and the rest follow."""
+        """Whether an operator on all of them has its channels last: one does, and the rest
+        follow.
+        """
         tensors = [self.known.get(str(operand.value.name)) for operand in operands]
         ranks = {len(next(iter(orders.values())).shape) for orders in tensors if orders}
         return ranks == {IMAGE} and any(True in orders for orders in tensors if orders)
@@ -602,11 +694,17 @@ class Network:
 
 _FIX_BATCH = frozenset({"ConvTranspose"})
 """Operators whose result has its whole shape as a constant in the file."""
-_KEEP_SHAPE = frozenset({"Clip", "QuantizeLinear", "DequantizeLinear", "QLinearRequantize", "Identity", "Softmax"})
+_KEEP_SHAPE = frozenset(
+    {"Clip", "QuantizeLinear", "DequantizeLinear", "QLinearRequantize", "Identity", "Softmax"}
+)
 
 
 def _values(model: ir.Model) -> list[ir.Value]:
-    return [*model.graph.inputs, *model.graph.initializers.values(), *(v for n in model.graph for v in n.outputs)]
+    return [
+        *model.graph.inputs,
+        *model.graph.initializers.values(),
+        *(v for n in model.graph for v in n.outputs),
+    ]
 
 
 def codes_dtype(value: ir.Value) -> str:
@@ -628,4 +726,8 @@ def file_axis(axis: int, rank: int, *, last: bool) -> int:
 
 def _raw(grid: Grid | None, dtype: str) -> Grid | None:
     """Qparams of codes of ``dtype`` itself."""
-    return Grid(grid.scale, grid.zero_point + _SHIFT) if grid is not None and dtype == "uint8" else grid
+    return (
+        Grid(grid.scale, grid.zero_point + _SHIFT)
+        if grid is not None and dtype == "uint8"
+        else grid
+    )

@@ -16,7 +16,8 @@ class TfliteFormat:
         """The file at ``path`` as a graph of one node.
 
         Raises:
-            InputError: no such file, or one that is no TFLite file. UnavailableError: what reads it is not installed.
+            InputError: no such file, or one that is no TFLite file. UnavailableError: what reads it
+                is not installed.
         """
         return load_tflite(path)
 
@@ -24,7 +25,8 @@ class TfliteFormat:
         """``model``, QDQ or float, as a TFLite file.
 
         Raises:
-            UnsupportedError: TFLite has no operator for a node. UnavailableError: what writes it is not installed.
+            UnsupportedError: TFLite has no operator for a node. UnavailableError: what writes it is
+                not installed.
         """
         written = write_tflite(model)
         return WrittenFile(written.data, len(written.nodes), len(written.in_float))

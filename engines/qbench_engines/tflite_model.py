@@ -1,7 +1,9 @@
-"""A TFLite file as a model: a graph of one node that holds the file, for cells that run it as it is.
+"""A TFLite file as a model: a graph of one node that holds the file, for cells that run it as
+it is.
 
-Only LiteRT runs such a graph. Its inputs and outputs are real where the file quantizes them. The products of the file
-and their types are read when it is loaded, so that planned and executed shares are known for it as for an ONNX file.
+Only LiteRT runs such a graph. Its inputs and outputs are real where the file quantizes them. The
+products of the file and their types are read when it is loaded, so that planned and executed shares
+are known for it as for an ONNX file.
 """
 
 import math
@@ -29,8 +31,8 @@ _IMAGE = 4
 def load_tflite(path: Path | str) -> ir.Model:
     """The TFLite file at ``path`` as a graph of one node.
 
-    Names of inputs and outputs are those of the file's first signature, or of its tensors. The batch is free where the
-    file's is.
+    Names of inputs and outputs are those of the file's first signature, or of its tensors. The
+    batch is free where the file's is.
 
     Raises:
         InputError: no such file, one that is no TFLite file, or one of several subgraphs.
@@ -42,11 +44,16 @@ def load_tflite(path: Path | str) -> ir.Model:
         data = path.read_bytes()
     except OSError as error:
         raise InputError(
-            doing, found=error.strerror or str(error), expected="a TFLite file", remedy="Check the path."
+            doing,
+            found=error.strerror or str(error),
+            expected="a TFLite file",
+            remedy="Check the path.",
         ) from error
     remedy = "Give the file that the converter wrote."
     if data[_IDENTIFIER_AT] != _IDENTIFIER:
-        raise InputError(doing, found="another kind of file", expected="a TFLite file", remedy=remedy)
+        raise InputError(
+            doing, found="another kind of file", expected="a TFLite file", remedy=remedy
+        )
     schema, _ = tflite_libraries(doing)
     try:
         file = schema.ModelT.InitFromPackedBuf(data)
@@ -54,7 +61,9 @@ def load_tflite(path: Path | str) -> ir.Model:
     except InputError:
         raise
     except Exception as error:  # the reader checks no offset: a damaged file ends in any exception
-        raise InputError(doing, found="a damaged file", expected="a whole TFLite file", remedy=remedy) from error
+        raise InputError(
+            doing, found="a damaged file", expected="a whole TFLite file", remedy=remedy
+        ) from error
 
 
 def _model(file: Any, schema: Any, data: bytes, path: Path) -> ir.Model:  # noqa: ANN401 - a module without types
@@ -70,7 +79,12 @@ def _model(file: Any, schema: Any, data: bytes, path: Path) -> ir.Model:  # noqa
     inputs = [_value(graph, at, signature and signature.inputs) for at in graph.inputs]
     outputs = [_value(graph, at, signature and signature.outputs) for at in graph.outputs]
     return graph_of_file(
-        SUFFIX, data, name=path.stem, inputs=inputs, outputs=outputs, products=tuple(_products(file, graph, schema))
+        SUFFIX,
+        data,
+        name=path.stem,
+        inputs=inputs,
+        outputs=outputs,
+        products=tuple(_products(file, graph, schema)),
     )
 
 
@@ -83,7 +97,11 @@ def _value(graph: Any, at: int, signature: Any) -> ir.Value:  # noqa: ANN401
     tensor = graph.tensors[at]
     named = {one.tensorIndex: _text(one.name) for one in signature or ()}
     shape = [] if tensor.shape is None else list(tensor.shape)
-    free = tensor.shapeSignature is not None and len(tensor.shapeSignature) and tensor.shapeSignature[0] < 0
+    free = (
+        tensor.shapeSignature is not None
+        and len(tensor.shapeSignature)
+        and tensor.shapeSignature[0] < 0
+    )
     dims: list[int | None] = [None] * len(shape)
     if dims and not free:
         dims[0] = int(shape[0])
@@ -94,7 +112,9 @@ def _value(graph: Any, at: int, signature: Any) -> ir.Value:  # noqa: ANN401
     return ir.Value(name=named.get(at) or _text(tensor.name), shape=ir.Shape(dims), type=kind)
 
 
-_TYPES = MappingProxyType({2: ir.DataType.INT32, 3: ir.DataType.UINT8, 4: ir.DataType.INT64, 9: ir.DataType.INT8})
+_TYPES = MappingProxyType(
+    {2: ir.DataType.INT32, 3: ir.DataType.UINT8, 4: ir.DataType.INT64, 9: ir.DataType.INT8}
+)
 """schema.fbs, enum TensorType."""
 
 
@@ -107,8 +127,14 @@ def _products(file: Any, graph: Any, schema: Any) -> list[FileProduct]:  # noqa:
         kind = max(code.builtinCode, code.deprecatedBuiltinCode)
         operands = [None if at < 0 else graph.tensors[at] for at in operator.inputs]
         result = graph.tensors[operator.outputs[0]]
-        sizes = [() if one is None or one.shape is None else tuple(map(int, one.shape)) for one in operands]
-        out, batch = math.prod(map(int, result.shape)), max(int(result.shape[0]), 1) if len(result.shape) else 1
+        sizes = [
+            () if one is None or one.shape is None else tuple(map(int, one.shape))
+            for one in operands
+        ]
+        out, batch = (
+            math.prod(map(int, result.shape)),
+            max(int(result.shape[0]), 1) if len(result.shape) else 1,
+        )
         data = operands[0]
         if kind == kinds.CONV_2D:
             count = out * math.prod(sizes[1][1:])
@@ -117,8 +143,13 @@ def _products(file: Any, graph: Any, schema: Any) -> list[FileProduct]:  # noqa:
         elif kind == kinds.FULLY_CONNECTED:
             count = out * sizes[1][1]
         elif kind == kinds.BATCH_MATMUL:
-            count = out * sizes[0][-2 if operator.builtinOptions and operator.builtinOptions.adjX else -1]
-        elif kind == kinds.TRANSPOSE_CONV:  # its data are the third operand, after the shape of the result
+            count = (
+                out
+                * sizes[0][-2 if operator.builtinOptions and operator.builtinOptions.adjX else -1]
+            )
+        elif (
+            kind == kinds.TRANSPOSE_CONV
+        ):  # its data are the third operand, after the shape of the result
             data = operands[2]
             count = math.prod(sizes[2]) * math.prod(sizes[1][:3])
         else:
@@ -143,7 +174,9 @@ def fed(array: Array, detail: Any) -> Array:  # noqa: ANN401 - LiteRT's record o
     if is_first(array.shape, shape):
         array = array.transpose(_NCHW_TO_NHWC)
     if array.shape[1:] != shape[1:]:
-        raise ValueError(f"an input of shape {array.shape[1:]} a sample where the file takes {shape[1:]}")
+        raise ValueError(
+            f"an input of shape {array.shape[1:]} a sample where the file takes {shape[1:]}"
+        )
     scale, zero = detail["quantization"]
     dtype = np.dtype(detail["dtype"])
     if not scale or array.dtype != np.float32 or dtype.kind not in "iu":
@@ -156,13 +189,21 @@ def fed(array: Array, detail: Any) -> Array:  # noqa: ANN401 - LiteRT's record o
 
 
 def is_first(shape: Sequence[int], wanted: Sequence[int]) -> bool:
-    """Whether arrays of ``shape`` are pictures with channels first, where the file wants them last."""
+    """Whether arrays of ``shape`` are pictures with channels first, where the file wants them
+    last.
+    """
     is_image = len(shape) == len(wanted) == _IMAGE
-    return is_image and tuple(shape[1:]) != tuple(wanted[1:]) and (*shape[2:], shape[1]) == tuple(wanted[1:])
+    return (
+        is_image
+        and tuple(shape[1:]) != tuple(wanted[1:])
+        and (*shape[2:], shape[1]) == tuple(wanted[1:])
+    )
 
 
 def returned(array: Array, detail: Any, *, channels_first: bool) -> Array:  # noqa: ANN401
-    """A result of the file as reals, s (q − z) in float32, and with channels first where its data came so."""
+    """A result of the file as reals, s (q − z) in float32, and with channels first where its
+    data came so.
+    """
     scale, zero = detail["quantization"]
     if scale and array.dtype.kind in "iu":
         array = np.asarray(np.float32(scale) * (array.astype(np.int32) - zero).astype(np.float32))

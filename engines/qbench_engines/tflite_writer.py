@@ -1,16 +1,20 @@
-"""A QDQ graph as a TFLite file: the same scales, zero points, weights and biases, number for number.
+"""A QDQ graph as a TFLite file: the same scales, zero points, weights and biases, number for
+number.
 
-The graph is lowered to operators on integers first, as for the integer interpreter. Then each is one of TFLite:
+The graph is lowered to operators on integers first, as for the integer interpreter. Then each is
+one of TFLite:
 
     uint8 with zero point z      int8 with z − 128, every code less 128: the same real numbers
     NCHW                         NHWC from the first convolution or pool on; weights are transposed here, a TRANSPOSE is
-                                 written only where an order of elements is read: inputs, outputs and a Reshape
+                                 written only where an order of elements is read: inputs, outputs
+                                     and a Reshape
     explicit padding             SAME where that is equal, else PAD with the zero point
     a Clip of codes              RELU fused into the operator before it where that is equal, else MAXIMUM and MINIMUM
     Concat of many qparams       a QUANTIZE of every part that has others than the result
     what stays float             the float operator of TFLite, with constants dequantized here
 
-Everything else is refused by name. Sources: tensorflow/lite/schema/schema.fbs, and the int8 specification of LiteRT.
+Everything else is refused by name. Sources: tensorflow/lite/schema/schema.fbs, and the int8
+    specification of LiteRT.
 """
 
 import math
@@ -66,7 +70,11 @@ _LINE = 3
 
 
 def write_tflite(
-    model: ir.Model, *, shapes: Mapping[str, Shape] | None = None, taps: Sequence[str] = (), backend: str = ""
+    model: ir.Model,
+    *,
+    shapes: Mapping[str, Shape] | None = None,
+    taps: Sequence[str] = (),
+    backend: str = "",
 ) -> Written:
     """``model``, QDQ or float, as a TFLite file.
 
@@ -95,7 +103,9 @@ def write_tflite(
 
 
 def free_axes(model: ir.Model) -> list[str]:
-    """The axes of inputs that have no size and no usual one, other than the batch, as ``name[axis]``."""
+    """The axes of inputs that have no size and no usual one, other than the batch, as
+    ``name[axis]``.
+    """
     usual = declared_dims(model)
     return [
         f"{value.name}[{place}]"
@@ -159,21 +169,32 @@ def _conv(net: Network, op: Operation) -> None:
     out = _image_result(net, value, op, data.dtype)
     numbers = [data.number, *_stored_constants(net, op, stored, bias, grids)]
     table = "DepthwiseConv2DOptions" if depthwise else "Conv2DOptions"
-    net.emit("DEPTHWISE_CONV_2D" if depthwise else "CONV_2D", (table, settings), numbers, [out.number])
+    net.emit(
+        "DEPTHWISE_CONV_2D" if depthwise else "CONV_2D", (table, settings), numbers, [out.number]
+    )
     _flattened(net, value, op, out)
 
 
 def _conv_transpose(net: Network, op: Operation) -> None:
-    """TRANSPOSE_CONV, filters from (I, O, h, w) to (O, h, w, I); without padding, and a SLICE where there is some.
+    """TRANSPOSE_CONV, filters from (I, O, h, w) to (O, h, w, I); without padding, and a SLICE
+    where there is some.
 
     The full result has (n − 1) s + k elements along an axis; ONNX takes those from the padding on.
     """
     weight, bias = _constants(net, op, 1)
-    if weight.ndim != IMAGE or int_attribute(op.node, "group", 1) != 1 or set(_steps(op.node, "dilations")) != {1}:
-        net.refuse("a transposed convolution that TFLite lacks: of another rank, grouped or dilated")
+    if (
+        weight.ndim != IMAGE
+        or int_attribute(op.node, "group", 1) != 1
+        or set(_steps(op.node, "dilations")) != {1}
+    ):
+        net.refuse(
+            "a transposed convolution that TFLite lacks: of another rank, grouped or dilated"
+        )
     data = _operand_of(net, op, last=True)
     strides, wanted = _steps(op.node, "strides"), net.shape_of(op.out)
-    full = [(n - 1) * s + k for n, s, k in zip(data.shape[2:], strides, weight.shape[2:], strict=True)]
+    full = [
+        (n - 1) * s + k for n, s, k in zip(data.shape[2:], strides, weight.shape[2:], strict=True)
+    ]
     if word_attribute(op.node, "auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
         net.refuse("padding that is chosen by the size of the result")
     first = (ints_attribute(op.node, "pads") or (0, 0))[:2]
@@ -192,7 +213,13 @@ def _conv_transpose(net: Network, op: Operation) -> None:
     settings["fusedActivationFunction"] = activation
     stored = net.index(np.array([shape[0], *shape[2:], shape[1]], np.int32))
     numbers = [stored, constants[0], data.number, constants[1]]
-    net.emit("TRANSPOSE_CONV", ("TransposeConvOptions", settings), numbers, [out.number], version=_ACTIVATED)
+    net.emit(
+        "TRANSPOSE_CONV",
+        ("TransposeConvOptions", settings),
+        numbers,
+        [out.number],
+        version=_ACTIVATED,
+    )
     if not whole:
         made = net.result(value, op.grid, last=True, dtype=data.dtype)
         begin = net.index(np.array([0, *first, 0], np.int32))
@@ -209,7 +236,9 @@ def _as_image(net: Network, op: Operation, data: Tensor) -> Tensor:
 
 
 def _image_result(net: Network, value: ir.Value, op: Operation, dtype: str) -> Tensor:
-    """The result of a convolution: ``value`` itself, or the picture of height 1 that it is made of."""
+    """The result of a convolution: ``value`` itself, or the picture of height 1 that it is made
+    of.
+    """
     shape = net.shape_of(value)
     if len(shape) == IMAGE:
         return net.result(value, op.grid, last=True, dtype=dtype)
@@ -217,7 +246,9 @@ def _image_result(net: Network, value: ir.Value, op: Operation, dtype: str) -> T
 
 
 def _flattened(net: Network, value: ir.Value, op: Operation, image: Tensor) -> None:
-    """``value`` (n, c, l) of the picture ``image`` (n, c, 1, l); nothing where it is that picture."""
+    """``value`` (n, c, l) of the picture ``image`` (n, c, 1, l); nothing where it is that
+    picture.
+    """
     if len(net.shape_of(value)) == IMAGE:
         return
     turned = net.turned(f"{value.name}_image", image, last=False)
@@ -238,14 +269,25 @@ def _dense(net: Network, op: Operation) -> None:
     grids = _grids(op, 0, data)
     value, activation = net.fused(op)
     out = net.result(value, op.grid, dtype=data.dtype)
-    numbers = [data.number, *_stored_constants(net, op, weight if turned else weight.T, bias, grids)]
+    numbers = [
+        data.number,
+        *_stored_constants(net, op, weight if turned else weight.T, bias, grids),
+    ]
     settings = {"fusedActivationFunction": activation, "keepNumDims": len(data.shape) > 2}
     version = _PER_CHANNEL_DENSE if grids is not None and grids[0].scale.size > 1 else 0
-    net.emit("FULLY_CONNECTED", ("FullyConnectedOptions", settings), numbers, [out.number], version=version)
+    net.emit(
+        "FULLY_CONNECTED",
+        ("FullyConnectedOptions", settings),
+        numbers,
+        [out.number],
+        version=version,
+    )
 
 
 def _constants(net: Network, op: Operation, channels: int) -> tuple[Array, Array]:
-    """Weights and biases of a product, one bias per channel: codes and int32, or reals where the result is real."""
+    """Weights and biases of a product, one bias per channel: codes and int32, or reals where
+    the result is real.
+    """
     weight = op.operands[1]
     assert weight is not None
     array = weight.constant
@@ -257,7 +299,9 @@ def _constants(net: Network, op: Operation, channels: int) -> tuple[Array, Array
         bias = np.zeros(count, np.float32) if added is None else added.constant
         if bias is None:
             net.refuse("its bias is computed")
-        return np.asarray(array, np.float32), np.broadcast_to(bias.reshape(-1), count).astype(np.float32)
+        return np.asarray(array, np.float32), np.broadcast_to(bias.reshape(-1), count).astype(
+            np.float32
+        )
     assert weight.grid is not None
     bias = np.zeros(count, np.int32) if op.bias is None else op.bias.reshape(-1)
     bias = np.broadcast_to(bias, count).astype(np.int32)
@@ -267,11 +311,15 @@ def _constants(net: Network, op: Operation, channels: int) -> tuple[Array, Array
         return array, bias
     along = tuple(-1 if axis == channels else 1 for axis in range(array.ndim))
     scale, zero = weight.grid.scale.reshape(along), weight.grid.zero_point.reshape(along)
-    return (array.astype(np.float32) - zero.astype(np.float32)) * scale, bias.astype(np.float32) * _product(op)
+    return (array.astype(np.float32) - zero.astype(np.float32)) * scale, bias.astype(
+        np.float32
+    ) * _product(op)
 
 
 def _operand_of(net: Network, op: Operation, *, last: bool) -> Tensor:
-    """The data of a product; dequantized where the result is real, since no kernel gives reals of codes."""
+    """The data of a product; dequantized where the result is real, since no kernel gives reals
+    of codes.
+    """
     data = net.read(op.data, last=last)
     if op.grid is not None or data.dtype == "float32":
         return data
@@ -295,7 +343,9 @@ def _grids(op: Operation, axis: int, data: Tensor) -> tuple[Grid, Grid] | None:
     if data.dtype == "float32" or weight is None or weight.grid is None:
         return None
     product = _product(op)
-    return Grid(weight.grid.scale, weight.grid.zero_point, axis), Grid(product, np.zeros(product.shape, np.int64))
+    return Grid(weight.grid.scale, weight.grid.zero_point, axis), Grid(
+        product, np.zeros(product.shape, np.int64)
+    )
 
 
 def _stored_constants(
@@ -304,8 +354,12 @@ def _stored_constants(
     first, second = (None, None) if grids is None else grids
     value = op.operands[1]
     assert value is not None
-    stored = net.file.add_tensor(str(value.value.name), weight.shape, str(weight.dtype), first, weight)
-    return stored, net.file.add_tensor(f"{op.out.name}_bias", bias.shape, str(bias.dtype), second, bias)
+    stored = net.file.add_tensor(
+        str(value.value.name), weight.shape, str(weight.dtype), first, weight
+    )
+    return stored, net.file.add_tensor(
+        f"{op.out.name}_bias", bias.shape, str(bias.dtype), second, bias
+    )
 
 
 # Windows.
@@ -318,20 +372,33 @@ def _steps(node: ir.Node, name: str) -> tuple[int, int]:
 
 
 def _padded(
-    net: Network, op: Operation, data: Tensor, kernel: Sequence[int], *, lowest: bool = False, counted: bool = True
+    net: Network,
+    op: Operation,
+    data: Tensor,
+    kernel: Sequence[int],
+    *,
+    lowest: bool = False,
+    counted: bool = True,
 ) -> tuple[Tensor, int]:
     """The data of a window and its padding: SAME or VALID as they are, else VALID after a PAD.
 
     Args:
-        lowest: pad with the least value, as maxima need it. counted: whether the padding may be data.
+        lowest: pad with the least value, as maxima need it. counted: whether the padding may be
+            data.
     """
     strides, dilations = _steps(op.node, "strides"), _steps(op.node, "dilations")
     size, out = data.shape[2:], net.shape_of(op.out)[2:]
     out = (1, *out) if len(out) == 1 else out
-    reach = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(out, strides, kernel, dilations, strict=True)]
+    reach = [
+        (o - 1) * s + (k - 1) * d + 1
+        for o, s, k, d in zip(out, strides, kernel, dilations, strict=True)
+    ]
     missing = [max(need - have, 0) for need, have in zip(reach, size, strict=True)]
     before = _before(op.node, missing)
-    if all(o == -(-n // s) and b == m // 2 for o, n, s, b, m in zip(out, size, strides, before, missing, strict=True)):
+    if all(
+        o == -(-n // s) and b == m // 2
+        for o, n, s, b, m in zip(out, size, strides, before, missing, strict=True)
+    ):
         return data, _SAME
     if not any((*before, *missing)):
         return data, _VALID
@@ -342,10 +409,16 @@ def _padded(
     made = net.new(f"{op.data.value.name}_padded", shape, data.dtype, data.grid, last=True)
     numbers = [data.number, net.index(np.array([(0, 0), *pads, (0, 0)], np.int32))]
     if lowest:
-        least = np.array([-128], np.int8) if data.grid is not None else np.array([-np.inf], np.float32)
+        least = (
+            np.array([-128], np.int8) if data.grid is not None else np.array([-np.inf], np.float32)
+        )
         numbers.append(net.file.add_tensor("", (1,), str(least.dtype), data.grid, least))
     net.emit(
-        "PADV2" if lowest else "PAD", ("PadV2Options" if lowest else "PadOptions", {}), numbers, [made.number], key=""
+        "PADV2" if lowest else "PAD",
+        ("PadV2Options" if lowest else "PadOptions", {}),
+        numbers,
+        [made.number],
+        key="",
     )
     return made, _VALID
 
@@ -365,17 +438,28 @@ def _before(node: ir.Node, missing: Sequence[int]) -> tuple[int, ...]:
 
 
 def _pool(net: Network, op: Operation) -> None:
-    """MAX_POOL_2D, whose padding is the least value; AVERAGE_POOL_2D, which divides by the elements that are there."""
+    """MAX_POOL_2D, whose padding is the least value; AVERAGE_POOL_2D, which divides by the
+    elements that are there.
+    """
     data, largest = net.read(op.data, last=True), op.name == "MaxPool"
     kernel = ints_attribute(op.node, "kernel_shape")
-    if len(data.shape) != IMAGE or len(op.node.outputs) > 1 or set(_steps(op.node, "dilations")) != {1}:
+    if (
+        len(data.shape) != IMAGE
+        or len(op.node.outputs) > 1
+        or set(_steps(op.node, "dilations")) != {1}
+    ):
         net.refuse("a window that TFLite's pools lack: another rank, indices, or dilations")
     if op.grid is not None and not op.grid.same_as(data.grid):
         net.refuse("a result with other qparams than its data, where TFLite's pools have one set")
     counted = largest or bool(int_attribute(op.node, "count_include_pad", 0))
     inside = data
     data, padding = _padded(net, op, data, kernel, lowest=largest, counted=counted)
-    if padding == _SAME and counted and not largest and inside.shape[2:] != net.shape_of(op.out)[2:]:
+    if (
+        padding == _SAME
+        and counted
+        and not largest
+        and inside.shape[2:] != net.shape_of(op.out)[2:]
+    ):
         net.refuse("its padding counts")
     strides = _steps(op.node, "strides")
     settings = {"padding": padding, "strideH": strides[0], "strideW": strides[1]}
@@ -400,14 +484,18 @@ def _mean(net: Network, op: Operation) -> None:
         axes = tuple(axis % rank for axis in listed) or tuple(range(rank))
     last = (net.is_last([op.data]) or op.name != "ReduceMean") and (keep or set(axes) == {2, 3})
     data = net.read(op.data, last=last)
-    over = net.index(np.array(sorted(file_axis(axis, rank, last=data.last) for axis in axes), np.int32))
+    over = net.index(
+        np.array(sorted(file_axis(axis, rank, last=data.last) for axis in axes), np.int32)
+    )
     out = net.result(op.out, op.grid, last=data.last, dtype=data.dtype)
     net.emit("MEAN", ("ReducerOptions", {"keepDims": keep}), [data.number, over], [out.number])
 
 
 # Functions of one value and of two.
 
-_FIXED = MappingProxyType({"Sigmoid": (1 / 256, -128), "Softmax": (1 / 256, -128), "Tanh": (1 / 128, 0)})
+_FIXED = MappingProxyType(
+    {"Sigmoid": (1 / 256, -128), "Softmax": (1 / 256, -128), "Tanh": (1 / 128, 0)}
+)
 """The qparams that TFLite's kernels have for a result."""
 _ONE: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -437,7 +525,9 @@ def _function(net: Network, op: Operation) -> None:
     if op.grid is not None and fixed is not None:
         wanted = Grid(np.array([fixed[0]], np.float32), np.array([fixed[1]], np.int64))
         if not wanted.same_as(op.grid):
-            net.refuse(f"a result of scale {op.grid.scale[0]:.6g}, where TFLite's kernel has {fixed[0]:.6g}")
+            net.refuse(
+                f"a result of scale {op.grid.scale[0]:.6g}, where TFLite's kernel has {fixed[0]:.6g}"
+            )
     data = net.read(op.data)
     operator, table = _ONE[op.name]
     settings: dict[str, object] = {}
@@ -463,7 +553,9 @@ def _pair(net: Network, op: Operation) -> None:
     if op.grid is not None and any(operand.grid is None for operand in operands):
         net.refuse("an operand is a real constant")
     rank = len(net.shape_of(op.out))
-    last = net.is_last([operand for operand in operands if operand.constant is None]) and rank == IMAGE
+    last = (
+        net.is_last([operand for operand in operands if operand.constant is None]) and rank == IMAGE
+    )
     tensors = [net.read(operand, last=last, rank=rank) for operand in operands]
     if op.name in _ON_ONE_GRID and op.grid is not None:
         tensors = [_brought(net, tensor, op.grid) for tensor in tensors]
@@ -482,7 +574,9 @@ def _brought(net: Network, tensor: Tensor, grid: Grid) -> Tensor:
     if grid.same_as(tensor.grid):
         return tensor
     assert net.node is not None
-    made = net.new(f"{net.node.name}_operand{tensor.number}", tensor.shape, "int8", grid, last=tensor.last)
+    made = net.new(
+        f"{net.node.name}_operand{tensor.number}", tensor.shape, "int8", grid, last=tensor.last
+    )
     net.emit("QUANTIZE", ("QuantizeOptions", {}), [tensor.number], [made.number], key="")
     return made
 
@@ -616,7 +710,11 @@ def _concat(net: Network, op: Operation) -> None:
 def _pad(net: Network, op: Operation) -> None:
     """PAD with the zero point, PADV2 with another constant."""
     data, pads = net.read(op.data), op.operands[1] if len(op.operands) > 1 else None
-    if word_attribute(op.node, "mode", "constant") != "constant" or pads is None or pads.constant is None:
+    if (
+        word_attribute(op.node, "mode", "constant") != "constant"
+        or pads is None
+        or pads.constant is None
+    ):
         net.refuse("a padding that is computed, or no constant")
     if input_at(op.node, 3) is not None or np.any(pads.constant < 0):
         net.refuse("a padding of some axes, or less than 0")
@@ -658,7 +756,9 @@ def _resize(net: Network, op: Operation) -> None:
     pick = word_attribute(op.node, "nearest_mode", "round_prefer_floor")
     whole = all(new % old == 0 for new, old in zip(shape[2:], data.shape[2:], strict=True))
     if not whole or (place, pick) not in _REPEATING:
-        net.refuse(f"a Resize by {place} and {pick} to sizes that are no multiple, which TFLite rounds otherwise")
+        net.refuse(
+            f"a Resize by {place} and {pick} to sizes that are no multiple, which TFLite rounds otherwise"
+        )
     out = net.result(op.out, data.grid, last=True, dtype=data.dtype)
     numbers = [data.number, net.index(np.array(shape[2:], np.int32))]
     net.emit("RESIZE_NEAREST_NEIGHBOR", ("ResizeNearestNeighborOptions", {}), numbers, [out.number])
@@ -675,7 +775,9 @@ _REPEATING = frozenset(
         ("pytorch_half_pixel", "round_prefer_ceil"),
     }
 )
-"""Places and rounding of a Resize that repeat every element k times, where the new size is k times the old one."""
+"""Places and rounding of a Resize that repeat every element k times, where the new size is k
+times the old one.
+"""
 
 _HANDLERS: Mapping[str, Handler] = MappingProxyType(
     {

@@ -75,7 +75,9 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """What a kernel is made from: the module, the node in its context, and grids of what it reads."""
+    """What a kernel is made from: the module, the node in its context, and grids of what it
+    reads.
+    """
 
     torch: Any
     context: KernelContext
@@ -106,7 +108,9 @@ class Making:
         kind = self.torch.quint8 if grid.dtype == "uint8" else self.torch.qint8
         return lambda real: quantize(real, *target, kind)
 
-    def through_floats(self, run: Run, operands: Sequence[tuple[int, Grid]], result: Grid | None) -> Kernel:
+    def through_floats(
+        self, run: Run, operands: Sequence[tuple[int, Grid]], result: Grid | None
+    ) -> Kernel:
         """A kernel that dequantizes, computes in float PyTorch, and quantizes."""
         finish: Run = _array if result is None else self.quantizer(result)
 
@@ -137,7 +141,12 @@ def _convolution(making: Making) -> Kernel:
     steps = (ints_attribute(node, name, (1,) * rank) for name in ("strides", "dilations"))
     stride, dilation = (list(one) for one in steps)
     packed = getattr(ops, f"conv{rank}d_prepack")(
-        _weight(making, weight, 0), _bias(making, x, 8), stride, list(given), dilation, int_attribute(node, "group", 1)
+        _weight(making, weight, 0),
+        _bias(making, x, 8),
+        stride,
+        list(given),
+        dilation,
+        int_attribute(node, "group", 1),
     )
     run, target, pad = getattr(ops, f"conv{rank}d"), y.target, making.torch.nn.functional.pad
 
@@ -154,11 +163,20 @@ def _transposed_convolution(making: Making) -> Kernel:
     weight = making.context.needed(3)
     rank = weight.ndim - 2
     pads = _fixed_pads(node, rank)
-    if rank not in (1, 2, 3) or pads is None or pads[:rank] != pads[rank:] or "output_shape" in node.attributes:
-        raise ValueError("a transposed convolution whose padding differs at the two ends, or is computed")
+    if (
+        rank not in (1, 2, 3)
+        or pads is None
+        or pads[:rank] != pads[rank:]
+        or "output_shape" in node.attributes
+    ):
+        raise ValueError(
+            "a transposed convolution whose padding differs at the two ends, or is computed"
+        )
     channels, filters = weight.shape[0] // int_attribute(node, "group", 1), weight.shape[1]
     if making.engine == "onednn" and 1 not in (channels, filters) and channels != filters:
-        raise ValueError(f"a transposed convolution of {channels} channels by {filters} filters: wrong in oneDNN")
+        raise ValueError(
+            f"a transposed convolution of {channels} channels by {filters} filters: wrong in oneDNN"
+        )
     steps = [
         list(ints_attribute(node, name, (value,) * rank))
         for name, value in (("output_padding", 0), ("dilations", 1), ("strides", 1))
@@ -172,13 +190,17 @@ def _transposed_convolution(making: Making) -> Kernel:
 
 
 def _gemm(making: Making) -> Kernel:
-    """QGemm: x s z, w s z, bias, s_y z_y; by floats where its result is real or its weight computed."""
+    """QGemm: x s z, w s z, bias, s_y z_y; by floats where its result is real or its weight
+    computed.
+    """
     y = None if making.context.absent(7) else making.grid(7)
     return _linear(making, y, transposed=bool(int_attribute(making.node, "transB", 0)), bias=6)
 
 
 def _matrix_product(making: Making) -> Kernel:
-    """QLinearMatMul: a s z, b s z, s_y z_y; by floats where both operands are computed, as PyTorch has it."""
+    """QLinearMatMul: a s z, b s z, s_y z_y; by floats where both operands are computed, as
+    PyTorch has it.
+    """
     return _linear(making, making.grid(6), transposed=False, bias=None)
 
 
@@ -194,8 +216,14 @@ def _linear(making: Making, y: Grid | None, *, transposed: bool, bias: int | Non
     real = None if bias is None else _bias(making, x, bias)
     if y is None:
         floats = rows.dequantize()
-        return making.through_floats(lambda one: torch.nn.functional.linear(one, floats, real), ((0, x),), None)
-    packed, run, target = torch.ops.quantized.linear_prepack(rows, real), torch.ops.quantized.linear, y.target
+        return making.through_floats(
+            lambda one: torch.nn.functional.linear(one, floats, real), ((0, x),), None
+        )
+    packed, run, target = (
+        torch.ops.quantized.linear_prepack(rows, real),
+        torch.ops.quantized.linear,
+        y.target,
+    )
     return Kernel(lambda one: run(one, packed, *target), ((0, x),), y)
 
 
@@ -207,13 +235,17 @@ def _data(making: Making) -> Grid:
 
 
 def _weight(making: Making, codes: Array, axis: int) -> Tensor:
-    """The constant weight at input 3, per tensor or per channel along ``axis``; unsigned codes become signed."""
+    """The constant weight at input 3, per tensor or per channel along ``axis``; unsigned codes
+    become signed.
+    """
     torch = making.torch
     if codes.dtype not in (np.int8, np.uint8):
         raise ValueError(f"a weight of {codes.dtype}, where PyTorch has 8 bits")
     scales = making.context.scales(4).reshape(-1)
     found = making.context.constant(5) if not making.context.absent(5) else None
-    points = np.zeros(scales.size, np.int64) if found is None else found.astype(np.int64).reshape(-1)
+    points = (
+        np.zeros(scales.size, np.int64) if found is None else found.astype(np.int64).reshape(-1)
+    )
     if codes.dtype == np.uint8:
         codes, points = (codes.astype(np.int16) - 128).astype(np.int8), points - 128
     levels = torch.from_numpy(np.ascontiguousarray(codes))
@@ -221,7 +253,10 @@ def _weight(making: Making, codes: Array, axis: int) -> Tensor:
         return torch._make_per_tensor_quantized_tensor(levels, float(scales[0]), int(points[0]))  # noqa: SLF001
     sizes = np.ones(codes.shape[axis])
     return torch._make_per_channel_quantized_tensor(  # noqa: SLF001 - PyTorch's only way
-        levels, torch.from_numpy(scales * sizes), torch.from_numpy((points * sizes).astype(np.int64)), axis
+        levels,
+        torch.from_numpy(scales * sizes),
+        torch.from_numpy((points * sizes).astype(np.int64)),
+        axis,
     )
 
 
@@ -259,10 +294,17 @@ def _concat(making: Making) -> Kernel:
     node, torch, y = making.node, making.torch, making.grid(0)
     places = range(2, len(node.inputs), 3)
     grids = [making.grid(place + 1) for place in places]
-    axis, cat, target, last = int_attribute(node, "axis", 1), torch.ops.quantized.cat, y.target, torch.channels_last
+    axis, cat, target, last = (
+        int_attribute(node, "axis", 1),
+        torch.ops.quantized.cat,
+        y.target,
+        torch.channels_last,
+    )
 
     def run(*parts: Tensor) -> Tensor:
-        if axis % parts[0].dim() == 1 and parts[0].dim() == 4:  # its kernel for channels that lie last
+        if (
+            axis % parts[0].dim() == 1 and parts[0].dim() == 4
+        ):  # its kernel for channels that lie last
             parts = tuple(part.contiguous(memory_format=last) for part in parts)
         return cat(parts, axis, *target)
 
@@ -270,11 +312,16 @@ def _concat(making: Making) -> Kernel:
 
 
 def _function(name: str, *settings: Callable[[ir.Node], Any]) -> "Maker":
-    """What makes the operator ``name`` of the inputs x s z s_y z_y; ``settings`` find what it takes after x."""
+    """What makes the operator ``name`` of the inputs x s z s_y z_y; ``settings`` find what it
+    takes after x.
+    """
 
     def made(making: Making) -> Kernel:
         x, y = making.grid(1), making.grid(3)
-        run, found = getattr(making.torch.ops.quantized, name), [setting(making.node) for setting in settings]
+        run, found = (
+            getattr(making.torch.ops.quantized, name),
+            [setting(making.node) for setting in settings],
+        )
         return Kernel(lambda one: run(one, *found, *y.target), ((0, x),), y)
 
     return made
@@ -296,13 +343,18 @@ def _tanh(making: Making) -> Kernel:
 def _softmax(making: Making) -> Kernel:
     """Axes count from the first: QNNPACK's kernel looks up a negative one as it is."""
     x, y, run = making.grid(1), making.grid(3), making.torch.ops.quantized.softmax
-    axis, rows = int_attribute(making.node, "axis", -1), int_attribute(making.node, "opset", 13) < 13
+    axis, rows = (
+        int_attribute(making.node, "axis", -1),
+        int_attribute(making.node, "opset", 13) < 13,
+    )
 
     def by_rows(one: Tensor) -> Tensor:
         flat = one.reshape(math.prod(one.shape[:axis]), -1)
         return run(flat, 1, *y.target).reshape(one.shape)
 
-    return Kernel(by_rows if rows else (lambda one: run(one, axis % one.dim(), *y.target)), ((0, x),), y)
+    return Kernel(
+        by_rows if rows else (lambda one: run(one, axis % one.dim(), *y.target)), ((0, x),), y
+    )
 
 
 def _global_average(making: Making) -> Kernel:
@@ -329,7 +381,11 @@ def _mean(making: Making, y: Grid, axes: tuple[int, ...] | None, *, keep: bool) 
     pool = torch.nn.functional.adaptive_avg_pool2d
 
     def over(one: Tensor) -> tuple[int, ...]:
-        return tuple(range(2, one.dim())) if axes is None else tuple(sorted(axis % one.dim() for axis in axes))
+        return (
+            tuple(range(2, one.dim()))
+            if axes is None
+            else tuple(sorted(axis % one.dim() for axis in axes))
+        )
 
     def run(one: Tensor) -> Tensor:
         if over(one) != (2, 3) or one.dim() != 4:
@@ -348,17 +404,32 @@ def _average_pool(making: Making) -> Kernel:
     window = ints_attribute(node, "kernel_shape")
     rank, counted = len(window), bool(int_attribute(node, "count_include_pad", 0))
     pads, stride = _fixed_pads(node, rank), ints_attribute(node, "strides", (1,) * rank)
-    if rank not in (1, 2) or pads is None or pads[:rank] != pads[rank:] or int_attribute(node, "channels_last", 0):
-        raise ValueError("an average pool over other than one or two axes, or padded differently at its ends")
+    if (
+        rank not in (1, 2)
+        or pads is None
+        or pads[:rank] != pads[rank:]
+        or int_attribute(node, "channels_last", 0)
+    ):
+        raise ValueError(
+            "an average pool over other than one or two axes, or padded differently at its ends"
+        )
     if x == y and making.engine == "qnnpack" and any(pads) and not counted:
         raise ValueError("an average pool that leaves padding out, where QNNPACK counts it")
     if x == y and math.prod(window) == 1 and not any(pads):
         return Kernel(_taken(stride), ((0, x),), y)
     pool, last = getattr(functional, f"avg_pool{rank}d"), making.torch.channels_last
-    settings = list(window), list(stride), list(pads[:rank]), bool(int_attribute(node, "ceil_mode", 0)), counted
+    settings = (
+        list(window),
+        list(stride),
+        list(pads[:rank]),
+        bool(int_attribute(node, "ceil_mode", 0)),
+        counted,
+    )
 
     def run(one: Tensor) -> Tensor:
-        if one.dim() == 4:  # where channels lie first, all of it is rounded as the end of an array is
+        if (
+            one.dim() == 4
+        ):  # where channels lie first, all of it is rounded as the end of an array is
             one = one.contiguous(memory_format=last)
         return pool(one, *settings)
 
@@ -366,7 +437,9 @@ def _average_pool(making: Making) -> Kernel:
 
 
 def _taken(stride: Sequence[int]) -> Run:
-    """A pool by windows of one element, which QNNPACK lacks: it takes one element per step of the ``stride``."""
+    """A pool by windows of one element, which QNNPACK lacks: it takes one element per step of
+    the ``stride``.
+    """
     steps = (slice(None), slice(None), *(slice(None, None, step) for step in stride))
     return lambda one: one[steps].contiguous()
 
@@ -402,7 +475,8 @@ QUANTIZED: Mapping[tuple[str, str], Maker] = MappingProxyType(
 """(domain, operator) → what makes its kernel of PyTorch's; the operators of ``_TARGET``."""
 
 
-# The borders of integers, and operators that only move quantized values. None: another kernel is to be taken.
+# The borders of integers, and operators that only move quantized values. None: another kernel is to
+# be taken.
 
 
 def _quantize(making: Making) -> Kernel | None:
@@ -426,10 +500,15 @@ def _dequantize(making: Making) -> Kernel | None:
 
 def _clip(making: Making) -> Kernel | None:
     """Limits of codes."""
-    x, ends = making.held(0), [making.context.constant(index) for index in (1, 2) if not making.context.absent(index)]
+    x, ends = (
+        making.held(0),
+        [making.context.constant(index) for index in (1, 2) if not making.context.absent(index)],
+    )
     if x is None or len(ends) != 2 or ends[0] is None or ends[1] is None:
         return None
-    low, high = ((float(end.reshape(())) - x.zero_point) * x.scale for end in ends if end is not None)
+    low, high = (
+        (float(end.reshape(())) - x.zero_point) * x.scale for end in ends if end is not None
+    )
     clamp = making.torch.clamp  # QNNPACK's is wrong where channels lie last
     return Kernel(lambda one: clamp(one.contiguous(), low, high), ((0, x),), x)
 
@@ -441,7 +520,9 @@ def _reshape(making: Making) -> Kernel | None:
     sizes = [int(size) for size in shape.reshape(-1)]
 
     def run(one: Tensor) -> Tensor:
-        return one.reshape([one.shape[axis] if size == 0 else size for axis, size in enumerate(sizes)])
+        return one.reshape(
+            [one.shape[axis] if size == 0 else size for axis, size in enumerate(sizes)]
+        )
 
     return Kernel(run, ((0, x),), x)
 
@@ -468,13 +549,21 @@ def _max_pool(making: Making) -> Kernel | None:
     if x is None or len(window) != 2 or len(node.outputs) > 1:
         return None
     pads = _fixed_pads(node, 2)
-    if pads is None or pads[:2] != pads[2:] or any(2 * pad > size for pad, size in zip(pads, window, strict=False)):
+    if (
+        pads is None
+        or pads[:2] != pads[2:]
+        or any(2 * pad > size for pad, size in zip(pads, window, strict=False))
+    ):
         return None
-    stride, dilation = (list(ints_attribute(node, name, (1, 1))) for name in ("strides", "dilations"))
+    stride, dilation = (
+        list(ints_attribute(node, name, (1, 1))) for name in ("strides", "dilations")
+    )
     if math.prod(window) == 1 and not any(pads):
         return Kernel(_taken(stride), ((0, x),), x)
     pool, ceil = making.torch.ops.quantized.max_pool2d, bool(int_attribute(node, "ceil_mode", 0))
-    return Kernel(lambda one: pool(one, list(window), stride, list(pads[:2]), dilation, ceil), ((0, x),), x)
+    return Kernel(
+        lambda one: pool(one, list(window), stride, list(pads[:2]), dilation, ceil), ((0, x),), x
+    )
 
 
 MOVING: Mapping[str, Callable[[Making], Kernel | None]] = MappingProxyType(
@@ -500,7 +589,10 @@ def _float_conv(making: Making) -> Kernel | None:
     if rank not in (1, 2, 3) or pads is None or pads[:rank] != pads[rank:]:
         return None
     steps = [ints_attribute(node, name, (1,) * rank) for name in ("strides", "dilations")]
-    run, group = getattr(making.torch.nn.functional, f"conv{rank}d"), int_attribute(node, "group", 1)
+    run, group = (
+        getattr(making.torch.nn.functional, f"conv{rank}d"),
+        int_attribute(node, "group", 1),
+    )
     return _real(making, lambda x, w, b=None: run(x, w, b, steps[0], pads[:rank], steps[1], group))
 
 
@@ -511,7 +603,11 @@ def _float_gemm(making: Making) -> Kernel | None:
 
     def run(a: Tensor, b: Tensor, c: Tensor | None = None) -> Tensor:
         a, b = (one.t() if flip else one for one, flip in zip((a, b), flips, strict=True))
-        return torch.matmul(a, b) * factors[0] if c is None else torch.addmm(c, a, b, beta=factors[1], alpha=factors[0])
+        return (
+            torch.matmul(a, b) * factors[0]
+            if c is None
+            else torch.addmm(c, a, b, beta=factors[1], alpha=factors[0])
+        )
 
     return _real(making, run)
 
@@ -521,7 +617,9 @@ def _real(making: Making, run: Run) -> Kernel | None:
     values = [value for value in (*making.node.inputs, *making.node.outputs) if value is not None]
     if any(value.dtype is not ir.DataType.FLOAT for value in values):
         return None
-    places = tuple((index, None) for index, value in enumerate(making.node.inputs) if value is not None)
+    places = tuple(
+        (index, None) for index, value in enumerate(making.node.inputs) if value is not None
+    )
     tensor = making.torch.from_numpy
     return Kernel(lambda *given: run(*(tensor(np.asarray(one)) for one in given)).numpy(), places)
 
@@ -549,7 +647,8 @@ FLOATS: Mapping[str, Callable[[Making], Kernel | None]] = MappingProxyType(
 
 
 def make_torch_kernel(making: Making) -> Kernel:
-    """The kernel of a node: PyTorch's, or that of the ``onnx`` package for what stays float or moves.
+    """The kernel of a node: PyTorch's, or that of the ``onnx`` package for what stays float or
+    moves.
 
     Raises:
         ValueError: an operator on integers that PyTorch does not have, or not of such operands.

@@ -1,4 +1,6 @@
-"""torch-fbgemm, torch-qnnpack, torch-onednn: the operator form by PyTorch's quantized operators, node by node."""
+"""torch-fbgemm, torch-qnnpack, torch-onednn: the operator form by PyTorch's quantized
+operators, node by node.
+"""
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +44,9 @@ ENGINES = ("fbgemm", "qnnpack", "onednn")
 """Names of PyTorch's quantized engines, and of the arithmetics that repeat them."""
 
 _TARGET = Target(frozenset(QUANTIZED), any_qparams=True)
-"""What PyTorch has quantized operators for; anything else stays float between DequantizeLinear and QuantizeLinear."""
+"""What PyTorch has quantized operators for; anything else stays float between DequantizeLinear
+and QuantizeLinear.
+"""
 _CAPABILITIES = Capabilities(
     forms=frozenset({Form.QDQ, Form.QOPERATOR}),
     activation_qtypes=frozenset({"uint8"}),
@@ -50,7 +54,9 @@ _CAPABILITIES = Capabilities(
     batched_per_channel=False,
     blocks_of_vectors=False,
     integer_products=frozenset({("uint8", "int8")}),
-    requantized_products=frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"}),  # no operator has a float result
+    requantized_products=frozenset(
+        {"Conv", "ConvTranspose", "Gemm", "MatMul"}
+    ),  # no operator has a float result
 )
 _VNNI = "x64-avx512-vnni"
 
@@ -59,8 +65,9 @@ _VNNI = "x64-avx512-vnni"
 class TorchBackend:
     """PyTorch's quantized operators under one engine, on the CPU.
 
-    Float operators between quantized ones run in float PyTorch where ``torch_kernels.FLOATS`` has them, else by the
-    kernels of the ``onnx`` package. An operator of the QOperator form that PyTorch lacks is refused.
+    Float operators between quantized ones run in float PyTorch where ``torch_kernels.FLOATS`` has
+    them, else by the kernels of the ``onnx`` package. An operator of the QOperator form that
+    PyTorch lacks is refused.
 
     Args:
         engine: of ``torch.backends.quantized``, one of ``ENGINES``.
@@ -81,7 +88,8 @@ class TorchBackend:
     def arithmetic(self) -> str | None:
         """That of the engine on this processor; None where it is not known.
 
-        FBGEMM multiplies without saturation with AVX-512 VNNI only; oneDNN is known on such processors only.
+        FBGEMM multiplies without saturation with AVX-512 VNNI only; oneDNN is known on such
+        processors only.
         """
         processor = processor_class()
         if not processor.startswith("x64-"):
@@ -90,13 +98,16 @@ class TorchBackend:
             return self.engine
         return "fbgemm-avx2" if self.engine == "fbgemm" and processor != "x64-sse" else None
 
-    def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
-        """The lowered ``model`` with its weights packed; taps on values that lowering removes keep operators float.
+    def prepare(
+        self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1
+    ) -> Executor:
+        """The lowered ``model`` with its weights packed; taps on values that lowering removes
+        keep operators float.
 
         Raises:
             InputError: not an ONNX model, or a tap that names no value of it.
-            UnsupportedError: a float graph, an operator that the engine does not have, or torch built without it.
-            NotFetchedError: torch is not installed.
+            UnsupportedError: a float graph, an operator that the engine does not have, or torch
+            built without it. NotFetchedError: torch is not installed.
         """
         require_count(f"Preparing a model on '{self.name}'", "threads", threads)
         torch = _torch(self.engine)
@@ -122,7 +133,9 @@ def _torch(engine: str) -> Any:  # noqa: ANN401 - a module without types
     with importing_engine(extra="torch", backend=PREFIX + engine):
         import torch
 
-        with warnings.catch_warnings():  # PyTorch warns once a process: of these operators' future, and of arrays
+        with (
+            warnings.catch_warnings()
+        ):  # PyTorch warns once a process: of these operators' future, and of arrays
             warnings.simplefilter("ignore")
             nothing = np.zeros(1, np.float32)
             nothing.flags.writeable = False
@@ -140,8 +153,14 @@ def _torch(engine: str) -> Any:  # noqa: ANN401 - a module without types
 
 @contextmanager
 def _set_up(torch: Any, engine: str, threads: int) -> Iterator[None]:  # noqa: ANN401 - a module without types
-    """PyTorch with this engine and number of threads, which are settings of the process; restored afterwards."""
-    quantized, before, count = torch.backends.quantized, torch.backends.quantized.engine, torch.get_num_threads()
+    """PyTorch with this engine and number of threads, which are settings of the process;
+    restored afterwards.
+    """
+    quantized, before, count = (
+        torch.backends.quantized,
+        torch.backends.quantized.engine,
+        torch.get_num_threads(),
+    )
     if before != engine:
         quantized.engine = engine
     if count != threads:
@@ -161,7 +180,9 @@ def _set_up(torch: Any, engine: str, threads: int) -> Iterator[None]:  # noqa: A
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Step:
-    """A kernel, the places it reads with what brings each to its form, those it writes, and those read no more."""
+    """A kernel, the places it reads with what brings each to its form, those it writes, and
+    those read no more.
+    """
 
     node: str
     run: Run
@@ -177,7 +198,9 @@ class _Program:
         UnsupportedError: an operator that PyTorch and the float kernels lack, with its reason.
     """
 
-    def __init__(self, torch: Any, lowered: ir.Model, arithmetic: str, taps: Sequence[str], backend: str) -> None:  # noqa: ANN401
+    def __init__(
+        self, torch: Any, lowered: ir.Model, arithmetic: str, taps: Sequence[str], backend: str
+    ) -> None:  # noqa: ANN401
         self.torch, self._graph, self._backend = torch, lowered.graph.name or "model", backend
         self._engine = backend.removeprefix(PREFIX)
         self._rules = get_arithmetic(arithmetic)
@@ -187,13 +210,23 @@ class _Program:
         self.executed: dict[str, Executed] = executed_as_written(lowered, "cpu")
         self.inputs = {value.name or "": self._place(value) for value in lowered.graph.inputs}
         steps = [step for node in lowered.graph if (step := self._step(node)) is not None]
-        values = {v.name or "": v for v in (*lowered.graph.inputs, *(v for n in lowered.graph for v in n.outputs))}
-        wanted = {value.name or "": value for value in lowered.graph.outputs} | {name: values[name] for name in taps}
+        values = {
+            v.name or "": v
+            for v in (*lowered.graph.inputs, *(v for n in lowered.graph for v in n.outputs))
+        }
+        wanted = {value.name or "": value for value in lowered.graph.outputs} | {
+            name: values[name] for name in taps
+        }
         for value in wanted.values():
             self._hold_constant(value)
         self.outputs = {name: (self._place(v), self._bring(v, None)) for name, v in wanted.items()}
-        self.steps = _with_ends(steps, {place for place, _ in self.outputs.values()} | set(self._constants))
-        self._grids, self._places = {}, {}  # whose keys hold the graph, and with it a second copy of the weights
+        self.steps = _with_ends(
+            steps, {place for place, _ in self.outputs.values()} | set(self._constants)
+        )
+        self._grids, self._places = (
+            {},
+            {},
+        )  # whose keys hold the graph, and with it a second copy of the weights
 
     def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
         """One batch.
@@ -211,7 +244,8 @@ class _Program:
             for place in step.empties:
                 held.pop(place, None)
         found = {
-            name: held[place] if bring is None else bring(held[place]) for name, (place, bring) in self.outputs.items()
+            name: held[place] if bring is None else bring(held[place])
+            for name, (place, bring) in self.outputs.items()
         }
         return {name: np.asarray(array, order="C") for name, array in found.items()}
 
@@ -241,7 +275,9 @@ class _Program:
             reads.append((self._place(value), self._bring(value, grid)))
         if kernel.result is not None:
             self._grids[node.outputs[0]] = kernel.result
-        step = _Step(key, kernel.run, tuple(reads), tuple(self._place(value) for value in node.outputs), ())
+        step = _Step(
+            key, kernel.run, tuple(reads), tuple(self._place(value) for value in node.outputs), ()
+        )
         if reads and not all(place in self._constants for place, _ in reads):
             return step
         _run(step, self._constants)
@@ -258,7 +294,9 @@ class _Program:
                 self._constants[place] = array
 
     def _bring(self, value: ir.Value, grid: Grid | None) -> Run | None:
-        """What makes of ``value``, as it is held, a tensor on ``grid`` or an array; None where it is that already."""
+        """What makes of ``value``, as it is held, a tensor on ``grid`` or an array; None where
+        it is that already.
+        """
         torch, held = self.torch, self._grids.get(value)
         if held == grid:
             return None
@@ -271,7 +309,9 @@ class _Program:
 
 
 def _run(step: _Step, held: dict[int, Any]) -> None:
-    results = step.run(*(held[place] if bring is None else bring(held[place]) for place, bring in step.reads))
+    results = step.run(
+        *(held[place] if bring is None else bring(held[place]) for place, bring in step.reads)
+    )
     if len(step.writes) == 1:
         held[step.writes[0]] = results
     else:
@@ -284,7 +324,9 @@ def _sentence(error: Exception) -> str:
 
 
 def _with_ends(steps: Sequence[_Step], kept: set[int]) -> tuple[_Step, ...]:
-    """Steps that know which places they empty: those read or written for the last time, unless ``kept``."""
+    """Steps that know which places they empty: those read or written for the last time, unless
+    ``kept``.
+    """
     last: dict[int, int] = {}
     for index, step in enumerate(steps):
         last.update(dict.fromkeys((*(place for place, _ in step.reads), *step.writes), index))
@@ -314,5 +356,7 @@ class _TorchExecutor(EngineExecutor[_Program]):
             raise self._refusal(str(error)) from error
 
     def executed(self) -> Mapping[str, Executed]:
-        """Every node of the lowered graph, ``float32`` where it is computed between dequantizing and quantizing."""
+        """Every node of the lowered graph, ``float32`` where it is computed between
+        dequantizing and quantizing.
+        """
         return dict(self._executed)

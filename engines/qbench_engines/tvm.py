@@ -1,4 +1,6 @@
-"""TVM on the CPU: the ONNX file through its Relax importer and its LLVM compiler, in a process of its own."""
+"""TVM on the CPU: the ONNX file through its Relax importer and its LLVM compiler, in a process
+of its own.
+"""
 
 import re
 import resource
@@ -41,14 +43,18 @@ _CAPABILITIES = Capabilities(
     dynamic=True,
     taps=False,
 )
-"""What its importer takes (0.27). It writes QuantizeLinear and DequantizeLinear as float operators."""
+"""What its importer takes (0.27). It writes QuantizeLinear and DequantizeLinear as float
+operators.
+"""
 _EXTRA = "tvm"
 _BATCH = 8
 """The batch size that is compiled where a free one is not."""
 _COMPILE_S = 900.0
 """Seconds after which a compiler that gives no answer is taken to hang."""
 _TARGET = "llvm"
-"""Code for any processor of this kind, without fused multiply-adds: its numbers do not depend on the processor."""
+"""Code for any processor of this kind, without fused multiply-adds: its numbers do not depend
+on the processor.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +85,13 @@ class TvmBackend:
         """The versions of those ``packages`` that are installed."""
         return package_versions(self.packages)
 
-    def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
+    def prepare(
+        self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1
+    ) -> Executor:
         """A compiled model in a process of its own.
 
-        A free batch size stays free if TVM compiles that; else batches run in slices of a fixed size.
+        A free batch size stays free if TVM compiles that; else batches run in slices of a fixed
+        size.
 
         Raises:
             InputError: not an ONNX model.
@@ -94,7 +103,9 @@ class TvmBackend:
             raise not_installed(ImportError("no module 'tvm'"), extra=_EXTRA, backend=self.name)
         graph = loaded(model)
         doing = f"Preparing '{graph.graph.name or 'model'}' on '{self.name}'"
-        if further := [name for name in taps if name not in {value.name for value in graph.graph.outputs}]:
+        if further := [
+            name for name in taps if name not in {value.name for value in graph.graph.outputs}
+        ]:
             raise UnsupportedError(
                 doing,
                 found=f"a tap on '{further[0]}'",
@@ -117,7 +128,11 @@ class TvmBackend:
             return in_slices(self._compiled(fixed, threads, doing), fixed)
 
     def _compiled(self, graph: ir.Model, threads: int, doing: str) -> "_TvmExecutor":
-        child = Child(own_python(__name__), {**own_environment(), "TVM_NUM_THREADS": str(threads)}, shares=True)
+        child = Child(
+            own_python(__name__),
+            {**own_environment(), "TVM_NUM_THREADS": str(threads)},
+            shares=True,
+        )
         executor = _TvmExecutor(child, graph, FeedCheck.of(graph, self.name), self.seconds)
         try:
             executor.compile(doing)
@@ -170,7 +185,9 @@ class _TvmExecutor(EngineExecutor[Child]):
     def _answer(self, held: Child, arrays: dict[str, Array]) -> dict[str, Array]:  # noqa: ARG002 - asked by ``_ask``
         doing = f"Running '{self._check.graph}' on '{self._check.backend}'"
         for name in arrays.keys() - set(self._check.required):
-            raise self._refusal(f"input '{name}' with a default value, which the compiled model does not replace")
+            raise self._refusal(
+                f"input '{name}' with a default value, which the compiled model does not replace"
+            )
         try:
             results = self._ask({"do": "run"}, arrays, doing)
         except EngineError as error:
@@ -178,7 +195,9 @@ class _TvmExecutor(EngineExecutor[Child]):
         names = [str(value.name) for value in self._graph.graph.outputs]
         return {name: results[str(place)] for place, name in enumerate(names)}
 
-    def _ask(self, header: Mapping[str, Any], arrays: Mapping[str, Array], doing: str) -> dict[str, Array]:
+    def _ask(
+        self, header: Mapping[str, Any], arrays: Mapping[str, Array], doing: str
+    ) -> dict[str, Array]:
         assert self._held is not None
         try:
             return self._held.ask(header, arrays, seconds=self._seconds)[1]
@@ -187,7 +206,11 @@ class _TvmExecutor(EngineExecutor[Child]):
             raise self._dead(error, doing) from error
 
     def _dead(self, error: ChildError, doing: str) -> UnavailableError:
-        found = f"no answer in {self._seconds:.0f} s" if error.silent else f"that its process {error.found}"
+        found = (
+            f"no answer in {self._seconds:.0f} s"
+            if error.silent
+            else f"that its process {error.found}"
+        )
         return UnavailableError(
             doing,
             found=found + (f"; its last words: {error.said}" if error.said else ""),
@@ -196,7 +219,9 @@ class _TvmExecutor(EngineExecutor[Child]):
         )
 
     def executed(self) -> Mapping[str, Executed]:
-        """Every node in the type of its first input: the importer writes Q/DQ pairs as float operators."""
+        """Every node in the type of its first input: the importer writes Q/DQ pairs as float
+        operators.
+        """
         return executed_as_written(self._graph, "cpu")
 
     def close(self) -> None:
@@ -216,7 +241,9 @@ class _Handler:
         self._main: Any = None
         self._inputs: list[str] = []
 
-    def answer(self, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> tuple[dict[str, Any], dict[str, Array]]:
+    def answer(
+        self, header: Mapping[str, Any], arrays: Mapping[str, Array]
+    ) -> tuple[dict[str, Any], dict[str, Array]]:
         """The reply to ``header``."""
         found: tuple[dict[str, Any], dict[str, Array]] = getattr(self, header["do"])(header, arrays)
         return found
@@ -224,7 +251,9 @@ class _Handler:
     def compile(
         self, header: Mapping[str, Any], arrays: Mapping[str, Array]
     ) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Import and compile the model; code is generated twice, once to optimize it and once to load it."""
+        """Import and compile the model; code is generated twice, once to optimize it and once
+        to load it.
+        """
         import onnx
         import tvm
         from tvm import relax
@@ -236,15 +265,21 @@ class _Handler:
         self._main, self._inputs = machine["main"], list(header["inputs"])
         return {}, {}
 
-    def run(self, _: Mapping[str, Any], arrays: Mapping[str, Array]) -> tuple[dict[str, Any], dict[str, Array]]:
+    def run(
+        self, _: Mapping[str, Any], arrays: Mapping[str, Array]
+    ) -> tuple[dict[str, Any], dict[str, Array]]:
         """One batch; the results have their places as names."""
         import tvm
 
-        found = self._main(*(tvm.runtime.tensor(np.asarray(arrays[name], order="C")) for name in self._inputs))
+        found = self._main(
+            *(tvm.runtime.tensor(np.asarray(arrays[name], order="C")) for name in self._inputs)
+        )
         results = [found] if hasattr(found, "numpy") else list(found)
         return {}, {str(place): one.numpy() for place, one in enumerate(results)}
 
 
 if __name__ == "__main__":
-    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))  # a crash is expected
+    resource.setrlimit(
+        resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1])
+    )  # a crash is expected
     serve(sys.argv[1:], lambda: ({}, {}), _Handler().answer)

@@ -1,4 +1,6 @@
-"""The model and the data of the suites in this folder, by the names that suites and the commands of qbench use."""
+"""The model and the data of the suites in this folder, by the names that suites and the
+commands of qbench use.
+"""
 
 from dataclasses import replace
 from pathlib import Path

@@ -18,7 +18,9 @@ class TableStore:
 
     def runs(self) -> list[str]:
         with self._database() as database:
-            return [run for (run,) in database.execute("SELECT DISTINCT run FROM lines ORDER BY run")]
+            return [
+                run for (run,) in database.execute("SELECT DISTINCT run FROM lines ORDER BY run")
+            ]
 
     def read(self, name: str) -> Iterator[bytes]:
         with self._database() as database:

@@ -1,11 +1,13 @@
-"""A year of an engine in a few minutes: a real history in which real rules change, under the noise of machines.
+"""A year of an engine in a few minutes: a real history in which real rules change, under the
+noise of machines.
 
     python examples/scripted-year/scripted_year.py FOLDER
 
-makes a git project of 120 commits, three nights apart, whose engine is a TOML arithmetic and whose calibration rule is
-a TOML schema. Every night one machine runs the suite on it; what it measures is measured by the integer interpreter
-on a trained network, once for each state of the files (an equal state measures the same). What the first night of each
-machine measured was accepted; up to 16 of 400 answers may differ from it, so that every night of the slide is green.
+makes a git project of 120 commits, three nights apart, whose engine is a TOML arithmetic and whose
+calibration rule is a TOML schema. Every night one machine runs the suite on it; what it measures is
+measured by the integer interpreter on a trained network, once for each state of the files (an equal
+state measures the same). What the first night of each machine measured was accepted; up to 16 of
+400 answers may differ from it, so that every night of the slide is green.
 
     commit  12   activations are calibrated on everything that was seen, outliers too: a sample of 400 less
     commit  24   multipliers have 11 bits: another sample less, and no step that anybody would see
@@ -17,7 +19,8 @@ machine measured was accepted; up to 16 of 400 answers may differ from it, so th
 Two machines take turns; board-b saturates pairs of products, as x64 without VNNI does. Then:
 
     cd FOLDER && qbench history check        # names commit 90, seen by both machines; tells of the slide since commit
-                                             # 24 beside what was accepted; --all shows commit 40, too
+                                             # 24 beside what was accepted; --all shows commit 40,
+                                             too
 """
 
 import datetime
@@ -79,7 +82,9 @@ SUBJECTS = {
 
 
 def machine_of(night: int) -> tuple[str, str, int]:
-    """(environment class, what it adds to the engine, bits of its multipliers) of the machine of a night."""
+    """(environment class, what it adds to the engine, bits of its multipliers) of the machine
+    of a night.
+    """
     if night % 2:
         return "board-b-fw1", SATURATES, 15
     return ("board-a-fw1", "", 15) if night < UPGRADE else ("board-a-fw2", "", 6)
@@ -109,15 +114,21 @@ def build(project: Path, night: int) -> None:
     (project / "suites/arithmetics/engine.toml").write_text(text)
 
 
-def measure(project: Path, machine: str, accepting: Accepting | None = None) -> list[dict[str, Any]]:
-    """The cell lines of the suite as it lies in ``project``; what is to be accepted goes into its baselines."""
+def measure(
+    project: Path, machine: str, accepting: Accepting | None = None
+) -> list[dict[str, Any]]:
+    """The cell lines of the suite as it lies in ``project``; what is to be accepted goes into
+    its baselines.
+    """
     path = project / "suites/year.qbench.toml"
     suite = load_suite(path)
     catalogues = gather((), suites=path.parent)
     today = FIRST_NIGHT.date()
     settings = Settings(
         baselines=project / "baselines",
-        suite_path=path.relative_to(project).as_posix(),  # as it is typed there, in commands that reports show
+        suite_path=path.relative_to(
+            project
+        ).as_posix(),  # as it is typed there, in commands that reports show
         today=today,
         processor=machine,
         accepting=accepting,
@@ -137,10 +148,18 @@ def live(project: Path) -> tuple[str, ...]:
     for number in range(COMMITS):
         write_sources(project, number)
         git(project, "add", "-A")
-        git(project, "commit", "-q", "-m", SUBJECTS.get(number, f"Work of week {number // 2}, part {number % 2}"))
+        git(
+            project,
+            "commit",
+            "-q",
+            "-m",
+            SUBJECTS.get(number, f"Work of week {number // 2}, part {number % 2}"),
+        )
         build(project, number)
         machine, _, _ = machine_of(number)
-        texts = {str(path): path.read_text() for path in sorted((project / "suites").rglob("*.toml"))}
+        texts = {
+            str(path): path.read_text() for path in sorted((project / "suites").rglob("*.toml"))
+        }
         first = Accepting(scope=Scope.NEW, fp32=number == 0) if number < MACHINES else None
         state = digest_plain([machine, texts, first is None])
         if state not in measured:
@@ -170,7 +189,11 @@ def remember(project: Path, number: int, machine: str, lines: list[dict[str, Any
 
 def git(project: Path, *arguments: str) -> None:
     """Run git in ``project``."""
-    who: Mapping[str, str] = {"user.name": "ann", "user.email": "ann@example.org", "commit.gpgsign": "false"}
+    who: Mapping[str, str] = {
+        "user.name": "ann",
+        "user.email": "ann@example.org",
+        "commit.gpgsign": "false",
+    }
     names = [part for key, value in who.items() for part in ("-c", f"{key}={value}")]
     subprocess.run(["git", "-C", str(project), *names, *arguments], check=True)
 

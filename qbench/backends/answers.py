@@ -1,4 +1,6 @@
-"""``answers:PATH``: a backend that runs nothing and gives the answers that were recorded elsewhere."""
+"""``answers:PATH``: a backend that runs nothing and gives the answers that were recorded
+elsewhere.
+"""
 
 import re
 from collections.abc import Sequence
@@ -50,7 +52,9 @@ class AnswersBackend:
         """
         return open_answers(self.path)
 
-    def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:  # noqa: ARG002 - the protocol's
+    def prepare(
+        self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1
+    ) -> Executor:  # noqa: ARG002 - the protocol's
         """Nothing can be prepared.
 
         Raises:
@@ -68,4 +72,6 @@ class AnswersBackend:
 def answers_backend(path: Path) -> AnswersBackend:
     """The backend of the answers at ``path``, which ``answers-STEM`` names in results."""
     stem = path.stem if path.suffix in (".jsonl", ".npz") else path.name
-    return AnswersBackend(path=path, name=f"answers-{re.sub(r'[^a-z0-9_.-]', '_', stem.lower()) or 'file'}")
+    return AnswersBackend(
+        path=path, name=f"answers-{re.sub(r'[^a-z0-9_.-]', '_', stem.lower()) or 'file'}"
+    )

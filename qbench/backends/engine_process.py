@@ -1,4 +1,6 @@
-"""Engines in a process of their own, so that a crash or a hang of an engine does not end this process."""
+"""Engines in a process of their own, so that a crash or a hang of an engine does not end this
+process.
+"""
 
 import functools
 import math
@@ -26,7 +28,14 @@ from qbench.backends.protocol import (
     arithmetic_of,
     executed_by,
 )
-from qbench.backends.venv.client import FIRST_MESSAGE_S, Child, ChildError, EngineError, own_environment, own_python
+from qbench.backends.venv.client import (
+    FIRST_MESSAGE_S,
+    Child,
+    ChildError,
+    EngineError,
+    own_environment,
+    own_python,
+)
 from qbench.errors import QbenchError
 from qbench.graph import MESSAGE_LIMIT, Capabilities, as_model, constant_bytes, model_bytes
 from qbench.numerics import Arithmetic
@@ -36,9 +45,10 @@ from qbench.storage import current_factor
 #
 #     request → worker → reply       worker dead, or no reply in time → EngineCrashError, then a new worker
 #
-# Cells of engines that may crash run there, and every unit that localization runs alone. One worker holds sessions of
-# several engines. After a crash, each session is prepared again in the new worker (``generation`` counts the crashes).
-# Starting a worker costs a second of imports, so it is kept for later requests as long as ``sys.path`` stays the same.
+# Cells of engines that may crash run there, and every unit that localization runs alone. One worker
+# holds sessions of several engines. After a crash, each session is prepared again in the new worker
+# (``generation`` counts the crashes). Starting a worker costs a second of imports, so it is kept
+# for later requests as long as ``sys.path`` stays the same.
 
 _WORKER = "qbench.backends.venv.engine_worker"
 _LONGEST = 200
@@ -46,11 +56,15 @@ _LONGEST = 200
 
 
 class EngineCrashError(QbenchError):
-    """An engine ended its process, gave no reply in time, or raised an error that is not a ``QbenchError``."""
+    """An engine ended its process, gave no reply in time, or raised an error that is not a
+    ``QbenchError``.
+    """
 
 
 class NotReceivedError(Exception):
-    """The backend cannot run in a worker: the worker does not find its modules, or does not start."""
+    """The backend cannot run in a worker: the worker does not find its modules, or does not
+    start.
+    """
 
 
 def engine_worker() -> "EngineWorker":
@@ -65,7 +79,9 @@ def _engine_worker(paths: tuple[str, ...]) -> "EngineWorker":
 
 
 class EngineWorker:
-    """A worker process that ends with this value; ``paths`` is its search path, ``generation`` counts its restarts."""
+    """A worker process that ends with this value; ``paths`` is its search path, ``generation``
+    counts its restarts.
+    """
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._paths = paths
@@ -84,13 +100,14 @@ class EngineWorker:
         """The reply of the worker.
 
         Args:
-            question, arrays: the message. doing: for errors. seconds: how long to wait; may be infinite.
+            question, arrays: the message. doing: for errors. seconds: how long to wait; may be
+                infinite.
 
         Raises:
-            EngineCrashError: the worker died or gave no reply in time, or the engine raised an error that is not a
-                ``QbenchError``.
-            NotReceivedError: no worker starts, it cannot load the backend, or a message cannot hold an array.
-            QbenchError: what the backend raises.
+            EngineCrashError: the worker died or gave no reply in time, or the engine raised an
+                error that is not a ``QbenchError``.
+            NotReceivedError: no worker starts, it cannot load the backend, or a message cannot hold
+            an array. QbenchError: what the backend raises.
         """
         child = self._started()
         try:
@@ -114,7 +131,9 @@ class EngineWorker:
                 raise NotReceivedError(str(error)) from error
             if len(error.parts) == _PARTS:
                 doing, found, expected, remedy = error.parts
-                raise _kind(error.kind)(doing, found=found, expected=expected, remedy=remedy) from error
+                raise _kind(error.kind)(
+                    doing, found=found, expected=expected, remedy=remedy
+                ) from error
             raise EngineCrashError(
                 doing,
                 found=f"{error.kind}: {' '.join(str(error).split())[:_LONGEST]}",
@@ -166,8 +185,9 @@ def _kind(spelled: str) -> type[QbenchError]:
     return found if isinstance(found, type) and issubclass(found, QbenchError) else QbenchError
 
 
-# A backend whose sessions run in the worker, so that an engine crash does not end this process. Integer interpreters
-# run in this process, since they do not crash. So does a backend that cannot be pickled.
+# A backend whose sessions run in the worker, so that an engine crash does not end this process.
+# Integer interpreters run in this process, since they do not crash. So does a backend that cannot
+# be pickled.
 
 Timeout = Callable[[], float]
 """The seconds that the next reply of an engine may take."""
@@ -179,7 +199,8 @@ def no_timeout() -> float:
 
 
 def contained(backend: Backend, timeout: Timeout = no_timeout) -> Backend:
-    """``backend`` with its sessions in the worker; itself if it is an integer interpreter, or cannot be pickled.
+    """``backend`` with its sessions in the worker; itself if it is an integer interpreter, or
+    cannot be pickled.
 
     Args:
         backend: runs in the worker. timeout: of one reply.
@@ -231,31 +252,47 @@ def _tell_once(text: str) -> None:
 T = TypeVar("T")
 
 
-def run_where_prepared(work: Callable[[Mapping[str, Executor]], T], executors: Mapping[str, Executor]) -> T:
-    """``work(executors)``: in the worker as a whole where all of them are sessions there, so that no batch is sent.
+def run_where_prepared(
+    work: Callable[[Mapping[str, Executor]], T], executors: Mapping[str, Executor]
+) -> T:
+    """``work(executors)``: in the worker as a whole where all of them are sessions there, so
+    that no batch is sent.
 
     In this process, batch by batch, where ``work`` or its result cannot be sent.
 
     Raises:
-        QbenchError: what ``work`` and the executors raise; EngineCrashError as of ``ContainedBackend``.
+        QbenchError: what ``work`` and the executors raise; EngineCrashError as of
+            ``ContainedBackend``.
     """
-    checks = {name: one.check for name, one in executors.items() if isinstance(one, CheckedExecutor)}
-    inner = {name: one.executor if isinstance(one, CheckedExecutor) else one for name, one in executors.items()}
+    checks = {
+        name: one.check for name, one in executors.items() if isinstance(one, CheckedExecutor)
+    }
+    inner = {
+        name: one.executor if isinstance(one, CheckedExecutor) else one
+        for name, one in executors.items()
+    }
     contained = {name: one for name, one in inner.items() if isinstance(one, _ContainedExecutor)}
     if contained and len(contained) == len(executors):
         try:
-            return next(iter(contained.values())).apply(partial(_checked_work, work, checks), contained)
+            return next(iter(contained.values())).apply(
+                partial(_checked_work, work, checks), contained
+            )
         except NotReceivedError:
             pass
     return work(executors)
 
 
 def _checked_work(
-    work: Callable[[Mapping[str, Executor]], T], checks: Mapping[str, OutputCheck], executors: Mapping[str, Executor]
+    work: Callable[[Mapping[str, Executor]], T],
+    checks: Mapping[str, OutputCheck],
+    executors: Mapping[str, Executor],
 ) -> T:
     """``work`` in the worker, with the results checked there as they are in this process."""
     return work(
-        {name: CheckedExecutor(one, checks[name]) if name in checks else one for name, one in executors.items()}
+        {
+            name: CheckedExecutor(one, checks[name]) if name in checks else one
+            for name, one in executors.items()
+        }
     )
 
 
@@ -290,14 +327,17 @@ class ContainedBackend:
         """Those of the backend."""
         return self.engine.packages
 
-    def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
-        """A session in the worker, prepared again after a crash; in this process where the worker cannot load it.
+    def prepare(
+        self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1
+    ) -> Executor:
+        """A session in the worker, prepared again after a crash; in this process where the
+        worker cannot load it.
 
         A model beyond the size of a message is prepared in this process too.
 
         Raises:
-            EngineCrashError: the engine crashes, gives no reply in time, or raises an error that is not a
-                ``QbenchError``.
+            EngineCrashError: the engine crashes, gives no reply in time, or raises an error that is
+                not a ``QbenchError``.
             QbenchError: what the backend raises.
         """
         graph = as_model(model)
@@ -306,7 +346,9 @@ class ContainedBackend:
             return self._here(graph, tuple(taps), threads, why)
         here = partial(self._here, graph, tuple(taps), threads)
         made_of = (self._sent, graph, tuple(taps), threads)
-        executor = _ContainedExecutor(made_of, here, f"'{graph.graph.name}' on '{self.name}'", self._timeout)
+        executor = _ContainedExecutor(
+            made_of, here, f"'{graph.graph.name}' on '{self.name}'", self._timeout
+        )
         executor.prepare()
         return executor
 
@@ -316,7 +358,9 @@ class ContainedBackend:
 
 
 class _ContainedExecutor(Closing):
-    """One session in the worker; ``here`` prepares it in this process, given why, if the worker cannot."""
+    """One session in the worker; ``here`` prepares it in this process, given why, if the worker
+    cannot.
+    """
 
     def __init__(
         self,
@@ -332,19 +376,30 @@ class _ContainedExecutor(Closing):
         self._generation = -1
 
     def prepare(self) -> None:
-        """Prepare the session in the present worker; in this process, if the worker cannot load it."""
+        """Prepare the session in the present worker; in this process, if the worker cannot load
+        it.
+        """
         try:
             sent, model, taps, threads = self._made_of
             question = {"do": "prepare", "key": self._key, "taps": taps, "threads": threads}
-            arrays = {"backend": np.frombuffer(sent, np.uint8), "model": np.frombuffer(model_bytes(model), np.uint8)}
+            arrays = {
+                "backend": np.frombuffer(sent, np.uint8),
+                "model": np.frombuffer(model_bytes(model), np.uint8),
+            }
             self._worker.ask(question, arrays, f"Preparing {self._what}", self._timeout())
             self._generation = self._worker.generation
         except NotReceivedError as error:  # the worker does not find its modules, or does not start
-            self._ours = self._here(f"no worker process takes it ({str(error) or 'it ended without a word'})")
+            self._ours = self._here(
+                f"no worker process takes it ({str(error) or 'it ended without a word'})"
+            )
 
     def key_in_worker(self) -> int | None:
-        """The key of its session in the worker, which is prepared again after a crash; None: it is in this process."""
-        if self._ours is None and self._generation != self._worker.generation:  # another session crashed the worker
+        """The key of its session in the worker, which is prepared again after a crash; None: it
+        is in this process.
+        """
+        if (
+            self._ours is None and self._generation != self._worker.generation
+        ):  # another session crashed the worker
             self.prepare()
         return self._key if self._ours is None else None
 
@@ -352,8 +407,8 @@ class _ContainedExecutor(Closing):
         """One batch: input name → array, to output or tap name → array.
 
         Raises:
-            EngineCrashError: the engine crashes, gives no reply in time, or raises an error that is not a
-                ``QbenchError``.
+            EngineCrashError: the engine crashes, gives no reply in time, or raises an error that is
+                not a ``QbenchError``.
             InputError: an input does not fit the graph.
         """
         key = self.key_in_worker()
@@ -366,11 +421,16 @@ class _ContainedExecutor(Closing):
             self._ours = self._here(f"no message to a worker process holds its inputs ({error})")
             return self._ours.run(feeds)
 
-    def apply(self, work: "Callable[[Mapping[str, Executor]], T]", executors: "Mapping[str, _ContainedExecutor]") -> T:
+    def apply(
+        self,
+        work: "Callable[[Mapping[str, Executor]], T]",
+        executors: "Mapping[str, _ContainedExecutor]",
+    ) -> T:
         """The result of ``work`` for ``executors``, done in the worker.
 
         Raises:
-            NotReceivedError: one of them runs in this process, or ``work`` or its result cannot be sent.
+            NotReceivedError: one of them runs in this process, or ``work`` or its result cannot be
+                sent.
             QbenchError: as ``run``, and what ``work`` raises.
         """
         keys = {name: one.key_in_worker() for name, one in executors.items()}
@@ -392,7 +452,9 @@ class _ContainedExecutor(Closing):
         if self._ours is not None:
             return executed_by(self._ours)
         question = {"do": "executed", "key": key}
-        answer, _ = self._worker.ask(question, {}, f"Asking {self._what} how it runs", self._timeout())
+        answer, _ = self._worker.ask(
+            question, {}, f"Asking {self._what} how it runs", self._timeout()
+        )
         return {node: Executed(*how) for node, how in answer["executed"].items()}
 
     def close(self) -> None:

@@ -1,4 +1,6 @@
-"""The frame that executors of engines share, and how nodes run on an engine that runs a graph unchanged."""
+"""The frame that executors of engines share, and how nodes run on an engine that runs a graph
+unchanged.
+"""
 
 from typing import Generic, TypeVar
 
@@ -15,13 +17,15 @@ _Held = TypeVar("_Held")
 
 
 class EngineExecutor(Closing, Generic[_Held]):
-    """The frame of an executor: it checks the feeds of each batch, and runs nothing after it was closed.
+    """The frame of an executor: it checks the feeds of each batch, and runs nothing after it
+    was closed.
 
-    A subclass defines ``_answer`` and ``executed``, and ``close`` where releasing what is held takes more than
-    forgetting it.
+    A subclass defines ``_answer`` and ``executed``, and ``close`` where releasing what is held
+    takes more than forgetting it.
 
     Args:
-        held: what runs a batch, such as a session, a program or a process. check: of the feeds of its graph.
+        held: what runs a batch, such as a session, a program or a process. check: of the feeds of
+            its graph.
     """
 
     def __init__(self, held: _Held, check: FeedCheck) -> None:
@@ -53,11 +57,22 @@ class EngineExecutor(Closing, Generic[_Held]):
 
 
 def executed_as_written(model: ir.Model, device: str) -> dict[str, Executed]:
-    """How ``device`` runs every node of the main graph of ``model``, if it runs the graph unchanged."""
-    is_typed = all(value.dtype is not None for node in model.graph for value in node.inputs if value is not None)
+    """How ``device`` runs every node of the main graph of ``model``, if it runs the graph
+    unchanged.
+    """
+    is_typed = all(
+        value.dtype is not None
+        for node in model.graph
+        for value in node.inputs
+        if value is not None
+    )
     typed = model if is_typed else with_shapes(model)
     found = {node_key(node): Executed(_precision(node), device) for node in typed.graph}
-    products = {origin_of(node): found[node_key(node)] for node in typed.graph if node.op_type in INTEGER_PRODUCTS}
+    products = {
+        origin_of(node): found[node_key(node)]
+        for node in typed.graph
+        if node.op_type in INTEGER_PRODUCTS
+    }
     return found | products
 
 
@@ -77,5 +92,7 @@ INTEGER_PRODUCTS = frozenset(
 
 def _precision(node: ir.Node) -> str:
     given = [value for value in node.inputs if value is not None]
-    first = next((value for value in given if value.dtype is not ir.DataType.BOOL), next(iter(given), None))
+    first = next(
+        (value for value in given if value.dtype is not ir.DataType.BOOL), next(iter(given), None)
+    )
     return "" if first is None or first.dtype is None else np.dtype(first.dtype.numpy()).name

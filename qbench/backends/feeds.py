@@ -1,4 +1,6 @@
-"""What is fed to a prepared graph and returned of it: batches checked against its inputs, and taps."""
+"""What is fed to a prepared graph and returned of it: batches checked against its inputs, and
+taps.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +15,9 @@ from qbench.graph import AnyModel, as_model, values_by_name, with_shapes
 
 @dataclass(frozen=True, slots=True)
 class InputFact:
-    """Dtype and shape of one graph input, with None for every free dimension; None: not declared."""
+    """Dtype and shape of one graph input, with None for every free dimension; None: not
+    declared.
+    """
 
     dtype: np.dtype[np.generic] | None
     shape: tuple[int | None, ...] | None
@@ -31,8 +35,14 @@ class InputFact:
             return None
         wanted = "×".join("?" if dim is None else str(dim) for dim in self.shape) or "a scalar"
         # the size of the batch is none that a user chose: free axes are shown as such
-        free = [dim is None for dim in self.shape] if len(self.shape) == len(array.shape) else [False] * array.ndim
-        found = "×".join("?" if any_ else str(have) for any_, have in zip(free, array.shape, strict=True))
+        free = (
+            [dim is None for dim in self.shape]
+            if len(self.shape) == len(array.shape)
+            else [False] * array.ndim
+        )
+        found = "×".join(
+            "?" if any_ else str(have) for any_, have in zip(free, array.shape, strict=True)
+        )
         return f"shape {found or 'of a scalar'} where the graph takes {wanted}"
 
 
@@ -40,8 +50,9 @@ class InputFact:
 class FeedCheck:
     """A check of batches against the inputs of a graph, before an engine runs them.
 
-    ``required`` excludes inputs with an initializer, which is their default. ``constants`` are the initializers that
-    are not inputs: in canonical and quantized graphs these include former defaults.
+    ``required`` excludes inputs with an initializer, which is their default. ``constants`` are the
+    initializers that are not inputs: in canonical and quantized graphs these include former
+    defaults.
     """
 
     graph: str
@@ -63,22 +74,33 @@ class FeedCheck:
         """``feeds`` as arrays.
 
         Raises:
-            InputError: an input is missing, unknown, or has a dtype, rank or shape that the graph does not accept.
+            InputError: an input is missing, unknown, or has a dtype, rank or shape that the graph
+                does not accept.
         """
         for name in self.required:
             if name not in feeds:
-                raise self._error(f"no input '{name}'", f"Feed it; the graph's inputs are {self._listed()}.")
+                raise self._error(
+                    f"no input '{name}'", f"Feed it; the graph's inputs are {self._listed()}."
+                )
         arrays = {}
         for name, given in feeds.items():
             if name in self.constants or f"{name}_quantized" in self.constants:
-                raise self._error(f"a feed for '{name}', which is a constant", f"Feed only {self._listed()}.")
+                raise self._error(
+                    f"a feed for '{name}', which is a constant", f"Feed only {self._listed()}."
+                )
             if name not in self.inputs:
                 close = nearest(name, self.inputs)
-                hint = f"Did you mean '{close}'?" if close else f"The graph's inputs are {self._listed()}."
+                hint = (
+                    f"Did you mean '{close}'?"
+                    if close
+                    else f"The graph's inputs are {self._listed()}."
+                )
                 raise self._error(f"an unknown input '{name}'", hint)
             arrays[name] = np.asarray(given)
             if problem := self.inputs[name].problem(arrays[name]):
-                raise self._error(f"input '{name}' with {problem}", "Check that the data fits the model.")
+                raise self._error(
+                    f"input '{name}' with {problem}", "Check that the data fits the model."
+                )
         return arrays
 
     def _listed(self) -> str:
@@ -86,7 +108,10 @@ class FeedCheck:
 
     def _error(self, found: str, remedy: str) -> InputError:
         return InputError(
-            f"Running '{self.graph}' on '{self.backend}'", found=found, expected="inputs of the graph", remedy=remedy
+            f"Running '{self.graph}' on '{self.backend}'",
+            found=found,
+            expected="inputs of the graph",
+            remedy=remedy,
         )
 
 
@@ -109,7 +134,8 @@ def loaded(model: AnyModel) -> ir.Model:
 
 
 def with_taps(model: ir.Model, taps: Sequence[str]) -> ir.Model:
-    """A copy of ``model`` that returns the values named in ``taps`` after its own outputs; itself without taps.
+    """A copy of ``model`` that returns the values named in ``taps`` after its own outputs;
+    itself without taps.
 
     Raises:
         InputError: a tap names no value of the main graph.

@@ -29,8 +29,8 @@ class IntegerBackend:
 
     Args:
         arithmetic: by which it computes.
-        means: the implementation of its sums; None: the fastest one here. ``counting_means`` count every event, slower;
-            results do not depend on it.
+        means: the implementation of its sums; None: the fastest one here. ``counting_means`` count
+            every event, slower; results do not depend on it.
         around: wraps every kernel; None: kernels are not wrapped.
     """
 
@@ -76,11 +76,15 @@ class IntegerBackend:
         """The same with all events counted, slower."""
         return replace(self, means=counting_means())
 
-    def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:  # noqa: ARG002 - the protocol's
-        """A compiled program over the lowered ``model``; taps are values of the lowered graph and change nothing.
+    def prepare(
+        self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1
+    ) -> Executor:  # noqa: ARG002 - the protocol's
+        """A compiled program over the lowered ``model``; taps are values of the lowered graph
+        and change nothing.
 
         Raises:
-            InputError: not an ONNX model, a tap that names no value, or a multiplier that the arithmetic cannot hold.
+            InputError: not an ONNX model, a tap that names no value, or a multiplier that the
+                arithmetic cannot hold.
             UnsupportedError: a float graph, or an operator that the interpreter does not support.
         """
         graph = loaded(model)
@@ -95,7 +99,9 @@ class IntegerBackend:
         lowered = lower_to_integers(graph, integer_target(self.arithmetic))
         computed = (value for node in lowered.graph for value in node.outputs)
         names = {value.name or "" for value in (*lowered.graph.inputs, *computed)}
-        require_taps(taps, names, doing=f"Tapping '{lowered.graph.name}'", where="the lowered graph")
+        require_taps(
+            taps, names, doing=f"Tapping '{lowered.graph.name}'", where="the lowered graph"
+        )
         program = Program(lowered, self.arithmetic, taps, self.means, self.around)
         return _IntegerExecutor(program, lowered, FeedCheck.of(lowered, self.name))
 
@@ -120,5 +126,7 @@ class _IntegerExecutor(EngineExecutor[Program]):
             raise self._refusal(str(error)) from error
 
     def executed(self) -> Mapping[str, Executed]:
-        """Every node of the lowered graph, on integers where it was lowered to operators on integers."""
+        """Every node of the lowered graph, on integers where it was lowered to operators on
+        integers.
+        """
         return executed_as_written(self._lowered, "cpu")

@@ -1,4 +1,6 @@
-"""The evaluator of the onnx package: slow, plain numpy, independent of every engine; for small models."""
+"""The evaluator of the onnx package: slow, plain numpy, independent of every engine; for small
+models.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
 
 
 def evaluator_operators(model: ir.Model) -> "list[type[OpRun]]":
-    """A class for the evaluator for each operator of an extension in ``model``, and one for Loop."""
+    """A class for the evaluator for each operator of an extension in ``model``, and one for
+    Loop.
+    """
     bodies = (*model.graphs(), *model.functions.values())
     found = {(node.domain, node.op_type): node for body in bodies for node in body}
     made = [(node, outside_operator(node)) for node in found.values()]
@@ -31,7 +35,9 @@ def evaluator_operators(model: ir.Model) -> "list[type[OpRun]]":
 
 
 def _bounded_loop(limit: int) -> "type[OpRun]":
-    """The evaluator's Loop with an error after ``limit`` iterations, since its condition may never end it."""
+    """The evaluator's Loop with an error after ``limit`` iterations, since its condition may
+    never end it.
+    """
     from onnx.reference.ops.op_loop import Loop as EvaluatorLoop
 
     class Loop(EvaluatorLoop):  # the name is that of the operator
@@ -68,8 +74,9 @@ def _class_of(node: ir.Node, operator: Operator) -> "type[OpRun]":
 MAX_MACS = 20_000_000
 """Multiply-accumulates per sample up to which it is useful.
 
-Measured with onnx 1.23 on two cores: dense convolutions run at 1 to 5 billion per second, depthwise ones at 26 million.
-So a sample takes from 10 ms to 1 s, and MobileNetV2 (300 million) would take several seconds per image.
+Measured with onnx 1.23 on two cores: dense convolutions run at 1 to 5 billion per second, depthwise
+ones at 26 million. So a sample takes from 10 ms to 1 s, and MobileNetV2 (300 million) would take
+several seconds per image.
 """
 
 _QTYPES = frozenset({"int4", "uint4", "int8", "uint8", "int16", "uint16"})
@@ -96,7 +103,9 @@ class OnnxReferenceBackend:
         """Itself: the evaluator optimizes nothing."""
         return self
 
-    def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:  # noqa: ARG002 - the protocol's
+    def prepare(
+        self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1
+    ) -> Executor:  # noqa: ARG002 - the protocol's
         """An evaluator over ``model``.
 
         Raises:
@@ -149,7 +158,9 @@ class _ReferenceExecutor(EngineExecutor["ReferenceEvaluator"]):
                 results = held.run(None, arrays)
         except Exception as error:  # kernels raise whatever numpy raises
             raise self._refusal(str(error)) from error
-        return {name: np.asarray(result) for name, result in zip(self._outputs, results, strict=True)}
+        return {
+            name: np.asarray(result) for name, result in zip(self._outputs, results, strict=True)
+        }
 
     def executed(self) -> Mapping[str, Executed]:
         """Every node as it is in the graph, after functions were inlined."""

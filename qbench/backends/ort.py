@@ -36,18 +36,22 @@ if TYPE_CHECKING:
     import onnxruntime
 
 
-# A workaround for optimized sessions of ONNX Runtime: a Q/DQ pair after every operator that only moves int8 values.
+# A workaround for optimized sessions of ONNX Runtime: a Q/DQ pair after every operator that only
+# moves int8 values.
 #
-# After such an operator (Transpose, Reshape, …) the optimizer adds the missing Q/DQ pair. It writes the type of an int8
-# pair as an attribute, as opset 21 allows, and later changes the zero point to uint8 but not the attribute. Then
-# loading fails with "output_dtype INT8 does not match y_zero_point type UINT8" (onnxruntime 1.31.1; uint8 and int16
-# grids, and models before opset 21, work). A pair on the same grid changes no value, so it is written here.
+# After such an operator (Transpose, Reshape, …) the optimizer adds the missing Q/DQ pair. It writes
+# the type of an int8 pair as an attribute, as opset 21 allows, and later changes the zero point to
+# uint8 but not the attribute. Then loading fails with "output_dtype INT8 does not match
+# y_zero_point type UINT8" (onnxruntime 1.31.1; uint8 and int16 grids, and models before opset 21,
+# work). A pair on the same grid changes no value, so it is written here.
 
 _MOVERS = frozenset({"MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
 
 
 def with_int8_pairs(model: ir.Model) -> ir.Model:
-    """``model`` itself, or a copy in which every operator that moves int8 values has a Q/DQ pair after it."""
+    """``model`` itself, or a copy in which every operator that moves int8 values has a Q/DQ
+    pair after it.
+    """
     if not any(_is_open(node) for node in model.graph):
         return model
     copy = own_copy(model)
@@ -66,9 +70,15 @@ def _is_open(node: ir.Node) -> bool:
     if maker is None or maker.op_type != "DequantizeLinear" or maker.domain:
         return False
     levels, scale = maker.inputs[0], maker.inputs[1]
-    of_int8 = levels is not None and (levels.dtype is ir.DataType.INT8 or _zero_point_is_int8(maker))
+    of_int8 = levels is not None and (
+        levels.dtype is ir.DataType.INT8 or _zero_point_is_int8(maker)
+    )
     whole = scale is not None and scale.shape is not None and scale.shape.dims in ((), (1,))
-    return of_int8 and whole and not any(use.op_type == "QuantizeLinear" for use, _ in node.outputs[0].uses())
+    return (
+        of_int8
+        and whole
+        and not any(use.op_type == "QuantizeLinear" for use, _ in node.outputs[0].uses())
+    )
 
 
 def _zero_point_is_int8(node: ir.Node) -> bool:
@@ -90,7 +100,10 @@ def _close(graph: ir.Graph, node: ir.Node, names: NameScope, nodes: NameScope) -
     )
     closed = ir.val(name, moved.dtype, moved.shape)
     dequantizer = ir.node(
-        "DequantizeLinear", [quantizer.outputs[0], *grid], name=nodes.fresh(f"{node.name}_closed"), outputs=[closed]
+        "DequantizeLinear",
+        [quantizer.outputs[0], *grid],
+        name=nodes.fresh(f"{node.name}_closed"),
+        outputs=[closed],
     )
     moved.replace_all_uses_with(closed, replace_graph_outputs=True)
     quantizer.replace_input_with(0, moved)
@@ -98,17 +111,21 @@ def _close(graph: ir.Graph, node: ir.Node, names: NameScope, nodes: NameScope) -
     graph.insert_after(node, [quantizer, dequantizer])
 
 
-# A workaround for the precise mode of ONNX Runtime: one initializer per use of integer weights and their zero points.
+# A workaround for the precise mode of ONNX Runtime: one initializer per use of integer weights and
+# their zero points.
 #
-# Where pairs could saturate, that mode rewrites int8 weights and their zero points as uint8, under names derived from
-# the old ones. For an initializer with two uses the name clashes, and loading fails with "Attempt to replace the
-# existing tensor" (onnxruntime 1.31.1). The copies change no number.
+# Where pairs could saturate, that mode rewrites int8 weights and their zero points as uint8, under
+# names derived from the old ones. For an initializer with two uses the name clashes, and loading
+# fails with "Attempt to replace the existing tensor" (onnxruntime 1.31.1). The copies change no
+# number.
 
 _WEIGHT, _ZERO_POINT = 0, 2
 
 
 def unshared(model: ir.Model) -> ir.Model:
-    """``model`` itself, or a copy in which no dequantized constant shares its integers or its zero point."""
+    """``model`` itself, or a copy in which no dequantized constant shares its integers or its
+    zero point.
+    """
     if not any(_shared(node, index) for node in model.graph for index in (_WEIGHT, _ZERO_POINT)):
         return model
     copy = own_copy(model)
@@ -137,13 +154,17 @@ def _shared(node: ir.Node, index: int) -> bool:
 def _give_own(graph: ir.Graph, node: ir.Node, index: int, names: NameScope) -> None:
     value = node.inputs[index]
     assert value is not None
-    own = ir.val(names.fresh(str(value.name)), value.dtype, value.shape, const_value=value.const_value)
+    own = ir.val(
+        names.fresh(str(value.name)), value.dtype, value.shape, const_value=value.const_value
+    )
     graph.register_initializer(own)
     node.replace_input_with(index, own)
 
 
 class Level(enum.Enum):
-    """Levels of graph optimization; each includes those before it (``GraphOptimizationLevel`` of ONNX Runtime)."""
+    """Levels of graph optimization; each includes those before it (``GraphOptimizationLevel``
+    of ONNX Runtime).
+    """
 
     NONE = "none"
     BASIC = "basic"
@@ -158,8 +179,8 @@ class Optimization:
 
     Args:
         level: of the optimizations.
-        without: optimizers and rules that are disabled, by the engine's names; it ignores unknown names
-            (``session_optimizers`` lists those that it has).
+        without: optimizers and rules that are disabled, by the engine's names; it ignores unknown
+            names (``session_optimizers`` lists those that it has).
         kept: file for the optimized graph; None: it is not written.
         logged: whether the engine logs on standard error which optimizers changed the graph.
     """
@@ -170,9 +191,10 @@ class Optimization:
     logged: bool = False
 
 
-# There are three backends of one engine, because its int8 results depend on its options: with all graph optimizations
-# (QDQ becomes integer kernels), with none (each QDQ pair is computed in float), and with all of them in the precise x64
-# mode, which prevents u8×s8 dot products from saturating in pairs of 16 bits on processors without VNNI.
+# There are three backends of one engine, because its int8 results depend on its options: with all
+# graph optimizations (QDQ becomes integer kernels), with none (each QDQ pair is computed in float),
+# and with all of them in the precise x64 mode, which prevents u8×s8 dot products from saturating in
+# pairs of 16 bits on processors without VNNI.
 
 _FATAL_ONLY = 4
 """Log level: errors are raised anyway, and then reported once."""
@@ -194,22 +216,28 @@ _ENTRIES = {
 }
 _PROVIDERS = ("CPUExecutionProvider",)
 _UNFUSED = frozenset({Level.NONE, Level.BASIC})
-"""Levels of optimization at which Q/DQ pairs stay around every operator, so it is computed in float32."""
+"""Levels of optimization at which Q/DQ pairs stay around every operator, so it is computed in
+float32.
+"""
 _CAPABILITIES = Capabilities(
     activation_qtypes=frozenset({"int8", "uint8", "int16", "uint16"}),
     weight_qtypes=frozenset({"int4", "uint4", "int8", "uint8", "int16", "uint16"}),
     weight_per_block=True,
-    # QLinearMatMul, MatMulIntegerToFloat and DynamicQuantizeMatMul fail at run time; DequantizeLinear refuses both.
+    # QLinearMatMul, MatMulIntegerToFloat and DynamicQuantizeMatMul fail at run time;
+    # DequantizeLinear refuses both.
     batched_per_channel=False,
     blocks_of_vectors=False,
     integer_products=frozenset({("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8")}),
     float_products=frozenset({"ConvTranspose"}),
-    requantized_products=frozenset({"Conv"}),  # QGemm and MatMulIntegerToFloat have float results, QLinearConv has not
+    requantized_products=frozenset(
+        {"Conv"}
+    ),  # QGemm and MatMulIntegerToFloat have float results, QLinearConv has not
     dynamic=True,
     dynamic_products=frozenset({("MatMul", 1)}),  # DynamicQuantizeMatMul, of constant weights
 )
-"""What every level of optimization loads and runs (1.31). Optimized sessions refuse sums of activations per channel,
-although the operators alone have kernels."""
+"""What every level of optimization loads and runs (1.31). Optimized sessions refuse sums of
+activations per channel, although the operators alone have kernels.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +249,8 @@ class OrtBackend:
         optimization: the graph optimizations; all by default.
         precise: ``session.x64quantprecision``: exact u8×s8 sums on every x64 processor, slower.
         arena: whether a session keeps memory that it has used; of no use with many sessions.
-        records: whether each session writes its optimized graph, so that ``executed`` needs no second session.
+        records: whether each session writes its optimized graph, so that ``executed`` needs no
+            second session.
     """
 
     name: str
@@ -232,7 +261,9 @@ class OrtBackend:
     capabilities: Capabilities = field(default_factory=lambda: _CAPABILITIES)
     packages: tuple[str, ...] = ("onnxruntime",)
 
-    def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
+    def prepare(
+        self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1
+    ) -> Executor:
         """A session over ``model``; ``taps`` become graph outputs before it is made.
 
         Taps on an optimized session disable fusions and so change other outputs.
@@ -242,11 +273,17 @@ class OrtBackend:
             UnsupportedError: ONNX Runtime has no kernel or opset for it.
             UnavailableError: onnxruntime is not installed.
         """
-        require_count(f"Preparing a model on '{self.name}'", "threads", threads)  # 0 would be all processors
+        require_count(
+            f"Preparing a model on '{self.name}'", "threads", threads
+        )  # 0 would be all processors
         runtime = _runtime()
         graph = loaded(model)
         fitted, check = self.fitted(graph, taps), FeedCheck.of(graph, self.name)
-        if self.records and self.optimization.level is not Level.NONE and constant_bytes(fitted) < MESSAGE_LIMIT:
+        if (
+            self.records
+            and self.optimization.level is not Level.NONE
+            and constant_bytes(fitted) < MESSAGE_LIMIT
+        ):
             session, found = self._recorded(runtime, fitted, threads)
             return _OrtExecutor(session, check, lambda: found)
         session = self._session(runtime, fitted, threads)
@@ -258,7 +295,9 @@ class OrtBackend:
         fitted: ir.Model,
         threads: int,
     ) -> "tuple[onnxruntime.InferenceSession, dict[str, Executed]]":
-        """A session over ``fitted``, and how it runs the nodes; the file of its optimized graph is removed again."""
+        """A session over ``fitted``, and how it runs the nodes; the file of its optimized graph
+        is removed again.
+        """
         with tempfile.NamedTemporaryFile(prefix="qbench-", suffix=".onnx") as file:
             path = Path(file.name)
             keeping = replace(self, optimization=replace(self.optimization, kept=path))
@@ -274,7 +313,9 @@ class OrtBackend:
 
     @property
     def arithmetic(self) -> str | None:
-        """That of its integer kernels on this processor; ``ideal`` where no operator is fused into one."""
+        """That of its integer kernels on this processor; ``ideal`` where no operator is fused
+        into one.
+        """
         if self.optimization.level in _UNFUSED:
             return "ideal"
         return fused_arithmetic(processor_class(), precise=self.precise)
@@ -292,18 +333,23 @@ class OrtBackend:
 
     def at_level(self, level: str) -> "OrtBackend":
         """The same with every optimization of ``level``."""
-        return replace(self, name=f"{self.name}-{level}", optimization=Optimization(level=Level(level)))
+        return replace(
+            self, name=f"{self.name}-{level}", optimization=Optimization(level=Level(level))
+        )
 
     def for_many_sessions(self) -> "OrtBackend":
         """The same without an arena."""
         return replace(self, arena=False)
 
     def recording(self) -> "OrtBackend":
-        """The same with sessions that write their optimized graph; it has a second copy of the constants."""
+        """The same with sessions that write their optimized graph; it has a second copy of the
+        constants.
+        """
         return replace(self, records=True)
 
     def fitted(self, model: ir.Model, taps: Sequence[str] = ()) -> ir.Model:
-        """The model for a session: ``model`` with ``taps`` as outputs, and with workarounds for its optimizers.
+        """The model for a session: ``model`` with ``taps`` as outputs, and with workarounds for
+        its optimizers.
 
         Raises:
             InputError: a tap names no value of it.
@@ -337,9 +383,14 @@ class OrtBackend:
             "log": self._log_level,
         }
 
-    def _session(self, runtime: Any, model: ir.Model, threads: int) -> "onnxruntime.InferenceSession":  # noqa: ANN401 - a module without types
+    def _session(
+        self, runtime: Any, model: ir.Model, threads: int
+    ) -> "onnxruntime.InferenceSession":  # noqa: ANN401 - a module without types
         options = self._options(runtime, threads)
-        given = {"providers": list(_PROVIDERS), "disabled_optimizers": set(self.optimization.without)}
+        given = {
+            "providers": list(_PROVIDERS),
+            "disabled_optimizers": set(self.optimization.without),
+        }
         try:
             if constant_bytes(model) < MESSAGE_LIMIT:
                 return runtime.InferenceSession(model_bytes(model), options, **given)
@@ -352,7 +403,11 @@ class OrtBackend:
         except Exception as error:  # onnxruntime's exceptions share no public parent
             graph = model.graph.name or "model"
             raise refusal(
-                type(error).__name__, str(error), graph=graph, backend=self.name, version=runtime.__version__
+                type(error).__name__,
+                str(error),
+                graph=graph,
+                backend=self.name,
+                version=runtime.__version__,
             ) from error
 
     def _options(self, runtime: Any, threads: int) -> Any:  # noqa: ANN401 - a module without types
@@ -366,17 +421,21 @@ class OrtBackend:
         options.log_severity_level = self._log_level
         options.use_deterministic_compute = True
         options.enable_cpu_mem_arena = self.arena
-        options.enable_mem_pattern = False  # it keeps a plan per input shape: more memory, no less time
+        options.enable_mem_pattern = (
+            False  # it keeps a plan per input shape: more memory, no less time
+        )
         for name, value in self.session_entries.items():
             options.add_session_config_entry(name, value)
         return options
 
 
 def fused_arithmetic(processor: str, *, precise: bool) -> str | None:
-    """The arithmetic of ONNX Runtime's integer kernels on a ``processor`` of that class; None: not known.
+    """The arithmetic of ONNX Runtime's integer kernels on a ``processor`` of that class; None:
+    not known.
 
-    They sum u8 × s8 products exactly with VNNI or in precise mode (``ort-x64``), in pairs of 16 bits on AVX2 without it
-    (``ort-x64-avx2``), and exactly, but without fused multiply-adds, on older processors (``ort-x64-sse``).
+    They sum u8 × s8 products exactly with VNNI or in precise mode (``ort-x64``), in pairs of 16
+    bits on AVX2 without it (``ort-x64-avx2``), and exactly, but without fused multiply-adds, on
+    older processors (``ort-x64-sse``).
     """
     if not processor.startswith("x64-"):
         return None
@@ -387,9 +446,10 @@ def fused_arithmetic(processor: str, *, precise: bool) -> str | None:
 
 # How the nodes of a graph run, by the optimized graph that a session writes.
 #
-# The file has the fused nodes, with names that the engine made of the old ones, and hardly any types. A fused node is
-# traced by its name, else by the first of its outputs that the prepared graph has too. Types follow from those of the
-# constants: every operator on integers has a zero point of its result.
+# The file has the fused nodes, with names that the engine made of the old ones, and hardly any
+# types. A fused node is traced by its name, else by the first of its outputs that the prepared
+# graph has too. Types follow from those of the constants: every operator on integers has a zero
+# point of its result.
 
 _MADE = re.compile(r"(?:_nchwc|_token_\d+|/MatMulAddFusion)+$")
 """What the engine appends to the name of the node that a new one replaces."""
@@ -407,7 +467,9 @@ def executed_nodes(path: Path, prepared: ir.Model) -> dict[str, Executed]:
     graph = onnx.load(path, load_external_data=False).graph
     nodes = list(ir.traversal.RecursiveGraphIterator(prepared.graph))
     origins = {node_key(node): origin_of(node) for node in nodes}
-    makers = {str(value.name): node_key(node) for node in nodes for value in node.outputs if value.name}
+    makers = {
+        str(value.name): node_key(node) for node in nodes for value in node.outputs if value.name
+    }
     found: dict[str, Executed] = {}
     _collect(graph, {}, origins, makers, found)
     return found
@@ -420,12 +482,18 @@ def _collect(
     makers: Mapping[str, str],
     found: dict[str, Executed],
 ) -> None:
-    """Add the nodes of ``graph`` and of the graphs inside it; ``outside``: value → type of the graphs around it."""
+    """Add the nodes of ``graph`` and of the graphs inside it; ``outside``: value → type of the
+    graphs around it.
+    """
     types = dict(outside)
-    types |= {value.name: value.type.tensor_type.elem_type for value in (*graph.input, *graph.value_info)}
+    types |= {
+        value.name: value.type.tensor_type.elem_type for value in (*graph.input, *graph.value_info)
+    }
     types |= {constant.name: constant.data_type for constant in graph.initializer}
     for node in graph.node:
-        read = node.input[1:] if node.op_type == "QLinearConcat" else node.input  # its first is a scale
+        read = (
+            node.input[1:] if node.op_type == "QLinearConcat" else node.input
+        )  # its first is a scale
         first = next((types.get(name, 0) for name in read if name), 0)
         computed = types.get(node.input[1], 0) if node.op_type in _QUANTIZES_ITSELF else first
         result = _result_type(node, types, first)
@@ -441,7 +509,9 @@ def _collect(
 
 
 def _result_type(node: Any, types: Mapping[str, int], first: int) -> int:  # noqa: ANN401 - a message of onnx
-    """The type of the results of ``node``, whose first input has the type ``first``; 0: not known."""
+    """The type of the results of ``node``, whose first input has the type ``first``; 0: not
+    known.
+    """
     if node.op_type == "Cast":
         return int(next(one.i for one in node.attribute if one.name == "to"))
     if node.op_type in ("DynamicQuantizeLinear", "QuantizeLinear") and len(node.input) < 3:
@@ -458,7 +528,9 @@ def _result_type(node: Any, types: Mapping[str, int], first: int) -> int:  # noq
 
 
 def _traced(node: Any, names: Mapping[str, str], makers: Mapping[str, str]) -> str:  # noqa: ANN401 - a message of onnx
-    """The name of the prepared node that ``node`` stems from; the engine's own where that is not known."""
+    """The name of the prepared node that ``node`` stems from; the engine's own where that is
+    not known.
+    """
     for name in (node.name, _MADE.sub("", node.name.removeprefix(_FUSED))):
         if name in names:
             return name
@@ -479,7 +551,9 @@ class _OrtExecutor(EngineExecutor["onnxruntime.InferenceSession"]):
         self._executed = executed
         self._outputs = [output.name for output in session.get_outputs()]
 
-    def _answer(self, held: "onnxruntime.InferenceSession", arrays: dict[str, Array]) -> dict[str, Array]:
+    def _answer(
+        self, held: "onnxruntime.InferenceSession", arrays: dict[str, Array]
+    ) -> dict[str, Array]:
         try:
             results = held.run(self._outputs, arrays)
         except Exception as error:  # onnxruntime's exceptions share no public parent
@@ -487,7 +561,9 @@ class _OrtExecutor(EngineExecutor["onnxruntime.InferenceSession"]):
         return dict(zip(self._outputs, results, strict=True))
 
     def executed(self) -> Mapping[str, Executed]:
-        """The nodes of the optimized graph under the names of those that they stem from, on its only provider."""
+        """The nodes of the optimized graph under the names of those that they stem from, on its
+        only provider.
+        """
         return self._executed()
 
 
@@ -515,17 +591,20 @@ _LOWERED_DYNAMIC = frozenset({("Conv", 1), ("Gemm", 1), ("MatMul", 1)})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoweredOrtBackend:
-    """ONNX Runtime's CPU provider on the QOperator form: qbench lowers a QDQ graph to QLinearConv and the like.
+    """ONNX Runtime's CPU provider on the QOperator form: qbench lowers a QDQ graph to
+    QLinearConv and the like.
 
-    The engine's lowering depends on its version and on the places of Q/DQ pairs; on integer operators its optimizations
-    change no number. Float graphs run as they are. Signed activations run 20 times slower than unsigned ones on x64
-    (onnxruntime issue 12072).
+    The engine's lowering depends on its version and on the places of Q/DQ pairs; on integer
+    operators its optimizations change no number. Float graphs run as they are. Signed activations
+    run 20 times slower than unsigned ones on x64 (onnxruntime issue 12072).
     """
 
     name: str = _NAME
     engine: OrtBackend = field(default_factory=lambda: OrtBackend(name=_NAME))
     capabilities: Capabilities = field(
-        default_factory=lambda: replace(_CAPABILITIES, forms=_FORMS, dynamic_products=_LOWERED_DYNAMIC)
+        default_factory=lambda: replace(
+            _CAPABILITIES, forms=_FORMS, dynamic_products=_LOWERED_DYNAMIC
+        )
     )
     packages: tuple[str, ...] = ("onnxruntime",)
 
@@ -534,8 +613,11 @@ class LoweredOrtBackend:
         """That of the engine, which runs the same kernels."""
         return self.engine.arithmetic
 
-    def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
-        """A session over the lowered ``model``; a tapped operator stays float, since its result has another reader.
+    def prepare(
+        self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1
+    ) -> Executor:
+        """A session over the lowered ``model``; a tapped operator stays float, since its result
+        has another reader.
 
         Raises:
             What ``OrtBackend.prepare`` raises.
@@ -552,7 +634,9 @@ class LoweredOrtBackend:
         Raises:
             InputError: a tap names no value of it.
         """
-        from qbench.passes import lower_to_qoperator  # with all lowerings, which the other backends here do not use
+        from qbench.passes import (
+            lower_to_qoperator,
+        )  # with all lowerings, which the other backends here do not use
 
         return lower_to_qoperator(with_taps(model, taps))
 

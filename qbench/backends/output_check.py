@@ -2,7 +2,8 @@
 
 names        exactly those of the graph
 kind         floats, integers or booleans, as declared; their width is the engine's
-rank, sizes  as declared; a free dimension is free, and the axis over samples has as many as were fed
+rank, sizes  as declared; a free dimension is free, and the axis over samples has as many as were
+fed
 """
 
 from collections.abc import Mapping
@@ -43,8 +44,12 @@ class OutputFact:
     by_sample: bool
 
     def problem(self, array: Array, rows: int | None) -> str | None:
-        """Why ``array``, the result for ``rows`` samples (None: not known), does not fit; None: it fits."""
-        kind = _KINDS.get(array.dtype.kind, _OTHERS.get(array.dtype.kind, f"values of type {array.dtype}"))
+        """Why ``array``, the result for ``rows`` samples (None: not known), does not fit; None:
+        it fits.
+        """
+        kind = _KINDS.get(
+            array.dtype.kind, _OTHERS.get(array.dtype.kind, f"values of type {array.dtype}")
+        )
         if self.kind and kind != self.kind:
             return f"{kind} where the graph has {self.kind}"
         if self.shape is None:
@@ -64,7 +69,9 @@ class OutputFact:
 
 @dataclass(frozen=True, slots=True)
 class OutputCheck:
-    """The declared outputs of a graph, in its order, and the input whose first axis counts the samples."""
+    """The declared outputs of a graph, in its order, and the input whose first axis counts the
+    samples.
+    """
 
     graph: str
     backend: str
@@ -74,8 +81,12 @@ class OutputCheck:
     @classmethod
     def of(cls, model: ir.Model, backend: str) -> "OutputCheck":
         """The check for ``model`` on ``backend``."""
-        inputs = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
-        first = next((value for value in inputs if value.shape is not None and len(value.shape)), None)
+        inputs = [
+            value for value in model.graph.inputs if value.name not in model.graph.initializers
+        ]
+        first = next(
+            (value for value in inputs if value.shape is not None and len(value.shape)), None
+        )
         batch = None if first is None or first.shape is None else first.shape[0]
         free = batch if isinstance(batch, ir.SymbolicDim) else None
         return cls(
@@ -96,7 +107,11 @@ class OutputCheck:
         for name in results:
             if name not in self.outputs:
                 close = nearest(str(name), self.outputs)
-                remedy = f"Return it as '{close}'." if close else "Return the outputs of the graph alone."
+                remedy = (
+                    f"Return it as '{close}'."
+                    if close
+                    else "Return the outputs of the graph alone."
+                )
                 raise self._error(f"an output '{name}' that the graph does not have", remedy)
         arrays = {}
         rows = len(feeds[self.samples]) if np.ndim(feeds.get(self.samples, 0)) else None
@@ -105,7 +120,10 @@ class OutputCheck:
                 raise self._error(f"no output '{name}'", "Return every output of the graph.")
             arrays[name] = np.asarray(results[name])
             if problem := fact.problem(arrays[name], rows):
-                raise self._error(f"output '{name}' with {problem}", "Correct the backend, or what the model declares.")
+                raise self._error(
+                    f"output '{name}' with {problem}",
+                    "Correct the backend, or what the model declares.",
+                )
         return arrays
 
     def _error(self, found: str, remedy: str) -> InputError:
@@ -119,14 +137,25 @@ class OutputCheck:
 
 def _fact(value: ir.Value, batch: ir.SymbolicDim | None) -> OutputFact:
     is_number = value.dtype is not None and value.dtype is not ir.DataType.STRING
-    kind = _KINDS.get(np.dtype(value.dtype.numpy()).kind, "") if is_number and value.dtype is not None else ""
+    kind = (
+        _KINDS.get(np.dtype(value.dtype.numpy()).kind, "")
+        if is_number and value.dtype is not None
+        else ""
+    )
     if value.shape is None:
         return OutputFact(kind, None, by_sample=False)
     shape: list[int | None] = [dim if isinstance(dim, int) else None for dim in value.shape]
     first = value.shape[0] if len(value.shape) else None
     named = batch is not None and batch.value is not None and isinstance(first, ir.SymbolicDim)
-    by_sample = named and isinstance(first, ir.SymbolicDim) and batch is not None and first.value == batch.value
-    if batch is not None and isinstance(first, int):  # a size that the export of one sample left behind
+    by_sample = (
+        named
+        and isinstance(first, ir.SymbolicDim)
+        and batch is not None
+        and first.value == batch.value
+    )
+    if batch is not None and isinstance(
+        first, int
+    ):  # a size that the export of one sample left behind
         shape[0] = None
     return OutputFact(kind, tuple(shape), by_sample)
 

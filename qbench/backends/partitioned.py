@@ -26,7 +26,8 @@ class PartitionedBackend:
     Args:
         device: computes the islands.
         host: runs the other sections.
-        means: the implementation of sums in islands; None: the fastest one here. Results do not depend on it.
+        means: the implementation of sums in islands; None: the fastest one here. Results do not
+            depend on it.
     """
 
     device: Device
@@ -58,15 +59,20 @@ class PartitionedBackend:
         """Those of the device's arithmetic and of its description."""
         return self.device.digests
 
-    def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
-        """The sections of the partitioned ``model``, each prepared where it runs; taps may be values of any section.
+    def prepare(
+        self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1
+    ) -> Executor:
+        """The sections of the partitioned ``model``, each prepared where it runs; taps may be
+        values of any section.
 
-        A tap in an island or at a border changes no number; a tap in a section of the host disables fusions there.
+        A tap in an island or at a border changes no number; a tap in a section of the host disables
+        fusions there.
 
         Raises:
-            InputError: not an ONNX model, a tap that names no value, or a multiplier that the device cannot hold.
-            UnsupportedError: a graph that is not in QDQ form or has no operator for the device, or an operator that the
-                host lacks.
+            InputError: not an ONNX model, a tap that names no value, or a multiplier that the
+                device cannot hold.
+            UnsupportedError: a graph that is not in QDQ form or has no operator for the device, or
+                an operator that the host lacks.
             UnavailableError: the host's engine is not installed.
         """
         partition = partition_model(loaded(model), self.device)
@@ -74,9 +80,15 @@ class PartitionedBackend:
         computed = [value for node in nodes for value in node.outputs]
         names = {value.name or "" for value in (*partition.model.graph.inputs, *computed)}
         doing = f"Tapping '{partition.model.graph.name}'"
-        require_taps(taps, names, doing=doing, where="the partitioned graph ('qbench partition --json')")
-        steps = [self._step(partition, index, taps, threads) for index in range(len(partition.sections))]
-        return _PartitionedExecutor(self.device.name, partition, steps, FeedCheck.of(partition.model, self.name), taps)
+        require_taps(
+            taps, names, doing=doing, where="the partitioned graph ('qbench partition --json')"
+        )
+        steps = [
+            self._step(partition, index, taps, threads) for index in range(len(partition.sections))
+        ]
+        return _PartitionedExecutor(
+            self.device.name, partition, steps, FeedCheck.of(partition.model, self.name), taps
+        )
 
     def _step(self, partition: Partition, index: int, taps: Sequence[str], threads: int) -> "_Step":
         section = partition.sections[index]
@@ -86,7 +98,9 @@ class PartitionedBackend:
             if section.place is Place.HOST
             else Program(model, self.device.arithmetic, (), self.means)
         )
-        return _Step(runner, model, section.place, _names(model.graph.inputs), _names(model.graph.outputs))
+        return _Step(
+            runner, model, section.place, _names(model.graph.inputs), _names(model.graph.outputs)
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,7 +118,12 @@ class _PartitionedExecutor(EngineExecutor[Sequence[_Step]]):
     """The executor of sections that run one after the other."""
 
     def __init__(
-        self, device: str, partition: Partition, steps: Sequence[_Step], check: FeedCheck, taps: Sequence[str]
+        self,
+        device: str,
+        partition: Partition,
+        steps: Sequence[_Step],
+        check: FeedCheck,
+        taps: Sequence[str],
     ) -> None:
         super().__init__(steps, check)
         self._device = device
@@ -115,11 +134,15 @@ class _PartitionedExecutor(EngineExecutor[Sequence[_Step]]):
         self._constants = {name: array for name, array in known.items() if array is not None}
         self._last = {name: index for index, step in enumerate(steps) for name in step.reads}
         programs = [step.runner for step in steps if isinstance(step.runner, Program)]
-        self._counters = {node: counted for program in programs for node, counted in program.counters.items()}
+        self._counters = {
+            node: counted for program in programs for node, counted in program.counters.items()
+        }
 
     @property
     def counters(self) -> Mapping[str, Counters]:
-        """Node of an island or a conversion → its events so far; still available after ``close``."""
+        """Node of an island or a conversion → its events so far; still available after
+        ``close``.
+        """
         return self._counters
 
     def _answer(self, held: Sequence[_Step], arrays: dict[str, Array]) -> dict[str, Array]:
@@ -138,11 +161,15 @@ class _PartitionedExecutor(EngineExecutor[Sequence[_Step]]):
             raise self._refusal(str(error)) from error
 
     def executed(self) -> Mapping[str, Executed]:
-        """The nodes of islands on the device, conversions on the CPU, and the host's as it reports them."""
+        """The nodes of islands on the device, conversions on the CPU, and the host's as it
+        reports them.
+        """
         found: dict[str, Executed] = {}
         for step in self._held or ():
             if isinstance(step.runner, Program):
-                found |= executed_as_written(step.model, self._device if step.place is Place.DEVICE else "cpu")
+                found |= executed_as_written(
+                    step.model, self._device if step.place is Place.DEVICE else "cpu"
+                )
             else:
                 found |= executed_by(step.runner)
         return found

@@ -29,8 +29,9 @@ class Executed:
     """How a node runs.
 
     Args:
-        precision: the type that it computes in, such as ``uint8`` or ``float32``: that of its first input
-            that is not a condition, except where the kernel itself quantizes it; empty: not known.
+        precision: the type that it computes in, such as ``uint8`` or ``float32``: that of its first
+            input that is not a condition, except where the kernel itself quantizes it; empty: not
+            known.
         device: ``cpu`` or the name of a device.
     """
 
@@ -39,7 +40,9 @@ class Executed:
 
     @property
     def in_integers(self) -> bool:
-        """Whether it computes in integers, by numpy's names of types or the short ones of engines (``u8``)."""
+        """Whether it computes in integers, by numpy's names of types or the short ones of
+        engines (``u8``).
+        """
         return _INTEGER_TYPE.fullmatch(self.precision) is not None
 
 
@@ -54,15 +57,17 @@ class Executor(AbstractContextManager["Executor"], Protocol):
         """One batch: input name → array, to output or tap name → array.
 
         Raises:
-            InputError: an input is missing, unknown, or has a shape or dtype that the graph does not accept.
+            InputError: an input is missing, unknown, or has a shape or dtype that the graph does
+                not accept.
         """
         ...
 
     def executed(self) -> Mapping[str, Executed]:
         """Node of the prepared graph → how the engine runs it.
 
-        A node that the engine made is listed under the node that it stems from, else under the engine's name for it.
-        Nodes for which this is not known are omitted. ``executed_by`` also accepts executors without this method.
+        A node that the engine made is listed under the node that it stems from, else under the
+        engine's name for it. Nodes for which this is not known are omitted. ``executed_by`` also
+        accepts executors without this method.
         """
         return {}
 
@@ -75,13 +80,13 @@ class Executor(AbstractContextManager["Executor"], Protocol):
 class Backend(Protocol):
     """A named way to run graphs; a frozen value whose fields are its options.
 
-    ``packages`` names the distributions whose versions may change its numbers. They are part of the environment class
-    of every result.
+    ``packages`` names the distributions whose versions may change its numbers. They are part of the
+    environment class of every result.
 
-    A class that does not inherit from this protocol may omit ``arithmetic``; ``arithmetic_of`` handles that. Optional
-    features of a backend are protocols of their own: ``HasRuleDigests``, ``RemoteBackend``, ``Unoptimized``,
-    ``HasLevels``, ``ManySessions``, ``CountsEvents``, ``Recording``, ``Recorded``, ``Watchable``, ``MayCrash`` and
-    ``KnowsMistakes``.
+    A class that does not inherit from this protocol may omit ``arithmetic``; ``arithmetic_of``
+    handles that. Optional features of a backend are protocols of their own: ``HasRuleDigests``,
+    ``RemoteBackend``, ``Unoptimized``, ``HasLevels``, ``ManySessions``, ``CountsEvents``,
+    ``Recording``, ``Recorded``, ``Watchable``, ``MayCrash`` and ``KnowsMistakes``.
     """
 
     @property
@@ -96,9 +101,11 @@ class Backend(Protocol):
 
     @property
     def arithmetic(self) -> "Arithmetic | str | None":
-        """The arithmetic by which it computes quantized graphs on this computer, or its name; None: not known.
+        """The arithmetic by which it computes quantized graphs on this computer, or its name;
+        None: not known.
 
-        Localization compares the backend with an integer interpreter of this arithmetic, node by node.
+        Localization compares the backend with an integer interpreter of this arithmetic, node by
+        node.
         """
         return None
 
@@ -107,7 +114,9 @@ class Backend(Protocol):
         """The distributions whose versions may change its numbers."""
         ...
 
-    def prepare(self, model: "ir.Model | Path | str", *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
+    def prepare(
+        self, model: "ir.Model | Path | str", *, taps: Sequence[str] = (), threads: int = 1
+    ) -> Executor:
         """Load ``model``; ``taps`` are further values to return from every run.
 
         Raises:
@@ -134,7 +143,9 @@ class HasRuleDigests(Protocol):
 
     @property
     def digests(self) -> Mapping[str, str]:
-        """Name of the rules → their digest, for every measurement: with another digest the numbers may differ."""
+        """Name of the rules → their digest, for every measurement: with another digest the
+        numbers may differ.
+        """
         ...
 
 
@@ -143,7 +154,9 @@ class Unoptimized(Protocol):
     """A backend that can run a graph without optimizations, so that taps change no number."""
 
     def unoptimized(self) -> "Backend | None":
-        """The same engine without graph optimizations; itself if it has none; None: it cannot disable them."""
+        """The same engine without graph optimizations; itself if it has none; None: it cannot
+        disable them.
+        """
         ...
 
 
@@ -181,7 +194,9 @@ class CountsEvents(Protocol):
 
 @runtime_checkable
 class Recording(Protocol):
-    """A backend that learns how its engine runs a graph while it prepares it, for little more time."""
+    """A backend that learns how its engine runs a graph while it prepares it, for little more
+    time.
+    """
 
     def recording(self) -> "Backend":
         """The same with executors whose ``executed`` costs nothing; its numbers are equal."""
@@ -190,7 +205,9 @@ class Recording(Protocol):
 
 @runtime_checkable
 class Watchable(Protocol):
-    """A backend whose taps change no number and whose kernels can be wrapped, such as the integer interpreter."""
+    """A backend whose taps change no number and whose kernels can be wrapped, such as the
+    integer interpreter.
+    """
 
     def surrounded(self, around: "KernelWrapper") -> "Backend":
         """The same backend with every kernel wrapped by ``around``."""
@@ -198,7 +215,9 @@ class Watchable(Protocol):
 
 
 HANG_S = 600.0
-"""Seconds after which an engine that gives no answer is taken to hang, unless its backend knows better."""
+"""Seconds after which an engine that gives no answer is taken to hang, unless its backend knows
+better.
+"""
 
 
 @runtime_checkable
@@ -207,7 +226,9 @@ class MayCrash(Protocol):
 
     @property
     def hang_s(self) -> float:
-        """Seconds without an answer, to one batch or to a model, after which the engine is taken to hang."""
+        """Seconds without an answer, to one batch or to a model, after which the engine is
+        taken to hang.
+        """
         ...
 
 
@@ -217,7 +238,8 @@ class Miscomputed:
 
     Args:
         pattern: its name. node: at which it is. why: in words.
-        engine: by its own name. arithmetics: by which it counts, by name: it is meant where one of these is.
+        engine: by its own name. arithmetics: by which it counts, by name: it is meant where one of
+            these is.
     """
 
     pattern: str
@@ -229,10 +251,13 @@ class Miscomputed:
 
 @runtime_checkable
 class KnowsMistakes(Protocol):
-    """A backend that knows graphs which its engine computes wrong without a word; it refuses them."""
+    """A backend that knows graphs which its engine computes wrong without a word; it refuses
+    them.
+    """
 
     def miscomputed(self, model: "ir.Model") -> tuple[Miscomputed, ...]:
-        """The nodes of ``model`` that the engine computes wrong, with the reason; empty: none is known.
+        """The nodes of ``model`` that the engine computes wrong, with the reason; empty: none
+        is known.
 
         Raises:
             InputError: an invalid Q or DQ.
@@ -252,15 +277,17 @@ class RemoteBackend(Protocol):
     def package_versions(self) -> Mapping[str, str]:
         """The versions of those ``packages`` that are installed there.
 
-        This is a method, because before Python 3.12 ``isinstance`` reads the properties of a protocol, and this one may
-        start a program.
+        This is a method, because before Python 3.12 ``isinstance`` reads the properties of a
+        protocol, and this one may start a program.
         """
         ...
 
 
 @runtime_checkable
 class Recorded(Protocol):
-    """A backend that runs no model: it gives answers that were recorded elsewhere, sample by sample."""
+    """A backend that runs no model: it gives answers that were recorded elsewhere, sample by
+    sample.
+    """
 
     def recorded(self) -> "AnswerFile":
         """The answers, opened.
@@ -272,7 +299,8 @@ class Recorded(Protocol):
 
 
 def arithmetic_of(backend: Backend) -> "Arithmetic | None":
-    """The arithmetic by which ``backend`` computes quantized graphs on this computer; None: it declares none.
+    """The arithmetic by which ``backend`` computes quantized graphs on this computer; None: it
+    declares none.
 
     Raises:
         InputError: it names an arithmetic that does not exist.
@@ -290,7 +318,9 @@ def executed_by(executor: Executor) -> Mapping[str, Executed]:
 
 
 def recording(backend: Backend) -> Backend:
-    """``backend`` with executors that already know how their nodes run, where it has such a form."""
+    """``backend`` with executors that already know how their nodes run, where it has such a
+    form.
+    """
     return backend.recording() if isinstance(backend, Recording) else backend
 
 
@@ -300,12 +330,16 @@ def runs_as_written(backend: Backend) -> bool:
 
 
 def for_many_sessions(backend: Backend) -> Backend:
-    """``backend`` without memory that sessions keep between runs, for one session per node at once."""
+    """``backend`` without memory that sessions keep between runs, for one session per node at
+    once.
+    """
     return backend.for_many_sessions() if isinstance(backend, ManySessions) else backend
 
 
 def versions_of(backend: Backend) -> dict[str, str]:
-    """Package → version for the environment class of results: of this Python, unless it is a ``RemoteBackend``."""
+    """Package → version for the environment class of results: of this Python, unless it is a
+    ``RemoteBackend``.
+    """
     if isinstance(backend, RemoteBackend):
         return dict(backend.package_versions())
     return package_versions(backend.packages)
@@ -322,6 +356,9 @@ class Closing:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()

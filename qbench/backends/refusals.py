@@ -1,4 +1,6 @@
-"""The errors of engines: one that is not installed, a model that it does not load, a batch that it does not compute."""
+"""The errors of engines: one that is not installed, a model that it does not load, a batch that
+it does not compute.
+"""
 
 import re
 from collections.abc import Iterator
@@ -12,16 +14,20 @@ def importing_engine(*, extra: str, backend: str) -> Iterator[None]:
     """Import an engine in this block; ``extra``: of qbench, which installs it.
 
     Raises:
-        NotFetchedError: it is not installed or does not load; cells of ``backend`` are skipped with the reason.
+        NotFetchedError: it is not installed or does not load; cells of ``backend`` are skipped with
+            the reason.
     """
     try:
         yield
-    except Exception as error:  # a wheel for another processor, system or numpy raises errors of any type
+    except (
+        Exception
+    ) as error:  # a wheel for another processor, system or numpy raises errors of any type
         raise not_installed(error, extra=extra, backend=backend) from error
 
 
 def not_installed(error: Exception, *, extra: str, backend: str) -> NotFetchedError:
-    """The error for an engine whose import failed with ``error``; cells of ``backend`` are skipped with it.
+    """The error for an engine whose import failed with ``error``; cells of ``backend`` are
+    skipped with it.
 
     Args:
         error: an ImportError where it is absent. extra: of qbench, which installs the engine.
@@ -36,8 +42,9 @@ def not_installed(error: Exception, *, extra: str, backend: str) -> NotFetchedEr
     )
 
 
-# Messages of an engine that does not load a model: it is unsupported, or the graph is invalid. The difference matters:
-# an unsupported cell is skipped, and a quantizer that writes an invalid graph must fail.
+# Messages of an engine that does not load a model: it is unsupported, or the graph is invalid. The
+# difference matters: an unsupported cell is skipped, and a quantizer that writes an invalid graph
+# must fail.
 
 _LACKING = (
     "is not a registered function/op",
@@ -53,7 +60,8 @@ def refusal(kind: str, message: str, *, graph: str, backend: str, version: str) 
     """The error for a model that onnxruntime ``version`` did not load.
 
     Args:
-        kind, message: type and text of the engine's error. graph, backend: names of the graph and the backend.
+        kind, message: type and text of the engine's error. graph, backend: names of the graph and
+            the backend.
     """
     doing, found = f"Preparing '{graph}' on '{backend}'", engine_sentence(message)
     if kind == "NotImplemented" or any(words in found for words in _LACKING):

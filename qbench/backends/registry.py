@@ -36,7 +36,9 @@ def _onnx_reference() -> "Backend":
     return OnnxReferenceBackend()
 
 
-def device_backend(path: Path, arithmetics: "Callable[[str], Arithmetic] | None" = None) -> "Backend":
+def device_backend(
+    path: Path, arithmetics: "Callable[[str], Arithmetic] | None" = None
+) -> "Backend":
     """The backend of the device that the TOML file at ``path`` describes.
 
     Args:
@@ -65,20 +67,30 @@ _OWN: Mapping[str, Callable[[], "Backend"]] = MappingProxyType(
         **{name: partial(_ort, name) for name in _ORT},
         "onnx-reference": _onnx_reference,
         **{f"integer-{name}": partial(_integer, name) for name in _ARITHMETICS},
-        **{f"{_PARTITIONED}{path.stem}": partial(device_backend, path) for path in sorted(_DEVICES.glob("*.toml"))},
+        **{
+            f"{_PARTITIONED}{path.stem}": partial(device_backend, path)
+            for path in sorted(_DEVICES.glob("*.toml"))
+        },
     }
 )
 
 
 def catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[Backend]":
-    """The built-in backends and those of ``extensions``, with an interpreter for each of their arithmetics.
+    """The built-in backends and those of ``extensions``, with an interpreter for each of their
+    arithmetics.
 
     Raises:
         InputError: two owners define one name.
     """
     given = tuple(extensions)
     interpreters = tuple(
-        (one.name, {f"integer-{name}": partial(_integer, name, make) for name, make in one.arithmetics.items()})
+        (
+            one.name,
+            {
+                f"integer-{name}": partial(_integer, name, make)
+                for name, make in one.arithmetics.items()
+            },
+        )
         for one in given
         if one.arithmetics
     )
@@ -87,17 +99,21 @@ def catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[Backend]":
 
 
 def integer_backends(extensions: Iterable[Extension] = ()) -> frozenset[str]:
-    """Names of the backends that run no float graph: integer interpreters, devices, and those whose entry says so.
+    """Names of the backends that run no float graph: integer interpreters, devices, and those
+    whose entry says so.
 
-    No backend is constructed: a device is recognized by its name, ``partitioned-…``, one of an extension by
-    ``runs_float`` of its factory (``BackendEntry``).
+    No backend is constructed: a device is recognized by its name, ``partitioned-…``, one of an
+    extension by ``runs_float`` of its factory (``BackendEntry``).
     """
     given = tuple(extensions)
     names = (*_ARITHMETICS, *(name for one in given for name in one.arithmetics))
     backends = (*_OWN, *(name for one in given for name in one.backends))
     devices = (name for name in backends if name.startswith(_PARTITIONED))
     declared = (
-        name for one in given for name, factory in one.backends.items() if not getattr(factory, "runs_float", True)
+        name
+        for one in given
+        for name, factory in one.backends.items()
+        if not getattr(factory, "runs_float", True)
     )
     return frozenset((*(f"integer-{name}" for name in names), *declared, *devices))
 
@@ -108,7 +124,8 @@ def backends_of_format(suffix: str) -> tuple[str, ...]:
 
 
 def miscomputed(model: "ir.Model") -> "tuple[Miscomputed, ...]":
-    """The nodes of ``model`` that an engine of the known extensions computes wrong, with the reason.
+    """The nodes of ``model`` that an engine of the known extensions computes wrong, with the
+    reason.
 
     Each is listed once, though several backends may run the same engine.
 
@@ -136,11 +153,16 @@ def as_backend(backend: "Backend | str") -> "Backend":
         InputError: there is none, or it is neither.
     """
     # not isinstance: a third-party backend may omit optional parts of the protocol
-    return backend if hasattr(backend, "prepare") and not isinstance(backend, str) else get_backend(backend)
+    return (
+        backend
+        if hasattr(backend, "prepare") and not isinstance(backend, str)
+        else get_backend(backend)
+    )
 
 
 def get_backend(name: str) -> "Backend":
-    """The backend called ``name``, installed extensions included; ``answers:PATH`` are recorded answers.
+    """The backend called ``name``, installed extensions included; ``answers:PATH`` are recorded
+    answers.
 
     Raises:
         InputError: the backend does not exist; the nearest name is suggested.

@@ -1,8 +1,9 @@
-"""Batches of any size for a graph with a fixed batch size b: n samples run as ⌈n / b⌉ slices of b, joined to one batch.
+"""Batches of any size for a graph with a fixed batch size b: n samples run as ⌈n / b⌉ slices of
+b, joined to one batch.
 
-The last slice is filled with copies of its last sample, and the surplus rows of its results are removed. The first
-axis of a result is assumed to run over samples if it has b rows. Other results are concatenated over all slices, so
-that taps lose no number.
+The last slice is filled with copies of its last sample, and the surplus rows of its results are
+removed. The first axis of a result is assumed to run over samples if it has b rows. Other results
+are concatenated over all slices, so that taps lose no number.
 """
 
 from collections.abc import Mapping
@@ -16,19 +17,27 @@ from qbench.graph import fixed_batch
 
 
 def in_slices(executor: Executor, model: ir.Model) -> Executor:
-    """``executor`` of ``model`` for batches of any size: itself if the batch size of the graph is free."""
+    """``executor`` of ``model`` for batches of any size: itself if the batch size of the graph
+    is free.
+    """
     size = fixed_batch(model)
     return executor if size is None else _Slicing(executor, model, size)
 
 
 class _Slicing(Closing):
-    """An executor that splits batches for the executor of a graph with ``size`` samples, and closes that."""
+    """An executor that splits batches for the executor of a graph with ``size`` samples, and
+    closes that.
+    """
 
     def __init__(self, executor: Executor, model: ir.Model, size: int) -> None:
         self._executor = executor
         self._graph = model.graph.name or "model"
         self._size = size
-        self._ranks = {str(value.name): len(value.shape) for value in model.graph.inputs if value.shape is not None}
+        self._ranks = {
+            str(value.name): len(value.shape)
+            for value in model.graph.inputs
+            if value.shape is not None
+        }
         self._first = next(name for name in self._ranks if name not in model.graph.initializers)
         self._sliced = {
             str(value.name)
@@ -49,19 +58,27 @@ class _Slicing(Closing):
         parts: dict[str, list[Array]] = {}
         for start in range(0, rows, self._size):
             count = min(self._size, rows - start)
-            results = self._executor.run({name: self._part(name, feeds[name], rows, start) for name in feeds})
+            results = self._executor.run(
+                {name: self._part(name, feeds[name], rows, start) for name in feeds}
+            )
             for name, result in results.items():
                 by_sample = result.ndim > 0 and len(result) == self._size
-                parts.setdefault(name, []).append(result[:count] if by_sample else np.atleast_1d(result))
+                parts.setdefault(name, []).append(
+                    result[:count] if by_sample else np.atleast_1d(result)
+                )
         return {name: self._joined(name, arrays) for name, arrays in parts.items()}
 
     def _part(self, name: str, feed: Array, rows: int, start: int) -> Array:
-        """The slice of ``feed`` from row ``start``, filled up; a feed without an axis over samples stays whole."""
+        """The slice of ``feed`` from row ``start``, filled up; a feed without an axis over
+        samples stays whole.
+        """
         if name not in self._sliced or not np.ndim(feed) or len(feed) != rows:
             return feed
         part = feed[start : start + self._size]
         missing = self._size - len(part)
-        return part if not missing else np.concatenate([part, np.repeat(part[-1:], missing, axis=0)])
+        return (
+            part if not missing else np.concatenate([part, np.repeat(part[-1:], missing, axis=0)])
+        )
 
     def _joined(self, name: str, parts: list[Array]) -> Array:
         try:

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-# The cells of a histogram that needs no range: float32 numbers that share sign, exponent and ten bits of mantissa.
+# The cells of a histogram that needs no range: float32 numbers that share sign, exponent and ten
+# bits of mantissa.
 #
 #     m = bits(|x|) >> 13        key = m for x ≥ 0, ~m for x < 0        so that keys ascend as numbers do
 #     |x| = (top(m) + low) · 2^e(m)        low = bits(x) mod 2^13,   0 ≤ low < 2^13
@@ -32,7 +33,11 @@ def keys_of(values: npt.NDArray[np.float32]) -> Ints:
     """The key of the cell of every one of ``values`` (finite, any shape)."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     magnitude = (bits & np.uint32(0x7FFFFFFF)).astype(np.int64)
-    return np.where((bits >> np.uint32(31) == 1) & (magnitude > 0), ~(magnitude >> LOW_BITS), magnitude >> LOW_BITS)
+    return np.where(
+        (bits >> np.uint32(31) == 1) & (magnitude > 0),
+        ~(magnitude >> LOW_BITS),
+        magnitude >> LOW_BITS,
+    )
 
 
 def magnitudes_of(keys: Ints) -> Ints:
@@ -57,7 +62,8 @@ def signs_of(keys: Ints) -> Ints:
     return np.where(keys < 0, -1, 1)
 
 
-# The inner loops of counting, written for numba: eight numbers per iteration, no branch that depends on a number.
+# The inner loops of counting, written for numba: eight numbers per iteration, no branch that
+# depends on a number.
 
 ONE = 1 << 38
 """What one number adds to its cell, in addition to its bits."""
@@ -82,7 +88,9 @@ def count_bits(bits: Any, table: Any) -> None:  # noqa: ANN401 - typed by its co
 
 
 def read_cells(table: Any, start: int, stop: int) -> int:  # noqa: ANN401 - typed by its compiler
-    """Read one cell in eight of ``table`` from ``start`` to ``stop``; what it gives means nothing."""
+    """Read one cell in eight of ``table`` from ``start`` to ``stop``; what it gives means
+    nothing.
+    """
     read = 0
     for cell in range(start, stop, 8):
         read ^= table[cell]
@@ -93,10 +101,10 @@ def read_cells(table: Any, start: int, stop: int) -> int:  # noqa: ANN401 - type
 #
 #     table[bits(x) >> 13] += 2^38 + bits(x)        zeros, of either sign, into one of eight cells behind the table
 #
-# Cell c, which n numbers went into, holds n · (2^38 + c · 2^13) + Σ low (above), and Σ low ≤ n · (2^13 − 1) < 2^38
-# for n ≤ 2^24: one division gives count and sum back. Zeros, half of what a ReLU lets through, take turns in eight
-# cells, because a processor waits when an addition to a cell follows one that is not finished; their number is what is
-# missing in the other cells.
+# Cell c, which n numbers went into, holds n · (2^38 + c · 2^13) + Σ low (above), and Σ low ≤ n ·
+# (2^13 − 1) < 2^38 for n ≤ 2^24: one division gives count and sum back. Zeros, half of what a ReLU
+# lets through, take turns in eight cells, because a processor waits when an addition to a cell
+# follows one that is not finished; their number is what is missing in the other cells.
 #
 # The compiled loop (numba, optional) and numpy's give the same bits.
 
@@ -109,7 +117,9 @@ _CELLS = 2 * MAGNITUDES + ZERO_CELLS
 _CHUNK = 1 << 15
 """Numbers whose keys stay in the processor's cache between making and using them."""
 _WORTH_LOADING = 1 << 24
-"""Numbers that are enough for the compiled loops (half a second and 100 MB to load) to be worth it."""
+"""Numbers that are enough for the compiled loops (half a second and 100 MB to load) to be worth
+it.
+"""
 _OCTAVES = 18
 """Powers of two below the greatest magnitude that hold all but a few of a tensor's numbers."""
 _WORTH_READING = 1 << 13
@@ -124,15 +134,19 @@ class Compiled(NamedTuple):
 
 
 def new_table() -> Ints:
-    """An empty table: 4 MB of addresses, for which the system finds memory page by page as cells are first used.
+    """An empty table: 4 MB of addresses, for which the system finds memory page by page as
+    cells are first used.
 
-    A number's neighbours share its page, so that a usual value of a network takes some hundred kilobytes.
+    A number's neighbours share its page, so that a usual value of a network takes some hundred
+    kilobytes.
     """
     if not hasattr(mmap, "MAP_ANONYMOUS"):
         return np.zeros(_CELLS, np.int64)
     memory = mmap.mmap(-1, _CELLS * 8, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
-        memory.madvise(mmap.MADV_NOHUGEPAGE)  # or some systems would give each table two pages of 2 MB
+        memory.madvise(
+            mmap.MADV_NOHUGEPAGE
+        )  # or some systems would give each table two pages of 2 MB
     return np.frombuffer(memory, np.int64)
 
 
@@ -147,7 +161,9 @@ def count_with_numpy(bits: Bits, table: Ints) -> None:
 
 @functools.cache
 def compiled() -> Compiled | None:
-    """The compiled twin of ``count_with_numpy``, and what goes with it; None where numba is not installed."""
+    """The compiled twin of ``count_with_numpy``, and what goes with it; None where numba is not
+    installed.
+    """
     try:
         import numba
     except ImportError:
@@ -156,13 +172,18 @@ def compiled() -> Compiled | None:
     table = numba.int64[::1]
     add, read = numba.void(numba.uint32[::1], table), numba.int64(table, numba.int64, numba.int64)
     try:
-        return Compiled(jit(add, nogil=True, cache=True)(count_bits), jit(read, nogil=True, cache=True)(read_cells))
+        return Compiled(
+            jit(add, nogil=True, cache=True)(count_bits),
+            jit(read, nogil=True, cache=True)(read_cells),
+        )
     except RuntimeError:  # no folder to keep compiled code in
         return Compiled(jit(add, nogil=True)(count_bits), jit(read, nogil=True)(read_cells))
 
 
 class Counter:
-    """Counts with numpy, and with the compiled loops (if there are) from when that pays for loading them."""
+    """Counts with numpy, and with the compiled loops (if there are) from when that pays for
+    loading them.
+    """
 
     def __init__(self, worth_loading: int = _WORTH_LOADING) -> None:
         self._worth_loading = worth_loading
@@ -181,9 +202,11 @@ class Counter:
             self._compiled.add(bits, table)
 
     def warm(self, table: Ints, low: float, high: float, size: int) -> None:
-        """Bring the cells of ``table`` near that ``size`` numbers between ``low`` and ``high`` will mostly go into.
+        """Bring the cells of ``table`` near that ``size`` numbers between ``low`` and ``high``
+        will mostly go into.
 
-        Memory gives cells in order several times as quickly as here one and there one. Nothing depends on it.
+        Memory gives cells in order several times as quickly as here one and there one. Nothing
+        depends on it.
         """
         if self._compiled is None or size < _WORTH_READING:
             return
@@ -198,7 +221,8 @@ def unpacked(table: Ints, seen: int) -> tuple[Ints, Ints, Ints, int]:
     """What is in ``table`` after ``seen`` numbers.
 
     Returns:
-        Ascending keys, counts and Σ low of the cells that are not empty; and how many numbers were zeros.
+        Ascending keys, counts and Σ low of the cells that are not empty; and how many numbers were
+        zeros.
     """
     cells = np.flatnonzero(table[: 2 * MAGNITUDES])
     counts, lows = np.divmod(table[cells], ONE + (cells << LOW_BITS))

@@ -8,14 +8,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qbench.calibration.float_bins import FINITE_MAGNITUDES, LOW_BITS, Ints, exponents_of, keys_of, signs_of, tops_of
+from qbench.calibration.float_bins import (
+    FINITE_MAGNITUDES,
+    LOW_BITS,
+    Ints,
+    exponents_of,
+    keys_of,
+    signs_of,
+    tops_of,
+)
 from qbench.calibration.float_bins import magnitudes_of as _magnitudes
 from qbench.storage import digest_arrays
 
-# A histogram that needs no range: how many numbers fell into each cell of float32 (``float_bins``), and their exact
-# sum.
+# A histogram that needs no range: how many numbers fell into each cell of float32 (``float_bins``),
+# and their exact sum.
 #
-# merge(a, b) = the histogram of the numbers of both, bit for bit, since all that is kept are integers
+# merge(a, b) = the histogram of the numbers of both, bit for bit, since all that is kept are
+# integers
 # Σx  = Σ_cells ± (n · top + Σ low) · 2^e        exact; as float64 correctly rounded
 # Σx² ≈ Σ_cells n · mean²                        too small by at most 2^-22 of itself where |x| ≥ 2^-126
 
@@ -51,7 +60,11 @@ class Histogram:
             raise ValueError("cells, counts and sums of different number")
         if (np.diff(self.keys) <= 0).any() or (_magnitudes(self.keys) >= FINITE_MAGNITUDES).any():
             raise ValueError("cells that do not ascend, or hold no finite numbers")
-        if (self.counts < 1).any() or (self.lows < 0).any() or (self.lows > self.counts * ((1 << LOW_BITS) - 1)).any():
+        if (
+            (self.counts < 1).any()
+            or (self.lows < 0).any()
+            or (self.lows > self.counts * ((1 << LOW_BITS) - 1)).any()
+        ):
             raise ValueError("counts or sums that no numbers have")
 
     @classmethod
@@ -91,7 +104,9 @@ class Histogram:
         return Histogram(keys, counts, lows)
 
     def points(self) -> Floats:
-        """The mean of the numbers in each cell, ascending; between the least and the greatest of them."""
+        """The mean of the numbers in each cell, ascending; between the least and the greatest
+        of them.
+        """
         mantissas = tops_of(self.keys) + self.lows / self.counts
         return np.ldexp(signs_of(self.keys) * mantissas, exponents_of(self.keys))
 
@@ -113,7 +128,9 @@ class Histogram:
 
     @property
     def square_sum(self) -> float:
-        """Σx² by the means of cells: the true one, or less by at most 2^-22 of it where |x| ≥ 2^-126."""
+        """Σx² by the means of cells: the true one, or less by at most 2^-22 of it where |x| ≥
+        2^-126.
+        """
         return math.fsum((self.counts * self.points() ** 2).tolist())
 
     @property
@@ -131,13 +148,15 @@ class Histogram:
         return hash(self.digest)
 
 
-# A tensor's values as weighted points: what every range method reads, of a watched value and of weights alike.
+# A tensor's values as weighted points: what every range method reads, of a watched value and of
+# weights alike.
 #
 #     points p₁ < p₂ < …    counts c₁, c₂, …    low ≤ p₁, p_last ≤ high
 #
-# Of weights the points are the very values. Of a watched value they are the means of the cells of its histogram, each
-# narrower than a thousandth of its distance from zero, and ``low`` and ``high`` are exact. Bins finer than these cells
-# would find every other one empty: ``equal_width`` spreads a cell evenly about its mean.
+# Of weights the points are the very values. Of a watched value they are the means of the cells of
+# its histogram, each narrower than a thousandth of its distance from zero, and ``low`` and ``high``
+# are exact. Bins finer than these cells would find every other one empty: ``equal_width`` spreads a
+# cell evenly about its mean.
 
 Counts = npt.NDArray[np.int64]
 
@@ -149,8 +168,9 @@ class Distribution:
     Args:
         low, high: exact extremes.
         points, counts: (n,) ascending values and how often each was seen; at least one.
-        sample_lows, sample_highs: extremes of every sample, in the order of sample keys; None where there are none.
-        mantissa_bits: of the cells whose means the points are, floats cut (towards zero) to so many bits of fraction;
+        sample_lows, sample_highs: extremes of every sample, in the order of sample keys; None where
+        there are none. mantissa_bits: of the cells whose means the points are, floats cut (towards
+        zero) to so many bits of fraction;
             None: the points are the very values.
 
     Raises:
@@ -198,7 +218,9 @@ class Distribution:
         return float(np.sqrt((self.counts * (self.points - self.mean) ** 2).sum() / self.count))
 
     def magnitudes(self) -> "Distribution":
-        """The distribution of |x|; without samples, whose extremes do not tell their magnitudes' lower ends."""
+        """The distribution of |x|; without samples, whose extremes do not tell their
+        magnitudes' lower ends.
+        """
         points, where = np.unique(np.abs(self.points), return_inverse=True)
         counts = np.zeros(len(points), np.int64)
         np.add.at(counts, where, self.counts)
@@ -206,7 +228,9 @@ class Distribution:
         return Distribution(least, self.absmax, points, counts, mantissa_bits=self.mantissa_bits)
 
     def equal_width(self, bins: int, low: float, high: float) -> Counts:
-        """Counts of the points in ``bins`` equal bins over [low, high]; what lies outside goes into the end bins."""
+        """Counts of the points in ``bins`` equal bins over [low, high]; what lies outside goes
+        into the end bins.
+        """
         width = (high - low) / bins
         if width <= 0:
             return np.bincount([0], weights=[self.count], minlength=bins).astype(np.int64)
@@ -218,7 +242,9 @@ class Distribution:
         return np.asarray(np.diff(np.rint(np.cumsum(found)), prepend=0.0).astype(np.int64))
 
     def _spread(self, mantissa_bits: int) -> tuple[Floats, Floats]:
-        """Every cell as eighths of its count, evenly about its mean as far as its nearer end; a single value stays."""
+        """Every cell as eighths of its count, evenly about its mean as far as its nearer end; a
+        single value stays.
+        """
         mantissas, exponents = np.frexp(np.abs(self.points))
         steps = mantissas * 2.0 ** (mantissa_bits + 1)
         inside = np.minimum(steps - np.floor(steps), np.floor(steps) + 1 - steps)

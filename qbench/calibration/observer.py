@@ -21,7 +21,8 @@ ChannelFloats = npt.NDArray[np.float64]
 class Channels:
     """Folds runs into the extremes of channels, as long as their number stays the same.
 
-    A value without an axis 1, or with another length of it in another run, has no channels to keep apart.
+    A value without an axis 1, or with another length of it in another run, has no channels to keep
+    apart.
     """
 
     _lows: ChannelFloats | None = None
@@ -30,7 +31,11 @@ class Channels:
 
     def fold(self, batch: npt.NDArray[np.float32]) -> None:
         """Add the value of one run (at least one number, no NaN); infinite numbers are left out."""
-        if self._varied or batch.ndim < 2 or (self._lows is not None and len(self._lows) != batch.shape[1]):
+        if (
+            self._varied
+            or batch.ndim < 2
+            or (self._lows is not None and len(self._lows) != batch.shape[1])
+        ):
             self._varied, self._lows, self._highs = True, None, None
             return
         rows = batch.reshape(*batch.shape[:2], -1)
@@ -41,7 +46,10 @@ class Channels:
                 rows.min(axis=2, where=finite, initial=np.inf),
                 rows.max(axis=2, where=finite, initial=-np.inf),
             )
-        low, high = (lows.min(axis=0) + np.float32(0)).astype(np.float64), highs.max(axis=0).astype(np.float64) + 0.0
+        low, high = (
+            (lows.min(axis=0) + np.float32(0)).astype(np.float64),
+            highs.max(axis=0).astype(np.float64) + 0.0,
+        )
         self._lows = low if self._lows is None else np.minimum(self._lows, low)
         self._highs = high if self._highs is None else np.maximum(self._highs, high)
 
@@ -53,12 +61,15 @@ class Channels:
         return self._lows.copy(), self._highs.copy()
 
 
-# Folding one value, run by run, into its statistics; nothing of a run is kept but counts and extremes.
+# Folding one value, run by run, into its statistics; nothing of a run is kept but counts and
+# extremes.
 
 Floats = npt.NDArray[np.float32]
 
 _PIECE = 1 << 17
-"""Numbers looked at three times in a row (least, greatest, count), which stay in the cache meanwhile."""
+"""Numbers looked at three times in a row (least, greatest, count), which stay in the cache
+meanwhile.
+"""
 
 
 class Observer:
@@ -69,8 +80,8 @@ class Observer:
         counter: counts into tables; one for all values of a graph.
         alone: every run is of one sample, so that all numbers are that sample's.
         fed: it is an input of the graph, where infinite numbers are a mistake, not a result.
-        guarded: an IsNaN reads it, so that NaN is expected (a Softmax of a row that is masked entirely).
-        channels: also keep the extremes of every channel.
+        guarded: an IsNaN reads it, so that NaN is expected (a Softmax of a row that is masked
+        entirely). channels: also keep the extremes of every channel.
     """
 
     def __init__(
@@ -99,13 +110,19 @@ class Observer:
         """Add ``batch``, the value for ``samples`` (their keys).
 
         Raises:
-            InputError: the batch holds NaN and is not guarded, or is fed and holds ±Inf; the sample is named.
+            InputError: the batch holds NaN and is not guarded, or is fed and holds ±Inf; the sample
+                is named.
         """
         if not batch.size:
             return
         axis, given = self._value.sample_axis, batch
         by_sample = self._alone
-        if not by_sample and axis is not None and batch.ndim > axis and batch.shape[axis] == len(samples):
+        if (
+            not by_sample
+            and axis is not None
+            and batch.ndim > axis
+            and batch.shape[axis] == len(samples)
+        ):
             by_sample, batch = True, np.moveaxis(batch, axis, 0)
         rows = np.ascontiguousarray(batch, np.float32).reshape(len(samples) if by_sample else 1, -1)
         names = samples if by_sample else [" or ".join(samples)]
@@ -123,9 +140,13 @@ class Observer:
         keys, counts, lows, zeros = unpacked(self._table, self._tabled)
         sample_lows = sample_highs = None
         if all(sample in self._extremes for sample in samples):
-            ends = np.array([self._extremes[sample] for sample in samples], np.float64).reshape(-1, 2)
+            ends = np.array([self._extremes[sample] for sample in samples], np.float64).reshape(
+                -1, 2
+            )
             sample_lows, sample_highs = ends[:, 0].copy(), ends[:, 1].copy()
-        channel_lows, channel_highs = (None, None) if self._channels is None else self._channels.ends
+        channel_lows, channel_highs = (
+            (None, None) if self._channels is None else self._channels.ends
+        )
         return Statistics(
             low=self._low,
             high=self._high,
@@ -140,7 +161,9 @@ class Observer:
         )
 
     def _fold_row(self, row: Floats, sample: str) -> tuple[float, float]:
-        """Count the numbers of ``row`` (1-D), piece by piece while each is in the processor's cache; its extremes."""
+        """Count the numbers of ``row`` (1-D), piece by piece while each is in the processor's
+        cache; its extremes.
+        """
         lowest, highest = np.inf, -np.inf
         for start in range(0, row.size, _PIECE):
             piece = row[start : start + _PIECE]

@@ -8,7 +8,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from qbench.calibration.statistics import Statistics, merged_statistics, packed_histogram, statistics_of, statistics_row
+from qbench.calibration.statistics import (
+    Statistics,
+    merged_statistics,
+    packed_histogram,
+    statistics_of,
+    statistics_row,
+)
 from qbench.errors import InputError
 from qbench.storage import digest_plain, read_json, refuse_newer, write_text
 
@@ -38,16 +44,23 @@ class Profile:
 
     def __post_init__(self) -> None:
         for name in ("samples", "values", "repeats"):
-            object.__setattr__(self, name, MappingProxyType(dict(sorted(getattr(self, name).items()))))
+            object.__setattr__(
+                self, name, MappingProxyType(dict(sorted(getattr(self, name).items())))
+            )
         if any(times < 2 or key not in self.samples for key, times in self.repeats.items()):
             raise ValueError("repeats of samples that were not seen, or seen once")
         if self.rows != len(self.samples) + sum(times - 1 for times in self.repeats.values()):
-            raise ValueError(f"{self.rows} rows of {len(self.samples)} samples with {len(self.repeats)} repeated")
+            raise ValueError(
+                f"{self.rows} rows of {len(self.samples)} samples with {len(self.repeats)} repeated"
+            )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Profile):
             return NotImplemented
-        mine, theirs = (self.graph, self.samples, self.repeats), (other.graph, other.samples, other.repeats)
+        mine, theirs = (
+            (self.graph, self.samples, self.repeats),
+            (other.graph, other.samples, other.repeats),
+        )
         return mine == theirs and self.values == other.values
 
     def __hash__(self) -> int:
@@ -64,8 +77,12 @@ class Profile:
 
     @property
     def data(self) -> str:
-        """The digest of the calibration data: the contents of its samples, whatever their ids and order."""
-        return data_digest(self.samples[key] for key, times in self.times.items() for _ in range(times))
+        """The digest of the calibration data: the contents of its samples, whatever their ids
+        and order.
+        """
+        return data_digest(
+            self.samples[key] for key, times in self.times.items() for _ in range(times)
+        )
 
     @property
     def repeated(self) -> int:
@@ -75,7 +92,10 @@ class Profile:
     @property
     def digest(self) -> str:
         """The digest of everything in it."""
-        rows = {name: statistics_row(seen, histogram=seen.histogram.digest) for name, seen in self.values.items()}
+        rows = {
+            name: statistics_row(seen, histogram=seen.histogram.digest)
+            for name, seen in self.values.items()
+        }
         return digest_plain(_head(self) | {"values": rows})
 
     def require_graph(self, digest: str, model: str, lineage: tuple[str, ...] = ()) -> None:
@@ -96,7 +116,8 @@ class Profile:
         """Refuse this profile for any calibration data but its own.
 
         Args:
-            digest: of the data, as ``data_digest`` makes it of what the graph is fed, after all preprocessing.
+            digest: of the data, as ``data_digest`` makes it of what the graph is fed, after all
+                preprocessing.
             data: what to call them.
 
         Raises:
@@ -111,7 +132,8 @@ class Profile:
             )
 
     def merge(self, other: "Profile") -> "Profile":
-        """The profile of the samples of both; equal to profiling them together, one after the other.
+        """The profile of the samples of both; equal to profiling them together, one after the
+        other.
 
         Raises:
             InputError: the two are of different graphs or values, or one id means two samples.
@@ -131,7 +153,11 @@ class Profile:
         times = Counter(self.times) + Counter(other.times)
         values = {
             name: merged_statistics(
-                self.values[name], other.values[name], tuple(self.samples), tuple(other.samples), tuple(samples)
+                self.values[name],
+                other.values[name],
+                tuple(self.samples),
+                tuple(other.samples),
+                tuple(samples),
             )
             for name in self.values
         }
@@ -167,13 +193,21 @@ class Profile:
             raise _damaged(doing, f"a profile of version {table.get('version')}")
         try:
             values = {str(name): statistics_of(row) for name, row in table["values"].items()}
-            return cls(str(table["graph"]), _texts(table["samples"]), table["rows"], values, dict(table["repeats"]))
+            return cls(
+                str(table["graph"]),
+                _texts(table["samples"]),
+                table["rows"],
+                values,
+                dict(table["repeats"]),
+            )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise _damaged(doing, f"a field missing or wrong ({error})") from error
 
 
 def data_digest(contents: Iterable[str]) -> str:
-    """The digest of calibration data, from the digests of what each of its samples feeds to the graph."""
+    """The digest of calibration data, from the digests of what each of its samples feeds to the
+    graph.
+    """
     found = sorted(contents)
     return digest_plain([found, len(found)])
 

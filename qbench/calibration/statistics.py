@@ -31,13 +31,14 @@ class Statistics:
         low, high: exact extremes of the finite numbers; +inf and −inf while there are none.
         zeros: how many of them were zero, of either sign.
         histogram: of the finite numbers.
-        infinite: how many numbers were ±Inf, or NaN where an IsNaN reads the value; they count nowhere else. (Any
-            other NaN is refused where it is seen.)
-        not_negative: how many of ``infinite`` were +Inf or NaN; the others were −Inf, as an attention mask has it.
-        sample_lows, sample_highs: (n,) extremes of each of the profile's n samples, in its order, +inf and −inf of a
+        infinite: how many numbers were ±Inf, or NaN where an IsNaN reads the value; they count
+            nowhere else. (Any other NaN is refused where it is seen.)
+        not_negative: how many of ``infinite`` were +Inf or NaN; the others were −Inf, as an
+        attention mask has it. sample_lows, sample_highs: (n,) extremes of each of the profile's n
+        samples, in its order, +inf and −inf of a
             sample without a finite number; None where the value has no sample axis.
-        channel_lows, channel_highs: (c,) extremes of every index of axis 1; None unless asked for, and where there is
-            no such axis or it changes its length.
+        channel_lows, channel_highs: (c,) extremes of every index of axis 1; None unless asked for,
+            and where there is no such axis or it changes its length.
 
     Raises:
         ValueError: the numbers contradict each other.
@@ -55,22 +56,32 @@ class Statistics:
     channel_highs: Floats | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.not_negative <= self.infinite or not 0 <= self.zeros <= self.histogram.zero_cell:
+        if (
+            not 0 <= self.not_negative <= self.infinite
+            or not 0 <= self.zeros <= self.histogram.zero_cell
+        ):
             infinite = f"{self.infinite} infinite numbers, {self.not_negative} of them +Inf or NaN"
             raise ValueError(f"{self.zeros} zeros or {infinite}, which cannot be")
         if self.count:
             largest = float(np.finfo(np.float32).max)
             if not -largest <= self.low <= self.high <= largest:
-                raise ValueError(f"extremes {self.low} … {self.high} are not those of finite numbers")
+                raise ValueError(
+                    f"extremes {self.low} … {self.high} are not those of finite numbers"
+                )
             ends = keys_of(np.array([self.low, self.high], np.float32)).tolist()
             if ends != self.histogram.keys[[0, -1]].tolist():
-                raise ValueError(f"extremes {self.low} … {self.high} outside of the histogram's ends")
+                raise ValueError(
+                    f"extremes {self.low} … {self.high} outside of the histogram's ends"
+                )
         for name in ("sample_lows", "sample_highs", "channel_lows", "channel_highs"):
             if (given := getattr(self, name)) is not None:
                 copy = np.array(given, np.float64)
                 copy.setflags(write=False)
                 object.__setattr__(self, name, copy)
-        for lows, highs in ((self.sample_lows, self.sample_highs), (self.channel_lows, self.channel_highs)):
+        for lows, highs in (
+            (self.sample_lows, self.sample_highs),
+            (self.channel_lows, self.channel_highs),
+        ):
             if (lows is None) != (highs is None):
                 raise ValueError("lows and highs come together")
             if lows is not None and highs is not None and len(lows) != len(highs):
@@ -83,7 +94,9 @@ class Statistics:
         if not floats.size:
             return cls(np.inf, -np.inf, 0, Histogram.empty())
         zeros = int(np.count_nonzero(floats == 0))
-        return cls(float(floats.min()) + 0.0, float(floats.max()) + 0.0, zeros, Histogram.of(floats))
+        return cls(
+            float(floats.min()) + 0.0, float(floats.max()) + 0.0, zeros, Histogram.of(floats)
+        )
 
     @property
     def count(self) -> int:
@@ -108,7 +121,9 @@ class Statistics:
     @property
     def mean(self) -> float:
         """Their mean, exact before it is rounded once; NaN of none."""
-        return float(self.histogram.exact_sum / Fraction(self.count)) if self.count else float("nan")
+        return (
+            float(self.histogram.exact_sum / Fraction(self.count)) if self.count else float("nan")
+        )
 
     def distribution(self) -> Distribution:
         """What is known of the values, for range methods.
@@ -127,7 +142,9 @@ class Statistics:
         )
 
     def equal_width(self, bins: int = 2000) -> Counts:
-        """Counts of the finite numbers, at least one, in ``bins`` equal bins over [low, high]; they sum up to all."""
+        """Counts of the finite numbers, at least one, in ``bins`` equal bins over [low, high];
+        they sum up to all.
+        """
         return self.distribution().equal_width(bins, self.low, self.high)
 
     def __eq__(self, other: object) -> bool:
@@ -159,8 +176,9 @@ def _same(a: Floats | None, b: Floats | None) -> bool:
 #
 #     histogram = base64(zlib(planes(key steps) ‖ planes(counts) ‖ planes(Σ low)))        int64, n each
 #
-# The first key step is the first key, the others what each key is above the one before. Planes: of all n numbers first
-# the least significant byte, then the next, so that bytes that are mostly zero are adjacent and compress well.
+# The first key step is the first key, the others what each key is above the one before. Planes: of
+# all n numbers first the least significant byte, then the next, so that bytes that are mostly zero
+# are adjacent and compress well.
 
 _MOST_BYTES = 3 * 8 * 2 * FINITE_MAGNITUDES
 """Of an unpacked histogram: three integers of every cell that finite numbers can be in."""
@@ -177,7 +195,10 @@ def statistics_row(statistics: Statistics, *, histogram: str) -> dict[str, Any]:
         "zeros": statistics.zeros,
         "infinite": statistics.infinite,
         **({"not_negative": statistics.not_negative} if statistics.not_negative else {}),
-        **{name: None if values is None else [_or_null(v) for v in values.tolist()] for name, values in ends.items()},
+        **{
+            name: None if values is None else [_or_null(v) for v in values.tolist()]
+            for name, values in ends.items()
+        },
         "histogram": histogram,
     }
 
@@ -195,7 +216,10 @@ def statistics_of(row: Mapping[str, Any]) -> Statistics:
         histogram=unpacked_histogram(row["histogram"]),
         infinite=int(row["infinite"]),
         not_negative=int(row.get("not_negative", 0)),
-        **{name: _numbers(row[name], np.inf if name.endswith("lows") else -np.inf) for name in _ENDS},
+        **{
+            name: _numbers(row[name], np.inf if name.endswith("lows") else -np.inf)
+            for name in _ENDS
+        },
     )
     if found.count != row["count"]:
         raise ValueError(f"a histogram of {found.count} numbers where {row['count']} were counted")
@@ -249,15 +273,19 @@ def _numbers(values: list[float | None] | None, null: float) -> Floats | None:
 def merged_statistics(
     a: Statistics, b: Statistics, own: Sequence[str], others: Sequence[str], samples: Sequence[str]
 ) -> Statistics:
-    """What was seen in ``a`` over the samples ``own`` and in ``b`` over ``others``; ``samples`` are all, in order."""
+    """What was seen in ``a`` over the samples ``own`` and in ``b`` over ``others``; ``samples``
+    are all, in order.
+    """
     sample_lows = sample_highs = None
     if a.sample_lows is not None and b.sample_lows is not None:
         sample_lows = np.minimum(
-            _among(samples, own, a.sample_lows, np.inf), _among(samples, others, b.sample_lows, np.inf)
+            _among(samples, own, a.sample_lows, np.inf),
+            _among(samples, others, b.sample_lows, np.inf),
         )
     if a.sample_highs is not None and b.sample_highs is not None:
         sample_highs = np.maximum(
-            _among(samples, own, a.sample_highs, -np.inf), _among(samples, others, b.sample_highs, -np.inf)
+            _among(samples, own, a.sample_highs, -np.inf),
+            _among(samples, others, b.sample_highs, -np.inf),
         )
     lows, highs = _channels(a, b)
     return Statistics(
@@ -275,29 +303,39 @@ def merged_statistics(
 
 
 def _among(samples: Sequence[str], own: Sequence[str], ends: Floats, fill: float) -> Floats:
-    """``ends`` of the samples ``own`` at their places among ``samples``, and ``fill`` at the others'."""
+    """``ends`` of the samples ``own`` at their places among ``samples``, and ``fill`` at the
+    others'.
+    """
     known = dict(zip(own, ends.tolist(), strict=True))
     return np.array([known.get(sample, fill) for sample in samples], np.float64)
 
 
 def _channels(a: Statistics, b: Statistics) -> tuple[Floats, Floats] | tuple[None, None]:
-    """Extremes of channels; what was never seen changes nothing, and other channels leave none to speak of."""
+    """Extremes of channels; what was never seen changes nothing, and other channels leave none
+    to speak of.
+    """
     for one, other in ((a, b), (b, a)):
         if not one.count and not one.infinite:
             lows, highs = other.channel_lows, other.channel_highs
             return (None, None) if lows is None or highs is None else (lows, highs)
-    if a.channel_lows is None or b.channel_lows is None or len(a.channel_lows) != len(b.channel_lows):
+    if (
+        a.channel_lows is None
+        or b.channel_lows is None
+        or len(a.channel_lows) != len(b.channel_lows)
+    ):
         return None, None
     assert a.channel_highs is not None
     assert b.channel_highs is not None
     return np.minimum(a.channel_lows, b.channel_lows), np.maximum(a.channel_highs, b.channel_highs)
 
 
-# Histograms as other tools know them: counts in bins of equal width between the least and the greatest value.
+# Histograms as other tools know them: counts in bins of equal width between the least and the
+# greatest value.
 #
 #     bin i holds the values in [low + i·w, low + (i+1)·w)        w = (high − low) / bins
 #
-# A cell of a histogram can be wider than a bin: its values count as spread evenly about their mean (``Distribution``).
+# A cell of a histogram can be wider than a bin: its values count as spread evenly about their mean
+# (``Distribution``).
 
 BINS = 2000
 
@@ -305,8 +343,8 @@ BINS = 2000
 def equal_width_text(values: Mapping[str, Statistics], path: Path, bins: int = BINS) -> str:
     """The histograms of ``values`` in the format that the suffix of ``path`` names.
 
-    ``.csv``: a line a value: its name, low, high, and the counts. ``.json``: name → {"low", "high", "counts"}. Values
-    that hold no finite number are left out.
+    ``.csv``: a line a value: its name, low, high, and the counts. ``.json``: name → {"low", "high",
+    "counts"}. Values that hold no finite number are left out.
 
     Raises:
         InputError: another suffix.
@@ -317,7 +355,11 @@ def equal_width_text(values: Mapping[str, Statistics], path: Path, bins: int = B
             name: {"low": found.low, "high": found.high, "counts": found.equal_width(bins).tolist()}
             for name, found in seen.items()
         }
-        return "{\n" + ",\n".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in rows.items()) + "\n}\n"
+        return (
+            "{\n"
+            + ",\n".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in rows.items())
+            + "\n}\n"
+        )
     if path.suffix == ".csv":
         header = ["value", "low", "high", *(f"bin{index}" for index in range(bins))]
         lines = [

@@ -1,4 +1,6 @@
-"""Watching an executor: every watched value of every run is folded; attention masks are recognized."""
+"""Watching an executor: every watched value of every run is folded; attention masks are
+recognized.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -15,28 +17,37 @@ from qbench.errors import InputError
 from qbench.graph import constant_value, graph_digest, is_constant, node_key, op_spec
 from qbench.passes import DEFAULT, canonicalize
 
-# Attention masks: numbers so far below all others that a Softmax makes them 0, and the values that hold them.
+# Attention masks: numbers so far below all others that a Softmax makes them 0, and the values that
+# hold them.
 #
 #     scores + (0 | −1e9)      Where(keep, scores, −Inf)      Min(scores, mask)      scores − (1 − keep) · 1e9
 #
-# A range that covers such numbers leaves all others less than one step, so a value that holds them is better in float.
-# Calibration shows which values these are, among those that are added, chosen or moved on their way into a Softmax:
+# A range that covers such numbers leaves all others less than one step, so a value that holds them
+# is better in float. Calibration shows which values these are, among those that are added, chosen
+# or moved on their way into a Softmax:
 #
 #     −Inf, or numbers below −50 under a gap that is at least twice as wide as everything above it
 #
-# Calibration on samples without padding shows no masked entries. So two more are taken for masks: a computed or fed
-# operand that was 0 throughout, and a Where that chooses between scores and a constant below −50.
+# Calibration on samples without padding shows no masked entries. So two more are taken for masks: a
+# computed or fed operand that was 0 throughout, and a Where that chooses between scores and a
+# constant below −50.
 
 _FORGETTING = frozenset({"Exp", "LogSoftmax", "Softmax"})
-"""Operators of whose result nothing of a masked entry is left, but 0 (of LogSoftmax: the masked entry itself)."""
-_ON_THE_WAY = frozenset({"Add", "Cast", "Clip", "Div", "Max", "Min", "Mul", "Neg", "Sub", "Sum", "Where"})
+"""Operators of whose result nothing of a masked entry is left, but 0 (of LogSoftmax: the masked
+entry itself).
+"""
+_ON_THE_WAY = frozenset(
+    {"Add", "Cast", "Clip", "Div", "Max", "Min", "Mul", "Neg", "Sub", "Sum", "Where"}
+)
 _BELOW = 50.0
 """exp(−50) is 2e-22: nothing on a grid of 16 bits, nor compared with 1 in float32."""
 _GAP = 2.0
 
 
 def score_nodes(graph: ir.Graph) -> dict[ir.Node, str]:
-    """The nodes whose results are added, chosen or moved on their way into a Softmax, in graph order, and its name."""
+    """The nodes whose results are added, chosen or moved on their way into a Softmax, in graph
+    order, and its name.
+    """
     found: dict[ir.Value, str] = {}
     nodes = list(graph)
     for node in reversed(nodes):
@@ -46,11 +57,17 @@ def score_nodes(graph: ir.Graph) -> dict[ir.Node, str]:
                 found.setdefault(node.outputs[0], node_key(node))
         elif name := next((found[v] for v in node.outputs if v in found), ""):
             found.update({value: name for value in _operands(node) if value not in found})
-    return {node: name for node in nodes if (name := next((found[v] for v in node.outputs if v in found), ""))}
+    return {
+        node: name
+        for node in nodes
+        if (name := next((found[v] for v in node.outputs if v in found), ""))
+    }
 
 
 def score_inputs(graph: ir.Graph) -> frozenset[str]:
-    """The names of the graph's inputs that are added to scores, where −Inf is a mask and not a mistake."""
+    """The names of the graph's inputs that are added to scores, where −Inf is a mask and not a
+    mistake.
+    """
     read = {value for node in score_nodes(graph) for value in _operands(node)}
     return frozenset(value.name or "" for value in graph.inputs if value in read)
 
@@ -69,10 +86,18 @@ def masked_values(graph: ir.Graph, seen: Mapping[str, Statistics]) -> dict[str, 
         for value in (*operands, *node.outputs):
             statistics = seen.get(value.name or "")
             if statistics is not None and (how := _mask_in(statistics)):
-                found[value.name or ""] = f"'{value.name}' holds an attention mask, {how}, which '{softmax}' makes 0"
-            if statistics is not None and statistics.count and statistics.low == 0 == statistics.high:
+                found[value.name or ""] = (
+                    f"'{value.name}' holds an attention mask, {how}, which '{softmax}' makes 0"
+                )
+            if (
+                statistics is not None
+                and statistics.count
+                and statistics.low == 0 == statistics.high
+            ):
                 hidden.setdefault(value, f"'{value.name}' was 0 throughout calibration")
-        if why := next((hidden[value] for value in operands if value in hidden), "") or _masking_constant(node):
+        if why := next(
+            (hidden[value] for value in operands if value in hidden), ""
+        ) or _masking_constant(node):
             hidden.update({value: why for value in node.outputs if value not in hidden})
     for value, why in hidden.items():
         found.setdefault(value.name or "", f"'{value.name}' can hold an attention mask: {why}")
@@ -117,8 +142,8 @@ def _masking_constant(node: ir.Node) -> str:
 
 # An executor whose runs are folded into a profile: every watched value of every run.
 
-# Constants are checked for NaN first, so that the error names the model and not the data; ±Inf is allowed, as masks
-# contain it.
+# Constants are checked for NaN first, so that the error names the model and not the data; ±Inf is
+# allowed, as masks contain it.
 
 _FLOATS = (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
@@ -150,13 +175,14 @@ def _constants(model: ir.Model) -> Iterator[tuple[str, ir.TensorProtocol]]:
                 yield node.outputs[0].name or "", attribute.as_tensor()
 
 
-# A task runs a Watch like any executor and gets the plain outputs, so that decode loops are calibrated by running them.
-# Rows of a run are samples; a row's key is its id, if ids are given, else the digest of its feeds. Rows are run one at
-# a time (``Rows``).
+# A task runs a Watch like any executor and gets the plain outputs, so that decode loops are
+# calibrated by running them. Rows of a run are samples; a row's key is its id, if ids are given,
+# else the digest of its feeds. Rows are run one at a time (``Rows``).
 
 
 class Watch(Closing):
-    """An executor of a canonical graph whose runs are folded into a profile; a context manager that closes it.
+    """An executor of a canonical graph whose runs are folded into a profile; a context manager
+    that closes it.
 
     Args:
         executor: runs the graph and returns its outputs and every value in ``values`` (its taps).
@@ -180,7 +206,11 @@ class Watch(Closing):
         self._batches = Rows.of(model)
         self._outputs = tuple(value.name or "" for value in model.graph.outputs)
         fed = {value.name for value in model.graph.inputs} - score_inputs(model.graph)
-        guarded = {node.inputs[0].name for node in model.graph if node.op_type == "IsNaN" and node.inputs[0]}
+        guarded = {
+            node.inputs[0].name
+            for node in model.graph
+            if node.op_type == "IsNaN" and node.inputs[0]
+        }
         counter, alone = Counter(), self._batches.size == 1
         self._observers = {
             value.name: Observer(
@@ -202,7 +232,8 @@ class Watch(Closing):
         """One batch, sample by sample: folds the watched values, returns the graph's own outputs.
 
         Raises:
-            InputError: NaN in a watched value, NaN or Inf in what is fed, a missing tap, more rows than sample ids.
+            InputError: NaN in a watched value, NaN or Inf in what is fed, a missing tap, more rows
+                than sample ids.
         """
         count = self._batches.count(feeds)
         contents = self._batches.digests(feeds, count)
@@ -221,7 +252,11 @@ class Watch(Closing):
 
     def _fold(self, feeds: Feeds, results: Mapping[str, Array], keys: Sequence[str]) -> None:
         for name, array in feeds.items():
-            if name not in self._observers and array.dtype.kind == "f" and not np.isfinite(array).all():
+            if (
+                name not in self._observers
+                and array.dtype.kind == "f"
+                and not np.isfinite(array).all()
+            ):
                 raise not_finite(name, " or ".join(keys), fed=True)
         for name, observer in self._observers.items():
             value = feeds.get(name) if name in feeds else results.get(name)
@@ -237,7 +272,8 @@ class Watch(Closing):
         """The profile of everything run so far.
 
         Raises:
-            InputError: nothing was run, or a batch failed halfway: it counted samples that are not listed.
+            InputError: nothing was run, or a batch failed halfway: it counted samples that are not
+                listed.
         """
         if self._half_folded:
             raise InputError(
@@ -248,10 +284,15 @@ class Watch(Closing):
             )
         if not self._rows:
             raise InputError(
-                "Calibrating", found="no samples", expected="at least one batch", remedy="Give calibration samples."
+                "Calibrating",
+                found="no samples",
+                expected="at least one batch",
+                remedy="Give calibration samples.",
             )
         samples = dict(sorted(self._samples.items()))
-        values = {name: observer.statistics(tuple(samples)) for name, observer in self._observers.items()}
+        values = {
+            name: observer.statistics(tuple(samples)) for name, observer in self._observers.items()
+        }
         repeats = {key: times for key, times in self._times.items() if times > 1}
         return Profile(self._graph, samples, self._rows, values, repeats)
 
@@ -290,11 +331,12 @@ def prepare_watch(
         values: names of values of the canonical graph; None: all that some schema could use.
         sample_ids: of the rows to come.
         threads: of the executor.
-        pipeline: the canonical passes, as the schemas that will use the profile name them; None: they ran already.
-        channels: keep extremes of every channel of the values too.
+        pipeline: the canonical passes, as the schemas that will use the profile name them; None:
+        they ran already. channels: keep extremes of every channel of the values too.
 
     Raises:
-        InputError: an unknown value or pipeline, NaN in a constant. What ``prepare`` raises passes through.
+        InputError: an unknown value or pipeline, NaN in a constant. What ``prepare`` raises passes
+            through.
     """
     refuse_nan(model)
     canonical = model if pipeline is None else canonicalize(model, pipeline)

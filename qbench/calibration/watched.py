@@ -26,9 +26,10 @@ from qbench.passes import bias_split_from, is_product
 #
 #     unit = head ──correlation── [Add of a constant] ──sum── [Relu | Clip] ──output──
 #
-# The Add follows a MatMul, and other operators where the bias was split off. Integer arithmetic computes such a chain
-# in one accumulator, so no value inside it has qparams of its own: inner values are neither watched nor quantized,
-# unless the graph's canonical passes split biases off for this purpose.
+# The Add follows a MatMul, and other operators where the bias was split off. Integer arithmetic
+# computes such a chain in one accumulator, so no value inside it has qparams of its own: inner
+# values are neither watched nor quantized, unless the graph's canonical passes split biases off for
+# this purpose.
 
 _CARRIES_A_CLIP = PRODUCTS | {"Add", "Mul", "Sub"}
 
@@ -58,7 +59,9 @@ class Unit:
 
     @property
     def bias_operand(self) -> tuple[ir.Node, int, ir.Value] | None:
-        """The place of its bias, constant or not: the node, the index of the operand, and the value."""
+        """The place of its bias, constant or not: the node, the index of the operand, and the
+        value.
+        """
         node, index = self.bias or self.head, op_spec(self.head).bias
         if self.bias is not None:
             index = 1 if self.bias.inputs[0] is self.head.outputs[0] else 0
@@ -67,12 +70,16 @@ class Unit:
 
     @property
     def correlation(self) -> ir.Value | None:
-        """The product before its bias or clip, where that is a value to be watched; never the result itself."""
+        """The product before its bias or clip, where that is a value to be watched; never the
+        result itself.
+        """
         return self._inner(self.head)
 
     @property
     def sum(self) -> ir.Value | None:
-        """The product and its bias before the clip, where that is a value to be watched; never the result itself."""
+        """The product and its bias before the clip, where that is a value to be watched; never
+        the result itself.
+        """
         return self._inner(self.bias or self.head)
 
     @property
@@ -108,7 +115,9 @@ def _units(graph: ir.Graph) -> Iterator[Unit]:
 
 
 def _bias_behind(node: ir.Node) -> ir.Node | None:
-    """The Add of one constant a column behind a MatMul with constant weights, when nothing else reads the product."""
+    """The Add of one constant a column behind a MatMul with constant weights, when nothing else
+    reads the product.
+    """
     if is_pinned(node.outputs[0]):
         return None  # it has qparams of its own, so it is not an inner value
     if node.op_type != "MatMul" or node.domain or not is_constant(node.inputs[1]):
@@ -137,28 +146,34 @@ def _clip_behind(node: ir.Node) -> ir.Node | None:
     return follower if follower.op_type == "Clip" and constant_ends else None
 
 
-# The watched values are those that some schema could quantize: every float32 input of the graph, and every float32
-# result of a unit; constants are known without watching.
+# The watched values are those that some schema could quantize: every float32 input of the graph,
+# and every float32 result of a unit; constants are known without watching.
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedValue:
-    """A value by name; ``sample_axis``: where it runs over samples, as the graph's first input does along its first."""
+    """A value by name; ``sample_axis``: where it runs over samples, as the graph's first input
+    does along its first.
+    """
 
     name: str
     sample_axis: int | None
 
 
 def watched_values(model: ir.Model, names: Iterable[str] | None = None) -> tuple[WatchedValue, ...]:
-    """The values of a canonical ``model`` to watch, in graph order; with ``names``, these and no others.
+    """The values of a canonical ``model`` to watch, in graph order; with ``names``, these and
+    no others.
 
     Raises:
-        InputError: a name is none of the graph's float32 values, or the graph has no input to count samples by.
+        InputError: a name is none of the graph's float32 values, or the graph has no input to count
+            samples by.
     """
     shaped = with_shapes(model)
     batch = batch_of(shaped.graph)
     results = (
-        [v for unit in units_of(shaped.graph) for v in unit.values] if names is None else _all_results(shaped.graph)
+        [v for unit in units_of(shaped.graph) for v in unit.values]
+        if names is None
+        else _all_results(shaped.graph)
     )
     found = {}
     for value in (*shaped.graph.inputs, *results):
@@ -169,7 +184,9 @@ def watched_values(model: ir.Model, names: Iterable[str] | None = None) -> tuple
     asked = list(names)
     for name in asked:
         if name not in found:
-            raise unknown_name(f"Choosing the values of '{model.graph.name}' to watch", "value", name, found)
+            raise unknown_name(
+                f"Choosing the values of '{model.graph.name}' to watch", "value", name, found
+            )
     return tuple(found[name] for name in found if name in set(asked))
 
 
@@ -191,7 +208,9 @@ def batch_of(graph: ir.Graph) -> int | str | None:
 
 
 def sample_axis(value: ir.Value, batch: int | str | None) -> int | None:
-    """The axis of ``value`` that runs over samples: of ``batch``'s name; a number says so of the first axis only."""
+    """The axis of ``value`` that runs over samples: of ``batch``'s name; a number says so of
+    the first axis only.
+    """
     found = dimensions(value)
     if batch is None or batch not in found:
         return None
@@ -215,10 +234,11 @@ def _all_results(graph: ir.Graph) -> list[ir.Value]:
 #
 #     run(x₁ … x_n) = join(run(x₁), …, run(x_n))        along the axes with the name of the batch axis
 #
-# Engines choose their kernels, and so the last bit of a sum, by the size of a batch, and a profile must not depend on
-# how its samples were batched. This also keeps no more than one sample's values in memory. Outputs whose free first
-# axis has another name are assumed to run over samples too. A graph without a free first axis is run with whole
-# batches; a graph of a fixed batch b with b samples at a time.
+# Engines choose their kernels, and so the last bit of a sum, by the size of a batch, and a profile
+# must not depend on how its samples were batched. This also keeps no more than one sample's values
+# in memory. Outputs whose free first axis has another name are assumed to run over samples too. A
+# graph without a free first axis is run with whole batches; a graph of a fixed batch b with b
+# samples at a time.
 
 _WHOLE = 1 << 62
 """More samples than any batch has."""
@@ -230,9 +250,8 @@ class Rows:
 
     Args:
         first: the input whose first axis gives the number of samples.
-        inputs: graph input → the axis that runs over samples; those without one belong as a whole to every sample.
-        outputs: graph output → such an axis.
-        size: samples a run takes.
+        inputs: graph input → the axis that runs over samples; those without one belong as a whole
+        to every sample. outputs: graph output → such an axis. size: samples a run takes.
     """
 
     first: str
@@ -252,11 +271,16 @@ class Rows:
         fed = [value for value in graph.inputs if value.name not in graph.initializers]
         inputs, outputs = _axes(fed, batch), _axes(graph.outputs, batch)
         if isinstance(batch, str):
-            outputs |= {str(v.name): 0 for v in graph.outputs if v.name not in outputs and _free_first(v)}
+            outputs |= {
+                str(v.name): 0 for v in graph.outputs if v.name not in outputs and _free_first(v)
+            }
         whole = batch is None or len(outputs) < len(graph.outputs)
         size = batch if isinstance(batch, int) and batch > 0 else 1
         return cls(
-            str(fed[0].name), inputs or {str(value.name): 0 for value in fed}, outputs, _WHOLE if whole else size
+            str(fed[0].name),
+            inputs or {str(value.name): 0 for value in fed},
+            outputs,
+            _WHOLE if whole else size,
         )
 
     def count(self, feeds: Feeds) -> int:
@@ -275,31 +299,50 @@ class Rows:
             )
         return len(first)
 
-    def parts(self, feeds: Feeds, count: int, *, start: int = 0) -> Iterator[tuple[int, int, dict[str, Array]]]:
-        """``feeds`` of ``count`` samples run by run: the first sample of each, the one behind its last, its feeds.
+    def parts(
+        self, feeds: Feeds, count: int, *, start: int = 0
+    ) -> Iterator[tuple[int, int, dict[str, Array]]]:
+        """``feeds`` of ``count`` samples run by run: the first sample of each, the one behind
+        its last, its feeds.
 
         ``start``: the first sample that is run.
         """
         for first in range(start, max(count, 1), self.size):
             stop = min(count, first + self.size)
-            yield first, stop, {name: self._part(name, feeds[name], count, first, stop) for name in feeds}
+            yield (
+                first,
+                stop,
+                {name: self._part(name, feeds[name], count, first, stop) for name in feeds},
+            )
 
-    def joined(self, results: Sequence[Mapping[str, Array]], names: Sequence[str]) -> dict[str, Array]:
+    def joined(
+        self, results: Sequence[Mapping[str, Array]], names: Sequence[str]
+    ) -> dict[str, Array]:
         """The outputs ``names`` of the runs as one batch."""
         if len(results) == 1:
             return {name: results[0][name] for name in names}
-        return {name: np.concatenate([part[name] for part in results], axis=self.outputs[name]) for name in names}
+        return {
+            name: np.concatenate([part[name] for part in results], axis=self.outputs[name])
+            for name in names
+        }
 
     def digests(self, feeds: Feeds, count: int) -> list[str]:
         """The digest of each sample's feeds: names, dtypes, shapes and bytes of its parts."""
         return [
-            _digest({name: self._part(name, feeds[name], count, row, row + 1) for name in sorted(feeds)})
+            _digest(
+                {name: self._part(name, feeds[name], count, row, row + 1) for name in sorted(feeds)}
+            )
             for row in range(count)
         ]
 
     def _part(self, name: str, feed: Any, count: int, start: int, stop: int) -> Array:  # noqa: ANN401 - what is fed
         array, axis = np.asarray(feed), self.inputs.get(name)
-        if axis is None or array.ndim <= axis or array.shape[axis] != count or (start == 0 and stop == count):
+        if (
+            axis is None
+            or array.ndim <= axis
+            or array.shape[axis] != count
+            or (start == 0 and stop == count)
+        ):
             return array
         return np.ascontiguousarray(array[(slice(None),) * axis + (slice(start, stop),)])
 
@@ -308,7 +351,11 @@ def _digest(parts: Mapping[str, Array]) -> str:
     state = hashlib.sha256()
     for name, part in parts.items():
         state.update(f"{name}|{part.dtype.str}|{part.shape}|".encode())
-        state.update(np.ascontiguousarray(part).data if part.dtype.kind in "biufc" else repr(part.tolist()).encode())
+        state.update(
+            np.ascontiguousarray(part).data
+            if part.dtype.kind in "biufc"
+            else repr(part.tolist()).encode()
+        )
     return state.hexdigest()
 
 

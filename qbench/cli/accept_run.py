@@ -39,7 +39,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench accept``."""
     parser.add_argument("runs", nargs="+", metavar="RUN", help=f"each {RUN_NAMES}")
     parser.add_argument(
-        "--cell", metavar="GLOB", default="*", help="accept only cells that match, as in 'mobilenet_v2::ort-cpu+*'"
+        "--cell",
+        metavar="GLOB",
+        default="*",
+        help="accept only cells that match, as in 'mobilenet_v2::ort-cpu+*'",
     )
     parser.add_argument(
         "--what",
@@ -54,10 +57,15 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="accept the results for every environment class that has no result of its own",
     )
     parser.add_argument(
-        "--reason", metavar="TEXT", default="", help="why the results are accepted; required when a result is replaced"
+        "--reason",
+        metavar="TEXT",
+        default="",
+        help="why the results are accepted; required when a result is replaced",
     )
     declare_baselines(parser)
-    parser.add_argument("--suites", metavar="DIR", default="suites", help="folder of the suites (default: suites)")
+    parser.add_argument(
+        "--suites", metavar="DIR", default="suites", help="folder of the suites (default: suites)"
+    )
     declare_history(parser)
     declare_ci(parser)
     parser.add_argument("--dry-run", action="store_true", help="show the table and write nothing")
@@ -70,10 +78,11 @@ def declare_ci(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
-    """Work out every new baseline first, then write them all, each by what is there by then; print old → new.
+    """Work out every new baseline first, then write them all, each by what is there by then;
+    print old → new.
 
-    GATE_FAILED when a result that was asked for was refused; the others are accepted all the same. A cell that is
-    listed as known bad is left out on purpose, unless ``--cell`` names it.
+    GATE_FAILED when a result that was asked for was refused; the others are accepted all the same.
+    A cell that is listed as known bad is left out on purpose, unless ``--cell`` names it.
 
     Raises:
         IncompleteError: a run was interrupted, damaged or limited.
@@ -82,7 +91,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     from qbench.tracking import Accepting, Scope
 
     refuse_in_ci(arguments.in_ci, os.environ)
-    accepting = Accepting(scope=Scope(arguments.what), reason=arguments.reason, for_any=arguments.any_class)
+    accepting = Accepting(
+        scope=Scope(arguments.what), reason=arguments.reason, for_any=arguments.any_class
+    )
     folder = Path(arguments.baselines)
     measured: dict[tuple[str, str], list[_Measured]] = {}
     for text in arguments.runs:
@@ -91,7 +102,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         known = _suite(Path(arguments.suites), run)
         for model, measurements in _measured(run, arguments.cell).items():
             measured.setdefault((run.suite, model), []).append(_Measured(run, known, measurements))
-    done = {key: _worked_out(folder, key[1], several, accepting) for key, several in measured.items()}
+    done = {
+        key: _worked_out(folder, key[1], several, accepting) for key, several in measured.items()
+    }
     for suite in {suite for suite, _ in measured}:
         sweep_work_folder(folder / suite)
     if not arguments.dry_run:
@@ -102,17 +115,27 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     is_named = not set("*?[") & set(arguments.cell)
     results = [result for several in done.values() for result in several]
     every = (one for result in results for one in result.refusals)
-    return ExitCode.GATE_FAILED if any(is_named or not one.is_listed for one in every) else ExitCode.FINE
+    return (
+        ExitCode.GATE_FAILED
+        if any(is_named or not one.is_listed for one in every)
+        else ExitCode.FINE
+    )
 
 
 def _note_ungated(run: "Run", pattern: str) -> None:
     """Say which results would be accepted although no gate judges them."""
     ungated = [
-        cell for record in run.cells if record.ungated and fnmatch.fnmatchcase(cell := str(record.cell), pattern)
+        cell
+        for record in run.cells
+        if record.ungated and fnmatch.fnmatchcase(cell := str(record.cell), pattern)
     ]
     if ungated:
-        named = ", ".join(ungated[:_NAMED]) + (f" and {len(ungated) - _NAMED} more" if len(ungated) > _NAMED else "")
-        say(f"note: no gate judges the answers of {counted(len(ungated), 'cell')} of run {run.id}: {named}")
+        named = ", ".join(ungated[:_NAMED]) + (
+            f" and {len(ungated) - _NAMED} more" if len(ungated) > _NAMED else ""
+        )
+        say(
+            f"note: no gate judges the answers of {counted(len(ungated), 'cell')} of run {run.id}: {named}"
+        )
 
 
 def refuse_in_ci(allowed: bool, environment: Mapping[str, str]) -> None:
@@ -217,7 +240,9 @@ def _accept(
             criterion=suite.criterion,
         )
     except InputError as error:  # its remedy names the option of pytest, not of this verb
-        raise InputError(error.doing, found=error.found, expected=error.expected, remedy='Add --reason "…".') from error
+        raise InputError(
+            error.doing, found=error.found, expected=error.expected, remedy='Add --reason "…".'
+        ) from error
 
 
 def _show(done: "Mapping[tuple[str, str], list[Acceptance]]", *, as_json: bool) -> None:
@@ -227,7 +252,9 @@ def _show(done: "Mapping[tuple[str, str], list[Acceptance]]", *, as_json: bool) 
     for (suite, model), several in done.items():
         for refusal in (one for result in several for one in result.refusals):
             word = "left out" if refusal.is_listed else "not accepted"
-            say(f"{word}: {model}::{refusal.cell}: {_with_whole_command(refusal.reason, suite, model)}")
+            say(
+                f"{word}: {model}::{refusal.cell}: {_with_whole_command(refusal.reason, suite, model)}"
+            )
     rows = []
     for (suite, model), several in done.items():
         rows += [(suite, model, row) for one in several for row in one.rows]
@@ -256,7 +283,10 @@ def _print_table(rows: "list[tuple[str, AcceptedRow]]", results: "list[Acceptanc
 
     listed = sum(one.is_listed for result in results for one in result.refusals)
     refused = sum(len(result.refusals) for result in results) - listed
-    new, changed = sum(result.left_new for result in results), sum(result.left_changed for result in results)
+    new, changed = (
+        sum(result.left_new for result in results),
+        sum(result.left_changed for result in results),
+    )
     if rows:
         table = [
             (
@@ -270,7 +300,11 @@ def _print_table(rows: "list[tuple[str, AcceptedRow]]", results: "list[Acceptanc
         ]
         print_columns(table, ("cell", "class", "metric", "old", "new"))
     elif not refused:
-        put("nothing accepted" if new or changed else "nothing to accept: no result differs from its baseline")
+        put(
+            "nothing accepted"
+            if new or changed
+            else "nothing to accept: no result differs from its baseline"
+        )
     _show_left(new, changed)
     if refused:
         what = "the others" if rows else "nothing"
@@ -280,12 +314,18 @@ def _print_table(rows: "list[tuple[str, AcceptedRow]]", results: "list[Acceptanc
 
 
 def _with_whole_command(reason: str, suite: str, model: str) -> str:
-    """``reason`` with a whole command where it names an option of pytest, which this command does not have."""
-    return reason.replace("(--qbench-accept-fp32)", f'({_reference_command(suite, model, "all")} --qbench-reason "…")')
+    """``reason`` with a whole command where it names an option of pytest, which this command
+    does not have.
+    """
+    return reason.replace(
+        "(--qbench-accept-fp32)", f'({_reference_command(suite, model, "all")} --qbench-reason "…")'
+    )
 
 
 def _reference_command(suite: str, model: str, scope: str) -> str:
-    return f'pytest "suites/{suite}.qbench.toml::{model}" --qbench-accept-fp32 --qbench-accept={scope}'
+    return (
+        f'pytest "suites/{suite}.qbench.toml::{model}" --qbench-accept-fp32 --qbench-accept={scope}'
+    )
 
 
 def _show_left(new: int, changed: int) -> None:
@@ -293,7 +333,9 @@ def _show_left(new: int, changed: int) -> None:
     if new:
         put(f"{counted(new, 'result')} without an accepted result not accepted: use --what new")
     if changed:
-        put(f'{counted(changed, "result")} changed and not accepted: use --what changed --reason "…"')
+        put(
+            f'{counted(changed, "result")} changed and not accepted: use --what changed --reason "…"'
+        )
 
 
 COMMAND = Command(

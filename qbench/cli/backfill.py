@@ -1,4 +1,6 @@
-"""qbench backfill: a suite measured over the releases of a package, each in an environment of its own."""
+"""qbench backfill: a suite measured over the releases of a package, each in an environment of
+its own.
+"""
 
 import argparse
 import os
@@ -31,17 +33,22 @@ from qbench.working import working
 if TYPE_CHECKING:
     from qbench.tracking import Run
 
-# Each release is one 'qbench run --release' in a process of its own: several run at once, and a crash is that of one
-# release. The quantized models and the fp32 references are made by the installed packages: all releases get the same
-# file, and what changes is the engine alone. A release whose whole run file is in the folder is not measured again.
+# Each release is one 'qbench run --release' in a process of its own: several run at once, and a
+# crash is that of one release. The quantized models and the fp32 references are made by the
+# installed packages: all releases get the same file, and what changes is the engine alone. A
+# release whose whole run file is in the folder is not measured again.
 
 _MEASURED = (ExitCode.FINE, ExitCode.GATE_FAILED)
-"""Exit codes of ``qbench run`` after which every cell was run; red cells are expected of old releases."""
+"""Exit codes of ``qbench run`` after which every cell was run; red cells are expected of old
+releases.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """One release: its run, or why it has none or none with numbers; ``seconds`` it took, 0: measured before."""
+    """One release: its run, or why it has none or none with numbers; ``seconds`` it took, 0:
+    measured before.
+    """
 
     version: str
     run: "Run | None" = None
@@ -68,36 +75,55 @@ class Release:
         if self.reason or self.run is None:
             return self.reason
         others = Counter(record.outcome for record in self.run.cells if not record.is_measured)
-        words = [counted(self.measured, "cell"), *(f"{count} {outcome}" for outcome, count in sorted(others.items()))]
+        words = [
+            counted(self.measured, "cell"),
+            *(f"{count} {outcome}" for outcome, count in sorted(others.items())),
+        ]
         return ", ".join(words) + (f" in {self.seconds:.0f} s" if self.seconds else "")
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench backfill``."""
     parser.add_argument("suite", metavar="SUITE", help="a suite file, suites/<name>.qbench.toml")
-    parser.add_argument("--package", metavar="NAME", default=ENGINE, help=f"name of the package (default: {ENGINE})")
-    parser.add_argument("--from", dest="first", metavar="A", help="the first release (default: the earliest known)")
     parser.add_argument(
-        "--to", dest="last", metavar="B", help="the last release; 1.31 includes 1.31.1 (default: the latest known)"
+        "--package", metavar="NAME", default=ENGINE, help=f"name of the package (default: {ENGINE})"
+    )
+    parser.add_argument(
+        "--from", dest="first", metavar="A", help="the first release (default: the earliest known)"
+    )
+    parser.add_argument(
+        "--to",
+        dest="last",
+        metavar="B",
+        help="the last release; 1.31 includes 1.31.1 (default: the latest known)",
     )
     declare_environments(parser)
     parser.add_argument(
-        "--select", metavar="E", default="", help="cells by axis: 'model=mobilenet_v2 backend=ort-*,onnx-reference'"
+        "--select",
+        metavar="E",
+        default="",
+        help="cells by axis: 'model=mobilenet_v2 backend=ort-*,onnx-reference'",
     )
     parser.add_argument(
-        "--jobs", metavar="N", type=count_from_one, help="measure N releases at a time (default: one per core)"
+        "--jobs",
+        metavar="N",
+        type=count_from_one,
+        help="measure N releases at a time (default: one per core)",
     )
     declare_baselines(parser)
     declare_cache(parser)
     parser.add_argument(
-        "--history", metavar="DIR", help="folder of run files, one per release (default: reports/backfill/NAME)"
+        "--history",
+        metavar="DIR",
+        help="folder of run files, one per release (default: reports/backfill/NAME)",
     )
     declare_json(parser)
     parser.set_defaults(command=())
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
-    """Measure what is missing and print a line for each release; INCOMPLETE when a run was interrupted.
+    """Measure what is missing and print a line for each release; INCOMPLETE when a run was
+    interrupted.
 
     Raises:
         InputError: the suite is wrong, or no release is between the two.
@@ -112,9 +138,13 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     line, python = _line(arguments)
     folder = Path(arguments.history or f"reports/backfill/{arguments.package}")
     kept = _kept(folder, suite, arguments)
-    found = {version: Release(version=version, run=kept[version]) for version in line if version in kept}
+    found = {
+        version: Release(version=version, run=kept[version]) for version in line if version in kept
+    }
     todo = [version for version in line if version not in kept]
-    say(f"{counted(len(line), 'release')} of {arguments.package}, {line[0]} … {line[-1]}: {len(todo)} to measure")
+    say(
+        f"{counted(len(line), 'release')} of {arguments.package}, {line[0]} … {line[-1]}: {len(todo)} to measure"
+    )
     measuring = working(f"measuring {arguments.package}", len(todo), "releases")
     with measuring as step, _pool(arguments.jobs or os.cpu_count() or 1) as pool:
         running = [pool.submit(_measured, version, python, folder, arguments) for version in todo]
@@ -122,7 +152,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             release = one.result()
             found[release.version] = release
             step.done = number
-            complain(f"[{number}/{len(todo)}] {arguments.package} {release.version} {release.state}: {release.line}")
+            complain(
+                f"[{number}/{len(todo)}] {arguments.package} {release.version} {release.state}: {release.line}"
+            )
     return _finished(arguments, folder, [found[version] for version in line])
 
 
@@ -138,7 +170,9 @@ def _line(arguments: argparse.Namespace) -> tuple[tuple[str, ...], Callable[[str
 
 @contextmanager
 def _pool(jobs: int) -> Iterator[ThreadPoolExecutor]:
-    """Threads that each wait for a process; after Ctrl-C, which all of these receive, no further one is started."""
+    """Threads that each wait for a process; after Ctrl-C, which all of these receive, no
+    further one is started.
+    """
     with ThreadPoolExecutor(jobs) as pool:
         try:
             yield pool
@@ -148,14 +182,20 @@ def _pool(jobs: int) -> Iterator[ThreadPoolExecutor]:
 
 
 def _kept(folder: Path, suite: str, arguments: argparse.Namespace) -> "dict[str, Run]":
-    """Version → its whole run of these cells; a run that broke off is removed, as it will be measured again."""
+    """Version → its whole run of these cells; a run that broke off is removed, as it will be
+    measured again.
+    """
     from qbench.tracking import History, read_run
 
     found: dict[str, Run] = {}
     heads = History(folder).heads if folder.is_dir() else ()
     for head in heads:
         same = head.releases == arguments.package and head.suite == suite
-        if not same or head.header.get("select") != arguments.select or head.header.get("limited") is not None:
+        if (
+            not same
+            or head.header.get("select") != arguments.select
+            or head.header.get("limited") is not None
+        ):
             continue
         run = read_run(Path(head.path))
         if run.complete and not run.damaged:
@@ -166,7 +206,9 @@ def _kept(folder: Path, suite: str, arguments: argparse.Namespace) -> "dict[str,
     return found
 
 
-def _measured(version: str, python: Callable[[str], Path], folder: Path, arguments: argparse.Namespace) -> Release:
+def _measured(
+    version: str, python: Callable[[str], Path], folder: Path, arguments: argparse.Namespace
+) -> Release:
     """The run of one release, in a process of its own."""
     from qbench.backends import own_environment, own_python
 
@@ -178,8 +220,19 @@ def _measured(version: str, python: Callable[[str], Path], folder: Path, argumen
     command = own_python("qbench")
     if current_factor() > 1:
         command += ["--size-limits", str(current_factor())]
-    command += ["run", arguments.suite, "--release", f"{arguments.package}={program}", "--history", str(folder)]
-    options = {"--select": arguments.select, "--baselines": arguments.baselines, "--cache": arguments.cache}
+    command += [
+        "run",
+        arguments.suite,
+        "--release",
+        f"{arguments.package}={program}",
+        "--history",
+        str(folder),
+    ]
+    options = {
+        "--select": arguments.select,
+        "--baselines": arguments.baselines,
+        "--cache": arguments.cache,
+    }
     command += [word for name, value in options.items() if value for word in (name, str(value))]
     command += [word for name in arguments.extension for word in ("--extension", name)]
     done = subprocess.run(
@@ -194,7 +247,9 @@ def _measured(version: str, python: Callable[[str], Path], folder: Path, argumen
     seconds = time.perf_counter() - started
     run = _run_of(version, folder, arguments)
     if run is None or (done.returncode not in _MEASURED and run.complete):
-        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()] or ["it printed nothing"]
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()] or [
+            "it printed nothing"
+        ]
         reason = f"the run ended with {done.returncode}: {lines[-1]}"
         return Release(version=version, run=run, reason=reason, seconds=seconds)
     reason = "" if any(record.is_measured for record in run.cells) else _why_nothing(run)
@@ -231,7 +286,9 @@ def _finished(arguments: argparse.Namespace, folder: Path, releases: Sequence[Re
         ]
         print_json({"package": arguments.package, "history": str(folder), "releases": facts})
     else:
-        print_columns([(one.version, one.state, one.line) for one in releases], (arguments.package, "", ""))
+        print_columns(
+            [(one.version, one.state, one.line) for one in releases], (arguments.package, "", "")
+        )
     if any(one.state == "interrupted" for one in releases):
         say("interrupted: the same command measures what is missing")
         return ExitCode.INCOMPLETE

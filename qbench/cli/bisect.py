@@ -10,7 +10,11 @@ from qbench.cli.command import Command, ExitCode, Parser
 
 _ACTIONS: tuple[tuple[str, str, ModuleType], ...] = (
     ("commits", "find the commit of the project under test that made a cell worse", bisect_commits),
-    ("package", "find the release of a package that changed the outputs of a model", bisect_package),
+    (
+        "package",
+        "find the release of a package that changed the outputs of a model",
+        bisect_package,
+    ),
 )
 
 
@@ -22,7 +26,9 @@ class _BeforeACommand(Parser):
         args: Sequence[str] | None = None,
         namespace: Any = None,  # noqa: ANN401 - argparse's own
     ) -> tuple[Any, list[str]]:
-        """As argparse, which would take ``--`` for the beginning of further positional arguments."""
+        """As argparse, which would take ``--`` for the beginning of further positional
+        arguments.
+        """
         given = list(args or ())
         if self.get_default("command") is None or "--" not in given:
             return super().parse_known_args(args, namespace)
@@ -34,7 +40,9 @@ class _BeforeACommand(Parser):
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The actions of ``qbench bisect``, each with its own arguments."""
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True, parser_class=_BeforeACommand)
+    actions = parser.add_subparsers(
+        title="actions", metavar="ACTION", required=True, parser_class=_BeforeACommand
+    )
     for name, summary, action in _ACTIONS:
         one = actions.add_parser(name, help=summary, description=f"{summary}.", allow_abbrev=False)
         action.declare(one)

@@ -54,7 +54,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="decide by this metric, or by 'ranges' (of the calibration) or 'answers' "
         "(default: the metric with the largest loss, else what changed)",
     )
-    parser.add_argument("--project", metavar="DIR", default=".", help="the checkout (default: this folder)")
+    parser.add_argument(
+        "--project", metavar="DIR", default=".", help="the checkout (default: this folder)"
+    )
     parser.add_argument(
         "--state",
         metavar="FILE",
@@ -63,7 +65,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
     )
     declare_json(parser)
     parser.add_argument(
-        "target", metavar="SUITE[::CELL]", help="suite file in the project; its cells, or model::backend+schema"
+        "target",
+        metavar="SUITE[::CELL]",
+        help="suite file in the project; its cells, or model::backend+schema",
     )
 
 
@@ -71,7 +75,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     """Halve until one commit, or a stretch that cannot be measured, is left; print it.
 
     Raises:
-        InputError: a commit that is not there or not after the other, or an end that cannot be measured.
+        InputError: a commit that is not there or not after the other, or an end that cannot be
+            measured.
         IncomparableError: nothing is worse at the bad end.
         StoreError: git cannot make a working tree, or the notebook cannot be written.
     """
@@ -98,7 +103,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
                     notes = try_commit(tree, end, notes)
                 _demand_measured(notes, end, path)
                 save_notes(path, notes)
-        question = ask(notes.lines(task.good) or (), notes.lines(task.bad) or (), metric=arguments.metric)
+        question = ask(
+            notes.lines(task.good) or (), notes.lines(task.bad) or (), metric=arguments.metric
+        )
         good, bad = question.text(question.good), question.text(question.bad)
         say(f"{question.metric} of {question.cell}: {good} good, {bad} bad")
         marks = _marks(notes, question, commits)
@@ -118,7 +125,9 @@ def _task(arguments: argparse.Namespace, project: Path) -> "Task":
     ends = {}
     for name, text in (("--good", arguments.good), ("--bad", arguments.bad)):
         commit = "" if is_run_name(text) else whole_hash(text, project)
-        commit = commit or whole_hash(_commit_of_run(text, arguments.history, is_certain=is_run_name(text)), project)
+        commit = commit or whole_hash(
+            _commit_of_run(text, arguments.history, is_certain=is_run_name(text)), project
+        )
         ends[name] = commit
         if not commit:
             raise InputError(
@@ -159,7 +168,8 @@ def _commit_of_run(text: str, history: str, *, is_certain: bool) -> str:
     """The commit that the run ``text`` measured; empty where there is no such run.
 
     Args:
-        is_certain: whether ``text`` can only be a run: then it must be there, and of a commit without changes.
+        is_certain: whether ``text`` can only be a run: then it must be there, and of a commit
+            without changes.
 
     Raises:
         InputError: no such run, or it measured files that were not committed.
@@ -229,19 +239,30 @@ def _said(notes: "Notes", question: "Question", commit: str) -> str:
     return f"{question.mark(value).value}, {question.text(value)}"
 
 
-def _print(found: Sequence[str], marks: "dict[str, Mark]", question: "Question", arguments: argparse.Namespace) -> None:
+def _print(
+    found: Sequence[str],
+    marks: "dict[str, Mark]",
+    question: "Question",
+    arguments: argparse.Namespace,
+) -> None:
     from qbench.host import subject_line
 
     subjects = {commit: subject_line(commit, arguments.project) for commit in found}
     if arguments.json:
         tried = {commit: mark.value for commit, mark in marks.items()}
-        print_json({"question": question, "suspects": list(found), "subjects": subjects, "tried": tried})
+        print_json(
+            {"question": question, "suspects": list(found), "subjects": subjects, "tried": tried}
+        )
         return
     good, bad = question.text(question.good), question.text(question.bad)
     numbers = f"{question.metric} of {question.cell} goes from {good} to {bad}"
     put(
         f"{numbers} at "
-        + ("commit" if len(found) == 1 else f"one of {len(found)} commits that cannot be distinguished")
+        + (
+            "commit"
+            if len(found) == 1
+            else f"one of {len(found)} commits that cannot be distinguished"
+        )
     )
     for commit in found:
         put(f"  {commit[:9]}  {subjects[commit]}")

@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import ExitCode
-from qbench.cli.options import choose_schema, declare_calibration, declare_data, declare_json, declare_threads, names_of
+from qbench.cli.options import (
+    choose_schema,
+    declare_calibration,
+    declare_data,
+    declare_json,
+    declare_threads,
+    names_of,
+)
 from qbench.cli.printing import print_json, put, say
 from qbench.errors import IncomparableError, InputError, QbenchError, UnavailableError
 from qbench.number_text import counted
@@ -23,7 +30,8 @@ if TYPE_CHECKING:
     from qbench.suite import Mark, PackageNotes, PackageTask, PackageTrial, Question
 
 
-# What a release of a package changes: the outputs of a model, compared with the good release, or how a command ends.
+# What a release of a package changes: the outputs of a model, compared with the good release, or
+# how a command ends.
 
 ENGINE = "onnxruntime"
 _PYTHON = "{python}"
@@ -84,7 +92,9 @@ class ModelTrials:
 
     @cached_property
     def _shared(self) -> "SubjectArtifacts":
-        """The float model and its ranges are those of our own engine: one model for all releases."""
+        """The float model and its ranges are those of our own engine: one model for all
+        releases.
+        """
         from qbench.backends import get_backend
         from qbench.evaluation import FLOAT_BACKEND, subject_artifacts
 
@@ -101,9 +111,13 @@ class ModelTrials:
         schema = choose_schema(given.schema) if given.schema else None
         criterion = Criterion(backend=good.name, relative=given.tolerance)
         comparator = (
-            None if given.metric else Comparator(backend=good, criterion=criterion, environment=environment_here(good))
+            None
+            if given.metric
+            else Comparator(backend=good, criterion=criterion, environment=environment_here(good))
         )
-        cell = Cell("bisect", self._subject.model.id, backend.name, FP32 if schema is None else schema.name)
+        cell = Cell(
+            "bisect", self._subject.model.id, backend.name, FP32 if schema is None else schema.name
+        )
         return measure_cell(
             self._shared,
             backend,
@@ -115,13 +129,20 @@ class ModelTrials:
         )
 
     def _line(self, measured: "Measurement") -> Mapping[str, Any]:
-        """A ``cell`` line as bisecting reads it; its backend is the one that every release mirrors."""
+        """A ``cell`` line as bisecting reads it; its backend is the one that every release
+        mirrors.
+        """
         cell = measured.cell
         metrics = {
             one.metric: {"hits": one.hits, "out_of": one.out_of, "direction": one.direction.value}
             for one in measured.scores
         }
-        axes = {"suite": cell.suite, "model": cell.model, "backend": self.arguments.backend, "schema": cell.schema}
+        axes = {
+            "suite": cell.suite,
+            "model": cell.model,
+            "backend": self.arguments.backend,
+            "schema": cell.schema,
+        }
         return {**axes, "metrics": metrics}
 
     def _metric_said(self, measured: "Measurement") -> str:
@@ -132,10 +153,12 @@ class ModelTrials:
 
 @dataclass(frozen=True, kw_only=True)
 class CommandTrials:
-    """Runs the user's command under each release: status 0 is good, 125 passes it over, others up to 127 are bad.
+    """Runs the user's command under each release: status 0 is good, 125 passes it over, others
+    up to 127 are bad.
 
     Args:
-        command: its words; ``{python}`` is replaced by the program. python: the program of a release.
+        command: its words; ``{python}`` is replaced by the program. python: the program of a
+            release.
     """
 
     command: Sequence[str]
@@ -156,7 +179,9 @@ class CommandTrials:
         words = [word.replace(_PYTHON, str(program)) for word in self.command]
         doing = f"Running '{' '.join(words)}'"
         try:
-            status = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=2, check=False).returncode
+            status = subprocess.run(
+                words, stdin=subprocess.DEVNULL, stdout=2, check=False
+            ).returncode
         except OSError as error:
             raise InputError(
                 doing,
@@ -171,7 +196,9 @@ class CommandTrials:
                 expected="0 (good), 125 (cannot be tested) or up to 127 (bad)",
                 remedy="The command crashed or was killed: start the same bisection again to continue from here.",
             )
-        return PackageTrial(mark=_mark(status), says=f"the command ended with {status}", numbers={"status": status})
+        return PackageTrial(
+            mark=_mark(status), says=f"the command ended with {status}", numbers={"status": status}
+        )
 
 
 def _mark(status: int) -> str:
@@ -194,9 +221,15 @@ def _compared(compared: "Compared", tolerance: float | None) -> "PackageTrial":
         "sample": compared.sample,
         "first": compared.first.origin if compared.first is not None else "",
     }
-    mark = "good" if holds(compared, Criterion(backend=compared.backend, relative=tolerance)) else "bad"
+    mark = (
+        "good"
+        if holds(compared, Criterion(backend=compared.backend, relative=tolerance))
+        else "bad"
+    )
     if not compared.differing:
-        return PackageTrial(mark=mark, says=f"all {compared.elements} elements equal", numbers=numbers)
+        return PackageTrial(
+            mark=mark, says=f"all {compared.elements} elements equal", numbers=numbers
+        )
     steps = "" if compared.steps is None else f"{compared.steps:.3g} steps, "
     says = f"{compared.differing} of {compared.elements} elements differ, by at most {steps}"
     says += f"{compared.relative:.3g} relative"
@@ -208,7 +241,9 @@ def _compared(compared: "Compared", tolerance: float | None) -> "PackageTrial":
 
 
 def content_of(text: str) -> str:
-    """``text``, with the digest of the file that it names, if it names one: another content is another task."""
+    """``text``, with the digest of the file that it names, if it names one: another content is
+    another task.
+    """
     from qbench.storage import digest_file
 
     with suppress(OSError, ValueError):
@@ -216,13 +251,27 @@ def content_of(text: str) -> str:
     return text
 
 
-# ``qbench bisect package``: which release changed what a model gives; each has an environment of its own.
+# ``qbench bisect package``: which release changed what a model gives; each has an environment of
+# its own.
 
-_ASKED = ("model", "data", "schema", "calib", "calib_count", "backend", "metric", "tolerance", "threads", "base_python")
+_ASKED = (
+    "model",
+    "data",
+    "schema",
+    "calib",
+    "calib_count",
+    "backend",
+    "metric",
+    "tolerance",
+    "threads",
+    "base_python",
+)
 
 
 def declare_environments(parser: argparse.ArgumentParser) -> None:
-    """Which releases there are and how each gets its environment: ``--versions``, ``--venv``, ``--with``, a Python."""
+    """Which releases there are and how each gets its environment: ``--versions``, ``--venv``,
+    ``--with``, a Python.
+    """
     parser.add_argument(
         "--versions",
         metavar="V,…",
@@ -246,7 +295,9 @@ def declare_environments(parser: argparse.ArgumentParser) -> None:
         help="install this requirement too; repeatable",
     )
     parser.add_argument(
-        "--base-python", metavar="PY", help="create environments with this Python (default: the one that runs qbench)"
+        "--base-python",
+        metavar="PY",
+        help="create environments with this Python (default: the one that runs qbench)",
     )
 
 
@@ -254,11 +305,17 @@ def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench bisect package``."""
     parser.add_argument("package", metavar="NAME", help="name of the package, such as onnxruntime")
     parser.add_argument("--good", required=True, metavar="A", help="a version that is good")
-    parser.add_argument("--bad", required=True, metavar="B", help="a later or earlier version that is bad")
+    parser.add_argument(
+        "--bad", required=True, metavar="B", help="a later or earlier version that is bad"
+    )
     declare_environments(parser)
     parser.add_argument("--model", metavar="MODEL", help="an ONNX file, or a model of the zoo")
     declare_data(parser, "samples that the model is run on")
-    parser.add_argument("--schema", metavar="S", help="quantize the model with this schema (default: run it as it is)")
+    parser.add_argument(
+        "--schema",
+        metavar="S",
+        help="quantize the model with this schema (default: run it as it is)",
+    )
     declare_calibration(parser)
     parser.add_argument(
         "--backend",
@@ -269,7 +326,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
     declare_threads(parser)
     judged = parser.add_mutually_exclusive_group()
     judged.add_argument(
-        "--metric", default="", metavar="M", help="a version is bad where this metric is nearer to that of the bad end"
+        "--metric",
+        default="",
+        metavar="M",
+        help="a version is bad where this metric is nearer to that of the bad end",
     )
     judged.add_argument(
         "--tolerance",
@@ -305,7 +365,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     _check(arguments)
     there = environments(arguments)
     task = _task(arguments, there)
-    path = Path(arguments.state or f"reports/bisect/{task.package}-{task.line[0]}-{task.line[-1]}.json")
+    path = Path(
+        arguments.state or f"reports/bisect/{task.package}-{task.line[0]}-{task.line[-1]}.json"
+    )
     notes = reopened(path, PackageNotes(task=task), is_over=lambda kept: kept.ended)
     python = programs(arguments, there)
     trial: Callable[[str], PackageTrial] = (
@@ -321,7 +383,10 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             save_notes(path, notes)
         return notes
 
-    for end in (task.line[0], task.line[-1]):  # one that failed is tried again: the reason may be gone
+    for end in (
+        task.line[0],
+        task.line[-1],
+    ):  # one that failed is tried again: the reason may be gone
         if end not in notes.trials or notes.trials[end].mark == "skipped":
             with working(f"trying {arguments.package} {end}"):
                 notes = notes.with_trial(end, trial(end))
@@ -360,7 +425,10 @@ def _check(arguments: argparse.Namespace) -> None:
         )
     if bool(arguments.schema) < bool(arguments.calib):
         raise InputError(
-            doing, found="--calib without --schema", expected="both, or neither", remedy="Name the schema."
+            doing,
+            found="--calib without --schema",
+            expected="both, or neither",
+            remedy="Name the schema.",
         )
     check_environments(arguments, doing)
 
@@ -384,11 +452,15 @@ def environments(arguments: argparse.Namespace) -> dict[str, Path]:
     """Version → the program of an environment that is there."""
     from qbench.backends import installed_version
 
-    return {installed_version(Path(folder), arguments.package): Path(folder) for folder in arguments.venv}
+    return {
+        installed_version(Path(folder), arguments.package): Path(folder)
+        for folder in arguments.venv
+    }
 
 
 def known_versions(arguments: argparse.Namespace, there: Mapping[str, Path]) -> tuple[str, ...]:
-    """The versions of the environments that are ``there``, else those that are named, else all that pip offers.
+    """The versions of the environments that are ``there``, else those that are named, else all
+    that pip offers.
 
     Raises:
         NotFetchedError: pip finds none.
@@ -405,11 +477,17 @@ def _task(arguments: argparse.Namespace, there: Mapping[str, Path]) -> "PackageT
     from qbench.suite import PackageTask, versions_between
 
     package, known = arguments.package, known_versions(arguments, there)
-    asked = {name: content_of(str(value)) for name in _ASKED if (value := getattr(arguments, name)) is not None}
+    asked = {
+        name: content_of(str(value))
+        for name in _ASKED
+        if (value := getattr(arguments, name)) is not None
+    }
     asked |= {"command": " ".join(arguments.command), "with": " ".join(arguments.requirements)}
     asked["extension"] = " ".join(arguments.extension)
     line = versions_between(package, known, arguments.good, arguments.bad)
-    return PackageTask(package=package, line=line, asked={name: text for name, text in asked.items() if text})
+    return PackageTask(
+        package=package, line=line, asked={name: text for name, text in asked.items() if text}
+    )
 
 
 def programs(arguments: argparse.Namespace, there: Mapping[str, Path]) -> Callable[[str], Path]:
@@ -452,7 +530,10 @@ def _question(notes: "PackageNotes", arguments: argparse.Namespace) -> "Question
     good, bad = (notes.trials[end] for end in (notes.task.line[0], notes.task.line[-1]))
     if arguments.metric:
         return ask(good.lines, bad.lines, metric=arguments.metric)
-    for end, trial, wanted in ((notes.task.line[0], good, Mark.GOOD), (notes.task.line[-1], bad, Mark.BAD)):
+    for end, trial, wanted in (
+        (notes.task.line[0], good, Mark.GOOD),
+        (notes.task.line[-1], bad, Mark.BAD),
+    ):
         if trial.marked(None) is not wanted:
             raise IncomparableError(
                 f"Bisecting {notes.task.package} from {notes.task.line[0]} to {notes.task.line[-1]}",
@@ -488,9 +569,13 @@ def _print(
     if len(found) == 1:
         put(f"{task.package} {found[0]} is the first bad version")
     else:
-        put(f"the first bad version of {task.package} is one of {len(found)} that cannot be distinguished")
+        put(
+            f"the first bad version of {task.package} is one of {len(found)} that cannot be distinguished"
+        )
     if question is not None:
-        put(f"  {question.metric} goes from {question.text(question.good)} to {question.text(question.bad)}")
+        put(
+            f"  {question.metric} goes from {question.text(question.good)} to {question.text(question.bad)}"
+        )
     for version in (before, *found):
         said = trials[version].says if version in trials else "not tried"
         mark = f"{marks[version].value}: " if version in marks else ""

@@ -24,13 +24,16 @@ def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench history check``."""
     declare_trends(parser)
     parser.add_argument(
-        "--all", action="store_true", help="also list known, provisional and fixed regressions, and all rows"
+        "--all",
+        action="store_true",
+        help="also list known, provisional and fixed regressions, and all rows",
     )
     declare_json(parser)
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
-    """Print regressions and red cells; GATE_FAILED when one is new, INCOMPLETE when the history is not whole.
+    """Print regressions and red cells; GATE_FAILED when one is new, INCOMPLETE when the history
+    is not whole.
 
     Raises:
         InputError: there is no history, or the annotations have a mistake.
@@ -39,7 +42,10 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
     trends = read_trends(arguments)
     alerts = find_alerts(
-        trends.series, commits=trends.commits, accepted=trends.accepted, annotations=trends.annotations
+        trends.series,
+        commits=trends.commits,
+        accepted=trends.accepted,
+        annotations=trends.annotations,
     )
     regressions = sorted(group_alerts(alerts, trends.commits), key=_rank)
     red = [(one, _without_ruled(one, alerts)) for one in trends.newest]
@@ -48,8 +54,18 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     new = [one for one in regressions if one.is_new]
     if arguments.json:
         facts = {"runs": len(trends.runs), "series": len(trends.series), "new": len(new)}
-        words = {"incomplete": incomplete, "idle_annotations": idle, "red": [_red_facts(*one) for one in red]}
-        print_json({**facts, **words, "regressions": [_facts(one, arguments.project) for one in regressions]})
+        words = {
+            "incomplete": incomplete,
+            "idle_annotations": idle,
+            "red": [_red_facts(*one) for one in red],
+        }
+        print_json(
+            {
+                **facts,
+                **words,
+                "regressions": [_facts(one, arguments.project) for one in regressions],
+            }
+        )
     else:
         _print(regressions, trends, arguments)
         for standing, records in red:
@@ -57,7 +73,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     for sentence in incomplete:
         say(sentence)
     for note in idle:
-        say(f"the annotation of {note.commit} for '{note.cell}' ({note.author}) fits no alert: remove or correct it")
+        say(
+            f"the annotation of {note.commit} for '{note.cell}' ({note.author}) fits no alert: remove or correct it"
+        )
     if new or any(records for _, records in red):
         return ExitCode.GATE_FAILED
     return ExitCode.INCOMPLETE if incomplete else ExitCode.FINE
@@ -114,22 +132,34 @@ def _named(cells: "Sequence[Cell]") -> str:
 
 
 def _without_ruled(one: "Standing", alerts: "Sequence[Alert]") -> "tuple[CellRecord, ...]":
-    """The red cells of ``one`` but those of which every alert that has not ended was ruled on by a person."""
+    """The red cells of ``one`` but those of which every alert that has not ended was ruled on
+    by a person.
+    """
     rulings = {"acknowledged", "expected", "invalid"}
     states: dict[Cell, set[str]] = {}
     for alert in alerts:
         if alert.state.value not in ("fixed", "accepted"):
             states.setdefault(alert.cell, set()).add(alert.state.value)
-    return tuple(record for record in one.red if not (states.get(record.cell) or {"none"}) <= rulings)
+    return tuple(
+        record for record in one.red if not (states.get(record.cell) or {"none"}) <= rulings
+    )
 
 
 def _red_facts(one: "Standing", records: "Sequence[CellRecord]") -> dict[str, object]:
-    cells = [{"cell": str(record.cell), "outcome": record.outcome, "headline": record.headline} for record in records]
-    lost = {"gone": list(map(str, one.lost.gone)), "unsupported": list(map(str, one.lost.unsupported))}
+    cells = [
+        {"cell": str(record.cell), "outcome": record.outcome, "headline": record.headline}
+        for record in records
+    ]
+    lost = {
+        "gone": list(map(str, one.lost.gone)),
+        "unsupported": list(map(str, one.lost.unsupported)),
+    }
     return {"suite": one.suite, "run": one.run.id, "cells": cells, **lost}
 
 
-def _print_red(one: "Standing", records: "Sequence[CellRecord]", arguments: argparse.Namespace) -> None:
+def _print_red(
+    one: "Standing", records: "Sequence[CellRecord]", arguments: argparse.Namespace
+) -> None:
     """The red cells of the newest run, each with its outcome and cause."""
     if not records:
         return
@@ -152,13 +182,18 @@ def _idle(annotations: "Sequence[Annotation]", alerts: "Sequence[Alert]") -> "li
         for note in annotations
         if not any(
             note.covers(alert.cell, alert.metric)
-            and (alert.annotation == note.commit or any(one.startswith(note.commit) for one in alert.stretch))
+            and (
+                alert.annotation == note.commit
+                or any(one.startswith(note.commit) for one in alert.stretch)
+            )
             for alert in alerts
         )
     ]
 
 
-def _print(regressions: "Sequence[Regression]", trends: Trends, arguments: argparse.Namespace) -> None:
+def _print(
+    regressions: "Sequence[Regression]", trends: Trends, arguments: argparse.Namespace
+) -> None:
     new = [one for one in regressions if one.is_new]
     known = Counter(one.alerts[0].state.value for one in regressions if not one.is_new)
     others = ", ".join(f"{count} {state}" for state, count in sorted(known.items()))
@@ -171,7 +206,9 @@ def _print(regressions: "Sequence[Regression]", trends: Trends, arguments: argpa
             _print_one(one, trends, arguments)
     if new:
         put()
-        put(f"Fix it, bisect it, accept the new results, or classify it in {trends.annotations_path}.")
+        put(
+            f"Fix it, bisect it, accept the new results, or classify it in {trends.annotations_path}."
+        )
 
 
 def _print_one(one: "Regression", trends: Trends, arguments: argparse.Namespace) -> None:
@@ -183,7 +220,9 @@ def _print_one(one: "Regression", trends: Trends, arguments: argparse.Namespace)
 
 
 def _headline(one: "Regression", project: str, package: str) -> str:
-    """What is found and where; ``package``: that whose releases the commits are, empty where they are commits."""
+    """What is found and where; ``package``: that whose releases the commits are, empty where
+    they are commits.
+    """
     from qbench.host import subject_line
 
     worst = one.alerts[0]
@@ -208,7 +247,13 @@ def _headline(one: "Regression", project: str, package: str) -> str:
 def _row(alert: "Alert") -> tuple[str, ...]:
     levels = f"{valued(alert, alert.before)} → {valued(alert, alert.after)}"
     where = alert.environment_class + (f" ({alert.why})" if alert.why else "")
-    return "  " + str(alert.cell), alert.metric, levels, moved(alert, alert.after - alert.before), where
+    return (
+        "  " + str(alert.cell),
+        alert.metric,
+        levels,
+        moved(alert, alert.after - alert.before),
+        where,
+    )
 
 
 def _facts(one: "Regression", project: str) -> dict[str, object]:

@@ -37,7 +37,9 @@ def count_from_one(text: str) -> int:
 class _Once(argparse._StoreAction):  # noqa: SLF001 - argparse has no public class for it
     """An option with one value: giving it twice is an error, since either value could be meant."""
 
-    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:  # noqa: ANN401
+    def __call__(
+        self, parser: Any, namespace: Any, values: Any, option_string: str | None = None
+    ) -> None:  # noqa: ANN401
         """Keep the value of the option."""
         if option_string is not None:
             parser.require_first(self, option_string, values)
@@ -47,7 +49,9 @@ class _Once(argparse._StoreAction):  # noqa: SLF001 - argparse has no public cla
 class _Joined(argparse._StoreAction):  # noqa: SLF001
     """An option with a text of values between commas; those of a repeated option are joined."""
 
-    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:  # noqa: ANN401
+    def __call__(
+        self, parser: Any, namespace: Any, values: Any, option_string: str | None = None
+    ) -> None:  # noqa: ANN401
         """Keep the values of the option."""
         parser.keep(self, values)
         super().__call__(parser, namespace, ",".join(parser.given_before(self)), option_string)
@@ -59,19 +63,25 @@ class _Listed(argparse._AppendAction):  # noqa: SLF001
     ``item`` reads one of them; ``among`` are those that are possible, if they can be listed.
     """
 
-    def __init__(self, *args: Any, item: Callable[[str], Any] = str, among: Sequence[str] = (), **kwargs: Any) -> None:  # noqa: ANN401
+    def __init__(
+        self, *args: Any, item: Callable[[str], Any] = str, among: Sequence[str] = (), **kwargs: Any
+    ) -> None:  # noqa: ANN401
         if among and "metavar" not in kwargs:
             kwargs["metavar"] = f"{{{','.join(among)}}}"
         super().__init__(*args, **kwargs)
         self._item = item
         self._among = among
 
-    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:  # noqa: ANN401
+    def __call__(
+        self, parser: Any, namespace: Any, values: Any, option_string: str | None = None
+    ) -> None:  # noqa: ANN401
         """Add the values of the option."""
         for text in (part.strip() for part in values.split(",")):
             if self._among and text not in self._among:
                 listed = ", ".join(f"'{one}'" for one in self._among)
-                raise argparse.ArgumentError(self, f"invalid choice: '{text}' (choose from {listed})")
+                raise argparse.ArgumentError(
+                    self, f"invalid choice: '{text}' (choose from {listed})"
+                )
             try:
                 value = self._item(text)
             except argparse.ArgumentTypeError as error:
@@ -95,9 +105,9 @@ def in_turn(kind: str) -> str:
 class Parser(argparse.ArgumentParser):
     """A parser that names a mistyped option or command, and what is nearest to it.
 
-    An option with one value is given once. ``action="joined"`` is one with a text of values between commas, and
-    ``action="listed"`` one that adds to a list; both may be repeated. Its errors quote words of the command line, which
-    may be names of files, as text alone.
+    An option with one value is given once. ``action="joined"`` is one with a text of values between
+    commas, and ``action="listed"`` one that adds to a list; both may be repeated. Its errors quote
+    words of the command line, which may be names of files, as text alone.
     """
 
     _given: Sequence[str] = ()
@@ -121,7 +131,9 @@ class Parser(argparse.ArgumentParser):
     def require_first(self, action: argparse.Action, option: str, value: Any) -> None:  # noqa: ANN401
         """End the process with USAGE where the option ``action`` was given before."""
         if earlier := self.given_before(action):
-            self.error(f"{option} was given twice, '{earlier[-1]}' and '{value}'; it takes one. {in_turn(action.dest)}")
+            self.error(
+                f"{option} was given twice, '{earlier[-1]}' and '{value}'; it takes one. {in_turn(action.dest)}"
+            )
         self.keep(action, value)
 
     def parse_known_args(  # type: ignore[override]
@@ -129,28 +141,42 @@ class Parser(argparse.ArgumentParser):
         args: Sequence[str] | None = None,
         namespace: Any = None,  # noqa: ANN401 - as argparse has it
     ) -> tuple[Any, list[str]]:
-        """As argparse, but what a command does not know is an error of that command, with its usage."""
+        """As argparse, but what a command does not know is an error of that command, with its
+        usage.
+        """
         self._given = sys.argv[1:] if args is None else list(args)
         self._values = {}
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._with_commas(unknown[0])}")
+            self.error(
+                f"unrecognized arguments: {' '.join(unknown)}{self._with_commas(unknown[0])}"
+            )
         return found, unknown
 
     def _with_commas(self, word: str) -> str:
-        """How to write ``word`` if it follows values of an option that takes several; empty: it does not."""
+        """How to write ``word`` if it follows values of an option that takes several; empty: it
+        does not.
+        """
         before = list(self._given[: self._given.index(word)]) if word in self._given else []
         option = next((one for one in reversed(before) if one.startswith("-")), "")
-        if not isinstance(self._option_string_actions.get(option), _Joined | _Listed) or word.startswith("-"):
+        if not isinstance(
+            self._option_string_actions.get(option), _Joined | _Listed
+        ) or word.startswith("-"):
             return ""
-        return f"; several values of {option} have commas between them: {option} {before[-1]},{word}"
+        return (
+            f"; several values of {option} have commas between them: {option} {before[-1]},{word}"
+        )
 
     def error(self, message: str) -> NoReturn:
         """End the process with USAGE."""
-        super().error(neutral_line(self._mistyped_option() or self._mistyped_command(message) or message))
+        super().error(
+            neutral_line(self._mistyped_option() or self._mistyped_command(message) or message)
+        )
 
     def _mistyped_option(self) -> str:
-        """A sentence about the first option that does not exist; argparse names a missing one before it."""
+        """A sentence about the first option that does not exist; argparse names a missing one
+        before it.
+        """
         words = itertools.takewhile(lambda word: word != "--", self._given)
         if self._commands():  # options after the command are of its own parser
             words = itertools.takewhile(lambda word: word.startswith("-"), words)
@@ -170,11 +196,15 @@ class Parser(argparse.ArgumentParser):
         known = list(known)
         alike = [one for group in _ALIKE if word in group for one in group if one in known]
         close = nearest(word, known, cutoff=0.7) or next(iter(alike), None)
-        return f"; did you mean '{close}'?" if close else f"; '{self.prog} --help' lists what there is"
+        return (
+            f"; did you mean '{close}'?" if close else f"; '{self.prog} --help' lists what there is"
+        )
 
     def _commands(self) -> tuple[str, ...]:
         """The commands below this parser; none of a parser of options."""
-        actions = (action for action in self._actions if isinstance(action, argparse._SubParsersAction))  # noqa: SLF001
+        actions = (
+            action for action in self._actions if isinstance(action, argparse._SubParsersAction)
+        )  # noqa: SLF001
         return tuple(name for action in actions for name in action.choices)
 
 
@@ -183,9 +213,10 @@ class Command:
     """One command.
 
     Args:
-        name: what is typed. summary: one line for the list of commands. example: shown below its help.
-        declare: adds its arguments to its parser. execute: runs it and gives the exit code; what has a sentence is
-            raised as a QbenchError.
+        name: what is typed. summary: one line for the list of commands. example: shown below its
+            help.
+        declare: adds its arguments to its parser. execute: runs it and gives the exit code; what
+            has a sentence is raised as a QbenchError.
     """
 
     name: str

@@ -59,8 +59,10 @@ class Log:
     """What a comparison keeps of a file: of every record some numbers, and its id.
 
     Args:
-        places: id → row. values: metric → (n,). answers, labels, contents: (n,) hashes, 0 where a record has none.
-        sources, tokens: of each sample; empty where records have none. names: the different sources.
+        places: id → row. values: metric → (n,). answers, labels, contents: (n,) hashes, 0 where a
+            record has none.
+        sources, tokens: of each sample; empty where records have none. names: the different
+            sources.
     """
 
     file: AnswerFile
@@ -80,7 +82,8 @@ class Log:
         """The file at ``path``.
 
         Raises:
-            InputError: it cannot be read, holds raw outputs, has a sample twice, or no answer that its label can equal.
+            InputError: it cannot be read, holds raw outputs, has a sample twice, or no answer that
+                its label can equal.
         """
         log = cls(open_answers(path))
         if log.file.has_outputs:
@@ -156,12 +159,16 @@ class Log:
 
 
 def _digest(value: object) -> int:
-    """64 bits that tell values apart, 0 for None. Python's ``hash`` does not: that of -1 is that of -2."""
+    """64 bits that tell values apart, 0 for None. Python's ``hash`` does not: that of -1 is
+    that of -2.
+    """
     if value is None:
         return 0
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # 3.0 equals 3
-    return int.from_bytes(hashlib.blake2b(msgspec.json.encode(value), digest_size=8).digest(), signed=True)
+    return int.from_bytes(
+        hashlib.blake2b(msgspec.json.encode(value), digest_size=8).digest(), signed=True
+    )
 
 
 def _is_right(answer: object, label: object) -> bool:
@@ -195,8 +202,9 @@ class Compared:
     """Two files, sample by sample.
 
     Args:
-        scores: of the later file, each counted against the earlier one. evidence: of each about the margin; None: the
-            score has no paired test. only_old, only_new: samples that the other file lacks.
+        scores: of the later file, each counted against the earlier one. evidence: of each about the
+            margin; None: the score has no paired test. only_old, only_new: samples that the other
+            file lacks.
         changed: samples whose answers differ; None: records have none.
         sources: how many the samples come from; None: each has its own.
     """
@@ -217,11 +225,14 @@ class Compared:
         )
 
 
-def compare_logs(old: Log, new: Log, *, names: Sequence[str] = (), margin: float | None = None) -> Compared:
+def compare_logs(
+    old: Log, new: Log, *, names: Sequence[str] = (), margin: float | None = None
+) -> Compared:
     """The samples that both have, paired.
 
     Args:
-        names: of the metrics; none: all that both have. margin: the largest loss that passes; None: 0.
+        names: of the metrics; none: all that both have. margin: the largest loss that passes; None:
+            0.
 
     Raises:
         InputError: other data, or a metric that one of the two lacks.
@@ -237,7 +248,8 @@ def compare_logs(old: Log, new: Log, *, names: Sequence[str] = (), margin: float
             remedy="Name two files about the same data.",
         )
     rows, others = (
-        np.fromiter((log.places[one] for one in common), dtype=np.intp, count=len(common)) for log in (old, new)
+        np.fromiter((log.places[one] for one in common), dtype=np.intp, count=len(common))
+        for log in (old, new)
     )
     _require_same_contents(old, new, common, (rows, others))
     _require_same_labels(old, new, common, (rows, others))
@@ -267,7 +279,10 @@ def _common_sources(old: Log, new: Log, places: Rows) -> list[str] | None:
 
 def _changed_answers(old: Log, new: Log, places: Rows) -> int | None:
     """In how many common samples the answers differ; None where a file has none."""
-    before, after = (np.frombuffer(log.answers, np.int64)[rows] for log, rows in zip((old, new), places, strict=True))
+    before, after = (
+        np.frombuffer(log.answers, np.int64)[rows]
+        for log, rows in zip((old, new), places, strict=True)
+    )
     if not before.any() or not after.any():
         return None
     return int((before != after).sum())
@@ -295,7 +310,10 @@ def _scores(
             raise unknown_name(doing, "metric", name, [*known, *tokens])
     for name in names or [*known, *tokens]:
         if name in known:
-            values = [np.frombuffer(log.values[name])[at] for log, at in zip((old, new), rows, strict=True)]
+            values = [
+                np.frombuffer(log.values[name])[at]
+                for log, at in zip((old, new), rows, strict=True)
+            ]
             _require_countable(doing, name, values)
             direction = _direction(doing, name, old, new)
             _require_one_scale(doing, name, values, direction)
@@ -306,12 +324,15 @@ def _scores(
 
 
 def _direction(doing: str, name: str, old: Log, new: Log) -> Direction:
-    """Which values of the metric are better: as qbench defines a metric of that name, else as both headers say.
+    """Which values of the metric are better: as qbench defines a metric of that name, else as
+    both headers say.
 
     Raises:
         InputError: the headers say different things, or a header contradicts the definition.
     """
-    stated = [Direction.LOWER if name in log.file.header.lower else Direction.HIGHER for log in (old, new)]
+    stated = [
+        Direction.LOWER if name in log.file.header.lower else Direction.HIGHER for log in (old, new)
+    ]
     if stated[0] is not stated[1]:
         raise InputError(
             doing,
@@ -334,7 +355,9 @@ def _direction(doing: str, name: str, old: Log, new: Log) -> Direction:
     return defined
 
 
-def _require_one_scale(doing: str, name: str, values: Sequence[Array], direction: Direction) -> None:
+def _require_one_scale(
+    doing: str, name: str, values: Sequence[Array], direction: Direction
+) -> None:
     """Refuse percent against shares: 45 would be more than 0.9."""
     before, after = (float(one.max()) for one in values)
     is_share = [float(one.min()) >= 0 and float(one.max()) <= 1 for one in values]
@@ -349,7 +372,10 @@ def _require_one_scale(doing: str, name: str, values: Sequence[Array], direction
 
 def _require_countable(doing: str, name: str, values: Sequence[Array]) -> None:
     """Refuse values whose sum in millionths no 64-bit integer holds."""
-    greatest, most = max(float(np.abs(one).max()) for one in values), _COUNTED / (MILLION * len(values[0]))
+    greatest, most = (
+        max(float(np.abs(one).max()) for one in values),
+        _COUNTED / (MILLION * len(values[0])),
+    )
     if greatest > most:
         raise InputError(
             doing,
@@ -359,8 +385,12 @@ def _require_countable(doing: str, name: str, values: Sequence[Array]) -> None:
         )
 
 
-def _scored(name: str, before: Array, after: Array, sources: list[str] | None, direction: Direction) -> Score:
-    """The score of values; where all are 0 or 1 a share of right samples, else a mean in millionths."""
+def _scored(
+    name: str, before: Array, after: Array, sources: list[str] | None, direction: Direction
+) -> Score:
+    """The score of values; where all are 0 or 1 a share of right samples, else a mean in
+    millionths.
+    """
     is_share = bool(np.isin(before, (0.0, 1.0)).all() and np.isin(after, (0.0, 1.0)).all())
     whole = 1 if is_share else MILLION
     metric = Metric(
@@ -373,7 +403,9 @@ def _scored(name: str, before: Array, after: Array, sources: list[str] | None, d
         proportion=is_share,
     )
     out_of = np.full(len(before), whole, np.int64)
-    now, reference = (_Counted(np.rint(whole * one).astype(np.int64), out_of) for one in (after, before))
+    now, reference = (
+        _Counted(np.rint(whole * one).astype(np.int64), out_of) for one in (after, before)
+    )
     return score(metric, now, labels=((),) * len(now), reference=reference, sources=sources)
 
 
@@ -381,16 +413,26 @@ _KL, _TOP1, _PERPLEXITY = TOKEN_KL.name, TOKEN_TOP1.name, TOKEN_PERPLEXITY.name
 
 
 def _token_scores(
-    doing: str, before: TokenStreams, after: TokenStreams, sources: list[str] | None, names: Sequence[str]
+    doing: str,
+    before: TokenStreams,
+    after: TokenStreams,
+    sources: list[str] | None,
+    names: Sequence[str],
 ) -> Iterator[Score]:
-    metrics = {_KL: (TOKEN_KL, TOKEN_KL_MOST), _TOP1: (TOKEN_TOP1,), _PERPLEXITY: (TOKEN_PERPLEXITY,)}
+    metrics = {
+        _KL: (TOKEN_KL, TOKEN_KL_MOST),
+        _TOP1: (TOKEN_TOP1,),
+        _PERPLEXITY: (TOKEN_PERPLEXITY,),
+    }
     for metric in (one for name in names for one in metrics[name]):
         try:
             yield score(metric, after, labels=((),) * len(after), reference=before, sources=sources)
         except ValueError as error:
             if metric is not TOKEN_KL_MOST:
                 found, remedy = str(error), "Score the same tokens with both models."
-                raise InputError(doing, found=found, expected="the same tokens in both", remedy=remedy) from error
+                raise InputError(
+                    doing, found=found, expected="the same tokens in both", remedy=remedy
+                ) from error
 
 
 def _require_same_data(old: Log, new: Log) -> None:
@@ -405,7 +447,9 @@ def _require_same_data(old: Log, new: Log) -> None:
 
 
 def _require_same_contents(old: Log, new: Log, common: Sequence[str], rows: Rows) -> None:
-    before, after = (np.frombuffer(log.contents, np.int64)[at] for log, at in zip((old, new), rows, strict=True))
+    before, after = (
+        np.frombuffer(log.contents, np.int64)[at] for log, at in zip((old, new), rows, strict=True)
+    )
     other = np.flatnonzero((before != after) & (before != 0) & (after != 0))
     if len(other):
         raise InputError(
@@ -417,8 +461,12 @@ def _require_same_contents(old: Log, new: Log, common: Sequence[str], rows: Rows
 
 
 def _require_same_labels(old: Log, new: Log, common: Sequence[str], rows: Rows) -> None:
-    """Refuse files that call other answers right: the file that is judged would be judged by its own labels."""
-    before, after = (np.frombuffer(log.labels, np.int64)[at] for log, at in zip((old, new), rows, strict=True))
+    """Refuse files that call other answers right: the file that is judged would be judged by
+    its own labels.
+    """
+    before, after = (
+        np.frombuffer(log.labels, np.int64)[at] for log, at in zip((old, new), rows, strict=True)
+    )
     other = np.flatnonzero((before != after) & (before != 0) & (after != 0))
     if len(other):
         samples = listed_ids([common[place] for place in other[:9]])
@@ -431,7 +479,9 @@ def _require_same_labels(old: Log, new: Log, common: Sequence[str], rows: Rows) 
 
 
 def _require_same_sources(old: Log, new: Log, common: Sequence[str], rows: Rows) -> None:
-    """Refuse files that tell samples apart in different ways: the result would depend on which is named first."""
+    """Refuse files that tell samples apart in different ways: the result would depend on which
+    is named first.
+    """
     if not (old.sources and new.sources):
         return
     pairs = zip(common, rows[0].tolist(), rows[1].tolist(), strict=True)
@@ -455,8 +505,8 @@ def _listed(names: Mapping[str, object]) -> str:
 def execute(arguments: argparse.Namespace) -> ExitCode:
     """Compare two files of answers.
 
-    GATE_FAILED without a margin: a sample differs; with one: a loss is proven to be beyond it. INCOMPLETE: a sample is
-    in one file alone, or a margin is neither proven nor refuted.
+    GATE_FAILED without a margin: a sample differs; with one: a loss is proven to be beyond it.
+    INCOMPLETE: a sample is in one file alone, or a margin is neither proven nor refuted.
 
     Raises:
         QbenchError: a file cannot be read, or the two cannot be compared.
@@ -479,7 +529,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     put(f"{arguments.old} → {arguments.new}: {counted(found.samples, 'sample')} of both{words}")
     for path, only in ((arguments.old, found.only_old), (arguments.new, found.only_new)):
         if only:
-            say(f"only in {path}: {counted(len(only), 'sample')} ({listed_ids(only)}), not compared")
+            say(
+                f"only in {path}: {counted(len(only), 'sample')} ({listed_ids(only)}), not compared"
+            )
     if found.changed is not None:
         put(f"other answers in {counted(found.changed, 'sample')}")
     pairs = zip(found.scores, found.evidence, strict=True)
@@ -503,10 +555,14 @@ def _require_one_unit(found: Compared, arguments: argparse.Namespace) -> None:
 def _print_notes(found: Compared, margin: float | None) -> None:
     names = {one.metric for one in found.scores}
     if TOKEN_KL.name in names and TOKEN_KL_MOST.name not in names:
-        put("token_kl is a lower bound; without 'floor' nothing bounds what lies outside the stored tokens")
+        put(
+            "token_kl is a lower bound; without 'floor' nothing bounds what lies outside the stored tokens"
+        )
     for one, shown in zip(found.scores, found.evidence, strict=True):
         if margin is None and shown is not None and one.against is Against.LABELS:
-            put(f"{one.metric}: these samples detect a change of {distance_text(shown.detectable, one.unit)}")
+            put(
+                f"{one.metric}: these samples detect a change of {distance_text(shown.detectable, one.unit)}"
+            )
         elif margin is not None and shown is not None:
             unit = "pp" if one.unit == "%" else one.unit
             size = f"{100 * margin if one.unit == '%' else margin:g} {unit}".rstrip()
@@ -517,10 +573,16 @@ def _code(found: Compared, margin: float | None) -> ExitCode:
     partial = ExitCode.INCOMPLETE if found.only_old or found.only_new else ExitCode.FINE
     if margin is None:
         return ExitCode.GATE_FAILED if found.differs else partial
-    evidence = {one.metric: shown.evidence for one, shown in zip(found.scores, found.evidence, strict=True) if shown}
+    evidence = {
+        one.metric: shown.evidence
+        for one, shown in zip(found.scores, found.evidence, strict=True)
+        if shown
+    }
     most = evidence.pop(TOKEN_KL_MOST.name, Evidence.INCONCLUSIVE)
     if evidence.get(TOKEN_KL.name) is Evidence.PASS and most is not Evidence.PASS:
-        evidence[TOKEN_KL.name] = Evidence.INCONCLUSIVE  # it is a lower bound: the divergence itself may be beyond
+        evidence[TOKEN_KL.name] = (
+            Evidence.INCONCLUSIVE
+        )  # it is a lower bound: the divergence itself may be beyond
     if Evidence.FAIL in evidence.values():
         return ExitCode.GATE_FAILED
     if Evidence.INCONCLUSIVE in evidence.values():
@@ -529,7 +591,9 @@ def _code(found: Compared, margin: float | None) -> ExitCode:
 
 
 def _row(one: Score, shown: LossEvidence | None) -> tuple[str, ...]:
-    """The fields of one metric; a distance from the earlier file, or a share of equal tokens, has no change."""
+    """The fields of one metric; a distance from the earlier file, or a share of equal tokens,
+    has no change.
+    """
     now = value_text(one.value, one.unit)
     ends = _interval_ends(one, shown)
     p = "" if shown is None or shown.midp is None else f"{shown.midp:.2g}"
@@ -567,7 +631,8 @@ def _table(found: Compared, arguments: argparse.Namespace) -> dict[str, Any]:
         "changed": found.changed,
         "margin": arguments.margin,
         "scores": [
-            plain(one) | {"value": one.value, "reference_value": one.reference_value, "shown": plain(shown)}
+            plain(one)
+            | {"value": one.value, "reference_value": one.reference_value, "shown": plain(shown)}
             for one, shown in zip(found.scores, found.evidence, strict=True)
         ],
     }

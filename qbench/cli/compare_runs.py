@@ -1,4 +1,6 @@
-"""qbench compare: two runs, cell by cell, also of two engines or computers; or two files of answers."""
+"""qbench compare: two runs, cell by cell, also of two engines or computers; or two files of
+answers.
+"""
 
 import argparse
 import math
@@ -39,7 +41,9 @@ loss is neither proven nor refuted; 3 where no sample or metric is in both
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench compare``."""
     parser.epilog = f"{parser.epilog or ''}{_PRECEDENCE}"
-    parser.add_argument("old", metavar="A", help=f"the earlier run: {RUN_NAMES}; or a file of answers")
+    parser.add_argument(
+        "old", metavar="A", help=f"the earlier run: {RUN_NAMES}; or a file of answers"
+    )
     parser.add_argument("new", metavar="B", help="the later run, or a file of answers")
     declare_history(parser)
     parser.add_argument(
@@ -64,9 +68,11 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
-    """Print what differs; GATE_FAILED when a comparable cell has other numbers, or any cell ended otherwise.
+    """Print what differs; GATE_FAILED when a comparable cell has other numbers, or any cell
+    ended otherwise.
 
-    Else INCOMPLETE when one of the runs is not whole, or the new one lacks cells: these were not compared.
+    Else INCOMPLETE when one of the runs is not whole, or the new one lacks cells: these were not
+    compared.
 
     Raises:
         IncomparableError: not one cell can be compared.
@@ -86,7 +92,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         )
     from qbench.tracking import COMPARED_KEYS, Relation, compare_runs
 
-    old, new = (find_run(text, arguments.history, COMPARED_KEYS) for text in (arguments.old, arguments.new))
+    old, new = (
+        find_run(text, arguments.history, COMPARED_KEYS) for text in (arguments.old, arguments.new)
+    )
     if old.id == new.id and arguments.old != arguments.new:
         say(f"'{arguments.old}' and '{arguments.new}' are one run, {old.id}")
     partial = list(dict.fromkeys(sentence for run in (old, new) for sentence in _missing(run)))
@@ -104,17 +112,36 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     elif partial:
         code = ExitCode.INCOMPLETE
     if arguments.json:
-        facts = {"old": old.id, "new": new.id, "across": arguments.across, "exchanged": dict(_exchanged(rows))}
-        print_json({**facts, "differ": len(differs), "incomplete": partial, "cells": [_facts(row) for row in rows]})
+        facts = {
+            "old": old.id,
+            "new": new.id,
+            "across": arguments.across,
+            "exchanged": dict(_exchanged(rows)),
+        }
+        print_json(
+            {
+                **facts,
+                "differ": len(differs),
+                "incomplete": partial,
+                "cells": [_facts(row) for row in rows],
+            }
+        )
         return code
-    shown = [row for row in rows if arguments.all or row.relation is not Relation.SAME or row.outcome_changed]
+    shown = [
+        row
+        for row in rows
+        if arguments.all or row.relation is not Relation.SAME or row.outcome_changed
+    ]
     put(f"{old.id} → {new.id}: {len(rows)} cells, {len(differs)} differ")
     _print_exchanged(old, new, rows)
     if shown:
         print_columns(
-            [_line(row, across=arguments.across) for row in shown], ("cell", "relation", "outcome", "numbers")
+            [_line(row, across=arguments.across) for row in shown],
+            ("cell", "relation", "outcome", "numbers"),
         )
-    if arguments.across and any(not metric.pairs or not metric.pairs.is_exact for row in shown for metric in row.moved):
+    if arguments.across and any(
+        not metric.pairs or not metric.pairs.is_exact for row in shown for metric in row.moved
+    ):
         put(_RANGES)
     return code
 
@@ -153,7 +180,9 @@ _RANGES = (
 
 
 def _exchanged(rows: "Sequence[CellChange]") -> list[tuple[str, int]]:
-    """What differs between the runs besides the results, each with the number of its cells; the most frequent first."""
+    """What differs between the runs besides the results, each with the number of its cells; the
+    most frequent first.
+    """
     return Counter(what for row in rows for what in row.differs).most_common()
 
 
@@ -172,7 +201,10 @@ def _facts(row: "CellChange") -> dict[str, Any]:
     facts: dict[str, Any] = plain(row)
     for metric, table in zip(row.metrics, facts["metrics"], strict=True):
         if metric.pairs is not None:
-            table["pairs"] |= {"midp": list(metric.pairs.midp), "interval": list(metric.pairs.interval)}
+            table["pairs"] |= {
+                "midp": list(metric.pairs.midp),
+                "interval": list(metric.pairs.interval),
+            }
     return facts
 
 
@@ -195,7 +227,8 @@ def _missing(run: "Run") -> Iterator[str]:
 
 
 def _lost(rows: "Sequence[CellChange]", old: "Run", *, is_named: bool) -> list[str]:
-    """The cells that the old run measured and the new one does not have, or does not support any more.
+    """The cells that the old run measured and the new one does not have, or does not support
+    any more.
 
     ``is_named``: whether it is already said that the new run lacks cells.
     """
@@ -210,7 +243,9 @@ def _lost(rows: "Sequence[CellChange]", old: "Run", *, is_named: bool) -> list[s
             more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
             names = ", ".join(str(row.cell) for row in lost[:_NAMED])
             verb = "is" if len(lost) == 1 else "are"
-            sentences.append(f"{counted(len(lost), 'cell')} {verb} {words} the old run ({old.id}): {names}{more}")
+            sentences.append(
+                f"{counted(len(lost), 'cell')} {verb} {words} the old run ({old.id}): {names}{more}"
+            )
     return sentences
 
 
@@ -222,9 +257,18 @@ def _line(row: "CellChange", *, across: bool) -> tuple[str, str, str, str]:
     outcome = " → ".join(dict.fromkeys(filter(None, (row.old_outcome, row.new_outcome))))
     parts = [_numbers(metric, with_pairs=across) for metric in row.metrics]
     if across:
-        parts += [f"{_span(*flips)} answers on {data} differ" for data, flips in row.flips.items() if flips[1]]
+        parts += [
+            f"{_span(*flips)} answers on {data} differ"
+            for data, flips in row.flips.items()
+            if flips[1]
+        ]
     numbers = ", ".join(parts)
-    return str(row.cell), row.relation.value, outcome, f"{numbers} ({row.why})" if row.why else numbers
+    return (
+        str(row.cell),
+        row.relation.value,
+        outcome,
+        f"{numbers} ({row.why})" if row.why else numbers,
+    )
 
 
 def _span(least: float, most: float, digits: str = "d") -> str:
@@ -233,10 +277,16 @@ def _span(least: float, most: float, digits: str = "d") -> str:
 
 
 def _paired(pairs: "Pairs") -> str:
-    """``2 to 7 lost, 0 to 5 gained, p 0.5 to 0.77``; where samples share sources also how many of how many."""
+    """``2 to 7 lost, 0 to 5 gained, p 0.5 to 0.77``; where samples share sources also how many
+    of how many.
+    """
     lost, gained = _span(*pairs.losses), _span(*pairs.gains)
     text = f"{lost} lost, {gained} gained, p {_span(*pairs.midp, digits='.2g')}"
-    return text if pairs.sources is None else f"{text}, {pairs.n} samples from {counted(pairs.sources, 'source')}"
+    return (
+        text
+        if pairs.sources is None
+        else f"{text}, {pairs.n} samples from {counted(pairs.sources, 'source')}"
+    )
 
 
 def _sides(metric: "MetricChange") -> tuple[str, str, str]:
@@ -260,7 +310,10 @@ def _numbers(metric: "MetricChange", *, with_pairs: bool = False) -> str:
     values = f"{metric.metric} {both} {unit}".rstrip()
     if not metric.moved:
         return values
-    facts = [change_text(metric.moved, metric.unit, digits=3), "worse" if metric.is_worse else "better"]
+    facts = [
+        change_text(metric.moved, metric.unit, digits=3),
+        "worse" if metric.is_worse else "better",
+    ]
     if with_pairs and metric.pairs is not None:
         facts.append(_paired(metric.pairs))
     return f"{values} ({', '.join(facts)})"

@@ -1,7 +1,8 @@
 """qbench completion: the words of the command line in the shell, by argcomplete.
 
-The shell runs ``qbench`` at each TAB, so the words must be found quickly: names come from the catalogues and the suite
-files, without importing a conftest.py, reading a model or starting an engine.
+The shell runs ``qbench`` at each TAB, so the words must be found quickly: names come from the
+catalogues and the suite files, without importing a conftest.py, reading a model or starting an
+engine.
 """
 
 import argparse
@@ -61,7 +62,10 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 def _words_of(action: argparse.Action) -> Words:
     """What ``action`` takes, by its place in the namespace; a path where nothing else is known."""
-    if action.metavar in ("N", "K", "R", "I/N", "SECONDS", "TEXT", "DAY") and action.dest != "passes":
+    if (
+        action.metavar in ("N", "K", "R", "I/N", "SECONDS", "TEXT", "DAY")
+        and action.dest != "passes"
+    ):
         return lambda _: ()
     return _TAKEN.get(action.dest, _paths)
 
@@ -95,7 +99,10 @@ def _data(prefix: str) -> Iterator[str]:
     for _, _, models in _tables():
         for model in models:
             calibration = model.get("calibration")
-            named = (model.get("data"), calibration.get("data") if isinstance(calibration, dict) else None)
+            named = (
+                model.get("data"),
+                calibration.get("data") if isinstance(calibration, dict) else None,
+            )
             yield from (name for name in named if isinstance(name, str))
     yield from _catalogue("datasets")
     form = "folder:"
@@ -114,7 +121,9 @@ def _of(kind: str, ending: str = "") -> Words:
 def _arithmetics(prefix: str) -> Iterator[str]:
     """Those of the backends ``integer-…``: the catalogue of arithmetics itself loads numpy."""
     before = "integer-"
-    yield from (name.removeprefix(before) for name in _catalogue("backends") if name.startswith(before))
+    yield from (
+        name.removeprefix(before) for name in _catalogue("backends") if name.startswith(before)
+    )
     yield from _paths(prefix, ".toml")
 
 
@@ -133,12 +142,20 @@ def _suites(prefix: str) -> Iterable[str]:
 
 
 def _cells(prefix: str) -> Iterator[str]:
-    """``model::backend+schema`` of the suites, as far as their tables name them; after a suite file, too."""
+    """``model::backend+schema`` of the suites, as far as their tables name them; after a suite
+    file, too.
+    """
     for path, suite, models in _tables():
         before = f"{path}::" if prefix.startswith(f"{path}::") else ""
         for model in models:
-            backends, schemas = (model.get(axis, suite.get(axis, ())) for axis in ("backends", "schemas"))
-            yield from (f"{before}{model['id']}::{one}+{schema}" for one in backends for schema in ("fp32", *schemas))
+            backends, schemas = (
+                model.get(axis, suite.get(axis, ())) for axis in ("backends", "schemas")
+            )
+            yield from (
+                f"{before}{model['id']}::{one}+{schema}"
+                for one in backends
+                for schema in ("fp32", *schemas)
+            )
 
 
 def _targets(prefix: str) -> Iterable[str]:
@@ -152,7 +169,9 @@ def _runs(prefix: str) -> Iterator[str]:
 
 
 def _paths(prefix: str, ending: str = "") -> Iterator[str]:
-    """Folders, and files with ``ending``, that begin with ``prefix``; a folder ends with a slash."""
+    """Folders, and files with ``ending``, that begin with ``prefix``; a folder ends with a
+    slash.
+    """
     folder, _, begun = prefix.rpartition("/")
     shown = prefix[: len(prefix) - len(begun)]
     try:

@@ -35,11 +35,13 @@ if TYPE_CHECKING:
     from qbench.subjects import Samples
 
 
-# A side of ``qbench diff`` as it is typed: ``key=value`` pairs, blanks between them, quotes around what has blanks.
+# A side of ``qbench diff`` as it is typed: ``key=value`` pairs, blanks between them, quotes around
+# what has blanks.
 #
 #     backend=ort-cpu schema=w8a8_asym_pc passes=merge-requantize policy=exact level=basic threads=2 python=VENV
 #
-# Settings that are missing come from the other side's text: the right from the left, the left from the defaults.
+# Settings that are missing come from the other side's text: the right from the left, the left from
+# the defaults.
 
 FLOAT = "float"
 NOTHING = "none"
@@ -51,8 +53,9 @@ class SideText:
 
     Args:
         backend: a name, or a .toml with an arithmetic. schema: a name, a .toml, or ``float``.
-        policy: which effects passes may have; alone, its standard pipeline runs. passes: others, with commas between
-            them; ``none`` again: no pass. level: how far ONNX Runtime optimizes. threads: of the engine.
+        policy: which effects passes may have; alone, its standard pipeline runs. passes: others,
+            with commas between them; ``none`` again: no pass. level: how far ONNX Runtime
+            optimizes. threads: of the engine.
         python: another Python, whose onnxruntime runs it.
     """
 
@@ -76,7 +79,9 @@ class SideText:
         try:
             words = shlex.split(text)
         except ValueError as error:
-            raise InputError(doing, found=str(error), expected="quotes in pairs", remedy="Close the quote.") from error
+            raise InputError(
+                doing, found=str(error), expected="quotes in pairs", remedy="Close the quote."
+            ) from error
         for word in words:
             key, sign, value = word.partition("=")
             if not sign:
@@ -89,7 +94,12 @@ class SideText:
             if key not in known:
                 raise unknown_name(doing, "key", key, known)
             if key in said:
-                raise InputError(doing, found=f"'{key}' twice", expected="it once", remedy="Leave one of them out.")
+                raise InputError(
+                    doing,
+                    found=f"'{key}' twice",
+                    expected="it once",
+                    remedy="Leave one of them out.",
+                )
             said[key] = value
         return replace(self, **said)
 
@@ -116,7 +126,8 @@ class SideText:
         said = (
             f"{one.name}={getattr(self, one.name)}"
             for one in fields(self)
-            if one.name in ("backend", "schema") or getattr(self, one.name) != getattr(usual, one.name)
+            if one.name in ("backend", "schema")
+            or getattr(self, one.name) != getattr(usual, one.name)
         )
         return " ".join(word for word in said if not word.endswith("="))
 
@@ -132,11 +143,15 @@ class SideText:
         backend = choose_backend(self.backend or SideText().backend)
         if self.level:
             if isinstance(backend, HasLevels) and self.level not in backend.levels:
-                raise unknown_name(f"Reading 'level={self.level}'", "level", self.level, backend.levels)
+                raise unknown_name(
+                    f"Reading 'level={self.level}'", "level", self.level, backend.levels
+                )
             if not isinstance(backend, HasLevels) or self.python:
                 raise InputError(
                     f"Choosing the level of '{self.backend}'",
-                    found="another Python" if self.python else "a backend without optimization levels",
+                    found="another Python"
+                    if self.python
+                    else "a backend without optimization levels",
                     expected="ONNX Runtime of this Python: ort-cpu, ort-cpu-noopt or ort-cpu-precise",
                     remedy="Leave 'level' out.",
                 )
@@ -161,7 +176,9 @@ class SideText:
             raise unknown_name(f"Reading 'policy={policy}'", "policy", policy, policies)
         known = catalogue(known_extensions())
         chosen = policies[policy]
-        pipeline = parse_pipeline(self.passes, known) if self.passes else standard_pipeline(chosen, known)
+        pipeline = (
+            parse_pipeline(self.passes, known) if self.passes else standard_pipeline(chosen, known)
+        )
         return Rewriting(pipeline, chosen)
 
 
@@ -178,8 +195,8 @@ class ComparedSides:
         left, right: the settings of each side. samples: their number. found: graph → what differs.
         came: the form in which the model of each side came, ``float`` or a quantized one.
         next_step: the command that finds the cause, where there is one.
-        ranks: whether the model ranks classes. case: the smallest failing input, and the folder it was saved in.
-        case_note: why there is no case, where one was requested.
+        ranks: whether the model ranks classes. case: the smallest failing input, and the folder it
+        was saved in. case_note: why there is no case, where one was requested.
     """
 
     left: SideText
@@ -209,11 +226,15 @@ def compare_texts(arguments: argparse.Namespace) -> ComparedSides:
     left = SideText().saying(arguments.left)
     right = left.saying(arguments.right)
     if arguments.other is not None and arguments.save_case is not None:
-        raise _mistake(arguments, "--save-case with two models", "one model: a test case is of one graph")
+        raise _mistake(
+            arguments, "--save-case with two models", "one model: a test case is of one graph"
+        )
     shared = _artifacts(arguments, arguments.model)
     other = shared if arguments.other is None else _artifacts(arguments, arguments.other)
     came = (_form(shared), _form(other))
-    if came[1] != FLOAT and "schema" not in arguments.right:  # it is the left model that --left has quantized
+    if (
+        came[1] != FLOAT and "schema" not in arguments.right
+    ):  # it is the left model that --left has quantized
         right = replace(right, schema=FLOAT)
     sides = [_sides(left, "left", shared, arguments), _sides(right, "right", other, arguments)]
     _align(arguments, came, sides)
@@ -223,15 +244,22 @@ def compare_texts(arguments: argparse.Namespace) -> ComparedSides:
     allowed = Allowed(arguments.atol, arguments.rtol)
     with ExitStack() as stack:
         runners = {
-            name: stack.enter_context(SideComparison(one, sides[1][name], allowed)) for name, one in sides[0].items()
+            name: stack.enter_context(SideComparison(one, sides[1][name], allowed))
+            for name, one in sides[0].items()
         }
         answers = shared.subject.model.task.answer(runners, samples)
         found = {name: runner.compared() for name, runner in runners.items()}
     left, right = (
-        replace(text, schema="") if form != FLOAT else text for text, form in zip((left, right), came, strict=True)
+        replace(text, schema="") if form != FLOAT else text
+        for text, form in zip((left, right), came, strict=True)
     )
     compared = ComparedSides(
-        left=left, right=right, samples=len(samples), found=found, came=came, ranks=answers.form == "ranking"
+        left=left,
+        right=right,
+        samples=len(samples),
+        found=found,
+        came=came,
+        ranks=answers.form == "ranking",
     )
     compared = replace(compared, next_step=_next_step(arguments, compared))
     if arguments.save_case is None:
@@ -253,11 +281,17 @@ def _form(shared: "SubjectArtifacts") -> str:
     from qbench.graph import form_text
     from qbench.quantization import is_quantized
 
-    return next((form_text(model) for model in shared.graphs.values() if is_quantized(model)), FLOAT)
+    return next(
+        (form_text(model) for model in shared.graphs.values() if is_quantized(model)), FLOAT
+    )
 
 
-def _align(arguments: argparse.Namespace, came: tuple[str, str], sides: "Sequence[dict[str, Side]]") -> None:
-    """Check that two models have the same graphs; a quantized one of two is aligned by the values of the float one."""
+def _align(
+    arguments: argparse.Namespace, came: tuple[str, str], sides: "Sequence[dict[str, Side]]"
+) -> None:
+    """Check that two models have the same graphs; a quantized one of two is aligned by the
+    values of the float one.
+    """
     ours, theirs = sides
     if set(ours) != set(theirs):
         found = f"the graphs {', '.join(ours)} and {', '.join(theirs)}"
@@ -272,7 +306,10 @@ def _next_step(arguments: argparse.Namespace, compared: ComparedSides) -> str:
     """The command that finds the cause of a difference; empty where none does."""
     if compared.are_equal or arguments.other is not None:
         return ""
-    right, data = compared.right, f"--data {shlex.quote(arguments.data)} --samples {compared.samples}"
+    right, data = (
+        compared.right,
+        f"--data {shlex.quote(arguments.data)} --samples {compared.samples}",
+    )
     model = shlex.quote(arguments.model)
     if compared.came[0] == FLOAT and right.schema != FLOAT and compared.left.schema == FLOAT:
         calib = f" --calib {shlex.quote(arguments.calib)}" if arguments.calib else ""
@@ -289,7 +326,9 @@ def _first(samples: "Samples", count: int) -> "Samples":
     return replace(samples, ids=samples.ids[:count], labels=labels)
 
 
-def _sides(text: SideText, name: str, shared: "SubjectArtifacts", arguments: argparse.Namespace) -> "dict[str, Side]":
+def _sides(
+    text: SideText, name: str, shared: "SubjectArtifacts", arguments: argparse.Namespace
+) -> "dict[str, Side]":
     """Graph → this side of it."""
     from qbench.diagnosis import Side
     from qbench.evaluation import rewrite_quantized
@@ -299,28 +338,51 @@ def _sides(text: SideText, name: str, shared: "SubjectArtifacts", arguments: arg
     came = {graph: model for graph, model in shared.graphs.items() if is_quantized(model)}
     if came:
         if text.schema != FLOAT:
-            raise _mistake(arguments, f"schema={text.schema} for a model that is quantized already", "no schema")
+            raise _mistake(
+                arguments,
+                f"schema={text.schema} for a model that is quantized already",
+                "no schema",
+            )
         quantized = {graph: _in_pairs(model) for graph, model in came.items()}
         originals: Mapping[str, ir.Model] = {**shared.graphs, **quantized}
     elif text.schema == FLOAT:
         if rewriting is not None:
-            raise _mistake(arguments, f"passes of the float model on the {name}", "a schema: passes run behind it")
+            raise _mistake(
+                arguments,
+                f"passes of the float model on the {name}",
+                "a schema: passes run behind it",
+            )
         originals, quantized = shared.graphs, {}
     else:
         schema = choose_schema(text.schema)
         if (schema.needs_profile or schema.bias_correction) and not arguments.calib:
-            raise _mistake(arguments, f"schema={text.schema} without --calib", "samples to take its ranges from")
+            raise _mistake(
+                arguments,
+                f"schema={text.schema} without --calib",
+                "samples to take its ranges from",
+            )
         made = shared.quantized(schema, backend.capabilities)
         refuse_idle_rules(schema.name, arguments.model, made.idle_rules)
         originals = shared.planned(schema.canonical)
-        quantized = dict((made if rewriting is None else rewrite_quantized(made, rewriting).quantized).models)
+        quantized = dict(
+            (made if rewriting is None else rewrite_quantized(made, rewriting).quantized).models
+        )
     if came and rewriting is not None:
         from qbench.passes import run_pipeline
 
         models = quantized.items()
-        quantized = {graph: run_pipeline(m, rewriting.pipeline, rewriting.policy).model for graph, m in models}
+        quantized = {
+            graph: run_pipeline(m, rewriting.pipeline, rewriting.policy).model
+            for graph, m in models
+        }
     return {
-        graph: Side(name=name, original=one, quantized=quantized.get(graph), backend=backend, threads=threads)
+        graph: Side(
+            name=name,
+            original=one,
+            quantized=quantized.get(graph),
+            backend=backend,
+            threads=threads,
+        )
         for graph, one in originals.items()
     }
 
@@ -335,7 +397,9 @@ def _in_pairs(model: "ir.Model") -> "ir.Model":
 
 def _mistake(arguments: argparse.Namespace, found: str, expected: str) -> InputError:
     doing = f"Comparing two sides of '{arguments.model}'"
-    return InputError(doing, found=found, expected=expected, remedy="Correct --left or --right, or add --calib.")
+    return InputError(
+        doing, found=found, expected=expected, remedy="Correct --left or --right, or add --calib."
+    )
 
 
 def _saved_case(
@@ -345,17 +409,21 @@ def _saved_case(
     shared: "SubjectArtifacts",
     samples: "Samples",
 ) -> "tuple[tuple[FailingCase, Path] | None, str]":
-    """The smallest input on which a unit of an engine differs from its arithmetic; or why there is none.
+    """The smallest input on which a unit of an engine differs from its arithmetic; or why there
+    is none.
 
-    The engine is the side whose backend is not integer-…, the right one where both or neither are. The arithmetic is
-    that of the other side where it is integer-…, else the one that the engine claims.
+    The engine is the side whose backend is not integer-…, the right one where both or neither are.
+    The arithmetic is that of the other side where it is integer-…, else the one that the engine
+    claims.
     """
     from qbench.diagnosis import first_failing_case, save_test_case
     from qbench.evaluation import prepare_runners, recorded_feeds
 
     with ExitStack() as stack:
         runners = prepare_runners(shared.fp32_backend, shared.graphs, stack, threads=1)
-        feeds = recorded_feeds(shared.subject.model.task, runners, _first(samples, _SAMPLES_OF_A_CASE))
+        feeds = recorded_feeds(
+            shared.subject.model.task, runners, _first(samples, _SAMPLES_OF_A_CASE)
+        )
     for graph, side in left.items():
         if side.quantized is None or right[graph].quantized is None:
             return None, "a test case needs quantized values on both sides"
@@ -389,7 +457,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help=f"'key=value …' of {_KEYS} (default: backend=ort-cpu schema=float threads=1)",
     )
     parser.add_argument(
-        "--right", metavar="TEXT", default="", help="the same; keys that are missing have the values of --left"
+        "--right",
+        metavar="TEXT",
+        default="",
+        help="the same; keys that are missing have the values of --left",
     )
     parser.add_argument(
         "--samples",
@@ -407,7 +478,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
         default=0.0,
         help="count values as equal that differ by at most A + R × |left|, as numpy does (default: 0)",
     )
-    parser.add_argument("--rtol", metavar="R", type=_distance, default=0.0, help="R of the same sum (default: 0)")
+    parser.add_argument(
+        "--rtol", metavar="R", type=_distance, default=0.0, help="R of the same sum (default: 0)"
+    )
     parser.add_argument(
         "--save-case",
         metavar="DIR",
@@ -437,7 +510,8 @@ def _distance(text: str) -> float:
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
-    """Compare and print; 1 when an output differs by more than the tolerance, as other programs that are called so.
+    """Compare and print; 1 when an output differs by more than the tolerance, as other programs
+    that are called so.
 
     Raises:
         QbenchError: the model, the data or a name is wrong, or a side does not run.
@@ -490,7 +564,11 @@ def _outputs(arguments: argparse.Namespace, found: "SideDifferences", *, ranks: 
     allowed = f"--atol {arguments.atol:g} --rtol {arguments.rtol:g}"
     if found.are_equal:
         text = f"all {outputs.elements} outputs are equal"
-        return f"{text} ({found.within} of them within {allowed}, not bit for bit)" if found.within else text
+        return (
+            f"{text} ({found.within} of them within {allowed}, not bit for bit)"
+            if found.within
+            else text
+        )
     text = f"{outputs.differing} of {outputs.elements} outputs differ, {bound_of(outputs)}"
     if found.within:
         text += f"; {found.within} more within {allowed}"
@@ -511,7 +589,9 @@ def _print_nodes(found: "SideDifferences", top: int) -> None:
         if found.why:
             put(f"why: {found.why}")
         if first is not None:
-            print_columns(_folded(found.nodes, top), ("node", "value", "differ", "of", "steps", "SQNR"))
+            print_columns(
+                _folded(found.nodes, top), ("node", "value", "differ", "of", "steps", "SQNR")
+            )
         unlike = [node for node in found.nodes if node.differing]
         if len(unlike) > top:
             put(f"and {len(unlike) - top} more that differ (--top lists more, --json all of them)")
@@ -529,7 +609,9 @@ def _print_nodes(found: "SideDifferences", top: int) -> None:
 
 
 def _folded(nodes: Sequence["NodeDifference"], top: int) -> list[tuple[str, ...]]:
-    """A line for each of the first ``top`` nodes that differ, and one for the equal ones in a row."""
+    """A line for each of the first ``top`` nodes that differ, and one for the equal ones in a
+    row.
+    """
     lines: list[tuple[str, ...]] = []
     left = top
     for differs, several in groupby(nodes, key=lambda node: node.differing > 0):

@@ -29,11 +29,13 @@ if TYPE_CHECKING:
     from qbench.tracking import Baseline, StoredData
 
 
-# What ``qbench doctor`` reports about this computer: its class, the installed packages, the cache, the extensions.
+# What ``qbench doctor`` reports about this computer: its class, the installed packages, the cache,
+# the extensions.
 
 
 def machine_facts(cache: "Cache") -> dict[str, Any]:
-    """Plain facts, and under ``problems`` a sentence for each thing that would keep a run from working.
+    """Plain facts, and under ``problems`` a sentence for each thing that would keep a run from
+    working.
 
     Args:
         cache: whose folder is looked at.
@@ -56,7 +58,9 @@ def machine_facts(cache: "Cache") -> dict[str, Any]:
 
 def _cache(folder: Path) -> dict[str, Any]:
     kinds = (
-        {child.name: _bytes(child) for child in sorted(folder.iterdir()) if child.is_dir()} if folder.is_dir() else {}
+        {child.name: _bytes(child) for child in sorted(folder.iterdir()) if child.is_dir()}
+        if folder.is_dir()
+        else {}
     )
     free = shutil.disk_usage(_existing(folder)).free
     return {"folder": str(folder), "bytes": sum(kinds.values()), "kinds": kinds, "free_bytes": free}
@@ -70,7 +74,9 @@ def _problems(folder: Path) -> Iterable[str]:
 
 
 def _existing(folder: Path) -> Path:
-    """The nearest folder above that is there: the one that decides whether ``folder`` can be made."""
+    """The nearest folder above that is there: the one that decides whether ``folder`` can be
+    made.
+    """
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return folder
@@ -80,7 +86,8 @@ def _bytes(folder: Path) -> int:
     return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-# What ``qbench doctor`` reports about one suite: its assets, what its samples can decide, its exceptions.
+# What ``qbench doctor`` reports about one suite: its assets, what its samples can decide, its
+# exceptions.
 
 SOON = datetime.timedelta(days=30)
 
@@ -104,7 +111,11 @@ def suite_facts(
     suite = load_suite(path)
     catalogues = gather(suites=path.parent)
     planned = expand(suite, catalogues)
-    stored = {model.id: baseline_path(baselines, suite.name, model.id) for model in suite.models if not model.is_alone}
+    stored = {
+        model.id: baseline_path(baselines, suite.name, model.id)
+        for model in suite.models
+        if not model.is_alone
+    }
     known = {name: find_baseline(file) for name, file in stored.items()}
     entries = [_entry(entry, today) for entry in suite.quarantine]
     places = _Places.of(suite, planned, catalogues, processor)
@@ -132,8 +143,15 @@ def suite_facts(
 def _assets(suite: "Suite", cache: "Cache") -> list[dict[str, Any]]:
     from qbench.subjects import needed_packages
 
-    names = [name for model in suite.models for name in (model.id, model.data, model.calibration.data)]
-    names += [metric.partition("@")[2] for model in suite.models for metric in model.metrics if "@" in metric]
+    names = [
+        name for model in suite.models for name in (model.id, model.data, model.calibration.data)
+    ]
+    names += [
+        metric.partition("@")[2]
+        for model in suite.models
+        for metric in model.metrics
+        if "@" in metric
+    ]
     return [
         {
             "package": package.requirement,
@@ -147,10 +165,16 @@ def _assets(suite: "Suite", cache: "Cache") -> list[dict[str, Any]]:
 def _tolerances(
     planned: "Sequence[PlannedCell]", name: str, baseline: "Baseline | None", places: "_Places"
 ) -> "list[Tolerance]":
-    """Those of the quantized cells of the model ``name``: of those that ``baseline`` knows, where it knows any."""
+    """Those of the quantized cells of the model ``name``: of those that ``baseline`` knows,
+    where it knows any.
+    """
     own = [one for one in planned if one.cell.model == name and not one.cell.is_fp32]
     judged = [one for one in own if baseline is not None and one.cell.slug in baseline.cells] or own
-    return [one.tolerance(environment) for one in judged for environment in places.of_backend[one.cell.backend]]
+    return [
+        one.tolerance(environment)
+        for one in judged
+        for environment in places.of_backend[one.cell.backend]
+    ]
 
 
 def _model(
@@ -160,10 +184,12 @@ def _model(
     catalogues: "Catalogues",
     tolerances: "Sequence[Tolerance]",
 ) -> "tuple[dict[str, Any], list[DataPower]]":
-    """n, its sources, the margin in samples and what can be decided, for each proportion that the baseline holds.
+    """n, its sources, the margin in samples and what can be decided, for each proportion that
+    the baseline holds.
 
-    Samples of one source are taken to change together: before a run nothing else is known of them. The margin is that
-    of the strictest of ``tolerances``, and ``largest_…`` that of the most lenient.
+    Samples of one source are taken to change together: before a run nothing else is known of them.
+    The margin is that of the strictest of ``tolerances``, and ``largest_…`` that of the most
+    lenient.
     """
     table = next(model for model in suite.models if model.id == name)
     if baseline is None:
@@ -173,7 +199,9 @@ def _model(
 
     classes = sorted({one for cell in baseline.cells.values() for one in cell.accepted})
     metrics, powers = [], []
-    for metric, hits in baseline.metrics.items() if tolerances else ():  # without quantized cells nothing is judged
+    for metric, hits in (
+        baseline.metrics.items() if tolerances else ()
+    ):  # without quantized cells nothing is judged
         kind = catalogues.metrics.get(metric.partition("@")[0])
         if not kind.proportion:
             continue  # an error rate counts units, not samples
@@ -224,10 +252,14 @@ def _model(
     return {"model": name, "baseline": True, "classes": classes, "metrics": metrics}, powers
 
 
-def _data_today(catalogues: "Catalogues", name: str, stored: "StoredData") -> tuple[int, int | None, bool]:
-    """How many samples the data set ``name`` has now, from how many sources, and whether the baseline has others.
+def _data_today(
+    catalogues: "Catalogues", name: str, stored: "StoredData"
+) -> tuple[int, int | None, bool]:
+    """How many samples the data set ``name`` has now, from how many sources, and whether the
+    baseline has others.
 
-    Those of the baseline where it comes out of packages, or cannot be read: nothing is downloaded here.
+    Those of the baseline where it comes out of packages, or cannot be read: nothing is downloaded
+    here.
     """
     from qbench.subjects import needed_packages
 
@@ -244,22 +276,32 @@ def _data_today(catalogues: "Catalogues", name: str, stored: "StoredData") -> tu
 
 def _entry(entry: "QuarantineEntry", today: datetime.date) -> dict[str, Any]:
     left = (datetime.date.fromisoformat(entry.expires) - today).days
-    return {"cell": entry.cell, "owner": entry.owner, "expires": entry.expires, "days_left": left, "when": entry.when}
+    return {
+        "cell": entry.cell,
+        "owner": entry.owner,
+        "expires": entry.expires,
+        "days_left": left,
+        "when": entry.when,
+    }
 
 
 def _excused(
     planned: "Sequence[PlannedCell]", known: "dict[str, Baseline | None]", places: "_Places"
 ) -> tuple[int, int]:
-    """How many quantized cells carry their own tolerance or an entry here, and how many are gated at all.
+    """How many quantized cells carry their own tolerance or an entry here, and how many are
+    gated at all.
 
-    Gated are the cells in a baseline (all, where there is no baseline yet): unsupported cells must not lower the share.
-    An excuse with a ``when`` counts where it may hold, as far as is known before an engine is started.
+    Gated are the cells in a baseline (all, where there is no baseline yet): unsupported cells must
+    not lower the share. An excuse with a ``when`` counts where it may hold, as far as is known
+    before an engine is started.
     """
     excused = gated = 0
     for one in planned:
         if one.cell.is_fp32:
             continue
-        has_excuse = any(_is_excused(one, environment) for environment in places.of_backend[one.cell.backend])
+        has_excuse = any(
+            _is_excused(one, environment) for environment in places.of_backend[one.cell.backend]
+        )
         baseline = known.get(one.cell.model)
         if has_excuse or baseline is None or one.cell.slug in baseline.cells:
             gated += 1
@@ -277,8 +319,8 @@ class _Places:
     """The environment classes in which cells may run on this computer.
 
     Args:
-        of_backend: name → its class; of one in ``unknown`` all classes of this processor that a ``when`` of the suite
-            names, and one that none names.
+        of_backend: name → its class; of one in ``unknown`` all classes of this processor that a
+            ``when`` of the suite names, and one that none names.
         unknown: the backends whose versions are not known until their Python is started.
     """
 
@@ -287,13 +329,19 @@ class _Places:
 
     @classmethod
     def of(
-        cls, suite: "Suite", planned: "Sequence[PlannedCell]", catalogues: "Catalogues", processor: str
+        cls,
+        suite: "Suite",
+        planned: "Sequence[PlannedCell]",
+        catalogues: "Catalogues",
+        processor: str,
     ) -> "_Places":
         from qbench.backends import RemoteBackend
         from qbench.evaluation import environment_of
         from qbench.judging import EnvironmentClass
 
-        named = {EnvironmentClass.parse(text) for text in _conditions(suite)} | {EnvironmentClass(processor)}
+        named = {EnvironmentClass.parse(text) for text in _conditions(suite)} | {
+            EnvironmentClass(processor)
+        }
         possible = sorted((one for one in named if one.processor == processor), key=str)
         of_backend: dict[str, Sequence[EnvironmentClass]] = {}
         unknown = []
@@ -310,7 +358,9 @@ class _Places:
 def _conditions(suite: "Suite") -> Iterator[str]:
     """Every environment class or processor that a ``when`` of ``suite`` names."""
     tables = [model.tolerance for model in suite.models if isinstance(model.tolerance, Mapping)]
-    settings = [setting for table in tables for setting in table.values() if not isinstance(setting, float)]
+    settings = [
+        setting for table in tables for setting in table.values() if not isinstance(setting, float)
+    ]
     conditions = [entry.when for entry in suite.quarantine] + [setting.when for setting in settings]
     for when in conditions:
         yield from (when,) if isinstance(when, str) else when or ()
@@ -330,14 +380,17 @@ def _suite_problems(facts: dict[str, Any], known: "dict[str, Baseline | None]") 
         )
 
 
-# ``qbench doctor``: what this computer and the suites are like, before anything is run or downloaded.
+# ``qbench doctor``: what this computer and the suites are like, before anything is run or
+# downloaded.
 
 SUITES = "*.qbench.toml"
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench doctor``."""
-    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"suite files (default: suites/{SUITES})")
+    parser.add_argument(
+        "suites", nargs="*", metavar="SUITE", help=f"suite files (default: suites/{SUITES})"
+    )
     declare_baselines(parser)
     declare_cache(parser)
     declare_json(parser)
@@ -381,7 +434,10 @@ def _print_machine(machine: dict[str, Any]) -> None:
         ("numpy's BLAS", str(host["blas"]) or "unknown"),
         ("features", " ".join(host["features"]) or "unknown"),
         ("system", f"{host['system']}, Python {host['python']}"),
-        ("packages", ", ".join(f"{name} {version}" for name, version in sorted(host["packages"].items()))),
+        (
+            "packages",
+            ", ".join(f"{name} {version}" for name, version in sorted(host["packages"].items())),
+        ),
         ("extensions", ", ".join(machine["extensions"]) or "none"),
         ("cache", f"{cache['folder']}: {_size(cache['bytes'])}, {_size(cache['free_bytes'])} free"),
     ]
@@ -396,7 +452,9 @@ def _print_suite(suite: dict[str, Any], environment_class: str) -> None:
         put(f"  {suite['undecided']}")
     if missing:
         total = _size(sum(asset["bytes"] for asset in missing))
-        put(f"  assets: {len(missing)} of {len(suite['assets'])} packages are not cached yet, {total} to download")
+        put(
+            f"  assets: {len(missing)} of {len(suite['assets'])} packages are not cached yet, {total} to download"
+        )
     else:
         put(f"  assets: all {len(suite['assets'])} packages are cached")
     classes = sorted({name for model in suite["models"] for name in model["classes"]})
@@ -404,26 +462,42 @@ def _print_suite(suite: dict[str, Any], environment_class: str) -> None:
         put(f"  drift is incomparable here: results are accepted for {', '.join(classes)}")
     rows = [row for model in suite["models"] for row in _model_rows(model)]
     if rows:
-        header = ("  model", "metric", "n", "one sample", "margin", "can tell from chance", "to settle the margin")
+        header = (
+            "  model",
+            "metric",
+            "n",
+            "one sample",
+            "margin",
+            "can tell from chance",
+            "to settle the margin",
+        )
         print_columns(rows, header)
     for name in suite["unknown_until_started"]:
-        put(f"  environment class of {name}: unknown until its Python is started; what a 'when' may excuse counts")
+        put(
+            f"  environment class of {name}: unknown until its Python is started; what a 'when' may excuse counts"
+        )
     for entry in suite["quarantine"]:
         soon = " — soon" if 0 <= entry["days_left"] <= _soon_days() else ""
         put(f"  quarantined until {entry['expires']}{soon}: {entry['cell']} ({entry['owner']})")
     most = f"at most {suite['most_excused']:.0%}"
-    put(f"  excused: {suite['excused']} of {suite['gated']} gated cells (own tolerance or entry; {most})")
+    put(
+        f"  excused: {suite['excused']} of {suite['gated']} gated cells (own tolerance or entry; {most})"
+    )
 
 
 def _model_rows(model: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     for metric in model["metrics"]:
         n, margin, largest = metric["n"], metric["margin_samples"], metric["largest_margin_samples"]
         margins = f"{margin} to {largest}, by cell," if largest > margin else f"{margin}"
-        gates = f"{margins} of {metric['fp32_hits']}" if largest else "under one: shown, does not gate"
+        gates = (
+            f"{margins} of {metric['fp32_hits']}" if largest else "under one: shown, does not gate"
+        )
         yield (
             f"  {model['model']}",
             metric["metric"],
-            str(n) if metric["sources"] is None else f"{n} from {counted(metric['sources'], 'source')}",
+            str(n)
+            if metric["sources"] is None
+            else f"{n} from {counted(metric['sources'], 'source')}",
             f"{100 / n:.2f} pp",
             gates,
             f"a loss from {metric['decidable_pp']:.2f} pp on",

@@ -38,11 +38,15 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="run the model with the onnxruntime of another Python: a program or the folder of an environment",
     )
     parser.add_argument(
-        "--schema", metavar="S", help="measure the model quantized with this schema too: a name or a .toml"
+        "--schema",
+        metavar="S",
+        help="measure the model quantized with this schema too: a name or a .toml",
     )
     declare_calibration(parser)
     parser.add_argument(
-        "--fp32", metavar="MODEL", help="the float model that MODEL, which is quantized already, is compared with"
+        "--fp32",
+        metavar="MODEL",
+        help="the float model that MODEL, which is quantized already, is compared with",
     )
     declare_metrics(parser)
     declare_output(parser, "the graph's first")
@@ -65,7 +69,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     """Measure and print. Nothing is judged: a loss is a fact here and not a failure.
 
     Raises:
-        QbenchError: the model, the data or the names are wrong, or the backend does not run the model.
+        QbenchError: the model, the data or the names are wrong, or the backend does not run the
+            model.
     """
     _refuse_with_answers(arguments)
     _refuse_two_models(arguments)

@@ -1,4 +1,6 @@
-"""``qbench eval --counters``: how often an integer backend clipped, wrapped and saturated, node by node."""
+"""``qbench eval --counters``: how often an integer backend clipped, wrapped and saturated, node
+by node.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -56,7 +58,9 @@ class CountedBackend:
             return self.backend.digests
         return {}
 
-    def prepare(self, model: "ir.Model | Path | str", *, taps: Sequence[str] = (), threads: int = 1) -> "Executor":
+    def prepare(
+        self, model: "ir.Model | Path | str", *, taps: Sequence[str] = (), threads: int = 1
+    ) -> "Executor":
         """The executor that the backend prepares; its counters are kept.
 
         Raises:

@@ -1,4 +1,6 @@
-"""qbench export: runs in other tools' formats, and a quantized model as a file of another format, such as TFLite."""
+"""qbench export: runs in other tools' formats, and a quantized model as a file of another
+format, such as TFLite.
+"""
 
 import argparse
 import itertools
@@ -46,7 +48,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     """Write the file; INCOMPLETE when a run in it is not whole.
 
     Raises:
-        InputError: there is no such run. UnsupportedError: the format lacks an operator of the model.
+        InputError: there is no such run. UnsupportedError: the format lacks an operator of the
+            model.
         UnavailableError: what writes the format is not installed.
         StoreError: the file cannot be written.
     """
@@ -66,7 +69,10 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     pieces = export_pieces(_noting(_chosen(arguments), partial), arguments.format)
     if arguments.output:
         path = Path(arguments.output)
-        with staged_files(path) as folder, (folder / path.name).open("w", encoding="utf-8", newline="") as file:
+        with (
+            staged_files(path) as folder,
+            (folder / path.name).open("w", encoding="utf-8", newline="") as file,
+        ):
             file.writelines(pieces)
     else:
         sys.stdout.writelines(pieces)
@@ -76,7 +82,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _export_model(arguments: argparse.Namespace) -> ExitCode:
-    """Write one ONNX model as a file of another format with its own scales, zero points, weights and biases."""
+    """Write one ONNX model as a file of another format with its own scales, zero points,
+    weights and biases.
+    """
     from qbench.extension import known_extensions
     from qbench.graph import format_catalogue, format_of_path, load_model
     from qbench.storage import staged_files
@@ -104,15 +112,21 @@ def _wrong_export(arguments: argparse.Namespace) -> str:
         return "no -o"
     if len(arguments.runs) != 1:
         return f"{len(arguments.runs)} inputs for '{arguments.output}'"
-    return f"--format {arguments.format}" if arguments.format is not None else f"-o {arguments.output}"
+    return (
+        f"--format {arguments.format}" if arguments.format is not None else f"-o {arguments.output}"
+    )
 
 
 def _chosen(arguments: argparse.Namespace) -> "Iterator[Run]":
-    """The runs that were asked for: those that are named are found now, those of ``all`` are read when they are due."""
+    """The runs that were asked for: those that are named are found now, those of ``all`` are
+    read when they are due.
+    """
     from qbench.reporting import EXPORT_KEYS
 
     names = arguments.runs or ["latest"]
-    named = {text: find_run(text, arguments.history, EXPORT_KEYS) for text in names if text != "all"}
+    named = {
+        text: find_run(text, arguments.history, EXPORT_KEYS) for text in names if text != "all"
+    }
     for notice in (notice for run in named.values() for notice in run.notices):
         say(notice)
     history = open_history(arguments.history) if "all" in names else None
@@ -134,10 +148,16 @@ def _each(history: "History | None", suite: str | None) -> "Iterator[Run]":
 
 
 def _noting(runs: "Iterable[Run]", partial: dict[str, list[str]]) -> "Iterator[Run]":
-    """``runs``; the ids of those that are not whole are added to ``partial``, below what they lack."""
+    """``runs``; the ids of those that are not whole are added to ``partial``, below what they
+    lack.
+    """
     for run in runs:
         if not run.complete:
-            what = "interrupted, so cells are missing" if run.was_interrupted else "selected cells have no line"
+            what = (
+                "interrupted, so cells are missing"
+                if run.was_interrupted
+                else "selected cells have no line"
+            )
             partial.setdefault(what, []).append(run.id)
         yield run
 

@@ -17,15 +17,16 @@ _TABLE = re.compile(r"^\[\[[^\]\n]+\]\][ \t]*(?:#.*)?$", re.MULTILINE)
 
 
 def join_conflict(path: Path) -> tuple[Path, ...]:
-    """Join both sides of the file at ``path``: a baseline, or a TOML file of entries (``[[cell]]``, ``[[model]]``).
+    """Join both sides of the file at ``path``: a baseline, or a TOML file of entries
+    (``[[cell]]``, ``[[model]]``).
 
     The files that are written, for ``git add``.
 
     Where the file was committed with its markers, the sides are those between them.
 
     Raises:
-        InputError: git has no conflict in the file. IncomparableError: both sides changed one thing in other ways; the
-            file is as it was. StoreError: it cannot be written.
+        InputError: git has no conflict in the file. IncomparableError: both sides changed one thing
+            in other ways; the file is as it was. StoreError: it cannot be written.
     """
     from qbench.host import OURS_BASE_THEIRS, indexed_file
     from qbench.storage import sides_of_markers
@@ -49,10 +50,19 @@ def join_conflict(path: Path) -> tuple[Path, ...]:
     return _join_entries(path, (base, ours, theirs), doing)
 
 
-def _join_baseline(path: Path, doing: str, marked: _Sides | None, *, has_base: bool) -> tuple[Path, ...]:
-    """``marked``: the sides between the markers of a file that was committed with them; None: in git's index."""
+def _join_baseline(
+    path: Path, doing: str, marked: _Sides | None, *, has_base: bool
+) -> tuple[Path, ...]:
+    """``marked``: the sides between the markers of a file that was committed with them; None:
+    in git's index.
+    """
     from qbench.host import OURS_BASE_THEIRS
-    from qbench.tracking import changing_baseline, find_baseline, joined_baselines, parts_of_baseline
+    from qbench.tracking import (
+        changing_baseline,
+        find_baseline,
+        joined_baselines,
+        parts_of_baseline,
+    )
 
     files = (path, *parts_of_baseline(path))
     sides = []
@@ -61,7 +71,11 @@ def _join_baseline(path: Path, doing: str, marked: _Sides | None, *, has_base: b
             own = Path(folder) / str(stage)
             own.mkdir()
             for file in files:
-                text = _side_in_index(file, stage) if marked is None else _side_of_marked(file, path, marked[place])
+                text = (
+                    _side_in_index(file, stage)
+                    if marked is None
+                    else _side_of_marked(file, path, marked[place])
+                )
                 if text is not None:
                     (own / file.name).write_bytes(text)
             is_there = has_base or stage != OURS_BASE_THEIRS[1]
@@ -78,11 +92,15 @@ def _side_in_index(file: Path, stage: int) -> bytes | None:
     from qbench.host import indexed_file
 
     text = indexed_file(file, stage)
-    return indexed_file(file, 0) if text is None else text  # git joined this file, or one side has it
+    return (
+        indexed_file(file, 0) if text is None else text
+    )  # git joined this file, or one side has it
 
 
 def _side_of_marked(file: Path, path: Path, side: bytes | None) -> bytes | None:
-    """The text of ``file`` on one side of the baseline at ``path``: its arrays have no markers, and are as they are."""
+    """The text of ``file`` on one side of the baseline at ``path``: its arrays have no markers,
+    and are as they are.
+    """
     if file == path:
         return side
     return file.read_bytes() if file.is_file() else None
@@ -120,7 +138,9 @@ def _entries(text: str) -> tuple[str, list[tuple[str, dict[str, Any]]]]:
     """What is in front of the first ``[[table]]``, and each such table as (text, value)."""
     starts = [found.start() for found in _TABLE.finditer(text)]
     pieces = [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)], strict=False)]
-    return text[: starts[0]] if starts else text, [(piece, tomllib.loads(piece)) for piece in pieces]
+    return text[: starts[0]] if starts else text, [
+        (piece, tomllib.loads(piece)) for piece in pieces
+    ]
 
 
 def _is_in(value: dict[str, Any], entries: Sequence[tuple[str, dict[str, Any]]]) -> bool:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from qbench.host import FileBranch
 
 BRANCH = "qbench-history"
-"""The branch that run files are kept on, of no use but that: it shares no commit with the others."""
+"""The branch that run files are kept on, of no use but that: it shares no commit with the
+others.
+"""
 
 
 def _declare_index(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +30,9 @@ def _declare_index(parser: argparse.ArgumentParser) -> None:
         help="an SQLite file, or postgresql://USER@HOST/DATABASE (default: index.sqlite in the history folder); "
         "the password is taken from PGPASSWORD or the user's .pgpass",
     )
-    parser.add_argument("--rebuild", action="store_true", help="empty the database and read every file")
+    parser.add_argument(
+        "--rebuild", action="store_true", help="empty the database and read every file"
+    )
     declare_json(parser)
 
 
@@ -46,26 +50,42 @@ def _update_index(arguments: argparse.Namespace) -> ExitCode:
     with HistoryIndex(arguments.db or str(Path(arguments.history) / INDEX_FILE)) as index:
         done = index.update(history.store, rebuild=arguments.rebuild)
         if done.was_damaged:
-            say(f"'{index.name}' was not a database or was damaged: it was created again from the run files.")
+            say(
+                f"'{index.name}' was not a database or was damaged: it was created again from the run files."
+            )
         for problem in done.problems:
             say(problem)
         fates = {name: getattr(done, name) for name in ("added", "changed", "gone", "kept", "runs")}
         if arguments.json:
-            print_json({"index": index.name, **fates, "unreadable": done.unreadable, "problems": list(done.problems)})
+            print_json(
+                {
+                    "index": index.name,
+                    **fates,
+                    "unreadable": done.unreadable,
+                    "problems": list(done.problems),
+                }
+            )
         else:
             others = f"{done.changed} changed, {done.gone} gone, {done.kept} as they were"
-            put(f"{index.name}: {counted(done.added, 'run file')} added, {others}; {counted(done.runs, 'run')} in all")
+            put(
+                f"{index.name}: {counted(done.added, 'run file')} added, {others}; {counted(done.runs, 'run')} in all"
+            )
     return ExitCode.USAGE if done.unreadable else ExitCode.FINE
 
 
-# The history on a branch of the repository: every checkout can read it, and a nightly job adds its run file to it.
+# The history on a branch of the repository: every checkout can read it, and a nightly job adds its
+# run file to it.
 
 
 def _declare_branch(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench history pull`` and ``push``."""
     declare_history(parser)
-    parser.add_argument("--branch", metavar="NAME", default=BRANCH, help=f"branch of run files (default: {BRANCH})")
-    parser.add_argument("--remote", metavar="NAME", default="origin", help="git remote (default: origin)")
+    parser.add_argument(
+        "--branch", metavar="NAME", default=BRANCH, help=f"branch of run files (default: {BRANCH})"
+    )
+    parser.add_argument(
+        "--remote", metavar="NAME", default="origin", help="git remote (default: origin)"
+    )
     declare_json(parser)
 
 
@@ -88,7 +108,8 @@ def _branch(arguments: argparse.Namespace) -> "FileBranch":
 
 
 def _pull(arguments: argparse.Namespace) -> ExitCode:
-    """Copy the run files of the branch that the history lacks into it; a branch that does not exist has none.
+    """Copy the run files of the branch that the history lacks into it; a branch that does not
+    exist has none.
 
     Raises:
         StoreError: git cannot fetch the branch, or the history cannot be written.
@@ -105,9 +126,17 @@ def _pull(arguments: argparse.Namespace) -> ExitCode:
     for sentence in (*done.problems, *done.conflicts):
         say(sentence)
     if arguments.json:
-        print_json({"branch": str(branch), "exists": bool(tip), "added": [path.name for path in done.added]})
+        print_json(
+            {
+                "branch": str(branch),
+                "exists": bool(tip),
+                "added": [path.name for path in done.added],
+            }
+        )
     elif tip:
-        put(f"{folder}: {counted(len(done.added), 'run')} added from {branch}, {done.same} there already")
+        put(
+            f"{folder}: {counted(len(done.added), 'run')} added from {branch}, {done.same} there already"
+        )
     else:
         put(f"{folder}: nothing added, since {branch} does not exist yet")
     return ExitCode.USAGE if done.conflicts or done.unreadable else ExitCode.FINE
@@ -140,7 +169,12 @@ def _push(arguments: argparse.Namespace) -> ExitCode:
 
 
 _ACTIONS = (
-    ("show", "print the values of one cell over all commits", show_history.declare, show_history.execute),
+    (
+        "show",
+        "print the values of one cell over all commits",
+        show_history.declare,
+        show_history.execute,
+    ),
     (
         "check",
         "list regressions that have no annotation; for continuous integration",
@@ -149,7 +183,12 @@ _ACTIONS = (
     ),
     ("index", "make or update the database that answers queries", _declare_index, _update_index),
     ("pull", "copy the run files on a git branch into the history", _declare_branch, _pull),
-    ("push", "commit new run files to a git branch and push it; for continuous integration", _declare_push, _push),
+    (
+        "push",
+        "commit new run files to a git branch and push it; for continuous integration",
+        _declare_push,
+        _push,
+    ),
 )
 
 

@@ -57,12 +57,14 @@ def find_run(text: str, folder: str, keys: "Sequence[str]" = ()) -> "Run":
         a path, or the name of a file in the folder     that file
         latest, previous, latest~2                      the newest run, the one before it, … of the newest run's suite
         last-green                                      of that suite, the newest run all of whose gates passed, in an
-                                                        environment class of the newest run where there is one
+                                                        environment class of the newest run where
+                                                        there is one
         an id, or its beginning                         that run
         a commit, or at least four digits of it         the newest run of it; one without uncommitted changes first
         a version                                       the newest run of that release, of a backfill
 
-    The shards of one night are one run, unless an id or a file names one. Of the history as little as needed is read.
+    The shards of one night are one run, unless an id or a file names one. Of the history as little
+    as needed is read.
 
     Args:
         keys: what is kept of each cell; none: everything.
@@ -86,7 +88,9 @@ def find_run(text: str, folder: str, keys: "Sequence[str]" = ()) -> "Run":
     return found[0]
 
 
-RUN_NAMES = "a file, an id or its beginning, a commit, 'latest', 'previous', 'latest~2' or 'last-green'"
+RUN_NAMES = (
+    "a file, an id or its beginning, a commit, 'latest', 'previous', 'latest~2' or 'last-green'"
+)
 """The names of runs, for the help of a verb."""
 LAST_GREEN = "last-green"
 _BEFORE = re.compile(r"latest~([0-9]{1,9})")
@@ -105,13 +109,19 @@ def _named(text: str, history: "History") -> "list[Run]":
     if is_run_name(text):
         return _relative(text, history)
     heads = history.heads
-    if alike := [run for run in (*history.nights(), *heads) if text in (run.id, Path(run.path).name)]:
+    if alike := [
+        run for run in (*history.nights(), *heads) if text in (run.id, Path(run.path).name)
+    ]:
         return alike[-1:]
     if alike := [run for run in heads if run.id.startswith(text)]:
         return alike
     if alike := [run for run in heads if run.releases and run.commit == text]:
         return alike[-1:]
-    nights = [run for run in history.nights() if run.commit.startswith(text)] if _COMMIT.fullmatch(text) else []
+    nights = (
+        [run for run in history.nights() if run.commit.startswith(text)]
+        if _COMMIT.fullmatch(text)
+        else []
+    )
     if len({run.commit for run in nights}) > 1:
         return nights
     return ([run for run in nights if measured_commit(run)] or nights)[-1:]
@@ -142,7 +152,9 @@ def _last_green(nights: "Sequence[Run]", history: "History") -> "list[Run]":
     return [night for night in nights if night.id == green.id]
 
 
-def _unknown_run(text: str, folder: str, history: "History | None", found: "Sequence[Run]") -> InputError:
+def _unknown_run(
+    text: str, folder: str, history: "History | None", found: "Sequence[Run]"
+) -> InputError:
     heads = () if history is None else history.heads
     if found:
         what = f"{len(found)} runs of that name among {len(heads)} in '{folder}'"
@@ -170,7 +182,8 @@ _NAMED = 3
 """Runs that an error names."""
 
 
-# What trends are read from: run files, the commits of the project under test, its baselines, the annotations.
+# What trends are read from: run files, the commits of the project under test, its baselines, the
+# annotations.
 
 
 def declare_trends(parser: argparse.ArgumentParser) -> None:
@@ -179,7 +192,10 @@ def declare_trends(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--suite", metavar="NAME", help="only runs of this suite")
     declare_baselines(parser)
     parser.add_argument(
-        "--project", metavar="DIR", default=".", help="checkout whose commits order the runs (default: this folder)"
+        "--project",
+        metavar="DIR",
+        default=".",
+        help="checkout whose commits order the runs (default: this folder)",
     )
     declare_annotations(parser)
 
@@ -187,7 +203,9 @@ def declare_trends(parser: argparse.ArgumentParser) -> None:
 def declare_annotations(parser: argparse.ArgumentParser) -> None:
     """``--annotations FILE``."""
     parser.add_argument(
-        "--annotations", metavar="FILE", help="file of annotations (default: annotations.toml in the history)"
+        "--annotations",
+        metavar="FILE",
+        help="file of annotations (default: annotations.toml in the history)",
     )
 
 
@@ -198,8 +216,8 @@ class Trends:
     Args:
         runs: the shards of one night are one.
         problems: sentences about run files that could not be read, or not whole.
-        commits: the main line, the earliest first: git's, or where that knows none of them that of the runs.
-        newest: the newest result of every cell, suite by suite.
+        commits: the main line, the earliest first: git's, or where that knows none of them that of
+        the runs. newest: the newest result of every cell, suite by suite.
     """
 
     runs: "tuple[Run, ...]"
@@ -213,34 +231,48 @@ class Trends:
 
 
 def read_trends(arguments: argparse.Namespace, cell: str | None = None) -> Trends:
-    """What the options of ``declare_trends`` name, of the ``cell`` alone where there is an index to find it by.
+    """What the options of ``declare_trends`` name, of the ``cell`` alone where there is an
+    index to find it by.
 
-    Where the history folder has an index, it is brought up to date and asked: it takes a quarter of the time that the
-    files take.
+    Where the history folder has an index, it is brought up to date and asked: it takes a quarter of
+    the time that the files take.
 
     Raises:
-        InputError: there is no history, no such suite in it, or a mistake in annotations or a suite.
+        InputError: there is no history, no such suite in it, or a mistake in annotations or a
+            suite.
         StoreError: a baseline is damaged.
     """
     from qbench.host import first_parents
-    from qbench.tracking import ANNOTATIONS_FILE, INDEX_FILE, load_annotations, main_line, measured_commit
+    from qbench.tracking import (
+        ANNOTATIONS_FILE,
+        INDEX_FILE,
+        load_annotations,
+        main_line,
+        measured_commit,
+    )
 
     history = open_history(arguments.history)
     path = Path(arguments.annotations or Path(arguments.history) / ANNOTATIONS_FILE)
     parents = first_parents(arguments.project)
     index = Path(arguments.history) / INDEX_FILE
-    indexed = _from_index(history, index, arguments.suite, cell, parents) if index.is_file() else None
+    indexed = (
+        _from_index(history, index, arguments.suite, cell, parents) if index.is_file() else None
+    )
     runs, problems, series = indexed or _from_files(history, arguments.suite, parents)
     if arguments.suite is not None and not runs and history.heads:
         known = {run.suite for run in history.heads}
-        raise unknown_name(f"Reading the history in '{arguments.history}'", "suite", arguments.suite, known)
+        raise unknown_name(
+            f"Reading the history in '{arguments.history}'", "suite", arguments.suite, known
+        )
     for notice in history.clock_notices:
         say(notice)
     commits = main_line(runs, parents)
     unordered = {commit for run in runs if (commit := measured_commit(run))} - set(commits)
     if unordered:
         verb = "is" if len(unordered) == 1 else "are"
-        say(f"{counted(len(unordered), 'commit')} of the history {verb} not on the main line here: ordered by time")
+        say(
+            f"{counted(len(unordered), 'commit')} of the history {verb} not on the main line here: ordered by time"
+        )
     return Trends(
         runs=runs,
         problems=problems,
@@ -254,7 +286,8 @@ def read_trends(arguments: argparse.Namespace, cell: str | None = None) -> Trend
 
 
 def standings_of(history: "History", suite: str | None, baselines: Path) -> "Iterator[Standing]":
-    """The newest result of every cell of ``suite``, or of each suite, with the cells that were lost.
+    """The newest result of every cell of ``suite``, or of each suite, with the cells that were
+    lost.
 
     Runs of releases are not nights: nothing is accepted from them.
     """
@@ -268,7 +301,9 @@ def standings_of(history: "History", suite: str | None, baselines: Path) -> "Ite
 
 
 def released_package(runs: "Iterable[Run]") -> str:
-    """The package whose releases all of ``runs`` measured, so that it is spoken of releases; else empty."""
+    """The package whose releases all of ``runs`` measured, so that it is spoken of releases;
+    else empty.
+    """
     packages = {run.releases for run in runs}
     return packages.pop() if len(packages) == 1 else ""
 
@@ -285,7 +320,9 @@ def _from_files(history: "History", suite: str | None, parents: Sequence[str]) -
     read: dict[str, Run] = {}
 
     def each() -> "Iterator[Run]":
-        for run in history.each(in_commit_order(nights, main_line(nights, parents)), kept_keys(*TREND_KEYS)):
+        for run in history.each(
+            in_commit_order(nights, main_line(nights, parents)), kept_keys(*TREND_KEYS)
+        ):
             read[run.id] = replace(run, cells=(), findings=())
             yield run
 
@@ -296,7 +333,9 @@ def _from_files(history: "History", suite: str | None, parents: Sequence[str]) -
 def _from_index(
     history: "History", place: Path, suite: str | None, cell: str | None, parents: Sequence[str]
 ) -> _Read | None:
-    """What the updated index at ``place`` has; None where it cannot be read, or does not have it."""
+    """What the updated index at ``place`` has; None where it cannot be read, or does not have
+    it.
+    """
     from qbench.host import utc_now
     from qbench.tracking import HistoryIndex, Wanted, joined_shards, main_line
 
@@ -313,11 +352,14 @@ def _from_index(
     except (StoreError, UnavailableError, InputError) as error:
         say(f"{error} The run files are read instead.")
         return None
-    return None if cell and not series else (runs, done.problems, series)  # the files know what there is instead
+    return (
+        None if cell and not series else (runs, done.problems, series)
+    )  # the files know what there is instead
 
 
 def _accepted(series: "Sequence[Series]", folder: Path, suites: Path) -> "AcceptedLevels":
-    """What baselines in ``folder`` hold for the cells of ``series``; ``suites`` say which classes are one.
+    """What baselines in ``folder`` hold for the cells of ``series``; ``suites`` say which
+    classes are one.
 
     Raises:
         InputError: a suite has a mistake. StoreError: a baseline is damaged.
@@ -331,14 +373,20 @@ def _accepted(series: "Sequence[Series]", folder: Path, suites: Path) -> "Accept
     levels: AcceptedLevels = {}
     equivalents = equivalents_of(models, suites)
     for suite, names in models.items():
-        paths = [path for name in sorted(names) if (path := baseline_path(folder, suite, name)).exists()]
+        paths = [
+            path for name in sorted(names) if (path := baseline_path(folder, suite, name)).exists()
+        ]
         baselines = map(load_baseline, paths)
-        levels = {**levels, **accepted_levels(suite, baselines, classes=classes, equivalents=equivalents[suite])}
+        levels = {
+            **levels,
+            **accepted_levels(suite, baselines, classes=classes, equivalents=equivalents[suite]),
+        }
     return levels
 
 
 def equivalents_of(names: Iterable[str], suites: Path) -> "dict[str, tuple[tuple[str, ...], ...]]":
-    """Suite → the groups of classes that it declares equivalent; none where its file is not in ``suites``.
+    """Suite → the groups of classes that it declares equivalent; none where its file is not in
+    ``suites``.
 
     Raises:
         InputError: a suite has a mistake.
@@ -346,4 +394,7 @@ def equivalents_of(names: Iterable[str], suites: Path) -> "dict[str, tuple[tuple
     from qbench.suite import SUFFIX, load_suite
 
     files = {name: suites / f"{name}{SUFFIX}" for name in names}
-    return {name: load_suite(file).table.equivalents if file.is_file() else () for name, file in files.items()}
+    return {
+        name: load_suite(file).table.equivalents if file.is_file() else ()
+        for name, file in files.items()
+    }

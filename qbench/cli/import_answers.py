@@ -25,8 +25,16 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="lm-eval's samples (.jsonl of --log_samples), a log of Inspect (.eval, .json), or a table (.csv); of "
         "several, such as all subjects of MMLU, the ids begin with the task",
     )
-    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the file of answers to write (.jsonl)")
-    parser.add_argument("--filter", metavar="F", default="", help="of lm-eval, the filter whose answers are taken")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        required=True,
+        help="the file of answers to write (.jsonl)",
+    )
+    parser.add_argument(
+        "--filter", metavar="F", default="", help="of lm-eval, the filter whose answers are taken"
+    )
     parser.add_argument(
         "--source",
         metavar="KEY",
@@ -40,7 +48,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
         default="",
         help="of a table, the columns of id, answer, label and source",
     )
-    declare_data(parser, "the data that was answered: its digest is written, so that another revision is refused")
+    declare_data(
+        parser,
+        "the data that was answered: its digest is written, so that another revision is refused",
+    )
     for name, what in (
         ("device", "the device"),
         ("firmware", "its firmware"),
@@ -55,7 +66,13 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     Raises:
         QbenchError: the log cannot be read, or the file not be written.
     """
-    from qbench.metrics import LogChoices, answer_lines, join_foreign_logs, open_answers, open_foreign_log
+    from qbench.metrics import (
+        LogChoices,
+        answer_lines,
+        join_foreign_logs,
+        open_answers,
+        open_foreign_log,
+    )
     from qbench.storage import require_writable, staged_files
 
     output = Path(arguments.output)
@@ -69,7 +86,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     require_writable(output)
     columns = _columns(arguments.columns)
     choices = LogChoices(filter=arguments.filter, source=arguments.source, columns=columns)
-    log = join_foreign_logs([(text, open_foreign_log(Path(text), choices)) for text in arguments.logs])
+    log = join_foreign_logs(
+        [(text, open_foreign_log(Path(text), choices)) for text in arguments.logs]
+    )
     header = _described(log.header, arguments)
     count = 0
 
@@ -92,7 +111,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _check(path: Path, log: str) -> None:
-    """Refuse what a comparison would refuse: no record, a sample twice, records of different keys."""
+    """Refuse what a comparison would refuse: no record, a sample twice, records of different
+    keys.
+    """
     from qbench.metrics import open_answers
 
     seen: set[str | int] = set()
@@ -104,10 +125,15 @@ def _check(path: Path, log: str) -> None:
             twice = record.id if record.id in seen else twice
             seen.add(record.id)
     except InputError as error:
-        # the number is of a line of the file that is written, which has a header; the sample is named, too
-        doing = re.sub(r"^, line \d+", "", error.doing.removeprefix(f"Reading the answers '{path}'"))
+        # the number is of a line of the file that is written, which has a header; the sample is
+        # named, too
+        doing = re.sub(
+            r"^, line \d+", "", error.doing.removeprefix(f"Reading the answers '{path}'")
+        )
         doing = f"Importing '{log}'{doing}"
-        raise InputError(doing, found=error.found, expected=error.expected, remedy=error.remedy) from error
+        raise InputError(
+            doing, found=error.found, expected=error.expected, remedy=error.remedy
+        ) from error
     if is_empty:
         raise InputError(
             f"Importing '{log}'",
@@ -143,7 +169,11 @@ def _described(header: "Header", arguments: argparse.Namespace) -> "Header":
 
     from qbench.metrics import DataMark
 
-    given = {name: getattr(arguments, name) for name in ("device", "firmware", "tool") if getattr(arguments, name)}
+    given = {
+        name: getattr(arguments, name)
+        for name in ("device", "firmware", "tool")
+        if getattr(arguments, name)
+    }
     provenance = msgspec.structs.replace(header.provenance, **given)
     data = header.data
     if arguments.data:

@@ -49,20 +49,34 @@ def my_calibration() -> Dataset:
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench init``."""
-    parser.add_argument("folder", metavar="DIR", nargs="?", default=".", help="where to write (default: this folder)")
-    parser.add_argument("--model", metavar="FILE.onnx", help="your model (default: a network for digits)")
+    parser.add_argument(
+        "folder",
+        metavar="DIR",
+        nargs="?",
+        default=".",
+        help="where to write (default: this folder)",
+    )
+    parser.add_argument(
+        "--model", metavar="FILE.onnx", help="your model (default: a network for digits)"
+    )
     parser.add_argument("--data", metavar="D", help="your samples, written as for 'qbench eval'")
     parser.add_argument(
-        "--calib", metavar="D2", help="calibration samples (default: every fourth of --data, which is not scored then)"
+        "--calib",
+        metavar="D2",
+        help="calibration samples (default: every fourth of --data, which is not scored then)",
     )
-    parser.add_argument("--suite", metavar="NAME", default="mine", help="name of the suite (default: mine)")
+    parser.add_argument(
+        "--suite", metavar="NAME", default="mine", help="name of the suite (default: mine)"
+    )
     parser.add_argument(
         "--package",
         metavar="P",
         help=f"what the workflows install: {FORMS} (default: what is installed here, as far as a job can have it)",
     )
     parser.add_argument(
-        "--ci", choices=("github",), help="write the workflows only, next to a bench that is there already"
+        "--ci",
+        choices=("github",),
+        help="write the workflows only, next to a bench that is there already",
     )
     declare_json(parser)
 
@@ -71,14 +85,20 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     """Write all files, or none.
 
     Raises:
-        InputError: a file is there already; a model or data that cannot be read, or that do not fit together.
+        InputError: a file is there already; a model or data that cannot be read, or that do not fit
+            together.
         StoreError: the folder cannot be written.
     """
     folder = Path(arguments.folder)
     doing = f"Starting a bench in '{folder}'"
     if not _NAME.fullmatch(arguments.suite):
         expected = "lower-case letters, digits, '_', '.' and '-'"
-        raise InputError(doing, found=f"--suite '{arguments.suite}'", expected=expected, remedy="Choose another name.")
+        raise InputError(
+            doing,
+            found=f"--suite '{arguments.suite}'",
+            expected=expected,
+            remedy="Choose another name.",
+        )
     package = _package(arguments, folder, doing)
     if arguments.ci:
         files, notes = _workflows(folder, package)
@@ -112,17 +132,23 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     return ExitCode.FINE
 
 
-def _refuse_none(files: Mapping[Path, str | bytes], notes: Sequence[str], folder: Path, doing: str) -> None:
+def _refuse_none(
+    files: Mapping[Path, str | bytes], notes: Sequence[str], folder: Path, doing: str
+) -> None:
     """Refuse where workflows are all that was asked for, and none can be written or would run.
 
     Raises:
         InputError: as the name says.
     """
     if not files:
-        raise InputError(doing, found=notes[0], expected="what a job installs", remedy="Name it: --package P.")
+        raise InputError(
+            doing, found=notes[0], expected="what a job installs", remedy="Name it: --package P."
+        )
     if not any((folder / "suites").glob("*.qbench.toml")):
         remedy = "Write the bench first: qbench init; it writes the workflows, too."
-        raise InputError(doing, found=f"no suite in '{folder / 'suites'}'", expected="a bench", remedy=remedy)
+        raise InputError(
+            doing, found=f"no suite in '{folder / 'suites'}'", expected="a bench", remedy=remedy
+        )
 
 
 def _first_steps(folder: Path, suite: str) -> list[str]:
@@ -182,7 +208,12 @@ def _own(arguments: argparse.Namespace, folder: Path, doing: str) -> _Subject:
         )
     if arguments.data in dataset_catalogue(known_extensions()).names():
         remedy = "Give a file or a folder, or write the suite by hand."
-        raise InputError(doing, found=f"the name '{arguments.data}'", expected="samples of your own", remedy=remedy)
+        raise InputError(
+            doing,
+            found=f"the name '{arguments.data}'",
+            expected="samples of your own",
+            remedy=remedy,
+        )
     data, preprocess = dataset_from_text(arguments.data)
     network = read_network(str(Path(arguments.model)), data, preprocess)
     if arguments.calib:
@@ -211,9 +242,13 @@ def _own(arguments: argparse.Namespace, folder: Path, doing: str) -> _Subject:
 
 
 def _settings(data: "Dataset") -> str:
-    """What ``model_from_file`` is given: how samples are prepared, and the data where its labels choose the task."""
+    """What ``model_from_file`` is given: how samples are prepared, and the data where its
+    labels choose the task.
+    """
     prepared = "" if data.kind == "array" else ", preprocess=dataset_from_text(DATA)[1]"
-    return prepared + (", data=dataset_from_text(DATA)[0]" if data.labels and data.whole_labels is None else "")
+    return prepared + (
+        ", data=dataset_from_text(DATA)[0]" if data.labels and data.whole_labels is None else ""
+    )
 
 
 def _fourth(data: "Dataset", doing: str) -> "Dataset":
@@ -229,7 +264,9 @@ def _fourth(data: "Dataset", doing: str) -> "Dataset":
         return data.pick(chosen)
     raise InputError(
         f"{doing}, taking calibration samples from '{data.id}'",
-        found=f"{len(data)} samples" if again is None else f"sample '{data.sample_ids[again]}' twice",
+        found=f"{len(data)} samples"
+        if again is None
+        else f"sample '{data.sample_ids[again]}' twice",
         expected=f"at least {_SPLIT} samples, each of them once",
         remedy="Give calibration samples of their own: --calib D2.",
     )
@@ -239,23 +276,30 @@ def _metrics(network: "ZooModel", data: "Dataset") -> tuple[str, ...]:
     """Those of 'qbench eval' without top5, which the first suite need not have."""
     usual = () if data.labels is None else getattr(network.task, "usual_metrics", ("exact",))
     return tuple(
-        name for name in (*usual, *getattr(network.task, "usual_comparisons", ("agreement",))) if name != "top5"
+        name
+        for name in (*usual, *getattr(network.task, "usual_comparisons", ("agreement",)))
+        if name != "top5"
     )
 
 
 def _placed(text: str, folder: Path) -> str:
-    """``text``, as --data takes it, with its paths relative to ``HERE``, the folder of the conftest.py."""
+    """``text``, as --data takes it, with its paths relative to ``HERE``, the folder of the
+    conftest.py.
+    """
     form = "folder:" if text.startswith("folder:") else ""
     path, *query = text.removeprefix(form).partition("?")
     settings = [setting.partition("=") for setting in query[1].split("&")]
     written = [
-        name + mark + (_here(value, folder) if _is_path(name, value) else value) for name, mark, value in settings
+        name + mark + (_here(value, folder) if _is_path(name, value) else value)
+        for name, mark, value in settings
     ]
     return f"{form}{_here(path, folder)}{query[0]}{'&'.join(written)}"
 
 
 def _is_path(setting: str, value: str) -> bool:
-    return setting in ("classes", "labels") or (setting == "sources" and value.lower().endswith(".csv"))
+    return setting in ("classes", "labels") or (
+        setting == "sources" and value.lower().endswith(".csv")
+    )
 
 
 def _here(path: str, folder: Path) -> str:
@@ -286,7 +330,9 @@ def _filled(template: str, **words: str) -> str:
     return text
 
 
-def _files(folder: Path, suite: str, subject: _Subject) -> tuple[dict[Path, str | bytes], list[str]]:
+def _files(
+    folder: Path, suite: str, subject: _Subject
+) -> tuple[dict[Path, str | bytes], list[str]]:
     """What is written but for workflows, path → text, and sentences about what is not."""
     metrics = ", ".join(f'"{name}"' for name in subject.metrics)
     files: dict[Path, str | bytes] = {
@@ -303,7 +349,9 @@ def _files(folder: Path, suite: str, subject: _Subject) -> tuple[dict[Path, str 
     }
     notes = []
     if settings := _pytest_settings(folder):
-        notes.append(f"kept {settings}: it has settings of pytest, which a new pytest.ini would replace")
+        notes.append(
+            f"kept {settings}: it has settings of pytest, which a new pytest.ini would replace"
+        )
     else:
         files[folder / "pytest.ini"] = _filled("pytest.ini")
     ignored, ignore = _filled("gitignore"), folder / ".gitignore"
@@ -311,26 +359,34 @@ def _files(folder: Path, suite: str, subject: _Subject) -> tuple[dict[Path, str 
         files[ignore] = ignored
     else:
         known = ignore.read_text(encoding="utf-8", errors="replace").splitlines()
-        if lacking := [line for line in ignored.splitlines() if not line.startswith("#") and line not in known]:
+        if lacking := [
+            line for line in ignored.splitlines() if not line.startswith("#") and line not in known
+        ]:
             notes.append(f"kept {ignore}: add {' '.join(lacking)}")
     return files, notes
 
 
 def _package(arguments: argparse.Namespace, folder: Path, doing: str) -> Package | None:
-    """What a job installs, as the user names it, as this computer knows it, or as the user answers; None: unknown."""
+    """What a job installs, as the user names it, as this computer knows it, or as the user
+    answers; None: unknown.
+    """
     if arguments.package:
         return package_of_text(arguments.package, folder, doing)
     known = package_of_this_computer(folder)
     is_asked = known is None and not arguments.json and sys.stdin.isatty() and sys.stdout.isatty()
     if not is_asked or _is_below_repository(folder):
         return known
-    put("The workflows install qbench, which is installed here from a folder that no other computer has.")
+    put(
+        "The workflows install qbench, which is installed here from a folder that no other computer has."
+    )
     answer = input(f"What do they install? {FORMS}; empty: write no workflows\n> ").strip()
     return package_of_text(answer, folder, doing) if answer else None
 
 
 def _workflows(folder: Path, package: Package | None) -> tuple[dict[Path, str | bytes], list[str]]:
-    """The workflows and the wheel that they install, path → content, and sentences about what is not written."""
+    """The workflows and the wheel that they install, path → content, and sentences about what
+    is not written.
+    """
     if _is_below_repository(folder):
         return {}, ["no workflows: GitHub reads them in the root of a repository only"]
     if package is None:
@@ -338,9 +394,13 @@ def _workflows(folder: Path, package: Package | None) -> tuple[dict[Path, str | 
             "no workflows: qbench is installed here from a folder that no other computer has; say what a job installs: "
             f"qbench init {shlex.quote(str(folder))} --ci github --package P, where P is {FORMS}"
         ]
-    files: dict[Path, str | bytes] = {folder / path: content for path, content in package.files.items()}
+    files: dict[Path, str | bytes] = {
+        folder / path: content for path, content in package.files.items()
+    }
     for path in sorted(TEMPLATES.glob("*.yml")):
-        files[folder / ".github" / "workflows" / path.name] = _filled(path.name, PACKAGE=package.words)
+        files[folder / ".github" / "workflows" / path.name] = _filled(
+            path.name, PACKAGE=package.words
+        )
     return files, []
 
 
@@ -365,7 +425,9 @@ def _pytest_settings(folder: Path) -> str:
 
 def _is_below_repository(folder: Path) -> bool:
     """Whether a folder above ``folder`` is the root of a git repository, and ``folder`` is not."""
-    return not (folder / ".git").exists() and any((one / ".git").exists() for one in folder.resolve().parents)
+    return not (folder / ".git").exists() and any(
+        (one / ".git").exists() for one in folder.resolve().parents
+    )
 
 
 def _write(files: Mapping[Path, str | bytes], doing: str) -> None:

@@ -1,8 +1,10 @@
-"""What a job of continuous integration installs: the qbench of this computer, written for another one.
+"""What a job of continuous integration installs: the qbench of this computer, written for
+another one.
 
-pip keeps where a distribution came from in ``direct_url.json`` (PEP 610). A version of the package index, an address
-and a commit of a repository mean the same everywhere. A wheel is copied into the repository of the user. A folder means
-nothing elsewhere, unless it is inside that repository, or a checkout whose commit a remote repository has.
+pip keeps where a distribution came from in ``direct_url.json`` (PEP 610). A version of the package
+index, an address and a commit of a repository mean the same everywhere. A wheel is copied into the
+repository of the user. A folder means nothing elsewhere, unless it is inside that repository, or a
+checkout whose commit a remote repository has.
 """
 
 import json
@@ -26,7 +28,9 @@ FORMS = "a version, a wheel, a folder of this repository, or the address of a re
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """What ``pip install`` is given in a job, as one word of a shell; ``wheel`` is the file to copy into the bench."""
+    """What ``pip install`` is given in a job, as one word of a shell; ``wheel`` is the file to
+    copy into the bench.
+    """
 
     words: str
     wheel: Path | None = None
@@ -55,7 +59,9 @@ def package_of_this_computer(bench: Path) -> Package | None:
     if "vcs_info" in origin:
         version_control = origin["vcs_info"]
         return Package(
-            shlex.quote(f"{version_control['vcs']}+{_without_login(address)}@{version_control['commit_id']}")
+            shlex.quote(
+                f"{version_control['vcs']}+{_without_login(address)}@{version_control['commit_id']}"
+            )
         )
     if not address.startswith("file:"):
         return Package(shlex.quote(_without_login(address)))
@@ -77,7 +83,12 @@ def package_of_text(text: str, bench: Path, doing: str) -> Package:
         return Package(shlex.quote(_installable(text)))
     path = Path(text).expanduser()
     if not path.exists():
-        raise InputError(doing, found=f"--package '{text}'", expected=FORMS, remedy="Correct it; a path must exist.")
+        raise InputError(
+            doing,
+            found=f"--package '{text}'",
+            expected=FORMS,
+            remedy="Correct it; a path must exist.",
+        )
     package = _of_path(path.resolve(), bench)
     if package is None:
         raise InputError(
@@ -111,7 +122,9 @@ def _as_url(remote: str) -> str:
 
 
 def _without_login(address: str) -> str:
-    """``address`` without a user's name and token, which must not enter a file that is committed."""
+    """``address`` without a user's name and token, which must not enter a file that is
+    committed.
+    """
     parts = urlsplit(address)
     if parts.scheme not in ("http", "https"):
         return address

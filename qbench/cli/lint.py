@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench lint``."""
     declare_model(parser, "an ONNX file, quantized unless --schema is given")
-    parser.add_argument("--schema", metavar="S", help="quantize with this schema first: a name or a .toml")
+    parser.add_argument(
+        "--schema", metavar="S", help="quantize with this schema first: a name or a .toml"
+    )
     declare_data(parser, "calibration samples")
     declare_count(parser)
     declare_planned_backend(parser)
@@ -51,7 +53,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
-    """Print one line per layer, worst first; a layer that can saturate is a failure only with ``--strict``.
+    """Print one line per layer, worst first; a layer that can saturate is a failure only with
+    ``--strict``.
 
     Raises:
         QbenchError: the model, the data or a name is wrong.
@@ -76,7 +79,10 @@ def _quantized(arguments: argparse.Namespace) -> "ir.Model":
     idle = [name for name in ("data", "count", "backend") if getattr(arguments, name)]
     if idle:
         raise _mistake(
-            arguments, f"--{idle[0]} without --schema", "both to quantize it first, or neither", "Add --schema."
+            arguments,
+            f"--{idle[0]} without --schema",
+            "both to quantize it first, or neither",
+            "Add --schema.",
         )
     return read_graph(arguments.model)
 
@@ -90,17 +96,28 @@ def _quantized_here(arguments: argparse.Namespace) -> "ir.Model":
     schema = choose_schema(arguments.schema)
     capabilities = get_backend(arguments.backend).capabilities if arguments.backend else None
     if arguments.data:
-        network, samples = read_samples(arguments.model, arguments.data, arguments.count, choose_cache(arguments.cache))
+        network, samples = read_samples(
+            arguments.model, arguments.data, arguments.count, choose_cache(arguments.cache)
+        )
         model, batches = only_graph(network), samples.batches()
     elif schema.needs_profile:
-        raise _mistake(arguments, "--schema without --data", "samples to take ranges from", "Name both.")
+        raise _mistake(
+            arguments, "--schema without --data", "samples to take ranges from", "Name both."
+        )
     else:
         model, batches = read_graph(arguments.model), None
     if is_quantized(model):
-        raise _mistake(arguments, "--schema with a model that is quantized already", "a float one", "Leave it out.")
+        raise _mistake(
+            arguments,
+            "--schema with a model that is quantized already",
+            "a float one",
+            "Leave it out.",
+        )
     profile = None
     if batches is not None:
-        profile = calibrate(model, batches, pipeline=schema.canonical, channels=schema.wants_channels)
+        profile = calibrate(
+            model, batches, pipeline=schema.canonical, channels=schema.wants_channels
+        )
     plan = make_plan(model, profile, schema, capabilities=capabilities)
     refuse_idle_rules(schema.name, arguments.model, plan.idle_rules)
     return quantize_model(model, plan)
@@ -119,11 +136,25 @@ def _print(arguments: argparse.Namespace, lint: "ModelLint") -> None:
     layers = counted(len(lint.layers), "layer")
     put(f"{arguments.model}: {layers}, {len(risky)} with pairs that can saturate in 16 bits")
     put()
-    header = ("layer", "kind", "levels", "pairs", "can saturate", "worst |w0|+|w1|", "worst loss", "sum bits", "notes")
+    header = (
+        "layer",
+        "kind",
+        "levels",
+        "pairs",
+        "can saturate",
+        "worst |w0|+|w1|",
+        "worst loss",
+        "sum bits",
+        "notes",
+    )
     print_columns([_line(layer) for layer in _worst_first(lint)], header)
-    put("worst loss in steps of the layer's result; a pair of 8-bit values can saturate from |w0|+|w1| = 129 on")
+    put(
+        "worst loss in steps of the layer's result; a pair of 8-bit values can saturate from |w0|+|w1| = 129 on"
+    )
     if lint.unjudged:
-        put(f"not judged: {', '.join(lint.unjudged)} (two computed operands, or a different sum at every position)")
+        put(
+            f"not judged: {', '.join(lint.unjudged)} (two computed operands, or a different sum at every position)"
+        )
     for one in lint.miscomputed:
         put(f"{one.engine} computes this wrong: {one.node}: {one.why}")
     for name in arguments.arithmetic:
@@ -136,14 +167,20 @@ def _print_limits(lint: "ModelLint", arithmetic: str) -> None:
     put()
     put(
         f"{arithmetic}: "
-        + (f"{len(lines)} of {counted(len(lint.layers), 'layer')}" if lines else "represents every layer")
+        + (
+            f"{len(lines)} of {counted(len(lint.layers), 'layer')}"
+            if lines
+            else "represents every layer"
+        )
     )
     if lines:
         print_columns(lines)
 
 
 def _worst_first(lint: "ModelLint") -> "list[LayerLint]":
-    return sorted(lint.layers, key=lambda layer: (-(layer.pairs.loss_steps or 0), -layer.pairs.share))
+    return sorted(
+        lint.layers, key=lambda layer: (-(layer.pairs.loss_steps or 0), -layer.pairs.share)
+    )
 
 
 def _line(layer: "LayerLint") -> tuple[str, ...]:
@@ -166,7 +203,11 @@ def _table(arguments: argparse.Namespace, lint: "ModelLint") -> dict[str, Any]:
     from qbench.storage import plain
 
     layers = [
-        {**plain(layer), "notes": list(layer.notes), "pairs": {**plain(layer.pairs), "share": layer.pairs.share}}
+        {
+            **plain(layer),
+            "notes": list(layer.notes),
+            "pairs": {**plain(layer.pairs), "share": layer.pairs.share},
+        }
         for layer in lint.layers
     ]
     return {

@@ -14,12 +14,24 @@ from qbench.errors import QbenchError
 if TYPE_CHECKING:
     from qbench.extension import Catalogue
 
-KINDS = ("models", "datasets", "backends", "schemas", "arithmetics", "metrics", "operators", "passes", "faults")
+KINDS = (
+    "models",
+    "datasets",
+    "backends",
+    "schemas",
+    "arithmetics",
+    "metrics",
+    "operators",
+    "passes",
+    "faults",
+)
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench list``."""
-    parser.add_argument("kind", choices=KINDS, metavar="KIND", help=f"what to list: {', '.join(KINDS)}")
+    parser.add_argument(
+        "kind", choices=KINDS, metavar="KIND", help=f"what to list: {', '.join(KINDS)}"
+    )
     parser.add_argument(
         "--suites",
         metavar="DIR",
@@ -37,13 +49,19 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     """
     catalogue = _catalogue(arguments)
     rows = [
-        {"name": name, "owner": catalogue.owner(name), "what": _described(catalogue, name, arguments.kind)}
+        {
+            "name": name,
+            "owner": catalogue.owner(name),
+            "what": _described(catalogue, name, arguments.kind),
+        }
         for name in catalogue.names()
     ]
     if arguments.json:
         print_json(rows)
     else:
-        print_columns([(row["name"], row["owner"], row["what"]) for row in rows], ("name", "owner", "what"))
+        print_columns(
+            [(row["name"], row["owner"], row["what"]) for row in rows], ("name", "owner", "what")
+        )
         if catalogue.grammar is not None:
             page = "metrics" if arguments.kind == "metrics" else "schemas"
             say(f"and every other name of the form {catalogue.grammar.form} (docs/{page}.md)")
@@ -51,7 +69,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _catalogue(arguments: argparse.Namespace) -> "Catalogue[Any]":
-    """All names of the kind that is asked for; of arithmetics suites name the backends ``integer-…``."""
+    """All names of the kind that is asked for; of arithmetics suites name the backends
+    ``integer-…``.
+    """
     if arguments.kind == "arithmetics":
         from qbench.extension import known_extensions
         from qbench.numerics import catalogue
@@ -62,7 +82,9 @@ def _catalogue(arguments: argparse.Namespace) -> "Catalogue[Any]":
         from qbench.extension import Catalogue
         from qbench.faults import CATALOGUE
 
-        return Catalogue("fault", {name: functools.partial(CATALOGUE.__getitem__, name) for name in CATALOGUE})
+        return Catalogue(
+            "fault", {name: functools.partial(CATALOGUE.__getitem__, name) for name in CATALOGUE}
+        )
     from qbench.suite import gather
 
     found: Catalogue[Any] = getattr(gather(suites=Path(arguments.suites)), arguments.kind)

@@ -58,7 +58,13 @@ def localize_model(arguments: argparse.Namespace, report: Callable[[str], None])
     Raises:
         QbenchError: the model, the data or the names are wrong, or the backend does not run it.
     """
-    from qbench.diagnosis import Budget, LocalizeOptions, check_replay, localize_verdict, samples_that_moved
+    from qbench.diagnosis import (
+        Budget,
+        LocalizeOptions,
+        check_replay,
+        localize_verdict,
+        samples_that_moved,
+    )
 
     cell = _cell(arguments)
     if arguments.replay:
@@ -78,7 +84,9 @@ def localize_model(arguments: argparse.Namespace, report: Callable[[str], None])
         in_float=measurement.executed_in_float,
         override=Path(arguments.overrides).stem if arguments.overrides else "",
     )
-    budget = Budget.begin(arguments.budget, time.perf_counter)  # what the cell itself took is not of it
+    budget = Budget.begin(
+        arguments.budget, time.perf_counter
+    )  # what the cell itself took is not of it
     finding = localize_verdict(cell, verdict, budget, options=options, progress=report)
     return LocalizedCell(measurement=measurement, verdict=verdict, finding=finding)
 
@@ -113,13 +121,19 @@ def _cell(arguments: argparse.Namespace) -> "RepeatableCell":
     say_notes(subject.model, next(iter(subject.data.values())))
     say_output(subject.model)
     cache = choose_cache(arguments.cache)
-    tolerance = None if arguments.tolerance is None else Tolerance(arguments.tolerance, "--tolerance")
+    tolerance = (
+        None if arguments.tolerance is None else Tolerance(arguments.tolerance, "--tolerance")
+    )
     artifacts = subject_artifacts(subject, backend, cache)
-    return cell_without_suite(artifacts, backend, schema, tolerance=tolerance, threads=arguments.threads)
+    return cell_without_suite(
+        artifacts, backend, schema, tolerance=tolerance, threads=arguments.threads
+    )
 
 
 def _in_pairs(given: "ZooModel", path: str) -> "ZooModel":
-    """``given`` with Q/DQ pairs around each operator, by which its values are compared one by one."""
+    """``given`` with Q/DQ pairs around each operator, by which its values are compared one by
+    one.
+    """
     from qbench.graph import Form, form_of
     from qbench.quantization import quantize_model, read_plan
 
@@ -174,9 +188,13 @@ def declare(parser: argparse.ArgumentParser) -> None:
     declare_model(parser, "an ONNX file, float or with --fp32 quantized already")
     declare_backend(parser)
     quantized = parser.add_mutually_exclusive_group(required=True)
-    quantized.add_argument("--schema", metavar="S", help="quantize the model with this schema: a name or a .toml")
     quantized.add_argument(
-        "--fp32", metavar="MODEL", help="the float model that MODEL, which is quantized already, is compared with"
+        "--schema", metavar="S", help="quantize the model with this schema: a name or a .toml"
+    )
+    quantized.add_argument(
+        "--fp32",
+        metavar="MODEL",
+        help="the float model that MODEL, which is quantized already, is compared with",
     )
     declare_data(parser, "scored samples", is_required=True)
     declare_calibration(parser)
@@ -211,10 +229,18 @@ def declare(parser: argparse.ArgumentParser) -> None:
         default=5,
         help="number of nodes and causes in the report (default: 5)",
     )
-    parser.add_argument("--overrides", metavar="OUT.toml", help="write the schema that repairs the model to this file")
-    parser.add_argument("--html", metavar="OUT.html", help="write the finding to this file as a page, node by node")
     parser.add_argument(
-        "--replay", metavar="FILE", help="keep in this file which nodes were tried in float, to continue later"
+        "--overrides",
+        metavar="OUT.toml",
+        help="write the schema that repairs the model to this file",
+    )
+    parser.add_argument(
+        "--html", metavar="OUT.html", help="write the finding to this file as a page, node by node"
+    )
+    parser.add_argument(
+        "--replay",
+        metavar="FILE",
+        help="keep in this file which nodes were tried in float, to continue later",
     )
     declare_threads(parser)
     declare_cache(parser)
@@ -227,7 +253,11 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     Raises:
         QbenchError: the model, the data or the names are wrong, or the backend does not run it.
     """
-    outputs = {"--overrides": arguments.overrides, "--html": arguments.html, "--replay": arguments.replay}
+    outputs = {
+        "--overrides": arguments.overrides,
+        "--html": arguments.html,
+        "--replay": arguments.replay,
+    }
     check_outputs(f"Localising '{arguments.model}'", outputs, (arguments.model, arguments.schema))
     if arguments.overrides and Path(arguments.overrides).suffix != ".toml":
         say("note: 'qbench eval --schema' takes a file whose name ends in .toml")
@@ -267,10 +297,16 @@ def _seconds(text: str) -> float:
 
 
 def _code(found: "LocalizedCell") -> ExitCode:
-    """0: the cell passed, whatever is suspected; 1: it failed; 4: the budget ran out before a cause was found."""
+    """0: the cell passed, whatever is suspected; 1: it failed; 4: the budget ran out before a
+    cause was found.
+    """
     finding = found.finding
     repaired = finding.repair is not None and finding.repair.restores
-    if not finding.complete and not repaired and not any(suspect.remedy for suspect in finding.suspects):
+    if (
+        not finding.complete
+        and not repaired
+        and not any(suspect.remedy for suspect in finding.suspects)
+    ):
         return ExitCode.INCOMPLETE
     return ExitCode.GATE_FAILED if _fails(found) else ExitCode.FINE
 
@@ -327,7 +363,9 @@ def _print(found: "LocalizedCell", arguments: argparse.Namespace) -> None:
     if finding.unaligned:
         put()
         put(f"not compared with fp32: {counted(len(finding.unaligned), 'value')}")
-        print_columns([(f"  {one.value}", one.reason) for one in finding.unaligned[: arguments.top]])
+        print_columns(
+            [(f"  {one.value}", one.reason) for one in finding.unaligned[: arguments.top]]
+        )
     for note in (*others, *_unwritten(found, arguments)):
         put(f"note: {note}")
 
@@ -349,7 +387,11 @@ def _important_notes(finding: "Finding") -> tuple[list[str], list[str]]:
 def _unwritten(found: "LocalizedCell", arguments: argparse.Namespace) -> Iterator[str]:
     """The files that were asked for and that nothing was put into, and why."""
     repair, failed = found.finding.repair, _fails(found)
-    why = "no set of nodes is known to repair it" if failed else "the cell holds: there is nothing to repair"
+    why = (
+        "no set of nodes is known to repair it"
+        if failed
+        else "the cell holds: there is nothing to repair"
+    )
     if arguments.overrides and (repair is None or not repair.restores):
         yield f"--overrides: nothing was written; {why}"
     if arguments.replay and repair is None:
@@ -357,17 +399,26 @@ def _unwritten(found: "LocalizedCell", arguments: argparse.Namespace) -> Iterato
 
 
 def _order(node: "NodeErrors", finding: "Finding") -> tuple[int, float, float, float]:
-    """Suspects in their order, then what the engine counts otherwise, then what gives most in float, or is noisiest."""
+    """Suspects in their order, then what the engine counts otherwise, then what gives most in
+    float, or is noisiest.
+    """
     names = [suspect.node for suspect in finding.suspects]
     place = names.index(node.node) if node.node in names else len(names)
     alone = node.isolated or node.cumulative
     parted = 0.0 if node.claimed is None else node.claimed.rms_steps
-    return place, -parted, -(node.gain_db or 0.0), alone.sqnr_db if alone is not None else float("inf")
+    return (
+        place,
+        -parted,
+        -(node.gain_db or 0.0),
+        alone.sqnr_db if alone is not None else float("inf"),
+    )
 
 
 def _row(node: "NodeErrors") -> tuple[str, ...]:
     steps = None if node.isolated is None else node.isolated.steps
-    is_real = node.isolated is not None and steps is None  # no grid: nothing is clipped, and nothing is a tie
+    is_real = (
+        node.isolated is not None and steps is None
+    )  # no grid: nothing is clipped, and nothing is a tie
     return (
         node.node,
         _decibels(node.cumulative),
@@ -381,7 +432,9 @@ def _row(node: "NodeErrors") -> tuple[str, ...]:
 
 
 def _clipped(node: "NodeErrors", *, is_real: bool) -> str:
-    """The share of values beyond the grid of the result, and of weights beyond theirs where any are."""
+    """The share of values beyond the grid of the result, and of weights beyond theirs where any
+    are.
+    """
     values = "" if is_real else rough_percent(node.clipped_low + node.clipped_high)
     weights = f"weights {rough_percent(node.clipped_weights)}" if node.clipped_weights else ""
     return ", ".join(filter(None, (values, weights)))
@@ -405,7 +458,9 @@ def _print_suspects(finding: "Finding") -> None:
 def _print_repair(measurement: "Measurement", repair: "Repair", path: str | None) -> None:
     smallest = "no fewer do" if repair.smallest else "fewer may do"
     put()
-    put(f"repaired by {counted(len(repair.nodes), 'operator')} in float ({smallest}): {', '.join(repair.nodes)}")
+    put(
+        f"repaired by {counted(len(repair.nodes), 'operator')} in float ({smallest}): {', '.join(repair.nodes)}"
+    )
     share, tried = rough_percent(repair.macs_share), counted(repair.probes, "set")
     if not measurement.planned_share:
         left = f"{measurement.cell.backend} runs the multiply-accumulates in float already"

@@ -1,4 +1,6 @@
-"""``qbench eval --parts``: the loss that comes from the schema, and the loss that the backend's arithmetic adds."""
+"""``qbench eval --parts``: the loss that comes from the schema, and the loss that the backend's
+arithmetic adds.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -15,7 +17,11 @@ if TYPE_CHECKING:
 
 
 def count_parts(
-    shared: "SubjectArtifacts", graphs: "Mapping[str, ir.Model]", kept: "RecordingTask", *, threads: int
+    shared: "SubjectArtifacts",
+    graphs: "Mapping[str, ir.Model]",
+    kept: "RecordingTask",
+    *,
+    threads: int,
 ) -> "tuple[LossParts, ...]":
     """The two parts of every metric against labels.
 
@@ -26,7 +32,8 @@ def count_parts(
         threads: of the engine.
 
     Raises:
-        InputError: no metric is against labels. QbenchError: the ideal arithmetic does not run the graphs.
+        InputError: no metric is against labels. QbenchError: the ideal arithmetic does not run the
+            graphs.
     """
     from qbench.backends import get_backend
     from qbench.judging import IDEAL, parts_of_scores
@@ -55,7 +62,9 @@ def count_parts(
 
 
 def print_parts(parts: "Sequence[LossParts]", backend: str) -> None:
-    """Three lines for each metric: fp32, what the schema adds, what the arithmetic of ``backend`` adds."""
+    """Three lines for each metric: fp32, what the schema adds, what the arithmetic of
+    ``backend`` adds.
+    """
     put()
     rows: list[tuple[str, ...]] = []
     for metric in parts:
@@ -68,7 +77,9 @@ def print_parts(parts: "Sequence[LossParts]", backend: str) -> None:
 
 def _step(part: "Part", unit: str) -> tuple[str, str, str, str]:
     scale, word, digits = (100, "pp", ".2f") if unit == "%" else (1, unit, ".4f")
-    change = round(scale * part.change, int(digits[1])) + 0.0  # what rounds to nothing has no sign of its own
+    change = (
+        round(scale * part.change, int(digits[1])) + 0.0
+    )  # what rounds to nothing has no sign of its own
     return (
         _value(part.after, part, unit),
         f"{change:+{digits}} {word}".rstrip().replace("-", MINUS),

@@ -1,4 +1,6 @@
-"""qbench merge: the run files of several computers in one folder, and both sides of a file that git could not join."""
+"""qbench merge: the run files of several computers in one folder, and both sides of a file that
+git could not join.
+"""
 
 import argparse
 import shlex
@@ -13,8 +15,12 @@ from qbench.number_text import counted
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench merge``."""
-    parser.add_argument("sources", nargs="*", metavar="FROM", help="folders of run files, or run files")
-    parser.add_argument("-o", "--output", metavar="DIR", help="folder that the missing run files are copied to")
+    parser.add_argument(
+        "sources", nargs="*", metavar="FROM", help="folders of run files, or run files"
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="DIR", help="folder that the missing run files are copied to"
+    )
     parser.add_argument(
         "--conflict",
         metavar="FILE",
@@ -34,7 +40,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     if not arguments.sources or not arguments.output:
         raise InputError(
             "Merging run files",
-            found="no folder of run files" if not arguments.sources else "no folder to copy them to",
+            found="no folder of run files"
+            if not arguments.sources
+            else "no folder to copy them to",
             expected="both",
             remedy="Name them: qbench merge FROM… -o DIR.",
         )
@@ -54,7 +62,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         )
     else:
         conflicts = f", {counted(len(done.conflicts), 'conflict')}" if done.conflicts else ""
-        put(f"{arguments.output}: {counted(len(done.added), 'run')} added, {done.same} there already{conflicts}")
+        put(
+            f"{arguments.output}: {counted(len(done.added), 'run')} added, {done.same} there already{conflicts}"
+        )
     return ExitCode.USAGE if done.conflicts or done.unreadable else ExitCode.FINE
 
 

@@ -1,4 +1,6 @@
-"""What ``qbench eval`` measures: the cells of one model, from the arguments; nothing is printed but notes."""
+"""What ``qbench eval`` measures: the cells of one model, from the arguments; nothing is printed
+but notes.
+"""
 
 import argparse
 from collections.abc import Iterable, Sequence
@@ -34,9 +36,9 @@ class Evaluated:
 
     Args:
         shared: what the cells of the model share.
-        measured: fp32 first, then the quantized model; a model that came quantized without its float model is alone.
-        parts: of the loss, one for each metric against labels; empty without ``--parts``.
-        counted: the backend with its counters; None without ``--counters``.
+        measured: fp32 first, then the quantized model; a model that came quantized without its
+        float model is alone. parts: of the loss, one for each metric against labels; empty without
+        ``--parts``. counted: the backend with its counters; None without ``--counters``.
     """
 
     shared: "SubjectArtifacts"
@@ -46,10 +48,12 @@ class Evaluated:
 
 
 def measure_model(arguments: argparse.Namespace) -> Evaluated:
-    """Measure the fp32 model and, when a schema is named or the model came quantized, the quantized one.
+    """Measure the fp32 model and, when a schema is named or the model came quantized, the
+    quantized one.
 
     Raises:
-        QbenchError: the model, the data or the names are wrong, or the backend does not run the model.
+        QbenchError: the model, the data or the names are wrong, or the backend does not run the
+            model.
     """
     from qbench.evaluation import RecordingTask, subject_artifacts
     from qbench.judging import FP32
@@ -68,7 +72,9 @@ def measure_model(arguments: argparse.Namespace) -> Evaluated:
     if quantized is not None:
         shared.require_float()
     if schema is not None:
-        refuse_idle_rules(schema.name, arguments.model, shared.quantized(schema, backend.capabilities).idle_rules)
+        refuse_idle_rules(
+            schema.name, arguments.model, shared.quantized(schema, backend.capabilities).idle_rules
+        )
     if quantized is None:
         alone = _measure(shared, backend, None, FP32, arguments.threads)
         graphs = (load() for load in subject.model.graphs.values())
@@ -107,7 +113,9 @@ def _subject(arguments: argparse.Namespace) -> "Subject":
 
 
 def _with_answered_metrics(subject: "Subject", backend: str) -> "Subject":
-    """``subject`` with those of its usual metrics that the classes of recorded answers are enough for."""
+    """``subject`` with those of its usual metrics that the classes of recorded answers are
+    enough for.
+    """
     from qbench.backends import Recorded
 
     recorded = choose_backend(backend)
@@ -115,9 +123,13 @@ def _with_answered_metrics(subject: "Subject", backend: str) -> "Subject":
     named = recorded.recorded().named_classes()
     outputs = next(iter(subject.model.graphs.values()))().graph.outputs
     shape = outputs[0].shape if outputs else None
-    if named is None or (shape is not None and len(shape) and shape[-1] == named):  # every class is named
+    if named is None or (
+        shape is not None and len(shape) and shape[-1] == named
+    ):  # every class is named
         return subject
-    return replace(subject, metrics=tuple(use for use in subject.metrics if use.metric.depth <= named))
+    return replace(
+        subject, metrics=tuple(use for use in subject.metrics if use.metric.depth <= named)
+    )
 
 
 def _say_left_out(subject: "Subject", backend: str) -> None:
@@ -128,7 +140,9 @@ def _say_left_out(subject: "Subject", backend: str) -> None:
     if all(data.labels is None for data in subject.data.values()):
         return
     if left := [name for name in usual if name not in names]:
-        say(f"left out: {', '.join(left)}; '{backend.removeprefix('answers:')}' names fewer classes of each sample")
+        say(
+            f"left out: {', '.join(left)}; '{backend.removeprefix('answers:')}' names fewer classes of each sample"
+        )
 
 
 def _name_of_quantized(arguments: argparse.Namespace, schema: "Schema | None") -> str | None:
@@ -151,11 +165,15 @@ def _measure(
     from qbench.judging import Cell
 
     cell = Cell("eval", shared.subject.model.id, backend.name, name)
-    return measure_cell(shared, backend, schema, cell=cell, environment=environment_here(backend), threads=threads)
+    return measure_cell(
+        shared, backend, schema, cell=cell, environment=environment_here(backend), threads=threads
+    )
 
 
 def _as_it_came(alone: "Measurement", graphs: "Iterable[ir.Model]") -> "Measurement":
-    """``alone``, named as the measurement of a quantized model where one of its graphs came quantized."""
+    """``alone``, named as the measurement of a quantized model where one of its graphs came
+    quantized.
+    """
     from qbench.judging import GIVEN
 
     if any(_came_quantized(graph) for graph in graphs):

@@ -21,7 +21,9 @@ _MILLION = 1_000_000
 
 
 def print_evaluated(arguments: argparse.Namespace, evaluated: "Evaluated") -> None:
-    """Print what was measured, its values, how long it took, what the plan left in float, parts and counters."""
+    """Print what was measured, its values, how long it took, what the plan left in float, parts
+    and counters.
+    """
     _print_head(arguments, evaluated)
     put()
     fp32, *quantized = evaluated.measured
@@ -67,7 +69,9 @@ def _backend(arguments: argparse.Namespace, measurement: "Measurement") -> str:
 
 
 def _print_no_labels(arguments: argparse.Namespace, evaluated: "Evaluated") -> None:
-    """Why the usual metrics of the task are not counted, where the data has no labels and no metric is named."""
+    """Why the usual metrics of the task are not counted, where the data has no labels and no
+    metric is named.
+    """
     (data,) = evaluated.shared.subject.data.values()
     task = evaluated.shared.subject.model.task
     inner = getattr(task, "__wrapped__", task)
@@ -87,12 +91,18 @@ def _print_ties(measured: "Sequence[Measurement]") -> None:
         schema = measurement.cell.schema
         for name, ties in measurement.ties.items():
             if ties:
-                put(f"{schema}: {ties} samples of '{name}' had equal best scores; the lowest class was taken")
+                put(
+                    f"{schema}: {ties} samples of '{name}' had equal best scores; the lowest class was taken"
+                )
 
 
 def _print_plan(quantized: "Measurement") -> None:
     """How much is planned and executed in integers, and what is left in float."""
-    planned, executed, backend = quantized.integer_macs, quantized.executed_macs, quantized.cell.backend
+    planned, executed, backend = (
+        quantized.integer_macs,
+        quantized.executed_macs,
+        quantized.cell.backend,
+    )
     verb = "" if quantized.cell.is_given else "planned "
     left = ""
     if quantized.refusals:
@@ -108,7 +118,9 @@ def _print_plan(quantized: "Measurement") -> None:
 
 
 def _print_some(heading: str, lines: "Sequence[str]") -> None:
-    """The first lines below a heading, and how many more there are; nothing where there are none."""
+    """The first lines below a heading, and how many more there are; nothing where there are
+    none.
+    """
     if not lines:
         return
     put(heading)
@@ -155,7 +167,10 @@ def _print_cost(fp32: "Measurement", quantized: "Measurement") -> None:
     from qbench.judging import excluded_text
 
     kind = "recorded" if quantized.cell.is_recorded else "quantized"
-    rows = [score_row(before, after) for before, after in zip(fp32.scores, quantized.scores, strict=True)]
+    rows = [
+        score_row(before, after)
+        for before, after in zip(fp32.scores, quantized.scores, strict=True)
+    ]
     is_mixed = any(row[5].endswith(_BOOTSTRAP) for row in rows)
     interval = "interval" if is_mixed else "95 % interval"
     if is_mixed:  # each says its own confidence
@@ -189,7 +204,8 @@ def _sign_text(scores: "Sequence[Score]") -> str:
 
 
 def score_row(before: "Score", after: "Score") -> tuple[str, ...]:
-    """The cells of the table of costs: metric, fp32, quantized, of, change, interval, losses, gains.
+    """The cells of the table of costs: metric, fp32, quantized, of, change, interval, losses,
+    gains.
 
     Args:
         before: of the fp32 model. after: of the quantized model, on the same samples.
@@ -216,7 +232,9 @@ def score_row(before: "Score", after: "Score") -> tuple[str, ...]:
 
 
 def _interval_text(score: "Score") -> str:
-    """The ends of the interval of the change; those of the bootstrap (90 %) where the value is not a share."""
+    """The ends of the interval of the change; those of the bootstrap (90 %) where the value is
+    not a share.
+    """
     interval = _interval(score)
     if interval is not None:  # turned again: a change is shown as the value minus that of fp32
         return _ends_text(_negative_is_worse(interval, score), score.unit)

@@ -40,7 +40,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="the set of optimizers, of which each is disabled in turn (default: all)",
     )
     parser.add_argument(
-        "--precise", action="store_true", help="use exact u8 × s8 sums on every x64 processor (ort-cpu-precise)"
+        "--precise",
+        action="store_true",
+        help="use exact u8 × s8 sums on every x64 processor (ort-cpu-precise)",
     )
     parser.add_argument(
         "--check-expected",
@@ -88,7 +90,9 @@ def _examine(arguments: argparse.Namespace) -> ExitCode:
 
     model = read_graph(arguments.model)
     feeds = _feeds(arguments, model) if arguments.data else None
-    backend = OrtBackend(name="ort-cpu-precise" if arguments.precise else "ort-cpu", precise=arguments.precise)
+    backend = OrtBackend(
+        name="ort-cpu-precise" if arguments.precise else "ort-cpu", precise=arguments.precise
+    )
     report = examine_optimizers(model, feeds, backend=backend, level=Level(arguments.level))
     if arguments.json:
         from qbench.storage import plain
@@ -133,9 +137,13 @@ def _print_effect(name: str, effect: "OptimizationEffect") -> None:
         put(f"  output   {output.name}: {_difference(output.differences, output.causes)}")
     alone = [one for one in effect.values if one.alone.differing]
     if effect.values:
-        put(f"  values   {len(alone)} of {len(effect.values)} change by a rewrite of their own node")
+        put(
+            f"  values   {len(alone)} of {len(effect.values)} change by a rewrite of their own node"
+        )
         for one in alone:
-            put(f"           {one.node} ({'+'.join(one.operators) or 'input'}): {_causes(one.alone)}")
+            put(
+                f"           {one.node} ({'+'.join(one.operators) or 'input'}): {_causes(one.alone)}"
+            )
     if effect.first is not None and effect.first.along is not None:
         put(f"  first to move along the graph: {effect.first.value}, {_causes(effect.first.along)}")
     if effect.disturbed:
@@ -146,7 +154,9 @@ def _operators(effect: "OptimizationEffect") -> str:
     if effect.same_graph:
         return "the same"
     before, after = effect.before, effect.after
-    changed = [name for name in sorted({*before, *after}) if before.get(name, 0) != after.get(name, 0)]
+    changed = [
+        name for name in sorted({*before, *after}) if before.get(name, 0) != after.get(name, 0)
+    ]
     counts = (f"{name} {before.get(name, 0)} → {after.get(name, 0)}" for name in changed)
     return ", ".join(counts) or "the same operators, otherwise connected or named"
 
@@ -157,13 +167,20 @@ def _difference(differences: Any, causes: "StepCauses | None") -> str:  # noqa: 
     if not differences.differing:
         return "the same"
     share = rough_percent(differences.differing / differences.elements)
-    return f"{share} differ, by {rough_percent(differences.relative)} of the largest at most (no grid)"
+    return (
+        f"{share} differ, by {rough_percent(differences.relative)} of the largest at most (no grid)"
+    )
 
 
 def _causes(causes: "StepCauses") -> str:
     if not causes.differing:
         return "the same"
-    parts = [("tie", causes.tie), ("one step", causes.one_step), ("clamp", causes.clamp), ("real", causes.real)]
+    parts = [
+        ("tie", causes.tie),
+        ("one step", causes.one_step),
+        ("clamp", causes.clamp),
+        ("real", causes.real),
+    ]
     share = rough_percent(causes.differing / causes.elements)
     listed = ", ".join(f"{name} {count}" for name, count in parts if count)
     return f"{share} differ ({listed}), at most {counted(causes.largest, 'step')}"
@@ -171,7 +188,9 @@ def _causes(causes: "StepCauses") -> str:
 
 def _case_line(result: "CaseResult") -> tuple[str, ...]:
     case, measured = result.case, result.measured
-    wanted = "yes" if result.as_expected else f"no: {_causes(case.expected)}, {dict(case.operators)}"
+    wanted = (
+        "yes" if result.as_expected else f"no: {_causes(case.expected)}, {dict(case.operators)}"
+    )
     return case.name, _causes(measured), wanted, case.belongs.value
 
 

@@ -31,16 +31,22 @@ if TYPE_CHECKING:
 
 def declare_model(parser: argparse.ArgumentParser, what: str = "an ONNX file") -> None:
     """``MODEL``; ``what`` the verb takes besides the name of a model."""
-    parser.add_argument("model", metavar="MODEL", help=f"{what}, or the name of a model (qbench list models)")
+    parser.add_argument(
+        "model", metavar="MODEL", help=f"{what}, or the name of a model (qbench list models)"
+    )
 
 
 def declare_data(parser: argparse.ArgumentParser, what: str, *, is_required: bool = False) -> None:
     """``--data D``; ``what`` the samples are for."""
-    parser.add_argument("--data", metavar="D", required=is_required, help=f"{what}, written as for 'qbench eval'")
+    parser.add_argument(
+        "--data", metavar="D", required=is_required, help=f"{what}, written as for 'qbench eval'"
+    )
 
 
 def declare_count(parser: argparse.ArgumentParser, default: int | None = None) -> None:
-    """``--samples N``, in ``count``: how many samples of ``--data``; ``--count`` and ``--calib-count`` are the same."""
+    """``--samples N``, in ``count``: how many samples of ``--data``; ``--count`` and
+    ``--calib-count`` are the same.
+    """
     usual = "all" if default is None else default
     parser.add_argument(
         "--samples",
@@ -59,8 +65,12 @@ class AtMost(int):
 
 
 def declare_calibration(parser: argparse.ArgumentParser) -> None:
-    """``--calib D2`` and ``--calib-samples N``, in ``calib_count``; ``--calib-count`` is the same."""
-    parser.add_argument("--calib", metavar="D2", help="calibration data; must not hold scored samples")
+    """``--calib D2`` and ``--calib-samples N``, in ``calib_count``; ``--calib-count`` is the
+    same.
+    """
+    parser.add_argument(
+        "--calib", metavar="D2", help="calibration data; must not hold scored samples"
+    )
     parser.add_argument(
         "--calib-samples",
         "--calib-count",
@@ -74,7 +84,9 @@ def declare_calibration(parser: argparse.ArgumentParser) -> None:
 def declare_output(parser: argparse.ArgumentParser, default: str) -> None:
     """``--output NAME``; ``default`` says what is compared without it."""
     parser.add_argument(
-        "--output", metavar="NAME", help=f"of a model file, the output that is measured (default: {default})"
+        "--output",
+        metavar="NAME",
+        help=f"of a model file, the output that is measured (default: {default})",
     )
 
 
@@ -85,7 +97,9 @@ def say_output(network: "ZooModel") -> None:
     if isinstance(network.task, WholeOutput) and network.task.output is None:
         names = [str(value.name) for value in only_graph(network).graph.outputs]
         if len(names) > 1:
-            say(f"compared: output '{names[0]}', the first of {', '.join(names)}; --output names another")
+            say(
+                f"compared: output '{names[0]}', the first of {', '.join(names)}; --output names another"
+            )
 
 
 def declare_metrics(parser: argparse.ArgumentParser) -> None:
@@ -117,20 +131,28 @@ def declare_backend(parser: argparse.ArgumentParser, more: str = "") -> None:
 def declare_planned_backend(parser: argparse.ArgumentParser) -> None:
     """``--backend B``: what a plan is for."""
     parser.add_argument(
-        "--backend", metavar="B", help="plan for the capabilities of this backend (default: all of ONNX)"
+        "--backend",
+        metavar="B",
+        help="plan for the capabilities of this backend (default: all of ONNX)",
     )
 
 
 def declare_threads(parser: argparse.ArgumentParser) -> None:
     """``--threads N``."""
     parser.add_argument(
-        "--threads", metavar="N", type=count_from_one, default=1, help="threads of the engine (default: 1)"
+        "--threads",
+        metavar="N",
+        type=count_from_one,
+        default=1,
+        help="threads of the engine (default: 1)",
     )
 
 
 def declare_baselines(parser: argparse.ArgumentParser) -> None:
     """``--baselines DIR``."""
-    parser.add_argument("--baselines", metavar="DIR", default="baselines", help="folder of baselines")
+    parser.add_argument(
+        "--baselines", metavar="DIR", default="baselines", help="folder of baselines"
+    )
 
 
 def declare_cache(parser: argparse.ArgumentParser) -> None:
@@ -150,11 +172,14 @@ def choose_cache(folder: str | None) -> "Cache":
     return Cache(Path(folder)) if folder else Cache.default()
 
 
-def read_samples(model: str, data: str, count: int | None, cache: "Cache") -> "tuple[ZooModel, Samples]":
+def read_samples(
+    model: str, data: str, count: int | None, cache: "Cache"
+) -> "tuple[ZooModel, Samples]":
     """The model and the samples that its graphs are fed: ``count`` of ``data``; None: all.
 
     Raises:
-        InputError: no such model or data, fewer samples than asked for, or the model cannot read samples of this kind.
+        InputError: no such model or data, fewer samples than asked for, or the model cannot read
+            samples of this kind.
     """
     from qbench.subjects import dataset_from_text, prepare_samples, read_network
 
@@ -198,14 +223,16 @@ def choose_arithmetic(text: str) -> "Arithmetic":
 
 
 def choose_backend(text: str, python: str | None = None) -> "Backend":
-    """The backend called ``text``, or the integer arithmetic in the file ``text`` when that ends in ``.toml``.
+    """The backend called ``text``, or the integer arithmetic in the file ``text`` when that
+    ends in ``.toml``.
 
     Args:
-        text: the name or the file. python: another Python, or the folder of its environment, that runs it.
+        text: the name or the file. python: another Python, or the folder of its environment, that
+            runs it.
 
     Raises:
-        InputError: no such name, file or Python, a file that is not an arithmetic, or a backend that the packages of no
-            Python run.
+        InputError: no such name, file or Python, a file that is not an arithmetic, or a backend
+            that the packages of no Python run.
         UnavailableError: the other Python lacks onnxruntime.
     """
     if python is not None:
@@ -216,7 +243,9 @@ def choose_backend(text: str, python: str | None = None) -> "Backend":
         from qbench.backends import IntegerBackend
 
         return IntegerBackend(arithmetic=choose_arithmetic(text))
-    from qbench.backends import get_backend  # alone: it loads no interpreter and no other Python's worker
+    from qbench.backends import (
+        get_backend,
+    )  # alone: it loads no interpreter and no other Python's worker
 
     with _one_name("backend", text):
         return get_backend(text)
@@ -230,7 +259,11 @@ def require_suite(path: Path) -> None:
     """
     if path.is_file():
         return
-    suites = {_suite_name(one): one for folder in (Path("suites"), path.parent) for one in folder.glob("*.qbench.toml")}
+    suites = {
+        _suite_name(one): one
+        for folder in (Path("suites"), path.parent)
+        for one in folder.glob("*.qbench.toml")
+    }
     near = nearest(_suite_name(path), suites)
     raise InputError(
         f"Reading suite '{os.path.relpath(path)}'",
@@ -241,15 +274,19 @@ def require_suite(path: Path) -> None:
 
 
 def _suite_name(path: Path) -> str:
-    """``smoke`` of ``suites/smoke.qbench.toml``, of ``smoke.toml`` and of ``smoke``, as users call it."""
+    """``smoke`` of ``suites/smoke.qbench.toml``, of ``smoke.toml`` and of ``smoke``, as users
+    call it.
+    """
     return path.name.removesuffix(".toml").removesuffix(".qbench")
 
 
-# A schema on the command line: a name, or a TOML file; and whether all of its rules found something to rule.
+# A schema on the command line: a name, or a TOML file; and whether all of its rules found something
+# to rule.
 
 
 def choose_schema(text: str) -> "Schema":
-    """The schema called ``text``, here or in the suites of this folder, or the one in the file ``text`` (``.toml``).
+    """The schema called ``text``, here or in the suites of this folder, or the one in the file
+    ``text`` (``.toml``).
 
     Raises:
         InputError: no such name or file, or a file that is not a schema.
@@ -267,14 +304,18 @@ def choose_schema(text: str) -> "Schema":
 
 @contextlib.contextmanager
 def _one_name(kind: str, text: str) -> Iterator[None]:
-    """Inside the block, the error for a ``text`` that is not a name says so where it is several, between commas."""
+    """Inside the block, the error for a ``text`` that is not a name says so where it is
+    several, between commas.
+    """
     try:
         yield
     except InputError as error:
         if len(names_of(text)) < 2:
             raise
         found = f"the {len(names_of(text))} names '{text}'"
-        raise InputError(f"Choosing the {kind}", found=found, expected="one", remedy=in_turn(kind)) from error
+        raise InputError(
+            f"Choosing the {kind}", found=found, expected="one", remedy=in_turn(kind)
+        ) from error
 
 
 def refuse_idle_rules(schema: str, model: str, idle: "Sequence[str]") -> None:
@@ -292,13 +333,15 @@ def refuse_idle_rules(schema: str, model: str, idle: "Sequence[str]") -> None:
         )
 
 
-# Settings of planning that have no effect, because the plan or the quantized model has them already.
+# Settings of planning that have no effect, because the plan or the quantized model has them
+# already.
 
 
 def refuse_idle_settings(
     arguments: argparse.Namespace, names: tuple[str, ...], *, with_option: str, doing: str
 ) -> None:
-    """Refuse the options ``names`` together with ``with_option``: ``plan``, or ``read`` from the model.
+    """Refuse the options ``names`` together with ``with_option``: ``plan``, or ``read`` from
+    the model.
 
     Raises:
         InputError: one of them is given; ``doing`` says what was being done.
@@ -312,10 +355,13 @@ def refuse_idle_settings(
         )
 
 
-# The outputs of a command, checked before it starts: no output is an input, another output, or unwritable.
+# The outputs of a command, checked before it starts: no output is an input, another output, or
+# unwritable.
 
 
-def check_outputs(doing: str, outputs: Mapping[str, str | None], inputs: Iterable[str | None]) -> None:
+def check_outputs(
+    doing: str, outputs: Mapping[str, str | None], inputs: Iterable[str | None]
+) -> None:
     """Check the files that are to be written, so that all of them are or none.
 
     Args:
@@ -348,8 +394,9 @@ def check_outputs(doing: str, outputs: Mapping[str, str | None], inputs: Iterabl
 
 # Extensions of the folder that a command runs in, and those of ``--extension MODULE:NAME``.
 #
-# A folder names its own in pyproject.toml, [tool.qbench] extensions = ["MODULE:NAME", …]; without that key the hook of
-# its conftest.py is one, as it is for pytest. They are loaded when a name is looked up.
+# A folder names its own in pyproject.toml, [tool.qbench] extensions = ["MODULE:NAME", …]; without
+# that key the hook of its conftest.py is one, as it is for pytest. They are loaded when a name is
+# looked up.
 
 _FORM = re.compile(r"[\w.-]+:\w+")
 _UNKNOWN = re.compile(r"unknown (model|dataset|backend|schema|metric) ")
@@ -402,19 +449,27 @@ def _folder_texts(folder: Path) -> list[tuple[str, str]]:
 
 @contextlib.contextmanager
 def hinted(texts: Sequence[str]) -> Iterator[None]:
-    """Add ``HINT`` to the error of an unknown name, unless ``texts`` show that the option was used."""
+    """Add ``HINT`` to the error of an unknown name, unless ``texts`` show that the option was
+    used.
+    """
     try:
         yield
     except InputError as error:
         if texts or not _UNKNOWN.match(error.found):
             raise
         remedy = f"{error.remedy} {HINT}"
-        raise InputError(error.doing, found=error.found, expected=error.expected, remedy=remedy) from error
+        raise InputError(
+            error.doing, found=error.found, expected=error.expected, remedy=remedy
+        ) from error
 
 
 def with_hint(sentence: str, texts: Sequence[str]) -> str:
     """``sentence`` of an error, with the hint that ``hinted`` adds."""
-    return f"{sentence} {HINT}" if not texts and re.search(f"found {_UNKNOWN.pattern}", sentence) else sentence
+    return (
+        f"{sentence} {HINT}"
+        if not texts and re.search(f"found {_UNKNOWN.pattern}", sentence)
+        else sentence
+    )
 
 
 def _named(text: str, where: str = "--extension") -> Extension:
@@ -431,7 +486,9 @@ def _named(text: str, where: str = "--extension") -> Extension:
     module, _, name = text.partition(":")
     folder = str(Path.cwd())
     if folder not in sys.path:
-        sys.path.insert(0, folder)  # and left there: factories import their parts when a name is used
+        sys.path.insert(
+            0, folder
+        )  # and left there: factories import their parts when a name is used
     try:
         loaded = importlib.import_module(module)
         value = getattr(loaded, name, None)
@@ -440,11 +497,18 @@ def _named(text: str, where: str = "--extension") -> Extension:
     except Exception as error:  # it is their code: whatever it raises is about their file
         expected = f"a module '{module}' that can be imported from '{folder}'"
         remedy = "Run the command in the module's folder, or correct the module."
-        raise error_of_code(doing, error, folder=folder, expected=expected, remedy=remedy) from error
+        raise error_of_code(
+            doing, error, folder=folder, expected=expected, remedy=remedy
+        ) from error
     if isinstance(value, Extension):
         return value
     found = f"a {type(value).__name__}" if hasattr(loaded, name) else f"no name '{name}'"
     remedy = f"Correct the name, or its value in '{module}'."
     if name == _HOOK and value is None and hasattr(loaded, name):
         remedy = "End the function with 'return Extension(…)'."
-    raise InputError(doing, found=found, expected="a qbench.Extension, or a function that returns one", remedy=remedy)
+    raise InputError(
+        doing,
+        found=found,
+        expected="a qbench.Extension, or a function that returns one",
+        remedy=remedy,
+    )

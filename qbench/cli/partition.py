@@ -18,7 +18,12 @@ _SHOWN = 6
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench partition``."""
     parser.add_argument("model", metavar="MODEL", help="a quantized ONNX file, in QDQ form")
-    parser.add_argument("--device", metavar="D", required=True, help="the device: a name (docs/passes.md) or a .toml")
+    parser.add_argument(
+        "--device",
+        metavar="D",
+        required=True,
+        help="the device: a name (docs/passes.md) or a .toml",
+    )
     declare_json(parser)
 
 
@@ -49,7 +54,9 @@ def _print(arguments: argparse.Namespace, costs: "Costs") -> None:
     partition = costs.partition
     islands, conversions = partition.islands, partition.conversions
     nodes, macs = sum(len(island.nodes) for island in islands), costs.macs_on + costs.macs_off
-    share = f", {rough_percent(costs.macs_on / macs)} of {macs} multiply-accumulates" if macs else ""
+    share = (
+        f", {rough_percent(costs.macs_on / macs)} of {macs} multiply-accumulates" if macs else ""
+    )
     where = f"{arguments.model} on {partition.device.name}"
     put(f"{where}: {counted(len(islands), 'island')}, {counted(nodes, 'node')}{share}")
     put(

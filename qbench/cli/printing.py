@@ -20,7 +20,9 @@ def print_json(value: object) -> None:
 
 
 def print_commands(commands: Iterable[str]) -> None:
-    """Lines that continuous integration reads as commands; text from files in them is escaped already."""
+    """Lines that continuous integration reads as commands; text from files in them is escaped
+    already.
+    """
     sys.stdout.writelines(f"{command}\n" for command in commands)
 
 
@@ -35,9 +37,11 @@ def complain(line: str) -> None:
 
 
 def print_columns(rows: Iterable[Sequence[str]], header: Sequence[str] = ()) -> None:
-    """``rows`` in aligned columns, two blanks apart; the last column is never padded, so that it can be long.
+    """``rows`` in aligned columns, two blanks apart; the last column is never padded, so that
+    it can be long.
 
-    Plain text on purpose: it is the same in a file and a pipe into ``grep``; a terminal folds the last column.
+    Plain text on purpose: it is the same in a file and a pipe into ``grep``; a terminal folds the
+        last column.
     """
     lines = [tuple(map(visible, row)) for row in rows]
     if header:
@@ -59,7 +63,9 @@ def _folded(text: str, lead: str, width: int | None) -> list[str]:
 
 
 def terminal_width() -> int | None:
-    """The columns of the terminal that standard output is; None of a file or a pipe, where no line is folded."""
+    """The columns of the terminal that standard output is; None of a file or a pipe, where no
+    line is folded.
+    """
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -69,7 +75,9 @@ def say(text: str) -> None:
 
 
 def print_tones(lines_for: "Callable[[int, bool], Sequence[Line]]") -> None:
-    """The lines that ``lines_for(width, unicode)`` gives, coloured by tone in a terminal and plain elsewhere."""
+    """The lines that ``lines_for(width, unicode)`` gives, coloured by tone in a terminal and
+    plain elsewhere.
+    """
     unicode = (sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf")
     if not sys.stdout.isatty():
         for line in lines_for(100, unicode):

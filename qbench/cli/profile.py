@@ -38,14 +38,25 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="check that P.json is a profile of this model on these samples, and write nothing",
     )
     parser.add_argument(
-        "--add", metavar="P.json", action="append", default=[], help="merge this profile of other samples into it"
+        "--add",
+        metavar="P.json",
+        action="append",
+        default=[],
+        help="merge this profile of other samples into it",
     )
     parser.add_argument(
-        "--canonical", metavar="C", default="default", help="canonical passes, named as in schemas (default: default)"
+        "--canonical",
+        metavar="C",
+        default="default",
+        help="canonical passes, named as in schemas (default: default)",
     )
-    parser.add_argument("--channels", action="store_true", help="also keep the extremes of every channel")
     parser.add_argument(
-        "--bins", metavar="FILE", help="also write histograms of 2000 equal bins to FILE.csv or FILE.json"
+        "--channels", action="store_true", help="also keep the extremes of every channel"
+    )
+    parser.add_argument(
+        "--bins",
+        metavar="FILE",
+        help="also write histograms of 2000 equal bins to FILE.csv or FILE.json",
     )
     declare_threads(parser)
     declare_cache(parser)
@@ -56,8 +67,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     """Calibrate and write, or check.
 
     Raises:
-        QbenchError: the model or the data is wrong, or a value is not finite (the sample is named); a profile to add or
-            to check is of another model, or of other samples.
+        QbenchError: the model or the data is wrong, or a value is not finite (the sample is named);
+            a profile to add or to check is of another model, or of other samples.
     """
     from qbench.calibration import Profile, calibrate, equal_width_text
     from qbench.storage import write_text
@@ -67,7 +78,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         equal_width_text({}, Path(arguments.bins))  # refuses a suffix before, not after, the work
     _check_files(arguments)
     added = [Profile.load(path) for path in arguments.add]
-    network, samples = read_samples(arguments.model, arguments.data, arguments.count, choose_cache(arguments.cache))
+    network, samples = read_samples(
+        arguments.model, arguments.data, arguments.count, choose_cache(arguments.cache)
+    )
     model = only_graph(network)
     if arguments.check is not None:
         return _check(arguments, model, samples)

@@ -76,7 +76,9 @@ COMMANDS: tuple[Command, ...] = (
     doctor.COMMAND,
     completion.COMMAND,
 )
-_CODES = "exit codes: 0 fine, 1 gate failed, 2 usage or bad input, 3 incomparable,\n  4 incomplete run"
+_CODES = (
+    "exit codes: 0 fine, 1 gate failed, 2 usage or bad input, 3 incomparable,\n  4 incomplete run"
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -90,7 +92,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         words = [*words[1:], "--help"]
     try:
         code = _run(words, is_program=argv is None)
-        sys.stdout.flush()  # here, where a reader that has gone is expected; Python's own flush at exit complains
+        # here, where a reader that has gone is expected; Python's own flush at exit complains
+        sys.stdout.flush()
     except BrokenPipeError:
         return _close_quietly()
     return code
@@ -106,9 +109,13 @@ def _run(words: Sequence[str], *, is_program: bool) -> int:
     """
     try:
         arguments = build_parser().parse_args(words)
-    except SystemExit as request:  # argparse ends the process for --help and for what it cannot read
+    except (
+        SystemExit
+    ) as request:  # argparse ends the process for --help and for what it cannot read
         return int(request.code or 0)
-    if is_program and arguments.verb == run.COMMAND.name:  # its cells run code that can end the process
+    if (
+        is_program and arguments.verb == run.COMMAND.name
+    ):  # its cells run code that can end the process
         from qbench.host import run_supervised
 
         return run_supervised(lambda: _performed(arguments), _ended_early)
@@ -117,7 +124,9 @@ def _run(words: Sequence[str], *, is_program: bool) -> int:
 
 def _ended_early(how: str) -> ExitCode:
     """Say that the process that measured ended before the run did."""
-    say(f"the run ended early: its process ended {how} before the last cell; what was measured is in the run file")
+    say(
+        f"the run ended early: its process ended {how} before the last cell; what was measured is in the run file"
+    )
     return ExitCode.INCOMPLETE
 
 
@@ -171,7 +180,9 @@ def build_parser() -> argparse.ArgumentParser:
         command.declare(one)
         for verb in _innermost(one):
             declare_extensions(verb)
-            if verb is not one:  # an action, such as ``history show``, whose codes may have meanings of their own
+            if (
+                verb is not one
+            ):  # an action, such as ``history show``, whose codes may have meanings of their own
                 verb.epilog = verb.epilog or _CODES
                 verb.formatter_class = argparse.RawDescriptionHelpFormatter
         one.set_defaults(execute=command.execute, verb=command.name)
@@ -180,7 +191,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _innermost(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     """``parser``, or the parsers of its actions (``history show``)."""
-    actions = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]  # noqa: SLF001
+    actions = [
+        action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
+    ]  # noqa: SLF001
     return [one for action in actions for one in action.choices.values()] or [parser]
 
 
@@ -221,7 +234,9 @@ def _version() -> str:
 
 
 def _write_what_the_terminal_lacks() -> None:
-    """Let a character that the encoding of a stream lacks, such as … in Latin-1, be escaped and not be an error."""
+    """Let a character that the encoding of a stream lacks, such as … in Latin-1, be escaped and
+    not be an error.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from qbench.quantization import BiasCorrection, Plan, Schema
 
 
-# ``qbench quantize --calib``: samples that ranges are taken from where there is no profile, and that biases are
-# corrected on.
+# ``qbench quantize --calib``: samples that ranges are taken from where there is no profile, and
+# that biases are corrected on.
 
 
 def declare_samples(parser: argparse.ArgumentParser) -> None:
@@ -54,17 +54,20 @@ def declare_samples(parser: argparse.ArgumentParser) -> None:
 
 
 def takes_ranges(arguments: argparse.Namespace, schema: "Schema | None") -> bool:
-    """Whether the ranges are those of the samples: ``schema`` needs ranges, and no other option has them."""
+    """Whether the ranges are those of the samples: ``schema`` needs ranges, and no other option
+    has them.
+    """
     has_others = arguments.profile or arguments.plan or arguments.read
     return bool(arguments.data) and not has_others and schema is not None and schema.needs_profile
 
 
 def wants_correction(arguments: argparse.Namespace, *, by_schema: bool, has_use: bool) -> bool:
-    """Whether biases are to be corrected; ``by_schema``: the schema requires it; ``has_use``: ranges need the samples.
+    """Whether biases are to be corrected; ``by_schema``: the schema requires it; ``has_use``:
+    ranges need the samples.
 
     Raises:
-        InputError: there are no samples to do it with, or samples and nothing to do with them; or the model came
-            quantized, with no float graph to compare it with.
+        InputError: there are no samples to do it with, or samples and nothing to do with them; or
+            the model came quantized, with no float graph to compare it with.
     """
     doing = f"Quantizing '{arguments.model}'"
     wanted = bool(arguments.correct_bias) or by_schema
@@ -102,7 +105,9 @@ def corrected_on_samples(
     """
     from qbench.quantization import correct_biases
 
-    _, samples = read_samples(arguments.model, arguments.data, arguments.count, choose_cache(arguments.cache))
+    _, samples = read_samples(
+        arguments.model, arguments.data, arguments.count, choose_cache(arguments.cache)
+    )
     return correct_biases(model, quantized, plan, samples.batches())
 
 
@@ -115,7 +120,8 @@ def read_given_plan(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
     """The model and the plan read out of it.
 
     Raises:
-        InputError: settings of planning are given too, the file is not a model, or the model is float.
+        InputError: settings of planning are given too, the file is not a model, or the model is
+            float.
     """
     from qbench.graph import Form, form_of
     from qbench.quantization import read_plan
@@ -134,7 +140,8 @@ def read_given_plan(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
     return model, read_plan(model)
 
 
-# ``qbench quantize``: the form that is written, plans from and into files, and the sizes of free dimensions.
+# ``qbench quantize``: the form that is written, plans from and into files, and the sizes of free
+# dimensions.
 
 _PLANNING_OPTIONS = ("profile", "schema", "backend", "read")
 _FORMS = ("qdq", "qoperator")
@@ -148,7 +155,11 @@ def declare_form(parser: argparse.ArgumentParser) -> None:
         default="qdq",
         help="Q/DQ pairs (default), or QLinearConv and similar operators where they exist",
     )
-    parser.add_argument("--plan", metavar="P.json", help="use this plan, written by --save-plan, instead of making one")
+    parser.add_argument(
+        "--plan",
+        metavar="P.json",
+        help="use this plan, written by --save-plan, instead of making one",
+    )
     parser.add_argument("--save-plan", metavar="P.json", help="also save the plan")
     parser.add_argument(
         "--size",
@@ -169,7 +180,12 @@ def read_saved_plan(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
     from qbench.quantization import load_plan
     from qbench.subjects import read_graph
 
-    refuse_idle_settings(arguments, _PLANNING_OPTIONS, with_option="plan", doing=f"Writing the plan '{arguments.plan}'")
+    refuse_idle_settings(
+        arguments,
+        _PLANNING_OPTIONS,
+        with_option="plan",
+        doing=f"Writing the plan '{arguments.plan}'",
+    )
     return read_graph(arguments.model), load_plan(arguments.plan)
 
 
@@ -200,11 +216,15 @@ def unknown_sizes(model: "ir.Model") -> tuple[str, ...]:
     from qbench.graph import declared_dims
 
     known = declared_dims(model)
-    return tuple(name for name, axes in _free_dims(model).items() if max(axes) > 0 and name not in known)
+    return tuple(
+        name for name, axes in _free_dims(model).items() if max(axes) > 0 and name not in known
+    )
 
 
 def in_form(model: "ir.Model", form: str) -> "tuple[ir.Model, dict[str, str]]":
-    """The QDQ ``model`` in ``form``, and the nodes that stay float in it though they read integers, with the reason."""
+    """The QDQ ``model`` in ``form``, and the nodes that stay float in it though they read
+    integers, with the reason.
+    """
     from qbench.passes import declined, lower_to_qoperator
 
     if form == "qdq":
@@ -226,7 +246,9 @@ def _free_dims(model: "ir.Model") -> dict[str, set[int]]:
 def _size(text: str) -> tuple[str, int]:
     name, _, size = text.partition("=")
     if not (name and size.isdecimal() and int(size)):
-        raise argparse.ArgumentTypeError(f"found '{text}'; expected a dimension and its size, as in H=224")
+        raise argparse.ArgumentTypeError(
+            f"found '{text}'; expected a dimension and its size, as in H=224"
+        )
     return name, int(size)
 
 
@@ -242,11 +264,15 @@ def declare(parser: argparse.ArgumentParser) -> None:
         metavar="P.json",
         help="profile of the model, written by 'qbench profile'; not needed with --calib, or for weights alone",
     )
-    parser.add_argument("--schema", metavar="S", help="how to quantize: a name (qbench list schemas) or a .toml")
+    parser.add_argument(
+        "--schema", metavar="S", help="how to quantize: a name (qbench list schemas) or a .toml"
+    )
     parser.add_argument("-o", "--output", metavar="OUT.onnx", help="the model to write")
     declare_planned_backend(parser)
     parser.add_argument(
-        "--why", action="store_true", help="print every decision, and the reason for every unit that stays in float"
+        "--why",
+        action="store_true",
+        help="print every decision, and the reason for every unit that stays in float",
     )
     parser.add_argument(
         "--read",
@@ -262,14 +288,17 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     """Plan (or read the plan), write, say what stayed float.
 
     Raises:
-        QbenchError: the model, the profile or the schema is wrong or missing, or the file cannot be written.
+        QbenchError: the model, the profile or the schema is wrong or missing, or the file cannot be
+            written.
     """
     from qbench.graph import save_model
     from qbench.quantization import bias_correction_of, quantize_model, save_plan
 
     schema = choose_schema(arguments.schema) if arguments.schema else None
     by_schema = schema is not None and schema.bias_correction
-    corrects = wants_correction(arguments, by_schema=by_schema, has_use=takes_ranges(arguments, schema))
+    corrects = wants_correction(
+        arguments, by_schema=by_schema, has_use=takes_ranges(arguments, schema)
+    )
     check_outputs(
         f"Quantizing '{arguments.model}'",
         {"--output": arguments.output, "--save-plan": arguments.save_plan},
@@ -296,7 +325,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Quantized:
-    """What was done: the plan, the correction of biases, node → why it stays between Q and DQ, unknown sizes."""
+    """What was done: the plan, the correction of biases, node → why it stays between Q and DQ,
+    unknown sizes.
+    """
 
     plan: "Plan"
     correction: "BiasCorrection | None"
@@ -331,7 +362,9 @@ def _print(arguments: argparse.Namespace, done: _Quantized) -> None:
         put(f"  {done.correction}")
     if done.unknown:
         named = ", ".join(done.unknown)
-        put(f"  the usual size of {named} is unknown and counts as 1: give it with --size {done.unknown[0]}=…")
+        put(
+            f"  the usual size of {named} is unknown and counts as 1: give it with --size {done.unknown[0]}=…"
+        )
     for line in lines[1:] if arguments.why else _float_lines(done.plan, arguments.backend):
         put(line)
     for name, reason in done.left.items():
@@ -365,7 +398,11 @@ def _float_lines(plan: "Plan", backend: str | None) -> list[str]:
     )
     own = plan.own_biases
     few = f"  {counted(len(own), 'bias', 'biases')} at own scales: few backends add such in integers (--backend B)"
-    return [*(f"  {refusal}" for refusal in plan.refusals), *lines, *([few] if own and backend is None else [])]
+    return [
+        *(f"  {refusal}" for refusal in plan.refusals),
+        *lines,
+        *([few] if own and backend is None else []),
+    ]
 
 
 def _model_and_plan(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
@@ -382,13 +419,19 @@ def _planned(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
 
     schema = choose_schema(arguments.schema) if arguments.schema else None
     needs_profile = schema is None or schema.needs_profile
-    for name, needed in (("profile", needs_profile), ("schema", True), ("output", not arguments.save_plan)):
+    for name, needed in (
+        ("profile", needs_profile),
+        ("schema", True),
+        ("output", not arguments.save_plan),
+    ):
         if needed and not getattr(arguments, name) and not (name == "profile" and arguments.data):
             raise InputError(
                 f"Quantizing '{arguments.model}'",
                 found=f"no --{name}",
                 expected="--calib or --profile, --schema and --output, or --read for a model that is quantized already",
-                remedy="Add --calib, calibration samples." if name == "profile" else f"Add --{name}.",
+                remedy="Add --calib, calibration samples."
+                if name == "profile"
+                else f"Add --{name}.",
             )
     assert schema is not None
     capabilities = get_backend(arguments.backend).capabilities if arguments.backend else None
@@ -411,7 +454,8 @@ def _planned(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
 
 
 def _profiled(arguments: argparse.Namespace, schema: "Schema") -> "Profile":
-    """The profile of the model on the samples that ``arguments`` name, with what ``schema`` needs of it.
+    """The profile of the model on the samples that ``arguments`` name, with what ``schema``
+    needs of it.
 
     Raises:
         QbenchError: the data is wrong or does not fit the model, or a value is not finite.
@@ -419,7 +463,9 @@ def _profiled(arguments: argparse.Namespace, schema: "Schema") -> "Profile":
     from qbench.calibration import calibrate
     from qbench.subjects import only_graph
 
-    network, samples = read_samples(arguments.model, arguments.data, arguments.count, choose_cache(arguments.cache))
+    network, samples = read_samples(
+        arguments.model, arguments.data, arguments.count, choose_cache(arguments.cache)
+    )
     return calibrate(
         only_graph(network),
         samples.batches(),

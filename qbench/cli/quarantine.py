@@ -42,11 +42,21 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="the cell as a run prints it, model::backend+schema, where * matches anything; with the suite file in "
         "front where several suites of the folder suites have such a cell",
     )
-    parser.add_argument("--reason", metavar="TEXT", help="why the cell is bad; an entry that lacks values needs none")
-    parser.add_argument("--until", metavar="DAY", help="the last day of the entry, such as 2027-03-31")
-    parser.add_argument("--owner", metavar="NAME", help="who is responsible (default: git's user.name)")
     parser.add_argument(
-        "--measured", metavar="TEXT", help="what was measured (default: what failed in the last run of the cell)"
+        "--reason",
+        metavar="TEXT",
+        help="why the cell is bad; an entry that lacks values needs none",
+    )
+    parser.add_argument(
+        "--until", metavar="DAY", help="the last day of the entry, such as 2027-03-31"
+    )
+    parser.add_argument(
+        "--owner", metavar="NAME", help="who is responsible (default: git's user.name)"
+    )
+    parser.add_argument(
+        "--measured",
+        metavar="TEXT",
+        help="what was measured (default: what failed in the last run of the cell)",
     )
     parser.add_argument(
         "--when",
@@ -60,10 +70,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
-    """Add the entry to the file, or the values that an entry of the same cells lacks; the rest stays as it is written.
+    """Add the entry to the file, or the values that an entry of the same cells lacks; the rest
+    stays as it is written.
 
     Raises:
-        InputError: no such cell, an entry that would not be read, one that has run out, or one that is listed already.
+        InputError: no such cell, an entry that would not be read, one that has run out, or one that
+            is listed already.
         StoreError: the file cannot be read or written.
     """
     from qbench.storage import changing_file
@@ -95,17 +107,23 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         print_json({"path": str(path), "cells": about, "entry": entry})
     else:
         cells = {cell for held in entry.values.values() for cell in held}
-        what = f"{counted(len(cells), 'cell')} with values" if cells else "no values: any fall passes"
-        put(f"{path}: {pattern} is in quarantine until {entry.expires} ({entry.owner}): {entry.measured} ({what})")
+        what = (
+            f"{counted(len(cells), 'cell')} with values" if cells else "no values: any fall passes"
+        )
+        put(
+            f"{path}: {pattern} is in quarantine until {entry.expires} ({entry.owner}): {entry.measured} ({what})"
+        )
     return ExitCode.FINE
 
 
-def _entry(arguments: argparse.Namespace, pattern: str, failed: "_Failed", doing: str) -> "QuarantineEntry":
+def _entry(
+    arguments: argparse.Namespace, pattern: str, failed: "_Failed", doing: str
+) -> "QuarantineEntry":
     """The new entry that the options say.
 
     Raises:
-        InputError: an option is missing or wrong, nothing failed and nothing is said of what was measured, or the day
-            is past.
+        InputError: an option is missing or wrong, nothing failed and nothing is said of what was
+            measured, or the day is past.
     """
     from qbench.judging import QuarantineEntry
 
@@ -126,7 +144,9 @@ def _entry(arguments: argparse.Namespace, pattern: str, failed: "_Failed", doing
         "values": failed.values,
     }
     entry = value_from_table(
-        QuarantineEntry, {**given, **({"when": arguments.when} if arguments.when else {})}, "the options"
+        QuarantineEntry,
+        {**given, **({"when": arguments.when} if arguments.when else {})},
+        "the options",
     )
     _refuse_expired(entry, doing)
     return entry
@@ -158,7 +178,11 @@ def _find(text: str, doing: str) -> "tuple[Suite, tuple[PlannedCell, ...], str]"
     paths = [Path(first)] if is_named else sorted(Path("suites").glob(f"*{SUFFIX}"))
     pattern = rest if is_named else text
     opened = [_opened(path) for path in paths]
-    found = [(suite, planned) for suite, planned in opened if any(fnmatchcase(c, pattern) for c in _names(planned))]
+    found = [
+        (suite, planned)
+        for suite, planned in opened
+        if any(fnmatchcase(c, pattern) for c in _names(planned))
+    ]
     if len(found) == 1:
         return (*found[0], pattern)
     if found:
@@ -170,8 +194,12 @@ def _find(text: str, doing: str) -> "tuple[Suite, tuple[PlannedCell, ...], str]"
         )
     if not opened:
         remedy = "Write the suite file in front of the cell, with '::' between them."
-        raise InputError(doing, found=f"no suites/*{SUFFIX}", expected="the suite of the cell", remedy=remedy)
-    raise unknown_name(doing, "cell", pattern, [name for _, planned in opened for name in _names(planned)])
+        raise InputError(
+            doing, found=f"no suites/*{SUFFIX}", expected="the suite of the cell", remedy=remedy
+        )
+    raise unknown_name(
+        doing, "cell", pattern, [name for _, planned in opened for name in _names(planned)]
+    )
 
 
 def _opened(path: Path) -> "tuple[Suite, tuple[PlannedCell, ...]]":
@@ -185,8 +213,11 @@ def _names(planned: "Iterable[PlannedCell]") -> Iterator[str]:
     return (str(one.cell) for one in planned)
 
 
-def _listed(text: str, path: Path, pattern: str, when: tuple[str, ...]) -> "tuple[int, QuarantineEntry] | None":
-    """The entry of the same cells on the same computers in ``text``, and its place from 1; None: there is none.
+def _listed(
+    text: str, path: Path, pattern: str, when: tuple[str, ...]
+) -> "tuple[int, QuarantineEntry] | None":
+    """The entry of the same cells on the same computers in ``text``, and its place from 1;
+    None: there is none.
 
     Raises:
         InputError: the file, as it is now, is not a quarantine file.
@@ -232,8 +263,8 @@ class _Failed:
     """What failed in the last run of some cells.
 
     Args:
-        texts: a sentence for each cell that failed. values: processor → cell → metric → value, of these. run: the run;
-            empty: none.
+        texts: a sentence for each cell that failed. values: processor → cell → metric → value, of
+            these. run: the run; empty: none.
     """
 
     texts: tuple[str, ...] = ()
@@ -247,9 +278,13 @@ class _Failed:
             InputError: nothing did.
         """
         if self.texts:
-            return self.texts[0] + (f" (the first of {len(self.texts)} cells)" if len(self.texts) > 1 else "")
+            return self.texts[0] + (
+                f" (the first of {len(self.texts)} cells)" if len(self.texts) > 1 else ""
+            )
         if self.run:
-            say(f"note: in its last run, {self.run}, no such cell failed; a listed cell that does not fail is red")
+            say(
+                f"note: in its last run, {self.run}, no such cell failed; a listed cell that does not fail is red"
+            )
         raise InputError(
             doing,
             found=f"no failed run of it in '{folder}'",
@@ -258,8 +293,12 @@ class _Failed:
         )
 
 
-def _failed(suite: str, cells: list[str], when: str | tuple[str, ...] | None, folder: str) -> _Failed:
-    """What failed in the last run that has one of ``cells`` in a class that ``when`` names; None: in any class."""
+def _failed(
+    suite: str, cells: list[str], when: str | tuple[str, ...] | None, folder: str
+) -> _Failed:
+    """What failed in the last run that has one of ``cells`` in a class that ``when`` names;
+    None: in any class.
+    """
     from qbench.judging import EnvironmentClass
     from qbench.tracking import History
 
@@ -270,7 +309,9 @@ def _failed(suite: str, cells: list[str], when: str | tuple[str, ...] | None, fo
             for record in run.cells
             if str(record.cell) in cells and record.is_measured
         ]
-        records = [(environment, record) for environment, record in records if environment.matches(when)]
+        records = [
+            (environment, record) for environment, record in records if environment.matches(when)
+        ]
         if not records:
             continue
         texts = []
@@ -280,17 +321,26 @@ def _failed(suite: str, cells: list[str], when: str | tuple[str, ...] | None, fo
             if text:
                 texts.append(text)
             if text or record.outcome == "quarantined":
-                held = {name: round(one.hits / one.out_of, _DIGITS) for name, one in record.metrics.items()}
+                held = {
+                    name: round(one.hits / one.out_of, _DIGITS)
+                    for name, one in record.metrics.items()
+                }
                 values.setdefault(environment.processor, {})[str(record.cell)] = held
         return _Failed(tuple(texts), values, run.id)
     return _Failed()
 
 
 def _failure(record: "CellRecord") -> str:
-    """The numbers of the first gate that fails the cell, without their statistics; empty where none does."""
+    """The numbers of the first gate that fails the cell, without their statistics; empty where
+    none does.
+    """
     from qbench.judging import FAILING, GateState
 
-    broken = (gate for gate in record.gates if gate.kind in FAILING and gate.state == GateState.BROKEN.value)
+    broken = (
+        gate
+        for gate in record.gates
+        if gate.kind in FAILING and gate.state == GateState.BROKEN.value
+    )
     return next((gate.detail.partition(";")[0] for gate in broken), "")
 
 
@@ -300,7 +350,10 @@ def _owner(doing: str) -> str:
     if name := git_user():
         return name
     raise InputError(
-        doing, found="no user.name in git", expected="who is responsible for the entry", remedy='Add --owner "…".'
+        doing,
+        found="no user.name in git",
+        expected="who is responsible for the entry",
+        remedy='Add --owner "…".',
     )
 
 
@@ -311,7 +364,9 @@ def _file(suite: "Suite") -> Path:
 
 
 def _entry_text(entry: "QuarantineEntry") -> str:
-    """``entry`` as TOML, with a table for the values of each class and a line for those of each cell."""
+    """``entry`` as TOML, with a table for the values of each class and a line for those of each
+    cell.
+    """
     return toml_text(replace(entry, values={})) + "".join(
         f"\n{_header(name)}\n{_lines(cells)}" for name, cells in sorted(entry.values.items())
     )
@@ -325,7 +380,9 @@ def _header(name: str) -> str:
 def _lines(values: "Mapping[str, Mapping[str, float]]") -> str:
     lines = []
     for cell, held in sorted(values.items()):
-        inside = ", ".join(f"{json.dumps(name)} = {value!r}" for name, value in sorted(held.items()))
+        inside = ", ".join(
+            f"{json.dumps(name)} = {value!r}" for name, value in sorted(held.items())
+        )
         lines.append(f"{json.dumps(cell)} = {{ {inside} }}\n")
     return "".join(lines)
 
@@ -333,7 +390,8 @@ def _lines(values: "Mapping[str, Mapping[str, float]]") -> str:
 def _with_values(text: str, place: int, values: _Values) -> str:
     """``text`` with ``values`` in the entry at ``place``, from 1.
 
-    Cells of a class that the entry has a table of go to its first lines; other tables after what the entry has.
+    Cells of a class that the entry has a table of go to its first lines; other tables after what
+    the entry has.
     """
     starts = [found.start() for found in _ENTRY.finditer(text)]
     start, end = starts[place - 1], starts[place] if place < len(starts) else len(text)
@@ -361,7 +419,9 @@ def _require_toml(text: str, path: Path, doing: str) -> None:
 
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:  # what is there was read before: cell = [ { … } ] takes no further table
+    except (
+        tomllib.TOMLDecodeError
+    ) as error:  # what is there was read before: cell = [ { … } ] takes no further table
         raise InputError(
             doing,
             found=f"that an entry cannot follow what is in '{path}' ({error})",

@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qbench.cli.command import Command, ExitCode
-from qbench.cli.history_files import RUN_NAMES, declare_annotations, declare_history, find_run, open_history
+from qbench.cli.history_files import (
+    RUN_NAMES,
+    declare_annotations,
+    declare_history,
+    find_run,
+    open_history,
+)
 from qbench.cli.options import declare_baselines
 from qbench.cli.printing import print_commands, print_json, put, say
 from qbench.errors import InputError
@@ -23,7 +29,13 @@ if TYPE_CHECKING:
 
 def declare_output(parser: argparse.ArgumentParser) -> None:
     """``-o DIR``."""
-    parser.add_argument("-o", "--output", metavar="DIR", default="reports", help="folder of reports (default: reports)")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="DIR",
+        default="reports",
+        help="folder of reports (default: reports)",
+    )
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -43,15 +55,22 @@ def declare(parser: argparse.ArgumentParser) -> None:
         metavar=("A", "B"),
         help=f"write only the page that compares these two runs; each {RUN_NAMES}",
     )
-    parser.add_argument("--across", action="store_true", help="with --compare: also different environment classes")
-    parser.add_argument("--runs", type=int, metavar="N", help="show the newest N runs of a suite (default: 120)")
+    parser.add_argument(
+        "--across", action="store_true", help="with --compare: also different environment classes"
+    )
+    parser.add_argument(
+        "--runs", type=int, metavar="N", help="show the newest N runs of a suite (default: 120)"
+    )
     declare_baselines(parser)
     declare_annotations(parser)
-    parser.add_argument("--json", action="store_true", help="print the paths of what was written as JSON")
+    parser.add_argument(
+        "--json", action="store_true", help="print the paths of what was written as JSON"
+    )
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
-    """Write the pages and print their paths; run files that cannot be read are named and passed over.
+    """Write the pages and print their paths; run files that cannot be read are named and passed
+    over.
 
     Raises:
         InputError: there is no history, or a mistake in a suite.
@@ -60,15 +79,19 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     """
     folder = Path(arguments.output)
     with gc_paused():
-        written = _draw_comparison(arguments, folder) if arguments.compare else _draw_history(arguments, folder)
+        written = (
+            _draw_comparison(arguments, folder)
+            if arguments.compare
+            else _draw_history(arguments, folder)
+        )
     if arguments.json:
         print_json([str(path) for path in written])
     else:
         from qbench.reporting import front_pages
 
-        for path in [path for path in written if path.name == "compare.html" and arguments.compare] or front_pages(
-            written, folder
-        ):
+        for path in [
+            path for path in written if path.name == "compare.html" and arguments.compare
+        ] or front_pages(written, folder):
             put(str(path))
     return ExitCode.FINE
 
@@ -89,7 +112,10 @@ def _draw_history(arguments: argparse.Namespace, folder: Path) -> list[Path]:
 
     if arguments.runs is not None and arguments.runs < 1:
         raise InputError(
-            "Reading --runs", found=str(arguments.runs), expected="a whole number from 1", remedy="Correct the option."
+            "Reading --runs",
+            found=str(arguments.runs),
+            expected="a whole number from 1",
+            remedy="Correct the option.",
         )
     window = arguments.runs or WINDOW
     recent = recent_runs(open_history(arguments.history).store, window, now=utc_now())
@@ -106,7 +132,9 @@ def _draw_history(arguments: argparse.Namespace, folder: Path) -> list[Path]:
 
 
 def _memory(arguments: argparse.Namespace, runs: "Sequence[Run]") -> "Memory":
-    """What was accepted for the cells of ``runs`` and the annotations of alerts, where the files exist."""
+    """What was accepted for the cells of ``runs`` and the annotations of alerts, where the
+    files exist.
+    """
     from qbench.cli.history_files import equivalents_of
     from qbench.host import first_parents
     from qbench.reporting import read_memory, read_repository
@@ -115,7 +143,9 @@ def _memory(arguments: argparse.Namespace, runs: "Sequence[Run]") -> "Memory":
     repository = read_repository(Path())
     notes = Path(arguments.annotations or Path(arguments.history) / ANNOTATIONS_FILE)
     same = equivalents_of({run.suite for run in runs}, Path("suites"))
-    memory = read_memory(runs, Path(arguments.baselines), notes, parents=first_parents("."), equivalents=same)
+    memory = read_memory(
+        runs, Path(arguments.baselines), notes, parents=first_parents("."), equivalents=same
+    )
     return replace(memory, repository=repository, meanings=_meanings(runs))
 
 
@@ -134,7 +164,9 @@ def _tell_github(reports: "Sequence[Report]") -> None:
     from qbench.reporting import add_step_summary, annotations
 
     files = {r.suite: f"suites/{r.suite}.qbench.toml" for r in reports}
-    print_commands(annotations(reports, {suite: file for suite, file in files.items() if Path(file).is_file()}))
+    print_commands(
+        annotations(reports, {suite: file for suite, file in files.items() if Path(file).is_file()})
+    )
     add_step_summary(reports, os.environ.get("GITHUB_STEP_SUMMARY"))
 
 

@@ -34,14 +34,19 @@ _SHOWN = 3
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench rewrite``."""
     parser.add_argument("model", metavar="MODEL", help="a quantized ONNX file")
-    parser.add_argument("-o", "--output", metavar="OUT.onnx", required=True, help="the model to write")
+    parser.add_argument(
+        "-o", "--output", metavar="OUT.onnx", required=True, help="the model to write"
+    )
     parser.add_argument(
         "--passes",
         metavar="TEXT",
         help="passes in order, 'merge-requantize{steps = 1}, remove-dead' (default: standard)",
     )
     parser.add_argument(
-        "--policy", choices=_POLICIES, default="exact", help="which changes of numbers are allowed (default: exact)"
+        "--policy",
+        choices=_POLICIES,
+        default="exact",
+        help="which changes of numbers are allowed (default: exact)",
     )
     parser.add_argument(
         "--check",
@@ -49,7 +54,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="check that every pass has the effect that it declares; exit code 1 if one does not",
     )
     parser.add_argument(
-        "--data", metavar="D", default=_RANDOM, help="also check on these samples, written as for 'qbench eval'"
+        "--data",
+        metavar="D",
+        default=_RANDOM,
+        help="also check on these samples, written as for 'qbench eval'",
     )
     declare_count(parser, 8)
     parser.add_argument(
@@ -63,21 +71,31 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
-    """Rewrite, write and report; where a pass is stopped or refuted, the graph before it is written.
+    """Rewrite, write and report; where a pass is stopped or refuted, the graph before it is
+    written.
 
     Raises:
-        QbenchError: the model is not quantized, a name or a pipeline is wrong, or a pass was stopped.
+        QbenchError: the model is not quantized, a name or a pipeline is wrong, or a pass was
+            stopped.
     """
     from qbench.graph import save_model
     from qbench.passes import PassError, Policy, run_pipeline
 
-    check_outputs(f"Rewriting '{arguments.model}'", {"--output": arguments.output}, (arguments.model, arguments.data))
+    check_outputs(
+        f"Rewriting '{arguments.model}'",
+        {"--output": arguments.output},
+        (arguments.model, arguments.data),
+    )
     _refuse_idle(arguments)
     pipeline = _pipeline(arguments)
     model = _in_qdq(arguments.model)
-    checking = _Checking(_arithmetics(arguments.machine), _samples(arguments)) if arguments.check else None
+    checking = (
+        _Checking(_arithmetics(arguments.machine), _samples(arguments)) if arguments.check else None
+    )
     try:
-        found = run_pipeline(model, pipeline, Policy(arguments.policy), checking.watch if checking else None)
+        found = run_pipeline(
+            model, pipeline, Policy(arguments.policy), checking.watch if checking else None
+        )
     except PassError as error:
         save_model(error.last_good, arguments.output)
         say(f"the last correct graph is in '{arguments.output}'")
@@ -121,18 +139,24 @@ class _Checking:
         from qbench.passes import check_run
 
         under = self.arithmetics or None
-        checked = check_run(one, before, after, changed=changed, arithmetics=under, samples=self.samples)
+        checked = check_run(
+            one, before, after, changed=changed, arithmetics=under, samples=self.samples
+        )
         if checked.refuted:
             raise _RefutedError(checked, before)
         self.found.setdefault(one.name, []).append(checked)
 
     def outputs(self, before: "ir.Model", found: "Rewritten") -> "tuple[OutputChange, ...]":
-        """What all passes together did to the outputs on the samples; nothing where all that changed is exact."""
+        """What all passes together did to the outputs on the samples; nothing where all that
+        changed is exact.
+        """
         from qbench.passes import output_changes
 
         if not self.samples or not _inexact(found):
             return ()
-        return output_changes(before, found.model, self.samples, *((self.arithmetics,) if self.arithmetics else ()))
+        return output_changes(
+            before, found.model, self.samples, *((self.arithmetics,) if self.arithmetics else ())
+        )
 
     def counts(self, name: str) -> dict[str, int]:
         """Verdict → regions that the pass changed, in all rounds."""
@@ -142,18 +166,26 @@ class _Checking:
         return {verdict.value: sum(one.count(verdict) for one in found) for verdict in PassVerdict}
 
     def changed(self) -> "tuple[tuple[str, RegionVerdict], ...]":
-        """The pass and the region, of each that is another function since, whatever the pass declares."""
+        """The pass and the region, of each that is another function since, whatever the pass
+        declares.
+        """
         from qbench.passes import PassVerdict
 
         changed = []
         for name, found in self.found.items():
             regions = (region for one in found for region in one.regions)
-            changed += [(name, region) for region in regions if region.verdict is PassVerdict.CHANGED]
+            changed += [
+                (name, region) for region in regions if region.verdict is PassVerdict.CHANGED
+            ]
         return tuple(changed)
 
 
 def _refuse_idle(arguments: argparse.Namespace) -> None:
-    given = [flag for flag, used in (("--data", arguments.data != _RANDOM), ("--machine", arguments.machine)) if used]
+    given = [
+        flag
+        for flag, used in (("--data", arguments.data != _RANDOM), ("--machine", arguments.machine))
+        if used
+    ]
     if given and not arguments.check:
         raise InputError(
             f"Rewriting '{arguments.model}'",
@@ -196,7 +228,9 @@ def _in_qdq(path: str) -> "ir.Model":
         f"Rewriting '{path}'",
         found="a float model" if is_float else "a model that is lowered to integer operators",
         expected="a quantized one in QDQ or operator form",
-        remedy="Quantize it first, with 'qbench quantize'." if is_float else "Rewrite it before it is lowered.",
+        remedy="Quantize it first, with 'qbench quantize'."
+        if is_float
+        else "Rewrite it before it is lowered.",
     )
 
 
@@ -209,7 +243,9 @@ def _tell_of_others(path: str, model: "ir.Model") -> None:
         nodes = f"{counted(len(found), 'node')} that quantize or dequantize by the domain '{found[0].domain}'"
         say(f"'{path}' has {nodes}: passes rewrite only those of ONNX and do not change these")
     if form_of(model) is Form.QOPERATOR:
-        say(f"'{path}' has operators that cannot be converted to Q/DQ pairs: passes do not change these")
+        say(
+            f"'{path}' has operators that cannot be converted to Q/DQ pairs: passes do not change these"
+        )
 
 
 def _arithmetics(texts: list[str]) -> "tuple[str | Arithmetic, ...]":
@@ -224,12 +260,18 @@ def _samples(arguments: argparse.Namespace) -> "tuple[dict[str, npt.NDArray[np.g
     return tuple(samples.batches(1))
 
 
-def _print(arguments: argparse.Namespace, nodes: int, found: "Rewritten", checking: "_Checking | None") -> None:
+def _print(
+    arguments: argparse.Namespace, nodes: int, found: "Rewritten", checking: "_Checking | None"
+) -> None:
     after = len(found.model.graph)
-    put(f"{arguments.output}: {counted(nodes, 'node')} before, {after} after, under the policy '{arguments.policy}'")
+    put(
+        f"{arguments.output}: {counted(nodes, 'node')} before, {after} after, under the policy '{arguments.policy}'"
+    )
     put()
     header = ["pass", "effect", "rounds", "nodes removed"]
-    rows = [[one.spelled, str(one.effect), str(one.rounds), str(one.removed)] for one in found.accounts]
+    rows = [
+        [one.spelled, str(one.effect), str(one.rounds), str(one.removed)] for one in found.accounts
+    ]
     if checking:
         header.append("checked")
         for row, one in zip(rows, found.accounts, strict=True):
@@ -244,7 +286,12 @@ def _print(arguments: argparse.Namespace, nodes: int, found: "Rewritten", checki
     if groups:
         put()
         put("declined")
-        print_columns([(name, str(len(nodes) or 1), _with_nodes(reason, nodes)) for (name, reason), nodes in groups])
+        print_columns(
+            [
+                (name, str(len(nodes) or 1), _with_nodes(reason, nodes))
+                for (name, reason), nodes in groups
+            ]
+        )
 
 
 def _inexact(found: "Rewritten") -> bool:
@@ -258,7 +305,9 @@ def _print_outputs(found: "Rewritten", outputs: "tuple[OutputChange, ...]") -> N
     if not _inexact(found):
         return
     put()
-    put("Effects hold for each rewritten place alone; they do not bound the outputs, where the changes add up.")
+    put(
+        "Effects hold for each rewritten place alone; they do not bound the outputs, where the changes add up."
+    )
     if outputs:
         for one in outputs:
             put(f"output {one}")
@@ -267,11 +316,16 @@ def _print_outputs(found: "Rewritten", outputs: "tuple[OutputChange, ...]") -> N
 
 
 def _checked_words(counts: dict[str, int]) -> str:
-    return ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count) or "no value changed"
+    return (
+        ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+        or "no value changed"
+    )
 
 
 def _groups(found: "Rewritten") -> "list[tuple[tuple[str, str], list[str]]]":
-    """(pass, reason) → the nodes that it holds of, the commonest first; no node where the policy declined the pass."""
+    """(pass, reason) → the nodes that it holds of, the commonest first; no node where the
+    policy declined the pass.
+    """
     groups: dict[tuple[str, str], list[str]] = {}
     for one in found.declined:
         groups.setdefault((one.name, one.reason), []).extend([one.node] if one.node else [])
@@ -287,7 +341,10 @@ def _with_nodes(reason: str, nodes: list[str]) -> str:
 
 def _tell_refuted(arguments: argparse.Namespace, found: "Checked") -> None:
     if arguments.json:
-        print_json(_head(arguments) | {"refuted": found.name, "effect": str(found.effect), "why": str(found)})
+        print_json(
+            _head(arguments)
+            | {"refuted": found.name, "effect": str(found.effect), "why": str(found)}
+        )
     else:
         put(f"{arguments.model}: {found}")
     say(f"the graph before '{found.name}' is in '{arguments.output}'")
@@ -306,14 +363,29 @@ def _table(
 ) -> dict[str, Any]:
     passes: list[dict[str, Any]] = []
     for one in found.accounts:
-        facts = {"pass": one.spelled, "effect": str(one.effect), "rounds": one.rounds, "removed": one.removed}
+        facts = {
+            "pass": one.spelled,
+            "effect": str(one.effect),
+            "rounds": one.rounds,
+            "removed": one.removed,
+        }
         passes.append(facts | ({"checked": checking.counts(one.name)} if checking else {}))
-    declined = [{"pass": name, "reason": reason, "nodes": nodes} for (name, reason), nodes in _groups(found)]
+    declined = [
+        {"pass": name, "reason": reason, "nodes": nodes} for (name, reason), nodes in _groups(found)
+    ]
     counts = {"nodes_before": nodes, "nodes_after": len(found.model.graph), "refuted": None}
     measured = [asdict(one) for one in outputs]
     bounded = {"outputs_bounded": not _inexact(found), "outputs": measured}
-    changed = [{"pass": name, "why": str(region)} for name, region in (checking.changed() if checking else ())]
-    return _head(arguments) | counts | {"passes": passes, "changed": changed, "declined": declined} | bounded
+    changed = [
+        {"pass": name, "why": str(region)}
+        for name, region in (checking.changed() if checking else ())
+    ]
+    return (
+        _head(arguments)
+        | counts
+        | {"passes": passes, "changed": changed, "declined": declined}
+        | bounded
+    )
 
 
 COMMAND = Command(

@@ -39,7 +39,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
     declare_baselines(parser)
     declare_cache(parser)
     parser.add_argument(
-        "--limit", metavar="N", type=int, help="use at most N samples of each data set; such results cannot be accepted"
+        "--limit",
+        metavar="N",
+        type=int,
+        help="use at most N samples of each data set; such results cannot be accepted",
     )
     parser.add_argument(
         "--release",
@@ -49,7 +52,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "'qbench backfill' does so for many releases",
     )
     declare_history(parser, "; off: keep no run file")
-    parser.add_argument("--report", action="listed", among=KINDS, default=[], help="write a report; repeatable")
+    parser.add_argument(
+        "--report", action="listed", among=KINDS, default=[], help="write a report; repeatable"
+    )
     declare_output(parser)
     declare_json(parser)
 
@@ -58,9 +63,14 @@ def declare_selection(parser: argparse.ArgumentParser) -> None:
     """The suite, and which of its cells."""
     parser.add_argument("suite", metavar="SUITE", help="a suite file, suites/<name>.qbench.toml")
     parser.add_argument(
-        "--select", metavar="E", default="", help="cells by axis: 'model=mobilenet_v2 backend=ort-*,onnx-reference'"
+        "--select",
+        metavar="E",
+        default="",
+        help="cells by axis: 'model=mobilenet_v2 backend=ort-*,onnx-reference'",
     )
-    parser.add_argument("--shard", metavar="I/N", default="", help="run only the models of shard I of N")
+    parser.add_argument(
+        "--shard", metavar="I/N", default="", help="run only the models of shard I of N"
+    )
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
@@ -84,7 +94,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     suite = Path(arguments.suite).absolute()
     require_suite(suite)
     progress = partial(
-        show_progress, history=Path(DEFAULT_HISTORY if arguments.history == "off" else arguments.history)
+        show_progress,
+        history=Path(DEFAULT_HISTORY if arguments.history == "off" else arguments.history),
     )
     done = run_suite(suite, _options(arguments), progress, Path.cwd())
     code = ended_early(arguments, done)
@@ -109,7 +120,9 @@ def ended_early(arguments: argparse.Namespace, done: "SuiteRun") -> ExitCode | N
 
 
 def _options(arguments: argparse.Namespace) -> list[str]:
-    """The arguments as options of pytest; failed cells are not localized here, as ``qbench localize`` does that."""
+    """The arguments as options of pytest; failed cells are not localized here, as ``qbench
+    localize`` does that.
+    """
     more = {
         "limit": arguments.limit,
         "release": arguments.release,
@@ -117,11 +130,16 @@ def _options(arguments: argparse.Namespace) -> list[str]:
         "reports": arguments.output,
         "localize": 0,
     }
-    return [*options_of_plugin(arguments, more), *(f"--qbench-report={kind}" for kind in arguments.report)]
+    return [
+        *options_of_plugin(arguments, more),
+        *(f"--qbench-report={kind}" for kind in arguments.report),
+    ]
 
 
 def options_of_plugin(arguments: argparse.Namespace, more: Mapping[str, Any]) -> list[str]:
-    """What ``declare_selection``, ``declare_baselines`` and ``declare_cache`` declare, and ``more``, for pytest."""
+    """What ``declare_selection``, ``declare_baselines`` and ``declare_cache`` declare, and
+    ``more``, for pytest.
+    """
     given = {
         "select": arguments.select,
         "shard": arguments.shard,
@@ -143,7 +161,9 @@ def _nothing_selected(arguments: argparse.Namespace, done: "SuiteRun") -> ExitCo
         return ExitCode.FINE
     raise InputError(
         f"Running '{arguments.suite}'",
-        found=f"no cell that '{arguments.select}' selects among {done.planned}" if done.planned else "no cells",
+        found=f"no cell that '{arguments.select}' selects among {done.planned}"
+        if done.planned
+        else "no cells",
         expected="at least one",
         remedy="Correct the selection; 'qbench doctor' lists what a suite holds.",
     )
@@ -157,12 +177,21 @@ def _finished(arguments: argparse.Namespace, done: "SuiteRun") -> ExitCode:
     for sentence in done.problems:
         say(sentence)
     if done.is_interrupted:
-        say(f"interrupted; {len(run.cells)} of {run.header['selected']} cells are kept in {path or 'no file'}")
+        say(
+            f"interrupted; {len(run.cells)} of {run.header['selected']} cells are kept in {path or 'no file'}"
+        )
     code = ExitCode.GATE_FAILED if done.code else ExitCode.FINE
     if done.is_interrupted:
         code = ExitCode.INCOMPLETE
     if arguments.json:
-        print_json({"run": run.id, "path": path, "exit_code": int(code), "cells": [one.line() for one in run.cells]})
+        print_json(
+            {
+                "run": run.id,
+                "path": path,
+                "exit_code": int(code),
+                "cells": [one.line() for one in run.cells],
+            }
+        )
     else:
         from qbench.reporting import styled_lines
 
@@ -222,14 +251,20 @@ class _Bar:
         """Show the cell that runs, and the time that is left."""
         from qbench.working import left_text
 
-        self._bar.update(self._task, description=neutral_line(cell), left=left_text(self._pace.left(time.monotonic())))
+        self._bar.update(
+            self._task,
+            description=neutral_line(cell),
+            left=left_text(self._pace.left(time.monotonic())),
+        )
 
     def end(self, line: Mapping[str, Any], *, is_red: bool) -> None:
         """Advance; what is red is said at once, above the bar."""
         self._bar.advance(self._task)
         self._pace.finish("::".join((line["suite"], _cell_text(line))))
         if is_red:
-            self._bar.console.print(neutral_line(_line_text(line)), style="red", markup=False, highlight=False)
+            self._bar.console.print(
+                neutral_line(_line_text(line)), style="red", markup=False, highlight=False
+            )
 
 
 def _line_text(line: Mapping[str, Any]) -> str:

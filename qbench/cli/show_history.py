@@ -22,16 +22,21 @@ if TYPE_CHECKING:
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench history show``."""
     parser.add_argument(
-        "cell", metavar="CELL", help="model::backend+schema[+variant], or a pattern such as 'my_net::*'"
+        "cell",
+        metavar="CELL",
+        help="model::backend+schema[+variant], or a pattern such as 'my_net::*'",
     )
     parser.add_argument("--metric", metavar="M", help="show only this metric")
-    parser.add_argument("--class", dest="environment_class", metavar="C", help="show only this environment class")
+    parser.add_argument(
+        "--class", dest="environment_class", metavar="C", help="show only this environment class"
+    )
     declare_trends(parser)
     declare_json(parser)
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
-    """Print the series of each cell that is named: metric by metric, class by class, the earliest commit first.
+    """Print the series of each cell that is named: metric by metric, class by class, the
+    earliest commit first.
 
     Raises:
         InputError: there is no history, or no such cell, metric or class in it.
@@ -65,7 +70,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 def _alerts(series: "Series", trends: Trends) -> "tuple[Alert, ...]":
     from qbench.tracking import find_alerts
 
-    return find_alerts([series], commits=trends.commits, accepted=trends.accepted, annotations=trends.annotations)
+    return find_alerts(
+        [series], commits=trends.commits, accepted=trends.accepted, annotations=trends.annotations
+    )
 
 
 def _facts(series: "Series", trends: Trends) -> dict[str, object]:
@@ -81,11 +88,17 @@ def _facts(series: "Series", trends: Trends) -> dict[str, object]:
     dirty = _dirty_commits(trends)
     for point in facts["points"]:
         point["dirty"] = dirty.get(point["run"], "")
-    return facts | {"steps": list(series.steps), "accepted": accepted, "alerts": _alerts(series, trends)}
+    return facts | {
+        "steps": list(series.steps),
+        "accepted": accepted,
+        "alerts": _alerts(series, trends),
+    }
 
 
 def _dirty_commits(trends: Trends) -> "Mapping[str, str]":
-    """Run → the commit that was checked out, where files in it were not committed: what it measured has no name."""
+    """Run → the commit that was checked out, where files in it were not committed: what it
+    measured has no name.
+    """
     from qbench.tracking import measured_commit
 
     return {run.id: run.commit for run in trends.runs if run.commit and not measured_commit(run)}
@@ -95,17 +108,35 @@ def _print(series: "Series", trends: Trends) -> None:
     from qbench.tracking import accepted_value
 
     accepted = accepted_value(series, trends.accepted)
-    accepted_words = "nothing accepted in this class" if accepted is None else f"accepted {valued(series, accepted)}"
+    accepted_words = (
+        "nothing accepted in this class"
+        if accepted is None
+        else f"accepted {valued(series, accepted)}"
+    )
     put(f"{series.metric} of {series.cell} on {series.environment_class} ({accepted_words})")
     marks = {alert.run: _words(alert) for alert in reversed(_alerts(series, trends))}
     dirty = _dirty_commits(trends)
-    rows = [_row(series, index, accepted, marks, _commit(point, dirty)) for index, point in enumerate(series.points)]
+    rows = [
+        _row(series, index, accepted, marks, _commit(point, dirty))
+        for index, point in enumerate(series.points)
+    ]
     print_columns(
-        rows, ("started", released_package(trends.runs) or "commit", "value", "of", "to accepted", "runs", "")
+        rows,
+        (
+            "started",
+            released_package(trends.runs) or "commit",
+            "value",
+            "of",
+            "to accepted",
+            "runs",
+            "",
+        ),
     )
 
 
-def _row(series: "Series", index: int, accepted: float | None, marks: dict[str, str], commit: str) -> tuple[str, ...]:
+def _row(
+    series: "Series", index: int, accepted: float | None, marks: dict[str, str], commit: str
+) -> tuple[str, ...]:
     point = series.points[index]
     marked = [marks[point.run]] if point.run in marks else []
     if index in series.breaks:
@@ -142,4 +173,8 @@ def valued(series: "Series | Alert", value: float) -> str:
 
 def moved(series: "Series | Alert", difference: float) -> str:
     """A difference of values of ``series``, signed: points of a share, else as the values are."""
-    return change_text(difference, "%").removesuffix(" pp") if series.unit == "%" else change_text(difference, "")
+    return (
+        change_text(difference, "%").removesuffix(" pp")
+        if series.unit == "%"
+        else change_text(difference, "")
+    )

@@ -1,4 +1,6 @@
-"""qbench stability: measure how far runs of the same code differ, once, and keep it with the baselines."""
+"""qbench stability: measure how far runs of the same code differ, once, and keep it with the
+baselines.
+"""
 
 import argparse
 import math
@@ -45,7 +47,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> ExitCode:
     """Run every cell several times, and write what differs into the baselines of the models.
 
-    GATE_FAILED where a cell could not be measured, or has no accepted result that its noise could be kept with.
+    GATE_FAILED where a cell could not be measured, or has no accepted result that its noise could
+    be kept with.
 
     Raises:
         InputError: an impossible number of runs, nothing is selected, or this is CI.
@@ -69,7 +72,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     require_suite(path)
     more = {"repeats": arguments.repeats, "history": "off", "missing": "warn", "localize": 0}
     options = options_of_plugin(arguments, more)
-    done = run_suite(path, options, partial(show_progress, history=Path(DEFAULT_HISTORY)), Path.cwd())
+    done = run_suite(
+        path, options, partial(show_progress, history=Path(DEFAULT_HISTORY)), Path.cwd()
+    )
     if (code := ended_early(arguments, done)) is not None:
         return code
     assert done.run is not None
@@ -91,8 +96,14 @@ def _kept(arguments: argparse.Namespace, suite: "Suite", run: "Run") -> ExitCode
             models.setdefault(measurement.cell.model, []).append(measurement)
     refused: dict[str, str] = {}
     for model, measurements in models.items():
-        refused |= _stored(Path(arguments.baselines), suite, model, measurements, writes=not arguments.dry_run)
-    rows = [_facts(one, refused.get(str(one.cell), "")) for several in models.values() for one in several]
+        refused |= _stored(
+            Path(arguments.baselines), suite, model, measurements, writes=not arguments.dry_run
+        )
+    rows = [
+        _facts(one, refused.get(str(one.cell), ""))
+        for several in models.values()
+        for one in several
+    ]
     if arguments.json:
         print_json(rows)
     else:
@@ -105,7 +116,9 @@ def _kept(arguments: argparse.Namespace, suite: "Suite", run: "Run") -> ExitCode
 def _stored(
     folder: Path, suite: "Suite", model: str, measurements: "list[Measurement]", *, writes: bool
 ) -> dict[str, str]:
-    """Add the noise of ``measurements`` to the baseline of ``model``; cell → why its noise is not kept."""
+    """Add the noise of ``measurements`` to the baseline of ``model``; cell → why its noise is
+    not kept.
+    """
     from qbench.suite import StoredBaselines
     from qbench.tracking import accept_noise
 
@@ -151,12 +164,19 @@ def _facts_of_metric(measurement: "Measurement", repeats: "Repeats") -> dict[str
 
 
 def _print(rows: list[dict[str, Any]], arguments: argparse.Namespace) -> None:
-    table = [(row["cell"], str(row["runs"]), _differing(row), _spread(row), row["why_not"] or "yes") for row in rows]
-    print_columns(table, ("cell", "runs", "answers that differ", "standard deviation of a run", "kept"))
+    table = [
+        (row["cell"], str(row["runs"]), _differing(row), _spread(row), row["why_not"] or "yes")
+        for row in rows
+    ]
+    print_columns(
+        table, ("cell", "runs", "answers that differ", "standard deviation of a run", "kept")
+    )
     noisy = sum(any(row["differing"].values()) for row in rows)
     kept = sum(row["kept"] for row in rows)
     where = "would be kept" if arguments.dry_run else "kept"
-    put(f"{noisy} of {counted(len(rows), 'cell')} noisy; the noise of {kept} {where} in '{arguments.baselines}'")
+    put(
+        f"{noisy} of {counted(len(rows), 'cell')} noisy; the noise of {kept} {where} in '{arguments.baselines}'"
+    )
 
 
 def _differing(row: Mapping[str, Any]) -> str:

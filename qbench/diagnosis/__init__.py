@@ -1,4 +1,6 @@
-"""Where and why: the node at which a cell goes wrong, its cause and repair; any two sides; what can go wrong at all."""
+"""Where and why: the node at which a cell goes wrong, its cause and repair; any two sides; what
+can go wrong at all.
+"""
 
 from typing import TYPE_CHECKING
 

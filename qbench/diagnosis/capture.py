@@ -7,7 +7,17 @@ from functools import partial
 
 import numpy as np
 
-from qbench.backends import Array, Closing, Executor, Feeds, Timeout, get_backend, in_slices, isolated, no_timeout
+from qbench.backends import (
+    Array,
+    Closing,
+    Executor,
+    Feeds,
+    Timeout,
+    get_backend,
+    in_slices,
+    isolated,
+    no_timeout,
+)
 from qbench.calibration import Rows
 from qbench.diagnosis.engine.client import filled_up
 from qbench.diagnosis.target import Target
@@ -29,8 +39,10 @@ class Capturing(Closing):
     """Runs of a target in which nodes are captured; a context manager that closes its engines.
 
     Args:
-        target: what is examined. units: of its graph. nodes: the numbers of the nodes that ``of`` may capture.
-        feeds: a few samples of the float graph. timeout: of one run of a unit on the target's backend.
+        target: what is examined. units: of its graph. nodes: the numbers of the nodes that ``of``
+            may capture.
+        feeds: a few samples of the float graph. timeout: of one run of a unit on the target's
+            backend.
 
     Raises:
         QbenchError: a backend does not run the graph.
@@ -49,11 +61,17 @@ class Capturing(Closing):
         around = {name for unit in chosen for name in (unit.value, *unit.feeds)}
         inputs = {str(value.name) for value in target.original.graph.inputs}
         outputs = {str(value.name) for value in target.original.graph.outputs}
-        floats = {units.represents[name] for name in around if name in units.aligned} - inputs - outputs
+        floats = (
+            {units.represents[name] for name in around if name in units.aligned} - inputs - outputs
+        )
         levels = sorted(name for name in around if name in units.by_value and name not in outputs)
         with ExitStack() as stack:
-            float_run = stack.enter_context(get_backend(FLOAT_BACKEND).prepare(target.original, taps=sorted(floats)))
-            watched = stack.enter_context(isolated(target.watched).prepare(target.quantized, taps=levels))
+            float_run = stack.enter_context(
+                get_backend(FLOAT_BACKEND).prepare(target.original, taps=sorted(floats))
+            )
+            watched = stack.enter_context(
+                isolated(target.watched).prepare(target.quantized, taps=levels)
+            )
             whole = in_slices(float_run, target.original), in_slices(watched, target.quantized)
             self._exact, self._seen = _both_runs(target, whole, feeds, {*floats, *levels})
         self._target, self._units, self._size = target, units, size
@@ -68,8 +86,8 @@ class Capturing(Closing):
         """Inputs and results of ``node``, one of the given nodes.
 
         Args:
-            node: one of them. one_run: of a graph with a fixed batch the samples of one run alone, which show a
-                sample whose values are in all others of its run.
+            node: one of them. one_run: of a graph with a fixed batch the samples of one run alone,
+                which show a sample whose values are in all others of its run.
 
         Raises:
             QbenchError: a backend does not run its unit.
@@ -80,10 +98,20 @@ class Capturing(Closing):
         own, there = {name: seen[name] for name in unit.feeds}, seen[unit.value]
         real = runner.steps(own)
         kept = _kept(unit, [*own.values(), there, real], self._size, one_run=one_run)
-        own, (there, real) = {name: kept(array) for name, array in own.items()}, map(kept, (there, real))
+        own, (there, real) = (
+            {name: kept(array) for name, array in own.items()},
+            map(kept, (there, real)),
+        )
         again = runner.counted(own)
-        aligned = all(name in units.aligned or name not in units.by_value for name in (unit.value, *unit.feeds))
-        fed = {name: kept(array) for name, array in units.rounded(unit, exact).items()} if aligned else own
+        aligned = all(
+            name in units.aligned or name not in units.by_value
+            for name in (unit.value, *unit.feeds)
+        )
+        fed = (
+            {name: kept(array) for name, array in units.rounded(unit, exact).items()}
+            if aligned
+            else own
+        )
         isolated = runner.counted(fed)
         return Captured(
             unit=unit,
@@ -108,7 +136,9 @@ class Capturing(Closing):
 def _both_runs(
     target: Target, whole: Sequence[Executor], feeds: Feeds, names: Collection[str]
 ) -> tuple[Mapping[str, Array], ...]:
-    """The values of each of the ``whole`` graphs: of all samples, or of one run where a value has no row for each."""
+    """The values of each of the ``whole`` graphs: of all samples, or of one run where a value
+    has no row for each.
+    """
     size, rows = fixed_batch(target.original), Rows.of(target.original)
     if size is not None and rows.count(feeds) != size:
         with suppress(InputError):  # the results of several runs do not fit together
@@ -131,7 +161,8 @@ def _by_sample(runs: Sequence[Mapping[str, Array]], names: Collection[str], coun
 def _kept(
     unit: QuantizedUnit, arrays: Sequence[Array], size: int | None, *, one_run: bool = False
 ) -> Callable[[Array], Array]:
-    """A function that selects samples of an array: of a large value the first, and those with most errors.
+    """A function that selects samples of an array: of a large value the first, and those with
+    most errors.
 
     Args:
         unit: whose values. arrays: its inputs, its result, and the values before rounding.
@@ -140,13 +171,19 @@ def _kept(
     *_, found, real = arrays
     count = found.shape[0] if found.ndim else 0
     most = max(2, _ELEMENTS * count // found.size) if found.size > _ELEMENTS else count
-    single = size is not None and count > size and (one_run or bool(_HOLDS_BATCH & set(unit.operators)))
-    if ((count < 3 or most >= count) and not single) or any(not a.ndim or a.shape[0] != count for a in arrays):
+    single = (
+        size is not None and count > size and (one_run or bool(_HOLDS_BATCH & set(unit.operators)))
+    )
+    if ((count < 3 or most >= count) and not single) or any(
+        not a.ndim or a.shape[0] != count for a in arrays
+    ):
         return lambda array: array
     off = (unit.rounded(real.reshape(found.shape)) != found).reshape(count, -1).sum(axis=1)
     if single:
         assert size is not None
-        start = size * int(np.argmax([off[at : at + size].sum() for at in range(0, count - size + 1, size)]))
+        start = size * int(
+            np.argmax([off[at : at + size].sum() for at in range(0, count - size + 1, size)])
+        )
         rows = np.arange(start, start + size)
     else:
         off[0] = found.size
@@ -162,12 +199,15 @@ _ROUNDS = 32
 def _probed(runner: UnitRunner, node: NodeErrors, own: Mapping[str, Array]) -> Captured | None:
     """The unit on random inputs like ``own``; None: its arrays have no axis of samples in common.
 
-    Every other round takes the values of the samples at other places, the rest any levels between their ends.
+    Every other round takes the values of the samples at other places, the rest any levels between
+    their ends.
     """
     random, unit = np.random.default_rng(0), runner.unit
     made = [random_batch(own, random, is_any=False)]
     first = runner.counted(made[0])
-    if first is None or any(not one.ndim or len(one) != len(first) for one in (first, *made[0].values())):
+    if first is None or any(
+        not one.ndim or len(one) != len(first) for one in (first, *made[0].values())
+    ):
         return None
     rounds = min(_ROUNDS, _PROBED // max(first.size, 1))
     made += [random_batch(own, random, is_any=place % 2 == 0) for place in range(rounds)]
@@ -188,13 +228,19 @@ def _probed(runner: UnitRunner, node: NodeErrors, own: Mapping[str, Array]) -> C
     )
 
 
-def _replays(runner: UnitRunner, own: Mapping[str, Array], again: Array | None, size: int | None) -> tuple[Replay, ...]:
-    """Runs on ``own`` after a run on its samples in reverse order: they show values left over from a run, and races.
+def _replays(
+    runner: UnitRunner, own: Mapping[str, Array], again: Array | None, size: int | None
+) -> tuple[Replay, ...]:
+    """Runs on ``own`` after a run on its samples in reverse order: they show values left over
+    from a run, and races.
 
     Of a graph with a fixed batch of ``size`` those of one run, after those of another.
     """
     rows = slice(size)
-    turned = {name: np.ascontiguousarray(array[::-1][rows]) if array.ndim else array for name, array in own.items()}
+    turned = {
+        name: np.ascontiguousarray(array[::-1][rows]) if array.ndim else array
+        for name, array in own.items()
+    }
     own = {name: array[rows] if array.ndim else array for name, array in own.items()}
     if all(np.array_equal(turned[name], own[name]) for name in own):  # a single sample, say
         turned = {name: np.ascontiguousarray(np.flip(array)) for name, array in own.items()}
@@ -202,13 +248,16 @@ def _replays(runner: UnitRunner, own: Mapping[str, Array], again: Array | None, 
     if first is None or once is None or twice is None or again is None:
         return ()
     before = again[: len(once)] if once.ndim else again
-    return Replay(levels=once, before=first, first=before), Replay(levels=twice, before=once, first=before)
+    return Replay(levels=once, before=first, first=before), Replay(
+        levels=twice, before=once, first=before
+    )
 
 
-# The samples on which suspects are captured: the largest of the first batches, and further batches of its shape.
+# The samples on which suspects are captured: the largest of the first batches, and further batches
+# of its shape.
 #
-# In a decoding loop the inputs grow with every step, so the first batches hold little. Images all have one shape, so
-# several batches are joined.
+# In a decoding loop the inputs grow with every step, so the first batches hold little. Images all
+# have one shape, so several batches are joined.
 
 _BATCHES = 8
 """Number of first batches of which the largest is kept."""
@@ -225,9 +274,13 @@ class KeptFeeds:
     _batches: list[dict[str, Array]] = field(default_factory=list)
 
     def add(self, feeds: Feeds) -> None:
-        """Add a batch: it replaces the others if it is larger, and joins them if it has their shape."""
+        """Add a batch: it replaces the others if it is larger, and joins them if it has their
+        shape.
+        """
         self._seen += 1
-        if not self._batches or (self._seen <= _BATCHES and _shapes(feeds, self.rows) != self._shapes):
+        if not self._batches or (
+            self._seen <= _BATCHES and _shapes(feeds, self.rows) != self._shapes
+        ):
             if _size(feeds) > max((_size(one) for one in self._batches), default=0):
                 self._batches = [_copy(feeds)]
         elif self._goes_with(feeds):
@@ -306,23 +359,31 @@ class Budget:
 
     def share(self, part: float) -> "Budget":
         """A budget that starts now, of a share ``part`` (0 … 1) of the time that is left."""
-        return Budget.begin(None if self.seconds is None else max(0.0, part * self.left), self.timer)
+        return Budget.begin(
+            None if self.seconds is None else max(0.0, part * self.left), self.timer
+        )
 
 
 def samples_that_passes_move(
     targets: Mapping[str, Target], task: Task, samples: Samples, *, count: int, budget: Budget
 ) -> tuple[str, ...]:
-    """Names of up to ``count`` of ``samples`` whose outputs the passes of a cell change, in their order.
+    """Names of up to ``count`` of ``samples`` whose outputs the passes of a cell change, in
+    their order.
 
-    Only few of many samples may change, so they are examined first. Empty where no pass ran, or a graph fails.
+    Only few of many samples may change, so they are examined first. Empty where no pass ran, or a
+    graph fails.
 
     Args:
-        targets: of the cell, by the names of their graphs. task: runs them. budget: for this search.
+        targets: of the cell, by the names of their graphs. task: runs them. budget: for this
+            search.
     """
     if count < 1 or not any(_promises(one) for one in targets.values()):
         return ()
     moved = _Moved(count, budget)
-    with ExitStack() as stack, suppress(Exception):  # without its passes a graph may not run at all, nor a task
+    with (
+        ExitStack() as stack,
+        suppress(Exception),
+    ):  # without its passes a graph may not run at all, nor a task
         pairs = {name: _Pair(moved, *_both(one, stack)) for name, one in targets.items()}
         task.answer(pairs, NotedSamples.of(samples, moved.begin))
     return tuple(moved.names)[:count]
@@ -337,9 +398,13 @@ def _promises(target: Target) -> bool:
 
 def _both(target: Target, stack: ExitStack) -> tuple[Executor, Executor]:
     """Executors of the graph with the passes and without."""
-    models, backend = (target.quantized, target.written or target.quantized), isolated(target.backend)
+    models, backend = (
+        (target.quantized, target.written or target.quantized),
+        isolated(target.backend),
+    )
     ours, theirs = (
-        in_slices(stack.enter_context(backend.prepare(model, threads=target.threads)), model) for model in models
+        in_slices(stack.enter_context(backend.prepare(model, threads=target.threads)), model)
+        for model in models
     )
     return ours, theirs
 

@@ -1,4 +1,6 @@
-"""The numbers of every node of a quantized graph: its error in the run and alone, and the explained error."""
+"""The numbers of every node of a quantized graph: its error in the run and alone, and the
+explained error.
+"""
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -44,9 +46,9 @@ from qbench.interpreter import KernelFunction
 from qbench.judging import NodeErrors, Unaligned
 from qbench.metrics import Differences, count_differences, unequal
 
-# An ``Examination`` is an executor of the float graph, which a task runs like any other; so decoding loops are
-# examined, too. A few samples at a time run through the float graph, the watched backend and each unit alone. Only sums
-# are kept (``tallies``).
+# An ``Examination`` is an executor of the float graph, which a task runs like any other; so
+# decoding loops are examined, too. A few samples at a time run through the float graph, the watched
+# backend and each unit alone. Only sums are kept (``tallies``).
 
 _SMALL = 1 << 20
 """Bytes of fp32 values per sample up to which units run alone on all samples."""
@@ -55,7 +57,9 @@ _AT_ONCE = 1 << 25
 _BATCHES_MORE = 2
 """Random batches on which units run alone where samples are few."""
 _FEWEST, _MOST = 2, 64
-"""Samples that are run at once, however large they are: a run of one sample hides what an engine spoils in a batch."""
+"""Samples that are run at once, however large they are: a run of one sample hides what an
+engine spoils in a batch.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +69,15 @@ class Examined:
     Args:
         samples: number examined. nodes: in the order of the graph.
         unaligned: values that are not compared with fp32, and why.
-        outputs: outputs of the watched backend compared with those of the engine; None: they are the same backend.
-        crashes: quantized value → how the target's backend fails on its unit.
-        moved: quantized value → constants of its unit that are not the quantized fp32 ones, with the difference
+        outputs: outputs of the watched backend compared with those of the engine; None: they are
+        the same backend. crashes: quantized value → how the target's backend fails on its unit.
+        moved: quantized value → constants of its unit that are not the quantized fp32 ones, with
+        the difference
             (``FloatUnit``).
-        broken: quantized value → steps (rms) by which a pass changed it against the promise of its effect.
-        in_float: values that the declared arithmetic computes in float32, where ties may be rounded either way.
-        bits: quantized value → bits of the coarsest grid of its unit, that of its weights or its own.
+        broken: quantized value → steps (rms) by which a pass changed it against the promise of its
+        effect. in_float: values that the declared arithmetic computes in float32, where ties may be
+        rounded either way. bits: quantized value → bits of the coarsest grid of its unit, that of
+        its weights or its own.
     """
 
     samples: int
@@ -86,7 +92,8 @@ class Examined:
 
 
 class Examination(Closing):
-    """An executor of the float graph that examines every run; a context manager that closes its engines.
+    """An executor of the float graph that examines every run; a context manager that closes its
+    engines.
 
     Args:
         target: what is examined. timeout: of one run of a unit on the target's backend.
@@ -105,8 +112,11 @@ class Examination(Closing):
         self._rows, self._batch = rows_of_runs(target.original), fixed_batch(target.original)
         self._size, self._runs_alone = 1, True
         self._tallies = {unit.value: NodeTally() for unit in self.units.units}
-        # an interpreter that is watched itself computes by its arithmetic; an engine that declares rationals has floats
-        self._order_is_open = not target.is_watched_itself and leaves_ties_open(arithmetic_of(target.backend))
+        # an interpreter that is watched itself computes by its arithmetic; an engine that declares
+        # rationals has floats
+        self._order_is_open = not target.is_watched_itself and leaves_ties_open(
+            arithmetic_of(target.backend)
+        )
         self._fused = fused_sums_of(self.units.units, arithmetic_of(target.backend))
         self._outputs = tuple(str(value.name) for value in target.original.graph.outputs)
         self._steps = {str(value.name): steps_of(value) for value in target.quantized.graph.outputs}
@@ -114,8 +124,12 @@ class Examination(Closing):
         self._other_shapes: set[str] = set()
         self._stack = ExitStack()
         with ExitStack() as stack:
-            self._float = self._whole(stack, get_backend(FLOAT_BACKEND), target, taps=self._float_taps())
-            self._watched = self._whole(stack, target.watched, target, taps=self._levels(), quantized=True)
+            self._float = self._whole(
+                stack, get_backend(FLOAT_BACKEND), target, taps=self._float_taps()
+            )
+            self._watched = self._whole(
+                stack, target.watched, target, taps=self._levels(), quantized=True
+            )
             self._engine: Executor | None = None
             if not target.is_watched_itself:
                 self._engine = self._whole(stack, target.backend, target, quantized=True)
@@ -152,13 +166,17 @@ class Examination(Closing):
 
     def _float_taps(self) -> tuple[str, ...]:
         given = {str(value.name) for value in self._target.original.graph.inputs}
-        wanted = dict.fromkeys(unit.represents for unit in self.units.units if unit.value in self.units.aligned)
+        wanted = dict.fromkeys(
+            unit.represents for unit in self.units.units if unit.value in self.units.aligned
+        )
         return tuple(name for name in wanted if name not in given and name not in self._outputs)
 
     def _levels(self) -> tuple[str, ...]:
         graph = self._target.quantized.graph
         known = {str(value.name) for value in (*graph.inputs, *graph.outputs)}
-        wanted = dict.fromkeys(name for unit in self.units.units for name in (*unit.feeds, unit.value))
+        wanted = dict.fromkeys(
+            name for unit in self.units.units for name in (*unit.feeds, unit.value)
+        )
         return tuple(name for name in wanted if name not in known)
 
     def run(self, feeds: Feeds) -> dict[str, Array]:
@@ -175,10 +193,15 @@ class Examination(Closing):
         if self._batch is None or len(results) == 1:
             joined: dict[str, Array] = self._rows.joined(results, self._outputs)
             return joined
-        return {name: self._one_batch([result[name] for result in results], name) for name in self._outputs}
+        return {
+            name: self._one_batch([result[name] for result in results], name)
+            for name in self._outputs
+        }
 
     def _parts(self, feeds: Feeds, count: int) -> Iterator[dict[str, Array]]:
-        """``feeds`` run by run; the first sample of all runs alone, which shows how many fit into memory together."""
+        """``feeds`` run by run; the first sample of all runs alone, which shows how many fit
+        into memory together.
+        """
         if self._batch is not None or self._rows.size > 1:
             yield from (part for _, _, part in self._rows.parts(feeds, count))
             return
@@ -191,7 +214,9 @@ class Examination(Closing):
 
     def _one_batch(self, parts: Sequence[Array], name: str) -> Array:
         """An output of several runs of a fixed batch, as ``in_slices`` joins them."""
-        return np.concatenate([np.atleast_1d(part) for part in parts], axis=self._rows.outputs.get(name, 0))
+        return np.concatenate(
+            [np.atleast_1d(part) for part in parts], axis=self._rows.outputs.get(name, 0)
+        )
 
     def _fold(self, part: dict[str, Array]) -> dict[str, Array]:
         rows = self._rows.count(part)
@@ -204,7 +229,9 @@ class Examination(Closing):
         if self._engine is not None:
             theirs = self._engine.run(part)
             for name, steps in self._steps.items():
-                found = count_differences(seen[name], theirs[name], steps.broadcast(seen[name].ndim))
+                found = count_differences(
+                    seen[name], theirs[name], steps.broadcast(seen[name].ndim)
+                )
                 self._differences = self._differences.joined(found)
         self._runs_alone &= self.samples < ALONE or held <= _SMALL * rows
         if not self._runs_alone:
@@ -212,7 +239,10 @@ class Examination(Closing):
         for runner in self._runners:
             unit = runner.unit
             if unit.value in self.units.aligned and self._has_one_shape(unit, floats, seen):
-                tally, expected = self._tallies[unit.value], floats[unit.represents].astype(np.float32, copy=False)
+                tally, expected = (
+                    self._tallies[unit.value],
+                    floats[unit.represents].astype(np.float32, copy=False),
+                )
                 tally.cumulative.add(expected, unit.reals(seen[unit.value]))
                 tally.clips.add(unit, expected)
             if self._runs_alone:
@@ -220,22 +250,32 @@ class Examination(Closing):
         self.samples += rows
         return {name: self._first(name, floats[name], rows) for name in self._outputs}
 
-    def _has_one_shape(self, unit: QuantizedUnit, floats: Mapping[str, Array], seen: Mapping[str, Array]) -> bool:
-        """Whether the value has the shape of fp32 in all runs; that of a suppression or a filter depends on numbers."""
+    def _has_one_shape(
+        self, unit: QuantizedUnit, floats: Mapping[str, Array], seen: Mapping[str, Array]
+    ) -> bool:
+        """Whether the value has the shape of fp32 in all runs; that of a suppression or a
+        filter depends on numbers.
+        """
         if floats[unit.represents].shape != seen[unit.value].shape:
             self._other_shapes.add(unit.value)
             self._tallies[unit.value] = NodeTally()
         return unit.value not in self._other_shapes
 
     def _first(self, name: str, result: Array, rows: int) -> Array:
-        """The rows of an output without those of the samples that were repeated to fill the batch."""
+        """The rows of an output without those of the samples that were repeated to fill the
+        batch.
+        """
         axis = self._rows.outputs.get(name)
         if axis is None and self._batch is not None and result.ndim and len(result) == self._batch:
             axis = 0
         return result if axis is None else result[(slice(None),) * axis + (slice(rows),)]
 
-    def _fold_alone(self, runner: UnitRunner, floats: Mapping[str, Array], seen: Mapping[str, Array]) -> None:
-        """Run a unit alone: on its inputs in the run of the whole graph, and on quantized fp32 inputs."""
+    def _fold_alone(
+        self, runner: UnitRunner, floats: Mapping[str, Array], seen: Mapping[str, Array]
+    ) -> None:
+        """Run a unit alone: on its inputs in the run of the whole graph, and on quantized fp32
+        inputs.
+        """
         unit, tally = runner.unit, self._tallies[runner.unit.value]
         feeds, found = {name: seen[name] for name in unit.feeds}, seen[unit.value]
         steps = runner.steps(feeds)
@@ -243,15 +283,22 @@ class Examination(Closing):
         tally.ties.add(steps)
         # an interpreter that is watched for an engine is itself what the engine should equal
         ours, other = (
-            (found, runner.claimed(feeds)) if self._target.is_watched_itself else (runner.counted(feeds), found)
+            (found, runner.claimed(feeds))
+            if self._target.is_watched_itself
+            else (runner.counted(feeds), found)
         )
         if unit.value in self._fused and not self._target.is_watched_itself:
-            other = runner.claimed(feeds)  # the whole run has the fused sum, of a convolution that is not rounded
+            other = runner.claimed(
+                feeds
+            )  # the whole run has the fused sum, of a convolution that is not rounded
         if ours is not None and other is not None and not unit.has_real_products:
             tally.claimed.add(self._but_for_order(runner, ours, other, steps, feeds), other, steps)
         if not self._is_fed_by_fp32(unit):
             return
-        fed, expected = self.units.rounded(unit, floats), floats[unit.represents].astype(np.float32, copy=False)
+        fed, expected = (
+            self.units.rounded(unit, floats),
+            floats[unit.represents].astype(np.float32, copy=False),
+        )
         alone = runner.counted(fed)
         if alone is not None:
             tally.isolated.add(expected, unit.reals(alone))
@@ -263,7 +310,9 @@ class Examination(Closing):
                     tally.unexplained.add(explained, unit.reals(alone))
 
     def _ask_more(self) -> None:
-        """Run the units on random batches where samples are few: one hides what a batch or an earlier run spoils."""
+        """Run the units on random batches where samples are few: one hides what a batch or an
+        earlier run spoils.
+        """
         random = np.random.default_rng(0)
         for runner in self._runners if self._target.claims is not None else ():
             own = {name: self._last[name] for name in runner.unit.feeds}
@@ -277,18 +326,26 @@ class Examination(Closing):
                     found = self._but_for_order(runner, ours, other, steps, made)
                     self._tallies[runner.unit.value].claimed.add(found, other, steps)
 
-    def _but_for_order(self, runner: UnitRunner, ours: Array, other: Array, steps: Array, feeds: Feeds) -> Array:
-        """``ours`` with the values of ``other`` where the engine's order of float32 sums explains the difference."""
+    def _but_for_order(
+        self, runner: UnitRunner, ours: Array, other: Array, steps: Array, feeds: Feeds
+    ) -> Array:
+        """``ours`` with the values of ``other`` where the engine's order of float32 sums
+        explains the difference.
+        """
         if not self._order_is_open or ours.shape != other.shape or not unequal(ours, other).any():
             return ours
-        return np.where(self._sums[runner.unit.value].explained(ours, other, steps, feeds), other, ours)
+        return np.where(
+            self._sums[runner.unit.value].explained(ours, other, steps, feeds), other, ours
+        )
 
     def _is_fed_by_fp32(self, unit: QuantizedUnit) -> bool:
         """Whether the value and the inputs of its unit represent fp32 values."""
         inputs = {value.name for value in self._target.quantized.graph.inputs}
         if self._other_shapes.intersection((unit.value, *unit.feeds)):
             return False
-        return all(name in self.units.aligned or name in inputs for name in (unit.value, *unit.feeds))
+        return all(
+            name in self.units.aligned or name in inputs for name in (unit.value, *unit.feeds)
+        )
 
     def examined(self) -> Examined:
         """The numbers of all runs so far."""
@@ -298,7 +355,10 @@ class Examination(Closing):
             nodes=tuple(self._node(unit, macs) for unit in self.units.units),
             unaligned=(
                 *self.units.unaligned,
-                *(Unaligned(value=name, reason="its shape depends on numbers") for name in sorted(self._other_shapes)),
+                *(
+                    Unaligned(value=name, reason="its shape depends on numbers")
+                    for name in sorted(self._other_shapes)
+                ),
             ),
             outputs=None if self._engine is None else self._differences,
             crashes={runner.unit.value: runner.crash for runner in self._runners if runner.crash},
@@ -330,7 +390,9 @@ class Examination(Closing):
         known = self.units.floats.get(unit.value)
         scale = None if unit.grid is None else unit.scale
         kinds = (tally.cumulative, tally.isolated, tally.explained, tally.unexplained)
-        cumulative, isolated, explained, unexplained = (one.errors(scale) if one.elements else None for one in kinds)
+        cumulative, isolated, explained, unexplained = (
+            one.errors(scale) if one.elements else None for one in kinds
+        )
         return NodeErrors(
             node=unit.node,
             operators=unit.operators,
@@ -356,7 +418,10 @@ class Examination(Closing):
 
 
 def _require_same_outputs(target: Target) -> None:
-    ours, theirs = ([str(value.name) for value in model.graph.outputs] for model in (target.original, target.quantized))
+    ours, theirs = (
+        [str(value.name) for value in model.graph.outputs]
+        for model in (target.original, target.quantized)
+    )
     if ours != theirs:
         raise InputError(
             f"Examining '{target.model}'",
@@ -370,9 +435,10 @@ def _require_same_outputs(target: Target) -> None:
 #
 #     gain = 10 · log₁₀(N / N′)        N: noise of the outputs compared with fp32; N′: the same with the node in float
 #
-# A node in float is the fp32 node with real weights. The nodes that read its real result quantize their own results as
-# before; nodes that only move values, on the same grid, pass it on as real. The run continues after them: earlier
-# results are kept from the first run, later ones are computed by the target.
+# A node in float is the fp32 node with real weights. The nodes that read its real result quantize
+# their own results as before; nodes that only move values, on the same grid, pass it on as real.
+# The run continues after them: earlier results are kept from the first run, later ones are computed
+# by the target.
 
 
 def each_gain(
@@ -381,8 +447,10 @@ def each_gain(
     """(value, gain in dB) of each unit with a counterpart in fp32; the caller may stop.
 
     Args:
-        target: its watched backend must be ``Watchable``; else nothing is yielded. units: of its graph.
-        feeds: a few samples, since every unit costs a part of a run. output: that is compared; empty: all are.
+        target: its watched backend must be ``Watchable``; else nothing is yielded. units: of its
+            graph.
+        feeds: a few samples, since every unit costs a part of a run. output: that is compared;
+            empty: all are.
 
     Raises:
         QbenchError: a backend does not run the graph.
@@ -406,8 +474,12 @@ def each_gain(
                 yield unit.value, sqnr_of(before, _noise(wanted, executor.run(feeds), compared))
 
 
-def _kept_in_float(unit: QuantizedUnit, units: Units, seen: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
-    """The values that change when ``unit`` is in float, up to those from which the run continues."""
+def _kept_in_float(
+    unit: QuantizedUnit, units: Units, seen: Mapping[str, Array]
+) -> Iterator[tuple[str, Array]]:
+    """The values that change when ``unit`` is in float, up to those from which the run
+    continues.
+    """
     piece = float_counterpart(unit, units.original, units.represents, rounded=False)
     with exact_backend().prepare(piece.graph) as run:
         real = run.run(units.reals(unit, seen))[unit.represents]
@@ -428,7 +500,10 @@ def _handed_on(
         if _keeps_grid(reader, unit):
             yield from _handed_on(reader, result, units, seen)
         else:
-            yield reader.value, reader.rounded(result / np.float32(reader.scale)).astype(seen[reader.value].dtype)
+            yield (
+                reader.value,
+                reader.rounded(result / np.float32(reader.scale)).astype(seen[reader.value].dtype),
+            )
 
 
 def _read(reader: QuantizedUnit, value: str, real: Array, seen: Mapping[str, Array]) -> Array:
@@ -445,15 +520,25 @@ def _read(reader: QuantizedUnit, value: str, real: Array, seen: Mapping[str, Arr
     ]
     others = [one for one in graph.inputs if one.name != value]
     (goal,) = (one for node in graph for one in node.outputs if one.name == reader.real)
-    piece = ir.Model(ir.convenience.extract(graph, [*handed, *others], [goal]), ir_version=reader.graph.ir_version)
-    feeds = {str(one.name): real for one in handed} | {str(one.name): seen[str(one.name)] for one in others}
+    piece = ir.Model(
+        ir.convenience.extract(graph, [*handed, *others], [goal]),
+        ir_version=reader.graph.ir_version,
+    )
+    feeds = {str(one.name): real for one in handed} | {
+        str(one.name): seen[str(one.name)] for one in others
+    }
     with exact_backend().prepare(piece) as run:
         return run.run(feeds)[reader.real]
 
 
 def _keeps_grid(reader: QuantizedUnit, unit: QuantizedUnit) -> bool:
     """Whether ``reader`` only moves values, and keeps their grid."""
-    if reader.grid is None or unit.grid is None or len(reader.feeds) > 1 or len(reader.operators) != 1:
+    if (
+        reader.grid is None
+        or unit.grid is None
+        or len(reader.feeds) > 1
+        or len(reader.operators) != 1
+    ):
         return False
     dequantizers = sum(node.op_type == "DequantizeLinear" for node in reader.graph.graph)
     has_weights = dequantizers > len(reader.feeds)
@@ -473,7 +558,8 @@ def _noise(wanted: Mapping[str, Array], found: Mapping[str, Array], names: Seque
 
 
 class _Memory:
-    """Wraps the kernels of one program: it keeps the results of a run, and continues later runs from a node.
+    """Wraps the kernels of one program: it keeps the results of a run, and continues later runs
+    from a node.
 
     ``exchanged`` are the values that are replaced in later runs.
     """

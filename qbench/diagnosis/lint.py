@@ -37,15 +37,20 @@ from qbench.numerics import (
 )
 from qbench.passes import INTEGER_INTERPRETER, integer_target, lower_to_integers
 
-# The products by constant weights in a graph of integer operators, each as the columns over which it sums:
+# The products by constant weights in a graph of integer operators, each as the columns over which
+# it sums:
 #
 #     acc[n] = Σ_k (x[k] − z_x) (w[k, n] − z_w[n]) + bias[n]
 #
-# k runs in the order of the interpreter (``interpreter.windows``); in a grouped product over the filter's channels.
+# k runs in the order of the interpreter (``interpreter.windows``); in a grouped product over the
+# filter's channels.
 
 Ints = npt.NDArray[np.int64]
 _RANGES: Mapping[str, tuple[int, int]] = MappingProxyType(
-    {name: (QType.parse(name).qmin, QType.parse(name).qmax) for name in ("uint8", "int8", "uint16", "int16", "int4")}
+    {
+        name: (QType.parse(name).qmin, QType.parse(name).qmax)
+        for name in ("uint8", "int8", "uint16", "int16", "int4")
+    }
 )
 
 
@@ -89,8 +94,8 @@ class IntegerProduct:
         x_zero: z_x; None where it is computed. weight: (K, N) integers. weight_zero: (N,).
         bias: (N,), zeros where there is none.
         scales: of x, of w (N,), and of the result; None where the result is not quantized.
-        lift: (N,), what sums are multiplied by to meet a bias at a scale of its own; ``bias`` and ``scales`` are those
-            of the sum of both then. None: the bias is at the product's scale.
+        lift: (N,), what sums are multiplied by to meet a bias at a scale of its own; ``bias`` and
+            ``scales`` are those of the sum of both then. None: the bias is at the product's scale.
         output: quantization parameters of the result; None likewise.
         depthwise: whether there is one filter per channel.
         order: of its sums.
@@ -114,9 +119,11 @@ class IntegerProduct:
 
 
 def integer_products(model: ir.Model) -> tuple[tuple[IntegerProduct, ...], tuple[str, ...]]:
-    """The products of ``model`` by constant weights, in order, and the names of those that are not examined.
+    """The products of ``model`` by constant weights, in order, and the names of those that are
+    not examined.
 
-    These have two computed operands, or sum another set of weights at every position (ConvTranspose).
+    These have two computed operands, or sum another set of weights at every position
+    (ConvTranspose).
     """
     found, others = [], []
     for node in model.graph:
@@ -131,7 +138,9 @@ def integer_products(model: ir.Model) -> tuple[tuple[IntegerProduct, ...], tuple
 
 
 def _product(node: ir.Node, places: _Places) -> IntegerProduct | None:
-    weight, x_zero = (constant_value(input_at(node, place)) for place in (places.weight, places.x_zero))
+    weight, x_zero = (
+        constant_value(input_at(node, place)) for place in (places.weight, places.x_zero)
+    )
     x = node.inputs[0]
     levels = "" if x is None or x.dtype is None else x.dtype.numpy().name
     levels = levels or ("uint8" if x_zero is None else x_zero.dtype.name)
@@ -155,7 +164,9 @@ def _product(node: ir.Node, places: _Places) -> IntegerProduct | None:
         weights=weight.dtype.name,
         low=low,
         high=high,
-        x_zero=_first(x_zero, 0) if x_zero is not None or input_at(node, places.x_zero) is None else None,
+        x_zero=_first(x_zero, 0)
+        if x_zero is not None or input_at(node, places.x_zero) is None
+        else None,
         weight=columns,
         weight_zero=_spread(constant_value(input_at(node, places.weight_zero)), count),
         bias=_spread(bias, count),
@@ -176,9 +187,14 @@ def _with_own_bias(node: ir.Node, places: _Places, product: IntegerProduct) -> I
     ruled = word_attribute(node, "sum_scale", "finest") == "bias"
     own = OwnBias.of(data.reshape(-1)[0], weight.reshape(-1), bias.reshape(-1), ruled=ruled)
     count = product.weight.shape[1]
-    lift, raised, at = (np.broadcast_to(part, (count,)) for part in (own.product / own.at, own.bias / own.at, own.at))
+    lift, raised, at = (
+        np.broadcast_to(part, (count,))
+        for part in (own.product / own.at, own.bias / own.at, own.at)
+    )
     scales = None if product.scales is None else (1.0, at, product.scales[2])
-    return replace(product, bias=np.rint(product.bias * raised).astype(np.int64), scales=scales, lift=lift)
+    return replace(
+        product, bias=np.rint(product.bias * raised).astype(np.int64), scales=scales, lift=lift
+    )
 
 
 def _ends(x: ir.Value | None, levels: str) -> tuple[int, int]:
@@ -191,41 +207,55 @@ def _ends(x: ir.Value | None, levels: str) -> tuple[int, int]:
     return max(low, _first(ends[0], low)), min(high, _first(ends[1], high))
 
 
-def _scales(node: ir.Node, places: _Places, count: int) -> tuple[float, npt.NDArray[np.float64], float] | None:
+def _scales(
+    node: ir.Node, places: _Places, count: int
+) -> tuple[float, npt.NDArray[np.float64], float] | None:
     if places.scales is None:
         return None
     x, w, y = (constant_value(input_at(node, place)) for place in places.scales)
     if x is None or w is None or y is None:
         return None
-    return float(x.reshape(-1)[0]), np.broadcast_to(w.astype(np.float64).reshape(-1), (count,)), float(y.reshape(-1)[0])
+    return (
+        float(x.reshape(-1)[0]),
+        np.broadcast_to(w.astype(np.float64).reshape(-1), (count,)),
+        float(y.reshape(-1)[0]),
+    )
 
 
 def _output(node: ir.Node, places: _Places) -> QParams | None:
     if places.scales is None or places.output_zero is None:
         return None
-    scale, zero = (constant_value(input_at(node, place)) for place in (places.scales[2], places.output_zero))
+    scale, zero = (
+        constant_value(input_at(node, place)) for place in (places.scales[2], places.output_zero)
+    )
     if scale is None or zero is None:
         return None
-    return QParams(float(scale.reshape(-1)[0]), int(zero.reshape(-1)[0]), QType.parse(zero.dtype.name))
+    return QParams(
+        float(scale.reshape(-1)[0]), int(zero.reshape(-1)[0]), QType.parse(zero.dtype.name)
+    )
 
 
 def _spread(values: npt.NDArray[Any] | None, count: int) -> Ints:
     """``values`` (None: 0), one per column."""
-    return np.broadcast_to(np.zeros(1, np.int64) if values is None else values.astype(np.int64).reshape(-1), (count,))
+    return np.broadcast_to(
+        np.zeros(1, np.int64) if values is None else values.astype(np.int64).reshape(-1), (count,)
+    )
 
 
 def _first(values: npt.NDArray[Any] | None, default: int) -> int:
     return default if values is None else int(values.reshape(-1)[0])
 
 
-# Which weight pairs can saturate where two neighbouring products are summed in 16 bits, and the largest loss by that:
+# Which weight pairs can saturate where two neighbouring products are summed in 16 bits, and the
+# largest loss by that:
 #
 #     a pair can saturate if    high · (|w₀| + |w₁|) > 2¹⁵ − 1        (2¹⁵ where both are negative)
 #     worst loss of a column  = max(Σ excess of its positive pairs, Σ excess of its negative pairs)
 #
-# Both sums can occur: x is largest for the weights of one sign, and 0 for the others. This holds for an unsigned left
-# operand and a signed right one (Intel's vpmaddubsw). For 8-bit x on the left the first line means |w₀| + |w₁| ≥ 129.
-# For 8-bit weights on the left (``interpreter.windows``) and the least x it means w₀ + w₁ ≥ 257.
+# Both sums can occur: x is largest for the weights of one sign, and 0 for the others. This holds
+# for an unsigned left operand and a signed right one (Intel's vpmaddubsw). For 8-bit x on the left
+# the first line means |w₀| + |w₁| ≥ 129. For 8-bit weights on the left (``interpreter.windows``)
+# and the least x it means w₀ + w₁ ≥ 257.
 
 BITS = 16
 """Width in which processors with vpmaddubsw sum pairs."""
@@ -240,8 +270,8 @@ class PairRisk:
         worst: the largest |w₀| + |w₁| of weights of one sign (of two signs: the larger weight).
         outputs: number of columns with such a pair.
         loss: the largest loss of a column, in units of the accumulator.
-        loss_steps: the same in steps of the result, at most its range; None: the result is not quantized.
-        why_not: why no pair can saturate; empty: some can.
+        loss_steps: the same in steps of the result, at most its range; None: the result is not
+        quantized. why_not: why no pair can saturate; empty: some can.
     """
 
     pairs: int
@@ -263,12 +293,18 @@ def pair_risk(product: IntegerProduct, bits: int = BITS) -> PairRisk:
     weight = product.weight
     pairs = len(weight) // 2 * weight.shape[1]
     if not product.order.in_pairs(product.levels, product.weights):
-        sides = (product.weights, product.levels) if product.order.weights_left else (product.levels, product.weights)
+        sides = (
+            (product.weights, product.levels)
+            if product.order.weights_left
+            else (product.levels, product.weights)
+        )
         return PairRisk(pairs=pairs, why_not=f"{' × '.join(sides)} is not summed in pairs")
     first, second, top = weight[0 : 2 * (len(weight) // 2) : 2], weight[1::2], (1 << (bits - 1)) - 1
     most, least = (end(first, 0) + end(second, 0) for end in (np.maximum, np.minimum))
     low, high = min(product.low, 0), max(product.high, 0)
-    excess = np.stack([high * most + low * least - top, -high * least - low * most - top - 1]).clip(0)
+    excess = np.stack([high * most + low * least - top, -high * least - low * most - top - 1]).clip(
+        0
+    )
     losses = excess.sum(axis=1).max(axis=0)
     worst = int(np.maximum(most, -least).max(initial=0))
     if not losses.any():
@@ -277,7 +313,9 @@ def pair_risk(product: IntegerProduct, bits: int = BITS) -> PairRisk:
     if product.scales is not None and product.output is not None:
         x, w, y = product.scales
         lifted = losses if product.lift is None else losses * product.lift
-        steps = min(float((lifted * (x * w / y)).max()), float(product.output.qmax - product.output.qmin))
+        steps = min(
+            float((lifted * (x * w / y)).max()), float(product.output.qmax - product.output.qmin)
+        )
     return PairRisk(
         pairs=pairs,
         risky=int(np.count_nonzero(excess.any(axis=0))),
@@ -301,7 +339,11 @@ def _why_not(product: IntegerProduct, worst: int) -> str:
     if len(product.weight) < 2:
         return "one product a sum"
     if product.order.weights_left:
-        return f"levels end at {product.low} and {product.high}" if worst > 256 else f"no pair above {worst}"
+        return (
+            f"levels end at {product.low} and {product.high}"
+            if worst > 256
+            else f"no pair above {worst}"
+        )
     if product.high <= 128:  # 128 · 256 = 2¹⁵, of negative weights alone
         return f"levels end at {product.high}"
     if np.abs(product.weight).max(initial=0) <= 64:
@@ -309,12 +351,13 @@ def _why_not(product: IntegerProduct, worst: int) -> str:
     return f"no pair of one sign above {worst}"
 
 
-# What an arithmetic cannot represent of a product: its multiplier, its largest sum, a pair of its products.
+# What an arithmetic cannot represent of a product: its multiplier, its largest sum, a pair of its
+# products.
 #
 #     reach = max over columns of |Σ_k max((low − z_x) w, (high − z_x) w) + bias|, and the same with min
 #
-# This is the worst case over all inputs, since nothing is run: what is reported can happen with some input, and what is
-# not reported cannot happen.
+# This is the worst case over all inputs, since nothing is run: what is reported can happen with
+# some input, and what is not reported cannot happen.
 
 
 _FAR = 2.0**62
@@ -322,7 +365,9 @@ _FAR = 2.0**62
 
 
 def reach(product: IntegerProduct) -> tuple[int, int]:
-    """The least and the largest sum of ``product`` with its bias, for every value of a computed zero point."""
+    """The least and the largest sum of ``product`` with its bias, for every value of a computed
+    zero point.
+    """
     centred = product.weight - product.weight_zero
     low, high, zero = product.low, product.high, product.x_zero
     ends = (low - high, high - low) if zero is None else (low - zero, high - zero)
@@ -337,13 +382,21 @@ def reach(product: IntegerProduct) -> tuple[int, int]:
 
 def bits_for(low: int, high: int) -> int:
     """The width of the smallest two's complement register that holds both."""
-    return max((-low - 1 if low < 0 else low).bit_length(), (-high - 1 if high < 0 else high).bit_length()) + 1
+    return (
+        max(
+            (-low - 1 if low < 0 else low).bit_length(),
+            (-high - 1 if high < 0 else high).bit_length(),
+        )
+        + 1
+    )
 
 
 def arithmetic_limits(product: IntegerProduct, arithmetic: Arithmetic) -> tuple[str, ...]:
     """What ``arithmetic`` cannot represent of ``product``, one line per limit."""
     if product.lift is not None and arithmetic.biases is BiasScheme.PRODUCT:
-        return ("its bias has a scale of its own, at which this arithmetic adds none: it runs in float",)
+        return (
+            "its bias has a scale of its own, at which this arithmetic adds none: it runs in float",
+        )
     here = arithmetic.at(product.operator, product.node)
     found = []
     halved = product.levels == "int8" and here.accumulator.halves(product.order.shape)
@@ -354,7 +407,9 @@ def arithmetic_limits(product: IntegerProduct, arithmetic: Arithmetic) -> tuple[
     ends = reach(product)
     if (bits := bits_for(*ends)) > here.accumulator.bits:
         word = "wrap" if here.accumulator.overflow.value == "wrap" else "saturate"
-        found.append(f"sums of up to {bits} bits {word} in an accumulator of {here.accumulator.bits}")
+        found.append(
+            f"sums of up to {bits} bits {word} in an accumulator of {here.accumulator.bits}"
+        )
     return (*found, *_of_multiplier(product, here, max(map(abs, ends))))
 
 
@@ -369,9 +424,16 @@ def _of_multiplier(product: IntegerProduct, arithmetic: Arithmetic, largest: int
     if scaling.form is not MultiplierForm.SHORT or not scaling.product_bits:
         return []
     short = short_multiplier(real_multiplier(product.scales, scaling.precision))
-    top = max((largest >> pre) * factor for pre, factor in zip(short.pre.tolist(), short.factor.tolist(), strict=True))
+    top = max(
+        (largest >> pre) * factor
+        for pre, factor in zip(short.pre.tolist(), short.factor.tolist(), strict=True)
+    )
     bits = bits_for(-top, top)
-    return [f"products of up to {bits} bits wrap at {scaling.product_bits}"] if bits > scaling.product_bits else []
+    return (
+        [f"products of up to {bits} bits wrap at {scaling.product_bits}"]
+        if bits > scaling.product_bits
+        else []
+    )
 
 
 REGISTER = 32
@@ -385,13 +447,15 @@ class LayerLint:
     """One layer.
 
     Args:
-        node, operator: its name, and the type of the float operator. depthwise: one filter per channel.
+        node, operator: its name, and the type of the float operator. depthwise: one filter per
+            channel.
         levels, weights: types of the input and of the weights.
         pairs: the risk where pairs are summed in 16 bits.
         sum_bits: width of a register that holds every sum.
         bias: the largest magnitude.
         multiplier: the largest; None: the result is not quantized.
-        machines: arithmetic → what it cannot represent here; called as the JSON of ``qbench lint`` calls it.
+        machines: arithmetic → what it cannot represent here; called as the JSON of ``qbench lint``
+            calls it.
     """
 
     node: str
@@ -420,7 +484,8 @@ class LayerLint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelLint:
-    """The ``layers`` of a graph in order, and the names of the products that are not examined (``unjudged``).
+    """The ``layers`` of a graph in order, and the names of the products that are not examined
+    (``unjudged``).
 
     ``miscomputed`` is what an engine of a known backend computes wrong, whatever its arithmetic.
     """
@@ -431,7 +496,8 @@ class ModelLint:
 
     @property
     def risky(self) -> bool:
-        """Whether a layer can saturate or overflow: under a named arithmetic; if none is named, under any.
+        """Whether a layer can saturate or overflow: under a named arithmetic; if none is named,
+        under any.
 
         What an engine computes wrong counts where its arithmetic is named.
         """
@@ -444,7 +510,8 @@ class ModelLint:
 
 
 def lint_products(model: ir.Model, arithmetics: Sequence[Arithmetic] = ()) -> ModelLint:
-    """What can saturate or overflow in the products of a quantized ``model``, and the limits of ``arithmetics``.
+    """What can saturate or overflow in the products of a quantized ``model``, and the limits of
+    ``arithmetics``.
 
     Raises:
         InputError: the model is not quantized, or a Q or DQ means nothing.
@@ -479,5 +546,7 @@ def _layer(product: IntegerProduct, arithmetics: Sequence[Arithmetic]) -> LayerL
         sum_bits=bits_for(*reach(product)),
         bias=int(np.abs(product.bias).max(initial=0)),
         multiplier=multiplier,
-        machines={arithmetic.name: arithmetic_limits(product, arithmetic) for arithmetic in arithmetics},
+        machines={
+            arithmetic.name: arithmetic_limits(product, arithmetic) for arithmetic in arithmetics
+        },
     )

@@ -18,7 +18,13 @@ from qbench.diagnosis.repair.cell import RepeatableCell, is_restored, repair_cel
 from qbench.diagnosis.repair.search import owners_of, repair_candidates
 from qbench.diagnosis.target import quantized_of, targets_of
 from qbench.errors import InputError, QbenchError, require_count, require_type
-from qbench.evaluation import Request, Subject, SubjectArtifacts, environment_here, subject_artifacts
+from qbench.evaluation import (
+    Request,
+    Subject,
+    SubjectArtifacts,
+    environment_here,
+    subject_artifacts,
+)
 from qbench.graph import node_key, producer, values_by_name
 from qbench.judging import (
     GIVEN,
@@ -49,16 +55,22 @@ _KNOWN = 1e6
 
 
 def recalibrated_first(
-    suspects: Sequence[Suspect], moved: Sequence[MovedRange], graphs: Mapping[str, ir.Model], *, most: int
+    suspects: Sequence[Suspect],
+    moved: Sequence[MovedRange],
+    graphs: Mapping[str, ir.Model],
+    *,
+    most: int,
 ) -> tuple[Suspect, ...]:
-    """The first ``most`` nodes whose calibrated range differs from the accepted one, then ``suspects``.
+    """The first ``most`` nodes whose calibrated range differs from the accepted one, then
+    ``suspects``.
 
-    A changed range changes many later ones. So these nodes come in the order of the graph, and each operator once: one
-    with a Relu or Clip also has the range of that.
+    A changed range changes many later ones. So these nodes come in the order of the graph, and each
+    operator once: one with a Relu or Clip also has the range of that.
 
     Args:
         suspects: the worst first; their evidence is added to that of the same node here.
-        moved: the changed ranges in the order of the graph, by the names in measurements. graphs: name → float graph.
+        moved: the changed ranges in the order of the graph, by the names in measurements. graphs:
+            name → float graph.
     """
     said: dict[str, list[Suspect]] = {}
     for suspect in suspects:
@@ -82,8 +94,12 @@ def recalibrated_first(
     return (*first, *(suspect for suspect in suspects if suspect.node not in found))
 
 
-def _nodes(moved: Iterable[MovedRange], graphs: Mapping[str, ir.Model]) -> Iterable[tuple[str, MovedRange]]:
-    """(node, range) by the names of findings; each operator once. A graph input has its own name."""
+def _nodes(
+    moved: Iterable[MovedRange], graphs: Mapping[str, ir.Model]
+) -> Iterable[tuple[str, MovedRange]]:
+    """(node, range) by the names of findings; each operator once. A graph input has its own
+    name.
+    """
     places = {}
     for name, model in graphs.items():
         prefix, owners = (f"{name}::" if len(graphs) > 1 else ""), owners_of(model)
@@ -104,21 +120,25 @@ def _nodes(moved: Iterable[MovedRange], graphs: Mapping[str, ir.Model]) -> Itera
 #     targets → examined on samples, run by the task → ranked → the first nodes captured, and their causes determined
 #             → the smallest set of nodes in float that restores the verdict
 #
-# Examining takes at most half of the budget, and causes a quarter of the rest; the remaining time is for the repair.
-# When the budget ends, the results so far are the finding, marked as incomplete.
+# Examining takes at most half of the budget, and causes a quarter of the rest; the remaining time
+# is for the repair. When the budget ends, the results so far are the finding, marked as incomplete.
 
 SAMPLES = 64
 SUSPECTS = 5
 _NODES, _CAUSES = 0.5, 0.25
 """Shares of the remaining budget."""
 _UNIT_TIMEOUT_S = 10.0
-"""The least timeout of a unit alone, however little of the budget is left: a slow unit is not a hanging one."""
+"""The least timeout of a unit alone, however little of the budget is left: a slow unit is not a
+hanging one.
+"""
 _MOVED = 0.2
 """Share of the time for examining in which samples are searched that passes change."""
 OUT_OF_BUDGET = "the budget ran out"
 """The beginning of notes about the budget, which come first."""
 _PROVEN = 10_000.0
-"""Added to the score of a suspect that the repair needs in float: more than the score of any anomaly."""
+"""Added to the score of a suspect that the repair needs in float: more than the score of any
+anomaly.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,13 +146,13 @@ class LocalizeOptions:
     """The options of a localization.
 
     Args:
-        samples: number examined, spread over the cell's main data. first: names of samples to examine before others,
-            such as those with differences; unknown names are skipped.
-        suspects: number of nodes whose causes are determined. repairs: whether a repair is searched.
-        replay: file of the repair's probes; None: not stored.
-        override: name of the repairing schema; empty: the name of the cell's schema with ``_repaired``.
-        output: whose noise gains are counted in; empty: all outputs.
-        in_float: what the engine ran in float, as ``Measurement.executed_in_float`` has it.
+        samples: number examined, spread over the cell's main data. first: names of samples to
+            examine before others, such as those with differences; unknown names are skipped.
+        suspects: number of nodes whose causes are determined. repairs: whether a repair is
+        searched. replay: file of the repair's probes; None: not stored. override: name of the
+        repairing schema; empty: the name of the cell's schema with ``_repaired``. output: whose
+        noise gains are counted in; empty: all outputs. in_float: what the engine ran in float, as
+        ``Measurement.executed_in_float`` has it.
     """
 
     samples: int = SAMPLES
@@ -179,8 +199,12 @@ def localize(
         )
     cell = cell_without_suite(subject, backend, schema, tolerance=tolerance, threads=threads)
     measurement = cell.measured(cell.schema)
-    options = options or LocalizeOptions(first=samples_that_moved(measurement), in_float=measurement.executed_in_float)
-    return localize_verdict(cell, cell.judge(measurement), Budget.begin(seconds, time.perf_counter), options=options)
+    options = options or LocalizeOptions(
+        first=samples_that_moved(measurement), in_float=measurement.executed_in_float
+    )
+    return localize_verdict(
+        cell, cell.judge(measurement), Budget.begin(seconds, time.perf_counter), options=options
+    )
 
 
 def cell_without_suite(
@@ -191,10 +215,12 @@ def cell_without_suite(
     tolerance: Tolerance | None = None,
     threads: int = 1,
 ) -> RepeatableCell:
-    """A cell that is judged against a present fp32 run, and can be measured again under another schema.
+    """A cell that is judged against a present fp32 run, and can be measured again under another
+    schema.
 
     Args:
-        subject, backend, tolerance, threads: as of ``localize``. schema: too; None: the model came quantized.
+        subject, backend, tolerance, threads: as of ``localize``. schema: too; None: the model came
+            quantized.
 
     Raises:
         InputError: an unknown name, or a model that is quantized already.
@@ -205,7 +231,13 @@ def cell_without_suite(
     shared.require_float()
     tolerance = tolerance or Tolerance()
     remedy = "Write it as in Tolerance(0.01)."
-    require_type("Localizing in a cell", tolerance, Tolerance, expected="a qbench.judging.Tolerance", remedy=remedy)
+    require_type(
+        "Localizing in a cell",
+        tolerance,
+        Tolerance,
+        expected="a qbench.judging.Tolerance",
+        remedy=remedy,
+    )
     rules = Rules(integer_macs=0.0, rule="qbench localize")
 
     def judged(measurement: Measurement, rules: Rules = rules) -> Verdict:
@@ -216,15 +248,25 @@ def cell_without_suite(
             rules=rules,
             today=datetime.date.min,  # there is no quarantine list, so the date does not matter
         )
-        # counts cannot decide a margin smaller than one sample; where they show a loss, the interval decides
-        undecided = any(gate.kind is GateKind.LOSS and gate.state is GateState.SHOWN for gate in verdict.gates)
+        # counts cannot decide a margin smaller than one sample; where they show a loss, the
+        # interval decides
+        undecided = any(
+            gate.kind is GateKind.LOSS and gate.state is GateState.SHOWN for gate in verdict.gates
+        )
         if undecided and rules.decision.by is DecisionRule.POINT:
-            return judged(measurement, replace(rules, decision=Decision(DecisionRule.CI, "qbench localize")))
+            return judged(
+                measurement, replace(rules, decision=Decision(DecisionRule.CI, "qbench localize"))
+            )
         return verdict
 
     return RepeatableCell(
         request=Request(
-            cell=Cell("localize", shared.subject.model.id, backend.name, GIVEN if schema is None else schema.name),
+            cell=Cell(
+                "localize",
+                shared.subject.model.id,
+                backend.name,
+                GIVEN if schema is None else schema.name,
+            ),
             shared=shared,
             backend=backend,
             schema=schema,
@@ -233,7 +275,9 @@ def cell_without_suite(
             threads=threads,
         ),
         judge=judged,
-        rules=digest_plain([tolerance.numbers, rules.agreement, [use.name for use in shared.subject.metrics]]),
+        rules=digest_plain(
+            [tolerance.numbers, rules.agreement, [use.name for use in shared.subject.metrics]]
+        ),
     )
 
 
@@ -279,7 +323,9 @@ def _localized(
         several = len(targets) > 1
         graphs = [
             stack.enter_context(
-                LocalizedGraph(one, several=several, timeout=lambda: _timeout(budget), output=options.output)
+                LocalizedGraph(
+                    one, several=several, timeout=lambda: _timeout(budget), output=options.output
+                )
             )
             for one in targets.values()
         ]
@@ -295,7 +341,9 @@ def _localized(
         enough = _examine(cell, graphs, _few(cell, options.samples, first), share)
         progress("naming causes")
         share = budget.share(_CAUSES)
-        in_time = [graph.name_causes(share, options.suspects) for graph in graphs]  # of every graph: no short circuit
+        in_time = [
+            graph.name_causes(share, options.suspects) for graph in graphs
+        ]  # of every graph: no short circuit
         named = all(in_time)
         ranked = [one for graph in graphs for one in graph.likeliest]
         notes = [note for graph in graphs for note in (*graph.strays, *graph.notes)]
@@ -308,7 +356,9 @@ def _localized(
             matched="; ".join(dict.fromkeys(graph.matched for graph in graphs)),
             nodes=tuple(node for graph in graphs for node in graph.nodes),
             unaligned=tuple(value for graph in graphs for value in graph.unaligned),
-            suspects=with_floats(_worth_saying(graphs, verdict), options.in_float, verdict, _near(graphs)),
+            suspects=with_floats(
+                _worth_saying(graphs, verdict), options.in_float, verdict, _near(graphs)
+            ),
         )
     if not enough:
         notes.insert(0, f"{OUT_OF_BUDGET}: only {finding.samples} of the samples were examined")
@@ -342,9 +392,14 @@ _NAMED_BEYOND = 5
 
 
 def _beyond(graphs: Sequence[LocalizedGraph], finding: Finding, output: str) -> Iterator[str]:
-    """A sentence about the nodes that the chosen output does not depend on, the suspects first; none without one."""
+    """A sentence about the nodes that the chosen output does not depend on, the suspects first;
+    none without one.
+    """
     beyond = frozenset(name for graph in graphs for name in graph.beyond_output)
-    order = [*(suspect.node for suspect in finding.suspects), *(node.node for node in finding.nodes)]
+    order = [
+        *(suspect.node for suspect in finding.suspects),
+        *(node.node for node in finding.nodes),
+    ]
     names = [name for name in dict.fromkeys(order) if name in beyond]
     if names:
         more = f" and {len(names) - _NAMED_BEYOND} more" if len(names) > _NAMED_BEYOND else ""
@@ -358,21 +413,32 @@ def _timeout(budget: Budget) -> float:
 
 
 def _few(cell: RepeatableCell, count: int, first: Sequence[str]) -> Samples:
-    """``count`` samples to examine: up to half of them from ``first``, the others spread over the data."""
+    """``count`` samples to examine: up to half of them from ``first``, the others spread over
+    the data.
+    """
     main = next(iter(cell.request.subject.data.values()))
-    count, places = min(count, len(main)), {name: place for place, name in enumerate(main.sample_ids)}
-    named = list(dict.fromkeys(places[name] for name in first if name in places))[: max(count // 2, 1)]
+    count, places = (
+        min(count, len(main)),
+        {name: place for place, name in enumerate(main.sample_ids)},
+    )
+    named = list(dict.fromkeys(places[name] for name in first if name in places))[
+        : max(count // 2, 1)
+    ]
     left = [place for place in range(len(main)) if place not in frozenset(named)]
     more = count - len(named)
     chosen = [*named, *(left[place * len(left) // more] for place in range(more))]
-    return cell.request.shared.samples(main if len(chosen) == len(main) and not named else main.pick(chosen))
+    return cell.request.shared.samples(
+        main if len(chosen) == len(main) and not named else main.pick(chosen)
+    )
 
 
 class _EnoughError(Exception):
     """No time for another batch; raised through the task that runs the graphs."""
 
 
-def _examine(cell: RepeatableCell, graphs: list[LocalizedGraph], samples: Samples, budget: Budget) -> bool:
+def _examine(
+    cell: RepeatableCell, graphs: list[LocalizedGraph], samples: Samples, budget: Budget
+) -> bool:
     """Whether all samples were examined before the budget ended; the first batch always is."""
 
     def pace() -> None:
@@ -388,46 +454,61 @@ def _examine(cell: RepeatableCell, graphs: list[LocalizedGraph], samples: Sample
 
 
 def _worth_saying(graphs: Sequence[LocalizedGraph], verdict: Verdict) -> tuple[Suspect, ...]:
-    """The worst first; of a cell that does not fail mistakes, and qparams that do not fit their values."""
-    ordered = sorted((one for graph in graphs for one in graph.suspects), key=lambda one: -one.score)
+    """The worst first; of a cell that does not fail mistakes, and qparams that do not fit their
+    values.
+    """
+    ordered = sorted(
+        (one for graph in graphs for one in graph.suspects), key=lambda one: -one.score
+    )
     outstanding = frozenset(name for graph in graphs for name in graph.outstanding)
     fails = not is_restored(verdict)
-    return tuple(one for one in ordered if fails or one.cause not in OF_GRIDS or one.node in outstanding)
+    return tuple(
+        one for one in ordered if fails or one.cause not in OF_GRIDS or one.node in outstanding
+    )
 
 
 _FLOAT = re.compile(r"(?P<node>.+?)(?: in (?P<type>\S+)|, not reported,) \((?P<share>[^,)]*)\)")
 """An entry of ``Measurement.executed_in_float`` for a node that was planned in integers."""
 _SHARE_LOST = 2_500.0
-"""Score of a node in float where that is what a cell fails by: above the cost of a grid, below any mistake."""
+"""Score of a node in float where that is what a cell fails by: above the cost of a grid, below
+any mistake.
+"""
 
 
 def _near(graphs: Sequence[LocalizedGraph]) -> frozenset[str]:
     """The nodes that are within a step of their arithmetic, as real arithmetic is."""
     off = frozenset(name for graph in graphs for name in graph.diverging)
     nodes = (node for graph in graphs for node in graph.nodes if node.node not in off)
-    return frozenset(one.node for one in nodes if one.claimed is None or one.claimed.largest_steps <= 1)
+    return frozenset(
+        one.node for one in nodes if one.claimed is None or one.claimed.largest_steps <= 1
+    )
 
 
 def with_floats(
     suspects: Sequence[Suspect], in_float: Sequence[str], verdict: Verdict, near: Collection[str]
 ) -> tuple[Suspect, ...]:
-    """``suspects`` with the nodes that the engine runs in float though they were planned in integers.
+    """``suspects`` with the nodes that the engine runs in float though they were planned in
+    integers.
 
-    Numbers of such a node that are not those of an integer arithmetic are no other mistake. The nodes themselves are
-    suspects where less runs in integers than is accepted or asked for.
+    Numbers of such a node that are not those of an integer arithmetic are no other mistake. The
+    nodes themselves are suspects where less runs in integers than is accepted or asked for.
 
     Args:
-        suspects: the worst first. in_float: as ``Measurement.executed_in_float``. verdict: of the cell.
+        suspects: the worst first. in_float: as ``Measurement.executed_in_float``. verdict: of the
+            cell.
         near: nodes within a step of their arithmetic; others have a mistake besides.
     """
     found = {one["node"]: one for one in map(_FLOAT.fullmatch, in_float) if one is not None}
     lacks = any(
-        gate.state is GateState.BROKEN and (gate.kind is GateKind.EXECUTED or gate.metric == "executed_macs")
+        gate.state is GateState.BROKEN
+        and (gate.kind is GateKind.EXECUTED or gate.metric == "executed_macs")
         for gate in verdict.gates
     )
     by_rounding, rounded = (Cause.WRONG_KERNEL, Cause.ROUNDING), found.keys() & frozenset(near)
     told = [
-        _run_in_float(found[one.node], one) if one.node in rounded and one.cause in by_rounding else one
+        _run_in_float(found[one.node], one)
+        if one.node in rounded and one.cause in by_rounding
+        else one
         for one in suspects
     ]
     if lacks:
@@ -455,7 +536,8 @@ def _proven_first(
 ) -> tuple[Suspect, ...]:
     """``suspects`` with those first that the repair needs in float; their scores are raised.
 
-    Where the watched backend is far from the engine, the nodes that the engine itself computes otherwise come first.
+    Where the watched backend is far from the engine, the nodes that the engine itself computes
+    otherwise come first.
     """
     if repair is None or not repair.restores:
         return suspects
@@ -467,16 +549,31 @@ def _proven_first(
 
 
 def _repaired(
-    cell: RepeatableCell, verdict: Verdict, ranked: list[tuple[str, str]], budget: Budget, options: LocalizeOptions
+    cell: RepeatableCell,
+    verdict: Verdict,
+    ranked: list[tuple[str, str]],
+    budget: Budget,
+    options: LocalizeOptions,
 ) -> tuple[Repair | None, tuple[str, ...], bool]:
     """The repair, notes on it, and whether the budget was enough."""
     if cell.request.schema is None:
-        return None, ("no repair was searched: the model came quantized, so no schema can change it",), True
+        return (
+            None,
+            ("no repair was searched: the model came quantized, so no schema can change it",),
+            True,
+        )
     plans = quantized_of(cell.request).plans
-    candidates = repair_candidates(cell.request.shared.planned(cell.schema.canonical), plans, ranked)
+    candidates = repair_candidates(
+        cell.request.shared.planned(cell.schema.canonical), plans, ranked
+    )
     try:
         found = repair_cell(
-            cell, candidates, budget, before=verdict.headline, name=options.override, replay=options.replay
+            cell,
+            candidates,
+            budget,
+            before=verdict.headline,
+            name=options.override,
+            replay=options.replay,
         )
     except QbenchError as error:
         if options.replay is not None:
@@ -486,19 +583,36 @@ def _repaired(
 
 
 _ALL_OF_IT = 0.99
-"""Share of the multiply-accumulates that leave integers from which a repair keeps everything in float."""
+"""Share of the multiply-accumulates that leave integers from which a repair keeps everything in
+float.
+"""
 
 
 def _of_engine(
     graphs: Sequence[LocalizedGraph], repair: Repair | None, notes: tuple[str, ...]
 ) -> tuple[Repair | None, tuple[str, ...]]:
-    """``repair`` and ``notes``; none that keeps everything in float where the engine itself is the suspect."""
-    if repair is None or repair.macs_share < _ALL_OF_IT or not any(graph.strays for graph in graphs):
+    """``repair`` and ``notes``; none that keeps everything in float where the engine itself is
+    the suspect.
+    """
+    if (
+        repair is None
+        or repair.macs_share < _ALL_OF_IT
+        or not any(graph.strays for graph in graphs)
+    ):
         return repair, notes
-    return None, (*notes, "no repair: with every node in float nothing of the engine's integers is left to run")
+    return None, (
+        *notes,
+        "no repair: with every node in float nothing of the engine's integers is left to run",
+    )
 
 
 def samples_that_moved(measured: Measurement) -> tuple[str, ...]:
-    """The samples of a cell with known differences: from another backend, then from the fp32 predictions."""
-    compared = () if measured.compared is None or not measured.compared.sample else (measured.compared.sample,)
+    """The samples of a cell with known differences: from another backend, then from the fp32
+    predictions.
+    """
+    compared = (
+        ()
+        if measured.compared is None or not measured.compared.sample
+        else (measured.compared.sample,)
+    )
     return (*compared, *(name for names in measured.changed.values() for name in names))

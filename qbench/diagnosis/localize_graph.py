@@ -1,4 +1,6 @@
-"""The localization of one graph of a cell, and passes that changed numbers against their promise."""
+"""The localization of one graph of a cell, and passes that changed numbers against their
+promise.
+"""
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -8,7 +10,16 @@ from functools import cached_property, partial
 
 import onnx_ir as ir
 
-from qbench.backends import Array, Closing, Feeds, Timeout, arithmetic_of, in_slices, isolated, no_timeout
+from qbench.backends import (
+    Array,
+    Closing,
+    Feeds,
+    Timeout,
+    arithmetic_of,
+    in_slices,
+    isolated,
+    no_timeout,
+)
 from qbench.calibration import Rows
 from qbench.diagnosis.capture import Budget, Capturing, KeptFeeds
 from qbench.diagnosis.engine.client import filled_up, rows_of_runs
@@ -35,12 +46,14 @@ from qbench.number_text import steps_text
 from qbench.numerics import Arithmetic
 from qbench.passes import BrokenRegion, Effect, EffectKind, Pass, broken_regions, run_pipeline
 
-# Passes after the quantizer that changed numbers against their promise, and the first values that show it:
+# Passes after the quantizer that changed numbers against their promise, and the first values that
+# show it:
 #
 #     graph of the quantizer ── pass ──→ graph ── pass ──→ graph that is run        each compared with the one before
 #
-# Both graphs of a pass run region by region on the values of the graph before it. This needs neither fp32 nor a
-# declared arithmetic. So it also shows changes that bring a value nearer to fp32, or hardly change the outputs.
+# Both graphs of a pass run region by region on the values of the graph before it. This needs
+# neither fp32 nor a declared arithmetic. So it also shows changes that bring a value nearer to
+# fp32, or hardly change the outputs.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,8 +61,10 @@ class BrokenPass:
     """A value that a pass changed against its promise.
 
     Args:
-        name, effect: of the pass. region: the region that computes the value, before and after the pass.
-        before, after: the results of both on the target's watched backend. counted: their difference.
+        name, effect: of the pass. region: the region that computes the value, before and after the
+            pass.
+        before, after: the results of both on the target's watched backend. counted: their
+            difference.
     """
 
     name: str
@@ -79,7 +94,9 @@ class BrokenPass:
         return f"Remove the pass '{self.name}' from this cell, or fix it; 'qbench rewrite --check' tests its promise."
 
     def captured(self, errors: NodeErrors) -> Captured | None:
-        """The value with the result before the pass as the expected one; None: its unit cannot be extracted."""
+        """The value with the result before the pass as the expected one; None: its unit cannot
+        be extracted.
+        """
         region = self.region.region
         unit = whole_unit(region.before, region.output)
         if unit is None:
@@ -101,7 +118,8 @@ class BrokenPass:
 
 
 def broken_passes(target: Target, feeds: Feeds, budget: Budget) -> Mapping[str, BrokenPass]:
-    """Quantized value → the pass that broke its promise there; empty if no pass ran, or no output changes.
+    """Quantized value → the pass that broke its promise there; empty if no pass ran, or no
+    output changes.
 
     Args:
         target: its watched backend runs the graphs. feeds: samples of its float graph.
@@ -119,7 +137,9 @@ def broken_passes(target: Target, feeds: Feeds, budget: Budget) -> Mapping[str, 
     for pass_, before, after in _changes(target):
         if pass_.effect.kind is EffectKind.LOSSY or budget.is_over:
             continue
-        for region in broken_regions(pass_.effect, before, after, partial(_seen, target, before, feeds)):
+        for region in broken_regions(
+            pass_.effect, before, after, partial(_seen, target, before, feeds)
+        ):
             one = _broken(target, pass_, region)
             if one is not None:
                 found.setdefault(one.levels, one)
@@ -144,13 +164,17 @@ def _agree(target: Target, written: ir.Model, feeds: Feeds) -> bool:
     engine = isolated(target.watched)
     with ExitStack() as stack:
         ours, theirs = (
-            in_slices(stack.enter_context(engine.prepare(model, threads=target.threads)), model).run(feeds)
+            in_slices(
+                stack.enter_context(engine.prepare(model, threads=target.threads)), model
+            ).run(feeds)
             for model in (target.quantized, written)
         )
     return not any(unequal(ours[name], theirs[name]).any() for name in ours)
 
 
-def _seen(target: Target, model: ir.Model, feeds: Feeds, names: tuple[str, ...]) -> dict[str, Array]:
+def _seen(
+    target: Target, model: ir.Model, feeds: Feeds, names: tuple[str, ...]
+) -> dict[str, Array]:
     known = {*feeds, *(str(value.name) for value in model.graph.outputs)}
     taps = tuple(name for name in names if name not in known)
     with isolated(target.watched).prepare(model, taps=taps, threads=target.threads) as executor:
@@ -158,11 +182,15 @@ def _seen(target: Target, model: ir.Model, feeds: Feeds, names: tuple[str, ...])
 
 
 def _broken(target: Target, pass_: Pass, broken: BrokenRegion) -> BrokenPass | None:
-    """The change of a region; None: the results are equal on the watched backend, or have different shapes."""
+    """The change of a region; None: the results are equal on the watched backend, or have
+    different shapes.
+    """
     region, feeds, engine = broken.region, broken.feeds, isolated(target.watched)
     with ExitStack() as stack:
         before, after = (
-            stack.enter_context(engine.prepare(model, threads=target.threads)).run(feeds)[region.output]
+            stack.enter_context(engine.prepare(model, threads=target.threads)).run(feeds)[
+                region.output
+            ]
             for model in (region.before, region.after)
         )
     if before.shape != after.shape:
@@ -172,7 +200,14 @@ def _broken(target: Target, pass_: Pass, broken: BrokenRegion) -> BrokenPass | N
     counted = tally.errors()
     if not counted.differing:
         return None
-    return BrokenPass(name=pass_.name, effect=pass_.effect, region=broken, before=before, after=after, counted=counted)
+    return BrokenPass(
+        name=pass_.name,
+        effect=pass_.effect,
+        region=broken,
+        before=before,
+        after=after,
+        counted=counted,
+    )
 
 
 _GRAVITY = 1000.0
@@ -184,14 +219,17 @@ _SAMPLES = 2
 
 
 class LocalizedGraph(Closing):
-    """The examination of one graph, its ranked nodes and their causes; a context manager that closes its engines.
+    """The examination of one graph, its ranked nodes and their causes; a context manager that
+    closes its engines.
 
-    ``notes`` are sentences for the reader; ``suspects`` is set by ``name_causes``. With ``several`` graphs names of
-    nodes begin with the name of the graph. ``timeout`` is that of one run of a unit alone. Gains
-    are counted in the noise of ``output``, or of all outputs where it is empty.
+    ``notes`` are sentences for the reader; ``suspects`` is set by ``name_causes``. With ``several``
+    graphs names of nodes begin with the name of the graph. ``timeout`` is that of one run of a unit
+    alone. Gains are counted in the noise of ``output``, or of all outputs where it is empty.
     """
 
-    def __init__(self, target: Target, *, several: bool, timeout: Timeout = no_timeout, output: str = "") -> None:
+    def __init__(
+        self, target: Target, *, several: bool, timeout: Timeout = no_timeout, output: str = ""
+    ) -> None:
         self.target = target
         self._output = output
         self._timeout = timeout
@@ -207,7 +245,9 @@ class LocalizedGraph(Closing):
         self._departure: Departure | None = None
 
     def driven(self, pace: Callable[[], None]) -> "_Driven":
-        """The executor that a task runs in place of the float graph; ``pace`` is called before every later batch."""
+        """The executor that a task runs in place of the float graph; ``pace`` is called before
+        every later batch.
+        """
         return _Driven(self, pace)
 
     def run(self, feeds: Feeds, pace: Callable[[], None]) -> dict[str, Array]:
@@ -239,7 +279,9 @@ class LocalizedGraph(Closing):
 
     @property
     def likeliest(self) -> tuple[tuple[str, str], ...]:
-        """(graph, node): the ranked ones, then the others by the gain of the outputs and by their own noise."""
+        """(graph, node): the ranked ones, then the others by the gain of the outputs and by
+        their own noise.
+        """
         ranked = [one.node for one in self.ranked]
         others = sorted(self._examined.nodes, key=_noisiness)
         return tuple(dict.fromkeys((self.target.graph, node.node) for node in (*ranked, *others)))
@@ -256,7 +298,9 @@ class LocalizedGraph(Closing):
 
     @property
     def beyond_output(self) -> frozenset[str]:
-        """The nodes whose values do not reach the chosen output, by their names in ``nodes``; none for all outputs."""
+        """The nodes whose values do not reach the chosen output, by their names in ``nodes``;
+        none for all outputs.
+        """
         known = values_by_name(self.target.quantized)
         if self._output not in known:
             return frozenset()
@@ -268,7 +312,9 @@ class LocalizedGraph(Closing):
                 maker = value.producer()
                 waiting += [] if maker is None else [one for one in maker.inputs if one is not None]
         reach = {node.node for node in self._counted.nodes if node.levels in reached}
-        return frozenset(self._prefix + node.node for node in self._counted.nodes if node.node not in reach)
+        return frozenset(
+            self._prefix + node.node for node in self._counted.nodes if node.node not in reach
+        )
 
     @property
     def unaligned(self) -> tuple[Unaligned, ...]:
@@ -294,7 +340,9 @@ class LocalizedGraph(Closing):
 
     @property
     def strays(self) -> tuple[str, ...]:
-        """A warning where the watched backend is so far from the engine that its numbers may not hold for it."""
+        """A warning where the watched backend is so far from the engine that its numbers may
+        not hold for it.
+        """
         found = self._relation
         if not found.strays:
             return ()
@@ -311,14 +359,18 @@ class LocalizedGraph(Closing):
             return frozenset()
         own = (AnomalyKind.CRASH, AnomalyKind.COUNTING)
         first = [] if self._departure is None else [self._prefix + self._departure.unit.node]
-        return frozenset([*first, *(self._prefix + one.node.node for one in self.ranked if one.excess in own)])
+        return frozenset(
+            [*first, *(self._prefix + one.node.node for one in self.ranked if one.excess in own)]
+        )
 
     def name_causes(self, budget: Budget, count: int) -> bool:
-        """Determine the causes of the first ``count`` ranked nodes; whether there was time for all of them.
+        """Determine the causes of the first ``count`` ranked nodes; whether there was time for
+        all of them.
 
         A node that is not reached in time, or fails, becomes a suspect with its numbers only.
         """
-        self._examination.close()  # its numbers stay; its engines need no memory next to those of captures
+        # its numbers stay; its engines need no memory next to those of captures
+        self._examination.close()
         if not self._kept.joined:
             return False
         self._try_passes(budget)
@@ -326,7 +378,8 @@ class LocalizedGraph(Closing):
         chosen = _each_node_once(self.ranked)[:count]
         named = self._named(chosen, budget)
         self.suspects = tuple(
-            self._suspect(one, place, named[place] if place < len(named) else None) for place, one in enumerate(chosen)
+            self._suspect(one, place, named[place] if place < len(named) else None)
+            for place, one in enumerate(chosen)
         )
         self._suspect_engine(budget)
         return measured and len(named) == len(chosen)
@@ -336,9 +389,16 @@ class LocalizedGraph(Closing):
         named: list[NamedCause] = []
         if not chosen or budget.is_over:
             return named
-        correct, nodes = arithmetic_of(self.target.claims or self.target.backend), [one.node for one in chosen]
+        correct, nodes = (
+            arithmetic_of(self.target.claims or self.target.backend),
+            [one.node for one in chosen],
+        )
         try:
-            units, feeds, crashes = self._examination.units, self._kept.joined, self._counted.crashes
+            units, feeds, crashes = (
+                self._examination.units,
+                self._kept.joined,
+                self._counted.crashes,
+            )
             with Capturing(self.target, units, nodes, feeds, self._timeout) as capturing:
                 for node in nodes:
                     if budget.is_over:
@@ -354,13 +414,21 @@ class LocalizedGraph(Closing):
             return [_UNNAMED] * len(chosen)
         return named
 
-    def _cause(self, node: NodeErrors, capturing: Capturing, correct: Arithmetic | None) -> NamedCause:
+    def _cause(
+        self, node: NodeErrors, capturing: Capturing, correct: Arithmetic | None
+    ) -> NamedCause:
         try:
             named = name_cause(capturing.of(node), correct, original=self.target.original)
             if named.cause is Cause.WRONG_KERNEL and capturing.runs_in_parts:
-                alone = name_cause(capturing.of(node, one_run=True), correct, original=self.target.original)
+                alone = name_cause(
+                    capturing.of(node, one_run=True), correct, original=self.target.original
+                )
                 named = alone if alone.is_mistake else named
-            if node.levels in self._broken and self._broken[node.levels].levels == node.levels and not named.is_mistake:
+            if (
+                node.levels in self._broken
+                and self._broken[node.levels].levels == node.levels
+                and not named.is_mistake
+            ):
                 named = self._by_pass(node, correct) or named
         except Exception as error:  # one unit that fails must not prevent the causes of others
             self.notes.append(f"{self._prefix}{node.node} could not be captured: {_failure(error)}")
@@ -369,7 +437,9 @@ class LocalizedGraph(Closing):
         return named
 
     def _by_pass(self, node: NodeErrors, correct: Arithmetic | None) -> NamedCause | None:
-        """The cause of the difference from the graph before a pass; None: no known rule explains it."""
+        """The cause of the difference from the graph before a pass; None: no known rule
+        explains it.
+        """
         captured = self._broken[node.levels].captured(node)
         named = None if captured is None else name_cause(captured, correct)
         return named if named is not None and named.is_mistake else None
@@ -384,27 +454,39 @@ class LocalizedGraph(Closing):
             self.notes.append(f"the changes of passes could not be examined: {_failure(error)}")
 
     def _by_unit(self, found: Mapping[str, BrokenPass]) -> Mapping[str, BrokenPass]:
-        """``found`` by the units that differ from fp32, where a region of a pass holds several units.
+        """``found`` by the units that differ from fp32, where a region of a pass holds several
+        units.
 
-        Regions end at quantized values, units also at real results of products: of weights that alone are quantized.
+        Regions end at quantized values, units also at real results of products: of weights that
+        alone are quantized.
         """
         nodes = {node.levels: node for node in self._counted.nodes}
         placed: dict[str, BrokenPass] = {}
         for levels, one in found.items():
             inside = {node_key(node) for node in one.region.region.before.graph}
             units = [node for node in nodes.values() if node.node in inside]
-            changed = [node.levels for node in units if node.levels in self._deviating] if len(units) > 1 else []
+            changed = (
+                [node.levels for node in units if node.levels in self._deviating]
+                if len(units) > 1
+                else []
+            )
             placed |= dict.fromkeys(changed or [levels], one)
         return placed
 
     def _suspect_engine(self, budget: Budget) -> None:
-        """Where the watched backend strays, put the node first at which the engine's values leave it."""
+        """Where the watched backend strays, put the node first at which the engine's values
+        leave it.
+        """
         if not self._relation.strays or budget.is_over:
             return
         units, target = self._examination.units.units, self.target
         try:
             found = first_departure(
-                target, units, self._kept.joined, timeout=self._timeout, is_over=lambda: budget.is_over
+                target,
+                units,
+                self._kept.joined,
+                timeout=self._timeout,
+                is_over=lambda: budget.is_over,
             )
         except Exception as error:  # the other suspects are reported
             self.notes.append(f"the engine's sections could not be run: {_failure(error)}")
@@ -412,7 +494,9 @@ class LocalizedGraph(Closing):
         if found is None:
             return
         self._departure, node = found, self._prefix + found.unit.node
-        own = next((one for one in self.suspects if one.node == node and one.cause not in OF_GRIDS), None)
+        own = next(
+            (one for one in self.suspects if one.node == node and one.cause not in OF_GRIDS), None
+        )
         said = _departed(found, target.backend.name, target.watched.name)
         first = Suspect(
             node=node,
@@ -425,21 +509,31 @@ class LocalizedGraph(Closing):
 
     @property
     def outstanding(self) -> frozenset[str]:
-        """The nodes whose qparams cost more than those of a fitted grid, by their names in ``nodes``."""
+        """The nodes whose qparams cost more than those of a fitted grid, by their names in
+        ``nodes``.
+        """
         examined = self._examined
-        return frozenset(self._prefix + node.node for node in examined.nodes if is_outstanding(node, examined))
+        return frozenset(
+            self._prefix + node.node for node in examined.nodes if is_outstanding(node, examined)
+        )
 
     @property
     def _deviating(self) -> frozenset[str]:
         """The values whose graph is not that of fp32."""
-        return frozenset(one.node.levels for one in rank_nodes(self._counted) if one.excess is AnomalyKind.GRAPH)
+        return frozenset(
+            one.node.levels for one in rank_nodes(self._counted) if one.excess is AnomalyKind.GRAPH
+        )
 
     def _measure_gains(self, budget: Budget) -> bool:
-        """Measure the gain of the outputs by single nodes in float; whether there was time for all."""
+        """Measure the gain of the outputs by single nodes in float; whether there was time for
+        all.
+        """
         if budget.is_over:
             return False
         try:
-            with closing(each_gain(self.target, self._examination.units, self._few(), output=self._output)) as gains:
+            with closing(
+                each_gain(self.target, self._examination.units, self._few(), output=self._output)
+            ) as gains:
                 for value, gain in gains:
                     self._gains[value] = gain
                     if budget.is_over:
@@ -471,9 +565,11 @@ class LocalizedGraph(Closing):
         )
 
     def _differs(self, one: RankedNode, named: NamedCause | None) -> bool:
-        """Whether the engine gave other values than its arithmetic, or than real arithmetic where it declares none.
+        """Whether the engine gave other values than its arithmetic, or than real arithmetic
+        where it declares none.
 
-        An integer interpreter that must equal no other is its own arithmetic: there only a capture can prove it wrong.
+        An integer interpreter that must equal no other is its own arithmetic: there only a capture
+            can prove it wrong.
         """
         found, target = one.node.claimed, self.target
         if found is not None:
@@ -495,8 +591,16 @@ class LocalizedGraph(Closing):
         counting = one.node.counting or CountingErrors()
         if one.excess is not AnomalyKind.GRAPH or 2 * counting.rms_steps**2 > one.score**2:
             arithmetic = arithmetic_of(self.target.backend)
-            own = "real arithmetic" if arithmetic is None else f"the rules of '{arithmetic.name}' themselves"
-            pairs = arithmetic is not None and arithmetic.accumulator.pair_bits and PRODUCTS & set(one.node.operators)
+            own = (
+                "real arithmetic"
+                if arithmetic is None
+                else f"the rules of '{arithmetic.name}' themselves"
+            )
+            pairs = (
+                arithmetic is not None
+                and arithmetic.accumulator.pair_bits
+                and PRODUCTS & set(one.node.operators)
+            )
             evidence = f"{own} give {counting.rms_steps:.3g} steps (rms) of error"
             return (Cause.PAIR_SATURATION if pairs else Cause.GRID), evidence
         evidence = f"{size} beyond the error that its grid explains, and all values are as its arithmetic gives them"
@@ -545,7 +649,9 @@ def _each_node_once(ranked: Sequence[RankedNode]) -> list[RankedNode]:
 
 
 def _cause_of(named: NamedCause | None, broken: BrokenPass | None) -> tuple[Cause | None, str]:
-    """The cause and evidence from the captured values and from the pass that broke its promise, where there are any."""
+    """The cause and evidence from the captured values and from the pass that broke its promise,
+    where there are any.
+    """
     if broken is None:
         return (None, "") if named is None else (named.cause, named.evidence)
     if named is None or not named.is_mistake:
@@ -553,7 +659,9 @@ def _cause_of(named: NamedCause | None, broken: BrokenPass | None) -> tuple[Caus
     return named.cause, f"{named.evidence}; {broken.sentence}"
 
 
-def _remedy(one: RankedNode, cause: Cause, named: NamedCause | None, broken: BrokenPass | None) -> str:
+def _remedy(
+    one: RankedNode, cause: Cause, named: NamedCause | None, broken: BrokenPass | None
+) -> str:
     """What to do about ``cause`` in the node; a pass that broke its promise comes first."""
     if broken is not None:
         return broken.remedy

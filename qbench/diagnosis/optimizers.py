@@ -39,7 +39,9 @@ _LONGEST = 600
 
 @dataclass(frozen=True, slots=True)
 class SessionOptimizer:
-    """One optimizer of a session: its name, the level (1, 2, …) at which it ran, whether it ``modified`` the graph."""
+    """One optimizer of a session: its name, the level (1, 2, …) at which it ran, whether it
+    ``modified`` the graph.
+    """
 
     name: str
     level: int
@@ -49,8 +51,9 @@ class SessionOptimizer:
 def session_optimizers(model: ir.Model, backend: OrtBackend) -> tuple[SessionOptimizer, ...]:
     """Every optimizer that a session of ``backend`` over ``model`` runs, in order, once per level.
 
-    Without rewrites that run at every level and cannot be disabled (casts, copies between devices), and without the
-    single rules inside ``Level1_RuleBasedTransformer`` and ``Level2_RuleBasedTransformer``, which are not in the log.
+    Without rewrites that run at every level and cannot be disabled (casts, copies between devices),
+    and without the single rules inside ``Level1_RuleBasedTransformer`` and
+    ``Level2_RuleBasedTransformer``, which are not in the log.
 
     Raises:
         InputError: ONNX Runtime makes no session of it.
@@ -59,7 +62,12 @@ def session_optimizers(model: ir.Model, backend: OrtBackend) -> tuple[SessionOpt
     logging = replace(backend, optimization=replace(backend.optimization, logged=True))
     with Worker() as worker:  # a process of its own: the engine writes its log to standard error
         try:
-            worker.load(logging.fitted(model), logging.session_settings(threads=1), doing=doing, seconds=_LONGEST)
+            worker.load(
+                logging.fitted(model),
+                logging.session_settings(threads=1),
+                doing=doing,
+                seconds=_LONGEST,
+            )
         except EngineError as error:
             raise InputError(
                 doing,
@@ -81,7 +89,9 @@ def _read(log: str) -> tuple[SessionOptimizer, ...]:
         elif (applied := _APPLIED.search(line)) and level is not None:
             key = applied[1], level
             found[key] = found.get(key, False) or applied[2] == "1"
-    return tuple(SessionOptimizer(name, level, modified) for (name, level), modified in found.items())
+    return tuple(
+        SessionOptimizer(name, level, modified) for (name, level), modified in found.items()
+    )
 
 
 # Two sessions that differ in their ``Optimization`` are compared in four ways:
@@ -92,7 +102,8 @@ def _read(log: str) -> tuple[SessionOptimizer, ...]:
 #               differences from units before. Whether these taps change a graph is checked and reported
 #     outputs   the whole graph, untapped
 #
-# The cause of a difference is determined by the float value in the run without optimizations (``count_causes``).
+# The cause of a difference is determined by the float value in the run without optimizations
+# (``count_causes``).
 
 Array = npt.NDArray[Any]
 Operators = Mapping[str, int]
@@ -102,7 +113,9 @@ _PLAIN = Optimization(level=Level.NONE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueEffect:
-    """The differences of one quantized value: ``alone``, and ``along`` the graph; None: not in both graphs."""
+    """The differences of one quantized value: ``alone``, and ``along`` the graph; None: not in
+    both graphs.
+    """
 
     value: str
     node: str
@@ -125,7 +138,8 @@ class OptimizationEffect:
     """The differences of the second of two sessions from the first.
 
     Args:
-        before, after: operator → its count in the optimized graph of the first and of the second session.
+        before, after: operator → its count in the optimized graph of the first and of the second
+            session.
         same_graph: whether both graphs have the same nodes.
         values, outputs: empty without samples.
         disturbed: whether the taps of ``along`` themselves changed one of the graphs.
@@ -141,7 +155,9 @@ class OptimizationEffect:
     @property
     def moved(self) -> tuple[ValueEffect, ...]:
         """The values that differ, in the order of the graph."""
-        return tuple(one for one in self.values if one.alone.differing or (one.along and one.along.differing))
+        return tuple(
+            one for one in self.values if one.alone.differing or (one.along and one.along.differing)
+        )
 
     @property
     def first(self) -> ValueEffect | None:
@@ -151,7 +167,9 @@ class OptimizationEffect:
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """The optimized graph of a session: its nodes as text, its operators, and the names of its values."""
+    """The optimized graph of a session: its nodes as text, its operators, and the names of its
+    values.
+    """
 
     nodes: tuple[str, ...]
     operators: Operators
@@ -161,11 +179,14 @@ class _Left:
 class OptimizationTrial:
     """One model and a batch of samples, or none, on which two optimizations are compared."""
 
-    def __init__(self, model: ir.Model, feeds: Feeds | None, backend: OrtBackend, threads: int = 1) -> None:
+    def __init__(
+        self, model: ir.Model, feeds: Feeds | None, backend: OrtBackend, threads: int = 1
+    ) -> None:
         """``backend`` gives all options but the optimization.
 
         Raises:
-            InputError: a QuantizeLinear or DequantizeLinear of ``model`` is invalid, or ``feeds`` do not fit it.
+            InputError: a QuantizeLinear or DequantizeLinear of ``model`` is invalid, or ``feeds``
+                do not fit it.
         """
         self._model, self._feeds, self._backend, self._threads = model, feeds, backend, threads
         self._units: tuple[QuantizedUnit, ...] = ()
@@ -184,7 +205,9 @@ class OptimizationTrial:
         outputs = tuple(self._output(name, old[name], new[name]) for name in old)
         if before.nodes == after.nodes or self._feeds is None:
             same = before.nodes == after.nodes
-            return OptimizationEffect(before=before.operators, after=after.operators, same_graph=same, outputs=outputs)
+            return OptimizationEffect(
+                before=before.operators, after=after.operators, same_graph=same, outputs=outputs
+            )
         named = [unit.value for unit in self._units if unit.value in before.names & after.names]
         (left, ours), (right, theirs) = self._run(first, named), self._run(second, named)
         return OptimizationEffect(
@@ -197,14 +220,20 @@ class OptimizationTrial:
         )
 
     def _plain_values(self, feeds: Feeds) -> dict[str, Array]:
-        """Inputs, quantized and real values of a run without optimizations, where taps change no number."""
+        """Inputs, quantized and real values of a run without optimizations, where taps change
+        no number.
+        """
         given = {str(value.name) for value in self._model.graph.inputs}
         taps = {name for unit in self._units for name in (unit.value, unit.real)} - given
         known = values_by_name(self._model)
-        with self._prepared(self._model, _PLAIN, [name for name in known if name in taps]) as executor:
+        with self._prepared(
+            self._model, _PLAIN, [name for name in known if name in taps]
+        ) as executor:
             return {**feeds, **executor.run(feeds)}
 
-    def _run(self, optimization: Optimization, taps: Sequence[str] = ()) -> tuple[_Left, dict[str, Array]]:
+    def _run(
+        self, optimization: Optimization, taps: Sequence[str] = ()
+    ) -> tuple[_Left, dict[str, Array]]:
         """The optimized graph, and its outputs for the samples, if there are any."""
         with tempfile.TemporaryDirectory(prefix="qbench-") as folder:
             kept = Path(folder) / "kept.onnx"
@@ -212,24 +241,34 @@ class OptimizationTrial:
                 results = {} if self._feeds is None else executor.run(self._feeds)
             return _left(ir.load(kept).graph), results
 
-    def _prepared(self, model: ir.Model, optimization: Optimization, taps: Sequence[str] = ()) -> Executor:
+    def _prepared(
+        self, model: ir.Model, optimization: Optimization, taps: Sequence[str] = ()
+    ) -> Executor:
         backend = replace(self._backend, optimization=optimization)
         return backend.prepare(model, taps=taps, threads=self._threads)
 
     def _value(
-        self, unit: QuantizedUnit, first: Optimization, second: Optimization, tapped: tuple[Feeds, Feeds]
+        self,
+        unit: QuantizedUnit,
+        first: Optimization,
+        second: Optimization,
+        tapped: tuple[Feeds, Feeds],
     ) -> ValueEffect:
         ours, theirs = (results.get(unit.value) for results in tapped)
         along = None if ours is None or theirs is None else self._causes(unit, ours, theirs)
         alone = self._causes(unit, *(self._levels_alone(unit, one) for one in (first, second)))
-        return ValueEffect(value=unit.value, node=unit.node, operators=unit.operators, alone=alone, along=along)
+        return ValueEffect(
+            value=unit.value, node=unit.node, operators=unit.operators, alone=alone, along=along
+        )
 
     def _levels_alone(self, unit: QuantizedUnit, optimization: Optimization) -> Array:
         with self._prepared(unit.graph, optimization) as executor:
             return executor.run({name: self._values[name] for name in unit.feeds})[unit.value]
 
     def _causes(self, unit: QuantizedUnit, ours: Array, theirs: Array) -> StepCauses:
-        return count_causes(ours, theirs, unit.in_steps(self._values).reshape(ours.shape), unit.ends)
+        return count_causes(
+            ours, theirs, unit.in_steps(self._values).reshape(ours.shape), unit.ends
+        )
 
     def _output(self, name: str, ours: Array, theirs: Array) -> OutputEffect:
         unit, scaled = self._unit_of(name)
@@ -238,7 +277,9 @@ class OptimizationTrial:
         scale = np.asarray(unit.scale, np.float32) if scaled else np.float32(1)
         levels = (unit.levels(one) if scaled else one for one in (ours, theirs))
         causes = self._causes(unit, *levels)
-        return OutputEffect(name=name, differences=count_differences(ours, theirs, np.asarray(scale)), causes=causes)
+        return OutputEffect(
+            name=name, differences=count_differences(ours, theirs, np.asarray(scale)), causes=causes
+        )
 
     def _unit_of(self, name: str) -> tuple[QuantizedUnit | None, bool]:
         """The unit that computes an output, or whose result the output dequantizes (then True)."""
@@ -255,17 +296,25 @@ def _left(graph: ir.Graph) -> _Left:
     nodes = list(graph)
     operators = Counter(_operator(node) for node in nodes)
     names = frozenset(str(value.name) for node in nodes for value in node.outputs)
-    return _Left(tuple(sorted(_spelled(node) for node in nodes)), dict(sorted(operators.items())), names)
+    return _Left(
+        tuple(sorted(_spelled(node) for node in nodes)), dict(sorted(operators.items())), names
+    )
 
 
 def _operator(node: ir.Node) -> str:
-    return f"{node.domain}.{node.op_type}" if node.domain not in {"", "com.microsoft"} else node.op_type
+    return (
+        f"{node.domain}.{node.op_type}"
+        if node.domain not in {"", "com.microsoft"}
+        else node.op_type
+    )
 
 
 def _spelled(node: ir.Node) -> str:
     """A node as text without its name, which the engine generates; attributes sorted by name."""
     inputs, outputs = (",".join(_names(values)) for values in (node.inputs, node.outputs))
-    attributes = ",".join(f"{name}={node.attributes[name].value}" for name in sorted(node.attributes))
+    attributes = ",".join(
+        f"{name}={node.attributes[name].value}" for name in sorted(node.attributes)
+    )
     return f"{outputs}={_operator(node)}({inputs};{attributes})"
 
 
@@ -298,7 +347,9 @@ class KnownOptimizers:
         return tuple(dict.fromkeys(one.name for one in found if one.name not in known))
 
     def missing(self, found: Iterable[SessionOptimizer]) -> tuple[str, ...]:
-        """The optimizers of this table that a session lacks at its levels, without conditional ones."""
+        """The optimizers of this table that a session lacks at its levels, without conditional
+        ones.
+        """
         found = tuple(found)
         names, reached = {one.name for one in found}, {str(one.level) for one in found}
         wanted = (name for level in reached for name in self.levels.get(level, ()))
@@ -314,16 +365,19 @@ def known_optimizers() -> KnownOptimizers:
 #
 #     effect of O = the differences of a session with all optimizers from one with all but O
 #
-# Only optimizers that logged a change of the graph are disabled in turn. A rule-based transformer does not log which of
-# its rules made the change. So all its known rules are tried, and the transformer as a whole if no rule has an effect.
-# In addition, each optimization level is compared with the one below.
+# Only optimizers that logged a change of the graph are disabled in turn. A rule-based transformer
+# does not log which of its rules made the change. So all its known rules are tried, and the
+# transformer as a whole if no rule has an effect. In addition, each optimization level is compared
+# with the one below.
 
 _STEPS = ((Level.NONE, Level.BASIC), (Level.BASIC, Level.EXTENDED), (Level.EXTENDED, Level.ALL))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizerEffect:
-    """One optimizer or rule: its ``name``, the ``levels`` at which it runs, and its effect alone."""
+    """One optimizer or rule: its ``name``, the ``levels`` at which it runs, and its effect
+    alone.
+    """
 
     name: str
     levels: tuple[int, ...]
@@ -346,8 +400,9 @@ class OptimizerReport:
     Args:
         asked: number of optimizers that the session runs.
         effects: of optimizers without which the graph changes, in the engine's order.
-        replaced: optimizers that changed the graph, although it is the same without them: another does their work.
-        unknown: optimizers of the session that are not in the table; they are tried, too. missing: those only in the
+        replaced: optimizers that changed the graph, although it is the same without them: another
+        does their work. unknown: optimizers of the session that are not in the table; they are
+        tried, too. missing: those only in the
             table.
         levels: one per step from none to all.
     """
@@ -361,7 +416,12 @@ class OptimizerReport:
 
 
 def examine_optimizers(
-    model: ir.Model, feeds: Feeds | None = None, *, backend: OrtBackend, level: Level = Level.ALL, threads: int = 1
+    model: ir.Model,
+    feeds: Feeds | None = None,
+    *,
+    backend: OrtBackend,
+    level: Level = Level.ALL,
+    threads: int = 1,
 ) -> OptimizerReport:
     """The effect of each optimizer of a session over a quantized ``model``.
 
@@ -373,8 +433,8 @@ def examine_optimizers(
         threads: of every session.
 
     Raises:
-        InputError: a float model, an invalid QuantizeLinear or DequantizeLinear, feeds that do not fit, or a graph that
-            ONNX Runtime does not load.
+        InputError: a float model, an invalid QuantizeLinear or DequantizeLinear, feeds that do not
+            fit, or a graph that ONNX Runtime does not load.
     """
     if form_of(model) is Form.FLOAT:
         raise InputError(
@@ -409,7 +469,9 @@ def examine_optimizers(
 def _optimizers_names(
     found: tuple[SessionOptimizer, ...], known: KnownOptimizers
 ) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """What to disable in turn, with its levels: what changed the graph; rules before their transformer."""
+    """What to disable in turn, with its levels: what changed the graph; rules before their
+    transformer.
+    """
     modified: dict[str, tuple[int, ...]] = {}
     for one in found:
         if one.modified:
@@ -450,7 +512,8 @@ class Samples(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizerCase:
-    """One graph of ``optimizer_catalogue.toml`` and the expected differences between no and all optimizations.
+    """One graph of ``optimizer_catalogue.toml`` and the expected differences between no and all
+    optimizations.
 
     Args:
         name: short. reported: an earlier measurement elsewhere. says: the explanation.
@@ -488,25 +551,33 @@ class CaseResult:
     @property
     def as_expected(self) -> bool:
         """Whether every number is the expected one."""
-        return self.measured == self.case.expected and dict(self.effect.after) == dict(self.case.operators)
+        return self.measured == self.case.expected and dict(self.effect.after) == dict(
+            self.case.operators
+        )
 
 
 def optimizer_cases() -> tuple[OptimizerCase, ...]:
     """The cases of the catalogue, in its order."""
     tables = read_toml(_CASES)["case"]
     return tuple(
-        value_from_table(OptimizerCase, table, f"case '{table.get('name', number)}' of '{_CASES.name}'")
+        value_from_table(
+            OptimizerCase, table, f"case '{table.get('name', number)}' of '{_CASES.name}'"
+        )
         for number, table in enumerate(tables)
     )
 
 
 def measure_case(case: OptimizerCase, *, precise: bool = True) -> CaseResult:
-    """Run one case; ``precise``: in the mode in which u8 × s8 sums are exact on every x64 processor."""
+    """Run one case; ``precise``: in the mode in which u8 × s8 sums are exact on every x64
+    processor.
+    """
     model = ir.from_onnx_text(case.graph)
     inputs = {str(value.name): value for value in model.graph.inputs}
     for index, (name, samples) in enumerate((case.constants or {}).items()):
         _make_constant(model, inputs[name], _array(inputs[name], samples, 1000 + index))
-    feeds: Feeds = {name: _array(inputs[name], one, n) for n, (name, one) in enumerate(case.samples.items())}
+    feeds: Feeds = {
+        name: _array(inputs[name], one, n) for n, (name, one) in enumerate(case.samples.items())
+    }
     trial = OptimizationTrial(model, feeds, OrtBackend(name="ort-cpu", precise=precise))
     return CaseResult(case, trial.compare(Optimization(level=Level.NONE), Optimization()))
 

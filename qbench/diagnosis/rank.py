@@ -10,11 +10,15 @@ from qbench.diagnosis.units import are_of_floats
 from qbench.judging import NodeErrors
 
 _NEARER = 0.98
-"""Share of the error with fp32's constants and the same quantization parameters; chance changes it by less."""
+"""Share of the error with fp32's constants and the same quantization parameters; chance changes
+it by less.
+"""
 
 
 def is_corrected(node: NodeErrors) -> bool:
-    """Whether the changed constants of ``node`` reduce its error, as bias correction for rounded weights does."""
+    """Whether the changed constants of ``node`` reduce its error, as bias correction for
+    rounded weights does.
+    """
     alone, ideal = node.isolated, node.explained
     return alone is not None and ideal is not None and alone.relative < _NEARER * ideal.relative
 
@@ -32,11 +36,14 @@ def is_corrected(node: NodeErrors) -> bool:
 #     grid       the quantization parameters cost much: the node in float would remove a fifth of the noise of the
 #                outputs, or its own noise is a sixteenth of its signal (12 dB), or many values are clipped
 #
-# The second condition of grid is for several bad nodes: none of them alone removes noise of the outputs. Where some
-# node alone does, a node that alone removes none is not reported: no repair of it helps.
+# The second condition of grid is for several bad nodes: none of them alone removes noise of the
+# outputs. Where some node alone does, a node that alone removes none is not reported: no repair of
+# it helps.
 
 _OFTEN = 0.01
-"""Share of values that may differ from real arithmetic by a step without a tie: arithmetics differ in rounding."""
+"""Share of values that may differ from real arithmetic by a step without a tie: arithmetics
+differ in rounding.
+"""
 _BEYOND = 1e-4
 """Share of values that may differ by more: float32 sums cause single ones."""
 _EXCESS = 0.1
@@ -44,13 +51,17 @@ _EXCESS = 0.1
 _FIFTH_DB = 0.97
 """10 · log₁₀(1 / 0.8): the gain of the outputs when a fifth of their noise is removed."""
 _NOISY_DB = 12.0
-"""SQNR of a node alone below which its quantization parameters are reported, whatever the outputs gain."""
+"""SQNR of a node alone below which its quantization parameters are reported, whatever the
+outputs gain.
+"""
 _HALF_DB = 3.01
 """10 · log₁₀ 2: the gain of the outputs when half of their noise is removed."""
 _NOTHING_DB = 0.05
 """Gain of the outputs below which a node in float is no repair."""
 _FITTED_DB, _FITTED_BITS, _BIT_DB = 25.0, 8, 6.02
-"""SQNR of a node alone below which its grid of so many bits does not fit its values, and the change with each bit."""
+"""SQNR of a node alone below which its grid of so many bits does not fit its values, and the
+change with each bit.
+"""
 _CLIPPED = 0.02
 """Share of clipped values from which a node is reported."""
 _CLIPPED_DB = 10.0
@@ -80,8 +91,13 @@ class RankedNode:
 
 
 def with_gains(examined: Examined, gains: Mapping[str, float]) -> Examined:
-    """``examined`` with the gain of the outputs by each node in float: ``gains``, quantized value → dB."""
-    return replace(examined, nodes=tuple(replace(node, gain_db=gains.get(node.levels)) for node in examined.nodes))
+    """``examined`` with the gain of the outputs by each node in float: ``gains``, quantized
+    value → dB.
+    """
+    return replace(
+        examined,
+        nodes=tuple(replace(node, gain_db=gains.get(node.levels)) for node in examined.nodes),
+    )
 
 
 def rank_nodes(examined: Examined) -> tuple[RankedNode, ...]:
@@ -100,12 +116,18 @@ def _excesses(examined: Examined) -> Iterator[RankedNode]:
         counted = _counting(node, examined)
         if counted > 0:
             yield RankedNode(
-                node=node, excess=AnomalyKind.COUNTING if counted > _TRACE else AnomalyKind.TRACE, score=counted
+                node=node,
+                excess=AnomalyKind.COUNTING if counted > _TRACE else AnomalyKind.TRACE,
+                score=counted,
             )
         broken = examined.broken.get(node.levels, 0.0)
         if broken > 0:
             yield RankedNode(node=node, excess=AnomalyKind.PASS, score=broken)
-        moved = 0.0 if is_corrected(node) else max(examined.moved.get(node.levels, {}).values(), default=0.0)
+        moved = (
+            0.0
+            if is_corrected(node)
+            else max(examined.moved.get(node.levels, {}).values(), default=0.0)
+        )
         graph = max(_beyond_explained(node), moved)
         if graph > _EXCESS:
             yield RankedNode(node=node, excess=AnomalyKind.GRAPH, score=graph)
@@ -120,32 +142,43 @@ def gains_nothing(node: NodeErrors) -> bool:
 
 
 def is_outstanding(node: NodeErrors, examined: Examined) -> bool:
-    """Whether the qparams of ``node`` cost more than those of a fitted grid: a fault of a cell that holds.
+    """Whether the qparams of ``node`` cost more than those of a fitted grid: a fault of a cell
+    that holds.
 
-    A node under 12 dB alone removes a fifth of the noise of the outputs, or one below the SQNR of a fitted grid of its
-    bits removes half of it.
+    A node under 12 dB alone removes a fifth of the noise of the outputs, or one below the SQNR of a
+    fitted grid of its bits removes half of it.
     """
     if node.isolated is None:
         return False
     alone, gain = node.isolated.sqnr_db, node.gain_db
     bits = min(examined.bits.get(node.levels, _FITTED_BITS), _FITTED_BITS)
-    if alone < _FITTED_DB + _BIT_DB * (bits - _FITTED_BITS) and gain is not None and gain >= _HALF_DB:
+    if (
+        alone < _FITTED_DB + _BIT_DB * (bits - _FITTED_BITS)
+        and gain is not None
+        and gain >= _HALF_DB
+    ):
         return True
     is_noisy = alone < _NOISY_DB + _BIT_DB * (bits - _FITTED_BITS)
     return is_noisy and (gain is None or gain >= _FIFTH_DB)
 
 
 def ties_alone(node: NodeErrors, examined: Examined) -> bool:
-    """Whether ``node`` differs from its arithmetic by what the order of float32 sums decides there: a few ties."""
+    """Whether ``node`` differs from its arithmetic by what the order of float32 sums decides
+    there: a few ties.
+    """
     found = node.claimed
     if found is None or not found.differing:
         return False
     ties = node.ties * found.elements
-    return node.levels in examined.in_float and are_of_floats(found.differing, found.beyond, ties, found.elements)
+    return node.levels in examined.in_float and are_of_floats(
+        found.differing, found.beyond, ties, found.elements
+    )
 
 
 def _counting(node: NodeErrors, examined: Examined) -> float:
-    """Steps (rms) by which the engine differs from its arithmetic; 0 where it does not, or at ties of float32 alone."""
+    """Steps (rms) by which the engine differs from its arithmetic; 0 where it does not, or at
+    ties of float32 alone.
+    """
     found = node.claimed
     if found is not None:
         return found.rms_steps if found.differing and not ties_alone(node, examined) else 0.0
@@ -158,7 +191,9 @@ def _counting(node: NodeErrors, examined: Examined) -> float:
 
 
 def _beyond_explained(node: NodeErrors) -> float:
-    """Steps (rms) of the isolated error beyond the explained one; a step of a real result is 1/255 of its rms."""
+    """Steps (rms) of the isolated error beyond the explained one; a step of a real result is
+    1/255 of its rms.
+    """
     if node.isolated is None or node.explained is None or node.unexplained is None:
         return 0.0
     alone, grids, apart = (

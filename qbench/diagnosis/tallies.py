@@ -29,7 +29,9 @@ class ErrorTally:
                 bounded = np.isfinite(part) & np.isfinite(its)
                 part, its = part[bounded], its[bounded]
             apart = part - its
-            self.signal += float(np.square(part).sum())  # not by BLAS: there the order of sums depends on threads
+            self.signal += float(
+                np.square(part).sum()
+            )  # not by BLAS: there the order of sums depends on threads
             self.noise += float(np.square(apart).sum())
 
     def errors(self, scale: float | None) -> Errors:
@@ -37,7 +39,9 @@ class ErrorTally:
         steps = None
         if scale is not None and self.elements:
             steps = math.sqrt(self.noise / self.elements) / scale
-        return Errors(sqnr_db=sqnr_of(self.signal, self.noise), relative=self._relative, steps=steps)
+        return Errors(
+            sqnr_db=sqnr_of(self.signal, self.noise), relative=self._relative, steps=steps
+        )
 
     @property
     def _relative(self) -> float:
@@ -62,7 +66,9 @@ def sqnr_of(signal: float, noise: float) -> float:
 
 @dataclass(slots=True)
 class CountingTally:
-    """Quantized values compared with others of the same qparams: the number of differences, their sizes, and ties."""
+    """Quantized values compared with others of the same qparams: the number of differences,
+    their sizes, and ties.
+    """
 
     elements: int = 0
     differing: int = 0
@@ -76,7 +82,8 @@ class CountingTally:
         """Add one batch.
 
         Args:
-            found, other: quantized values of one shape; or real values, whose step is 1/127 of the largest ``other``.
+            found, other: quantized values of one shape; or real values, whose step is 1/127 of the
+                largest ``other``.
             real: the values before rounding, in steps; None: ties are not counted.
         """
         self.elements += found.size
@@ -85,7 +92,10 @@ class CountingTally:
             return
         ours, theirs = found[apart].astype(np.float64), other[apart].astype(np.float64)
         steps = np.subtract(
-            ours, theirs, out=np.full(ours.shape, np.inf), where=np.isfinite(ours) & np.isfinite(theirs)
+            ours,
+            theirs,
+            out=np.full(ours.shape, np.inf),
+            where=np.isfinite(ours) & np.isfinite(theirs),
         )
         if found.dtype.kind == "f":
             steps = _of_range(steps, other)
@@ -122,7 +132,9 @@ _FLOAT_STEPS = 2.0**-8
 
 
 def _of_range(apart: Array, other: Array) -> Array:
-    """Differences of real values in steps of their range, without those that the order of sums explains."""
+    """Differences of real values in steps of their range, without those that the order of sums
+    explains.
+    """
     largest = float(np.abs(other[np.isfinite(other)]).max(initial=0))
     steps = apart * (_LEVELS / largest) if largest else apart
     kept: Array = steps[~(np.abs(steps) <= _FLOAT_STEPS)]
@@ -139,7 +151,9 @@ class ClipTally:
 
     def add(self, unit: QuantizedUnit, expected: Array) -> None:
         """Add one batch of the fp32 values that ``unit`` quantizes."""
-        low, high = ((end - unit.zero_point) * unit.scale for end in (unit.lowest - 0.5, unit.highest + 0.5))
+        low, high = (
+            (end - unit.zero_point) * unit.scale for end in (unit.lowest - 0.5, unit.highest + 0.5)
+        )
         self.elements += expected.size
         self.low += int(np.count_nonzero(expected < low))
         self.high += int(np.count_nonzero(expected > high))

@@ -1,4 +1,6 @@
-"""What localization examines: a quantized graph on a backend, the float graph, and the arithmetic it claims."""
+"""What localization examines: a quantized graph on a backend, the float graph, and the
+arithmetic it claims.
+"""
 
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
@@ -19,13 +21,22 @@ from qbench.backends import (
 )
 from qbench.errors import InputError
 from qbench.evaluation import Quantized, Request, Rewriting, rewrite_quantized, steps_of
-from qbench.graph import constant_value, consumers, format_held_by, node_key, own_copy, producer, values_by_name
+from qbench.graph import (
+    constant_value,
+    consumers,
+    format_held_by,
+    node_key,
+    own_copy,
+    producer,
+    values_by_name,
+)
 from qbench.metrics import Differences, count_differences
 from qbench.number_text import rough_percent
 from qbench.passes import plannable
 
-# Never add taps to the engine under test: they disable fusion and so change what it runs. An integer interpreter of the
-# same arithmetic is watched in its place. How far its outputs are from the engine's is measured and reported.
+# Never add taps to the engine under test: they disable fusion and so change what it runs. An
+# integer interpreter of the same arithmetic is watched in its place. How far its outputs are from
+# the engine's is measured and reported.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -33,14 +44,15 @@ class Target:
     """One quantized graph on one backend.
 
     Args:
-        model: its name. graph: the name of the graph within the model. schema: the name of the quantization schema.
+        model: its name. graph: the name of the graph within the model. schema: the name of the
+            quantization schema.
         original: the float graph that was quantized; values keep their names in ``quantized``.
         quantized: in QDQ form.
         backend: runs the quantized graph.
-        watched: runs it with taps that change no number; ``backend`` itself where that is an integer interpreter.
-        claims: an interpreter that ``backend`` must equal, where one is known and is not ``watched``.
-        threads: of one engine.
-        written, rewriting: the graph that the quantizer wrote, and the passes that made ``quantized`` from it; None: no
+        watched: runs it with taps that change no number; ``backend`` itself where that is an
+        integer interpreter. claims: an interpreter that ``backend`` must equal, where one is known
+        and is not ``watched``. threads: of one engine. written, rewriting: the graph that the
+        quantizer wrote, and the passes that made ``quantized`` from it; None: no
             pass ran.
     """
 
@@ -68,7 +80,8 @@ def watches_itself(backend: Backend) -> bool:
 
 
 def watched_backend(backend: Backend) -> Backend | None:
-    """The backend to watch for ``backend``: itself where taps change no number, else an interpreter of its arithmetic.
+    """The backend to watch for ``backend``: itself where taps change no number, else an
+    interpreter of its arithmetic.
 
     None: ``backend`` declares no arithmetic.
     """
@@ -79,7 +92,9 @@ def watched_backend(backend: Backend) -> Backend | None:
 
 
 FAR = 0.05
-"""Share of the largest output: ties under another order of sums may move an output by some steps of an 8-bit grid."""
+"""Share of the largest output: ties under another order of sums may move an output by some
+steps of an 8-bit grid.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +102,8 @@ class Matched:
     """The outputs of ``watched`` compared with those of ``engine``.
 
     Args:
-        samples: number that both ran; 0: they are the same backend. found: the differences of their outputs.
+        samples: number that both ran; 0: they are the same backend. found: the differences of their
+            outputs.
     """
 
     engine: str
@@ -131,7 +147,8 @@ def bound_of(found: Differences) -> str:
 
 
 def match_outputs(target: Target, batches: Iterable[Feeds]) -> Matched:
-    """The outputs of the target's watched backend compared with those of its engine; neither is tapped.
+    """The outputs of the target's watched backend compared with those of its engine; neither is
+    tapped.
 
     Raises:
         QbenchError: one of the two does not run the graph.
@@ -144,14 +161,18 @@ def match_outputs(target: Target, batches: Iterable[Feeds]) -> Matched:
     found, samples = Differences(), 0
     with ExitStack() as stack:
         ours, theirs = (
-            in_slices(stack.enter_context(isolated(backend).prepare(model, threads=target.threads)), model)
+            in_slices(
+                stack.enter_context(isolated(backend).prepare(model, threads=target.threads)), model
+            )
             for backend in (target.watched, target.backend)
         )
         for feeds in batches:
             one, other = ours.run(feeds), theirs.run(feeds)
             for output in outputs:
                 array = one[output.name]
-                found = found.joined(count_differences(array, other[output.name], output.broadcast(array.ndim)))
+                found = found.joined(
+                    count_differences(array, other[output.name], output.broadcast(array.ndim))
+                )
             samples += sample_count(feeds)
     return Matched(engine=engine, watched=watched, samples=samples, found=found)
 
@@ -162,7 +183,9 @@ def sample_count(feeds: Feeds) -> int:
 
 
 AS_WRITTEN = "ort-cpu-noopt"
-"""The backend to watch for an engine that declares no arithmetic: it computes in float32 and fuses nothing."""
+"""The backend to watch for an engine that declares no arithmetic: it computes in float32 and
+fuses nothing.
+"""
 
 
 def quantized_of(request: Request) -> Quantized:
@@ -173,7 +196,11 @@ def quantized_of(request: Request) -> Quantized:
         QbenchError: they cannot be made.
     """
     written = _written(request)
-    return written if request.rewriting is None else rewrite_quantized(written, request.rewriting).quantized
+    return (
+        written
+        if request.rewriting is None
+        else rewrite_quantized(written, request.rewriting).quantized
+    )
 
 
 def _written(request: Request) -> Quantized:
@@ -192,14 +219,17 @@ def _written(request: Request) -> Quantized:
 
 _CLIPS = ("Relu", "Clip")
 FOLDED = "qbench_folded_into"
-"""Metadata: the operator into whose range a tool folded this Relu or Clip, whose result is that operator's then."""
+"""Metadata: the operator into whose range a tool folded this Relu or Clip, whose result is that
+operator's then.
+"""
 
 
 def _with_folded_clips(lifted: ir.Model, partner: ir.Model) -> ir.Model:
-    """``lifted`` with each Relu or Clip of its float partner that a tool folded into the range of a value.
+    """``lifted`` with each Relu or Clip of its float partner that a tool folded into the range
+    of a value.
 
-    Such a tool removes the operator, as the ends of the range clip the value; without it the float graph would compute
-    other numbers than the quantized one means.
+    Such a tool removes the operator, as the ends of the range clip the value; without it the float
+    graph would compute other numbers than the quantized one means.
     """
     theirs, copy = values_by_name(partner), own_copy(lifted)
     ours = values_by_name(copy)
@@ -208,7 +238,9 @@ def _with_folded_clips(lifted: ir.Model, partner: ir.Model) -> ir.Model:
         if maker is None or clip is None or maker.op_type in _CLIPS:
             continue
         ends = [constant_value(one) for one in clip.inputs[1:]]
-        if any(end is None and one is not None for end, one in zip(ends, clip.inputs[1:], strict=True)):
+        if any(
+            end is None and one is not None for end, one in zip(ends, clip.inputs[1:], strict=True)
+        ):
             continue  # ends that are computed are not those of a range
         bounds = [
             None if end is None else ir.val(f"{name}_end_{place}", const_value=ir.tensor(end))
@@ -229,7 +261,9 @@ def _with_folded_clips(lifted: ir.Model, partner: ir.Model) -> ir.Model:
 
 
 def _folded_clip(value: ir.Value | None, ours: Mapping[str, ir.Value]) -> ir.Node | None:
-    """The Relu or Clip that computes ``value`` of the partner, or alone reads it and has left no value in ``ours``."""
+    """The Relu or Clip that computes ``value`` of the partner, or alone reads it and has left
+    no value in ``ours``.
+    """
     maker = producer(value)
     if value is None or (maker is not None and maker.op_type in _CLIPS):
         return maker
@@ -247,7 +281,9 @@ def targets_of(request: Request) -> Mapping[str, Target]:
         QbenchError: its graphs cannot be made.
     """
     quantized = quantized_of(request)
-    formats = {held for model in quantized.models.values() if (held := format_held_by(model)) is not None}
+    formats = {
+        held for model in quantized.models.values() if (held := format_held_by(model)) is not None
+    }
     if formats:
         raise InputError(
             f"Localizing in '{request.cell}'",
@@ -258,7 +294,11 @@ def targets_of(request: Request) -> Mapping[str, Target]:
     written = {} if request.rewriting is None else _written(request).models
     watched = watched_backend(request.backend) or get_backend(AS_WRITTEN)
     comparator = request.comparator
-    must_equal = comparator is not None and comparator.criterion.is_exact and watches_itself(comparator.backend)
+    must_equal = (
+        comparator is not None
+        and comparator.criterion.is_exact
+        and watches_itself(comparator.backend)
+    )
     if request.schema is None:
         partners = request.subject.model.graphs
         originals = {

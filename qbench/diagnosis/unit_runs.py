@@ -1,4 +1,6 @@
-"""The runs of one unit: on the backend, in real arithmetic, and with the error of its quantization alone."""
+"""The runs of one unit: on the backend, in real arithmetic, and with the error of its
+quantization alone.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,17 +27,26 @@ from qbench.diagnosis.engine.client import UnitSession
 from qbench.diagnosis.target import FOLDED, Target
 from qbench.diagnosis.units import QuantizedUnit, levels_without_unit, quantized_units, real_units
 from qbench.errors import QbenchError
-from qbench.graph import constant_value, is_constant, node_key, node_qparams, producer, values_by_name, with_shapes
+from qbench.graph import (
+    constant_value,
+    is_constant,
+    node_key,
+    node_qparams,
+    producer,
+    values_by_name,
+    with_shapes,
+)
 from qbench.judging import Unaligned
 from qbench.numerics import AddScheme, Arithmetic, QParams, quantize
 
-# The error that quantization parameters alone explain: the fp32 operators with every operand and the result quantized.
+# The error that quantization parameters alone explain: the fp32 operators with every operand and
+# the result quantized.
 #
 #     y = fq(f(fq(x), fq(w)))        f, x, w of fp32; fq: fake quantization with the parameters of the quantized graph
 #
-# The quantized graph holds weights, limits, attributes and operators that a pass or an exporter may have got wrong.
-# Only its quantization parameters are used here. So an error of the target's node beyond this one has another cause
-# than they.
+# The quantized graph holds weights, limits, attributes and operators that a pass or an exporter may
+# have got wrong. Only its quantization parameters are used here. So an error of the target's node
+# beyond this one has another cause than they.
 
 _WEIGHT_BITS = 16
 """The most bits of a weight; a constant of more is a bias."""
@@ -51,10 +62,11 @@ class FloatUnit:
     Args:
         graph: fp32 operators with fake-quantized constants; inputs are ``feeds``.
         feeds: names of the fp32 values, one for each input of the unit, in its order.
-        is_explained: whether its error is that of the quantization parameters alone; not where some are computed at run
-            time.
-        moved: constants of the unit that differ from the quantized fp32 ones: name → rms of the difference in steps of
-            the constant; of a bias, which is added to the result, in steps of the result.
+        is_explained: whether its error is that of the quantization parameters alone; not where some
+            are computed at run time.
+        moved: constants of the unit that differ from the quantized fp32 ones: name → rms of the
+            difference in steps of the constant; of a bias, which is added to the result, in steps
+            of the result.
         clipped: share of the weights that lie beyond the ends of their grid by more than a step.
         bits: of the coarsest grid of a weight; None: no weight is on a grid.
     """
@@ -79,7 +91,8 @@ def float_counterpart(
         rounded: whether its constants are fake-quantized as in the unit.
 
     Raises:
-        LookupError: the float graph has no such values, or does not compute one from the others; the text names them.
+        LookupError: the float graph has no such values, or does not compute one from the others;
+            the text names them.
     """
     known = values_by_name(original)
     feeds = tuple(represents[feed] for feed in unit.feeds)
@@ -92,7 +105,9 @@ def float_counterpart(
     try:
         piece = ir.convenience.extract(original.graph, ends, [known[unit.represents]])
     except ValueError as error:
-        raise LookupError(f"fp32 does not compute '{unit.represents}' from {', '.join(feeds)}") from error
+        raise LookupError(
+            f"fp32 does not compute '{unit.represents}' from {', '.join(feeds)}"
+        ) from error
     grids = _rounded_constants(unit) if rounded else {}
     weights = {key: grid for key, (grid, _) in grids.items() if grid.qtype.bits <= _WEIGHT_BITS}
     clipped = _clipped_share(piece, weights)
@@ -110,7 +125,9 @@ def float_counterpart(
 
 
 def _clipped_share(piece: ir.Graph, grids: Mapping[tuple[str, int], QParams]) -> float:
-    """The share of the fp32 weights of ``piece`` that lie beyond the ends of their grid by more than a step."""
+    """The share of the fp32 weights of ``piece`` that lie beyond the ends of their grid by more
+    than a step.
+    """
     clipped = elements = 0
     for node in piece:
         for place, value in enumerate(node.inputs):
@@ -128,7 +145,8 @@ def _clipped_share(piece: ir.Graph, grids: Mapping[tuple[str, int], QParams]) ->
 
 
 def _rounded_constants(unit: QuantizedUnit) -> dict[tuple[str, int], tuple[QParams, Array]]:
-    """(operator, index of its operand) → the quantization parameters of that constant, and its dequantized values.
+    """(operator, index of its operand) → the quantization parameters of that constant, and its
+    dequantized values.
 
     Raises:
         LookupError: the quantization parameters of a constant are not constant.
@@ -139,11 +157,17 @@ def _rounded_constants(unit: QuantizedUnit) -> dict[tuple[str, int], tuple[QPara
             continue
         for place, value in enumerate(node.inputs):
             maker = producer(value)
-            if maker is None or maker.op_type != "DequantizeLinear" or not is_constant(maker.inputs[0]):
+            if (
+                maker is None
+                or maker.op_type != "DequantizeLinear"
+                or not is_constant(maker.inputs[0])
+            ):
                 continue
             grid, levels = node_qparams(maker), constant_value(maker.inputs[0])
             if grid is None or levels is None:
-                raise LookupError(f"the quantization parameters of '{value.name if value else place}' are not known")
+                raise LookupError(
+                    f"the quantization parameters of '{value.name if value else place}' are not known"
+                )
             found[node_key(node), place] = (grid, _dequantized(levels, grid))
     return found
 
@@ -151,7 +175,8 @@ def _rounded_constants(unit: QuantizedUnit) -> dict[tuple[str, int], tuple[QPara
 def _round_constants(
     piece: ir.Graph, grids: Mapping[tuple[str, int], tuple[QParams, Array]], step: float
 ) -> Iterator[tuple[str, float]]:
-    """Fake-quantize the constants of ``piece``; yields (name, rms difference) of those that the unit has otherwise.
+    """Fake-quantize the constants of ``piece``; yields (name, rms difference) of those that the
+    unit has otherwise.
 
     Raises:
         LookupError: fp32 does not have one of the operands.
@@ -166,15 +191,23 @@ def _round_constants(
             try:
                 rounded = _dequantized(quantize(constant.astype(np.float32), grid), grid)
             except ValueError:
-                yield str(value.name), float("inf")  # the parameters do not fit the shape in fp32: another layout
+                yield (
+                    str(value.name),
+                    float("inf"),
+                )  # the parameters do not fit the shape in fp32: another layout
                 continue
             if theirs.shape != rounded.shape:
                 yield str(value.name), float("inf")
             else:
                 is_bias = grid.qtype.bits > _WEIGHT_BITS
                 apart, size = theirs.astype(np.float64) - rounded, grid.expanded(rounded.shape)[0]
-                if (np.abs(apart) > size).any():  # ties and rounding corrections may move a constant by a step
-                    yield str(value.name), float(np.sqrt(np.mean(np.square(apart / (step if is_bias else size)))))
+                if (
+                    np.abs(apart) > size
+                ).any():  # ties and rounding corrections may move a constant by a step
+                    yield (
+                        str(value.name),
+                        float(np.sqrt(np.mean(np.square(apart / (step if is_bias else size))))),
+                    )
             name = f"{value.name}_rounded_{node_key(node)}"
             held = ir.Value(name=name, const_value=ir.tensor(rounded.astype(np.float32), name=name))
             piece.initializers[name] = held
@@ -200,10 +233,11 @@ class Units:
     """The units of a target, in the order of its graph.
 
     Args:
-        units: all of them; those with real results last. by_value: the same by the value that they compute.
-        floats: value → fp32 counterpart of its unit. unaligned: the values without one, with reasons.
-        aligned: the values that represent an fp32 value. represents: quantized value or graph input → fp32 value.
-        original: the float graph, with shapes.
+        units: all of them; those with real results last. by_value: the same by the value that they
+            compute.
+        floats: value → fp32 counterpart of its unit. unaligned: the values without one, with
+        reasons. aligned: the values that represent an fp32 value. represents: quantized value or
+        graph input → fp32 value. original: the float graph, with shapes.
     """
 
     units: tuple[QuantizedUnit, ...]
@@ -229,19 +263,28 @@ class Units:
             if len(node.outputs) == 1
         }
         found = (*quantized_units(target.quantized), *real_units(target.quantized))
-        units = tuple(replace(unit, represents=results.get(unit.origin, unit.represents)) for unit in found)
+        units = tuple(
+            replace(unit, represents=results.get(unit.origin, unit.represents)) for unit in found
+        )
         by_value = {unit.value: unit for unit in units}
         represents = {str(value.name): str(value.name) for value in target.quantized.graph.inputs}
         represents |= {unit.value: unit.represents for unit in units}
         floats: dict[str, FloatUnit] = {}
         reason = "an operator before it has a subgraph, or it depends on no input"
-        unaligned = [Unaligned(value=name, reason=reason) for name in levels_without_unit(target.quantized, found)]
+        unaligned = [
+            Unaligned(value=name, reason=reason)
+            for name in levels_without_unit(target.quantized, found)
+        ]
         for unit in units:
             if unit.represents not in known:
-                unaligned.append(Unaligned(value=unit.value, reason=f"fp32 has no value '{unit.represents}'"))
+                unaligned.append(
+                    Unaligned(value=unit.value, reason=f"fp32 has no value '{unit.represents}'")
+                )
                 continue
             if _is_whole(known[unit.represents]):
-                unaligned.append(Unaligned(value=unit.value, reason="it holds whole numbers, such as indices"))
+                unaligned.append(
+                    Unaligned(value=unit.value, reason="it holds whole numbers, such as indices")
+                )
                 continue
             try:
                 floats[unit.value] = float_counterpart(unit, original, represents)
@@ -254,7 +297,9 @@ class Units:
             floats=floats,
             unaligned=tuple(unaligned),
             aligned=frozenset(
-                unit.value for unit in units if unit.represents in known and not _is_whole(known[unit.represents])
+                unit.value
+                for unit in units
+                if unit.represents in known and not _is_whole(known[unit.represents])
             ),
             represents=represents,
             original=original,
@@ -272,20 +317,28 @@ class Units:
         found = {}
         for name in unit.feeds:
             maker = self.by_value.get(name)
-            found[name] = floats[name] if maker is None else levels_of(maker, floats[maker.represents])
+            found[name] = (
+                floats[name] if maker is None else levels_of(maker, floats[maker.represents])
+            )
         return found
 
     def reals(self, unit: QuantizedUnit, rounded: Mapping[str, Array]) -> dict[str, Array]:
-        """``rounded`` dequantized, by the names of the inputs of the fp32 counterpart of ``unit``."""
+        """``rounded`` dequantized, by the names of the inputs of the fp32 counterpart of
+        ``unit``.
+        """
         names = self.floats[unit.value].feeds
         return {
-            name: self.by_value[feed].reals(rounded[feed]) if feed in self.by_value else rounded[feed]
+            name: self.by_value[feed].reals(rounded[feed])
+            if feed in self.by_value
+            else rounded[feed]
             for name, feed in zip(names, unit.feeds, strict=True)
         }
 
 
 def _is_whole(value: ir.Value) -> bool:
-    """Whether the fp32 value is of integers or truth values: the distance of two indices says nothing."""
+    """Whether the fp32 value is of integers or truth values: the distance of two indices says
+    nothing.
+    """
     return value.dtype is not None and not value.dtype.is_floating_point()
 
 
@@ -293,8 +346,12 @@ def levels_of(unit: QuantizedUnit, reals: Array) -> Array:
     """``reals`` quantized with the parameters of ``unit``; unchanged where it has none."""
     if unit.grid is None:
         return reals
-    levels = np.rint(reals.astype(np.float32) / np.float32(unit.scale)) + np.float32(unit.zero_point)
-    return np.asarray(np.clip(levels, unit.lowest, unit.highest).astype(unit.grid.qtype.storage_dtype))
+    levels = np.rint(reals.astype(np.float32) / np.float32(unit.scale)) + np.float32(
+        unit.zero_point
+    )
+    return np.asarray(
+        np.clip(levels, unit.lowest, unit.highest).astype(unit.grid.qtype.storage_dtype)
+    )
 
 
 _FLOAT_SUMS = frozenset({AddScheme.FUSED, AddScheme.SEPARATE, AddScheme.REAL})
@@ -304,12 +361,15 @@ ALONE = 8
 """Samples on which units run alone; the whole graph runs on all."""
 
 
-def random_batch(own: Mapping[str, Array], random: np.random.Generator, *, is_any: bool) -> dict[str, Array]:
-    """Inputs like ``own``, of at least ``ALONE`` samples: their values at other places, or any between their ends.
+def random_batch(
+    own: Mapping[str, Array], random: np.random.Generator, *, is_any: bool
+) -> dict[str, Array]:
+    """Inputs like ``own``, of at least ``ALONE`` samples: their values at other places, or any
+    between their ends.
 
     Args:
-        own: inputs of a unit; where all have an axis of samples in common, few samples become several. is_any: whether
-            integers are drawn anew; real values always are.
+        own: inputs of a unit; where all have an axis of samples in common, few samples become
+            several. is_any: whether integers are drawn anew; real values always are.
     """
     sizes = {len(array) if array.ndim else 0 for array in own.values()}
     times = -(-ALONE // min(sizes)) if len(sizes) == 1 and 0 not in sizes else 1
@@ -331,9 +391,11 @@ def _shuffled(array: Array, random: np.random.Generator, *, is_any: bool) -> Arr
 
 
 def computes_in_float(unit: QuantizedUnit, arithmetic: Arithmetic | None) -> bool:
-    """Whether ``arithmetic`` has no integer kernel for an operator of ``unit``: the order of float32 sums decides.
+    """Whether ``arithmetic`` has no integer kernel for an operator of ``unit``: the order of
+    float32 sums decides.
 
-    A normalization, for example, is computed in float32 between its DequantizeLinear and its QuantizeLinear.
+    A normalization, for example, is computed in float32 between its DequantizeLinear and its
+    QuantizeLinear.
     """
     if arithmetic is None:
         return False
@@ -351,12 +413,15 @@ def computes_in_float(unit: QuantizedUnit, arithmetic: Arithmetic | None) -> boo
 
 
 def exact_backend() -> Backend:
-    """A backend that computes operators in float32 without fusing them, and keeps no memory between runs."""
+    """A backend that computes operators in float32 without fusing them, and keeps no memory
+    between runs.
+    """
     return for_many_sessions(get_backend(EXACT))
 
 
 def fused_sums_of(units: Sequence[QuantizedUnit], arithmetic: Arithmetic | None) -> frozenset[str]:
-    """The sums that an engine of ``arithmetic`` takes of a convolution's result before that is rounded.
+    """The sums that an engine of ``arithmetic`` takes of a convolution's result before that is
+    rounded.
 
     Alone such a sum is one of codes, as its convolution is not in the unit.
     """
@@ -368,7 +433,11 @@ def fused_sums_of(units: Sequence[QuantizedUnit], arithmetic: Arithmetic | None)
         unit.value
         for unit in units
         if unit.operators[:1] == ("Add",)
-        and any(readers[name] == 1 and "Conv" in makers[name].operators for name in unit.feeds if name in makers)
+        and any(
+            readers[name] == 1 and "Conv" in makers[name].operators
+            for name in unit.feeds
+            if name in makers
+        )
     )
 
 
@@ -376,9 +445,11 @@ class UnitRunner:
     """A unit prepared on every backend that runs it alone.
 
     Args:
-        target: whose unit. unit: to be run. counterpart: its counterpart in fp32; None: it has none.
+        target: whose unit. unit: to be run. counterpart: its counterpart in fp32; None: it has
+            none.
         stack: closes what is prepared here. timeout: of one run on the target's backend.
-        is_fused: whether the engine fuses it with a unit before it; then its claim is the watched backend's, alone.
+        is_fused: whether the engine fuses it with a unit before it; then its claim is the watched
+            backend's, alone.
     """
 
     def __init__(
@@ -395,10 +466,14 @@ class UnitRunner:
         exact, name = exact_backend(), unit.real
         made = {str(value.name) for node in unit.graph.graph for value in node.outputs}
         taps = (name,) if name in made else ()
-        self._exact = in_slices(stack.enter_context(exact.prepare(unit.graph, taps=taps)), unit.graph)
+        self._exact = in_slices(
+            stack.enter_context(exact.prepare(unit.graph, taps=taps)), unit.graph
+        )
         self._float: Executor | None = None
         if counterpart is not None and counterpart.is_explained:
-            self._float = in_slices(stack.enter_context(exact.prepare(counterpart.graph)), counterpart.graph)
+            self._float = in_slices(
+                stack.enter_context(exact.prepare(counterpart.graph)), counterpart.graph
+            )
         alone = target.watched if is_fused else None
         claims = target.claims if target.is_watched_itself else alone
         self._claimed = None if claims is None else stack.enter_context(UnitSession(unit, claims))
@@ -412,7 +487,9 @@ class UnitRunner:
         return f"'{self._engine}' fails on it alone: {found}" if found else ""
 
     def steps(self, feeds: Feeds) -> Array:
-        """The value before rounding by real arithmetic on ``feeds``: in steps without the zero point, float32."""
+        """The value before rounding by real arithmetic on ``feeds``: in steps without the zero
+        point, float32.
+        """
         values = {**feeds, **self._exact.run(feeds)}
         return np.asarray(np.divide(values[self.unit.real], self.unit.scale, dtype=np.float32))
 
@@ -421,7 +498,9 @@ class UnitRunner:
         return self._target.run(feeds)
 
     def claimed(self, feeds: Feeds) -> Array | None:
-        """The result of the interpreter that a watched target must equal; None: there is none, or it fails."""
+        """The result of the interpreter that a watched target must equal; None: there is none,
+        or it fails.
+        """
         return None if self._claimed is None else self._claimed.run(feeds)
 
     def explained(self, feeds: Feeds) -> Array | None:

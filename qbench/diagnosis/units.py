@@ -26,17 +26,18 @@ from qbench.numerics import Arithmetic, MultiplierForm, QParams
 
 # Two results of one quantized value, compared element by element: how many differ, and why.
 #
-# Let t be the real value before rounding, in steps of its grid, without the zero point, computed in float32 by the QDQ
-# formula with all optimizations off. Where a Relu or Clip precedes the quantizer, t is the value before it. A
-# difference is
+# Let t be the real value before rounding, in steps of its grid, without the zero point, computed in
+# float32 by the QDQ formula with all optimizations off. Where a Relu or Clip precedes the
+# quantizer, t is the value before it. A difference is
 #
 #     clamp      if t lies beyond a limit: that of the Clip or Relu, or that of the grid by more than half a step
 #     tie        else if it is one step, and t lies within 2⁻¹⁰ of a step of halfway between two quantized values
 #     one step   else if it is one step
 #     real       else
 #
-# At a tie, the order of additions decides the result. The width covers the error of float32 for a value of some hundred
-# steps (a few times 2⁻²⁴ · 255 = 1.5·10⁻⁵) and for a sum of products (about 10⁻⁴).
+# At a tie, the order of additions decides the result. The width covers the error of float32 for a
+# value of some hundred steps (a few times 2⁻²⁴ · 255 = 1.5·10⁻⁵) and for a sum of products (about
+# 10⁻⁴).
 
 Values = npt.NDArray[Any]
 
@@ -45,13 +46,16 @@ TIE_WIDTH = 2.0**-10
 
 
 _BY_CHANCE = 0.1
-"""Share of the ties that float32 may round to the other side; another rounding rule moves about half of them."""
+"""Share of the ties that float32 may round to the other side; another rounding rule moves about
+half of them.
+"""
 
 
 def leaves_ties_open(arithmetic: Arithmetic | None) -> bool:
     """Whether an engine that follows ``arithmetic`` may round a value near a tie either way.
 
-    No engine computes with rationals. One that declares them sums in floats, in an order of its own (``float_sums``).
+    No engine computes with rationals. One that declares them sums in floats, in an order of its own
+    (``float_sums``).
     """
     return arithmetic is not None and arithmetic.scaling.form is MultiplierForm.EXACT
 
@@ -61,13 +65,17 @@ _SINGLE = 1e-4
 
 
 def are_of_floats(differing: int, beyond: int, ties: float, elements: int) -> bool:
-    """Whether the order of float32 sums explains ``differing`` values of ``elements``, ``beyond`` by over a step."""
+    """Whether the order of float32 sums explains ``differing`` values of ``elements``,
+    ``beyond`` by over a step.
+    """
     return not beyond and differing <= max(1.0, _BY_CHANCE * ties) + _SINGLE * elements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepCauses:
-    """Number of ``elements`` compared, of those that differ by cause, and the ``largest`` difference in steps."""
+    """Number of ``elements`` compared, of those that differ by cause, and the ``largest``
+    difference in steps.
+    """
 
     elements: int = 0
     tie: int = 0
@@ -91,7 +99,9 @@ class Ends:
 
     @classmethod
     def of_grid(cls, qmin: int, qmax: int, zero_point: int) -> "Ends":
-        """The limits of a grid: up to half a step beyond an end, a value is rounded to it and not clamped."""
+        """The limits of a grid: up to half a step beyond an end, a value is rounded to it and
+        not clamped.
+        """
         return cls(low=qmin - zero_point - 0.5, high=qmax - zero_point + 0.5)
 
     def within(self, low: float, high: float) -> "Ends":
@@ -128,13 +138,15 @@ def count_causes(ours: Values, theirs: Values, real: Values, ends: Ends) -> Step
     )
 
 
-# The units of a quantized graph: for each quantized value, the piece that computes it from the quantized values before.
+# The units of a quantized graph: for each quantized value, the piece that computes it from the
+# quantized values before.
 #
 #     quantized values → DequantizeLinear → one or a few operators → (Relu | Clip) → QuantizeLinear → quantized value
 #
-# The piece that computes a float output from the last quantized values is a unit without a grid. Each unit is a graph
-# of its own, with quantized values as inputs and output. So an engine fuses the same operators as in the whole graph,
-# and no difference comes from another unit. A tap inside a unit would prevent that fusion.
+# The piece that computes a float output from the last quantized values is a unit without a grid.
+# Each unit is a graph of its own, with quantized values as inputs and output. So an engine fuses
+# the same operators as in the whole graph, and no difference comes from another unit. A tap inside
+# a unit would prevent that fusion.
 #
 # ``levels`` in names means quantized values: the name is a key of stored findings.
 
@@ -149,16 +161,17 @@ class QuantizedUnit:
     """The piece of a quantized graph that computes one quantized value.
 
     Args:
-        value: its name. node: name of its last operator; where that adds a bias to a product, name of the product.
+        value: its name. node: name of its last operator; where that adds a bias to a product, name
+            of the product.
         operators: types of those between the Q/DQ pairs, in order.
         graph: the piece; its inputs are ``feeds``, its one output ``value``.
         real: name of the float value before rounding, and before a Relu or Clip.
-        represents: name of the float value that is quantized, after the Relu or Clip; for a requantized value, that of
-            the first quantization.
-        origin: the fp32 node whose result this is, from the metadata of the graph, also where the grid replaces a Relu;
-            empty: the graph has no such metadata.
-        grid, ends: quantization parameters and limits; ``grid`` None: ``value`` is real, with steps of 1.
-        lowest, highest: the least and the largest quantized value.
+        represents: name of the float value that is quantized, after the Relu or Clip; for a
+            requantized value, that of the first quantization.
+        origin: the fp32 node whose result this is, from the metadata of the graph, also where the
+            grid replaces a Relu; empty: the graph has no such metadata.
+        grid, ends: quantization parameters and limits; ``grid`` None: ``value`` is real, with steps
+        of 1. lowest, highest: the least and the largest quantized value.
     """
 
     value: str
@@ -186,7 +199,9 @@ class QuantizedUnit:
 
     @property
     def has_real_products(self) -> bool:
-        """Whether it has a product with an operand that is not quantized: engines differ in the order of its sums."""
+        """Whether it has a product with an operand that is not quantized: engines differ in the
+        order of its sums.
+        """
         products = (node for node in self.graph.graph if node.op_type in PRODUCTS)
         return any(
             (maker := value.producer()) is None or maker.op_type != "DequantizeLinear"
@@ -196,7 +211,9 @@ class QuantizedUnit:
         )
 
     def in_steps(self, values: Mapping[str, UnitValues]) -> UnitValues:
-        """The value before rounding, from the ``values`` of a run, in steps without the zero point: float64."""
+        """The value before rounding, from the ``values`` of a run, in steps without the zero
+        point: float64.
+        """
         return values[self.real].astype(np.float64) / self.scale
 
     def levels(self, reals: UnitValues) -> UnitValues:
@@ -208,7 +225,9 @@ class QuantizedUnit:
         return (levels.astype(np.float32) - np.float32(self.zero_point)) * np.float32(self.scale)
 
     def rounded(self, steps: UnitValues) -> UnitValues:
-        """Numbers in steps without the zero point, rounded and clamped: float64; unchanged without a grid."""
+        """Numbers in steps without the zero point, rounded and clamped: float64; unchanged
+        without a grid.
+        """
         if self.grid is None:
             return steps
         limited = np.clip(steps, self.ends.low, self.ends.high)
@@ -216,7 +235,8 @@ class QuantizedUnit:
 
 
 def quantized_units(model: ir.Model) -> tuple[QuantizedUnit, ...]:
-    """The units of ``model``, in its order: one for each value with one static grid of at most 16 bits.
+    """The units of ``model``, in its order: one for each value with one static grid of at most
+    16 bits.
 
     A piece cannot be extracted where an operator with a subgraph reads values from outside of it.
 
@@ -232,7 +252,8 @@ def quantized_units(model: ir.Model) -> tuple[QuantizedUnit, ...]:
 
 
 def whole_unit(model: ir.Model, value: str) -> QuantizedUnit | None:
-    """All of ``model`` as one unit that computes its output ``value``; None: it cannot be extracted.
+    """All of ``model`` as one unit that computes its output ``value``; None: it cannot be
+    extracted.
 
     Raises:
         InputError: a Q or DQ means nothing.
@@ -240,7 +261,9 @@ def whole_unit(model: ir.Model, value: str) -> QuantizedUnit | None:
     shaped = with_shapes(model)
     for node in (one for one in shaped.graph if _on_one_grid(one) and _levels(one).name == value):
         return _unit(shaped, node, {_levels(node)})
-    return next((_real_unit(shaped, one, set()) for one in shaped.graph.outputs if one.name == value), None)
+    return next(
+        (_real_unit(shaped, one, set()) for one in shaped.graph.outputs if one.name == value), None
+    )
 
 
 def levels_without_unit(model: ir.Model, units: Sequence[QuantizedUnit]) -> tuple[str, ...]:
@@ -263,7 +286,8 @@ def _behind_outputs(model: ir.Model) -> set[ir.Node]:
 
 
 def real_units(model: ir.Model) -> tuple[QuantizedUnit, ...]:
-    """The units that compute real values of ``model``: its float outputs, and results of products before them.
+    """The units that compute real values of ``model``: its float outputs, and results of
+    products before them.
 
     An output that is only dequantized has no unit.
 
@@ -271,25 +295,51 @@ def real_units(model: ir.Model) -> tuple[QuantizedUnit, ...]:
         InputError: a Q or DQ means nothing.
     """
     shaped = with_shapes(model)
-    levels, inner = {_levels(node) for node in shaped.graph if _on_one_grid(node)}, _real_borders(shaped)
+    levels, inner = (
+        {_levels(node) for node in shaped.graph if _on_one_grid(node)},
+        _real_borders(shaped),
+    )
     results = {result: name for result, name in inner.items() if result not in levels}
-    results |= {output: "" for output in shaped.graph.outputs if output not in levels and output not in inner}
-    found = ((_real_unit(shaped, result, levels | inner.keys()), name) for result, name in results.items())
-    return tuple(replace(unit, node=name or unit.node) for unit, name in found if unit is not None and unit.operators)
+    results |= {
+        output: ""
+        for output in shaped.graph.outputs
+        if output not in levels and output not in inner
+    }
+    found = (
+        (_real_unit(shaped, result, levels | inner.keys()), name)
+        for result, name in results.items()
+    )
+    return tuple(
+        replace(unit, node=name or unit.node)
+        for unit, name in found
+        if unit is not None and unit.operators
+    )
 
 
 def _real_borders(model: ir.Model) -> dict[ir.Value, str]:
-    """Results of products by quantized weights whose other operand is real, or on a grid of its own batch → the node.
+    """Results of products by quantized weights whose other operand is real, or on a grid of its
+    own batch → the node.
 
-    They are borders of units, after a Relu or Clip: otherwise a network whose weights alone are quantized is one unit.
+    They are borders of units, after a Relu or Clip: otherwise a network whose weights alone are
+        quantized is one unit.
     """
     used = _behind_outputs(model)
-    found = {_limited(one.outputs[0]): node_key(one) for one in model.graph if one in used and _has_rounded_weight(one)}
-    return {value: name for value, name in found.items() if not any(_on_one_grid(use.node) for use in value.uses())}
+    found = {
+        _limited(one.outputs[0]): node_key(one)
+        for one in model.graph
+        if one in used and _has_rounded_weight(one)
+    }
+    return {
+        value: name
+        for value, name in found.items()
+        if not any(_on_one_grid(use.node) for use in value.uses())
+    }
 
 
 def _has_rounded_weight(node: ir.Node) -> bool:
-    """Whether ``node`` is a product by a quantized constant whose other operand has no static grid."""
+    """Whether ``node`` is a product by a quantized constant whose other operand has no static
+    grid.
+    """
     if node.op_type not in PRODUCTS:
         return False
     makers = [None if value is None else value.producer() for value in node.inputs[:2]]
@@ -368,8 +418,8 @@ def _unit(model: ir.Model, quantizer: ir.Node, borders: set[ir.Value]) -> Quanti
 def _naming(last: ir.Node) -> ir.Node:
     """The node that names a unit with the operator ``last`` at its end.
 
-    A product whose bias is an Add of its own is one kernel in engines, which computes nearly all in the product. Rules
-    of a schema name both by the product, too.
+    A product whose bias is an Add of its own is one kernel in engines, which computes nearly all in
+    the product. Rules of a schema name both by the product, too.
     """
     if last.op_type != "Add" or last.domain:
         return last
@@ -414,19 +464,29 @@ def _is_clip_of_reals(node: ir.Node) -> bool:
 def _extracted(model: ir.Model, feeds: list[ir.Value], result: ir.Value) -> ir.Model | None:
     """The piece; None: an operator in it has a subgraph that reads values from outside."""
     try:
-        return ir.Model(ir.convenience.extract(model.graph, feeds, [result]), ir_version=model.ir_version)
+        return ir.Model(
+            ir.convenience.extract(model.graph, feeds, [result]), ir_version=model.ir_version
+        )
     except ValueError:
         return None
 
 
-def _between(model: ir.Model, result: ir.Value, borders: set[ir.Value]) -> tuple[list[ir.Value], list[ir.Node]]:
-    """The values that ``result`` is computed from, and the operators in between without the Q/DQ pairs, in order."""
+def _between(
+    model: ir.Model, result: ir.Value, borders: set[ir.Value]
+) -> tuple[list[ir.Value], list[ir.Node]]:
+    """The values that ``result`` is computed from, and the operators in between without the
+    Q/DQ pairs, in order.
+    """
     feeds, nodes = _behind(result, borders, set(model.graph.inputs))
     order = {node: index for index, node in enumerate(model.graph)}
-    return feeds, sorted((node for node in nodes if node.op_type not in _PAIRS), key=order.__getitem__)
+    return feeds, sorted(
+        (node for node in nodes if node.op_type not in _PAIRS), key=order.__getitem__
+    )
 
 
-def _behind(levels: ir.Value, borders: set[ir.Value], inputs: set[ir.Value]) -> tuple[list[ir.Value], set[ir.Node]]:
+def _behind(
+    levels: ir.Value, borders: set[ir.Value], inputs: set[ir.Value]
+) -> tuple[list[ir.Value], set[ir.Node]]:
     """The borders and graph inputs that ``levels`` are computed from, and the nodes in between."""
     feeds: dict[ir.Value, None] = {}
     nodes: set[ir.Node] = set()
@@ -464,7 +524,9 @@ def _end(clip: ir.Node, index: int) -> float | None:
 
 
 def _grid_ends(quantizer: ir.Node, grid: QParams) -> tuple[int, int]:
-    """The least and the largest quantized value: those of the type, or of the Clip after the quantizer."""
+    """The least and the largest quantized value: those of the type, or of the Clip after the
+    quantizer.
+    """
     clip = clip_of_codes(quantizer)
     low, high = (-_ENDLESS, _ENDLESS) if clip is None else (_end(clip, 1), _end(clip, 2))
     assert low is not None
@@ -493,13 +555,13 @@ class Captured:
         errors: its numbers over all samples.
         feeds: its inputs in the run of the whole graph, by name.
         found: its result in that run.
-        again: the result of the target's backend for ``feeds``, with the unit alone; None: it fails.
-        crash: how it fails, in a sentence; empty: it does not.
-        real: the value before rounding by real arithmetic on ``feeds``, in steps without the zero point: float64.
-        fed: its fp32 inputs, quantized. isolated: the result of the backend for ``fed``.
-        expected: the fp32 value, real.
-        replays: further runs on ``feeds``, or on the samples of one run of a graph with a fixed batch.
-        probed: the same unit on random inputs, where few values differ on the samples; None: they cannot be made.
+        again: the result of the target's backend for ``feeds``, with the unit alone; None: it
+        fails. crash: how it fails, in a sentence; empty: it does not. real: the value before
+        rounding by real arithmetic on ``feeds``, in steps without the zero point: float64. fed: its
+        fp32 inputs, quantized. isolated: the result of the backend for ``fed``. expected: the fp32
+        value, real. replays: further runs on ``feeds``, or on the samples of one run of a graph
+        with a fixed batch. probed: the same unit on random inputs, where few values differ on the
+        samples; None: they cannot be made.
     """
 
     unit: QuantizedUnit

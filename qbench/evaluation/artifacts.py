@@ -1,4 +1,6 @@
-"""What the cells of one subject share, made once: graphs, samples, profiles, fp32 run, quantized graphs."""
+"""What the cells of one subject share, made once: graphs, samples, profiles, fp32 run,
+quantized graphs.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -66,13 +68,14 @@ from qbench.subjects import (
 )
 from qbench.working import working
 
-# The observers and the quantizer are imported where a cell is quantized: they are a third of what is to be loaded, and
-# an evaluation in float needs neither.
+# The observers and the quantizer are imported where a cell is quantized: they are a third of what
+# is to be loaded, and an evaluation in float needs neither.
 if TYPE_CHECKING:
     from qbench.calibration import Profile
     from qbench.quantization import Plan, Ranges, Schema
 
-# Today's fp32 run as it is kept in the cache: ids, ties, outputs, and label likelihoods where a metric uses them.
+# Today's fp32 run as it is kept in the cache: ids, ties, outputs, and label likelihoods where a
+# metric uses them.
 
 FP32_VERSION = 3
 """Of these arrays: a cache of another version is not read."""
@@ -90,7 +93,10 @@ def run_arrays(answers: Answers) -> dict[str, Any]:
     if answers.tied is not None:
         arrays["tied"] = answers.tied
     if answers.outputs is not None:
-        arrays |= {"outputs": answers.outputs.values, "output_kind": np.str_(answers.outputs.kind.value)}
+        arrays |= {
+            "outputs": answers.outputs.values,
+            "output_kind": np.str_(answers.outputs.kind.value),
+        }
     if answers.likelihoods is not None:
         arrays |= {"surprise": answers.likelihoods.surprise, "tokens": answers.likelihoods.tokens}
     return arrays
@@ -101,22 +107,30 @@ def stored_run(arrays: Arrays) -> Answers:
     outputs = None
     if "outputs" in arrays:
         outputs = Outputs(arrays["outputs"], OutputKind(str(arrays["output_kind"])))
-    likelihoods = Likelihoods(arrays["surprise"], arrays["tokens"]) if "surprise" in arrays else None
-    stored = {name.removeprefix(_ANSWER): array for name, array in arrays.items() if name.startswith(_ANSWER)}
+    likelihoods = (
+        Likelihoods(arrays["surprise"], arrays["tokens"]) if "surprise" in arrays else None
+    )
+    stored = {
+        name.removeprefix(_ANSWER): array
+        for name, array in arrays.items()
+        if name.startswith(_ANSWER)
+    }
     answers = restored_answers(str(arrays["form"]), stored)
     return answers.with_run(tied=arrays.get("tied"), outputs=outputs, likelihoods=likelihoods)
 
 
 # The usual sizes of a graph's free dimensions, read off the data that it is fed.
 #
-# A network for pictures of any size has no cost, and no share of it in integers, before the user gives the size that is
-# meant: where the graph does not declare one, the data does.
+# A network for pictures of any size has no cost, and no share of it in integers, before the user
+# gives the size that is meant: where the graph does not declare one, the data does.
 
 
 def with_usual_sizes(model: ir.Model, samples: Callable[[], Samples]) -> ir.Model:
-    """``model`` itself where all sizes are known, else a copy that declares those of the first batch of ``samples``.
+    """``model`` itself where all sizes are known, else a copy that declares those of the first
+    batch of ``samples``.
 
-    Free are named dimensions behind the batch; inputs that the task feeds under no name of its own stay free.
+    Free are named dimensions behind the batch; inputs that the task feeds under no name of its own
+    stay free.
     """
     declared = declared_dims(model)
     free = {
@@ -129,7 +143,9 @@ def with_usual_sizes(model: ir.Model, samples: Callable[[], Samples]) -> ir.Mode
         return model
     shapes = {name: array.shape for name, array in next(samples().batches()).items()}
     found = {
-        dim: shapes[name][axis] for (name, axis), dim in free.items() if name in shapes and axis < len(shapes[name])
+        dim: shapes[name][axis]
+        for (name, axis), dim in free.items()
+        if name in shapes and axis < len(shapes[name])
     }
     if not found:
         return model
@@ -138,7 +154,8 @@ def with_usual_sizes(model: ir.Model, samples: Callable[[], Samples]) -> ir.Mode
     return copy
 
 
-# What a task feeds its graphs: an executor that reports every batch, for work that runs the same batches again.
+# What a task feeds its graphs: an executor that reports every batch, for work that runs the same
+# batches again.
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +172,11 @@ class WatchedExecutor:
         return outputs
 
 
-def recorded_feeds(task: Task, runners: Mapping[str, Executor], samples: Samples) -> dict[str, list[dict[str, Array]]]:
-    """Graph → the batches that ``task`` feeds it while it answers ``samples``; steps of a decoding loop one by one.
+def recorded_feeds(
+    task: Task, runners: Mapping[str, Executor], samples: Samples
+) -> dict[str, list[dict[str, Array]]]:
+    """Graph → the batches that ``task`` feeds it while it answers ``samples``; steps of a
+    decoding loop one by one.
 
     Args:
         task: drives the graphs.
@@ -169,18 +189,27 @@ def recorded_feeds(task: Task, runners: Mapping[str, Executor], samples: Samples
         before = batches[graph][-1] if batches[graph] else {}
         kept = {}
         for name, array in feeds.items():
-            known = before.get(name)  # a loop feeds much of one batch again: equal arrays are kept once
-            kept[name] = known if known is not None and np.array_equal(array, known) else np.array(array)
+            known = before.get(
+                name
+            )  # a loop feeds much of one batch again: equal arrays are kept once
+            kept[name] = (
+                known if known is not None and np.array_equal(array, known) else np.array(array)
+            )
         batches[graph].append(kept)
 
-    task.answer({name: WatchedExecutor(one, partial(record, name)) for name, one in runners.items()}, samples)
+    task.answer(
+        {name: WatchedExecutor(one, partial(record, name)) for name, one in runners.items()},
+        samples,
+    )
     return batches
 
 
-# What the cells of one subject share, made once: loaded graphs, samples, profiles, fp32 run, quantized graphs.
+# What the cells of one subject share, made once: loaded graphs, samples, profiles, fp32 run,
+# quantized graphs.
 #
-# Samples, profiles and the fp32 run are content-addressed on disk, so that they outlive the process; quantized graphs
-# are kept for as long as the subject is measured. Measurements are never kept: every cell runs its engine.
+# Samples, profiles and the fp32 run are content-addressed on disk, so that they outlive the
+# process; quantized graphs are kept for as long as the subject is measured. Measurements are never
+# kept: every cell runs its engine.
 
 
 @dataclass(frozen=True)
@@ -197,12 +226,16 @@ class Quantized:
 
     @property
     def integer_macs(self) -> float:
-        """The planned share of multiply-accumulates in integers, over all graphs; 0 when there are none at all."""
+        """The planned share of multiply-accumulates in integers, over all graphs; 0 when there
+        are none at all.
+        """
         return self._share(plan.integer_mac_count for plan in self.plans.values())
 
     @property
     def weight_macs(self) -> float:
-        """The share of multiply-accumulates by a weight on a grid, over all graphs; 0 when there are none at all."""
+        """The share of multiply-accumulates by a weight on a grid, over all graphs; 0 when
+        there are none at all.
+        """
         return self._share(plan.weight_mac_count for plan in self.plans.values())
 
     def _share(self, counts: Iterable[int]) -> float:
@@ -217,7 +250,11 @@ class Quantized:
     @property
     def run_in_float(self) -> tuple[str, ...]:
         """Products on grids that the backend runs in floats, with reasons."""
-        return tuple(f"{name}: {why}" for plan in self.plans.values() for name, why in plan.run_in_float.items())
+        return tuple(
+            f"{name}: {why}"
+            for plan in self.plans.values()
+            for name, why in plan.run_in_float.items()
+        )
 
     @property
     def idle_rules(self) -> tuple[str, ...]:
@@ -229,7 +266,8 @@ class Quantized:
 def prepare_runners(
     backend: Backend, graphs: Mapping[str, ir.Model], stack: ExitStack, *, threads: int
 ) -> dict[str, Executor]:
-    """An executor a graph, for batches of any size, whose results are checked; leaving ``stack`` closes them.
+    """An executor a graph, for batches of any size, whose results are checked; leaving
+    ``stack`` closes them.
 
     Raises:
         UnsupportedError: a graph holds a file of a format that the backend does not run.
@@ -245,7 +283,10 @@ def prepare_runners(
         )
     engine = isolated(backend)
     with working(f"preparing {backend.name}"):
-        prepared = {name: stack.enter_context(engine.prepare(model, threads=threads)) for name, model in graphs.items()}
+        prepared = {
+            name: stack.enter_context(engine.prepare(model, threads=threads))
+            for name, model in graphs.items()
+        }
     checked = {
         name: CheckedExecutor(executor, OutputCheck.of(graphs[name], backend.name))
         for name, executor in prepared.items()
@@ -254,7 +295,8 @@ def prepare_runners(
 
 
 def answered(task: Task, runners: Mapping[str, Executor], samples: Samples) -> Answers:
-    """The answers of ``task`` to ``samples``; in the process of the engine, if that is not this one.
+    """The answers of ``task`` to ``samples``; in the process of the engine, if that is not this
+    one.
 
     Raises:
         QbenchError: what the task and the engine raise.
@@ -267,11 +309,14 @@ def _answers_of(task: Task, samples: Samples, runners: Mapping[str, Executor]) -
     return task.answer(runners, samples)
 
 
-def executed_macs(runners: Mapping[str, Executor], quantized: Quantized) -> tuple[float | None, tuple[str, ...]]:
-    """The share of multiply-accumulates that ``runners`` run in integers, and the products that they do not.
+def executed_macs(
+    runners: Mapping[str, Executor], quantized: Quantized
+) -> tuple[float | None, tuple[str, ...]]:
+    """The share of multiply-accumulates that ``runners`` run in integers, and the products that
+    they do not.
 
-    None where an executor knows the precision of no product. A product that it does not list counts as one in float.
-    The products are sorted by their size: ``conv1 in float32 (12.5 %)``.
+    None where an executor knows the precision of no product. A product that it does not list counts
+    as one in float. The products are sorted by their size: ``conv1 in float32 (12.5 %)``.
     """
     total = sum(plan.macs for plan in quantized.plans.values())
     integer, left = 0, []
@@ -287,7 +332,9 @@ def executed_macs(runners: Mapping[str, Executor], quantized: Quantized) -> tupl
             if how is not None and how.in_integers:
                 integer += macs
             elif macs:
-                left.append((macs, f"{graph}::{node}" if len(quantized.plans) > 1 else node, how, plan))
+                left.append(
+                    (macs, f"{graph}::{node}" if len(quantized.plans) > 1 else node, how, plan)
+                )
     words = [
         f"{name}{' in ' + how.precision if how is not None and how.precision else ', not reported,'} "
         f"({rough_percent(macs / total)}{'' if name.rpartition('::')[2] in plan.integer_nodes else ', as planned'})"
@@ -306,7 +353,9 @@ class SubjectArtifacts:
         environment_class: of ``fp32_backend`` here; part of the key of an fp32 run.
     """
 
-    def __init__(self, subject: Subject, cache: Cache, fp32_backend: Backend, environment_class: str) -> None:
+    def __init__(
+        self, subject: Subject, cache: Cache, fp32_backend: Backend, environment_class: str
+    ) -> None:
         self.subject = subject
         self._cache = cache
         self.fp32_backend = fp32_backend
@@ -321,14 +370,21 @@ class SubjectArtifacts:
 
     @cached_property
     def graphs(self) -> Mapping[str, ir.Model]:
-        """The float graphs as they were trained, by name; what sizes they leave open are those of the main data."""
+        """The float graphs as they were trained, by name; what sizes they leave open are those
+        of the main data.
+        """
         main = next(iter(self.subject.data.values()))
         loaded = {name: load() for name, load in self.subject.model.graphs.items()}
-        return {name: with_usual_sizes(model, lambda: self.samples(main)) for name, model in loaded.items()}
+        return {
+            name: with_usual_sizes(model, lambda: self.samples(main))
+            for name, model in loaded.items()
+        }
 
     @property
     def made_with(self) -> tuple[Cache, Backend, str]:
-        """The cache, the backend of fp32 and its class: what other work on this subject shares with this one."""
+        """The cache, the backend of fp32 and its class: what other work on this subject shares
+        with this one.
+        """
         return self._cache, self.fp32_backend, self._environment_class
 
     def require_float(self) -> None:
@@ -357,21 +413,29 @@ class SubjectArtifacts:
         main = next(iter(self.subject.data.values()))
         assert self.subject.given is not None
         return Quantized(
-            *read_given(self.subject.given, lambda model: with_usual_sizes(model, lambda: self.samples(main)))
+            *read_given(
+                self.subject.given,
+                lambda model: with_usual_sizes(model, lambda: self.samples(main)),
+            )
         )
 
     def canonical(self, pipeline: str = DEFAULT) -> Mapping[str, ir.Model]:
         """The float graphs after ``pipeline``'s passes before profiling: what is profiled."""
         if pipeline not in self._watched:
-            self._watched[pipeline] = {name: canonicalize(model, pipeline) for name, model in self.graphs.items()}
+            self._watched[pipeline] = {
+                name: canonicalize(model, pipeline) for name, model in self.graphs.items()
+            }
         return self._watched[pipeline]
 
     def planned(self, pipeline: str = DEFAULT) -> Mapping[str, ir.Model]:
-        """The float graphs after all of ``pipeline``'s passes: what schemas are planned on and written into."""
+        """The float graphs after all of ``pipeline``'s passes: what schemas are planned on and
+        written into.
+        """
         if pipeline not in self._planned:
             canonical = self.canonical(pipeline)
             self._planned[pipeline] = {
-                name: plannable(model, pipeline, is_canonical=True) for name, model in canonical.items()
+                name: plannable(model, pipeline, is_canonical=True)
+                for name, model in canonical.items()
             }
         return self._planned[pipeline]
 
@@ -384,12 +448,16 @@ class SubjectArtifacts:
     def macs(self) -> int:
         """Multiply-accumulates of one sample through every graph once."""
         in_nodes = sum(sum(node_macs(model).values()) for model in self.graphs.values())
-        return in_nodes + sum(one.macs for model in self.graphs.values() for one in file_products(model))
+        return in_nodes + sum(
+            one.macs for model in self.graphs.values() for one in file_products(model)
+        )
 
     def samples(self, dataset: Dataset) -> Samples:
         """``dataset`` prepared for this model."""
         if dataset.digest not in self._samples:
-            self._samples[dataset.digest] = prepare_samples(dataset, self.subject.model.preprocess, self._cache)
+            self._samples[dataset.digest] = prepare_samples(
+                dataset, self.subject.model.preprocess, self._cache
+            )
         return self._samples[dataset.digest]
 
     @property
@@ -398,10 +466,13 @@ class SubjectArtifacts:
         return len(self._samples)
 
     def content_notes(self) -> tuple[str, ...]:
-        """Sentences on copies among the data sets that have been prepared so far; nothing is prepared for them."""
+        """Sentences on copies among the data sets that have been prepared so far; nothing is
+        prepared for them.
+        """
         every = (*self.subject.data.values(), self.subject.calibration)
         *scored, calibration = [
-            Contents.of(data, self._samples[data.digest]) if data.digest in self._samples else None for data in every
+            Contents.of(data, self._samples[data.digest]) if data.digest in self._samples else None
+            for data in every
         ]
         return content_notes([one for one in scored if one is not None], calibration)
 
@@ -415,24 +486,34 @@ class SubjectArtifacts:
         return self.subject.model.task.name, self._task_code.digest
 
     def _entry(self, kind: str, key: str, make: Callable[[Path], None], dataset: Dataset) -> Path:
-        """An entry of the cache that was made with the task and with ``dataset``; where these can be told again."""
+        """An entry of the cache that was made with the task and with ``dataset``; where these
+        can be told again.
+        """
         task = unfollowed_text(f"the task '{self.subject.model.task.name:.60}'", self._task_code)
         unknown = self.samples(dataset).unknown or task
         if unknown:
-            return self._cache.passing_entry(kind, key, make, held=(self.subject.model.task,), why=unknown)
+            return self._cache.passing_entry(
+                kind, key, make, held=(self.subject.model.task,), why=unknown
+            )
         return self._cache.entry(kind, key, make)
 
     def identity(self) -> dict[str, str]:
-        """The digests that tell whether a stored reference is of this model, data and preprocessing."""
+        """The digests that tell whether a stored reference is of this model, data and
+        preprocessing.
+        """
         data = {f"data:{name}": dataset.digest for name, dataset in self.subject.data.items()}
         return {
             "model": self.model_digest,
-            "preprocessing": digest_plain([self.subject.model.preprocess.name, self.subject.model.task.name]),
+            "preprocessing": digest_plain(
+                [self.subject.model.preprocess.name, self.subject.model.task.name]
+            ),
             **data,
         }
 
     def reference(self) -> Mapping[str, Answers]:
-        """Today's fp32 answers to every scored data set, from the cache when this very run was made before."""
+        """Today's fp32 answers to every scored data set, from the cache when this very run was
+        made before.
+        """
         return {name: self._fp32_answers(dataset) for name, dataset in self.subject.data.items()}
 
     def _fp32_answers(self, dataset: Dataset) -> Answers:
@@ -445,7 +526,9 @@ class SubjectArtifacts:
         try:
             stored = stored_run(read_archive(path, most=current_limits().tensor_bytes))
         except TooLargeError as error:
-            raise too_large(f"Reading the fp32 run '{path}'", "arrays", error.size, "tensor_bytes") from error
+            raise too_large(
+                f"Reading the fp32 run '{path}'", "arrays", error.size, "tensor_bytes"
+            ) from error
         return task_answers(self.subject.model.task, stored)
 
     def _run_fp32(self, dataset: Dataset, path: Path) -> None:
@@ -454,7 +537,9 @@ class SubjectArtifacts:
             np.savez_compressed(file, **run_arrays(answers))
 
     def given_answers(self, backend: Backend, *, threads: int) -> Mapping[str, Answers]:
-        """What ``backend`` answers to every scored data set with the graphs as they came quantized."""
+        """What ``backend`` answers to every scored data set with the graphs as they came
+        quantized.
+        """
         if backend.name not in self._given_answers:
             self._given_answers[backend.name] = {
                 name: self.answer(backend, self.given.models, data, threads=threads)
@@ -462,15 +547,20 @@ class SubjectArtifacts:
             }
         return self._given_answers[backend.name]
 
-    def answer(self, backend: Backend, graphs: Mapping[str, ir.Model], dataset: Dataset, *, threads: int) -> Answers:
+    def answer(
+        self, backend: Backend, graphs: Mapping[str, ir.Model], dataset: Dataset, *, threads: int
+    ) -> Answers:
         """Load ``graphs`` into ``backend`` and let the task answer ``dataset``."""
         with working(f"{self.subject.model.id} on {backend.name}"), ExitStack() as stack:
             runners = prepare_runners(backend, graphs, stack, threads=threads)
             answers = answered(self.subject.model.task, runners, self.samples(dataset))
             return self.with_likelihoods(answers, runners, dataset)
 
-    def with_likelihoods(self, answers: Answers, runners: Mapping[str, Executor], dataset: Dataset) -> Answers:
-        """``answers`` to ``dataset`` of ``runners``, with how likely its labels are where a metric asks.
+    def with_likelihoods(
+        self, answers: Answers, runners: Mapping[str, Executor], dataset: Dataset
+    ) -> Answers:
+        """``answers`` to ``dataset`` of ``runners``, with how likely its labels are where a
+        metric asks.
 
         Raises:
             InputError: the task cannot compute it, or its graphs do not run.
@@ -478,12 +568,18 @@ class SubjectArtifacts:
         if not self.subject.asks_likelihoods(dataset):
             return answers
         task = self.subject.model.task
-        return answers.with_run(likelihoods=forced_likelihoods(task, runners, self.samples(dataset)))
+        return answers.with_run(
+            likelihoods=forced_likelihoods(task, runners, self.samples(dataset))
+        )
 
-    def profiles(self, pipeline: str = DEFAULT, *, channels: bool = False) -> "Mapping[str, Profile]":
-        """The profile of every graph over the calibration samples, taken once for all schemas of ``pipeline``.
+    def profiles(
+        self, pipeline: str = DEFAULT, *, channels: bool = False
+    ) -> "Mapping[str, Profile]":
+        """The profile of every graph over the calibration samples, taken once for all schemas
+        of ``pipeline``.
 
-        Pipelines that do the same before profiling share it. With ``channels`` it keeps extremes of channels too.
+        Pipelines that do the same before profiling share it. With ``channels`` it keeps extremes of
+        channels too.
         """
         key = (CANONICAL[pipeline].watched, channels)
         if not len(self.subject.calibration):
@@ -497,10 +593,18 @@ class SubjectArtifacts:
 
         if key not in self._profiles:
             canonical = self.canonical(pipeline)
-            watched = {name: [graph_digest(model), watched_values(model)] for name, model in canonical.items()}
+            watched = {
+                name: [graph_digest(model), watched_values(model)]
+                for name, model in canonical.items()
+            }
             made_from = [watched, self.samples(self.subject.calibration).key, *self._task_identity]
             steps = [repr(step) for step in key[0]]
-            made_by = [steps, self.fp32_backend.name, self._environment_class, digest_code(prepare_watch)]
+            made_by = [
+                steps,
+                self.fp32_backend.name,
+                self._environment_class,
+                digest_code(prepare_watch),
+            ]
             identity = digest_plain([made_from, made_by, PROFILE_VERSION, channels])
             folder = self._entry(
                 "profiles",
@@ -508,7 +612,9 @@ class SubjectArtifacts:
                 lambda path: self._calibrate(pipeline, path, channels),
                 self.subject.calibration,
             )
-            self._profiles[key] = {name: Profile.load(folder / f"{name}.json") for name in canonical}
+            self._profiles[key] = {
+                name: Profile.load(folder / f"{name}.json") for name in canonical
+            }
         return self._profiles[key]
 
     def _calibrate(self, pipeline: str, folder: Path, channels: bool) -> None:
@@ -519,7 +625,9 @@ class SubjectArtifacts:
             samples = self.samples(self.subject.calibration)
             watches: dict[str, Any] = {
                 name: stack.enter_context(
-                    prepare_watch(model, self.fp32_backend, threads=1, pipeline=None, channels=channels)
+                    prepare_watch(
+                        model, self.fp32_backend, threads=1, pipeline=None, channels=channels
+                    )
                 )
                 for name, model in self.canonical(pipeline).items()
             }
@@ -528,7 +636,9 @@ class SubjectArtifacts:
                 watch.profile().dump(folder / f"{name}.json")
 
     def quantized(self, schema: "Schema", capabilities: Capabilities) -> Quantized:
-        """The graphs under ``schema`` for a backend of these capabilities; equal capabilities share them."""
+        """The graphs under ``schema`` for a backend of these capabilities; equal capabilities
+        share them.
+        """
         from qbench.quantization import correct_biases, insert_qdq
 
         key = (schema, capabilities)
@@ -539,7 +649,8 @@ class SubjectArtifacts:
             if schema.bias_correction:
                 feeds = self._calibration_feeds
                 models = {
-                    name: correct_biases(graphs[name], one, plans[name], feeds[name]) for name, one in models.items()
+                    name: correct_biases(graphs[name], one, plans[name], feeds[name])
+                    for name, one in models.items()
                 }
             self._quantized[key] = Quantized(models, plans)
         return self._quantized[key]
@@ -548,24 +659,35 @@ class SubjectArtifacts:
         """Release the graphs under ``schema``: a search makes many that are used once."""
         self._quantized.pop((schema, capabilities), None)
 
-    def _plans(self, schema: "Schema", capabilities: Capabilities, graphs: Mapping[str, ir.Model]) -> "dict[str, Plan]":
+    def _plans(
+        self, schema: "Schema", capabilities: Capabilities, graphs: Mapping[str, ir.Model]
+    ) -> "dict[str, Plan]":
         from qbench.quantization import Ranges, make_plan
 
         if not schema.needs_profile and not len(self.subject.calibration):
-            return {name: make_plan(model, None, schema, capabilities=capabilities) for name, model in graphs.items()}
+            return {
+                name: make_plan(model, None, schema, capabilities=capabilities)
+                for name, model in graphs.items()
+            }
         profiles = self.profiles(schema.canonical, channels=schema.wants_channels)
         ranges = self._ranges.setdefault(
             (CANONICAL[schema.canonical].watched, schema.wants_channels),
             {name: Ranges(profile) for name, profile in profiles.items()},
         )
         return {
-            name: make_plan(model, profiles[name], schema, capabilities=capabilities, ranges=ranges[name])
+            name: make_plan(
+                model, profiles[name], schema, capabilities=capabilities, ranges=ranges[name]
+            )
             for name, model in graphs.items()
         }
 
     @cached_property
     def _calibration_feeds(self) -> Mapping[str, Sequence[Feeds]]:
-        """The batches that every graph is fed while the float model answers the calibration samples."""
+        """The batches that every graph is fed while the float model answers the calibration
+        samples.
+        """
         with ExitStack() as stack:
             runners = prepare_runners(self.fp32_backend, self.graphs, stack, threads=1)
-            return recorded_feeds(self.subject.model.task, runners, self.samples(self.subject.calibration))
+            return recorded_feeds(
+                self.subject.model.task, runners, self.samples(self.subject.calibration)
+            )

@@ -47,7 +47,8 @@ NO_MODEL = CellModel()
 
 
 def model_of(request: Request) -> CellModel:
-    """The graphs of ``request``: quantized by its schema and rewritten, as given, or those of the float model.
+    """The graphs of ``request``: quantized by its schema and rewritten, as given, or those of
+    the float model.
 
     Raises:
         QbenchError: they cannot be made.
@@ -73,7 +74,9 @@ def model_of(request: Request) -> CellModel:
         "calibrated": _calibrated(request),
         "made": _made(request),
     }
-    return CellModel(graphs=quantized.models, quantized=quantized, reports=not weights_only, facts=facts)
+    return CellModel(
+        graphs=quantized.models, quantized=quantized, reports=not weights_only, facts=facts
+    )
 
 
 def _quantized(request: Request) -> Quantized | None:
@@ -111,7 +114,9 @@ _RULE_DIGITS = 12
 
 
 def _calibrated(request: Request) -> Calibrated | None:
-    """The extremes that the qparams of ``request`` come from; None where its schema asks for no profile."""
+    """The extremes that the qparams of ``request`` come from; None where its schema asks for no
+    profile.
+    """
     schema = request.schema
     if schema is None or request.cell.is_given or not schema.needs_profile:
         return None
@@ -138,7 +143,9 @@ def _calibration_words(request: Request) -> str:
 
 
 def _made(request: Request) -> dict[str, str]:
-    """What the cell was quantized by, in words and digests: the calibration samples, and the rules of the schema."""
+    """What the cell was quantized by, in words and digests: the calibration samples, and the
+    rules of the schema.
+    """
     schema = request.schema
     if schema is None or request.cell.is_given:
         return {}

@@ -1,4 +1,6 @@
-"""One run of a cell: its answers to the samples, and the fp32 answers that they are counted against."""
+"""One run of a cell: its answers to the samples, and the fp32 answers that they are counted
+against.
+"""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -25,14 +27,14 @@ class CellRun:
 
     Args:
         answers: to the samples that were run. reference: the fp32 answers to these.
-        today: ``reference`` with what only a run of the float model has, where a metric counts that.
-        whole: the fp32 answers to all samples. data: the samples that were run.
-        samples: all of them, prepared; empty where answers are only read.
-        stopped: where the cell ended before all samples were run; None: all were.
-        drawn: places of the samples that were run, in the order of the answers; empty: all, in their order.
-        compared: the comparison with another backend; None: there is none.
-        executed: the share that the engine ran in integers, None where it reports none, and what it ran in float.
-        seconds: of preparing, answering, and of the other backend, wall clock.
+        today: ``reference`` with what only a run of the float model has, where a metric counts
+        that. whole: the fp32 answers to all samples. data: the samples that were run. samples: all
+        of them, prepared; empty where answers are only read. stopped: where the cell ended before
+        all samples were run; None: all were. drawn: places of the samples that were run, in the
+        order of the answers; empty: all, in their order. compared: the comparison with another
+        backend; None: there is none. executed: the share that the engine ran in integers, None
+        where it reports none, and what it ran in float. seconds: of preparing, answering, and of
+        the other backend, wall clock.
     """
 
     answers: Mapping[str, Answers]
@@ -50,7 +52,9 @@ class CellRun:
     def scores(self, request: Request) -> tuple[Score, ...]:
         """One score for each metric that the suite asks for, in its order."""
         return tuple(
-            score_of(request, use, self.answers[use.data], self.today[use.data], self.data[use.data])
+            score_of(
+                request, use, self.answers[use.data], self.today[use.data], self.data[use.data]
+            )
             for use in request.subject.metrics
         )
 
@@ -60,7 +64,9 @@ class CellRun:
         found = {}
         for name, answers in self.answers.items():
             reference, ids = self.reference[name], self.data[name].sample_ids
-            found[name] = tuple(one for at, one in enumerate(ids) if answers.best(at) != reference.best(at))
+            found[name] = tuple(
+                one for at, one in enumerate(ids) if answers.best(at) != reference.best(at)
+            )
         return found
 
     @property
@@ -128,7 +134,10 @@ def run_cell(request: Request, model: CellModel, started: float) -> CellRun:
         answers = _answers(request, runners, samples, early, comparison)
         compared = comparison.finished() if comparison is not None else None
         finished = timer()
-        answers = {name: shared.with_likelihoods(one, runners, subject.data[name]) for name, one in answers.items()}
+        answers = {
+            name: shared.with_likelihoods(one, runners, subject.data[name])
+            for name, one in answers.items()
+        }
         executed: tuple[float | None, tuple[str, ...]] = (None, ())
         if model.quantized is not None and model.reports:
             executed = executed_macs(runners, model.quantized)
@@ -155,7 +164,9 @@ def _answers(
     early: SequentialRun | None,
     comparison: BackendComparison | None,
 ) -> dict[str, Answers]:
-    """The answers of a cell: those it has after an early end, or to all samples, next to another backend's if asked."""
+    """The answers of a cell: those it has after an early end, or to all samples, next to
+    another backend's if asked.
+    """
     if early is not None:
         return dict(early.answers)
     task = request.subject.model.task
@@ -177,9 +188,17 @@ def _of_part(
     return reference, {name: one.pick(early.rows[name]) for name, one in data.items()}
 
 
-def _seconds(prepare: float, answer: float, comparison: BackendComparison | None) -> dict[str, float]:
-    """Wall clock of a cell; what the other backend took is apart, so that a cell's own time can be followed."""
+def _seconds(
+    prepare: float, answer: float, comparison: BackendComparison | None
+) -> dict[str, float]:
+    """Wall clock of a cell; what the other backend took is apart, so that a cell's own time can
+    be followed.
+    """
     if comparison is None:
         return {"prepare": round(prepare, 3), "inference": round(answer, 3)}
     other = comparison.seconds
-    return {"prepare": round(prepare, 3), "inference": round(answer - other, 3), "compared": round(other, 3)}
+    return {
+        "prepare": round(prepare, 3),
+        "inference": round(answer - other, 3),
+        "compared": round(other, 3),
+    }

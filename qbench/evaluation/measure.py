@@ -17,7 +17,16 @@ from qbench.evaluation.rewriting import Rewriting
 from qbench.evaluation.subject import Subject
 from qbench.graph import Form
 from qbench.host import processor_class
-from qbench.judging import FP32, GIVEN, RECORDED, Cell, EnvironmentClass, Measurement, Repeats, remembered_numbers
+from qbench.judging import (
+    FP32,
+    GIVEN,
+    RECORDED,
+    Cell,
+    EnvironmentClass,
+    Measurement,
+    Repeats,
+    remembered_numbers,
+)
 from qbench.metrics import Answers, packed_answers
 from qbench.storage import Cache
 from qbench.working import working
@@ -51,22 +60,24 @@ def measure_cell(
     """Measure one cell: ``subject`` under ``schema`` on ``backend``.
 
     Args:
-        subject: what is measured, for instance ``qbench.evaluation.build_subject("net.onnx", "test.npz", "train.npz",
-            [], None)``; ``SubjectArtifacts`` of it where several cells are measured, so that they share what they can.
+        subject: what is measured, for instance ``qbench.evaluation.build_subject("net.onnx",
+            "test.npz", "train.npz", [], None)``; ``SubjectArtifacts`` of it where several cells are
+            measured, so that they share what they can.
         backend: a backend or its name.
         schema: a schema or its name; None: the model without quantizing it.
         passes: rewrites of the quantized graph.
         comparator: another backend that the cell is compared with.
         cell: the id of the measurement; None: made from the names of subject, backend and schema.
-        reference: fp32 answers by data set, which losses and gains are counted against; None: today's fp32 run.
-        environment: the class of results of ``backend`` on this computer; None: found out.
-        threads: of one engine.
-        repeats: how many times it runs, each time with the samples in another order and other batches; it runs twice
+        reference: fp32 answers by data set, which losses and gains are counted against; None:
+        today's fp32 run. environment: the class of results of ``backend`` on this computer; None:
+        found out. threads: of one engine. repeats: how many times it runs, each time with the
+        samples in another order and other batches; it runs twice
             where the second run gives the same answers.
         timer: seconds on a monotonic clock.
 
     Example:
-        As ``qbench eval``; of files: ``build_subject("net.onnx", "test.npz", "train.npz", [], 64)``.
+        As ``qbench eval``; of files: ``build_subject("net.onnx", "test.npz", "train.npz", [],
+        64)``.
 
         >>> from qbench import measure_cell
         >>> from qbench.evaluation import build_subject
@@ -80,14 +91,20 @@ def measure_cell(
 
     Raises:
         UnsupportedError: the backend does not run such a graph, or not in useful time.
-        InputError: an unknown name, or a metric that is not for the answers or the labels that there are.
-        QbenchError: anything else that has a sentence.
+        InputError: an unknown name, or a metric that is not for the answers or the labels that
+        there are. QbenchError: anything else that has a sentence.
     """
     require_count(_MEASURING, "threads", threads)
     require_count(_MEASURING, "repeats", repeats)
     if passes is not None:
         remedy = "Make one with qbench.evaluation.Rewriting."
-        require_type(_MEASURING, passes, Rewriting, expected="a Rewriting, or None for no passes", remedy=remedy)
+        require_type(
+            _MEASURING,
+            passes,
+            Rewriting,
+            expected="a Rewriting, or None for no passes",
+            remedy=remedy,
+        )
     backend = as_backend(backend)
     if schema is not None:
         from qbench.quantization import as_schema
@@ -129,8 +146,8 @@ def subject_artifacts(
 ) -> SubjectArtifacts:
     """What cells of ``subject`` on ``backend`` share; artifacts are returned as they are.
 
-    The fp32 reference is that of this very backend where it runs float models and gives the values inside them, so that
-    losses and gains are those of quantization; else that of ``FLOAT_BACKEND``.
+    The fp32 reference is that of this very backend where it runs float models and gives the values
+    inside them, so that losses and gains are those of quantization; else that of ``FLOAT_BACKEND``.
 
     Raises:
         InputError: it is not a subject.
@@ -138,14 +155,23 @@ def subject_artifacts(
     if isinstance(subject, SubjectArtifacts):
         return subject
     remedy = "Make one with qbench.evaluation.build_subject."
-    require_type(_MEASURING, subject, Subject, expected="a Subject: a model with its data and metrics", remedy=remedy)
+    require_type(
+        _MEASURING,
+        subject,
+        Subject,
+        expected="a Subject: a model with its data and metrics",
+        remedy=remedy,
+    )
     can = backend.capabilities
     float_backend = backend if Form.FLOAT in can.forms and can.taps else get_backend(FLOAT_BACKEND)
-    return SubjectArtifacts(subject, cache or Cache.default(), float_backend, str(environment_here(float_backend)))
+    return SubjectArtifacts(
+        subject, cache or Cache.default(), float_backend, str(environment_here(float_backend))
+    )
 
 
 def measure_request(request: Request) -> Measurement:
-    """What ``measure_cell`` does once its arguments are together: for cells that are run again with one part exchanged.
+    """What ``measure_cell`` does once its arguments are together: for cells that are run again
+    with one part exchanged.
 
     Raises:
         QbenchError: as ``measure_cell``.
@@ -160,7 +186,12 @@ def _measured(request: Request) -> Measurement:
     scores = run.scores(request)
     began = request.timer()
     repeats = measure_repeats(
-        request, model.graphs, run.samples, first=run.answers, reference=run.reference, scores=scores
+        request,
+        model.graphs,
+        run.samples,
+        first=run.answers,
+        reference=run.reference,
+        scores=scores,
     )
     seconds = dict(run.seconds)
     if repeats is not None:
@@ -191,7 +222,9 @@ def _measured(request: Request) -> Measurement:
 
 
 def _model_and_run(request: Request) -> tuple[CellModel, CellRun]:
-    """The graphs of a cell and its answers; of answers that were recorded elsewhere there are no graphs."""
+    """The graphs of a cell and its answers; of answers that were recorded elsewhere there are
+    no graphs.
+    """
     if isinstance(request.backend, Recorded):
         return NO_MODEL, read_run(request)
     started = request.timer()

@@ -1,7 +1,8 @@
 """Answers that were recorded elsewhere, as the answers of a task to its samples.
 
-Records become answers of the kind that the fp32 reference has. Raw outputs go through the task itself, which decodes
-them as it decodes those of an engine: an executor gives, batch by batch, the rows of the samples that are fed.
+Records become answers of the kind that the fp32 reference has. Raw outputs go through the task
+itself, which decodes them as it decodes those of an engine: an executor gives, batch by batch, the
+rows of the samples that are fed.
 
 Nothing is half judged: every sample of the data must be there, once, and no other.
 """
@@ -40,9 +41,11 @@ def recorded_answers(request: Request, reference: Mapping[str, Answers]) -> dict
     """Data set → the answers in the file of the request's backend, in the order of its samples.
 
     Raises:
-        InputError: the metrics need several data sets, the file is of another revision of the data, lacks a sample, has
-            one twice or one that does not exist, or has answers of another kind than the model gives.
-        UnsupportedError: the task does not run one graph once per batch, so that raw outputs cannot take its place.
+        InputError: the metrics need several data sets, the file is of another revision of the data,
+            lacks a sample, has one twice or one that does not exist, or has answers of another kind
+            than the model gives.
+        UnsupportedError: the task does not run one graph once per batch, so that raw outputs cannot
+            take its place.
     """
     assert isinstance(request.backend, Recorded)
     file = request.backend.recorded()
@@ -73,9 +76,11 @@ def recorded_answers(request: Request, reference: Mapping[str, Answers]) -> dict
 
 
 def environment_of(backend: Backend, processor: str, *, threads: int = 1) -> EnvironmentClass:
-    """The class of results of ``backend``: of ``processor`` and its packages, or of where its answers were recorded.
+    """The class of results of ``backend``: of ``processor`` and its packages, or of where its
+    answers were recorded.
 
-    A backend that names numpy among its packages sums with numpy's BLAS: unusual kernels are part of the class.
+    A backend that names numpy among its packages sums with numpy's BLAS: unusual kernels are part
+    of the class.
     """
     if isinstance(backend, Recorded):
         provenance = backend.recorded().header.provenance
@@ -104,12 +109,16 @@ def _refuse_comparison(request: Request, file: AnswerFile) -> None:
 
 
 def _require_revision(file: AnswerFile, dataset: Dataset) -> None:
-    """Refuse answers to data with another digest; those to a whole data set are also of a part of it."""
+    """Refuse answers to data with another digest; those to a whole data set are also of a part
+    of it.
+    """
     mark, whole = file.header.data, _whole(dataset)
     if mark.digest and mark.digest not in (dataset.digest, whole.digest):
         raise InputError(
             file.doing,
-            found=f"answers to the data {mark.id or ''} with the digest {mark.digest[:12]}…".replace("  ", " "),
+            found=f"answers to the data {mark.id or ''} with the digest {mark.digest[:12]}…".replace(
+                "  ", " "
+            ),
             expected=f"'{dataset.id}' with the digest {whole.digest[:12]}…: samples or labels have changed",
             remedy="Record the answers again with this revision of the data.",
         )
@@ -123,15 +132,20 @@ def _require_ids(file: AnswerFile, dataset: Dataset, have: Mapping[str, object])
     """Refuse samples that are missing or unknown, each by its name.
 
     Raises:
-        InputError: there are some. Samples of a data set of which only a part is measured are known.
+        InputError: there are some. Samples of a data set of which only a part is measured are
+            known.
     """
     known = set(_whole(dataset).sample_ids)
     unknown = [one for one in have if one not in known]
     missing = [one for one in dataset.sample_ids if one not in have]
     if unknown or missing:
         parts = (
-            f"{counted(len(missing), 'sample')} without an answer ({listed_ids(missing)})" if missing else "",
-            f"answers to {counted(len(unknown), 'unknown sample')} ({listed_ids(unknown)})" if unknown else "",
+            f"{counted(len(missing), 'sample')} without an answer ({listed_ids(missing)})"
+            if missing
+            else "",
+            f"answers to {counted(len(unknown), 'unknown sample')} ({listed_ids(unknown)})"
+            if unknown
+            else "",
         )
         raise InputError(
             file.doing,
@@ -204,11 +218,15 @@ def _replayed(request: Request, file: AnswerFile, dataset: Dataset) -> Answers:
     return task.answer({task.graphs[0]: replay}, samples)
 
 
-def _require_outputs(file: AnswerFile, outputs: Mapping[str, tuple[object, ...]], lone: str) -> None:
-    """Refuse raw outputs that the graph does not have: of another name, or of another size along a fixed axis.
+def _require_outputs(
+    file: AnswerFile, outputs: Mapping[str, tuple[object, ...]], lone: str
+) -> None:
+    """Refuse raw outputs that the graph does not have: of another name, or of another size
+    along a fixed axis.
 
     Args:
-        file: of raw outputs. outputs: name → shape of the graph's, an empty one where it is not known.
+        file: of raw outputs. outputs: name → shape of the graph's, an empty one where it is not
+            known.
         lone: the output that is recorded without a name.
     """
     for name, array in file.outputs(file.output_ids[:1]).items():
@@ -222,7 +240,8 @@ def _require_outputs(file: AnswerFile, outputs: Mapping[str, tuple[object, ...]]
             )
         sizes = shape[1:]
         is_other = len(sizes) != array.ndim - 1 or any(
-            isinstance(size, int) and size != real for size, real in zip(sizes, array.shape[1:], strict=True)
+            isinstance(size, int) and size != real
+            for size, real in zip(sizes, array.shape[1:], strict=True)
         )
         if shape and is_other:
             raise InputError(
@@ -262,7 +281,8 @@ class _Reading:
         """The answers in the order of the samples.
 
         Raises:
-            InputError: a sample is missing, unknown or there twice, or an answer is of another kind.
+            InputError: a sample is missing, unknown or there twice, or an answer is of another
+                kind.
         """
         if not isinstance(self.reference, IntegerAnswers):
             raise InputError(
@@ -279,9 +299,13 @@ class _Reading:
                 _refuse_twice(self.file, sample)
             rows[sample] = self._row(kind, record, sample) if sample in wanted else None
         _require_ids(self.file, self.dataset, rows)
-        ordered = [found for sample in self.dataset.sample_ids if (found := rows[sample]) is not None]
+        ordered = [
+            found for sample in self.dataset.sample_ids if (found := rows[sample]) is not None
+        ]
         ids = self._table(kind, [row for row, _ in ordered])
-        scores = None if ordered[0][1] is None else np.array([one for _, one in ordered], np.float32)
+        scores = (
+            None if ordered[0][1] is None else np.array([one for _, one in ordered], np.float32)
+        )
         return IntegerAnswers(ids, scores, kind=kind)
 
     def _table(self, kind: AnswerKind, rows: Sequence[Sequence[int]]) -> Array:
@@ -291,21 +315,29 @@ class _Reading:
             and (short := next((i for i, row in enumerate(rows) if len(row) != widest), -1)) >= 0
         ):
             raise self._refused(
-                self.dataset.sample_ids[short], f"{len(rows[short])} classes", f"{widest}, as of other samples"
+                self.dataset.sample_ids[short],
+                f"{len(rows[short])} classes",
+                f"{widest}, as of other samples",
             )
         table = np.full((len(rows), max(1, widest)), PADDING, np.int32)
         for row, values in zip(table, rows, strict=True):
             row[: len(values)] = values
         return table
 
-    def _row(self, kind: AnswerKind, record: AnswerRecord, sample: str) -> tuple[Sequence[int], Sequence[float] | None]:
+    def _row(
+        self, kind: AnswerKind, record: AnswerRecord, sample: str
+    ) -> tuple[Sequence[int], Sequence[float] | None]:
         """The whole numbers of one answer, and the scores of its classes."""
         answer = record.answer
         if kind is AnswerKind.RANKING:
             return self._ranked(record, sample)
         if kind is AnswerKind.TEXT and isinstance(answer, str):
             return points_of(answer), None
-        if kind is AnswerKind.SEQUENCE and isinstance(answer, list) and all(0 <= one < 2**31 for one in answer):
+        if (
+            kind is AnswerKind.SEQUENCE
+            and isinstance(answer, list)
+            and all(0 <= one < 2**31 for one in answer)
+        ):
             return answer, None
         if kind is AnswerKind.LIKENESS and isinstance(answer, int | float) and 0 <= answer <= 1:
             return (round(MILLION * answer),), None
@@ -314,31 +346,57 @@ class _Reading:
             AnswerKind.SEQUENCE: "a list of tokens from 0",
             AnswerKind.LIKENESS: "a similarity from 0 to 1",
         }
-        raise self._refused(sample, f"the answer {_shown(answer)}", f"{expected[kind]}, as the model answers")
+        raise self._refused(
+            sample, f"the answer {_shown(answer)}", f"{expected[kind]}, as the model answers"
+        )
 
-    def _ranked(self, record: AnswerRecord, sample: str) -> tuple[Sequence[int], Sequence[float] | None]:
+    def _ranked(
+        self, record: AnswerRecord, sample: str
+    ) -> tuple[Sequence[int], Sequence[float] | None]:
         assert isinstance(self.reference, IntegerAnswers)
         answer, scores = record.answer, record.scores
         outputs = self.reference.outputs
-        count = outputs.values.shape[1] if outputs is not None and outputs.kind is OutputKind.CLASSES else None
+        count = (
+            outputs.values.shape[1]
+            if outputs is not None and outputs.kind is OutputKind.CLASSES
+            else None
+        )
         if answer is None and scores:
             if count is not None and len(scores) != count:
-                raise self._refused(sample, counted(len(scores), "score"), f"{count}, one for each class of the model")
+                raise self._refused(
+                    sample,
+                    counted(len(scores), "score"),
+                    f"{count}, one for each class of the model",
+                )
             ids, best = best_classes(np.array([scores], np.float32), self.reference.ids.shape[1])
             return ids[0].tolist(), best[0].tolist()
         classes = self.dataset.classes
         if isinstance(answer, str) and classes is not None and answer in classes.numbers:
             answer = classes.numbers[answer]
         ranked = [answer] if isinstance(answer, int) else answer
-        if not isinstance(ranked, list) or not ranked or not all(0 <= one < 2**31 for one in ranked):
+        if (
+            not isinstance(ranked, list)
+            or not ranked
+            or not all(0 <= one < 2**31 for one in ranked)
+        ):
             raise self._refused(
-                sample, f"the answer {_shown(answer)}", "a class from 0, its name, or a list of classes"
+                sample,
+                f"the answer {_shown(answer)}",
+                "a class from 0, its name, or a list of classes",
             )
         if count is not None and max(ranked) >= count:
-            raise self._refused(sample, f"the class {max(ranked)}", f"classes from 0 to {count - 1}, as the model has")
+            raise self._refused(
+                sample,
+                f"the class {max(ranked)}",
+                f"classes from 0 to {count - 1}, as the model has",
+            )
         if len(set(ranked)) != len(ranked):
-            raise self._refused(sample, f"the answer {_shown(answer)}", "every class once, the best first")
-        if scores is not None and (len(scores) != len(ranked) or scores != sorted(scores, reverse=True)):
+            raise self._refused(
+                sample, f"the answer {_shown(answer)}", "every class once, the best first"
+            )
+        if scores is not None and (
+            len(scores) != len(ranked) or scores != sorted(scores, reverse=True)
+        ):
             found = f"{counted(len(scores), 'score')} of {counted(len(ranked), 'class', 'classes')}"
             raise self._refused(
                 sample,
@@ -362,7 +420,9 @@ def _shown(answer: object) -> str:
 
 
 def _require_depth(file: AnswerFile, use: MetricUse, answers: Answers, reference: Answers) -> None:
-    """Refuse a metric that looks at more classes than the answers name, where the model names more."""
+    """Refuse a metric that looks at more classes than the answers name, where the model names
+    more.
+    """
     if not (isinstance(answers, IntegerAnswers) and isinstance(reference, IntegerAnswers)):
         return
     have, usual = answers.ids.shape[1], reference.ids.shape[1]

@@ -1,4 +1,6 @@
-"""A cell run again with the samples in another order and in other batches: whether its answers are the same."""
+"""A cell run again with the samples in another order and in other batches: whether its answers
+are the same.
+"""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -26,8 +28,9 @@ if TYPE_CHECKING:
 #     threads   those of ``repeat_threads`` in turn, where the suite allows others
 #     engine    loaded anew
 #
-# Where the second run answers like the first, in every rank of every sample, there is no third: the results of this
-# engine depend on none of these. With ``repeat_threads`` that takes one such run with each of its numbers.
+# Where the second run answers like the first, in every rank of every sample, there is no third: the
+# results of this engine depend on none of these. With ``repeat_threads`` that takes one such run
+# with each of its numbers.
 
 _SPLITS = (Fraction(5, 8), Fraction(7, 8), Fraction(3, 8), Fraction(1))
 
@@ -44,7 +47,8 @@ def measure_repeats(
     """How the answers of ``request.repeats`` runs differ; None where there is one run.
 
     Args:
-        graphs: of the cell. samples: of each data set. first: what the first run answered. reference: fp32 answers.
+        graphs: of the cell. samples: of each data set. first: what the first run answered.
+            reference: fp32 answers.
         scores: of the first run.
 
     Raises:
@@ -55,7 +59,9 @@ def measure_repeats(
     most = max(request.repeats, enough) if request.repeats > 1 else 1
     while len(runs) < most:
         runs.append(_run(request, graphs, samples, len(runs)))
-        if len(runs) == enough and all(run[name].digest == first[name].digest for run in runs[1:] for name in first):
+        if len(runs) == enough and all(
+            run[name].digest == first[name].digest for run in runs[1:] for name in first
+        ):
             return Repeats(runs=enough)
     out_of = {score.metric: score.out_of for score in scores}
     return compare_runs(request.subject, runs, reference, out_of) if len(runs) > 1 else None
@@ -73,7 +79,9 @@ def _run(
         runners = prepare_runners(request.backend, graphs, stack, threads=threads)
         for name, data in samples.items():
             order = range(len(data)) if is_joint(task) else shuffled(data.digest, len(data), number)
-            given = answered(task, runners, data.picked(order, split=_SPLITS[(number - 1) % len(_SPLITS)]))
+            given = answered(
+                task, runners, data.picked(order, split=_SPLITS[(number - 1) % len(_SPLITS)])
+            )
             answers[name] = picked_answers(task, given, np.argsort(order).tolist())
     return answers
 
@@ -123,14 +131,20 @@ def compare_runs(
 
 
 def _counted(counts: Sequence[Counts], out_of: int, flips: int) -> MetricNoise:
-    """What a metric counted in every run, out of as many as its score; sums over samples have a noise of samples."""
+    """What a metric counted in every run, out of as many as its score; sums over samples have a
+    noise of samples.
+    """
     sums = [count.sums for count in counts]
-    values = [hits if whole == out_of else round(out_of * Fraction(hits, whole)) for hits, whole in sums]
+    values = [
+        hits if whole == out_of else round(out_of * Fraction(hits, whole)) for hits, whole in sums
+    ]
     spread = 0
     if all(count.total is None for count in counts) and all(whole == out_of for _, whole in sums):
         hits = np.stack([count.hits for count in counts])
         spread = int((len(counts) * (hits**2).sum(axis=0) - hits.sum(axis=0) ** 2).sum())
-    return MetricNoise(hits=tuple(values), out_of=(out_of,) * len(values), pairs=spread, flips=flips)
+    return MetricNoise(
+        hits=tuple(values), out_of=(out_of,) * len(values), pairs=spread, flips=flips
+    )
 
 
 def _differing(runs: Sequence[Answers]) -> int:
@@ -141,7 +155,9 @@ def _differing(runs: Sequence[Answers]) -> int:
 def _flips(runs: Sequence[Answers]) -> int:
     """Over all pairs of ``runs``, how many samples have another best answer."""
     best = [[run.best(index) for index in range(len(run))] for run in runs]
-    return sum(sum(a != b for a, b in zip(one, other, strict=True)) for one, other in combinations(best, 2))
+    return sum(
+        sum(a != b for a, b in zip(one, other, strict=True)) for one, other in combinations(best, 2)
+    )
 
 
 def _whole(answers: Answers, index: int) -> object:

@@ -9,7 +9,12 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.backends import Array, Backend, Executor, Feeds
-from qbench.evaluation.artifacts import Quantized, SubjectArtifacts, WatchedExecutor, prepare_runners
+from qbench.evaluation.artifacts import (
+    Quantized,
+    SubjectArtifacts,
+    WatchedExecutor,
+    prepare_runners,
+)
 from qbench.graph import constant_value, int_attribute
 from qbench.judging import PassNote, RewriteNote
 from qbench.metrics import Differences, count_differences
@@ -33,12 +38,15 @@ class Rewriting:
         return digest_plain([self.pipeline.digest, self.policy.value])
 
 
-# The size of an output's steps: the scale of the DequantizeLinear that computes it; 1 where it is integers.
+# The size of an output's steps: the scale of the DequantizeLinear that computes it; 1 where it is
+# integers.
 
 
 @dataclass(frozen=True, slots=True)
 class OutputSteps:
-    """A graph output and the size of its steps: one, or one a slice of ``axis``; None: it has none."""
+    """A graph output and the size of its steps: one, or one a slice of ``axis``; None: it has
+    none.
+    """
 
     name: str
     scale: Array | None
@@ -56,7 +64,11 @@ def steps_of(value: ir.Value) -> OutputSteps:
     name, maker = str(value.name), value.producer()
     if value.dtype is not None and value.dtype.is_integer():
         return OutputSteps(name, np.ones(()), 0)
-    if maker is None or maker.op_type != "DequantizeLinear" or int_attribute(maker, "block_size", 0):
+    if (
+        maker is None
+        or maker.op_type != "DequantizeLinear"
+        or int_attribute(maker, "block_size", 0)
+    ):
         return OutputSteps(name, None, 0)
     scale = constant_value(maker.inputs[1])
     if scale is not None and scale.size == 1:
@@ -64,10 +76,11 @@ def steps_of(value: ir.Value) -> OutputSteps:
     return OutputSteps(name, scale, int_attribute(maker, "axis", 1))
 
 
-# A cell's quantized graphs after a pipeline of passes, and what each pass that is not exact did to their outputs.
+# A cell's quantized graphs after a pipeline of passes, and what each pass that is not exact did to
+# their outputs.
 #
-# The drift of a pass is what it changes in these outputs when all other passes run too: the graphs of the whole
-# pipeline and of the pipeline without it run the same batches.
+# The drift of a pass is what it changes in these outputs when all other passes run too: the graphs
+# of the whole pipeline and of the pipeline without it run the same batches.
 
 _SAMPLES = 64
 """That the drift of a pass is counted on."""
@@ -110,16 +123,22 @@ def rewrite_quantized(quantized: Quantized, rewriting: Rewriting) -> RewrittenGr
         QbenchError: a pass refused a graph.
     """
     models = quantized.models.items()
-    done = {name: run_pipeline(graph, rewriting.pipeline, rewriting.policy) for name, graph in models}
+    done = {
+        name: run_pipeline(graph, rewriting.pipeline, rewriting.policy) for name, graph in models
+    }
     return RewrittenGraphs(quantized, rewriting, done)
 
 
-def rewrite_note(graphs: RewrittenGraphs, shared: SubjectArtifacts, backend: Backend, *, threads: int) -> RewriteNote:
-    """The account of a cell's rewriting, with the drift of every pass that is not exact and changed something.
+def rewrite_note(
+    graphs: RewrittenGraphs, shared: SubjectArtifacts, backend: Backend, *, threads: int
+) -> RewriteNote:
+    """The account of a cell's rewriting, with the drift of every pass that is not exact and
+    changed something.
 
     Args:
         graphs: of the cell. shared: of its subject.
-        backend, threads: of the cell, which run the first samples of its main data once more a pass.
+        backend, threads: of the cell, which run the first samples of its main data once more a
+            pass.
     """
     main = shared.samples(next(iter(shared.subject.data.values())))
     labels = None if main.labels is None else main.labels[:_SAMPLES]
@@ -136,7 +155,11 @@ def rewrite_note(graphs: RewrittenGraphs, shared: SubjectArtifacts, backend: Bac
                 )
                 drift = _compared(graphs, ours, theirs, few, shared)
             note = replace(
-                note, elements=drift.elements, differing=drift.differing, steps=drift.steps, relative=drift.relative
+                note,
+                elements=drift.elements,
+                differing=drift.differing,
+                steps=drift.steps,
+                relative=drift.relative,
             )
         notes.append(note)
     return RewriteNote(
@@ -156,7 +179,9 @@ def _compared(
     shared: SubjectArtifacts,
 ) -> Differences:
     """What all outputs differ while the task answers ``samples`` by ``ours``."""
-    outputs = {name: tuple(map(steps_of, one.model.graph.outputs)) for name, one in graphs.done.items()}
+    outputs = {
+        name: tuple(map(steps_of, one.model.graph.outputs)) for name, one in graphs.done.items()
+    }
     counted: list[Differences] = []
 
     def count(graph: str, feeds: Feeds, found: Mapping[str, Array]) -> None:

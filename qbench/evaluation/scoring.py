@@ -11,7 +11,11 @@ from qbench.subjects import Dataset
 
 
 def score_of(
-    request: Request, use: MetricUse, answers: Answers, reference: Answers, data: Dataset | None = None
+    request: Request,
+    use: MetricUse,
+    answers: Answers,
+    reference: Answers,
+    data: Dataset | None = None,
 ) -> Score:
     """What the metric of ``use`` counts in ``answers`` and ``reference``.
 
@@ -24,7 +28,9 @@ def score_of(
     data = data or request.shared.subject.data[use.data]
     labels, sources = data.labels, data.drawn_from
     try:
-        return score(use.metric, answers, labels=labels, reference=reference, name=use.name, sources=sources)
+        return score(
+            use.metric, answers, labels=labels, reference=reference, name=use.name, sources=sources
+        )
     except ValueError as error:
         raise InputError(
             f"Scoring '{request.shared.subject.model.id}' on '{use.data}' with metric '{use.name}'",
@@ -55,7 +61,9 @@ def _fitting(wrong: str, answers: Answers, reference: Answers, data: Dataset) ->
 
 
 def of_today(request: Request, reference: Mapping[str, Answers]) -> Mapping[str, Answers]:
-    """``reference``, with what only a run has where a metric counts that: today's outputs, ties and likelihoods."""
+    """``reference``, with what only a run has where a metric counts that: today's outputs, ties
+    and likelihoods.
+    """
     asked = {use.data for use in request.shared.subject.metrics if use.metric.of_run}
     if not asked:
         return reference
@@ -63,7 +71,9 @@ def of_today(request: Request, reference: Mapping[str, Answers]) -> Mapping[str,
     found = dict(reference)
     for name in asked:
         today = run[name]
-        found[name] = reference[name].with_run(outputs=today.outputs, tied=today.tied, likelihoods=today.likelihoods)
+        found[name] = reference[name].with_run(
+            outputs=today.outputs, tied=today.tied, likelihoods=today.likelihoods
+        )
     return found
 
 

@@ -16,7 +16,9 @@ from qbench.metrics import Answers, Direction, IntegerAnswers, Score, score
 from qbench.subjects import Dataset, Samples
 
 CHUNK = 64
-"""At least so many samples are run before it is looked whether they decide: a look costs less than a batch."""
+"""At least so many samples are run before it is looked whether they decide: a look costs less
+than a batch.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +26,8 @@ class SequentialRun:
     """The answers that a stopped or finished cell has.
 
     Args:
-        answers: data set → of the samples at ``rows``; where the cell was not stopped, of all, in their order.
+        answers: data set → of the samples at ``rows``; where the cell was not stopped, of all, in
+            their order.
         rows: data set → places of the samples that were run, in the order drawn.
         stopped: None where all samples were run.
     """
@@ -35,9 +38,11 @@ class SequentialRun:
 
 
 def can_stop(request: Request, reference: Mapping[str, Answers]) -> bool:
-    """Whether samples of ``request`` can be left out: each is answered by itself, and counts 0 or 1 in every metric.
+    """Whether samples of ``request`` can be left out: each is answered by itself, and counts 0
+    or 1 in every metric.
 
-    Cells that are compared with another backend, repeated, or run in float are run whole: those look at every answer.
+    Cells that are compared with another backend, repeated, or run in float are run whole: those
+    look at every answer.
     """
     if (
         request.stop is None
@@ -50,7 +55,10 @@ def can_stop(request: Request, reference: Mapping[str, Answers]) -> bool:
     if is_joint(request.subject.model.task):
         return False
     metrics = [use.metric for use in request.subject.metrics]
-    plain = all(one.proportion and not (one.of_run or one.of_likelihoods or one.resampled) for one in metrics)
+    plain = all(
+        one.proportion and not (one.of_run or one.of_likelihoods or one.resampled)
+        for one in metrics
+    )
     return plain and all(isinstance(one, IntegerAnswers) for one in reference.values())
 
 
@@ -60,7 +68,8 @@ def run_until_decided(
     samples: Mapping[str, Samples],
     reference: Mapping[str, Answers],
 ) -> SequentialRun:
-    """Run the sources of each data set in random order, until every gate of ``request.stop`` is decided.
+    """Run the sources of each data set in random order, until every gate of ``request.stop`` is
+    decided.
 
     Raises:
         InputError: what the task or a metric raises.
@@ -78,7 +87,9 @@ def run_until_decided(
     }
     while True:
         open_ = [
-            name for name, drawn in each.items() if drawn.is_open and any(one.state is None for one in watched[name])
+            name
+            for name, drawn in each.items()
+            if drawn.is_open and any(one.state is None for one in watched[name])
         ]
         if not open_:
             break
@@ -93,7 +104,10 @@ def run_until_decided(
                 one.look(so_far, dataset, before, len(rows))
     answers = {name: joined_answers(drawn.answers) for name, drawn in each.items()}
     if not any(drawn.is_open for drawn in each.values()):
-        whole = {name: picked_answers(task, answers[name], np.argsort(each[name].rows).tolist()) for name in each}
+        whole = {
+            name: picked_answers(task, answers[name], np.argsort(each[name].rows).tolist())
+            for name in each
+        }
         return SequentialRun(answers=whole, rows={}, stopped=None)
     metrics = [one for several in watched.values() for one in several]
     stopped = Stopped(
@@ -103,7 +117,9 @@ def run_until_decided(
         proven=tuple(one.use.name for one in metrics if one.is_proven),
     )
     return SequentialRun(
-        answers=answers, rows={name: tuple(drawn.rows) for name, drawn in each.items()}, stopped=stopped
+        answers=answers,
+        rows={name: tuple(drawn.rows) for name, drawn in each.items()},
+        stopped=stopped,
     )
 
 
@@ -165,12 +181,19 @@ class _Watched:
     _right: npt.NDArray[np.bool_] | None = field(default=None)
 
     def look(self, answers: Answers, drawn: Dataset, reference: Answers, fresh: int) -> None:
-        """Decide, if that is possible, by the ``answers`` to ``drawn``, the last ``fresh`` of which are new."""
+        """Decide, if that is possible, by the ``answers`` to ``drawn``, the last ``fresh`` of
+        which are new.
+        """
         if self.state is not None:
             return
         labels = drawn.labels
         found = score(
-            self.use.metric, answers, labels=labels, reference=reference, name=self.use.name, sources=drawn.drawn_from
+            self.use.metric,
+            answers,
+            labels=labels,
+            reference=reference,
+            name=self.use.name,
+            sources=drawn.drawn_from,
         )
         remaining = self._remaining(found, drawn)
         if not self._started:
@@ -192,7 +215,10 @@ class _Watched:
         others = n - len(drawn) - left
         is_higher = found.direction is Direction.HIGHER
         return Remaining(
-            n=n, reference_hits=hits, losable=left if is_higher else others, gainable=others if is_higher else left
+            n=n,
+            reference_hits=hits,
+            losable=left if is_higher else others,
+            gainable=others if is_higher else left,
         )
 
     def _right_before(self) -> npt.NDArray[np.bool_]:
@@ -200,20 +226,30 @@ class _Watched:
         if self._right is None:
             metric = self.use.metric
             other = None if metric.needs_labels else self.reference
-            counts = metric.count(self.reference, self.dataset.labels if metric.needs_labels else None, other)
+            counts = metric.count(
+                self.reference, self.dataset.labels if metric.needs_labels else None, other
+            )
             self._right = counts.hits > 0
         return self._right
 
-    def _sums(self, answers: Answers, drawn: Dataset, reference: Answers, fresh: int) -> list[tuple[int, int]]:
-        """(sum of changes, samples) of each new source, in the order drawn; a change is 1 where it is better."""
+    def _sums(
+        self, answers: Answers, drawn: Dataset, reference: Answers, fresh: int
+    ) -> list[tuple[int, int]]:
+        """(sum of changes, samples) of each new source, in the order drawn; a change is 1 where
+        it is better.
+        """
         metric = self.use.metric
         if metric.needs_labels:
-            now, before = (metric.count(one, drawn.labels, None).hits for one in (answers, reference))
+            now, before = (
+                metric.count(one, drawn.labels, None).hits for one in (answers, reference)
+            )
             changes = now - before if metric.direction is Direction.HIGHER else before - now
         else:
             changes = metric.count(answers, None, reference).hits - 1
         sums: dict[str, tuple[int, int]] = {}
-        for source, change in zip(drawn.drawn_from[-fresh:], changes[-fresh:].tolist(), strict=True):
+        for source, change in zip(
+            drawn.drawn_from[-fresh:], changes[-fresh:].tolist(), strict=True
+        ):
             total, size = sums.get(source, (0, 0))
             sums[source] = total + change, size + 1
         return list(sums.values())

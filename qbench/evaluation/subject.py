@@ -26,7 +26,8 @@ from qbench.subjects import (
 if TYPE_CHECKING:
     from qbench.quantization import Plan
 
-# Models that came quantized: the same way in and out as their float partner, read into plans, never rewritten.
+# Models that came quantized: the same way in and out as their float partner, read into plans, never
+# rewritten.
 
 
 def refuse_other_interface(given: ZooModel, partner: ZooModel) -> None:
@@ -81,7 +82,9 @@ def read_given(
 
 @dataclass(frozen=True, slots=True)
 class MetricUse:
-    """A metric on one data set; ``name`` is as the suite writes it: ``top1`` or ``agreement@photo_crops``."""
+    """A metric on one data set; ``name`` is as the suite writes it: ``top1`` or
+    ``agreement@photo_crops``.
+    """
 
     name: str
     metric: Metric
@@ -98,8 +101,8 @@ class Subject:
         given: ``model`` as it came quantized, which cells of the schema ``given`` run.
 
     Raises:
-        InputError: calibration and scored data overlap, a metric needs labels that its data does not have, or ``given``
-            takes samples or gives answers in another way than ``model``.
+        InputError: calibration and scored data overlap, a metric needs labels that its data does
+            not have, or ``given`` takes samples or gives answers in another way than ``model``.
     """
 
     model: ZooModel
@@ -136,7 +139,9 @@ def refuse_overlap(model: str, calibration: Dataset, scored: Dataset) -> None:
     """
     names = dict(zip(reversed(scored.sources), reversed(scored.sample_ids), strict=True))
     shared = {
-        source: one for source, one in zip(calibration.sources, calibration.sample_ids, strict=True) if source in names
+        source: one
+        for source, one in zip(calibration.sources, calibration.sample_ids, strict=True)
+        if source in names
     }
     if shared:
         source, sample = next(iter(shared.items()))
@@ -159,23 +164,29 @@ def build_subject(
     given: str | None = None,
     output: str | None = None,
 ) -> Subject:
-    """The subject of a user's own model and data: what ``measure_cell`` and ``qbench eval`` measure.
+    """The subject of a user's own model and data: what ``measure_cell`` and ``qbench eval``
+    measure.
 
     Args:
         model: an ONNX file, or the name of a model.
-        data, calibration: scored and calibration samples, each written as ``dataset_from_text`` reads it; no
-            calibration is enough for a float model.
+        data, calibration: scored and calibration samples, each written as ``dataset_from_text``
+            reads it; no calibration is enough for a float model.
         metrics: names; none: those that fit the task and the labels.
         count: of calibration samples; None: all.
         given: ``model`` as it came quantized, a file or a name; None: it did not.
         output: of a model file, the output that is compared; None: the graph's first.
 
     Raises:
-        InputError: no such file or name, settings that contradict each other, or calibration samples that are scored.
+        InputError: no such file or name, settings that contradict each other, or calibration
+            samples that are scored.
     """
     scored, preprocess = dataset_from_text(data)
     network = read_network(model, scored, preprocess, output)
-    learned = scored.without_samples() if calibration is None else _calibration(calibration, network, preprocess)
+    learned = (
+        scored.without_samples()
+        if calibration is None
+        else _calibration(calibration, network, preprocess)
+    )
     return Subject(
         model=network,
         data={scored.id: scored},
@@ -186,9 +197,16 @@ def build_subject(
 
 
 def _calibration(text: str, network: ZooModel, scored: Preprocess | None) -> Dataset:
-    """The data set ``text``; ``scored`` is the preprocessing of the scored data, where its text has settings."""
+    """The data set ``text``; ``scored`` is the preprocessing of the scored data, where its text
+    has settings.
+    """
     dataset, preprocess = dataset_from_text(text)
-    if "?" in text and scored is not None and preprocess is not None and preprocess.name != scored.name:
+    if (
+        "?" in text
+        and scored is not None
+        and preprocess is not None
+        and preprocess.name != scored.name
+    ):
         raise InputError(
             f"Calibrating '{network.id}' on '{text}'",
             found=f"settings ({preprocess.name}) that differ from those of the scored data ({scored.name})",
@@ -202,7 +220,9 @@ def _calibration(text: str, network: ZooModel, scored: Preprocess | None) -> Dat
 
 def _uses(network: ZooModel, data: Dataset, names: Sequence[str]) -> tuple[MetricUse, ...]:
     if not names:
-        of_labels = () if data.labels is None else getattr(network.task, "usual_metrics", ("exact",))
+        of_labels = (
+            () if data.labels is None else getattr(network.task, "usual_metrics", ("exact",))
+        )
         names = (*of_labels, *getattr(network.task, "usual_comparisons", ("agreement",)))
     return tuple(MetricUse(name, get_metric(name), data.id) for name in dict.fromkeys(names))
 
@@ -215,7 +235,9 @@ class RecordingTask:
 
     def __init__(self, task: Task) -> None:
         self.last: Answers | None = None
-        self._task = self.__wrapped__ = task  # its code is the task's: what is cached for one is for both
+        self._task = self.__wrapped__ = (
+            task  # its code is the task's: what is cached for one is for both
+        )
 
     @property
     def name(self) -> str:

@@ -18,12 +18,13 @@ from qbench.judging import Compared, FirstNode, holds
 from qbench.metrics import Differences, count_differences, unequal
 from qbench.subjects import BATCH, Samples
 
-# Where two runs of one quantized graph diverge: the first integers, in the order of the graph, that are not equal.
+# Where two runs of one quantized graph diverge: the first integers, in the order of the graph, that
+# are not equal.
 #
 #     v_q = Q(v)        the first v with v_q(ours) ≠ v_q(theirs); both run the same feeds, tapped at every v_q
 #
-# Only integers are tapped: an engine that fuses a node with the Q behind it still does so, whereas a tapped real value
-# would keep it from that and make it another program.
+# Only integers are tapped: an engine that fuses a node with the Q behind it still does so, whereas
+# a tapped real value would keep it from that and make it another program.
 
 Outputs = Mapping[str, Array]
 
@@ -57,17 +58,25 @@ def first_divergence(
         if any(unequal(plain[name], seen[name]).any() for name in plain)
     ]
     note = (
-        f"tapping changes what {' and '.join(moved)} answers, so this is where the tapped runs diverge" if moved else ""
+        f"tapping changes what {' and '.join(moved)} answers, so this is where the tapped runs diverge"
+        if moved
+        else ""
     )
     for name, origin in taps.items():
-        found = count_differences(ours[name].astype(np.int64), theirs[name].astype(np.int64), np.ones(()))
+        found = count_differences(
+            ours[name].astype(np.int64), theirs[name].astype(np.int64), np.ones(())
+        )
         if found.differing:
-            return FirstNode(origin=origin, elements=found.differing, steps=found.steps or 0.0, note=note)
+            return FirstNode(
+                origin=origin, elements=found.differing, steps=found.steps or 0.0, note=note
+            )
     return _behind(model, ours, theirs, note)
 
 
 def _integers(model: ir.Model) -> Iterator[tuple[str, str]]:
-    """The computed integers of ``model`` in its order, each with the fp32 node whose result they are."""
+    """The computed integers of ``model`` in its order, each with the fp32 node whose result
+    they are.
+    """
     for node in model.graph:
         if node.op_type == "DequantizeLinear" or not node.outputs:
             continue
@@ -78,19 +87,29 @@ def _integers(model: ir.Model) -> Iterator[tuple[str, str]]:
 
 
 def _origin(node: ir.Node) -> str:
-    """The fp32 node whose result ``node`` puts on a grid: written, or that of what it reads when it is a quantizer."""
+    """The fp32 node whose result ``node`` puts on a grid: written, or that of what it reads
+    when it is a quantizer.
+    """
     origin, maker = origin_of(node), None if node.inputs[0] is None else node.inputs[0].producer()
-    return origin_of(maker) if is_qdq(node) and maker is not None and origin == node_key(node) else origin
+    return (
+        origin_of(maker)
+        if is_qdq(node) and maker is not None and origin == node_key(node)
+        else origin
+    )
 
 
-def _run(model: ir.Model, backend: Backend, taps: tuple[str, ...], feeds: Feeds, threads: int) -> Outputs:
+def _run(
+    model: ir.Model, backend: Backend, taps: tuple[str, ...], feeds: Feeds, threads: int
+) -> Outputs:
     with ExitStack() as stack:
         executor = stack.enter_context(isolated(backend).prepare(model, taps=taps, threads=threads))
         return in_slices(executor, model).run(feeds)
 
 
 def _behind(model: ir.Model, ours: Outputs, theirs: Outputs, note: str) -> FirstNode:
-    """All integers are equal: the outputs diverge in floats after them, or do not diverge in the tapped runs."""
+    """All integers are equal: the outputs diverge in floats after them, or do not diverge in
+    the tapped runs.
+    """
     for output in model.graph.outputs:
         name, maker = str(output.name), output.producer()
         if maker is not None and unequal(ours[name], theirs[name]).any():
@@ -98,7 +117,8 @@ def _behind(model: ir.Model, ours: Outputs, theirs: Outputs, note: str) -> First
     return FirstNode(origin="", note=f"the tapped runs do not differ{f'; {note}' if note else ''}")
 
 
-# Samples that report which of them are fed: a task requests batches and does not name the samples in them.
+# Samples that report which of them are fed: a task requests batches and does not name the samples
+# in them.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +130,9 @@ class NotedSamples(Samples):
     @classmethod
     def of(cls, samples: Samples, note: Callable[[Sequence[str]], None]) -> "NotedSamples":
         """``samples``, whose batches are reported to ``note``."""
-        return cls(**{field.name: getattr(samples, field.name) for field in fields(samples)}, note=note)
+        return cls(
+            **{field.name: getattr(samples, field.name) for field in fields(samples)}, note=note
+        )
 
     def batches(self, size: int = BATCH) -> Iterator[dict[str, Array]]:
         """Feeds, ``size`` samples at a time."""
@@ -119,10 +141,11 @@ class NotedSamples(Samples):
             yield feeds
 
 
-# A cell compared with another backend: both run the same quantized graphs on every batch; every output is compared.
+# A cell compared with another backend: both run the same quantized graphs on every batch; every
+# output is compared.
 #
-# The task continues with the cell's own answers, so that both get the same feeds in a decoding loop too. Only counts
-# are kept, and the first batch on which the two differ.
+# The task continues with the cell's own answers, so that both get the same feeds in a decoding loop
+# too. Only counts are kept, and the first batch on which the two differ.
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +160,8 @@ class _Divergence:
 
 
 class BackendComparison:
-    """Counts how a cell's run differs from ``request.comparator``; ``seconds``: of the comparator and of comparing.
+    """Counts how a cell's run differs from ``request.comparator``; ``seconds``: of the
+    comparator and of comparing.
 
     Args:
         request: of the cell, with a comparator.
@@ -145,7 +169,8 @@ class BackendComparison:
         stack: closes the prepared executors.
 
     Raises:
-        QbenchError: the other backend does not take the graphs, or their outputs have no steps to be counted in.
+        QbenchError: the other backend does not take the graphs, or their outputs have no steps to
+            be counted in.
     """
 
     def __init__(self, request: Request, graphs: Mapping[str, ir.Model], stack: ExitStack) -> None:
@@ -159,18 +184,25 @@ class BackendComparison:
         self._batch: Sequence[str] = ()
         self._divergence: _Divergence | None = None
         with self._other():
-            self._theirs = prepare_runners(self._comparator.backend, graphs, stack, threads=request.threads)
+            self._theirs = prepare_runners(
+                self._comparator.backend, graphs, stack, threads=request.threads
+            )
 
     def paired(self, runners: Mapping[str, Executor]) -> dict[str, WatchedExecutor]:
         """``runners`` of the cell's graphs; each batch runs on the other backend too."""
-        return {name: WatchedExecutor(runner, partial(self.compare, name)) for name, runner in runners.items()}
+        return {
+            name: WatchedExecutor(runner, partial(self.compare, name))
+            for name, runner in runners.items()
+        }
 
     def noted(self, samples: Samples) -> Samples:
         """``samples`` that report which of them are in each batch."""
         return NotedSamples.of(samples, self._note)
 
     def finished(self) -> Compared:
-        """The counts; where they exceed the criterion, with the node at which the difference begins."""
+        """The counts; where they exceed the criterion, with the node at which the difference
+        begins.
+        """
         counted, divergence, comparator = self._counted, self._divergence, self._comparator
         compared = Compared(
             backend=comparator.backend.name,
@@ -192,7 +224,9 @@ class BackendComparison:
     def _first(self, divergence: _Divergence) -> FirstNode | None:
         comparator = self._comparator
         runs = ((self._request.backend, divergence.ours), (comparator.backend, divergence.theirs))
-        return first_divergence(self._graphs[divergence.graph], divergence.feeds, runs, threads=self._request.threads)
+        return first_divergence(
+            self._graphs[divergence.graph], divergence.feeds, runs, threads=self._request.threads
+        )
 
     def compare(self, graph: str, feeds: Feeds, ours: Mapping[str, Array]) -> None:
         """Run ``feeds`` on the other backend too and count what differs from ``ours``.
@@ -202,7 +236,9 @@ class BackendComparison:
         """
         with self._other():
             theirs = self._theirs[graph].run(feeds)
-            rows = [self._count(output, ours[output.name], theirs) for output in self._outputs[graph]]
+            rows = [
+                self._count(output, ours[output.name], theirs) for output in self._outputs[graph]
+            ]
         differing = [row for row in rows if row is not None]
         if differing and self._divergence is None:
             sample = self._batch[min(differing)] if self._batch else ""
@@ -224,7 +260,9 @@ class BackendComparison:
         self._counted = self._counted.joined(found)
         if not found.differing:
             return None
-        if not ours.ndim or len(ours) != len(self._batch):  # its first axis does not run over samples
+        if not ours.ndim or len(ours) != len(
+            self._batch
+        ):  # its first axis does not run over samples
             return 0
         return int(np.argmax(unequal(ours, theirs).reshape(len(ours), -1).any(axis=1)))
 

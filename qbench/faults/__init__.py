@@ -1,4 +1,6 @@
-"""Bugs that really happened, as seeded faults to be found: in graphs, kernels, arithmetics and calibration."""
+"""Bugs that really happened, as seeded faults to be found: in graphs, kernels, arithmetics and
+calibration.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -42,7 +42,12 @@ def _exceeds_int16(node: ir.Node) -> bool:
 def _is_rescaled(node: ir.Node) -> bool:
     """Whether the scale of the result is static and not that of the operand."""
     before, behind = qparams_in_front(node, 0), qparams_behind(node)
-    return has_bias(node) and before is not None and behind is not None and before.scale != behind.scale
+    return (
+        has_bias(node)
+        and before is not None
+        and behind is not None
+        and before.scale != behind.scale
+    )
 
 
 def _dropped(node: ir.Node, _: Random) -> None:
@@ -75,7 +80,9 @@ def _saturated(node: ir.Node, _: Random) -> None:
 
 def _eight_bits(node: ir.Node, _: Random) -> None:
     """With 8 bits and a scale of its own, a power of two."""
-    step = np.exp2(np.ceil(np.log2(max(float(np.abs(_bias(node).astype(np.float64)).max()) / 127, 1.0))))
+    step = np.exp2(
+        np.ceil(np.log2(max(float(np.abs(_bias(node).astype(np.float64)).max()) / 127, 1.0)))
+    )
     _put(node, np.rint(_bias(node) / step) * step)
 
 
@@ -87,7 +94,10 @@ FAULTS = (
     Fault(
         "bias-dropped",
         "The bias is not added.",
-        Story("neuralmagic/sparseml#463", "Conversion to a quantized graph lost the biases of some layers."),
+        Story(
+            "neuralmagic/sparseml#463",
+            "Conversion to a quantized graph lost the biases of some layers.",
+        ),
         GraphEdit(_dropped),
         has_bias,
         (Cause.WRONG_BIAS,),
@@ -95,7 +105,10 @@ FAULTS = (
     Fault(
         "bias-doubled",
         "The bias is added twice.",
-        Story("pytorch/pytorch#48514", "A fused convolution added its bias inside and once more behind."),
+        Story(
+            "pytorch/pytorch#48514",
+            "A fused convolution added its bias inside and once more behind.",
+        ),
         GraphEdit(_doubled),
         has_bias,
         (Cause.WRONG_BIAS,),
@@ -104,7 +117,9 @@ FAULTS = (
     Fault(
         "bias-of-first-channel",
         "The first channel's bias is added to all channels.",
-        Story("Tencent/ncnn#6658", "With another packing every lane got the first entry of the bias."),
+        Story(
+            "Tencent/ncnn#6658", "With another packing every lane got the first entry of the bias."
+        ),
         GraphEdit(_shared),
         _differs,
         (Cause.WRONG_BIAS,),
@@ -133,7 +148,10 @@ FAULTS = (
     Fault(
         "bias-saturated",
         "A bias of 32 bits is clamped to 16.",
-        Story("pytorch/glow#5033", "Tiny weights of depthwise layers made scales so small that biases saturated."),
+        Story(
+            "pytorch/glow#5033",
+            "Tiny weights of depthwise layers made scales so small that biases saturated.",
+        ),
         GraphEdit(_saturated),
         _exceeds_int16,
         (Cause.BIAS_SATURATION, Cause.WRONG_BIAS),
@@ -142,7 +160,10 @@ FAULTS = (
     Fault(
         "bias-in-eight-bits",
         "A bias keeps 8 significant bits.",
-        Story("apache/tvm#2116", "Constants of sums were quantized as weights are, biases among them: to 8 bits."),
+        Story(
+            "apache/tvm#2116",
+            "Constants of sums were quantized as weights are, biases among them: to 8 bits.",
+        ),
         GraphEdit(_eight_bits),
         _needs_more_bits,
         (Cause.WRONG_BIAS,),

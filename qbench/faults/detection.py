@@ -11,9 +11,11 @@ class Rates:
     """Shares of the catalogue.
 
     Args:
-        faults: that changed something somewhere. equivalent: names of those that changed nothing anywhere.
-        by_gate: gate → faults that it sees. found: those seen by any gate but (d). missed: names of the others.
-        trials: that were localized. first, third: those whose site is first, or among the first three. named: those
+        faults: that changed something somewhere. equivalent: names of those that changed nothing
+            anywhere.
+        by_gate: gate → faults that it sees. found: those seen by any gate but (d). missed: names of
+        the others. trials: that were localized. first, third: those whose site is first, or among
+        the first three. named: those
             whose cause is right.
     """
 
@@ -41,7 +43,10 @@ def rates_of(trials: Iterable[Trial]) -> Rates:
     return Rates(
         faults=len(real),
         equivalent=equivalent,
-        by_gate={gate: sum(any(gate in one.seen for one in tries) for tries in real.values()) for gate in DetectedBy},
+        by_gate={
+            gate: sum(any(gate in one.seen for one in tries) for tries in real.values())
+            for gate in DetectedBy
+        },
         found=len(real) - len(missed),
         missed=missed,
         trials=len(localized),
@@ -57,7 +62,9 @@ def is_localized(trial: Trial) -> bool:
 
 
 def marks(trial: Trial) -> str:
-    """One trial in a table: its gates, the place of its site, and whether the cause is right: ``abce 1 ✓``."""
+    """One trial in a table: its gates, the place of its site, and whether the cause is right:
+    ``abce 1 ✓``.
+    """
     if trial.failed:
         return "does not run"
     if not trial.changes:
@@ -69,16 +76,22 @@ def marks(trial: Trial) -> str:
     return f"{seen} {place} {'✓' if trial.named else '✗'}"
 
 
-def table(trials: Sequence[Trial], subjects: Sequence[str], stories: Mapping[str, str]) -> list[tuple[str, ...]]:
+def table(
+    trials: Sequence[Trial], subjects: Sequence[str], stories: Mapping[str, str]
+) -> list[tuple[str, ...]]:
     """Rows of a table: fault, stage, where it was seen in the world, one column a subject.
 
     Args:
-        trials: any. subjects: columns, in order. stories: fault → its thread; rows come in this order.
+        trials: any. subjects: columns, in order. stories: fault → its thread; rows come in this
+            order.
     """
     rows = []
     for fault, thread in stories.items():
         tries = [one for one in trials if one.fault == fault]
         if tries:
-            cells = ("; ".join(marks(one) for one in tries if one.subject == subject) for subject in subjects)
+            cells = (
+                "; ".join(marks(one) for one in tries if one.subject == subject)
+                for subject in subjects
+            )
             rows.append((fault, tries[0].stage.value, thread, *cells))
     return rows

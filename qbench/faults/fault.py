@@ -1,4 +1,6 @@
-"""A fault: a bug that happened, as a value that can be put into a graph, a kernel, an arithmetic or a profile."""
+"""A fault: a bug that happened, as a value that can be put into a graph, a kernel, an
+arithmetic or a profile.
+"""
 
 import enum
 import zlib
@@ -26,7 +28,8 @@ from qbench.interpreter import KernelFunction
 from qbench.judging import Cause
 from qbench.numerics import Arithmetic, QParams
 
-# Questions about a float operator between quantized values, and new constants before it: edits of a graph need both.
+# Questions about a float operator between quantized values, and new constants before it: edits of a
+# graph need both.
 #
 # codes ─DequantizeLinear─ operator ─(Relu | Clip)─ QuantizeLinear─(Clip)─ codes
 
@@ -48,7 +51,11 @@ def float_operators(model: ir.Model) -> Iterator[ir.Node]:
     """
     places = (0,) if any(node.op_type in _QUANTIZERS for node in model.graph) else (0, 1)
     for node in model.graph:
-        if node.domain == "" and node.op_type not in _PAIRS and any(pair_in_front(node, at) for at in places):
+        if (
+            node.domain == ""
+            and node.op_type not in _PAIRS
+            and any(pair_in_front(node, at) for at in places)
+        ):
             yield node
 
 
@@ -111,7 +118,12 @@ def has_bias(node: ir.Node) -> bool:
 def reads_codes(node: ir.Node, index: int) -> bool:
     """Whether input ``index`` is computed and quantized to 8 bits, per tensor."""
     qparams = qparams_in_front(node, index)
-    return stored(node, index) is None and qparams is not None and qparams.axis is None and qparams.qtype.bits == 8
+    return (
+        stored(node, index) is None
+        and qparams is not None
+        and qparams.axis is None
+        and qparams.qtype.bits == 8
+    )
 
 
 def is_binary(node: ir.Node) -> bool:
@@ -144,7 +156,9 @@ def group_of(node: ir.Node) -> int:
 
 
 def put_constant(node: ir.Node, index: int, array: Array) -> None:
-    """Give ``node`` a constant of its own as input ``index``; the former one stays for its other readers."""
+    """Give ``node`` a constant of its own as input ``index``; the former one stays for its
+    other readers.
+    """
     graph = node.graph
     assert isinstance(graph, ir.Graph)
     old = node.inputs[index]
@@ -198,10 +212,15 @@ def channel_axis(node: ir.Node) -> int:
 
 def has_channels(node: ir.Node) -> bool:
     """Whether it has a weight of several output channels."""
-    return has_weight(node) and weight_codes(node).ndim > 1 and weight_codes(node).shape[channel_axis(node)] > 1
+    return (
+        has_weight(node)
+        and weight_codes(node).ndim > 1
+        and weight_codes(node).shape[channel_axis(node)] > 1
+    )
 
 
-# A kernel that a fault wraps: its node, its correct run, and the means to compile its node in another way.
+# A kernel that a fault wraps: its node, its correct run, and the means to compile its node in
+# another way.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -209,7 +228,8 @@ class Kernel:
     """One node of the lowered graph.
 
     Args:
-        node: as lowered. run: by the rules of the arithmetic. made: compiles another node by the same rules.
+        node: as lowered. run: by the rules of the arithmetic. made: compiles another node by the
+            same rules.
     """
 
     node: ir.Node
@@ -217,7 +237,9 @@ class Kernel:
     made: Callable[[ir.Node], KernelFunction]
 
     def with_constant(self, index: int, array: Array) -> KernelFunction:
-        """The run of the same node whose input ``index`` is ``array``; inputs are given as to ``run``."""
+        """The run of the same node whose input ``index`` is ``array``; inputs are given as to
+        ``run``.
+        """
         inputs = [None if value is None else _copied(value, None) for value in self.node.inputs]
         replaced = self.node.inputs[index]
         assert replaced is not None
@@ -234,7 +256,9 @@ class Kernel:
 
 
 def _copied(value: ir.Value, array: Array | None) -> ir.Value:
-    """A value like ``value`` that belongs to no graph; a constant where it is one, ``array`` where that is given."""
+    """A value like ``value`` that belongs to no graph; a constant where it is one, ``array``
+    where that is given.
+    """
     held = constant_value(value) if array is None else array
     if held is None:
         return ir.val(value.name, value.dtype, value.shape)
@@ -263,7 +287,8 @@ def fed(run: KernelFunction, change: Callable[[Array], Array]) -> KernelFunction
     return other
 
 
-# A fault: a bug that really happened, as a value that can be put into a graph, a kernel, an arithmetic or a profile.
+# A fault: a bug that really happened, as a value that can be put into a graph, a kernel, an
+# arithmetic or a profile.
 #
 # CALIBRATION   another profile; everything behind it is right
 # PASS          another QDQ graph; every engine runs it, and so does the search for the cause
@@ -282,7 +307,9 @@ class Stage(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class GraphEdit:
-    """Changes a QDQ graph in place at one of its float operators; what it draws, it draws from the generator."""
+    """Changes a QDQ graph in place at one of its float operators; what it draws, it draws from
+    the generator.
+    """
 
     edit: Callable[[ir.Node, Random], None]
 
@@ -329,9 +356,10 @@ class Fault:
 
     Args:
         name: in kebab case. summary: what it does, in one sentence. story: where it was seen.
-        injection: how it is put at an operator of a QDQ graph. fits: whether it would change something there.
-        causes: what a right diagnosis may name, the likeliest first. stage: the step of the flow that it changes.
-        at_once: at how many operators; more than one of faults that are small.
+        injection: how it is put at an operator of a QDQ graph. fits: whether it would change
+        something there. causes: what a right diagnosis may name, the likeliest first. stage: the
+        step of the flow that it changes. at_once: at how many operators; more than one of faults
+        that are small.
     """
 
     name: str
@@ -344,7 +372,9 @@ class Fault:
     at_once: int = 1
 
     def sites(self, quantized: ir.Model) -> tuple[str, ...]:
-        """The float operators of ``quantized``, a QDQ graph, at which it can be put, in graph order."""
+        """The float operators of ``quantized``, a QDQ graph, at which it can be put, in graph
+        order.
+        """
         return tuple(node_key(node) for node in float_operators(quantized) if self.fits(node))
 
 
@@ -375,7 +405,8 @@ class Placed:
 
 
 def draw_sites(fault: Fault, quantized: ir.Model, seed: int, count: int) -> tuple[Placed, ...]:
-    """``fault`` at up to ``count`` places of ``quantized`` drawn by ``seed``, no two alike; none where it has no site.
+    """``fault`` at up to ``count`` places of ``quantized`` drawn by ``seed``, no two alike;
+    none where it has no site.
 
     Args:
         quantized: in QDQ form. count: fewer come where there are fewer sites.
@@ -387,5 +418,9 @@ def draw_sites(fault: Fault, quantized: ir.Model, seed: int, count: int) -> tupl
     if width == 1:
         drawn = random.permutation(len(sites))[:count]
         return tuple(Placed(fault=fault, sites=(sites[index],), seed=seed) for index in drawn)
-    chosen = {tuple(sorted(random.permutation(len(sites))[:width].tolist())): None for _ in range(count)}
-    return tuple(Placed(fault=fault, sites=tuple(sites[i] for i in group), seed=seed) for group in chosen)
+    chosen = {
+        tuple(sorted(random.permutation(len(sites))[:width].tolist())): None for _ in range(count)
+    }
+    return tuple(
+        Placed(fault=fault, sites=tuple(sites[i] for i in group), seed=seed) for group in chosen
+    )

@@ -11,7 +11,14 @@ from qbench.backends import Backend, Executor, HasRuleDigests, IntegerBackend
 from qbench.calibration import Profile
 from qbench.errors import UnsupportedError
 from qbench.evaluation import Subject, SubjectArtifacts
-from qbench.faults.fault import ArithmeticFault, GraphEdit, Kernel, KernelFault, Placed, ProfileFault
+from qbench.faults.fault import (
+    ArithmeticFault,
+    GraphEdit,
+    Kernel,
+    KernelFault,
+    Placed,
+    ProfileFault,
+)
 from qbench.graph import Capabilities, as_model, node_key, only_consumer, own_copy
 from qbench.interpreter import (
     Counters,
@@ -26,10 +33,13 @@ from qbench.numerics import Arithmetic, Override
 from qbench.passes import DEFAULT
 from qbench.storage import Cache, digest_plain
 
-# A backend with a fault in it: whatever holds the faulty operator is wrong there, a piece of a graph too.
+# A backend with a fault in it: whatever holds the faulty operator is wrong there, a piece of a
+# graph too.
 
 MARK = "!"
-"""Between the backend's name and the fault's, so that no result is taken for the healthy backend's."""
+"""Between the backend's name and the fault's, so that no result is taken for the healthy
+backend's.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +47,8 @@ class FaultyBackend:
     """``inner`` with a fault at some operators.
 
     Args:
-        inner: an integer backend for faults of kernels and arithmetics; anything for edits of the graph.
+        inner: an integer backend for faults of kernels and arithmetics; anything for edits of the
+            graph.
         placed: the fault, its sites and its seed. Calibration faults have no place in a backend.
 
     Raises:
@@ -50,7 +61,8 @@ class FaultyBackend:
     def __post_init__(self) -> None:
         injection = self.placed.fault.injection
         fits = isinstance(injection, GraphEdit) or (
-            isinstance(injection, KernelFault | ArithmeticFault) and isinstance(self.inner, IntegerBackend)
+            isinstance(injection, KernelFault | ArithmeticFault)
+            and isinstance(self.inner, IntegerBackend)
         )
         if not fits:
             raise UnsupportedError(
@@ -84,9 +96,14 @@ class FaultyBackend:
     def digests(self) -> Mapping[str, str]:
         """Those of ``inner``, and that of the fault with its sites and seed."""
         own = digest_plain([self.placed.fault.name, list(self.placed.sites), self.placed.seed])
-        return {**(self.inner.digests if isinstance(self.inner, HasRuleDigests) else {}), "fault": own}
+        return {
+            **(self.inner.digests if isinstance(self.inner, HasRuleDigests) else {}),
+            "fault": own,
+        }
 
-    def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
+    def prepare(
+        self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1
+    ) -> Executor:
         """``model`` on ``inner``, faulty where it has one of the sites.
 
         Raises:
@@ -105,7 +122,9 @@ class FaultyBackend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultyInterpreter(FaultyBackend):
-    """An integer backend with a fault in it, which can be watched as any: taps of it change nothing."""
+    """An integer backend with a fault in it, which can be watched as any: taps of it change
+    nothing.
+    """
 
     def surrounded(self, around: KernelWrapper) -> Backend:
         """The same with ``around`` about every kernel, the faulty ones too."""
@@ -124,7 +143,9 @@ def with_fault(inner: Backend, placed: Placed) -> FaultyBackend:
 
 
 def edited(model: ir.Model, placed: Placed) -> ir.Model:
-    """A copy of ``model``, a QDQ graph or a piece of one, with the fault at those of its sites that are there."""
+    """A copy of ``model``, a QDQ graph or a piece of one, with the fault at those of its sites
+    that are there.
+    """
     copy = own_copy(model)
     edit_at(copy, placed)
     return copy
@@ -145,13 +166,19 @@ def _faulty_integers(inner: IntegerBackend, placed: Placed) -> IntegerBackend:
     """``inner`` with the fault in its kernels or its rules."""
     injection = placed.fault.injection
     if isinstance(injection, ArithmeticFault):
-        return replace(inner, arithmetic=_with_wrong_rules(inner.arithmetic, injection, placed.sites))
+        return replace(
+            inner, arithmetic=_with_wrong_rules(inner.arithmetic, injection, placed.sites)
+        )
     assert isinstance(injection, KernelFault)
     return replace(inner, around=_around(inner, injection, placed))
 
 
-def _with_wrong_rules(arithmetic: Arithmetic, injection: ArithmeticFault, sites: Sequence[str]) -> Arithmetic:
-    """``arithmetic`` whose rules for ``sites`` are the fault's, on top of what it has for such operators already."""
+def _with_wrong_rules(
+    arithmetic: Arithmetic, injection: ArithmeticFault, sites: Sequence[str]
+) -> Arithmetic:
+    """``arithmetic`` whose rules for ``sites`` are the fault's, on top of what it has for such
+    operators already.
+    """
     names = tuple(glob.escape(site) for site in sites)
     overrides = []
     for own in (*arithmetic.overrides, None):
@@ -159,8 +186,14 @@ def _with_wrong_rules(arithmetic: Arithmetic, injection: ArithmeticFault, sites:
             continue  # a schema has no rules for single nodes except ours
         base = replace(arithmetic, overrides=(), **({} if own is None else own.changes))  # type: ignore[arg-type]
         wrong = injection.counted(base)
-        differ = {f.name: getattr(wrong, f.name) for f in fields(Override) if f.name not in ("operators", "names")}
-        changes = {name: value for name, value in differ.items() if value != getattr(arithmetic, name)}
+        differ = {
+            f.name: getattr(wrong, f.name)
+            for f in fields(Override)
+            if f.name not in ("operators", "names")
+        }
+        changes = {
+            name: value for name, value in differ.items() if value != getattr(arithmetic, name)
+        }
         if changes:
             operators = () if own is None else own.operators
             overrides.append(Override(operators=operators, names=names, **changes))
@@ -176,13 +209,18 @@ def _around(inner: IntegerBackend, injection: KernelFault, placed: Placed) -> Ke
 
     def around(node: ir.Node, run: KernelFunction) -> KernelFunction:
         site = node_key(node)
-        here = injection.around(Kernel(node, run, made), placed.random(site)) if site in placed.sites else run
+        here = (
+            injection.around(Kernel(node, run, made), placed.random(site))
+            if site in placed.sites
+            else run
+        )
         return here if inner.around is None else inner.around(node, here)
 
     return around
 
 
-# Shared work whose profile is wrong at some operators: a calibration fault, and all that is quantized by it.
+# Shared work whose profile is wrong at some operators: a calibration fault, and all that is
+# quantized by it.
 
 _LIMITS = frozenset({"Relu", "Clip"})
 
@@ -200,7 +238,13 @@ class FaultyWork(SubjectArtifacts):
     """
 
     def __init__(
-        self, subject: Subject, cache: Cache, fp32_backend: Backend, environment_class: str, *, placed: Placed
+        self,
+        subject: Subject,
+        cache: Cache,
+        fp32_backend: Backend,
+        environment_class: str,
+        *,
+        placed: Placed,
     ) -> None:
         if not isinstance(placed.fault.injection, ProfileFault):
             raise UnsupportedError(
@@ -229,7 +273,8 @@ class FaultyWork(SubjectArtifacts):
             right = super().profiles(pipeline, channels=channels)
             graphs = self.planned(pipeline)
             self._faulty[key] = {
-                name: faulty_profile(profile, graphs[name], self._placed) for name, profile in right.items()
+                name: faulty_profile(profile, graphs[name], self._placed)
+                for name, profile in right.items()
             }
         return self._faulty[key]
 
@@ -237,7 +282,8 @@ class FaultyWork(SubjectArtifacts):
 def faulty_profile(profile: Profile, model: ir.Model, placed: Placed) -> Profile:
     """``profile`` with the fault at those of its sites that ``model``, the float graph, has.
 
-    What an operator's qparams is taken from is its result, or that of the Relu or Clip behind; both get the fault.
+    What an operator's qparams is taken from is its result, or that of the Relu or Clip behind; both
+    get the fault.
     """
     injection = placed.fault.injection
     assert isinstance(injection, ProfileFault)

@@ -30,7 +30,9 @@ _BLOCK = 16
 
 
 def _is_image(axis: int) -> Callable[[ir.Node], bool]:
-    """Whether it is a convolution of images whose result is longer than one along ``axis``, where that is known."""
+    """Whether it is a convolution of images whose result is longer than one along ``axis``,
+    where that is known.
+    """
 
     def fits(node: ir.Node) -> bool:
         if not (has_weight(node) and is_requantized(node) and len(window_of(node)) == 2):
@@ -43,7 +45,13 @@ def _is_image(axis: int) -> Callable[[ir.Node], bool]:
 
 def _has_last_block(node: ir.Node) -> bool:
     sizes = shape_of(node.outputs[0])
-    return has_weight(node) and is_requantized(node) and len(sizes) > 1 and sizes[1] is not None and sizes[1] > 1
+    return (
+        has_weight(node)
+        and is_requantized(node)
+        and len(sizes) > 1
+        and sizes[1] is not None
+        and sizes[1] > 1
+    )
 
 
 def _has_remainder(node: ir.Node) -> bool:
@@ -95,7 +103,10 @@ FAULTS = (
     Fault(
         "last-rows-skipped",
         "A convolution does not compute its last rows.",
-        Story("ARM-software/CMSIS-NN#233", "A convolution left a whole row unwritten where padding and stride differ."),
+        Story(
+            "ARM-software/CMSIS-NN#233",
+            "A convolution left a whole row unwritten where padding and stride differ.",
+        ),
         KernelFault(_last(2)),
         _is_image(2),
         (Cause.NOT_WRITTEN,),
@@ -103,7 +114,10 @@ FAULTS = (
     Fault(
         "last-columns-skipped",
         "A convolution does not compute its last columns.",
-        Story("ARM-software/ComputeLibrary#78", "Windows of even width gave wrong numbers in the right border column."),
+        Story(
+            "ARM-software/ComputeLibrary#78",
+            "Windows of even width gave wrong numbers in the right border column.",
+        ),
         KernelFault(_last(3)),
         _is_image(3),
         (Cause.NOT_WRITTEN,),
@@ -111,7 +125,9 @@ FAULTS = (
     Fault(
         "last-channel-block-not-written",
         "The last, incomplete block of channels is not written.",
-        Story("openxla/xla#49123", "An int8 convolution in groups got its last output channel wrong."),
+        Story(
+            "openxla/xla#49123", "An int8 convolution in groups got its last output channel wrong."
+        ),
         KernelFault(_last_block),
         _has_last_block,
         (Cause.NOT_WRITTEN,),
@@ -119,7 +135,10 @@ FAULTS = (
     Fault(
         "remainder-not-written",
         "Elements behind the last full vector are not written.",
-        Story("ml-explore/mlx#3912", "Lengths that are no multiple of 32 corrupted what a quantized product gave."),
+        Story(
+            "ml-explore/mlx#3912",
+            "Lengths that are no multiple of 32 corrupted what a quantized product gave.",
+        ),
         KernelFault(_remainder),
         _has_remainder,
         (Cause.NOT_WRITTEN,),

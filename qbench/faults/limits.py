@@ -43,12 +43,18 @@ def _has_clip(node: ir.Node) -> bool:
 
 
 def _upper_code(node: ir.Node) -> int | None:
-    """The code above which the result is clipped, where that is below the highest one of its qparams."""
+    """The code above which the result is clipped, where that is below the highest one of its
+    qparams.
+    """
     clip, qparams = _clip_behind(node), qparams_behind(node)
     high = None if clip is None or clip.op_type == "Relu" else constant_value(input_at(clip, 2))
     if clip is None or qparams is None or qparams.axis is not None or high is None:
         return None
-    code = int(high) if high.dtype.kind in "iu" else round(float(high) / float(qparams.scale)) + int(qparams.zero_point)
+    code = (
+        int(high)
+        if high.dtype.kind in "iu"
+        else round(float(high) / float(qparams.scale)) + int(qparams.zero_point)
+    )
     return code if code < qparams.qmax else None
 
 
@@ -58,11 +64,25 @@ def _has_upper(node: ir.Node) -> bool:
 
 def _clips_codes(node: ir.Node) -> bool:
     """Whether codes are clipped inside their range, and the operand has another scale."""
-    quantizer, before, qparams = quantizer_behind(node), qparams_in_front(node, 0), qparams_behind(node)
-    if quantizer is None or before is None or qparams is None or before.axis is not None or qparams.axis is not None:
+    quantizer, before, qparams = (
+        quantizer_behind(node),
+        qparams_in_front(node, 0),
+        qparams_behind(node),
+    )
+    if (
+        quantizer is None
+        or before is None
+        or qparams is None
+        or before.axis is not None
+        or qparams.axis is not None
+    ):
         return False
     clip = clip_of_codes(quantizer)
-    return clip is not None and constant_value(input_at(clip, 2)) is not None and before.scale != qparams.scale
+    return (
+        clip is not None
+        and constant_value(input_at(clip, 2)) is not None
+        and before.scale != qparams.scale
+    )
 
 
 def _chained(node: ir.Node) -> ir.Node | None:
@@ -115,7 +135,9 @@ def _narrower(node: ir.Node) -> list[tuple[int, ir.Node]]:
 
 
 def _is_narrower(node: ir.Node) -> bool:
-    """Whether a chain of two qparams starts or ends here, and the first range cuts what the second lets through."""
+    """Whether a chain of two qparams starts or ends here, and the first range cuts what the
+    second lets through.
+    """
     second = _chained(node)
     if second is not None:
         return _holds_back(qparams_behind(node), node_qparams(second))
@@ -163,7 +185,11 @@ def _no_upper(node: ir.Node, _: Random) -> None:
 
 def _by_qparams_of_operand(node: ir.Node, _: Random) -> None:
     """The upper limit as a code by the operand's qparams."""
-    quantizer, before, qparams = quantizer_behind(node), qparams_in_front(node, 0), qparams_behind(node)
+    quantizer, before, qparams = (
+        quantizer_behind(node),
+        qparams_in_front(node, 0),
+        qparams_behind(node),
+    )
     assert quantizer is not None
     assert before is not None
     assert qparams is not None
@@ -179,7 +205,9 @@ def _by_qparams_of_operand(node: ir.Node, _: Random) -> None:
 
 
 def _last_range(node: ir.Node, random: Random) -> None:
-    """The chain's first quantization goes: numbers are quantized by the last qparams at once, with its limits alone."""
+    """The chain's first quantization goes: numbers are quantized by the last qparams at once,
+    with its limits alone.
+    """
     second, first = _chained(node), quantizer_behind(node)
     if second is not None and first is not None:
         second.replace_input_with(0, first.inputs[0])
@@ -212,7 +240,8 @@ FAULTS = (
         "clip-on-operands-grid",  # stored name
         "A limit is quantized by the operand's qparams in place of the result's.",
         Story(
-            "majianjia/nnom#167", "Quantized networks with a capped ReLU failed; its limit may not have been rescaled."
+            "majianjia/nnom#167",
+            "Quantized networks with a capped ReLU failed; its limit may not have been rescaled.",
         ),
         GraphEdit(_by_qparams_of_operand),
         _clips_codes,
@@ -222,10 +251,15 @@ FAULTS = (
     Fault(
         "requantize-merged-with-last-range",
         "Two requantizations in a row become one that has the last one's limits alone.",
-        Story("pytorch/glow#5729", "Merging a chain of rescales forgot that each of them saturates."),
+        Story(
+            "pytorch/glow#5729", "Merging a chain of rescales forgot that each of them saturates."
+        ),
         GraphEdit(_last_range),
         _is_narrower,
-        (Cause.ABSORBED_CLIP, Cause.ROUNDING),  # rounding: of values that the first range does not limit
+        (
+            Cause.ABSORBED_CLIP,
+            Cause.ROUNDING,
+        ),  # rounding: of values that the first range does not limit
         Stage.PASS,
     ),
 )

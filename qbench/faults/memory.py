@@ -33,7 +33,9 @@ def _first_for_all(kernel: Kernel, _: Random) -> KernelFunction:
 
 
 def _half_of_previous(kernel: Kernel, _: Random) -> KernelFunction:
-    """The second half of every result is that of the run before, once there was one of the same shape."""
+    """The second half of every result is that of the run before, once there was one of the same
+    shape.
+    """
     held: list[Array] = []
 
     def stale(array: Array) -> Array:
@@ -48,7 +50,9 @@ def _half_of_previous(kernel: Kernel, _: Random) -> KernelFunction:
 
 def _overwritten(kernel: Kernel, _: Random) -> KernelFunction:
     """The second half of the first operand holds the second operand already."""
-    index = 3 if len(kernel.node.inputs) > 2 else 1  # behind scale and zero point where it reads codes
+    index = (
+        3 if len(kernel.node.inputs) > 2 else 1
+    )  # behind scale and zero point where it reads codes
 
     def early(inputs: Sequence[Array | None]) -> Sequence[Array]:
         first, other = inputs[0], inputs[index]
@@ -79,14 +83,19 @@ def _any_other(value: Any, like: Array, random: Random) -> Array:  # noqa: ANN40
         return np.asarray(float(value) + random.normal(), like.dtype)
     ends = np.iinfo(like.dtype)
     step = random.integers(1, ends.max - ends.min + 1)
-    return np.asarray((int(value) - ends.min + step) % (ends.max - ends.min + 1) + ends.min, like.dtype)
+    return np.asarray(
+        (int(value) - ends.min + step) % (ends.max - ends.min + 1) + ends.min, like.dtype
+    )
 
 
 FAULTS = (
     Fault(
         "first-samples-result-for-batch",
         "Every sample of a batch gets the first one's result.",
-        Story("NVIDIA/TensorRT#3103", "An int8 engine was right for the first picture of a batch alone."),
+        Story(
+            "NVIDIA/TensorRT#3103",
+            "An int8 engine was right for the first picture of a batch alone.",
+        ),
         KernelFault(_first_for_all),
         _computes,
         (Cause.NOT_WRITTEN, Cause.NONDETERMINISM),
@@ -94,7 +103,10 @@ FAULTS = (
     Fault(
         "result-of-previous-run",
         "Half of a result is still that of the run before.",
-        Story("guojin-yan/TensorRT-CSharp-API#21", "Every run handed out the results of the one before."),
+        Story(
+            "guojin-yan/TensorRT-CSharp-API#21",
+            "Every run handed out the results of the one before.",
+        ),
         KernelFault(_half_of_previous),
         _computes,
         (Cause.NONDETERMINISM, Cause.NOT_WRITTEN),
@@ -102,7 +114,10 @@ FAULTS = (
     Fault(
         "operand-overwritten-while-live",
         "A later value is written into a buffer that is still to be read.",
-        Story("microsoft/onnxruntime#21019", "The planner gave two values that live at once the same buffer."),
+        Story(
+            "microsoft/onnxruntime#21019",
+            "The planner gave two values that live at once the same buffer.",
+        ),
         KernelFault(_overwritten),
         of_type("Add", "Mul", "Sub", also=is_binary),
         (Cause.NOT_WRITTEN, Cause.WRONG_KERNEL),
@@ -110,7 +125,10 @@ FAULTS = (
     Fault(
         "thread-race",
         "One random element of every run is any code.",
-        Story("kblomdahl/dream-go#8", "Memory went back to its pool before asynchronous int8 work was done with it."),
+        Story(
+            "kblomdahl/dream-go#8",
+            "Memory went back to its pool before asynchronous int8 work was done with it.",
+        ),
         KernelFault(_race),
         _computes,
         (Cause.NONDETERMINISM,),

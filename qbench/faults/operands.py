@@ -44,7 +44,9 @@ def _is_uneven_add(node: ir.Node) -> bool:
 
 
 def _is_uneven_concat(node: ir.Node) -> bool:
-    return node.op_type == "Concat" and any(_differ(node, 0, index) for index in range(1, len(node.inputs)))
+    return node.op_type == "Concat" and any(
+        _differ(node, 0, index) for index in range(1, len(node.inputs))
+    )
 
 
 def _is_sub(node: ir.Node) -> bool:
@@ -58,7 +60,11 @@ def _has_point(node: ir.Node) -> bool:
 
 def _can_move_point(node: ir.Node) -> bool:
     qparams = qparams_behind(node) if is_requantized(node) and node.op_type not in MOVERS else None
-    return qparams is not None and reads_codes(node, 0) and int(np.asarray(qparams.zero_point)) < qparams.qmax
+    return (
+        qparams is not None
+        and reads_codes(node, 0)
+        and int(np.asarray(qparams.zero_point)) < qparams.qmax
+    )
 
 
 def _copy_qparams(node: ir.Node, source: int, to: int) -> None:
@@ -109,7 +115,10 @@ FAULTS = (
     Fault(
         "residual-operand-unscaled",
         "A sum reads its second operand with the first one's qparams.",
-        Story("apache/mxnet#21041", "Of two operands of different types only one was brought to the common scale."),
+        Story(
+            "apache/mxnet#21041",
+            "Of two operands of different types only one was brought to the common scale.",
+        ),
         GraphEdit(_first_for_second),
         _is_uneven_add,
         (Cause.WRONG_SCALE,),
@@ -117,7 +126,10 @@ FAULTS = (
     Fault(
         "concat-without-rescale",
         "A concatenation copies codes as they are, with the first operand's qparams.",
-        Story("pytorch/pytorch#46604", "Concatenating quantized tensors kept the first one's scale and zero point."),
+        Story(
+            "pytorch/pytorch#46604",
+            "Concatenating quantized tensors kept the first one's scale and zero point.",
+        ),
         GraphEdit(_first_for_all),
         _is_uneven_concat,
         (Cause.WRONG_SCALE,),
@@ -125,7 +137,10 @@ FAULTS = (
     Fault(
         "sub-operands-swapped",
         "A difference is taken the other way round.",
-        Story("Samsung/ONE#7084", "A pass that makes sums of differences is right for one order of operands alone."),
+        Story(
+            "Samsung/ONE#7084",
+            "A pass that makes sums of differences is right for one order of operands alone.",
+        ),
         GraphEdit(_swapped),
         _is_sub,
         (Cause.LAYOUT, Cause.WRONG_KERNEL),
@@ -133,7 +148,10 @@ FAULTS = (
     Fault(
         "input-zero-point-ignored",
         "Products are summed without taking the input's zero point off.",
-        Story("ROCm/AMDMIGraphX#2888", "An integer convolution left the zero points of its operands out."),
+        Story(
+            "ROCm/AMDMIGraphX#2888",
+            "An integer convolution left the zero points of its operands out.",
+        ),
         GraphEdit(_no_point),
         _has_point,
         (Cause.ROUNDING, Cause.PADDING),
@@ -141,7 +159,10 @@ FAULTS = (
     Fault(
         "output-zero-point-off-by-one",
         "Every code of a result is one too high.",
-        Story("tenstorrent/tt-metal#26414", "Quantizing to 8 bits was off by exactly one on half of the elements."),
+        Story(
+            "tenstorrent/tt-metal#26414",
+            "Quantizing to 8 bits was off by exactly one on half of the elements.",
+        ),
         GraphEdit(_next_point),
         _can_move_point,
         (Cause.ROUNDING,),

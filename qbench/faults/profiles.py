@@ -18,12 +18,16 @@ _GROWN, _UNNORMALIZED = 4.0, 16.0
 def _numbers(statistics: Statistics) -> Array:
     """About so many numbers that are spread as the seen ones are, extremes among them: float64."""
     spread = statistics.distribution()
-    counts = np.maximum(spread.counts * (_POINTS / max(int(spread.counts.sum()), 1)), 1).astype(np.int64)
+    counts = np.maximum(spread.counts * (_POINTS / max(int(spread.counts.sum()), 1)), 1).astype(
+        np.int64
+    )
     return np.concatenate([np.repeat(spread.points, counts), [statistics.low, statistics.high]])
 
 
 def _scaled(by: float) -> Callable[[Profile, str, Random], Statistics]:
-    return lambda profile, name, _: Statistics.of((_numbers(profile.values[name]) * by).astype(np.float32))
+    return lambda profile, name, _: Statistics.of(
+        (_numbers(profile.values[name]) * by).astype(np.float32)
+    )
 
 
 def _of_samples(statistics: Statistics, first: int, last: int) -> Statistics:
@@ -55,34 +59,50 @@ def _last_chunk(profile: Profile, name: str, _: Random) -> Statistics:
 
 
 def _before_nan(profile: Profile, name: str, random: Random) -> Statistics:
-    """A comparison with NaN is false: behind the sample that had one, no extreme is taken over any more."""
+    """A comparison with NaN is false: behind the sample that had one, no extreme is taken over
+    any more.
+    """
     statistics = profile.values[name]
     return _of_samples(statistics, 0, int(random.integers(1, max(_count(statistics) // 4, 2))))
 
 
 def _of_another(profile: Profile, name: str, random: Random) -> Statistics:
-    """Those of a value whose range is another one, half as wide or twice at least, where there is such a value."""
+    """Those of a value whose range is another one, half as wide or twice at least, where there
+    is such a value.
+    """
     own = profile.values[name]
     width = own.high - own.low
-    others = [key for key, one in profile.values.items() if one.count and not 0.5 < (one.high - one.low) / width < 2.0]
+    others = [
+        key
+        for key, one in profile.values.items()
+        if one.count and not 0.5 < (one.high - one.low) / width < 2.0
+    ]
     return profile.values[others[int(random.integers(len(others)))]] if others else own
 
 
 def _with_outlier(profile: Profile, name: str, random: Random) -> Statistics:
     numbers = _numbers(profile.values[name])
-    far = np.abs(numbers).max() * random.uniform(20.0, 40.0) * (1.0 if numbers.max() >= -numbers.min() else -1.0)
+    far = (
+        np.abs(numbers).max()
+        * random.uniform(20.0, 40.0)
+        * (1.0 if numbers.max() >= -numbers.min() else -1.0)
+    )
     return Statistics.of(np.append(numbers, far).astype(np.float32))
 
 
 def _fits(node: ir.Node) -> bool:
-    return is_requantized(node) and not op_spec(node).moved  # what moves numbers keeps the qparams of its operand
+    return (
+        is_requantized(node) and not op_spec(node).moved
+    )  # what moves numbers keeps the qparams of its operand
 
 
 FAULTS = (
     Fault(
         "stale-calibration",
         "A range is that of older weights, whose results were four times smaller.",
-        Story("NVIDIA/TensorRT#3137", "A calibration cache of another model was read without a word."),
+        Story(
+            "NVIDIA/TensorRT#3137", "A calibration cache of another model was read without a word."
+        ),
         ProfileFault(_scaled(1 / _GROWN)),
         _fits,
         (Cause.CALIBRATION, Cause.CLIPPING),
@@ -91,7 +111,10 @@ FAULTS = (
     Fault(
         "calibrated-on-one-sample",
         "A range is taken from one sample.",
-        Story("pytorch/pytorch#45185", "Accuracy was anything from 0 to 87 %, depending on what was calibrated on."),
+        Story(
+            "pytorch/pytorch#45185",
+            "Accuracy was anything from 0 to 87 %, depending on what was calibrated on.",
+        ),
         ProfileFault(_one_sample),
         _fits,
         (Cause.CALIBRATION, Cause.CLIPPING),
@@ -100,7 +123,10 @@ FAULTS = (
     Fault(
         "only-last-chunk-counts",
         "Of calibration data that comes in chunks, the last, incomplete one counts.",
-        Story("microsoft/onnxruntime#20226", "With a limit on kept outputs, calibration lost all chunks but the last."),
+        Story(
+            "microsoft/onnxruntime#20226",
+            "With a limit on kept outputs, calibration lost all chunks but the last.",
+        ),
         ProfileFault(_last_chunk),
         _fits,
         (Cause.CALIBRATION, Cause.CLIPPING),
@@ -109,7 +135,9 @@ FAULTS = (
     Fault(
         "nan-swallowed",
         "Behind a sample with a NaN no extreme is taken over any more.",
-        Story("microsoft/onnxruntime#23749", "Calibration took minima and maxima that NaN had spoilt."),
+        Story(
+            "microsoft/onnxruntime#23749", "Calibration took minima and maxima that NaN had spoilt."
+        ),
         ProfileFault(_before_nan),
         _fits,
         (Cause.CALIBRATION, Cause.CLIPPING),
@@ -118,7 +146,10 @@ FAULTS = (
     Fault(
         "range-of-another-value",
         "A value gets the range of another one.",
-        Story("PaddlePaddle/Paddle#31103", "Scales of outputs were handed on to the wrong operators, and int8 failed."),
+        Story(
+            "PaddlePaddle/Paddle#31103",
+            "Scales of outputs were handed on to the wrong operators, and int8 failed.",
+        ),
         ProfileFault(_of_another),
         _fits,
         (Cause.CALIBRATION, Cause.CLIPPING),
@@ -127,7 +158,10 @@ FAULTS = (
     Fault(
         "calibrated-unnormalized",
         "A range is that of inputs which were not normalized: sixteen times too wide.",
-        Story("pytorch/glow#2009", "How pictures were normalized cost more accuracy than quantizing did."),
+        Story(
+            "pytorch/glow#2009",
+            "How pictures were normalized cost more accuracy than quantizing did.",
+        ),
         ProfileFault(_scaled(_UNNORMALIZED)),
         _fits,
         (Cause.CALIBRATION, Cause.DEAD_RANGE),
@@ -136,7 +170,10 @@ FAULTS = (
     Fault(
         "outlier-in-calibration",
         "One number far out stretches a range.",
-        Story("Samsung/ONE#7236", "The lowest float, which padded a pool, would have become part of a recorded range."),
+        Story(
+            "Samsung/ONE#7236",
+            "The lowest float, which padded a pool, would have become part of a recorded range.",
+        ),
         ProfileFault(_with_outlier),
         _fits,
         (Cause.CALIBRATION, Cause.RANGE_OUTLIER),

@@ -9,7 +9,13 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.backends import Array, Backend, Feeds, isolated
-from qbench.diagnosis import Budget, LocalizeOptions, RepeatableCell, localize_verdict, samples_that_moved
+from qbench.diagnosis import (
+    Budget,
+    LocalizeOptions,
+    RepeatableCell,
+    localize_verdict,
+    samples_that_moved,
+)
 from qbench.errors import QbenchError, UnsupportedError
 from qbench.evaluation import Comparator, Request, Rewriting, SubjectArtifacts, measure_request
 from qbench.faults.catalogue import get_fault
@@ -65,7 +71,9 @@ class WrongPass:
         """Put the fault where it was not put yet; True when it was put anywhere."""
         nodes = {node_key(node): node for node in model.graph}
         mark = f"{_MARK}.{self.fault}"
-        left = tuple(site for site in self.sites if site in nodes and mark not in nodes[site].metadata_props)
+        left = tuple(
+            site for site in self.sites if site in nodes and mark not in nodes[site].metadata_props
+        )
         done = edit_at(model, Placed(fault=get_fault(self.fault), sites=left, seed=self.seed))
         for site in done:
             nodes[site].metadata_props[mark] = str(self.seed)
@@ -85,23 +93,26 @@ def wrong_rewriting(placed: Placed) -> Rewriting:
             expected="an edit of the graph",
             remedy="Put it into a backend (with_fault), or into the calibration (FaultyWork).",
         )
-    return Rewriting(Pipeline((WrongPass(placed.fault.name, placed.sites, placed.seed),)), Policy.EXACT)
+    return Rewriting(
+        Pipeline((WrongPass(placed.fault.name, placed.sites, placed.seed),)), Policy.EXACT
+    )
 
 
 # One fault in one subject: which gates see it, and what localization reports.
 #
-# A healthy cell is a model under a schema on one of our integer backends. The fault takes the place of one part of its
-# request, and the same cell is measured:
+# A healthy cell is a model under a schema on one of our integer backends. The fault takes the place
+# of one part of its request, and the same cell is measured:
 #
 #     ENGINE        another backend, which must equal the healthy backend
 #     PASS          a pass behind the quantizer that claims to be exact
 #     CALIBRATION   another profile under the same schema
 #
-# Gates: (a) the relative 0.5 % rule on top-1, or what replaces it; (b) all metrics with labels, by Tango's interval
-# or the bootstrap's; (c) the agreement with fp32, by the suite's floor and by what was accepted on any class; (d) other
-# predictions than the healthy ones, which an accepted result of the same class shows; (e) equality with the healthy
-# backend; (f) the effect that passes claim, tried; (g) the ranges that were calibrated, by those that were accepted on
-# any class; (h) less run in integers than the healthy cell, as the executors report it.
+# Gates: (a) the relative 0.5 % rule on top-1, or what replaces it; (b) all metrics with labels, by
+# Tango's interval or the bootstrap's; (c) the agreement with fp32, by the suite's floor and by what
+# was accepted on any class; (d) other predictions than the healthy ones, which an accepted result
+# of the same class shows; (e) equality with the healthy backend; (f) the effect that passes claim,
+# tried; (g) the ranges that were calibrated, by those that were accepted on any class; (h) less run
+# in integers than the healthy cell, as the executors report it.
 
 SLACK = 0.02
 """Of all samples, how many fewer than accepted may agree with fp32 on another class."""
@@ -126,7 +137,9 @@ _DETECTED_BY = {
     GateKind.EQUALITY: DetectedBy.EQUALITY,
     GateKind.EXECUTED: DetectedBy.EXECUTED,
 }
-"""Kinds of gates that show a fault when they are broken; a loss is read twice, by its rule and by its statistics."""
+"""Kinds of gates that show a fault when they are broken; a loss is read twice, by its rule and
+by its statistics.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,9 +148,9 @@ class Trial:
 
     Args:
         fault, sites, seed, subject: what was where. stage: of the fault.
-        changes: whether any answer or any number that gates look at is another than the healthy one's.
-        seen: by which gates.
-        suspects: (node, cause) as localization ranks them. hit: place of the first that is a site, from 1; None: no
+        changes: whether any answer or any number that gates look at is another than the healthy
+        one's. seen: by which gates. suspects: (node, cause) as localization ranks them. hit: place
+        of the first that is a site, from 1; None: no
             suspect is. named: whether the cause given for it is one that is right.
         failed: the sentence with which the faulty cell did not run at all; empty otherwise.
         unlocalized: that with which localization gave up; a miss. seconds: of localization.
@@ -159,7 +172,9 @@ class Trial:
 
     @property
     def found(self) -> bool:
-        """Whether a gate that needs no accepted result of this class sees it; what does not run is seen by anybody."""
+        """Whether a gate that needs no accepted result of this class sees it; what does not run
+        is seen by anybody.
+        """
         return bool(self.failed) or bool(self.seen - {DetectedBy.DRIFT})
 
 
@@ -168,10 +183,11 @@ class FaultHarness:
     """One subject, healthy, to put faults into.
 
     Args:
-        shared: of the subject. backend: an integer backend that computes it. schema: that it is quantized by.
+        shared: of the subject. backend: an integer backend that computes it. schema: that it is
+            quantized by.
         agreement: share of samples that must agree with fp32, as its suite has it.
-        tries_effects: whether gate (f) is used: it checks the claim of a pass node by node, which takes
-            minutes for a large network.
+        tries_effects: whether gate (f) is used: it checks the claim of a pass node by node, which
+            takes minutes for a large network.
         timer: seconds on a monotonic clock.
     """
 
@@ -195,11 +211,15 @@ class FaultHarness:
 
     def places(self, fault: Fault, seed: int, count: int) -> tuple[Placed, ...]:
         """Up to ``count`` places for ``fault`` in the main graph, drawn by ``seed``."""
-        (model,) = list(self.shared.quantized(self.schema, self.backend.capabilities).models.values())[:1]
+        (model,) = list(
+            self.shared.quantized(self.schema, self.backend.capabilities).models.values()
+        )[:1]
         return draw_sites(fault, model, seed, count)
 
     def try_fault(self, placed: Placed, *, samples: int) -> Trial:
-        """Put ``placed`` into the subject, judge it by every gate, and localize it on ``samples``; 0: do not."""
+        """Put ``placed`` into the subject, judge it by every gate, and localize it on
+        ``samples``; 0: do not.
+        """
         fault = placed.fault
         trial = Trial(
             fault=fault.name,
@@ -222,24 +242,37 @@ class FaultHarness:
         return self._localized(trial, placed, self._cell(request), measured, samples)
 
     def alarms(
-        self, shared: SubjectArtifacts, *, backend: Backend, twin: Backend | None, threads: int, in_order: bool = True
+        self,
+        shared: SubjectArtifacts,
+        *,
+        backend: Backend,
+        twin: Backend | None,
+        threads: int,
+        in_order: bool = True,
     ) -> frozenset[DetectedBy]:
         """By which gates the healthy subject itself is called bad, run once more.
 
         Args:
-            shared: of the same subject, which may order its samples otherwise. backend: the same, which may batch so.
+            shared: of the same subject, which may order its samples otherwise. backend: the same,
+                which may batch so.
             twin: a backend that must give equal outputs; None: no comparison.
-            threads: of the engine. in_order: whether samples stand in the order of the first run, so that predictions
-                can be compared; else their counts are.
+            threads: of the engine. in_order: whether samples stand in the order of the first run,
+                so that predictions can be compared; else their counts are.
         """
         comparator = None if twin is None else _equal_to(twin)
         request = replace(
-            self._request(backend), shared=shared, reference=shared.reference(), comparator=comparator, threads=threads
+            self._request(backend),
+            shared=shared,
+            reference=shared.reference(),
+            comparator=comparator,
+            threads=threads,
         )
         measured = measure_request(request)
         seen = self._by_verdict(measured)
         if threads > 1 and backend.packages:
-            return frozenset(seen - {DetectedBy.DRIFT})  # several threads of an engine are a class of their own
+            return frozenset(
+                seen - {DetectedBy.DRIFT}
+            )  # several threads of an engine are a class of their own
         if not in_order:
             seen.discard(DetectedBy.DRIFT)
             if measured.scores != self.healthy.scores:
@@ -266,7 +299,9 @@ class FaultHarness:
         return replace(self._request(self.backend), rewriting=wrong_rewriting(placed))
 
     def _seen(self, request: Request, measured: Measurement) -> set[DetectedBy]:
-        seen = self._by_verdict(measured) - self._by_verdict(self.healthy)  # what is red anyway shows nothing
+        seen = self._by_verdict(measured) - self._by_verdict(
+            self.healthy
+        )  # what is red anyway shows nothing
         if self.tries_effects and request.rewriting is not None and self._breaks_its_claim(request):
             seen.add(DetectedBy.EFFECT)
         return seen
@@ -279,7 +314,8 @@ class FaultHarness:
             seen.add(DetectedBy.RULE)
         for gate in statistics.gates:
             if gate.kind == GateKind.LOSS and (
-                gate.state is GateState.BROKEN or (gate.shown is not None and gate.shown.evidence is Evidence.FAIL)
+                gate.state is GateState.BROKEN
+                or (gate.shown is not None and gate.shown.evidence is Evidence.FAIL)
             ):
                 seen.add(DetectedBy.STATISTICS)
         broken = [gate.kind for gate in point.gates if gate.state is GateState.BROKEN]
@@ -304,10 +340,16 @@ class FaultHarness:
         calibrations = {} if by is None else {by.key: by.ranges}
         return judge(
             measured,
-            Expectation(cell_known=True, floors=floors if decision is None else {}, calibrations=calibrations),
+            Expectation(
+                cell_known=True,
+                floors=floors if decision is None else {},
+                calibrations=calibrations,
+            ),
             tolerance=Tolerance(),
             rules=rules,
-            criterion=Criterion(backend=measured.compared.backend) if measured.compared is not None else None,
+            criterion=Criterion(backend=measured.compared.backend)
+            if measured.compared is not None
+            else None,
             today=datetime.date.min,
         )
 
@@ -315,7 +357,9 @@ class FaultHarness:
         """Whether the checker of effects refutes the pass of ``request``."""
         assert request.rewriting is not None
         (wrong,) = request.rewriting.pipeline.passes
-        for model in request.shared.quantized(self.schema, self.backend.capabilities).models.values():
+        for model in request.shared.quantized(
+            self.schema, self.backend.capabilities
+        ).models.values():
             try:
                 assert_effect(wrong, model)
             except AssertionError:
@@ -326,7 +370,12 @@ class FaultHarness:
         return RepeatableCell(request=request, judge=self._verdict, rules="faults")
 
     def _localized(
-        self, trial: Trial, placed: Placed, cell: RepeatableCell, measured: Measurement, samples: int
+        self,
+        trial: Trial,
+        placed: Placed,
+        cell: RepeatableCell,
+        measured: Measurement,
+        samples: int,
     ) -> Trial:
         options = LocalizeOptions(
             samples=samples,
@@ -338,7 +387,9 @@ class FaultHarness:
         try:
             finding = localize_verdict(cell, self._verdict(measured), budget, options=options)
         except Exception as error:  # whatever it is: a user would have no finding
-            return replace(trial, unlocalized=f"{type(error).__name__}: {error}", seconds=budget.spent)
+            return replace(
+                trial, unlocalized=f"{type(error).__name__}: {error}", seconds=budget.spent
+            )
         return _with_finding(trial, placed, finding)
 
 
@@ -348,8 +399,16 @@ def _equal_to(backend: Backend) -> Comparator:
 
 def _with_finding(trial: Trial, placed: Placed, finding: Finding) -> Trial:
     suspects = tuple((one.node, one.cause.value) for one in finding.suspects)
-    # with several graphs a node's name begins with its graph's, and the fault is in all that have the operator
-    hit = next((place for place, (node, _) in enumerate(suspects, 1) if node.rpartition("::")[2] in placed.sites), None)
+    # with several graphs a node's name begins with its graph's, and the fault is in all that have
+    # the operator
+    hit = next(
+        (
+            place
+            for place, (node, _) in enumerate(suspects, 1)
+            if node.rpartition("::")[2] in placed.sites
+        ),
+        None,
+    )
     named = hit is not None and finding.suspects[hit - 1].cause in placed.fault.causes
     return replace(trial, suspects=suspects, hit=hit, named=named, seconds=finding.seconds)
 
@@ -366,9 +425,14 @@ _HERE = EnvironmentClass("faults")
 
 
 def is_equivalent(
-    healthy: tuple[Backend, ir.Model], faulty: tuple[Backend, ir.Model], feeds: Sequence[Feeds], *, twice: bool = True
+    healthy: tuple[Backend, ir.Model],
+    faulty: tuple[Backend, ir.Model],
+    feeds: Sequence[Feeds],
+    *,
+    twice: bool = True,
 ) -> bool:
-    """Whether two pairs of a backend and its graph give the same outputs for all ``feeds``, to the last bit.
+    """Whether two pairs of a backend and its graph give the same outputs for all ``feeds``, to
+    the last bit.
 
     Args:
         healthy, faulty: what runs what. feeds: batches, in order.
@@ -385,5 +449,6 @@ def is_equivalent(
 
 def _equal(ours: dict[str, Array], theirs: dict[str, Array]) -> bool:
     return ours.keys() == theirs.keys() and all(
-        np.array_equal(ours[name], theirs[name], equal_nan=ours[name].dtype.kind == "f") for name in ours
+        np.array_equal(ours[name], theirs[name], equal_nan=ours[name].dtype.kind == "f")
+        for name in ours
     )

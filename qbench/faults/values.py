@@ -1,4 +1,6 @@
-"""Faults of single codes: casts that wrap, tables that are off or coarse, wrong lowest and highest codes."""
+"""Faults of single codes: casts that wrap, tables that are off or coarse, wrong lowest and
+highest codes.
+"""
 
 from collections.abc import Sequence
 
@@ -25,7 +27,19 @@ from qbench.faults.fault import (
 from qbench.interpreter import KernelFunction
 from qbench.judging import Cause
 
-_TABLES = ("Sigmoid", "Tanh", "HardSwish", "HardSigmoid", "LeakyRelu", "Gelu", "Elu", "Exp", "Erf", "Softplus", "Mish")
+_TABLES = (
+    "Sigmoid",
+    "Tanh",
+    "HardSwish",
+    "HardSigmoid",
+    "LeakyRelu",
+    "Gelu",
+    "Elu",
+    "Exp",
+    "Erf",
+    "Softplus",
+    "Mish",
+)
 _POINT_OF_RESULT = {"QLinearConv": 7, "QLinearMatMul": 7, "QGemm": 8}
 _WIDTH = 16
 _ENTRIES = 64
@@ -34,7 +48,10 @@ _ENTRIES = 64
 def _is_product(node: ir.Node) -> bool:
     quantizer = quantizer_behind(node)
     return (
-        has_weight(node) and is_requantized(node) and quantizer is not None and quantizer.inputs[0] is node.outputs[0]
+        has_weight(node)
+        and is_requantized(node)
+        and quantizer is not None
+        and quantizer.inputs[0] is node.outputs[0]
     )
 
 
@@ -61,7 +78,9 @@ def _shifted(array: Array, by: int) -> Array:
 
 
 def _wraps(kernel: Kernel, _: Random) -> KernelFunction:
-    """Results on 16 bits, of which the lower 8 are kept; below the zero point's end a Relu still holds."""
+    """Results on 16 bits, of which the lower 8 are kept; below the zero point's end a Relu
+    still holds.
+    """
     index = _POINT_OF_RESULT.get(kernel.node.op_type)
     point = None if index is None else kernel.node.inputs[index]
     if index is None or point is None or point.const_value is None:
@@ -80,7 +99,10 @@ def _wraps(kernel: Kernel, _: Random) -> KernelFunction:
 
 def _few_entries(kernel: Kernel, _: Random) -> KernelFunction:
     step = 256 // _ENTRIES
-    return fed(kernel.run, lambda array: np.asarray((array.astype(np.int64) // step * step).astype(array.dtype)))
+    return fed(
+        kernel.run,
+        lambda array: np.asarray((array.astype(np.int64) // step * step).astype(array.dtype)),
+    )
 
 
 def _wraps_at_one(kernel: Kernel, _: Random) -> KernelFunction:
@@ -92,7 +114,9 @@ def _wraps_at_one(kernel: Kernel, _: Random) -> KernelFunction:
 
 
 def _negated(kernel: Kernel, _: Random) -> KernelFunction:
-    """The second operand is negated in 8 bits, where the lowest code has no opposite: it counts as the highest."""
+    """The second operand is negated in 8 bits, where the lowest code has no opposite: it counts
+    as the highest.
+    """
     index = 3 if len(kernel.node.inputs) > 2 else 1
 
     def run(inputs: Sequence[Array | None]) -> Sequence[Array]:
@@ -115,7 +139,9 @@ def _no_lowest(kernel: Kernel, _: Random) -> KernelFunction:
 
 
 def _tail_without_point(kernel: Kernel, random: Random) -> KernelFunction:
-    """Behind the last full vector the zero point is added once more or less: here every code is a step off."""
+    """Behind the last full vector the zero point is added once more or less: here every code is
+    a step off.
+    """
     by = int(random.choice((-1, 1)))
 
     def off(array: Array) -> Array:
@@ -132,7 +158,10 @@ FAULTS = (
     Fault(
         "cast-wraps",
         "Results beyond the range of codes wrap around in place of saturating.",
-        Story("huggingface/sentence-transformers#3847", "Numbers outside the calibrated range wrapped when cast."),
+        Story(
+            "huggingface/sentence-transformers#3847",
+            "Numbers outside the calibrated range wrapped when cast.",
+        ),
         KernelFault(_wraps),
         _is_product,
         (Cause.ACCUMULATOR, Cause.WRONG_KERNEL),
@@ -140,7 +169,10 @@ FAULTS = (
     Fault(
         "table-off-by-one",
         "A function of one value reads its table one entry too far.",
-        Story("pytorch/executorch#18873", "Part of a sigmoid's table was shifted by one, as its codes were 255."),
+        Story(
+            "pytorch/executorch#18873",
+            "Part of a sigmoid's table was shifted by one, as its codes were 255.",
+        ),
         KernelFault(lambda kernel, _: fed(kernel.run, lambda array: _shifted(array, 1))),
         of_type(*_TABLES, also=_is_unary),
         (Cause.TABLE,),
@@ -148,7 +180,10 @@ FAULTS = (
     Fault(
         "table-of-64-entries",
         "A function's table has an entry for every fourth code.",
-        Story("pytorch/glow#1033", "Quantized tanh was looked up in a table over a fixed, narrow range."),
+        Story(
+            "pytorch/glow#1033",
+            "Quantized tanh was looked up in a table over a fixed, narrow range.",
+        ),
         KernelFault(_few_entries),
         of_type(*_TABLES, also=_is_unary),
         (Cause.TABLE,),
@@ -156,7 +191,10 @@ FAULTS = (
     Fault(
         "softmax-one-step-low",
         "Every code of a softmax is one too low.",
-        Story("microsoft/onnxruntime#14640", "Whether the step of a softmax is 1/127 or 1/128 had to be settled."),
+        Story(
+            "microsoft/onnxruntime#14640",
+            "Whether the step of a softmax is 1/127 or 1/128 had to be settled.",
+        ),
         KernelFault(lambda kernel, _: changed(kernel.run, lambda array: _shifted(array, -1))),
         of_type("Softmax", also=_is_unary),
         (Cause.ROUNDING, Cause.TABLE),
@@ -164,7 +202,10 @@ FAULTS = (
     Fault(
         "softmax-wraps-at-one",
         "A certain class gets the lowest code.",
-        Story("microsoft/onnxruntime#29727", "An int8 softmax near 1 wrapped to −128, as its clamp was that of uint8."),
+        Story(
+            "microsoft/onnxruntime#29727",
+            "An int8 softmax near 1 wrapped to −128, as its clamp was that of uint8.",
+        ),
         KernelFault(_wraps_at_one),
         of_type("Softmax", also=_is_unary),
         (Cause.ACCUMULATOR, Cause.WRONG_KERNEL),
@@ -188,7 +229,10 @@ FAULTS = (
     Fault(
         "remainder-rounded-otherwise",
         "Elements behind the last full vector are a step off.",
-        Story("pytorch/pytorch#37188", "Fake and real quantization disagreed about when the zero point is added."),
+        Story(
+            "pytorch/pytorch#37188",
+            "Fake and real quantization disagreed about when the zero point is added.",
+        ),
         KernelFault(_tail_without_point),
         _has_point_off_zero,
         (Cause.ROUNDING,),

@@ -94,7 +94,10 @@ FAULTS = (
     Fault(
         "weight-scale-of-neighbour",
         "Every channel of a weight is scaled by its neighbour's scale.",
-        Story("Tencent/ncnn#1234", "A grouped convolution was requantized by scales that belong to another channel."),
+        Story(
+            "Tencent/ncnn#1234",
+            "A grouped convolution was requantized by scales that belong to another channel.",
+        ),
         GraphEdit(_neighbour_scales),
         has_channel_scales,
         (Cause.WRONG_SCALE,),
@@ -102,7 +105,10 @@ FAULTS = (
     Fault(
         "weight-scale-of-first-channel",
         "The first channel's scale is used for all.",
-        Story("openvinotoolkit/nncf#241", "Scales were taken from the first slice of the data, the rest ignored."),
+        Story(
+            "openvinotoolkit/nncf#241",
+            "Scales were taken from the first slice of the data, the rest ignored.",
+        ),
         GraphEdit(_first_scale),
         has_channel_scales,
         (Cause.WRONG_SCALE,),
@@ -122,7 +128,10 @@ FAULTS = (
     Fault(
         "weight-scale-as-power-of-two",
         "A weight's scales are rounded to powers of two, its codes stay.",
-        Story("apache/tvm#7432", "Scales that are powers of two became shifts, and the shift did not match the scale."),
+        Story(
+            "apache/tvm#7432",
+            "Scales that are powers of two became shifts, and the shift did not match the scale.",
+        ),
         GraphEdit(_power_scales),
         _has_inexact_scale,
         (Cause.WRONG_SCALE,),
@@ -131,7 +140,8 @@ FAULTS = (
         "weight-scale-as-float16",
         "A weight's scales are stored in half precision.",
         Story(
-            "NVIDIA/Model-Optimizer#1350", "Scales of Q and DQ nodes were cast to half precision, where they underflow."
+            "NVIDIA/Model-Optimizer#1350",
+            "Scales of Q and DQ nodes were cast to half precision, where they underflow.",
         ),
         GraphEdit(_half_scales),
         _has_inexact_scale,
@@ -140,7 +150,10 @@ FAULTS = (
     Fault(
         "weight-zero-point-ignored",
         "A weight's zero point is taken for 0.",
-        Story("openvinotoolkit/openvino#8429", "Zero points of weights were dropped where they were small."),
+        Story(
+            "openvinotoolkit/openvino#8429",
+            "Zero points of weights were dropped where they were small.",
+        ),
         GraphEdit(_no_point),
         _has_point,
         (Cause.ROUNDING, Cause.WRONG_SCALE),

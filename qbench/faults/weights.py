@@ -30,7 +30,12 @@ from qbench.numerics import dequantize
 def _is_square(node: ir.Node) -> bool:
     """Whether its window, or its matrix, is as high as wide and no transpose of itself."""
     codes = weight_codes(node) if has_weight(node) else None
-    if codes is None or codes.ndim < 2 or codes.shape[-1] != codes.shape[-2] or codes.shape[-1] == 1:
+    if (
+        codes is None
+        or codes.ndim < 2
+        or codes.shape[-1] != codes.shape[-2]
+        or codes.shape[-1] == 1
+    ):
         return False
     return not bool(np.array_equal(codes, np.swapaxes(codes, -1, -2)))
 
@@ -44,7 +49,11 @@ def _is_grouped(node: ir.Node) -> bool:
 
 
 def _has_multiples(node: ir.Node) -> bool:
-    return _is_grouped(node) and weight_codes(node).shape[0] >= 2 * group_of(node) and _is_depthwise(node)
+    return (
+        _is_grouped(node)
+        and weight_codes(node).shape[0] >= 2 * group_of(node)
+        and _is_depthwise(node)
+    )
 
 
 def _is_depthwise(node: ir.Node) -> bool:
@@ -52,7 +61,11 @@ def _is_depthwise(node: ir.Node) -> bool:
 
 
 def _is_signed(node: ir.Node) -> bool:
-    return has_weight(node) and weight_codes(node).dtype == np.int8 and bool(np.any(weight_codes(node) < 0))
+    return (
+        has_weight(node)
+        and weight_codes(node).dtype == np.int8
+        and bool(np.any(weight_codes(node) < 0))
+    )
 
 
 def _has_window(node: ir.Node) -> bool:
@@ -73,7 +86,9 @@ def _flipped(node: ir.Node, _: Random) -> None:
 
 
 def _in_float(node: ir.Node, _: Random) -> None:
-    """The weight is a constant of floats with the same values, so that no engine multiplies integers."""
+    """The weight is a constant of floats with the same values, so that no engine multiplies
+    integers.
+    """
     pair, qparams = pair_in_front(node, 1), qparams_in_front(node, 1)
     assert pair is not None
     assert qparams is not None
@@ -130,7 +145,10 @@ FAULTS = (
     Fault(
         "weight-window-flipped",
         "The window is turned around: a convolution of mathematics in place of a correlation.",
-        Story("apache/tvm#9336", "Two conventions of the kernel of a transposed convolution were mixed up."),
+        Story(
+            "apache/tvm#9336",
+            "Two conventions of the kernel of a transposed convolution were mixed up.",
+        ),
         GraphEdit(_flipped),
         _has_window,
         (Cause.LAYOUT,),
@@ -139,7 +157,10 @@ FAULTS = (
     Fault(
         "output-channels-shifted",
         "Every output channel is computed by its neighbour's filter, with its own scale and bias.",
-        Story("pytorch/executorch#17423", "Filters of a depthwise convolution were passed on in another layout."),
+        Story(
+            "pytorch/executorch#17423",
+            "Filters of a depthwise convolution were passed on in another layout.",
+        ),
         GraphEdit(_rolled),
         has_channels,
         (Cause.LAYOUT,),
@@ -147,7 +168,10 @@ FAULTS = (
     Fault(
         "group-index-off-by-one",
         "Every group is computed by the next group's filters.",
-        Story("pytorch/pytorch#19912", "A grouped convolution with few channels gave another group's results."),
+        Story(
+            "pytorch/pytorch#19912",
+            "A grouped convolution with few channels gave another group's results.",
+        ),
         GraphEdit(_next_group),
         _is_grouped,
         (Cause.LAYOUT,),
@@ -155,7 +179,10 @@ FAULTS = (
     Fault(
         "depthwise-multiplier-order",
         "Filters of a depthwise convolution with a multiplier are read multiple by multiple.",
-        Story("onnx/onnx-tensorflow#306", "A depthwise convolution with a multiplier was exported in the wrong order."),
+        Story(
+            "onnx/onnx-tensorflow#306",
+            "A depthwise convolution with a multiplier was exported in the wrong order.",
+        ),
         GraphEdit(_multiplier_order),
         _has_multiples,
         (Cause.LAYOUT,),
@@ -164,7 +191,10 @@ FAULTS = (
     Fault(
         "signed-read-as-unsigned",
         "The bytes of a signed weight are read as unsigned ones.",
-        Story("llvm/torch-mlir#3122", "Integers of 8 bits were extended with the wrong sign while they were lowered."),
+        Story(
+            "llvm/torch-mlir#3122",
+            "Integers of 8 bits were extended with the wrong sign while they were lowered.",
+        ),
         GraphEdit(_unsigned),
         _is_signed,
         (Cause.LAYOUT, Cause.WRONG_KERNEL),
@@ -172,7 +202,10 @@ FAULTS = (
     Fault(
         "two-classes-swapped",
         "Two outputs of the last layer have changed places.",
-        Story("szagoruyko/loadcaffe#34", "Accuracy was near zero because classes were counted in another order."),
+        Story(
+            "szagoruyko/loadcaffe#34",
+            "Accuracy was near zero because classes were counted in another order.",
+        ),
         GraphEdit(_swapped_classes),
         _is_last,
         (Cause.LAYOUT,),
@@ -181,7 +214,10 @@ FAULTS = (
     Fault(
         "layer-silently-in-float",
         "A layer's weight is turned back into floats, so that the engine multiplies in float.",
-        Story("onnx/tensorflow-onnx#1719", "Constant folding replaced quantized weights of convolutions by floats."),
+        Story(
+            "onnx/tensorflow-onnx#1719",
+            "Constant folding replaced quantized weights of convolutions by floats.",
+        ),
         GraphEdit(_in_float),
         has_weight,
         (Cause.IN_FLOAT,),

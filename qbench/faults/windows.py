@@ -31,11 +31,17 @@ _CONV = "Conv"
 
 def _point(node: ir.Node) -> int | None:
     qparams = qparams_in_front(node, 0)
-    return None if qparams is None or qparams.axis is not None else int(np.asarray(qparams.zero_point))
+    return (
+        None if qparams is None or qparams.axis is not None else int(np.asarray(qparams.zero_point))
+    )
 
 
 def _is_padded(node: ir.Node) -> bool:
-    return any(pads_of(node)) and reads_codes(node, 0) and word_attribute(node, "auto_pad", "NOTSET") == "NOTSET"
+    return (
+        any(pads_of(node))
+        and reads_codes(node, 0)
+        and word_attribute(node, "auto_pad", "NOTSET") == "NOTSET"
+    )
 
 
 def _is_padded_conv_off_zero(node: ir.Node) -> bool:
@@ -44,17 +50,31 @@ def _is_padded_conv_off_zero(node: ir.Node) -> bool:
 
 def _is_padded_max_off_low(node: ir.Node) -> bool:
     qparams = qparams_in_front(node, 0)
-    return node.op_type == "MaxPool" and _is_padded(node) and qparams is not None and _point(node) != qparams.qmin
+    return (
+        node.op_type == "MaxPool"
+        and _is_padded(node)
+        and qparams is not None
+        and _point(node) != qparams.qmin
+    )
 
 
 def _is_padded_average(node: ir.Node) -> bool:
-    return node.op_type == "AveragePool" and _is_padded(node) and not int_attribute(node, "count_include_pad", 0)
+    return (
+        node.op_type == "AveragePool"
+        and _is_padded(node)
+        and not int_attribute(node, "count_include_pad", 0)
+    )
 
 
 def _is_lopsided(node: ir.Node) -> bool:
     pads = pads_of(node)
     half = len(pads) // 2
-    return node.op_type == _CONV and has_weight(node) and _is_padded(node) and pads[:half] != pads[half:]
+    return (
+        node.op_type == _CONV
+        and has_weight(node)
+        and _is_padded(node)
+        and pads[:half] != pads[half:]
+    )
 
 
 def _steps(node: ir.Node) -> tuple[int, ...]:
@@ -65,7 +85,10 @@ def _can_shift(node: ir.Node) -> bool:
     """Whether it steps over pixels, and has an edge to take a row and a column from."""
     pads = pads_of(node)
     return (
-        node.op_type == _CONV and has_weight(node) and max(_steps(node), default=1) > 1 and any(pads[: len(pads) // 2])
+        node.op_type == _CONV
+        and has_weight(node)
+        and max(_steps(node), default=1) > 1
+        and any(pads[: len(pads) // 2])
     )
 
 
@@ -93,26 +116,47 @@ def _area(node: ir.Node) -> tuple[int, int] | None:
 
 
 def _is_global_mean(node: ir.Node) -> bool:
-    return node.op_type == "GlobalAveragePool" and _area(node) is not None and qparams_behind(node) is not None
+    return (
+        node.op_type == "GlobalAveragePool"
+        and _area(node) is not None
+        and qparams_behind(node) is not None
+    )
 
 
 def _is_nearest(node: ir.Node) -> bool:
-    return node.op_type == "Resize" and word_attribute(node, "mode", "nearest") == "nearest" and reads_codes(node, 0)
+    return (
+        node.op_type == "Resize"
+        and word_attribute(node, "mode", "nearest") == "nearest"
+        and reads_codes(node, 0)
+    )
 
 
 def _pad_with_code(node: ir.Node, code: int) -> None:
-    """Pads with ``code``: a Pad of quantized values before the pair; the operator itself no longer pads."""
+    """Pads with ``code``: a Pad of quantized values before the pair; the operator itself no
+    longer pads.
+    """
     pair, pads = pair_in_front(node, 0), pads_of(node)
     assert pair is not None
     codes, half, graph = pair.inputs[0], len(pads) // 2, node.graph
     assert codes is not None
     assert isinstance(graph, ir.Graph)
     assert codes.dtype is not None
-    padded = ir.node("Pad", [codes, None, None], name=f"{node.name}.padded", outputs=[ir.val(f"{node.name}.padded")])
+    padded = ir.node(
+        "Pad",
+        [codes, None, None],
+        name=f"{node.name}.padded",
+        outputs=[ir.val(f"{node.name}.padded")],
+    )
     sizes = shape_of(codes)
-    grown = [None, None, *(_grown(s, a, b) for s, a, b in zip(sizes[2:], pads[:half], pads[half:], strict=True))]
+    grown = [
+        None,
+        None,
+        *(_grown(s, a, b) for s, a, b in zip(sizes[2:], pads[:half], pads[half:], strict=True)),
+    ]
     padded.outputs[0].dtype = codes.dtype
-    padded.outputs[0].shape = ir.Shape([one if one is not None else f"d{i}" for i, one in enumerate(grown)])
+    padded.outputs[0].shape = ir.Shape(
+        [one if one is not None else f"d{i}" for i, one in enumerate(grown)]
+    )
     graph.insert_before(pair, padded)
     put_constant(padded, 1, np.array([0, 0, *pads[:half], 0, 0, *pads[half:]], np.int64))
     put_constant(padded, 2, np.array(code, codes.dtype.numpy()))
@@ -161,20 +205,26 @@ def _no_gaps(node: ir.Node, _: Random) -> None:
 
 
 def _over_padded(node: ir.Node, _: Random) -> None:
-    """The sum is divided by the area with a row and a column more: results are that much smaller."""
+    """The sum is divided by the area with a row and a column more: results are that much
+    smaller.
+    """
     area, quantizer = _area(node), quantizer_behind(node)
     assert area is not None
     assert quantizer is not None
     scale = constant_value(quantizer.inputs[1])
     assert scale is not None
-    put_scales(quantizer, scale * np.float32(math.prod(size + 1 for size in area) / math.prod(area)))
+    put_scales(
+        quantizer, scale * np.float32(math.prod(size + 1 for size in area) / math.prod(area))
+    )
 
 
 def _other_neighbour(node: ir.Node, _: Random) -> None:
     """Another rule of the nearest: upwards in place of downwards, or the reverse."""
     for name in ("coordinate_transformation_mode", "nearest_mode"):
         node.attributes.pop(name, None)
-    node.attributes["coordinate_transformation_mode"] = ir.AttrString("coordinate_transformation_mode", "half_pixel")
+    node.attributes["coordinate_transformation_mode"] = ir.AttrString(
+        "coordinate_transformation_mode", "half_pixel"
+    )
     node.attributes["nearest_mode"] = ir.AttrString("nearest_mode", "ceil")
 
 
@@ -182,7 +232,10 @@ FAULTS = (
     Fault(
         "padding-with-level-zero",  # stored name
         "The padding is code 0 where the zero point is another.",
-        Story("apache/tvm#4807", "A quantized convolution was padded with 0 and not with the zero point."),
+        Story(
+            "apache/tvm#4807",
+            "A quantized convolution was padded with 0 and not with the zero point.",
+        ),
         GraphEdit(_zero_beyond),
         _is_padded_conv_off_zero,
         (Cause.PADDING,),
@@ -190,7 +243,10 @@ FAULTS = (
     Fault(
         "max-pool-padded-with-zero",
         "A maximum takes the zeros beyond the edge for numbers.",
-        Story("zylo117/Yet-Another-EfficientDet-Pytorch#352", "Max pools were padded with zeros in place of −∞."),
+        Story(
+            "zylo117/Yet-Another-EfficientDet-Pytorch#352",
+            "Max pools were padded with zeros in place of −∞.",
+        ),
         GraphEdit(_real_zero_beyond),
         _is_padded_max_off_low,
         (Cause.PADDING,),
@@ -198,7 +254,10 @@ FAULTS = (
     Fault(
         "average-over-full-window",
         "At the edge an average is divided by the whole window.",
-        Story("VeriSilicon/TIM-VX#423", "The engine's average counted the padding, which ONNX leaves out by default."),
+        Story(
+            "VeriSilicon/TIM-VX#423",
+            "The engine's average counted the padding, which ONNX leaves out by default.",
+        ),
         GraphEdit(_counts_all),
         _is_padded_average,
         (Cause.PADDING,),
@@ -207,7 +266,8 @@ FAULTS = (
         "padding-on-other-side",
         "Unequal paddings change sides.",
         Story(
-            "mil-tokyo/webdnn#796", "One framework pads at the bottom right first, the converter did at the top left."
+            "mil-tokyo/webdnn#796",
+            "One framework pads at the bottom right first, the converter did at the top left.",
         ),
         GraphEdit(_other_side),
         _is_lopsided,
@@ -216,7 +276,10 @@ FAULTS = (
     Fault(
         "stride-starts-a-pixel-later",
         "Windows that step over pixels start one pixel too far.",
-        Story("microsoft/MMdnn#660", "Strided convolutions with padding were converted with an offset of a pixel."),
+        Story(
+            "microsoft/MMdnn#660",
+            "Strided convolutions with padding were converted with an offset of a pixel.",
+        ),
         GraphEdit(_later_start),
         _can_shift,
         (Cause.PADDING, Cause.LAYOUT),
@@ -224,7 +287,10 @@ FAULTS = (
     Fault(
         "dilation-ignored",
         "Taps of a dilated convolution stand side by side.",
-        Story("tensorflow/tflite-micro#2319", "Dilated convolutions gave wrong results, in int8 and in fp32."),
+        Story(
+            "tensorflow/tflite-micro#2319",
+            "Dilated convolutions gave wrong results, in int8 and in fp32.",
+        ),
         GraphEdit(_no_gaps),
         _is_dilated,
         (Cause.LAYOUT, Cause.WRONG_KERNEL),
@@ -232,7 +298,10 @@ FAULTS = (
     Fault(
         "global-mean-over-padded-area",
         "A global mean is divided by the area with its padding.",
-        Story("apache/mxnet#9714", "Global pooling kept a padding, and divided by an area that was not the image's."),
+        Story(
+            "apache/mxnet#9714",
+            "Global pooling kept a padding, and divided by an area that was not the image's.",
+        ),
         GraphEdit(_over_padded),
         _is_global_mean,
         (Cause.PADDING, Cause.WRONG_SCALE),

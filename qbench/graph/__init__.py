@@ -1,4 +1,6 @@
-"""ONNX as data: loading, digests, questions, facts of operators, the QDQ convention, capabilities, cost."""
+"""ONNX as data: loading, digests, questions, facts of operators, the QDQ convention,
+capabilities, cost.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -11,7 +11,8 @@ from qbench.graph.shapes import fixed_batch, shapes_alone
 
 
 def node_macs(model: ir.Model) -> dict[str, int]:
-    """Node name → multiply-accumulates of one sample, for every node that has any; ``model`` is not touched.
+    """Node name → multiply-accumulates of one sample, for every node that has any; ``model`` is
+    not touched.
 
     A node whose shapes cannot be inferred counts as if its unknown dimensions were 1.
     """
@@ -19,7 +20,10 @@ def node_macs(model: ir.Model) -> dict[str, int]:
     samples = fixed_batch(model) or 1
     counts = {}
     for node in ir.traversal.RecursiveGraphIterator(shaped.graph):
-        if (node.domain == "" and node.op_type in _COUNTED) or (node.domain, node.op_type) in _OF_THE_ENGINE:
+        if (node.domain == "" and node.op_type in _COUNTED) or (
+            node.domain,
+            node.op_type,
+        ) in _OF_THE_ENGINE:
             counts[node_key(node)] = -(-_macs(node) // samples)
     return counts
 
@@ -27,7 +31,9 @@ def node_macs(model: ir.Model) -> dict[str, int]:
 _RECURRENCES = frozenset(row.name for row in OPERATORS.values() if row.kind is Kind.RECURRENCE)
 _RECURRENT = _RECURRENCES | {"DynamicQuantizeLSTM"}
 _COUNTED = PRODUCTS | _RECURRENCES | {row.dynamic for row in OPERATORS.values() if row.dynamic}
-_OF_THE_ENGINE = frozenset({("com.microsoft", "DynamicQuantizeLSTM"), ("com.microsoft", "MatMulNBits")})
+_OF_THE_ENGINE = frozenset(
+    {("com.microsoft", "DynamicQuantizeLSTM"), ("com.microsoft", "MatMulNBits")}
+)
 
 
 def _macs(node: ir.Node) -> int:

@@ -11,9 +11,17 @@ from qbench.storage import Plain, digest_plain
 
 
 def graph_digest(model: ir.Model) -> str:
-    """64 hexadecimal digits over opsets, functions, inputs, outputs, nodes and constants of ``model``."""
+    """64 hexadecimal digits over opsets, functions, inputs, outputs, nodes and constants of
+    ``model``.
+    """
     functions = {str(key): _function(function) for key, function in model.functions.items()}
-    return digest_plain({"opsets": _opsets(model.opset_imports), "graph": _graph(model.graph), "functions": functions})
+    return digest_plain(
+        {
+            "opsets": _opsets(model.opset_imports),
+            "graph": _graph(model.graph),
+            "functions": functions,
+        }
+    )
 
 
 def _opsets(imports: dict[str, int]) -> Plain:
@@ -24,7 +32,9 @@ def _graph(graph: ir.Graph) -> Plain:
     return {
         "inputs": [_typed(value) for value in graph.inputs],
         "outputs": [_typed(value) for value in graph.outputs],
-        "constants": {str(name): _tensor(value.const_value) for name, value in graph.initializers.items()},
+        "constants": {
+            str(name): _tensor(value.const_value) for name, value in graph.initializers.items()
+        },
         "nodes": _nodes(graph),
     }
 
@@ -34,7 +44,9 @@ def _function(function: ir.Function) -> Plain:
         "inputs": [value.name for value in function.inputs],
         "outputs": [value.name for value in function.outputs],
         "opsets": _opsets(function.opset_imports),
-        "attributes": {name: _attribute(attribute) for name, attribute in function.attributes.items()},
+        "attributes": {
+            name: _attribute(attribute) for name, attribute in function.attributes.items()
+        },
         "nodes": _nodes(function),
     }
 
@@ -43,10 +55,16 @@ def _nodes(nodes: Iterable[ir.Node]) -> Plain:
     return [
         {
             "name": node.name or "",
-            "operator": ["" if node.domain == "ai.onnx" else node.domain, node.op_type, node.overload],
+            "operator": [
+                "" if node.domain == "ai.onnx" else node.domain,
+                node.op_type,
+                node.overload,
+            ],
             "inputs": [None if value is None else value.name for value in node.inputs],
             "outputs": [value.name or "" for value in node.outputs],
-            "attributes": {name: _attribute(attribute) for name, attribute in node.attributes.items()},
+            "attributes": {
+                name: _attribute(attribute) for name, attribute in node.attributes.items()
+            },
         }
         for node in nodes
     ]
@@ -70,7 +88,9 @@ def _attribute(attribute: ir.Attr) -> Plain:
 
 
 def _attribute_value(value: object) -> Plain:
-    """An attribute's value; floats as the float32 a file will hold, so that 1e-5 equals its saved copy."""
+    """An attribute's value; floats as the float32 a file will hold, so that 1e-5 equals its
+    saved copy.
+    """
     match value:
         case ir.Graph():
             return _graph(value)
@@ -97,11 +117,15 @@ def _tensor(tensor: ir.TensorProtocol | None) -> Plain:
 
 
 def _content(tensor: ir.TensorProtocol) -> str:
-    """The digest of a tensor's little-endian bytes, packed for types below 8 bits; of words, of their list."""
+    """The digest of a tensor's little-endian bytes, packed for types below 8 bits; of words, of
+    their list.
+    """
     if tensor.dtype is ir.DataType.STRING:
         return hashlib.sha256(repr(tensor.numpy().tolist()).encode()).hexdigest()
     if tensor.dtype.bitwidth >= 8:
         array = tensor.numpy()
         if array.dtype.newbyteorder("<") == array.dtype and array.flags.c_contiguous:
-            return hashlib.sha256(array.reshape(-1).view(np.uint8).data).hexdigest()  # hashed where it lies, not copied
+            return hashlib.sha256(
+                array.reshape(-1).view(np.uint8).data
+            ).hexdigest()  # hashed where it lies, not copied
     return hashlib.sha256(tensor.tobytes()).hexdigest()

@@ -54,7 +54,11 @@ def pin_of(value: ir.Value | None) -> Pin | None:
     Raises:
         InputError: the metadata is none of ours.
     """
-    return None if value is None else read_entry(value.metadata_props, _KEY, f"value '{value.name}'", _pin)
+    return (
+        None
+        if value is None
+        else read_entry(value.metadata_props, _KEY, f"value '{value.name}'", _pin)
+    )
 
 
 def is_pinned(value: ir.Value | None) -> bool:

@@ -1,7 +1,9 @@
-"""Model files that are not ONNX: each is a graph of one node that holds the file, which the engine of its format runs.
+"""Model files that are not ONNX: each is a graph of one node that holds the file, which the
+engine of its format runs.
 
-An extension brings a format (``FileFormat``) under the suffix of its files. The products of a file and their types are
-read when it is loaded, so that planned and executed shares are known for it as for an ONNX file.
+An extension brings a format (``FileFormat``) under the suffix of its files. The products of a file
+and their types are read when it is loaded, so that planned and executed shares are known for it as
+for an ONNX file.
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,7 +37,9 @@ class FileProduct:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """The bytes of a file that was written, its number of operators, and how many of these compute in float32."""
+    """The bytes of a file that was written, its number of operators, and how many of these
+    compute in float32.
+    """
 
     data: bytes
     operators: int
@@ -49,7 +53,8 @@ class FileFormat(Protocol):
         """The file at ``path`` as a graph of one node, made by ``graph_of_file``.
 
         Raises:
-            InputError: no such file, or a wrong one. UnavailableError: what reads it is not installed.
+            InputError: no such file, or a wrong one. UnavailableError: what reads it is not
+                installed.
         """
         ...
 
@@ -57,7 +62,8 @@ class FileFormat(Protocol):
         """``model``, QDQ or float, as a file of this format, with the same numbers.
 
         Raises:
-            UnsupportedError: the format has no operator for a node. UnavailableError: what writes it is not installed.
+            UnsupportedError: the format has no operator for a node. UnavailableError: what writes
+                it is not installed.
         """
         ...
 
@@ -75,7 +81,8 @@ def graph_of_file(
 
     Args:
         suffix: of such files, in lower case and without the dot.
-        inputs, outputs: of the graph, real where the file quantizes them. products: in the order of the file.
+        inputs, outputs: of the graph, real where the file quantizes them. products: in the order of
+            the file.
     """
     domain = f"qbench.{suffix}"
     node = ir.Node(
@@ -92,7 +99,8 @@ def graph_of_file(
         name=name,
     )
     return ir.Model(
-        ir.Graph(inputs, outputs, nodes=[node], name=name, opset_imports={"": 21, domain: 1}), ir_version=10
+        ir.Graph(inputs, outputs, nodes=[node], name=name, opset_imports={"": 21, domain: 1}),
+        ir_version=10,
     )
 
 
@@ -120,7 +128,9 @@ def file_products(model: ir.Model) -> tuple[FileProduct, ...]:
     names, macs, integer = (node.attributes[key] for key in ("names", "macs", "in_integers"))
     return tuple(
         FileProduct(name, count, bool(is_integer))
-        for name, count, is_integer in zip(names.as_strings(), macs.as_ints(), integer.as_ints(), strict=True)
+        for name, count, is_integer in zip(
+            names.as_strings(), macs.as_ints(), integer.as_ints(), strict=True
+        )
     )
 
 
@@ -141,7 +151,8 @@ def format_catalogue(extensions: Iterable[Extension] = ()) -> Catalogue[FileForm
 
 
 def format_of_path(path: Path | str, doing: str) -> FileFormat | None:
-    """The format that the suffix of ``path`` names; None: no extension has it, so that the file is read as ONNX.
+    """The format that the suffix of ``path`` names; None: no extension has it, so that the file
+    is read as ONNX.
 
     Raises:
         NotFetchedError: an extra of qbench brings this format, and is not installed.

@@ -10,21 +10,34 @@ import onnx
 import onnx_ir as ir
 
 SMALL = 1024
-"""Bytes up to which a constant stays where others are taken out: inference reads its numbers, as a shape or axes."""
+"""Bytes up to which a constant stays where others are taken out: inference reads its numbers,
+as a shape or axes.
+"""
 HEAVY = 1 << 20
 """Bytes from which a constant is taken out."""
 
 _DTYPES = MappingProxyType(
     {
         getattr(onnx.TensorProto, name.upper()): np.dtype(name).newbyteorder("<")
-        for name in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16")
+        for name in (
+            "int8",
+            "uint8",
+            "int16",
+            "uint16",
+            "int32",
+            "uint32",
+            "int64",
+            "uint64",
+            "float16",
+        )
     }
     | {onnx.TensorProto.FLOAT: np.dtype("<f4"), onnx.TensorProto.DOUBLE: np.dtype("<f8")}
 )
 
 
 def lightened(proto: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, npt.NDArray[Any]]]:
-    """A copy of ``proto`` without the bytes of large initializers of its main graph, and those as arrays by name.
+    """A copy of ``proto`` without the bytes of large initializers of its main graph, and those
+    as arrays by name.
 
     ``proto`` itself is spoilt: let it go, or its memory stays.
     """

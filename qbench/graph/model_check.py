@@ -1,8 +1,10 @@
-"""The gate of every ONNX message: what is not a valid model, too large, or reads files that are not its own is refused.
+"""The gate of every ONNX message: what is not a valid model, too large, or reads files that are
+not its own is refused.
 
-The message is checked as it came, before anything is built from it, in an order in which no step can be led astray by
-what a later one refuses: sizes and nesting first, then tensors, then ONNX's checker and strict type inference on a copy
-without large constants. What passes is a graph that onnx-ir, the passes and every engine can take for granted.
+The message is checked as it came, before anything is built from it, in an order in which no step
+can be led astray by what a later one refuses: sizes and nesting first, then tensors, then ONNX's
+checker and strict type inference on a copy without large constants. What passes is a graph that
+onnx-ir, the passes and every engine can take for granted.
 """
 
 import math
@@ -28,7 +30,9 @@ from qbench.storage import LimitName, current_limits, factor_admitting, too_larg
 _DEFAULT_DOMAINS = ("", "ai.onnx")
 _DEFAULTS = "qbench.defaults"
 _GRAPH_AS_NODES = 10
-"""Nodes that a graph inside a node counts as: a small file can hold very many, and each is read by every step."""
+"""Nodes that a graph inside a node counts as: a small file can hold very many, and each is read
+by every step.
+"""
 _DATA_TYPES = frozenset(onnx.TensorProto.DataType.values()) - {onnx.TensorProto.UNDEFINED}
 _FIELDS: Mapping[int, str] = MappingProxyType(
     {
@@ -42,9 +46,13 @@ _FIELDS: Mapping[int, str] = MappingProxyType(
         onnx.TensorProto.STRING: "string_data",
     }
 )
-"""Data type → the field that holds its elements where they are not raw bytes; all others are in ``int32_data``."""
+"""Data type → the field that holds its elements where they are not raw bytes; all others are in
+``int32_data``.
+"""
 
-_GROWING = frozenset({"ConstantOfShape", "EyeLike", "Expand", "OneHot", "Pad", "Range", "Resize", "Tile", "Upsample"})
+_GROWING = frozenset(
+    {"ConstantOfShape", "EyeLike", "Expand", "OneHot", "Pad", "Range", "Resize", "Tile", "Upsample"}
+)
 """Operators whose result can be of any size, whatever the size of their inputs."""
 
 _TEXT_BYTES = ("s", "strings")
@@ -63,17 +71,22 @@ def read_message(path: Path, doing: str) -> bytes:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 found = "a directory" if stat.S_ISDIR(status.st_mode) else "a special file"
-                raise InputError(doing, found=found, expected="a readable ONNX file", remedy="Check the path.")
+                raise InputError(
+                    doing, found=found, expected="a readable ONNX file", remedy="Check the path."
+                )
             if status.st_size > current_limits().file_bytes:
                 raise too_large(doing, "a file", status.st_size, "file_bytes")
             return file.read()
     except (OSError, ValueError) as error:  # ValueError: a path with a null character
         found = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise InputError(doing, found=found, expected="a readable ONNX file", remedy="Check the path.") from error
+        raise InputError(
+            doing, found=found, expected="a readable ONNX file", remedy="Check the path."
+        ) from error
 
 
 def check_message(proto: onnx.ModelProto, doing: str) -> None:
-    """Check everything about ``proto`` that can be checked without its external files; it is not changed.
+    """Check everything about ``proto`` that can be checked without its external files; it is
+    not changed.
 
     Raises:
         InputError: it exceeds a limit, or is not a valid model; what is wrong is named.
@@ -96,7 +109,8 @@ class ExternalFiles:
     """The files below one folder that constants of a model are in; each is opened once and mapped.
 
     Args:
-        folder: the model's; None: a message in memory, which has none. doing: what errors begin with.
+        folder: the model's; None: a message in memory, which has none. doing: what errors begin
+            with.
     """
 
     def __init__(self, folder: Path | None, doing: str) -> None:
@@ -108,8 +122,8 @@ class ExternalFiles:
         """Give every initializer of ``model`` that lies in a file its numbers, mapped.
 
         Raises:
-            InputError: a file that is missing, too short, outside the folder (by its name or by a symbolic link), or
-                not a regular one.
+            InputError: a file that is missing, too short, outside the folder (by its name or by a
+                symbolic link), or not a regular one.
         """
         for graph in model.graphs():
             for value in graph.initializers.values():
@@ -124,7 +138,9 @@ class ExternalFiles:
         if offset < 0 or offset + max(tensor.length or size, size) > len(data):
             raise self._refusal(f"constant '{tensor.name}' past the end of '{location}'")
         if tensor.length is not None and tensor.length != size:
-            raise self._refusal(f"constant '{tensor.name}' of {size:,} bytes in {tensor.length:,} of '{location}'")
+            raise self._refusal(
+                f"constant '{tensor.name}' of {size:,} bytes in {tensor.length:,} of '{location}'"
+            )
         if tensor.dtype.bitwidth < 8:
             packed = np.frombuffer(data, np.uint8, size, offset)
             return ir.PackedTensor(packed, tensor.dtype, shape=tensor.shape, name=tensor.name)
@@ -134,7 +150,9 @@ class ExternalFiles:
 
     def _open(self, location: str, name: str) -> mmap | bytes:
         if self._folder is None:
-            raise self._refusal(f"constant '{name}' in '{location}', of a model in memory, which has no folder")
+            raise self._refusal(
+                f"constant '{name}' in '{location}', of a model in memory, which has no folder"
+            )
         folder = os.path.realpath(self._folder)
         path = os.path.realpath(os.path.join(folder, location)) if "\0" not in location else folder
         parts = Path(os.path.relpath(path, folder)).parts
@@ -142,24 +160,31 @@ class ExternalFiles:
         if outside or not location:
             raise self._refusal(f"constant '{name}' in '{location}', outside the model's folder")
         try:
-            # One folder after the other, so that a link that is put there meanwhile is refused, too.
+            # One folder after the other, so that a link that is put there meanwhile is refused,
+            # too.
             at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             for number, part in enumerate(parts, start=1):
                 flags = os.O_DIRECTORY if number < len(parts) else os.O_NONBLOCK
                 try:
-                    inner = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | flags, dir_fd=at)
+                    inner = os.open(
+                        part, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | flags, dir_fd=at
+                    )
                 finally:
                     os.close(at)
                 at = inner
             with open(at, "rb") as file:
                 status = os.fstat(file.fileno())
                 if not stat.S_ISREG(status.st_mode):
-                    raise self._refusal(f"constant '{name}' in '{location}', which is not a regular file")
+                    raise self._refusal(
+                        f"constant '{name}' in '{location}', which is not a regular file"
+                    )
                 return mmap(file.fileno(), 0, access=ACCESS_READ) if status.st_size else b""
         except FileNotFoundError as error:
             raise self._refusal(f"constant '{name}' in '{location}', which is not there") from error
         except OSError as error:
-            raise self._refusal(f"constant '{name}' in '{location}': {error.strerror or error}") from error
+            raise self._refusal(
+                f"constant '{name}' in '{location}': {error.strerror or error}"
+            ) from error
 
     def _refusal(self, found: str) -> InputError:
         return InputError(
@@ -188,7 +213,9 @@ class _Check:
         size = 0
         for owner in (self._proto.graph, *self._proto.functions):
             is_main = owner is self._proto.graph
-            known = () if is_main else (*owner.attribute, *(one.name for one in owner.attribute_proto))
+            known = (
+                () if is_main else (*owner.attribute, *(one.name for one in owner.attribute_proto))
+            )
             for body in (owner, *_inner_graphs(_nodes_of(owner))):
                 if isinstance(body, onnx.GraphProto):
                     size += self._check_constants(body, may_be_external=is_main)
@@ -203,9 +230,14 @@ class _Check:
         self.refuse_excess()
 
     def refuse_excess(self) -> None:
-        """Refuse what is too large, by what needs the largest factor: that factor admits the rest as well."""
+        """Refuse what is too large, by what needs the largest factor: that factor admits the
+        rest as well.
+        """
         if self._excess:
-            raise too_large(self._doing, *max(self._excess, key=lambda one: factor_admitting(*one[1:]) or math.inf))
+            raise too_large(
+                self._doing,
+                *max(self._excess, key=lambda one: factor_admitting(*one[1:]) or math.inf),
+            )
 
     def _limit(self, what: str, size: int, limit: LimitName) -> None:
         """Note ``what`` where its ``size`` exceeds ``limit``."""
@@ -230,7 +262,9 @@ class _Check:
                 )
 
     def _check_nesting(self) -> None:
-        """Count nodes, every call of a function as the nodes of its body, and their depth; refuse a call of itself."""
+        """Count nodes, every call of a function as the nodes of its body, and their depth;
+        refuse a call of itself.
+        """
         if len(self._functions) < len(self._proto.functions):
             raise self._invalid("a function that is defined twice")
         known: dict[tuple[str, str, str], tuple[int, int]] = {}
@@ -260,17 +294,24 @@ class _Check:
             return count, height
 
         bodies = [measured(self._proto.graph.node, 0), *(called(key, 0) for key in self._functions)]
-        self._limit("a nesting of graphs and functions", max(height for _, height in bodies) - 1, "depth")
+        self._limit(
+            "a nesting of graphs and functions", max(height for _, height in bodies) - 1, "depth"
+        )
         self._limit("a graph", sum(count for count, _ in bodies), "nodes")
         self.refuse_excess()  # what follows takes time with every node
 
     def _check_depth(self, depth: int) -> None:
-        """Refuse a depth that no factor admits; up to there, the whole depth has to be known to say which does."""
+        """Refuse a depth that no factor admits; up to there, the whole depth has to be known to
+        say which does.
+        """
         if factor_admitting(depth, "depth") is None:
             raise too_large(self._doing, "a nesting of graphs and functions", depth, "depth")
 
     def _check_interface(self) -> None:
-        for word, values in (("input", self._proto.graph.input), ("output", self._proto.graph.output)):
+        for word, values in (
+            ("input", self._proto.graph.input),
+            ("output", self._proto.graph.output),
+        ):
             for value in values:
                 kind = value.type.WhichOneof("value")
                 if kind != "tensor_type":
@@ -281,8 +322,13 @@ class _Check:
                         remedy="Export the model with tensors there; sequences may be used inside.",
                     )
                 if value.type.tensor_type.elem_type not in _DATA_TYPES:
-                    raise self._invalid(f"the {word} '{value.name}' of element type {value.type.tensor_type.elem_type}")
-                if any(d.HasField("dim_value") and d.dim_value < 0 for d in value.type.tensor_type.shape.dim):
+                    raise self._invalid(
+                        f"the {word} '{value.name}' of element type {value.type.tensor_type.elem_type}"
+                    )
+                if any(
+                    d.HasField("dim_value") and d.dim_value < 0
+                    for d in value.type.tensor_type.shape.dim
+                ):
                     raise self._invalid(f"the {word} '{value.name}' with a negative dimension")
 
     def _check_constants(self, graph: onnx.GraphProto, *, may_be_external: bool) -> int:
@@ -293,9 +339,15 @@ class _Check:
         size = 0
         for tensor in graph.initializer:
             if not tensor.name or tensor.name in seen:
-                raise self._invalid(f"two constants called '{tensor.name}'" if tensor.name else "an unnamed constant")
+                raise self._invalid(
+                    f"two constants called '{tensor.name}'"
+                    if tensor.name
+                    else "an unnamed constant"
+                )
             seen.add(tensor.name)
-            size += self.check_tensor(tensor, f"the constant '{tensor.name}'", may_be_external=may_be_external)
+            size += self.check_tensor(
+                tensor, f"the constant '{tensor.name}'", may_be_external=may_be_external
+            )
         return size
 
     def _check_attributes(self, node: onnx.NodeProto, known: Container[str]) -> int:
@@ -318,7 +370,9 @@ class _Check:
             if attribute.HasField("sparse_tensor") or attribute.sparse_tensors:
                 raise self._sparse(where)
             tensors = (*([attribute.t] if attribute.HasField("t") else []), *attribute.tensors)
-            size += sum(self.check_tensor(tensor, where, may_be_external=False) for tensor in tensors)
+            size += sum(
+                self.check_tensor(tensor, where, may_be_external=False) for tensor in tensors
+            )
         return size
 
     def check_tensor(self, tensor: onnx.TensorProto, what: str, *, may_be_external: bool) -> int:
@@ -347,7 +401,9 @@ class _Check:
             dtype = ir.DataType(tensor.data_type)
             found = len(getattr(tensor, _FIELDS.get(tensor.data_type, "int32_data")))
             packed = not is_text and dtype.bitwidth < 8
-            needed = size if packed else math.prod(tensor.dims) * (1 + dtype.name.startswith("COMPLEX"))
+            needed = (
+                size if packed else math.prod(tensor.dims) * (1 + dtype.name.startswith("COMPLEX"))
+            )
         if found != needed:
             dims = "×".join(map(str, tensor.dims)) or "scalar"
             raise self._invalid(f"{what} of shape {dims}, whose data do not have that size")
@@ -357,7 +413,9 @@ class _Check:
         entries = {entry.key: entry.value for entry in tensor.external_data}
         for key in ("offset", "length"):
             text = entries.get(key, "0")
-            if not (isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) < 19):
+            if not (
+                isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) < 19
+            ):
                 raise self._invalid(f"{what} with the {key} '{text[:40]!r}' of its external data")
         if not isinstance(entries.get("location"), str):
             raise self._invalid(f"{what} with external data in an unnamed file")
@@ -365,20 +423,29 @@ class _Check:
             raise self._invalid(f"{what} with an unknown entry '{key}' of its external data")
 
     def _check_validity(self, light: onnx.ModelProto) -> None:
-        """ONNX's checker, its strict inference of types and shapes, and the sizes that the inference finds."""
+        """ONNX's checker, its strict inference of types and shapes, and the sizes that the
+        inference finds.
+        """
         for field in _undecoded(light):
             raise self._invalid(f"bytes that are not UTF-8 in a field '{field}', which is text")
-        unknown = [value for value in light.graph.input if not value.type.tensor_type.HasField("shape")]
+        unknown = [
+            value for value in light.graph.input if not value.type.tensor_type.HasField("shape")
+        ]
         for value in (*unknown, *light.graph.output):
-            value.type.tensor_type.shape.SetInParent()  # the checker wants one, though it may be left out
+            # the checker wants one, though it may be left out
+            value.type.tensor_type.shape.SetInParent()
         try:
             onnx.checker.check_model(light)
             for graph in (light.graph, *_inner_graphs(light.graph.node)):
                 for value in (*unknown, *graph.output, *graph.value_info):
-                    if value.type.HasField("tensor_type"):  # where others are declared, engines only warn
+                    if value.type.HasField(
+                        "tensor_type"
+                    ):  # where others are declared, engines only warn
                         value.type.tensor_type.ClearField("shape")
             found = inferred(light, strict=True)
-            if light.functions and not self._excess:  # the values inside their calls have no shapes otherwise
+            if (
+                light.functions and not self._excess
+            ):  # the values inside their calls have no shapes otherwise
                 found = inferred(onnx.inliner.inline_local_functions(light), strict=False)
         except MemoryError as error:
             raise InputError(
@@ -403,12 +470,20 @@ class _Check:
         if not value.type.HasField("tensor_type") or kind.elem_type not in _DATA_TYPES:
             return 0
         count = math.prod(d.dim_value for d in kind.shape.dim if d.HasField("dim_value"))
-        size = int(count if kind.elem_type == onnx.TensorProto.STRING else count * _bits(kind.elem_type) // 8)
+        size = int(
+            count
+            if kind.elem_type == onnx.TensorProto.STRING
+            else count * _bits(kind.elem_type) // 8
+        )
         self._limit(f"the value '{value.name}'", size, "tensor_bytes")
         return size
 
-    def _check_loop(self, node: onnx.NodeProto, outer: onnx.GraphProto | onnx.FunctionProto) -> None:
-        """Refuse a Loop whose condition never ends it and that has no other end, or one that is too far away."""
+    def _check_loop(
+        self, node: onnx.NodeProto, outer: onnx.GraphProto | onnx.FunctionProto
+    ) -> None:
+        """Refuse a Loop whose condition never ends it and that has no other end, or one that is
+        too far away.
+        """
         body = next(_graphs_of(node), None)
         if body is None or not body.output or not _always_true(body):
             return
@@ -437,11 +512,16 @@ class _Check:
 
 
 def _nodes_of(body: onnx.GraphProto | onnx.FunctionProto) -> Sequence[onnx.NodeProto]:
-    """The nodes of ``body``; the default values of a function's attributes are checked as those of one more node."""
+    """The nodes of ``body``; the default values of a function's attributes are checked as those
+    of one more node.
+    """
     nodes: Sequence[onnx.NodeProto] = body.node
     if isinstance(body, onnx.GraphProto) or not body.attribute_proto:
         return nodes
-    return (*nodes, onnx.NodeProto(domain=_DEFAULTS, op_type=body.name, attribute=body.attribute_proto))
+    return (
+        *nodes,
+        onnx.NodeProto(domain=_DEFAULTS, op_type=body.name, attribute=body.attribute_proto),
+    )
 
 
 def _graphs_of(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
@@ -461,7 +541,8 @@ def _inner_graphs(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
 
 
 def _grown(graph: onnx.GraphProto, known: frozenset[str]) -> Iterator[str]:
-    """The values that growing operators of ``graph`` and of the graphs inside it make out of constants alone.
+    """The values that growing operators of ``graph`` and of the graphs inside it make out of
+    constants alone.
 
     Args:
         known: constants around it.
@@ -479,9 +560,15 @@ def _grown(graph: onnx.GraphProto, known: frozenset[str]) -> Iterator[str]:
 
 
 def _bytes_of(tensor: onnx.TensorProto) -> int:
-    """The bytes that the type and the dims of ``tensor`` say; of text, the number of its elements."""
+    """The bytes that the type and the dims of ``tensor`` say; of text, the number of its
+    elements.
+    """
     count = int(math.prod(tensor.dims))
-    return count if tensor.data_type == onnx.TensorProto.STRING else -(-count * _bits(tensor.data_type) // 8)
+    return (
+        count
+        if tensor.data_type == onnx.TensorProto.STRING
+        else -(-count * _bits(tensor.data_type) // 8)
+    )
 
 
 def _bits(data_type: int) -> int:
@@ -509,7 +596,9 @@ def _without_large_constants(proto: onnx.ModelProto) -> onnx.ModelProto:
         elif tensor.name not in inputs:
             light.graph.input.append(_typed(tensor, tensor.name))
     for number, graph in enumerate(_inner_graphs(light.graph.node)):
-        for tensor in [t for t in graph.initializer if t.data_location == onnx.TensorProto.EXTERNAL]:
+        for tensor in [
+            t for t in graph.initializer if t.data_location == onnx.TensorProto.EXTERNAL
+        ]:
             outer = f"external constant {number} {tensor.name}"
             light.graph.input.append(_typed(tensor, outer))
             nodes = [onnx.helper.make_node("Identity", [outer], [tensor.name]), *graph.node]
@@ -526,7 +615,9 @@ def _typed(tensor: onnx.TensorProto, name: str) -> onnx.ValueInfoProto:
 def _undecoded(message: Any) -> Iterator[str]:  # noqa: ANN401 - any protobuf message
     """The names of text fields of ``message`` that are not UTF-8: protobuf gives them as bytes."""
     for field, value in message.ListFields():
-        repeated = not isinstance(value, str | bytes | int | float) and not hasattr(value, "ListFields")
+        repeated = not isinstance(value, str | bytes | int | float) and not hasattr(
+            value, "ListFields"
+        )
         values = value if repeated else (value,)
         if field.type == field.TYPE_STRING or (
             message.DESCRIPTOR.name == "AttributeProto" and field.name in _TEXT_BYTES
@@ -547,7 +638,9 @@ def _is_text(data: bytes) -> bool:
 
 
 def _always_true(body: onnx.GraphProto) -> bool:
-    """Whether the condition that the ``body`` of a Loop gives is the one that it got, or a constant that is true."""
+    """Whether the condition that the ``body`` of a Loop gives is the one that it got, or a
+    constant that is true.
+    """
     makers = {name: node for node in body.node for name in node.output}
     name = body.output[0].name
     while name in makers and makers[name].op_type == "Identity":
@@ -559,7 +652,9 @@ def _always_true(body: onnx.GraphProto) -> bool:
 
 
 def _constant(name: str, *bodies: onnx.GraphProto | onnx.FunctionProto) -> npt.NDArray[Any] | None:
-    """The numbers of the constant ``name`` of one of ``bodies``, or None where it is computed or external."""
+    """The numbers of the constant ``name`` of one of ``bodies``, or None where it is computed
+    or external.
+    """
     for body in bodies:
         for tensor in getattr(body, "initializer", ()):
             if tensor.name == name and tensor.data_location != onnx.TensorProto.EXTERNAL:
@@ -567,9 +662,15 @@ def _constant(name: str, *bodies: onnx.GraphProto | onnx.FunctionProto) -> npt.N
         for node in body.node:
             if node.op_type == "Constant" and name in node.output and len(node.attribute) == 1:
                 value = onnx.helper.get_attribute_value(node.attribute[0])
-                return onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
+                return (
+                    onnx.numpy_helper.to_array(value)
+                    if isinstance(value, onnx.TensorProto)
+                    else np.asarray(value)
+                )
     return None
 
 
 def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
+    return next(
+        (line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__
+    )[:300]

@@ -18,8 +18,9 @@ from qbench.storage import staged_files, write_bytes
 
 # ONNX models from and to disk and bytes, with one clear sentence for every file that is none.
 #
-# A constant larger than what protobuf can hold (2 GB in one message) is in a file next to the model; ``load_model``
-# maps it, ``save_model`` writes it, and whatever is refused is refused before anything is computed.
+# A constant larger than what protobuf can hold (2 GB in one message) is in a file next to the
+# model; ``load_model`` maps it, ``save_model`` writes it, and whatever is refused is refused before
+# anything is computed.
 
 MESSAGE_LIMIT = 2_000_000_000
 """Bytes a protobuf message may hold: 2^31 - 1, less room for the structure around the constants."""
@@ -29,11 +30,16 @@ def load_model(path: Path | str) -> ir.Model:
     """The model at ``path``, constants in external files mapped.
 
     Raises:
-        InputError: no such file, an empty or truncated one, one that is not a valid ONNX model or exceeds a limit, or
-            external data that are missing, too short or outside the model's folder.
+        InputError: no such file, an empty or truncated one, one that is not a valid ONNX model or
+            exceeds a limit, or external data that are missing, too short or outside the model's
+            folder.
     """
     require_type(
-        "Loading a model", path, (str, os.PathLike), expected="a path", remedy="Give the path of an ONNX file."
+        "Loading a model",
+        path,
+        (str, os.PathLike),
+        expected="a path",
+        remedy="Give the path of an ONNX file.",
     )
     path = Path(path)
     doing = f"Loading the model '{path}'"
@@ -47,7 +53,8 @@ def load_model(path: Path | str) -> ir.Model:
 
 
 def model_of_message(proto: onnx.ModelProto) -> ir.Model:
-    """The model that the message ``proto`` holds; it shares no memory that could be written with it.
+    """The model that the message ``proto`` holds; it shares no memory that could be written
+    with it.
 
     Raises:
         InputError: it is not a valid ONNX model, exceeds a limit, or has external data.
@@ -63,7 +70,8 @@ def load_tensor(path: Path | str) -> npt.NDArray[Any]:
     """The numbers of the file at ``path``, which holds one ONNX tensor.
 
     Raises:
-        InputError: no such file, one that is not a whole tensor, exceeds a limit, or has its numbers elsewhere.
+        InputError: no such file, one that is not a whole tensor, exceeds a limit, or has its
+            numbers elsewhere.
     """
     doing = f"Loading the tensor '{path}'"
     tensor = onnx.TensorProto()
@@ -71,14 +79,18 @@ def load_tensor(path: Path | str) -> npt.NDArray[Any]:
         tensor.ParseFromString(read_message(Path(path), doing))
     except DecodeError as error:
         raise InputError(
-            doing, found="no ONNX message", expected="a tensor", remedy="Fetch or make the file again."
+            doing,
+            found="no ONNX message",
+            expected="a tensor",
+            remedy="Fetch or make the file again.",
         ) from error
     check_tensor(tensor, doing)
     return onnx.numpy_helper.to_array(tensor)
 
 
 def save_model(model: ir.Model, path: Path | str) -> None:
-    """Write ``model`` to ``path`` whole or not at all; beyond 2 GB, constants go to ``<name>.data`` next to it.
+    """Write ``model`` to ``path`` whole or not at all; beyond 2 GB, constants go to
+    ``<name>.data`` next to it.
 
     Raises:
         InputError: it is not a model. StoreError: the folder cannot be written.
@@ -119,7 +131,9 @@ def model_bytes(model: ir.Model) -> bytes:
 
 def constant_bytes(model: ir.Model) -> int:
     """Bytes of all initializers of every graph of ``model``."""
-    return sum(value.const_value.nbytes for value in _initializers(model) if value.const_value is not None)
+    return sum(
+        value.const_value.nbytes for value in _initializers(model) if value.const_value is not None
+    )
 
 
 def _initializers(model: ir.Model) -> Iterator[ir.Value]:
@@ -145,24 +159,34 @@ def _parsed(data: bytes, doing: str) -> onnx.ModelProto:
         try:
             proto.ParseFromString(data)
         except DecodeError:
-            found = f"{len(data):,} bytes that are no ONNX message: truncated, or another kind of file"
+            found = (
+                f"{len(data):,} bytes that are no ONNX message: truncated, or another kind of file"
+            )
         else:
             # Protobuf takes many foreign bytes for an empty message with unknown fields.
             if not proto.ir_version or not proto.opset_import or not proto.HasField("graph"):
                 found = "a message without ONNX's version, opset or graph"
     if found:
-        raise InputError(doing, found=found, expected="a binary ONNX model", remedy="Fetch or export the file again.")
+        raise InputError(
+            doing,
+            found=found,
+            expected="a binary ONNX model",
+            remedy="Fetch or export the file again.",
+        )
     return proto
 
 
 def _innermost(error: BaseException) -> str:
-    """The first line of the error that began the chain: what was raised last names only a function of onnx_ir."""
+    """The first line of the error that began the chain: what was raised last names only a
+    function of onnx_ir.
+    """
     while error.__cause__ is not None:
         error = error.__cause__
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
-# A model in any form (in memory, as ONNX's own message, as a file), and copies that share nothing that is written.
+# A model in any form (in memory, as ONNX's own message, as a file), and copies that share nothing
+# that is written.
 
 AnyModel = ir.Model | onnx.ModelProto | Path | str
 
@@ -171,7 +195,8 @@ def as_model(model: AnyModel) -> ir.Model:
     """``model`` itself, or what the message or the file holds.
 
     Raises:
-        InputError: it is none of these, is not a valid ONNX model, or takes or gives something else than tensors.
+        InputError: it is none of these, is not a valid ONNX model, or takes or gives something else
+            than tensors.
     """
     if isinstance(model, ir.Model):
         _refuse_unusable(model)
@@ -189,7 +214,9 @@ def as_model(model: AnyModel) -> ir.Model:
 
 
 def _refuse_unusable(model: ir.Model) -> None:
-    """Check what onnx-ir lets pass when it reads a message that ``load_model`` would have refused."""
+    """Check what onnx-ir lets pass when it reads a message that ``load_model`` would have
+    refused.
+    """
     doing = f"Reading the model '{model.graph.name}'"
     for value in (*model.graph.inputs, *model.graph.outputs):
         if isinstance(value.type, ir.SequenceType | ir.OptionalType | ir.SparseTensorType):
@@ -201,7 +228,12 @@ def _refuse_unusable(model: ir.Model) -> None:
             )
     for node in ir.traversal.RecursiveGraphIterator(model.graph):
         for read in node.inputs:
-            if read is None or read.producer() is not None or read.is_graph_input() or read.is_initializer():
+            if (
+                read is None
+                or read.producer() is not None
+                or read.is_graph_input()
+                or read.is_initializer()
+            ):
                 continue
             raise InputError(
                 doing,
@@ -212,10 +244,12 @@ def _refuse_unusable(model: ir.Model) -> None:
 
 
 def own_copy(model: ir.Model) -> ir.Model:
-    """A copy of ``model`` that may be edited: nodes and values are its own, numbers of constants are shared.
+    """A copy of ``model`` that may be edited: nodes and values are its own, numbers of
+    constants are shared.
 
-    ``ir.Model.clone`` shares tensors, and renaming a value renames its tensor: in the caller's model, and, where that
-    was read from an ``onnx.ModelProto``, in the caller's message, which is then invalid.
+    ``ir.Model.clone`` shares tensors, and renaming a value renames its tensor: in the caller's
+    model, and, where that was read from an ``onnx.ModelProto``, in the caller's message, which is
+    then invalid.
     """
     made = model.clone()
     for body in (*made.graphs(), *made.functions.values()):
@@ -224,8 +258,14 @@ def own_copy(model: ir.Model) -> ir.Model:
                 value.const_value = _own_tensor(value.const_value)
         for node in body:
             attribute = node.attributes.get("value")
-            if attribute is not None and attribute.type is ir.AttributeType.TENSOR and not attribute.is_ref():
-                node.attributes["value"] = ir.AttrTensor("value", _own_tensor(attribute.as_tensor()))
+            if (
+                attribute is not None
+                and attribute.type is ir.AttributeType.TENSOR
+                and not attribute.is_ref()
+            ):
+                node.attributes["value"] = ir.AttrTensor(
+                    "value", _own_tensor(attribute.as_tensor())
+                )
     return made
 
 

@@ -8,14 +8,16 @@
     kernel         kernel, forms[…].kernel          the function of ``interpreter.integer_kernels``
     device         kind                             what a device limits by the sort of operator
 
-Other packages hold no table of operators where a row can say it: they ask ``op_spec(node)``. This package lies below
-them, so a row names a rule or a kernel as ``module:function``; ``passes.lowering.qoperator`` and
-``interpreter.program`` look the names up when they are imported. A new operator is a row and, unless a kernel fits
-already, a kernel: a function that an integer engine reads from a table is a row alone. An operator of an extension
-(``Operator``) gets its row from what the extension says.
+Other packages hold no table of operators where a row can say it: they ask ``op_spec(node)``. This
+package lies below them, so a row names a rule or a kernel as ``module:function``;
+``passes.lowering.qoperator`` and ``interpreter.program`` look the names up when they are imported.
+A new operator is a row and, unless a kernel fits already, a kernel: a function that an integer
+engine reads from a table is a row alone. An operator of an extension (``Operator``) gets its row
+from what the extension says.
 
-Sources: the operator definitions of ONNX opset 21; contrib operators of ONNX Runtime 1.24 (docs/ContribOperators); the
-operators that ONNX Runtime's static quantizer takes, TFLite's int8 specification, Glow's quantized nodes.
+Sources: the operator definitions of ONNX opset 21; contrib operators of ONNX Runtime 1.24
+(docs/ContribOperators); the operators that ONNX Runtime's static quantizer takes, TFLite's int8
+specification, Glow's quantized nodes.
 """
 
 import enum
@@ -40,8 +42,9 @@ from qbench.graph.query import (
 class Output(enum.Enum):
     """Whose quantization parameters an output has.
 
-    OWN: those of a range of its own. SHARED: those of the first input, whose elements it holds or lies between.
-    FIXED: those of the operator's range, such that the asymmetric scale of b bits is a power of two.
+    OWN: those of a range of its own. SHARED: those of the first input, whose elements it holds or
+    lies between. FIXED: those of the operator's range, such that the asymmetric scale of b bits is
+    a power of two.
     """
 
     OWN = "own"
@@ -67,13 +70,15 @@ class IntegerForm:
 
     Args:
         domain, name: of its nodes.
-        kernel: ``module:function`` below ``qbench.interpreter.integer_kernels``; "": it is read, never computed here.
-        operands: (integers, scale, zero point) of each real operand, by index of the input; (integers, zero point)
-            where scales are applied behind it; a single index is passed as it is. Left empty where any number of
-            operands may come.
-        result: (scale, zero point) of the result; None: the result is real, int32, or behind any number of operands.
-        bias: index of the int32 bias, at the product of the scales of the first two operands.
-        bias_scale: index of the scale of a bias at a scale of its own (one, or one per column), which may be left out;
+        kernel: ``module:function`` below ``qbench.interpreter.integer_kernels``; "": it is read,
+        never computed here. operands: (integers, scale, zero point) of each real operand, by index
+        of the input; (integers, zero point)
+            where scales are applied behind it; a single index is passed as it is. Left empty where
+            any number of operands may come.
+        result: (scale, zero point) of the result; None: the result is real, int32, or behind any
+        number of operands. bias: index of the int32 bias, at the product of the scales of the first
+        two operands. bias_scale: index of the scale of a bias at a scale of its own (one, or one
+        per column), which may be left out;
             None: there is no such operand.
         attributes: those of the float operator that it has too.
     """
@@ -100,26 +105,28 @@ class OpSpec(OperatorFacts):
     Args:
         name: as ONNX calls it.
         kind: its sort.
-        axes: (node, rank of its weight) → the axes of the weight that run over output channels and that products are
-            summed over; None where there is no such axis.
-        pointwise: whether it treats every element alike and reads no other: a function of one value, or of one of
-            each operand.
-        table: of a pointwise operator, whether an integer engine reads it from a table, or cannot compute it; others
-            are linear by pieces, or have a rule of integers.
-        picks: whether its results hold elements of the first input that are chosen by value, order or place; with
-            ``moved`` these are the movers, which work on the integers themselves.
-        local: whether a result depends on values near its place, or on all alike, so that a part of a picture will do.
+        axes: (node, rank of its weight) → the axes of the weight that run over output channels and
+            that products are summed over; None where there is no such axis.
+        pointwise: whether it treats every element alike and reads no other: a function of one
+            value, or of one of each operand.
+        table: of a pointwise operator, whether an integer engine reads it from a table, or cannot
+            compute it; others are linear by pieces, or have a rule of integers.
+        picks: whether its results hold elements of the first input that are chosen by value, order
+            or place; with ``moved`` these are the movers, which work on the integers themselves.
+        local: whether a result depends on values near its place, or on all alike, so that a part of
+            a picture will do.
 
         data: the inputs that a quantizer may quantize; None: all but the bias; (): it stays float.
         output: whose quantization parameters the output has.
         signed: of a FIXED output, whether its range is [−1, 1 − 2¹⁻ᵇ], not [0, 1 − 2⁻ᵇ].
-        one_grid: whether computed inputs and output hold elements of one another, hence share their qparams.
-        why_float: why this very node has no integer form though others have; None when it has.
+        one_grid: whether computed inputs and output hold elements of one another, hence share their
+        qparams. why_float: why this very node has no integer form though others have; None when it
+        has.
 
-        lowering: ``module:function`` below ``qbench.passes.lowering``, the rule that writes an engine's integer form.
-        dynamic: multiplies integers whose qparams are computed for every batch: ConvInteger, MatMulInteger.
-        kernel: of the operator itself on integers, as in ``IntegerForm``, or ``REFERENCE_KERNEL``.
-        forms: the operators on integers that compute it.
+        lowering: ``module:function`` below ``qbench.passes.lowering``, the rule that writes an
+        engine's integer form. dynamic: multiplies integers whose qparams are computed for every
+        batch: ConvInteger, MatMulInteger. kernel: of the operator itself on integers, as in
+        ``IntegerForm``, or ``REFERENCE_KERNEL``. forms: the operators on integers that compute it.
     """
 
     name: str = ""
@@ -155,7 +162,9 @@ class OpSpec(OperatorFacts):
 REFERENCE_KERNEL = "reference"
 """The kernel of an operator that ONNX's own implementation computes on integers too."""
 REQUANTIZE = "Requantize"
-"""The change of quantization parameters: a QuantizeLinear of what a DequantizeLinear gave. ONNX has no name for it."""
+"""The change of quantization parameters: a QuantizeLinear of what a DequantizeLinear gave. ONNX
+has no name for it.
+"""
 INTEGER_DOMAIN = "qbench.integer"
 """The domain of our own integer operators."""
 ENGINE_DOMAIN = "com.microsoft"
@@ -169,16 +178,24 @@ _POINTWISE_RULE = "elementwise:lower_pointwise"
 
 
 def _own(name: str, kernel: str) -> IntegerForm:
-    """The operator of our own for ``name``: x s z of every operand, then s_y z_y; attributes as they were."""
+    """The operator of our own for ``name``: x s z of every operand, then s_y z_y; attributes as
+    they were.
+    """
     return IntegerForm(domain=INTEGER_DOMAIN, name=f"{QLINEAR}{name}", kernel=kernel)
 
 
 def _own_bias(
-    name: str, kernel: str, result: tuple[int, int] = (6, 7), bias: int = 8, attributes: tuple[str, ...] = ()
+    name: str,
+    kernel: str,
+    result: tuple[int, int] = (6, 7),
+    bias: int = 8,
+    attributes: tuple[str, ...] = (),
 ) -> IntegerForm:
-    """The product ``name`` of an engine as an operator of our own: a bias, then its scale as the last operand.
+    """The product ``name`` of an engine as an operator of our own: a bias, then its scale as
+    the last operand.
 
-    The attribute ``sum_scale`` is ``bias`` where the product is rounded to the bias's scale, else ``finest``.
+    The attribute ``sum_scale`` is ``bias`` where the product is rounded to the bias's scale, else
+    ``finest``.
     """
     return IntegerForm(
         domain=INTEGER_DOMAIN,
@@ -266,7 +283,13 @@ def _function(
 
 def _border(name: str, kernel: str, *, local: bool = False) -> OpSpec:
     """Between reals and integers."""
-    return OpSpec(name=name, kind=Kind.BORDER, local=local, lowering="elementwise:lower_requantize", kernel=kernel)
+    return OpSpec(
+        name=name,
+        kind=Kind.BORDER,
+        local=local,
+        lowering="elementwise:lower_requantize",
+        kernel=kernel,
+    )
 
 
 def _why_gemm_is_float(node: ir.Node) -> str | None:
@@ -278,16 +301,26 @@ def _why_pad_is_float(node: ir.Node) -> str | None:
     value = input_at(node, 2)
     filler = 0.0 if value is None else constant_value(value)
     plain = filler is not None and not np.any(filler)
-    return None if word_attribute(node, "mode", "constant") != "constant" or plain else "Pad with a value other than 0"
+    return (
+        None
+        if word_attribute(node, "mode", "constant") != "constant" or plain
+        else "Pad with a value other than 0"
+    )
 
 
 def _why_resize_is_float(node: ir.Node) -> str | None:
-    """Cubic curves leave the range of what they pass through, and a crop may be filled with any number."""
+    """Cubic curves leave the range of what they pass through, and a crop may be filled with any
+    number.
+    """
     if word_attribute(node, "mode", "nearest") == "cubic":
         return "Resize by cubic curves, which leave the range of their input"
     if word_attribute(node, "coordinate_transformation_mode", "half_pixel") != "tf_crop_and_resize":
         return None
-    return "Resize that fills with a value other than 0" if float_attribute(node, "extrapolation_value", 0.0) else None
+    return (
+        "Resize that fills with a value other than 0"
+        if float_attribute(node, "extrapolation_value", 0.0)
+        else None
+    )
 
 
 _ROWS = (
@@ -355,7 +388,12 @@ _ROWS = (
         dynamic="MatMulInteger",
         forms=(
             IntegerForm(
-                domain=ENGINE_DOMAIN, name="QGemm", kernel="products:gemm", operands=_TWO, result=(7, 8), bias=6
+                domain=ENGINE_DOMAIN,
+                name="QGemm",
+                kernel="products:gemm",
+                operands=_TWO,
+                result=(7, 8),
+                bias=6,
             ),
             _own_bias("QGemm", "products:gemm", result=(7, 8), bias=6),
         ),
@@ -369,9 +407,20 @@ _ROWS = (
         lowering="products:lower_matrix_product",
         dynamic="MatMulInteger",
         forms=(
-            IntegerForm(domain="", name="QLinearMatMul", kernel="products:matmul", operands=_TWO, result=(6, 7)),
+            IntegerForm(
+                domain="",
+                name="QLinearMatMul",
+                kernel="products:matmul",
+                operands=_TWO,
+                result=(6, 7),
+            ),
             _own_bias("QLinearMatMul", "products:matmul"),
-            IntegerForm(domain="", name="MatMulInteger", kernel="products:matmul_integer", operands=((0, 2), (1, 3))),
+            IntegerForm(
+                domain="",
+                name="MatMulInteger",
+                kernel="products:matmul_integer",
+                operands=((0, 2), (1, 3)),
+            ),
             IntegerForm(
                 domain=ENGINE_DOMAIN,
                 name="MatMulIntegerToFloat",
@@ -381,7 +430,10 @@ _ROWS = (
         ),
     ),
     # Recurrences: one gate of one unit, in every direction, of W and R alike.
-    *(OpSpec(name=name, kind=Kind.RECURRENCE, axes=lambda _, __: (1, 2)) for name in ("GRU", "LSTM", "RNN")),
+    *(
+        OpSpec(name=name, kind=Kind.RECURRENCE, axes=lambda _, __: (1, 2))
+        for name in ("GRU", "LSTM", "RNN")
+    ),
     # What only moves values.
     _mover("DepthToSpace"),
     _mover("Expand"),
@@ -424,8 +476,12 @@ _ROWS = (
     ),
     OpSpec(name="Sum", data=None),
     OpSpec(name="Mean", data=None),
-    OpSpec(name="Max", local=True, data=None, one_grid=True, forms=(_own("Max", "moving:largest"),)),
-    OpSpec(name="Min", local=True, data=None, one_grid=True, forms=(_own("Min", "moving:smallest"),)),
+    OpSpec(
+        name="Max", local=True, data=None, one_grid=True, forms=(_own("Max", "moving:largest"),)
+    ),
+    OpSpec(
+        name="Min", local=True, data=None, one_grid=True, forms=(_own("Min", "moving:smallest"),)
+    ),
     OpSpec(
         name="Where",
         local=True,
@@ -470,7 +526,9 @@ _ROWS = (
         lowering=_POINTWISE_RULE,
         forms=(_own("Softmax", "functions:softmax"), _engine("Softmax", "functions:softmax")),
     ),
-    OpSpec(name="LogSoftmax", data=(0,)),  # TFLite fixes it to [−16, 0], which saturates: it has no lower end
+    OpSpec(
+        name="LogSoftmax", data=(0,)
+    ),  # TFLite fixes it to [−16, 0], which saturates: it has no lower end
     # Functions of two values.
     _function(
         "Add",
@@ -518,7 +576,16 @@ _ROWS = (
         engine=_engine("Sigmoid", "functions:sigmoid"),
     ),
     _function("HardSigmoid", low=0.0, high=1.0, local=True, data=(0,), output=Output.FIXED),
-    _function("Tanh", "functions:tanh", low=-1.0, high=1.0, local=True, data=(0,), output=Output.FIXED, signed=True),
+    _function(
+        "Tanh",
+        "functions:tanh",
+        low=-1.0,
+        high=1.0,
+        local=True,
+        data=(0,),
+        output=Output.FIXED,
+        signed=True,
+    ),
     _function("HardSwish", "functions:hard_swish", local=True, data=(0,)),
     _function("Gelu", local=True, data=(0,)),
     _function("Elu", data=(0,)),
@@ -549,7 +616,8 @@ _ROWS = (
     _function("Softsign"),
     _function("Sqrt", low=0.0),
     _function("Tan"),
-    # The borders of integers, and the change from one set of qparams to another, which ONNX has no operator for.
+    # The borders of integers, and the change from one set of qparams to another, which ONNX has no
+    # operator for.
     _border("QuantizeLinear", "borders:quantize_linear", local=True),
     _border("DequantizeLinear", "borders:dequantize_linear", local=True),
     _border("DynamicQuantizeLinear", "borders:dynamic_quantize_linear"),
@@ -557,9 +625,13 @@ _ROWS = (
 )
 
 OPERATORS: Mapping[str, OpSpec] = MappingProxyType({row.name: row for row in _ROWS})
-"""Operators of which anything is known; the rest have no weight, move nothing, are unbounded and stay float."""
+"""Operators of which anything is known; the rest have no weight, move nothing, are unbounded
+and stay float.
+"""
 POINTWISE = frozenset(row.name for row in _ROWS if row.pointwise)
-"""Operators that treat every element alike and read no other: functions of one value, or of one of each operand."""
+"""Operators that treat every element alike and read no other: functions of one value, or of one
+of each operand.
+"""
 PRODUCTS = frozenset(row.name for row in _ROWS if row.weight is not None)
 """Operators that sum products of data and weights."""
 INTEGER_FORMS: Mapping[tuple[str, str], IntegerForm] = MappingProxyType(
@@ -571,7 +643,9 @@ _UNKNOWN = OpSpec()
 
 
 def op_spec(node: ir.Node) -> OpSpec:
-    """The row of the operator of ``node``; of one outside the default domain, made of what an extension says."""
+    """The row of the operator of ``node``; of one outside the default domain, made of what an
+    extension says.
+    """
     if node.domain == "":
         return OPERATORS.get(node.op_type, _UNKNOWN)
     outside = outside_operator(node)
@@ -579,7 +653,9 @@ def op_spec(node: ir.Node) -> OpSpec:
 
 
 def _row_of(outside: Operator) -> OpSpec:
-    """Any function is read from a table; what moves values shares the quantization parameters of its input."""
+    """Any function is read from a table; what moves values shares the quantization parameters
+    of its input.
+    """
     facts, moves = outside.facts, outside.facts.moved == (0,)
     return OpSpec(
         weight=facts.weight,
@@ -601,13 +677,16 @@ def float_name(operator: str) -> str:
 
 
 def weight_channel_axis(node: ir.Node, rank: int) -> int | None:
-    """The axis of the weight of ``node``, of ``rank`` dimensions, that runs over output channels, if there is one."""
+    """The axis of the weight of ``node``, of ``rank`` dimensions, that runs over output
+    channels, if there is one.
+    """
     axes = op_spec(node).axes
     return None if axes is None else axes(node, rank)[0]
 
 
 def weight_summed_axis(node: ir.Node, rank: int) -> int | None:
-    """The axis of the weight of ``node``, of ``rank`` dimensions, that its products are summed over.
+    """The axis of the weight of ``node``, of ``rank`` dimensions, that its products are summed
+    over.
 
     Axes of a window come behind it.
     """

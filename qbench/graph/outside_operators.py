@@ -1,11 +1,14 @@
-"""An operator from outside as one value: facts, shape rule, kernel, and what a quantizer may quantize.
+"""An operator from outside as one value: facts, shape rule, kernel, and what a quantizer may
+quantize.
 
     acme::Swish(x)                 real: its kernel, wherever an engine of ours runs the graph
-    acme::QLinearSwish(x s z, s z) of one that treats every element alike: a table of its kernel over every code
+    acme::QLinearSwish(x s z, s z) of one that treats every element alike: a table of its kernel
+    over every code
     acme::Rotate(x_q)              of one that moves values: its kernel on the codes themselves
 
-Nodes know their operator by name, from the installed extensions, or carry it (``with_operators``), which outlives
-copies and passes. Who changes a kernel changes the version of its domain: that is part of the digest of a graph.
+Nodes know their operator by name, from the installed extensions, or carry it (``with_operators``),
+which outlives copies and passes. Who changes a kernel changes the version of its domain: that is
+part of the digest of a graph.
 """
 
 import functools
@@ -28,10 +31,11 @@ class OperatorFacts:
 
     Args:
         weight, bias: index of the input that holds them, in operators that have such.
-        moved: indices of inputs whose values, unchanged, are all that the outputs hold (Reshape, Slice, MaxPool, …):
-            input and output share qparams. A constant may be mixed in (Pad's value).
-        real: indices of inputs that carry real numbers, the others being shapes, axes or indices; None: all do.
-        low, high: what the result cannot leave, whatever the inputs.
+        moved: indices of inputs whose values, unchanged, are all that the outputs hold (Reshape,
+            Slice, MaxPool, …): input and output share qparams. A constant may be mixed in (Pad's
+            value).
+        real: indices of inputs that carry real numbers, the others being shapes, axes or indices;
+        None: all do. low, high: what the result cannot leave, whatever the inputs.
     """
 
     weight: int | None = None
@@ -44,7 +48,9 @@ class OperatorFacts:
 
 Dims = tuple[int | str | None, ...]
 Kernel = Callable[..., npt.NDArray[Any] | tuple[npt.NDArray[Any], ...]]
-"""Arrays of the inputs in order (None where left out), attributes by keyword → the result, or all of several."""
+"""Arrays of the inputs in order (None where left out), attributes by keyword → the result, or
+all of several.
+"""
 
 QLINEAR = "QLinear"
 _KEY = "qbench.operator"
@@ -57,10 +63,11 @@ class Operator:
 
     Args:
         kernel: computes it, in any precision; float32 inputs give float32 results.
-        facts: as of ONNX's own. With ``moved=(0,)`` the kernel runs on codes too, and input and output share qparams.
-        shape: shapes of the inputs (None where unknown) → shape of the first result; None: that of the first input.
-        pointwise: whether every element is a function of the like elements of the inputs, so that a table will do.
-        data: the inputs that a quantizer may quantize; none: it stays float.
+        facts: as of ONNX's own. With ``moved=(0,)`` the kernel runs on codes too, and input and
+        output share qparams. shape: shapes of the inputs (None where unknown) → shape of the first
+        result; None: that of the first input. pointwise: whether every element is a function of the
+        like elements of the inputs, so that a table will do. data: the inputs that a quantizer may
+        quantize; none: it stays float.
 
     Raises:
         ValueError: values that are moved and computed at once.
@@ -79,7 +86,9 @@ class Operator:
     def run(
         self, inputs: Iterable[npt.NDArray[Any] | None], attributes: Iterable[ir.Attr]
     ) -> tuple[npt.NDArray[Any], ...]:
-        """The results for ``inputs`` of a node with ``attributes``; float64 that came of float32 is float32 again."""
+        """The results for ``inputs`` of a node with ``attributes``; float64 that came of
+        float32 is float32 again.
+        """
         given = list(inputs)
         with np.errstate(all="ignore"):  # overflow in a kernel is a result, as in every engine
             found = self.kernel(*given, **{one.name: _plain(one) for one in attributes})
@@ -126,9 +135,13 @@ def with_operators(model: ir.Model, operators: Catalogue[Operator]) -> ir.Model:
 
 
 def carried_operators(model: ir.Model) -> Catalogue[Operator]:
-    """What nodes of ``model`` carry, to be given to a graph that was made of it by way of a file."""
+    """What nodes of ``model`` carry, to be given to a graph that was made of it by way of a
+    file.
+    """
     held = {_name(node): node.meta[_KEY] for node in _foreign(model) if _KEY in node.meta}
-    return Catalogue("operator", {name: functools.partial(_itself, one) for name, one in held.items()})
+    return Catalogue(
+        "operator", {name: functools.partial(_itself, one) for name, one in held.items()}
+    )
 
 
 def _require_domains(operators: Catalogue[Operator]) -> None:
@@ -179,19 +192,26 @@ def _plain(attribute: ir.Attr) -> object:
 
 # Shapes through operators from outside, which onnx's inference does not know.
 #
-# One without a shape rule is replaced by an Identity of its first input; a shape rule is called as soon as everything
-# before the node is known.
+# One without a shape rule is replaced by an Identity of its first input; a shape rule is called as
+# soon as everything before the node is known.
 
 
 def stood_in(light: ir.Model) -> ir.Model:
-    """``light``, or a copy with Identities where operators from outside keep the shape of their first input."""
+    """``light``, or a copy with Identities where operators from outside keep the shape of their
+    first input.
+    """
     if not any(outside_operator(node) for graph in light.graphs() for node in graph):
         return light
     copy = light.clone()
     for graph in copy.graphs():
         for node in graph:
             operator = outside_operator(node)
-            if operator is not None and operator.shape is None and node.inputs and node.inputs[0] is not None:
+            if (
+                operator is not None
+                and operator.shape is None
+                and node.inputs
+                and node.inputs[0] is not None
+            ):
                 node.op_type, node.domain = "Identity", ""
                 node.resize_inputs(1)
                 node.attributes.clear()
@@ -199,7 +219,9 @@ def stood_in(light: ir.Model) -> ir.Model:
 
 
 def ask_rules(model: ir.Model, light: ir.Model) -> bool:
-    """Write into ``model``, and into ``light`` of the same nodes, what shape rules say now; True when any was new."""
+    """Write into ``model``, and into ``light`` of the same nodes, what shape rules say now;
+    True when any was new.
+    """
     asked = False
     for graph, other in zip(model.graphs(), light.graphs(), strict=True):
         for node, same in zip(graph, other, strict=True):
@@ -207,7 +229,9 @@ def ask_rules(model: ir.Model, light: ir.Model) -> bool:
             if operator is None or operator.shape is None or node.outputs[0].shape is not None:
                 continue
             first = node.inputs[0] if node.inputs else None
-            if first is None or any(value is not None and value.shape is None for value in node.inputs):
+            if first is None or any(
+                value is not None and value.shape is None for value in node.inputs
+            ):
                 continue
             dims = operator.shape(tuple(_dims(value) for value in node.inputs))
             for value in (node.outputs[0], same.outputs[0]):

@@ -20,13 +20,15 @@ from qbench.graph.query import (
 )
 from qbench.numerics import QParams, QType
 
-# Quantization to 32 bits, which QuantizeLinear does not have, written in float operators that are marked as such.
+# Quantization to 32 bits, which QuantizeLinear does not have, written in float operators that are
+# marked as such.
 #
 #     value ──Div(s)──Round──Clip(qmin − z, qmax − z)──┬──Mul(s)── consumer
 #                                                      └──Mul(s)── consumer
 #
-# Codes beyond 2²⁴ are those that float32 has: a quotient of that size is an integer before it is rounded. The four
-# nodes carry the name of the type in their metadata, so that a network's own Round is never taken for one.
+# Codes beyond 2²⁴ are those that float32 has: a quotient of that size is an integer before it is
+# rounded. The four nodes carry the name of the type in their metadata, so that a network's own
+# Round is never taken for one.
 
 _KEY = "qbench.levels"
 
@@ -42,7 +44,9 @@ def is_float_codes(node: ir.Node) -> bool:
 
 
 def breaches_of_float_codes(node: ir.Node) -> Iterator[str]:
-    """What is wrong with the quantization in float operators that begins at ``node``, a marked Div; else nothing."""
+    """What is wrong with the quantization in float operators that begins at ``node``, a marked
+    Div; else nothing.
+    """
     if not is_float_codes(node) or node.op_type != "Div":
         return
     name, scale = node_key(node), constant_value(node.inputs[1])
@@ -57,7 +61,11 @@ def breaches_of_float_codes(node: ir.Node) -> Iterator[str]:
     if not readers or clip.outputs[0].is_graph_output():
         yield f"The quantized values of '{name}' leave the graph or have no reader; expected a Mul behind them."
     for reader in readers:
-        factor = constant_value(reader.inputs[1]) if reader.op_type == "Mul" and is_float_codes(reader) else None
+        factor = (
+            constant_value(reader.inputs[1])
+            if reader.op_type == "Mul" and is_float_codes(reader)
+            else None
+        )
         if factor is None or not np.array_equal(factor, scale):
             yield f"The quantized values of '{name}' are read by '{node_key(reader)}'; expected a Mul by its scale."
         elif len(reader.outputs[0].uses()) + reader.outputs[0].is_graph_output() != 1:
@@ -65,7 +73,8 @@ def breaches_of_float_codes(node: ir.Node) -> Iterator[str]:
 
 
 def rounded_behind(node: ir.Node) -> tuple[tuple[ir.Node, ...], str, npt.NDArray[Any]] | None:
-    """The quantization in float operators that alone reads the result of ``node``, and has one reader.
+    """The quantization in float operators that alone reads the result of ``node``, and has one
+    reader.
 
     Returns:
         Its Div, Round, Clip and Mul, the name of its type, and its scale; None where there is none.
@@ -82,7 +91,9 @@ def rounded_behind(node: ir.Node) -> tuple[tuple[ir.Node, ...], str, npt.NDArray
 
 
 def _following(node: ir.Node | None, operator: str) -> ir.Node | None:
-    """The marked node of kind ``operator`` that alone reads the result of ``node``, its other operands constant."""
+    """The marked node of kind ``operator`` that alone reads the result of ``node``, its other
+    operands constant.
+    """
     follower = None if node is None else only_consumer(node.outputs[0])
     if follower is None or follower.op_type != operator or not is_float_codes(follower):
         return None
@@ -90,21 +101,26 @@ def _following(node: ir.Node | None, operator: str) -> ir.Node | None:
     return follower if all(constant_value(end) is not None for end in ends) else None
 
 
-# The qparams of a QuantizeLinear or DequantizeLinear from anywhere, or one sentence when it is invalid.
+# The qparams of a QuantizeLinear or DequantizeLinear from anywhere, or one sentence when it is
+# invalid.
 #
-# Other tools leave the zero point out (then it is 0, and the type that of the integers, uint8 where nothing says), give
-# one scale as a list of one, repeat the zero point once for many scales, and use the domain com.microsoft.
+# Other tools leave the zero point out (then it is 0, and the type that of the integers, uint8 where
+# nothing says), give one scale as a list of one, repeat the zero point once for many scales, and
+# use the domain com.microsoft.
 
 _Array = npt.NDArray[Any]
-_FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE})
+_FLOATS = frozenset(
+    {ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE}
+)
 
 
 def node_qparams(node: ir.Node) -> QParams | None:
-    """The qparams of a Q or DQ ``node``; None if they are computed at run time, not integers or without float32 scales.
+    """The qparams of a Q or DQ ``node``; None if they are computed at run time, not integers or
+    without float32 scales.
 
     Raises:
-        InputError: it is invalid: a scale that is not positive and finite, an integer tensor that is float, a zero
-            point outside its type, more scales than slices.
+        InputError: it is invalid: a scale that is not positive and finite, an integer tensor that
+            is float, a zero point outside its type, more scales than slices.
     """
     scale = constant_value(input_at(node, 1))
     point = constant_value(input_at(node, 2))
@@ -117,7 +133,9 @@ def node_qparams(node: ir.Node) -> QParams | None:
     block = int_attribute(node, "block_size", 0)
     points = np.zeros(scale.shape, np.int64) if point is None else point.astype(np.int64)
     if not block and scale.size == 1:
-        return _made(node, scale.reshape(()), points.reshape(-1)[:1].reshape(()), qtype, (None, None))
+        return _made(
+            node, scale.reshape(()), points.reshape(-1)[:1].reshape(()), qtype, (None, None)
+        )
     if points.size == 1:
         points = np.broadcast_to(points.reshape(()), scale.shape)
     axis = int_attribute(node, "axis", 1)
@@ -126,7 +144,8 @@ def node_qparams(node: ir.Node) -> QParams | None:
 
 
 def code_dtype(node: ir.Node) -> ir.DataType:
-    """The type of the integers of a Q or DQ ``node``: that of its zero point, of the tensor, else what it is by itself.
+    """The type of the integers of a Q or DQ ``node``: that of its zero point, of the tensor,
+    else what it is by itself.
 
     Raises:
         InputError: the tensor is float, or of another type than the zero point.
@@ -139,7 +158,9 @@ def code_dtype(node: ir.Node) -> ir.DataType:
         raise _meaningless(node, f"integers that are {found.name.lower()}", "a quantized tensor")
     if said is not None and found is not None and said != found:
         raise _meaningless(
-            node, f"integers of {found.name.lower()} and a zero point of {said.name.lower()}", "one type"
+            node,
+            f"integers of {found.name.lower()} and a zero point of {said.name.lower()}",
+            "one type",
         )
     written = int_attribute(node, "output_dtype", 0)
     return said or found or (ir.DataType(written) if written else ir.DataType.UINT8)
@@ -156,7 +177,9 @@ def _qtype(node: ir.Node) -> QType | None:
 def _check_scale(node: ir.Node, scale: _Array) -> None:
     good = np.isfinite(scale) & (scale > 0)
     if not good.all():
-        raise _meaningless(node, f"a scale of {scale[~good].reshape(-1)[0]}", "scales that are positive and finite")
+        raise _meaningless(
+            node, f"a scale of {scale[~good].reshape(-1)[0]}", "scales that are positive and finite"
+        )
 
 
 def _check_axis(node: ir.Node, scale: _Array, axis: int, block: int) -> None:
@@ -165,14 +188,24 @@ def _check_axis(node: ir.Node, scale: _Array, axis: int, block: int) -> None:
         return
     rank = len(source.shape)
     if scale.ndim != 1 or not -rank <= axis < rank:
-        raise _meaningless(node, f"scales of shape {scale.shape} along axis {axis} of {rank} dimensions", "one a slice")
+        raise _meaningless(
+            node,
+            f"scales of shape {scale.shape} along axis {axis} of {rank} dimensions",
+            "one a slice",
+        )
     size = source.shape[axis]
     if isinstance(size, int) and size != scale.size:
-        raise _meaningless(node, f"{scale.size} scales for {size} slices of axis {axis}", "one a slice")
+        raise _meaningless(
+            node, f"{scale.size} scales for {size} slices of axis {axis}", "one a slice"
+        )
 
 
 def _made(
-    node: ir.Node, scale: _Array, points: npt.NDArray[np.int64], qtype: QType, along: tuple[int | None, int | None]
+    node: ir.Node,
+    scale: _Array,
+    points: npt.NDArray[np.int64],
+    qtype: QType,
+    along: tuple[int | None, int | None],
 ) -> QParams:
     try:
         return QParams(scale, points, qtype, axis=along[0], block_size=along[1])
@@ -189,7 +222,8 @@ def _meaningless(node: ir.Node, found: str, expected: str) -> InputError:
     )
 
 
-# The QDQ convention, and its checker: one QuantizeLinear per value, one DequantizeLinear per consumer.
+# The QDQ convention, and its checker: one QuantizeLinear per value, one DequantizeLinear per
+# consumer.
 #
 # 1. A value is read by at most one QuantizeLinear (or DynamicQuantizeLinear).
 # 2. The result of a QuantizeLinear is read by DequantizeLinear only, and is not a graph output; or one Clip with
@@ -200,25 +234,32 @@ def _meaningless(node: ir.Node, found: str, expected: str) -> InputError:
 # 5. Scales are constant, finite and positive; a static zero point is constant, given, of the type of the codes.
 # 6. Per axis, each slice has one scale and one zero point.
 #
-# DynamicQuantizeLinear makes scale and zero point itself, so 5 and 6 do not apply to what it feeds. Quantization to 32
-# bits is written in float operators (see above): 1 to 5 apply to its Div as to a QuantizeLinear, to its Muls as to
-# DequantizeLinear. A range that is narrower than the type that stores it is a clip: of codes, or of the value before
-# its QuantizeLinear where ONNX Runtime has no Clip for the type.
+# DynamicQuantizeLinear makes scale and zero point itself, so 5 and 6 do not apply to what it feeds.
+# Quantization to 32 bits is written in float operators (see above): 1 to 5 apply to its Div as to a
+# QuantizeLinear, to its Muls as to DequantizeLinear. A range that is narrower than the type that
+# stores it is a clip: of codes, or of the value before its QuantizeLinear where ONNX Runtime has no
+# Clip for the type.
 
 QDQ_OPSET, QDQ_IR_VERSION = 21, 10
-"""The operator set that everything is written at, and the IR version that came with it: the first whose QuantizeLinear
-has 16-bit, 4-bit and blocked forms. Where it changes, so do the facts of operators (``graph.ops``)."""
+"""The operator set that everything is written at, and the IR version that came with it: the
+first whose QuantizeLinear has 16-bit, 4-bit and blocked forms. Where it changes, so do the
+facts of operators (``graph.ops``).
+"""
 _QUANTIZERS = frozenset({"QuantizeLinear", "DynamicQuantizeLinear"})
 _DOMAINS = frozenset({"", "com.microsoft"})
 
 
 def check_convention(model: ir.Model) -> tuple[str, ...]:
-    """Every breach of the convention in the main graph of ``model``, as sentences in graph order; empty: it is kept."""
+    """Every breach of the convention in the main graph of ``model``, as sentences in graph
+    order; empty: it is kept.
+    """
     return tuple(_breaches(model.graph))
 
 
 def clip_of_codes(quantize: ir.Node) -> ir.Node | None:
-    """The Clip with constant ends that alone reads the integers of ``quantize``, a Q of any make, if there is one."""
+    """The Clip with constant ends that alone reads the integers of ``quantize``, a Q of any
+    make, if there is one.
+    """
     if quantize.domain not in _DOMAINS or quantize.op_type not in _QUANTIZERS:
         return None
     reader = only_consumer(quantize.outputs[0])
@@ -228,8 +269,14 @@ def clip_of_codes(quantize: ir.Node) -> ir.Node | None:
 
 
 def _breaches(graph: ir.Graph) -> Iterator[str]:
-    for value in (*graph.inputs, *graph.initializers.values(), *(v for node in graph for v in node.outputs)):
-        quantizers = [node_key(use.node) for use in value.uses() if use.idx == 0 and _quantizes(use.node)]
+    for value in (
+        *graph.inputs,
+        *graph.initializers.values(),
+        *(v for node in graph for v in node.outputs),
+    ):
+        quantizers = [
+            node_key(use.node) for use in value.uses() if use.idx == 0 and _quantizes(use.node)
+        ]
         if len(quantizers) > 1:
             yield f"'{value.name}' is quantized {len(quantizers)} times, by {_listed(quantizers)}; expected once."
     for node in graph:
@@ -288,7 +335,11 @@ def _same_qparams(quantize: ir.Node, dequantize: ir.Node) -> bool:
 def _breaches_of_parameters(node: ir.Node) -> Iterator[str]:
     if _is_dynamic(node):
         return
-    name, scale, zero_point = node_key(node), constant_value(input_at(node, 1)), constant_value(input_at(node, 2))
+    name, scale, zero_point = (
+        node_key(node),
+        constant_value(input_at(node, 1)),
+        constant_value(input_at(node, 2)),
+    )
     if scale is None or not np.all(np.isfinite(scale)) or not np.all(scale > 0):
         yield f"The scale of '{name}' is not constant, finite and positive throughout."
         return
@@ -306,7 +357,12 @@ def _breaches_of_parameters(node: ir.Node) -> Iterator[str]:
 
 def _breaches_of_axis(node: ir.Node, scale: npt.NDArray[Any]) -> Iterator[str]:
     source = node.inputs[0]
-    if scale.ndim != 1 or source is None or source.shape is None or int_attribute(node, "block_size", 0):
+    if (
+        scale.ndim != 1
+        or source is None
+        or source.shape is None
+        or int_attribute(node, "block_size", 0)
+    ):
         return
     axis, shape = int_attribute(node, "axis", 1), source.shape
     if not -len(shape) <= axis < len(shape):
@@ -337,7 +393,14 @@ def _listed(names: list[str]) -> str:
 
 QDQ_OPERATORS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 _ENGINE_OPERATORS = frozenset(
-    {"QGemm", "QAttention", "DynamicQuantizeLSTM", "DynamicQuantizeMatMul", "MatMulIntegerToFloat", "MatMulNBits"}
+    {
+        "QGemm",
+        "QAttention",
+        "DynamicQuantizeLSTM",
+        "DynamicQuantizeMatMul",
+        "MatMulIntegerToFloat",
+        "MatMulNBits",
+    }
 )
 
 
@@ -353,9 +416,9 @@ def held_format(node: ir.Node) -> str | None:
 def form_of(model: ir.Model) -> Form:
     """The form of ``model``, subgraphs included: the lowest that any node of it has.
 
-    A node that holds a file of another format makes it file; our integer operators, integer; integer operators of ONNX
-    or ONNX Runtime, qoperator; QuantizeLinear and its kin, or quantization in float operators, qdq; without any of
-    these it is float.
+    A node that holds a file of another format makes it file; our integer operators, integer;
+    integer operators of ONNX or ONNX Runtime, qoperator; QuantizeLinear and its kin, or
+    quantization in float operators, qdq; without any of these it is float.
     """
     nodes = [node for graph in model.graphs() for node in graph]
     if any(held_format(node) for node in nodes):
@@ -370,11 +433,15 @@ def form_of(model: ir.Model) -> Form:
 
 
 def is_qdq(node: ir.Node) -> bool:
-    """Whether ``node`` is a QuantizeLinear, a DequantizeLinear or a DynamicQuantizeLinear (the engine's own too)."""
+    """Whether ``node`` is a QuantizeLinear, a DequantizeLinear or a DynamicQuantizeLinear (the
+    engine's own too).
+    """
     return node.op_type in QDQ_OPERATORS and node.domain in ("", ENGINE_DOMAIN)
 
 
 def _is_qoperator(node: ir.Node) -> bool:
     if node.domain == "":
         return ("", node.op_type) in INTEGER_FORMS
-    return node.domain == ENGINE_DOMAIN and (node.op_type.startswith("QLinear") or node.op_type in _ENGINE_OPERATORS)
+    return node.domain == ENGINE_DOMAIN and (
+        node.op_type.startswith("QLinear") or node.op_type in _ENGINE_OPERATORS
+    )

@@ -10,11 +10,14 @@ import onnx_ir as ir
 
 from qbench.errors import InputError
 
-# Questions about one place of a graph: what is constant, who makes a value, who reads it, how a node is called.
+# Questions about one place of a graph: what is constant, who makes a value, who reads it, how a
+# node is called.
 
 
 def node_key(node: ir.Node) -> str:
-    """The name of ``node`` in profiles, plans and counts: its own, else its first named output's."""
+    """The name of ``node`` in profiles, plans and counts: its own, else its first named
+    output's.
+    """
     return node.name or next((value.name for value in node.outputs if value.name), "")
 
 
@@ -62,11 +65,15 @@ def word_attribute(node: ir.Node, name: str, default: str) -> str:
 def ints_attribute(node: ir.Node, name: str, default: Sequence[int] = ()) -> tuple[int, ...]:
     """The attribute ``name`` of several integers, or ``default`` where it is left out."""
     attribute = node.attributes.get(name)
-    return tuple(default) if attribute is None else tuple(int(value) for value in attribute.as_ints())
+    return (
+        tuple(default) if attribute is None else tuple(int(value) for value in attribute.as_ints())
+    )
 
 
 def producer(value: ir.Value | None) -> ir.Node | None:
-    """The node that computes ``value``, or None for inputs, initializers and absent optional inputs."""
+    """The node that computes ``value``, or None for inputs, initializers and absent optional
+    inputs.
+    """
     return None if value is None else value.producer()
 
 
@@ -85,7 +92,11 @@ def values_by_name(model: ir.Model) -> dict[str, ir.Value]:
     """Every named value of the main graph: inputs, initializers and node outputs."""
     graph = model.graph
     named: dict[str, ir.Value] = {}
-    for value in (*graph.inputs, *graph.initializers.values(), *(v for node in graph for v in node.outputs)):
+    for value in (
+        *graph.inputs,
+        *graph.initializers.values(),
+        *(v for node in graph for v in node.outputs),
+    ):
         if value.name:
             named[value.name] = value
     return named
@@ -96,22 +107,29 @@ def opset(model: ir.Model) -> int:
     return model.opset_imports.get("", model.opset_imports.get("ai.onnx", 1))
 
 
-# What is written into the metadata that ONNX keeps and no engine reads: where a node and a graph come from.
+# What is written into the metadata that ONNX keeps and no engine reads: where a node and a graph
+# come from.
 #
-# ``qbench.origin`` of a node names the fp32 node its result stems from; ``qbench.lineage`` of a model lists the digests
-# of the graphs it was rewritten from, oldest first: so a profile of an ancestor is accepted, one of another graph not.
-# A value has the same numbers under the same name in all of them; a pass that breaks this begins a new lineage.
+# ``qbench.origin`` of a node names the fp32 node its result stems from; ``qbench.lineage`` of a
+# model lists the digests of the graphs it was rewritten from, oldest first: so a profile of an
+# ancestor is accepted, one of another graph not. A value has the same numbers under the same name
+# in all of them; a pass that breaks this begins a new lineage.
 
 T = TypeVar("T")
 
 ORIGIN = "qbench.origin"
 LINEAGE = "qbench.lineage"
 OF_REALS = "qbench.of_reals"
-"""Metadata of a Clip of codes in a lowered graph: limits that the graph, as it is written, puts on reals."""
+"""Metadata of a Clip of codes in a lowered graph: limits that the graph, as it is written, puts
+on reals.
+"""
 
 
-def read_entry(metadata: Mapping[str, str], key: str, where: str, made_of: Callable[[Any], T]) -> T | None:
-    """What ``made_of`` makes of the JSON in the entry ``key`` of ``metadata``; None where there is none.
+def read_entry(
+    metadata: Mapping[str, str], key: str, where: str, made_of: Callable[[Any], T]
+) -> T | None:
+    """What ``made_of`` makes of the JSON in the entry ``key`` of ``metadata``; None where there
+    is none.
 
     Args:
         where: whose metadata, for the message.
@@ -124,7 +142,9 @@ def read_entry(metadata: Mapping[str, str], key: str, where: str, made_of: Calla
         return None
     try:
         return made_of(json.loads(text))
-    except Exception as error:  # JSON, enums, types and arrays raise many kinds for what others wrote
+    except (
+        Exception
+    ) as error:  # JSON, enums, types and arrays raise many kinds for what others wrote
         raise InputError(
             f"Reading the metadata '{key}' of {where}",
             found=f"'{text[:60]}' ({type(error).__name__})",
@@ -144,17 +164,23 @@ def set_origin(node: ir.Node, origin: str) -> None:
 
 
 def lineage_of(model: ir.Model) -> tuple[str, ...]:
-    """The digests of the graphs that ``model`` was rewritten from, oldest first; its own is not among them."""
+    """The digests of the graphs that ``model`` was rewritten from, oldest first; its own is not
+    among them.
+    """
     return tuple(model.metadata_props.get(LINEAGE, "").split())
 
 
 def forget_lineage(model: ir.Model) -> None:
-    """Write that values of ``model`` have other numbers than under the same names before: nothing is its ancestor."""
+    """Write that values of ``model`` have other numbers than under the same names before:
+    nothing is its ancestor.
+    """
     model.metadata_props[LINEAGE] = ""
 
 
 def extend_lineage(model: ir.Model, digest: str) -> None:
-    """Write that ``model`` was made from the graph with ``digest``; one that is there already stays where it is."""
+    """Write that ``model`` was made from the graph with ``digest``; one that is there already
+    stays where it is.
+    """
     lineage = lineage_of(model)
     if digest not in lineage:
         model.metadata_props[LINEAGE] = " ".join((*lineage, digest))

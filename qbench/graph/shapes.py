@@ -14,8 +14,8 @@ from qbench.graph.query import read_entry
 
 # The usual sizes of a graph's free dimensions, written into the model: ``{"H": 224, "W": 224}``.
 #
-# A network that takes pictures of any size has no cost until the user says which size is meant. The batch is never
-# declared: costs are of one sample.
+# A network that takes pictures of any size has no cost until the user says which size is meant. The
+# batch is never declared: costs are of one sample.
 
 _KEY = "qbench.dims"
 _LARGEST = (1 << 31) - 1
@@ -33,7 +33,9 @@ def declare_dims(model: ir.Model, dims: Mapping[str, int]) -> None:
 
 
 def fixed_batch(model: ir.Model) -> int | None:
-    """How many samples a run of ``model`` takes: the first dimension of its first input, None where that is free."""
+    """How many samples a run of ``model`` takes: the first dimension of its first input, None
+    where that is free.
+    """
     inputs = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
     shape = inputs[0].shape if inputs else None
     if shape is None or not len(shape) or not isinstance(shape[0], int) or shape[0] < 1:
@@ -69,12 +71,13 @@ def with_shapes(model: ir.Model) -> ir.Model:
 
 
 def shapes_alone(model: ir.Model, *, free_dims: int) -> ir.Model:
-    """A copy of ``model`` to read whole sizes from: large constants are inputs there, without numbers.
+    """A copy of ``model`` to read whole sizes from: large constants are inputs there, without
+    numbers.
 
     Args:
         model: left untouched.
-        free_dims: the size that symbolic dimensions of graph inputs take, other than those the model declares a usual
-            size for.
+        free_dims: the size that symbolic dimensions of graph inputs take, other than those the
+            model declares a usual size for.
     """
     light = _skeleton(model)
     _fix_free_dims(light, model, free_dims)
@@ -115,20 +118,27 @@ def _write_known(model: ir.Model, light: ir.Model) -> bool:
 
 
 def inferred(proto: onnx.ModelProto, *, strict: bool = False) -> onnx.ModelProto:
-    """``proto`` with the types and shapes that onnx infers, computed sizes included, in at most 1 GiB of memory.
+    """``proto`` with the types and shapes that onnx infers, computed sizes included, in at most
+    1 GiB of memory.
 
-    onnx keeps every element of a propagated value as a message of its own: a Range of 2²⁹ numbers took 22 GB.
+    onnx keeps every element of a propagated value as a message of its own: a Range of 2²⁹ numbers
+        took 22 GB.
 
     Raises:
-        MemoryError: it takes more. InferenceError, RuntimeError, ValueError: the graph contradicts itself.
+        MemoryError: it takes more. InferenceError, RuntimeError, ValueError: the graph contradicts
+            itself.
     """
     with _bounded_memory(_INFERENCE_BYTES):
-        return onnx.shape_inference.infer_shapes(proto, check_type=strict, strict_mode=strict, data_prop=True)
+        return onnx.shape_inference.infer_shapes(
+            proto, check_type=strict, strict_mode=strict, data_prop=True
+        )
 
 
 @contextlib.contextmanager
 def _bounded_memory(extra: int) -> Iterator[None]:
-    """Let this process take ``extra`` bytes more than it has; nothing is bounded where the system cannot do that."""
+    """Let this process take ``extra`` bytes more than it has; nothing is bounded where the
+    system cannot do that.
+    """
     try:
         import resource
 
@@ -138,7 +148,9 @@ def _bounded_memory(extra: int) -> Iterator[None]:
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     most = pages * resource.getpagesize() + extra
-    resource.setrlimit(resource.RLIMIT_AS, (most if soft == resource.RLIM_INFINITY else min(most, soft), hard))
+    resource.setrlimit(
+        resource.RLIMIT_AS, (most if soft == resource.RLIM_INFINITY else min(most, soft), hard)
+    )
     try:
         yield
     finally:
@@ -146,12 +158,19 @@ def _bounded_memory(extra: int) -> Iterator[None]:
 
 
 def _inferred(proto: onnx.ModelProto) -> list[dict[str | None, ir.Value]]:
-    """Name → a value with type and shape, of every graph of ``proto`` in the order of ``ir.Model.graphs``."""
-    inner = any(part.HasField("g") or part.graphs for node in proto.graph.node for part in node.attribute)
+    """Name → a value with type and shape, of every graph of ``proto`` in the order of
+    ``ir.Model.graphs``.
+    """
+    inner = any(
+        part.HasField("g") or part.graphs for node in proto.graph.node for part in node.attribute
+    )
     if inner or proto.functions:
         graphs = ir.from_proto(proto).graphs()
         return [{value.name: value for node in graph for value in node.outputs} for graph in graphs]
-    infos = (*proto.graph.value_info, *proto.graph.output)  # nodes are known: parsing them again takes the longest
+    infos = (
+        *proto.graph.value_info,
+        *proto.graph.output,
+    )  # nodes are known: parsing them again takes the longest
     return [{info.name: ir.serde.deserialize_value_info_proto(info, None) for info in infos}]
 
 
@@ -161,7 +180,8 @@ def _fix_free_dims(copy: ir.Model, model: ir.Model, free_dims: int) -> None:
     for value in copy.graph.inputs:
         if value.shape is not None:
             value.shape = ir.Shape(
-                d if isinstance(d, int) else usual.get(d.value or "", free_dims) for d in value.shape
+                d if isinstance(d, int) else usual.get(d.value or "", free_dims)
+                for d in value.shape
             )
     for node in ir.traversal.RecursiveGraphIterator(copy.graph):
         for value in node.outputs:
@@ -169,14 +189,21 @@ def _fix_free_dims(copy: ir.Model, model: ir.Model, free_dims: int) -> None:
 
 
 def _skeleton(model: ir.Model) -> ir.Model:
-    """A copy in which large constants are inputs, so that their bytes are neither copied nor limited."""
+    """A copy in which large constants are inputs, so that their bytes are neither copied nor
+    limited.
+    """
     copy = model.clone()
-    copy.ir_version = max(copy.ir_version, 10)  # before 4, a constant that is no input is not looked at
+    copy.ir_version = max(
+        copy.ir_version, 10
+    )  # before 4, a constant that is no input is not looked at
     for value in list(copy.graph.initializers.values()):
         tensor = value.const_value
         if tensor is None or tensor.nbytes <= SMALL or value.name is None:
             continue
-        value.dtype, value.shape = tensor.dtype, ir.Shape(d if isinstance(d, int) else None for d in tensor.shape)
+        value.dtype, value.shape = (
+            tensor.dtype,
+            ir.Shape(d if isinstance(d, int) else None for d in tensor.shape),
+        )
         del copy.graph.initializers[value.name]
         value.const_value = None
         if not value.is_graph_input():

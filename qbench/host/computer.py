@@ -1,4 +1,6 @@
-"""This computer in plain values: processor, how its engine sums, versions; the one place that reads a clock."""
+"""This computer in plain values: processor, how its engine sums, versions; the one place that
+reads a clock.
+"""
 
 import datetime
 import enum
@@ -48,19 +50,25 @@ def probe_dot_product() -> DotProduct:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     (result,) = session.run(None, {"a": np.full((1, 2), 255, np.uint8)})
-    return {_EXACT: DotProduct.EXACT, _SATURATED: DotProduct.SATURATING}.get(int(result[0, 0]), DotProduct.UNKNOWN)
+    return {_EXACT: DotProduct.EXACT, _SATURATED: DotProduct.SATURATING}.get(
+        int(result[0, 0]), DotProduct.UNKNOWN
+    )
 
 
 # The processor as one comparable word and as a list of features.
 #
-# The word joins the architecture, the widest float vector unit and whether the u8×s8 dot product is exact:
+# The word joins the architecture, the widest float vector unit and whether the u8×s8 dot product is
+# exact:
 #
 #     x64-avx512-vnni, x64-avx512, x64-avx2-vnni, x64-avx2, x64-sse    arm64-dotprod, arm64    else platform.machine()
 #
-# ``vnni`` is decided by probe (``qbench.host.computer``): int8 results depend on what the engine does, not on what the
-# processor could do; float results depend on the vector unit, because it decides the order of sums.
+# ``vnni`` is decided by probe (``qbench.host.computer``): int8 results depend on what the engine
+# does, not on what the processor could do; float results depend on the vector unit, because it
+# decides the order of sums.
 
 _CPUINFO = Path("/proc/cpuinfo")
 _ARCHITECTURES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
@@ -75,7 +83,8 @@ def processor_class() -> str:
 
 
 def classify(machine: str, features: Collection[str], dot_product: DotProduct) -> str:
-    """The word for a processor of ``machine`` (``x64``, ``arm64``, …) with ``features`` and the probed ``dot_product``.
+    """The word for a processor of ``machine`` (``x64``, ``arm64``, …) with ``features`` and the
+    probed ``dot_product``.
 
     An unknown probe (no engine here) falls back to the flags.
     """
@@ -89,7 +98,11 @@ def classify(machine: str, features: Collection[str], dot_product: DotProduct) -
         level = "avx2"
     else:
         return "x64-sse"  # its kernels widen to 16 bits first, or saturate; one old class is enough
-    exact = bool(_VNNI_FLAGS & set(features)) if dot_product is DotProduct.UNKNOWN else dot_product is DotProduct.EXACT
+    exact = (
+        bool(_VNNI_FLAGS & set(features))
+        if dot_product is DotProduct.UNKNOWN
+        else dot_product is DotProduct.EXACT
+    )
     return f"x64-{level}-vnni" if exact else f"x64-{level}"
 
 
@@ -101,7 +114,9 @@ def architecture() -> str:
 
 @functools.cache
 def processor_features() -> tuple[str, ...]:
-    """The instruction-set flags the system reports, in lower case, sorted; empty where it reports none."""
+    """The instruction-set flags the system reports, in lower case, sorted; empty where it
+    reports none.
+    """
     try:
         text = _CPUINFO.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -110,7 +125,9 @@ def processor_features() -> tuple[str, ...]:
 
 
 def features_of_cpuinfo(text: str) -> tuple[str, ...]:
-    """The flags of the first processor in a ``/proc/cpuinfo`` (``flags`` on x86, ``Features`` on ARM)."""
+    """The flags of the first processor in a ``/proc/cpuinfo`` (``flags`` on x86, ``Features``
+    on ARM).
+    """
     found = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
     return tuple(sorted(found.group(1).lower().split())) if found else ()
 
@@ -127,14 +144,18 @@ def processor_name() -> str:
 
 def _sysctl_features() -> tuple[str, ...]:
     """macOS: ``hw.optional.*: 1`` and Intel's feature lists."""
-    optional = re.findall(r"^hw\.optional\.(?:arm\.)?(\w+): 1$", _sysctl("hw.optional"), re.MULTILINE)
+    optional = re.findall(
+        r"^hw\.optional\.(?:arm\.)?(\w+): 1$", _sysctl("hw.optional"), re.MULTILINE
+    )
     lists = _sysctl("-n", "machdep.cpu.features", "machdep.cpu.leaf7_features").split()
     return tuple(sorted({word.lower() for word in (*optional, *lists)}))
 
 
 def _sysctl(*arguments: str) -> str:
     try:
-        done = subprocess.run(["sysctl", *arguments], capture_output=True, text=True, timeout=5, check=False)
+        done = subprocess.run(
+            ["sysctl", *arguments], capture_output=True, text=True, timeout=5, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout
@@ -154,15 +175,18 @@ def package_versions(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-# The library that sums numpy's matrix products. Its kernels add in an order of their own, so float32 results that are
-# near a tie depend on them: two processors of one class (AVX-512 of two makers) may get two of them.
+# The library that sums numpy's matrix products. Its kernels add in an order of their own, so
+# float32 results that are near a tie depend on them: two processors of one class (AVX-512 of two
+# makers) may get two of them.
 
 _USUAL_KERNELS = {"x64-avx2": ("openblas-Haswell", "openblas-Zen")}
 
 
 @functools.cache
 def blas_kernels() -> str:
-    """The library behind numpy and the kernels it chose for this processor, ``openblas-SkylakeX``; empty: unknown."""
+    """The library behind numpy and the kernels it chose for this processor,
+    ``openblas-SkylakeX``; empty: unknown.
+    """
     try:
         import numpy as np  # noqa: F401 - loads the library that is asked about
         from threadpoolctl import threadpool_info
@@ -176,9 +200,11 @@ def blas_kernels() -> str:
 
 
 def unusual_blas_kernels(processor: str) -> dict[str, str]:
-    """Library → kernels, where they are not those of most computers of the class ``processor``; else nothing.
+    """Library → kernels, where they are not those of most computers of the class ``processor``;
+    else nothing.
 
-    Usual kernels are left unsaid, so that results accepted before kernels were recorded keep their class.
+    Usual kernels are left unsaid, so that results accepted before kernels were recorded keep their
+    class.
     """
     kernels = blas_kernels()
     if not kernels or kernels in _USUAL_KERNELS.get(processor, ()):
@@ -192,7 +218,8 @@ def python_version() -> str:
     return platform.python_version()
 
 
-# This computer in plain values, for the environment line of a run file; nothing that names a person or a place.
+# This computer in plain values, for the environment line of a run file; nothing that names a person
+# or a place.
 
 Fact = str | int | list[str] | dict[str, str]
 COUNTING_PACKAGES = ("numpy", "onnx", "onnx-ir", "onnxruntime", "pillow", "pytest-qbench")
@@ -200,7 +227,9 @@ COUNTING_PACKAGES = ("numpy", "onnx", "onnx-ir", "onnxruntime", "pillow", "pytes
 
 
 def describe_host(packages: Iterable[str] = COUNTING_PACKAGES) -> dict[str, Fact]:
-    """Processor, features, operating system, Python and package versions. No host name, user name or path."""
+    """Processor, features, operating system, Python and package versions. No host name, user
+    name or path.
+    """
     return {
         "processor_class": processor_class(),
         "processor_name": processor_name(),

@@ -1,4 +1,6 @@
-"""The git repository a folder belongs to: its commit, its main line, second working trees, and branches of files."""
+"""The git repository a folder belongs to: its commit, its main line, second working trees, and
+branches of files.
+"""
 
 import io
 import os
@@ -36,7 +38,9 @@ class Commit:
 
 
 def current_commit(folder: Path | str = ".") -> Commit | None:
-    """The commit checked out in ``folder``'s repository; None outside one, before its first commit, or without git."""
+    """The commit checked out in ``folder``'s repository; None outside one, before its first
+    commit, or without git.
+    """
     folder = Path(folder)
     shown = run_git(folder, "show", "--no-patch", "--no-show-signature", "--format=%H %cI", "HEAD")
     if shown is None:
@@ -44,12 +48,18 @@ def current_commit(folder: Path | str = ".") -> Commit | None:
     sha, committed = shown.split()
     branch = run_git(folder, "symbolic-ref", "--quiet", "--short", "HEAD")
     changed = run_git(folder, "status", "--porcelain", "--untracked-files=no")
-    return Commit(sha=sha, short=sha[:_SHORT], committed=committed, branch=branch or "", dirty=bool(changed))
+    return Commit(
+        sha=sha, short=sha[:_SHORT], committed=committed, branch=branch or "", dirty=bool(changed)
+    )
 
 
 def run_git(folder: Path, *arguments: str, timeout_s: float = _TIMEOUT_S) -> str | None:
     """What ``git arguments`` prints in ``folder``, stripped; None when it fails or is not there."""
-    environment = {**os.environ, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}  # a query must not take the index lock
+    environment = {
+        **os.environ,
+        "LC_ALL": "C",
+        "GIT_OPTIONAL_LOCKS": "0",
+    }  # a query must not take the index lock
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), *arguments],
@@ -79,7 +89,10 @@ def indexed_file(path: Path, stage: int) -> bytes | None:
     name = f":{stage}:./{path.name}"
     try:
         done = subprocess.run(
-            ["git", "-C", str(path.parent), "show", name], capture_output=True, timeout=_TIMEOUT_S, check=False
+            ["git", "-C", str(path.parent), "show", name],
+            capture_output=True,
+            timeout=_TIMEOUT_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
@@ -89,10 +102,14 @@ def indexed_file(path: Path, stage: int) -> bytes | None:
 # The main line of a repository: its commits by first parents, the earliest first.
 
 
-def first_parents(folder: Path | str = ".", *, behind: str = "", until: str = "HEAD") -> tuple[str, ...]:
-    """Whole hashes of the commits up to ``until`` (those behind ``behind`` only), the earliest first.
+def first_parents(
+    folder: Path | str = ".", *, behind: str = "", until: str = "HEAD"
+) -> tuple[str, ...]:
+    """Whole hashes of the commits up to ``until`` (those behind ``behind`` only), the earliest
+    first.
 
-    Empty outside a repository, without git, or where a name means no commit. In a shallow clone it begins late.
+    Empty outside a repository, without git, or where a name means no commit. In a shallow clone it
+    begins late.
     """
     # Names that begin with a dash would be options.
     span = ["--end-of-options", f"{behind}..{until}" if behind else until]
@@ -101,8 +118,20 @@ def first_parents(folder: Path | str = ".", *, behind: str = "", until: str = "H
 
 
 def whole_hash(name: str, folder: Path | str = ".") -> str:
-    """The whole hash of the commit that ``name`` (a tag, a branch, some digits) means; empty where there is none."""
-    return run_git(Path(folder), "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}") or ""
+    """The whole hash of the commit that ``name`` (a tag, a branch, some digits) means; empty
+    where there is none.
+    """
+    return (
+        run_git(
+            Path(folder),
+            "rev-parse",
+            "--verify",
+            "--quiet",
+            "--end-of-options",
+            f"{name}^{{commit}}",
+        )
+        or ""
+    )
 
 
 def git_user(folder: Path | str = ".") -> str:
@@ -112,18 +141,32 @@ def git_user(folder: Path | str = ".") -> str:
 
 def subject_line(commit: str, folder: Path | str = ".") -> str:
     """The first line of the message of ``commit``; empty where there is no such commit."""
-    return run_git(Path(folder), "show", "--no-patch", "--no-show-signature", "--format=%s", commit) or ""
+    return (
+        run_git(Path(folder), "show", "--no-patch", "--no-show-signature", "--format=%s", commit)
+        or ""
+    )
 
 
 def tree_hash(commit: str, folder: Path | str = ".") -> str:
     """The hash of all files of ``commit``; empty where there is no such commit."""
-    return run_git(Path(folder), "rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}^{{tree}}") or ""
+    return (
+        run_git(
+            Path(folder),
+            "rev-parse",
+            "--verify",
+            "--quiet",
+            "--end-of-options",
+            f"{commit}^{{tree}}",
+        )
+        or ""
+    )
 
 
 class PublishedCommit(NamedTuple):
     """Where another computer finds a commit.
 
-    ``address`` is as the configuration has it and may hold a login; ``folder`` is below the root (empty: the root).
+    ``address`` is as the configuration has it and may hold a login; ``folder`` is below the root
+    (empty: the root).
     """
 
     address: str
@@ -134,11 +177,14 @@ class PublishedCommit(NamedTuple):
 def published_commit(folder: Path | str) -> PublishedCommit | None:
     """What is checked out in ``folder``, as another computer finds it.
 
-    None where no remote repository has the commit, as far as its branches were fetched, or where the remote is a folder
-    of this computer.
+    None where no remote repository has the commit, as far as its branches were fetched, or where
+    the remote is a folder of this computer.
     """
     folder = Path(folder)
-    branches = run_git(folder, "for-each-ref", "--contains=HEAD", "--format=%(refname)", "refs/remotes") or ""
+    branches = (
+        run_git(folder, "for-each-ref", "--contains=HEAD", "--format=%(refname)", "refs/remotes")
+        or ""
+    )
     inside = run_git(folder, "rev-parse", "--show-prefix") or ""
     for branch in branches.splitlines():
         remote = branch.split("/")[2]
@@ -149,7 +195,9 @@ def published_commit(folder: Path | str) -> PublishedCommit | None:
 
 
 def _is_elsewhere(address: str) -> bool:
-    """Whether a remote is on another computer: ``scheme://…`` other than file, or ``host:path`` of a secure shell."""
+    """Whether a remote is on another computer: ``scheme://…`` other than file, or ``host:path``
+    of a secure shell.
+    """
     scheme, separator, _ = address.partition("://")
     if separator:
         return scheme != "file"
@@ -157,7 +205,8 @@ def _is_elsewhere(address: str) -> bool:
     return bool(colon) and "/" not in host
 
 
-# A second working tree of a repository, for building old commits: the user's own checkout is never touched.
+# A second working tree of a repository, for building old commits: the user's own checkout is never
+# touched.
 #
 # git worktree add --detach FOLDER COMMIT     git checkout --force COMMIT     git worktree remove --force FOLDER
 
@@ -167,7 +216,9 @@ _NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
 
 
 class Worktree:
-    """A working tree of ``repository`` at ``folder``, which must not exist; removed at the end, with all in it."""
+    """A working tree of ``repository`` at ``folder``, which must not exist; removed at the end,
+    with all in it.
+    """
 
     def __init__(self, repository: Path, folder: Path) -> None:
         self.folder = folder
@@ -194,11 +245,17 @@ class Worktree:
         """
         checkout = ("checkout", "--force", "--detach", commit)
         done = run_git(self.folder, *_NO_HOOKS, *checkout, timeout_s=_WORKTREE_TIMEOUT_S)
-        if done is None or run_git(self.folder, "clean", "-ffdxq", timeout_s=_WORKTREE_TIMEOUT_S) is None:
+        if (
+            done is None
+            or run_git(self.folder, "clean", "-ffdxq", timeout_s=_WORKTREE_TIMEOUT_S) is None
+        ):
             raise self._failed(f"Checking out {commit[:9]}")
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         run_git(self._repository, "worktree", "remove", "--force", "--force", str(self.folder))
 
@@ -211,11 +268,13 @@ class Worktree:
         )
 
 
-# A branch of a remote repository that only holds files, such as run files: read and added to without a checkout.
+# A branch of a remote repository that only holds files, such as run files: read and added to
+# without a checkout.
 #
 # git ls-remote, git fetch, git archive          read-tree, hash-object, update-index, write-tree, commit-tree, git push
 #
-# The index is a file of its own, so that neither the working tree nor the index of the user changes.
+# The index is a file of its own, so that neither the working tree nor the index of the user
+# changes.
 
 _REMOTE_TIMEOUT_S = 600
 PUSH_TRIES = 5
@@ -233,7 +292,9 @@ class _Task(NamedTuple):
 
 
 class FileBranch:
-    """The branch ``name`` of ``remote``, a remote of the repository at ``folder``; it may not exist yet."""
+    """The branch ``name`` of ``remote``, a remote of the repository at ``folder``; it may not
+    exist yet.
+    """
 
     def __init__(self, folder: Path | str, remote: str, name: str) -> None:
         self.name = name
@@ -257,34 +318,59 @@ class FileBranch:
         listed = self._git(task, "ls-remote", "--", self.remote, f"refs/heads/{self.name}").decode()
         if not listed.strip():
             return ""
-        # A shallow clone stays one. A whole one stays whole: --depth would make its history end at this commit.
+        # A shallow clone stays one. A whole one stays whole: --depth would make its history end at
+        # this commit.
         is_shallow = run_git(self._folder, "rev-parse", "--is-shallow-repository") == "true"
         depth = ("--depth=1",) if is_shallow else ()
-        self._git(task, "fetch", "--quiet", "--no-tags", *depth, "--", self.remote, f"refs/heads/{self.name}")
+        self._git(
+            task,
+            "fetch",
+            "--quiet",
+            "--no-tags",
+            *depth,
+            "--",
+            self.remote,
+            f"refs/heads/{self.name}",
+        )
         return whole_hash("FETCH_HEAD", self._folder)
 
     def files(self, tip: str, suffix: str) -> dict[str, bytes]:
-        """The files of the commit ``tip`` whose name ends with ``suffix``, without their folders; none of no commit.
+        """The files of the commit ``tip`` whose name ends with ``suffix``, without their
+        folders; none of no commit.
 
         Raises:
             StoreError: git cannot read it.
         """
         if not tip:
             return {}
-        task = _Task(f"Reading the branch '{self.name}'", "a commit that is here", "Run 'git fsck'.")
+        task = _Task(
+            f"Reading the branch '{self.name}'", "a commit that is here", "Run 'git fsck'."
+        )
         packed = self._git(task, "archive", "--format=tar", tip)
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
             found = {}
             for member in archive:
-                content = archive.extractfile(member) if member.isfile() and member.name.endswith(suffix) else None
+                content = (
+                    archive.extractfile(member)
+                    if member.isfile() and member.name.endswith(suffix)
+                    else None
+                )
                 if content is not None:
                     found[member.name.rpartition("/")[2]] = content.read()
         return found
 
-    def add(self, files: Mapping[str, bytes], message: str, *, replaced: Mapping[str, bytes] | None = None) -> int:
-        """Commit the ``files`` that the branch lacks, push, and return their number; the branch is made where needed.
+    def add(
+        self,
+        files: Mapping[str, bytes],
+        message: str,
+        *,
+        replaced: Mapping[str, bytes] | None = None,
+    ) -> int:
+        """Commit the ``files`` that the branch lacks, push, and return their number; the branch
+        is made where needed.
 
-        Where another process pushed first, its commit is fetched and this one is made again after it.
+        Where another process pushed first, its commit is fetched and this one is made again after
+        it.
 
         Args:
             replaced: files that are written whether the branch has them or not.
@@ -299,7 +385,11 @@ class FileBranch:
         )
         tip = self.fetch()
         for left in reversed(range(PUSH_TRIES)):
-            here = set(self._git(task, "ls-tree", "--name-only", "-z", tip).decode().split("\0")) if tip else set()
+            here = (
+                set(self._git(task, "ls-tree", "--name-only", "-z", tip).decode().split("\0"))
+                if tip
+                else set()
+            )
             fresh = {name: data for name, data in files.items() if name not in here}
             commit = self._commit(task, tip, {**fresh, **(replaced or {})}, message)
             if not commit:
@@ -338,10 +428,24 @@ class FileBranch:
         parent = ("-p", tip) if tip else ()
         author: dict[str, str] = {}
         if run_git(self._folder, "var", "GIT_COMMITTER_IDENT") is None:
-            author = {f"GIT_{who}_{what}": _AUTHOR for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-        return self._git(task, "commit-tree", tree, *parent, "-m", message, extra=author).decode().strip()
+            author = {
+                f"GIT_{who}_{what}": _AUTHOR
+                for who in ("AUTHOR", "COMMITTER")
+                for what in ("NAME", "EMAIL")
+            }
+        return (
+            self._git(task, "commit-tree", tree, *parent, "-m", message, extra=author)
+            .decode()
+            .strip()
+        )
 
-    def _git(self, task: _Task, *arguments: str, text: bytes = b"", extra: Mapping[str, str] | None = None) -> bytes:
+    def _git(
+        self,
+        task: _Task,
+        *arguments: str,
+        text: bytes = b"",
+        extra: Mapping[str, str] | None = None,
+    ) -> bytes:
         """What ``git arguments`` prints; it never asks for a password.
 
         Raises:
@@ -351,7 +455,12 @@ class FileBranch:
         command = ["git", "-C", str(self._folder), *arguments]
         try:
             done = subprocess.run(
-                command, input=text, capture_output=True, timeout=_REMOTE_TIMEOUT_S, check=False, env=environment
+                command,
+                input=text,
+                capture_output=True,
+                timeout=_REMOTE_TIMEOUT_S,
+                check=False,
+                env=environment,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise _refused(task, str(error)) from error

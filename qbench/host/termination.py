@@ -1,4 +1,6 @@
-"""SIGTERM as an interrupt, so that a run that another program ends keeps its measurements and records how it ended."""
+"""SIGTERM as an interrupt, so that a run that another program ends keeps its measurements and
+records how it ended.
+"""
 
 import contextlib
 import os
@@ -8,15 +10,19 @@ from collections.abc import Iterator
 from types import FrameType
 
 _GRACE_S = 30.0
-"""Seconds for Python code to receive the signal: an engine that hangs in native code never returns to Python."""
+"""Seconds for Python code to receive the signal: an engine that hangs in native code never
+returns to Python.
+"""
 
 
 @contextlib.contextmanager
 def ended_like_interrupted(*, grace_s: float = _GRACE_S) -> Iterator[None]:
-    """Inside the block the first SIGTERM raises KeyboardInterrupt in the main thread; a second one ends the process.
+    """Inside the block the first SIGTERM raises KeyboardInterrupt in the main thread; a second
+    one ends the process.
 
-    Where the main thread does not return to Python within ``grace_s`` seconds, the process ends with code 143. Where
-    SIGTERM is handled or ignored already, or this is not the main thread, nothing changes.
+    Where the main thread does not return to Python within ``grace_s`` seconds, the process ends
+    with code 143. Where SIGTERM is handled or ignored already, or this is not the main thread,
+    nothing changes.
     """
     is_default = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     if not is_default or threading.current_thread() is not threading.main_thread():

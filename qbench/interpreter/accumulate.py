@@ -23,14 +23,16 @@ from qbench.interpreter.kernel import Counters, KernelContext, Means
 
 # Pairs of products that can saturate, and what sums lose where they do.
 #
-# Intel's vpmaddubsw sums two neighbouring raw products x · w in 16 bits before it widens. Only pairs whose weights have
-# one sign and |w₀| + |w₁| ≥ 129 can saturate, as 255 · 129 > 2¹⁵ − 1: exact sums are taken for all, and corrected at
-# those.
+# Intel's vpmaddubsw sums two neighbouring raw products x · w in 16 bits before it widens. Only
+# pairs whose weights have one sign and |w₀| + |w₁| ≥ 129 can saturate, as 255 · 129 > 2¹⁵ − 1:
+# exact sums are taken for all, and corrected at those.
 
 Places = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
 """(pair, column): neighbours 2 · pair and 2 · pair + 1 along K."""
 PairCorrection = Callable[[npt.NDArray[Any], Array], int]
-"""Takes from exact sums (M, N) of codes (M, K), in place, what their pairs lose; how many pairs saturated."""
+"""Takes from exact sums (M, N) of codes (M, K), in place, what their pairs lose; how many pairs
+saturated.
+"""
 
 PROCESSORS = 16
 """The bits in which processors with vpmaddubsw sum pairs."""
@@ -41,7 +43,8 @@ _HEAVIEST = 128
 
 
 def risky_pairs(weight: Array, bits: int = PROCESSORS, *, compiled: bool = False) -> Places:
-    """(pair, column) of the neighbours along K whose products can exceed ``bits`` bits, for some unsigned codes.
+    """(pair, column) of the neighbours along K whose products can exceed ``bits`` bits, for
+    some unsigned codes.
 
     Args:
         weight: (K, N) signed codes.
@@ -87,7 +90,9 @@ def _in_blocks(weight: Array, places: Places, top: int) -> PairCorrection:
 
     def correct(sums: npt.NDArray[Any], x: Array) -> int:
         codes = np.ascontiguousarray(x)
-        return int(correct_pairs(sums, codes, pairs, ends, columns, first, second, least, np.int32(top)))
+        return int(
+            correct_pairs(sums, codes, pairs, ends, columns, first, second, least, np.int32(top))
+        )
 
     return correct
 
@@ -99,7 +104,10 @@ def _pair_by_pair(weight: Array, places: Places, top: int) -> PairCorrection:
     def correct(sums: npt.NDArray[Any], x: Array) -> int:
         lost = 0
         for pair, where in zip(order.tolist(), columns, strict=True):
-            first, second = weight[2 * pair, where].astype(np.int32), weight[2 * pair + 1, where].astype(np.int32)
+            first, second = (
+                weight[2 * pair, where].astype(np.int32),
+                weight[2 * pair + 1, where].astype(np.int32),
+            )
             both = x[:, 2 * pair, None] * first + x[:, 2 * pair + 1, None] * second
             excess = both - np.clip(both, -top - 1, top)
             lost += int(np.count_nonzero(excess))
@@ -109,27 +117,31 @@ def _pair_by_pair(weight: Array, places: Places, top: int) -> PairCorrection:
     return correct
 
 
-# Accumulators: Σ (x − z_x)(w − z_w), and what an arithmetic without wide dot products makes of them.
+# Accumulators: Σ (x − z_x)(w − z_w), and what an arithmetic without wide dot products makes of
+# them.
 #
-# An arithmetic that sums pairs in 16 bits saturates each Σ of two neighbouring raw products x · w before it widens;
-# zero points are corrected for in 32 bits afterwards. Exact sums are corrected where that can happen (``saturation``),
-# unless the processor does so by itself.
+# An arithmetic that sums pairs in 16 bits saturates each Σ of two neighbouring raw products x · w
+# before it widens; zero points are corrected for in 32 bits afterwards. Exact sums are corrected
+# where that can happen (``saturation``), unless the processor does so by itself.
 
 Accumulate = Callable[[Array], npt.NDArray[Any]]
-"""(M, K) codes → (M, N) accumulators, not yet held in a register: int32, or int64 where that could overflow."""
+"""(M, K) codes → (M, N) accumulators, not yet held in a register: int32, or int64 where that
+could overflow.
+"""
 
 _PART = DEEPEST // 2 * 2
 """Even, so that no pair is cut."""
 
 
 def accumulator(operands: Operands, pair_bits: int, means: Means, counters: Counters) -> Accumulate:
-    """What accumulates codes against a constant weight; deeper than an int32 holds, part by part in int64.
+    """What accumulates codes against a constant weight; deeper than an int32 holds, part by
+    part in int64.
 
     Args:
         operands: of the product.
-        pair_bits: to which neighbouring products saturate; applies to unsigned codes times signed weights of 8 bits.
-        means: what it is computed with.
-        counters: pairs that saturated are counted here, unless the processor saturates by itself.
+        pair_bits: to which neighbouring products saturate; applies to unsigned codes times signed
+        weights of 8 bits. means: what it is computed with. counters: pairs that saturated are
+        counted here, unless the processor saturates by itself.
     """
     depth = len(operands.weight)
     accumulate = _any_depth(operands, pair_bits, means, counters)
@@ -147,7 +159,10 @@ def _any_depth(operands: Operands, pair_bits: int, means: Means, counters: Count
     if operands.wide or depth <= DEEPEST:
         return _shallow(operands, pair_bits, means, counters)
     cuts = [slice(start, min(start + _PART, depth)) for start in range(0, depth, _PART)]
-    parts = [_shallow(replace(operands, weight=operands.weight[cut]), pair_bits, means, counters) for cut in cuts]
+    parts = [
+        _shallow(replace(operands, weight=operands.weight[cut]), pair_bits, means, counters)
+        for cut in cuts
+    ]
 
     def accumulate(x: Array) -> npt.NDArray[Any]:
         total = np.zeros((len(x), operands.weight.shape[1]), np.int64)
@@ -178,12 +193,16 @@ def _shallow(operands: Operands, pair_bits: int, means: Means, counters: Counter
 
 
 def saturates(left: "np.dtype[Any]", right: "np.dtype[Any]", pair_bits: int) -> bool:
-    """Whether pairs of such products can saturate: those of unsigned times signed codes, 8 bits each."""
+    """Whether pairs of such products can saturate: those of unsigned times signed codes, 8 bits
+    each.
+    """
     return bool(pair_bits) and left == np.uint8 and right == np.int8
 
 
 def processor_saturates(means: Means, pair_bits: int) -> bool:
-    """Whether what ``means`` multiply with saturates pairs on this processor, by itself, as the arithmetic does."""
+    """Whether what ``means`` multiply with saturates pairs on this processor, by itself, as the
+    arithmetic does.
+    """
     return pair_bits == PROCESSORS and means.gemm is engine_gemm and pairs_here() is Pairs.SATURATE
 
 
@@ -209,7 +228,8 @@ def raised(x: Array) -> Array:
 def summed_by_steps(
     left: npt.NDArray[Any], right: npt.NDArray[Any], bits: int, counters: Counters
 ) -> npt.NDArray[np.int64]:
-    """What such a register holds at the end; every product that it could not take whole is counted as an overflow.
+    """What such a register holds at the end; every product that it could not take whole is
+    counted as an overflow.
 
     Args:
         left: (…, M, K) codes less their zero points.
@@ -231,26 +251,31 @@ def summed_by_steps(
 #
 #     Σ_k (a[…, m, k] − z_a) (b[…, k, n] − z_b[n])
 #
-# By ONNX Runtime's MatMulInteger where that is there, else by BLAS, whose float products are exact while K · max|a −
-# z_a| · max|b − z_b| ≤ 2²⁴ in float32, 2⁵³ in float64; deeper ones are split. The engine's precise mode moves constant
-# weights only: where pairs would saturate, signed codes are moved to unsigned ones here.
+# By ONNX Runtime's MatMulInteger where that is there, else by BLAS, whose float products are exact
+# while K · max|a − z_a| · max|b − z_b| ≤ 2²⁴ in float32, 2⁵³ in float64; deeper ones are split. The
+# engine's precise mode moves constant weights only: where pairs would saturate, signed codes are
+# moved to unsigned ones here.
 
 _SHALLOW = 64
 """Parts of K shorter than this are not worth a float32 product each."""
 
 
-def multiplied(a: Array, b: Array, zeros: tuple[int, Array], pair_bits: int, making: KernelContext) -> npt.NDArray[Any]:
+def multiplied(
+    a: Array, b: Array, zeros: tuple[int, Array], pair_bits: int, making: KernelContext
+) -> npt.NDArray[Any]:
     """Accumulators of ``a`` times ``b``, not yet held in a register.
 
     Args:
         a: (…, M, K) codes of 8 or 16 bits.
         b: (…, K, N) codes of 8 or 16 bits; the dimensions in front broadcast.
         zeros: z_a, and z_b as one number or one per column, (1,) or (N,).
-        pair_bits: to which neighbouring products saturate; applies to unsigned ``a`` times signed ``b``.
-        making: with what it is computed; saturated pairs are counted there, unless the processor does it by itself.
+        pair_bits: to which neighbouring products saturate; applies to unsigned ``a`` times signed
+        ``b``. making: with what it is computed; saturated pairs are counted there, unless the
+        processor does it by itself.
 
     Returns:
-        (…, M, N) int32, or int64 where int32 could overflow or where a register saturates at each product.
+        (…, M, N) int32, or int64 where int32 could overflow or where a register saturates at each
+        product.
 
     Raises:
         BatchError: shapes that are no product.
@@ -272,7 +297,10 @@ def multiplied(a: Array, b: Array, zeros: tuple[int, Array], pair_bits: int, mak
         return _by_engine(a, b, zeros, exact=False)
     sums = _by_engine(a, b, zeros) if by_engine else _by_floats(a, b, zeros)
     lead = sums.shape[:-2]
-    left, right = np.broadcast_to(a, (*lead, *a.shape[-2:])), np.broadcast_to(b, (*lead, *b.shape[-2:]))
+    left, right = (
+        np.broadcast_to(a, (*lead, *a.shape[-2:])),
+        np.broadcast_to(b, (*lead, *b.shape[-2:])),
+    )
     for index in np.ndindex(lead):
         correct = pair_correction(right[index], pair_bits, compiled=means.compiled)
         making.counters.saturated += 0 if correct is None else correct(sums[index], left[index])
@@ -280,11 +308,19 @@ def multiplied(a: Array, b: Array, zeros: tuple[int, Array], pair_bits: int, mak
 
 
 def largest_sum(
-    depth: int, left: "np.dtype[Any]", right: "np.dtype[Any]", zeros: tuple[int, Array], pair_bits: int
+    depth: int,
+    left: "np.dtype[Any]",
+    right: "np.dtype[Any]",
+    zeros: tuple[int, Array],
+    pair_bits: int,
 ) -> int:
-    """What no sum of ``depth`` products exceeds in magnitude; each pair that saturates takes up to 2^``pair_bits``."""
+    """What no sum of ``depth`` products exceeds in magnitude; each pair that saturates takes up
+    to 2^``pair_bits``.
+    """
     (zero, points), lost = zeros, (depth // 2) << pair_bits if pair_bits else 0
-    return depth * _span(left, zero, zero) * _span(right, int(points.min()), int(points.max())) + lost
+    return (
+        depth * _span(left, zero, zero) * _span(right, int(points.min()), int(points.max())) + lost
+    )
 
 
 def _span(dtype: "np.dtype[Any]", low: int, high: int) -> int:
@@ -306,12 +342,18 @@ def _by_floats(a: Array, b: Array, zeros: tuple[int, Array]) -> npt.NDArray[Any]
         return np.asarray((left @ right).astype(dtype))
     sums = (left[..., :step] @ right[..., :step, :]).astype(dtype)
     for start in range(step, depth, step):
-        sums += (left[..., start : start + step] @ right[..., start : start + step, :]).astype(dtype)
+        sums += (left[..., start : start + step] @ right[..., start : start + step, :]).astype(
+            dtype
+        )
     return np.asarray(sums)
 
 
-def _by_engine(a: Array, b: Array, zeros: tuple[int, Array], *, exact: bool = True) -> npt.NDArray[Any]:
-    """It takes one zero point of ``b``; those of columns are corrected for: Σ a (b − z_b) = Σ a b − z_b · Σ a."""
+def _by_engine(
+    a: Array, b: Array, zeros: tuple[int, Array], *, exact: bool = True
+) -> npt.NDArray[Any]:
+    """It takes one zero point of ``b``; those of columns are corrected for: Σ a (b − z_b) = Σ a
+    b − z_b · Σ a.
+    """
     zero, points = zeros
     if exact and a.dtype == np.uint8 and b.dtype == np.int8 and pairs_here() is not Pairs.EXACT:
         b, points = raised(b), points + RAISE

@@ -9,7 +9,8 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 
-# What kernels raise for a batch that they cannot compute; anything else that they raise is a fault of theirs.
+# What kernels raise for a batch that they cannot compute; anything else that they raise is a fault
+# of theirs.
 
 
 class BatchError(ValueError):

@@ -8,11 +8,14 @@ from numba.extending import intrinsic
 
 # Inner loops compiled by numba: the same bits as their numpy twins, in one pass over memory.
 #
-# Importing this file needs numba (``program.best_means`` says whether it is there). Channels lie last everywhere, and
-# accumulators are int32 that cannot overflow: the caller has shown it by a bound.
+# Importing this file needs numba (``program.best_means`` says whether it is there). Channels lie
+# last everywhere, and accumulators are int32 that cannot overflow: the caller has shown it by a
+# bound.
 
 _UNROLLED = 5
-"""Taps along an axis up to which the compiler writes all of a window out, which vectors of channels need."""
+"""Taps along an axis up to which the compiler writes all of a window out, which vectors of
+channels need.
+"""
 
 
 @numba.njit(inline="always")
@@ -23,8 +26,9 @@ def _kept(both, top):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
 def depthwise(height: int, width: int, pair_bits: int):  # type: ignore[no-untyped-def]  # noqa: ANN201
     """Σ x · w + start of one channel a group, for windows of one size.
 
-    ``padded`` (n, H, W, C); ``weight`` (height, width, C), of a dtype that holds x · w; ``start`` (C,), ``out`` int32.
-    Neighbouring products saturate to ``pair_bits``, if there are any, before they join the sum; the last one is alone.
+    ``padded`` (n, H, W, C); ``weight`` (height, width, C), of a dtype that holds x · w; ``start``
+    (C,), ``out`` int32. Neighbouring products saturate to ``pair_bits``, if there are any, before
+    they join the sum; the last one is alone.
     """
     top = (1 << (pair_bits - 1)) - 1 if pair_bits else 0
     return _tap_by_tap(top) if max(height, width) > _UNROLLED else _at_once(height, width, top)
@@ -73,10 +77,16 @@ def _tap_by_tap(top: int):  # type: ignore[no-untyped-def]  # noqa: ANN202
             into = out[n, oy, ox]
             into[:] = start
             for tap in range(0, taps, step):
-                y, x = oy * strides[0] + tap // width * gaps[0], ox * strides[1] + tap % width * gaps[1]
+                y, x = (
+                    oy * strides[0] + tap // width * gaps[0],
+                    ox * strides[1] + tap % width * gaps[1],
+                )
                 one, codes = weight[tap // width, tap % width], padded[n, y, x]
                 if top and tap + 1 < taps:
-                    y, x = oy * strides[0] + (tap + 1) // width * gaps[0], ox * strides[1] + (tap + 1) % width * gaps[1]
+                    y, x = (
+                        oy * strides[0] + (tap + 1) // width * gaps[0],
+                        ox * strides[1] + (tap + 1) % width * gaps[1],
+                    )
                     other, others = weight[(tap + 1) // width, (tap + 1) % width], padded[n, y, x]
                     for c in range(into.size):
                         first = np.int32(product_of(product_of(codes[c]) * one[c]))
@@ -103,11 +113,13 @@ def looked_up_pair(left, right, table, lows, out):  # type: ignore[no-untyped-de
         out[i] = table[((np.int64(left[i]) - lows[0]) << 8) | (np.int64(right[i]) - lows[1])]
 
 
-# From accumulators or reals to codes, compiled by numba: the same bits as ``numerics`` by numpy, in one pass.
+# From accumulators or reals to codes, compiled by numba: the same bits as ``numerics`` by numpy, in
+# one pass.
 #
-# One loop a form of multiplier; rules and orders are closed over, registers are the dtypes of arguments. Sums are int32
-# that cannot overflow: the caller has shown it by a bound. Channels lie last. ``ends`` are what is added last, and
-# the ends of the clamp before that (``epilogue.Ends``); ``out`` has as many bits as a code, whatever its sign.
+# One loop a form of multiplier; rules and orders are closed over, registers are the dtypes of
+# arguments. Sums are int32 that cannot overflow: the caller has shown it by a bound. Channels lie
+# last. ``ends`` are what is added last, and the ends of the clamp before that (``epilogue.Ends``);
+# ``out`` has as many bits as a code, whatever its sign.
 
 HALF_EVEN, HALF_AWAY, HALF_UP, TRUNCATE, FLOOR = range(5)
 """In the order of ``Rounding``."""
@@ -117,7 +129,9 @@ BARE, ADDED, FUSED, SCALED, RANGED = range(5)
 
 @intrinsic
 def _multiply_add(typing, a, b, c):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, ARG001
-    """Gives a · b + c of one float type, rounded once: by the processor, or else by the C library."""
+    """Gives a · b + c of one float type, rounded once: by the processor, or else by the C
+    library.
+    """
 
     def code(context, builder, signature, arguments):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, ARG001
         return builder.fma(*arguments)
@@ -141,10 +155,11 @@ def _rounded(value, rounding):  # type: ignore[no-untyped-def]  # noqa: ANN001, 
 
 @numba.njit(inline="always")  # else the loop over columns is not vectorized where these are few
 def _nudged(value, shift, half, some, rounding):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """What, shifted by ``shift``, is ``value`` rounded; ``some`` is 1, or 0 for no shift at all, as ``half`` is then.
+    """What, shifted by ``shift``, is ``value`` rounded; ``some`` is 1, or 0 for no shift at
+    all, as ``half`` is then.
 
-    Half up adds half; half away one less where the value is negative; half even one less where the code below is even;
-    truncating adds all but a whole step where it is negative.
+    Half up adds half; half away one less where the value is negative; half even one less where the
+    code below is even; truncating adds all but a whole step where it is negative.
     """
     if rounding == HALF_UP:
         return value + half
@@ -159,7 +174,8 @@ def _nudged(value, shift, half, some, rounding):  # type: ignore[no-untyped-def]
 
 @functools.cache
 def float_codes(order: int, rounding: int):  # type: ignore[no-untyped-def]  # noqa: ANN201
-    """clamp(round(v · multiplier + before)) + behind, v = f(acc + bias) and what ``order`` does to it (``FloatSteps``).
+    """clamp(round(v · multiplier + before)) + behind, v = f(acc + bias) and what ``order`` does
+    to it (``FloatSteps``).
 
     All is computed in the dtype of ``multiplier``.
     """
@@ -191,10 +207,11 @@ def float_codes(order: int, rounding: int):  # type: ignore[no-untyped-def]  # n
 
 @functools.cache
 def nearest_codes(rounding: int):  # type: ignore[no-untyped-def]  # noqa: ANN201
-    """Codes by a rational multiplier, computed in float64 by the nearest one; and how many are doubtful.
+    """Codes by a rational multiplier, computed in float64 by the nearest one; and how many are
+    doubtful.
 
-    A number within ``near`` of a tie is that tie where ``exact`` is set: the multiplier's denominator is so small that
-    nothing else can be there. Elsewhere it is in doubt.
+    A number within ``near`` of a tie is that tie where ``exact`` is set: the multiplier's
+    denominator is so small that nothing else can be there. Elsewhere it is in doubt.
     """
 
     @numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -221,8 +238,9 @@ def nearest_codes(rounding: int):  # type: ignore[no-untyped-def]  # noqa: ANN20
 def shifted_codes(roundings: tuple[int, ...]):  # type: ignore[no-untyped-def]  # noqa: ANN201
     """clamp(((acc + bias) << left) · factor, shifted and rounded stage by stage) + behind.
 
-    ``shift``, ``half``, ``some`` are of the first stage, (N,), in int64; those of the others, (stages − 1, N), and
-    ``ends`` have the dtype of the registers behind that and of the codes: int32 where nothing leaves it, or int64.
+    ``shift``, ``half``, ``some`` are of the first stage, (N,), in int64; those of the others,
+    (stages − 1, N), and ``ends`` have the dtype of the registers behind that and of the codes:
+    int32 where nothing leaves it, or int64.
     """
     others = len(roundings) - 1
 
@@ -234,9 +252,13 @@ def shifted_codes(roundings: tuple[int, ...]):  # type: ignore[no-untyped-def]  
             for j in range(columns):
                 total = np.int32(np.int32(acc[i, j] + bias[j]) << left[j])
                 product = np.int64(total) * np.int64(factor[j])
-                value = register(_nudged(product, shift[j], half[j], some[j], roundings[0]) >> shift[j])
+                value = register(
+                    _nudged(product, shift[j], half[j], some[j], roundings[0]) >> shift[j]
+                )
                 for k in range(others):
-                    value = register(_nudged(value, shifts[k, j], halves[k, j], somes[k, j], roundings[k + 1]))
+                    value = register(
+                        _nudged(value, shifts[k, j], halves[k, j], somes[k, j], roundings[k + 1])
+                    )
                     value = register(value >> shifts[k, j])
                 code = code_of(value)
                 code = low if code < low else code
@@ -248,7 +270,9 @@ def shifted_codes(roundings: tuple[int, ...]):  # type: ignore[no-untyped-def]  
 
 @numba.njit(cache=True, nogil=True)
 def short_codes(acc, bias, pre, factor, nudge, post, spare, ends, out):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
-    """clamp((((acc + bias) >> pre) · factor + nudge) >> post) + behind; ``spare`` bits on top are lost."""
+    """clamp((((acc + bias) >> pre) · factor + nudge) >> post) + behind; ``spare`` bits on top
+    are lost.
+    """
     (rows, columns), code_of = acc.shape, ends.dtype.type
     behind, low, high = ends[0], ends[1], ends[2]
     for i in range(rows):
@@ -263,9 +287,11 @@ def short_codes(acc, bias, pre, factor, nudge, post, spare, ends, out):  # type:
 
 @functools.cache
 def quantized_codes(rounding: int, *, inverse: bool, fused: bool, highest: bool):  # type: ignore[no-untyped-def]  # noqa: ANN201
-    """clamp(round(x / scale + before)) + behind of float32 numbers, 1-d, by steps or (``fused``) x · scale + before.
+    """clamp(round(x / scale + before)) + behind of float32 numbers, 1-d, by steps or
+    (``fused``) x · scale + before.
 
-    ``inverse``: ``scale`` is a factor. ``highest``: what NaN becomes, else the lowest. ``before`` is 0 or a zero point.
+    ``inverse``: ``scale`` is a factor. ``highest``: what NaN becomes, else the lowest. ``before``
+        is 0 or a zero point.
     """
 
     @numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -285,15 +311,20 @@ def quantized_codes(rounding: int, *, inverse: bool, fused: bool, highest: bool)
     return codes
 
 
-# What pairs of products lose by saturating, compiled by numba: the same bits as ``saturation`` without it.
+# What pairs of products lose by saturating, compiled by numba: the same bits as ``saturation``
+# without it.
 
 _BLOCK = 32
-"""Rows along which the innermost loop runs; so few that where codes are seldom high most pairs are left out."""
+"""Rows along which the innermost loop runs; so few that where codes are seldom high most pairs
+are left out.
+"""
 
 
 @numba.njit(cache=True, nogil=True)
 def find_pairs(weight, most, least):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """(pair, column) where a pair's positive weights add up to ``most`` or more, or its negative ones to ``least``."""
+    """(pair, column) where a pair's positive weights add up to ``most`` or more, or its
+    negative ones to ``least``.
+    """
     pairs, columns = weight.shape[0] // 2, weight.shape[1]
     flags = np.empty((pairs, columns), np.bool_)
     count = np.int64(0)
@@ -326,7 +357,9 @@ def _peaks(rows, peaks):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
 
 @numba.njit(inline="always")
 def _add_excess(count, left, right, one, other, top, excess):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-    """Adds to ``excess`` what left · one + right · other exceeds −top − 1 … top by, row by row; how many do."""
+    """Adds to ``excess`` what left · one + right · other exceeds −top − 1 … top by, row by row;
+    how many do.
+    """
     hits = np.int32(0)
     for r in range(count):
         both = np.int32(np.int32(left[r] * one) + np.int32(right[r] * other))
@@ -341,8 +374,9 @@ def _add_excess(count, left, right, one, other, top, excess):  # type: ignore[no
 def correct_pairs(sums, x, pairs, starts, columns, first, second, least, top):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
     """Take from ``sums`` what the risky pairs of ``x`` exceed −top − 1 … top by; how many do.
 
-    Places ``starts[p]`` … ``starts[p + 1]`` are those of ``pairs[p]``: a column and two weights, int32, each. A pair of
-    codes that add up to less than ``least`` cannot saturate: where none of a block reaches that, it is left out.
+    Places ``starts[p]`` … ``starts[p + 1]`` are those of ``pairs[p]``: a column and two weights,
+    int32, each. A pair of codes that add up to less than ``least`` cannot saturate: where none of a
+    block reaches that, it is left out.
     """
     peaks, lost = np.empty(x.shape[1] // 2, np.uint16), np.int64(0)
     left, right = np.empty(_BLOCK, np.int32), np.empty(_BLOCK, np.int32)
@@ -356,7 +390,9 @@ def correct_pairs(sums, x, pairs, starts, columns, first, second, least, top):  
                 for r in range(len(rows)):
                     left[r], right[r] = rows[r, k], rows[r, k + 1]
                 for j in range(starts[p], starts[p + 1]):
-                    hits = _add_excess(len(rows), left, right, first[j], second[j], top, excess[columns[j]])
+                    hits = _add_excess(
+                        len(rows), left, right, first[j], second[j], top, excess[columns[j]]
+                    )
                     touched[columns[j]] |= hits > 0
                     lost += hits
         for n in np.flatnonzero(touched):

@@ -1,4 +1,6 @@
-"""From accumulators to quantized values for one node: bias, multiplier, rounding, zero point, clamp."""
+"""From accumulators to quantized values for one node: bias, multiplier, rounding, zero point,
+clamp.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -49,7 +51,8 @@ class Epilogue:
         limits: codes to clamp to.
         columns: N.
         largest: what no exact sum exceeds in magnitude, bias left out.
-        ranges: what a multiplier of the form RANGE is computed from besides; None: from these scales and codes.
+        ranges: what a multiplier of the form RANGE is computed from besides; None: from these
+            scales and codes.
     """
 
     scales: Scales
@@ -70,7 +73,9 @@ class Epilogue:
     @property
     def ends(self) -> Ranges:
         """What a multiplier of the form RANGE is computed from besides."""
-        return self.ranges or Ranges(float(np.asarray(self.scales[0])), self.output.qtype.qmin, self.output.qtype.qmax)
+        return self.ranges or Ranges(
+            float(np.asarray(self.scales[0])), self.output.qtype.qmin, self.output.qtype.qmax
+        )
 
     @property
     def reach(self) -> int:
@@ -85,7 +90,8 @@ class Epilogue:
     def each(self, values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """``values``, a number or one per column, as one per column.
 
-        Always a copy: numba compiles a loop again for arrays that may not be written, as a broadcast view may not.
+        Always a copy: numba compiles a loop again for arrays that may not be written, as a
+            broadcast view may not.
         """
         return np.array(np.broadcast_to(np.asarray(values, dtype), (self.columns,)), order="C")
 
@@ -113,7 +119,8 @@ class Ends:
 
     @classmethod
     def of(cls, epilogue: Epilogue, scaling: Scaling, base: int = 0) -> "Ends":
-        """clamp(clamp(v, ±inner) + z, low, high) = clamp(v, both) + z, each inner end clamped to the outer ones.
+        """clamp(clamp(v, ±inner) + z, low, high) = clamp(v, both) + z, each inner end clamped
+        to the outer ones.
 
         ``base`` is the code that a RANGE counts from.
         """
@@ -132,12 +139,16 @@ class Ends:
         return np.array([self.behind, self.low, self.high], dtype)
 
 
-# The last step of one node as one compiled pass: the numbers that the loop of each form of multiplier is given.
+# The last step of one node as one compiled pass: the numbers that the loop of each form of
+# multiplier is given.
 #
-# The caller has shown that no sum, bias included, leaves an int32, and that a code has up to 16 bits.
+# The caller has shown that no sum, bias included, leaves an int32, and that a code has up to 16
+# bits.
 
 Pass = Callable[[npt.NDArray[np.int32], npt.NDArray[Any]], int | None]
-"""Sums, and room for the bits of their codes → how many of them are in doubt (None: no code ever is)."""
+"""Sums, and room for the bits of their codes → how many of them are in doubt (None: no code
+ever is).
+"""
 
 _ROUNDINGS, _ORDERS = tuple(Rounding), tuple(FloatOrder)
 """Their places are what the loops call them by."""
@@ -166,10 +177,17 @@ def in_one_pass(epilogue: Epilogue, scaling: Scaling, stepwise: Finish) -> Finis
 
 def _pass(epilogue: Epilogue, scaling: Scaling) -> Pass | None:
     match scaling.form:
-        case MultiplierForm.FLOAT32 | MultiplierForm.FLOAT64 | MultiplierForm.CHAIN | MultiplierForm.RANGE:
+        case (
+            MultiplierForm.FLOAT32
+            | MultiplierForm.FLOAT64
+            | MultiplierForm.CHAIN
+            | MultiplierForm.RANGE
+        ):
             return _by_floats(epilogue, scaling)
         case MultiplierForm.EXACT:
-            return _by_rationals(epilogue, scaling) if scaling.stages[-1].rounding in _HALVES else None
+            return (
+                _by_rationals(epilogue, scaling) if scaling.stages[-1].rounding in _HALVES else None
+            )
         case MultiplierForm.SHORT:
             return _by_short(epilogue, scaling)
         case MultiplierForm.FIXED | MultiplierForm.FRACTION | MultiplierForm.POWER:
@@ -180,9 +198,14 @@ def _by_floats(epilogue: Epilogue, scaling: Scaling) -> Pass:
     from qbench.interpreter.compiled import float_codes
 
     zero = int(epilogue.output.zero_point)
-    steps = float_steps(epilogue.scales, scaling, epilogue.bias if scaling.real_bias else None, epilogue.ends, zero)
+    steps = float_steps(
+        epilogue.scales, scaling, epilogue.bias if scaling.real_bias else None, epilogue.ends, zero
+    )
     dtype, ends = steps.multiplier.dtype, Ends.of(epilogue, scaling, steps.base)
-    numbers = (epilogue.each(part, dtype) for part in (steps.bias, steps.first, steps.second, steps.multiplier))
+    numbers = (
+        epilogue.each(part, dtype)
+        for part in (steps.bias, steps.first, steps.second, steps.multiplier)
+    )
     given = (epilogue.bias_of(scaling), *numbers, dtype.type(ends.before), ends.as_array(dtype))
     run = float_codes(_ORDERS.index(steps.order), _ROUNDINGS.index(scaling.stages[-1].rounding))
     return lambda sums, bits: run(sums, *given, bits)
@@ -191,18 +214,26 @@ def _by_floats(epilogue: Epilogue, scaling: Scaling) -> Pass:
 def _by_rationals(epilogue: Epilogue, scaling: Scaling) -> Pass:
     """In float64, with a certificate.
 
-    With M' the float64 nearest to M, f(f(acc · M') + z) is within 4 · 2⁻⁵³ · W of acc · M + z for |acc · M| + |z| < W:
-    only with a tie so near can one round otherwise than the other. And what is no tie is 1 / 2q or more away from all,
-    q being the denominator of M.
+    With M' the float64 nearest to M, f(f(acc · M') + z) is within 4 · 2⁻⁵³ · W of acc · M + z for
+    |acc · M| + |z| < W: only with a tie so near can one round otherwise than the other. And what is
+    no tie is 1 / 2q or more away from all, q being the denominator of M.
     """
     from qbench.interpreter.compiled import nearest_codes
 
     real_multiplier(epilogue.scales, scaling.precision)  # refuses what is beyond float64
     ends, rationals = Ends.of(epilogue, scaling), exact_multipliers(epilogue.scales)
     near = 2.0**-51 * (max(abs(ends.low), abs(ends.high)) + abs(ends.before) + 1)
-    certain = np.array([4 * near * one.denominator < 1 for one in rationals.reshape(-1)]).reshape(rationals.shape)
+    certain = np.array([4 * near * one.denominator < 1 for one in rationals.reshape(-1)]).reshape(
+        rationals.shape
+    )
     numbers = (epilogue.each(rationals, np.float64), epilogue.each(certain, np.uint8))
-    given = (epilogue.bias_of(scaling), *numbers, near, float(ends.before), ends.as_array(np.float64))
+    given = (
+        epilogue.bias_of(scaling),
+        *numbers,
+        near,
+        float(ends.before),
+        ends.as_array(np.float64),
+    )
     run = nearest_codes(_ROUNDINGS.index(scaling.stages[-1].rounding))
     return lambda sums, bits: int(run(sums, *given, bits))
 
@@ -215,7 +246,9 @@ def _by_shifts(epilogue: Epilogue, scaling: Scaling) -> Pass:
     first, *others = (epilogue.each(shift, np.int64) for _, shift in steps.stages)
     later = np.array(others, np.int64).reshape(len(others), epilogue.columns)
     sums = np.where(left > 0, 2.0**31, float(epilogue.reach))
-    largest = float((sums * factor * 2.0**-first).max(initial=0)) + 2.0 ** int(later.max(initial=0)) + 1
+    largest = (
+        float((sums * factor * 2.0**-first).max(initial=0)) + 2.0 ** int(later.max(initial=0)) + 1
+    )
     register = np.int32 if largest < 2.0**31 else np.int64
     numbers = (*_shifts(first), *(part.astype(register) for part in _shifts(later)))
     given = (
@@ -241,7 +274,9 @@ def _by_short(epilogue: Epilogue, scaling: Scaling) -> Pass:
 
 
 def _shifts(by: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], ...]:
-    """By how much to shift, half of what that takes (0 of nothing), and whether it takes something."""
+    """By how much to shift, half of what that takes (0 of nothing), and whether it takes
+    something.
+    """
     some = (by > 0).astype(np.int64)
     return by, some << np.maximum(by - 1, 0), some
 
@@ -252,10 +287,11 @@ def _room(epilogue: Epilogue, scaling: Scaling) -> type[np.signedinteger[Any]]:
     return np.int32 if epilogue.reach * float(multiplier.max(initial=0)) < 2.0**30 else np.int64
 
 
-# From accumulators to codes, made for one node: bias, register, multiplier, rounding, zero point, clamp.
+# From accumulators to codes, made for one node: bias, register, multiplier, rounding, zero point,
+# clamp.
 #
-# Where numba is there and no sum can leave the register, one pass over memory does all of it; else numpy does the same,
-# step by step, by ``numerics.requantization``. Both give the same bits.
+# Where numba is there and no sum can leave the register, one pass over memory does all of it; else
+# numpy does the same, step by step, by ``numerics.requantization``. Both give the same bits.
 
 _SUMS = 32
 """Bits of the sums that compiled loops take."""
@@ -263,7 +299,9 @@ _CODE_BYTES = 2
 """Bytes of the widest codes that they make."""
 
 
-def finish(epilogue: Epilogue, arithmetic: Arithmetic, counters: Counters, *, compiled: bool) -> Finish:
+def finish(
+    epilogue: Epilogue, arithmetic: Arithmetic, counters: Counters, *, compiled: bool
+) -> Finish:
     """What finishes accumulators under ``arithmetic``; ``compiled`` where it can be.
 
     Raises:
@@ -293,18 +331,23 @@ def finish_in_blocks(
     parts = slice(0, whole), slice(whole, epilogue.columns)
     rules = arithmetic, arithmetic.beyond_blocks
     finishes = [
-        finish(epilogue.part(part), one, counters, compiled=compiled) for part, one in zip(parts, rules, strict=True)
+        finish(epilogue.part(part), one, counters, compiled=compiled)
+        for part, one in zip(parts, rules, strict=True)
     ]
 
     def run(sums: npt.NDArray[Any]) -> Array:
-        return np.concatenate([each(sums[:, part]) for part, each in zip(parts, finishes, strict=True)], axis=1)
+        return np.concatenate(
+            [each(sums[:, part]) for part, each in zip(parts, finishes, strict=True)], axis=1
+        )
 
     return run
 
 
 def _stepwise(epilogue: Epilogue, arithmetic: Arithmetic, counters: Counters) -> Finish:
     real = epilogue.bias if arithmetic.scaling.real_bias else None
-    scale = scaler(epilogue.scales, arithmetic.scaling, int(epilogue.output.zero_point), real, epilogue.ends)
+    scale = scaler(
+        epilogue.scales, arithmetic.scaling, int(epilogue.output.zero_point), real, epilogue.ends
+    )
     bias = epilogue.bias if real is None else None
     (low, high), dtype = epilogue.limits, epilogue.output.qtype.storage_dtype
 

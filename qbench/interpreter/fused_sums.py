@@ -1,6 +1,8 @@
-"""Sums that an arithmetic takes of a convolution's result before it is rounded: which they are, and their kernel.
+"""Sums that an arithmetic takes of a convolution's result before it is rounded: which they are,
+and their kernel.
 
-The first operand that is the result of a convolution, which nothing else reads, is fused; the other operand is codes.
+The first operand that is the result of a convolution, which nothing else reads, is fused; the other
+operand is codes.
 """
 
 import functools
@@ -25,7 +27,9 @@ _OPERANDS = (0, 3)
 
 @dataclass(frozen=True, slots=True)
 class FusedSum:
-    """The convolution that a QLinearAdd is fused with, and the place of its result among the inputs of that."""
+    """The convolution that a QLinearAdd is fused with, and the place of its result among the
+    inputs of that.
+    """
 
     convolution: ir.Node
     place: int
@@ -35,22 +39,40 @@ def fused_sums(graph: ir.Graph, rules: Callable[[ir.Node], Arithmetic]) -> dict[
     """QLinearAdd → what it is fused with, by the ``rules`` of each node."""
     found: dict[ir.Node, FusedSum] = {}
     for node in graph:
-        if (node.domain, node.op_type) != (ENGINE_DOMAIN, "QLinearAdd") or not rules(node).adding.fused:
+        if (node.domain, node.op_type) != (ENGINE_DOMAIN, "QLinearAdd") or not rules(
+            node
+        ).adding.fused:
             continue
         for place in _OPERANDS:
             one, other = node.inputs[place], node.inputs[_other(place)]
-            if one is None or other is None or constant_value(other) is not None or not _alike(one, other):
+            if (
+                one is None
+                or other is None
+                or constant_value(other) is not None
+                or not _alike(one, other)
+            ):
                 continue
             producer = one.producer()
-            if producer is not None and _fits(producer) and rules(producer).scaling.form is MultiplierForm.RANGE:
+            if (
+                producer is not None
+                and _fits(producer)
+                and rules(producer).scaling.form is MultiplierForm.RANGE
+            ):
                 found[node] = FusedSum(producer, place)
                 break
     return found
 
 
 def _alike(one: ir.Value, other: ir.Value) -> bool:
-    """Whether both have one type and may have one shape: sizes that are not known are compared batch by batch."""
-    if one.dtype != other.dtype or one.shape is None or other.shape is None or len(one.shape) != len(other.shape):
+    """Whether both have one type and may have one shape: sizes that are not known are compared
+    batch by batch.
+    """
+    if (
+        one.dtype != other.dtype
+        or one.shape is None
+        or other.shape is None
+        or len(one.shape) != len(other.shape)
+    ):
         return False
     sizes = zip(one.shape, other.shape, strict=True)
     return all(a == b or not (isinstance(a, int) and isinstance(b, int)) for a, b in sizes)
@@ -92,7 +114,11 @@ def fused_sum(place: int, convolution: KernelContext, summing: KernelContext) ->
         data, added = inputs[place], inputs[other_place]
         assert data is not None
         assert added is not None
-        if added.shape != (len(data), filters, *windows.outputs_for(data.shape[2:])):  # OpenVINO fuses no broadcasting
+        if added.shape != (
+            len(data),
+            filters,
+            *windows.outputs_for(data.shape[2:]),
+        ):  # OpenVINO fuses no broadcasting
             alone, summed = apart()
             values = list(inputs)
             (values[place],) = alone([data])

@@ -1,4 +1,6 @@
-"""Sums of products of integers by the fastest means that computes exactly as the arithmetic does."""
+"""Sums of products of integers by the fastest means that computes exactly as the arithmetic
+does.
+"""
 
 import enum
 import functools
@@ -15,12 +17,16 @@ if TYPE_CHECKING:
     import onnx
 
 
-# ONNX Runtime as a calculator of integer products, and what a probe shows of its sums on this very computer.
+# ONNX Runtime as a calculator of integer products, and what a probe shows of its sums on this very
+# computer.
 #
-# Its u8 × s8 sums have to be shown to be exact, or to saturate in pairs, before they are used as either.
+# Its u8 × s8 sums have to be shown to be exact, or to saturate in pairs, before they are used as
+# either.
 
 Product = Callable[[Array], npt.NDArray[Any]]
-"""(M, K) codes → (M, N) accumulators: int32, or int64 where those of 16-bit operands could leave it."""
+"""(M, K) codes → (M, N) accumulators: int32, or int64 where those of 16-bit operands could
+leave it.
+"""
 
 
 class Pairs(enum.Enum):
@@ -32,9 +38,13 @@ class Pairs(enum.Enum):
 
 @functools.cache
 def pairs_here() -> Pairs | None:
-    """What u8 × s8 products do here: [255, 255] · [127, 127] is 64,770, or saturates; None: no engine."""
+    """What u8 × s8 products do here: [255, 255] · [127, 127] is 64,770, or saturates; None: no
+    engine.
+    """
     try:
-        product = matmul_integer(np.full((4, 1), 127, np.int8), np.zeros(1, np.int8), np.zeros((), np.uint8))
+        product = matmul_integer(
+            np.full((4, 1), 127, np.int8), np.zeros(1, np.int8), np.zeros((), np.uint8)
+        )
     except ImportError:
         return None
     found = int(product(np.array([[255, 255, 0, 0]], np.uint8))[0, 0])
@@ -42,7 +52,8 @@ def pairs_here() -> Pairs | None:
 
 
 def engine_run(graph: "onnx.GraphProto") -> Callable[[dict[str, Array]], Array]:
-    """What runs ``graph``, of opset 17 and one output, in one thread: many sessions of many threads spin for nothing.
+    """What runs ``graph``, of opset 17 and one output, in one thread: many sessions of many
+    threads spin for nothing.
 
     Raises:
         ImportError: there is no onnxruntime here.
@@ -54,7 +65,9 @@ def engine_run(graph: "onnx.GraphProto") -> Callable[[dict[str, Array]], Array]:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     return lambda feeds: np.asarray(session.run(None, feeds)[0])
 
 
@@ -89,13 +102,14 @@ def matmul_integer(weight: Array, weight_zero: Array, input_zero: Array) -> Prod
     return lambda x: run({"x": x})
 
 
-# Sums of products of integers by the fastest means that computes as the arithmetic does, on this computer.
+# Sums of products of integers by the fastest means that computes as the arithmetic does, on this
+# computer.
 #
 #     Σ_k (x[m, k] − z_x) (w[k, n] − z_w[n])
 #
-# ``float_gemm`` needs numpy only: a float product is exact in any order of summation while max|x| · max_n Σ_k |w[k, n]|
-# ≤ 2²⁴ (float32; 2⁵³ in float64, for operands of 16 bits); where that fails, K is split into as few parts as pass.
-# ``engine_gemm`` is ONNX Runtime's MatMulInteger (``engine``).
+# ``float_gemm`` needs numpy only: a float product is exact in any order of summation while max|x| ·
+# max_n Σ_k |w[k, n]| ≤ 2²⁴ (float32; 2⁵³ in float64, for operands of 16 bits); where that fails, K
+# is split into as few parts as pass. ``engine_gemm`` is ONNX Runtime's MatMulInteger (``engine``).
 
 Ints64 = npt.NDArray[np.int64]
 
@@ -140,9 +154,14 @@ def float_gemm(operands: Operands) -> Product:
     weight, half = operands.weight, 1 << (8 * operands.codes.itemsize - 1)
     centred = weight.astype(np.int64) - operands.weight_zero
     sizes = np.abs(centred)
-    middle = 0 if operands.codes.kind == "i" else half  # x − 128 has half the magnitude: half as many splits
+    middle = (
+        0 if operands.codes.kind == "i" else half
+    )  # x − 128 has half the magnitude: half as many splits
     real: Any = np.float64 if operands.wide else np.float32
-    factors = [(part, np.ascontiguousarray(centred[part], real)) for part in _parts(sizes, half, EXACT[real])]
+    factors = [
+        (part, np.ascontiguousarray(centred[part], real))
+        for part in _parts(sizes, half, EXACT[real])
+    ]
     fits = int(sizes.sum(axis=0).max(initial=0)) * (2 * half - 1) < 1 << 31
     sums: Any = np.int32 if fits else np.int64
     constant = ((middle - operands.input_zero) * centred.sum(axis=0)).astype(sums)
@@ -159,7 +178,8 @@ def float_gemm(operands: Operands) -> Product:
 
 
 def engine_gemm(operands: Operands) -> Product:
-    """By MatMulInteger; signed weights are moved to unsigned ones where their fast products would saturate.
+    """By MatMulInteger; signed weights are moved to unsigned ones where their fast products
+    would saturate.
 
     Operands of 16 bits, which it has not, are multiplied by BLAS.
     """
@@ -168,14 +188,18 @@ def engine_gemm(operands: Operands) -> Product:
     weight, point = operands.weight, operands.weight_zero
     if weight.dtype == np.int8 and operands.codes == np.uint8 and pairs_here() is not Pairs.EXACT:
         weight, point = (weight.view(np.uint8) ^ np.uint8(128)), point + 128
-    return matmul_integer(weight, point.astype(weight.dtype), np.asarray(operands.input_zero, operands.codes))
+    return matmul_integer(
+        weight, point.astype(weight.dtype), np.asarray(operands.input_zero, operands.codes)
+    )
 
 
 def saturating_gemm(operands: Operands) -> Product:
     """By MatMulInteger on a processor that saturates pairs: what its u8 × s8 products are."""
     weight = operands.weight
     return matmul_integer(
-        weight, operands.weight_zero.astype(weight.dtype), np.asarray(operands.input_zero, operands.codes)
+        weight,
+        operands.weight_zero.astype(weight.dtype),
+        np.asarray(operands.input_zero, operands.codes),
     )
 
 

@@ -22,20 +22,24 @@ KernelWrapper = Callable[[ir.Node, KernelFunction], KernelFunction]
 
 _POINT_TYPES = frozenset({"int8", "uint8", "int16", "uint16", "int32", "int4", "uint4"})
 _BORDERS = frozenset({"QuantizeLinear", "DequantizeLinear"})
-_CODE_TYPES = frozenset({ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT16, ir.DataType.UINT16})
+_CODE_TYPES = frozenset(
+    {ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT16, ir.DataType.UINT16}
+)
 
 
 @dataclass(slots=True)
 class Counters:
     """What happened at one node since it was prepared.
 
-    Complete under ``counting_means``; compiled loops, and engines that saturate by themselves, do not count.
+    Complete under ``counting_means``; compiled loops, and engines that saturate by themselves, do
+    not count.
 
     Args:
-        levels: quantized results that were counted. clipped_low, clipped_high: those below and above the ends they are
-            clamped to; where a Relu is part of the node, the lower one is its own.
-        overflowed: sums that left the accumulator, which wraps or saturates (products, where it saturates at each);
-            quotients by zero.
+        levels: quantized results that were counted. clipped_low, clipped_high: those below and
+            above the ends they are clamped to; where a Relu is part of the node, the lower one is
+            its own.
+        overflowed: sums that left the accumulator, which wraps or saturates (products, where it
+            saturates at each); quotients by zero.
         saturated: pairs of products that did.
     """
 
@@ -60,7 +64,9 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What kernels compute with: how products are made, and whether inner loops are compiled. No bit depends on it."""
+    """What kernels compute with: how products are made, and whether inner loops are compiled.
+    No bit depends on it.
+    """
 
     gemm: Gemm
     compiled: bool
@@ -128,16 +134,22 @@ class KernelContext:
         return found
 
     def qparams(self, scale: int, zero_point: int, *, axis: int | None = None) -> QParams:
-        """The qparams whose scale and zero point are these inputs; a zero point that is left out is 0.
+        """The qparams whose scale and zero point are these inputs; a zero point that is left
+        out is 0.
 
-        It then has the type that ONNX gives it: of a Q or DQ, of its integers (``graph.code_dtype``); of any other
-        operator, of its data.
+        It then has the type that ONNX gives it: of a Q or DQ, of its integers
+        (``graph.code_dtype``); of any other operator, of its data.
 
         Raises:
-            ValueError: they are computed, scales are not float32, or the type is not a quantized one.
+            ValueError: they are computed, scales are not float32, or the type is not a quantized
+                one.
         """
         scales = self.scales(scale)
-        points = np.zeros(scales.shape, self._left_out()) if self.absent(zero_point) else self.needed(zero_point)
+        points = (
+            np.zeros(scales.shape, self._left_out())
+            if self.absent(zero_point)
+            else self.needed(zero_point)
+        )
         if points.dtype.name not in _POINT_TYPES:
             raise ValueError(f"a zero point of type {points.dtype}, which is not a quantized type")
         qtype = QType.parse(points.dtype.name)
@@ -149,7 +161,11 @@ class KernelContext:
         """The type of a zero point that is left out."""
         if self.node.op_type in _BORDERS:
             return code_dtype(self.node).numpy()
-        found = [value.dtype for value in self.node.inputs if value is not None and value.dtype is not None]
+        found = [
+            value.dtype
+            for value in self.node.inputs
+            if value is not None and value.dtype is not None
+        ]
         known = {dtype for dtype in found if dtype in _CODE_TYPES}
         if len(known) != 1:
             raise ValueError("a zero point is left out, and its type is unknown")

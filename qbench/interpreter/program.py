@@ -27,7 +27,14 @@ from qbench.interpreter.float_kernels.reference import reference as reference_ke
 from qbench.interpreter.fused_sums import fused_sum, fused_sums
 from qbench.interpreter.gemm import Pairs, best_gemm, engine_gemm, float_gemm, pairs_here
 from qbench.interpreter.integer_kernels import functions
-from qbench.interpreter.kernel import Counters, KernelContext, KernelFunction, KernelWrapper, Maker, Means
+from qbench.interpreter.kernel import (
+    Counters,
+    KernelContext,
+    KernelFunction,
+    KernelWrapper,
+    Maker,
+    Means,
+)
 from qbench.numerics import Arithmetic
 
 # Operator → what makes its kernel.
@@ -38,7 +45,9 @@ def _maker(reference: str) -> Maker:
     if reference == REFERENCE_KERNEL:
         return reference_kernel
     module, _, name = reference.partition(":")
-    found: Maker = getattr(importlib.import_module(f"qbench.interpreter.integer_kernels.{module}"), name)
+    found: Maker = getattr(
+        importlib.import_module(f"qbench.interpreter.integer_kernels.{module}"), name
+    )
     return found
 
 
@@ -55,12 +64,15 @@ def float_operator(node: ir.Node) -> str:
 
 
 def require_known_operators(arithmetic: Arithmetic) -> None:
-    """Refuse overrides of operators that neither ONNX nor this interpreter has: they would never apply.
+    """Refuse overrides of operators that neither ONNX nor this interpreter has: they would
+    never apply.
 
     Raises:
         InputError: there is one; the nearest name is suggested.
     """
-    for operator in dict.fromkeys(name for override in arithmetic.overrides for name in override.operators):
+    for operator in dict.fromkeys(
+        name for override in arithmetic.overrides for name in override.operators
+    ):
         if operator not in _operators():
             doing = f"Reading the overrides of the arithmetic '{arithmetic.name}'"
             raise unknown_name(doing, "operator", operator, _operators())
@@ -74,7 +86,9 @@ def _operators() -> frozenset[str]:
 
 
 def _of_others(node: ir.Node) -> Maker:
-    """A table for the function of an extension on codes; for anything else what computes it as it is."""
+    """A table for the function of an extension on codes; for anything else what computes it as
+    it is.
+    """
     on_codes = node.op_type.startswith(QLINEAR) and outside_operator(node) is not None
     return functions.function if on_codes else reference_kernel
 
@@ -147,7 +161,9 @@ class Program:
         self._constants: dict[int, Array] = {}
         self.counters: dict[str, Counters] = {}
         wanted = {value.name or "": value for value in graph.outputs}
-        values = {v.name or "": v for v in (*graph.inputs, *(v for node in graph for v in node.outputs))}
+        values = {
+            v.name or "": v for v in (*graph.inputs, *(v for node in graph for v in node.outputs))
+        }
         wanted |= {name: values[name] for name in taps if name in values}
         self._inputs = {value.name or "": self._place(value) for value in graph.inputs}
         compiled = []
@@ -162,8 +178,16 @@ class Program:
         }
         fused = fused_sums(graph, lambda node: making[node].arithmetic)
         if around is not None:  # a node whose kernel is wrapped is computed by that kernel
-            fused = {node: one for node, one in fused.items() if not _wraps(around, making, node, one.convolution)}
-        inside = {one.convolution for one in fused.values() if one.convolution.outputs[0].name not in wanted}
+            fused = {
+                node: one
+                for node, one in fused.items()
+                if not _wraps(around, making, node, one.convolution)
+            }
+        inside = {
+            one.convolution
+            for one in fused.values()
+            if one.convolution.outputs[0].name not in wanted
+        }
         for node in graph:
             if node in inside:
                 continue
@@ -171,11 +195,16 @@ class Program:
             if joined is None:
                 run = make_kernel(making[node])
             else:
-                run = make_kernel(making[node], functools.partial(fused_sum, joined.place, making[joined.convolution]))
+                run = make_kernel(
+                    making[node],
+                    functools.partial(fused_sum, joined.place, making[joined.convolution]),
+                )
                 given[joined.place] = joined.convolution.inputs[0]
             run = run if around is None else around(node, run)
             reads = tuple(None if value is None else self._read(value) for value in given)
-            compiled.append((node_key(node), run, reads, tuple(self._place(value) for value in node.outputs)))
+            compiled.append(
+                (node_key(node), run, reads, tuple(self._place(value) for value in node.outputs))
+            )
         self._outputs = {name: self._read(value) for name, value in wanted.items()}
         self._steps = _with_ends(compiled, set(self._outputs.values()) | set(self._constants))
 
@@ -186,7 +215,13 @@ class Program:
             BatchError: a node that cannot compute it.
         """
         held: dict[int, Array] = dict(self._constants)
-        held.update({place: np.asarray(feeds[name]) for name, place in self._inputs.items() if name in feeds})
+        held.update(
+            {
+                place: np.asarray(feeds[name])
+                for name, place in self._inputs.items()
+                if name in feeds
+            }
+        )
         for step in self._steps:
             try:
                 results = step.run([None if place is None else held[place] for place in step.reads])
@@ -221,14 +256,19 @@ def best_means() -> Means:
 
 
 def counting_means() -> Means:
-    """Exact products and loops of numpy, under which every clip, wrap and saturation of a product is counted."""
+    """Exact products and loops of numpy, under which every clip, wrap and saturation of a
+    product is counted.
+    """
     return Means(engine_gemm if pairs_here() is Pairs.EXACT else float_gemm, compiled=False)
 
 
 def _with_ends(
-    compiled: Sequence[tuple[str, KernelFunction, tuple[int | None, ...], tuple[int, ...]]], kept: set[int]
+    compiled: Sequence[tuple[str, KernelFunction, tuple[int | None, ...], tuple[int, ...]]],
+    kept: set[int],
 ) -> tuple[_Step, ...]:
-    """Steps that know which places they empty: those read or written for the last time, unless ``kept``."""
+    """Steps that know which places they empty: those read or written for the last time, unless
+    ``kept``.
+    """
     last: dict[int, int] = {}
     for index, (_, _, reads, writes) in enumerate(compiled):
         last.update(dict.fromkeys((*(r for r in reads if r is not None), *writes), index))

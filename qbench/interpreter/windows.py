@@ -12,7 +12,8 @@ from qbench.graph import OF_REALS, int_attribute, ints_attribute, op_spec, word_
 from qbench.interpreter.arrays import Array, BatchError
 from qbench.numerics import Onward, SumShape
 
-# Windows of a convolution or a pool: padding, strides, dilations, and the rows that a product sums over.
+# Windows of a convolution or a pool: padding, strides, dilations, and the rows that a product sums
+# over.
 #
 #     rows[(n, oy, ox), (ky, kx, c)] = x[n, c, oy · stride_y + ky · dilation_y − pad_top, …]
 #
@@ -21,7 +22,9 @@ from qbench.numerics import Onward, SumShape
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Kernel sizes, strides and dilations of every spatial axis, and either fixed pads or a rule for them."""
+    """Kernel sizes, strides and dilations of every spatial axis, and either fixed pads or a
+    rule for them.
+    """
 
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
@@ -50,7 +53,9 @@ class Windows:
 
     def spans(self) -> tuple[int, ...]:
         """What a window covers along every axis."""
-        return tuple((size - 1) * gap + 1 for size, gap in zip(self.sizes, self.dilations, strict=True))
+        return tuple(
+            (size - 1) * gap + 1 for size, gap in zip(self.sizes, self.dilations, strict=True)
+        )
 
     def pads_for(self, spatial: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
         """(before, after) along every axis, for an input of these sizes."""
@@ -71,11 +76,15 @@ class Windows:
             BatchError: there is none.
         """
         pads, counts = self.pads_for(spatial), []
-        for size, (before, after), span, stride in zip(spatial, pads, self.spans(), self.strides, strict=True):
+        for size, (before, after), span, stride in zip(
+            spatial, pads, self.spans(), self.strides, strict=True
+        ):
             free = size + before + after - span
             count = (math.ceil(free / stride) if self.ceil else free // stride) + 1
             # A window that would begin in the padding behind the input is none.
-            counts.append(count - 1 if self.ceil and (count - 1) * stride >= size + before else count)
+            counts.append(
+                count - 1 if self.ceil and (count - 1) * stride >= size + before else count
+            )
         if min(counts, default=1) < 1:
             raise BatchError(f"no window of {self.spans()} in {spatial} with its padding")
         return tuple(counts)
@@ -83,7 +92,9 @@ class Windows:
     @property
     def trivial(self) -> bool:
         """Whether every window is one element and all elements have one."""
-        ones = all(size == stride == 1 for size, stride in zip(self.sizes, self.strides, strict=True))
+        ones = all(
+            size == stride == 1 for size, stride in zip(self.sizes, self.strides, strict=True)
+        )
         return ones and self.pads is not None and not any(self.pads)
 
     def padded(self, x: Array, fill: float) -> Array:
@@ -96,18 +107,31 @@ class Windows:
                 spatial, pads, counts, self.strides, self.spans(), strict=True
             )
         ]
-        widths = [(0, 0), *((before, after) for (before, _), after in zip(pads, reach, strict=True)), (0, 0)]
+        widths = [
+            (0, 0),
+            *((before, after) for (before, _), after in zip(pads, reach, strict=True)),
+            (0, 0),
+        ]
         if not any(side for pair in widths for side in pair):
             return x
-        shape = tuple(size + before + after for size, (before, after) in zip(x.shape, widths, strict=True))
+        shape = tuple(
+            size + before + after for size, (before, after) in zip(x.shape, widths, strict=True)
+        )
         whole = np.full(shape, fill, x.dtype)
-        whole[tuple(slice(before, before + size) for size, (before, _) in zip(x.shape, widths, strict=True))] = x
+        whole[
+            tuple(
+                slice(before, before + size)
+                for size, (before, _) in zip(x.shape, widths, strict=True)
+            )
+        ] = x
         return whole
 
     def tap(self, padded: Array, offset: tuple[int, ...], counts: tuple[int, ...]) -> Array:
         """What element ``offset`` of every window sees: a view (N, counts…, C)."""
         cut = [slice(None)]
-        for place, count, stride, gap in zip(offset, counts, self.strides, self.dilations, strict=True):
+        for place, count, stride, gap in zip(
+            offset, counts, self.strides, self.dilations, strict=True
+        ):
             cut.append(slice(place * gap, place * gap + (count - 1) * stride + 1, stride))
         return padded[tuple(cut)]
 
@@ -158,7 +182,9 @@ def sum_shape(node: ir.Node, weight: tuple[int, ...]) -> SumShape:
     groups, windows = int_attribute(node, "group", 1), Windows.of(node, weight[2:])
     return SumShape(
         depthwise=weight[:2] == (groups, 1),
-        fast_depthwise=weight[1] == 1 and weight[0] in (groups, 2 * groups) and _fast(windows, groups),
+        fast_depthwise=weight[1] == 1
+        and weight[0] in (groups, 2 * groups)
+        and _fast(windows, groups),
         channels=weight[1] if groups == 1 else 0,
         taps=math.prod(weight[2:]),
         pointwise=groups == 1 and _pointwise(windows, node.inputs[0]),
@@ -179,14 +205,20 @@ def behind_clip(node: ir.Node) -> bool:
 
 
 def onward(node: ir.Node) -> Onward:
-    """Where the codes of ``node`` go; limits of reals, which are in front of the quantizer, are part of ``node``."""
+    """Where the codes of ``node`` go; limits of reals, which are in front of the quantizer, are
+    part of ``node``.
+    """
     (result,) = node.outputs[:1]
     readers = [use.node for use in result.uses()]
     if len(readers) == 1 and OF_REALS in readers[0].metadata_props:
         return onward(readers[0])
     if any(_clips_codes(reader) for reader in readers):
         return Onward.CLIP
-    if not readers or result.is_graph_output() or any(reader.op_type == "DequantizeLinear" for reader in readers):
+    if (
+        not readers
+        or result.is_graph_output()
+        or any(reader.op_type == "DequantizeLinear" for reader in readers)
+    ):
         return Onward.REALS
     return Onward.CODES
 
@@ -215,7 +247,9 @@ def _pointwise(windows: Windows, data: ir.Value | None) -> bool:
         return True
     known = () if data is None or data.shape is None else tuple(data.shape)[2:]
     sizes = zip(known, windows.strides, strict=False)
-    return len(windows.sizes) <= _REDUCED and all(size % stride == 0 for size, stride in sizes if isinstance(size, int))
+    return len(windows.sizes) <= _REDUCED and all(
+        size % stride == 0 for size, stride in sizes if isinstance(size, int)
+    )
 
 
 _REDUCED = 2
@@ -230,13 +264,14 @@ def _halved(windows: Windows) -> bool:
     return pads == halves * 2 and all(gap == 1 for gap in windows.dilations)
 
 
-# How an arithmetic sums a product by constant weights: which operand is on the left, and in what order.
+# How an arithmetic sums a product by constant weights: which operand is on the left, and in what
+# order.
 #
 #     acc[n] = Σ_k left[k] · right[k]        pairs are k = 0 and 1, 2 and 3, …, and saturate where left is unsigned
 #
-# Convolutions run along the window, rows first, channels fastest; matrix products along K; data are on the left. A
-# ConvInteger is ONNX Runtime's own operator, and has the weights on the left and channels slowest (1.31 on AVX2); it
-# has no kernel of its own for one filter a channel.
+# Convolutions run along the window, rows first, channels fastest; matrix products along K; data are
+# on the left. A ConvInteger is ONNX Runtime's own operator, and has the weights on the left and
+# channels slowest (1.31 on AVX2); it has no kernel of its own for one filter a channel.
 
 _UNSIGNED, _SIGNED = "uint8", "int8"
 
@@ -265,16 +300,21 @@ class Summing:
         return rows.reshape(len(weight), -1).T
 
     def in_pairs(self, codes: str, weights: str, *, raised: bool = False) -> bool:
-        """Whether products of data and weights of these types are summed in pairs where an arithmetic has such sums.
+        """Whether products of data and weights of these types are summed in pairs where an
+        arithmetic has such sums.
 
         ``raised``: signed data become unsigned before that.
         """
         left, right = (weights, codes) if self.weights_left else (codes, weights)
-        return right == _SIGNED and (left == _UNSIGNED or (raised and left == _SIGNED and not self.weights_left))
+        return right == _SIGNED and (
+            left == _UNSIGNED or (raised and left == _SIGNED and not self.weights_left)
+        )
 
 
 def with_gaps(rows: Array, channels: int, fill: npt.ArrayLike) -> Array:
-    """``rows``, (K, N), with one of ``fill`` (a number, or one per column) behind every ``channels`` of them."""
+    """``rows``, (K, N), with one of ``fill`` (a number, or one per column) behind every
+    ``channels`` of them.
+    """
     taps = rows.reshape(-1, channels, rows.shape[1])
     gaps = np.broadcast_to(np.asarray(fill, rows.dtype), (len(taps), 1, rows.shape[1]))
     return np.concatenate([taps, gaps], axis=1).reshape(-1, rows.shape[1])
@@ -287,4 +327,6 @@ def summing(node: ir.Node, weight: tuple[int, ...]) -> Summing:
     if node.op_type.endswith("Conv"):
         return Summing(sum_shape(node, weight), convolves=True)
     shape = SumShape(transposed=node.op_type.endswith("ConvTranspose"))
-    return Summing(shape, transposed=node.op_type == "QGemm" and bool(int_attribute(node, "transB", 0)))
+    return Summing(
+        shape, transposed=node.op_type == "QGemm" and bool(int_attribute(node, "transB", 0))
+    )

@@ -21,7 +21,9 @@ _NAME = re.compile(r"[a-z0-9_.-]+")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Cell:
-    """The axes of a cell. ``variant`` is ``""`` or a name such as ``calib32`` or ``passes=exact``."""
+    """The axes of a cell. ``variant`` is ``""`` or a name such as ``calib32`` or
+    ``passes=exact``.
+    """
 
     suite: str
     model: str
@@ -32,9 +34,13 @@ class Cell:
     def __post_init__(self) -> None:
         for axis in ("suite", "model", "backend", "schema"):
             if not _NAME.fullmatch(getattr(self, axis)):
-                raise ValueError(f"the {axis} '{getattr(self, axis)}' is not made of a-z, 0-9, '_', '.' and '-'")
+                raise ValueError(
+                    f"the {axis} '{getattr(self, axis)}' is not made of a-z, 0-9, '_', '.' and '-'"
+                )
         if self.variant and not re.fullmatch(r"[a-z0-9_.=-]+", self.variant):
-            raise ValueError(f"the variant '{self.variant}' is not made of a-z, 0-9, '_', '.', '=' and '-'")
+            raise ValueError(
+                f"the variant '{self.variant}' is not made of a-z, 0-9, '_', '.', '=' and '-'"
+            )
 
     @property
     def slug(self) -> str:
@@ -57,19 +63,23 @@ class Cell:
         return self.schema == RECORDED
 
     def is_named_by(self, pattern: str) -> bool:
-        """Whether ``pattern`` is its schema, its backend, or matches its slug (``*`` matches anything)."""
+        """Whether ``pattern`` is its schema, its backend, or matches its slug (``*`` matches
+        anything).
+        """
         return pattern in (self.schema, self.backend) or fnmatch.fnmatchcase(self.slug, pattern)
 
     def __str__(self) -> str:
         return f"{self.model}::{self.slug}"
 
 
-# The environment class: one comparable word for everything that may legitimately change int8 results.
+# The environment class: one comparable word for everything that may legitimately change int8
+# results.
 #
-# Two results are comparable for drift when their classes are equal: the same dot product instruction and float vector
-# unit (by probe, not by name), the same versions of the packages that a backend computes with, and with such packages
-# the same number of threads where there are several. The options of an engine are part of its backend's name, hence of
-# the cell. A suite may declare classes equivalent.
+# Two results are comparable for drift when their classes are equal: the same dot product
+# instruction and float vector unit (by probe, not by name), the same versions of the packages that
+# a backend computes with, and with such packages the same number of threads where there are
+# several. The options of an engine are part of its backend's name, hence of the cell. A suite may
+# declare classes equivalent.
 
 ANY = "any"
 """The class of an accepted result that every class without its own inherits."""
@@ -77,7 +87,9 @@ ANY = "any"
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentClass:
-    """``processor`` such as ``x64-avx512-vnni``; ``packages``: (name, version) that the backend computes with."""
+    """``processor`` such as ``x64-avx512-vnni``; ``packages``: (name, version) that the backend
+    computes with.
+    """
 
     processor: str
     packages: tuple[tuple[str, str], ...] = ()
@@ -86,11 +98,13 @@ class EnvironmentClass:
         return "+".join([self.processor, *(f"{name}-{version}" for name, version in self.packages)])
 
     @classmethod
-    def of(cls, processor: str, packages: Mapping[str, str], *, threads: int = 1) -> "EnvironmentClass":
+    def of(
+        cls, processor: str, packages: Mapping[str, str], *, threads: int = 1
+    ) -> "EnvironmentClass":
         """The class of results that ``packages`` (name → version) computed with so many threads.
 
-        An engine may share out a sum among threads and add in another order; a backend without packages, our own
-        interpreter, gives the same bits with any number of threads.
+        An engine may share out a sum among threads and add in another order; a backend without
+        packages, our own interpreter, gives the same bits with any number of threads.
         """
         several = {"threads": str(threads)} if packages and threads > 1 else {}
         return cls(processor, (*sorted(packages.items()), *several.items()))
@@ -101,7 +115,9 @@ class EnvironmentClass:
         processor, *parts = text.split("+")
         packages: list[tuple[str, str]] = []
         for part in parts:
-            name, dash, version = part.rpartition("-")  # no version holds a dash (PEP 440, normalized)
+            name, dash, version = part.rpartition(
+                "-"
+            )  # no version holds a dash (PEP 440, normalized)
             if dash:
                 packages.append((name, version))
             elif packages:  # the local part of a version, 2.9.0+cpu
@@ -109,7 +125,9 @@ class EnvironmentClass:
         return cls(processor, tuple(packages))
 
     def matches(self, condition: str | tuple[str, ...] | None) -> bool:
-        """Whether a ``when`` condition holds here: None always; else one of its processors or whole classes."""
+        """Whether a ``when`` condition holds here: None always; else one of its processors or
+        whole classes.
+        """
         if condition is None:
             return True
         named = (condition,) if isinstance(condition, str) else condition
@@ -119,7 +137,8 @@ class EnvironmentClass:
 def recorded_class(device: str, versions: Mapping[str, str]) -> EnvironmentClass:
     """The class of answers that were recorded on ``device``, by software of these versions.
 
-    Names keep letters, digits, dots and underscores; a device also dashes: the others separate the parts of a class.
+    Names keep letters, digits, dots and underscores; a device also dashes: the others separate the
+    parts of a class.
     """
     named = {_word(name, "-"): _word(version) for name, version in versions.items() if version}
     return EnvironmentClass(_word(device, "-") or "elsewhere", tuple(sorted(named.items())))
@@ -130,7 +149,9 @@ def _word(text: str, more: str = "") -> str:
 
 
 def class_change(old: EnvironmentClass, new: EnvironmentClass) -> str:
-    """What differs between two classes: ``onnxruntime 1.31.1 → 1.24.1``; empty where they are equal."""
+    """What differs between two classes: ``onnxruntime 1.31.1 → 1.24.1``; empty where they are
+    equal.
+    """
     found = [] if old.processor == new.processor else [f"{old.processor} → {new.processor}"]
     before, after = dict(old.packages), dict(new.packages)
     for name in sorted({*before, *after}):
@@ -140,15 +161,20 @@ def class_change(old: EnvironmentClass, new: EnvironmentClass) -> str:
     return ", ".join(found)
 
 
-def are_equivalent(one: EnvironmentClass, other: EnvironmentClass, groups: Iterable[tuple[str, ...]]) -> bool:
+def are_equivalent(
+    one: EnvironmentClass, other: EnvironmentClass, groups: Iterable[tuple[str, ...]]
+) -> bool:
     """Whether one of ``groups`` declares the results of both classes comparable.
 
-    A group lists processors, whose classes are then equivalent with equal packages, or patterns of whole classes
-    (``x64-*+onnxruntime-1.31.*``), all of which are.
+    A group lists processors, whose classes are then equivalent with equal packages, or patterns of
+    whole classes (``x64-*+onnxruntime-1.31.*``), all of which are.
     """
     for group in groups:
         if one.packages == other.packages and one.processor in group and other.processor in group:
             return True
-        if all(any(fnmatch.fnmatchcase(str(each), pattern) for pattern in group) for each in (one, other)):
+        if all(
+            any(fnmatch.fnmatchcase(str(each), pattern) for pattern in group)
+            for each in (one, other)
+        ):
             return True
     return False

@@ -1,4 +1,6 @@
-"""Gates against what was accepted and against another backend: drift, calibrated ranges, equality."""
+"""Gates against what was accepted and against another backend: drift, calibrated ranges,
+equality.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -18,11 +20,12 @@ if TYPE_CHECKING:
 
 # Drift: the same cell in the same environment class must give the accepted answers.
 #
-# The samples are fixed and the kernels deterministic, so a rerun has no sampling noise: predictions are compared by
-# digest, per data set, without a statistical test. Only an engine that was measured to answer otherwise in another run
-# of the same code (``noise``) is held to the differences of these runs. A suite may allow some flips, and may compare
-# probabilities with the accepted ones (``Allowance``). Another class computes differently and is incomparable, never a
-# regression, unless the suite declares it equivalent, or the accepted result is one for ``any`` class.
+# The samples are fixed and the kernels deterministic, so a rerun has no sampling noise: predictions
+# are compared by digest, per data set, without a statistical test. Only an engine that was measured
+# to answer otherwise in another run of the same code (``noise``) is held to the differences of
+# these runs. A suite may allow some flips, and may compare probabilities with the accepted ones
+# (``Allowance``). Another class computes differently and is incomparable, never a regression,
+# unless the suite declares it equivalent, or the accepted result is one for ``any`` class.
 
 _SHOWN = 8
 """Digits of a digest, for people."""
@@ -31,14 +34,22 @@ NOTHING_ACCEPTED_FOR = "nothing accepted for "
 RULE = "identical predictions in one environment class"
 
 
-def drift_gates(measurement: Measurement, here: AcceptedHere, allowance: Allowance, *, whole: bool) -> tuple[Gate, ...]:
-    """Whether ``measurement`` equals the accepted result of its class: predictions, and probabilities if so set.
+def drift_gates(
+    measurement: Measurement, here: AcceptedHere, allowance: Allowance, *, whole: bool
+) -> tuple[Gate, ...]:
+    """Whether ``measurement`` equals the accepted result of its class: predictions, and
+    probabilities if so set.
 
     Args:
         whole: whether all samples were scored.
     """
     if not whole:
-        return (_gate(GateState.INCOMPARABLE, "a part of the samples is not compared with what was accepted"),)
+        return (
+            _gate(
+                GateState.INCOMPARABLE,
+                "a part of the samples is not compared with what was accepted",
+            ),
+        )
     if here.result is None:
         return (_nothing_accepted(here),)
     if measurement.stopped is not None:
@@ -61,18 +72,31 @@ def _nothing_accepted(here: AcceptedHere) -> Gate:
     return _gate(GateState.INCOMPARABLE, f"{NOTHING_ACCEPTED_FOR}{here.environment} {accepted}")
 
 
-def _admitting_noise(gate: Gate, measurement: Measurement, accepted: Accepted, here: AcceptedHere) -> Gate:
-    """The broken ``gate``, judged by how far runs of the same code differ, where that is known and not nothing."""
+def _admitting_noise(
+    gate: Gate, measurement: Measurement, accepted: Accepted, here: AcceptedHere
+) -> Gate:
+    """The broken ``gate``, judged by how far runs of the same code differ, where that is known
+    and not nothing.
+    """
     repeats, averaged = here.noise_with(measurement)
     if repeats is None or not repeats.is_noisy:
         return gate
     holds, text = within_noise(measurement, accepted, here.kept, repeats, averaged=averaged)
     state = GateState.HOLDS if holds else GateState.BROKEN
-    return replace(gate, state=state, detail=text, rule=f"within what {repeats.runs} runs of the same code differ")
+    return replace(
+        gate,
+        state=state,
+        detail=text,
+        rule=f"within what {repeats.runs} runs of the same code differ",
+    )
 
 
-def _part_gate(measurement: Measurement, stopped: Stopped, kept: Mapping[str, "Answers"], allowance: Allowance) -> Gate:
-    """Whether the samples that were run before the cell was stopped are answered as in the accepted result."""
+def _part_gate(
+    measurement: Measurement, stopped: Stopped, kept: Mapping[str, "Answers"], allowance: Allowance
+) -> Gate:
+    """Whether the samples that were run before the cell was stopped are answered as in the
+    accepted result.
+    """
     from qbench.metrics import count_changes, rows_of, unpacked_answers
 
     ran = f"{sum(stopped.samples.values())} of {counted(sum(stopped.of.values()), 'sample')}"
@@ -101,10 +125,12 @@ def within_noise(
     *,
     averaged: bool,
 ) -> tuple[bool, str]:
-    """Whether ``measurement`` differs from the ``accepted`` result by no more than noise explains, and a line about it.
+    """Whether ``measurement`` differs from the ``accepted`` result by no more than noise
+    explains, and a line about it.
 
-    Every metric that was accepted and repeated; and the flips against the answers that were ``kept`` (data set →
-    answers). Without a metric in common nothing can be compared, and it is not within.
+    Every metric that was accepted and repeated; and the flips against the answers that were
+    ``kept`` (data set → answers). Without a metric in common nothing can be compared, and it is not
+    within.
 
     Args:
         repeats: runs that differ. averaged: whether ``measurement`` is one of them.
@@ -120,7 +146,10 @@ def within_noise(
         mean = f"{float(noise.value(score) * score.out_of):.5g}"
         parts.append(f"{score.metric} {before} → {mean}, noise admits ±{most:.3g}")
     if not parts:
-        return False, f"predictions changed, and no metric that was accepted was repeated; {repeats.text}"
+        return (
+            False,
+            f"predictions changed, and no metric that was accepted was repeated; {repeats.text}",
+        )
     for data, flips in _flips(measurement, kept).items():
         most = most_flips(repeats, data)
         inside = inside and flips <= most
@@ -133,7 +162,11 @@ def _flips(measurement: Measurement, kept: Mapping[str, "Answers"]) -> dict[str,
     """Data set → how many best answers are not the accepted ones, where both are kept."""
     from qbench.metrics import count_changes, unpacked_answers
 
-    both = ((data, unpacked_answers(word), kept[data]) for data, word in measurement.kept.items() if data in kept)
+    both = (
+        (data, unpacked_answers(word), kept[data])
+        for data, word in measurement.kept.items()
+        if data in kept
+    )
     return {
         data: count_changes(now, before).flips
         for data, now, before in both
@@ -150,7 +183,11 @@ def _changes(
     from qbench.metrics import count_changes, unpacked_answers
 
     limits = {"absolute": allowance.absolute, "relative": allowance.relative}
-    both = ((data, unpacked_answers(word), kept[data]) for data, word in measurement.kept.items() if data in kept)
+    both = (
+        (data, unpacked_answers(word), kept[data])
+        for data, word in measurement.kept.items()
+        if data in kept
+    )
     return {
         data: count_changes(now, before, **limits)
         for data, now, before in both
@@ -159,11 +196,20 @@ def _changes(
 
 
 def _predictions_gate(
-    measurement: Measurement, accepted: Accepted, changes: Mapping[str, "AnswerChange"], allowance: Allowance
+    measurement: Measurement,
+    accepted: Accepted,
+    changes: Mapping[str, "AnswerChange"],
+    allowance: Allowance,
 ) -> Gate:
-    moved = [data for data, digest in measurement.predictions.items() if accepted.predictions.get(data) != digest]
+    moved = [
+        data
+        for data, digest in measurement.predictions.items()
+        if accepted.predictions.get(data) != digest
+    ]
     if not moved:
-        return _gate(GateState.HOLDS, f"predictions on {', '.join(measurement.predictions)} as accepted")
+        return _gate(
+            GateState.HOLDS, f"predictions on {', '.join(measurement.predictions)} as accepted"
+        )
     changed = f"predictions on {', '.join(moved)} changed; {metric_changes(measurement, accepted)}"
     if allowance.flips is not None:
         if all(data in changes for data in moved):
@@ -174,36 +220,54 @@ def _predictions_gate(
         changed += "; flips cannot be counted, as the answers were not kept when it was accepted"
     cause = arithmetic_change(accepted.arithmetic, measurement.digests.get("arithmetic", ""))
     causes = [cause] if cause else []
-    return _gate(GateState.BROKEN, "; ".join([*causes, *making_changes(accepted.made, measurement.made), changed]))
+    return _gate(
+        GateState.BROKEN,
+        "; ".join([*causes, *making_changes(accepted.made, measurement.made), changed]),
+    )
 
 
 def _moves_gate(changes: Mapping[str, "AnswerChange"], allowance: Allowance) -> Gate:
     known = {data: change for data, change in changes.items() if change.beyond is not None}
     if not known:
-        state, detail = GateState.SHOWN, "no probabilities were kept with the accepted result: accept it as new"
+        state, detail = (
+            GateState.SHOWN,
+            "no probabilities were kept with the accepted result: accept it as new",
+        )
     else:
         beyond = sum(change.beyond or 0 for change in known.values())
         largest = max(change.largest or 0.0 for change in known.values())
         samples = counted(sum(change.samples for change in known.values()), "sample")
         state = GateState.BROKEN if beyond else GateState.HOLDS
         detail = f"probabilities of {beyond} of {samples} moved further than allowed, the furthest by {largest:.3g}"
-    return Gate(kind=GateKind.DRIFT, metric="probabilities", state=state, detail=detail, rule=allowance.moves_text)
+    return Gate(
+        kind=GateKind.DRIFT,
+        metric="probabilities",
+        state=state,
+        detail=detail,
+        rule=allowance.moves_text,
+    )
 
 
 def making_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
-    """What two results were not made with alike, in words; nothing of what one of the two does not know.
+    """What two results were not made with alike, in words; nothing of what one of the two does
+    not know.
 
-    ``calibration: 32 samples of 'cnn_cal' → 4 samples of 'cnn_cal'``, ``the rules of the schema were edited``.
+    ``calibration: 32 samples of 'cnn_cal' → 4 samples of 'cnn_cal'``, ``the rules of the schema
+        were edited``.
     """
     moved = [key for key in before if before[key] != after.get(key, before[key])]
     return tuple(
-        "the rules of the schema were edited" if key == "schema" else f"{key}: {before[key]} → {after[key]}"
+        "the rules of the schema were edited"
+        if key == "schema"
+        else f"{key}: {before[key]} → {after[key]}"
         for key in moved
     )
 
 
 def arithmetic_change(before: str, after: str) -> str:
-    """``arithmetic changed: …`` where the digests of two arithmetics differ; empty where they are equal or unknown."""
+    """``arithmetic changed: …`` where the digests of two arithmetics differ; empty where they
+    are equal or unknown.
+    """
     known = before and after and before != after
     return f"arithmetic changed: {before[:_SHOWN]} → {after[:_SHOWN]}" if known else ""
 
@@ -211,10 +275,15 @@ def arithmetic_change(before: str, after: str) -> str:
 def reference_gate(measurement: Measurement, expectation: Expectation, drift: Gate) -> Gate:
     """Whether an fp32 cell reproduces the stored fp32 answers.
 
-    If it does not, it is red where a result was accepted for its class, unless exactly this difference was accepted
-    (another engine adds in another order); in another class it is incomparable, and its loss is judged.
+    If it does not, it is red where a result was accepted for its class, unless exactly this
+    difference was accepted (another engine adds in another order); in another class it is
+    incomparable, and its loss is judged.
     """
-    moved = [data for data, digest in measurement.predictions.items() if expectation.reference.get(data) != digest]
+    moved = [
+        data
+        for data, digest in measurement.predictions.items()
+        if expectation.reference.get(data) != digest
+    ]
     if not moved:
         return _reference(GateState.HOLDS, "reproduces the stored fp32 answers")
     count = sum(measurement.changed_count.get(data, 0) for data in moved)
@@ -222,7 +291,11 @@ def reference_gate(measurement: Measurement, expectation: Expectation, drift: Ga
     text = f"{what} from the stored fp32 answers on {', '.join(moved)}"
     text += f": {listed(measurement.changed)}" if count else " (only in ranks below the best)"
     if drift.state is GateState.HOLDS:
-        accepted = "this was accepted" if drift.rule == RULE else f"from what was accepted they differ {drift.rule}"
+        accepted = (
+            "this was accepted"
+            if drift.rule == RULE
+            else f"from what was accepted they differ {drift.rule}"
+        )
         return _reference(GateState.SHOWN, f"{text}; {accepted}")
     return _reference(drift.state, text)
 
@@ -232,7 +305,9 @@ def metric_changes(measurement: Measurement, accepted: Accepted) -> str:
     both = [s for s in measurement.scores if s.metric in accepted.metrics]
     changed = [s for s in both if accepted.metrics[s.metric] != s.hits]
     listing = ", ".join(_hits_change(score, accepted.metrics[score.metric]) for score in changed)
-    return f"{len(changed)} of {counted(len(both), 'metric')} changed" + (f": {listing}" if changed else "")
+    return f"{len(changed)} of {counted(len(both), 'metric')} changed" + (
+        f": {listing}" if changed else ""
+    )
 
 
 def _hits_change(score: "Score", before: int) -> str:
@@ -248,15 +323,21 @@ def _gate(state: GateState, detail: str) -> Gate:
 
 def _reference(state: GateState, detail: str) -> Gate:
     return Gate(
-        kind=GateKind.REFERENCE, metric="predictions", state=state, detail=detail, rule="fp32 reproduces its reference"
+        kind=GateKind.REFERENCE,
+        metric="predictions",
+        state=state,
+        detail=detail,
+        rule="fp32 reproduces its reference",
     )
 
 
-# Calibrated ranges compared with the accepted ones; the accepted ranges are valid on every computer.
+# Calibrated ranges compared with the accepted ones; the accepted ranges are valid on every
+# computer.
 #
-# One backend runs the float model; its results differ between processors only in the last bits. A range that differs by
-# a hundredth of its span comes from other samples, another scale of the inputs, or wrong statistics. This explains
-# other predictions, and it is a fault that a few hundred samples may not show.
+# One backend runs the float model; its results differ between processors only in the last bits. A
+# range that differs by a hundredth of its span comes from other samples, another scale of the
+# inputs, or wrong statistics. This explains other predictions, and it is a fault that a few hundred
+# samples may not show.
 #
 #     apart = max(|low − accepted low|, |high − accepted high|) / span                                   in [0, 1]
 #     span = max(high, accepted high, 0) − min(low, accepted low, 0), as a grid contains zero; at least _NOISE
@@ -268,7 +349,9 @@ CHANGED = "calibration changed: "
 
 
 def moved_ranges(
-    before: Mapping[str, tuple[float, float]], after: Mapping[str, tuple[float, float]], limit: float
+    before: Mapping[str, tuple[float, float]],
+    after: Mapping[str, tuple[float, float]],
+    limit: float,
 ) -> tuple[MovedRange, ...]:
     """The values of both whose ranges are further than ``limit`` apart, in the order of ``after``.
 
@@ -276,20 +359,35 @@ def moved_ranges(
         before, after: value → (low, high). limit: share of the range that covers both.
     """
     pairs = ((value, before[value], now) for value, now in after.items() if value in before)
-    moved = (MovedRange(value=value, before=old, after=new, apart=_apart(old, new)) for value, old, new in pairs)
+    moved = (
+        MovedRange(value=value, before=old, after=new, apart=_apart(old, new))
+        for value, old, new in pairs
+    )
     return tuple(one for one in moved if one.apart > limit)
 
 
-def moves_of(measurement: Measurement, expectation: Expectation, rules: Rules) -> tuple[MovedRange, ...]:
+def moves_of(
+    measurement: Measurement, expectation: Expectation, rules: Rules
+) -> tuple[MovedRange, ...]:
     """The values of ``measurement`` whose calibrated range differs from the accepted one."""
     now = measurement.calibrated
-    return () if now is None else moved_ranges(expectation.calibrations.get(now.key, {}), now.ranges, rules.ranges)
+    return (
+        ()
+        if now is None
+        else moved_ranges(expectation.calibrations.get(now.key, {}), now.ranges, rules.ranges)
+    )
 
 
 def calibration_gates(
-    measurement: Measurement, expectation: Expectation, here: AcceptedHere, rules: Rules, moved: tuple[MovedRange, ...]
+    measurement: Measurement,
+    expectation: Expectation,
+    here: AcceptedHere,
+    rules: Rules,
+    moved: tuple[MovedRange, ...],
 ) -> tuple[Gate, ...]:
-    """Whether the cell was calibrated as accepted, by ``moved``; empty without a calibration or stored results."""
+    """Whether the cell was calibrated as accepted, by ``moved``; empty without a calibration or
+    stored results.
+    """
     now = measurement.calibrated
     if now is None or not expectation.stored or not expectation.whole:
         return ()
@@ -298,13 +396,21 @@ def calibration_gates(
     if moved:
         state, detail = GateState.BROKEN, _moved_text(moved, now, here)
     elif not before:
-        state, detail = GateState.SHOWN, f"no ranges are accepted for the calibration '{now.key}': accept them as new"
+        state, detail = (
+            GateState.SHOWN,
+            f"no ranges are accepted for the calibration '{now.key}': accept them as new",
+        )
     elif unknown or gone:
-        state, detail = GateState.SHOWN, f"calibrated ranges of other values: {unknown} never accepted, {gone} gone"
+        state, detail = (
+            GateState.SHOWN,
+            f"calibrated ranges of other values: {unknown} never accepted, {gone} gone",
+        )
     else:
         state, detail = GateState.HOLDS, f"{counted(ranges, 'calibrated range')} as accepted"
     rule = f"calibrated ranges within {short_percent(rules.ranges)} of what was accepted ({rules.ranges_rule})"
-    return (Gate(kind=GateKind.CALIBRATION, metric="ranges", state=state, detail=detail, rule=rule),)
+    return (
+        Gate(kind=GateKind.CALIBRATION, metric="ranges", state=state, detail=detail, rule=rule),
+    )
 
 
 def _moved_text(moved: tuple[MovedRange, ...], now: Calibrated, here: AcceptedHere) -> str:
@@ -324,23 +430,26 @@ def _apart(one: tuple[float, float], other: tuple[float, float]) -> float:
     return furthest / max(span, _NOISE)
 
 
-# Equality with another backend: the same quantized model on the same samples, judged by counts of elements.
+# Equality with another backend: the same quantized model on the same samples, judged by counts of
+# elements.
 #
-# equal_to: no element of any graph output differs (NaN is NaN, −0.0 is 0.0: values are compared, not their bits)
-# close_to: |a − b| ≤ steps × scale and |a − b| ≤ relative × max|b|, whichever of the two limits is given, or both
+# equal_to: no element of any graph output differs (NaN is NaN, −0.0 is 0.0: values are compared,
+# not their bits) close_to: |a − b| ≤ steps × scale and |a − b| ≤ relative × max|b|, whichever of
+# the two limits is given, or both
 #
 # Both backends run in this run, so a baseline stores nothing about it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Criterion:
-    """How close a cell must be to ``backend``: equal where no limit is given, else within the limits.
+    """How close a cell must be to ``backend``: equal where no limit is given, else within the
+    limits.
 
     Args:
         backend: the other backend, by name.
-        steps: largest difference in output steps, multiples of an output's scale; None: not limited.
-        relative: largest difference as a share of the largest absolute value of the output; None: not limited.
-        rule: the place that set it, e.g. ``suite smoke``.
+        steps: largest difference in output steps, multiples of an output's scale; None: not
+        limited. relative: largest difference as a share of the largest absolute value of the
+        output; None: not limited. rule: the place that set it, e.g. ``suite smoke``.
     """
 
     backend: str
@@ -360,7 +469,9 @@ class Criterion:
 
     @property
     def text(self) -> str:
-        """``equal_to ort-cpu (suite smoke)`` or ``close_to ort-cpu, 1 step, relative 0.001 (model m)``."""
+        """``equal_to ort-cpu (suite smoke)`` or ``close_to ort-cpu, 1 step, relative 0.001
+        (model m)``.
+        """
         limits = [] if self.steps is None else [steps_text(self.steps)]
         limits += [] if self.relative is None else [f"relative {self.relative:g}"]
         word = "equal_to" if self.is_exact else "close_to"
@@ -394,7 +505,9 @@ def broken_text(compared: Compared | None, criterion: Criterion | None) -> str:
 
 
 def unequal_text(compared: Compared) -> str:
-    """The line of a cell that differs from another backend: how many elements differ, and where the first is."""
+    """The line of a cell that differs from another backend: how many elements differ, and where
+    the first is.
+    """
     text = f"{compared.differing} of {counted(compared.elements, 'element')} differ from {compared.backend}"
     if compared.first is not None and compared.first.origin:
         text += f", first at '{compared.first.origin}'"

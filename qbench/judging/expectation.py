@@ -33,13 +33,15 @@ class Accepted:
     """A result that a user accepted for one cell in one environment class.
 
     Args:
-        metrics: metric as the suite writes it → hits. predictions: data set → digest of the predictions.
+        metrics: metric as the suite writes it → hits. predictions: data set → digest of the
+            predictions.
         reason: why it replaced an earlier one; empty for the first.
-        arithmetic: digest of the arithmetic of the backend; empty where it is unknown, or the backend declares none.
-        kept: data set → digest of the answers that are kept next to the baseline; empty where the suite asks for none.
-        executed_macs: the share of multiply-accumulates that the engine ran in integers; None: it was not known.
-        made: as of ``Measurement``; empty: an older qbench accepted it.
-        remembered: kind of gate → the number of its evidence.
+        arithmetic: digest of the arithmetic of the backend; empty where it is unknown, or the
+        backend declares none. kept: data set → digest of the answers that are kept next to the
+        baseline; empty where the suite asks for none. executed_macs: the share of
+        multiply-accumulates that the engine ran in integers; None: it was not known. made: as of
+        ``Measurement``; empty: an older qbench accepted it. remembered: kind of gate → the number
+        of its evidence.
     """
 
     metrics: Mapping[str, int]
@@ -52,26 +54,37 @@ class Accepted:
     remembered: Mapping[str, float] = field(default_factory=dict)
 
     def is_worse(self, measurement: Measurement) -> bool:
-        """Whether some metric of ``measurement`` is worse than here; not known of a part of the samples."""
+        """Whether some metric of ``measurement`` is worse than here; not known of a part of the
+        samples.
+        """
         if measurement.stopped is not None:
             return False
         sign = {Direction.HIGHER: 1, Direction.LOWER: -1}
         both = (score for score in measurement.scores if score.metric in self.metrics)
-        return any(sign[score.direction] * (score.hits - self.metrics[score.metric]) < 0 for score in both)
+        return any(
+            sign[score.direction] * (score.hits - self.metrics[score.metric]) < 0 for score in both
+        )
 
     def fell_to_float(self, measurement: Measurement) -> bool:
-        """Whether ``measurement`` ran less in integers than here; False where one of the two is not known."""
+        """Whether ``measurement`` ran less in integers than here; False where one of the two is
+        not known.
+        """
         before, now = self.executed_macs, measurement.executed_macs
         return before is not None and now is not None and now < before - _ROUNDING
 
     def gains(self, measurement: Measurement) -> list[tuple[Score, int]]:
-        """The scores against labels that it has too, each with how many units ``measurement`` is better in it.
+        """The scores against labels that it has too, each with how many units ``measurement``
+        is better in it.
 
         None of a part of the samples.
         """
         if measurement.stopped is not None:
             return []
-        both = [s for s in measurement.scores if s.against is Against.LABELS and s.metric in self.metrics]
+        both = [
+            s
+            for s in measurement.scores
+            if s.against is Against.LABELS and s.metric in self.metrics
+        ]
         better = {Direction.HIGHER: 1, Direction.LOWER: -1}
         return [(s, better[s.direction] * (s.hits - self.metrics[s.metric])) for s in both]
 
@@ -81,17 +94,19 @@ class Expectation:
     """The accepted facts that one cell is judged by.
 
     Args:
-        state: of the model's baseline. what: what is missing or differs, in words; empty when KNOWN.
+        state: of the model's baseline. what: what is missing or differs, in words; empty when
+            KNOWN.
         reference: data set → digest of the stored fp32 answers.
         accepted: environment class, as text → what was accepted there.
         kept: environment class → data set → the answers accepted there, where they are kept.
         floors: metric against the reference → least hits.
         noise: environment class → the runs by which its noise was measured before.
-        calibrations: key of a calibration → value → the (low, high) that was accepted (``Calibrated``).
-        cell_known: whether anything was ever accepted for this cell, in any class.
-        whole: whether all samples were scored: a few cannot show that a known-bad cell no longer fails.
-        stored: whether results of the cell are stored; those that are only compared with another backend are not.
-        retrained: where the baseline is STALE because of another model: what today's fp32 answers lost and gained
+        calibrations: key of a calibration → value → the (low, high) that was accepted
+        (``Calibrated``). cell_known: whether anything was ever accepted for this cell, in any
+        class. whole: whether all samples were scored: a few cannot show that a known-bad cell no
+        longer fails. stored: whether results of the cell are stored; those that are only compared
+        with another backend are not. retrained: where the baseline is STALE because of another
+        model: what today's fp32 answers lost and gained
             against the stored ones, on the samples that are the same, each judged as a loss.
     """
 
@@ -108,7 +123,9 @@ class Expectation:
     stored: bool = True
     retrained: tuple[tuple[Score, Gate], ...] = ()
 
-    def here(self, environment: EnvironmentClass, equivalents: tuple[tuple[str, ...], ...]) -> "AcceptedHere":
+    def here(
+        self, environment: EnvironmentClass, equivalents: tuple[tuple[str, ...], ...]
+    ) -> "AcceptedHere":
         """What results of ``environment`` are compared with.
 
         Args:
@@ -136,21 +153,28 @@ class Expectation:
 class Floors:
     """The least agreement with fp32 that is accepted for one cell in one environment class.
 
-    Another class counts otherwise, so that a result a little under its floor may be chance: a float engine decides ties
-    otherwise than an integer one. There the floor is the least agreement that a one-sided test of the differing samples
-    of both classes does not tell from the accepted one (``loss_midp``, 5 %).
+    Another class counts otherwise, so that a result a little under its floor may be chance: a float
+    engine decides ties otherwise than an integer one. There the floor is the least agreement that a
+    one-sided test of the differing samples of both classes does not tell from the accepted one
+    (``loss_midp``, 5 %).
 
     Args:
-        stored: metric → least hits, as the baseline has them for the classes with an accepted result.
-        elsewhere: metric → the lowest hits that other classes were accepted with; empty where this class has a result.
+        stored: metric → least hits, as the baseline has them for the classes with an accepted
+            result.
+        elsewhere: metric → the lowest hits that other classes were accepted with; empty where this
+            class has a result.
     """
 
     stored: Mapping[str, int] = field(default_factory=dict)
     elsewhere: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def on(cls, stored: Mapping[str, int], accepted: Mapping[str, Accepted], *, inherits: bool) -> "Floors":
-        """Those of a class: ``stored`` alone where it ``inherits`` one of the ``accepted`` results."""
+    def on(
+        cls, stored: Mapping[str, int], accepted: Mapping[str, Accepted], *, inherits: bool
+    ) -> "Floors":
+        """Those of a class: ``stored`` alone where it ``inherits`` one of the ``accepted``
+        results.
+        """
         if inherits:
             return cls(stored=stored)
         lowest = {
@@ -179,11 +203,11 @@ class AcceptedHere:
 
     Args:
         environment: the class of the results that are judged.
-        name: the class, as text, whose accepted result is compared with them; None: nothing accepted is comparable.
-        result: what was accepted under ``name``; None where ``name`` is.
-        kept: data set → the answers of ``result`` that are kept.
-        others: every class, as text, with an accepted result of the cell.
-        floors: the least agreement with fp32. noise: the runs by which the noise was measured; None: it was not.
+        name: the class, as text, whose accepted result is compared with them; None: nothing
+        accepted is comparable. result: what was accepted under ``name``; None where ``name`` is.
+        kept: data set → the answers of ``result`` that are kept. others: every class, as text, with
+        an accepted result of the cell. floors: the least agreement with fp32. noise: the runs by
+        which the noise was measured; None: it was not.
     """
 
     environment: EnvironmentClass
@@ -196,7 +220,9 @@ class AcceptedHere:
 
     @property
     def in_words(self) -> str:
-        """Where the accepted result comes from, if not from this very class: ``for any class``; else empty."""
+        """Where the accepted result comes from, if not from this very class: ``for any class``;
+        else empty.
+        """
         if self.name is None or self.name == str(self.environment):
             return ""
         return "for any class" if self.name == ANY else f"for {self.name}, declared equivalent"
@@ -211,7 +237,8 @@ class AcceptedHere:
         return self.result is not None and self.result.is_worse(measurement)
 
     def noise_with(self, measurement: Measurement) -> tuple[Repeats | None, bool]:
-        """How far runs of this cell differ, and whether ``measurement`` is one of these runs; None: it is not known.
+        """How far runs of this cell differ, and whether ``measurement`` is one of these runs;
+        None: it is not known.
 
         Its own repeats; where these do not differ or were not made, those that the baseline holds.
         """
@@ -222,7 +249,9 @@ class AcceptedHere:
 
 
 def _within_chance(hits: int, out_of: int) -> int:
-    """The least hits that are not shown to be fewer than ``hits``: both miss samples, independently, of ``out_of``."""
+    """The least hits that are not shown to be fewer than ``hits``: both miss samples,
+    independently, of ``out_of``.
+    """
     missed = out_of - hits
     more = missed
     while more < out_of and loss_midp(more + 1, missed) >= ALPHA:
@@ -231,21 +260,33 @@ def _within_chance(hits: int, out_of: int) -> int:
 
 
 def accepted_on(accepted: Mapping[str, Accepted], processor: str) -> bool:
-    """Whether one of the ``accepted`` results (environment class, as text → result) is of this class of processor."""
+    """Whether one of the ``accepted`` results (environment class, as text → result) is of this
+    class of processor.
+    """
     return any(EnvironmentClass.parse(name).processor == processor for name in accepted)
 
 
 def inherited(
-    accepted: Mapping[str, object], environment: EnvironmentClass, equivalents: Iterable[tuple[str, ...]]
+    accepted: Mapping[str, object],
+    environment: EnvironmentClass,
+    equivalents: Iterable[tuple[str, ...]],
 ) -> str | None:
-    """Which of the ``accepted`` classes a result of ``environment`` is compared with; None: it is incomparable.
+    """Which of the ``accepted`` classes a result of ``environment`` is compared with; None: it
+    is incomparable.
 
-    ``accepted``: class, as text → what is known there. Its own class first, then one declared equivalent (the first by
-    name), then ``any``.
+    ``accepted``: class, as text → what is known there. Its own class first, then one declared
+    equivalent (the first by name), then ``any``.
     """
     if str(environment) in accepted:
         return str(environment)
     groups = tuple(equivalents)
     others = (name for name in sorted(accepted) if name != ANY)
-    found = next((name for name in others if are_equivalent(EnvironmentClass.parse(name), environment, groups)), None)
+    found = next(
+        (
+            name
+            for name in others
+            if are_equivalent(EnvironmentClass.parse(name), environment, groups)
+        ),
+        None,
+    )
     return found or (ANY if ANY in accepted else None)

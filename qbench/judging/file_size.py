@@ -1,4 +1,6 @@
-"""The size of the model file in bytes, next to that of fp32 and to the accepted one: ``max_file_bytes``."""
+"""The size of the model file in bytes, next to that of fp32 and to the accepted one:
+``max_file_bytes``.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,7 +14,9 @@ from qbench.judging.verdict import Gate, GateState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileLimits:
-    """The most that a file may have: ``bytes``, a multiple of that of ``fp32``, and of the ``accepted`` one."""
+    """The most that a file may have: ``bytes``, a multiple of that of ``fp32``, and of the
+    ``accepted`` one.
+    """
 
     bytes: int | None = None
     fp32: float | None = None
@@ -22,7 +26,9 @@ class FileLimits:
         if self.bytes is None or self.fp32 is not None or self.accepted is not None:
             RatioLimits(fp32=self.fp32, accepted=self.accepted)  # refuses the impossible
         if self.bytes is not None and self.bytes < 1:
-            raise ValueError(f"max_file_bytes = {self.bytes} is impossible: it is a whole number from 1")
+            raise ValueError(
+                f"max_file_bytes = {self.bytes} is impossible: it is a whole number from 1"
+            )
 
 
 MAX_FILE_BYTES = SuiteKey(
@@ -39,7 +45,8 @@ MAX_FILE_BYTES = SuiteKey(
 def judge_file_size(context: Context) -> Iterable[Gate]:
     """One gate for each limit that the suite sets.
 
-    The evidence is ``cell`` and ``fp32`` in bytes; None: such a file cannot be written, or there is no float model.
+    The evidence is ``cell`` and ``fp32`` in bytes; None: such a file cannot be written, or there is
+    no float model.
     """
     evidence = context.measurement.evidence.get(GateKind.FILE_SIZE)
     setting = context.rules.more.get(MAX_FILE_BYTES.name)
@@ -54,7 +61,12 @@ def judge_file_size(context: Context) -> Iterable[Gate]:
     if limits.accepted is not None:
         before = accepted.remembered.get(GateKind.FILE_SIZE.value) if accepted is not None else None
         most = None if before is None else before * limits.accepted
-        yield _gate(GateKind.FILE_SIZE_DRIFT, size, most, f"{limits.accepted:g} of the accepted file ({setting.rule})")
+        yield _gate(
+            GateKind.FILE_SIZE_DRIFT,
+            size,
+            most,
+            f"{limits.accepted:g} of the accepted file ({setting.rule})",
+        )
 
 
 def _gate(kind: GateKind, size: int | None, most: float | None, limit: str) -> Gate:
@@ -62,7 +74,10 @@ def _gate(kind: GateKind, size: int | None, most: float | None, limit: str) -> G
     rule = f"{MAX_FILE_BYTES.name} {limit}"
     metric = "file_bytes of fp32" if " of fp32 " in limit else "file_bytes"
     if size is None:
-        state, detail = GateState.INCOMPARABLE, "the size of the file is not known: its graphs do not fit into one"
+        state, detail = (
+            GateState.INCOMPARABLE,
+            "the size of the file is not known: its graphs do not fit into one",
+        )
     elif most is None:
         state = GateState.INCOMPARABLE
         detail = f"the file has {size:,} bytes; no other is known here to compare with"

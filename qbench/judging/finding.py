@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 # The errors of one node of a quantized graph, as plain numbers.
 #
-# x is a value as fp32 computes it, y the same value in the examined run, over all samples; s is the scale of its
-# qparams.
+# x is a value as fp32 computes it, y the same value in the examined run, over all samples; s is the
+# scale of its qparams.
 #
 #     sqnr_db   10 · log₁₀(Σ x² / Σ (x − y)²)             relative   √(Σ (x − y)² / Σ x²)
 #     steps     √(mean (x − y)²) / s                      0.289 = 1/√12 is what ideal rounding of any x leaves
@@ -17,7 +17,8 @@ IDEAL_STEPS = 0.288675134594813
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Errors:
-    """How far one value is from another: ``sqnr_db`` within ±150, ``relative`` as a share, ``steps`` as rms.
+    """How far one value is from another: ``sqnr_db`` within ±150, ``relative`` as a share,
+    ``steps`` as rms.
 
     ``steps`` is None where the value has no qparams.
     """
@@ -29,10 +30,12 @@ class Errors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountingErrors:
-    """Quantized values of an engine compared with rounded real arithmetic on the same quantized inputs.
+    """Quantized values of an engine compared with rounded real arithmetic on the same quantized
+    inputs.
 
     Args:
-        elements: compared. differing: unequal ones. ties: of these, by one step where the real number lies halfway.
+        elements: compared. differing: unequal ones. ties: of these, by one step where the real
+            number lies halfway.
         beyond: unequal by more than one step. rms_steps, largest_steps: of the differences.
         mean_steps: engine minus real; not 0 where an engine rounds to one side.
     """
@@ -48,23 +51,27 @@ class CountingErrors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeErrors:
-    """One quantized value (or a real output), and the operators that make it from the quantized values before it.
+    """One quantized value (or a real output), and the operators that make it from the quantized
+    values before it.
 
     Args:
-        node: the operator, by the name that it has in fp32. operators: all of them, in order. value: the fp32 value.
-        levels: the unique name of the quantized value in the quantized graph; empty in older records.
-        macs: multiply-accumulates of one sample. elements: of the value, over all samples.
-        cumulative: error in the whole run, with the errors of all nodes before it; None: no counterpart in fp32.
-        isolated: error of the target on fp32 inputs, rounded to the input grids: this node's own error.
-        explained: error of the fp32 operators with inputs, weights and result rounded to the grids of this node. An
+        node: the operator, by the name that it has in fp32. operators: all of them, in order.
+            value: the fp32 value.
+        levels: the unique name of the quantized value in the quantized graph; empty in older
+        records. macs: multiply-accumulates of one sample. elements: of the value, over all samples.
+        cumulative: error in the whole run, with the errors of all nodes before it; None: no
+        counterpart in fp32. isolated: error of the target on fp32 inputs, rounded to the input
+        grids: this node's own error. explained: error of the fp32 operators with inputs, weights
+        and result rounded to the grids of this node. An
             ``isolated`` error beyond it is a fault of the graph or of the engine.
         unexplained: difference of the isolated result from the explained one.
-        counting: the quantized values of the run compared with real arithmetic on the same quantized inputs.
-        claimed: the same, compared with the arithmetic that the target declares; None: it declares none, or is that.
-        clipped_low, clipped_high: shares of the fp32 values below and above the quantized range.
-        clipped_weights: share of the fp32 weights that lie beyond the range of their grid by more than a step.
-        ties: share of the values whose real number lies halfway between two quantized values.
-        gain_db: what the graph's outputs gain in SQNR when only this node is kept in float; None: not tried.
+        counting: the quantized values of the run compared with real arithmetic on the same
+        quantized inputs. claimed: the same, compared with the arithmetic that the target declares;
+        None: it declares none, or is that. clipped_low, clipped_high: shares of the fp32 values
+        below and above the quantized range. clipped_weights: share of the fp32 weights that lie
+        beyond the range of their grid by more than a step. ties: share of the values whose real
+        number lies halfway between two quantized values. gain_db: what the graph's outputs gain in
+        SQNR when only this node is kept in float; None: not tried.
     """
 
     node: str
@@ -108,7 +115,9 @@ class Cause(enum.Enum):
     ACCUMULATOR = "accumulator overflow"
     """A sum that wraps or saturates in its register."""
     ROUNDING = "wrong rounding or zero point"
-    """Off by a step or a constant: another rounding, a zero point that is added too early, or another one."""
+    """Off by a step or a constant: another rounding, a zero point that is added too early, or
+    another one.
+    """
     ABSORBED_CLIP = "absorbed clip"
     """A limit of a clip that is missing, or another one."""
     PADDING = "wrong padding"
@@ -126,7 +135,9 @@ class Cause(enum.Enum):
     WRONG_KERNEL = "other numbers than its arithmetic"
     """The node differs from its declared arithmetic, by none of the causes above."""
     WRONG_GRAPH = "other graph than fp32's"
-    """It is computed as its arithmetic says, and the graph computes something else than fp32's: a pass or a writer."""
+    """It is computed as its arithmetic says, and the graph computes something else than fp32's:
+    a pass or a writer.
+    """
     IN_FLOAT = "runs in float"
     """The engine computes a node in float that was planned in integers."""
     WRONG_WEIGHT = "wrong weight"
@@ -143,7 +154,8 @@ class Suspect:
 
     Args:
         node: by its name in fp32. cause: the likeliest. evidence: one sentence with numbers.
-        score: by which suspects are ordered, the largest first. remedy: what to do about the cause, one sentence.
+        score: by which suspects are ordered, the largest first. remedy: what to do about the cause,
+            one sentence.
     """
 
     node: str
@@ -160,9 +172,9 @@ class Repair:
     Args:
         nodes: kept in float. restores: whether the verdict was seen restored with exactly these.
         smallest: whether every smaller set of candidates was tried and failed.
-        macs_share: of all multiply-accumulates, those that leave integers. probes: how many sets were tried.
-        overrides: a schema file (TOML) that keeps them in float.
-        verdict: in words, before → after.
+        macs_share: of all multiply-accumulates, those that leave integers. probes: how many sets
+        were tried. overrides: a schema file (TOML) that keeps them in float. verdict: in words,
+        before → after.
     """
 
     nodes: tuple[str, ...]
@@ -176,7 +188,9 @@ class Repair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unaligned:
-    """A value of the quantized graph that has no counterpart in fp32, or cannot be compared, and why."""
+    """A value of the quantized graph that has no counterpart in fp32, or cannot be compared,
+    and why.
+    """
 
     value: str
     reason: str
@@ -188,12 +202,12 @@ class Finding:
 
     Args:
         model, backend, schema: what was examined. graph: which graph of the model.
-        samples: looked at. matched: how the tapped run compares with the run without taps, in one sentence.
-        nodes: every aligned value in the order of the graph. unaligned: the others.
-        suspects: the likeliest first; empty: nothing exceeds what its grid explains.
-        repair: None: not looked for. testcase: path of the smallest failing input, where one was saved.
-        notes: remarks, such as a budget that ran out. complete: whether everything was done.
-        seconds: how long it took.
+        samples: looked at. matched: how the tapped run compares with the run without taps, in one
+        sentence. nodes: every aligned value in the order of the graph. unaligned: the others.
+        suspects: the likeliest first; empty: nothing exceeds what its grid explains. repair: None:
+        not looked for. testcase: path of the smallest failing input, where one was saved. notes:
+        remarks, such as a budget that ran out. complete: whether everything was done. seconds: how
+        long it took.
     """
 
     model: str

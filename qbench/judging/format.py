@@ -48,21 +48,28 @@ def stale(node_id: str, *, lost: bool) -> str:
 def missing_cell(node_id: str, *, fails: bool) -> str:
     """A cell without an accepted result; accepting does not make a cell green that ``fails``."""
     accept = _command(node_id, "--qbench-accept=new", reason=False)
-    return f"{accept} records its numbers, but this stays red: {still_failing()}" if fails else accept
+    return (
+        f"{accept} records its numbers, but this stays red: {still_failing()}" if fails else accept
+    )
 
 
 def changed(node_id: str, *, worse: bool) -> str:
-    """A result that differs from the accepted one: look at what changed, find the commit, and only then accept.
+    """A result that differs from the accepted one: look at what changed, find the commit, and
+    only then accept.
 
     ``worse``: whether a metric is: a commit is searched for by that alone.
     """
-    is_suite = ".qbench.toml::" in node_id  # a Python test has no suite file that an old commit could be run with
+    is_suite = (
+        ".qbench.toml::" in node_id
+    )  # a Python test has no suite file that an old commit could be run with
     bisect = [f'qbench bisect commits --good last-green "{node_id}"'] if worse and is_suite else []
     return THEN.join([_LOOK, *bisect, f"{_accept_changed(node_id)} if it is intended"])
 
 
 def improved(node_id: str) -> str:
-    """A result that is better than the accepted one, which another calibration or a fault can cause, too."""
+    """A result that is better than the accepted one, which another calibration or a fault can
+    cause, too.
+    """
     return f"{_LOOK}{THEN}{_command(node_id, '--qbench-accept=improved', reason=True)} if it is intended"
 
 
@@ -74,7 +81,9 @@ def _accept_changed(node_id: str) -> str:
 
 
 def failed(node_id: str, *, drifted: bool, floor: bool) -> str:
-    """A loss: accepting does not make it green; a rule has to allow it, or the quarantine file to list it."""
+    """A loss: accepting does not make it green; a rule has to allow it, or the quarantine file
+    to list it.
+    """
     if floor and drifted:
         return (
             _accept_changed(node_id)
@@ -90,7 +99,9 @@ def still_failing() -> str:
 
 
 def undecided(node_id: str, *, whole: bool) -> str:
-    """A sample too small to decide; the data has more where the run did not score the ``whole`` of it."""
+    """A sample too small to decide; the data has more where the run did not score the ``whole``
+    of it.
+    """
     more = (
         "when its model has that many samples in the suite ('samples', or other 'data')"
         if whole
@@ -100,8 +111,14 @@ def undecided(node_id: str, *, whole: bool) -> str:
 
 
 def noisy(slug: str, runs: int | None) -> str:
-    """Runs of the same code that differ by more than the margin: more of them, or none that differ."""
-    more = "" if runs is None else f'give the cell more runs in its suite: repeats = {{ "{slug}" = {runs} }}; or '
+    """Runs of the same code that differ by more than the margin: more of them, or none that
+    differ.
+    """
+    more = (
+        ""
+        if runs is None
+        else f'give the cell more runs in its suite: repeats = {{ "{slug}" = {runs} }}; or '
+    )
     return f"{more}find what makes the engine answer otherwise in another run (threads, batches, the order of samples)"
 
 

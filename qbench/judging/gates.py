@@ -1,4 +1,6 @@
-"""One row per gate: what it is judged by, what a broken one does to a cell, and the next step for a user."""
+"""One row per gate: what it is judged by, what a broken one does to a cell, and the next step
+for a user.
+"""
 
 import enum
 from collections.abc import Callable, Iterable, Mapping
@@ -27,7 +29,13 @@ from qbench.judging.latency import (
     remembered_ratio,
     wanting_time,
 )
-from qbench.judging.loss import gate_of_score, judge_score, no_worse_gate, recovery_gate, slice_gates
+from qbench.judging.loss import (
+    gate_of_score,
+    judge_score,
+    no_worse_gate,
+    recovery_gate,
+    slice_gates,
+)
 from qbench.judging.measurement import Measurement
 from qbench.judging.rules import Rules
 from qbench.judging.sequential import stopped_gate
@@ -79,7 +87,9 @@ def _detail(_: Context, gate: Gate) -> str:
 def _wanting_slices(context: Context, gate: Gate) -> str:
     """Its evidence is that of the worst slice alone, while every slice has to be proven."""
     metric = context.measurement.score(gate.metric).metric
-    return f"{metric}: some slices have too few samples to prove that they lose less than their margin"
+    return (
+        f"{metric}: some slices have too few samples to prove that they lose less than their margin"
+    )
 
 
 def _asks_nothing(_: Rules) -> None:
@@ -91,24 +101,26 @@ class GateSpec:
     """One gate.
 
     Args:
-        title, short: why a cell is red that it fails, as the heading of a group in reports, and in a sum of cells.
+        title, short: why a cell is red that it fails, as the heading of a group in reports, and in
+            a sum of cells.
         judge: the gates of this kind of one cell, with their states.
         keys: of the suite, by which cells are judged, but for those of whole models (``Rules``).
-        asks: what evidence beyond the answers is measured by, in ``evaluation/evidence/KIND.py``; None: these rules ask
-            for none.
+        asks: what evidence beyond the answers is measured by, in ``evaluation/evidence/KIND.py``;
+            None: these rules ask for none.
         remembers: the number of its evidence that an accepted result keeps; None: it keeps none.
-        needs_all_samples: whether its evidence is of the whole data, so that a cell that has it never ends early.
-        severity: what a broken one makes of the cell.
-        headline, remedy: of a cell that a broken gate of this kind decides: one line, and the next step.
-        undecided, wanting, deciding: of a gate that is not decided: the headline of a cell that it decides, what would
+        needs_all_samples: whether its evidence is of the whole data, so that a cell that has it
+        never ends early. severity: what a broken one makes of the cell. headline, remedy: of a cell
+        that a broken gate of this kind decides: one line, and the next step. undecided, wanting,
+        deciding: of a gate that is not decided: the headline of a cell that it decides, what would
             decide it, and the next step.
         set_by_suite: whether its rule comes from the suite alone, not from what was accepted.
         is_cost: whether it is about time or size, and no node is wrong where it is broken.
         judges_answers: whether other answers of the engine can break it.
-        bounds_value: whether ``limit`` of the gate is a value of its metric, beyond which it is broken.
-        needs_baseline: whether it is judged only where the reference of the model is stored and fits.
-        noticed: the states in which its detail is a notice of a cell that it does not decide.
-        notice: the beginning of a notice about a broken gate that does not decide the cell; None: no notice.
+        bounds_value: whether ``limit`` of the gate is a value of its metric, beyond which it is
+        broken. needs_baseline: whether it is judged only where the reference of the model is stored
+        and fits. noticed: the states in which its detail is a notice of a cell that it does not
+        decide. notice: the beginning of a notice about a broken gate that does not decide the cell;
+        None: no notice.
     """
 
     kind: GateKind
@@ -142,7 +154,9 @@ def _judge_scores(context: Context, kind: GateKind) -> Iterable[Gate]:
     for score in context.measurement.scores:
         if gate_of_score(score) is not kind:
             continue
-        gate = judge_score(score, context.tolerance, context.rules, context.here.floors, context.noise_of(score))
+        gate = judge_score(
+            score, context.tolerance, context.rules, context.here.floors, context.noise_of(score)
+        )
         if stopped is not None:
             gate = stopped_gate(gate, score, stopped, context.tolerance)
         yield gate
@@ -161,7 +175,9 @@ def _judge_limits(context: Context) -> Iterable[Gate]:
 
 
 def _judge_planned(context: Context) -> Iterable[Gate]:
-    """Whether enough of the cell is planned in integers to call it quantized; nothing where nothing is planned."""
+    """Whether enough of the cell is planned in integers to call it quantized; nothing where
+    nothing is planned.
+    """
     measurement, floor = context.measurement, context.rules.integer_macs
     if measurement.cell.is_fp32 or measurement.cell.is_recorded:
         return
@@ -182,7 +198,9 @@ _LISTED = 3
 
 
 def _executed_text(measurement: Measurement) -> str:
-    """``62 % of 1000 multiply-accumulates executed in integers by 'ort-cpu': conv1 in float32 (38 %)``."""
+    """``62 % of 1000 multiply-accumulates executed in integers by 'ort-cpu': conv1 in float32
+    (38 %)``.
+    """
     assert measurement.executed_macs is not None
     text = (
         f"{percent(settled(measurement.executed_macs))} of {measurement.macs} multiply-accumulates executed in "
@@ -196,7 +214,9 @@ def _executed_text(measurement: Measurement) -> str:
 
 
 def _judge_executed(context: Context) -> Iterable[Gate]:
-    """Whether the engine ran enough of the cell in integers; nothing where it reports none and no floor is set."""
+    """Whether the engine ran enough of the cell in integers; nothing where it reports none and
+    no floor is set.
+    """
     measurement, floor = context.measurement, context.rules.executed_macs
     share = measurement.executed_macs
     if floor is None:
@@ -207,14 +227,23 @@ def _judge_executed(context: Context) -> Iterable[Gate]:
         return
     rule = f"executed_macs {short_percent(floor)} ({context.rules.executed_rule})"
     if share is None:
-        yield _executed(GateState.INCOMPARABLE, "the engine does not report what it ran in integers", rule)
+        yield _executed(
+            GateState.INCOMPARABLE, "the engine does not report what it ran in integers", rule
+        )
         return
     state = GateState.HOLDS if share >= floor else GateState.BROKEN
     yield _executed(state, _executed_text(measurement), rule, floor)
 
 
 def _executed(state: GateState, detail: str, rule: str, limit: float | None = None) -> Gate:
-    return Gate(kind=GateKind.EXECUTED, metric="executed_macs", state=state, detail=detail, rule=rule, limit=limit)
+    return Gate(
+        kind=GateKind.EXECUTED,
+        metric="executed_macs",
+        state=state,
+        detail=detail,
+        rule=rule,
+        limit=limit,
+    )
 
 
 def _judge_equality(context: Context) -> Iterable[Gate]:
@@ -239,11 +268,15 @@ def _judge_no_worse_than(context: Context) -> Iterable[Gate]:
 
 
 def _judge_calibration(context: Context) -> Iterable[Gate]:
-    return calibration_gates(context.measurement, context.expectation, context.here, context.rules, context.moved)
+    return calibration_gates(
+        context.measurement, context.expectation, context.here, context.rules, context.moved
+    )
 
 
 def _judge_drift(context: Context) -> Iterable[Gate]:
-    """The executed share and the answers compared with the accepted ones; of fp32 also with its stored reference."""
+    """The executed share and the answers compared with the accepted ones; of fp32 also with its
+    stored reference.
+    """
     yield from _judge_executed_drift(context)
     if not context.expectation.stored:
         return
@@ -255,14 +288,19 @@ def _judge_drift(context: Context) -> Iterable[Gate]:
 
 
 def _judge_executed_drift(context: Context) -> Iterable[Gate]:
-    """Whether the engine ran as much in integers as when the result of this class was accepted, where that is known."""
+    """Whether the engine ran as much in integers as when the result of this class was accepted,
+    where that is known.
+    """
     measurement, accepted = context.measurement, context.here.result
     if accepted is None or accepted.executed_macs is None:
         return
     before = f"accepted {percent(settled(accepted.executed_macs))}"
     limit: float | None = None
     if measurement.executed_macs is None:  # a report that breaks must not switch its gate off
-        state, text = GateState.INCOMPARABLE, f"{measurement.cell.backend} does not report what it executed"
+        state, text = (
+            GateState.INCOMPARABLE,
+            f"{measurement.cell.backend} does not report what it executed",
+        )
     else:
         state = GateState.BROKEN if accepted.fell_to_float(measurement) else GateState.HOLDS
         text, limit = _executed_text(measurement), accepted.executed_macs
@@ -538,7 +576,9 @@ GATES: tuple[GateSpec, ...] = (
         remedy=_nothing,
     ),
 )
-"""The gates, in the order in which the first broken one decides a cell; those of scores in the order of the suite."""
+"""The gates, in the order in which the first broken one decides a cell; those of scores in the
+order of the suite.
+"""
 
 SPECS: Mapping[GateKind, GateSpec] = {spec.kind: spec for spec in GATES}
 CELL_KEYS = tuple(key for spec in GATES for key in spec.keys) + OF_MEASURING
@@ -554,7 +594,9 @@ BOUNDING = frozenset(spec.kind for spec in GATES if spec.bounds_value)
 
 
 def asked_evidence(rules: Rules) -> dict[GateKind, object]:
-    """Kind of evidence → what it is measured by, of all that the gates of a cell with ``rules`` ask for."""
+    """Kind of evidence → what it is measured by, of all that the gates of a cell with ``rules``
+    ask for.
+    """
     asked = {spec.kind: spec.asks(rules) for spec in GATES}
     return {kind: by for kind, by in asked.items() if by is not None}
 
@@ -580,7 +622,9 @@ def needs_all_samples(rules: Rules) -> bool:
 
 
 def judged_gates(context: Context) -> tuple[Gate, ...]:
-    """The gates of one cell in the order of ``GATES``; before a reference is known, only those that need none."""
+    """The gates of one cell in the order of ``GATES``; before a reference is known, only those
+    that need none.
+    """
     known = context.expectation.state is State.KNOWN
     rows = [spec for spec in GATES if known or not spec.needs_baseline]
     gates = [gate for spec in rows for gate in spec.judge(context)]
@@ -593,7 +637,8 @@ def judged_gates(context: Context) -> tuple[Gate, ...]:
 
 
 def judges_answers(gate: Gate, scores: Mapping[str, Score]) -> bool:
-    """Whether ``gate`` can be broken by other answers: it is decided, and its limit is not one that any score meets.
+    """Whether ``gate`` can be broken by other answers: it is decided, and its limit is not one
+    that any score meets.
 
     A floor or a limit of 0 is met by any share of right answers.
     """

@@ -74,7 +74,8 @@ def _notices_without_unaccepted(verdict: Verdict) -> tuple[str, ...]:
 #                                                 passed or its cell does not fail (``known_bad``)
 #     no accepted result of the cell              MISSING
 #
-# A quarantine entry with a pattern is not EXPIRED by one passing cell: other cells of the pattern may fail.
+# A quarantine entry with a pattern is not EXPIRED by one passing cell: other cells of the pattern
+# may fail.
 
 _LISTED = 3
 """Refusals that an unsupported cell names; its measurement has all of them."""
@@ -98,8 +99,8 @@ def judge(
         tolerance: the one that won for this cell. rules: the suite's numbers.
         criterion: how close the cell must be to the backend that it was compared with, if any.
         quarantine: the entry that covers the cell here, if any. today: for its last day.
-        node_id: the node id of the cell in pytest, ``suites/smoke.qbench.toml::model::backend+schema``, for the
-            commands in remedies.
+        node_id: the node id of the cell in pytest,
+            ``suites/smoke.qbench.toml::model::backend+schema``, for the commands in remedies.
     """
     context = Context(
         measurement=measurement,
@@ -130,7 +131,9 @@ def judge(
             today=today,
             whole=expectation.whole,
         )
-    is_unequal = _is_broken(gates, GateKind.EQUALITY)  # a difference from another backend is known without a baseline
+    is_unequal = _is_broken(
+        gates, GateKind.EQUALITY
+    )  # a difference from another backend is known without a baseline
     return verdict if expectation.cell_known or is_unequal else _never_accepted(verdict, context)
 
 
@@ -149,17 +152,23 @@ def _is_broken(gates: Iterable[Gate], kind: GateKind) -> bool:
 def _with_facts(verdict: Verdict, context: Context) -> Verdict:
     """``verdict`` with what is known of the cell beyond its gates, and the notices about that."""
     measurement, gates = context.measurement, verdict.gates
-    verdict = replace(verdict, moved=context.moved, tolerance=_relative(context), known=_known_values(context))
+    verdict = replace(
+        verdict, moved=context.moved, tolerance=_relative(context), known=_known_values(context)
+    )
     scores = {score.metric: score for score in measurement.scores}
     if not any(judges_answers(gate, scores) for gate in gates):
         verdict = replace(verdict, ungated=True, notices=(*verdict.notices, UNGATED))
     if measurement.stopped is not None:
-        verdict = replace(verdict, headline=one_line(f"{verdict.headline}, {measurement.stopped.text}"))
+        verdict = replace(
+            verdict, headline=one_line(f"{verdict.headline}, {measurement.stopped.text}")
+        )
     repeats, averaged = context.noise
     if repeats is not None and repeats.is_noisy:
         noise = _noise_text(repeats, context.rules, averaged=averaged)
         verdict = replace(verdict, notices=(*verdict.notices, noise))
-    return with_improvement(verdict, measurement, context.here, tolerance=context.tolerance, node_id=context.node_id)
+    return with_improvement(
+        verdict, measurement, context.here, tolerance=context.tolerance, node_id=context.node_id
+    )
 
 
 def _never_accepted(verdict: Verdict, context: Context) -> Verdict:
@@ -175,7 +184,9 @@ def _never_accepted(verdict: Verdict, context: Context) -> Verdict:
 
 
 def _known_values(context: Context) -> dict[str, KnownValue]:
-    """Metric → what was accepted for it and how far runs of it differ, of those of which something is known."""
+    """Metric → what was accepted for it and how far runs of it differ, of those of which
+    something is known.
+    """
     accepted = context.here.result
     found = {}
     for score in context.measurement.scores:
@@ -198,21 +209,28 @@ def _known_noise(context: Context, score: Score) -> tuple[float, float] | None:
 
 
 def _noise_text(repeats: Repeats, rules: Rules, *, averaged: bool) -> str:
-    where = f"repeats {rules.repeats} ({rules.repeats_rule})" if averaged else "the noise floor in the baseline"
+    where = (
+        f"repeats {rules.repeats} ({rules.repeats_rule})"
+        if averaged
+        else "the noise floor in the baseline"
+    )
     return f"the engine does not repeat its answers: {repeats.text}; {where}"
 
 
 def _relative(context: Context) -> float | None:
-    """The tolerance of a score of a cell whose results are stored; None: it is not relative to that of fp32."""
+    """The tolerance of a score of a cell whose results are stored; None: it is not relative to
+    that of fp32.
+    """
     is_relative = context.tolerance.relative_to is RelativeTo.SCORE
     return context.tolerance.value if is_relative and context.expectation.stored else None
 
 
 def support_lost(verdict: Verdict, cell: Cell) -> Verdict:
-    """The UNSUPPORTED ``verdict`` for a cell that was accepted on this class of processor: DRIFTED, which is red.
+    """The UNSUPPORTED ``verdict`` for a cell that was accepted on this class of processor:
+    DRIFTED, which is red.
 
-    Otherwise a quantizer that breaks so that no cell runs would give a green run of skipped cells, and so would an
-    engine or a model that is no longer on the machine.
+    Otherwise a quantizer that breaks so that no cell runs would give a green run of skipped cells,
+    and so would an engine or a model that is no longer on the machine.
     """
     return replace(
         verdict,
@@ -224,19 +242,22 @@ def support_lost(verdict: Verdict, cell: Cell) -> Verdict:
     )
 
 
-_ASKED_FOR_INTEGERS = "to judge the accuracy all the same, set integer_macs = 0 for the cell in its suite"
+_ASKED_FOR_INTEGERS = (
+    "to judge the accuracy all the same, set integer_macs = 0 for the cell in its suite"
+)
 
 
 def _too_little(context: Context, share: Gate) -> Verdict:
     measurement, expectation = context.measurement, context.expectation
     why = [f"left in float: {refusal}" for refusal in measurement.refusals]
-    why += [f"run in float by '{measurement.cell.backend}': {product}" for product in measurement.run_in_float]
+    why += [
+        f"run in float by '{measurement.cell.backend}': {product}"
+        for product in measurement.run_in_float
+    ]
     left = why[:_LISTED]
     if len(why) > len(left):
         left.append(f"and {len(why) - len(left)} more")
-    headline = (
-        f"only {percent(settled(measurement.planned_share))} of MACs planned {measurement.planned_words}: {share.rule}"
-    )
+    headline = f"only {percent(settled(measurement.planned_share))} of MACs planned {measurement.planned_words}: {share.rule}"
     verdict = Verdict(
         outcome=Outcome.UNSUPPORTED,
         headline=one_line(headline),
@@ -244,7 +265,9 @@ def _too_little(context: Context, share: Gate) -> Verdict:
         gates=(share,),
         notices=(*left, _ASKED_FOR_INTEGERS),
     )
-    known = expectation.state is State.KNOWN and accepted_on(expectation.accepted, measurement.environment.processor)
+    known = expectation.state is State.KNOWN and accepted_on(
+        expectation.accepted, measurement.environment.processor
+    )
     return support_lost(verdict, measurement.cell) if known else verdict
 
 
@@ -252,7 +275,9 @@ _REFERENCE_RULE = "a stored fp32 reference of this model, data and preprocessing
 
 
 def _without_reference(context: Context, gates: tuple[Gate, ...]) -> Verdict:
-    """The verdict where no stored reference can judge: a gate that needs none may be broken all the same."""
+    """The verdict where no stored reference can judge: a gate that needs none may be broken all
+    the same.
+    """
     verdict = _missing_or_stale(context, gates)
     unequal = _first_of(gates, GateKind.EQUALITY)
     if unequal is not None:
@@ -260,7 +285,9 @@ def _without_reference(context: Context, gates: tuple[Gate, ...]) -> Verdict:
         assert compared is not None
         headline = one_line(f"{unequal_text(compared)}; {verdict.headline}")
         remedy = remedies.unequal(unequal.metric)
-        return replace(verdict, outcome=Outcome.FAILED, headline=headline, rule=unequal.rule, remedy=remedy)
+        return replace(
+            verdict, outcome=Outcome.FAILED, headline=headline, rule=unequal.rule, remedy=remedy
+        )
     lost = _first_of(gates, GateKind.RECOVERY)
     if lost is not None:  # a loss against what fp32 scores today
         headline = one_line(f"{lost.detail.partition(';')[0]}; {verdict.headline}")
@@ -269,7 +296,9 @@ def _without_reference(context: Context, gates: tuple[Gate, ...]) -> Verdict:
 
 
 def _first_of(gates: Iterable[Gate], kind: GateKind) -> Gate | None:
-    return next((gate for gate in gates if gate.kind is kind and gate.state is GateState.BROKEN), None)
+    return next(
+        (gate for gate in gates if gate.kind is kind and gate.state is GateState.BROKEN), None
+    )
 
 
 def _missing_or_stale(context: Context, gates: tuple[Gate, ...]) -> Verdict:
@@ -284,8 +313,13 @@ def _missing_or_stale(context: Context, gates: tuple[Gate, ...]) -> Verdict:
             remedy=remedies.missing_model(node_id),
         )
     lost = any(gate.state is GateState.BROKEN for _, gate in expectation.retrained)
-    labelled = [one for one in expectation.retrained if one[0].against is Against.LABELS] or expectation.retrained
-    headline = [f"the baseline {expectation.what.removeprefix('it ')}", *starmap(retrained, labelled)]
+    labelled = [
+        one for one in expectation.retrained if one[0].against is Against.LABELS
+    ] or expectation.retrained
+    headline = [
+        f"the baseline {expectation.what.removeprefix('it ')}",
+        *starmap(retrained, labelled),
+    ]
     return Verdict(
         outcome=Outcome.STALE,
         headline=one_line("; ".join(headline)),
@@ -308,13 +342,20 @@ def _by_gates(context: Context, gates: tuple[Gate, ...]) -> Verdict:
     rule, remedy = _rule_of_losses(context, gates), ""
     if broken is not None:
         spec = SPECS[broken.kind]
-        outcome, headline, rule = _OUTCOMES[spec.severity], spec.headline(context, broken), broken.rule
+        outcome, headline, rule = (
+            _OUTCOMES[spec.severity],
+            spec.headline(context, broken),
+            broken.rule,
+        )
         remedy = spec.remedy(context, broken, _is_broken(gates, GateKind.DRIFT))
     elif undecided_gates:
         first = undecided_gates[0]
         outcome, headline = Outcome.INCONCLUSIVE, SPECS[first.kind].undecided(context, first)
         remedy = SPECS[first.kind].deciding(context, first)
-    notices = [*_notices(gates, broken), *(SPECS[gate.kind].wanting(context, gate) for gate in undecided_gates)]
+    notices = [
+        *_notices(gates, broken),
+        *(SPECS[gate.kind].wanting(context, gate) for gate in undecided_gates),
+    ]
     if measurement.rewritten is not None:
         notices += measurement.rewritten.notices
     return Verdict(
@@ -334,7 +375,9 @@ def _rule_of_losses(context: Context, gates: Iterable[Gate]) -> str:
 
 
 def _notices(gates: tuple[Gate, ...], decider: Gate | None) -> Iterable[str]:
-    """What the gates report that do not decide the cell: first what could not be compared, then what is broken too."""
+    """What the gates report that do not decide the cell: first what could not be compared, then
+    what is broken too.
+    """
     yield from (gate.detail for gate in gates if gate.state in SPECS[gate.kind].noticed)
     for gate in gates:
         notice = SPECS[gate.kind].notice

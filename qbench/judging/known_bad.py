@@ -22,17 +22,19 @@ from qbench.number_text import distance_text, value_text
 #     no values of this cell, but of others                 as judged: the entry is about the others
 #     else                                                  QUARANTINED
 #
-# The values are those of the environment class; where it has none, the cell may not be worse than in any class that has
-# some, and a notice names these. The margin is the tolerance of the metric, at least 2 % of the samples (of a value
-# without samples, of the value), or what runs of the cell differ by, whichever is more: values may come from another
-# class, where a few crops move. An entry without any values is of an older qbench: any fall passes, and a notice says
-# so.
+# The values are those of the environment class; where it has none, the cell may not be worse than
+# in any class that has some, and a notice names these. The margin is the tolerance of the metric,
+# at least 2 % of the samples (of a value without samples, of the value), or what runs of the cell
+# differ by, whichever is more: values may come from another class, where a few crops move. An entry
+# without any values is of an older qbench: any fall passes, and a notice says so.
 
 EXCUSABLE = (Outcome.FAILED, Outcome.DRIFTED, Outcome.INCONCLUSIVE)
 NO_LONGER_FAILS = "no longer fails"
 """The headline of a cell whose quarantine entry is not needed begins with this."""
 _SLACK = Fraction(2, 100)
-_NO_VALUES = "it has no values, so any fall passes: 'qbench quarantine' of the same cell writes them"
+_NO_VALUES = (
+    "it has no values, so any fall passes: 'qbench quarantine' of the same cell writes them"
+)
 
 
 def quarantined(
@@ -49,9 +51,11 @@ def quarantined(
     """``verdict`` as the ``entry`` about its cell changes it.
 
     Args:
-        tolerance: of the cell. repeats: what is known of its noise, and whether the scores are a mean of these runs.
-        notices: those of ``verdict`` that help for a cell that is never accepted. today: for the last day of the entry.
-        whole: whether all samples were run; values of a part are not compared.
+        tolerance: of the cell. repeats: what is known of its noise, and whether the scores are a
+            mean of these runs.
+        notices: those of ``verdict`` that help for a cell that is never accepted. today: for the
+        last day of the entry. whole: whether all samples were run; values of a part are not
+        compared.
     """
     rule = f"quarantine '{entry.cell}' until {entry.expires} ({entry.owner})"
     if verdict.outcome not in EXCUSABLE:
@@ -93,9 +97,14 @@ def quarantined(
     )
 
 
-def _not_failing(verdict: Verdict, entry: QuarantineEntry, rule: str, notices: tuple[str, ...]) -> Verdict:
+def _not_failing(
+    verdict: Verdict, entry: QuarantineEntry, rule: str, notices: tuple[str, ...]
+) -> Verdict:
     if entry.is_pattern:  # other cells of the pattern may fail
-        return replace(verdict, notices=(*notices, f"does not fail, though '{entry.cell}' lists it as known bad"))
+        return replace(
+            verdict,
+            notices=(*notices, f"does not fail, though '{entry.cell}' lists it as known bad"),
+        )
     return replace(
         verdict,
         outcome=Outcome.EXPIRED,
@@ -118,16 +127,25 @@ def _unknown(measurement: Measurement, listings: _Listings) -> str:
     classes = [name for name, _ in listings if name not in own]
     if classes:
         words += f"; it has no values of {measurement.environment.processor}, compared with {', '.join(classes)}"
-    unlisted = [score.metric for score in measurement.scores if not any(score.metric in one for _, one in listings)]
+    unlisted = [
+        score.metric
+        for score in measurement.scores
+        if not any(score.metric in one for _, one in listings)
+    ]
     if unlisted:
         words += f"; it has no value of {', '.join(unlisted)}, so that these may fall any further"
     return words
 
 
 def _fallen(
-    measurement: Measurement, listings: _Listings, tolerance: Tolerance, repeats: tuple[Repeats | None, bool]
+    measurement: Measurement,
+    listings: _Listings,
+    tolerance: Tolerance,
+    repeats: tuple[Repeats | None, bool],
 ) -> Gate | None:
-    """The gate of a listed metric without a value, or of the one that fell furthest beyond its; None: none did."""
+    """The gate of a listed metric without a value, or of the one that fell furthest beyond its;
+    None: none did.
+    """
     worst = _worst_values(measurement, listings)
     named = dict.fromkeys(metric for _, values in listings for metric in values)
     missing = [metric for metric in named if metric not in worst]
@@ -158,11 +176,15 @@ def _not_measured(missing: Sequence[str]) -> Gate:
 def _compared(
     score: Score, listed: Fraction, tolerance: Tolerance, noise: Noise | None
 ) -> tuple[Fraction, Gate | None]:
-    """How far ``score`` fell beyond ``listed``, in margins, and its gate; 0 and None: within the margin."""
+    """How far ``score`` fell beyond ``listed``, in margins, and its gate; 0 and None: within
+    the margin.
+    """
     judged, margin = Fraction(score.hits, score.out_of), _margin(score, listed, tolerance)
     if noise is not None:
         judged = noise.value(score)
-        margin = max(margin, Fraction(noise.admits(score, round(listed * score.out_of))[1]) / score.out_of)
+        margin = max(
+            margin, Fraction(noise.admits(score, round(listed * score.out_of))[1]) / score.out_of
+        )
     worse = listed - judged if score.direction is Direction.HIGHER else judged - listed
     if worse <= margin:
         return Fraction(0), None
@@ -175,7 +197,9 @@ def _worst_values(measurement: Measurement, listings: _Listings) -> dict[str, Fr
     for score in measurement.scores:
         values = [exact(one[score.metric]) for _, one in listings if score.metric in one]
         if values:
-            worst[score.metric] = min(values) if score.direction is Direction.HIGHER else max(values)
+            worst[score.metric] = (
+                min(values) if score.direction is Direction.HIGHER else max(values)
+            )
     return worst
 
 
@@ -198,7 +222,9 @@ def _gate(score: Score, listed: Fraction, judged: Fraction, margin: Fraction) ->
 
 
 def _headline_listed(headline: str, reason: str) -> str:
-    """``headline`` with the reason where both fit on the line; the notice of the entry has the reason too."""
+    """``headline`` with the reason where both fit on the line; the notice of the entry has the
+    reason too.
+    """
     full = " ".join(f"{headline} (listed: {reason})".split())
     choices = (full, f"{headline} (listed)")
     return next((text for text in choices if len(text) <= WIDTH), headline)

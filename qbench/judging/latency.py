@@ -1,4 +1,6 @@
-"""The time of a sample compared with fp32 on the same engine, and with the accepted result: ``max_latency_ratio``."""
+"""The time of a sample compared with fp32 on the same engine, and with the accepted result:
+``max_latency_ratio``.
+"""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,10 +13,11 @@ from qbench.judging.suite_keys import RatioLimits, SuiteKey
 from qbench.judging.verdict import Gate, GateState
 from qbench.number_text import counted
 
-# Cell and float model are timed in turns, so that what slows the computer for a while slows both. Each turn gives one
-# ratio. What is judged is the interval of their median, at least 95 %, by order statistics: its lower end is the k-th
-# smallest of n ratios, its upper end the k-th largest, for the largest k with P(Binomial(n, ½) < k) ≤ 2.5 %
-# (W. J. Conover, Practical Nonparametric Statistics, section 3.2).
+# Cell and float model are timed in turns, so that what slows the computer for a while slows both.
+# Each turn gives one ratio. What is judged is the interval of their median, at least 95 %, by order
+# statistics: its lower end is the k-th smallest of n ratios, its upper end the k-th largest, for
+# the largest k with P(Binomial(n, ½) < k) ≤ 2.5 % (W. J. Conover, Practical Nonparametric
+# Statistics, section 3.2).
 #
 #     interval wholly within the limit    holds
 #     wholly beyond it                    broken
@@ -46,7 +49,9 @@ class Timing:
     @property
     def ratio(self) -> tuple[float, float, float]:
         """Low, median and high of the time of the cell as a multiple of that of fp32."""
-        return median_interval([ours / theirs for ours, theirs in zip(self.cell, self.fp32, strict=True)])
+        return median_interval(
+            [ours / theirs for ours, theirs in zip(self.cell, self.fp32, strict=True)]
+        )
 
     @property
     def text(self) -> str:
@@ -58,12 +63,16 @@ class Timing:
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """Low, median and high: the median of ``values`` with its interval of at least 95 % by order statistics.
+    """Low, median and high: the median of ``values`` with its interval of at least 95 % by
+    order statistics.
 
     Of fewer than six values it is from the smallest to the largest, which covers less.
     """
     ordered, n = sorted(values), len(values)
-    below, outside = 0, 0.0  # how many values are left out on each side, and the chance that this is wrong
+    below, outside = (
+        0,
+        0.0,
+    )  # how many values are left out on each side, and the chance that this is wrong
     while below < (n - 1) // 2:
         outside += math.comb(n, below) / 2**n
         if outside > 0.025:
@@ -77,8 +86,8 @@ def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
 def judge_latency(context: Context) -> Iterable[Gate]:
     """The ratio of the cell's time to that of fp32, and how much it grew since it was accepted.
 
-    The ratio to fp32 is what is compared with the accepted one, too: a faster or slower computer of the same class
-    cancels out.
+    The ratio to fp32 is what is compared with the accepted one, too: a faster or slower computer of
+    the same class cancels out.
     """
     evidence = context.measurement.evidence.get(GateKind.LATENCY)
     setting = context.rules.more.get(MAX_LATENCY_RATIO.name)
@@ -115,8 +124,12 @@ def _gate(kind: GateKind, state: GateState, detail: str, rule: str) -> Gate:
     return Gate(kind=kind, metric="latency", state=state, detail=detail, rule=rule)
 
 
-def _ratio_gate(kind: GateKind, timing: Timing, limit: float, rule: str, *, accepted: float | None = None) -> Gate:
-    """Whether the ratio to fp32, or that ratio to the ``accepted`` one, is at most ``limit``, by its interval."""
+def _ratio_gate(
+    kind: GateKind, timing: Timing, limit: float, rule: str, *, accepted: float | None = None
+) -> Gate:
+    """Whether the ratio to fp32, or that ratio to the ``accepted`` one, is at most ``limit``,
+    by its interval.
+    """
     of, unit = "that of fp32", 1.0
     if accepted is not None:
         of, unit = f"the accepted, which was {accepted:.3g} times fp32", accepted

@@ -35,9 +35,9 @@ from qbench.judging.verdict import Gate, GateState, Outcome, Verdict, drop_text,
 from qbench.metrics import Against, Direction, Score
 from qbench.number_text import counted, percent, settled, short_percent
 
-# The gate of a loss holds when drop ≤ margin (the point rule; ``Tolerance.margin``), or as far as the sample shows it
-# (``decision``). A loss that the sample proves to be greater than the margin is red by every rule. A distance to fp32
-# gates where the suite limits it, else it is shown.
+# The gate of a loss holds when drop ≤ margin (the point rule; ``Tolerance.margin``), or as far as
+# the sample shows it (``decision``). A loss that the sample proves to be greater than the margin is
+# red by every rule. A distance to fp32 gates where the suite limits it, else it is shown.
 
 _Z90, _Z95 = NormalDist().inv_cdf(0.95), NormalDist().inv_cdf(0.975)
 PROVEN = "proven by the paired test"
@@ -55,13 +55,17 @@ def least_agreement(share: float, out_of: int) -> int:
 
 
 def gate_of_score(score: Score) -> GateKind:
-    """The gate of ``score``: a loss where the metric uses labels, the agreement floor, or a limit."""
+    """The gate of ``score``: a loss where the metric uses labels, the agreement floor, or a
+    limit.
+    """
     if score.against is Against.LABELS:
         return GateKind.LOSS
     return GateKind.FLOOR if score.has_floor else GateKind.LIMIT
 
 
-def judge_score(score: Score, tolerance: Tolerance, rules: Rules, floors: Floors, noise: Noise | None = None) -> Gate:
+def judge_score(
+    score: Score, tolerance: Tolerance, rules: Rules, floors: Floors, noise: Noise | None = None
+) -> Gate:
     """The gate of one score.
 
     ``noise``: how far runs of the cell differ in it; None: they do not, or it is not known.
@@ -85,14 +89,18 @@ _BY_EVIDENCE = {
 }
 
 
-def loss_gate(score: Score, tolerance: Tolerance, decision: Decision = POINT, *, against: str = "fp32") -> Gate:
-    """Whether ``score`` lost more than ``tolerance`` admits, by ``decision``; without evidence, by the counts.
+def loss_gate(
+    score: Score, tolerance: Tolerance, decision: Decision = POINT, *, against: str = "fp32"
+) -> Gate:
+    """Whether ``score`` lost more than ``tolerance`` admits, by ``decision``; without evidence,
+    by the counts.
 
     ``against``: whose answers are the reference of ``score``.
 
-    Where the margin of a proportion is under one sample (20 pictures, 0.5 %), the counts alone would fail at the
-    first flip, which means nothing: there the paired test decides, and a loss that it does not prove is shown and does
-    not gate. A tolerance of 0 does mean the first flip, and an error rate counts many units: both always gate.
+    Where the margin of a proportion is under one sample (20 pictures, 0.5 %), the counts alone
+    would fail at the first flip, which means nothing: there the paired test decides, and a loss
+    that it does not prove is shown and does not gate. A tolerance of 0 does mean the first flip,
+    and an error rate counts many units: both always gate.
     """
     margin, rule = tolerance.margin(score), tolerance.margin_rule(score)
     shown = shown_by(score, float(margin / score.out_of))
@@ -110,17 +118,23 @@ def loss_gate(score: Score, tolerance: Tolerance, decision: Decision = POINT, *,
         state=state,
         detail=detail if shown is None else f"{detail}; {shown.text(score)}",
         rule=rule,
-        limit=None if state is GateState.SHOWN else float((score.reference_hits + worse) / score.out_of),
+        limit=None
+        if state is GateState.SHOWN
+        else float((score.reference_hits + worse) / score.out_of),
         shown=shown,
         decided=deciding,
     )
 
 
-def with_noise(gate: Gate, score: Score, noise: Noise, tolerance: Tolerance, decision: Decision) -> Gate:
-    """The loss ``gate`` of one run, judged by the mean of the runs and by the variance of samples and runs together.
+def with_noise(
+    gate: Gate, score: Score, noise: Noise, tolerance: Tolerance, decision: Decision
+) -> Gate:
+    """The loss ``gate`` of one run, judged by the mean of the runs and by the variance of
+    samples and runs together.
 
-    Where noise alone is more than the margin, and what was measured proves neither a loss within it nor a greater one,
-    the gate is INCONCLUSIVE, by the plain counts too: another run of the same code could end on the other side.
+    Where noise alone is more than the margin, and what was measured proves neither a loss within it
+    nor a greater one, the gate is INCONCLUSIVE, by the plain counts too: another run of the same
+    code could end on the other side.
     """
     margin = tolerance.margin(score)
     share = float(margin / score.out_of)
@@ -159,9 +173,11 @@ def with_noise(gate: Gate, score: Score, noise: Noise, tolerance: Tolerance, dec
 
 
 def _noisy_evidence(shown: LossEvidence | None, score: Score, noise: Noise) -> LossEvidence:
-    """The evidence of the mean of the runs: a normal interval of the variance of samples and of runs together.
+    """The evidence of the mean of the runs: a normal interval of the variance of samples and of
+    runs together.
 
-    ``shown``: the evidence of one run; its interval gives the variance of samples. None: only the noise is known.
+    ``shown``: the evidence of one run; its interval gives the variance of samples. None: only the
+        noise is known.
     """
     if score.clusters is not None and score.clusters.sources == 1 and shown is not None:
         return shown  # nothing is proven, however often one source is run
@@ -177,12 +193,16 @@ def _noisy_evidence(shown: LossEvidence | None, score: Score, noise: Noise) -> L
         midp=None,
         detectable=possible_change(score, detectable_by_spread(spread)),
         needed=samples_by_spread(spread, score.n, noise.margin),
-        deciding=samples_deciding(score.n * spread * spread, -change, noise.margin, score.n) if is_open else None,
+        deciding=samples_deciding(score.n * spread * spread, -change, noise.margin, score.n)
+        if is_open
+        else None,
     )
 
 
 def _sampling_error(shown: LossEvidence | None, score: Score) -> float:
-    """The standard deviation by samples alone, from the interval of one run; 0 where there is none."""
+    """The standard deviation by samples alone, from the interval of one run; 0 where there is
+    none.
+    """
     if score.clusters is not None:
         return score.clusters.error
     if shown is None:
@@ -192,7 +212,8 @@ def _sampling_error(shown: LossEvidence | None, score: Score) -> float:
 
 
 def _by_sources(score: Score) -> tuple[float, float]:
-    """How far the sources of ``score`` let the change be below and above what was counted, in the better-is-more sense.
+    """How far the sources of ``score`` let the change be below and above what was counted, in
+    the better-is-more sense.
 
     Runs of the same sources do not show what other sources would do.
     """
@@ -205,27 +226,36 @@ def _by_sources(score: Score) -> tuple[float, float]:
 
 
 def retrained_gate(score: Score, tolerance: Tolerance, decision: Decision = POINT) -> Gate:
-    """The gate of the float model itself: ``score`` counts today's fp32 answers against those of the model before.
+    """The gate of the float model itself: ``score`` counts today's fp32 answers against those
+    of the model before.
 
-    The rule and the statistics are those of a cell. It is information: the cell is stale whatever it says. Agreement
-    with the model before has no rule: a better model answers otherwise, too.
+    The rule and the statistics are those of a cell. It is information: the cell is stale whatever
+    it says. Agreement with the model before has no rule: a better model answers otherwise, too.
     """
     if score.against is Against.REFERENCE:
         detail = f"{score.metric} {score.hits}/{score.out_of} = {percent(settled(score.value))} with the stored fp32"
         return Gate(
-            kind=GateKind.RETRAINED, metric=score.metric, state=GateState.SHOWN, detail=detail, rule="shown, not judged"
+            kind=GateKind.RETRAINED,
+            metric=score.metric,
+            state=GateState.SHOWN,
+            detail=detail,
+            rule="shown, not judged",
         )
-    return replace(loss_gate(score, tolerance, decision, against="the stored fp32"), kind=GateKind.RETRAINED)
+    return replace(
+        loss_gate(score, tolerance, decision, against="the stored fp32"), kind=GateKind.RETRAINED
+    )
 
 
 def no_worse_gate(score: Score, rules: Rules) -> Gate:
-    """Whether the cell is worse than ``rules.no_worse_than`` by no more than the margin, on the same samples.
+    """Whether the cell is worse than ``rules.no_worse_than`` by no more than the margin, on the
+    same samples.
 
     Args:
         score: against labels, counted against the other backend's answers.
 
-    The rule of ONNX Runtime's tests of its QNN provider: three runs, of the float model, and of the quantized one on a
-    trusted backend and on the one under test. Decision and statistics are those of a loss.
+    The rule of ONNX Runtime's tests of its QNN provider: three runs, of the float model, and of the
+    quantized one on a trusted backend and on the one under test. Decision and statistics are those
+    of a loss.
     """
     margin = rules.no_worse_margin or Tolerance()
     gate = loss_gate(score, margin, rules.decision, against=rules.no_worse_than)
@@ -240,13 +270,20 @@ def recovery_gate(score: Score, rules: Rules) -> Gate:
     Args:
         score: against labels, counted against the answers of today's fp32 run.
 
-    Of a score: value ≥ recovery × fp32; of an error rate, where less is better: value ≤ (2 − recovery) × fp32. Decision
-    and statistics are those of a loss with that margin.
+    Of a score: value ≥ recovery × fp32; of an error rate, where less is better: value ≤ (2 −
+    recovery) × fp32. Decision and statistics are those of a loss with that margin.
     """
     share = 1 - exact(rules.recovery or 0.0)
-    gate = loss_gate(score, Tolerance(float(share)) if share < 1 else _ANYTHING, rules.decision, against="today's fp32")
+    gate = loss_gate(
+        score,
+        Tolerance(float(share)) if share < 1 else _ANYTHING,
+        rules.decision,
+        against="today's fp32",
+    )
     proven = f", {PROVEN}" if gate.rule.endswith(PROVEN) else ""
-    reached = f"{100 * score.value / score.reference_value:.2f} %" if score.reference_hits else "all"
+    reached = (
+        f"{100 * score.value / score.reference_value:.2f} %" if score.reference_hits else "all"
+    )
     return replace(
         gate,
         kind=GateKind.RECOVERY,
@@ -259,27 +296,38 @@ _ANYTHING = Tolerance(1.0, relative_to=RelativeTo.NOTHING)
 _LISTED_SLICES = 5
 
 
-def slice_gates(slices: Mapping[str, tuple[Score, ...]], tolerance: Tolerance, rules: Rules) -> tuple[Gate, ...]:
-    """One gate for each metric against labels: whether it lost more than ``tolerance`` admits in a slice of the data.
+def slice_gates(
+    slices: Mapping[str, tuple[Score, ...]], tolerance: Tolerance, rules: Rules
+) -> tuple[Gate, ...]:
+    """One gate for each metric against labels: whether it lost more than ``tolerance`` admits
+    in a slice of the data.
 
-    A slice loses too much where that is proven by the test of a loss, at 5 % for all slices together (Holm). Slices are
-    small, so that the counts alone decide none of them: by the decision ``point`` what is not proven passes, by ``ci``
-    it is inconclusive, and by ``strict`` each slice has to be proven to lose less.
+    A slice loses too much where that is proven by the test of a loss, at 5 % for all slices
+    together (Holm). Slices are small, so that the counts alone decide none of them: by the decision
+    ``point`` what is not proven passes, by ``ci`` it is inconclusive, and by ``strict`` each slice
+    has to be proven to lose less.
     """
     metrics = dict.fromkeys(one.metric for scores in slices.values() for one in scores)
     return tuple(_slice_gate(metric, slices, tolerance, rules) for metric in metrics)
 
 
-def _slice_gate(metric: str, slices: Mapping[str, tuple[Score, ...]], tolerance: Tolerance, rules: Rules) -> Gate:
+def _slice_gate(
+    metric: str, slices: Mapping[str, tuple[Score, ...]], tolerance: Tolerance, rules: Rules
+) -> Gate:
     named = {name: one for name, scores in slices.items() for one in scores if one.metric == metric}
     margins = {name: tolerance.margin(one) / one.out_of for name, one in named.items()}
     values = [beyond_margin_p(one, float(margins[name])) for name, one in named.items()]
     beyond = [name for name, p in zip(named, holm(values), strict=True) if p <= ALPHA]
     worst = min(
-        zip(values, named, strict=True), key=lambda pair: (pair[0], -named[pair[1]].drop / named[pair[1]].out_of)
+        zip(values, named, strict=True),
+        key=lambda pair: (pair[0], -named[pair[1]].drop / named[pair[1]].out_of),
     )[1]
     evidence = {name: shown_by(one, float(margins[name])) for name, one in named.items()}
-    unproven = [name for name, shown in evidence.items() if shown is None or shown.evidence is not Evidence.PASS]
+    unproven = [
+        name
+        for name, shown in evidence.items()
+        if shown is None or shown.evidence is not Evidence.PASS
+    ]
     state = GateState.BROKEN
     if not beyond:
         state = GateState.HOLDS
@@ -314,7 +362,9 @@ def _proofs_text(slices: int, beyond: Sequence[str], unproven: int) -> str:
     return f"{len(beyond)} of {many} proven to lose more than their margin: {listed}"
 
 
-def _state(score: Score, margin: Fraction, shown: LossEvidence | None, decision: Decision) -> GateState:
+def _state(
+    score: Score, margin: Fraction, shown: LossEvidence | None, decision: Decision
+) -> GateState:
     if shown is not None and decision.by is not DecisionRule.POINT:
         return _BY_EVIDENCE[decision.by, shown.evidence]
     if shown is not None and shown.evidence is Evidence.FAIL:
@@ -325,8 +375,14 @@ def _state(score: Score, margin: Fraction, shown: LossEvidence | None, decision:
 
 
 def _loss_detail(score: Score, margin: Fraction, rule: str, state: GateState, against: str) -> str:
-    """The counts in one line; a margin that is not a number of samples is in the unit of its metric."""
-    margin_text = rule if rule.startswith("least margin") else f"margin {apart(score, float(margin) / score.out_of)}"
+    """The counts in one line; a margin that is not a number of samples is in the unit of its
+    metric.
+    """
+    margin_text = (
+        rule
+        if rule.startswith("least margin")
+        else f"margin {apart(score, float(margin) / score.out_of)}"
+    )
     if state is GateState.SHOWN:
         margin_text += " is under one sample and a greater loss is not proven, so it does not gate"
     elif is_under_one_sample(score, margin):
@@ -342,20 +398,25 @@ def _loss_detail(score: Score, margin: Fraction, rule: str, state: GateState, ag
 
 
 _PARTS = 1_000_000
-"""Values that are no counts, such as decibels or a mean over classes, are held in millionths or smaller parts."""
+"""Values that are no counts, such as decibels or a mean over classes, are held in millionths or
+smaller parts.
+"""
 
 
 def _counts(score: Score, hits: int) -> str:
     """``353/400 = ``, in front of its value; nothing where these are parts of a number."""
-    return "" if not score.proportion and score.out_of % _PARTS == 0 else f"{hits}/{score.out_of} = "
+    return (
+        "" if not score.proportion and score.out_of % _PARTS == 0 else f"{hits}/{score.out_of} = "
+    )
 
 
 def floor_gate(score: Score, rules: Rules, floors: Floors, noise: Noise | None = None) -> Gate:
-    """Whether ``score`` still agrees with fp32 as often as was accepted, and never less than the suite's minimum.
+    """Whether ``score`` still agrees with fp32 as often as was accepted, and never less than
+    the suite's minimum.
 
-    ``floors`` has the least hits of the baseline, if it has any. Crops of one picture are not independent, so
-    there is no statistical test: a floor, no interval. With ``noise`` the mean of the runs is judged, and one under the
-    floor by no more than noise explains is INCONCLUSIVE.
+    ``floors`` has the least hits of the baseline, if it has any. Crops of one picture are not
+    independent, so there is no statistical test: a floor, no interval. With ``noise`` the mean of
+    the runs is judged, and one under the floor by no more than noise explains is INCONCLUSIVE.
     """
     least = least_agreement(rules.agreement, score.out_of)
     rule = f"agreement {short_percent(rules.agreement)} ({rules.agreement_rule})"
@@ -390,11 +451,17 @@ def floor_gate(score: Score, rules: Rules, floors: Floors, noise: Noise | None =
 
 
 def limit_gate(score: Score, limit: Limit | None) -> Gate:
-    """Whether a distance to fp32 is on the right side of the suite's ``limit``; None: it is shown and does not gate."""
+    """Whether a distance to fp32 is on the right side of the suite's ``limit``; None: it is
+    shown and does not gate.
+    """
     value = f"{score.metric} {valued(score, score.value)} over {counted(score.n, 'sample')}"
     if limit is None:
         return Gate(
-            kind=GateKind.LIMIT, metric=score.metric, state=GateState.SHOWN, detail=value, rule="no limit is set"
+            kind=GateKind.LIMIT,
+            metric=score.metric,
+            state=GateState.SHOWN,
+            detail=value,
+            rule="no limit is set",
         )
     beyond = score.hits - exact(limit.value) * score.out_of
     holds = beyond >= 0 if score.direction is Direction.HIGHER else beyond <= 0
@@ -409,7 +476,8 @@ def limit_gate(score: Score, limit: Limit | None) -> Gate:
     )
 
 
-# A result that is better than the accepted one by more than the tolerance; a user has to accept it on purpose.
+# A result that is better than the accepted one by more than the tolerance; a user has to accept it
+# on purpose.
 #
 # better by more than the margin in one metric against labels, and worse in none
 
@@ -418,15 +486,29 @@ IMPROVED = "improved: "
 
 
 def with_improvement(
-    verdict: Verdict, measurement: Measurement, here: AcceptedHere, *, tolerance: Tolerance, node_id: str
+    verdict: Verdict,
+    measurement: Measurement,
+    here: AcceptedHere,
+    *,
+    tolerance: Tolerance,
+    node_id: str,
 ) -> Verdict:
-    """``verdict``, marked as an improvement where it drifted for the better beyond ``tolerance``; it stays red."""
+    """``verdict``, marked as an improvement where it drifted for the better beyond
+    ``tolerance``; it stays red.
+    """
     accepted = here.result
     if verdict.outcome is not Outcome.DRIFTED or accepted is None:
         return verdict
     if verdict.moved or making_changes(accepted.made, measurement.made):
-        return verdict  # a result of another calibration or schema is another result, and not better than this one
-    gains = accepted.gains(measurement)
-    if any(gain < 0 for _, gain in gains) or not any(gain > tolerance.margin(score) for score, gain in gains):
+        # a result of another calibration or schema is another result, and not better than this one
         return verdict
-    return replace(verdict, headline=one_line(f"{IMPROVED}{verdict.headline}"), remedy=remedies.improved(node_id))
+    gains = accepted.gains(measurement)
+    if any(gain < 0 for _, gain in gains) or not any(
+        gain > tolerance.margin(score) for score, gain in gains
+    ):
+        return verdict
+    return replace(
+        verdict,
+        headline=one_line(f"{IMPROVED}{verdict.headline}"),
+        remedy=remedies.improved(node_id),
+    )

@@ -63,11 +63,13 @@ class PassNote:
     """One pass that changed a graph.
 
     Args:
-        name: as the pipeline spells it. effect: what it declares (``exact``, ``rounding(1)``, ``lossy``).
+        name: as the pipeline spells it. effect: what it declares (``exact``, ``rounding(1)``,
+            ``lossy``).
         removed: nodes fewer by it, over all graphs.
-        elements, differing: of the graph outputs of the first samples, compared with the same pipeline without it; 0
-            for an exact pass, which is not compared. steps: their largest difference in output steps; None: no
-            output has a grid. relative: the largest |a − b| / max|b|.
+        elements, differing: of the graph outputs of the first samples, compared with the same
+            pipeline without it; 0 for an exact pass, which is not compared. steps: their largest
+            difference in output steps; None: no output has a grid. relative: the largest |a − b| /
+            max|b|.
     """
 
     name: str
@@ -83,7 +85,11 @@ class PassNote:
         did = f"{self.name} ({self.effect}): {nodes} {'more' if self.removed < 0 else 'fewer'}"
         if not self.elements:
             return did
-        far = f"{rough_percent(self.relative)} of the largest" if self.steps is None else steps_text(self.steps)
+        far = (
+            f"{rough_percent(self.relative)} of the largest"
+            if self.steps is None
+            else steps_text(self.steps)
+        )
         return f"{did}, moves {self.differing} of {self.elements} outputs" + (
             f" by up to {far}" if self.differing else ""
         )
@@ -120,10 +126,11 @@ class RewriteNote:
 class Calibrated:
     """The calibration of a cell.
 
-    ``key`` is ``passes[+variant]``, the canonical passes and the variant if it has its own samples. ``ranges``: value
-    of the float graph → the (least, greatest) number that was observed, five digits of each, in the order of the
-    graph; the name of a value begins with that of its graph (``decoder::x``) where there are several. ``samples``: what
-    it was done on, in words, for messages of this run; no record has it.
+    ``key`` is ``passes[+variant]``, the canonical passes and the variant if it has its own samples.
+    ``ranges``: value of the float graph → the (least, greatest) number that was observed, five
+    digits of each, in the order of the graph; the name of a value begins with that of its graph
+    (``decoder::x``) where there are several. ``samples``: what it was done on, in words, for
+    messages of this run; no record has it.
     """
 
     key: str
@@ -137,7 +144,8 @@ class Stopped:
 
     Args:
         samples: data set → how many were run. of: data set → how many it has.
-        decided: metric → the state of its gate (``holds``, ``broken``, …). proven: the metrics decided by the test.
+        decided: metric → the state of its gate (``holds``, ``broken``, …). proven: the metrics
+            decided by the test.
     """
 
     samples: Mapping[str, int]
@@ -158,35 +166,39 @@ class Measurement:
     Args:
         cell, environment: what was measured, and where.
         scores: one for each metric the suite asked for, in its order.
-        digests: ``model`` (float graphs), ``preprocessing``, ``quantized`` (written graphs; absent in fp32 cells),
-            ``arithmetic`` (of backends that declare one; absent elsewhere), ``pipeline`` (of passes, where any ran),
-            and for each data set D: ``data:D`` (samples and labels), ``reference:D``, ``predictions:D``; in a stopped
-            cell ``part:D`` of the answers to the samples that were run in place of the last.
-        changed: for each data set, the ids of samples whose answer differs from the reference (at most 20).
-        changed_count: for each data set, how many there are in all.
-        ties: for each data set, samples whose best score was shared.
-        macs: multiply-accumulates of one pass over the graphs. integer_macs: the planned share of them in
-            integers, a fraction; 0 in fp32 cells. weight_macs: the share of them by a weight on a grid, where the
-            schema asks for weights alone; None elsewhere.
+        digests: ``model`` (float graphs), ``preprocessing``, ``quantized`` (written graphs; absent
+            in fp32 cells), ``arithmetic`` (of backends that declare one; absent elsewhere),
+            ``pipeline`` (of passes, where any ran), and for each data set D: ``data:D`` (samples
+            and labels), ``reference:D``, ``predictions:D``; in a stopped cell ``part:D`` of the
+            answers to the samples that were run in place of the last.
+        changed: for each data set, the ids of samples whose answer differs from the reference (at
+        most 20). changed_count: for each data set, how many there are in all. ties: for each data
+        set, samples whose best score was shared. macs: multiply-accumulates of one pass over the
+        graphs. integer_macs: the planned share of them in
+            integers, a fraction; 0 in fp32 cells. weight_macs: the share of them by a weight on a
+            grid, where the schema asks for weights alone; None elsewhere.
         refusals: what the plan left in float though the schema asked for it: ``node: reason``.
         run_in_float: products on grids that the backend runs in floats, and why: ``node: reason``.
-        executed_macs: the share of multiply-accumulates that the engine ran in integers, as it reports it; None: it
-            reports nothing, or the schema plans none. executed_in_float: what it ran in float, the largest first.
+        executed_macs: the share of multiply-accumulates that the engine ran in integers, as it
+            reports it; None: it reports nothing, or the schema plans none. executed_in_float: what
+            it ran in float, the largest first.
         idle_rules: the rules of the schema that matched nothing in this model, in words.
-        made: what the cell was made with and its other digests do not show, in words: ``calibration`` (the samples) and
-            ``schema`` (the beginning of the digest of its rules).
+        made: what the cell was made with and its other digests do not show, in words:
+            ``calibration`` (the samples) and ``schema`` (the beginning of the digest of its rules).
         constant_bytes: size of the constants of the graphs that the backend runs; None: not known.
-        seconds: ``prepare`` (quantize, load) and ``inference`` (answering), wall clock; ``compared`` another backend's,
-            ``repeats`` all runs after the first.
-        kept: data set → its answers in one word (``metrics.packed_answers``); empty where the suite compares digests.
-        compared: the comparison with another backend; None: the suite asks for none.
-        rewritten: the effect of passes after the quantizer; None: none ran.
-        calibrated: the ranges that the schema's qparams come from; None: it needs none.
-        stopped: where the cell ended before all samples were run: scores, changes and kept answers are then of those
-            that were; None: all were. drawn: data set → their places in the data, in the order of the answers.
+        seconds: ``prepare`` (quantize, load) and ``inference`` (answering), wall clock;
+            ``compared`` another backend's, ``repeats`` all runs after the first.
+        kept: data set → its answers in one word (``metrics.packed_answers``); empty where the suite
+        compares digests. compared: the comparison with another backend; None: the suite asks for
+        none. rewritten: the effect of passes after the quantizer; None: none ran. calibrated: the
+        ranges that the schema's qparams come from; None: it needs none. stopped: where the cell
+        ended before all samples were run: scores, changes and kept answers are then of those
+            that were; None: all were. drawn: data set → their places in the data, in the order of
+            the answers.
         repeats: how the answers of further runs differ; None: the cell ran once.
         remembered: kind of gate → the number of its evidence that an accepted result keeps.
-        evidence: kind of gate → what it is judged by beyond the answers; records have the gates, not the evidence.
+        evidence: kind of gate → what it is judged by beyond the answers; records have the gates,
+            not the evidence.
     """
 
     cell: Cell
@@ -219,7 +231,9 @@ class Measurement:
 
     @property
     def planned_share(self) -> float:
-        """The planned share of multiply-accumulates of the schema's kind: in integers, or by quantized weights."""
+        """The planned share of multiply-accumulates of the schema's kind: in integers, or by
+        quantized weights.
+        """
         return self.integer_macs if self.weight_macs is None else self.weight_macs
 
     @property
@@ -231,7 +245,11 @@ class Measurement:
     def predictions(self) -> dict[str, str]:
         """Data set → digest of the predictions, in the order of their names."""
         prefix = "predictions:"
-        return {k.removeprefix(prefix): v for k, v in sorted(self.digests.items()) if k.startswith(prefix)}
+        return {
+            k.removeprefix(prefix): v
+            for k, v in sorted(self.digests.items())
+            if k.startswith(prefix)
+        }
 
     def score(self, metric: str) -> Score:
         """The score of ``metric``.
@@ -245,12 +263,14 @@ class Measurement:
         raise KeyError(metric)
 
 
-# A loss in two parts: what the schema costs on any backend, and what the arithmetic of this backend adds (counting).
+# A loss in two parts: what the schema costs on any backend, and what the arithmetic of this backend
+# adds (counting).
 #
 #     fp32  ──schema──→  the quantized graph in exact arithmetic  ──counting──→  the same graph on the backend
 #     value − reference = (ideal − reference) + (value − ideal)
 #
-# The middle is the same graph on ``integer-ideal``: rational multipliers, one rounding, no overflow.
+# The middle is the same graph on ``integer-ideal``: rational multipliers, one rounding, no
+# overflow.
 
 IDEAL = "integer-ideal"
 """The backend with exact arithmetic."""
@@ -258,7 +278,9 @@ IDEAL = "integer-ideal"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One step: hits ``before`` and ``after`` it of ``out_of``; samples that it made worse and better, where known."""
+    """One step: hits ``before`` and ``after`` it of ``out_of``; samples that it made worse and
+    better, where known.
+    """
 
     before: int
     after: int
@@ -274,7 +296,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossParts:
-    """One metric's change against fp32 as two steps, one after the other; ``unit`` is the metric's: ``%`` is a share.
+    """One metric's change against fp32 as two steps, one after the other; ``unit`` is the
+    metric's: ``%`` is a share.
 
     Raises:
         ValueError: the second does not begin where the first ends.
@@ -298,7 +321,9 @@ class LossParts:
         return (self.counting.after - self.schema.before) / self.schema.out_of
 
 
-def parts_of_counts(metric: str, *, reference: int, ideal: int, hits: int, out_of: int, unit: str = "%") -> LossParts:
+def parts_of_counts(
+    metric: str, *, reference: int, ideal: int, hits: int, out_of: int, unit: str = "%"
+) -> LossParts:
     """The parts from counts alone, without losses and gains of single samples."""
     return LossParts(
         metric=metric,
@@ -312,18 +337,27 @@ def parts_of_scores(schema: Score, counting: Score) -> LossParts:
     """The parts of two scores of one metric against labels, sample by sample.
 
     Args:
-        schema: the ideal answers compared with fp32. counting: the backend's answers compared with the ideal ones.
+        schema: the ideal answers compared with fp32. counting: the backend's answers compared with
+            the ideal ones.
 
     Raises:
-        ValueError: they are of two metrics, of a metric against the reference (whose parts do not add up), or the
-            second does not begin where the first ends.
+        ValueError: they are of two metrics, of a metric against the reference (whose parts do not
+            add up), or the second does not begin where the first ends.
     """
     if schema.metric != counting.metric or schema.against is not Against.LABELS:
-        raise ValueError(f"'{schema.metric}' and '{counting.metric}' are not one metric against labels")
-    return LossParts(metric=schema.metric, schema=_part(schema), counting=_part(counting), unit=schema.unit)
+        raise ValueError(
+            f"'{schema.metric}' and '{counting.metric}' are not one metric against labels"
+        )
+    return LossParts(
+        metric=schema.metric, schema=_part(schema), counting=_part(counting), unit=schema.unit
+    )
 
 
 def _part(score: Score) -> Part:
     return Part(
-        before=score.reference_hits, after=score.hits, out_of=score.out_of, losses=score.losses, gains=score.gains
+        before=score.reference_hits,
+        after=score.hits,
+        out_of=score.out_of,
+        losses=score.losses,
+        gains=score.gains,
     )

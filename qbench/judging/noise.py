@@ -1,17 +1,18 @@
-"""How far the runs of one cell differ although nothing changed, and what that means for its verdict.
+"""How far the runs of one cell differ although nothing changed, and what that means for its
+verdict.
 
-The value v of a metric varies for two reasons: other samples would give another one, and so would another run of the
-same samples on an engine that does not repeat its results. Of R runs of n samples, with h(i, r) hits of sample i in
-run r out of N:
+The value v of a metric varies for two reasons: other samples would give another one, and so would
+another run of the same samples on an engine that does not repeat its results. Of R runs of n
+samples, with h(i, r) hits of sample i in run r out of N:
 
     noise of single samples    W = Σᵢ s²ᵢ / N²,  s²ᵢ = [R Σᵣ h² − (Σᵣ h)²] / (R (R − 1))
     of whole runs              S² = the sample variance of the R values vᵣ
     variance of one run        V = max(S², W); B = max(S² − W, 0) is the part that all samples of a run share
     variance of the change, mean of K runs     σ² − W (1 − 1/K) + B/K
 
-σ² is the sampling variance of one run, which has W in it already: the variance of one sample's change is that of its
-expectation plus the expectation of its variance (the law of total variance; Miller 2024, arXiv 2411.00640).
-Averaging K runs divides W and B by K and leaves the rest.
+σ² is the sampling variance of one run, which has W in it already: the variance of one sample's
+change is that of its expectation plus the expectation of its variance (the law of total variance;
+Miller 2024, arXiv 2411.00640). Averaging K runs divides W and B by K and leaves the rest.
 """
 
 import math
@@ -27,7 +28,9 @@ from qbench.number_text import counted
 
 _ONE_SIDED = NormalDist().inv_cdf(1 - ALPHA)
 _DRIFT = 3.0
-"""Standard deviations by which a result may differ from the accepted one: 0.3 % of good runs of a metric do."""
+"""Standard deviations by which a result may differ from the accepted one: 0.3 % of good runs of
+a metric do.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +39,9 @@ class MetricNoise:
 
     Args:
         hits, out_of: of each run, the first being that of the score.
-        pairs: Σᵢ [R Σᵣ h² − (Σᵣ h)²]; where a sample counts 0 or 1, the pairs of runs that count it differently.
-        flips: over all pairs of runs, samples whose best answer is another one, whatever the metric counts.
+        pairs: Σᵢ [R Σᵣ h² − (Σᵣ h)²]; where a sample counts 0 or 1, the pairs of runs that count it
+        differently. flips: over all pairs of runs, samples whose best answer is another one,
+        whatever the metric counts.
     """
 
     hits: tuple[int, ...]
@@ -47,13 +51,22 @@ class MetricNoise:
 
     def __post_init__(self) -> None:
         runs = {len(self.hits), len(self.out_of)}
-        if len(runs) > 1 or min(runs) < 2 or min(self.out_of) < 1 or min(self.pairs, self.flips) < 0:
-            raise ValueError(f"hits {self.hits} out of {self.out_of} in runs that differ by {self.pairs} pairs")
+        if (
+            len(runs) > 1
+            or min(runs) < 2
+            or min(self.out_of) < 1
+            or min(self.pairs, self.flips) < 0
+        ):
+            raise ValueError(
+                f"hits {self.hits} out of {self.out_of} in runs that differ by {self.pairs} pairs"
+            )
 
     @property
     def mean(self) -> Fraction:
         """The mean value of the runs."""
-        return sum((Fraction(h, o) for h, o in zip(self.hits, self.out_of, strict=True)), Fraction()) / len(self.hits)
+        return sum(
+            (Fraction(h, o) for h, o in zip(self.hits, self.out_of, strict=True)), Fraction()
+        ) / len(self.hits)
 
     @property
     def within(self) -> float:
@@ -84,9 +97,10 @@ class Repeats:
 
     Args:
         runs: how many, the first included: at least 2.
-        differing: data set → samples whose answer is not the same in all runs, ranks below the best included.
-        flips: data set → over all pairs of runs, samples whose best answer is another one.
-        metrics: metric → its counts, where the runs differ; empty: every run gave the same answers. Metrics of outputs
+        differing: data set → samples whose answer is not the same in all runs, ranks below the best
+        included. flips: data set → over all pairs of runs, samples whose best answer is another
+        one. metrics: metric → its counts, where the runs differ; empty: every run gave the same
+        answers. Metrics of outputs
             or likelihoods, which only a run has, are not repeated.
     """
 
@@ -106,10 +120,14 @@ class Repeats:
 
     @property
     def text(self) -> str:
-        """``2 runs gave the same answers`` or ``in 5 runs the answers to 14 samples of photos differ``."""
+        """``2 runs gave the same answers`` or ``in 5 runs the answers to 14 samples of photos
+        differ``.
+        """
         if not self.is_noisy:
             return f"{self.runs} runs gave the same answers"
-        parts = [f"{counted(n, 'sample')} of {data}" for data, n in sorted(self.differing.items()) if n]
+        parts = [
+            f"{counted(n, 'sample')} of {data}" for data, n in sorted(self.differing.items()) if n
+        ]
         return f"in {self.runs} runs the answers to {' and '.join(parts)} differ"
 
 
@@ -118,8 +136,8 @@ class Noise:
     """The noise of one score.
 
     Args:
-        counts: of the runs. averaged: whether the score is one of these runs, so that their mean is judged; else the
-            runs were made before, and the score is a single further one.
+        counts: of the runs. averaged: whether the score is one of these runs, so that their mean is
+            judged; else the runs were made before, and the score is a single further one.
         margin: what it may lose, a fraction.
     """
 
@@ -149,8 +167,8 @@ class Noise:
     def spreads(self, score: Score) -> tuple[float, float]:
         """Standard deviations by noise alone of what is judged and of one run, fractions.
 
-        Noise that moves answers moves hits too, even if it did not in the few runs that measured it: a share of
-        samples varies at least as if each flip had an even chance to be a hit.
+        Noise that moves answers moves hits too, even if it did not in the few runs that measured
+        it: a share of samples varies at least as if each flip had an even chance to be a hit.
         """
         runs, n = len(self.counts.hits), self.counts.out_of[0]
         variance = self.counts.variance
@@ -159,7 +177,9 @@ class Noise:
         return math.sqrt(variance / self.runs), math.sqrt(variance)
 
     def total(self, sampling: float) -> float:
-        """The standard error of the change, ``sampling`` being that of one run; at least the noise alone."""
+        """The standard error of the change, ``sampling`` being that of one run; at least the
+        noise alone.
+        """
         averaged = 1 - 1 / self.runs
         variance = sampling**2 - self.counts.within * averaged + self.counts.shared / self.runs
         return math.sqrt(max(variance, self.counts.variance / self.runs))
@@ -171,13 +191,17 @@ class Noise:
 
     @property
     def runs_needed(self) -> int | None:
-        """How many runs would bring the noise under the margin; None: no number does, for the margin is 0."""
+        """How many runs would bring the noise under the margin; None: no number does, for the
+        margin is 0.
+        """
         if self.margin <= 0:
             return None
         return max(2, math.ceil(_ONE_SIDED**2 * self.counts.variance / self.margin**2))
 
     def admits(self, score: Score, accepted: int) -> tuple[bool, float]:
-        """Whether ``score`` is within the noise of ``accepted`` hits, a single run; by how many it may differ."""
+        """Whether ``score`` is within the noise of ``accepted`` hits, a single run; by how many
+        it may differ.
+        """
         most = _DRIFT * math.hypot(*self.spreads(score)) * score.out_of
         return abs(float(self.value(score) * score.out_of) - accepted) <= most, most
 
@@ -192,14 +216,19 @@ class Noise:
 def noise_of(score: Score, repeats: Repeats | None, *, averaged: bool) -> Noise | None:
     """The noise of ``score``; None where none is known, or all runs gave the same answers."""
     counts = None if repeats is None else repeats.metrics.get(score.metric)
-    return None if counts is None or counts.out_of[0] != score.out_of else Noise(counts=counts, averaged=averaged)
+    return (
+        None
+        if counts is None or counts.out_of[0] != score.out_of
+        else Noise(counts=counts, averaged=averaged)
+    )
 
 
 def most_flips(repeats: Repeats, data: str) -> float:
-    """How many samples of ``data`` may be answered otherwise than in an accepted run, by noise alone.
+    """How many samples of ``data`` may be answered otherwise than in an accepted run, by noise
+    alone.
 
-    Two of R runs differ by f flips on average; a further pair is within f + 3 √(f (1 + 2/R)) where flips are Poisson
-    counts, and the mean is as good as that of R/2 pairs without a run in common.
+    Two of R runs differ by f flips on average; a further pair is within f + 3 √(f (1 + 2/R)) where
+    flips are Poisson counts, and the mean is as good as that of R/2 pairs without a run in common.
     """
     mean = repeats.flips.get(data, 0) / (repeats.runs * (repeats.runs - 1) // 2)
     return mean + _DRIFT * math.sqrt(mean * (1 + 2 / repeats.runs))

@@ -1,11 +1,12 @@
-"""What the data of a model can tell from chance before anything runs, and how many more samples would settle a margin.
+"""What the data of a model can tell from chance before anything runs, and how many more samples
+would settle a margin.
 
     tells   m = (z₀.₉₅ + z₀.₈) √(π / n)      non-inferiority of paired proportions, true difference 0
     needed  n ≥ (z₀.₉₅ + z₀.₈)² π / m²
 
-n samples, of which a share π changes sides. One-sided 5 %, power 80 %. Of samples that share sources the rule that
-judges them is searched (``statistics.settles``). Of a metric that is no share the standard error is in the place of
-√(π / n).
+n samples, of which a share π changes sides. One-sided 5 %, power 80 %. Of samples that share
+sources the rule that judges them is searched (``statistics.settles``). Of a metric that is no share
+the standard error is in the place of √(π / n).
 """
 
 import math
@@ -13,12 +14,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from qbench.judging.statistics import ALPHA, samples_by_spread, samples_needed, settles, sources_needed
+from qbench.judging.statistics import (
+    ALPHA,
+    samples_by_spread,
+    samples_needed,
+    settles,
+    sources_needed,
+)
 from qbench.metrics import Gathering
 from qbench.number_text import counted
 
 FLIPS = 0.02
-"""The share of samples that changes sides between fp32 and a good int8 network: measured ones lie near it."""
+"""The share of samples that changes sides between fp32 and a good int8 network: measured ones
+lie near it.
+"""
 
 _Z = NormalDist().inv_cdf(1 - ALPHA) + NormalDist().inv_cdf(0.8)
 _NAMED = 2
@@ -28,7 +37,9 @@ _NAMED_MARGIN = 0.01
 
 
 def decidable_drop(n: int, flips: float = FLIPS, found: Gathering | None = None) -> float:
-    """The smallest loss (a fraction) that ``n`` samples, which gather in sources as ``found``, can tell from chance."""
+    """The smallest loss (a fraction) that ``n`` samples, which gather in sources as ``found``,
+    can tell from chance.
+    """
     if found is None:
         return min(1.0, _Z * math.sqrt(flips / n))
     low, high = 0.0, 1.0
@@ -39,15 +50,14 @@ def decidable_drop(n: int, flips: float = FLIPS, found: Gathering | None = None)
 
 
 def excluded_text(sources: int) -> str:
-    """``20 sources exclude no loss under 13.91 pp, and 1 pp takes 299``: of sources in none of which anything changed.
+    """``20 sources exclude no loss under 13.91 pp, and 1 pp takes 299``: of sources in none of
+    which anything changed.
 
     A share q of sources that change as a whole is met by none of G with a chance of (1 − q)^G.
     """
     least = 1 - ALPHA ** (1 / sources)
     wanted = math.ceil(math.log(ALPHA) / math.log1p(-_NAMED_MARGIN))
-    text = (
-        f"{counted(sources, 'source')} {'excludes' if sources == 1 else 'exclude'} no loss under {100 * least:.2f} pp"
-    )
+    text = f"{counted(sources, 'source')} {'excludes' if sources == 1 else 'exclude'} no loss under {100 * least:.2f} pp"
     return text if sources >= wanted else f"{text}, and 1 pp takes {wanted}"
 
 
@@ -56,10 +66,12 @@ class DataPower:
     """One metric of one model on its data.
 
     Args:
-        model, metric: names. n: samples. sources: of them; None: each its own. found: how they gather in sources, as
-            cells showed; None: nothing ran, and each source is taken to change as a whole.
+        model, metric: names. n: samples. sources: of them; None: each its own. found: how they
+            gather in sources, as cells showed; None: nothing ran, and each source is taken to
+            change as a whole.
         margin: what the metric may lose, a fraction; 0: the first flip counts. unit: of the metric.
-        error: the standard error of the change of a metric that is no share, a fraction; None: a share.
+        error: the standard error of the change of a metric that is no share, a fraction; None: a
+            share.
     """
 
     model: str
@@ -84,7 +96,9 @@ class DataPower:
 
     @property
     def needed(self) -> int | None:
-        """How many samples of such sources would settle the margin; None: no number, or the margin is 0."""
+        """How many samples of such sources would settle the margin; None: no number, or the
+        margin is 0.
+        """
         if self.error is not None:
             return samples_by_spread(self.error, self.n, self.margin)
         found = self._gathering
@@ -132,7 +146,11 @@ class DataPower:
         return f"{more:,} more {'source settles' if more == 1 else 'sources settle'} it"
 
     def _apart(self, value: float) -> str:
-        return f"{100 * value:.2f} pp" if self.unit == "%" else f"{value:.3g}{self.unit and ' '}{self.unit}"
+        return (
+            f"{100 * value:.2f} pp"
+            if self.unit == "%"
+            else f"{value:.3g}{self.unit and ' '}{self.unit}"
+        )
 
 
 def open_sentence(powers: Iterable[DataPower]) -> str:
@@ -143,7 +161,9 @@ def open_sentence(powers: Iterable[DataPower]) -> str:
     every = list(powers)
     models = {one.model for one in every}
     worst: dict[str, DataPower] = {}
-    for one in sorted((one for one in every if one.is_open), key=lambda one: one.n / (one.needed or one.n)):
+    for one in sorted(
+        (one for one in every if one.is_open), key=lambda one: one.n / (one.needed or one.n)
+    ):
         worst.setdefault(one.model, one)
     if not worst:
         return ""
@@ -152,5 +172,7 @@ def open_sentence(powers: Iterable[DataPower]) -> str:
         for one in list(worst.values())[:_NAMED]
     )
     more = f"; and {len(worst) - _NAMED} more" if len(worst) > _NAMED else ""
-    which = f"{len(worst)} of {counted(len(models), 'model')} {'has' if len(worst) == 1 else 'have'}"
+    which = (
+        f"{len(worst)} of {counted(len(models), 'model')} {'has' if len(worst) == 1 else 'have'}"
+    )
     return f"{which} too few samples to tell a loss of the tolerance from chance: {named}{more}"

@@ -15,17 +15,21 @@ from qbench.judging.statistics import POINT, Decision
 from qbench.metrics import Score
 from qbench.number_text import counted, short_percent
 
-# How far the answers of a cell may be from the accepted ones of its class; where nothing is set, not at all.
+# How far the answers of a cell may be from the accepted ones of its class; where nothing is set,
+# not at all.
 #
 # flips: samples whose best answer is another one, whatever moved in the ranks below it
-# probabilities: |p − p_accepted| ≤ max(absolute, relative × p_accepted), for each of the best classes of every sample
+# probabilities: |p − p_accepted| ≤ max(absolute, relative × p_accepted), for each of the best
+# classes of every sample
 #
-# Both need the accepted answers themselves, not their digest: they are kept next to the baseline if the suite asks so.
+# Both need the accepted answers themselves, not their digest: they are kept next to the baseline if
+# the suite asks so.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """What drift admits; ``flips_rule`` and ``moves_rule`` name the places that set it, e.g. ``suite smoke``.
+    """What drift admits; ``flips_rule`` and ``moves_rule`` name the places that set it, e.g.
+    ``suite smoke``.
 
     Args:
         flips: at most that many; None: predictions must be identical, in all ranks.
@@ -78,7 +82,9 @@ DEFAULT_RANGES = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The largest or smallest ``value`` of a distance to fp32, in its metric's unit; ``rule`` names the place."""
+    """The largest or smallest ``value`` of a distance to fp32, in its metric's unit; ``rule``
+    names the place.
+    """
 
     value: float
     rule: str = "default"
@@ -93,7 +99,9 @@ class Stop(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The ``value`` of a key of the suite for one cell; ``rule`` names the place that set it, e.g. ``suite smoke``."""
+    """The ``value`` of a key of the suite for one cell; ``rule`` names the place that set it,
+    e.g. ``suite smoke``.
+    """
 
     value: Any
     rule: str = "default"
@@ -101,25 +109,29 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Shares and limits; ``rule``, ``agreement_rule`` and ``ranges_rule`` name what set them, e.g. ``suite smoke``.
+    """Shares and limits; ``rule``, ``agreement_rule`` and ``ranges_rule`` name what set them,
+    e.g. ``suite smoke``.
 
     Args:
-        integer_macs: planned share of multiply-accumulates in integers (of a schema of weights alone: by weights on
-            grids) below which a cell is unsupported.
-        agreement: share of samples that must agree with the fp32 reference, whatever was accepted for a cell.
-        decision: what makes a loss red. allowance: how far answers may be from the accepted ones.
-        ranges: share of its span by which a calibrated range may differ from the accepted one.
-        executed_macs: share of multiply-accumulates that the engine must have run in integers; None: only what was
+        integer_macs: planned share of multiply-accumulates in integers (of a schema of weights
+            alone: by weights on grids) below which a cell is unsupported.
+        agreement: share of samples that must agree with the fp32 reference, whatever was accepted
+        for a cell. decision: what makes a loss red. allowance: how far answers may be from the
+        accepted ones. ranges: share of its span by which a calibrated range may differ from the
+        accepted one. executed_macs: share of multiply-accumulates that the engine must have run in
+        integers; None: only what was
             accepted for its class gates.
-        limits: metric, as the suite writes it → the limit of that distance; others are shown and do not gate.
-        equivalents: groups of environment classes whose results are comparable (``cell.are_equivalent``).
-        recovery: the least share of today's fp32 score that a cell must reach, counted by the same rule; None: none.
-        slices: what samples are told apart by for the gate of the worst part: ``class`` or a column of the data; empty:
+        limits: metric, as the suite writes it → the limit of that distance; others are shown and do
+        not gate. equivalents: groups of environment classes whose results are comparable
+        (``cell.are_equivalent``). recovery: the least share of today's fp32 score that a cell must
+        reach, counted by the same rule; None: none. slices: what samples are told apart by for the
+        gate of the worst part: ``class`` or a column of the data; empty:
             nothing.
-        no_worse_than: the backend whose loss on the same samples that of the cell may exceed by ``no_worse_margin`` at
-            most; empty: none.
+        no_worse_than: the backend whose loss on the same samples that of the cell may exceed by
+            ``no_worse_margin`` at most; empty: none.
         repeats: how many times a cell runs; ``repeats_rule`` names what set it. stop: when it ends.
-        more: key of the suite → its value for the cell, of the gates that keep their settings under that name.
+        more: key of the suite → its value for the cell, of the gates that keep their settings under
+            that name.
     """
 
     integer_macs: float = DEFAULT_INTEGER_MACS
@@ -159,9 +171,9 @@ class Rules:
 #     error         tolerance × (1 − score)    tolerance × fp32 rate
 #     nothing       tolerance                  tolerance
 #
-# One-sided; for an error rate at least the metric's ``least_margin``. The name of the layer is kept, so that every
-# verdict can name where its number was set. ``Tolerance.margin`` is the only place that computes a margin, in exact
-# fractions: 0.76 − 0.755 ≤ 0.005 cannot go wrong.
+# One-sided; for an error rate at least the metric's ``least_margin``. The name of the layer is
+# kept, so that every verdict can name where its number was set. ``Tolerance.margin`` is the only
+# place that computes a margin, in exact fractions: 0.76 − 0.755 ≤ 0.005 cannot go wrong.
 
 DEFAULT_TOLERANCE = 0.005
 
@@ -181,10 +193,11 @@ def exact(share: float) -> Fraction:
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """``value`` is a share of the stored fp32 score or error (``relative_to``), or a margin as it is.
+    """``value`` is a share of the stored fp32 score or error (``relative_to``), or a margin as
+    it is.
 
-    ``rule`` names the place that set it, e.g. ``suite smoke``. ``by_metric``: metric, as the suite writes it → its own
-    tolerance: 35 % more errors are not 35 % fewer hits.
+    ``rule`` names the place that set it, e.g. ``suite smoke``. ``by_metric``: metric, as the suite
+    writes it → its own tolerance: 35 % more errors are not 35 % fewer hits.
     """
 
     value: float = DEFAULT_TOLERANCE
@@ -198,7 +211,9 @@ class Tolerance:
                 f"a tolerance of {self.value} is impossible: it is a fraction in [0, 1), such as 0.05 for 5 %"
             )
         if not 0 <= self.value < math.inf:
-            raise ValueError(f"a tolerance of {self.value} is impossible: it is 0 or more, such as 0.05 for 5 %")
+            raise ValueError(
+                f"a tolerance of {self.value} is impossible: it is 0 or more, such as 0.05 for 5 %"
+            )
 
     def of(self, metric: str) -> "Tolerance":
         """The tolerance of ``metric``."""
@@ -209,7 +224,9 @@ class Tolerance:
         return max(self._own(score), _least(score))
 
     def margin_rule(self, score: Score) -> str:
-        """What set the margin of ``score``: the tolerance, or the least margin of its metric where that is wider."""
+        """What set the margin of ``score``: the tolerance, or the least margin of its metric
+        where that is wider.
+        """
         if _least(score) > self._own(score):
             return f"least margin {apart(score, score.least_margin)} (metric {score.metric.partition('@')[0]})"
         return self.of(score.metric).text
@@ -225,7 +242,9 @@ class Tolerance:
 
     @property
     def text(self) -> str:
-        """``tolerance 0.5 % (suite smoke)``, ``tolerance 10 % of the error (…)``, ``tolerance 0.01 absolute (…)``."""
+        """``tolerance 0.5 % (suite smoke)``, ``tolerance 10 % of the error (…)``, ``tolerance
+        0.01 absolute (…)``.
+        """
         if self.relative_to is RelativeTo.NOTHING:
             return f"tolerance {self.value:g} absolute ({self.rule})"
         of_error = " of the error" if self.relative_to is RelativeTo.ERROR else ""
@@ -233,7 +252,9 @@ class Tolerance:
 
     @property
     def numbers(self) -> dict[str, float]:
-        """Its numbers without the places that set them, for digests; the key ``""`` is for all other metrics."""
+        """Its numbers without the places that set them, for digests; the key ``""`` is for all
+        other metrics.
+        """
         every = {"": self, **self.by_metric}
         return {metric + _UNITS[one.relative_to]: one.value for metric, one in every.items()}
 
@@ -245,10 +266,13 @@ def _least(score: Score) -> Fraction:
     return exact(score.least_margin) * score.out_of
 
 
-# Known-bad cells: each with what was measured, the reason, the owner, and the last day of the entry.
+# Known-bad cells: each with what was measured, the reason, the owner, and the last day of the
+# entry.
 
 ANY_CLASS = "*"
-"""The class of values in a quarantine file of version 2, which does not say where they were measured."""
+"""The class of values in a quarantine file of version 2, which does not say where they were
+measured.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,9 +285,10 @@ class QuarantineEntry:
         reason, owner: why it is bad; who is responsible.
         expires: the last day, ``YYYY-MM-DD``, on which the entry holds.
         when: environment classes or processors to which it applies; None: everywhere.
-        values: environment class or processor, ``ANY_CLASS`` where it is not known → cell → metric → the value that it
-            had when it was listed, a fraction or in the metric's unit; a cell that falls beyond them fails. Empty: an
-            entry of an older qbench, under which any fall passes.
+        values: environment class or processor, ``ANY_CLASS`` where it is not known → cell → metric
+            → the value that it had when it was listed, a fraction or in the metric's unit; a cell
+            that falls beyond them fails. Empty: an entry of an older qbench, under which any fall
+            passes.
 
     Raises:
         ValueError: no such day, or a value that is no finite number.
@@ -282,11 +307,15 @@ class QuarantineEntry:
             for cell, metrics in cells.items():
                 for metric, value in metrics.items():
                     if not math.isfinite(value):
-                        raise ValueError(f"the value {value} of {metric} of '{cell}', which is no finite number")
+                        raise ValueError(
+                            f"the value {value} of {metric} of '{cell}', which is no finite number"
+                        )
         try:
             datetime.date.fromisoformat(self.expires)
         except ValueError as error:
-            raise ValueError(f"expires = '{self.expires}', which is no day such as 2027-03-31 ({error})") from error
+            raise ValueError(
+                f"expires = '{self.expires}', which is no day such as 2027-03-31 ({error})"
+            ) from error
 
     def covers(self, cell: Cell, environment: EnvironmentClass) -> bool:
         """Whether this entry is about ``cell`` on this machine."""
@@ -296,13 +325,19 @@ class QuarantineEntry:
         """Whether this entry is about ``cell``, on any machine."""
         return fnmatch.fnmatchcase(str(cell), self.cell)
 
-    def values_of(self, cell: Cell, environment: EnvironmentClass) -> tuple[tuple[str, Mapping[str, float]], ...]:
-        """The values that ``cell`` is compared with in ``environment``, each with the class that they were measured in.
+    def values_of(
+        self, cell: Cell, environment: EnvironmentClass
+    ) -> tuple[tuple[str, Mapping[str, float]], ...]:
+        """The values that ``cell`` is compared with in ``environment``, each with the class
+        that they were measured in.
 
-        Those of the class itself; else of its processor; else those whose class is not known; else of every other
-        class that has some: a cell may not be worse than in the class where it is worst.
+        Those of the class itself; else of its processor; else those whose class is not known; else
+        of every other class that has some: a cell may not be worse than in the class where it is
+        worst.
         """
-        held = {name: cells[str(cell)] for name, cells in self.values.items() if cells.get(str(cell))}
+        held = {
+            name: cells[str(cell)] for name, cells in self.values.items() if cells.get(str(cell))
+        }
         for name in (str(environment), environment.processor, ANY_CLASS):
             if name in held:
                 return ((name, held[name]),)

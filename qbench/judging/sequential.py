@@ -5,21 +5,24 @@ Two answers:
     exactly     the gate has the same state if all samples that remain are gains, and if all are losses
     by a test   an e-process reached 1/α, α = 1 %
 
-A test bets on sources g, drawn in random order, with n_g samples and the sum s_g of changes in {−1, 0, 1}. Where the
-sample represents all those to come (the decisions ci and strict), it is about the change and its margin m:
+A test bets on sources g, drawn in random order, with n_g samples and the sum s_g of changes in {−1,
+0, 1}. Where the sample represents all those to come (the decisions ci and strict), it is about the
+change and its margin m:
 
     W⁺ = mean over λ of Π (1 + λ (s_g + m n_g))   of "the change is −m or less": large where it is not, PASS
     W⁻ = mean over λ of Π (1 − λ (s_g + m n_g))   of "the change is −m or more": large where it is not, FAIL
 
-Where the counts of all samples decide (the decision point, and floors), it is about their sum S among G sources, which
-holds from L on. Drawn without replacement, the next s_g has the mean of the sources that remain, under "S ≤ L − 1" at
-most μ_t = (L − 1 − Σ s) / (G − t + 1), and the factors are 1 + λ_t (s_g − μ_t); likewise under "S ≥ L".
+Where the counts of all samples decide (the decision point, and floors), it is about their sum S
+among G sources, which holds from L on. Drawn without replacement, the next s_g has the mean of the
+sources that remain, under "S ≤ L − 1" at most μ_t = (L − 1 − Σ s) / (G − t + 1), and the factors
+are 1 + λ_t (s_g − μ_t); likewise under "S ≥ L".
 
-Under its hypothesis each is a nonnegative supermartingale that starts at 1, whatever λ within which no factor can be
-negative, so that it ever reaches 1/α with a probability of at most α (Ville): one may look at the samples at any time.
-Waudby-Smith and Ramdas, J R Stat Soc B 86:1 (2024), betting, also without replacement, with a mixture over λ in place
-of an adaptive choice; Howard, Ramdas, McAuliffe and Sekhon, Ann Stat 49:1055 (2021). A cell that is not decided early
-is judged as ever: by ci and strict at 5 %, so that at most 6 % of the verdicts at the margin are wrong.
+Under its hypothesis each is a nonnegative supermartingale that starts at 1, whatever λ within which
+no factor can be negative, so that it ever reaches 1/α with a probability of at most α (Ville): one
+may look at the samples at any time. Waudby-Smith and Ramdas, J R Stat Soc B 86:1 (2024), betting,
+also without replacement, with a mixture over λ in place of an adaptive choice; Howard, Ramdas,
+McAuliffe and Sekhon, Ann Stat 49:1055 (2021). A cell that is not decided early is judged as ever:
+by ci and strict at 5 %, so that at most 6 % of the verdicts at the margin are wrong.
 """
 
 import math
@@ -54,7 +57,9 @@ class _Bets:
         """What the sources so far prove, whenever that is asked."""
         if _mean(self._wealth_up) >= -math.log(EARLY):
             return Evidence.PASS
-        return Evidence.FAIL if _mean(self._wealth_down) >= -math.log(EARLY) else Evidence.INCONCLUSIVE
+        return (
+            Evidence.FAIL if _mean(self._wealth_down) >= -math.log(EARLY) else Evidence.INCONCLUSIVE
+        )
 
 
 class EarlyTest(_Bets):
@@ -79,10 +84,11 @@ class EarlyTest(_Bets):
 
 
 class CountTest(_Bets):
-    """The two e-processes of the sum of changes of all ``sources``, of which the gate holds from ``least`` on.
+    """The two e-processes of the sum of changes of all ``sources``, of which the gate holds
+    from ``least`` on.
 
-    ``largest``: the most samples that a source has. ``most``: the largest change of a sample, 1; 0 of agreement, which
-    is lost only.
+    ``largest``: the most samples that a source has. ``most``: the largest change of a sample, 1; 0
+    of agreement, which is lost only.
     """
 
     def __init__(self, least: int, sources: int, largest: int = 1, *, most: int = 1) -> None:
@@ -94,12 +100,18 @@ class CountTest(_Bets):
     def add(self, sources: Iterable[tuple[int, int]]) -> None:
         """Bet on each of ``sources``, (sum of changes, number of samples) in the order drawn."""
         for change, _ in sources:
-            under, over = ((least - self._sum) / self._left for least in (self._least - 1, self._least))
+            under, over = (
+                (least - self._sum) / self._left for least in (self._least - 1, self._least)
+            )
             for place, share in enumerate(_BETS):
                 if under > self._low:
-                    self._wealth_up[place] += math.log1p(share * (change - under) / (under - self._low))
+                    self._wealth_up[place] += math.log1p(
+                        share * (change - under) / (under - self._low)
+                    )
                 if over < self._high:
-                    self._wealth_down[place] += math.log1p(-share * (change - over) / (self._high - over))
+                    self._wealth_down[place] += math.log1p(
+                        -share * (change - over) / (self._high - over)
+                    )
             self._sum += change
             self._left -= 1
 
@@ -115,8 +127,8 @@ class Remaining:
     """What is known of the samples that were not run, from the reference alone.
 
     Args:
-        n: all samples, run or not. reference_hits: of all. losable, gainable: of those that remain, how many the
-            reference has right, and wrong.
+        n: all samples, run or not. reference_hits: of all. losable, gainable: of those that remain,
+            how many the reference has right, and wrong.
     """
 
     n: int
@@ -133,8 +145,11 @@ class StopRule:
     rules: Rules
     floors: Floors = field(default_factory=Floors)
 
-    def test(self, score: Score, remaining: Remaining, *, sources: int, largest: int) -> EarlyTest | CountTest | None:
-        """The test of the metric of ``score``; None where neither counts nor evidence alone decide its gate.
+    def test(
+        self, score: Score, remaining: Remaining, *, sources: int, largest: int
+    ) -> EarlyTest | CountTest | None:
+        """The test of the metric of ``score``; None where neither counts nor evidence alone
+        decide its gate.
 
         ``sources``: how many the data have; ``largest``: the most samples that one has.
         """
@@ -151,38 +166,56 @@ class StopRule:
         return CountTest(-math.floor(margin), sources, largest)
 
     def _margin(self, score: Score, remaining: Remaining) -> Fraction:
-        whole = replace(score, n=remaining.n, out_of=remaining.n, reference_hits=remaining.reference_hits)
+        whole = replace(
+            score, n=remaining.n, out_of=remaining.n, reference_hits=remaining.reference_hits
+        )
         return self.tolerance.margin(whole)
 
     def decided(self, score: Score, remaining: Remaining) -> GateState | None:
-        """The state that the gate of ``score``, a share of the samples so far, has whatever the others are; or None."""
+        """The state that the gate of ``score``, a share of the samples so far, has whatever the
+        others are; or None.
+        """
         best, worst = self._ends(score, remaining)
         if score.against is Against.LABELS:
             if score.clusters is not None and self.rules.decision.by is not DecisionRule.POINT:
                 return None  # evidence depends on which sources the losses are in
-            states = {loss_gate(one, self.tolerance, self.rules.decision).state for one in (best, worst)}
+            states = {
+                loss_gate(one, self.tolerance, self.rules.decision).state for one in (best, worst)
+            }
         else:
             states = {floor_gate(one, self.rules, self.floors).state for one in (best, worst)}
         return states.pop() if len(states) == 1 else None
 
     def _ends(self, score: Score, remaining: Remaining) -> tuple[Score, Score]:
-        """``score`` of all samples if those that remain are all gains, and if they are all losses."""
+        """``score`` of all samples if those that remain are all gains, and if they are all
+        losses.
+        """
         whole = replace(
-            score, n=remaining.n, out_of=remaining.n, reference_hits=remaining.reference_hits, clusters=None
+            score,
+            n=remaining.n,
+            out_of=remaining.n,
+            reference_hits=remaining.reference_hits,
+            clusters=None,
         )
         if score.against is Against.REFERENCE:
             left = remaining.n - score.n
-            return replace(whole, hits=score.hits + left), replace(whole, losses=score.losses + left)
+            return replace(whole, hits=score.hits + left), replace(
+                whole, losses=score.losses + left
+            )
         best = replace(whole, gains=score.gains + remaining.gainable)
         worst = replace(whole, losses=score.losses + remaining.losable)
         sign = 1 if score.direction is Direction.HIGHER else -1
-        return tuple(replace(one, hits=one.reference_hits + sign * (one.gains - one.losses)) for one in (best, worst))  # type: ignore[return-value]
+        return tuple(
+            replace(one, hits=one.reference_hits + sign * (one.gains - one.losses))
+            for one in (best, worst)
+        )  # type: ignore[return-value]
 
 
 def stopped_gate(gate: Gate, score: Score, stopped: Stopped, tolerance: Tolerance) -> Gate:
     """``gate`` of the samples that were run, in the state that was decided for all of them.
 
-    A gate that nothing decided has all samples of its data: other data of the model were not run to their end.
+    A gate that nothing decided has all samples of its data: other data of the model were not run to
+        their end.
     """
     if score.metric not in stopped.decided:
         return gate

@@ -1,4 +1,6 @@
-"""Paired statistics of one cell against its reference on the same n samples, and how they decide."""
+"""Paired statistics of one cell against its reference on the same n samples, and how they
+decide.
+"""
 
 import enum
 import math
@@ -10,8 +12,8 @@ from qbench.judging.format import apart
 from qbench.metrics import Clusters, Direction, Gathering, Score, paired_interval, tango_statistic
 from qbench.number_text import counted
 
-# McNemar's mid-p tests whether there is any change; the intervals (``metrics.paired``) bound its size. Formula:
-# Fagerland, Lydersen and Laake, BMC Med Res Methodol 13:91 (2013), mid-p.
+# McNemar's mid-p tests whether there is any change; the intervals (``metrics.paired``) bound its
+# size. Formula: Fagerland, Lydersen and Laake, BMC Med Res Methodol 13:91 (2013), mid-p.
 
 
 _COUNTED = 10_000
@@ -21,10 +23,11 @@ _LEAST_TERM = 1e-17
 
 
 def mcnemar_midp(losses: int, gains: int) -> float:
-    """Two-sided mid-p of "no change": 2 P(X < m) + P(X = m) with X ~ Binomial(b + c, ½), m = min(b, c).
+    """Two-sided mid-p of "no change": 2 P(X < m) + P(X = m) with X ~ Binomial(b + c, ½), m =
+    min(b, c).
 
-    In whole numbers up to the last division; of more than 10,000 changes in floating point, to nine digits. With b = c
-    it is 1.
+    In whole numbers up to the last division; of more than 10,000 changes in floating point, to nine
+    digits. With b = c it is 1.
 
     Raises:
         ValueError: a count is negative.
@@ -45,7 +48,12 @@ def _midp_of_many(flips: int, fewer: int) -> float:
     """The same sum from its largest term down, until the rest is less than a float can hold."""
     if 2 * fewer == flips:
         return 1.0
-    point = math.exp(math.lgamma(flips + 1) - math.lgamma(fewer + 1) - math.lgamma(flips - fewer + 1) - flips * _LOG_2)
+    point = math.exp(
+        math.lgamma(flips + 1)
+        - math.lgamma(fewer + 1)
+        - math.lgamma(flips - fewer + 1)
+        - flips * _LOG_2
+    )
     term, below, k = point, 0.0, fewer
     while k and term > below * _LEAST_TERM:
         term *= k / (flips - k + 1)
@@ -55,7 +63,8 @@ def _midp_of_many(flips: int, fewer: int) -> float:
 
 
 def loss_midp(losses: int, gains: int) -> float:
-    """One-sided mid-p of "no loss": P(X > b) + P(X = b)/2 with X ~ Binomial(b + c, ½); small where much was lost.
+    """One-sided mid-p of "no loss": P(X > b) + P(X = b)/2 with X ~ Binomial(b + c, ½); small
+    where much was lost.
 
     Raises:
         ValueError: a count is negative.
@@ -64,18 +73,21 @@ def loss_midp(losses: int, gains: int) -> float:
     return half if losses >= gains else 1 - half
 
 
-# Evidence: whether a sample shows that a loss is within its margin m, or beyond it; one half of an equivalence test.
+# Evidence: whether a sample shows that a loss is within its margin m, or beyond it; one half of an
+# equivalence test.
 #
 #     PASS          T(−m) > z       the true change is above −m: no worse than the margin admits
 #     FAIL          T½(−m) < −z     it is below −m: worse than that
 #     INCONCLUSIVE  neither         too few samples to decide
 #
-# T is Tango's score statistic (``paired``), z the one-sided 5 % point of the normal distribution: PASS means that the
-# 90 % interval lies above −m. Losses are few whole numbers of a skewed distribution: without a correction, up to 7 % of
-# the samples whose loss equals the margin would be called FAIL, so T½ subtracts half a sample from the distance. Then
-# at most one such sample in eighteen is called PASS, and one in eighteen FAIL (``benchmarks/verdicts.py`` counts them
-# all; of fewer than 200 samples one in thirteen, where every sample changes sides). FAIL fails a cell by every
-# ``decision``. For a metric that is not a share of samples, the interval of a paired bootstrap is used.
+# T is Tango's score statistic (``paired``), z the one-sided 5 % point of the normal distribution:
+# PASS means that the 90 % interval lies above −m. Losses are few whole numbers of a skewed
+# distribution: without a correction, up to 7 % of the samples whose loss equals the margin would be
+# called FAIL, so T½ subtracts half a sample from the distance. Then at most one such sample in
+# eighteen is called PASS, and one in eighteen FAIL (``benchmarks/verdicts.py`` counts them all; of
+# fewer than 200 samples one in thirteen, where every sample changes sides). FAIL fails a cell by
+# every ``decision``. For a metric that is not a share of samples, the interval of a paired
+# bootstrap is used.
 
 ALPHA = 0.05
 """The share of wrong PASS, and of wrong FAIL, where the true loss equals the margin."""
@@ -90,8 +102,11 @@ class Evidence(enum.Enum):
     INCONCLUSIVE = "inconclusive"
 
 
-def margin_evidence(losses: float, gains: float, n: float, margin: float, *, alpha: float = ALPHA) -> Evidence:
-    """What ``losses`` and ``gains`` among ``n`` samples show about a drop of ``margin``, a fraction from 0 on.
+def margin_evidence(
+    losses: float, gains: float, n: float, margin: float, *, alpha: float = ALPHA
+) -> Evidence:
+    """What ``losses`` and ``gains`` among ``n`` samples show about a drop of ``margin``, a
+    fraction from 0 on.
 
     A margin of the whole score or more admits everything.
 
@@ -111,8 +126,11 @@ def margin_evidence(losses: float, gains: float, n: float, margin: float, *, alp
     return Evidence.FAIL if worse else Evidence.INCONCLUSIVE
 
 
-def source_evidence(losses: float, gains: float, n: float, margin: float, clusters: Clusters) -> Evidence:
-    """``margin_evidence`` of samples that share sources, by the interval of ``clusters``, of two sources or more.
+def source_evidence(
+    losses: float, gains: float, n: float, margin: float, clusters: Clusters
+) -> Evidence:
+    """``margin_evidence`` of samples that share sources, by the interval of ``clusters``, of
+    two sources or more.
 
     FAIL takes half a sample off the distance, too: of those that count as one.
     """
@@ -124,8 +142,12 @@ def source_evidence(losses: float, gains: float, n: float, margin: float, cluste
     return Evidence.FAIL if worse else Evidence.INCONCLUSIVE
 
 
-def beyond_sources_p(losses: float, gains: float, n: float, margin: float, found: Gathering) -> float:
-    """One-sided p of "the loss is ``margin`` or less", of samples that share sources: small where more was lost."""
+def beyond_sources_p(
+    losses: float, gains: float, n: float, margin: float, found: Gathering
+) -> float:
+    """One-sided p of "the loss is ``margin`` or less", of samples that share sources: small
+    where more was lost.
+    """
     from qbench.metrics import source_p  # needs numpy, which collecting cells does not load
 
     if losses - gains <= margin * n:
@@ -134,21 +156,25 @@ def beyond_sources_p(losses: float, gains: float, n: float, margin: float, found
 
 
 def interval_evidence(low: float, high: float, margin: float) -> Evidence:
-    """The evidence of an interval of the change (negative is loss) each of whose ends errs with ``ALPHA``."""
+    """The evidence of an interval of the change (negative is loss) each of whose ends errs with
+    ``ALPHA``.
+    """
     if low > -margin:
         return Evidence.PASS
     return Evidence.FAIL if high < -margin else Evidence.INCONCLUSIVE
 
 
-# Power: the smallest drop that a sample would detect, and the number of samples that a margin needs.
+# Power: the smallest drop that a sample would detect, and the number of samples that a margin
+# needs.
 #
 #     detected  √n d ≥ z₀.₉₇₅ √π + z₀.₈ √(π − d²)      McNemar's test, two-sided 5 %, power 80 %     (Miettinen 1968)
 #     needed    n ≥ (z₀.₉₅ + z₀.₈)² π / m²             the margin test, one-sided 5 %, power 80 %, if nothing is lost
 #     deciding  n ≥ (z₀.₉₅ + z₀.₈)² π / (m − d)²       the same, if drops of d go on: PASS where d < m, else FAIL
 #
-# π is the share of samples that changed between right and wrong. A sample with few changes estimates π badly, so it is
-# estimated as by Bonett and Price: one loss, one gain and two samples are added. Of samples that share sources, the
-# fewest sources are searched that decide even where d lies z₀.₈ standard errors toward the margin.
+# π is the share of samples that changed between right and wrong. A sample with few changes
+# estimates π badly, so it is estimated as by Bonett and Price: one loss, one gain and two samples
+# are added. Of samples that share sources, the fewest sources are searched that decide even where d
+# lies z₀.₈ standard errors toward the margin.
 
 _TWO_SIDED = NormalDist().inv_cdf(0.975)
 _ONE_SIDED = NormalDist().inv_cdf(1 - ALPHA)
@@ -164,9 +190,11 @@ def changed_share(losses: int, gains: int, n: int) -> float:
 
 
 def detectable_drop(share: float, n: float) -> float:
-    """The smallest drop, a fraction, that ``n`` samples detect four times in five when ``share`` of them change.
+    """The smallest drop, a fraction, that ``n`` samples detect four times in five when
+    ``share`` of them change.
 
-    No more than ``share`` can be lost; a larger drop needs a larger share. 1 where the sample is too small for any.
+    No more than ``share`` can be lost; a larger drop needs a larger share. 1 where the sample is
+    too small for any.
     """
     low, high = 0.0, 1.0
     for _ in range(_POWER_BISECTIONS):
@@ -177,11 +205,14 @@ def detectable_drop(share: float, n: float) -> float:
 
 def _finds(drop: float, share: float, n: float) -> bool:
     changed = max(share, drop)
-    return math.sqrt(n) * drop >= _TWO_SIDED * math.sqrt(changed) + _POWER * math.sqrt(changed - drop * drop)
+    return math.sqrt(n) * drop >= _TWO_SIDED * math.sqrt(changed) + _POWER * math.sqrt(
+        changed - drop * drop
+    )
 
 
 def samples_needed(share: float, margin: float) -> int | None:
-    """How many samples prove four times in five that a lossless cell is within ``margin``; None: no number does.
+    """How many samples prove four times in five that a lossless cell is within ``margin``;
+    None: no number does.
 
     Never fewer than the test needs when no sample changed at all: n > z² (1 − m) / m.
     """
@@ -194,7 +225,8 @@ def samples_needed(share: float, margin: float) -> int | None:
 
 
 def samples_deciding(share: float, drop: float, margin: float, n: int) -> int | None:
-    """How many samples like these ``n`` undecided ones decide four times in five: always more than ``n``.
+    """How many samples like these ``n`` undecided ones decide four times in five: always more
+    than ``n``.
 
     Args:
         share: of samples that change. drop: losses minus gains, a fraction.
@@ -208,7 +240,8 @@ def samples_deciding(share: float, drop: float, margin: float, n: int) -> int | 
 
 
 def settles(share: float, drop: float, margin: float, n: float, found: Gathering) -> bool:
-    """Whether ``n`` samples that gather in sources as ``found`` decide a drop about ``margin`` four times in five.
+    """Whether ``n`` samples that gather in sources as ``found`` decide a drop about ``margin``
+    four times in five.
 
     Args:
         share: of samples that change. drop: the true one, a fraction.
@@ -228,15 +261,24 @@ def settles(share: float, drop: float, margin: float, n: float, found: Gathering
     return beyond_sources_p(*counts, margin, found) < ALPHA
 
 
-def sources_needed(share: float, margin: float, n: int, *, sources: int, found: Gathering) -> int | None:
-    """``samples_needed`` in sources, like ``sources`` with ``n`` samples that gather as ``found``; 2 at least."""
-    return None if margin <= 0 else sources_settling(share, 0.0, margin, n, sources=sources, found=found, above=1)
+def sources_needed(
+    share: float, margin: float, n: int, *, sources: int, found: Gathering
+) -> int | None:
+    """``samples_needed`` in sources, like ``sources`` with ``n`` samples that gather as
+    ``found``; 2 at least.
+    """
+    return (
+        None
+        if margin <= 0
+        else sources_settling(share, 0.0, margin, n, sources=sources, found=found, above=1)
+    )
 
 
 def sources_settling(
     share: float, drop: float, margin: float, n: int, *, sources: int, found: Gathering, above: int
 ) -> int | None:
-    """How many sources, more than ``above``, decide a margin four times in five; None: no number does.
+    """How many sources, more than ``above``, decide a margin four times in five; None: no
+    number does.
 
     They are like ``sources`` with ``n`` samples, which gather as ``found``. Else as of ``settles``.
     """
@@ -244,11 +286,16 @@ def sources_settling(
         return above + 1
     if abs(margin - drop) < _SAME:
         return None
-    return _fewest(lambda g: settles(share, drop, margin, g * n / sources, found.of_more(g / sources)), above=above)
+    return _fewest(
+        lambda g: settles(share, drop, margin, g * n / sources, found.of_more(g / sources)),
+        above=above,
+    )
 
 
 def sources_deciding(score: Score, margin: float) -> int | None:
-    """``samples_deciding`` in sources: more than those of ``score``, by the rule that judges them."""
+    """``samples_deciding`` in sources: more than those of ``score``, by the rule that judges
+    them.
+    """
     clusters = score.clusters
     assert clusters is not None
     return sources_settling(
@@ -276,13 +323,21 @@ def _fewest(decides: Callable[[int], bool], above: int) -> int | None:
 
 
 def detectable_by_spread(spread: float) -> float:
-    """The smallest change that is detected four times in five where the estimate has the standard error ``spread``."""
+    """The smallest change that is detected four times in five where the estimate has the
+    standard error ``spread``.
+    """
     return (_TWO_SIDED + _POWER) * spread
 
 
 def samples_by_spread(spread: float, n: int, margin: float) -> int | None:
-    """``samples_needed`` of a metric whose estimate from ``n`` samples has a standard error of ``spread``."""
-    return None if margin <= 0 else max(1, math.ceil(n * ((_ONE_SIDED + _POWER) * spread / margin) ** 2))
+    """``samples_needed`` of a metric whose estimate from ``n`` samples has a standard error of
+    ``spread``.
+    """
+    return (
+        None
+        if margin <= 0
+        else max(1, math.ceil(n * ((_ONE_SIDED + _POWER) * spread / margin) ** 2))
+    )
 
 
 def spread_of(low: float, high: float) -> float:
@@ -290,12 +345,13 @@ def spread_of(low: float, high: float) -> float:
     return (high - low) / (2 * _ONE_SIDED)
 
 
-# Many cells at once: which losses of a matrix are larger than chance alone explains (information, no gate).
+# Many cells at once: which losses of a matrix are larger than chance alone explains (information,
+# no gate).
 #
-# q₍ᵢ₎ = min over j ≥ i of p₍ⱼ₎ m / j, for the m values in rising order: Benjamini and Hochberg, J R Stat Soc B 57:289
-# (1995). Of the tests with q ≤ 5 %, on average at most 5 % are false alarms; the tests of one run share samples, and
-# the procedure allows such positive dependence. A rerun on the same samples is no new evidence: never collect values
-# over runs.
+# q₍ᵢ₎ = min over j ≥ i of p₍ⱼ₎ m / j, for the m values in rising order: Benjamini and Hochberg, J R
+# Stat Soc B 57:289 (1995). Of the tests with q ≤ 5 %, on average at most 5 % are false alarms; the
+# tests of one run share samples, and the procedure allows such positive dependence. A rerun on the
+# same samples is no new evidence: never collect values over runs.
 
 
 def benjamini_hochberg(values: Sequence[float]) -> tuple[float, ...]:
@@ -308,17 +364,20 @@ def benjamini_hochberg(values: Sequence[float]) -> tuple[float, ...]:
         raise ValueError("a p-value lies between 0 and 1")
     adjusted = [1.0] * len(values)
     least = 1.0
-    for rank, place in sorted(enumerate(sorted(range(len(values)), key=values.__getitem__), start=1), reverse=True):
+    for rank, place in sorted(
+        enumerate(sorted(range(len(values)), key=values.__getitem__), start=1), reverse=True
+    ):
         least = min(least, values[place] * len(values) / rank)
         adjusted[place] = least
     return tuple(adjusted)
 
 
 def holm(values: Sequence[float]) -> tuple[float, ...]:
-    """The p of each of ``values``, in their order, adjusted so that 5 % is the chance of any false alarm among all.
+    """The p of each of ``values``, in their order, adjusted so that 5 % is the chance of any
+    false alarm among all.
 
-    p₍ᵢ₎ = max over j ≤ i of (m − j + 1) p₍ⱼ₎, for the m values in rising order: Holm, Scand J Stat 6:65 (1979). That
-    holds whatever the tests share.
+    p₍ᵢ₎ = max over j ≤ i of (m − j + 1) p₍ⱼ₎, for the m values in rising order: Holm, Scand J Stat
+    6:65 (1979). That holds whatever the tests share.
 
     Raises:
         ValueError: one of them is no probability.
@@ -333,9 +392,11 @@ def holm(values: Sequence[float]) -> tuple[float, ...]:
 
 
 def beyond_margin_p(score: Score, margin: float) -> float:
-    """One-sided p of "the loss is ``margin``, a fraction, or less": small where more was lost; below 5 % it is FAIL.
+    """One-sided p of "the loss is ``margin``, a fraction, or less": small where more was lost;
+    below 5 % it is FAIL.
 
-    1 where the sample of ``score`` shows nothing: it is from one source, or its metric has no interval.
+    1 where the sample of ``score`` shows nothing: it is from one source, or its metric has no
+        interval.
     """
     clusters = score.clusters
     if clusters is not None and clusters.sources == 1:
@@ -345,7 +406,9 @@ def beyond_margin_p(score: Score, margin: float) -> float:
             return 1.0
         if clusters is not None:
             return beyond_sources_p(score.losses, score.gains, score.n, margin, clusters.gathering)
-        return NormalDist().cdf(tango_statistic(score.losses, score.gains, score.n, -margin, less=_HALF_A_SAMPLE))
+        return NormalDist().cdf(
+            tango_statistic(score.losses, score.gains, score.n, -margin, less=_HALF_A_SAMPLE)
+        )
     if score.interval is None:
         return 1.0
     spread = spread_of(*score.interval)
@@ -355,8 +418,8 @@ def beyond_margin_p(score: Score, margin: float) -> float:
 
 # The evidence and the power of the sample of one score.
 #
-# A share of right samples is judged by its losses and gains (``margin_evidence``), any other metric by the paired
-# bootstrap interval of its score.
+# A share of right samples is judged by its losses and gains (``margin_evidence``), any other metric
+# by the paired bootstrap interval of its score.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -366,12 +429,13 @@ class LossEvidence:
     Args:
         evidence: about the margin.
         low, high: the interval for display. interval: which it is, e.g. ``Bonett-Price 95 %``.
-        midp: McNemar's two-sided mid-p of "no change at all", or by the signs of sources; None of what is no share of
-            samples.
+        midp: McNemar's two-sided mid-p of "no change at all", or by the signs of sources; None of
+            what is no share of samples.
         detectable: the smallest drop that the sample would detect four times in five.
-        needed: how many samples without a loss would prove the margin; None: no number would. Of samples that share
-            sources: how many from sources as large as these.
-        deciding: how many samples that lose and gain as these do would decide; None: these decide, or no number does.
+        needed: how many samples without a loss would prove the margin; None: no number would. Of
+            samples that share sources: how many from sources as large as these.
+        deciding: how many samples that lose and gain as these do would decide; None: these decide,
+            or no number does.
     """
 
     evidence: Evidence
@@ -404,19 +468,31 @@ class LossEvidence:
 def sample_text(score: Score) -> str:
     """``500 samples``, or ``500 samples from 20 sources``."""
     text = f"{score.n} samples"
-    return text if score.clusters is None else f"{text} from {counted(score.clusters.sources, 'source')}"
+    return (
+        text
+        if score.clusters is None
+        else f"{text} from {counted(score.clusters.sources, 'source')}"
+    )
 
 
 def amount_text(score: Score, samples: int) -> str:
-    """So many samples: ``9874 samples``; of samples that share sources ``120 more sources``, or ``12 sources``."""
+    """So many samples: ``9874 samples``; of samples that share sources ``120 more sources``, or
+    ``12 sources``.
+    """
     if score.clusters is None:
         return f"{samples} samples"
     more = sources_for(score, samples) - score.clusters.sources
-    return f"{counted(more, 'more source')}" if more > 0 else counted(more + score.clusters.sources, "source")
+    return (
+        f"{counted(more, 'more source')}"
+        if more > 0
+        else counted(more + score.clusters.sources, "source")
+    )
 
 
 def sources_for(score: Score, samples: int) -> int:
-    """How many sources, as large as those of ``score``, have so many samples; of samples of their own: as many."""
+    """How many sources, as large as those of ``score``, have so many samples; of samples of
+    their own: as many.
+    """
     return samples if score.clusters is None else -(-samples * score.clusters.sources // score.n)
 
 
@@ -455,11 +531,16 @@ def _by_counts(score: Score, margin: float) -> LossEvidence:
         needed = samples_needed(share, margin)
         deciding = samples_deciding(share, drop, margin, score.n) if is_open else None
     else:
-        evidence, effect = source_evidence(score.losses, score.gains, score.n, margin, clusters), clusters.effect
+        evidence, effect = (
+            source_evidence(score.losses, score.gains, score.n, margin, clusters),
+            clusters.effect,
+        )
         is_open = evidence is Evidence.INCONCLUSIVE
         midp, interval = clusters.p, "95 % by source"
         low, high = _better_is_more(score, clusters.shown)
-        fewest = sources_needed(share, margin, score.n, sources=clusters.sources, found=clusters.gathering)
+        fewest = sources_needed(
+            share, margin, score.n, sources=clusters.sources, found=clusters.gathering
+        )
         needed = _samples_of(score, fewest)
         deciding = _samples_of(score, sources_deciding(score, margin)) if is_open else None
     return LossEvidence(
@@ -476,7 +557,11 @@ def _by_counts(score: Score, margin: float) -> LossEvidence:
 
 def _samples_of(score: Score, sources: int | None) -> int | None:
     """The whole number of samples in so many sources, which ``sources_for`` turns back."""
-    return None if sources is None or score.clusters is None else sources * score.n // score.clusters.sources
+    return (
+        None
+        if sources is None or score.clusters is None
+        else sources * score.n // score.clusters.sources
+    )
 
 
 def _by_resamples(score: Score, interval: tuple[float, float], margin: float) -> LossEvidence:
@@ -488,18 +573,23 @@ def _by_resamples(score: Score, interval: tuple[float, float], margin: float) ->
         evidence=evidence,
         low=possible_change(score, low),
         high=possible_change(score, high),
-        interval="paired bootstrap 90 %" if score.clusters is None else "paired bootstrap 90 % by source",
+        interval="paired bootstrap 90 %"
+        if score.clusters is None
+        else "paired bootstrap 90 % by source",
         midp=None,
         detectable=possible_change(score, detectable_by_spread(spread)),
         needed=samples_by_spread(spread, score.n, margin),
-        deciding=samples_deciding(score.n * spread * spread, score.drop / score.out_of, margin, score.n)
+        deciding=samples_deciding(
+            score.n * spread * spread, score.drop / score.out_of, margin, score.n
+        )
         if is_open
         else None,
     )
 
 
 def possible_change(score: Score, change: float) -> float:
-    """``change``, a fraction, or the nearest that two values of the metric can have: 1 or −1 of what is at most 100 %.
+    """``change``, a fraction, or the nearest that two values of the metric can have: 1 or −1 of
+    what is at most 100 %.
 
     An error rate is no share: more words can be wrong than there are.
     """

@@ -12,19 +12,26 @@ from qbench.judging.statistics import Decision, DecisionRule
 # In a suite file, in [suite] or in a [[model]]:
 #
 #     decision = "ci"                                             # every cell
-#     decision = { "w8a8_asym_pt" = "strict" }                    # those of a backend, a schema or a pattern
-#     flips = 3                                                   # so many samples may answer otherwise than accepted
-#     probabilities = { absolute = 1e-3, relative = 0.01 }        # of the best classes; either limit suffices
+# those of a backend, a schema or a pattern
+#     decision = { "w8a8_asym_pt" = "strict" }
+# so many samples may answer otherwise than accepted
+#     flips = 3
+# of the best classes; either limit suffices
+#     probabilities = { absolute = 1e-3, relative = 0.01 }
 #     no_worse_than = { "integer-*" = { backend = "ort-cpu", margin = 0.005 } }
 #     stop = "decided"                                            # all or decided: when a cell ends
-#     repeats = 5                                                 # runs of a cell; 2 where the second answers alike
+# runs of a cell; 2 where the second answers alike
+#     repeats = 5
 #
-# Layers: default < suite < model < cell. In one table the first key that matches a cell wins; verdicts name it.
+# Layers: default < suite < model < cell. In one table the first key that matches a cell wins;
+# verdicts name it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbabilityLimits:
-    """How far a probability may move: ``absolute``, or ``relative`` to the accepted one; either limit suffices."""
+    """How far a probability may move: ``absolute``, or ``relative`` to the accepted one; either
+    limit suffices.
+    """
 
     absolute: float | None = None
     relative: float | None = None
@@ -37,7 +44,9 @@ class ProbabilityLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherBackend:
-    """A ``no_worse_than``: the other backend, and by how much of its score a cell may be worse on the same samples."""
+    """A ``no_worse_than``: the other backend, and by how much of its score a cell may be worse
+    on the same samples.
+    """
 
     backend: str
     margin: float = DEFAULT_TOLERANCE
@@ -48,7 +57,9 @@ class OtherBackend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatioLimits:
-    """The most that something may be: a multiple of that of ``fp32``, and of the ``accepted`` one."""
+    """The most that something may be: a multiple of that of ``fp32``, and of the ``accepted``
+    one.
+    """
 
     fp32: float | None = None
     accepted: float | None = None
@@ -59,7 +70,9 @@ class RatioLimits:
             raise ValueError("a ratio without 'fp32' or 'accepted'")
         for limit in limits:
             if not 0 < limit < math.inf:
-                raise ValueError(f"a ratio of {limit} is impossible: it is more than 0, such as 0.8")
+                raise ValueError(
+                    f"a ratio of {limit} is impossible: it is more than 0, such as 0.8"
+                )
 
 
 def _accept_any(value: Any) -> None:  # noqa: ANN401 - of any key
@@ -76,15 +89,15 @@ class SuiteKey:
 
     Args:
         name: in the suite file.
-        entry: the type of one value: a number, a text, an enum, or a dataclass whose fields are the keys of a table.
-        default: what holds where no table sets it, in words for the page of options.
-        sentence: what it does, for the page of options.
-        short: the field of a dataclass ``entry`` that a bare value sets; empty: it is always a table.
-        example: of the right values, for an error message; only of a dataclass.
-        check: raises ValueError where one value is impossible.
-        applied: the rules of a cell with one value and the place that set it; by default in ``Rules.more``.
-        of_float: whether float cells have it. of_recorded: whether cells of answers that were recorded elsewhere do.
-        backend: the backend that a value names, which has to exist; empty: none.
+        entry: the type of one value: a number, a text, an enum, or a dataclass whose fields are the
+        keys of a table. default: what holds where no table sets it, in words for the page of
+        options. sentence: what it does, for the page of options. short: the field of a dataclass
+        ``entry`` that a bare value sets; empty: it is always a table. example: of the right values,
+        for an error message; only of a dataclass. check: raises ValueError where one value is
+        impossible. applied: the rules of a cell with one value and the place that set it; by
+        default in ``Rules.more``. of_float: whether float cells have it. of_recorded: whether cells
+        of answers that were recorded elsewhere do. backend: the backend that a value names, which
+        has to exist; empty: none.
     """
 
     name: str
@@ -119,14 +132,18 @@ def _with_flips(rules: Rules, _: Cell, value: int, rule: str) -> Rules:
 
 
 def _with_moves(rules: Rules, _: Cell, value: ProbabilityLimits, rule: str) -> Rules:
-    allowance = replace(rules.allowance, absolute=value.absolute, relative=value.relative, moves_rule=rule)
+    allowance = replace(
+        rules.allowance, absolute=value.absolute, relative=value.relative, moves_rule=rule
+    )
     return replace(rules, allowance=allowance)
 
 
 def _compared(rules: Rules, cell: Cell, value: OtherBackend, rule: str) -> Rules:
     if value.backend == cell.backend:
         return rules
-    return replace(rules, no_worse_than=value.backend, no_worse_margin=Tolerance(value.margin, rule))
+    return replace(
+        rules, no_worse_than=value.backend, no_worse_margin=Tolerance(value.margin, rule)
+    )
 
 
 def _recovering(rules: Rules, _: Cell, value: float, rule: str) -> Rules:

@@ -1,4 +1,6 @@
-"""The judgement of one cell: an outcome, the rule that decided, and the gates with their numbers."""
+"""The judgement of one cell: an outcome, the rule that decided, and the gates with their
+numbers.
+"""
 
 import enum
 from collections.abc import Iterable, Mapping
@@ -16,12 +18,15 @@ class Outcome(enum.Enum):
     """How a cell ended. Only the second group turns a run red."""
 
     PASSED = "passed"
-    INCONCLUSIVE = "inconclusive"  # by the decision "ci": proven neither within its margin nor beyond it
+    INCONCLUSIVE = (
+        "inconclusive"  # by the decision "ci": proven neither within its margin nor beyond it
+    )
     QUARANTINED = "quarantined"  # failed, as its quarantine entry expects
     UNSUPPORTED = "unsupported"  # skipped with a reason; never counted as passed
     ACCEPTED = "accepted"  # the options of the run accept what it measured
 
-    FAILED = "failed"  # loss beyond tolerance, agreement below its floor, or different from another backend
+    # loss beyond tolerance, agreement below its floor, or different from another backend
+    FAILED = "failed"
     DRIFTED = "drifted"  # within tolerance, but not the accepted result of this environment class
     MISSING = "missing"  # no baseline for this model or cell
     STALE = "stale"  # the baseline is of another model, data or preprocessing
@@ -34,7 +39,13 @@ class Outcome(enum.Enum):
         return self not in _GREEN
 
 
-_GREEN = (Outcome.PASSED, Outcome.INCONCLUSIVE, Outcome.QUARANTINED, Outcome.UNSUPPORTED, Outcome.ACCEPTED)
+_GREEN = (
+    Outcome.PASSED,
+    Outcome.INCONCLUSIVE,
+    Outcome.QUARANTINED,
+    Outcome.UNSUPPORTED,
+    Outcome.ACCEPTED,
+)
 
 
 class GateState(enum.Enum):
@@ -51,11 +62,13 @@ class GateState(enum.Enum):
 class Gate:
     """One check of a measurement.
 
-    ``detail`` is one line with the numbers; ``rule`` names the setting that decided and where it was set; ``limit`` is
-    the value of the metric (a fraction) beyond which the gate is broken, exactly the margin away from fp32, or None.
-    ``shown`` is the statistical evidence of a loss gate (None: it cannot be computed), and ``decided`` the rule that
-    decided (``ci`` also where the default rule found a proven loss under a margin of less than one sample). ``noise``:
-    how far runs of the cell differ, where that is known and not nothing; no record has it, only its numbers.
+    ``detail`` is one line with the numbers; ``rule`` names the setting that decided and where it
+    was set; ``limit`` is the value of the metric (a fraction) beyond which the gate is broken,
+    exactly the margin away from fp32, or None. ``shown`` is the statistical evidence of a loss gate
+    (None: it cannot be computed), and ``decided`` the rule that decided (``ci`` also where the
+    default rule found a proven loss under a margin of less than one sample). ``noise``: how far
+    runs of the cell differ, where that is known and not nothing; no record has it, only its
+    numbers.
     """
 
     kind: GateKind
@@ -71,18 +84,24 @@ class Gate:
     @property
     def is_noise(self) -> bool:
         """Whether noise is the reason why it is not decided."""
-        return self.state is GateState.INCONCLUSIVE and self.noise is not None and self.noise.exceeds
+        return (
+            self.state is GateState.INCONCLUSIVE and self.noise is not None and self.noise.exceeds
+        )
 
     @property
     def sentence(self) -> str:
-        """``detail``; of a loss without its statistics, but with what the sample proves in words."""
+        """``detail``; of a loss without its statistics, but with what the sample proves in
+        words.
+        """
         if self.kind not in (GateKind.LOSS, GateKind.RETRAINED):
             return self.detail
         return self.detail.partition("; losses")[0] + _proven(self)
 
 
 def _proven(gate: Gate) -> str:
-    """What the sample proves about a loss, where that is not the expected: empty of a loss within its margin."""
+    """What the sample proves about a loss, where that is not the expected: empty of a loss
+    within its margin.
+    """
     if gate.shown is None or gate.state in (GateState.HOLDS, GateState.SHOWN):
         return ""
     if gate.shown.evidence is Evidence.FAIL:
@@ -98,7 +117,8 @@ def _proven(gate: Gate) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedRange:
-    """A value of the float graph whose calibrated (low, high) is ``after``, and was accepted as ``before``.
+    """A value of the float graph whose calibrated (low, high) is ``after``, and was accepted as
+    ``before``.
 
     ``apart``: their distance as a share of the range that covers both; see ``moved_ranges``.
     """
@@ -119,9 +139,10 @@ class MovedRange:
 class KnownValue:
     """What was known of one metric when its cell was judged.
 
-    ``accepted``: the hits accepted in its environment class, on the same samples; None: nothing was. ``noise``: the
-    standard deviations (fractions) by noise alone of what is judged, and of one run; zeros where the engine does not
-    repeat its answers, but the size is not known; None: no noise is known.
+    ``accepted``: the hits accepted in its environment class, on the same samples; None: nothing
+    was. ``noise``: the standard deviations (fractions) by noise alone of what is judged, and of one
+    run; zeros where the engine does not repeat its answers, but the size is not known; None: no
+    noise is known.
     """
 
     accepted: int | None = None
@@ -130,12 +151,13 @@ class KnownValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """``headline`` is one line for a table; ``remedy`` is the next command or action, empty when green.
+    """``headline`` is one line for a table; ``remedy`` is the next command or action, empty
+    when green.
 
-    ``moved``: the values whose calibrated range differs from the accepted one, in the order of the graph.
-    ``tolerance``: of a score, relative to that of fp32; None where the cell is not judged against a stored fp32.
-    ``known``: metric → what was known of it before.
-    ``ungated``: whether no gate judges the answers of a measured cell, so that any answers would end like these.
+    ``moved``: the values whose calibrated range differs from the accepted one, in the order of the
+    graph. ``tolerance``: of a score, relative to that of fp32; None where the cell is not judged
+    against a stored fp32. ``known``: metric → what was known of it before. ``ungated``: whether no
+    gate judges the answers of a measured cell, so that any answers would end like these.
     """
 
     outcome: Outcome
@@ -156,13 +178,17 @@ UNGATED = "no gate judges its answers: it has no limit, no floor, no sufficient 
 # The lines of a verdict about numbers.
 
 WIDTH = 100
-"""Characters that a terminal has next to the mark of a cell: a headline lists only what fits in them."""
+"""Characters that a terminal has next to the mark of a cell: a headline lists only what fits in
+them.
+"""
 LONGEST = 300
 """Characters of a headline; a terminal or pytest's short summary may cut it further."""
 
 
 def drop_text(score: Score, noise: Noise | None = None) -> str:
-    """How far ``score`` moved: ``drop 0.45 pp`` or ``gain 0.03 pp``, of an error rate ``rise`` or ``fall``."""
+    """How far ``score`` moved: ``drop 0.45 pp`` or ``gain 0.03 pp``, of an error rate ``rise``
+    or ``fall``.
+    """
     worse, better = ("drop", "gain") if score.direction is Direction.HIGHER else ("rise", "fall")
     drop = score.drop / score.out_of if noise is None else float(noise.drop(score))
     return f"{worse if drop >= 0 else better} {apart(score, abs(drop))}"
@@ -181,7 +207,9 @@ def one_line(text: str) -> str:
 
 
 def move(score: Score, noise: Noise | None = None) -> str:
-    """One score in short: ``top1 90.00 → 88.25 %``; a metric against the reference has no value before."""
+    """One score in short: ``top1 90.00 → 88.25 %``; a metric against the reference has no value
+    before.
+    """
     value = score.value if noise is None else float(noise.value(score))
     mean = f" (mean of {noise.runs} runs)" if noise is not None and noise.averaged else ""
     if score.against is Against.REFERENCE:
@@ -192,7 +220,8 @@ def move(score: Score, noise: Noise | None = None) -> str:
 
 
 def numbers(measurement: Measurement, gates: Iterable[Gate] = ()) -> str:
-    """The line of a cell that passes: the scores that fit, its planned share in integers, and the backend it equals.
+    """The line of a cell that passes: the scores that fit, its planned share in integers, and
+    the backend it equals.
 
     The scores are what the ``gates`` judged: of several runs the mean.
     """
@@ -222,7 +251,9 @@ def breach(measurement: Measurement, gate: Gate) -> str:
 
 
 def retrained(score: Score, gate: Gate) -> str:
-    """What the float model lost or gained: ``fp32 top1 98.00 → 97.50 %, drop 0.50 pp within its margin of 0.98 pp``."""
+    """What the float model lost or gained: ``fp32 top1 98.00 → 97.50 %, drop 0.50 pp within its
+    margin of 0.98 pp``.
+    """
     if score.against is Against.REFERENCE:
         return f"fp32 has {valued(score, score.value)} {score.metric} with the stored one"
     text = f"fp32 {move(score)}, {drop_text(score)}"
@@ -232,7 +263,10 @@ def retrained(score: Score, gate: Gate) -> str:
         return f"{text}, too few samples to decide"
     margin = f"its margin of {apart(score, abs(score.reference_value - gate.limit))}"
     by_evidence = gate.shown is not None and gate.decided is not DecisionRule.POINT
-    within = {GateState.HOLDS: "within", GateState.BROKEN: "not proven within" if by_evidence else "beyond"}
+    within = {
+        GateState.HOLDS: "within",
+        GateState.BROKEN: "not proven within" if by_evidence else "beyond",
+    }
     return f"{text} {within.get(gate.state, 'not decided against')} {margin}"
 
 
@@ -242,7 +276,9 @@ def undecided(measurement: Measurement, gate: Gate) -> str:
 
 
 def wanting(measurement: Measurement, gate: Gate) -> str:
-    """How many samples would decide an INCONCLUSIVE loss ``gate``, and how, if they lose and gain as these do."""
+    """How many samples would decide an INCONCLUSIVE loss ``gate``, and how, if they lose and
+    gain as these do.
+    """
     score = measurement.score(gate.metric)
     if gate.is_noise and gate.noise is not None:
         return _noise_wanting(score, gate.noise)
@@ -271,7 +307,9 @@ def _with_margin(score: Score, gate: Gate) -> str:
     margin = abs(score.reference_value - gate.limit)
     word = ""
     if gate.shown is not None and gate.decided is not DecisionRule.POINT:
-        is_unproven = gate.shown.evidence is Evidence.INCONCLUSIVE and gate.state is GateState.BROKEN
+        is_unproven = (
+            gate.shown.evidence is Evidence.INCONCLUSIVE and gate.state is GateState.BROKEN
+        )
         word = "not proven, " if is_unproven else f"{gate.shown.evidence.value.upper()}, "
     text = f"{move(score, gate.noise)}: {word}{drop_text(score, gate.noise)}, margin {apart(score, margin)}"
     return text if gate.noise is None else f"{text}, noise ±{apart(score, gate.noise.spread)}"

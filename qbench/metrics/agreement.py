@@ -10,16 +10,20 @@ from qbench.metrics.answers import AnswerKind, Answers, IntegerAnswers
 from qbench.metrics.metric import Counts, Labels, Metric
 from qbench.metrics.scores import Against, Direction
 
-# Agreement with the fp32 reference: the same best class, or the identical sequence, text or similarity.
+# Agreement with the fp32 reference: the same best class, or the identical sequence, text or
+# similarity.
 #
-# hits_i = 1 if answer_i = reference_i else 0, out of 1; answers of a form of their own may count the parts of a sample,
-# such as its boxes (``Answers.agreement_with``). It needs no labels, so it can be counted on any data.
+# hits_i = 1 if answer_i = reference_i else 0, out of 1; answers of a form of their own may count
+# the parts of a sample, such as its boxes (``Answers.agreement_with``). It needs no labels, so it
+# can be counted on any data.
 
 
 def _count_same(answers: Answers, _labels: Labels | None, reference: Answers | None) -> Counts:
     assert reference is not None
     if answers.form != reference.form:
-        raise ValueError(f"answers and reference are not of one kind: {answers.form} and {reference.form}")
+        raise ValueError(
+            f"answers and reference are not of one kind: {answers.form} and {reference.form}"
+        )
     return Counts(*answers.agreement_with(reference))
 
 
@@ -37,13 +41,16 @@ AGREEMENT = Metric(
 #     negative_flips  hits_i = 1 if sample i was right in the reference and is wrong now, out of 1         (losses)
 #     flips           hits_i = 1 if it was right in one of the two and is wrong in the other, out of 1     (and gains)
 #
-# Right is the best class among the labels, or the whole sequence. Equal accuracy can hide many flips (Dutta et al.,
-# "Accuracy is not all you need", 2024); users feel the negative ones (Yan et al., "Positive-congruent training", 2021).
+# Right is the best class among the labels, or the whole sequence. Equal accuracy can hide many
+# flips (Dutta et al., "Accuracy is not all you need", 2024); users feel the negative ones (Yan et
+# al., "Positive-congruent training", 2021).
 
 
 def _right(name: str, answers: Answers, labels: Labels) -> npt.NDArray[np.bool_]:
     if not isinstance(answers, IntegerAnswers) or answers.kind is AnswerKind.LIKENESS:
-        raise ValueError(f"{name} needs answers that are right or wrong, and a {answers.form} is neither")
+        raise ValueError(
+            f"{name} needs answers that are right or wrong, and a {answers.form} is neither"
+        )
     if answers.kind is AnswerKind.RANKING:
         found = [answers.best(index)[0] in right for index, right in enumerate(labels)]
     else:
@@ -85,8 +92,9 @@ NEGATIVE_FLIPS = Metric(
 
 # Ties: the share of samples whose best score was shared, so that the lowest id was taken.
 #
-# hits_i = 1 if another class (of a sequence: another token of some step) has the best score too, out of 1. A quantized
-# network has few distinct scores; with many ties, its top-1 score depends on the order of the classes.
+# hits_i = 1 if another class (of a sequence: another token of some step) has the best score too,
+# out of 1. A quantized network has few distinct scores; with many ties, its top-1 score depends on
+# the order of the classes.
 
 
 def _count_tied(answers: Answers, _labels: Labels | None, _reference: Answers | None) -> Counts:
@@ -111,12 +119,14 @@ TIES = Metric(
 #
 # differing = #{a ≠ b}      steps = max|a − b| / scale      relative = max|a − b| / max|b|
 #
-# Levels times a scale are rounded to floats, each by at most ε/2 of itself: where |a − b| is within ε/2 · (|a| + |b|)
-# of n ≥ 1 steps, it is n. A smaller difference, which no two levels have, is never taken for none.
+# Levels times a scale are rounded to floats, each by at most ε/2 of itself: where |a − b| is within
+# ε/2 · (|a| + |b|) of n ≥ 1 steps, it is n. A smaller difference, which no two levels have, is
+# never taken for none.
 #
-# Values are compared, not bits: NaN equals NaN, and −0.0 equals 0.0. Where one of the two is NaN or infinite and the
-# other differs, the difference has no finite size, and it is counted as unbounded. So are all elements of two results
-# whose sizes depend on the numbers and differ, such as the boxes that a suppression keeps.
+# Values are compared, not bits: NaN equals NaN, and −0.0 equals 0.0. Where one of the two is NaN or
+# infinite and the other differs, the difference has no finite size, and it is counted as unbounded.
+# So are all elements of two results whose sizes depend on the numbers and differ, such as the boxes
+# that a suppression keeps.
 
 Array = npt.NDArray[Any]
 
@@ -129,7 +139,8 @@ class Differences:
     """What was counted over one or more tensors.
 
     Args:
-        elements: all. differing: those that are not equal. unbounded: of these, NaN or infinite on one side.
+        elements: all. differing: those that are not equal. unbounded: of these, NaN or infinite on
+            one side.
         steps: largest difference of the others in steps; None: no tensor has a scale.
         relative: their largest difference as a share of the largest value of their tensor.
     """
@@ -189,7 +200,11 @@ def count_differences(ours: Array, theirs: Array, scale: Array | None = None) ->
     steps = nothing
     if scale is not None:
         sizes = np.broadcast_to(scale, ours.shape)[different][bounded].astype(np.float64)
-        steps = float(_whole(gaps / sizes, _rounding(ours, theirs) * (np.abs(a) + np.abs(b))[bounded] / sizes).max())
+        steps = float(
+            _whole(
+                gaps / sizes, _rounding(ours, theirs) * (np.abs(a) + np.abs(b))[bounded] / sizes
+            ).max()
+        )
     return Differences(
         elements=ours.size,
         differing=count,
@@ -201,10 +216,15 @@ def count_differences(ours: Array, theirs: Array, scale: Array | None = None) ->
 
 def _rounding(ours: Array, theirs: Array) -> float:
     """ε/2 of the coarser type; 0 of integers."""
-    return max((float(np.finfo(one.dtype).eps) / 2 for one in (ours, theirs) if one.dtype.kind == "f"), default=0.0)
+    return max(
+        (float(np.finfo(one.dtype).eps) / 2 for one in (ours, theirs) if one.dtype.kind == "f"),
+        default=0.0,
+    )
 
 
-def _whole(steps: npt.NDArray[np.float64], slack: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _whole(
+    steps: npt.NDArray[np.float64], slack: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
     """``steps``, those within ``slack`` of a whole number of them, 1 or more, as that number."""
     nearest = np.maximum(np.rint(steps), 1.0)
     return np.where(np.abs(steps - nearest) <= slack, nearest, steps)

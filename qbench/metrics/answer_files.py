@@ -1,14 +1,17 @@
-"""Answers that were recorded elsewhere, in files: JSON lines, arrays by name, or a folder of raw outputs.
+"""Answers that were recorded elsewhere, in files: JSON lines, arrays by name, or a folder of
+raw outputs.
 
-A ``.jsonl`` file has a header and one record for each sample, in any order; keys that are not listed are ignored:
+A ``.jsonl`` file has a header and one record for each sample, in any order; keys that are not
+listed are ignored:
 
-    {"format": "qbench-answers/1", "data": {"id": "val.npz", "digest": "…"}, "provenance": {"device": "pixel-8"}}
-    {"id": "x[0]", "answer": 3, "scores": [0.9]}
+    {"format": "qbench-answers/1", "data": {"id": "val.npz", "digest": "…"}, "provenance":
+    {"device": "pixel-8"}} {"id": "x[0]", "answer": 3, "scores": [0.9]}
 
-An ``.npz`` file has the array ``id`` (n,) of text and arrays of n rows: ``answer``, ``scores``, ``label``, ``source``
-as in records; where it has no ``answer``, every other array is the raw output of its name. A folder has the raw
-outputs of the sample ID in ``ID.npy`` (of a lone output) or ``ID.npz`` (output → array), without a batch axis. The
-header is the array ``header``, or the file ``header.json``: the same object as JSON text.
+An ``.npz`` file has the array ``id`` (n,) of text and arrays of n rows: ``answer``, ``scores``,
+``label``, ``source`` as in records; where it has no ``answer``, every other array is the raw output
+of its name. A folder has the raw outputs of the sample ID in ``ID.npy`` (of a lone output) or
+``ID.npz`` (output → array), without a batch axis. The header is the array ``header``, or the file
+``header.json``: the same object as JSON text.
 """
 
 import json
@@ -50,14 +53,18 @@ _SHOWN = 3
 
 
 class DataMark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The data set that was answered: its name, and ``Dataset.digest``, which changes with samples and labels."""
+    """The data set that was answered: its name, and ``Dataset.digest``, which changes with
+    samples and labels.
+    """
 
     id: str = ""
     digest: str = ""
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where answers come from: the device, its firmware, the tool that ran the model, versions of anything else."""
+    """Where answers come from: the device, its firmware, the tool that ran the model, versions
+    of anything else.
+    """
 
     device: str = ""
     firmware: str = ""
@@ -66,7 +73,9 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def packages(self) -> dict[str, str]:
-        """Name → version of all but the device. A tool may be written with its version: ``qnn 2.31``."""
+        """Name → version of all but the device. A tool may be written with its version: ``qnn
+        2.31``.
+        """
         named = {}
         if self.firmware:
             named["firmware"] = self.firmware
@@ -97,8 +106,9 @@ class TokenRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The tokens of one sample, T of them; log-probabilities are natural.
 
     Args:
-        realised: (T,) of the token that came, given the tokens before it. top: (T, k) the most probable token ids;
-            logprobs: (T, k) of these. floor: no token of the vocabulary has a lower one; None: not known.
+        realised: (T,) of the token that came, given the tokens before it. top: (T, k) the most
+            probable token ids; logprobs: (T, k) of these. floor: no token of the vocabulary has a
+            lower one; None: not known.
     """
 
     realised: list[float]
@@ -112,12 +122,12 @@ class AnswerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     Args:
         id: of the sample, as its data set has it.
-        answer: a class or its name, classes best first, a sequence of tokens, a text, or the similarity of a pair.
-        scores: of the classes in ``answer``; without ``answer``, of all classes.
-        metrics: what another harness counted of this sample. label: what is right.
-        source: what the sample was cut from; samples of one source are not independent.
-        content: a digest of the question, by which two files about the same samples are told from others.
-        tokens: of a language model.
+        answer: a class or its name, classes best first, a sequence of tokens, a text, or the
+        similarity of a pair. scores: of the classes in ``answer``; without ``answer``, of all
+        classes. metrics: what another harness counted of this sample. label: what is right. source:
+        what the sample was cut from; samples of one source are not independent. content: a digest
+        of the question, by which two files about the same samples are told from others. tokens: of
+        a language model.
     """
 
     id: str | int
@@ -138,7 +148,9 @@ _REMEDY = "Write one object per line, as docs/answers.md shows."
 
 @dataclass(frozen=True, slots=True)
 class AnswerFile:
-    """A file or folder of answers; ``open_answers`` makes it. Records are read anew each time, one by one."""
+    """A file or folder of answers; ``open_answers`` makes it. Records are read anew each time,
+    one by one.
+    """
 
     path: Path
     header: Header
@@ -155,7 +167,8 @@ class AnswerFile:
         return f"Reading the answers '{self.path}'"
 
     def named_classes(self) -> int | None:
-        """How many classes the first record names, the best first; None: it has no classes, or there are outputs.
+        """How many classes the first record names, the best first; None: it has no classes, or
+        there are outputs.
 
         Raises:
             InputError: there is no record, or the first is none.
@@ -171,7 +184,8 @@ class AnswerFile:
         """Every record, in the order of the file.
 
         Raises:
-            InputError: a line is no record, has NaN, or has other fields than those before it; or there is no record.
+            InputError: a line is no record, has NaN, or has other fields than those before it; or
+                there is no record.
         """
         first: AnswerRecord | None = None
         form: tuple[object, ...] = ()
@@ -196,7 +210,10 @@ class AnswerFile:
             yield record
         if first is None:
             raise InputError(
-                self.doing, found="no record", expected="one for each sample", remedy="Record the answers again."
+                self.doing,
+                found="no record",
+                expected="one for each sample",
+                remedy="Record the answers again.",
             )
 
     @property
@@ -205,7 +222,9 @@ class AnswerFile:
 
     def _rows(self) -> Iterator[tuple[int, AnswerRecord]]:
         columns = {
-            name: array.tolist() for name, array in self.arrays.items() if name in AnswerRecord.__struct_fields__
+            name: array.tolist()
+            for name, array in self.arrays.items()
+            if name in AnswerRecord.__struct_fields__
         }
         for row, identity in enumerate(columns.pop("id")):
             values = {name: column[row] for name, column in columns.items()}
@@ -213,7 +232,10 @@ class AnswerFile:
                 record = msgspec.convert({"id": identity, **values}, AnswerRecord)
             except msgspec.ValidationError as error:
                 raise InputError(
-                    f"{self.doing}, row {row}", found=_worded(error), expected="arrays as of records", remedy=_REMEDY
+                    f"{self.doing}, row {row}",
+                    found=_worded(error),
+                    expected="arrays as of records",
+                    remedy=_REMEDY,
                 ) from error
             yield row, record
 
@@ -226,7 +248,8 @@ class AnswerFile:
         return tuple(map(str, self.arrays["id"].tolist()))
 
     def outputs(self, ids: Sequence[str]) -> dict[str, Array]:
-        """Output → (len(ids), …), the raw outputs of these samples; a lone one of a folder is ``UNNAMED_OUTPUT``.
+        """Output → (len(ids), …), the raw outputs of these samples; a lone one of a folder is
+        ``UNNAMED_OUTPUT``.
 
         Raises:
             InputError: an array cannot be read, or two samples have different outputs or shapes.
@@ -250,13 +273,22 @@ class AnswerFile:
         lone, several = (self.path / f"{identity}{ending}" for ending in (".npy", ".npz"))
         path = lone if lone.is_file() else several
         try:
-            return {UNNAMED_OUTPUT: read_array(path, most=most)} if path == lone else read_archive(path, most=most)
+            return (
+                {UNNAMED_OUTPUT: read_array(path, most=most)}
+                if path == lone
+                else read_archive(path, most=most)
+            )
         except TooLargeError as error:
-            raise too_large(f"{self.doing}, sample '{identity}'", "arrays", error.size, "tensor_bytes") from error
+            raise too_large(
+                f"{self.doing}, sample '{identity}'", "arrays", error.size, "tensor_bytes"
+            ) from error
         except (ArchiveError, OSError) as error:
             found = f"that '{path.name}' cannot be read ({error})"
             raise InputError(
-                f"{self.doing}, sample '{identity}'", found=found, expected="arrays", remedy="Record it again."
+                f"{self.doing}, sample '{identity}'",
+                found=found,
+                expected="arrays",
+                remedy="Record it again.",
             ) from error
 
 
@@ -264,13 +296,15 @@ def open_answers(path: Path) -> AnswerFile:
     """The answers at ``path``, with their header; records are read later.
 
     Raises:
-        InputError: nothing there, another kind of file, a damaged header or one of another format, or arrays that do
-            not fit together.
+        InputError: nothing there, another kind of file, a damaged header or one of another format,
+            or arrays that do not fit together.
     """
     doing = f"Reading the answers '{path}'"
     if path.is_dir():
         header = path / HEADER_FILE
-        found = AnswerFile(path, _header(header.read_bytes(), doing) if header.is_file() else Header())
+        found = AnswerFile(
+            path, _header(header.read_bytes(), doing) if header.is_file() else Header()
+        )
         if not found.output_ids:
             raise InputError(
                 doing,
@@ -281,7 +315,10 @@ def open_answers(path: Path) -> AnswerFile:
         return found
     if not path.is_file():
         raise InputError(
-            doing, found="nothing at that path", expected="a .jsonl or .npz file, or a folder", remedy="Check the path."
+            doing,
+            found="nothing at that path",
+            expected="a .jsonl or .npz file, or a folder",
+            remedy="Check the path.",
         )
     if path.suffix == ".npz":
         return _open_arrays(path, doing)
@@ -298,19 +335,25 @@ def open_answers(path: Path) -> AnswerFile:
 
 
 def is_answer_file(path: Path) -> bool:
-    """Whether ``path`` is a file of answers and not one of a run: by its header, or the id of its first record."""
+    """Whether ``path`` is a file of answers and not one of a run: by its header, or the id of
+    its first record.
+    """
     if path.suffix == ".npz" and path.is_file():
         return True
     if path.suffix != ".jsonl" or not path.is_file():
         return False
     with path.open("rb") as file:
         first = _first_line(file.readline(_LINE_BYTES))
-    return str(first.format).startswith("qbench-answers") if first.is_header else first.id is not None
+    return (
+        str(first.format).startswith("qbench-answers") if first.is_header else first.id is not None
+    )
 
 
 def answer_lines(header: Header, records: Iterator[AnswerRecord]) -> Iterator[bytes]:
     """The lines of a ``.jsonl`` file that ``open_answers`` reads."""
-    yield json_line(msgspec.to_builtins(header) | {"format": FORMAT}).encode("utf-8", "backslashreplace")
+    yield json_line(msgspec.to_builtins(header) | {"format": FORMAT}).encode(
+        "utf-8", "backslashreplace"
+    )
     encode = msgspec.json.Encoder().encode
     for record in records:
         yield encode(record) + b"\n"
@@ -329,7 +372,8 @@ def _lines(path: Path) -> Iterator[tuple[int, AnswerRecord]]:
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Number, from 1, and bytes of every line at ``path`` that is not blank; one line is held at a time.
+    """Number, from 1, and bytes of every line at ``path`` that is not blank; one line is held
+    at a time.
 
     Raises:
         InputError: a line of more than 64 MiB, times the factor of the size limits.
@@ -354,7 +398,8 @@ def decoded_line(decoder: "msgspec.json.Decoder[T]", line: bytes, doing: str) ->
     """The value of ``line``.
 
     Raises:
-        InputError: it is no JSON, has NaN (Python writes it, JSON has no such number), or is another value.
+        InputError: it is no JSON, has NaN (Python writes it, JSON has no such number), or is
+            another value.
     """
     try:
         return decoder.decode(line)
@@ -389,7 +434,9 @@ _WRONG = re.compile(r"got `(?P<kind>\w+)`(?: - at `\$\.?(?P<field>\w*))?|field `
 
 
 def _worded(error: Exception) -> str:
-    """What a value that does not fit its field is, in plain words: of the parser's, which has types and a path."""
+    """What a value that does not fit its field is, in plain words: of the parser's, which has
+    types and a path.
+    """
     found = _WRONG.search(str(error))
     if found is None:
         return str(error).partition(" - at ")[0].replace("`", "'")
@@ -422,7 +469,10 @@ def _header(text: bytes, doing: str) -> Header:
         found = _HEADER.decode(text)
     except _UNDECODED as error:
         raise InputError(
-            f"{doing}, its header", found=_worded(error), expected="a header of answers", remedy=_REMEDY
+            f"{doing}, its header",
+            found=_worded(error),
+            expected="a header of answers",
+            remedy=_REMEDY,
         ) from error
     refuse_newer(f"{doing}, its header", found.format, FORMAT)
     if found.format != FORMAT:
@@ -436,7 +486,9 @@ def _header(text: bytes, doing: str) -> Header:
 
 
 def _open_arrays(path: Path, doing: str) -> AnswerFile:
-    remedy = "Write it with numpy.savez(path, id=names, answer=…), or with an array for each output."
+    remedy = (
+        "Write it with numpy.savez(path, id=names, answer=…), or with an array for each output."
+    )
     arrays: dict[str, Array] = {}
     try:
         listed = array_names(path)
@@ -448,15 +500,24 @@ def _open_arrays(path: Path, doing: str) -> AnswerFile:
     except (ArchiveError, OSError) as error:
         found = str(error)
     if not arrays:
-        raise InputError(doing, found=found, expected="the array 'id' and one of answers or outputs", remedy=remedy)
+        raise InputError(
+            doing,
+            found=found,
+            expected="the array 'id' and one of answers or outputs",
+            remedy=remedy,
+        )
     text = arrays.pop("header", None)
     header = Header() if text is None else _header(str(text).encode(), doing)
     count = arrays["id"].shape
     if len(count) != 1 or any(array.shape[:1] != count for array in arrays.values()):
         shapes = ", ".join(f"'{name}' {array.shape}" for name, array in arrays.items())
-        raise InputError(doing, found=shapes, expected="one row for each id in every array", remedy=remedy)
+        raise InputError(
+            doing, found=shapes, expected="one row for each id in every array", remedy=remedy
+        )
     if not count[0]:
-        raise InputError(doing, found="no sample", expected="at least one", remedy="Record the answers again.")
+        raise InputError(
+            doing, found="no sample", expected="at least one", remedy="Record the answers again."
+        )
     return AnswerFile(path, header, arrays)
 
 
@@ -482,11 +543,16 @@ def _fields(record: AnswerRecord) -> str:
         "'tokens'": record.tokens,
     }
     metrics = [f"the metric '{name}'" for name in record.metrics]
-    return ", ".join([*(name for name, value in named.items() if value is not None), *metrics]) or "'id' alone"
+    return (
+        ", ".join([*(name for name, value in named.items() if value is not None), *metrics])
+        or "'id' alone"
+    )
 
 
 def _not_finite(record: AnswerRecord) -> str:
-    """The field with NaN, which arrays may hold, or with a number such as 1e999, which JSON may; else empty."""
+    """The field with NaN, which arrays may hold, or with a number such as 1e999, which JSON
+    may; else empty.
+    """
     isfinite = math.isfinite
     for name, value in record.metrics.items():
         if not isfinite(value):

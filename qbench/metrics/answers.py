@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from qbench.storage import current_limits, digest_arrays, read_archive
 
-# How likely a sequence model takes the right sequences to be, in whole numbers: what perplexity is counted from.
+# How likely a sequence model takes the right sequences to be, in whole numbers: what perplexity is
+# counted from.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,7 +23,8 @@ class Likelihoods:
     """Of n right sequences, each token predicted from the right ones before it (teacher forcing).
 
     Args:
-        surprise: (n,) int64, −Σ ln p(token) in millionths of a nat. tokens: (n,) int64, how many the sum is over.
+        surprise: (n,) int64, −Σ ln p(token) in millionths of a nat. tokens: (n,) int64, how many
+            the sum is over.
     """
 
     surprise: npt.NDArray[np.int64]
@@ -34,17 +36,20 @@ class Likelihoods:
                 raise ValueError(f"likelihoods are (n,) int64, not {values.shape} {values.dtype}")
 
 
-# The outputs of a network for the first samples of a data set, as floats: distances to fp32 are computed from them.
+# The outputs of a network for the first samples of a data set, as floats: distances to fp32 are
+# computed from them.
 #
-# Never more than 128 samples and 2²⁰ numbers (4 MiB), so that they travel with the answers of every run; no baseline
-# holds any.
+# Never more than 128 samples and 2²⁰ numbers (4 MiB), so that they travel with the answers of every
+# run; no baseline holds any.
 
 HELD_SAMPLES = 128
 HELD_NUMBERS = 1 << 20
 
 
 class OutputKind(enum.Enum):
-    """CLASSES: a score of every class, probabilities or logits. VALUES: any other numbers, such as an embedding."""
+    """CLASSES: a score of every class, probabilities or logits. VALUES: any other numbers, such
+    as an embedding.
+    """
 
     CLASSES = "classes"
     VALUES = "values"
@@ -59,14 +64,18 @@ class Outputs:
 
     def __post_init__(self) -> None:
         if self.values.ndim != 2 or self.values.dtype != np.float32:
-            raise ValueError(f"outputs are (m, d) float32, not {self.values.shape} {self.values.dtype}")
+            raise ValueError(
+                f"outputs are (m, d) float32, not {self.values.shape} {self.values.dtype}"
+            )
 
     def __len__(self) -> int:
         return len(self.values)
 
 
 class FirstOutputs:
-    """Gathers outputs batch by batch, in the samples' order, and keeps as many of the first rows as are held."""
+    """Gathers outputs batch by batch, in the samples' order, and keeps as many of the first
+    rows as are held.
+    """
 
     __slots__ = ("_have", "_kept", "_kind")
 
@@ -79,7 +88,9 @@ class FirstOutputs:
         """The next batch (n, d)."""
         most = max(1, min(HELD_SAMPLES, HELD_NUMBERS // max(1, rows.shape[1])))
         if self._have < most:
-            self._kept.append(rows[: most - self._have].astype(np.float32))  # a copy: the batch is not kept alive
+            self._kept.append(
+                rows[: most - self._have].astype(np.float32)
+            )  # a copy: the batch is not kept alive
             self._have += len(self._kept[-1])
 
     @property
@@ -95,22 +106,27 @@ def held_outputs(rows: npt.NDArray[Any], kind: OutputKind) -> Outputs:
     return first.held
 
 
-# The answers of a task, sample by sample. A task owns the form of its answers: boxes, masks, tokens, real values. Other
-# code only compares and stores them sample by sample; the metrics of a form read their content.
+# The answers of a task, sample by sample. A task owns the form of its answers: boxes, masks,
+# tokens, real values. Other code only compares and stores them sample by sample; the metrics of a
+# form read their content.
 
 
 class _AnswersType(abc.ABCMeta):
     def __call__(cls, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - of the class that is called
         """An instance; ``Answers(ids, …)`` makes ``IntegerAnswers``, the form of most tasks."""
-        return super(_AnswersType, IntegerAnswers if cls is Answers else cls).__call__(*arguments, **named)
+        return super(_AnswersType, IntegerAnswers if cls is Answers else cls).__call__(
+            *arguments, **named
+        )
 
 
 class Answers(metaclass=_AnswersType):
-    """The answers to n samples, in their order. A task whose answers are of another form derives a class of its own.
+    """The answers to n samples, in their order. A task whose answers are of another form
+    derives a class of its own.
 
-    Such a class is a frozen dataclass that has ``form`` and ``arrays``. Its task makes it again from stored arrays
-    (``restored(arrays)``), and its metrics read its arrays. Facts of a run, ``outputs``, ``tied`` and
-    ``likelihoods``, are None unless the class has fields of these names and the task fills them.
+    Such a class is a frozen dataclass that has ``form`` and ``arrays``. Its task makes it again
+    from stored arrays (``restored(arrays)``), and its metrics read its arrays. Facts of a run,
+    ``outputs``, ``tied`` and ``likelihoods``, are None unless the class has fields of these names
+    and the task fills them.
     """
 
     __slots__ = ()
@@ -122,7 +138,9 @@ class Answers(metaclass=_AnswersType):
 
     @abc.abstractmethod
     def arrays(self) -> "Mapping[str, npt.NDArray[Any]]":
-        """All that is compared, counted and stored: name (an identifier) → array with one row for each sample."""
+        """All that is compared, counted and stored: name (an identifier) → array with one row
+        for each sample.
+        """
 
     @property
     def outputs(self) -> "Outputs | None":
@@ -149,10 +167,16 @@ class Answers(metaclass=_AnswersType):
 
     def best(self, index: int) -> Hashable:
         """What two answers to sample ``index`` are compared by."""
-        return tuple((name, array[index].tobytes()) for name, array in sorted(self.arrays().items()))
+        return tuple(
+            (name, array[index].tobytes()) for name, array in sorted(self.arrays().items())
+        )
 
-    def agreement_with(self, reference: "Answers") -> "tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]":
-        """(n,) each: how many parts of every sample agree with ``reference``, of the same form, and out of how many."""
+    def agreement_with(
+        self, reference: "Answers"
+    ) -> "tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]":
+        """(n,) each: how many parts of every sample agree with ``reference``, of the same form,
+        and out of how many.
+        """
         same = [self.best(index) == reference.best(index) for index in range(len(self))]
         return np.array(same, dtype=np.int64), np.ones(len(self), dtype=np.int64)
 
@@ -167,9 +191,16 @@ class Answers(metaclass=_AnswersType):
         return 0 if self.tied is None else int(self.tied.sum())
 
     def with_run(self, **facts: object) -> Self:
-        """These answers with ``facts`` of a run (outputs, tied, likelihoods), as far as the class has such fields."""
+        """These answers with ``facts`` of a run (outputs, tied, likelihoods), as far as the
+        class has such fields.
+        """
         names = {each.name for each in fields(cast(Any, self))}
-        return cast(Self, replace(cast(Any, self), **{name: fact for name, fact in facts.items() if name in names}))
+        return cast(
+            Self,
+            replace(
+                cast(Any, self), **{name: fact for name, fact in facts.items() if name in names}
+            ),
+        )
 
     def held(self, metric: str) -> Outputs:
         """The outputs, for ``metric`` to count.
@@ -178,13 +209,17 @@ class Answers(metaclass=_AnswersType):
             ValueError: there are none.
         """
         if self.outputs is None:
-            raise ValueError(f"{metric} compares outputs, and the task of these answers hands none over")
+            raise ValueError(
+                f"{metric} compares outputs, and the task of these answers hands none over"
+            )
         return self.outputs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredAnswers(Answers):
-    """Answers of a form that only their task can read, as they were stored: they are compared, but not scored."""
+    """Answers of a form that only their task can read, as they were stored: they are compared,
+    but not scored.
+    """
 
     written_form: str
     stored: Mapping[str, npt.NDArray[Any]]
@@ -202,9 +237,10 @@ class StoredAnswers(Answers):
         return self.stored
 
 
-# Answers in whole numbers, the form of most tasks: a classifier answers with its best classes in order, a sequence
-# model with its tokens, a recogniser with text, a verifier with how alike two things are. All are one integer array, so
-# that every metric is a count and every comparison is exact.
+# Answers in whole numbers, the form of most tasks: a classifier answers with its best classes in
+# order, a sequence model with its tokens, a recogniser with text, a verifier with how alike two
+# things are. All are one integer array, so that every metric is a count and every comparison is
+# exact.
 
 PADDING = -1
 
@@ -217,8 +253,9 @@ MILLION = 1_000_000
 class AnswerKind(enum.Enum):
     """What a row of ids means.
 
-    RANKING: class ids, best first. SEQUENCE: token ids. TEXT: Unicode code points, as labels are then.
-    LIKENESS: one number, the similarity of a pair in millionths, from 0 to 1,000,000; labels are 1 (alike) or 0.
+    RANKING: class ids, best first. SEQUENCE: token ids. TEXT: Unicode code points, as labels are
+    then. LIKENESS: one number, the similarity of a pair in millionths, from 0 to 1,000,000; labels
+    are 1 (alike) or 0.
     """
 
     RANKING = "ranking"
@@ -252,7 +289,8 @@ def integer_answers(answers: Answers, counting: str, *kinds: AnswerKind) -> "Int
     """``answers``, where they are of one of ``kinds``.
 
     Raises:
-        ValueError: they are not; ``counting`` begins the message: what is counted, and in which answers.
+        ValueError: they are not; ``counting`` begins the message: what is counted, and in which
+            answers.
     """
     if isinstance(answers, IntegerAnswers) and answers.kind in kinds:
         return answers
@@ -269,10 +307,11 @@ class IntegerAnswers(Answers):
     """The answers of one model to n samples as whole numbers.
 
     Args:
-        ids: (n, k) int32, as ``kind`` says; sequences and text are padded with ``PADDING`` at the end.
+        ids: (n, k) int32, as ``kind`` says; sequences and text are padded with ``PADDING`` at the
+            end.
         scores: (n, k) float32 of a ranking (probabilities or logits), or None.
-        tied: (n,) bool: the best score of the sample (of a sequence: of one of its steps) was shared, and the lowest id
-            taken; None: the task does not record it.
+        tied: (n,) bool: the best score of the sample (of a sequence: of one of its steps) was
+            shared, and the lowest id taken; None: the task does not record it.
         outputs: those of the network for the first samples; None: the task does not record them.
         likelihoods: of the labels; None: no metric needs them.
     """
@@ -288,14 +327,22 @@ class IntegerAnswers(Answers):
         if self.ids.ndim != 2 or self.ids.dtype != np.int32:
             raise ValueError(f"answers are (n, k) int32, not {self.ids.shape} {self.ids.dtype}")
         if self.scores is not None and self.scores.shape != self.ids.shape:
-            raise ValueError(f"scores of the shape {self.scores.shape} for ids of the shape {self.ids.shape}")
-        if self.tied is not None and (self.tied.shape != self.ids.shape[:1] or self.tied.dtype != np.bool_):
+            raise ValueError(
+                f"scores of the shape {self.scores.shape} for ids of the shape {self.ids.shape}"
+            )
+        if self.tied is not None and (
+            self.tied.shape != self.ids.shape[:1] or self.tied.dtype != np.bool_
+        ):
             raise ValueError(
                 f"ties of {len(self.ids)} answers are ({len(self.ids)},) bool, not {self.tied.shape} {self.tied.dtype}"
             )
         if self.kind is AnswerKind.RANKING and (self.ids < 0).any():
-            raise ValueError("a ranking holds class ids from 0 on; padding is for sequences (AnswerKind.SEQUENCE)")
-        if self.kind is AnswerKind.LIKENESS and not (self.ids.shape[1] == 1 and _whole_share(self.ids)):
+            raise ValueError(
+                "a ranking holds class ids from 0 on; padding is for sequences (AnswerKind.SEQUENCE)"
+            )
+        if self.kind is AnswerKind.LIKENESS and not (
+            self.ids.shape[1] == 1 and _whole_share(self.ids)
+        ):
             raise ValueError("a similarity is one number of millionths, from 0 to 1,000,000")
 
     def __len__(self) -> int:
@@ -319,7 +366,9 @@ class IntegerAnswers(Answers):
 
     @property
     def digest(self) -> str:
-        """The digest of the ids without columns of padding: equal digests are identical predictions."""
+        """The digest of the ids without columns of padding: equal digests are identical
+        predictions.
+        """
         used = int((self.ids != PADDING).any(axis=0).sum())
         return digest_arrays({"ids": self.ids[:, :used]})
 
@@ -328,7 +377,9 @@ class IntegerAnswers(Answers):
         whole = self.kind in (AnswerKind.SEQUENCE, AnswerKind.TEXT)
         return self.sequence(index) if whole else (int(self.ids[index, 0]),)
 
-    def agreement_with(self, reference: Answers) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def agreement_with(
+        self, reference: Answers
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Whether the best class, or the whole sequence, is the same: 0 or 1, out of 1."""
         assert isinstance(reference, IntegerAnswers)
         if self.kind is AnswerKind.RANKING:
@@ -368,25 +419,31 @@ def _whole_share(ids: npt.NDArray[np.int32]) -> bool:
 
 # Answers that are kept with an accepted result, and how far later ones are from them.
 #
-# A flip is another best answer. Probabilities are compared class by class; where only one of the two has a
-# class among its k best, the other gave it at most the probability of its last class, so the least possible change is
-# taken:
+# A flip is another best answer. Probabilities are compared class by class; where only one of the
+# two has a class among its k best, the other gave it at most the probability of its last class, so
+# the least possible change is taken:
 #
 #     change(c) = |p − p₀| where both name c;  max(0, p₀(c) − min p) and max(0, p(c) − min p₀) where one does
 #
-# A record has them as text: base64 of a compressed ``.npz`` of ``ids`` in the smallest type and ``scores``.
+# A record has them as text: base64 of a compressed ``.npz`` of ``ids`` in the smallest type and
+# ``scores``.
 
 _MOST_PACKED = 32
-"""Bytes that one packed byte may unpack to where many answers are kept; few equal answers pack better."""
+"""Bytes that one packed byte may unpack to where many answers are kept; few equal answers pack
+better.
+"""
 
 _MASKS = "masks"
 _MOST_PACKED_MASKS, _MOST_MASKS = 1_032, 1 << 29
-"""Of masks, which are areas of one class: all that deflate can do, and the largest size in bytes."""
+"""Of masks, which are areas of one class: all that deflate can do, and the largest size in
+bytes.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerChange:
-    """Of ``samples``: ``flips``; and those ``beyond`` what a probability may change, and the ``largest`` change.
+    """Of ``samples``: ``flips``; and those ``beyond`` what a probability may change, and the
+    ``largest`` change.
 
     The last two are None where one of the two has no probabilities.
     """
@@ -403,13 +460,16 @@ def count_changes(
     """How ``now`` differs from ``accepted``, answers to the same samples.
 
     Args:
-        absolute, relative: how far a probability may move, the latter as a share of the accepted one; the larger holds.
+        absolute, relative: how far a probability may move, the latter as a share of the accepted
+            one; the larger holds.
 
     Raises:
         ValueError: they answer different numbers of samples, or in different kinds.
     """
     if len(now) != len(accepted) or now.form != accepted.form:
-        raise ValueError(f"{len(now)} answers ({now.form}) compared with {len(accepted)} ({accepted.form})")
+        raise ValueError(
+            f"{len(now)} answers ({now.form}) compared with {len(accepted)} ({accepted.form})"
+        )
     flips = sum(now.best(index) != accepted.best(index) for index in range(len(now)))
     if not (isinstance(now, IntegerAnswers) and isinstance(accepted, IntegerAnswers)):
         return AnswerChange(samples=len(now), flips=flips)
@@ -418,13 +478,20 @@ def count_changes(
     moves, before = _moves(now.ids, now.scores, accepted.ids, accepted.scores)
     allowed = np.maximum(absolute or 0.0, (relative or 0.0) * before)
     beyond = int((moves > allowed).any(axis=1).sum())
-    return AnswerChange(samples=len(now), flips=flips, beyond=beyond, largest=float(moves.max(initial=0.0)))
+    return AnswerChange(
+        samples=len(now), flips=flips, beyond=beyond, largest=float(moves.max(initial=0.0))
+    )
 
 
 def _moves(
-    ids: npt.NDArray[np.int32], scores: npt.NDArray[np.float32], old_ids: npt.NDArray[np.int32], old: npt.NDArray[Any]
+    ids: npt.NDArray[np.int32],
+    scores: npt.NDArray[np.float32],
+    old_ids: npt.NDArray[np.int32],
+    old: npt.NDArray[Any],
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """(n, k + k₀) changes, those of the accepted classes first, and the accepted probability of each."""
+    """(n, k + k₀) changes, those of the accepted classes first, and the accepted probability of
+    each.
+    """
     p, p_old = scores.astype(np.float64), old.astype(np.float64)
     same = old_ids[:, :, None] == ids[:, None, :]
     last, old_last = p.min(axis=1, keepdims=True), p_old.min(axis=1, keepdims=True)
@@ -442,10 +509,14 @@ def rows_of(answers: Answers, rows: Sequence[int]) -> Answers:
     """
     chosen = list(rows)
     if not isinstance(answers, IntegerAnswers):
-        return restored_answers(answers.form, {name: array[chosen] for name, array in answers.arrays().items()})
+        return restored_answers(
+            answers.form, {name: array[chosen] for name, array in answers.arrays().items()}
+        )
     scores = None if answers.scores is None else answers.scores[chosen]
     tied = None if answers.tied is None else answers.tied[chosen]
-    return replace(answers, ids=answers.ids[chosen], scores=scores, tied=tied, outputs=None, likelihoods=None)
+    return replace(
+        answers, ids=answers.ids[chosen], scores=scores, tied=tied, outputs=None, likelihoods=None
+    )
 
 
 def kept_digest(answers: Answers) -> str:
@@ -457,7 +528,9 @@ def kept_digest(answers: Answers) -> str:
 
 
 def kept_arrays(answers: Answers) -> dict[str, npt.NDArray[Any]]:
-    """What is stored of ``answers``, and the probabilities ``scores`` (float32) of a ranking that has some."""
+    """What is stored of ``answers``, and the probabilities ``scores`` (float32) of a ranking
+    that has some.
+    """
     scores = answers.scores if isinstance(answers, IntegerAnswers) else None
     return dict(answers.arrays()) | ({} if scores is None else {"scores": scores})
 
@@ -479,16 +552,23 @@ def unpacked_answers(text: str) -> Answers:
     form, _, word = text.partition(":")
     try:
         packed = base64.b64decode(word, validate=True)
-        arrays = read_archive(packed, most=current_limits().kept_bytes + _unpacked_bytes(form, len(packed)))
+        arrays = read_archive(
+            packed, most=current_limits().kept_bytes + _unpacked_bytes(form, len(packed))
+        )
         return restored_answers(form, arrays)
     except Exception as error:
-        # damaged bytes cause many errors in numpy, zipfile, zlib, tokenize and pickle: no list of them is complete
-        raise ValueError(f"kept answers that cannot be read ({type(error).__name__}: {error})") from error
+        # damaged bytes cause many errors in numpy, zipfile, zlib, tokenize and pickle: no list of
+        # them is complete
+        raise ValueError(
+            f"kept answers that cannot be read ({type(error).__name__}: {error})"
+        ) from error
 
 
 def _unpacked_bytes(form: str, packed: int) -> int:
     """The most bytes to which ``packed`` bytes may unpack."""
-    return min(_MOST_PACKED_MASKS * packed, _MOST_MASKS) if form == _MASKS else _MOST_PACKED * packed
+    return (
+        min(_MOST_PACKED_MASKS * packed, _MOST_MASKS) if form == _MASKS else _MOST_PACKED * packed
+    )
 
 
 def restored_answers(form: str, arrays: Mapping[str, npt.NDArray[Any]]) -> Answers:
@@ -505,5 +585,7 @@ def restored_answers(form: str, arrays: Mapping[str, npt.NDArray[Any]]) -> Answe
         raise ValueError(f"no array 'ids' of {form} answers")
     scores = arrays.get("scores")
     return IntegerAnswers(
-        arrays["ids"].astype(np.int32), None if scores is None else scores.astype(np.float32), kind=AnswerKind(form)
+        arrays["ids"].astype(np.int32),
+        None if scores is None else scores.astype(np.float32),
+        kind=AnswerKind(form),
     )

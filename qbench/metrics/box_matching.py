@@ -1,7 +1,7 @@
 """Which boxes match which, and the average precision that follows, of all pictures at once.
 
-A box is 4 numbers (left, top, right, bottom) or 8 (the corners x, y of a convex quadrilateral, one after the other),
-in pixels; x grows to the right, y downwards.
+A box is 4 numbers (left, top, right, bottom) or 8 (the corners x, y of a convex quadrilateral, one
+after the other), in pixels; x grows to the right, y downwards.
 """
 
 from dataclasses import dataclass
@@ -20,9 +20,11 @@ class Boxes:
     """d boxes of all pictures, one after the other.
 
     Args:
-        pictures, classes: (d,) int64. corners: (d, 4 or 8) float64, pixels. areas: (d,) float64, square pixels.
-        ignored: (d,) bool, a label that is a region rather than one box (COCO's crowd, text that is not legible): an
-            answer inside it is neither right nor wrong. scores: (d,) int32 millionths of answers; None: labels.
+        pictures, classes: (d,) int64. corners: (d, 4 or 8) float64, pixels. areas: (d,) float64,
+            square pixels.
+        ignored: (d,) bool, a label that is a region rather than one box (COCO's crowd, text that is
+            not legible): an answer inside it is neither right nor wrong. scores: (d,) int32
+            millionths of answers; None: labels.
     """
 
     pictures: npt.NDArray[np.int64]
@@ -50,7 +52,8 @@ def areas_of(corners: Floats) -> Floats:
 def overlaps(answers: Floats, labels: Floats, ignored: npt.NDArray[np.bool_]) -> Floats:
     """Of p pairs of boxes, (p, 4 or 8) each, the share of the common area: (p,) from 0 to 1.
 
-    It is that of their union; where the label is ``ignored`` (p,), that of the answer alone, as pycocotools has it.
+    It is that of their union; where the label is ``ignored`` (p,), that of the answer alone, as
+    pycocotools has it.
     """
     if answers.shape[1] == labels.shape[1] == 4:
         width = np.minimum(answers[:, 2], labels[:, 2]) - np.maximum(answers[:, 0], labels[:, 0])
@@ -79,14 +82,16 @@ def _polygon_areas(points: Floats) -> Floats:
 
 
 _ON_EDGE = 1e-9
-"""How far outside a corner still counts as on the edge, and the sine up to which edges count as parallel."""
+"""How far outside a corner still counts as on the edge, and the sine up to which edges count as
+parallel.
+"""
 
 
 def _common_areas(ours: Floats, theirs: Floats) -> Floats:
     """The area that two convex quadrilaterals (p, 4, 2) share: (p,).
 
-    Its corners are those of either inside the other and the crossings of their edges; by angle around their mean, they
-    are a convex polygon.
+    Its corners are those of either inside the other and the crossings of their edges; by angle
+    around their mean, they are a convex polygon.
     """
     points = [ours, theirs]
     valid = [_inside(ours, theirs), _inside(theirs, ours)]
@@ -99,7 +104,11 @@ def _common_areas(ours: Floats, theirs: Floats) -> Floats:
     along, across = _cross(start, second) / safe, _cross(start, first) / safe
     crossing = ours[:, :, None, :] + along[..., None] * first
     points.append(crossing.reshape(len(ours), -1, 2))
-    valid.append((~parallel & (along >= 0) & (along <= 1) & (across >= 0) & (across <= 1)).reshape(len(ours), -1))
+    valid.append(
+        (~parallel & (along >= 0) & (along <= 1) & (across >= 0) & (across <= 1)).reshape(
+            len(ours), -1
+        )
+    )
     every, is_corner = np.concatenate(points, axis=1), np.concatenate(valid, axis=1)
     count = is_corner.sum(axis=1)
     middle = (every * is_corner[..., None]).sum(axis=1) / np.maximum(count, 1)[:, None]
@@ -119,20 +128,25 @@ def _cross(a: Floats, b: Floats) -> Floats:
 
 
 def _inside(points: Floats, polygon: Floats) -> npt.NDArray[np.bool_]:
-    """Which of ``points`` (p, 4, 2) are in or on the convex ``polygon`` (p, 4, 2) of their row: (p, 4)."""
+    """Which of ``points`` (p, 4, 2) are in or on the convex ``polygon`` (p, 4, 2) of their row:
+    (p, 4).
+    """
     side = np.roll(polygon, -1, axis=1) - polygon
     turn = np.sign(_cross(side, np.roll(side, -1, axis=1)).sum(axis=1))[:, None, None]
     away = points[:, :, None, :] - polygon[:, None, :, :]
     reach = np.abs(side).max(axis=(1, 2)) ** 2
-    return np.asarray((turn * _cross(side[:, None], away) >= -_ON_EDGE * reach[:, None, None]).all(axis=2))
+    return np.asarray(
+        (turn * _cross(side[:, None], away) >= -_ON_EDGE * reach[:, None, None]).all(axis=2)
+    )
 
 
-# Matching, as COCO does it: the boxes of a picture and a class in the order of their scores each take the label that
-# they overlap most, of those that are left and overlap enough; ignored labels only where no other is left. Of labels
-# that are overlapped equally the last is taken.
+# Matching, as COCO does it: the boxes of a picture and a class in the order of their scores each
+# take the label that they overlap most, of those that are left and overlap enough; ignored labels
+# only where no other is left. Of labels that are overlapped equally the last is taken.
 #
-# Source: Lin et al., "Microsoft COCO: Common objects in context" (2014), and pycocotools' ``COCOeval.evaluateImg``.
-# Here every picture and class takes its r-th box at the same time, one array operation for each rank r.
+# Source: Lin et al., "Microsoft COCO: Common objects in context" (2014), and pycocotools'
+# ``COCOeval.evaluateImg``. Here every picture and class takes its r-th box at the same time, one
+# array operation for each rank r.
 
 _PAIRS = 2_000_000
 """Pairs whose overlaps are computed at once: 100 MB."""
@@ -143,9 +157,10 @@ class Matches:
     """What became of d answered boxes at each of t overlaps.
 
     Args:
-        boxes: the d answers, ordered by picture, class and falling score. right: (t, d) matched with a label.
-        left_out: (t, d) neither right nor wrong: matched with an ignored label, or unmatched and of another size.
-        labels: that are to be found.
+        boxes: the d answers, ordered by picture, class and falling score. right: (t, d) matched
+            with a label.
+        left_out: (t, d) neither right nor wrong: matched with an ignored label, or unmatched and of
+        another size. labels: that are to be found.
     """
 
     boxes: Boxes
@@ -166,13 +181,18 @@ def match_boxes(
     """Match ``answers`` with ``labels`` of the same pictures at each overlap of ``least`` (t,).
 
     Args:
-        sizes: least and greatest area, in square pixels, of the labels that are looked for; None: all.
-        most: boxes of a picture and a class that are looked at, those of the highest scores; None: all.
-        classless: any box may match any label.
+        sizes: least and greatest area, in square pixels, of the labels that are looked for; None:
+            all.
+        most: boxes of a picture and a class that are looked at, those of the highest scores; None:
+        all. classless: any box may match any label.
     """
-    classes = [np.zeros_like(one.classes) if classless else one.classes for one in (answers, labels)]
+    classes = [
+        np.zeros_like(one.classes) if classless else one.classes for one in (answers, labels)
+    ]
     count = max((int(one.max(initial=0)) for one in classes), default=0) + 1
-    groups = [one.pictures * count + own for one, own in zip((answers, labels), classes, strict=True)]
+    groups = [
+        one.pictures * count + own for one, own in zip((answers, labels), classes, strict=True)
+    ]
     scores = np.zeros(len(answers), np.int64) if answers.scores is None else answers.scores
     order = np.lexsort((-scores.astype(np.int64), groups[0]))
     ranks = _ranks(groups[0][order])
@@ -214,9 +234,15 @@ def _ranks(groups: npt.NDArray[np.int64]) -> Places:
 
 
 def _candidates(
-    ours: Boxes, our_groups: npt.NDArray[np.int64], theirs: Boxes, groups: npt.NDArray[np.int64], least: float
+    ours: Boxes,
+    our_groups: npt.NDArray[np.int64],
+    theirs: Boxes,
+    groups: npt.NDArray[np.int64],
+    least: float,
 ) -> tuple[Places, Places, Floats]:
-    """The pairs of one group that overlap by ``least`` or more: answer, label, overlap; those of an answer together."""
+    """The pairs of one group that overlap by ``least`` or more: answer, label, overlap; those
+    of an answer together.
+    """
     first, last = (np.searchsorted(groups, our_groups, side=side) for side in ("left", "right"))
     widths = last - first
     found: list[tuple[Places, Places, Floats]] = []
@@ -226,7 +252,9 @@ def _candidates(
         behind = ends[start - 1] if start else 0
         stop = max(start + 1, int(np.searchsorted(ends, behind + _PAIRS, side="right")))
         answer = np.repeat(np.arange(start, stop), widths[start:stop])
-        inner = np.arange(len(answer)) - np.repeat(ends[start:stop] - widths[start:stop] - behind, widths[start:stop])
+        inner = np.arange(len(answer)) - np.repeat(
+            ends[start:stop] - widths[start:stop] - behind, widths[start:stop]
+        )
         label = first[answer] + inner
         near = _boxes_meet(ours.corners, theirs.corners, answer, label)
         answer, label = answer[near], label[near]
@@ -253,7 +281,11 @@ def _bounds(corners: Floats) -> tuple[Floats, Floats, Floats, Floats]:
 
 
 def _matched(
-    pairs: tuple[Places, Places, Floats], ranks: Places, is_out: Flags, is_crowd: Flags, least: Floats
+    pairs: tuple[Places, Places, Floats],
+    ranks: Places,
+    is_out: Flags,
+    is_crowd: Flags,
+    least: Floats,
 ) -> npt.NDArray[np.intp]:
     """The label that each answer takes at each overlap: (t, d), -1 where none."""
     answer, label, share = pairs
@@ -276,12 +308,13 @@ def _matched(
     return taken
 
 
-# Average precision: the mean, over 101 recalls 0, 0.01 … 1, of the highest precision at that recall or a higher one.
+# Average precision: the mean, over 101 recalls 0, 0.01 … 1, of the highest precision at that recall
+# or a higher one.
 #
 #     precision after k boxes = right / (right + wrong)      recall = right / labels      boxes by falling score
 #
-# Source: pycocotools' ``COCOeval.accumulate``. The highest precision is always reached at a right box, so only these
-# are looked at. With weights, a picture counts as often as it was drawn.
+# Source: pycocotools' ``COCOeval.accumulate``. The highest precision is always reached at a right
+# box, so only these are looked at. With weights, a picture counts as often as it was drawn.
 
 _RECALLS = np.linspace(0.0, 1.0, 101)
 _HELD = 1_000_000
@@ -294,15 +327,17 @@ def precisions(
     """The average precision of every group of boxes, mean over the overlaps of ``matches``.
 
     Args:
-        weights: (b, pictures) how often each picture counts. groups: numbers from 0 of the answers and of the labels of
-            ``matches``: of what has a precision of its own, such as a class.
+        weights: (b, pictures) how often each picture counts. groups: numbers from 0 of the answers
+            and of the labels of ``matches``: of what has a precision of its own, such as a class.
 
     Returns:
         (b, groups); NaN where a group has no label.
     """
     boxes, (ours, theirs) = matches.boxes, groups
     count = int(max(ours.max(initial=-1), theirs.max(initial=-1))) + 1
-    scores = np.zeros(len(boxes), np.int64) if boxes.scores is None else boxes.scores.astype(np.int64)
+    scores = (
+        np.zeros(len(boxes), np.int64) if boxes.scores is None else boxes.scores.astype(np.int64)
+    )
     order = np.lexsort((boxes.pictures, -scores, ours))
     same = not matches.left_out.any()
     levels = [
@@ -312,7 +347,9 @@ def precisions(
     ]
     total = np.empty((count, len(weights)))
     block = max(1, _HELD // max(1, len(order), count))
-    across = np.ascontiguousarray(weights.T)  # boxes down, resamples across: a box is one row that is copied whole
+    across = np.ascontiguousarray(
+        weights.T
+    )  # boxes down, resamples across: a box is one row that is copied whole
     for start in range(0, len(weights), block):
         some = np.ascontiguousarray(across[:, start : start + block])
         labels = _summed(some[matches.labels.pictures], theirs, count)
@@ -337,8 +374,9 @@ class _Ranking:
     """d boxes at one overlap, ordered by group and falling score.
 
     Args:
-        pictures: (d,) of all. places: (r,) of the right ones. groups: (g,) that have one. starts: (g,) the first of
-            each among ``places``, ``firsts`` among all. runs: (r,) which of ``groups`` each right one is in.
+        pictures: (d,) of all. places: (r,) of the right ones. groups: (g,) that have one. starts:
+            (g,) the first of each among ``places``, ``firsts`` among all. runs: (r,) which of
+            ``groups`` each right one is in.
     """
 
     pictures: npt.NDArray[np.int64]
@@ -349,15 +387,21 @@ class _Ranking:
     runs: Places
 
     @classmethod
-    def of(cls, right: Flags, groups: npt.NDArray[np.int64], pictures: npt.NDArray[np.int64]) -> "_Ranking":
+    def of(
+        cls, right: Flags, groups: npt.NDArray[np.int64], pictures: npt.NDArray[np.int64]
+    ) -> "_Ranking":
         places = np.flatnonzero(right)
         group = groups[places]
         starts = np.flatnonzero(np.diff(group, prepend=-1))
         runs = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(group)))
-        return cls(pictures, places, group[starts], starts, np.searchsorted(groups, group[starts]), runs)
+        return cls(
+            pictures, places, group[starts], starts, np.searchsorted(groups, group[starts]), runs
+        )
 
     def precision(self, weights: Floats, labels: Floats, seen: Floats | None) -> Floats:
-        """(groups, b) average precision; ``labels`` (groups, b) weights, ``seen`` (d, b) sums of the boxes so far."""
+        """(groups, b) average precision; ``labels`` (groups, b) weights, ``seen`` (d, b) sums
+        of the boxes so far.
+        """
         found = np.zeros(labels.shape)
         if not len(self.places):
             return found

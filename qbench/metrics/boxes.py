@@ -1,7 +1,8 @@
-"""Boxes as answers and as labels, and the metrics of detection: COCO's average precision, precision, recall, F1, hmean.
+"""Boxes as answers and as labels, and the metrics of detection: COCO's average precision,
+precision, recall, F1, hmean.
 
-A box is 4 numbers (left, top, right, bottom) or 8 (the corners x, y of a convex quadrilateral, one after the other),
-in pixels; x grows to the right, y downwards.
+A box is 4 numbers (left, top, right, bottom) or 8 (the corners x, y of a convex quadrilateral, one
+after the other), in pixels; x grows to the right, y downwards.
 """
 
 import enum
@@ -21,7 +22,9 @@ from qbench.metrics.scores import BILLION
 from qbench.storage import digest_arrays
 
 PIXEL = 256
-"""Units of a stored coordinate in a pixel: a power of two, so that it is a float without rounding."""
+"""Units of a stored coordinate in a pixel: a power of two, so that it is a float without
+rounding.
+"""
 CONFIDENT = 0.5
 """The score from which on a box counts as found, where a metric does not rank boxes."""
 _AGREEING = 0.9
@@ -48,7 +51,11 @@ class BoxAnswers(Answers):
 
     def __post_init__(self) -> None:
         shape = self.classes.shape
-        if self.classes.ndim != 2 or self.scores.shape != shape or self.corners.shape not in ((*shape, 4), (*shape, 8)):
+        if (
+            self.classes.ndim != 2
+            or self.scores.shape != shape
+            or self.corners.shape not in ((*shape, 4), (*shape, 8))
+        ):
             raise ValueError(
                 f"boxes of the shapes {self.corners.shape}, {self.scores.shape} and {shape}: they are (n, m, 4 or 8), "
                 "(n, m) and (n, m)"
@@ -64,7 +71,8 @@ class BoxAnswers(Answers):
         sides: int = 4,
         confident: float = CONFIDENT,
     ) -> Self:
-        """Of every picture ``boxes`` (m, sides) in pixels, ``scores`` (m,) from 0 to 1 and ``classes`` (m,) from 0.
+        """Of every picture ``boxes`` (m, sides) in pixels, ``scores`` (m,) from 0 to 1 and
+        ``classes`` (m,) from 0.
 
         Boxes are ordered by falling score, equal ones as they come.
 
@@ -73,19 +81,32 @@ class BoxAnswers(Answers):
         """
         most = max(1, max(map(len, classes), default=0))
         corners = np.zeros((len(boxes), most, sides), np.int32)
-        points, named = np.zeros((len(boxes), most), np.int32), np.full((len(boxes), most), PADDING, np.int32)
+        points, named = (
+            np.zeros((len(boxes), most), np.int32),
+            np.full((len(boxes), most), PADDING, np.int32),
+        )
         for row, (box, score, one) in enumerate(zip(boxes, scores, classes, strict=True)):
-            wide, given = np.asarray(box, np.float64).reshape(-1, sides), np.asarray(score, np.float64)
+            wide, given = (
+                np.asarray(box, np.float64).reshape(-1, sides),
+                np.asarray(score, np.float64),
+            )
             if not np.isfinite(given).all() or not np.isfinite(wide).all():
                 raise ValueError("NaN or Inf in boxes or scores")
             if ((given < 0) | (given > 1)).any():
-                raise ValueError(f"a score of {given[(given < 0) | (given > 1)][0]:g}, and scores are from 0 to 1")
+                raise ValueError(
+                    f"a score of {given[(given < 0) | (given > 1)][0]:g}, and scores are from 0 to 1"
+                )
             if (np.asarray(one) < 0).any() or (np.abs(wide) > _FARTHEST).any():
-                raise ValueError("a class below 0, or a coordinate that is farther away than any picture is wide")
+                raise ValueError(
+                    "a class below 0, or a coordinate that is farther away than any picture is wide"
+                )
             millionths = np.rint(MILLION * given).astype(np.int32)
             order = np.argsort(-millionths, kind="stable")
             corners[row, : len(order)] = np.rint(PIXEL * wide[order])
-            points[row, : len(order)], named[row, : len(order)] = millionths[order], np.asarray(one)[order]
+            points[row, : len(order)], named[row, : len(order)] = (
+                millionths[order],
+                np.asarray(one)[order],
+            )
         return cls(corners, points, named, round(confident * MILLION))
 
     @property
@@ -109,7 +130,11 @@ class BoxAnswers(Answers):
     def arrays(self) -> Mapping[str, npt.NDArray[Any]]:
         """Corners, scores and classes, without columns that are padding in every picture."""
         used = max(1, int(self.is_box.sum(axis=1).max(initial=0)))
-        return {"corners": self.corners[:, :used], "scores": self.scores[:, :used], "classes": self.classes[:, :used]}
+        return {
+            "corners": self.corners[:, :used],
+            "scores": self.scores[:, :used],
+            "classes": self.classes[:, :used],
+        }
 
     @property
     def digest(self) -> str:
@@ -119,13 +144,18 @@ class BoxAnswers(Answers):
     def best(self, index: int) -> tuple[bytes, ...]:
         """Every box of the picture, with score and class."""
         used = self.is_box[index]
-        return tuple(array[index][used].tobytes() for array in (self.corners, self.scores, self.classes))
+        return tuple(
+            array[index][used].tobytes() for array in (self.corners, self.scores, self.classes)
+        )
 
-    def agreement_with(self, reference: Answers) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Of every picture the confident boxes that fp32 found too, out of the larger number of the two.
+    def agreement_with(
+        self, reference: Answers
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Of every picture the confident boxes that fp32 found too, out of the larger number of
+        the two.
 
-        A box is found where one of the same class overlaps it by 0.9 (``matching``). Two pictures without boxes agree,
-        one out of one.
+        A box is found where one of the same class overlaps it by 0.9 (``matching``). Two pictures
+        without boxes agree, one out of one.
         """
         assert isinstance(reference, BoxAnswers)
         other = reference.confident_boxes()
@@ -157,8 +187,9 @@ class BoxAnswers(Answers):
         )
 
 
-# Labels: of every picture one array (m, 4 + 3) or (m, 8 + 3) float64: the box, its class, its area and 1 where it is
-# ignored. The area decides the size of an object; COCO's is that of its outline, which is smaller than the box's.
+# Labels: of every picture one array (m, 4 + 3) or (m, 8 + 3) float64: the box, its class, its area
+# and 1 where it is ignored. The area decides the size of an object; COCO's is that of its outline,
+# which is smaller than the box's.
 
 
 def box_labels(
@@ -172,7 +203,8 @@ def box_labels(
     """The label of one picture.
 
     Args:
-        boxes: (m, sides) pixels, ``sides`` 4 or 8. classes: (m,). areas: (m,); None: those of the boxes.
+        boxes: (m, sides) pixels, ``sides`` 4 or 8. classes: (m,). areas: (m,); None: those of the
+            boxes.
         ignored: (m,) bool; None: none is.
 
     Raises:
@@ -187,7 +219,9 @@ def box_labels(
     label = np.zeros((count, sides + 3))
     label[:, :sides] = corners
     label[:, sides] = np.asarray(classes, np.float64).reshape(count)
-    label[:, sides + 1] = areas_of(corners) if areas is None else np.asarray(areas, np.float64).reshape(count)
+    label[:, sides + 1] = (
+        areas_of(corners) if areas is None else np.asarray(areas, np.float64).reshape(count)
+    )
     label[:, sides + 2] = 0 if ignored is None else np.asarray(ignored, np.bool_).reshape(count)
     return label
 
@@ -200,7 +234,9 @@ def boxes_of_labels(labels: ArrayLabels) -> Boxes:
     """
     widths = {label.shape[1] if label.ndim == 2 else -1 for label in labels}
     if len(widths) > 1 or not widths <= {7, 11}:
-        raise ValueError(f"boxes are compared with labels (m, 7) or (m, 11), and these are {labels[0].shape}")
+        raise ValueError(
+            f"boxes are compared with labels (m, 7) or (m, 11), and these are {labels[0].shape}"
+        )
     rows = np.concatenate(labels)
     sides = rows.shape[1] - 3
     return Boxes(
@@ -212,12 +248,14 @@ def boxes_of_labels(labels: ArrayLabels) -> Boxes:
     )
 
 
-# COCO's mean average precision over classes and over overlaps of 0.50 to 0.95, of all labels or of one size.
+# COCO's mean average precision over classes and over overlaps of 0.50 to 0.95, of all labels or of
+# one size.
 #
 #     value = mean over the classes that have a label, and over the overlaps, of the average precision (box_matching)
 #
-# Source: Lin et al. (2014) and pycocotools, whose number it is. A picture alone counts its own average precision over
-# the classes that it is labelled with, in millionths: losses and gains compare that.
+# Source: Lin et al. (2014) and pycocotools, whose number it is. A picture alone counts its own
+# average precision over the classes that it is labelled with, in millionths: losses and gains
+# compare that.
 
 OVERLAPS = np.linspace(0.5, 0.95, 10)
 SMALL, LARGE = 32.0**2, 96.0**2
@@ -236,9 +274,15 @@ def _boxes_of(name: str, answers: Answers, labels: ArrayLabels) -> tuple[BoxAnsw
 
 
 def average_precision(
-    name: str, title: str, *, least: npt.NDArray[np.float64], sizes: tuple[float, float] | None = None
+    name: str,
+    title: str,
+    *,
+    least: npt.NDArray[np.float64],
+    sizes: tuple[float, float] | None = None,
 ) -> Metric:
-    """Mean average precision at the overlaps ``least`` (t,), of labels whose area is within ``sizes``."""
+    """Mean average precision at the overlaps ``least`` (t,), of labels whose area is within
+    ``sizes``.
+    """
 
     def count(answers: Answers, labels: ArrayLabels, _reference: Answers | None) -> Counts:
         found, right = _boxes_of(name, answers, labels)
@@ -264,8 +308,12 @@ def average_precision(
     return array_metric(name, title, count)
 
 
-def _of_pictures(matches: Matches, pictures: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The mean average precision of every picture alone, in millionths, out of a million or of nothing: (pictures,)."""
+def _of_pictures(
+    matches: Matches, pictures: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The mean average precision of every picture alone, in millionths, out of a million or of
+    nothing: (pictures,).
+    """
     boxes, labels = matches.boxes, matches.labels
     classes = int(max(boxes.classes.max(initial=0), labels.classes.max(initial=0))) + 1
     keys = [one.pictures * classes + one.classes for one in (boxes, labels)]
@@ -284,8 +332,12 @@ def _of_pictures(matches: Matches, pictures: int) -> tuple[npt.NDArray[np.int64]
 BOX_MAP = average_precision("box_map", "COCO mAP, overlaps 0.50 to 0.95", least=OVERLAPS)
 BOX_MAP50 = average_precision("box_map50", "COCO mAP at an overlap of 0.50", least=OVERLAPS[:1])
 BOX_MAP75 = average_precision("box_map75", "COCO mAP at an overlap of 0.75", least=OVERLAPS[5:6])
-BOX_MAP_SMALL = average_precision("box_map_small", "COCO mAP of small objects", least=OVERLAPS, sizes=(0.0, SMALL))
-BOX_MAP_MEDIUM = average_precision("box_map_medium", "COCO mAP of medium objects", least=OVERLAPS, sizes=(SMALL, LARGE))
+BOX_MAP_SMALL = average_precision(
+    "box_map_small", "COCO mAP of small objects", least=OVERLAPS, sizes=(0.0, SMALL)
+)
+BOX_MAP_MEDIUM = average_precision(
+    "box_map_medium", "COCO mAP of medium objects", least=OVERLAPS, sizes=(SMALL, LARGE)
+)
 BOX_MAP_LARGE = average_precision(
     "box_map_large", "COCO mAP of large objects", least=OVERLAPS, sizes=(LARGE, _FARTHEST_AREA)
 )
@@ -295,10 +347,10 @@ BOX_MAP_LARGE = average_precision(
 #
 #     precision = right / answered      recall = right / labels      F1 = hmean = 2 · right / (answered + labels)
 #
-# hmean is the harmonic mean by which text detection is ranked: Karatzas et al., "ICDAR 2015 competition on robust
-# reading" (2015), one answer for one label at an overlap of 0.5; text that is not legible is ignored there, and
-# answers inside it count as nothing. Boxes are matched by score here, in ICDAR by place: at 0.5 no answer can overlap
-# two labels that do not overlap themselves.
+# hmean is the harmonic mean by which text detection is ranked: Karatzas et al., "ICDAR 2015
+# competition on robust reading" (2015), one answer for one label at an overlap of 0.5; text that is
+# not legible is ignored there, and answers inside it count as nothing. Boxes are matched by score
+# here, in ICDAR by place: at 0.5 no answer can overlap two labels that do not overlap themselves.
 
 
 class Ratio(enum.Enum):
@@ -309,31 +361,48 @@ class Ratio(enum.Enum):
     F1 = "f1"
 
 
-def ratio_of_boxes(name: str, title: str, ratio: Ratio, *, least: float, classless: bool = False) -> Metric:
-    """A metric of confident boxes that overlap a label by ``least``; ``classless``: of whatever class."""
+def ratio_of_boxes(
+    name: str, title: str, ratio: Ratio, *, least: float, classless: bool = False
+) -> Metric:
+    """A metric of confident boxes that overlap a label by ``least``; ``classless``: of whatever
+    class.
+    """
 
     def count(answers: Answers, labels: ArrayLabels, _reference: Answers | None) -> Counts:
         found, right = _boxes_of(name, answers, labels)
-        matches = match_boxes(found.confident_boxes(), right, np.array([least]), classless=classless)
+        matches = match_boxes(
+            found.confident_boxes(), right, np.array([least]), classless=classless
+        )
         pictures = matches.boxes.pictures
         hits, answered, wanted = (
             np.bincount(one, minlength=len(found)).astype(np.int64)
-            for one in (pictures[matches.right[0]], pictures[~matches.left_out[0]], matches.labels.pictures)
+            for one in (
+                pictures[matches.right[0]],
+                pictures[~matches.left_out[0]],
+                matches.labels.pictures,
+            )
         )
         if ratio is Ratio.RECALL:
             return Counts(hits, wanted)
         over, under = (2 * hits, answered + wanted) if ratio is Ratio.F1 else (hits, answered)
-        # out of another number for every answer, so always a share; who finds nothing has the precision 0
+        # out of another number for every answer, so always a share; who finds nothing has the
+        # precision 0
         share = Fraction(int(over.sum()), max(1, int(under.sum())))
-        return Counts(over, under, total=(round(BILLION * share), BILLION if (answered + wanted).any() else 0))
+        return Counts(
+            over, under, total=(round(BILLION * share), BILLION if (answered + wanted).any() else 0)
+        )
 
     return array_metric(name, title, count)
 
 
-BOX_PRECISION = ratio_of_boxes("box_precision", "Precision of boxes at 0.50", Ratio.PRECISION, least=0.5)
+BOX_PRECISION = ratio_of_boxes(
+    "box_precision", "Precision of boxes at 0.50", Ratio.PRECISION, least=0.5
+)
 BOX_RECALL = ratio_of_boxes("box_recall", "Recall of boxes at 0.50", Ratio.RECALL, least=0.5)
 BOX_F1 = ratio_of_boxes("box_f1", "F1 of boxes at 0.50", Ratio.F1, least=0.5)
-BOX_PRECISION_75 = ratio_of_boxes("box_precision_75", "Precision of boxes at 0.75", Ratio.PRECISION, least=0.75)
+BOX_PRECISION_75 = ratio_of_boxes(
+    "box_precision_75", "Precision of boxes at 0.75", Ratio.PRECISION, least=0.75
+)
 BOX_RECALL_75 = ratio_of_boxes("box_recall_75", "Recall of boxes at 0.75", Ratio.RECALL, least=0.75)
 BOX_F1_75 = ratio_of_boxes("box_f1_75", "F1 of boxes at 0.75", Ratio.F1, least=0.75)
 HMEAN = ratio_of_boxes("hmean", "Hmean of boxes at 0.50", Ratio.F1, least=0.5, classless=True)

@@ -12,32 +12,37 @@ from qbench.metrics.paired import Interval, paired_interval, tango_statistic
 from qbench.metrics.resampling import CONFIDENCE
 from qbench.metrics.scores import LEAST_FREEDOM, Clusters, Gathering
 
-# n samples of G sources; b of them count no more, c only now. Source g has n_g samples, and the sum s_g of its changes;
-# the change of the share, d = Σ s_g / n, is a ratio of sums.
+# n samples of G sources; b of them count no more, c only now. Source g has n_g samples, and the sum
+# s_g of its changes; the change of the share, d = Σ s_g / n, is a ratio of sums.
 #
 #     V = G/(G−1) Σ r_g² / n²,  r_g = s_g − n_g d      the variance of d between sources (CR1; Cochran 1977, ch. 6)
 #     S = (V n² + 8 r²) / (b + c − n d² + 8 a)         the design effect, at least as without the eights and 1
 #     G* = n² / Σ n_g²                                 so many sources of one size (Kish 1965)
 #
-# r and a: of the changed source with the largest r_g²; a: how many of its samples changed. Eight more such sources are
-# counted: the variance between few that changed, of unequal size, is too small (found by simulation, see below).
-# Where nothing changed, or all samples did alike, S = Σ n_g² / n, as of sources that change as a whole.
+# r and a: of the changed source with the largest r_g²; a: how many of its samples changed. Eight
+# more such sources are counted: the variance between few that changed, of unequal size, is too
+# small (found by simulation, see below). Where nothing changed, or all samples did alike, S = Σ
+# n_g² / n, as of sources that change as a whole.
 #
-# What was seen gives the paired limits of b/E, c/E and n/E at a one-sided error of a, E = S (t/z)² with Student's t at
-# a (Rao and Scott, Biometrics 48:577, 1992; with t: Korn and Graubard, Survey Methodology 24:193, 1998). Sources that
-# change as a whole and were not met may have changed a share q with a chance of (1 − q)^G*. Together they may not err
-# in more than α:
+# What was seen gives the paired limits of b/E, c/E and n/E at a one-sided error of a, E = S (t/z)²
+# with Student's t at a (Rao and Scott, Biometrics 48:577, 1992; with t: Korn and Graubard, Survey
+# Methodology 24:193, 1998). Sources that change as a whole and were not met may have changed a
+# share q with a chance of (1 − q)^G*. Together they may not err in more than α:
 #
 #     low = min over α ≤ a ≤ 1 of  (limit of what was seen at a)  −  (1 − (α/a)^(1/G*))
 #
-# where the limit is d itself at a > ½. t has ν = (Σ v_g)² / Σ v_g² − 1 degrees of freedom (Satterthwaite), v_g the
-# variance of s_g by S: G − 1 for equal sizes. ``benchmarks/cluster_coverage.py`` compares this with others
-# (``docs/evidence/clusters.md``).
+# where the limit is d itself at a > ½. t has ν = (Σ v_g)² / Σ v_g² − 1 degrees of freedom
+# (Satterthwaite), v_g the variance of s_g by S: G − 1 for equal sizes.
+# ``benchmarks/cluster_coverage.py`` compares this with others (``docs/evidence/clusters.md``).
 
 _MORE = 8
-"""Sources counted again, like the one that changed most: wrong PASS stays under 6 % (``docs/evidence/clusters.md``)."""
+"""Sources counted again, like the one that changed most: wrong PASS stays under 6 %
+(``docs/evidence/clusters.md``).
+"""
 _POINTS = 65
-"""Changes between a limit and the mean at which the error is shared: a second round is of the best two of them."""
+"""Changes between a limit and the mean at which the error is shared: a second round is of the
+best two of them.
+"""
 _EXACT = 20_000_000
 """Steps for which the distribution of sign flips is counted exactly: about 20 ms."""
 _NEARLY_NORMAL = 1000.0
@@ -53,7 +58,8 @@ _ANYTHING = (-1.0, 1.0)
 
 
 def source_numbers(sources: Sequence[str] | None, n: int) -> npt.NDArray[np.intp] | None:
-    """(n,) the number of each sample's source, counted as they first come; None where each sample has its own.
+    """(n,) the number of each sample's source, counted as they first come; None where each
+    sample has its own.
 
     Raises:
         ValueError: there are more or fewer sources than samples.
@@ -63,15 +69,19 @@ def source_numbers(sources: Sequence[str] | None, n: int) -> npt.NDArray[np.intp
     if len(sources) != n:
         raise ValueError(f"{len(sources)} sources of {n} samples")
     numbers: dict[str, int] = {}
-    found = np.fromiter((numbers.setdefault(source, len(numbers)) for source in sources), dtype=np.intp, count=n)
+    found = np.fromiter(
+        (numbers.setdefault(source, len(numbers)) for source in sources), dtype=np.intp, count=n
+    )
     return None if len(numbers) == n else found
 
 
 def flip_midp(sums: npt.NDArray[np.int64]) -> float:
-    """Two-sided mid-p of "no change": P(|S| > |Σ s|) + P(|S| = |Σ s|)/2, S = Σ ± s_g with fair, independent signs.
+    """Two-sided mid-p of "no change": P(|S| > |Σ s|) + P(|S| = |Σ s|)/2, S = Σ ± s_g with fair,
+    independent signs.
 
-    ``sums`` (G,): of the changes of each source. Where each is of one sample it is McNemar's mid-p; for many
-    sources by the normal distribution of the same variance Σ s_g² (Durkalski et al., Stat Med 22:2417, 2003).
+    ``sums`` (G,): of the changes of each source. Where each is of one sample it is McNemar's mid-p;
+    for many sources by the normal distribution of the same variance Σ s_g² (Durkalski et al., Stat
+    Med 22:2417, 2003).
     """
     sizes = np.abs(sums[sums != 0])
     seen, reach = abs(int(sums.sum())), int(sizes.sum())
@@ -97,12 +107,15 @@ def student_above(point: float, freedom: float) -> float:
 def _tails(points: npt.NDArray[np.float64], freedom: float) -> npt.NDArray[np.float64]:
     """``student_above`` of ``points`` (m,) ≥ 0.
 
-    With t = √ν tan θ the density is ∝ cos θ to the power of ν − 1, which Gauss's 60 points integrate to 1e-9.
+    With t = √ν tan θ the density is ∝ cos θ to the power of ν − 1, which Gauss's 60 points
+    integrate to 1e-9.
     """
     if freedom > _NORMAL:
         return np.array([NormalDist().cdf(-point) for point in points])
     nodes, weights = _gauss()
-    constant = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(math.pi)
+    constant = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(
+        math.pi
+    )
     halves = np.arctan(points / math.sqrt(freedom)) / 2
     inside = constant * halves * (np.cos(np.outer(halves, 1 + nodes)) ** (freedom - 1) @ weights)
     tails: npt.NDArray[np.float64] = np.maximum(0.0, 0.5 - inside)
@@ -116,7 +129,8 @@ def _gauss() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
 
 
 def student_quantile(chance: float, freedom: float) -> float:
-    """The point that Student's t of ``freedom`` > 0 degrees of freedom is under with ``chance`` in [½, 1).
+    """The point that Student's t of ``freedom`` > 0 degrees of freedom is under with ``chance``
+    in [½, 1).
 
     Of many degrees of freedom by the first terms of its expansion (Abramowitz and Stegun 26.7.5).
     """
@@ -141,14 +155,16 @@ def change_interval(
     Else it is the mean ± t √V, with Satterthwaite's degrees of freedom of clusters of these sizes.
 
     Args:
-        changes: (n,) of each sample, now minus before. clusters: n labels; samples with one label belong together.
-            None: every sample is its own. confidence: in (0, 1).
+        changes: (n,) of each sample, now minus before. clusters: n labels; samples with one label
+            belong together. None: every sample is its own. confidence: in (0, 1).
 
     Returns:
-        (low, high), in the unit of ``changes``. One cluster proves nothing: −1 to 1 of shares, else −∞ to ∞.
+        (low, high), in the unit of ``changes``. One cluster proves nothing: −1 to 1 of shares, else
+        −∞ to ∞.
 
     Raises:
-        ValueError: no changes, one that is not finite, another number of clusters, or an impossible confidence.
+        ValueError: no changes, one that is not finite, another number of clusters, or an impossible
+            confidence.
     """
     values = np.asarray(changes, np.float64)
     if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
@@ -166,10 +182,14 @@ def change_interval(
     if len(sizes) == 1:
         return _ANYTHING if is_share else (-math.inf, math.inf)
     if is_share:
-        found = gathering(sizes, sums, np.bincount(numbers, weights=np.abs(values)).astype(np.float64))
+        found = gathering(
+            sizes, sums, np.bincount(numbers, weights=np.abs(values)).astype(np.float64)
+        )
         return source_interval(fewer, more, n, found, confidence=confidence)
     mean = float(values.mean())
-    far = student_quantile((1 + confidence) / 2, _freedom(sizes**2)) * math.sqrt(variance_between(sizes, sums))
+    far = student_quantile((1 + confidence) / 2, _freedom(sizes**2)) * math.sqrt(
+        variance_between(sizes, sums)
+    )
     return mean - far, mean + far
 
 
@@ -186,9 +206,14 @@ def clustered(changes: npt.NDArray[np.int64], numbers: npt.NDArray[np.intp]) -> 
         return _of_one_source(n)
     sums = np.bincount(numbers, weights=changes).astype(np.float64)
     fewer, more = int((changes < 0).sum()), int((changes > 0).sum())
-    found = gathering(sizes.astype(np.float64), sums, np.bincount(numbers, weights=np.abs(changes)).astype(np.float64))
+    found = gathering(
+        sizes.astype(np.float64),
+        sums,
+        np.bincount(numbers, weights=np.abs(changes)).astype(np.float64),
+    )
     decides, shows = (
-        source_interval(fewer, more, n, found, confidence=confidence) for confidence in (CONFIDENCE, _SHOWN)
+        source_interval(fewer, more, n, found, confidence=confidence)
+        for confidence in (CONFIDENCE, _SHOWN)
     )
     # without a change, or with nothing else, the variance is that of one change more
     spread = max(fewer + more - (more - fewer) ** 2 / n, 1 - 1 / n)
@@ -205,7 +230,9 @@ def clustered(changes: npt.NDArray[np.int64], numbers: npt.NDArray[np.intp]) -> 
     )
 
 
-def source_interval(losses: float, gains: float, n: float, found: Gathering, *, confidence: float) -> Interval:
+def source_interval(
+    losses: float, gains: float, n: float, found: Gathering, *, confidence: float
+) -> Interval:
     """The two-sided interval of the change of a share, as fractions; negative is loss.
 
     Args:
@@ -230,8 +257,11 @@ def source_interval(losses: float, gains: float, n: float, found: Gathering, *, 
     return max(-1.0, middle - far(low)), min(1.0, middle + far(high))
 
 
-def source_p(losses: float, gains: float, n: float, change: float, found: Gathering, *, less: float = 0.0) -> float:
-    """The one-sided p of "the true change is ``change``, or farther from what was seen": 5 % at an end of 90 %.
+def source_p(
+    losses: float, gains: float, n: float, change: float, found: Gathering, *, less: float = 0.0
+) -> float:
+    """The one-sided p of "the true change is ``change``, or farther from what was seen": 5 % at
+    an end of 90 %.
 
     ``less``: a correction for continuity, as of ``tango_statistic``, in samples that count as one.
     """
@@ -242,18 +272,31 @@ def source_p(losses: float, gains: float, n: float, change: float, found: Gather
 
 
 def _chances(
-    losses: float, gains: float, n: float, points: npt.NDArray[np.float64], found: Gathering, *, less: float = 0.0
+    losses: float,
+    gains: float,
+    n: float,
+    points: npt.NDArray[np.float64],
+    found: Gathering,
+    *,
+    less: float = 0.0,
 ) -> npt.NDArray[np.float64]:
-    """Of each true change of ``points``: how probable it makes what was seen, or what is farther; 1 of the mean."""
+    """Of each true change of ``points``: how probable it makes what was seen, or what is
+    farther; 1 of the mean.
+    """
     middle, scale = (gains - losses) / n, math.sqrt(found.effect)
-    distances = [abs(tango_statistic(losses, gains, n, max(-1.0, min(1.0, one)), less=less)) / scale for one in points]
+    distances = [
+        abs(tango_statistic(losses, gains, n, max(-1.0, min(1.0, one)), less=less)) / scale
+        for one in points
+    ]
     chances = _tails(np.array(distances), found.freedom)
     chances[np.abs(points - middle) < _SAME] = 1.0
     return chances
 
 
 def variance_between(sizes: npt.NDArray[np.float64], sums: npt.NDArray[np.float64]) -> float:
-    """V = G/(G−1) Σ (s_g − n_g d)² / n², the variance of d = Σ s_g / n between two or more sources (CR1)."""
+    """V = G/(G−1) Σ (s_g − n_g d)² / n², the variance of d = Σ s_g / n between two or more
+    sources (CR1).
+    """
     count, n = len(sizes), float(sizes.sum())
     return count / (count - 1) * float(((sums - sizes * sums.sum() / n) ** 2).sum()) / (n * n)
 
@@ -264,7 +307,8 @@ def gathering(
     """How the changes of two or more sources gather.
 
     Args:
-        sizes: (G,) samples of each. sums: (G,) of their changes. changed: (G,) how many of its samples changed.
+        sizes: (G,) samples of each. sums: (G,) of their changes. changed: (G,) how many of its
+            samples changed.
     """
     count, n = len(sizes), float(sizes.sum())
     whole = float((sizes**2).sum()) / n
@@ -276,7 +320,8 @@ def gathering(
         seen = count / (count - 1) * float(squares.sum())
         of_changed = np.where(changed > 0, squares, -1.0)
         largest = float(of_changed.max())
-        # of sources that lie as far the one with the fewest changes, so that their order says nothing
+        # of sources that lie as far the one with the fewest changes, so that their order says
+        # nothing
         fewest = float(changed[of_changed >= largest * (1 - _SAME)].min())
         effect = max(1.0, seen / within, (seen + _MORE * largest) / (within + _MORE * fewest))
     alike = min(1.0, (effect - 1) / (whole - 1)) if whole > 1 else 0.0
@@ -284,18 +329,25 @@ def gathering(
 
 
 def resampled(
-    change: float, rows: npt.NDArray[np.int64], numbers: npt.NDArray[np.intp], interval: tuple[float, float]
+    change: float,
+    rows: npt.NDArray[np.int64],
+    numbers: npt.NDArray[np.intp],
+    interval: tuple[float, float],
 ) -> Clusters:
-    """What the samples of any other metric prove, whose ``change`` has the 90 % ``interval`` by resampled sources.
+    """What the samples of any other metric prove, whose ``change`` has the 90 % ``interval`` by
+    resampled sources.
 
-    ``rows`` (n, 4): hits and out_of now, hits and out_of before, of every sample. ``numbers``: as of ``clustered``.
+    ``rows`` (n, 4): hits and out_of now, hits and out_of before, of every sample. ``numbers``: as
+    of ``clustered``.
     """
     sizes = np.bincount(numbers)
     count = len(sizes)
     if count == 1:
         return _of_one_source(len(rows))
     freedom = _freedom_of(sizes)
-    low, high = (student_quantile((1 + confidence) / 2, freedom) for confidence in (CONFIDENCE, _SHOWN))
+    low, high = (
+        student_quantile((1 + confidence) / 2, freedom) for confidence in (CONFIDENCE, _SHOWN)
+    )
     error = (interval[1] - interval[0]) / (2 * low)
     now, out_of, before, out_of_before = rows.sum(axis=0).astype(np.float64)
     parts = (rows[:, 0] - rows[:, 1] * now / out_of) / out_of
@@ -306,17 +358,23 @@ def resampled(
         sources=count,
         effect=max(1.0, between / alone) if alone else 1.0,
         interval=interval,
-        shown=(change + (interval[0] - change) * high / low, change + (interval[1] - change) * high / low),
+        shown=(
+            change + (interval[0] - change) * high / low,
+            change + (interval[1] - change) * high / low,
+        ),
         p=2 * student_above(abs(change) / error, freedom) if error else 1.0,
         error=error,
     )
 
 
-def widened(interval: tuple[float, float], change: float, numbers: npt.NDArray[np.intp]) -> tuple[float, float]:
-    """The 90 % ``interval`` of ``change`` by resampling two or more sources, widened to what so few can prove.
+def widened(
+    interval: tuple[float, float], change: float, numbers: npt.NDArray[np.intp]
+) -> tuple[float, float]:
+    """The 90 % ``interval`` of ``change`` by resampling two or more sources, widened to what so
+    few can prove.
 
-    Resampled sums vary too little by (G − 1)/G, and t counts instead of z (Hesterberg, Am Stat 69:371, 2015), with the
-    degrees of freedom of sources of these sizes whose samples change alike.
+    Resampled sums vary too little by (G − 1)/G, and t counts instead of z (Hesterberg, Am Stat
+    69:371, 2015), with the degrees of freedom of sources of these sizes whose samples change alike.
     """
     sizes = np.bincount(numbers)
     factor = math.sqrt(_wider(CONFIDENCE, _freedom_of(sizes)) * len(sizes) / (len(sizes) - 1))
@@ -328,13 +386,17 @@ def _freedom_of(sizes: npt.NDArray[np.intp]) -> float:
 
 
 def _freedom(variances: npt.NDArray[np.float64]) -> float:
-    """Satterthwaite's degrees of freedom of the sum of sources with these variances, for equal ones G − 1."""
+    """Satterthwaite's degrees of freedom of the sum of sources with these variances, for equal
+    ones G − 1.
+    """
     return max(float(variances.sum()) ** 2 / float((variances**2).sum()) - 1, LEAST_FREEDOM)
 
 
 def _of_one_source(n: int) -> Clusters:
     """One source proves nothing about others."""
-    return Clusters(sources=1, effect=float(n), interval=_ANYTHING, shown=_ANYTHING, p=1.0, error=1.0)
+    return Clusters(
+        sources=1, effect=float(n), interval=_ANYTHING, shown=_ANYTHING, p=1.0, error=1.0
+    )
 
 
 def _wider(confidence: float, freedom: float) -> float:

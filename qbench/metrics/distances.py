@@ -48,7 +48,9 @@ def divergences(x: Wide, y: Wide) -> Wide:
     """(m,) Kullback-Leibler divergences of rows of scores (m, classes) from ``x``, in nats."""
     are_shares = bool((x >= 0).all() and (x <= 1).all())
     log_p, log_q = (_log_shares(z) if are_shares else _log_softmax(z) for z in (x, y))
-    found: Wide = np.maximum((np.exp(log_p) * (log_p - log_q)).sum(axis=1), 0.0)  # rounding may leave −10⁻¹⁷
+    found: Wide = np.maximum(
+        (np.exp(log_p) * (log_p - log_q)).sum(axis=1), 0.0
+    )  # rounding may leave −10⁻¹⁷
     return found
 
 
@@ -73,11 +75,15 @@ def _distance(
         assert reference is not None
         ours, theirs = answers.held(name), reference.held(name)
         if ours.values.shape != theirs.values.shape:
-            raise ValueError(f"{name} compares outputs {ours.values.shape} with {theirs.values.shape} of fp32")
+            raise ValueError(
+                f"{name} compares outputs {ours.values.shape} with {theirs.values.shape} of fp32"
+            )
         if kind is not None and theirs.kind is not kind:
             raise ValueError(f"{name} is of scores of classes, and these outputs are other numbers")
         found = of(theirs.values.astype(np.float64), ours.values.astype(np.float64))
-        return Counts(np.rint(whole * found).astype(np.int64), np.full(len(found), whole, dtype=np.int64))
+        return Counts(
+            np.rint(whole * found).astype(np.int64), np.full(len(found), whole, dtype=np.int64)
+        )
 
     return count
 

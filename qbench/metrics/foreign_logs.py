@@ -19,7 +19,14 @@ from typing import Any
 import msgspec
 
 from qbench.errors import InputError, UnavailableError
-from qbench.metrics.answer_files import AnswerRecord, DataMark, Header, Provenance, decoded_line, json_lines
+from qbench.metrics.answer_files import (
+    AnswerRecord,
+    DataMark,
+    Header,
+    Provenance,
+    decoded_line,
+    json_lines,
+)
 from qbench.number_text import counted
 from qbench.storage import current_factor, current_limits, digest_plain, too_large
 
@@ -33,8 +40,9 @@ class LogChoices:
 
     Args:
         filter: the filter of lm-eval whose answers are taken; empty: the only one.
-        source: where a sample names its source: a column, or names between dots such as ``doc.article``.
-        columns: of a table: ``id``, ``answer``, ``label`` or ``source`` → the name of its column.
+        source: where a sample names its source: a column, or names between dots such as
+        ``doc.article``. columns: of a table: ``id``, ``answer``, ``label`` or ``source`` → the name
+        of its column.
     """
 
     filter: str = ""
@@ -62,21 +70,24 @@ class ForeignLog:
 def open_foreign_log(path: Path, choices: LogChoices | None = None) -> ForeignLog:
     """Open the log at ``path``; its suffix says which tool wrote it.
 
-    ``answer_lines(log.header, log.records)`` are the lines of a file of answers. Reading ``log.records`` raises
-    ``InputError`` where a line of the log cannot be read.
+    ``answer_lines(log.header, log.records)`` are the lines of a file of answers. Reading
+    ``log.records`` raises ``InputError`` where a line of the log cannot be read.
 
     Args:
-        path: lm-eval's samples (``.jsonl``), a log of Inspect (``.eval``, ``.json``), or a table (``.csv``).
+        path: lm-eval's samples (``.jsonl``), a log of Inspect (``.eval``, ``.json``), or a table
+            (``.csv``).
         choices: what is taken from the log; None: everything.
 
     Raises:
-        InputError: the file does not exist, has another suffix, or is broken. UnavailableError: a log of Inspect needs
-            the package ``zstandard``.
+        InputError: the file does not exist, has another suffix, or is broken. UnavailableError: a
+            log of Inspect needs the package ``zstandard``.
     """
     choices = choices or LogChoices()
     doing = f"Importing '{path}'"
     if not path.is_file():
-        raise InputError(doing, found="no file there", expected="a log of another tool", remedy="Check the path.")
+        raise InputError(
+            doing, found="no file there", expected="a log of another tool", remedy="Check the path."
+        )
     readers: dict[str, Callable[[Path, LogChoices, str], ForeignLog]] = {
         ".csv": _table,
         ".eval": _inspect_archive,
@@ -94,10 +105,11 @@ def open_foreign_log(path: Path, choices: LogChoices | None = None) -> ForeignLo
 
 
 def join_foreign_logs(logs: Sequence[tuple[str, ForeignLog]]) -> ForeignLog:
-    """Join the logs of one run, such as all subjects of MMLU, into one; a single log stays as it is.
+    """Join the logs of one run, such as all subjects of MMLU, into one; a single log stays as
+    it is.
 
-    The id of each sample then begins with its task: ``sums/3``. A source that is an id begins with the task, too:
-    question 3 of one task says nothing about question 3 of another.
+    The id of each sample then begins with its task: ``sums/3``. A source that is an id begins with
+    the task, too: question 3 of one task says nothing about question 3 of another.
 
     Args:
         logs: one or more; each with its name, for errors.
@@ -135,13 +147,25 @@ def _refused(doing: str, found: str, expected: str, remedy: str) -> InputError:
     return InputError(doing, found=found, expected=expected, remedy=remedy)
 
 
-# lm-eval. The keys of a line are ``doc_id``, ``doc``, ``target``, ``arguments``, ``resps``, ``filtered_resps``,
-# ``filter``, ``metrics`` (names), ``doc_hash``, ``prompt_hash``, ``target_hash``, and the metrics with their values.
-# ``resps`` and ``filtered_resps`` are lists of texts; of a multiple choice, pairs of a log-likelihood and whether it is
-# greedy, one for each choice.
+# lm-eval. The keys of a line are ``doc_id``, ``doc``, ``target``, ``arguments``, ``resps``,
+# ``filtered_resps``, ``filter``, ``metrics`` (names), ``doc_hash``, ``prompt_hash``,
+# ``target_hash``, and the metrics with their values. ``resps`` and ``filtered_resps`` are lists of
+# texts; of a multiple choice, pairs of a log-likelihood and whether it is greedy, one for each
+# choice.
 
 _OF_LINE = frozenset(
-    ("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics", "doc_hash", "prompt_hash")
+    (
+        "doc_id",
+        "doc",
+        "target",
+        "arguments",
+        "resps",
+        "filtered_resps",
+        "filter",
+        "metrics",
+        "doc_hash",
+        "prompt_hash",
+    )
 ) | {"target_hash", "task_name"}
 _RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ANY = msgspec.json.Decoder()
@@ -157,7 +181,9 @@ def _lm_eval(path: Path, choices: LogChoices, doing: str) -> ForeignLog:
         Header(
             data=DataMark(id=task),
             provenance=Provenance(tool=f"lm-eval {version}".strip()),
-            lower=[str(one) for one, up in directions.items() if up is False] if isinstance(directions, dict) else [],
+            lower=[str(one) for one, up in directions.items() if up is False]
+            if isinstance(directions, dict)
+            else [],
         ),
         iter(()),
     )
@@ -180,7 +206,9 @@ def _run_facts(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _lm_records(path: Path, choices: LogChoices, doing: str, notes: list[str]) -> Iterator[AnswerRecord]:
+def _lm_records(
+    path: Path, choices: LogChoices, doing: str, notes: list[str]
+) -> Iterator[AnswerRecord]:
     filters: dict[str, int] = {}
     left_out: set[str] = set()
     for number, line in json_lines(path):
@@ -207,14 +235,25 @@ def _lm_records(path: Path, choices: LogChoices, doing: str, notes: list[str]) -
         yield _lm_record(fields, choices, where, left_out)
     if choices.filter and choices.filter not in filters:
         raise _refused(
-            doing, f"the filters {', '.join(filters) or '(none)'}", f"'{choices.filter}'", "Choose one of these."
+            doing,
+            f"the filters {', '.join(filters) or '(none)'}",
+            f"'{choices.filter}'",
+            "Choose one of these.",
         )
     if left_out:
-        notes.append(f"metrics that are no number for a sample are left out: {', '.join(sorted(left_out))}")
+        notes.append(
+            f"metrics that are no number for a sample are left out: {', '.join(sorted(left_out))}"
+        )
 
 
-def _lm_record(fields: Mapping[str, msgspec.Raw], choices: LogChoices, where: str, left_out: set[str]) -> AnswerRecord:
-    named = _value(fields, "metrics", where) if "metrics" in fields else [one for one in fields if one not in _OF_LINE]
+def _lm_record(
+    fields: Mapping[str, msgspec.Raw], choices: LogChoices, where: str, left_out: set[str]
+) -> AnswerRecord:
+    named = (
+        _value(fields, "metrics", where)
+        if "metrics" in fields
+        else [one for one in fields if one not in _OF_LINE]
+    )
     metrics = {}
     for name in map(str, named if isinstance(named, list) else []):
         value = _value(fields, name, where)
@@ -224,8 +263,12 @@ def _lm_record(fields: Mapping[str, msgspec.Raw], choices: LogChoices, where: st
         try:
             metrics[name] = float(value)
         except OverflowError as error:
-            raise _refused(where, f"'{name}' beyond 1e308", "a finite number", "Correct the log.") from error
-    hashes = [str(_value(fields, key, where))[:16] for key in ("doc_hash", "target_hash") if key in fields]
+            raise _refused(
+                where, f"'{name}' beyond 1e308", "a finite number", "Correct the log."
+            ) from error
+    hashes = [
+        str(_value(fields, key, where))[:16] for key in ("doc_hash", "target_hash") if key in fields
+    ]
     return AnswerRecord(
         id=str(_value(fields, "doc_id", where)),
         answer=_response(_value(fields, "filtered_resps", where)),
@@ -236,7 +279,9 @@ def _lm_record(fields: Mapping[str, msgspec.Raw], choices: LogChoices, where: st
 
 
 def _value(fields: Mapping[str, msgspec.Raw], name: str, where: str) -> Any:  # noqa: ANN401 - of JSON
-    """The value of a field, None where the line lacks it; the line was looked through, but its values were not read."""
+    """The value of a field, None where the line lacks it; the line was looked through, but its
+    values were not read.
+    """
     return decoded_line(_ANY, bytes(fields[name]), where) if name in fields else None
 
 
@@ -264,13 +309,15 @@ def _walked(found: Any, names: Sequence[str], path: str, where: str) -> str:  # 
     for name in names:
         found = found.get(name) if isinstance(found, dict) else None
     if found is None or isinstance(found, dict | list):
-        raise _refused(where, f"no value of '{path}'", "the source of the sample", "Correct --source.")
+        raise _refused(
+            where, f"no value of '{path}'", "the source of the sample", "Correct --source."
+        )
     return str(found)
 
 
-# Inspect. An answer is the text that a scorer took from the output. A value of a scorer is "C" (correct), "I", "P"
-# (partial), "N" (no answer), a number, a truth value, or several by name. A question that was answered in several
-# epochs is one source: its answers are not independent.
+# Inspect. An answer is the text that a scorer took from the output. A value of a scorer is "C"
+# (correct), "I", "P" (partial), "N" (no answer), a number, a truth value, or several by name. A
+# question that was answered in several epochs is one source: its answers are not independent.
 
 _GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 
@@ -335,7 +382,9 @@ def _inspect_archive(path: Path, choices: LogChoices, doing: str) -> ForeignLog:
     try:
         archive = zipfile.ZipFile(path)
     except (zipfile.BadZipFile, OSError) as error:
-        raise _refused(doing, f"no zip file ({error})", "a log of Inspect", "Copy the file again.") from error
+        raise _refused(
+            doing, f"no zip file ({error})", "a log of Inspect", "Copy the file again."
+        ) from error
     names = {one.filename: one for one in archive.infolist()}
     if "header.json" not in names:
         archive.close()
@@ -346,14 +395,18 @@ def _inspect_archive(path: Path, choices: LogChoices, doing: str) -> ForeignLog:
             "Run 'inspect log recover', or name another log.",
         )
     header = decoded_line(
-        msgspec.json.Decoder(_InspectHeader), _member(path, archive, names["header.json"], doing), doing
+        msgspec.json.Decoder(_InspectHeader),
+        _member(path, archive, names["header.json"], doing),
+        doing,
     )
 
     def samples() -> Iterator[_InspectSample]:
         with archive:
             for name, one in names.items():
                 if name.startswith("samples/") and name.endswith(".json"):
-                    yield decoded_line(_SAMPLE, _member(path, archive, one, doing), f"{doing}, '{name}'")
+                    yield decoded_line(
+                        _SAMPLE, _member(path, archive, one, doing), f"{doing}, '{name}'"
+                    )
 
     return _inspect(header, samples(), choices, doing)
 
@@ -362,7 +415,9 @@ _ZSTANDARD = 93
 
 
 def _member(path: Path, archive: zipfile.ZipFile, one: zipfile.ZipInfo, doing: str) -> bytes:
-    """The bytes of one file of ``archive``; Inspect packs with Zstandard, which Python itself reads from 3.14 on."""
+    """The bytes of one file of ``archive``; Inspect packs with Zstandard, which Python itself
+    reads from 3.14 on.
+    """
     most = _MEMBER_BYTES * current_factor()
     if one.file_size > most:
         raise _refused(
@@ -375,7 +430,15 @@ def _member(path: Path, archive: zipfile.ZipFile, one: zipfile.ZipInfo, doing: s
         if one.compress_type != _ZSTANDARD:
             return archive.read(one)
         return _zstandard(path, one, doing)
-    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, EOFError, ValueError, RuntimeError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        lzma.LZMAError,
+        OSError,
+        EOFError,
+        ValueError,
+        RuntimeError,
+    ) as error:
         raise _refused(  # RuntimeError: encrypted, or packed by a method that Python does not have
             f"{doing}, '{one.filename}'",
             f"data that cannot be unpacked ({error})",
@@ -397,7 +460,9 @@ def _zstandard(path: Path, one: zipfile.ZipInfo, doing: str) -> bytes:
     with path.open("rb") as file:
         file.seek(one.header_offset)
         local = file.read(30)
-        file.seek(int.from_bytes(local[26:28], "little") + int.from_bytes(local[28:30], "little"), 1)
+        file.seek(
+            int.from_bytes(local[26:28], "little") + int.from_bytes(local[28:30], "little"), 1
+        )
         packed = file.read(one.compress_size)
     try:
         with zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True) as reader:
@@ -409,20 +474,26 @@ def _zstandard(path: Path, one: zipfile.ZipInfo, doing: str) -> bytes:
     return found
 
 
-def _inspect(header: _InspectHeader, samples: Iterator[_InspectSample], choices: LogChoices, doing: str) -> ForeignLog:
+def _inspect(
+    header: _InspectHeader, samples: Iterator[_InspectSample], choices: LogChoices, doing: str
+) -> ForeignLog:
     spec = header.eval
     log = ForeignLog(
         Header(
             data=DataMark(id=spec.dataset.name or spec.task),
             provenance=Provenance(
                 tool=f"inspect_ai {spec.packages.get('inspect_ai', '')}".strip(),
-                versions={name: version for name, version in spec.packages.items() if name != "inspect_ai"},
+                versions={
+                    name: version for name, version in spec.packages.items() if name != "inspect_ai"
+                },
             ),
         ),
         iter(()),
     )
     if header.status != "success":
-        log.notes.append(f"the evaluation ended with the status '{header.status}': samples may be missing")
+        log.notes.append(
+            f"the evaluation ended with the status '{header.status}': samples may be missing"
+        )
     repeated = (spec.config.epochs or 1) > 1
     log.by_id = repeated and not choices.source
     log.records = _inspect_records(samples, choices, doing, log.notes, repeated=repeated)
@@ -430,7 +501,12 @@ def _inspect(header: _InspectHeader, samples: Iterator[_InspectSample], choices:
 
 
 def _inspect_records(
-    samples: Iterator[_InspectSample], choices: LogChoices, doing: str, notes: list[str], *, repeated: bool
+    samples: Iterator[_InspectSample],
+    choices: LogChoices,
+    doing: str,
+    notes: list[str],
+    *,
+    repeated: bool,
 ) -> Iterator[AnswerRecord]:
     failed = []
     for one in samples:
@@ -439,7 +515,11 @@ def _inspect_records(
         if not one.scores or one.error is not None:
             failed.append(name)
             continue
-        metrics = {key: value for scorer, found in one.scores.items() for key, value in _graded(scorer, found, where)}
+        metrics = {
+            key: value
+            for scorer, found in one.scores.items()
+            for key, value in _graded(scorer, found, where)
+        }
         first = next(iter(one.scores.values()))
         source: str | None = str(one.id) if repeated else None
         if choices.source:
@@ -461,7 +541,9 @@ def _text_of(question: Any) -> Any:  # noqa: ANN401 - of JSON
     """A question without the ids of its messages, which are drawn anew for every run."""
     if not isinstance(question, list):
         return question
-    return [[one.get("role"), one.get("content")] if isinstance(one, dict) else one for one in question]
+    return [
+        [one.get("role"), one.get("content")] if isinstance(one, dict) else one for one in question
+    ]
 
 
 def _graded(scorer: str, score: _InspectScore, where: str) -> Iterator[tuple[str, float]]:
@@ -490,7 +572,9 @@ _DIGITS = 18
 def _table(path: Path, choices: LogChoices, doing: str) -> ForeignLog:
     for key in choices.columns:
         if key not in _KEYS:
-            raise _refused(doing, f"'{key}' in --columns", f"one of: {', '.join(_KEYS)}", "Correct the option.")
+            raise _refused(
+                doing, f"'{key}' in --columns", f"one of: {', '.join(_KEYS)}", "Correct the option."
+            )
     columns = {key: choices.columns.get(key, key) for key in _KEYS}
     if choices.source:
         columns["source"] = choices.source
@@ -510,14 +594,17 @@ def _rows(
     numeric = [name for name, one in free.items() if one.has_numbers and not one.has_words]
     mixed = [name for name, one in free.items() if one.has_numbers and one.has_words]
     if mixed:
-        notes.append(f"columns of numbers and texts are no metrics and are left out: {', '.join(mixed)}")
+        notes.append(
+            f"columns of numbers and texts are no metrics and are left out: {', '.join(mixed)}"
+        )
     answer, label = (found.get(columns[key], _Column()) for key in ("answer", "label"))
     if numeric and columns["answer"] in found and columns["label"] in found:
         notes.append(
             f"only columns of numbers are metrics ({', '.join(numeric)}): whether answers equal labels is not counted; "
             "leave these columns out of the table to count it"
         )
-    # Where one column holds classes and texts, its classes are texts, too, and those of the other, to be equal to them.
+    # Where one column holds classes and texts, its classes are texts, too, and those of the other,
+    # to be equal to them.
     is_text = any(one.has_classes and one.has_texts for one in (answer, label))
     for where, fields in _lines(path, columns, asked, doing):
         yield _row(fields, columns, numeric, where, is_text=is_text)
@@ -562,7 +649,10 @@ def _lines(
                 where = f"{doing}, line {rows.line_num}"
                 if len(row) != len(names):
                     raise _refused(
-                        where, counted(len(row), "field"), f"{len(names)}, as in the first line", "Correct it."
+                        where,
+                        counted(len(row), "field"),
+                        f"{len(names)}, as in the first line",
+                        "Correct it.",
                     )
                 yield where, dict(zip(names, row, strict=True))
     except UnicodeDecodeError as error:
@@ -572,18 +662,27 @@ def _lines(
 
 
 def _row(
-    fields: Mapping[str, str], columns: Mapping[str, str], numeric: Sequence[str], where: str, *, is_text: bool
+    fields: Mapping[str, str],
+    columns: Mapping[str, str],
+    numeric: Sequence[str],
+    where: str,
+    *,
+    is_text: bool,
 ) -> AnswerRecord:
     metrics = {}
     for name in numeric:
         value = _number(fields[name])
         if value is None or not math.isfinite(value):
-            raise _refused(where, f"'{fields[name]}' for '{name}'", "a finite number", "Correct the table.")
+            raise _refused(
+                where, f"'{fields[name]}' for '{name}'", "a finite number", "Correct the table."
+            )
         metrics[name] = value
     found = {key: fields[name] for key, name in columns.items() if name in fields}
     read: Callable[[str], int | list[int] | str] = str if is_text else _class_or_text
     answer, label = (read(found[key]) if key in found else None for key in ("answer", "label"))
-    return AnswerRecord(id=found["id"], answer=answer, label=label, metrics=metrics, source=found.get("source"))
+    return AnswerRecord(
+        id=found["id"], answer=answer, label=label, metrics=metrics, source=found.get("source")
+    )
 
 
 def _number(text: str) -> float | None:
@@ -594,7 +693,9 @@ def _number(text: str) -> float | None:
 
 
 def _class_or_text(text: str) -> int | list[int] | str:
-    """``3`` is a class, ``[3, 5, 1]`` classes best first, anything else a text, whole numbers of more digits too."""
+    """``3`` is a class, ``[3, 5, 1]`` classes best first, anything else a text, whole numbers
+    of more digits too.
+    """
     if text.isascii() and text.isdecimal() and len(text) <= _DIGITS:
         return int(text)
     if text.startswith("["):
@@ -602,6 +703,8 @@ def _class_or_text(text: str) -> int | list[int] | str:
             found = json.loads(text)
         except (ValueError, RecursionError):
             return text
-        if isinstance(found, list) and all(type(one) is int and abs(one) < 10**_DIGITS for one in found):
+        if isinstance(found, list) and all(
+            type(one) is int and abs(one) < 10**_DIGITS for one in found
+        ):
             return found
     return text

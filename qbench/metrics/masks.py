@@ -1,10 +1,11 @@
-"""Answers that name a class for each pixel, and what counts them: intersection over union, right pixels.
+"""Answers that name a class for each pixel, and what counts them: intersection over union,
+right pixels.
 
     IoU_c = Σᵢ |answer = c ∧ label = c| / Σᵢ |answer = c ∨ label = c|      over the pixels of all pictures i
     mIoU  = mean of IoU_c over the classes that any answer or label has
 
-A pixel whose label is ``IGNORED`` counts nowhere. Sources: Everingham et al., "The Pascal visual object classes
-challenge" (2010), section 4.2.2; Long, Shelhamer and Darrell (2015), section 5.
+A pixel whose label is ``IGNORED`` counts nowhere. Sources: Everingham et al., "The Pascal visual
+object classes challenge" (2010), section 4.2.2; Long, Shelhamer and Darrell (2015), section 5.
 """
 
 from dataclasses import dataclass
@@ -30,8 +31,8 @@ class MaskAnswers(Answers):
 
     Args:
         classes: (n, H, W) uint8 or uint16.
-        tied: (n,) bool: in some pixel the best score was shared, and the lowest class taken; None: not recorded.
-        outputs: those of the network for the first samples; None: not recorded.
+        tied: (n,) bool: in some pixel the best score was shared, and the lowest class taken; None:
+        not recorded. outputs: those of the network for the first samples; None: not recorded.
     """
 
     classes: Mask
@@ -40,7 +41,9 @@ class MaskAnswers(Answers):
 
     def __post_init__(self) -> None:
         if self.classes.ndim != 3 or self.classes.dtype not in (np.uint8, np.uint16):
-            raise ValueError(f"masks are (n, H, W) uint8 or uint16, not {self.classes.shape} {self.classes.dtype}")
+            raise ValueError(
+                f"masks are (n, H, W) uint8 or uint16, not {self.classes.shape} {self.classes.dtype}"
+            )
 
     @property
     def form(self) -> str:
@@ -61,18 +64,23 @@ class MaskAnswers(Answers):
         """The mask of sample ``index``."""
         return bytes(self.classes[index].astype(np.uint16).tobytes())
 
-    def agreement_with(self, reference: Answers) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def agreement_with(
+        self, reference: Answers
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Equal pixels, out of all."""
         assert isinstance(reference, MaskAnswers)
         if self.classes.shape != reference.classes.shape:
-            raise ValueError(f"masks {self.classes.shape} and {reference.classes.shape} of the reference")
+            raise ValueError(
+                f"masks {self.classes.shape} and {reference.classes.shape} of the reference"
+            )
         same = (self.classes == reference.classes).sum(axis=(1, 2), dtype=np.int64)
         return same, np.full(len(self), self.classes[0].size, np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassPixels:
-    """(n, classes) int64 each: pixels of every class in every picture, where the label is not ignored.
+    """(n, classes) int64 each: pixels of every class in every picture, where the label is not
+    ignored.
 
     Args:
         both: answered and labelled so. either: answered or labelled so.
@@ -85,7 +93,9 @@ class ClassPixels:
 def class_pixels(answered: Mask, labelled: Mask, ignored: int) -> ClassPixels:
     """The pixels of each class in masks (n, H, W) of one shape."""
     kept = labelled != ignored
-    classes = 1 + max(int(answered.max(initial=0, where=kept)), int(labelled.max(initial=0, where=kept)))
+    classes = 1 + max(
+        int(answered.max(initial=0, where=kept)), int(labelled.max(initial=0, where=kept))
+    )
     both, named = [], []
     for one, right, counts in zip(answered, labelled, kept, strict=True):
         a, b = one[counts], right[counts]
@@ -96,10 +106,14 @@ def class_pixels(answered: Mask, labelled: Mask, ignored: int) -> ClassPixels:
 
 
 def mean_iou(both: Wide, either: Wide) -> Wide:
-    """The mean over classes of sums (b, classes): (b,); a class without a pixel is left out, NaN: there is none."""
+    """The mean over classes of sums (b, classes): (b,); a class without a pixel is left out,
+    NaN: there is none.
+    """
     found = either > 0
     shares = np.divide(both, either, out=np.zeros(both.shape), where=found).sum(axis=1)
-    means = np.divide(shares, found.sum(axis=1), out=np.full(len(shares), np.nan), where=found.any(axis=1))
+    means = np.divide(
+        shares, found.sum(axis=1), out=np.full(len(shares), np.nan), where=found.any(axis=1)
+    )
     return np.asarray(means)
 
 
@@ -118,10 +132,14 @@ def _masks(name: str, answers: Answers, labels: ArrayLabels) -> tuple[Mask, Mask
 def _require_masks(name: str, size: tuple[int, ...], labels: ArrayLabels) -> None:
     for index, label in enumerate(labels):
         if label.dtype not in (np.uint8, np.uint16):
-            raise ValueError(f"{name} compares masks of uint8 or uint16, and label {index} is {label.dtype}")
+            raise ValueError(
+                f"{name} compares masks of uint8 or uint16, and label {index} is {label.dtype}"
+            )
         if label.shape != size:
             answered, right = ("×".join(map(str, shape)) for shape in (size, label.shape))
-            raise ValueError(f"{name} compares masks of {answered} pixels, and label {index} has {right}")
+            raise ValueError(
+                f"{name} compares masks of {answered} pixels, and label {index} has {right}"
+            )
 
 
 def _ignored(right: Mask) -> int:
@@ -132,7 +150,10 @@ def _ignored(right: Mask) -> int:
 
 
 def _counted(pixels: ClassPixels, chosen: slice) -> Counts:
-    both, either = pixels.both[:, chosen].astype(np.float64), pixels.either[:, chosen].astype(np.float64)
+    both, either = (
+        pixels.both[:, chosen].astype(np.float64),
+        pixels.either[:, chosen].astype(np.float64),
+    )
 
     def value(weights: Wide) -> Wide:
         return mean_iou(weights @ both, weights @ either)
@@ -158,13 +179,17 @@ MIOU = _iou_metric("miou", "Mean intersection over union", slice(None))
 
 def iou_of_class(number: int) -> Metric:
     """The intersection over union of class ``number``."""
-    return _iou_metric(f"iou_{number}", f"Intersection over union of class {number}", slice(number, number + 1))
+    return _iou_metric(
+        f"iou_{number}", f"Intersection over union of class {number}", slice(number, number + 1)
+    )
 
 
 def _count_pixels(answers: Answers, labels: ArrayLabels, _reference: Answers | None) -> Counts:
     masks, right = _masks("pixel_accuracy", answers, labels)
     kept = right != _ignored(right)
-    return Counts(*(each.sum(axis=(1, 2), dtype=np.int64) for each in ((masks == right) & kept, kept)))
+    return Counts(
+        *(each.sum(axis=(1, 2), dtype=np.int64) for each in ((masks == right) & kept, kept))
+    )
 
 
 PIXEL_ACCURACY = array_metric("pixel_accuracy", "Pixels of the right class", _count_pixels)

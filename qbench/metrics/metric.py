@@ -1,6 +1,8 @@
-"""A metric counts: per sample, how many of how many. Its value is Σ hits / Σ out_of, never a mean of floats.
+"""A metric counts: per sample, how many of how many. Its value is Σ hits / Σ out_of, never a
+mean of floats.
 
-top-1 counts 1 of 1 for a right answer; a phoneme error rate counts the edits of a word out of its phonemes.
+top-1 counts 1 of 1 for a right answer; a phoneme error rate counts the edits of a word out of its
+phonemes.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,17 +16,27 @@ import numpy.typing as npt
 
 from qbench.metrics.answers import Answers
 from qbench.metrics.clusters import clustered, resampled, source_numbers, widened
-from qbench.metrics.resampling import RESAMPLES, by_source, change_interval, weighted_interval, with_unmet
+from qbench.metrics.resampling import (
+    RESAMPLES,
+    by_source,
+    change_interval,
+    weighted_interval,
+    with_unmet,
+)
 from qbench.metrics.scores import BILLION, Against, Clusters, Direction, Score
 
 Labels = tuple[tuple[int, ...], ...]
 """Per sample: the class ids that count as right, or the one right sequence of tokens."""
 
 ArrayLabels = tuple[npt.NDArray[Any], ...]
-"""Per sample: an array of numbers, such as the boxes or the mask that are right; shapes are those of the task."""
+"""Per sample: an array of numbers, such as the boxes or the mask that are right; shapes are
+those of the task.
+"""
 
 Resampled = Callable[[Any, Any, Any, npt.NDArray[np.intp] | None], tuple[float, float] | None]
-"""Of answers, labels, reference answers and source numbers: the 90 % interval of the change; None: there is none."""
+"""Of answers, labels, reference answers and source numbers: the 90 % interval of the change;
+None: there is none.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,11 +45,13 @@ class Counts:
 
     Args:
         hits, out_of: (n,) int64 each, of every sample.
-        total: hits and out_of of all samples together, where these are not the sums of the two, or where ``out_of``
-            depends on the answers: then a share of ``BILLION``, so that all cells count in one unit. Losses and gains
-            compare ``hits``, which are what each sample counts alone.
-        weighted: of such a value, (b, n) float64 how often each sample counts → (b,) values, NaN where there is nothing
-            to count; the change is resampled with it, ``resamples`` times. None: ``hits`` are resampled.
+        total: hits and out_of of all samples together, where these are not the sums of the two, or
+            where ``out_of`` depends on the answers: then a share of ``BILLION``, so that all cells
+            count in one unit. Losses and gains compare ``hits``, which are what each sample counts
+            alone.
+        weighted: of such a value, (b, n) float64 how often each sample counts → (b,) values, NaN
+            where there is nothing to count; the change is resampled with it, ``resamples`` times.
+            None: ``hits`` are resampled.
     """
 
     hits: npt.NDArray[np.int64]
@@ -56,17 +70,18 @@ class Counts:
 class Metric:
     """A named way to count answers.
 
-    ``count(answers, labels, reference)`` gets ``reference`` when ``against`` is REFERENCE and ``labels`` when it is
-    LABELS or ``by_labels`` is set; the other is None. ``unit`` is shown after values: ``"%"`` values
-    are shares shown times 100, ``""`` is a plain number.
-    ``least_margin`` is the smallest margin judging grants, as a share (an error rate near zero would have none).
-    ``proportion``: each sample counts 0 or 1 of 1, so that paired statistics apply. ``of_run``: the reference is to be
-    today's fp32 run, with its outputs and ties; stored answers have neither. ``of_likelihoods``: it needs the
-    likelihoods of the labels. ``resampled(answers, labels, reference, sources)`` gives the interval of the change where
-    the value is not a sum over samples; ``sources`` (n,) numbers the source of each sample, None: each has its own.
-    ``resampled`` None: sums are resampled. ``array_labels``: it counts against labels that are arrays
-    (``ArrayLabels``), and not against whole numbers (``Labels``). ``depth``: how many of the best
-    classes it looks at.
+    ``count(answers, labels, reference)`` gets ``reference`` when ``against`` is REFERENCE and
+    ``labels`` when it is LABELS or ``by_labels`` is set; the other is None. ``unit`` is shown after
+    values: ``"%"`` values are shares shown times 100, ``""`` is a plain number. ``least_margin`` is
+    the smallest margin judging grants, as a share (an error rate near zero would have none).
+    ``proportion``: each sample counts 0 or 1 of 1, so that paired statistics apply. ``of_run``: the
+    reference is to be today's fp32 run, with its outputs and ties; stored answers have neither.
+    ``of_likelihoods``: it needs the likelihoods of the labels. ``resampled(answers, labels,
+    reference, sources)`` gives the interval of the change where the value is not a sum over
+    samples; ``sources`` (n,) numbers the source of each sample, None: each has its own.
+    ``resampled`` None: sums are resampled. ``array_labels``: it counts against labels that are
+    arrays (``ArrayLabels``), and not against whole numbers (``Labels``). ``depth``: how many of the
+    best classes it looks at.
     """
 
     name: str
@@ -91,7 +106,9 @@ class Metric:
 
     @property
     def is_distance(self) -> bool:
-        """Whether it is a distance from fp32, which a suite may limit; not a share of samples that agree."""
+        """Whether it is a distance from fp32, which a suite may limit; not a share of samples
+        that agree.
+        """
         agrees = self.proportion and self.direction is Direction.HIGHER
         return self.against is Against.REFERENCE and not agrees
 
@@ -110,7 +127,9 @@ def array_metric(
     unit: str = "%",
     least_margin: float = 0.0,
 ) -> Metric:
-    """A metric against labels that are arrays (boxes, masks, values), whose samples count more than right or wrong."""
+    """A metric against labels that are arrays (boxes, masks, values), whose samples count more
+    than right or wrong.
+    """
     return Metric(
         name=name,
         title=title,
@@ -135,12 +154,13 @@ def score(
 ) -> Score:
     """Count ``answers`` and ``reference``, the fp32 answers to the same n samples, with ``metric``.
 
-    ``sources``: n names of what each sample was cut from; samples of one source are not independent evidence
-    (``Score.clusters``). None: each sample has its own.
+    ``sources``: n names of what each sample was cut from; samples of one source are not independent
+    evidence (``Score.clusters``). None: each sample has its own.
 
     Raises:
-        ValueError: answers, reference, labels and sources differ in length, a metric against labels got none or labels
-            of another kind, there is nothing to count, or the metric is not for answers of this kind.
+        ValueError: answers, reference, labels and sources differ in length, a metric against labels
+            got none or labels of another kind, there is nothing to count, or the metric is not for
+            answers of this kind.
     """
     if len(answers) != len(reference) or (labels is not None and len(labels) != len(answers)):
         raise ValueError(
@@ -161,14 +181,23 @@ def score(
     (hits, out_of), (reference_hits, reference_out_of) = now.sums, before.sums
     if out_of == 0 or reference_out_of == 0:
         raise ValueError(f"{metric.name} has nothing to count in {len(answers)} samples")
-    if metric.against is Against.REFERENCE and metric.proportion and metric.direction is Direction.HIGHER:
-        reference_hits, reference_out_of = out_of, out_of  # the reference agrees with itself, out of whatever
+    if (
+        metric.against is Against.REFERENCE
+        and metric.proportion
+        and metric.direction is Direction.HIGHER
+    ):
+        reference_hits, reference_out_of = (
+            out_of,
+            out_of,
+        )  # the reference agrees with itself, out of whatever
     if out_of != reference_out_of:  # such as a precision, out of what each of the two answered
         hits, reference_hits = (round(BILLION * Fraction(*one)) for one in (now.sums, before.sums))
         out_of = BILLION
     numbers = source_numbers(sources, len(answers))
     recompute = metric.resampled
-    own = None if recompute is None else lambda: recompute(answers, labels or (), reference, numbers)
+    own = (
+        None if recompute is None else lambda: recompute(answers, labels or (), reference, numbers)
+    )
     if now.weighted is not None and before.weighted is not None:
         own = partial(_reweighted, now, before, numbers)
     rows = np.stack([now.hits, now.out_of, before.hits, before.out_of], axis=1)
@@ -193,9 +222,11 @@ def slice_scores(
     name: str | None = None,
     sources: Sequence[str] | None = None,
 ) -> dict[str, Score]:
-    """The score of the samples of each of ``slices`` (n names), in the order of the names; the rest is as of ``score``.
+    """The score of the samples of each of ``slices`` (n names), in the order of the names; the
+    rest is as of ``score``.
 
-    Empty of a metric whose value is not the sum over samples. A slice in which nothing is to be counted is left out.
+    Empty of a metric whose value is not the sum over samples. A slice in which nothing is to be
+    counted is left out.
 
     Raises:
         ValueError: as ``score``, or there are more or fewer slices than samples.
@@ -215,7 +246,11 @@ def slice_scores(
         hits, out_of, reference_hits, reference_out_of = (int(total) for total in part.sum(axis=0))
         if not out_of or out_of != reference_out_of:
             continue
-        numbers = None if sources is None else source_numbers([sources[int(place)] for place in places], len(places))
+        numbers = (
+            None
+            if sources is None
+            else source_numbers([sources[int(place)] for place in places], len(places))
+        )
         interval = _interval(metric, part, None, numbers, (hits - reference_hits) / out_of)
         found[one] = _score(
             metric,
@@ -237,7 +272,9 @@ def _score(
     interval: tuple[float, float] | None,
     numbers: npt.NDArray[np.intp] | None,
 ) -> Score:
-    """Of ``rows`` as ``change_interval`` takes them and their ``totals``: hits, out_of, hits of the reference."""
+    """Of ``rows`` as ``change_interval`` takes them and their ``totals``: hits, out_of, hits of
+    the reference.
+    """
     hits, out_of, reference_hits = totals
     better = (rows[:, 0] - rows[:, 2]) * (1 if metric.direction is Direction.HIGHER else -1)
     change = (hits - reference_hits) / out_of
@@ -259,12 +296,16 @@ def _score(
     )
 
 
-def _reweighted(now: Counts, before: Counts, sources: npt.NDArray[np.intp] | None) -> tuple[float, float] | None:
+def _reweighted(
+    now: Counts, before: Counts, sources: npt.NDArray[np.intp] | None
+) -> tuple[float, float] | None:
     value, value_before = now.weighted, before.weighted
     assert value is not None
     assert value_before is not None
     draws = min(now.resamples, before.resamples)
-    return weighted_interval(lambda w: value(w) - value_before(w), len(now.hits), sources, resamples=draws)
+    return weighted_interval(
+        lambda w: value(w) - value_before(w), len(now.hits), sources, resamples=draws
+    )
 
 
 def _clusters(
@@ -286,7 +327,9 @@ def _interval(
     sources: npt.NDArray[np.intp] | None,
     change: float,
 ) -> tuple[float, float] | None:
-    """Of ``change``, from ``rows`` as ``change_interval`` takes them, or by the metric's ``own`` way to resample."""
+    """Of ``change``, from ``rows`` as ``change_interval`` takes them, or by the metric's
+    ``own`` way to resample.
+    """
     if own is not None:
         found = own()
     elif metric.proportion or metric.against is not Against.LABELS:

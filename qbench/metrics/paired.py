@@ -1,18 +1,23 @@
-"""Paired intervals: how far the share of right samples changed, from the losses and gains of the same n samples."""
+"""Paired intervals: how far the share of right samples changed, from the losses and gains of
+the same n samples.
+"""
 
 import math
 from collections.abc import Callable
 from statistics import NormalDist
 from typing import Literal
 
-# b losses, c gains, d = (c − b)/n. Formulas: Tango, Stat Med 17:891 (1998), score; Bonett and Price, J Educ Behav Stat
-# 37:479 (2012), adjusted Wald; Newcombe, Stat Med 17:2635 (1998), method 10.
+# b losses, c gains, d = (c − b)/n. Formulas: Tango, Stat Med 17:891 (1998), score; Bonett and
+# Price, J Educ Behav Stat 37:479 (2012), adjusted Wald; Newcombe, Stat Med 17:2635 (1998), method
+# 10.
 
 Method = Literal["tango", "bonett-price", "newcombe"]
 Interval = tuple[float, float]
 
 _BISECTIONS = 60
-"""Halvings of an interval of length 1: the last is far below the precision of a float near any limit."""
+"""Halvings of an interval of length 1: the last is far below the precision of a float near any
+limit.
+"""
 
 
 def paired_interval(
@@ -32,11 +37,12 @@ def paired_interval(
         gains: samples wrong before and right now.
         n: all samples.
         confidence: in (0, 1).
-        method: ``tango`` for verdicts, ``bonett-price`` for display, ``newcombe`` as a second opinion.
-        both_right: samples right both times. Only ``newcombe`` depends on it; None counts every sample that did not
+        method: ``tango`` for verdicts, ``bonett-price`` for display, ``newcombe`` as a second
+        opinion. both_right: samples right both times. Only ``newcombe`` depends on it; None counts
+        every sample that did not
             change as right, which is close for accurate models.
-        effect: how many samples prove as much as one sample of a source of its own: all counts are divided by it
-            (Rao and Scott, Biometrics 48:577, 1992).
+        effect: how many samples prove as much as one sample of a source of its own: all counts are
+            divided by it (Rao and Scott, Biometrics 48:577, 1992).
 
     Raises:
         ValueError: impossible counts, confidence or effect, or an unknown method.
@@ -46,7 +52,9 @@ def paired_interval(
     if not 0 < confidence < 1:
         raise ValueError(f"a confidence of {confidence} is impossible: it lies between 0 and 1")
     if both_right is not None and not 0 <= both_right <= n - losses - gains:
-        raise ValueError(f"{both_right} samples right both times do not fit {losses} losses and {gains} gains of {n}")
+        raise ValueError(
+            f"{both_right} samples right both times do not fit {losses} losses and {gains} gains of {n}"
+        )
     if not 1 <= effect < math.inf:
         raise ValueError(f"an effect of {effect} is impossible: it is at least 1")
     z = NormalDist().inv_cdf((1 + confidence) / 2)
@@ -62,12 +70,15 @@ def paired_interval(
     raise ValueError(f"unknown method '{method}': choose tango, bonett-price or newcombe")
 
 
-def tango_statistic(losses: float, gains: float, n: float, change: float, *, less: float = 0.0) -> float:
-    """Tango's T of the hypothesis that the true change in accuracy is ``change``: ~ N(0, 1) when it is.
+def tango_statistic(
+    losses: float, gains: float, n: float, change: float, *, less: float = 0.0
+) -> float:
+    """Tango's T of the hypothesis that the true change in accuracy is ``change``: ~ N(0, 1)
+    when it is.
 
-    p solves 2n p² + B p + C = 0 with B = −b − c + (2n − c + b) D and C = −b D (1 − D), the larger root;
-    T = (c − b − n D) / √(n (2p + D (1 − D))). ``less`` samples are taken off the distance c − b − n D, to
-    zero at most: a correction for continuity.
+    p solves 2n p² + B p + C = 0 with B = −b − c + (2n − c + b) D and C = −b D (1 − D), the larger
+    root; T = (c − b − n D) / √(n (2p + D (1 − D))). ``less`` samples are taken off the distance c −
+    b − n D, to zero at most: a correction for continuity.
     """
     linear = -losses - gains + (2 * n - gains + losses) * change
     constant = -losses * change * (1 - change)
@@ -75,15 +86,21 @@ def tango_statistic(losses: float, gains: float, n: float, change: float, *, les
     variance = n * (2 * root + change * (1 - change))
     distance = gains - losses - n * change
     distance = math.copysign(max(abs(distance) - less, 0.0), distance)
-    if variance <= 0:  # b = c = 0 and change → 0, or everything flipped: the hypothesis fits exactly or not at all
+    if (
+        variance <= 0
+    ):  # b = c = 0 and change → 0, or everything flipped: the hypothesis fits exactly or not at all
         return 0.0 if distance == 0 else math.copysign(math.inf, distance)
     return distance / math.sqrt(variance)
 
 
 def _tango(losses: float, gains: float, n: float, z: float) -> Interval:
     middle = (gains - losses) / n
-    low = _border(lambda change: tango_statistic(losses, gains, n, change) <= z, inside=middle, outside=-1.0)
-    high = _border(lambda change: tango_statistic(losses, gains, n, change) >= -z, inside=middle, outside=1.0)
+    low = _border(
+        lambda change: tango_statistic(losses, gains, n, change) <= z, inside=middle, outside=-1.0
+    )
+    high = _border(
+        lambda change: tango_statistic(losses, gains, n, change) >= -z, inside=middle, outside=1.0
+    )
     return low, high
 
 
@@ -105,7 +122,9 @@ def _bonett_price(losses: float, gains: float, n: float, z: float) -> Interval:
 
 
 def _newcombe(both: float, losses: float, gains: float, n: float, z: float) -> Interval:
-    """Method 10: Wilson limits of both accuracies, joined by their correlation φ, its numerator reduced by n/2."""
+    """Method 10: Wilson limits of both accuracies, joined by their correlation φ, its numerator
+    reduced by n/2.
+    """
     neither = n - both - losses - gains
     now, before = both + gains, both + losses
     change = (now - before) / n

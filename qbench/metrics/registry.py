@@ -67,11 +67,15 @@ _MODULES: Mapping[str, str] = MappingProxyType(
         ),
     }
 )
-"""Metric → the module that has it, in capitals: ``top1`` is ``ranking.TOP1``. The module is loaded with the metric."""
+"""Metric → the module that has it, in capitals: ``top1`` is ``ranking.TOP1``. The module is
+loaded with the metric.
+"""
 
 _ALSO_CALLED: Mapping[str, str] = MappingProxyType(
     {
-        **dict.fromkeys(("acc", "acc1", "acc@1", "accuracy", "top-1", "top_1", "top1_accuracy"), "top1"),
+        **dict.fromkeys(
+            ("acc", "acc1", "acc@1", "accuracy", "top-1", "top_1", "top1_accuracy"), "top1"
+        ),
         **dict.fromkeys(("acc5", "acc@5", "top-5", "top_5", "top5_accuracy"), "top5"),
         **dict.fromkeys(("snr", "l2"), "sqnr"),
         **dict.fromkeys(("cos", "cosine_similarity"), "cosine"),
@@ -98,7 +102,9 @@ _DIGITS = 5
 
 
 def _load(name: str) -> "Metric":
-    found: Metric = getattr(importlib.import_module(f"qbench.metrics.{_MODULES[name]}"), name.upper())
+    found: Metric = getattr(
+        importlib.import_module(f"qbench.metrics.{_MODULES[name]}"), name.upper()
+    )
     return found
 
 
@@ -113,7 +119,12 @@ class _OfOneClass:
     def maker(self, name: str) -> "Callable[[], Metric] | None":
         """The factory of the metric called ``name``; None when that is not such a name."""
         number = name.removeprefix(_IOU)
-        if number == name or not number.isascii() or not number.isdecimal() or len(number) > _DIGITS:
+        if (
+            number == name
+            or not number.isascii()
+            or not number.isdecimal()
+            or len(number) > _DIGITS
+        ):
             return None
         if int(number) >= _MOST_CLASSES:
             return None
@@ -135,7 +146,9 @@ def _iou_of(number: int) -> "Metric":
 def catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[Metric]":
     """The metrics of qbench and those that ``extensions`` add."""
     own = {name: functools.partial(_load, name) for name in _MODULES}
-    return Catalogue("metric", own, grammar=_OfOneClass(), also_called=_ALSO_CALLED).extended(extensions)
+    return Catalogue("metric", own, grammar=_OfOneClass(), also_called=_ALSO_CALLED).extended(
+        extensions
+    )
 
 
 def get_metric(name: str) -> "Metric":

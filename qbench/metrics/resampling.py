@@ -24,8 +24,9 @@ def change_interval(
 ) -> tuple[float, float] | None:
     """The 5 % and the 95 % point of the change, as fractions in the metric's own sense.
 
-    ``rows`` (n, 4) int64: hits and out_of now, hits and out_of before, of every sample. ``sources`` (n,): the number of
-    each sample's source; all samples of a source are drawn together. None where a resample has nothing to count out of.
+    ``rows`` (n, 4) int64: hits and out_of now, hits and out_of before, of every sample. ``sources``
+    (n,): the number of each sample's source; all samples of a source are drawn together. None where
+    a resample has nothing to count out of.
     """
     if sources is not None:
         totals = _sums_of_draws(by_source(rows, sources))
@@ -38,7 +39,8 @@ def change_interval(
     block = max(1, _BLOCK // len(kinds))
     totals = np.concatenate(
         [
-            rng.multinomial(len(rows), times / len(rows), size=min(block, RESAMPLES - start)) @ kinds
+            rng.multinomial(len(rows), times / len(rows), size=min(block, RESAMPLES - start))
+            @ kinds
             for start in range(0, RESAMPLES, block)
         ]
     ).astype(np.float64)
@@ -54,7 +56,9 @@ def by_source(rows: npt.NDArray[np.int64], sources: npt.NDArray[np.intp]) -> npt
 
 
 def _sums_of_draws(rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """(2000, columns) the sums of as many rows as ``rows`` (G, columns) has, drawn with replacement."""
+    """(2000, columns) the sums of as many rows as ``rows`` (G, columns) has, drawn with
+    replacement.
+    """
     rng, count = np.random.Generator(np.random.PCG64(_SEED)), len(rows)
     block = max(1, _BLOCK // count)
     sums = []
@@ -71,18 +75,25 @@ def recomputed_interval(
     groups: Sequence[npt.NDArray[np.intp]],
     sources: npt.NDArray[np.intp] | None = None,
 ) -> tuple[float, float]:
-    """The 5 % and the 95 % point of ``change(places)``, of places drawn with replacement from each of ``groups``.
+    """The 5 % and the 95 % point of ``change(places)``, of places drawn with replacement from
+    each of ``groups``.
 
-    ``groups`` are the places (m,) of samples whose number is not by chance, such as the like and the unlike pairs.
-    With ``sources`` (n,), whole sources are drawn instead, again and again until each of ``groups`` has a sample.
+    ``groups`` are the places (m,) of samples whose number is not by chance, such as the like and
+    the unlike pairs. With ``sources`` (n,), whole sources are drawn instead, again and again until
+    each of ``groups`` has a sample.
     """
     rng = np.random.Generator(np.random.PCG64(_SEED))
     draws: Iterator[npt.NDArray[np.intp]]
     if sources is None:
-        draws = (np.concatenate([rng.choice(group, len(group)) for group in groups]) for _ in range(RESAMPLES))
+        draws = (
+            np.concatenate([rng.choice(group, len(group)) for group in groups])
+            for _ in range(RESAMPLES)
+        )
     else:
         draws = _drawn_sources(rng, groups, sources)
-    return _ends(np.fromiter((change(places) for places in draws), dtype=np.float64, count=RESAMPLES))
+    return _ends(
+        np.fromiter((change(places) for places in draws), dtype=np.float64, count=RESAMPLES)
+    )
 
 
 def _drawn_sources(
@@ -95,7 +106,9 @@ def _drawn_sources(
     for _ in range(RESAMPLES):
         places = np.zeros(0, dtype=np.intp)
         while len(np.unique(group_of[places])) < len(groups):
-            places = np.concatenate([members[source] for source in rng.integers(len(members), size=len(members))])
+            places = np.concatenate(
+                [members[source] for source in rng.integers(len(members), size=len(members))]
+            )
         yield places
 
 
@@ -106,12 +119,14 @@ def weighted_interval(
     *,
     resamples: int = RESAMPLES,
 ) -> tuple[float, float] | None:
-    """The 5 % and the 95 % point of ``change(weights)``, for values of all samples together that weights give.
+    """The 5 % and the 95 % point of ``change(weights)``, for values of all samples together
+    that weights give.
 
     Args:
-        change: (b, count) float64, how often each sample was drawn → (b,) changes; NaN where there is nothing to count.
-        count: samples. sources: (count,) the number of each one's source, which are drawn whole; None: each has its
-            own. resamples: fewer where a change takes long.
+        change: (b, count) float64, how often each sample was drawn → (b,) changes; NaN where there
+            is nothing to count.
+        count: samples. sources: (count,) the number of each one's source, which are drawn whole;
+            None: each has its own. resamples: fewer where a change takes long.
 
     Returns:
         None where a resample has nothing to count.
@@ -121,14 +136,17 @@ def weighted_interval(
     block = max(1, _BLOCK // count)
     found = []
     for start in range(0, resamples, block):
-        times = rng.multinomial(drawn, np.full(drawn, 1 / drawn), size=min(block, resamples - start))
+        times = rng.multinomial(
+            drawn, np.full(drawn, 1 / drawn), size=min(block, resamples - start)
+        )
         found.append(change((times if sources is None else times[:, sources]).astype(np.float64)))
     changes = np.concatenate(found)
     return None if np.isnan(changes).any() else _ends(changes)
 
 
 def with_unmet(interval: tuple[float, float], rows: npt.NDArray[np.int64]) -> tuple[float, float]:
-    """``interval`` of the change, as wide as changes can make it that a sample of few has not met (see above).
+    """``interval`` of the change, as wide as changes can make it that a sample of few has not
+    met (see above).
 
     ``rows`` (n, 4) as ``change_interval`` takes them, of one sample or more.
     """
@@ -143,7 +161,9 @@ def with_unmet(interval: tuple[float, float], rows: npt.NDArray[np.int64]) -> tu
 
 
 def _farthest(count: float, n: int) -> float:
-    """How far Wilson's farther limit of a share lies from the ``count`` of ``n`` that was seen; never zero."""
+    """How far Wilson's farther limit of a share lies from the ``count`` of ``n`` that was seen;
+    never zero.
+    """
     half = _Z / (n + _Z * _Z) * math.sqrt(count * (n - count) / n + _Z * _Z / 4)
     return half + abs((count + _Z * _Z / 2) / (n + _Z * _Z) - count / n)
 

@@ -1,4 +1,5 @@
-"""The result of counting: whole numbers and words, no arrays, so that judging and tracking need no numpy.
+"""The result of counting: whole numbers and words, no arrays, so that judging and tracking need
+no numpy.
 
 value = Σ hits / Σ out_of, and the same for the fp32 reference
 """
@@ -8,7 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 BILLION = 1_000_000_000
-"""The whole of a value that is not a ratio of sums over samples, or whose two sides are out of different numbers."""
+"""The whole of a value that is not a ratio of sums over samples, or whose two sides are out of
+different numbers.
+"""
 LEAST_FREEDOM = 0.5
 """Degrees of freedom are no fewer, so that Student's t exists."""
 
@@ -29,12 +32,13 @@ class Against(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Gathering:
-    """How far changes gather in sources, and how many sources there are to find those that change as a whole.
+    """How far changes gather in sources, and how many sources there are to find those that
+    change as a whole.
 
     Args:
-        effect: the design effect of the changes that were seen, at least 1. freedom: the degrees of freedom of
-            Student's t. equal: the number of sources of one size that show as much about sources that change as a
-            whole.
+        effect: the design effect of the changes that were seen, at least 1. freedom: the degrees of
+            freedom of Student's t. equal: the number of sources of one size that show as much about
+            sources that change as a whole.
     """
 
     effect: float
@@ -43,29 +47,35 @@ class Gathering:
 
     @staticmethod
     def whole(n: int, sources: int) -> "Gathering":
-        """That of ``n`` samples of two or more ``sources`` of one size, of which each changes as a whole."""
+        """That of ``n`` samples of two or more ``sources`` of one size, of which each changes
+        as a whole.
+        """
         return Gathering(n / sources, sources - 1, sources)
 
     def of_more(self, times: float) -> "Gathering":
         """That of ``times`` the number of sources like these."""
-        return Gathering(self.effect, max((self.freedom + 1) * times - 1, LEAST_FREEDOM), self.equal * times)
+        return Gathering(
+            self.effect, max((self.freedom + 1) * times - 1, LEAST_FREEDOM), self.equal * times
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clusters:
-    """What samples that share sources (crops of a picture, sentences of a voice) prove about a change.
+    """What samples that share sources (crops of a picture, sentences of a voice) prove about a
+    change.
 
     Intervals and error are of value − reference_value, as fractions in the metric's own sense.
 
     Args:
         sources: how many different sources the samples have.
-        effect: by how much the sources widen the variance of the changes that were seen, Student's t included: n
-            samples prove as much as n / effect samples of a source each, but for sources that were not met.
+        effect: by how much the sources widen the variance of the changes that were seen, Student's
+            t included: n samples prove as much as n / effect samples of a source each, but for
+            sources that were not met.
         interval: the 90 % interval, which decides. shown: the 95 % interval.
         p: two-sided, of "no change": the mid-p where each source gains and loses by a fair coin.
         error: the standard error of the change, by the differences between sources.
-        seen, freedom, equal: as ``effect``, ``freedom`` and ``equal`` of ``gathering``. 0: a file of a qbench that did
-            not know them.
+        seen, freedom, equal: as ``effect``, ``freedom`` and ``equal`` of ``gathering``. 0: a file
+            of a qbench that did not know them.
     """
 
     sources: int
@@ -80,7 +90,9 @@ class Clusters:
 
     @property
     def gathering(self) -> Gathering:
-        """What an interval of the sources is made of; of older files as if the sources were of one size."""
+        """What an interval of the sources is made of; of older files as if the sources were of
+        one size.
+        """
         if not self.equal:
             return Gathering(self.effect, max(self.sources - 1, LEAST_FREEDOM), self.sources)
         return Gathering(self.seen, self.freedom, self.equal)
@@ -89,8 +101,9 @@ class Clusters:
 class Counted:
     """What follows from the counts of one metric of one cell, whichever value has the counts.
 
-    `Score` has those that were measured. `MetricRecord` of tracking has those of a line, in which ``direction`` and
-    ``against`` may be words of a newer qbench. Fractions are in the metric's own sense where nothing else is said.
+    `Score` has those that were measured. `MetricRecord` of tracking has those of a line, in which
+    ``direction`` and ``against`` may be words of a newer qbench. Fractions are in the metric's own
+    sense where nothing else is said.
     """
 
     __slots__ = ()
@@ -138,12 +151,15 @@ class Score(Counted):
     """One metric of one cell and of the fp32 reference on the same samples: whole numbers only.
 
     Args:
-        metric: name as the suite writes it, with its data when it names one: ``top1``, ``agreement@photo_crops``.
+        metric: name as the suite writes it, with its data when it names one: ``top1``,
+            ``agreement@photo_crops``.
         n: samples that were counted. hits / out_of: the value, summed over samples.
-        reference_hits: the same sum for the fp32 reference (``out_of`` for metrics against the reference).
-        losses / gains: samples on which this cell did worse / better than the reference.
-        interval: the 5 % and 95 % points of value − reference_value by the paired bootstrap (``resampling``); None for
-            shares of right samples, which losses and gains describe completely, and where resampling is impossible.
+        reference_hits: the same sum for the fp32 reference (``out_of`` for metrics against the
+        reference). losses / gains: samples on which this cell did worse / better than the
+        reference. interval: the 5 % and 95 % points of value − reference_value by the paired
+        bootstrap (``resampling``); None for
+            shares of right samples, which losses and gains describe completely, and where
+            resampling is impossible.
         clusters: what the samples prove where some of them share a source; None: each has its own.
     """
 
@@ -164,9 +180,11 @@ class Score(Counted):
 
     @property
     def reference_errors(self) -> int:
-        """The units that the fp32 reference got wrong: out of 100 %, or what a metric counts of which less is better.
+        """The units that the fp32 reference got wrong: out of 100 %, or what a metric counts of
+        which less is better.
 
-        0 of a value that has no most, such as decibels: what is relative to its error admits nothing.
+        0 of a value that has no most, such as decibels: what is relative to its error admits
+            nothing.
         """
         if self.direction is Direction.LOWER:
             return self.reference_hits
@@ -174,8 +192,14 @@ class Score(Counted):
 
     @property
     def has_floor(self) -> bool:
-        """Whether it counts samples that agree with fp32: these have an accepted floor, a distance has none."""
-        return self.against is Against.REFERENCE and self.proportion and self.direction is Direction.HIGHER
+        """Whether it counts samples that agree with fp32: these have an accepted floor, a
+        distance has none.
+        """
+        return (
+            self.against is Against.REFERENCE
+            and self.proportion
+            and self.direction is Direction.HIGHER
+        )
 
     @property
     def drop(self) -> int:

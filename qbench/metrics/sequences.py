@@ -4,19 +4,28 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from qbench.metrics.answers import MILLION, AnswerKind, Answers, IntegerAnswers, integer_answers, text_of
+from qbench.metrics.answers import (
+    MILLION,
+    AnswerKind,
+    Answers,
+    IntegerAnswers,
+    integer_answers,
+    text_of,
+)
 from qbench.metrics.metric import Counts, Labels, Metric
 from qbench.metrics.scores import Against, Direction
 
 # Metrics of sequences: the share that is wholly right, and the phoneme error rate.
 #
-# exact: hits_i = 1 if answer_i = label_i, out of 1. per: hits_i = the least number of insertions, deletions and
-# substitutions that turn label_i into answer_i (Levenshtein 1966), out of the label's length; so Σ edits / Σ lengths,
-# which may exceed 1.
+# exact: hits_i = 1 if answer_i = label_i, out of 1. per: hits_i = the least number of insertions,
+# deletions and substitutions that turn label_i into answer_i (Levenshtein 1966), out of the label's
+# length; so Σ edits / Σ lengths, which may exceed 1.
 
 _LEAST_PER_MARGIN = 0.005
-"""Half a point of error rate: what the default tolerance admits of an accuracy near 100 %. The tolerance relative to an
-error rate of 10 % would admit a twentieth of a point, and of a model that makes no errors nothing at all."""
+"""Half a point of error rate: what the default tolerance admits of an accuracy near 100 %. The
+tolerance relative to an error rate of 10 % would admit a twentieth of a point, and of a model
+that makes no errors nothing at all.
+"""
 
 
 def _count_exact(answers: Answers, labels: Labels | None, _reference: Answers | None) -> Counts:
@@ -31,16 +40,26 @@ def _count_edits(answers: Answers, labels: Labels | None, _reference: Answers | 
 
     assert labels is not None
     answers = _sequences("per", answers)
-    edits = [Levenshtein.distance(tuple(right), answers.sequence(i)) for i, right in enumerate(labels)]
-    return Counts(np.array(edits, dtype=np.int64), np.array([len(right) for right in labels], dtype=np.int64))
+    edits = [
+        Levenshtein.distance(tuple(right), answers.sequence(i)) for i, right in enumerate(labels)
+    ]
+    return Counts(
+        np.array(edits, dtype=np.int64), np.array([len(right) for right in labels], dtype=np.int64)
+    )
 
 
 def _sequences(name: str, answers: Answers) -> IntegerAnswers:
-    return integer_answers(answers, f"{name} compares sequences", AnswerKind.SEQUENCE, AnswerKind.TEXT)
+    return integer_answers(
+        answers, f"{name} compares sequences", AnswerKind.SEQUENCE, AnswerKind.TEXT
+    )
 
 
 EXACT = Metric(
-    name="exact", title="Exact sequences", direction=Direction.HIGHER, against=Against.LABELS, count=_count_exact
+    name="exact",
+    title="Exact sequences",
+    direction=Direction.HIGHER,
+    against=Against.LABELS,
+    count=_count_exact,
 )
 PER = Metric(
     name="per",
@@ -53,14 +72,15 @@ PER = Metric(
 )
 
 
-# Metrics of text: word and character error rates, chrF and BLEU, counted by the libraries of their fields.
+# Metrics of text: word and character error rates, chrF and BLEU, counted by the libraries of their
+# fields.
 #
 #     wer, cer  hits_i = the least number of insertions, deletions and substitutions, out of the words (characters) that
 #                are right; so Σ edits / Σ lengths, which may exceed 1                                          (jiwer)
 #     chrf, bleu hits_i = the score of sample i in hundredths of a percent, out of 10,000; so their mean    (sacrebleu)
 #
-# Texts are compared as they are: what spelling and case mean nothing is the task's to make alike. A text without a word
-# counts every answered one as an edit, out of nothing.
+# Texts are compared as they are: what spelling and case mean nothing is the task's to make alike. A
+# text without a word counts every answered one as an edit, out of nothing.
 
 _LEAST_ERROR_MARGIN = 0.005
 """Half a point of error rate, as of phonemes."""
@@ -91,17 +111,27 @@ def _count_words(answers: Answers, labels: Labels | None, _reference: Answers | 
     return Counts(np.array(edits, dtype=np.int64), np.array(lengths, dtype=np.int64))
 
 
-def _count_characters(answers: Answers, labels: Labels | None, _reference: Answers | None) -> Counts:
-    from rapidfuzz.distance import Levenshtein  # what jiwer counts with, which would cut the ends of a text off
+def _count_characters(
+    answers: Answers, labels: Labels | None, _reference: Answers | None
+) -> Counts:
+    from rapidfuzz.distance import (
+        Levenshtein,
+    )  # what jiwer counts with, which would cut the ends of a text off
 
     pairs = list(_texts("cer", answers, labels))
     edits = [Levenshtein.distance(right, answered) for right, answered in pairs]
-    return Counts(np.array(edits, dtype=np.int64), np.array([len(right) for right, _ in pairs], dtype=np.int64))
+    return Counts(
+        np.array(edits, dtype=np.int64),
+        np.array([len(right) for right, _ in pairs], dtype=np.int64),
+    )
 
 
 def _mean(name: str, score_of: Callable[[str, str], float]) -> Callable[..., Counts]:
     def count(answers: Answers, labels: Labels | None, _reference: Answers | None) -> Counts:
-        hits = [round(100 * score_of(answered, right)) for right, answered in _texts(name, answers, labels)]
+        hits = [
+            round(100 * score_of(answered, right))
+            for right, answered in _texts(name, answers, labels)
+        ]
         return Counts(np.array(hits, dtype=np.int64), np.full(len(answers), _WHOLE, dtype=np.int64))
 
     return count
@@ -159,10 +189,11 @@ BLEU = Metric(
 #
 #     ln perplexity = Σ −ln p(tokenⱼ | right ones before it) / #tokens      hits_i in millionths, out of 10⁶ · tokens_i
 #
-# The logarithm is a ratio of sums, so it is counted exactly and resampled like every other; perplexity itself is exp of
-# it. The least margin, half a hundredth of a nat, is half a percent of perplexity; the default share of a logarithm
-# near 0 would be next to nothing. Source: Jelinek, Mercer, Bahl and Baker, "Perplexity: a measure of the difficulty of
-# speech recognition tasks" (1977).
+# The logarithm is a ratio of sums, so it is counted exactly and resampled like every other;
+# perplexity itself is exp of it. The least margin, half a hundredth of a nat, is half a percent of
+# perplexity; the default share of a logarithm near 0 would be next to nothing. Source: Jelinek,
+# Mercer, Bahl and Baker, "Perplexity: a measure of the difficulty of speech recognition tasks"
+# (1977).
 
 
 def _count_surprise(answers: Answers, _labels: Labels | None, _reference: Answers | None) -> Counts:

@@ -1,30 +1,37 @@
-"""Tokens of language models with the log-probabilities of the k best: divergence, first choices, perplexity.
+"""Tokens of language models with the log-probabilities of the k best: divergence, first
+choices, perplexity.
 
-Of P (the reference) and Q only the k most probable tokens are stored, so that KL(P‖Q) is known up to what lies outside.
-Let A be the tokens listed in both, U those listed in P alone, W those in Q alone, T the others; r_p and r_q the mass
-that is not listed, and c_p, c_q the least listed probability, which no token outside exceeds.
+Of P (the reference) and Q only the k most probable tokens are stored, so that KL(P‖Q) is known up
+to what lies outside. Let A be the tokens listed in both, U those listed in P alone, W those in Q
+alone, T the others; r_p and r_q the mass that is not listed, and c_p, c_q the least listed
+probability, which no token outside exceeds.
 
 Lower bound. KL is convex, and is to be minimized over the unknown q of U, p of W, and both of T:
 
     min  Σ_A p ln(p/q) + Σ_U p ln(p/q) + Σ_W p ln(p/q) + Σ_T p ln(p/q)     Σ_U q + q_T = r_q,  Σ_W p + p_T = r_p
-                                                                           q ≤ c_q in U,  p ≤ c_p in W
+                                                                           q ≤ c_q in U,  p ≤ c_p in
+                                                                           W
 
-By the log-sum inequality T counts as one token (Cover and Thomas, Elements of Information Theory, theorem 2.7.1). With
-multipliers α and −(1 + ln α) of the two sums the Lagrangian has its minimum at q = min(c_q, p/α), p = min(c_p, αq) and
-0 in T. By weak duality its value is a lower bound for every α > 0 (Boyd and Vandenberghe, Convex Optimization, 5.1.3):
+By the log-sum inequality T counts as one token (Cover and Thomas, Elements of Information Theory,
+theorem 2.7.1). With multipliers α and −(1 + ln α) of the two sums the Lagrangian has its minimum at
+q = min(c_q, p/α), p = min(c_p, αq) and 0 in T. By weak duality its value is a lower bound for every
+α > 0 (Boyd and Vandenberghe, Convex Optimization, 5.1.3):
 
-    D(α) = Σ_A p ln(p/q) + Σ_U (p ln(p/q) + αq) + Σ_W (p ln(p/q) − (1 + ln α) p) − α r_q + (1 + ln α) r_p
+    D(α) = Σ_A p ln(p/q) + Σ_U (p ln(p/q) + αq) + Σ_W (p ln(p/q) − (1 + ln α) p) − α r_q + (1 + ln
+    α) r_p
 
-dD/dα = (p_T − α q_T)/α falls where q_T > 0, so α is found by bisection; an α that is not the best one gives a bound
-that is lower, never one that is wrong. Where T has tokens and none of them meets its cap, the bound is reached.
+dD/dα = (p_T − α q_T)/α falls where q_T > 0, so α is found by bisection; an α that is not the best
+one gives a bound that is lower, never one that is wrong. Where T has tokens and none of them meets
+its cap, the bound is reached.
 
-Upper bound. q can be as small as it likes outside the listed tokens, so that there is none without a floor f ≤ q of the
-vocabulary, which costs an engine one number per sample. With it ln(p/q) ≤ ln(c_p/f) outside P's list:
+Upper bound. q can be as small as it likes outside the listed tokens, so that there is none without
+a floor f ≤ q of the vocabulary, which costs an engine one number per sample. With it ln(p/q) ≤
+ln(c_p/f) outside P's list:
 
     KL ≤ Σ_A p ln(p/q) + Σ_U p ln(p/f) + r_p ln(c_p/f)
 
-Log-probabilities are rounded when they are written: each mass outside is widened by 10⁻⁶ in the direction that keeps
-the bounds bounds.
+Log-probabilities are rounded when they are written: each mass outside is widened by 10⁻⁶ in the
+direction that keeps the bounds bounds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -64,8 +71,9 @@ class TokenStreams(Answers):
     Args:
         lengths: (n,) int64, tokens of each sample; their sum is N.
         realised: (N,) the log-probability of the token that came.
-        top: (N, k) int64, the k most probable tokens; ``ABSENT`` where fewer are listed. logprobs: (N, k) of these.
-        floor: (N,) no token of the vocabulary has a lower log-probability; −∞: not known.
+        top: (N, k) int64, the k most probable tokens; ``ABSENT`` where fewer are listed. logprobs:
+        (N, k) of these. floor: (N,) no token of the vocabulary has a lower log-probability; −∞: not
+        known.
     """
 
     lengths: Ids
@@ -132,9 +140,17 @@ def streams_of(records: Sequence[TokenRecord]) -> TokenStreams:
     place = 0
     for one in records:
         if not len(one.realised) == len(one.top) == len(one.logprobs):
-            raise ValueError(f"{len(one.realised)} tokens with {len(one.top)} and {len(one.logprobs)} lists")
+            raise ValueError(
+                f"{len(one.realised)} tokens with {len(one.top)} and {len(one.logprobs)} lists"
+            )
         for ids, logs in zip(one.top, one.logprobs, strict=True):
-            if len(ids) != len(logs) or not ids or len(set(ids)) != len(ids) or min(ids) < 0 or max(ids) > _LAST:
+            if (
+                len(ids) != len(logs)
+                or not ids
+                or len(set(ids)) != len(ids)
+                or min(ids) < 0
+                or max(ids) > _LAST
+            ):
                 raise ValueError(
                     f"{len(ids)} tokens with {len(logs)} log-probabilities, twice one token, or no token id"
                 )
@@ -146,7 +162,8 @@ def streams_of(records: Sequence[TokenRecord]) -> TokenStreams:
 
 
 def kl_bounds(p: TokenStreams, q: TokenStreams) -> tuple[Floats, Floats]:
-    """(N,) each: the least and the greatest Kullback-Leibler divergence of ``q`` from ``p`` in nats, token by token.
+    """(N,) each: the least and the greatest Kullback-Leibler divergence of ``q`` from ``p`` in
+    nats, token by token.
 
     The greatest is ∞ where ``q`` has no floor and something lies outside the lists.
     """
@@ -160,7 +177,9 @@ def kl_bounds(p: TokenStreams, q: TokenStreams) -> tuple[Floats, Floats]:
     return low, high
 
 
-def _bounds(first: tuple[Ids, Floats], second: tuple[Ids, Floats], floor: Floats) -> tuple[Floats, Floats]:
+def _bounds(
+    first: tuple[Ids, Floats], second: tuple[Ids, Floats], floor: Floats
+) -> tuple[Floats, Floats]:
     (p_ids, p_logs), (q_ids, q_logs) = first, second
     p, q = np.exp(p_logs), np.exp(q_logs)
     same = (p_ids[:, :, None] == q_ids[:, None, :]) & (p_ids[:, :, None] != ABSENT)
@@ -183,7 +202,9 @@ def _outside(ids: Ids, shares: Floats) -> tuple[Floats, Floats]:
     return mass, np.minimum(least, mass + ROUNDING)
 
 
-def _least(u: Floats, w: Floats, of_p: tuple[Floats, Floats], of_q: tuple[Floats, Floats]) -> Floats:
+def _least(
+    u: Floats, w: Floats, of_p: tuple[Floats, Floats], of_q: tuple[Floats, Floats]
+) -> Floats:
     """Max D(α) − Σ_A: the least that U, W and T can add."""
     (mass_p, cap_p), (mass_q, cap_q) = of_p, of_q
     low, high = np.full(len(u), -_REACH), np.full(len(u), _REACH)
@@ -198,7 +219,9 @@ def _least(u: Floats, w: Floats, of_p: tuple[Floats, Floats], of_q: tuple[Floats
     q_of_u, p_of_w = np.minimum(cap_q[:, None], u / alpha), np.minimum(cap_p[:, None], alpha * w)
     with np.errstate(divide="ignore", invalid="ignore"):
         of_u = np.where(u > 0, u * np.log(u / q_of_u) + alpha * q_of_u, 0.0).sum(axis=1)
-        of_w = np.where(w > 0, p_of_w * np.log(p_of_w / w) - weight[:, None] * p_of_w, 0.0).sum(axis=1)
+        of_w = np.where(w > 0, p_of_w * np.log(p_of_w / w) - weight[:, None] * p_of_w, 0.0).sum(
+            axis=1
+        )
     mass_p = np.maximum(mass_p - ROUNDING * np.sign(weight), 0.0)
     return np.asarray(of_u + np.nan_to_num(of_w) - alpha[:, 0] * mass_q + weight * mass_p)
 
@@ -209,7 +232,9 @@ def _greatest(u: Floats, of_p: tuple[Floats, Floats], floor: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         of_u = np.where(u > 0, u * np.log(u / floor[:, None]), 0.0).sum(axis=1)
         ratio = np.log(cap / floor)
-        rest = np.where((mass <= ROUNDING) & (floor == 0), 0.0, (mass + ROUNDING * (ratio > 0)) * ratio)
+        rest = np.where(
+            (mass <= ROUNDING) & (floor == 0), 0.0, (mass + ROUNDING * (ratio > 0)) * ratio
+        )
     return np.asarray(of_u + rest)
 
 
@@ -219,11 +244,15 @@ def _streams(answers: Answers, metric: str) -> TokenStreams:
     raise ValueError(f"{metric} compares token streams, and these answers are {answers.form}")
 
 
-def _pair(answers: Answers, reference: Answers | None, metric: str) -> tuple[TokenStreams, TokenStreams]:
+def _pair(
+    answers: Answers, reference: Answers | None, metric: str
+) -> tuple[TokenStreams, TokenStreams]:
     assert reference is not None
     ours, theirs = _streams(answers, metric), _streams(reference, metric)
     if not np.array_equal(ours.lengths, theirs.lengths):
-        raise ValueError(f"{metric} compares the same tokens, and samples have other numbers of them")
+        raise ValueError(
+            f"{metric} compares the same tokens, and samples have other numbers of them"
+        )
     return ours, theirs
 
 
@@ -236,13 +265,17 @@ def _count_greatest(answers: Answers, _labels: object, reference: Answers | None
     ours, theirs = _pair(answers, reference, "token_kl_most")
     most = kl_bounds(theirs, ours)[1]
     if not np.isfinite(most).all():
-        raise ValueError("token_kl_most has no bound: tokens lie outside the lists, and no 'floor' is recorded")
+        raise ValueError(
+            "token_kl_most has no bound: tokens lie outside the lists, and no 'floor' is recorded"
+        )
     return Counts(ours.sums(most), MILLION * ours.lengths)
 
 
 def _count_first(answers: Answers, _labels: object, reference: Answers | None) -> Counts:
     ours, theirs = _pair(answers, reference, "token_top1")
-    return Counts(ours.sums((ours.first == theirs.first).astype(np.float64)) // MILLION, ours.lengths)
+    return Counts(
+        ours.sums((ours.first == theirs.first).astype(np.float64)) // MILLION, ours.lengths
+    )
 
 
 def _count_surprise(answers: Answers, _labels: object, _reference: Answers | None) -> Counts:
@@ -253,14 +286,18 @@ def _count_surprise(answers: Answers, _labels: object, _reference: Answers | Non
 def _interval(
     count: Callable[[Answers, object, Answers | None], Counts], reference_hits: int
 ) -> Callable[[Answers, object, Answers, npt.NDArray[np.intp] | None], tuple[float, float] | None]:
-    """The paired bootstrap of ``count`` over samples, against ``reference_hits`` per unit for the reference itself."""
+    """The paired bootstrap of ``count`` over samples, against ``reference_hits`` per unit for
+    the reference itself.
+    """
 
     def resampled(
         answers: Answers, labels: object, reference: Answers, sources: npt.NDArray[np.intp] | None
     ) -> tuple[float, float] | None:
         found = count(answers, labels, reference)
         before = reference_hits * found.out_of
-        return change_interval(np.stack([found.hits, found.out_of, before, found.out_of], axis=1), sources)
+        return change_interval(
+            np.stack([found.hits, found.out_of, before, found.out_of], axis=1), sources
+        )
 
     return resampled
 

@@ -12,7 +12,9 @@ from qbench.metrics.scores import Against, Direction
 def _count_misjudged(answers: Answers, labels: Labels | None, _reference: Answers | None) -> Counts:
     assert labels is not None
     similarity, alike = _similarities(answers), _alike(labels)
-    return Counts(_misjudged(similarity, alike).astype(np.int64), np.ones(len(answers), dtype=np.int64))
+    return Counts(
+        _misjudged(similarity, alike).astype(np.int64), np.ones(len(answers), dtype=np.int64)
+    )
 
 
 def _resampled(
@@ -23,7 +25,9 @@ def _resampled(
 
     def change(places: npt.NDArray[np.intp]) -> float:
         drawn = alike[places]
-        return float(_misjudged(now[places], drawn).mean() - _misjudged(before[places], drawn).mean())
+        return float(
+            _misjudged(now[places], drawn).mean() - _misjudged(before[places], drawn).mean()
+        )
 
     if len(alike) <= 2:
         return None
@@ -44,13 +48,17 @@ def _alike(labels: Labels) -> npt.NDArray[np.bool_]:
     return alike
 
 
-def _misjudged(similarity: npt.NDArray[np.int32], alike: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def _misjudged(
+    similarity: npt.NDArray[np.int32], alike: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
     accepted = similarity >= balanced_threshold(similarity[alike], similarity[~alike])
     return np.asarray(accepted != alike)
 
 
 def balanced_threshold(alike: npt.NDArray[np.int32], others: npt.NDArray[np.int32]) -> int:
-    """The least threshold that no larger share of ``others`` reaches than the share of ``alike`` below it."""
+    """The least threshold that no larger share of ``others`` reaches than the share of
+    ``alike`` below it.
+    """
     candidates = np.unique(np.concatenate([alike, others, [max(alike.max(), others.max()) + 1]]))
     misses = np.searchsorted(np.sort(alike), candidates, side="left")
     alarms = len(others) - np.searchsorted(np.sort(others), candidates, side="left")

@@ -1,4 +1,6 @@
-"""Arrays of quantized numbers: qparams, quantizing, its gradients, and the arithmetics of engines."""
+"""Arrays of quantized numbers: qparams, quantizing, its gradients, and the arithmetics of
+engines.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -9,7 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.errors import InputError, unknown_name
-from qbench.numerics.arithmetic import Arithmetic, Dequantizing, NotANumber, ZeroPoint, arithmetic_for
+from qbench.numerics.arithmetic import (
+    Arithmetic,
+    Dequantizing,
+    NotANumber,
+    ZeroPoint,
+    arithmetic_for,
+)
 from qbench.numerics.multiplier import range_factors
 from qbench.numerics.qparams import Floats, QParams
 from qbench.numerics.qtype import QType, qtype_of
@@ -21,8 +27,9 @@ from qbench.numerics.rounding import fused_multiply_add, round_reals
 #     scale = max(low / (qmin − z), high / (qmax − z))  symmetric: the smallest that covers both ends, z the middle
 #     q     = clip(round_half_even(x / scale) + z, qmin, qmax)        x̂ = scale · (q − z)
 #
-# All in float64, the scale then rounded to float32. A range whose scale is below the smallest normal float32 (2⁻¹²⁶),
-# [0, 0] above all, gets scale 1: zero stays exact and later products of scales do not vanish.
+# All in float64, the scale then rounded to float32. A range whose scale is below the smallest
+# normal float32 (2⁻¹²⁶), [0, 0] above all, gets scale 1: zero stays exact and later products of
+# scales do not vanish.
 
 Symmetry = Literal["asymmetric", "symmetric", "symmetric_unsigned"]
 ScaleKind = Literal["real", "pow2", "pow2_nearest"]
@@ -50,27 +57,33 @@ def choose_qparams(
         low: the lower end, a number, or an array: 1-d per channel, the blocks' shape per block.
         high: the upper end, of the same shape.
         qtype: the integer type, or its name.
-        symmetry: ``symmetric`` keeps the zero point at 0 (2^(bits−1) if unsigned); ``symmetric_unsigned`` puts it at
-            qmin where low ≥ 0 and is symmetric elsewhere.
+        symmetry: ``symmetric`` keeps the zero point at 0 (2^(bits−1) if unsigned);
+            ``symmetric_unsigned`` puts it at qmin where low ≥ 0 and is symmetric elsewhere.
         narrow_range: leave out the lowest code.
-        scale_kind: ``pow2`` rounds the scale up to a power of two (at most 2¹²⁷), ``pow2_nearest`` to the nearest in
-            ratio (the ends may then saturate), before the zero point is chosen.
+        scale_kind: ``pow2`` rounds the scale up to a power of two (at most 2¹²⁷), ``pow2_nearest``
+            to the nearest in ratio (the ends may then saturate), before the zero point is chosen.
         axis: of the channels or blocks, as in ``QParams``.
         block_size: elements of a block, as in ``QParams``.
 
     Raises:
-        InputError: a range that is not finite or runs backwards, an unknown type or family, arrays without an axis,
-            one range with an axis.
+        InputError: a range that is not finite or runs backwards, an unknown type or family, arrays
+            without an axis, one range with an axis.
     """
     lows, highs = _ends(low, high)
     if symmetry not in get_args(Symmetry):
-        raise unknown_name("Choosing quantization parameters", "symmetry", symmetry, get_args(Symmetry))
+        raise unknown_name(
+            "Choosing quantization parameters", "symmetry", symmetry, get_args(Symmetry)
+        )
     if scale_kind not in get_args(ScaleKind):
-        raise unknown_name("Choosing quantization parameters", "scale kind", scale_kind, get_args(ScaleKind))
+        raise unknown_name(
+            "Choosing quantization parameters", "scale kind", scale_kind, get_args(ScaleKind)
+        )
     if lows.ndim and axis is None:
         raise _refused("arrays of ranges without an axis", "an axis that they run along")
     if not lows.ndim and (axis is not None or block_size is not None):
-        raise _refused("one range with an axis or a block_size", "arrays of ranges, or neither of the two")
+        raise _refused(
+            "one range with an axis or a block_size", "arrays of ranges, or neither of the two"
+        )
     qtype = qtype_of(qtype)
     qmin = qtype.qmin + int(narrow_range)
     spans = _spans(lows, highs, (qmin, qtype.middle, qtype.qmax), symmetry)
@@ -86,14 +99,18 @@ def choose_qparams(
     return QParams(scale, point, qtype, axis=axis, block_size=block_size, narrow_range=narrow_range)
 
 
-def quantize(x: npt.ArrayLike, qparams: QParams, arithmetic: Arithmetic | str | None = None) -> npt.NDArray[Any]:
-    """``x`` as codes, as ONNX QuantizeLinear: float32 division, half to even, then the zero point, saturated.
+def quantize(
+    x: npt.ArrayLike, qparams: QParams, arithmetic: Arithmetic | str | None = None
+) -> npt.NDArray[Any]:
+    """``x`` as codes, as ONNX QuantizeLinear: float32 division, half to even, then the zero
+    point, saturated.
 
     Args:
-        x: real array, taken as float32. Infinities saturate; NaN becomes qmin, as in ONNX Runtime, or what the
-            arithmetic makes of it.
+        x: real array, taken as float32. Infinities saturate; NaN becomes qmin, as in ONNX Runtime,
+            or what the arithmetic makes of it.
         qparams: of the codes.
-        arithmetic: an arithmetic or its name, whose ``quantizing`` replaces the rule above; None: that rule.
+        arithmetic: an arithmetic or its name, whose ``quantizing`` replaces the rule above; None:
+            that rule.
 
     Returns:
         An array of x's shape and the type's storage dtype.
@@ -106,7 +123,8 @@ def quantize(x: npt.ArrayLike, qparams: QParams, arithmetic: Arithmetic | str | 
     if arithmetic is not None:
         return _quantized_by(real, qparams, arithmetic_for(arithmetic, "QuantizeLinear"))
     scale, point = qparams.expanded(real.shape)
-    # Rounded values beyond 2^24 saturate in a type of 16 bits, so that float32 holds every sum that matters there.
+    # Rounded values beyond 2^24 saturate in a type of 16 bits, so that float32 holds every sum that
+    # matters there.
     counting = np.float32 if qparams.qtype.bits <= 16 else np.float64
     with np.errstate(over="ignore", invalid="ignore"):
         codes = np.asarray(np.divide(real, scale, dtype=np.float32).astype(counting, copy=False))
@@ -153,18 +171,25 @@ def _ranged(real: FloatArray, qparams: QParams, arithmetic: Arithmetic) -> npt.N
         factor, offset = factor.reshape(shape), offset.reshape(shape)
     with np.errstate(over="ignore", invalid="ignore"):
         reals = fused_multiply_add(real, factor, offset)
-        codes = round_reals(reals.astype(np.float64), arithmetic.quantizing.rounding) + qparams.qtype.qmin
+        codes = (
+            round_reals(reals.astype(np.float64), arithmetic.quantizing.rounding)
+            + qparams.qtype.qmin
+        )
         codes = np.fmin(np.fmax(codes, float(low)), float(high))
     return np.asarray(codes.astype(qparams.qtype.storage_dtype))
 
 
-def dequantize(q: npt.ArrayLike, qparams: QParams, arithmetic: Arithmetic | str | None = None) -> FloatArray:
-    """The real values of codes ``q`` (integers of any type): float32(q − zero_point) · scale, float32.
+def dequantize(
+    q: npt.ArrayLike, qparams: QParams, arithmetic: Arithmetic | str | None = None
+) -> FloatArray:
+    """The real values of codes ``q`` (integers of any type): float32(q − zero_point) · scale,
+    float32.
 
     Args:
         q: codes.
         qparams: of the codes.
-        arithmetic: an arithmetic or its name, whose ``dequantizing`` replaces the rule above; None: that rule.
+        arithmetic: an arithmetic or its name, whose ``dequantizing`` replaces the rule above; None:
+            that rule.
 
     Raises:
         InputError: there is no such arithmetic.
@@ -173,7 +198,11 @@ def dequantize(q: npt.ArrayLike, qparams: QParams, arithmetic: Arithmetic | str 
     codes = np.asarray(q)
     _require_codes(codes, qparams.qtype)
     scale, point = qparams.expanded(codes.shape)
-    dequantizing = arithmetic_for(arithmetic, "DequantizeLinear").dequantizing if arithmetic else Dequantizing.CENTRED
+    dequantizing = (
+        arithmetic_for(arithmetic, "DequantizeLinear").dequantizing
+        if arithmetic
+        else Dequantizing.CENTRED
+    )
     if dequantizing is Dequantizing.FUSED:
         moved = np.asarray(scale * point.astype(np.float32), np.float32)
         return fused_multiply_add(codes.astype(np.float32), scale, -moved)
@@ -190,11 +219,14 @@ def fake_quantize(x: npt.ArrayLike, qparams: QParams) -> FloatArray:
 def _require_codes(codes: npt.NDArray[Any], qtype: QType) -> None:
     if codes.size and codes.dtype.kind in "fcbO":
         raise ValueError(f"codes are integers, not {codes.dtype}")
-    # A numpy type of the same name holds these codes and no others; types of 2 and 4 bits are none of numpy's kinds.
+    # A numpy type of the same name holds these codes and no others; types of 2 and 4 bits are none
+    # of numpy's kinds.
     if codes.size and codes.dtype.kind in "iu" and codes.dtype.name != qtype.name:
         low, high = codes.min(), codes.max()
         if low < qtype.qmin or high > qtype.qmax:
-            raise ValueError(f"codes of {qtype} lie in {qtype.qmin} … {qtype.qmax}, not {low} … {high}")
+            raise ValueError(
+                f"codes of {qtype} lie in {qtype.qmin} … {qtype.qmax}, not {low} … {high}"
+            )
 
 
 def _ends(low: npt.ArrayLike, high: npt.ArrayLike) -> tuple[Floats, Floats]:
@@ -231,12 +263,19 @@ def _nearest_power_of_two(scale: Floats) -> Floats:
 
 
 def _refused(found: str, expected: str) -> InputError:
-    return InputError("Choosing quantization parameters", found=found, expected=expected, remedy="Correct the range.")
+    return InputError(
+        "Choosing quantization parameters",
+        found=found,
+        expected=expected,
+        remedy="Correct the range.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class GridKind:
-    """A quantization grid without its scale; ``choose`` gives it one. The fields are those of ``choose_qparams``."""
+    """A quantization grid without its scale; ``choose`` gives it one. The fields are those of
+    ``choose_qparams``.
+    """
 
     qtype: QType
     symmetry: Symmetry
@@ -259,13 +298,21 @@ class GridKind:
         return self.qmax - self.qmin + 1
 
     def mirrors(self, low: float) -> bool:
-        """Whether a range that begins at ``low`` is widened to [−a, a]: unsigned families do so for negative ones."""
+        """Whether a range that begins at ``low`` is widened to [−a, a]: unsigned families do so
+        for negative ones.
+        """
         return self.symmetry == "symmetric" or (self.symmetry == "symmetric_unsigned" and low < 0)
 
     def choose(
-        self, low: npt.ArrayLike, high: npt.ArrayLike, *, axis: int | None = None, block_size: int | None = None
+        self,
+        low: npt.ArrayLike,
+        high: npt.ArrayLike,
+        *,
+        axis: int | None = None,
+        block_size: int | None = None,
     ) -> QParams:
-        """Parameters that represent [low, high]: numbers, or arrays along ``axis`` (of the blocks' shape per block).
+        """Parameters that represent [low, high]: numbers, or arrays along ``axis`` (of the
+        blocks' shape per block).
 
         Raises:
             InputError: what ``choose_qparams`` refuses.
@@ -303,7 +350,9 @@ Rule = Literal["tqt", "fakequant"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FakeQuantizeGrad:
-    """Gradients of a loss: ``x`` in x's shape, the others in the shape of the parameters; float32."""
+    """Gradients of a loss: ``x`` in x's shape, the others in the shape of the parameters;
+    float32.
+    """
 
     x: FloatArray
     scale: FloatArray
@@ -324,10 +373,13 @@ def fake_quantize_grad(
 
     Raises:
         InputError: an unknown rule.
-        ValueError: the parameters or ``upstream`` do not fit the shape, or the parameters are per block.
+        ValueError: the parameters or ``upstream`` do not fit the shape, or the parameters are per
+            block.
     """
     if rule not in get_args(Rule):
-        raise unknown_name("Differentiating a fake quantization", "gradient rule", rule, get_args(Rule))
+        raise unknown_name(
+            "Differentiating a fake quantization", "gradient rule", rule, get_args(Rule)
+        )
     if qparams.block_size is not None:
         raise ValueError("gradients are given per tensor and per channel, not per block")
     real = np.asarray(x, np.float32).astype(np.float64)
@@ -335,21 +387,26 @@ def fake_quantize_grad(
     if back.shape != real.shape:
         raise ValueError(f"upstream has x's shape {real.shape}, not {back.shape}")
     scale, point = (part.astype(np.float64) for part in qparams.expanded(real.shape))
-    # The division is the forward pass's own, in float32: the band that passes is the one that did not saturate.
+    # The division is the forward pass's own, in float32: the band that passes is the one that did
+    # not saturate.
     with np.errstate(over="ignore"):
         ratio = np.divide(real.astype(np.float32), scale.astype(np.float32), dtype=np.float32)
     code = np.rint(ratio) + point
     below, above = code < qparams.qmin, code > qparams.qmax
     inside = ~(below | above)
     rounding = np.rint(ratio) - real / scale if rule == "tqt" else 0.0
-    by_scale = np.where(inside, rounding, np.where(below, qparams.qmin - point, qparams.qmax - point))
+    by_scale = np.where(
+        inside, rounding, np.where(below, qparams.qmin - point, qparams.qmax - point)
+    )
     by_point = np.where(inside, 0.0, -scale)
     scale_grad = _reduced(back * by_scale, qparams)
     return FakeQuantizeGrad(
         x=np.asarray(back * inside, np.float32),
         scale=scale_grad.astype(np.float32),
         zero_point=_reduced(back * by_point, qparams).astype(np.float32),
-        log2_threshold=(scale_grad * qparams.scale.astype(np.float64) * np.log(2.0)).astype(np.float32),
+        log2_threshold=(scale_grad * qparams.scale.astype(np.float64) * np.log(2.0)).astype(
+            np.float32
+        ),
     )
 
 

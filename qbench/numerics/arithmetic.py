@@ -25,11 +25,12 @@ from qbench.storage import digest_plain, read_toml, table_from_value, toml_text,
 class MultiplierForm(enum.Enum):
     """What an arithmetic keeps of the real multiplier M.
 
-    EXACT: M itself, a rational. FLOAT32, FLOAT64: a float, multiplied in floats. FIXED: M = m · 2⁻ⁿ with
-    2^(bits−1) ≤ m < 2^bits. FRACTION: M = m · 2⁻ᵇⁱᵗˢ, the same shift for every M, m ≥ 1 and below 2³¹. SHORT: Glow's
-    eight or nine bits between two shifts. POWER: a power of two. CHAIN: nothing: float32 sums are multiplied by s_x, by
-    s_w and by 1 / s_y, one after the other. RANGE: nothing either: a factor and an offset are computed from the real
-    numbers at both ends of the output's codes, in float32, and joined to the sums by one fused step.
+    EXACT: M itself, a rational. FLOAT32, FLOAT64: a float, multiplied in floats. FIXED: M = m · 2⁻ⁿ
+    with 2^(bits−1) ≤ m < 2^bits. FRACTION: M = m · 2⁻ᵇⁱᵗˢ, the same shift for every M, m ≥ 1 and
+    below 2³¹. SHORT: Glow's eight or nine bits between two shifts. POWER: a power of two. CHAIN:
+    nothing: float32 sums are multiplied by s_x, by s_w and by 1 / s_y, one after the other. RANGE:
+    nothing either: a factor and an offset are computed from the real numbers at both ends of the
+    output's codes, in float32, and joined to the sums by one fused step.
     """
 
     EXACT = "exact"
@@ -46,8 +47,8 @@ class MultiplierForm(enum.Enum):
 class Precision(enum.Enum):
     """In what s_x · s_w / s_y is computed before it is brought to its form.
 
-    DOUBLE, SINGLE: float64, float32. PRODUCT: s_x · s_w in float32, by s_y in float64. RECIPROCAL: float32, the product
-    times 1 / s_y.
+    DOUBLE, SINGLE: float64, float32. PRODUCT: s_x · s_w in float32, by s_y in float64. RECIPROCAL:
+    float32, the product times 1 / s_y.
     """
 
     DOUBLE = "double"
@@ -57,7 +58,9 @@ class Precision(enum.Enum):
 
 
 class Inverted(enum.Enum):
-    """Which scales of a CHAIN an engine is given as reciprocals: it counts with 1 / (1 / s), often not quite s."""
+    """Which scales of a CHAIN an engine is given as reciprocals: it counts with 1 / (1 / s),
+    often not quite s.
+    """
 
     NONE = "none"
     INPUT = "input"
@@ -80,7 +83,8 @@ class ZeroPoint(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One rounding shift of a fixed multiplier: by ``bits`` (1 to 62), or by all that is left (None).
+    """One rounding shift of a fixed multiplier: by ``bits`` (1 to 62), or by all that is left
+    (None).
 
     Raises:
         ValueError: another number of bits.
@@ -102,12 +106,13 @@ class Scaling:
         form: what is kept of M.
         bits: significant bits of a FIXED multiplier, fraction bits of a FRACTION; 0 elsewhere.
         precision: of M before that.
-        stages: the shifts of a FIXED, FRACTION or POWER multiplier, in order; of a float one the last stage's rounding.
-        zero_point: added after the last rounding, or before it.
+        stages: the shifts of a FIXED, FRACTION or POWER multiplier, in order; of a float one the
+        last stage's rounding. zero_point: added after the last rounding, or before it.
         product_bits: width of acc · m of a SHORT multiplier, which wraps; 0: wide enough for any.
-        inner_bits: width (2 to 40) to which the rounded product saturates before the zero point is added; 0: none.
-        shift_powers: an M that is a power of two shifts once (the first stage's rounding) instead of multiplying.
-        real_bias: of float forms: a bias is not added to the sums but stays the float32 number b · s_x · s_w, which is
+        inner_bits: width (2 to 40) to which the rounded product saturates before the zero point is
+        added; 0: none. shift_powers: an M that is a power of two shifts once (the first stage's
+        rounding) instead of multiplying. real_bias: of float forms: a bias is not added to the sums
+        but stays the float32 number b · s_x · s_w, which is
             brought to the sums' scale, or (CHAIN) joins behind s_w.
         inverted: scales of a CHAIN that are reciprocals of reciprocals.
 
@@ -128,18 +133,32 @@ class Scaling:
 
     def __post_init__(self) -> None:
         if self.form is MultiplierForm.EXACT and self.precision is not Precision.DOUBLE:
-            raise ValueError("a rational multiplier is taken from the scales as they are: its precision is double")
+            raise ValueError(
+                "a rational multiplier is taken from the scales as they are: its precision is double"
+            )
         if self.inverted is not Inverted.NONE and self.form is not MultiplierForm.CHAIN:
             raise ValueError("'inverted' is of chains of scales")
-        if self.real_bias and self.form not in (MultiplierForm.FLOAT32, MultiplierForm.CHAIN, MultiplierForm.RANGE):
-            raise ValueError("a bias that stays a float32 number joins float32 sums: form is float32, chain or range")
+        if self.real_bias and self.form not in (
+            MultiplierForm.FLOAT32,
+            MultiplierForm.CHAIN,
+            MultiplierForm.RANGE,
+        ):
+            raise ValueError(
+                "a bias that stays a float32 number joins float32 sums: form is float32, chain or range"
+            )
         if self.form is MultiplierForm.RANGE and not self.real_bias:
             raise ValueError("the form 'range' adds a bias as a real number: 'real_bias' is true")
         if self.product_bits and self.form is not MultiplierForm.SHORT:
             raise ValueError("'product_bits' is of short multipliers")
         self._check_widths()
-        if not self.stages or any(stage.bits is None for stage in self.stages[:-1]) or self.stages[-1].bits is not None:
-            raise ValueError("every stage but the last shifts by a stated number of bits, the last by the rest")
+        if (
+            not self.stages
+            or any(stage.bits is None for stage in self.stages[:-1])
+            or self.stages[-1].bits is not None
+        ):
+            raise ValueError(
+                "every stage but the last shifts by a stated number of bits, the last by the rest"
+            )
         if (self.form in (MultiplierForm.FIXED, MultiplierForm.FRACTION)) != (self.bits > 0):
             raise ValueError("'bits' is of fixed multipliers and fractions, and only of them")
         if self.zero_point is ZeroPoint.BEFORE and self.form not in (
@@ -148,13 +167,17 @@ class Scaling:
             MultiplierForm.FLOAT64,
             MultiplierForm.CHAIN,
         ):
-            raise ValueError("a zero point before the rounding is added to a real number: the multiplier is no float")
+            raise ValueError(
+                "a zero point before the rounding is added to a real number: the multiplier is no float"
+            )
 
     def _check_widths(self) -> None:
         if not 0 <= self.bits <= WIDEST_FACTOR:
             raise ValueError(f"a fixed multiplier has up to {WIDEST_FACTOR} bits, not {self.bits}")
         if self.product_bits and not 2 <= self.product_bits <= WIDEST_PRODUCT:
-            raise ValueError(f"'product_bits' is 0 or 2 to {WIDEST_PRODUCT}, not {self.product_bits}")
+            raise ValueError(
+                f"'product_bits' is 0 or 2 to {WIDEST_PRODUCT}, not {self.product_bits}"
+            )
         if self.inner_bits and not 2 <= self.inner_bits <= _WIDEST_CODE:
             raise ValueError(f"'inner_bits' is 0 or 2 to {_WIDEST_CODE}, not {self.inner_bits}")
         if sum(stage.bits or 0 for stage in self.stages) > _LONGEST_SHIFT:
@@ -185,7 +208,8 @@ class AddScheme(enum.Enum):
     FUSED     two fused multiply-adds in float32 on the raw codes, zero points folded in          (ONNX Runtime)
     SEPARATE  the same with products that are rounded before they are added           (ONNX Runtime without FMA)
     REAL      dequantize, add in float32, quantize by the reciprocal                                  (PyTorch)
-    HEADROOM  both to 2·max(s_a, s_b) with 20 bits of headroom (16-bit codes: 15), three multiplications  (TFLite)
+    HEADROOM  both to 2·max(s_a, s_b) with 20 bits of headroom (16-bit codes: 15), three
+    multiplications  (TFLite)
     WEIGHTED  integer weights of both ratios, one shift                                     (XNNPACK, QNNPACK)
     EACH      each operand to the output's scale, then an integer sum                                (TVM, Glow)
     GRID      each operand to steps of 2⁻¹⁵, then one product                               (Glow's interpreter)
@@ -211,8 +235,9 @@ class Adding:
         scheme: how the operands find a common scale.
         bits, rounding: of WEIGHTED: its weights and its shift.
         least_power: of WEIGHTED: it takes ratios s / s_y in [2^least_power, 2^8).
-        operands: of HEADROOM: how each is brought to the common scale; None: as their sum is to the output's.
-        fused: a convolution whose result this sum alone reads joins it clamped, but not rounded (``residual``).
+        operands: of HEADROOM: how each is brought to the common scale; None: as their sum is to the
+        output's. fused: a convolution whose result this sum alone reads joins it clamped, but not
+        rounded (``residual``).
 
     Raises:
         ValueError: settings that no arithmetic has together.
@@ -228,9 +253,13 @@ class Adding:
     def __post_init__(self) -> None:
         weighted = self.scheme is AddScheme.WEIGHTED
         if weighted and not LEAST_WEIGHT_BITS <= self.bits <= WIDEST_FACTOR:
-            raise ValueError(f"weighted sums have weights of {LEAST_WEIGHT_BITS} to {WIDEST_FACTOR} bits: 'bits'")
+            raise ValueError(
+                f"weighted sums have weights of {LEAST_WEIGHT_BITS} to {WIDEST_FACTOR} bits: 'bits'"
+            )
         if weighted and not -WIDEST_FACTOR <= self.least_power < LEAST_WEIGHT_BITS:
-            raise ValueError(f"'least_power' is of ratios below 2^{LEAST_WEIGHT_BITS}: -{WIDEST_FACTOR} to 7")
+            raise ValueError(
+                f"'least_power' is of ratios below 2^{LEAST_WEIGHT_BITS}: -{WIDEST_FACTOR} to 7"
+            )
         if not weighted and (self.bits or self.rounding is not Rounding.HALF_EVEN):
             raise ValueError("'bits' and 'rounding' are of weighted sums")
         if self.operands is not None and self.scheme is not AddScheme.HEADROOM:
@@ -242,9 +271,11 @@ class BiasScheme(enum.Enum):
 
     PRODUCT  at s_x · s_w alone: it is added to the accumulators as it is                              (nearly all)
     FINEST   at any: of sums and bias the coarser is brought to the finer one's scale, by a left shift where the ratio
-             is a power of two and else by the arithmetic's multiplier; what both add up to is multiplied for the
-             result. Where a graph rounds the product to the scale of its bias first, sums are brought to that likewise
-                                                          (TVM's quantizer: AddRealize and UnifyDTypeScale)
+             is a power of two and else by the arithmetic's multiplier; what both add up to is
+             multiplied for the result. Where a graph rounds the product to the scale of its bias
+             first, sums are brought to that likewise
+                                                          (TVM's quantizer: AddRealize and
+                                                          UnifyDTypeScale)
     """
 
     PRODUCT = "product"
@@ -261,7 +292,8 @@ class Averaging(enum.Enum):
     REAL     Σ s_x (x − z_x) / count / s_y + z_y in float32, in the order of the window, half to even (ONNX Runtime)
     WITHIN   as SCALED, by 1 / count where both have the same qparams: scales do not enter                 (PyTorch)
     BIASED   Σ x, scaled as SCALED; z_y less what the input's zero point is there, rounded by itself      (LiteRT)
-    DIVIDED  Σ (x − z_x) brought to the output's scale, then divided by count in integers, rounded half away; a window
+    DIVIDED  Σ (x − z_x) brought to the output's scale, then divided by count in integers, rounded
+    half away; a window
              that counts its padding is SCALED                                                       (Glow on the CPU)
     """
 
@@ -311,10 +343,12 @@ class NotANumber(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantizing:
-    """From floats to codes: x / s or x · (1 / s) in float32, the tie rule, the zero point before or after it; NaN.
+    """From floats to codes: x / s or x · (1 / s) in float32, the tie rule, the zero point
+    before or after it; NaN.
 
-    Before it, and with one scale, x · (1 / s) + z is one fused step (PyTorch's quantize_per_tensor; per channel two).
-    ``ranged``: one fused step by factor and offset of the form RANGE instead of all this but ``rounding``.
+    Before it, and with one scale, x · (1 / s) + z is one fused step (PyTorch's quantize_per_tensor;
+    per channel two). ``ranged``: one fused step by factor and offset of the form RANGE instead of
+    all this but ``rounding``.
     """
 
     rounding: Rounding = Rounding.HALF_EVEN
@@ -327,7 +361,8 @@ class Quantizing:
 class Dequantizing(enum.Enum):
     """From codes to the float32 numbers that a function is taken of.
 
-    CENTRED: (q − z) · s. FUSED: fma(q, s, −f32(s · z)), which can differ in its last bit  (PyTorch's vectors).
+    CENTRED: (q − z) · s. FUSED: fma(q, s, −f32(s · z)), which can differ in its last bit
+        (PyTorch's vectors).
     """
 
     CENTRED = "centred"
@@ -336,8 +371,9 @@ class Dequantizing(enum.Enum):
 
 # Accumulators: the width of the register, and which sums lose something before they reach it.
 #
-# Processors without wide dot products sum two neighbouring products in 16 bits, with saturation (Intel's vpmaddubsw).
-# Whether a sum is made that way depends on the kernel that an engine chooses by the shape of a node.
+# Processors without wide dot products sum two neighbouring products in 16 bits, with saturation
+# (Intel's vpmaddubsw). Whether a sum is made that way depends on the kernel that an engine chooses
+# by the shape of a node.
 
 _NARROWEST, _WIDEST, _WIDEST_PAIR = 2, 64, 32
 
@@ -350,7 +386,9 @@ class Overflow(enum.Enum):
 
 
 class Saturates(enum.Enum):
-    """When a saturating register is clamped: once, to the whole sum (END), or after every product (EACH)."""
+    """When a saturating register is clamped: once, to the whole sum (END), or after every
+    product (EACH).
+    """
 
     END = "end"
     EACH = "each"
@@ -363,9 +401,9 @@ class SumShape:
     Args:
         depthwise: a convolution with one filter a channel.
         fast_depthwise: one that FBGEMM's depthwise kernels take (``takeDepthWiseFastPath``).
-        channels: of an ungrouped convolution: how many each tap of its window has; 0: of anything else.
-        taps: of a convolution's window; 0: of anything else.
-        pointwise: a convolution of one group by windows of one tap without padding that is a product of matrices: of
+        channels: of an ungrouped convolution: how many each tap of its window has; 0: of anything
+        else. taps: of a convolution's window; 0: of anything else. pointwise: a convolution of one
+        group by windows of one tap without padding that is a product of matrices: of
             stride 1, or in one or two dimensions whose sizes are multiples of the stride.
         clipped: whether its data are codes that a Clip bounds, moved or not.
         transposed: a transposed convolution.
@@ -383,8 +421,9 @@ class SumShape:
 class PairsIn(enum.Enum):
     """Which sums neighbouring products are summed in pairs for.
 
-    DENSE: all but depthwise ones (ONNX Runtime). FORWARD: of these, all but transposed convolutions, which OpenVINO
-    runs in floats on AVX2. DEPTHWISE: those. FAST_DEPTHWISE: those of FBGEMM's depthwise kernels. ALL.
+    DENSE: all but depthwise ones (ONNX Runtime). FORWARD: of these, all but transposed
+    convolutions, which OpenVINO runs in floats on AVX2. DEPTHWISE: those. FAST_DEPTHWISE: those of
+    FBGEMM's depthwise kernels. ALL.
     """
 
     DENSE = "dense"
@@ -398,8 +437,9 @@ class PairsAlong(enum.Enum):
     """What neighbours of a convolution lie along: rows first, channels fastest.
 
     WINDOW: the whole window; of an odd number of products the last is alone (ONNX Runtime).
-    TAPS: the channels of each tap of an ungrouped window; of an odd number the last of each tap is alone. A grouped
-        convolution is as WINDOW (oneDNN on AVX2, where grouped ones are matrix products).
+    TAPS: the channels of each tap of an ungrouped window; of an odd number the last of each tap is
+        alone. A grouped convolution is as WINDOW (oneDNN on AVX2, where grouped ones are matrix
+        products).
     """
 
     WINDOW = "window"
@@ -413,20 +453,22 @@ class Accumulator:
     Args:
         bits: width of the register, 2 to 64.
         overflow: when a sum does not fit it.
-        pair_bits: two neighbours' products are first summed in so many bits (2 to 32), saturating; 0: they are not.
-            Only unsigned data times signed weights of 8 bits can leave 16.
+        pair_bits: two neighbours' products are first summed in so many bits (2 to 32), saturating;
+            0: they are not. Only unsigned data times signed weights of 8 bits can leave 16.
         pairs_in: the sums that do so.
         pairs_along: where neighbours lie.
-        raised: int8 data and their zero point are raised by 128 before pairs are summed, so that they saturate as
-            unsigned ones do.
-        halved: a convolution over int8 data that a Clip of codes bounds takes rne(w / 2) for its weights, and its sums
-            twice; a pointwise one does not (oneDNN on AVX2, where OpenVINO keeps them signed).
-        saturates: when sums are clamped. EACH: acc ← clamp(acc + (x − z_x)(w − z_w)), one product after another from 0,
-            in the order of pairs; a bias comes last. A zero point that comes with the batch is corrected for behind
-            them, as whole sums.
+        raised: int8 data and their zero point are raised by 128 before pairs are summed, so that
+            they saturate as unsigned ones do.
+        halved: a convolution over int8 data that a Clip of codes bounds takes rne(w / 2) for its
+            weights, and its sums twice; a pointwise one does not (oneDNN on AVX2, where OpenVINO
+            keeps them signed).
+        saturates: when sums are clamped. EACH: acc ← clamp(acc + (x − z_x)(w − z_w)), one product
+            after another from 0, in the order of pairs; a bias comes last. A zero point that comes
+            with the batch is corrected for behind them, as whole sums.
 
     Raises:
-        ValueError: a width that no register here has; steps that wrap, or whose products are summed in pairs.
+        ValueError: a width that no register here has; steps that wrap, or whose products are summed
+            in pairs.
     """
 
     bits: int = 32
@@ -442,14 +484,20 @@ class Accumulator:
         if not _NARROWEST <= self.bits <= _WIDEST:
             raise ValueError(f"an accumulator has {_NARROWEST} to {_WIDEST} bits, not {self.bits}")
         if self.pair_bits and not _NARROWEST <= self.pair_bits <= _WIDEST_PAIR:
-            raise ValueError(f"'pair_bits' is 0 or {_NARROWEST} to {_WIDEST_PAIR}, not {self.pair_bits}")
+            raise ValueError(
+                f"'pair_bits' is 0 or {_NARROWEST} to {_WIDEST_PAIR}, not {self.pair_bits}"
+            )
         if self.saturates is Saturates.EACH and self.overflow is not Overflow.SATURATE:
             raise ValueError("'saturates' is of registers whose 'overflow' saturates")
         if self.saturates is Saturates.EACH and self.pair_bits:
-            raise ValueError("a register that saturates at each product sums no pairs: 'pair_bits' is 0")
+            raise ValueError(
+                "a register that saturates at each product sums no pairs: 'pair_bits' is 0"
+            )
 
     def by_steps(self, largest: int) -> bool:
-        """Whether sums that do not exceed ``largest`` in magnitude depend on the order of their products."""
+        """Whether sums that do not exceed ``largest`` in magnitude depend on the order of their
+        products.
+        """
         return self.saturates is Saturates.EACH and largest >= 1 << (self.bits - 1)
 
     def pairs(self, shape: SumShape) -> int:
@@ -472,7 +520,9 @@ class Accumulator:
         return self.halved and shape.clipped and shape.taps > 0 and not shape.pointwise
 
     def odd_channels(self, shape: SumShape) -> int:
-        """Channels of each tap the last of which is in no pair; 0: neighbours lie along the whole window."""
+        """Channels of each tap the last of which is in no pair; 0: neighbours lie along the
+        whole window.
+        """
         return shape.channels if self.pairs_along is PairsAlong.TAPS and shape.channels % 2 else 0
 
 
@@ -498,8 +548,8 @@ def in_bits(values: Ints, bits: int, overflow: Overflow) -> Ints:
 #     M   = s_x · s_w / s_y                                      a real number, which engines represent differently
 #     y   = clamp(round(acc · M) + z_y)                          where, how often and before what it rounds: here
 #
-# An arithmetic describes how an engine computes. It is data: printable, readable from TOML, and part of every
-# measurement by its digest.
+# An arithmetic describes how an engine computes. It is data: printable, readable from TOML, and
+# part of every measurement by its digest.
 
 _MEANING = 2
 """Part of every digest: increased when a word here changes its meaning."""
@@ -513,9 +563,9 @@ class Remainder:
 
     Args:
         scaling: of the sums of channels that are left.
-        depthwise: filters in a block of a convolution whose channels have filters of their own; 0: none is left.
-        planes: channels in a block of a mean over planes (height and width); 0: none is left.
-        grouped: every filter of any other convolution of several groups is left.
+        depthwise: filters in a block of a convolution whose channels have filters of their own; 0:
+        none is left. planes: channels in a block of a mean over planes (height and width); 0: none
+        is left. grouped: every filter of any other convolution of several groups is left.
 
     Raises:
         ValueError: a negative block, or nothing that is ever left.
@@ -530,10 +580,14 @@ class Remainder:
         if min(self.depthwise, self.planes) < 0:
             raise ValueError(f"blocks of {min(self.depthwise, self.planes)} channels")
         if not (self.depthwise or self.planes or self.grouped):
-            raise ValueError("a remainder is of blocks of channels: 'depthwise', 'planes' or 'grouped'")
+            raise ValueError(
+                "a remainder is of blocks of channels: 'depthwise', 'planes' or 'grouped'"
+            )
 
     def of_convolution(self, filters: int, depth: int, groups: int) -> int:
-        """How many of the last of ``filters`` are left, each over ``depth`` of the channels in ``groups`` groups."""
+        """How many of the last of ``filters`` are left, each over ``depth`` of the channels in
+        ``groups`` groups.
+        """
         if groups == 1:
             return 0
         if depth > 1:
@@ -556,8 +610,8 @@ class Override:
     Args:
         operators: operators it applies to, as a float graph calls them (``Conv``); empty: any.
         names: patterns (``*``, ``?``) of node names; empty: any.
-        scaling, accumulator, adding, averaging, mean, softmax, functions, multiplying, rescaling, remainder,
-            quantizing, dequantizing: as in ``Arithmetic``; None: that of the arithmetic.
+        scaling, accumulator, adding, averaging, mean, softmax, functions, multiplying, rescaling,
+            remainder, quantizing, dequantizing: as in ``Arithmetic``; None: that of the arithmetic.
 
     Raises:
         ValueError: it applies to every node, or changes nothing.
@@ -589,7 +643,11 @@ class Override:
     @property
     def changes(self) -> dict[str, object]:
         """The fields that it replaces, and by what."""
-        given = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("operators", "names")}
+        given = {
+            one.name: getattr(self, one.name)
+            for one in fields(self)
+            if one.name not in ("operators", "names")
+        }
         return {name: value for name, value in given.items() if value is not None}
 
     def applies(self, operator: str, name: str) -> bool:
@@ -614,8 +672,8 @@ class Arithmetic:
         softmax: of codes.
         functions: of one value.
         multiplying: of the product of two quantized operands; None: as accumulators are.
-        rescaling: of codes to other qparams; None: dequantized and quantized where multipliers are floats, as
-            accumulators are where they are integers (``numerics.requantization``).
+        rescaling: of codes to other qparams; None: dequantized and quantized where multipliers are
+            floats, as accumulators are where they are integers (``numerics.requantization``).
         remainder: channels beyond the last whole block of vector code; None: all are counted alike.
         quantizing: of floats, and of the results of operators that are computed in float.
         dequantizing: of codes, for operators that are computed in float.
@@ -645,42 +703,61 @@ class Arithmetic:
     overrides: tuple[Override, ...] = ()
 
     def __post_init__(self) -> None:
-        scalings = [self.scaling] if self.remainder is None else [self.scaling, self.remainder.scaling]
+        scalings = (
+            [self.scaling] if self.remainder is None else [self.scaling, self.remainder.scaling]
+        )
         sums, factor = self.accumulator.bits, max(one.factor_bits for one in scalings)
         if factor and sums + factor >= WIDEST_PRODUCT:
             raise ValueError(
                 f"sums of {sums} bits times a multiplier of {factor} do not fit a product of {WIDEST_PRODUCT}"
             )
         if self.biases is BiasScheme.FINEST and self.scaling.form not in _BY_SHIFTS:
-            raise ValueError("biases that are shifted to the sums' scale are of multipliers that shift: fixed or power")
+            raise ValueError(
+                "biases that are shifted to the sums' scale are of multipliers that shift: fixed or power"
+            )
         if self.adding.fused and self.scaling.form is not MultiplierForm.RANGE:
-            raise ValueError("sums that are fused into convolutions are known of multipliers of the form 'range'")
+            raise ValueError(
+                "sums that are fused into convolutions are known of multipliers of the form 'range'"
+            )
         for one in self.overrides:
             replace(self, overrides=(), **one.changes)  # type: ignore[arg-type]
 
     @property
     def digest(self) -> str:
-        """Of all fields that change numbers: arithmetics that compute alike have one digest, whatever their names."""
+        """Of all fields that change numbers: arithmetics that compute alike have one digest,
+        whatever their names.
+        """
         words = table_from_value(self)
-        return digest_plain([_MEANING, {key: word for key, word in words.items() if key not in ("name", "source")}])
+        return digest_plain(
+            [_MEANING, {key: word for key, word in words.items() if key not in ("name", "source")}]
+        )
 
     def __str__(self) -> str:
-        """Its TOML file, without a file name: one line for each field that differs from the default."""
+        """Its TOML file, without a file name: one line for each field that differs from the
+        default.
+        """
         own = toml_text(replace(self, overrides=())).partition("\n")[2]
         overrides = "".join(f"\n[[overrides]]\n{toml_text(one)}" for one in self.overrides)
         return f"# {self.name}\n{own}{overrides}".rstrip()
 
     def limits(self, output: QParams) -> tuple[int, int]:
         """The quantized values between which results on ``output`` are clamped."""
-        return max(output.qmin, output.qtype.qmin + int(self.narrow and output.qtype.signed)), output.qmax
+        return max(
+            output.qmin, output.qtype.qmin + int(self.narrow and output.qtype.signed)
+        ), output.qmax
 
     @property
     def beyond_blocks(self) -> "Arithmetic":
         """The rules for channels that vector code leaves."""
-        return self if self.remainder is None else replace(self, scaling=self.remainder.scaling, remainder=None)
+        return (
+            self
+            if self.remainder is None
+            else replace(self, scaling=self.remainder.scaling, remainder=None)
+        )
 
     def with_multiplier(self, scaling: Scaling) -> "Arithmetic":
-        """The same arithmetic with ``scaling`` for every product; its sums keep as many bits as fit a product by it.
+        """The same arithmetic with ``scaling`` for every product; its sums keep as many bits as
+        fit a product by it.
 
         Biases are shifted to other scales only where ``scaling`` shifts.
         """
@@ -688,10 +765,14 @@ class Arithmetic:
         if factor:
             sums = replace(sums, bits=min(sums.bits, WIDEST_PRODUCT - 1 - factor))
         biases = self.biases if scaling.form in _BY_SHIFTS else BiasScheme.PRODUCT
-        return replace(self, scaling=scaling, multiplying=None, remainder=None, accumulator=sums, biases=biases)
+        return replace(
+            self, scaling=scaling, multiplying=None, remainder=None, accumulator=sums, biases=biases
+        )
 
     def at(self, operator: str, name: str) -> "Arithmetic":
-        """The rules for the node called ``name``, ``operator`` in the float graph; without overrides."""
+        """The rules for the node called ``name``, ``operator`` in the float graph; without
+        overrides.
+        """
         override = next((one for one in self.overrides if one.applies(operator, name)), None)
         changes = {} if override is None else override.changes
         return replace(self, overrides=(), **changes) if self.overrides else self  # type: ignore[arg-type]
@@ -719,7 +800,8 @@ def get_arithmetic(name: str) -> Arithmetic:
 
 
 def arithmetic_for(arithmetic: Arithmetic | str, operator: str) -> Arithmetic:
-    """The arithmetic, or the one of that name, for ``operator`` (``Conv``) in a node without a name.
+    """The arithmetic, or the one of that name, for ``operator`` (``Conv``) in a node without a
+    name.
 
     Raises:
         InputError: no such arithmetic.
@@ -737,10 +819,15 @@ def load_arithmetic(path: Path | str) -> Arithmetic:
     """The arithmetic in the TOML file at ``path``; its name is that of the file.
 
     Raises:
-        InputError: no such file, another name in it, an unknown key, or settings that no arithmetic has together.
+        InputError: no such file, another name in it, an unknown key, or settings that no arithmetic
+            has together.
     """
     file = Path(path)
-    where, table, name = f"arithmetic '{file.name}'", read_toml(file), file.name.removesuffix(SUFFIX)
+    where, table, name = (
+        f"arithmetic '{file.name}'",
+        read_toml(file),
+        file.name.removesuffix(SUFFIX),
+    )
     if table.get("name", name) != name:
         raise InputError(
             f"Reading {where}",
@@ -753,4 +840,6 @@ def load_arithmetic(path: Path | str) -> Arithmetic:
 
 @functools.cache
 def _presets() -> Mapping[str, Callable[[], Arithmetic]]:
-    return MappingProxyType({path.stem: partial(load_arithmetic, path) for path in sorted(_FOLDER.glob("*.toml"))})
+    return MappingProxyType(
+        {path.stem: partial(load_arithmetic, path) for path in sorted(_FOLDER.glob("*.toml"))}
+    )

@@ -34,7 +34,8 @@ from qbench.numerics.rounding import (
     whole_codes,
 )
 
-# Sums and differences of codes with different qparams by integers: y ≈ z_y + (s_a c_a ± s_b c_b) / s_y, c = q − z.
+# Sums and differences of codes with different qparams by integers: y ≈ z_y + (s_a c_a ± s_b c_b) /
+# s_y, c = q − z.
 #
 #     EXACT       round((A c_a ± B c_b) / D), A : B : D = s_a : s_b : s_y in whole numbers, half to even
 #     HEADROOM    r(r_o(2ʰ c_a) ± r_o(2ʰ c_b)), r_o to t = 2 · max(s_a, s_b), r from 2⁻ʰ t to s_y; h = 20, of 16 bits 15
@@ -42,8 +43,9 @@ from qbench.numerics.rounding import (
 #     EACH        r(c_a) ± r(c_b), each at the output's scale
 #     FINEST      r(r'(c_a) ± r'(c_b)), r' to the smaller scale
 #
-# A second operand is negated behind its rounding, so that what rounds half up is not mirrored. Sources: TFLite
-# kernels/add.cc and sub.cc (left_shift), XNNPACK and QNNPACK operators/add (weights, and the ratios that they take).
+# A second operand is negated behind its rounding, so that what rounds half up is not mirrored.
+# Sources: TFLite kernels/add.cc and sub.cc (left_shift), XNNPACK and QNNPACK operators/add
+# (weights, and the ratios that they take).
 
 _BYTE, _WORD = 8, 16
 _HEADROOM, _HEADROOM_OF_WORDS = 20, 15
@@ -56,20 +58,26 @@ def exact_sum(a: Ints, b: Ints, qparams: QParamsOfThree, sign: int) -> Ints:
     ratios = [scale / scales[2] for scale in scales[:2]]
     down = math.lcm(*(ratio.denominator for ratio in ratios))
     left, right = (int(ratio * down) for ratio in ratios)
-    # Whole numbers of any length are vectors of Python's where int64 has no room for the sum, or for twice the rest.
+    # Whole numbers of any length are vectors of Python's where int64 has no room for the sum, or
+    # for twice the rest.
     reach = left * max(_largest(a), 1) + right * max(_largest(b), 1)
     counting = np.int64 if max(reach, 2 * down) < 1 << 62 else object
     sums = a.astype(counting) * left + sign * right * b.astype(counting)
-    codes, limit = half_even_quotients(np.asarray(sums, counting), np.asarray(down, counting)), int(WIDEST)
+    codes, limit = (
+        half_even_quotients(np.asarray(sums, counting), np.asarray(down, counting)),
+        int(WIDEST),
+    )
     return np.asarray(np.clip(codes, -limit, limit)).astype(np.int64) + int(qparams[2].zero_point)
 
 
-def integer_sum(a: Ints, b: Ints, qparams: QParamsOfThree, arithmetic: Arithmetic, sign: int) -> Ints:
+def integer_sum(
+    a: Ints, b: Ints, qparams: QParamsOfThree, arithmetic: Arithmetic, sign: int
+) -> Ints:
     """``a`` ± ``b``, centred codes, by the arithmetic's HEADROOM, WEIGHTED, EACH or FINEST.
 
     Raises:
-        InputError: codes so wide that a product of 64 bits has no room for them, or scales that the arithmetic does
-            not bring together.
+        InputError: codes so wide that a product of 64 bits has no room for them, or scales that the
+            arithmetic does not bring together.
     """
     bits = max(one.qtype.bits for one in qparams[:2])
     if bits > _WORD:
@@ -86,7 +94,9 @@ def integer_sum(a: Ints, b: Ints, qparams: QParamsOfThree, arithmetic: Arithmeti
             middle = min(left, right)
         case _:
             middle = out
-    sums = scaler((left, 1.0, middle), first)(a << up) + sign * scaler((right, 1.0, middle), first)(b << up)
+    sums = scaler((left, 1.0, middle), first)(a << up) + sign * scaler((right, 1.0, middle), first)(
+        b << up
+    )
     if arithmetic.adding.scheme is AddScheme.EACH:
         return sums + int(qparams[2].zero_point)
     return scaler((middle, 2.0**-up, out), arithmetic.scaling, int(qparams[2].zero_point))(sums)
@@ -103,14 +113,17 @@ def _weighted(a: Ints, b: Ints, qparams: QParamsOfThree, arithmetic: Arithmetic,
     _, exponent = np.frexp(max(ratios))
     shift = adding.bits - int(exponent)
     left, right = (int(np.rint(np.ldexp(ratio, shift))) for ratio in ratios)
-    return shift_right(left * a + sign * right * b, shift, adding.rounding) + int(qparams[2].zero_point)
+    return shift_right(left * a + sign * right * b, shift, adding.rounding) + int(
+        qparams[2].zero_point
+    )
 
 
 def _largest(codes: Ints) -> int:
     return max(-int(codes.min(initial=0)), int(codes.max(initial=0)))
 
 
-# Sums of codes with different qparams in float32, by an engine's own order of steps; r = s / s_y, c = q − z.
+# Sums of codes with different qparams in float32, by an engine's own order of steps; r = s / s_y, c
+# = q − z.
 #
 #     FUSED       rne(fma(a, r_a, fma(b, r_b, F))), F = z_y − fma(r_a, z_a, r_b · z_b)
 #     SEPARATE    rne(b · r_b + (a · r_a + F)), F = z_y − (r_a · z_a + r_b · z_b), every step rounded
@@ -122,7 +135,9 @@ def _largest(codes: Ints) -> int:
 
 _FIXED_STEP = 2.0**-15
 _LARGEST = 2.0**100
-"""Of scales and their ratios: products with codes of 16 bits stay numbers that can be subtracted."""
+"""Of scales and their ratios: products with codes of 16 bits stay numbers that can be
+subtracted.
+"""
 
 
 def float_sum(a: Ints, b: Ints, qparams: QParamsOfThree, arithmetic: Arithmetic) -> Ints:
@@ -138,7 +153,9 @@ def float_sum(a: Ints, b: Ints, qparams: QParamsOfThree, arithmetic: Arithmetic)
         case AddScheme.SEPARATE:
             real = _separate(a, b, qparams)
         case AddScheme.REAL:
-            return whole_codes(_real(a, b, qparams), Rounding.HALF_EVEN) + int(qparams[2].zero_point)
+            return whole_codes(_real(a, b, qparams), Rounding.HALF_EVEN) + int(
+                qparams[2].zero_point
+            )
         case _:
             return whole_codes(_on_fixed_steps(a, b, qparams), Rounding.HALF_AWAY)
     return whole_codes(real, Rounding.HALF_EVEN)
@@ -198,13 +215,19 @@ def _on_fixed_steps(a: Ints, b: Ints, qparams: QParamsOfThree) -> Single:
     # Whole numbers in float64: exact as an int64 is, up to 2⁵³, and no end of the range beyond.
     left, right = (
         round_reals(
-            _single(centred(codes, one).astype(np.float32) * np.float32(one.scale / np.float32(_FIXED_STEP))),
+            _single(
+                centred(codes, one).astype(np.float32)
+                * np.float32(one.scale / np.float32(_FIXED_STEP))
+            ),
             Rounding.HALF_AWAY,
         ).astype(np.float64)
         for codes, one in zip((a, b), qparams, strict=False)
     )
     total = _single(left + right)
-    return _single(total * np.float32(np.float32(_FIXED_STEP) / qparams[2].scale) + np.float32(qparams[2].zero_point))
+    return _single(
+        total * np.float32(np.float32(_FIXED_STEP) / qparams[2].scale)
+        + np.float32(qparams[2].zero_point)
+    )
 
 
 def _ratios(qparams: QParamsOfThree) -> tuple[np.float32, np.float32]:
@@ -220,10 +243,11 @@ def _single(values: npt.ArrayLike) -> Single:
     return np.asarray(values, np.float32)
 
 
-# Adding two quantized arrays, under any arithmetic: y ≈ z_y + (s_a (a − z_a) + s_b (b − z_b)) / s_y.
+# Adding two quantized arrays, under any arithmetic: y ≈ z_y + (s_a (a − z_a) + s_b (b − z_b)) /
+# s_y.
 #
-# The schemes are those of ``AddScheme`` (``arithmetic``); the formulas of both kinds, in integers and in float32, are
-# above.
+# The schemes are those of ``AddScheme`` (``arithmetic``); the formulas of both kinds, in integers
+# and in float32, are above.
 
 
 def add_quantized(  # noqa: PLR0917 - the order that users rely on
@@ -248,8 +272,8 @@ def add_quantized(  # noqa: PLR0917 - the order that users rely on
         An array of the broadcast shape and the storage dtype of the output's type.
 
     Raises:
-        InputError: an unknown arithmetic, qparams that this one cannot bring together, or codes out of the
-            range of their type, or that do not broadcast.
+        InputError: an unknown arithmetic, qparams that this one cannot bring together, or codes out
+            of the range of their type, or that do not broadcast.
         ValueError: qparams per channel.
     """
     arithmetic, qparams = arithmetic_for(arithmetic, "Add"), (a_qparams, b_qparams, out_qparams)
@@ -259,17 +283,20 @@ def add_quantized(  # noqa: PLR0917 - the order that users rely on
         case AddScheme.EXACT:
             codes = exact_sum(centred(left, a_qparams), centred(right, b_qparams), qparams, 1)
         case AddScheme.HEADROOM | AddScheme.WEIGHTED | AddScheme.EACH | AddScheme.FINEST:
-            codes = integer_sum(centred(left, a_qparams), centred(right, b_qparams), qparams, arithmetic, 1)
+            codes = integer_sum(
+                centred(left, a_qparams), centred(right, b_qparams), qparams, arithmetic, 1
+            )
         case AddScheme.FUSED | AddScheme.SEPARATE | AddScheme.REAL | AddScheme.GRID:
             codes = float_sum(left, right, qparams, arithmetic)
     return clamped(codes, out_qparams, arithmetic)
 
 
-# The difference of two quantized arrays, under any arithmetic: y ≈ z_y + (s_a (a − z_a) − s_b (b − z_b)) / s_y.
+# The difference of two quantized arrays, under any arithmetic: y ≈ z_y + (s_a (a − z_a) − s_b (b −
+# z_b)) / s_y.
 #
-# An arithmetic's scheme for sums is its scheme for differences. Those in whole numbers negate the second operand behind
-# its rounding; Glow's interpreter subtracts products in float32; the other engines have no integer difference: codes
-# are dequantized, subtracted in float32 and quantized.
+# An arithmetic's scheme for sums is its scheme for differences. Those in whole numbers negate the
+# second operand behind its rounding; Glow's interpreter subtracts products in float32; the other
+# engines have no integer difference: codes are dequantized, subtracted in float32 and quantized.
 
 
 def subtract_quantized(  # noqa: PLR0917 - the order of add_quantized
@@ -280,7 +307,9 @@ def subtract_quantized(  # noqa: PLR0917 - the order of add_quantized
     out_qparams: QParams,
     arithmetic: Arithmetic | str,
 ) -> npt.NDArray[Any]:
-    """The difference a − b, as codes of the output; all as of ``add_quantized``, but that overrides of Sub hold."""
+    """The difference a − b, as codes of the output; all as of ``add_quantized``, but that
+    overrides of Sub hold.
+    """
     arithmetic, qparams = arithmetic_for(arithmetic, "Sub"), (a_qparams, b_qparams, out_qparams)
     require_per_tensor(qparams)
     left, right = operands(a, b, qparams)
@@ -288,20 +317,25 @@ def subtract_quantized(  # noqa: PLR0917 - the order of add_quantized
         case AddScheme.EXACT:
             codes = exact_sum(centred(left, a_qparams), centred(right, b_qparams), qparams, -1)
         case AddScheme.HEADROOM | AddScheme.WEIGHTED | AddScheme.EACH | AddScheme.FINEST:
-            codes = integer_sum(centred(left, a_qparams), centred(right, b_qparams), qparams, arithmetic, -1)
+            codes = integer_sum(
+                centred(left, a_qparams), centred(right, b_qparams), qparams, arithmetic, -1
+            )
         case AddScheme.GRID:
             codes = float_difference(left, right, qparams)
         case AddScheme.FUSED | AddScheme.SEPARATE | AddScheme.REAL:
             require_float_scales(qparams)
-            return quantize(dequantize(left, a_qparams) - dequantize(right, b_qparams), out_qparams, arithmetic)
+            return quantize(
+                dequantize(left, a_qparams) - dequantize(right, b_qparams), out_qparams, arithmetic
+            )
     return clamped(codes, out_qparams, arithmetic)
 
 
 # The quotient of two quantized arrays: y = clamp(round(s_a (a − z_a) / (s_b (b − z_b) s_y)) + z_y).
 #
-# No engine of the presets but Glow divides integers, so an arithmetic dequantizes, divides in float32 and quantizes by
-# its own rule; the exact one divides rationals. A quotient by zero saturates: it is the infinity of its dividend's
-# sign, and 0 / 0 the code that the arithmetic makes of NaN (``Quantizing.nan``).
+# No engine of the presets but Glow divides integers, so an arithmetic dequantizes, divides in
+# float32 and quantizes by its own rule; the exact one divides rationals. A quotient by zero
+# saturates: it is the infinity of its dividend's sign, and 0 / 0 the code that the arithmetic makes
+# of NaN (``Quantizing.nan``).
 
 
 def divide_quantized(  # noqa: PLR0917 - the order of add_quantized
@@ -312,12 +346,16 @@ def divide_quantized(  # noqa: PLR0917 - the order of add_quantized
     out_qparams: QParams,
     arithmetic: Arithmetic | str,
 ) -> npt.NDArray[Any]:
-    """The quotient a / b, as codes of the output; all as of ``add_quantized``, but that overrides of Div hold."""
+    """The quotient a / b, as codes of the output; all as of ``add_quantized``, but that
+    overrides of Div hold.
+    """
     arithmetic, qparams = arithmetic_for(arithmetic, "Div"), (a_qparams, b_qparams, out_qparams)
     require_per_tensor(qparams)
     left, right = operands(a, b, qparams)
     with np.errstate(divide="ignore", invalid="ignore"):
-        real = np.divide(dequantize(left, a_qparams), dequantize(right, b_qparams), dtype=np.float32)
+        real = np.divide(
+            dequantize(left, a_qparams), dequantize(right, b_qparams), dtype=np.float32
+        )
     codes = quantize(real, out_qparams, arithmetic)
     if arithmetic.scaling.form is not MultiplierForm.EXACT:
         return codes
@@ -326,7 +364,9 @@ def divide_quantized(  # noqa: PLR0917 - the order of add_quantized
     return np.where(np.isfinite(real), clamped(bounded, out_qparams, arithmetic), codes)
 
 
-def _rational(a: npt.NDArray[Any], b: npt.NDArray[Any], qparams: QParamsOfThree) -> npt.NDArray[Any]:
+def _rational(
+    a: npt.NDArray[Any], b: npt.NDArray[Any], qparams: QParamsOfThree
+) -> npt.NDArray[Any]:
     """Half-even quotients as Python integers, cut to ±2⁴⁰; 0 by zero."""
     left, right, out = (Fraction(float(one.scale)) for one in qparams)
     ratio = left / (right * out)

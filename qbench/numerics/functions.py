@@ -10,7 +10,14 @@ import numpy.typing as npt
 
 from qbench.errors import InputError
 from qbench.numerics.affine import dequantize, quantize
-from qbench.numerics.arithmetic import Arithmetic, Averaging, MultiplierForm, Precision, Scaling, Softmax
+from qbench.numerics.arithmetic import (
+    Arithmetic,
+    Averaging,
+    MultiplierForm,
+    Precision,
+    Scaling,
+    Softmax,
+)
 from qbench.numerics.multiplier import fixed_multiplier, folded_multiplier, real_multiplier
 from qbench.numerics.qparams import QParams
 from qbench.numerics.requantization import fixed_scaler, scaler
@@ -24,11 +31,13 @@ from qbench.numerics.rounding import (
     shift_right,
 )
 
-# Numbers of 32 bits with a binary point, as gemmlowp's functions count them: exp of negatives, and a reciprocal.
+# Numbers of 32 bits with a binary point, as gemmlowp's functions count them: exp of negatives, and
+# a reciprocal.
 #
 #     a ⊗ b = ⌊(a · b + 2³⁰) / 2³¹⌋        of Qm.(31−m) and Qn.(31−n), a result in Q(m+n).(31−m−n)
 #
-# Raw values are int64 arrays that hold 32-bit numbers. Source: gemmlowp fixedpoint/fixedpoint.h, as formulas.
+# Raw values are int64 arrays that hold 32-bit numbers. Source: gemmlowp fixedpoint/fixedpoint.h, as
+# formulas.
 
 ONE = (1 << 31) - 1
 """1 in Q0.31, which it cannot hold: the largest number there."""
@@ -43,7 +52,8 @@ def high_product(a: Ints, b: Ints | int) -> Ints:
 def exp_of_negatives(a: Ints, integer_bits: int = 5) -> Ints:
     """exp(a) in Q0.31 for a ≤ 0 in Q``integer_bits``.
 
-    a = r − Σ 2^k over the bits of what a lacks to the quarter above it: a polynomial on (−¼, 0], times exp(−2^k).
+    a = r − Σ 2^k over the bits of what a lacks to the quarter above it: a polynomial on (−¼, 0],
+    times exp(−2^k).
     """
     fraction = 31 - integer_bits
     quarter = 1 << (fraction - 2)
@@ -52,12 +62,15 @@ def exp_of_negatives(a: Ints, integer_bits: int = 5) -> Ints:
     lacking = within - a
     for power in range(-2, integer_bits):
         factor = _constant(math.exp(-(2.0**power)), 0)
-        result = np.where(lacking & (1 << (fraction + power)) != 0, high_product(result, factor), result)
+        result = np.where(
+            lacking & (1 << (fraction + power)) != 0, high_product(result, factor), result
+        )
     return np.where(a == 0, ONE, result)
 
 
 def reciprocal(sums: Ints, integer_bits: int) -> tuple[Ints, Ints]:
-    """(r, e) with 1 / sum = r · 2⁻ᵉ, r in Q0.31 and ½ … 1, of positive sums in Q``integer_bits``: Newton, three steps.
+    """(r, e) with 1 / sum = r · 2⁻ᵉ, r in Q0.31 and ½ … 1, of positive sums in
+    Q``integer_bits``: Newton, three steps.
 
     Each sum is shifted to 1 + f with 0 ≤ f < 1, of which 1 / (1 + f) is taken.
     """
@@ -77,7 +90,10 @@ def _exp_within_a_quarter(a: Ints) -> Ints:
     x = a + (1 << 28)
     square = high_product(x, x)
     cube, fourth = high_product(square, x), high_product(square, square)
-    tail = high_product(shift_right(fourth, 2, Rounding.HALF_AWAY) + cube, _constant(1 / 3, 0)) + square
+    tail = (
+        high_product(shift_right(fourth, 2, Rounding.HALF_AWAY) + cube, _constant(1 / 3, 0))
+        + square
+    )
     at_eighth = _constant(math.exp(-0.125), 0)
     return at_eighth + high_product(x + shift_right(tail, 1, Rounding.HALF_AWAY), at_eighth)
 
@@ -86,11 +102,12 @@ def _constant(value: float, integer_bits: int) -> int:
     return round(value * (1 << (31 - integer_bits)))
 
 
-# Softmax of codes, along the last axis: y_i = exp(s (q_i − max q)) / Σ_j exp(s (q_j − max q)), with other qparams.
+# Softmax of codes, along the last axis: y_i = exp(s (q_i − max q)) / Σ_j exp(s (q_j − max q)), with
+# other qparams.
 #
-# The schemes are those of ``Softmax`` (``arithmetic``); their formulas are at the functions below. TABLE is of one type
-# of 8 bits; FIXED of 8 bits and of qparams with 256 codes from 0 to 1. Others are computed as REAL, which those
-# engines would refuse or dequantize.
+# The schemes are those of ``Softmax`` (``arithmetic``); their formulas are at the functions below.
+# TABLE is of one type of 8 bits; FIXED of 8 bits and of qparams with 256 codes from 0 to 1. Others
+# are computed as REAL, which those engines would refuse or dequantize.
 
 Codes = npt.NDArray[Any]
 SoftmaxOfCodes = Callable[[Codes], tuple[Codes, int]]
@@ -128,13 +145,15 @@ def _real(q: Codes, x: QParams, y: QParams, arithmetic: Arithmetic) -> Codes:
 
 
 def _by_table(x: QParams, y: QParams, length: int) -> SoftmaxOfCodes:
-    """t_d = f32(exp(s (d + b))), b = max(0, ln(f32 max / n) − 5) / s;  y = rne(t_d · ⌊1/s_y⌋ / Σ t) + z_y.
+    """t_d = f32(exp(s (d + b))), b = max(0, ln(f32 max / n) − 5) / s;  y = rne(t_d · ⌊1/s_y⌋ /
+    Σ t) + z_y.
 
-    d ≤ 0 is the difference to the row's largest code; sums in float32 run along the row. ⌊1/s_y⌋ makes 254 of the
-    usual 1/255 in float32. Source: ONNX Runtime, qlinear_softmax.cc.
+    d ≤ 0 is the difference to the row's largest code; sums in float32 run along the row. ⌊1/s_y⌋
+    makes 254 of the usual 1/255 in float32. Source: ONNX Runtime, qlinear_softmax.cc.
 
-    A short row has t near the largest float32: for one code and ⌊1/s_y⌋ > 148 their product is infinite. Of that x64
-    makes 0 as an unsigned integer and −2³¹ as a signed one, to which it adds the zero point in 32 bits, which wrap.
+    A short row has t near the largest float32: for one code and ⌊1/s_y⌋ > 148 their product is
+    infinite. Of that x64 makes 0 as an unsigned integer and −2³¹ as a signed one, to which it adds
+    the zero point in 32 bits, which wrap.
     """
     scale = float(x.scale)
     room = math.log(np.float32(np.finfo(np.float32).max) / np.float32(length))
@@ -157,10 +176,11 @@ def _by_table(x: QParams, y: QParams, length: int) -> SoftmaxOfCodes:
 
 
 def _by_fixed_point(x: QParams, y: QParams) -> SoftmaxOfCodes:
-    """E(d) = exp(d · s) in Q0.31, d · s in Q5.26;  r · 2⁻ᵉ = 1 / Σ E, sums in Q12.19;  y = (r ⊗ E) >> (e + 23) + z_y.
+    """E(d) = exp(d · s) in Q0.31, d · s in Q5.26;  r · 2⁻ᵉ = 1 / Σ E, sums in Q12.19;  y = (r ⊗
+    E) >> (e + 23) + z_y.
 
-    Differences below −⌊31 · 2²⁶ / 2^shift⌋ count as nothing. A sum beyond 12 integer bits, which takes more than 4,095
-    codes, saturates. Source: TFLite reference/softmax.h.
+    Differences below −⌊31 · 2²⁶ / 2^shift⌋ count as nothing. A sum beyond 12 integer bits, which
+    takes more than 4,095 codes, saturates. Source: TFLite reference/softmax.h.
     """
     beta = min(float(x.scale) * 2.0 ** (31 - _DIFFERENCE_BITS), 2.0**31 - 1)
     fixed = fixed_multiplier(np.asarray(beta), _Q31)
@@ -179,18 +199,25 @@ def _by_fixed_point(x: QParams, y: QParams) -> SoftmaxOfCodes:
         places = codes - codes.max(axis=-1, keepdims=True) + 255
         sums: Ints = addends[places].sum(axis=-1, keepdims=True)
         inverse, over_unit = reciprocal(np.minimum(sums, highest), _SUM_BITS)
-        shares = shift_right(high_product(powers[places], inverse), over_unit + 31 - 8, Rounding.HALF_AWAY) + low
+        shares = (
+            shift_right(
+                high_product(powers[places], inverse), over_unit + 31 - 8, Rounding.HALF_AWAY
+            )
+            + low
+        )
         return np.clip(shares, low, high).astype(dtype), int(np.count_nonzero(sums > highest))
 
     return run
 
 
-# Sigmoid and tanh as quotients of polynomials in float32, which is how ONNX Runtime's kernels compute them.
+# Sigmoid and tanh as quotients of polynomials in float32, which is how ONNX Runtime's kernels
+# compute them.
 #
 #     x' = clamp(x, ±bound)     p = x' · P(x'²)     q = Q(x'²)     tanh = p / q     sigmoid = max(p / q + ½, 0)
 #
-# Both polynomials by Horner's rule, every step one multiply-add: fused where the processor has it. Source: ONNX Runtime
-# 1.31, MLAS logistic and tanh; the coefficients are theirs (after Eigen), every result was compared with theirs.
+# Both polynomials by Horner's rule, every step one multiply-add: fused where the processor has it.
+# Source: ONNX Runtime 1.31, MLAS logistic and tanh; the coefficients are theirs (after Eigen),
+# every result was compared with theirs.
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +231,13 @@ class _Quotient:
 
 _SIGMOID = _Quotient(
     18.0,
-    (4.37031012579801e-11, 1.15627324459942e-07, 6.08574864600143e-05, 8.51377133304701e-03, 2.48287947061529e-01),
+    (
+        4.37031012579801e-11,
+        1.15627324459942e-07,
+        6.08574864600143e-05,
+        8.51377133304701e-03,
+        2.48287947061529e-01,
+    ),
     (
         *(6.10247389755681e-13, 5.76102136993427e-09, 6.29106785017040e-06),
         *(1.70198817374094e-03, 1.16817656904453e-01, 9.93151921023180e-01),
@@ -221,7 +254,9 @@ _TANH = _Quotient(
 
 
 def rational_sigmoid(x: npt.ArrayLike, multiply_add: MultiplyAdd) -> Single:
-    """Sigmoid of float32 ``x``, of its shape; by fused steps up to 1 + 2⁻²³, which only the other kernel cuts off."""
+    """Sigmoid of float32 ``x``, of its shape; by fused steps up to 1 + 2⁻²³, which only the
+    other kernel cuts off.
+    """
     value = _divided(_SIGMOID, np.asarray(x, np.float32), multiply_add) + np.float32(0.5)
     highest = np.float32(1 if multiply_add is separate_multiply_add else 2)
     return np.asarray(np.clip(value, np.float32(0), highest), np.float32)
@@ -235,7 +270,9 @@ def rational_tanh(x: npt.ArrayLike, multiply_add: MultiplyAdd) -> Single:
 def _divided(quotient: _Quotient, x: Single, multiply_add: MultiplyAdd) -> Single:
     held = np.clip(x, np.float32(-quotient.bound), np.float32(quotient.bound))
     square = held * held
-    upper, lower = (_polynomial(square, parts, multiply_add) for parts in (quotient.upper, quotient.lower))
+    upper, lower = (
+        _polynomial(square, parts, multiply_add) for parts in (quotient.upper, quotient.lower)
+    )
     return np.asarray(upper * held / lower, np.float32)
 
 
@@ -253,15 +290,16 @@ def _polynomial(x: Single, coefficients: tuple[float, ...], multiply_add: Multip
 #     g = (h · 2^(e_g − 1), saturated ⊗ m_g) · 2       x / 3 in Q0.15, saturated, m_g · 2^e_g = s_x / 128 / (3 / 2¹⁵)
 #     y = (((g + 2¹⁵) >> 1) · v / 2¹⁵, truncated) >> −e_y, half away, + z_y
 #
-# a ⊗ b = ⌊(a · b + 2¹⁴) / 2¹⁵⌋; multipliers are Q31 of float32 ratios, brought to 15 bits half up. Source: TFLite
-# reference/hard_swish.h, as formulas.
+# a ⊗ b = ⌊(a · b + 2¹⁴) / 2¹⁵⌋; multipliers are Q31 of float32 ratios, brought to 15 bits half up.
+# Source: TFLite reference/hard_swish.h, as formulas.
 
 _HARD_SWISH_LOWEST, _HIGHEST = -(1 << 15), (1 << 15) - 1
 _EXTRA_BITS = 7
 
 
 def hard_swish_in_16_bits(q: Ints, x: QParams, y: QParams) -> Ints:
-    """Hard swish of codes ``q`` (int64, 8 bits) with qparams ``x`` as codes of ``y``, not yet clamped; both per tensor.
+    """Hard swish of codes ``q`` (int64, 8 bits) with qparams ``x`` as codes of ``y``, not yet
+    clamped; both per tensor.
 
     Raises:
         InputError: an output finer than the input's 128th part, which this scheme cannot hold.
@@ -300,20 +338,24 @@ def _saturated(values: Ints) -> Ints:
     return np.asarray(np.clip(values, _HARD_SWISH_LOWEST, _HIGHEST), np.int64)
 
 
-# From the sum of n codes to their mean with other qparams: y = clamp(round(Σ (x − z_x) · s_x / (s_y · n)) + z_y).
+# From the sum of n codes to their mean with other qparams: y = clamp(round(Σ (x − z_x) · s_x / (s_y
+# · n)) + z_y).
 #
-# The schemes are those of ``Averaging`` (``arithmetic``). Those that need nothing but the sum are here; REAL, whose
-# result depends on the order in which floats are summed, belongs to the code that has the order.
+# The schemes are those of ``Averaging`` (``arithmetic``). Those that need nothing but the sum are
+# here; REAL, whose result depends on the order in which floats are summed, belongs to the code that
+# has the order.
 
 Averager = Callable[[Ints], Ints]
 """Σ (x − z_x), int64 → codes, not yet clamped."""
 
 
-def averager(scheme: Averaging, x: QParams, y: QParams, counts: Ints, arithmetic: Arithmetic) -> Averager:
+def averager(
+    scheme: Averaging, x: QParams, y: QParams, counts: Ints, arithmetic: Arithmetic
+) -> Averager:
     """What makes means of sums of ``counts`` codes each (≥ 1, broadcast against the sums).
 
-    RAW and WITHIN hold where input and output have the same qparams; else they are SCALED. A FOLDED count needs a fixed
-    multiplier; else it is SCALED too.
+    RAW and WITHIN hold where input and output have the same qparams; else they are SCALED. A FOLDED
+    count needs a fixed multiplier; else it is SCALED too.
 
     Raises:
         InputError: a multiplier that the arithmetic cannot hold.
@@ -336,9 +378,15 @@ def averager(scheme: Averaging, x: QParams, y: QParams, counts: Ints, arithmetic
 
 
 def _scaled(x: QParams, y: QParams, counts: Ints, arithmetic: Arithmetic) -> Averager:
-    """The count multiplies the output's scale, in the precision in which the multiplier is computed."""
+    """The count multiplies the output's scale, in the precision in which the multiplier is
+    computed.
+    """
     single = arithmetic.scaling.precision is not Precision.DOUBLE
-    over = np.float32(y.scale) * counts.astype(np.float32) if single else float(y.scale) * counts.astype(np.float64)
+    over = (
+        np.float32(y.scale) * counts.astype(np.float32)
+        if single
+        else float(y.scale) * counts.astype(np.float64)
+    )
     return scaler((x.scale, 1.0, over), arithmetic.scaling, int(y.zero_point))
 
 
@@ -349,12 +397,16 @@ def _folded(x: QParams, y: QParams, counts: Ints, arithmetic: Arithmetic) -> Ave
 
 
 def _biased(x: QParams, y: QParams, counts: Ints, arithmetic: Arithmetic) -> Averager:
-    """round(Σ x · M) + z_y − rha(z_x · s_x / s_y), the last in float32: LiteRT optimized/integer_ops/mean.h.
+    """round(Σ x · M) + z_y − rha(z_x · s_x / s_y), the last in float32: LiteRT
+    optimized/integer_ops/mean.h.
 
-    M = s_x / (n · s_y) in float32. That kernel has int8 codes alone: unsigned ones are moved there by half their range.
+    M = s_x / (n · s_y) in float32. That kernel has int8 codes alone: unsigned ones are moved there
+    by half their range.
     """
     zero, scale = int(x.zero_point) - _half_range(x), np.float32(x.scale)
-    moved = round_reals(np.asarray(np.float32(zero) * scale / np.float32(y.scale)), Rounding.HALF_AWAY)
+    moved = round_reals(
+        np.asarray(np.float32(zero) * scale / np.float32(y.scale)), Rounding.HALF_AWAY
+    )
     over, scaling = (
         np.float32(y.scale) * counts.astype(np.float32),
         replace(arithmetic.scaling, precision=Precision.SINGLE),
@@ -364,15 +416,19 @@ def _biased(x: QParams, y: QParams, counts: Ints, arithmetic: Arithmetic) -> Ave
 
 
 def _averaging_divided(x: QParams, y: QParams, counts: Ints, arithmetic: Arithmetic) -> Averager:
-    """round_half_away(S(Σ (x − z_x)) / n) + z_y, S brings sums to the output's scale: libjit_avg_pool of Glow."""
+    """round_half_away(S(Σ (x − z_x)) / n) + z_y, S brings sums to the output's scale:
+    libjit_avg_pool of Glow.
+    """
     rounded = scaler((x.scale, 1.0, y.scale), arithmetic.scaling)
     return lambda sums: _quotients(rounded(sums), counts) + int(y.zero_point)
 
 
 def _raw(x: QParams, counts: Ints) -> Averager:
-    """round_half_away(Σ x / n), the zero points left in the sum: not what rounding Σ (x − z) / n gives.
+    """round_half_away(Σ x / n), the zero points left in the sum: not what rounding Σ (x − z) /
+    n gives.
 
-    LiteRT has int8 codes alone: unsigned ones are moved there by half their range, where other ties are below 0.
+    LiteRT has int8 codes alone: unsigned ones are moved there by half their range, where other ties
+        are below 0.
     """
     half = _half_range(x)
     zero = int(x.zero_point) - half

@@ -1,4 +1,6 @@
-"""The real multiplier M = s_x · s_w / s_y in the forms that engines hold it in, and applying it to accumulators."""
+"""The real multiplier M = s_x · s_w / s_y in the forms that engines hold it in, and applying it
+to accumulators.
+"""
 
 import enum
 from collections.abc import Callable
@@ -26,7 +28,8 @@ from qbench.numerics.rounding import Ints, Reals, Rounding, fused_multiply_add, 
 
 # The real multiplier M = s_x · s_w / s_y in the forms in which arithmetics hold it.
 #
-# FIXED  M ≈ m · 2^(e − bits), M = f · 2^e with ½ ≤ f < 1, m = round_half_away(f · 2^bits)  gemmlowp, QuantizeMultiplier
+# FIXED  M ≈ m · 2^(e − bits), M = f · 2^e with ½ ≤ f < 1, m = round_half_away(f · 2^bits)
+# gemmlowp, QuantizeMultiplier
 #         0 where bits − e > 62: of 31 bits, where M < 2^−32
 # FRACTION M ≈ m · 2^−bits, m = round_half_even(M · 2^bits)                                     XNNPACK's conversions
 # SHORT   M ≈ m · 2^−(pre + post): doubled while M < ½ or (M < 256 and post < 15), then, pre growing, while M < 255 and
@@ -41,7 +44,9 @@ LONGEST_SHIFT, LONGEST_LEFT_SHIFT = 62, 31
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """M ≈ ``factor`` · 2^−``shift``, one pair per channel; a negative ``shift`` shifts left before the product."""
+    """M ≈ ``factor`` · 2^−``shift``, one pair per channel; a negative ``shift`` shifts left
+    before the product.
+    """
 
     factor: Ints
     shift: Ints
@@ -83,7 +88,9 @@ def _real(scales: Scales, precision: Precision) -> Floats:
 
 
 def exact_multipliers(scales: Scales) -> npt.NDArray[np.object_]:
-    """s_x · s_w / s_y as rationals, of the scales at the precision given and of the shape they broadcast to."""
+    """s_x · s_w / s_y as rationals, of the scales at the precision given and of the shape they
+    broadcast to.
+    """
     x, w, y = np.broadcast_arrays(*(np.asarray(scale, np.float64) for scale in scales))
     exact = [
         Fraction(a) * Fraction(b) / Fraction(c)
@@ -96,7 +103,8 @@ def fixed_multiplier(multiplier: Floats, scaling: Scaling) -> Fixed:
     """``multiplier`` as ``scaling`` (FIXED, FRACTION or POWER) holds it.
 
     Raises:
-        InputError: it needs a shift that no 64-bit product has, or is no power of two where only shifts are.
+        InputError: it needs a shift that no 64-bit product has, or is no power of two where only
+            shifts are.
     """
     fraction, exponent = np.frexp(multiplier)
     match scaling.form:
@@ -108,17 +116,22 @@ def fixed_multiplier(multiplier: Floats, scaling: Scaling) -> Fixed:
             rounded = np.rint(np.ldexp(multiplier, scaling.bits))
             lost = ~((rounded >= 1) & (rounded < 1 << WIDEST_FACTOR))
             if lost.any():
-                raise _beyond(multiplier[lost], f"one of 1 … 2^{WIDEST_FACTOR} steps of 2^−{scaling.bits}")
+                raise _beyond(
+                    multiplier[lost], f"one of 1 … 2^{WIDEST_FACTOR} steps of 2^−{scaling.bits}"
+                )
             factor, shift = rounded.astype(np.int64), np.full_like(exponent, scaling.bits, np.int64)
         case _:
             factor = np.floor(np.ldexp(fraction, scaling.bits) + 0.5).astype(np.int64)
             carried = factor == 1 << scaling.bits
             factor = np.where(carried, factor >> 1, factor)
             shift = scaling.bits - (exponent.astype(np.int64) + carried)
-            # TFLite's QuantizeMultiplier makes 0 of what needs a longer shift. Sums times so little round to 0 anyway,
-            # unless a stage rounds down.
+            # TFLite's QuantizeMultiplier makes 0 of what needs a longer shift. Sums times so little
+            # round to 0 anyway, unless a stage rounds down.
             if all(stage.rounding is not Rounding.FLOOR for stage in scaling.stages):
-                factor, shift = np.where(shift > LONGEST_SHIFT, 0, factor), np.minimum(shift, LONGEST_SHIFT)
+                factor, shift = (
+                    np.where(shift > LONGEST_SHIFT, 0, factor),
+                    np.minimum(shift, LONGEST_SHIFT),
+                )
     beyond = (shift > LONGEST_SHIFT) | (shift < -LONGEST_LEFT_SHIFT)
     if beyond.any():
         raise _beyond(multiplier[beyond], "one that shifts within 64 bits reach")
@@ -126,9 +139,11 @@ def fixed_multiplier(multiplier: Floats, scaling: Scaling) -> Fixed:
 
 
 def folded_multiplier(fixed: Fixed, counts: npt.ArrayLike) -> Fixed:
-    """``fixed`` divided by ``counts`` (≥ 1), truncated: m' = (m · 2^k) // n, k = min(⌊log₂ n⌋, 32, 62 − shift).
+    """``fixed`` divided by ``counts`` (≥ 1), truncated: m' = (m · 2^k) // n, k = min(⌊log₂ n⌋,
+    32, 62 − shift).
 
-    So TFLite's MEAN makes one multiplier of the scales and the number of elements (kernels/reduce.cc).
+    So TFLite's MEAN makes one multiplier of the scales and the number of elements
+    (kernels/reduce.cc).
     """
     count = np.asarray(counts, np.int64)
     _, length = np.frexp(count.astype(np.float64))
@@ -147,7 +162,9 @@ def short_multiplier(multiplier: Floats) -> Short:
     if (multiplier >= 2.0**WIDEST_FACTOR).any():
         raise _beyond(multiplier[multiplier >= 2.0**WIDEST_FACTOR], f"one below 2^{WIDEST_FACTOR}")
     triples = [_short(float(np.float32(one))) for one in multiplier.reshape(-1)]
-    pre, factor, post = (np.array(part, np.int64).reshape(multiplier.shape) for part in zip(*triples, strict=True))
+    pre, factor, post = (
+        np.array(part, np.int64).reshape(multiplier.shape) for part in zip(*triples, strict=True)
+    )
     if (post > 31).any():
         raise _beyond(multiplier[post > 31], "one whose shift an int32 has")
     return Short(pre, factor, post)
@@ -188,7 +205,8 @@ _SUMS = 32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShiftSteps:
-    """The integers by which an arithmetic scales the sums of one node; every array broadcasts against them.
+    """The integers by which an arithmetic scales the sums of one node; every array broadcasts
+    against them.
 
     Args:
         left: by how much sums are shifted left.
@@ -239,7 +257,8 @@ def steps_of(fixed: Fixed, scaling: Scaling) -> ShiftSteps:
     left = np.maximum(planned - fixed.shift, 0)
     rest = fixed.shift + left - planned
     shifts = tuple(
-        (stage.rounding, rest if stage.bits is None else np.full_like(rest, stage.bits)) for stage in scaling.stages
+        (stage.rounding, rest if stage.bits is None else np.full_like(rest, stage.bits))
+        for stage in scaling.stages
     )
     return ShiftSteps(left, fixed.factor, shifts)
 
@@ -275,7 +294,8 @@ def short_steps(scales: Scales, scaling: Scaling) -> ShortSteps:
     return ShortSteps(short, nudge, scaling.product_bits or 64)
 
 
-# From accumulators to real numbers on the output's scale, under arithmetics that multiply in floats.
+# From accumulators to real numbers on the output's scale, under arithmetics that multiply in
+# floats.
 #
 #     FLOAT32, FLOAT64    v = f(acc) · f(M)
 #     CHAIN               v = ((f32(acc) · s_x · s_w) + b) · f32(1 / s_y), rounded to float32 after every step
@@ -288,10 +308,10 @@ def short_steps(scales: Scales, scaling: Scaling) -> ShortSteps:
 #                         result. Signed codes behind which comes a Clip of codes, or a DequantizeLinear with a zero
 #                         point, stay signed: G is G + lowest code then, and v counts from 0.
 #
-# A bias that stays a real number b = f32(B · s), s = f32(s_x · s_w), joins a FLOAT32 arithmetic's sums before the
-# product: as f32(acc) + f32(b / s) where scales are per channel, and by one fused step, f32(acc + b · f32(1 / s)),
-# where there is one scale (FBGEMM, requantizeOutputProcessingAvx2, whose product and sum the compiler fuses). oneDNN
-# adds b itself.
+# A bias that stays a real number b = f32(B · s), s = f32(s_x · s_w), joins a FLOAT32 arithmetic's
+# sums before the product: as f32(acc) + f32(b / s) where scales are per channel, and by one fused
+# step, f32(acc + b · f32(1 / s)), where there is one scale (FBGEMM, requantizeOutputProcessingAvx2,
+# whose product and sum the compiler fuses). oneDNN adds b itself.
 
 Single = npt.NDArray[np.float32]
 _ONE = np.float32(1)
@@ -300,8 +320,8 @@ _ONE = np.float32(1)
 class FloatOrder(enum.Enum):
     """What is done to a sum f(acc) before it is multiplied for the last time.
 
-    BARE: nothing. ADDED: + bias. FUSED: fma(bias, first, f(acc)). SCALED: · first · second + bias. RANGED: · first +
-    bias; the last product is fma(…, multiplier, second).
+    BARE: nothing. ADDED: + bias. FUSED: fma(bias, first, f(acc)). SCALED: · first · second + bias.
+    RANGED: · first + bias; the last product is fma(…, multiplier, second).
     """
 
     BARE = "bare"
@@ -312,7 +332,9 @@ class FloatOrder(enum.Enum):
 
 
 class Onward(enum.Enum):
-    """Where the codes of a product go: to reals, to other operators on codes, or into a Clip that is one of codes."""
+    """Where the codes of a product go: to reals, to other operators on codes, or into a Clip
+    that is one of codes.
+    """
 
     REALS = "reals"
     CODES = "codes"
@@ -324,8 +346,8 @@ class Ranges:
     """What a RANGE is computed from besides the scales and the zero point of the output.
 
     Args:
-        input_scale: of the data; of signed codes that no Clip bounds the float32 distance of both ends, divided by
-            their number. low, high: ends of the output's codes.
+        input_scale: of the data; of signed codes that no Clip bounds the float32 distance of both
+            ends, divided by their number. low, high: ends of the output's codes.
         onward: where the codes go.
     """
 
@@ -335,12 +357,24 @@ class Ranges:
     onward: Onward = Onward.REALS
 
     @classmethod
-    def of(cls, x: QParams, y: QType, *, clipped: bool = False, onward: Onward = Onward.REALS) -> "Ranges":
-        """Those of a product of data on ``x``, with codes of ``y``; the scale of codes behind a Clip is as given."""
+    def of(
+        cls, x: QParams, y: QType, *, clipped: bool = False, onward: Onward = Onward.REALS
+    ) -> "Ranges":
+        """Those of a product of data on ``x``, with codes of ``y``; the scale of codes behind a
+        Clip is as given.
+        """
         if clipped or not x.qtype.signed:
             return cls(float(x.scale), y.qmin, y.qmax, onward)
-        low, high = (np.float32(x.scale) * np.float32(end - int(x.zero_point)) for end in (x.qtype.qmin, x.qtype.qmax))
-        return cls(float(np.float32(high - low) / np.float32(x.qtype.qmax - x.qtype.qmin)), y.qmin, y.qmax, onward)
+        low, high = (
+            np.float32(x.scale) * np.float32(end - int(x.zero_point))
+            for end in (x.qtype.qmin, x.qtype.qmax)
+        )
+        return cls(
+            float(np.float32(high - low) / np.float32(x.qtype.qmax - x.qtype.qmin)),
+            y.qmin,
+            y.qmax,
+            onward,
+        )
 
     @property
     def span(self) -> np.float32:
@@ -350,7 +384,8 @@ class Ranges:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FloatSteps:
-    """The numbers by which an arithmetic of floats scales the sums of one node; every array broadcasts against them.
+    """The numbers by which an arithmetic of floats scales the sums of one node; every array
+    broadcasts against them.
 
     Args:
         order: what is done first.
@@ -405,9 +440,14 @@ def real_codes(
 
 
 def float_steps(
-    scales: Scales, scaling: Scaling, bias: Ints | None, ranges: Ranges | None = None, zero_point: int = 0
+    scales: Scales,
+    scaling: Scaling,
+    bias: Ints | None,
+    ranges: Ranges | None = None,
+    zero_point: int = 0,
 ) -> FloatSteps:
-    """The steps of ``scaling``; arguments as of ``real_codes``, and ``ranges`` and the output's zero point of RANGE.
+    """The steps of ``scaling``; arguments as of ``real_codes``, and ``ranges`` and the output's
+    zero point of RANGE.
 
     Raises:
         InputError: a multiplier, a reciprocal or a bias beyond its float's largest number.
@@ -421,7 +461,10 @@ def float_steps(
                 steps = _applied(range_steps(scales, bias, ranges, zero_point), ranges, zero_point)
             case _:
                 steps = _product(scales, scaling, bias)
-    if not all(np.isfinite(part).all() for part in (steps.multiplier, steps.bias, steps.first, steps.second)):
+    if not all(
+        np.isfinite(part).all()
+        for part in (steps.multiplier, steps.bias, steps.first, steps.second)
+    ):
         raise InputError(
             "Bringing scales to the floats by which the arithmetic multiplies",
             found="scales of which one, a product, a reciprocal or a bias leaves them",
@@ -432,7 +475,9 @@ def float_steps(
 
 
 def _product(scales: Scales, scaling: Scaling, bias: Ints | None) -> FloatSteps:
-    dtype: np.dtype[Any] = np.dtype(np.float32 if scaling.form is MultiplierForm.FLOAT32 else np.float64)
+    dtype: np.dtype[Any] = np.dtype(
+        np.float32 if scaling.form is MultiplierForm.FLOAT32 else np.float64
+    )
     multiplier = real_multiplier(scales, scaling.precision).astype(dtype)
     if bias is None:
         return FloatSteps(FloatOrder.BARE, multiplier)
@@ -464,7 +509,10 @@ _NEGLIGIBLE = 1e-5
 def range_steps(scales: Scales, bias: Ints | None, ranges: Ranges, zero_point: int) -> FloatSteps:
     """The steps of a RANGE, its offset as it is computed."""
     y, span = np.asarray(scales[2], np.float32), ranges.span
-    low, high = (np.asarray(y * np.float32(end - zero_point), np.float32) for end in (ranges.low, ranges.high))
+    low, high = (
+        np.asarray(y * np.float32(end - zero_point), np.float32)
+        for end in (ranges.low, ranges.high)
+    )
     first = _scale((ranges.input_scale, scales[1], 1.0))
     if bias is None or not np.any(bias):
         low, high = (np.divide(end, first, dtype=np.float32) for end in (low, high))
@@ -480,7 +528,9 @@ def range_steps(scales: Scales, bias: Ints | None, ranges: Ranges, zero_point: i
 def _applied(steps: FloatSteps, ranges: Ranges, zero_point: int) -> FloatSteps:
     """``steps`` of a range with factor and offset as they are applied, by where the codes go."""
     signed = ranges.low if _stay_signed(ranges.onward, zero_point) else 0
-    offset = without_negligible(np.asarray(steps.second + np.float32(signed), np.float32), ranges.span)
+    offset = without_negligible(
+        np.asarray(steps.second + np.float32(signed), np.float32), ranges.span
+    )
     handed = ranges.onward is Onward.CODES and steps.multiplier.size == 1 and not np.any(offset)
     factor = twice_inverted(steps.multiplier) if handed else steps.multiplier
     return replace(steps, multiplier=factor, second=offset, base=ranges.low - signed)
@@ -493,14 +543,20 @@ def _stay_signed(onward: Onward, zero_point: int) -> bool:
 
 def without_negligible(offset: Single, span: np.float32) -> Single:
     """``offset``, or 0 where there is one and it is a negligible share of ``span``."""
-    return np.asarray(0 if offset.size == 1 and abs(offset) < span * _NEGLIGIBLE else offset, np.float32)
+    return np.asarray(
+        0 if offset.size == 1 and abs(offset) < span * _NEGLIGIBLE else offset, np.float32
+    )
 
 
 def range_factors(qparams: QParams) -> tuple[Single, Single]:
-    """Factor and offset of a RANGE that quantizes real numbers by ``qparams``, codes counted from the lowest."""
+    """Factor and offset of a RANGE that quantizes real numbers by ``qparams``, codes counted
+    from the lowest.
+    """
     qtype, scale = qparams.qtype, np.asarray(qparams.scale, np.float32)
     points = np.asarray(qparams.zero_point, np.int64)
-    low, high = (np.asarray(scale * (end - points).astype(np.float32)) for end in (qtype.qmin, qtype.qmax))
+    low, high = (
+        np.asarray(scale * (end - points).astype(np.float32)) for end in (qtype.qmin, qtype.qmax)
+    )
     return between(low, high, np.float32(qtype.qmax - qtype.qmin))
 
 
@@ -511,7 +567,9 @@ def between(low: Single, high: Single, span: np.float32) -> tuple[Single, Single
 
 
 def _scale(scales: Scales) -> Single:
-    return np.multiply(np.asarray(scales[0], np.float32), np.asarray(scales[1], np.float32), dtype=np.float32)
+    return np.multiply(
+        np.asarray(scales[0], np.float32), np.asarray(scales[1], np.float32), dtype=np.float32
+    )
 
 
 def _real_bias(bias: Ints, scale: Single) -> Single:

@@ -4,11 +4,12 @@
     sum  = wrap(r(acc, s_x·s_w → s) + r(q_b, s_b → s))              both r and the sum in the accumulator's register
     code = clamp(round(sum · s / s_y) + z_y)
 
-r is what the arithmetic multiplies by everywhere: of a ratio 2ⁿ a shift to the left, which drops the bits on top; of
-2⁻ⁿ one to the right, rounded; of any other ratio its fixed multiplier. Source: TVM v0.8, src/relay/quantize/realize.cc:
-ChooseDomScale takes the smaller scale of both operands of an AddRealize, UnifyDTypeScale brings both to it in int32
-(``dtype_activation``) by MulAndDiv: left_shift, or FixedPointMultiply where the ratio is no power of two. An int32
-left_shift of TVM is LLVM's shl, which wraps.
+r is what the arithmetic multiplies by everywhere: of a ratio 2ⁿ a shift to the left, which drops
+the bits on top; of 2⁻ⁿ one to the right, rounded; of any other ratio its fixed multiplier. Source:
+TVM v0.8, src/relay/quantize/realize.cc: ChooseDomScale takes the smaller scale of both operands of
+an AddRealize, UnifyDTypeScale brings both to it in int32 (``dtype_activation``) by MulAndDiv:
+left_shift, or FixedPointMultiply where the ratio is no power of two. An int32 left_shift of TVM is
+LLVM's shl, which wraps.
 """
 
 from collections.abc import Callable
@@ -39,9 +40,15 @@ class OwnBias:
     at: Floats
 
     @classmethod
-    def of(cls, x_scale: npt.ArrayLike, weight: npt.ArrayLike, bias: npt.ArrayLike, *, ruled: bool) -> "OwnBias":
-        """Of the scales of data, weight and bias; ``ruled``: the product is rounded to the bias's scale."""
-        product = np.multiply(np.asarray(x_scale, np.float32), np.asarray(weight, np.float32), dtype=np.float32)
+    def of(
+        cls, x_scale: npt.ArrayLike, weight: npt.ArrayLike, bias: npt.ArrayLike, *, ruled: bool
+    ) -> "OwnBias":
+        """Of the scales of data, weight and bias; ``ruled``: the product is rounded to the
+        bias's scale.
+        """
+        product = np.multiply(
+            np.asarray(x_scale, np.float32), np.asarray(weight, np.float32), dtype=np.float32
+        )
         wide, own = np.broadcast_arrays(product.astype(np.float64), np.asarray(bias, np.float64))
         return cls(np.array(wide), np.array(own), np.array(own if ruled else np.minimum(wide, own)))
 

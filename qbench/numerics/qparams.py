@@ -1,4 +1,6 @@
-"""The parameters of quantized values, r = scale · (q − zero_point), per tensor, per channel or block; intervals."""
+"""The parameters of quantized values, r = scale · (q − zero_point), per tensor, per channel or
+block; intervals.
+"""
 
 from __future__ import annotations  # help() shows npt.ArrayLike, and not the union behind it
 
@@ -9,10 +11,12 @@ import numpy.typing as npt
 
 from qbench.numerics.qtype import QType, qtype_of
 
-# The parameters of quantized values, r = scale · (q − zero_point), per tensor, per channel or per block.
+# The parameters of quantized values, r = scale · (q − zero_point), per tensor, per channel or per
+# block.
 #
-# Granularity lies in the shape of ``scale``: 0-d per tensor; 1-d along ``axis`` per channel; with ``block_size`` B the
-# shape of the tensor, its ``axis`` divided by B and rounded up (ONNX QuantizeLinear-21).
+# Granularity lies in the shape of ``scale``: 0-d per tensor; 1-d along ``axis`` per channel; with
+# ``block_size`` B the shape of the tensor, its ``axis`` divided by B and rounded up (ONNX
+# QuantizeLinear-21).
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +58,9 @@ class QParams:
         if points.dtype.kind not in "iu":
             raise ValueError(f"a zero point is an integer, not {points.dtype}")
         if points.ndim and points.shape != scales.shape:
-            raise ValueError(f"scale and zero point have one shape, not {scales.shape} and {points.shape}")
+            raise ValueError(
+                f"scale and zero point have one shape, not {scales.shape} and {points.shape}"
+            )
         points = np.array(np.broadcast_to(points.astype(np.int64), scales.shape))
         for name, value in (
             ("scale", scales),
@@ -73,7 +79,9 @@ class QParams:
         if not (np.isfinite(self.scale).all() and (self.scale > 0).all()):
             raise ValueError("a scale is positive and finite as float32")
         if ((self.zero_point < self.qmin) | (self.zero_point > self.qmax)).any():
-            raise ValueError(f"a zero point lies in {self.qmin} … {self.qmax}, not {self.zero_point}")
+            raise ValueError(
+                f"a zero point lies in {self.qmin} … {self.qmax}, not {self.zero_point}"
+            )
         if self.axis is None:
             if self.scale.ndim or self.block_size is not None:
                 raise ValueError("parameters per channel or per block need an axis")
@@ -83,7 +91,9 @@ class QParams:
             if self.block_size < 1:
                 raise ValueError(f"a block has at least one element, not {self.block_size}")
             if not -self.scale.ndim <= self.axis < self.scale.ndim:
-                raise ValueError(f"axis {self.axis} is outside parameters of {self.scale.ndim} dimensions")
+                raise ValueError(
+                    f"axis {self.axis} is outside parameters of {self.scale.ndim} dimensions"
+                )
 
     @property
     def qmin(self) -> int:
@@ -107,7 +117,9 @@ class QParams:
         arrays = (self.scale.shape, self.scale.tobytes(), self.zero_point.tobytes())
         return (*arrays, self.qtype, self.axis, self.block_size, self.narrow_range)
 
-    def expanded(self, shape: tuple[int, ...]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    def expanded(
+        self, shape: tuple[int, ...]
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
         """Scale and zero point in a form that broadcasts against a tensor of ``shape``.
 
         Raises:
@@ -132,7 +144,9 @@ class QParams:
         return scale, np.repeat(self.zero_point, self.block_size, axis)[keep]
 
 
-def parameter_shape(shape: tuple[int, ...], axis: int | None, block_size: int | None = None) -> tuple[int, ...]:
+def parameter_shape(
+    shape: tuple[int, ...], axis: int | None, block_size: int | None = None
+) -> tuple[int, ...]:
     """The shape of the parameters of a tensor of ``shape`` at this granularity."""
     if axis is None:
         return ()
@@ -142,7 +156,8 @@ def parameter_shape(shape: tuple[int, ...], axis: int | None, block_size: int | 
     return (*shape[:axis], -(-shape[axis] // block_size), *shape[axis + 1 :])
 
 
-# Real intervals [low, high]: what a range method gives and quantized values have to represent: one, or one per channel.
+# Real intervals [low, high]: what a range method gives and quantized values have to represent: one,
+# or one per channel.
 
 Floats = npt.NDArray[np.float64]
 
@@ -161,7 +176,9 @@ class Interval:
     def __post_init__(self) -> None:
         low, high = np.array(self.low, np.float64), np.array(self.high, np.float64)
         if low.shape != high.shape:
-            raise ValueError(f"the ends of an interval have one shape, not {low.shape} and {high.shape}")
+            raise ValueError(
+                f"the ends of an interval have one shape, not {low.shape} and {high.shape}"
+            )
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
             raise ValueError("the ends of an interval are finite")
         if (low > high).any():

@@ -1,4 +1,6 @@
-"""From an accumulator to a quantized value: y = clamp(round((acc + bias) · M) + z), M = s_x · s_w / s_y."""
+"""From an accumulator to a quantized value: y = clamp(round((acc + bias) · M) + z), M = s_x ·
+s_w / s_y.
+"""
 
 from __future__ import annotations  # help() shows npt.ArrayLike, and not the union behind it
 
@@ -39,7 +41,8 @@ from qbench.numerics.qparams import QParams
 from qbench.numerics.qtype import QType, qtype_of
 from qbench.numerics.rounding import WIDEST, Ints, Rounding, whole_codes
 
-# What operators of two quantized arrays begin and end with: codes as int64, qparams per tensor, codes clamped.
+# What operators of two quantized arrays begin and end with: codes as int64, qparams per tensor,
+# codes clamped.
 
 QParamsOfThree = tuple[QParams, QParams, QParams]
 """Of both operands and the result; each per tensor."""
@@ -68,13 +71,17 @@ def clamped(codes: Ints, out: QParams, arithmetic: Arithmetic) -> npt.NDArray[An
 def refused(found: str, expected: str) -> InputError:
     """Operands that an arithmetic cannot bring together."""
     remedy = "Choose other qparams, or another arithmetic."
-    return InputError("Bringing two quantized operands together", found=found, expected=expected, remedy=remedy)
+    return InputError(
+        "Bringing two quantized operands together", found=found, expected=expected, remedy=remedy
+    )
 
 
-# What callers hand to ``requantize`` and to operators of two operands, looked at before anything is counted.
+# What callers hand to ``requantize`` and to operators of two operands, looked at before anything is
+# counted.
 #
-# Codes are in the range of their type, accumulators are integers that an int64 holds, a zero point and limits are codes
-# of the output, scales are positive and finite as the arithmetic reads them, and all shapes belong together.
+# Codes are in the range of their type, accumulators are integers that an int64 holds, a zero point
+# and limits are codes of the output, scales are positive and finite as the arithmetic reads them,
+# and all shapes belong together.
 
 REQUANTIZING = "Requantizing accumulators"
 _COUNTING = "Counting with quantized arrays"
@@ -89,7 +96,9 @@ def integers(values: npt.ArrayLike, what: str, doing: str = REQUANTIZING) -> Int
         InputError: they are no integers, or beyond an int64.
     """
     array = np.asarray(values)
-    if array.dtype.kind == "f" and bool(((np.rint(array) == array) & (np.abs(array) < 2**53)).all()):
+    if array.dtype.kind == "f" and bool(
+        ((np.rint(array) == array) & (np.abs(array) < 2**53)).all()
+    ):
         return array.astype(np.int64)
     if array.size and array.dtype.kind not in "iu":
         raise _refused(doing, f"{what} of {array.dtype}", "integers that an int64 holds")
@@ -104,7 +113,11 @@ def scales_read(scales: Scales, scaling: Scaling) -> tuple[float, npt.NDArray[np
     Raises:
         InputError: one is not positive and finite as ``scaling`` reads it, or has another shape.
     """
-    single = scaling.precision is not Precision.DOUBLE or scaling.form is MultiplierForm.CHAIN or scaling.real_bias
+    single = (
+        scaling.precision is not Precision.DOUBLE
+        or scaling.form is MultiplierForm.CHAIN
+        or scaling.real_bias
+    )
     found = [np.asarray(scale, np.float64) for scale in scales]
     for name, scale in zip(_NAMES, found, strict=True):
         dimensions = 1 if name == "weight" else 0
@@ -115,8 +128,12 @@ def scales_read(scales: Scales, scaling: Scaling) -> tuple[float, npt.NDArray[np
             read = scale.astype(np.float32) if single else scale
         wrong = ~(np.isfinite(read) & (read > 0))
         if wrong.any():
-            expected = "one that is positive and finite" + (" as float32, as it is read here" if single else "")
-            raise _refused(REQUANTIZING, f"a scale of {float(scale[wrong][0])!r} of the {name}", expected)
+            expected = "one that is positive and finite" + (
+                " as float32, as it is read here" if single else ""
+            )
+            raise _refused(
+                REQUANTIZING, f"a scale of {float(scale[wrong][0])!r} of the {name}", expected
+            )
     return float(found[0]), found[1], float(found[2])
 
 
@@ -128,7 +145,9 @@ def code(value: object, qtype: QType, what: str) -> int:
     """
     array = np.asarray(value)
     if array.ndim or array.dtype.kind not in "iu" or not qtype.qmin <= int(array) <= qtype.qmax:
-        raise _refused(REQUANTIZING, f"{what} {value!s}", f"a code of {qtype}: {qtype.qmin} … {qtype.qmax}")
+        raise _refused(
+            REQUANTIZING, f"{what} {value!s}", f"a code of {qtype}: {qtype.qmin} … {qtype.qmax}"
+        )
     return int(array)
 
 
@@ -144,7 +163,9 @@ def clamps(limits: tuple[int, int], qtype: QType) -> tuple[int, int]:
     return low, high
 
 
-def along_axis(values: npt.NDArray[Any], shape: tuple[int, ...], axis: int, what: str) -> npt.NDArray[Any]:
+def along_axis(
+    values: npt.NDArray[Any], shape: tuple[int, ...], axis: int, what: str
+) -> npt.NDArray[Any]:
     """``values``, a number or one per channel, in a form that broadcasts against ``shape``.
 
     Raises:
@@ -152,13 +173,19 @@ def along_axis(values: npt.NDArray[Any], shape: tuple[int, ...], axis: int, what
     """
     if not values.ndim:
         return values
-    if values.ndim > 1 or not -len(shape) <= axis < len(shape) or values.size not in (1, shape[axis]):
+    if (
+        values.ndim > 1
+        or not -len(shape) <= axis < len(shape)
+        or values.size not in (1, shape[axis])
+    ):
         raise _refused(
             REQUANTIZING,
             f"{what} of shape {values.shape} along axis {axis} of accumulators of shape {shape}",
             "a number, or one a channel of that axis",
         )
-    return values.reshape(tuple(-1 if index == axis % len(shape) else 1 for index in range(len(shape))))
+    return values.reshape(
+        tuple(-1 if index == axis % len(shape) else 1 for index in range(len(shape)))
+    )
 
 
 def operands(a: npt.ArrayLike, b: npt.ArrayLike, qparams: QParamsOfThree) -> tuple[Ints, Ints]:
@@ -196,11 +223,12 @@ def _refused(doing: str, found: str, expected: str) -> InputError:
     return InputError(doing, found=found, expected=expected, remedy="Correct what is handed in.")
 
 
-# From an accumulator to a code, under any arithmetic: y = clamp(round((acc + bias) · M) + z), M = s_x · s_w / s_y.
+# From an accumulator to a code, under any arithmetic: y = clamp(round((acc + bias) · M) + z), M =
+# s_x · s_w / s_y.
 #
-# The forms of M are in ``multiplier``, the rounding rules in ``rounding``; which of them, how often and in what order
-# is an ``Arithmetic``. ``exact`` is the yardstick: M a rational, one rounding, nothing overflows. Everything that
-# depends on the scales alone is computed once, by ``scaler``.
+# The forms of M are in ``multiplier``, the rounding rules in ``rounding``; which of them, how often
+# and in what order is an ``Arithmetic``. ``exact`` is the yardstick: M a rational, one rounding,
+# nothing overflows. Everything that depends on the scales alone is computed once, by ``scaler``.
 
 Scaler = Callable[[Ints], Ints]
 """Accumulators (int64) → round(acc · M) + z, not yet clamped."""
@@ -221,12 +249,14 @@ def requantize(
 
     Args:
         acc: accumulators, integers of any shape.
-        scales: of input, weight and output; the weight's a number or 1-d along ``axis``. They keep the precision that
-            they are given in: an arithmetic that counts in float32 rounds them itself.
+        scales: of input, weight and output; the weight's a number or 1-d along ``axis``. They keep
+            the precision that they are given in: an arithmetic that counts in float32 rounds them
+            itself.
         zero_point: of the output.
         qtype: of the output, or its name.
-        arithmetic: an arithmetic or its name; its rules for convolutions are used. Other products can have rules
-            of their own, as gemmlowp's Gemm has: ``arithmetic.at("Gemm", "")`` gives them.
+        arithmetic: an arithmetic or its name; its rules for convolutions are used. Other products
+            can have rules of their own, as gemmlowp's Gemm has: ``arithmetic.at("Gemm", "")`` gives
+            them.
         bias: integers at s_x · s_w, a number or 1-d along ``axis``.
         axis: of ``acc``, that channels run along.
         limits: codes to clamp to, (lo, hi); None: the ends of the type.
@@ -235,8 +265,8 @@ def requantize(
         An array of acc's shape and the type's storage dtype.
 
     Raises:
-        InputError: an unknown arithmetic or type, a multiplier that this one cannot hold, or arguments that are not as
-            said here.
+        InputError: an unknown arithmetic or type, a multiplier that this one cannot hold, or
+            arguments that are not as said here.
     """
     arithmetic = arithmetic_for(arithmetic, "Conv")
     qtype = qtype_of(qtype)
@@ -247,13 +277,17 @@ def requantize(
     added = None if bias is None else along_axis(integers(bias, "a bias"), shape, axis, "a bias")
     offset = code(zero_point, qtype, "the zero point")
     low, high = (
-        (qtype.qmin + int(arithmetic.narrow and qtype.signed), qtype.qmax) if limits is None else clamps(limits, qtype)
+        (qtype.qmin + int(arithmetic.narrow and qtype.signed), qtype.qmax)
+        if limits is None
+        else clamps(limits, qtype)
     )
     real = added if arithmetic.scaling.real_bias else None
     if added is not None and real is None:
         sums = sums + added
     ranges = Ranges(x, qtype.qmin, qtype.qmax)
-    codes = scaler(along, arithmetic.scaling, offset, real, ranges)(held(np.atleast_1d(sums), arithmetic.accumulator))
+    codes = scaler(along, arithmetic.scaling, offset, real, ranges)(
+        held(np.atleast_1d(sums), arithmetic.accumulator)
+    )
     return np.clip(codes, low, high).astype(qtype.storage_dtype).reshape(shape)
 
 
@@ -270,8 +304,8 @@ def scaler(
         scales: of input, weight and output; broadcast against the accumulators.
         scaling: how.
         zero_point: of the output.
-        real_bias: integers at s_x · s_w, for a scaling whose bias stays a real number; broadcast too.
-        ranges: of a RANGE; None: those of unsigned codes of 8 bits.
+        real_bias: integers at s_x · s_w, for a scaling whose bias stays a real number; broadcast
+        too. ranges: of a RANGE; None: those of unsigned codes of 8 bits.
 
     Raises:
         InputError: a multiplier that this scaling cannot hold.
@@ -287,7 +321,9 @@ def scaler(
         case MultiplierForm.RANGE:
             steps = float_steps(scales, scaling, real_bias, ranges, zero_point)
             rounding = scaling.stages[-1].rounding
-            return lambda sums: _inner(whole_codes(steps.reals(sums), rounding), scaling) + steps.base
+            return lambda sums: (
+                _inner(whole_codes(steps.reals(sums), rounding), scaling) + steps.base
+            )
         case MultiplierForm.SHORT:
             rounded = short_steps(scales, scaling).codes
         case MultiplierForm.FIXED | MultiplierForm.FRACTION | MultiplierForm.POWER:
@@ -307,7 +343,10 @@ def _inner(codes: Ints, scaling: Scaling) -> Ints:
 
 def _in_rationals(scales: Scales, scaling: Scaling, zero_point: int) -> Scaler:
     """float64 wherever its error cannot reach a tie or a step, rationals where it could."""
-    rounding, offset = scaling.stages[-1].rounding, zero_point if scaling.zero_point is ZeroPoint.BEFORE else 0
+    rounding, offset = (
+        scaling.stages[-1].rounding,
+        zero_point if scaling.zero_point is ZeroPoint.BEFORE else 0,
+    )
     multiplier = real_multiplier(scales, scaling.precision)
     exact = exact_multipliers(scales)
 
@@ -316,7 +355,10 @@ def _in_rationals(scales: Scales, scaling: Scaling, zero_point: int) -> Scaler:
             real = np.clip(sums * multiplier + offset, -WIDEST, WIDEST)
         codes = whole_codes(real, rounding)
         step = real - np.floor(real)
-        near = np.minimum(np.abs(step - 0.5), np.minimum(step, 1 - step)) <= np.abs(real) * 2.0**-50 + 2.0**-60
+        near = (
+            np.minimum(np.abs(step - 0.5), np.minimum(step, 1 - step))
+            <= np.abs(real) * 2.0**-50 + 2.0**-60
+        )
         near &= np.abs(real) < WIDEST
         if near.any():
             where = np.nonzero(near)
@@ -335,7 +377,9 @@ def _in_floats(scales: Scales, scaling: Scaling, zero_point: int, bias: Ints | N
     behind = zero_point if scaling.zero_point is ZeroPoint.AFTER else 0
 
     def scale(sums: Ints) -> Ints:
-        with np.errstate(over="ignore"):  # what leaves a float is clamped like every code out of range
+        with np.errstate(
+            over="ignore"
+        ):  # what leaves a float is clamped like every code out of range
             values = reals(sums)
         return _inner(whole_codes(values, rounding), scaling) + behind
 
@@ -359,16 +403,25 @@ def _round_fraction(value: Fraction, rounding: Rounding) -> int:
             return low + (rest > half or (rest == half and low % 2 == 1))
 
 
-# Requantizing codes to other qparams: y = clamp(round((q − z_x) · s_x / s_y) + z_y), under any arithmetic.
+# Requantizing codes to other qparams: y = clamp(round((q − z_x) · s_x / s_y) + z_y), under any
+# arithmetic.
 #
-# An arithmetic with a scheme of its own (``Arithmetic.rescaling``) multiplies by it. Without one, arithmetics of float
-# multipliers dequantize and quantize; those of integer multipliers, and the exact one, treat q − z_x as an accumulator.
+# An arithmetic with a scheme of its own (``Arithmetic.rescaling``) multiplies by it. Without one,
+# arithmetics of float multipliers dequantize and quantize; those of integer multipliers, and the
+# exact one, treat q − z_x as an accumulator.
 
 Codes = npt.NDArray[Any]
-_FLOATS = (MultiplierForm.FLOAT32, MultiplierForm.FLOAT64, MultiplierForm.CHAIN, MultiplierForm.RANGE)
+_FLOATS = (
+    MultiplierForm.FLOAT32,
+    MultiplierForm.FLOAT64,
+    MultiplierForm.CHAIN,
+    MultiplierForm.RANGE,
+)
 
 
-def rescale_quantized(q: npt.ArrayLike, x: QParams, y: QParams, arithmetic: Arithmetic | str) -> Codes:
+def rescale_quantized(
+    q: npt.ArrayLike, x: QParams, y: QParams, arithmetic: Arithmetic | str
+) -> Codes:
     """Codes ``q``, which have the qparams ``x``, as codes of ``y``.
 
     Args:
@@ -380,14 +433,16 @@ def rescale_quantized(q: npt.ArrayLike, x: QParams, y: QParams, arithmetic: Arit
         An array of q's shape and the storage dtype of ``y``.
 
     Raises:
-        InputError: an unknown arithmetic, a ratio of scales that this one cannot hold, or what is no code of ``x``.
+        InputError: an unknown arithmetic, a ratio of scales that this one cannot hold, or what is
+            no code of ``x``.
         ValueError: qparams per channel.
     """
     return rescaler(x, y, arithmetic_for(arithmetic, "Requantize"))(codes_on(q, x.qtype, "codes"))
 
 
 def rescaler(x: QParams, y: QParams, arithmetic: Arithmetic) -> Callable[[Codes], Codes]:
-    """What brings codes from ``x`` to ``y``; all that depends on the qparams alone is computed here.
+    """What brings codes from ``x`` to ``y``; all that depends on the qparams alone is computed
+    here.
 
     Raises:
         InputError: a ratio of scales that the arithmetic cannot hold.
@@ -395,7 +450,11 @@ def rescaler(x: QParams, y: QParams, arithmetic: Arithmetic) -> Callable[[Codes]
     """
     if x.axis is not None or y.axis is not None:
         raise ValueError("codes are requantized from and to qparams per tensor")
-    if (x.scale, x.zero_point, x.qtype) == (y.scale, y.zero_point, y.qtype) and not arithmetic.narrow:
+    if (x.scale, x.zero_point, x.qtype) == (
+        y.scale,
+        y.zero_point,
+        y.qtype,
+    ) and not arithmetic.narrow:
         return lambda q: q
     if arithmetic.dequantizing is Dequantizing.FUSED and scaling_of_codes(arithmetic) is None:
         return lambda q: quantize(dequantize(q, x, arithmetic), y, arithmetic)
@@ -403,8 +462,11 @@ def rescaler(x: QParams, y: QParams, arithmetic: Arithmetic) -> Callable[[Codes]
     return lambda q: bring(q.astype(np.int64) - zero)
 
 
-def centred_rescaler(scale: npt.ArrayLike, y: QParams, arithmetic: Arithmetic) -> Callable[[Codes], Codes]:
-    """As ``rescaler``, of codes with ``scale`` that have lost their zero point (int64, of up to 32 bits).
+def centred_rescaler(
+    scale: npt.ArrayLike, y: QParams, arithmetic: Arithmetic
+) -> Callable[[Codes], Codes]:
+    """As ``rescaler``, of codes with ``scale`` that have lost their zero point (int64, of up to
+    32 bits).
 
     Raises:
         InputError: a ratio of scales that the arithmetic cannot hold.
@@ -412,11 +474,18 @@ def centred_rescaler(scale: npt.ArrayLike, y: QParams, arithmetic: Arithmetic) -
     scaling = scaling_of_codes(arithmetic)
     if scaling is None:
         single = np.asarray(scale, np.float32)
-        return lambda centred: quantize(np.asarray(centred.astype(np.float32) * single, np.float32), y, arithmetic)
-    rounded, (low, high) = scaler((scale, 1.0, y.scale), scaling, int(y.zero_point)), arithmetic.limits(y)
+        return lambda centred: quantize(
+            np.asarray(centred.astype(np.float32) * single, np.float32), y, arithmetic
+        )
+    rounded, (low, high) = (
+        scaler((scale, 1.0, y.scale), scaling, int(y.zero_point)),
+        arithmetic.limits(y),
+    )
     return lambda centred: np.clip(rounded(centred), low, high).astype(y.qtype.storage_dtype)
 
 
 def scaling_of_codes(arithmetic: Arithmetic) -> Scaling | None:
     """How the arithmetic multiplies codes without their zero point; None: it does so in floats."""
-    return arithmetic.rescaling or (None if arithmetic.scaling.form in _FLOATS else arithmetic.scaling)
+    return arithmetic.rescaling or (
+        None if arithmetic.scaling.form in _FLOATS else arithmetic.scaling
+    )

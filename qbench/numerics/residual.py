@@ -1,12 +1,14 @@
-"""A sum whose first operand is a product that was not rounded: OpenVINO fuses it into the convolution.
+"""A sum whose first operand is a product that was not rounded: OpenVINO fuses it into the
+convolution.
 
     c = clamp(fma(v, F · o, G · o + p), p, 255 · o + p)        v, F, G: of the product as RANGE has it
     y = rne(fma(c + r, F', G'))                               r: codes of the other operand
 
-o and p bring codes of the product to the scale and the zero point of the other operand: o = s_c / s_r,
-p = (lowest − z_c − s_r · z_r / s_c) · o. F' and G' are those of the sum's range divided by s_r. All in float32. Where
-the codes of the sum go to another operator on codes and G' is 0, F' is f32(1 / f32(1 / F')), as of a product.
-Source: OpenVINO 2026.4, FakeQuantize fused without rounding (measured, bit for bit).
+o and p bring codes of the product to the scale and the zero point of the other operand: o = s_c /
+s_r, p = (lowest − z_c − s_r · z_r / s_c) · o. F' and G' are those of the sum's range divided by
+s_r. All in float32. Where the codes of the sum go to another operator on codes and G' is 0, F' is
+f32(1 / f32(1 / F')), as of a product. Source: OpenVINO 2026.4, FakeQuantize fused without rounding
+(measured, bit for bit).
 """
 
 from dataclasses import dataclass
@@ -48,8 +50,13 @@ class ResidualSteps:
     last_offset: Single
 
     def codes(self, sums: Ints, other: npt.NDArray[np.integer]) -> npt.NDArray[np.float32]:
-        """Accumulators (…, N) and codes of the other operand, alike in shape → rounded codes, not yet clamped."""
-        real = np.multiply(sums.astype(np.float32), self.product.first, dtype=np.float32) + self.product.bias
+        """Accumulators (…, N) and codes of the other operand, alike in shape → rounded codes,
+        not yet clamped.
+        """
+        real = (
+            np.multiply(sums.astype(np.float32), self.product.first, dtype=np.float32)
+            + self.product.bias
+        )
         joined = np.clip(fused_multiply_add(real, self.factor, self.offset), self.low, self.high)
         total = np.asarray(joined + other.astype(np.float32), np.float32)
         return np.rint(fused_multiply_add(total, self.last_factor, self.last_offset))
@@ -77,12 +84,17 @@ def residual_steps(
     product = range_steps(scales, bias, ranges, int(own.zero_point))
     mine, theirs = (np.float32(Ranges.of(one, one.qtype).input_scale) for one in (own, other))
     ratio = np.float32(mine / theirs)
-    zero = np.float32(np.float32(own.zero_point) + np.float32(theirs * np.float32(other.zero_point)) / mine)
+    zero = np.float32(
+        np.float32(own.zero_point) + np.float32(theirs * np.float32(other.zero_point)) / mine
+    )
     low, high = (np.float32((end - zero) * ratio) for end in (lowest, lowest + span))
     each = np.float32((high - low) / span)
     ends = (np.float32(0 * each + low), np.float32(span * each + low))
     offset = np.asarray(np.asarray(product.second * each, np.float32) + low, np.float32)
-    reals = [np.float32(result.scale) * np.float32(end - int(result.zero_point)) for end in (ranges.low, ranges.high)]
+    reals = [
+        np.float32(result.scale) * np.float32(end - int(result.zero_point))
+        for end in (ranges.low, ranges.high)
+    ]
     last_low, last_high = (np.asarray(real / theirs, np.float32) for real in reals)
     factor, shift = between(last_low, last_high, span)
     shift = without_negligible(np.asarray(shift + lowest, np.float32), span)

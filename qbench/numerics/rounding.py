@@ -13,7 +13,8 @@ import numpy.typing as npt
 #     half_even   nearest, a tie to the even neighbour          half_up    floor(v + 1/2)
 #     half_away   nearest, a tie away from zero                 truncate   towards zero            floor   downwards
 #
-# A shift by n divides by 2ⁿ and rounds by the rule; it never overflows int64 for |x| < 2⁶² and 0 ≤ n ≤ 62.
+# A shift by n divides by 2ⁿ and rounds by the rule; it never overflows int64 for |x| < 2⁶² and 0 ≤
+# n ≤ 62.
 
 Ints = npt.NDArray[np.int64]
 WIDEST = 2.0**40
@@ -48,21 +49,30 @@ def half_even_quotients(up: npt.NDArray[Any], down: npt.NDArray[Any]) -> npt.NDA
     """``up`` / ``down`` to the nearest whole numbers, a tie to the even one; exact.
 
     Args:
-        up, down: int64 or Python's integers (object), of shapes that broadcast; ``down`` positive, in int64 below 2⁶².
+        up, down: int64 or Python's integers (object), of shapes that broadcast; ``down`` positive,
+            in int64 below 2⁶².
     """
     shape = np.broadcast_shapes(up.shape, down.shape)
-    up, down = np.atleast_1d(up), np.atleast_1d(down)  # Python's integers leave arrays of no dimension
+    up, down = (
+        np.atleast_1d(up),
+        np.atleast_1d(down),
+    )  # Python's integers leave arrays of no dimension
     whole = up // down
     twice = 2 * (up - whole * down)
-    return np.asarray(whole + ((twice > down) | ((twice == down) & (whole % 2 == 1)))).reshape(shape)
+    return np.asarray(whole + ((twice > down) | ((twice == down) & (whole % 2 == 1)))).reshape(
+        shape
+    )
 
 
 def shift_right(values: Ints, shift: npt.ArrayLike, rounding: Rounding) -> Ints:
-    """``values`` / 2^``shift``, rounded; ``shift`` (0 … 62) broadcasts against ``values``, which are int64."""
+    """``values`` / 2^``shift``, rounded; ``shift`` (0 … 62) broadcasts against ``values``,
+    which are int64.
+    """
     by = np.asarray(shift, np.int64)
     whole = values >> by
     rest = values - (whole << by)  # 0 ≤ rest < 2^shift
-    # Doubled comparison would overflow at 62 bits: compare with the half, which does not exist for a shift by 0.
+    # Doubled comparison would overflow at 62 bits: compare with the half, which does not exist for
+    # a shift by 0.
     half = np.where(by > 0, np.int64(1) << np.maximum(by - 1, 0), np.iinfo(np.int64).max)
     match rounding:
         case Rounding.FLOOR:
@@ -74,7 +84,9 @@ def shift_right(values: Ints, shift: npt.ArrayLike, rounding: Rounding) -> Ints:
         case Rounding.HALF_AWAY:
             return whole + np.where(values >= 0, rest >= half, rest > half)
         case Rounding.HALF_EVEN:
-            return np.asarray(whole + ((rest > half) | ((rest == half) & (whole & 1 == 1))), np.int64)
+            return np.asarray(
+                whole + ((rest > half) | ((rest == half) & (whole & 1 == 1))), np.int64
+            )
 
 
 def _half_up(values: Reals) -> Reals:
@@ -103,8 +115,9 @@ _REALS: Mapping[Rounding, Callable[[Reals], Reals]] = MappingProxyType(
 #
 #     fused      f32(a · b + c)                separate      f32(f32(a · b) + c)
 #
-# A product of two float32 is exact in float64; the sum is rounded there to odd, which a second rounding to float32
-# cannot tell from the exact one. Source: Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008.
+# A product of two float32 is exact in float64; the sum is rounded there to odd, which a second
+# rounding to float32 cannot tell from the exact one. Source: Boldo and Melquiond, "Emulation of FMA
+# and correctly rounded sums", 2008.
 
 Single = npt.NDArray[np.float32]
 MultiplyAdd = Callable[[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike], Single]
@@ -112,7 +125,9 @@ MultiplyAdd = Callable[[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike], Single]
 
 
 def fused_multiply_add(a: npt.ArrayLike, b: npt.ArrayLike, c: npt.ArrayLike) -> Single:
-    """Gives a · b + c, rounded once; float32 arrays of shapes that broadcast, results above 2⁻¹²⁶ or zero."""
+    """Gives a · b + c, rounded once; float32 arrays of shapes that broadcast, results above
+    2⁻¹²⁶ or zero.
+    """
     product = np.asarray(_single(a).astype(np.float64) * _single(b).astype(np.float64))
     added = _single(c).astype(np.float64)
     total = np.asarray(product + added)
@@ -132,7 +147,9 @@ def _single(values: npt.ArrayLike) -> Single:
     return np.asarray(values, np.float32)
 
 
-def _lost(left: npt.NDArray[Any], right: npt.NDArray[Any], total: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _lost(
+    left: npt.NDArray[Any], right: npt.NDArray[Any], total: npt.NDArray[Any]
+) -> npt.NDArray[Any]:
     """What rounding took from ``left`` + ``right`` = ``total`` (Knuth's TwoSum), exactly."""
     back = total - left
     return np.asarray((left - (total - back)) + (right - back))

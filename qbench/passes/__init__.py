@@ -1,4 +1,6 @@
-"""Graph → graph: what a pass is and does to numbers, pipelines of them, canonical passes, rewrites, lowering."""
+"""Graph → graph: what a pass is and does to numbers, pipelines of them, canonical passes,
+rewrites, lowering.
+"""
 
 from typing import TYPE_CHECKING
 

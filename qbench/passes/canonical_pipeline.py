@@ -33,7 +33,8 @@ from qbench.storage import digest_plain
 
 @dataclass(frozen=True, slots=True)
 class UpgradeOpset:
-    """Requires nothing. Ensures: default opset at least 21, IR version at least 10; names and metadata kept.
+    """Requires nothing. Ensures: default opset at least 21, IR version at least 10; names and
+    metadata kept.
 
     A model that is already at 21 or later is left as it is.
     """
@@ -46,7 +47,8 @@ class UpgradeOpset:
         """Convert ``model``; True when it was older.
 
         Raises:
-            UnsupportedError: the converter cannot convert an operator, or the model is too large for one message.
+            UnsupportedError: the converter cannot convert an operator, or the model is too large
+                for one message.
         """
         if opset(model) >= self.target:
             raised = model.ir_version < QDQ_IR_VERSION
@@ -60,7 +62,9 @@ class UpgradeOpset:
 
     def _converted(self, model: ir.Model) -> onnx.ModelProto:
         proto = onnx.load_model_from_string(model_bytes(model))
-        proto.ir_version = max(proto.ir_version, QDQ_IR_VERSION)  # up to 3, initializers had to be inputs too
+        proto.ir_version = max(
+            proto.ir_version, QDQ_IR_VERSION
+        )  # up to 3, initializers had to be inputs too
         try:
             return onnx.version_converter.convert_version(proto, self.target)
         except RuntimeError as error:
@@ -73,7 +77,9 @@ class UpgradeOpset:
 
 
 def _keep_metadata(before: ir.Model, after: ir.Model) -> None:
-    """The converter drops metadata; a node is the same one when it makes a value of the same name."""
+    """The converter drops metadata; a node is the same one when it makes a value of the same
+    name.
+    """
     kept = {v.name: node for node in before.graph for v in node.outputs}
     for node in after.graph:
         for value in node.outputs:
@@ -90,14 +96,17 @@ def _move_into(model: ir.Model, converted: ir.Model) -> None:
 
 DEFAULT = "default"
 MARK = "qbench.canonical"
-"""Metadata key of a model that ``plannable`` made: the digests of the passes and of the graph they gave."""
+"""Metadata key of a model that ``plannable`` made: the digests of the passes and of the graph
+they gave.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Canonical:
     """Passes before profiling, and those that run between profiling and planning.
 
-    A value keeps its name through the second only while it keeps its numbers, so that its statistics stay true.
+    A value keeps its name through the second only while it keeps its numbers, so that its
+    statistics stay true.
     """
 
     watched: tuple[Pass, ...]
@@ -140,7 +149,9 @@ CANONICAL: Mapping[str, Canonical] = MappingProxyType(
         DEFAULT: Canonical(_PLAIN),
         "equalized": Canonical((*_PLAIN, Equalize())),
         "equalized_relu": Canonical((*_PLAIN, OpenClips(), RemoveDead(), Equalize())),
-        "fold_after": Canonical((*_TIDIED, RemoveDead(), SplitShared(), InferShapes()), planned=_FOLDED),
+        "fold_after": Canonical(
+            (*_TIDIED, RemoveDead(), SplitShared(), InferShapes()), planned=_FOLDED
+        ),
         "keep_batchnorm": Canonical((*_TIDIED, *_KEPT)),
         "split_bias": Canonical((*_PLAIN, SplitBias(), InferShapes())),
     }
@@ -149,24 +160,28 @@ CANONICAL: Mapping[str, Canonical] = MappingProxyType(
 
 
 def canonicalize(model: ir.Model, pipeline: str = DEFAULT) -> ir.Model:
-    """The form of the float ``model`` that is profiled, as a new model: same function, same interface, idempotent.
+    """The form of the float ``model`` that is profiled, as a new model: same function, same
+    interface, idempotent.
 
     Raises:
         InputError: there is no such pipeline.
-        UnsupportedError: the model cannot be brought to the opset that QDQ is written at, or be equalized.
+        UnsupportedError: the model cannot be brought to the opset that QDQ is written at, or be
+            equalized.
     """
     return rewrite(model, _named(pipeline).watched)
 
 
 def plannable(model: ir.Model, pipeline: str = DEFAULT, *, is_canonical: bool = False) -> ir.Model:
-    """The form of the float ``model`` that is planned on and written into; a descendant of what was profiled.
+    """The form of the float ``model`` that is planned on and written into; a descendant of what
+    was profiled.
 
-    Q/DQ pairs of the original model leave the graph here and are pinned to their values (``graph.fixed_qparams``): the
-    profile is taken with them in place, so that what lies behind a pair is profiled as the pair lets it through.
+    Q/DQ pairs of the original model leave the graph here and are pinned to their values
+    (``graph.fixed_qparams``): the profile is taken with them in place, so that what lies behind a
+    pair is profiled as the pair lets it through.
 
-    The result is marked with its digest: given again, it is known for what it is, no pass runs, and it is given back
-    itself. A caller that plans and writes many times calls this once and keeps the result; nothing is stored in
-    ``model``, which is not touched.
+    The result is marked with its digest: given again, it is known for what it is, no pass runs, and
+    it is given back itself. A caller that plans and writes many times calls this once and keeps the
+    result; nothing is stored in ``model``, which is not touched.
 
     Args:
         is_canonical: ``model`` is what ``canonicalize`` gave, whose passes need not run again.
@@ -186,13 +201,17 @@ def plannable(model: ir.Model, pipeline: str = DEFAULT, *, is_canonical: bool = 
 
 
 def plannable_digest(model: ir.Model) -> str:
-    """The digest of what ``plannable`` just gave, from its mark: large graphs take long to digest."""
+    """The digest of what ``plannable`` just gave, from its mark: large graphs take long to
+    digest.
+    """
     return model.metadata_props[MARK].split()[-1]
 
 
 def _has_types(model: ir.Model) -> bool:
     """Whether no tool took away what was inferred; the digest does not see that."""
-    return all(value.type is not None for node in model.graph for value in node.outputs if value.name)
+    return all(
+        value.type is not None for node in model.graph for value in node.outputs if value.name
+    )
 
 
 def _named(pipeline: str) -> Canonical:

@@ -1,4 +1,6 @@
-"""What a pass is: a frozen value that changes a model in place, its effect on numbers, and what it declined."""
+"""What a pass is: a frozen value that changes a model in place, its effect on numbers, and what
+it declined.
+"""
 
 import enum
 from dataclasses import dataclass
@@ -36,7 +38,8 @@ class Effect:
         arithmetics: the arithmetics under which the effect holds.
 
     Raises:
-        ValueError: steps of an effect that is not ROUNDING, a ROUNDING without steps, or no arithmetic.
+        ValueError: steps of an effect that is not ROUNDING, a ROUNDING without steps, or no
+            arithmetic.
     """
 
     kind: EffectKind
@@ -89,8 +92,8 @@ _ANY_OF_8_BITS = 255
 class Pass(Protocol):
     """A named change of a graph; its class docstring says what it requires and what it ensures.
 
-    A frozen dataclass whose fields are its settings, so that pipelines print, parse and digest. Idempotent: run again
-    on its own result it returns False and changes nothing.
+    A frozen dataclass whose fields are its settings, so that pipelines print, parse and digest.
+    Idempotent: run again on its own result it returns False and changes nothing.
     """
 
     @property
@@ -107,7 +110,8 @@ class Pass(Protocol):
         """Change ``model`` in place.
 
         Returns:
-            Whether anything changed; a reason that was written into a node (``decline``) is no change.
+            Whether anything changed; a reason that was written into a node (``decline``) is no
+            change.
 
         Raises:
             QbenchError: the model is one this pass cannot be applied to.
@@ -117,7 +121,9 @@ class Pass(Protocol):
 
 @runtime_checkable
 class Placed(Protocol):
-    """A pass from outside that wants a place in the standard pipeline; without one it runs after all others."""
+    """A pass from outside that wants a place in the standard pipeline; without one it runs
+    after all others.
+    """
 
     @property
     def after(self) -> tuple[str, ...]:
@@ -130,13 +136,15 @@ class Placed(Protocol):
         ...
 
 
-# What a pass left as it was, and why: written into the metadata of the nodes, so that it outlives the run.
+# What a pass left as it was, and why: written into the metadata of the nodes, so that it outlives
+# the run.
 
 _KEY = "qbench.declined"
 
 
 def decline(node: ir.Node, reason: str, by: str = "") -> bool:
-    """Write ``reason`` into ``node``, as that of the pass called ``by``; True when it was not there already.
+    """Write ``reason`` into ``node``, as that of the pass called ``by``; True when it was not
+    there already.
 
     Lowering is the last pass; its reasons need no name.
     """
@@ -149,7 +157,11 @@ def decline(node: ir.Node, reason: str, by: str = "") -> bool:
 
 def declined(model: ir.Model) -> dict[str, str]:
     """Node name → why the last lowering left it as it was, in graph order."""
-    return {node_key(node): node.metadata_props[_KEY] for node in model.graph if _KEY in node.metadata_props}
+    return {
+        node_key(node): node.metadata_props[_KEY]
+        for node in model.graph
+        if _KEY in node.metadata_props
+    }
 
 
 def take_declined(model: ir.Model) -> dict[tuple[str, str], str]:

@@ -28,7 +28,11 @@ class NameScope:
         """The names of every value of every graph of ``model``."""
         taken: set[str] = set()
         for graph in model.graphs():
-            values = (*graph.inputs, *graph.initializers.values(), *(v for node in graph for v in node.outputs))
+            values = (
+                *graph.inputs,
+                *graph.initializers.values(),
+                *(v for node in graph for v in node.outputs),
+            )
             taken.update(value.name for value in values if value.name)
         return cls(taken)
 
@@ -40,7 +44,9 @@ class NameScope:
         return True
 
     def release(self, name: str) -> None:
-        """Give ``name`` back: its bearer is gone, or is about to be replaced under the same name."""
+        """Give ``name`` back: its bearer is gone, or is about to be replaced under the same
+        name.
+        """
         self._taken.discard(name)
 
     def fresh(self, wanted: str) -> str:
@@ -56,7 +62,9 @@ class NameScope:
 
 
 def take_place(old: ir.Value, new: ir.Value) -> None:
-    """Let all readers of ``old`` read ``new``, which takes its name, and its type and shape where it has none."""
+    """Let all readers of ``old`` read ``new``, which takes its name, and its type and shape
+    where it has none.
+    """
     name = old.name
     old.replace_all_uses_with(new, replace_graph_outputs=True)
     old.name = None  # two values may not have one name, not even for a moment
@@ -65,7 +73,9 @@ def take_place(old: ir.Value, new: ir.Value) -> None:
 
 
 def remove_unread(node: ir.Node) -> None:
-    """Remove ``node`` of one result from its graph where nothing reads that and it does not leave the graph."""
+    """Remove ``node`` of one result from its graph where nothing reads that and it does not
+    leave the graph.
+    """
     result = node.outputs[0]
     if isinstance(node.graph, ir.Graph) and not result.uses() and not result.is_graph_output():
         node.graph.remove(node, safe=True)
@@ -75,7 +85,8 @@ def remove_unread(node: ir.Node) -> None:
 
 
 def add_constant(graph: ir.Graph, name: str, array: npt.NDArray[Any], names: NameScope) -> ir.Value:
-    """A new initializer of ``graph`` holding ``array``, called ``name`` or, when that is taken, with a number behind.
+    """A new initializer of ``graph`` holding ``array``, called ``name`` or, when that is taken,
+    with a number behind.
 
     Args:
         graph: changed in place.
@@ -83,14 +94,19 @@ def add_constant(graph: ir.Graph, name: str, array: npt.NDArray[Any], names: Nam
         names: the value names of the whole model; takes the new one.
     """
     unique = names.fresh(name)
-    tensor = ir.Tensor(np.asarray(array, order="C"), name=unique)  # ascontiguousarray makes a list of a number
+    tensor = ir.Tensor(
+        np.asarray(array, order="C"), name=unique
+    )  # ascontiguousarray makes a list of a number
     value = ir.val(unique, tensor.dtype, tensor.shape, const_value=tensor)
     graph.register_initializer(value)
     return value
 
 
-def set_constant_operand(node: ir.Node, index: int, array: npt.NDArray[Any], names: NameScope) -> None:
-    """Give ``node`` a new constant as its operand ``index``; named after the old one, or ``node``.bias for none.
+def set_constant_operand(
+    node: ir.Node, index: int, array: npt.NDArray[Any], names: NameScope
+) -> None:
+    """Give ``node`` a new constant as its operand ``index``; named after the old one, or
+    ``node``.bias for none.
 
     Args:
         node: in a graph that is changed in place; an old initializer that nothing else reads goes.
@@ -104,7 +120,12 @@ def set_constant_operand(node: ir.Node, index: int, array: npt.NDArray[Any], nam
     wanted = str(old.name) if old is not None else f"{node.name or node.outputs[0].name}.bias"
     if index >= len(node.inputs):
         node.resize_inputs(index + 1)
-    alone = old is not None and len(old.uses()) == 1 and not old.is_graph_output() and old.is_initializer()
+    alone = (
+        old is not None
+        and len(old.uses()) == 1
+        and not old.is_graph_output()
+        and old.is_initializer()
+    )
     node.replace_input_with(index, None)
     if alone and old is not None:
         graph.initializers.pop(wanted)

@@ -20,15 +20,20 @@ _SWEEPS = 24
 
 
 def rewrite_rule(
-    pattern: Callable[..., Any], replacement: Callable[..., Any], refusal: Callable[..., str | None] | None = None
+    pattern: Callable[..., Any],
+    replacement: Callable[..., Any],
+    refusal: Callable[..., str | None] | None = None,
 ) -> "RewriteRule":
-    """A rule of onnxscript's; whatever its ``pattern.RewriteRule`` and classes can express serves ``apply_rules`` too.
+    """A rule of onnxscript's; whatever its ``pattern.RewriteRule`` and classes can express
+    serves ``apply_rules`` too.
 
     Args:
-        pattern: builds what is looked for from ``op`` and values named as its parameters; inner values and attributes
-            are named by ``_outputs=["y"]`` and by parameters that are attributes.
+        pattern: builds what is looked for from ``op`` and values named as its parameters; inner
+            values and attributes are named by ``_outputs=["y"]`` and by parameters that are
+            attributes.
         replacement: builds the replacement, from ``op`` and the same names, and inner ones.
-        refusal: of the same names as ``replacement``, without ``op``: why a match is left alone, or None.
+        refusal: of the same names as ``replacement``, without ``op``: why a match is left alone, or
+            None.
 
     Raises:
         UnavailableError: onnxscript is not installed.
@@ -44,7 +49,8 @@ def rewrite_rule(
 
 
 def apply_rules(model: ir.Model, rules: "Sequence[RewriteRule]", by: str) -> bool:
-    """Apply ``rules`` to the main graph, the first that fits each node, until none does; True when one did.
+    """Apply ``rules`` to the main graph, the first that fits each node, until none does; True
+    when one did.
 
     Args:
         model: changed in place.
@@ -65,7 +71,9 @@ def apply_rules(model: ir.Model, rules: "Sequence[RewriteRule]", by: str) -> boo
     for sweep in range(_SWEEPS):
         if not _swept(model, rules, place, tracer):
             return sweep > 0
-    raise _useless(by, f"rules that still apply after {_SWEEPS} sweeps", "Let a rule refuse what it has made.")
+    raise _useless(
+        by, f"rules that still apply after {_SWEEPS} sweeps", "Let a rule refuse what it has made."
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,8 +85,12 @@ class _Place:
     nodes: NameScope
     by: str
 
-    def put(self, root: ir.Node, found: "ReplacementSubgraph", old_nodes: Sequence[ir.Node]) -> bool:
-        """What a rule built in the place of what it matched; False where an output would lose its name."""
+    def put(
+        self, root: ir.Node, found: "ReplacementSubgraph", old_nodes: Sequence[ir.Node]
+    ) -> bool:
+        """What a rule built in the place of what it matched; False where an output would lose
+        its name.
+        """
         pairs = list(zip(found.match.outputs, found.new_outputs, strict=True))
         made = [value for node in found.new_nodes for value in node.outputs]
         if any(old.is_graph_output() and new not in made for old, new in pairs):
@@ -107,9 +119,14 @@ class _Place:
     def _name(self, made: Sequence[ir.Node], old: Sequence[ir.Node], root: ir.Node) -> None:
         free = list(old)
         for node in made:
-            same = next((one for one in free if (one.domain, one.op_type) == (node.domain, node.op_type)), None)
+            same = next(
+                (one for one in free if (one.domain, one.op_type) == (node.domain, node.op_type)),
+                None,
+            )
             if same is None:
-                node.name = self.nodes.fresh(node.name or f"{node_key(root)}.{node.op_type.lower()}")
+                node.name = self.nodes.fresh(
+                    node.name or f"{node_key(root)}.{node.op_type.lower()}"
+                )
             else:
                 free.remove(same)
                 node.name, same.name = same.name, None
@@ -125,7 +142,9 @@ class _Place:
                 self.values.release(str(value.name))
 
 
-def _swept(model: ir.Model, rules: "Sequence[RewriteRule]", place: _Place, tracer: "MatchingTracer") -> bool:
+def _swept(
+    model: ir.Model, rules: "Sequence[RewriteRule]", place: _Place, tracer: "MatchingTracer"
+) -> bool:
     for rule in rules:
         if rule.graph_pre_visitor:
             rule.graph_pre_visitor()
@@ -135,7 +154,9 @@ def _swept(model: ir.Model, rules: "Sequence[RewriteRule]", place: _Place, trace
             if node.graph is not model.graph:
                 break  # it went with a match before it
             found = rule.try_rewrite(model, model.graph, node, tracer=tracer)
-            if found is not None and place.put(node, found, found.match.nodes if rule.remove_nodes else ()):
+            if found is not None and place.put(
+                node, found, found.match.nodes if rule.remove_nodes else ()
+            ):
                 changed = True
                 break
     for rule in rules:
@@ -150,7 +171,9 @@ def _tracer(by: str) -> "MatchingTracer":
     refused = (matching.MatchStatus.CONDITION_FAILED, matching.MatchStatus.REPLACEMENT_FAILED)
 
     class Declining(matching.MatchingTracer):  # type: ignore[misc, name-defined]
-        def log(self, rule: Any, container: Any, node: ir.Node, match_result: Any, status: Any) -> None:  # noqa: ANN401, ARG002
+        def log(
+            self, rule: Any, container: Any, node: ir.Node, match_result: Any, status: Any
+        ) -> None:  # noqa: ANN401, ARG002
             if status in refused:
                 decline(node, match_result.reason or "the rule refuses it", by)
 
@@ -171,5 +194,8 @@ def _rewriter() -> Any:  # noqa: ANN401 - a module
 
 def _useless(by: str, found: str, remedy: str) -> InputError:
     return InputError(
-        f"Applying the rules of the pass '{by}'", found=found, expected="rules that come to an end", remedy=remedy
+        f"Applying the rules of the pass '{by}'",
+        found=found,
+        expected="rules that come to an end",
+        remedy=remedy,
     )

@@ -51,22 +51,32 @@ class Pipeline:
 
 def spelled(one: Pass) -> str:
     """A pass as pipelines write it."""
-    settings = ", ".join(line for line in toml_text(one).splitlines() if not line.startswith("name = "))
+    settings = ", ".join(
+        line for line in toml_text(one).splitlines() if not line.startswith("name = ")
+    )
     return f"{one.name}{{{settings}}}" if settings else one.name
 
 
 def parse_pipeline(text: str, passes: Catalogue[Pass]) -> Pipeline:
-    """The pipeline that ``text`` spells, of passes that have a name; an empty text is an empty pipeline.
+    """The pipeline that ``text`` spells, of passes that have a name; an empty text is an empty
+    pipeline.
 
     Raises:
-        InputError: an unknown pass or setting, one that is there twice, or a text that is not a pipeline.
+        InputError: an unknown pass or setting, one that is there twice, or a text that is not a
+            pipeline.
     """
     found, place = [], 0
     while text[place:].strip():
         entry = _ENTRY.match(text, place)
         if entry is None:
             raise _unreadable(text, f"'{text[place:].strip()}'")
-        found.append(_pass(passes.get(entry["name"], doing=f"Reading the pipeline '{text}'"), entry["table"], text))
+        found.append(
+            _pass(
+                passes.get(entry["name"], doing=f"Reading the pipeline '{text}'"),
+                entry["table"],
+                text,
+            )
+        )
         place = entry.end()
     return Pipeline(tuple(found))
 
@@ -95,10 +105,13 @@ def placed(standard: Iterable[Pass], outside: Iterable[Pass]) -> Pipeline:
         return Pipeline(tuple(by_name[name] for name in sorter.static_order()))
     except CycleError as error:
         circle = [name for name in error.args[1] if name in {one.name for one in added}]
-        raise _misplaced(by_name[circle[0]], f"a circle: {' → '.join(error.args[1][::-1])}") from error
+        raise _misplaced(
+            by_name[circle[0]], f"a circle: {' → '.join(error.args[1][::-1])}"
+        ) from error
 
 
-# Former name of a setting → its name: suites and run files spell pipelines, so that old ones must stay readable.
+# Former name of a setting → its name: suites and run files spell pipelines, so that old ones must
+# stay readable.
 _FORMER = {"machines": "arithmetics"}  # stored name
 
 
@@ -109,7 +122,10 @@ def _pass(default: Pass, table: str | None, text: str) -> Pass:
         settings = tomllib.loads(f"settings = {table}")["settings"]
     except tomllib.TOMLDecodeError as error:
         raise _unreadable(text, f"{table} behind '{default.name}' ({error})") from error
-    settings = {key if hasattr(default, key) else _FORMER.get(key, key): value for key, value in settings.items()}
+    settings = {
+        key if hasattr(default, key) else _FORMER.get(key, key): value
+        for key, value in settings.items()
+    }
     _require_settings(default, settings)
     where = f"the pass '{default.name}'"
     made = value_from_table(type(default), table_from_value(default) | settings, where)
@@ -117,7 +133,10 @@ def _pass(default: Pass, table: str | None, text: str) -> Pass:
         _ = made.effect  # follows from the settings, and need not make sense with these
     except ValueError as error:
         raise InputError(
-            f"Reading {where}", found=str(error), expected="valid settings", remedy="Correct the pipeline."
+            f"Reading {where}",
+            found=str(error),
+            expected="valid settings",
+            remedy="Correct the pipeline.",
         ) from error
     return made
 

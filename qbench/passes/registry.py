@@ -1,4 +1,6 @@
-"""The passes that can be named, qbench's own and those of extensions, and the standard pipeline of each policy."""
+"""The passes that can be named, qbench's own and those of extensions, and the standard pipeline
+of each policy.
+"""
 
 import importlib
 from collections.abc import Callable, Iterable, Mapping
@@ -48,7 +50,9 @@ _CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType(
 
 
 def catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[Pass]":
-    """The passes of qbench and of ``extensions``; what is not a pass is refused when it is made (``InputError``)."""
+    """The passes of qbench and of ``extensions``; what is not a pass is refused when it is made
+    (``InputError``).
+    """
     return Catalogue("pass", _own()).extended(map(_requiring_passes, extensions))
 
 
@@ -62,7 +66,10 @@ def _made(file: str, name: str) -> "Pass":
 
 
 def _requiring_passes(extension: Extension) -> Extension:
-    made = {name: partial(_from_outside, extension.name, name, make) for name, make in extension.passes.items()}
+    made = {
+        name: partial(_from_outside, extension.name, name, make)
+        for name, make in extension.passes.items()
+    }
     return replace(extension, passes=made)
 
 
@@ -95,7 +102,9 @@ def _fault(made: object, name: str) -> str | None:
 
 
 def standard_passes(steps: int) -> "tuple[Pass, ...]":
-    """The passes of qbench in the standard pipeline, in order; codes may move by ``steps`` steps."""
+    """The passes of qbench in the standard pipeline, in order; codes may move by ``steps``
+    steps.
+    """
     from qbench.passes.canonical.cleanup import RemoveDead
     from qbench.passes.rewrites.clips import AbsorbClip, ClipCodes
     from qbench.passes.rewrites.pairs import DropPair, FoldQuantizedConstants, ShareQuantize
@@ -125,10 +134,12 @@ def standard_passes(steps: int) -> "tuple[Pass, ...]":
 
 
 def standard_pipeline(policy: "Policy", passes: "Catalogue[Pass] | None" = None) -> "Pipeline":
-    """What runs when no passes are named: qbench's own, and those of extensions at the places that these declare.
+    """What runs when no passes are named: qbench's own, and those of extensions at the places
+    that these declare.
 
     Args:
-        policy: by how much codes may move. passes: all known passes; None: qbench's own and installed ones.
+        policy: by how much codes may move. passes: all known passes; None: qbench's own and
+            installed ones.
 
     Raises:
         InputError: unknown places, or places that form a circle.
@@ -136,4 +147,7 @@ def standard_pipeline(policy: "Policy", passes: "Catalogue[Pass] | None" = None)
     from qbench.passes.pipeline import placed
 
     known = catalogue(known_extensions()) if passes is None else passes
-    return placed(standard_passes(policy.steps), (known.get(one) for one in known.names() if known.owner(one) != OWN))
+    return placed(
+        standard_passes(policy.steps),
+        (known.get(one) for one in known.names() if known.owner(one) != OWN),
+    )

@@ -6,21 +6,32 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from qbench.errors import InputError, QbenchError
-from qbench.graph import LINEAGE, carried_operators, extend_lineage, graph_digest, lineage_of, own_copy, with_operators
+from qbench.graph import (
+    LINEAGE,
+    carried_operators,
+    extend_lineage,
+    graph_digest,
+    lineage_of,
+    own_copy,
+    with_operators,
+)
 from qbench.passes.contract import Effect, Pass, Policy, take_declined
 from qbench.passes.pipeline import Pipeline, spelled
 from qbench.passes.soundness import Interface, fault_of
 
 Watch = Callable[[Pass, ir.Model, ir.Model, bool], None]
-"""Called after a pass that changed a graph or returned that it did: with the pass, a copy of the graph before it, the
-graph after it (not to be changed), and what the pass returned."""
+"""Called after a pass that changed a graph or returned that it did: with the pass, a copy of
+the graph before it, the graph after it (not to be changed), and what the pass returned.
+"""
 ROUNDS = 24
 """Times that a pipeline runs at most: passes sweep whole graphs, so that few are ever needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassAccount:
-    """What one pass did: as the pipeline spells it, in how many rounds, and how many nodes fewer there are by it."""
+    """What one pass did: as the pipeline spells it, in how many rounds, and how many nodes
+    fewer there are by it.
+    """
 
     name: str
     spelled: str
@@ -36,7 +47,9 @@ class PassAccount:
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """A pass that the policy did not admit (``node`` is empty), or that left a node alone, and why."""
+    """A pass that the policy did not admit (``node`` is empty), or that left a node alone, and
+    why.
+    """
 
     name: str
     node: str
@@ -66,14 +79,17 @@ class PassError(InputError):
 def run_pipeline(
     model: ir.Model, pipeline: Pipeline, policy: Policy = Policy.EXACT, watch: Watch | None = None
 ) -> Rewritten:
-    """``model`` after what ``policy`` admits of ``pipeline``, again and again until nothing changes; it is not touched.
+    """``model`` after what ``policy`` admits of ``pipeline``, again and again until nothing
+    changes; it is not touched.
 
     Args:
-        watch: called after every change; what it raises ends the run. With it graphs are compared, so that a change
-            that a pass does not report is found, too; without it the value that a pass returns is trusted.
+        watch: called after every change; what it raises ends the run. With it graphs are compared,
+            so that a change that a pass does not report is found, too; without it the value that a
+            pass returns is trusted.
 
     Raises:
-        PassError: a pass left an unsound graph, lost an output, broke down, or had not settled after 24 rounds.
+        PassError: a pass left an unsound graph, lost an output, broke down, or had not settled
+            after 24 rounds.
         QbenchError: a pass refused the model.
     """
     kept, refused = pipeline.admitted(policy)
@@ -95,17 +111,32 @@ def run_pipeline(
         if not modified:
             break
     else:
-        raise _stopped(model, kept, steps - 1, modified[-1], f"that it still changed the graph in round {ROUNDS}")
+        raise _stopped(
+            model,
+            kept,
+            steps - 1,
+            modified[-1],
+            f"that it still changed the graph in round {ROUNDS}",
+        )
     notes = take_declined(copy)
     _remember(model, copy)
-    accounts = tuple(PassAccount(one.name, spelled(one), one.effect, rounds[one], removed[one]) for one in kept.passes)
+    accounts = tuple(
+        PassAccount(one.name, spelled(one), one.effect, rounds[one], removed[one])
+        for one in kept.passes
+    )
     return Rewritten(
-        copy, accounts, (*_refusals(refused, policy), *(Declined(*key, why) for key, why in notes.items()))
+        copy,
+        accounts,
+        (*_refusals(refused, policy), *(Declined(*key, why) for key, why in notes.items())),
     )
 
 
-def _checked_run(one: Pass, model: ir.Model, interface: Interface, watch: Watch | None) -> bool | str:
-    """Whether the pass changed ``model``, or why it has to be stopped, as text; ``watch`` is called after a change."""
+def _checked_run(
+    one: Pass, model: ir.Model, interface: Interface, watch: Watch | None
+) -> bool | str:
+    """Whether the pass changed ``model``, or why it has to be stopped, as text; ``watch`` is
+    called after a change.
+    """
     was = model if watch is None else model.clone()
     reported = _run(one, model)
     if isinstance(reported, str):
@@ -121,7 +152,9 @@ def _checked_run(one: Pass, model: ir.Model, interface: Interface, watch: Watch 
 
 
 def _run(one: Pass, model: ir.Model) -> bool | str:
-    """Whether the pass returned that it changed ``model``, or the exception that it raised, as text."""
+    """Whether the pass returned that it changed ``model``, or the exception that it raised, as
+    text.
+    """
     try:
         return bool(one.run(model))
     except QbenchError:
@@ -131,7 +164,9 @@ def _run(one: Pass, model: ir.Model) -> bool | str:
 
 
 def _stopped(model: ir.Model, pipeline: Pipeline, steps: int, one: Pass, found: str) -> PassError:
-    """The error, with the graph that the ``steps`` before made: passes are deterministic, so they make it again."""
+    """The error, with the graph that the ``steps`` before made: passes are deterministic, so
+    they make it again.
+    """
     error = PassError(
         f"Rewriting '{model.graph.name}' with the pass '{one.name}'",
         found=found,
@@ -146,7 +181,11 @@ def _stopped(model: ir.Model, pipeline: Pipeline, steps: int, one: Pass, found: 
 
 def _refusals(refused: tuple[Pass, ...], policy: Policy) -> Iterator[Declined]:
     for one in refused:
-        yield Declined(one.name, "", f"its effect is {one.effect}, which the policy '{policy.value}' does not admit")
+        yield Declined(
+            one.name,
+            "",
+            f"its effect is {one.effect}, which the policy '{policy.value}' does not admit",
+        )
 
 
 def _remember(model: ir.Model, copy: ir.Model) -> None:
@@ -157,9 +196,11 @@ def _remember(model: ir.Model, copy: ir.Model) -> None:
 
 
 def rewrite(model: ir.Model, passes: Sequence[Pass]) -> ir.Model:
-    """A new model: ``model`` after ``passes`` in order, with its lineage written; ``model`` is not touched.
+    """A new model: ``model`` after ``passes`` in order, with its lineage written; ``model`` is
+    not touched.
 
-    A pass that gives other numbers to values that keep their names forgets the lineage: it begins behind that pass.
+    A pass that gives other numbers to values that keep their names forgets the lineage: it begins
+    behind that pass.
 
     Raises:
         QbenchError: a pass refused the model.
@@ -167,7 +208,9 @@ def rewrite(model: ir.Model, passes: Sequence[Pass]) -> ir.Model:
     """
     copy = own_copy(model)
     if not lineage_of(copy):
-        copy.metadata_props.pop(LINEAGE, None)  # so that a lineage that is forgotten from here on is noticed
+        copy.metadata_props.pop(
+            LINEAGE, None
+        )  # so that a lineage that is forgotten from here on is noticed
     operators, modified = carried_operators(model), False
     for step in passes:
         try:

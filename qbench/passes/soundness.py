@@ -9,12 +9,14 @@ import onnx_ir as ir
 
 from qbench.graph import node_key
 
-# Whether nodes are what ONNX's own schemas allow: operators that there are, as many operands, types that agree.
+# Whether nodes are what ONNX's own schemas allow: operators that there are, as many operands, types
+# that agree.
 #
 #     Clip(x: T, min: T, max: T) → T          x int8, min uint8   ✗
 #     QuantizeLinear(x: T1, s: T1, z: T2) → T2
 #
-# Nothing is known of other domains and of functions that the model brings along. Linear in the graph.
+# Nothing is known of other domains and of functions that the model brings along. Linear in the
+# graph.
 
 _Option = onnx.defs.OpSchema.FormalParameterOption
 
@@ -25,7 +27,8 @@ class _Schema:
 
     Args:
         inputs, outputs: least and most. needed: places of inputs that cannot be left out.
-        takes, gives: the letter of the type at each place, "" where it has none; the last applies to all behind it.
+        takes, gives: the letter of the type at each place, "" where it has none; the last applies
+            to all behind it.
     """
 
     inputs: tuple[int, int]
@@ -40,7 +43,11 @@ def misfits(model: ir.Model) -> Iterator[tuple[str, str]]:
     types: dict[ir.Value, ir.DataType] = {}
     for node in model.graph:
         version = model.opset_imports.get(node.domain)
-        if version is None or node.domain not in _domains() or node.op_identifier() in model.functions:
+        if (
+            version is None
+            or node.domain not in _domains()
+            or node.op_identifier() in model.functions
+        ):
             continue
         schema = _schema(node.op_type, version, node.domain)
         if schema is None:
@@ -50,26 +57,45 @@ def misfits(model: ir.Model) -> Iterator[tuple[str, str]]:
 
 
 def _miscounted(node: ir.Node, schema: _Schema) -> str | None:
-    for word, given, (least, most) in (("in", node.inputs, schema.inputs), ("out", node.outputs, schema.outputs)):
+    for word, given, (least, most) in (
+        ("in", node.inputs, schema.inputs),
+        ("out", node.outputs, schema.outputs),
+    ):
         if not least <= len(given) <= most:
             wanted = str(least) if least == most else f"{least} to {most}"
             return f"{len(given)} {word}put{'s' * (len(given) != 1)}, where '{node.op_type}' has {wanted}"
-    lost = next((place for place in schema.needed if place < len(node.inputs) and node.inputs[place] is None), None)
+    lost = next(
+        (
+            place
+            for place in schema.needed
+            if place < len(node.inputs) and node.inputs[place] is None
+        ),
+        None,
+    )
     return None if lost is None else f"no input {lost}, which '{node.op_type}' needs"
 
 
 def _mistyped(node: ir.Node, schema: _Schema, types: dict[ir.Value, ir.DataType]) -> str | None:
     """What does not agree; types that follow for outputs are put into ``types``."""
     bound: dict[str, ir.DataType] = {}
-    for letter, value in (*_lettered(node.inputs, schema.takes), *_lettered(node.outputs, schema.gives)):
+    for letter, value in (
+        *_lettered(node.inputs, schema.takes),
+        *_lettered(node.outputs, schema.gives),
+    ):
         dtype = _dtype(value, types)
         if dtype is not None and bound.setdefault(letter, dtype) != dtype:
             return f"'{value.name}' of {dtype.name.lower()} with {bound[letter].name.lower()} in '{node.op_type}'"
-    types.update((value, bound[letter]) for letter, value in _lettered(node.outputs, schema.gives) if letter in bound)
+    types.update(
+        (value, bound[letter])
+        for letter, value in _lettered(node.outputs, schema.gives)
+        if letter in bound
+    )
     return None
 
 
-def _lettered(values: Sequence[ir.Value | None], letters: tuple[str, ...]) -> Iterator[tuple[str, ir.Value]]:
+def _lettered(
+    values: Sequence[ir.Value | None], letters: tuple[str, ...]
+) -> Iterator[tuple[str, ir.Value]]:
     for place, value in enumerate(values):
         letter = letters[min(place, len(letters) - 1)]
         if value is not None and letter:
@@ -106,20 +132,30 @@ def _schema(name: str, version: int, domain: str) -> _Schema | None:
     )
 
 
-def _letters(schema: onnx.defs.OpSchema, side: "Sequence[onnx.defs.OpSchema.FormalParameter]") -> tuple[str, ...]:
-    """Types that schemas spell out are no letters, nor those of operands that may differ among themselves."""
+def _letters(
+    schema: onnx.defs.OpSchema, side: "Sequence[onnx.defs.OpSchema.FormalParameter]"
+) -> tuple[str, ...]:
+    """Types that schemas spell out are no letters, nor those of operands that may differ among
+    themselves.
+    """
     free = {one.type_param_str for one in schema.type_constraints}
-    return tuple(one.type_str if one.type_str in free and one.is_homogeneous else "" for one in side)
+    return tuple(
+        one.type_str if one.type_str in free and one.is_homogeneous else "" for one in side
+    )
 
 
-# Whether a graph can run at all: every value made once, before it is read, under one name; outputs as they were.
+# Whether a graph can run at all: every value made once, before it is read, under one name; outputs
+# as they were.
 #
-# Nodes are as ONNX's schemas want them, or no worse than before: graphs from elsewhere are not blamed on passes.
+# Nodes are as ONNX's schemas want them, or no worse than before: graphs from elsewhere are not
+# blamed on passes.
 
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """The names of inputs and outputs, and the element types of outputs, in order; what schemas forbid already."""
+    """The names of inputs and outputs, and the element types of outputs, in order; what schemas
+    forbid already.
+    """
 
     inputs: tuple[str, ...]
     outputs: tuple[tuple[str, ir.DataType | None], ...]
@@ -142,17 +178,25 @@ def fault_of(model: ir.Model, interface: Interface) -> str | None:
 
 
 def _ends(graph: ir.Graph) -> tuple[tuple[str, ...], tuple[tuple[str, ir.DataType | None], ...]]:
-    return tuple(v.name or "" for v in graph.inputs), tuple((v.name or "", v.dtype) for v in graph.outputs)
+    return tuple(v.name or "" for v in graph.inputs), tuple(
+        (v.name or "", v.dtype) for v in graph.outputs
+    )
 
 
 def _forbidden(model: ir.Model, before: Interface) -> str | None:
-    return next((f"'{node}' with {what}" for node, what in misfits(model) if what not in before.forbidden), None)
+    return next(
+        (f"'{node}' with {what}" for node, what in misfits(model) if what not in before.forbidden),
+        None,
+    )
 
 
 def _lost(found: Interface, wanted: Interface) -> str | None:
     if found == wanted:
         return None
-    for word, now, then in (("input", found.inputs, wanted.inputs), ("output", found.outputs, wanted.outputs)):
+    for word, now, then in (
+        ("input", found.inputs, wanted.inputs),
+        ("output", found.outputs, wanted.outputs),
+    ):
         missing = [one for one in then if one not in now]
         if missing:
             return f"the {word} {_named(missing[0])} lost"
@@ -166,7 +210,10 @@ def _named(one: "str | tuple[str, ir.DataType | None]") -> str:
 def _unsound(graph: ir.Graph) -> str | None:
     known: set[ir.Value] = set()
     named: set[str] = set()
-    for value in (*graph.inputs, *(v for v in graph.initializers.values() if not v.is_graph_input())):
+    for value in (
+        *graph.inputs,
+        *(v for v in graph.initializers.values() if not v.is_graph_input()),
+    ):
         if (problem := _taken(value, named)) is not None:
             return problem
         known.add(value)
@@ -193,5 +240,7 @@ def _foreign(model: ir.Model) -> str | None:
     imported = {domain or "ai.onnx" for domain in model.opset_imports}
     for node in model.graph:
         if (node.domain or "ai.onnx") not in imported:
-            return f"'{node_key(node)}' of the domain '{node.domain}', which the graph does not import"
+            return (
+                f"'{node_key(node)}' of the domain '{node.domain}', which the graph does not import"
+            )
     return None

@@ -11,7 +11,16 @@ import onnx_ir as ir
 from qbench.graph import POINTWISE, fixed_batch, is_constant, node_key, op_spec, shapes_alone
 
 _WIDE = 16
-_FUSED = POINTWISE | {"QuantizeLinear", "DequantizeLinear", "Cast", "Concat", "Max", "Min", "Where", "Constant"}
+_FUSED = POINTWISE | {
+    "QuantizeLinear",
+    "DequantizeLinear",
+    "Cast",
+    "Concat",
+    "Max",
+    "Min",
+    "Where",
+    "Constant",
+}
 
 
 class Shared(enum.Enum):
@@ -43,19 +52,28 @@ class StorageCost:
         return sum(self.recomputed.values())
 
     def __str__(self) -> str:
-        size = f"{self.bytes_written} bytes written" + (f" and {self.unsized} of unknown size" * (self.unsized > 0))
+        size = f"{self.bytes_written} bytes written" + (
+            f" and {self.unsized} of unknown size" * (self.unsized > 0)
+        )
         return f"{self.intermediates} intermediates, {size}, {self.recomputed_nodes} nodes computed again"
 
 
 def storage_cost(model: ir.Model, shared: Shared = Shared.STORED) -> StorageCost:
-    """What the main graph of ``model`` costs where wide values with several readers are ``shared`` so.
+    """What the main graph of ``model`` costs where wide values with several readers are
+    ``shared`` so.
 
     Args:
-        model: in QDQ form, or float; not changed. Free dimensions count as ``graph.cost`` counts them.
+        model: in QDQ form, or float; not changed. Free dimensions count as ``graph.cost`` counts
+            them.
     """
     samples = fixed_batch(model) or 1
     graph = shapes_alone(model, free_dims=1).graph
-    values = [v for node in graph for v in node.outputs if _is_kept(node) and (v.uses() or v.is_graph_output())]
+    values = [
+        v
+        for node in graph
+        for v in node.outputs
+        if _is_kept(node) and (v.uses() or v.is_graph_output())
+    ]
     stored = {value: None for value in values if _is_stored(value, shared)}
     sizes = [_bytes(value) for value in stored]
     times = Counter(node for value in stored for node in _kernel(value, stored))
@@ -85,7 +103,9 @@ def _is_stored(value: ir.Value, shared: Shared) -> bool:
 
 
 def _readers(value: ir.Value) -> Iterator[ir.Node]:
-    """Who reads ``value``, whether as it is or dequantized; a DQ whose result leaves the graph reads it, too."""
+    """Who reads ``value``, whether as it is or dequantized; a DQ whose result leaves the graph
+    reads it, too.
+    """
     for use in value.uses():
         if not _is_dequantize(use.node) or use.node.outputs[0].is_graph_output():
             yield use.node
@@ -116,7 +136,11 @@ def _kernel(value: ir.Value, stored: Mapping[ir.Value, None]) -> Iterator[ir.Nod
         seen.add(node)
         if not _is_dequantize(node):
             yield node
-        waiting += [v.producer() for v in node.inputs if v is not None and v not in stored and not is_constant(v)]
+        waiting += [
+            v.producer()
+            for v in node.inputs
+            if v is not None and v not in stored and not is_constant(v)
+        ]
 
 
 def _bytes(value: ir.Value) -> int | None:

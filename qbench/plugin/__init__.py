@@ -1,4 +1,5 @@
-"""The pytest plugin: hooks of a line or two, so that a session without a suite loads almost nothing.
+"""The pytest plugin: hooks of a line or two, so that a session without a suite loads almost
+nothing.
 
 Only the process that pytest was started in has a ``Controller``, which writes all files.
 """
@@ -70,7 +71,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
-    """End with another code than 0 where a selected cell has no result, whatever ended the session."""
+    """End with another code than 0 where a selected cell has no result, whatever ended the
+    session.
+    """
     from qbench.plugin.options import GUARDS, RESULT, asks_only, names_suite
 
     names_cells = names_suite(config) and not asks_only(config)
@@ -87,12 +90,17 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
     if controller is not None:
         config.stash[RESULT] = int(controller.exit_code(int(code)))
         return config.stash[RESULT]
-    return pytest.ExitCode.INTERRUPTED if names_cells and not code else code  # a hook ended it before it was set up
+    return (
+        pytest.ExitCode.INTERRUPTED if names_cells and not code else code
+    )  # a hook ended it before it was set up
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> Generator[None, Any, Any]:
-    """Refuse a conftest that ends the process with 0 while it is imported, where a suite is to be run.
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, args: list[str]
+) -> Generator[None, Any, Any]:
+    """Refuse a conftest that ends the process with 0 while it is imported, where a suite is to
+    be run.
 
     Keep standard error for lines about long work: this is called before pytest captures it.
     """
@@ -112,7 +120,9 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
         ) from error
 
 
-def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "SuiteFile | MisnamedSuite | None":
+def pytest_collect_file(
+    file_path: Path, parent: pytest.Collector
+) -> "SuiteFile | MisnamedSuite | None":
     """Collect suite files; one of another name, where it was named itself, is an error."""
     from qbench.plugin.options import SUITE_SUFFIX, is_misnamed_suite
 
@@ -140,7 +150,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def qbench_cell(request: pytest.FixtureRequest) -> "QbenchCell":
-    """A cell of the marker ``qbench(models=[…], backends=[…], schemas=[…])``: ``measure()``, ``judge()``, ``cell``."""
+    """A cell of the marker ``qbench(models=[…], backends=[…], schemas=[…])``: ``measure()``,
+    ``judge()``, ``cell``.
+    """
     from qbench.plugin.python_tests import cell_of
 
     return cell_of(request)

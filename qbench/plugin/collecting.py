@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 class SuiteFile(pytest.File):
-    """One suite; its children are models. All cells share its ``facts``, which count the selected ones."""
+    """One suite; its children are models. All cells share its ``facts``, which count the
+    selected ones.
+    """
 
     opened: OpenSuite
     facts: SuiteFacts
@@ -36,11 +38,15 @@ class SuiteFile(pytest.File):
             yield ModelNode.from_parent(self, name=model, planned=tuple(planned))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:  # noqa: ANN401, ARG002
-        """One sentence for what is wrong with the suite; a traceback only for errors inside qbench."""
+        """One sentence for what is wrong with the suite; a traceback only for errors inside
+        qbench.
+        """
         if isinstance(excinfo.value, QbenchError):
             return neutral_text(str(excinfo.value))
         if isinstance(excinfo.value, OSError):
-            return neutral_text(str(refused_by_system(f"Reading the suite '{self.path}'", excinfo.value)))
+            return neutral_text(
+                str(refused_by_system(f"Reading the suite '{self.path}'", excinfo.value))
+            )
         return super().repr_failure(excinfo)
 
 
@@ -64,7 +70,9 @@ class MisnamedSuite(pytest.File):
 
 
 class ModelNode(pytest.Collector):
-    """One model of a suite: the scope that keeps its cells on one worker under ``--dist loadscope``."""
+    """One model of a suite: the scope that keeps its cells on one worker under ``--dist
+    loadscope``.
+    """
 
     def __init__(self, *, planned: "tuple[PlannedCell, ...]", **kwargs: object) -> None:
         super().__init__(**kwargs)  # type: ignore[arg-type]

@@ -1,4 +1,5 @@
-"""The process that pytest was started in: it receives the records of all workers and writes all files.
+"""The process that pytest was started in: it receives the records of all workers and writes all
+files.
 
 The modules that need numpy (recording, session_end) are loaded at the first record.
 """
@@ -19,7 +20,15 @@ import pytest
 from qbench.errors import QbenchError, StoreError
 from qbench.lazy import loaded_whole
 from qbench.plugin.item_state import collected_suites, is_of_dead_worker
-from qbench.plugin.options import ERRORS, GUARDS, RESULT, SUITE_SUFFIX, Options, asks_only, names_suite
+from qbench.plugin.options import (
+    ERRORS,
+    GUARDS,
+    RESULT,
+    SUITE_SUFFIX,
+    Options,
+    asks_only,
+    names_suite,
+)
 from qbench.working import Step, telling, working
 
 if TYPE_CHECKING:
@@ -31,7 +40,9 @@ _STOPPED = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
 
 
 class Controller:
-    """Hooks of the controlling process; ``recorder`` holds its runs, ``messages`` lines for the end of the session."""
+    """Hooks of the controlling process; ``recorder`` holds its runs, ``messages`` lines for the
+    end of the session.
+    """
 
     def __init__(self, config: pytest.Config, options: Options) -> None:
         self._config = config
@@ -53,8 +64,12 @@ class Controller:
 
     @cached_property
     def _history(self) -> "HistoryStore | Path":
-        """Where the runs of this session are kept: the store that a conftest gives, or the history folder."""
-        store: HistoryStore | None = self._config.hook.pytest_qbench_history_store(config=self._config)
+        """Where the runs of this session are kept: the store that a conftest gives, or the
+        history folder.
+        """
+        store: HistoryStore | None = self._config.hook.pytest_qbench_history_store(
+            config=self._config
+        )
         if self._options.keeps_history:
             return self._options.history if store is None else store
         from qbench.tracking import FolderStore, UnkeptStore
@@ -71,9 +86,15 @@ class Controller:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
-        """Check the folders before the first cell: results that cannot be stored are not measured."""
+        """Check the folders before the first cell: results that cannot be stored are not
+        measured.
+        """
         self._has_begun = True
-        if not self._config.option.collectonly and not session.testsfailed and has_cells(session.items):
+        if (
+            not self._config.option.collectonly
+            and not session.testsfailed
+            and has_cells(session.items)
+        ):
             check_folders(self._options, self._history)
             self._handle_sigterm()
             notice_early_end(self._config)
@@ -104,11 +125,15 @@ class Controller:
     def pytest_testnodedown(self, node: Any, error: object | None) -> None:  # noqa: ANN401 - a type of xdist
         """Remember a worker that died: the run is then not complete."""
         if error:
-            self._crashes.append(f"worker {node.gateway.id} ended early: {str(error).strip().splitlines()[-1]}")
+            self._crashes.append(
+                f"worker {node.gateway.id} ended early: {str(error).strip().splitlines()[-1]}"
+            )
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Close the run files, accept, write reports; fail if writing failed or a rule matched nothing."""
+        """Close the run files, accept, write reports; fail if writing failed or a rule matched
+        nothing.
+        """
         if self.recorder is None:
             if self._options.prune:
                 self._prune_unmeasured(session, whole=exitstatus == pytest.ExitCode.OK)
@@ -121,9 +146,14 @@ class Controller:
             ends_early = bool(session.shouldstop or session.shouldfail)
             stopped = self.recorder.lacks_cells if ends_early else exitstatus in _STOPPED
 
-            self.messages = finish(self.recorder, session, int(exitstatus), self._crashes, stopped=stopped)
+            self.messages = finish(
+                self.recorder, session, int(exitstatus), self._crashes, stopped=stopped
+            )
         except KeyboardInterrupt:  # pytest does not catch it in this hook
-            pytest.exit("interrupted while the results were written", returncode=int(pytest.ExitCode.INTERRUPTED))
+            pytest.exit(
+                "interrupted while the results were written",
+                returncode=int(pytest.ExitCode.INTERRUPTED),
+            )
         if self.recorder.problems and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         elif session.exitstatus == pytest.ExitCode.OK and not self.recorder.is_whole:
@@ -161,32 +191,43 @@ class Controller:
     def exit_code(self, code: int) -> int:
         """``code`` of pytest, unless it is 0 although a selected cell has no result or a red one.
 
-        A hook, a loader or an engine can end the session with the code 0: ``pytest.exit("…", returncode=0)``.
+        A hook, a loader or an engine can end the session with the code 0: ``pytest.exit("…",
+            returncode=0)``.
         """
         if code or asks_only(self._config):
             return code
         runs = [] if self.recorder is None else list(self.recorder.runs.values())
         finished = {run.facts["node"]: len(run.finished) for run in runs}
-        lacking = sum(max(count - finished.get(node, 0), 0) for node, count in self._selected.items())
+        lacking = sum(
+            max(count - finished.get(node, 0), 0) for node, count in self._selected.items()
+        )
         about_suites = bool(collected_suites(self._config)) or names_suite(self._config)
         if lacking or (about_suites and (self._was_ended or not self._has_begun)):
             what = (
-                f"{lacking} of {self._selected.total()} selected cells were not run" if lacking else "no cell was run"
+                f"{lacking} of {self._selected.total()} selected cells were not run"
+                if lacking
+                else "no cell was run"
             )
             sys.stderr.write(f"qbench: the session ended early: {what}\n")
             return int(pytest.ExitCode.INTERRUPTED)
-        if self.recorder is not None and (self.recorder.problems or any(run.has_red for run in runs)):
+        if self.recorder is not None and (
+            self.recorder.problems or any(run.has_red for run in runs)
+        ):
             return int(pytest.ExitCode.TESTS_FAILED)
         return code
 
     def _expect(self, node_ids: Sequence[str]) -> None:
         """Remember which cells this session is to run, and start to print the remaining time."""
-        self._selected = Counter(one.partition("::")[0] for one in node_ids if f"{SUITE_SUFFIX}::" in one)
+        self._selected = Counter(
+            one.partition("::")[0] for one in node_ids if f"{SUITE_SUFFIX}::" in one
+        )
         self._start_pace(node_ids)
         self._start_telling(len(node_ids))
 
     def _start_telling(self, count: int) -> None:
-        """Start to tell a log every 30 s which cells run, and how many are done; workers tell nothing."""
+        """Start to tell a log every 30 s which cells run, and how many are done; workers tell
+        nothing.
+        """
         if self._step is not None:
             return
         from qbench.storage import neutral_line
@@ -195,7 +236,9 @@ class Controller:
         self._config.add_cleanup(stack.close)
         stream = self._config.stash.get(ERRORS, 2)
         if not os.isatty(stream):
-            stack.enter_context(telling(lambda line: os.write(stream, f"{neutral_line(line)}\n".encode())))
+            stack.enter_context(
+                telling(lambda line: os.write(stream, f"{neutral_line(line)}\n".encode()))
+            )
         self._step = stack.enter_context(working("running the cells", count, "tests"))
 
     @pytest.hookimpl(tryfirst=True)
@@ -214,7 +257,9 @@ class Controller:
 
     def _name_running(self) -> None:
         if self._step is not None:
-            first = ", ".join(one.partition("::")[2] or one for one in islice(self._running, _NAMED))
+            first = ", ".join(
+                one.partition("::")[2] or one for one in islice(self._running, _NAMED)
+            )
             more = len(self._running) - _NAMED
             self._step.what = f"running {first}" + (f" and {more} more" if more > 0 else "")
 
@@ -239,7 +284,9 @@ class Controller:
 
 
 def notice_early_end(config: pytest.Config) -> None:
-    """From here to the end of the session, an engine or a hook cannot end the process with 0; a worker may end."""
+    """From here to the end of the session, an engine or a hook cannot end the process with 0; a
+    worker may end.
+    """
     from qbench.host import early_end_noticed
 
     guards = config.stash.get(GUARDS, None)
@@ -249,12 +296,16 @@ def notice_early_end(config: pytest.Config) -> None:
 
     def say(sentence: str) -> None:
         capture = config.pluginmanager.getplugin("capturemanager")
-        if capture is not None:  # else the sentence ends with the process, in a stream that pytest reads
+        if (
+            capture is not None
+        ):  # else the sentence ends with the process, in a stream that pytest reads
             capture.suspend_global_capture(in_=True)
         os.write(2, f"\nqbench: {sentence}; the run is not whole\n".encode())
 
     is_program = Path(sys.argv[0]).name in _PROGRAMS
-    guards.enter_context(early_end_noticed(say, (lambda: config.stash.get(RESULT, 0)) if is_program else None))
+    guards.enter_context(
+        early_end_noticed(say, (lambda: config.stash.get(RESULT, 0)) if is_program else None)
+    )
 
 
 _IS_GUARDED = pytest.StashKey[bool]()
@@ -268,7 +319,8 @@ def _distributes(config: pytest.Config) -> bool:
 
 
 def check_folders(options: Options, history: "HistoryStore | Path") -> None:
-    """Check before the first cell that the folders of this session can be written; this creates no file or folder.
+    """Check before the first cell that the folders of this session can be written; this creates
+    no file or folder.
 
     Raises:
         pytest.UsageError: a folder cannot be written.
@@ -287,11 +339,16 @@ def check_folders(options: Options, history: "HistoryStore | Path") -> None:
 
 def has_cells(items: Iterable[pytest.Item]) -> bool:
     """Whether any of ``items`` measures a cell; loads nothing when no suite was collected."""
-    if "qbench.plugin.opening" not in sys.modules:  # loaded by the first suite, also by that of a Python test
+    if (
+        "qbench.plugin.opening" not in sys.modules
+    ):  # loaded by the first suite, also by that of a Python test
         return False
     from qbench.plugin.items import CellItem
 
-    return any(isinstance(item, CellItem) or "qbench_cell" in getattr(item, "fixturenames", ()) for item in items)
+    return any(
+        isinstance(item, CellItem) or "qbench_cell" in getattr(item, "fixturenames", ())
+        for item in items
+    )
 
 
 def _check_writable(name: str, folder: Path) -> None:
@@ -336,7 +393,9 @@ class PaceReporter:
         self._terminal = terminal
         self._clock = clock
         self._last_line = clock()
-        self._pace = Pace(filter(None, map(_cell, node_ids)), last_seconds(history), started=self._last_line)
+        self._pace = Pace(
+            filter(None, map(_cell, node_ids)), last_seconds(history), started=self._last_line
+        )
         left = self._pace.left(self._last_line)
         if left is not None and left > INTERVAL:
             self._print(left)
@@ -354,7 +413,9 @@ class PaceReporter:
         from qbench.working import left_text
 
         if self._pace.count and getattr(self._terminal.config.option, "dist", "no") != "no":
-            self._terminal.write_line("")  # ensure_newline does not know of the marks that xdist wrote
+            self._terminal.write_line(
+                ""
+            )  # ensure_newline does not know of the marks that xdist wrote
         self._terminal.ensure_newline()
         text = f"qbench: {self._pace.count} of {self._pace.total} cells, {left_text(left)}"
         self._terminal.write_line(text, light=True)
@@ -364,4 +425,8 @@ class PaceReporter:
 def _cell(node_id: str) -> str:
     """``suite::model::cell`` of the item of a cell; empty for any other item."""
     path, _, rest = node_id.partition("::")
-    return f"{Path(path).name.removesuffix(SUITE_SUFFIX)}::{rest}" if path.endswith(SUITE_SUFFIX) else ""
+    return (
+        f"{Path(path).name.removesuffix(SUITE_SUFFIX)}::{rest}"
+        if path.endswith(SUITE_SUFFIX)
+        else ""
+    )

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 
 def pytest_qbench_extension(config: pytest.Config) -> "Extension | None":
-    """Add models, data sets, backends, schemas and metrics: what an installed package does by its entry point.
+    """Add models, data sets, backends, schemas and metrics: what an installed package does by
+    its entry point.
 
     A conftest adds to the suites below its own folder.
     """
@@ -23,7 +24,8 @@ def pytest_qbench_processor(config: pytest.Config) -> str | None:
 
 @pytest.hookspec(firstresult=True)
 def pytest_qbench_history_store(config: pytest.Config) -> "HistoryStore | None":
-    """Give the store that runs are written into and reports are made from, instead of the history folder.
+    """Give the store that runs are written into and reports are made from, instead of the
+    history folder.
 
     Called once in a session, by the process that pytest was started in.
     """

@@ -1,4 +1,6 @@
-"""The state of an item that measures a cell, what its reports carry of it, and which collected cells run."""
+"""The state of an item that measures a cell, what its reports carry of it, and which collected
+cells run.
+"""
 
 import os
 from dataclasses import asdict, dataclass, is_dataclass
@@ -21,7 +23,8 @@ class SuiteFacts:
     """Facts about a suite in this session, the same for all its items.
 
     Args:
-        suite: its name. node: the node id of its file. file: its file. planned: how many cells it has.
+        suite: its name. node: the node id of its file. file: its file. planned: how many cells it
+            has.
         equivalents: groups of processors, as in its table.
         selected: how many of them this session runs, once collection has finished.
     """
@@ -41,7 +44,9 @@ class SuiteFacts:
 
 @dataclass(slots=True)
 class ItemState:
-    """Of one item: the facts of its suite, whether it is a cell of the suite file, its lines and notes of the run."""
+    """Of one item: the facts of its suite, whether it is a cell of the suite file, its lines
+    and notes of the run.
+    """
 
     facts: SuiteFacts
     is_cell: bool
@@ -60,10 +65,16 @@ _SUITES = pytest.StashKey[dict[Path, SuiteFacts]]()
 
 
 def suite_facts(config: pytest.Config, opened: "OpenSuite") -> SuiteFacts:
-    """The facts of the suite ``opened``: one object per session, so that every item reports the same counts."""
+    """The facts of the suite ``opened``: one object per session, so that every item reports the
+    same counts.
+    """
     suite = opened.suite
     path = Path(os.path.normpath(suite.path))
-    node = path.relative_to(config.rootpath).as_posix() if path.is_relative_to(config.rootpath) else str(path)
+    node = (
+        path.relative_to(config.rootpath).as_posix()
+        if path.is_relative_to(config.rootpath)
+        else str(path)
+    )
     facts = SuiteFacts(suite.name, node, len(opened.planned), path, suite.table.equivalents)
     return config.stash.setdefault(_SUITES, {}).setdefault(path, facts)
 
@@ -85,13 +96,18 @@ def attach(report: pytest.TestReport, state: ItemState) -> None:
         for name, value in found.items():
             if value:
                 setattr(report, name, value)
-    if isinstance(report.longrepr, tuple) and Path(report.longrepr[0]).parent == Path(__file__).parent:
+    if (
+        isinstance(report.longrepr, tuple)
+        and Path(report.longrepr[0]).parent == Path(__file__).parent
+    ):
         report.longrepr = (*state.location, report.longrepr[2])
     report.longrepr, report.sections = _neutral(report.longrepr), _neutral(report.sections)
 
 
 def _neutral(value: Any) -> Any:  # noqa: ANN401 - texts, pytest's values that hold some, and lists of these
-    """``value`` with all of its texts as ``neutral_text`` writes them; pytest's own values are changed in place."""
+    """``value`` with all of its texts as ``neutral_text`` writes them; pytest's own values are
+    changed in place.
+    """
     if isinstance(value, str):
         return neutral_text(value)
     if isinstance(value, list | tuple):
@@ -103,7 +119,9 @@ def _neutral(value: Any) -> Any:  # noqa: ANN401 - texts, pytest's values that h
 
 
 def is_of_dead_worker(report: pytest.TestReport) -> bool:
-    """Whether xdist made ``report`` for a cell whose worker died: its ``when`` is none of pytest's."""
+    """Whether xdist made ``report`` for a cell whose worker died: its ``when`` is none of
+    pytest's.
+    """
     return f"{SUITE_SUFFIX}::" in report.nodeid and report.when not in ("setup", "call", "teardown")
 
 
@@ -143,5 +161,7 @@ def _cell_of(item: pytest.Item) -> "Cell | None":
     """The cell that the marker of ``item`` names; its suite does not matter for the selection."""
     from qbench.judging import Cell
 
-    axes = next((mark.kwargs for mark in item.iter_markers("qbench") if "model" in mark.kwargs), None)
+    axes = next(
+        (mark.kwargs for mark in item.iter_markers("qbench") if "model" in mark.kwargs), None
+    )
     return None if axes is None else Cell("any", **axes)

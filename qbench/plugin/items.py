@@ -1,4 +1,6 @@
-"""One cell as a pytest item: measure and judge it, keep its line for the run file, localize it when red."""
+"""One cell as a pytest item: measure and judge it, keep its line for the run file, localize it
+when red.
+"""
 
 import enum
 import functools
@@ -46,7 +48,9 @@ class CellItem(pytest.Item):
         self.planned = planned
         self.facts = facts
         self.opened = opened
-        self.stash[ITEM_STATE] = ItemState(facts, is_cell=True, location=(str(facts.file), planned.line + 1))
+        self.stash[ITEM_STATE] = ItemState(
+            facts, is_cell=True, location=(str(facts.file), planned.line + 1)
+        )
         self.add_marker(marker)
 
     def runtest(self) -> None:
@@ -55,18 +59,25 @@ class CellItem(pytest.Item):
         judged = judged_cell(self, self.opened, self.planned, missing=missing)
         if judged.verdict.outcome.is_red:
             self.stash[ITEM_STATE].finding = finding_of(self.opened, judged, self.config)
-        search = localize_command(self.planned) if _is_wrong(judged.verdict) and judged.measurement else ""
+        search = (
+            localize_command(self.planned)
+            if _is_wrong(judged.verdict) and judged.measurement
+            else ""
+        )
         conclude(judged.verdict, str(self.planned.cell), missing, detail_of(self.config), search)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:  # noqa: ANN401, ARG002
-        """The message of a red verdict or of a refusing disk; for any other error the traceback from here on."""
+        """The message of a red verdict or of a refusing disk; for any other error the traceback
+        from here on.
+        """
         if isinstance(excinfo.value, RedCell | StoreError):
             return str(excinfo.value)
         if isinstance(excinfo.value, OSError | MemoryError):
             return str(refused_by_system(f"Measuring {self.planned.cell}", excinfo.value))
         excinfo.traceback = excinfo.traceback.cut(path=__file__)
         if detail_of(self.config) is not Detail.NUMBERS:
-            # of an error in a user's file only the frames of that: the dozen of qbench before it say nothing
+            # of an error in a user's file only the frames of that: the dozen of qbench before it
+            # say nothing
             excinfo.traceback = excinfo.traceback.filter(_is_outside) or excinfo.traceback
         chosen = self.config.getoption("tbstyle", "auto")
         return excinfo.getrepr(style="short" if chosen == "auto" else chosen)
@@ -85,14 +96,20 @@ def _is_outside(entry: Any) -> bool:  # noqa: ANN401 - a private type of pytest
 def cell_marker(planned: "PlannedCell", base: pytest.MarkDecorator) -> pytest.MarkDecorator:
     """The marker by which ``-m 'qbench(backend="ort-cpu")'`` selects exactly.
 
-    ``base`` is ``pytest.mark.qbench``, looked up once: that lookup is slower than making the marker of one cell.
+    ``base`` is ``pytest.mark.qbench``, looked up once: that lookup is slower than making the marker
+        of one cell.
     """
     cell = planned.cell
-    return base.with_args(model=cell.model, backend=cell.backend, schema=cell.schema, variant=cell.variant)
+    return base.with_args(
+        model=cell.model, backend=cell.backend, schema=cell.schema, variant=cell.variant
+    )
 
 
-def judged_cell(item: pytest.Item, opened: OpenSuite, planned: "PlannedCell", *, missing: str = "fail") -> "JudgedCell":
-    """``planned`` measured and judged; ``item`` keeps its line, also where measuring ends in an error or in a skip.
+def judged_cell(
+    item: pytest.Item, opened: OpenSuite, planned: "PlannedCell", *, missing: str = "fail"
+) -> "JudgedCell":
+    """``planned`` measured and judged; ``item`` keeps its line, also where measuring ends in an
+    error or in a skip.
 
     Args:
         missing: the option of that name.
@@ -117,8 +134,12 @@ def judged_cell(item: pytest.Item, opened: OpenSuite, planned: "PlannedCell", *,
     return judged
 
 
-def unmeasured_cell(opened: OpenSuite, planned: "PlannedCell", error: BaseException) -> "JudgedCell":
-    """The cell that ended with ``error`` instead of numbers; a skip is an outcome like that of a missing engine."""
+def unmeasured_cell(
+    opened: OpenSuite, planned: "PlannedCell", error: BaseException
+) -> "JudgedCell":
+    """The cell that ended with ``error`` instead of numbers; a skip is an outcome like that of
+    a missing engine.
+    """
     from qbench.suite import JudgedCell
 
     cause = error
@@ -137,17 +158,22 @@ def unmeasured_cell(opened: OpenSuite, planned: "PlannedCell", error: BaseExcept
         return JudgedCell.unmeasured(planned, other)
 
 
-def complete_report(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
-    """Make the line of a cell that ended before it was measured, and ``report`` red where its line is.
+def complete_report(
+    item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
+) -> None:
+    """Make the line of a cell that ended before it was measured, and ``report`` red where its
+    line is.
 
-    Marks, fixtures and hooks can skip an item, or report a red one as an expected failure. A Python test that measured
-    its cell decides by itself what its result means.
+    Marks, fixtures and hooks can skip an item, or report a red one as an expected failure. A Python
+    test that measured its cell decides by itself what its result means.
     """
     found = _cell_behind(item)
     if found is None or item.config.getoption("setuponly", False):
         return
     opened, facts, planned = found
-    state = item.stash.setdefault(ITEM_STATE, ItemState(facts, is_cell=False, location=item_location(item)))
+    state = item.stash.setdefault(
+        ITEM_STATE, ItemState(facts, is_cell=False, location=item_location(item))
+    )
     if report.when == "teardown":
         state.forget()  # an item can be run again
     if report.when == "teardown" or (report.when == "setup" and report.passed):
@@ -159,7 +185,10 @@ def complete_report(item: pytest.Item, call: pytest.CallInfo[None], report: pyte
         return
     line = state.line
     if line is not None and is_red_line(line) and not report.failed:
-        report.outcome, report.longrepr = "failed", f"{line['headline']}\n  cell: {planned.cell} is {line['outcome']}"
+        report.outcome, report.longrepr = (
+            "failed",
+            f"{line['headline']}\n  cell: {planned.cell} is {line['outcome']}",
+        )
         if hasattr(report, "wasxfail"):
             del report.wasxfail
 
@@ -172,13 +201,17 @@ def is_red_line(line: Mapping[str, Any]) -> bool:
 
 
 def _keep_unmeasured(item: pytest.Item, judged: "JudgedCell") -> None:
-    """Keep the line of ``judged``; a hook that fails here, where pytest makes the report, would end the session."""
+    """Keep the line of ``judged``; a hook that fails here, where pytest makes the report, would
+    end the session.
+    """
     try:
         _keep_line(item, judged.record.line())
     except ENDS_SESSION:
         raise
     except BaseException as error:
-        item.stash[ITEM_STATE].notes = (f"a hook pytest_qbench_update_record failed: {type(error).__name__}: {error}",)
+        item.stash[ITEM_STATE].notes = (
+            f"a hook pytest_qbench_update_record failed: {type(error).__name__}: {error}",
+        )
 
 
 def _what_ended(error: BaseException | None, report: pytest.TestReport) -> BaseException:
@@ -186,12 +219,16 @@ def _what_ended(error: BaseException | None, report: pytest.TestReport) -> BaseE
     if error is not None and (report.failed or is_skip(error)):
         return error
     if report.skipped:
-        return pytest.skip.Exception(str(getattr(report, "wasxfail", "") or report.longrepr or "no reason"))
+        return pytest.skip.Exception(
+            str(getattr(report, "wasxfail", "") or report.longrepr or "no reason")
+        )
     return RuntimeError("the item ended without measuring its cell")
 
 
 def _cell_behind(item: pytest.Item) -> "tuple[OpenSuite, SuiteFacts, PlannedCell] | None":
-    """The suite and the cell of ``item``: of a suite file, or of a Python test with the fixture ``qbench_cell``."""
+    """The suite and the cell of ``item``: of a suite file, or of a Python test with the fixture
+    ``qbench_cell``.
+    """
     if isinstance(item, CellItem):
         return item.opened, item.facts, item.planned
     call = getattr(item, "callspec", None)
@@ -204,11 +241,12 @@ def item_location(item: pytest.Item) -> tuple[str, int]:
 
 
 def _keep_line(item: pytest.Item, line: dict[str, Any]) -> None:
-    """Keep ``line`` after the hooks ``pytest_qbench_update_record``, in plain values; as it was where a hook fails.
+    """Keep ``line`` after the hooks ``pytest_qbench_update_record``, in plain values; as it was
+    where a hook fails.
 
     Raises:
-        TypeError, ValueError: a hook added a value that JSON cannot hold. InputError: a hook skips the item, whose cell
-            is judged by now.
+        TypeError, ValueError: a hook added a value that JSON cannot hold. InputError: a hook skips
+            the item, whose cell is judged by now.
     """
     from qbench.storage import plain
 
@@ -253,7 +291,9 @@ def detail_of(config: pytest.Config) -> Detail:
 
 
 def localize_command(planned: "PlannedCell") -> str:
-    """What to type for the whole finding of a cell, by the names of its suite; empty where the verb cannot."""
+    """What to type for the whole finding of a cell, by the names of its suite; empty where the
+    verb cannot.
+    """
     cell, calibration = planned.cell, planned.calibration
     if cell.is_fp32 or cell.is_given or cell.is_recorded or planned.passes != "none":
         return ""
@@ -263,45 +303,62 @@ def localize_command(planned: "PlannedCell") -> str:
     )
 
 
-def conclude(verdict: "Verdict", cell: str, missing: str, detail: Detail = Detail.SENTENCES, search: str = "") -> None:
+def conclude(
+    verdict: "Verdict", cell: str, missing: str, detail: Detail = Detail.SENTENCES, search: str = ""
+) -> None:
     """Nothing when green, a skip when unsupported, else the red verdict.
 
     Args:
-        missing: the option of that name. search: the command that looks for the cause; empty: there is none.
+        missing: the option of that name. search: the command that looks for the cause; empty: there
+            is none.
 
     Raises:
         RedCell: the verdict is red.
     """
     from qbench.judging import Outcome
 
-    if verdict.outcome is Outcome.UNSUPPORTED or (verdict.outcome is Outcome.MISSING and missing == "skip"):
+    if verdict.outcome is Outcome.UNSUPPORTED or (
+        verdict.outcome is Outcome.MISSING and missing == "skip"
+    ):
         pytest.skip(verdict.headline)
     if verdict.outcome.is_red and not (verdict.outcome is Outcome.MISSING and missing == "warn"):
         raise RedCell(red_text(verdict, cell, detail, search))
 
 
-def red_text(verdict: "Verdict", cell: str, detail: Detail = Detail.SENTENCES, search: str = "") -> str:
-    """Headline, gates, rule, ``search`` for the cause and remedy; as much of them as ``detail`` says.
+def red_text(
+    verdict: "Verdict", cell: str, detail: Detail = Detail.SENTENCES, search: str = ""
+) -> str:
+    """Headline, gates, rule, ``search`` for the cause and remedy; as much of them as ``detail``
+    says.
 
-    The headline comes first: pytest's short summary shows as much of the first line as fits after the cell's name.
+    The headline comes first: pytest's short summary shows as much of the first line as fits after
+        the cell's name.
     """
     from qbench.judging import NO_LONGER_FAILS, THEN, GateState
 
     if detail is Detail.HEADLINE:
         return verdict.headline
-    outcome = NO_LONGER_FAILS if verdict.headline.startswith(NO_LONGER_FAILS) else f"is {verdict.outcome.value}"
+    outcome = (
+        NO_LONGER_FAILS
+        if verdict.headline.startswith(NO_LONGER_FAILS)
+        else f"is {verdict.outcome.value}"
+    )
     lines = [verdict.headline, f"  cell: {cell} {outcome}"]
     for gate in verdict.gates:
         if detail is Detail.BROKEN and gate.state not in (GateState.BROKEN, GateState.INCONCLUSIVE):
             continue
         mark = {GateState.HOLDS: "✓", GateState.BROKEN: "✗"}.get(gate.state, "·")
-        lines.append(f"  {mark} {gate.kind}: {gate.detail if detail is Detail.NUMBERS else gate.sentence}")
+        lines.append(
+            f"  {mark} {gate.kind}: {gate.detail if detail is Detail.NUMBERS else gate.sentence}"
+        )
     if verdict.rule:
         lines.append(f"  rule: {verdict.rule}")
     text = "\n".join(lines)
     if detail > Detail.BROKEN:
         lines += [
-            f"  note: {notice}" for notice in verdict.notices if (notice.partition(": ")[2] or notice) not in text
+            f"  note: {notice}"
+            for notice in verdict.notices
+            if (notice.partition(": ")[2] or notice) not in text
         ]
     if search:
         lines.append(f"  cause: {search}")
@@ -311,17 +368,25 @@ def red_text(verdict: "Verdict", cell: str, detail: Detail = Detail.SENTENCES, s
     return "\n".join(lines)
 
 
-# Red cells are localized in the process that measured them, within a time budget; the report carries the finding.
+# Red cells are localized in the process that measured them, within a time budget; the report
+# carries the finding.
 #
-# If localizing fails, the finding holds one sentence about it: the cell stays red for its own reason.
+# If localizing fails, the finding holds one sentence about it: the cell stays red for its own
+# reason.
 
 LOCALIZED_CELLS = 6
-"""A process spends at most this many times the seconds of one cell: many red cells have few causes."""
+"""A process spends at most this many times the seconds of one cell: many red cells have few
+causes.
+"""
 _SPENT = pytest.StashKey[list[float]]()
 
 
-def finding_of(opened: OpenSuite, judged: "JudgedCell", config: pytest.Config) -> dict[str, Any] | None:
-    """The ``finding`` line of the red cell ``judged``; None where nothing can be localized or no time is left."""
+def finding_of(
+    opened: OpenSuite, judged: "JudgedCell", config: pytest.Config
+) -> dict[str, Any] | None:
+    """The ``finding`` line of the red cell ``judged``; None where nothing can be localized or
+    no time is left.
+    """
     seconds, spent = config.stash[OPTIONS].localize, config.stash.setdefault(_SPENT, [])
     left = min(seconds, LOCALIZED_CELLS * seconds - sum(spent))
     cell = judged.planned.cell
@@ -352,7 +417,9 @@ def finding_of(opened: OpenSuite, judged: "JudgedCell", config: pytest.Config) -
 
 
 def _is_wrong(verdict: "Verdict") -> bool:
-    """Whether the numbers are wrong: the cell fails, drifts, or would fail if it had been accepted before."""
+    """Whether the numbers are wrong: the cell fails, drifts, or would fail if it had been
+    accepted before.
+    """
     from qbench.judging import COSTS, FAILING, GateState, Outcome
 
     broken = [gate for gate in verdict.gates if gate.state is GateState.BROKEN]
@@ -370,14 +437,20 @@ def _localized(opened: OpenSuite, judged: "JudgedCell", budget: "Budget") -> "Fi
     cell = repeatable_cell(opened.bench, judged.planned)
     moved = () if judged.measurement is None else samples_that_moved(judged.measurement)
     named = judged.planned.cell
-    axes = {"model": named.model, "backend": named.backend, "schema": named.schema, "variant": named.variant}
+    axes = {
+        "model": named.model,
+        "backend": named.backend,
+        "schema": named.schema,
+        "variant": named.variant,
+    }
     in_float = () if judged.measurement is None else judged.measurement.executed_in_float
     options = LocalizeOptions(first=moved, suspects=3, override=_name(axes), in_float=in_float)
     return localize_verdict(cell, judged.verdict, budget, options=options)
 
 
 def keep_overrides(finding: Mapping[str, Any], reports: Path) -> Path | None:
-    """Write the schema file that repairs the cell of a ``finding`` line below ``reports``; None: it has none.
+    """Write the schema file that repairs the cell of a ``finding`` line below ``reports``;
+    None: it has none.
 
     ``reports/overrides/<suite>/<model>.<backend>.<schema>[.<variant>].toml``
 
@@ -396,7 +469,9 @@ def keep_overrides(finding: Mapping[str, Any], reports: Path) -> Path | None:
 
 def _name(axes: Mapping[str, Any]) -> str:
     """The name of the repaired schema and of its file."""
-    return ".".join(str(axes[name]) for name in ("model", "backend", "schema", "variant") if axes[name])
+    return ".".join(
+        str(axes[name]) for name in ("model", "backend", "schema", "variant") if axes[name]
+    )
 
 
 Status = tuple[str, str, str | tuple[str, Mapping[str, bool]]]
@@ -410,9 +485,11 @@ _OWN = {
 
 
 def status_of(report: pytest.TestReport, *, verbose: bool) -> Status | None:
-    """Category, letter and word of a report that carries the line of a cell; None where pytest's own fit.
+    """Category, letter and word of a report that carries the line of a cell; None where
+    pytest's own fit.
 
-    With ``verbose`` the word is followed by the change of the first score, and by after how many samples it stopped.
+    With ``verbose`` the word is followed by the change of the first score, and by after how many
+    samples it stopped.
     """
     line: Mapping[str, Any] = report.qbench
     outcome = line["outcome"]
@@ -433,15 +510,21 @@ def status_of(report: pytest.TestReport, *, verbose: bool) -> Status | None:
 
 
 def outcome_word(line: Mapping[str, Any]) -> str:
-    """The word for the outcome: files say ``expired`` also for a quarantine entry whose cell no longer fails."""
+    """The word for the outcome: files say ``expired`` also for a quarantine entry whose cell no
+    longer fails.
+    """
     from qbench.judging import NO_LONGER_FAILS
 
-    is_fixed = line["outcome"] == "expired" and str(line.get("headline", "")).startswith(NO_LONGER_FAILS)
+    is_fixed = line["outcome"] == "expired" and str(line.get("headline", "")).startswith(
+        NO_LONGER_FAILS
+    )
     return NO_LONGER_FAILS if is_fixed else str(line["outcome"])
 
 
 def change_text(line: Mapping[str, Any]) -> str:
-    """``top1 −0.42 pp`` for the first metric of ``line``, of several runs their mean; empty when there is none."""
+    """``top1 −0.42 pp`` for the first metric of ``line``, of several runs their mean; empty
+    when there is none.
+    """
     repeated = (line.get("repeats") or {}).get("metrics", {})
     for name, score in line.get("metrics", {}).items():
         hits = repeated.get(name, {}).get("hits") or [score["hits"]]

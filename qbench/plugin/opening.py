@@ -29,9 +29,10 @@ class OpenSuite:
     """One suite in this process.
 
     Args:
-        suite, catalogues: from the file, the options and the extensions. planned: its cells in file order.
-        stale_entries: entries of the quarantine file that match no cell; empty unless the session prunes, because
-            without pruning such an entry is an error.
+        suite, catalogues: from the file, the options and the extensions. planned: its cells in file
+            order.
+        stale_entries: entries of the quarantine file that match no cell; empty unless the session
+            prunes, because without pruning such an entry is an error.
     """
 
     suite: "Suite"
@@ -71,13 +72,17 @@ def open_suite(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuit
     """The suite at ``path`` with all its cells; opened once for the same conftest files.
 
     Args:
-        hook: gives the extensions; the hook of a node leaves out the conftest files of other folders.
+        hook: gives the extensions; the hook of a node leaves out the conftest files of other
+            folders.
 
     Raises:
         InputError: the file or a name in it is wrong.
     """
     known = config.stash.setdefault(_OPENED, {})
-    key = (os.path.normpath(path), *(one.function for one in hook.pytest_qbench_extension.get_hookimpls()))
+    key = (
+        os.path.normpath(path),
+        *(one.function for one in hook.pytest_qbench_extension.get_hookimpls()),
+    )
     if key not in known:
         try:
             known[key] = _opened(path, config, hook)
@@ -97,13 +102,17 @@ def _opened(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuite:
     from qbench.suite import expand, expand_pruned, gather, load_suite, with_python
 
     suite = _with_options(config, load_suite(path))
-    shown = os.path.relpath(path, config.invocation_params.dir)  # as a user would type it where pytest was started
+    shown = os.path.relpath(
+        path, config.invocation_params.dir
+    )  # as a user would type it where pytest was started
     shown = str(path) if shown.startswith("..") else Path(shown).as_posix()
     added = _extensions(hook, config)
     catalogues = gather(added, suites=path.parent)
     if (release := config.stash[OPTIONS].release) is not None:
         catalogues = with_python(catalogues, release.python, release.package)
-    if config.stash[OPTIONS].prune:  # pruning reports stale entries at the end, so here they are not an error
+    if config.stash[
+        OPTIONS
+    ].prune:  # pruning reports stale entries at the end, so here they are not an error
         kept, planned = expand_pruned(suite, catalogues)
         stale = tuple(entry for entry in suite.quarantine if entry not in kept.quarantine)
         return OpenSuite(kept, catalogues, planned, config, shown, stale)
@@ -124,7 +133,9 @@ def _extensions(hook: "HookRelay", config: pytest.Config) -> list[Extension]:
     try:
         values = hook.pytest_qbench_extension(config=config)
     except Exception as error:  # it is their code: whatever it raises is about their file
-        folder = next((str(Path(file).parent) for file in files if place_of(error, Path(file).parent)), "")
+        folder = next(
+            (str(Path(file).parent) for file in files if place_of(error, Path(file).parent)), ""
+        )
         raise error_of_code(
             f"Calling the hook {_HOOK} of {_listed(files)}",
             error,
@@ -158,16 +169,22 @@ def _listed(files: "Iterable[str]") -> str:
 
 @contextlib.contextmanager
 def _naming_idle_hooks(hook: "HookRelay", returned: int) -> Iterator[None]:
-    """Add to the error of an unknown name that hooks returned nothing, where fewer than all ``returned`` something."""
+    """Add to the error of an unknown name that hooks returned nothing, where fewer than all
+    ``returned`` something.
+    """
     try:
         yield
     except InputError as error:
         files = _hook_files(hook)
-        if len(hook.pytest_qbench_extension.get_hookimpls()) <= returned or not error.found.startswith("unknown "):
+        if len(
+            hook.pytest_qbench_extension.get_hookimpls()
+        ) <= returned or not error.found.startswith("unknown "):
             raise
         found = f"{error.found}, and that the hook {_HOOK} of {_listed(files)} returned None"
         remedy = "Return the Extension from the hook."
-        raise InputError(error.doing, found=found, expected=error.expected, remedy=remedy) from error
+        raise InputError(
+            error.doing, found=found, expected=error.expected, remedy=remedy
+        ) from error
 
 
 def _with_options(config: pytest.Config, suite: "Suite") -> "Suite":

@@ -18,26 +18,46 @@ SCOPES = ("new", "improved", "changed", "all")
 MISSING = ("fail", "warn", "skip")
 LOCALIZE = 20.0
 OFF = "off"
-"""The value of --qbench-history with which runs are reported and not kept; a folder of that name is ./off."""
+"""The value of --qbench-history with which runs are reported and not kept; a folder of that
+name is ./off.
+"""
 SUITE_SUFFIX = ".qbench.toml"
 """Of suite files; here too, because ``qbench.suite`` is not loaded before the first suite."""
 _REASONED = ("changed", "all")
 _SETTINGS = (
-    ("tolerance", "R", "allowed loss relative to the stored fp32 score, instead of each suite's number"),
+    (
+        "tolerance",
+        "R",
+        "allowed loss relative to the stored fp32 score, instead of each suite's number",
+    ),
     ("baselines", "DIR", "folder of baselines (default: baselines)"),
-    ("history", "DIR", "folder that each run adds one file to (default: reports/history); off: keep no run file"),
+    (
+        "history",
+        "DIR",
+        "folder that each run adds one file to (default: reports/history); off: keep no run file",
+    ),
     ("reports", "DIR", "folder of rendered reports (default: reports)"),
     ("missing", "WHAT", "a cell without an accepted result: fail (default), warn or skip"),
     ("threads", "N", "threads of one engine, instead of each suite's number"),
-    ("localize", "SECONDS", "seconds to localize one red cell, at most six times that per process; 0: off"),
-    ("size-limits", "N", "open model and data files up to N times as large as by default (docs/security.md)"),
+    (
+        "localize",
+        "SECONDS",
+        "seconds to localize one red cell, at most six times that per process; 0: off",
+    ),
+    (
+        "size-limits",
+        "N",
+        "open model and data files up to N times as large as by default (docs/security.md)",
+    ),
     ("cache", "DIR", "folder that keeps prepared samples, profiles and fp32 runs between runs"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The Python whose ONNX Runtime runs the backends, and the package there whose version the run is about."""
+    """The Python whose ONNX Runtime runs the backends, and the package there whose version the
+    run is about.
+    """
 
     package: str
     python: Path
@@ -52,13 +72,13 @@ class Options:
         tolerance, threads: instead of the suites' numbers; None: those of the suites.
         limit: samples of each data set; None: all.
         history: folder of the runs before this one; keeps_history: whether this one is added.
-        accept: one of ``SCOPES`` or None. accept_fp32: store the fp32 references again. reason: of accepting.
-        missing: the result of a cell without anything accepted. prune: remove baselines that nothing uses.
-        shard: ``i/N``, only the models of that share; empty: all.
-        localize: seconds for localizing one red cell; 0: do not localize.
-        repeats: how often every cell is run, whatever suites and baselines say; None: as they say.
-        size_limits: factor on the size limits of opened files; None: the defaults.
-        release: measure another release of a package; None: what is installed.
+        accept: one of ``SCOPES`` or None. accept_fp32: store the fp32 references again. reason: of
+        accepting. missing: the result of a cell without anything accepted. prune: remove baselines
+        that nothing uses. shard: ``i/N``, only the models of that share; empty: all. localize:
+        seconds for localizing one red cell; 0: do not localize. repeats: how often every cell is
+        run, whatever suites and baselines say; None: as they say. size_limits: factor on the size
+        limits of opened files; None: the defaults. release: measure another release of a package;
+        None: what is installed.
     """
 
     select: str
@@ -144,7 +164,12 @@ def add_options(parser: pytest.Parser) -> None:
     parser.addini("qbench_select", "cells by axis, as --qbench-select")
     parser.addini("qbench_report", "kinds of report to write", type="args")
     parser.addini("qbench_suite", "the suite of tests that use qbench_cell and name none")
-    group.addoption("--qbench-shard", metavar="I/N", default="", help="the models of the I-th of N equal machines only")
+    group.addoption(
+        "--qbench-shard",
+        metavar="I/N",
+        default="",
+        help="the models of the I-th of N equal machines only",
+    )
     group.addoption(
         "--qbench-release",
         metavar="NAME=PYTHON",
@@ -152,9 +177,13 @@ def add_options(parser: pytest.Parser) -> None:
         help="run ONNX Runtime under another Python, and mark the run file with the release of NAME there",
     )
     group.addoption(
-        "--qbench-repeats", metavar="N", help="run every cell N times, whatever suites and baselines say of its noise"
+        "--qbench-repeats",
+        metavar="N",
+        help="run every cell N times, whatever suites and baselines say of its noise",
     )
-    group.addoption("--qbench-limit", metavar="N", help="at most N samples of each data set; never accepted")
+    group.addoption(
+        "--qbench-limit", metavar="N", help="at most N samples of each data set; never accepted"
+    )
     group.addoption(
         "--qbench-accept",
         metavar="WHAT",
@@ -163,12 +192,23 @@ def add_options(parser: pytest.Parser) -> None:
         type=_scope,
         help="accept results into baselines: new, improved, changed (when nothing is named) or all",
     )
-    group.addoption("--qbench-accept-fp32", action="store_true", help="store the fp32 references again")
     group.addoption(
-        "--qbench-reason", metavar="TEXT", default="", help="reason for accepting; 'changed' and 'all' need one"
+        "--qbench-accept-fp32", action="store_true", help="store the fp32 references again"
     )
-    group.addoption("--qbench-accept-in-ci", action="store_true", help="accept or prune although CI is set")
-    group.addoption("--qbench-prune", action="store_true", help="remove baselines of what the collected suites lack")
+    group.addoption(
+        "--qbench-reason",
+        metavar="TEXT",
+        default="",
+        help="reason for accepting; 'changed' and 'all' need one",
+    )
+    group.addoption(
+        "--qbench-accept-in-ci", action="store_true", help="accept or prune although CI is set"
+    )
+    group.addoption(
+        "--qbench-prune",
+        action="store_true",
+        help="remove baselines of what the collected suites lack",
+    )
 
 
 def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.environ) -> Options:
@@ -191,7 +231,9 @@ def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.env
     options = Options(
         select=_text(config, "select"),
         suite=str(config.getini("qbench_suite") or ""),
-        tolerance=_number(config, "tolerance", float, "a number from 0 to below 1", lambda v: 0 <= v < 1),
+        tolerance=_number(
+            config, "tolerance", float, "a number from 0 to below 1", lambda v: 0 <= v < 1
+        ),
         threads=_number(config, "threads", int, "a whole number from 1", lambda v: v >= 1),
         limit=_number(config, "limit", int, "a whole number from 1", lambda v: v >= 1),
         baselines=folder("baselines", "baselines"),
@@ -235,8 +277,12 @@ def is_misnamed_suite(path: Path, config: pytest.Config) -> bool:
 
 
 def origin_of(config: pytest.Config, name: str) -> str:
-    """Where the option ``name`` was set, for rules: ``option --qbench-x``, or ``option qbench_x`` of the ini."""
-    return f"option --qbench-{name}" if config.getoption(f"qbench_{name}") else f"option qbench_{name}"
+    """Where the option ``name`` was set, for rules: ``option --qbench-x``, or ``option
+    qbench_x`` of the ini.
+    """
+    return (
+        f"option --qbench-{name}" if config.getoption(f"qbench_{name}") else f"option qbench_{name}"
+    )
 
 
 def _refuse_accepting(options: Options, environment: Mapping[str, str]) -> None:
@@ -265,7 +311,11 @@ def _refuse_accepting(options: Options, environment: Mapping[str, str]) -> None:
             doing=doing,
         )
     if options.accept in _REASONED and not options.reason:
-        raise _refusal(f"--qbench-accept={options.accept} without a reason", "a reason", 'Add --qbench-reason "…".')
+        raise _refusal(
+            f"--qbench-accept={options.accept} without a reason",
+            "a reason",
+            'Add --qbench-reason "…".',
+        )
 
 
 def _release(text: str, folder: Path) -> Release | None:
@@ -275,7 +325,9 @@ def _release(text: str, folder: Path) -> Release | None:
     return Release(package, folder / python) if text else None
 
 
-def _refusal(found: str, expected: str, remedy: str, *, doing: str = "Accepting results") -> pytest.UsageError:
+def _refusal(
+    found: str, expected: str, remedy: str, *, doing: str = "Accepting results"
+) -> pytest.UsageError:
     return pytest.UsageError(f"{doing}: found {found}; expected {expected}. {remedy}")
 
 
@@ -320,4 +372,6 @@ def _number(config: pytest.Config, name: str, kind: Any, expected: str, fits: An
 
 
 def _bad(name: str, value: str, expected: str) -> pytest.UsageError:
-    return pytest.UsageError(f"Reading --qbench-{name}: found '{value}'; expected {expected}. Correct the option.")
+    return pytest.UsageError(
+        f"Reading --qbench-{name}: found '{value}'; expected {expected}. Correct the option."
+    )

@@ -35,7 +35,9 @@ class QbenchCell:
         return self._planned.cell
 
     def measure(self) -> "Measurement":
-        """The numbers of the cell, which runs once per test. An unsupported cell skips the test with its reason."""
+        """The numbers of the cell, which runs once per test. An unsupported cell skips the test
+        with its reason.
+        """
         measurement = self._judged.measurement
         assert measurement is not None
         return measurement
@@ -126,12 +128,21 @@ def _lists(doing: str, marker: pytest.Mark) -> dict[str, tuple[str, ...]]:
                 remedy=f"Did you mean '{close}'?" if close else "Remove it.",
             )
     if marker.args:
-        raise InputError(doing, found="an argument without a name", expected="models=[…]", remedy="Name it.")
+        raise InputError(
+            doing, found="an argument without a name", expected="models=[…]", remedy="Name it."
+        )
     lists = {}
     for name in LISTS:
         value = marker.kwargs.get(name)
-        if value is not None and (isinstance(value, str) or not all(isinstance(v, str) for v in value)):
-            raise InputError(doing, found=f"{name}={value!r}", expected="a list of names", remedy="Put it in a list.")
+        if value is not None and (
+            isinstance(value, str) or not all(isinstance(v, str) for v in value)
+        ):
+            raise InputError(
+                doing,
+                found=f"{name}={value!r}",
+                expected="a list of names",
+                remedy="Put it in a list.",
+            )
         if value is not None:
             lists[name] = tuple(value)
     return lists
@@ -150,7 +161,9 @@ def _suite_path(doing: str, marker: pytest.Mark, config: pytest.Config) -> Path:
 
 
 def _cut(doing: str, full: OpenSuite, lists: dict[str, tuple[str, ...]]) -> OpenSuite:
-    """``full`` with only the listed models, backends and schemas; the tolerances stay those of the suite."""
+    """``full`` with only the listed models, backends and schemas; the tolerances stay those of
+    the suite.
+    """
     from qbench.judging import FP32
     from qbench.suite import expand
 
@@ -169,6 +182,12 @@ def _narrowed(table: "ModelTable", lists: dict[str, tuple[str, ...]]) -> "ModelT
     from qbench.judging import FP32, GIVEN, RECORDED
 
     idle = (FP32, RECORDED) if table.came_quantized else (FP32, GIVEN, RECORDED)
-    schemas = tuple(name for name in lists["schemas"] if name not in idle) if "schemas" in lists else table.schemas
+    schemas = (
+        tuple(name for name in lists["schemas"] if name not in idle)
+        if "schemas" in lists
+        else table.schemas
+    )
     variants = {} if lists else table.variants
-    return replace(table, backends=lists.get("backends", table.backends), schemas=schemas, variants=variants)
+    return replace(
+        table, backends=lists.get("backends", table.backends), schemas=schemas, variants=variants
+    )

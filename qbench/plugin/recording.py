@@ -26,10 +26,10 @@ class OpenRun:
 
     Args:
         facts: of the suite, from its reports. header, environment: the first lines of the file.
-        writer: None when the file could not be opened or written. is_kept: whether other sessions will find it.
-        cells, findings, notes: its lines, also without file.
-        finished: node ids of its items that ended with a record. has_red: whether one of their cells is red.
-        hidden: those of red cells that pytest counts as no failure, which a hook can bring about.
+        writer: None when the file could not be opened or written. is_kept: whether other sessions
+        will find it. cells, findings, notes: its lines, also without file. finished: node ids of
+        its items that ended with a record. has_red: whether one of their cells is red. hidden:
+        those of red cells that pytest counts as no failure, which a hook can bring about.
     """
 
     facts: Mapping[str, Any]
@@ -64,11 +64,13 @@ class OpenRun:
 class Recorder:
     """All run files of this session.
 
-    ``problems`` are sentences about failed writing and idle rules. ``commands`` are lines for the log of GitHub.
-    ``overrides`` are the files of schemas that repair red cells.
+    ``problems`` are sentences about failed writing and idle rules. ``commands`` are lines for the
+    log of GitHub. ``overrides`` are the files of schemas that repair red cells.
     """
 
-    def __init__(self, config: pytest.Config, options: Options, history: "HistoryStore | Path") -> None:
+    def __init__(
+        self, config: pytest.Config, options: Options, history: "HistoryStore | Path"
+    ) -> None:
         self.config = config
         self.options = options
         self.history = history
@@ -108,7 +110,9 @@ class Recorder:
         self._write(run, line)
 
     def _add_finding(self, run: OpenRun, finding: dict[str, Any] | None) -> None:
-        """Write a finding to the run file, and the schema that repairs its cell to the folder of reports."""
+        """Write a finding to the run file, and the schema that repairs its cell to the folder
+        of reports.
+        """
         if finding is None:
             return
         from qbench.plugin.items import keep_overrides
@@ -135,7 +139,8 @@ class Recorder:
         """Close every run file: with an ``end`` line, or without one when the run is not complete.
 
         Args:
-            exit_code: pytest's. crashes: a sentence per worker that died. stopped: whether the session ended early.
+            exit_code: pytest's. crashes: a sentence per worker that died. stopped: whether the
+                session ended early.
         """
         for run in self.runs.values():
             missing = run.facts["selected"] - len(run.finished)
@@ -144,7 +149,10 @@ class Recorder:
                 for crash in crashes:
                     self.note(run, crash)
                 if missing > 0:
-                    self.note(run, f"ended early: {missing} of {run.facts['selected']} selected cells were not run")
+                    self.note(
+                        run,
+                        f"ended early: {missing} of {run.facts['selected']} selected cells were not run",
+                    )
             else:
                 exit_code = self._note_unmeasured(run) or exit_code
                 exit_code = self._note_hidden(run) or exit_code
@@ -163,18 +171,27 @@ class Recorder:
     def _note_unmeasured(self, run: OpenRun) -> int:
         """Note a run in which no cell was measured; its exit code, 0 for any other run.
 
-        Otherwise a machine without a package index, or without an engine, would skip every cell and pass. Of a run
-        without cells, such as one of Python tests alone that ended before they measured, pytest says enough.
+        Otherwise a machine without a package index, or without an engine, would skip every cell and
+        pass. Of a run without cells, such as one of Python tests alone that ended before they
+        measured, pytest says enough.
         """
         from qbench.judging import Outcome
 
         if not run.cells or any(cell.outcome != Outcome.UNSUPPORTED.value for cell in run.cells):
             return 0
-        could = "could get its packages" if all(cell.unfetched for cell in run.cells) else "was measured"
-        return self._fail(run, f"not one of the {len(run.cells)} cells of '{run.facts['suite']}' {could}")
+        could = (
+            "could get its packages"
+            if all(cell.unfetched for cell in run.cells)
+            else "was measured"
+        )
+        return self._fail(
+            run, f"not one of the {len(run.cells)} cells of '{run.facts['suite']}' {could}"
+        )
 
     def _note_hidden(self, run: OpenRun) -> int:
-        """Note the red cells that pytest did not count as failed; the exit code for that, 0 where there are none."""
+        """Note the red cells that pytest did not count as failed; the exit code for that, 0
+        where there are none.
+        """
         if not run.hidden:
             return 0
         named = ", ".join(one.partition("::")[2] for one in run.hidden[:_NAMED])
@@ -182,13 +199,17 @@ class Recorder:
         return self._fail(run, f"red, though a hook of pytest reported no failure: {named}{more}")
 
     def _fail(self, run: OpenRun, sentence: str) -> int:
-        """Note the reason why ``run`` fails although none of its cells was reported as failed; the exit code."""
+        """Note the reason why ``run`` fails although none of its cells was reported as failed;
+        the exit code.
+        """
         self.note(run, sentence)
         self.problems.append(sentence)
         return int(pytest.ExitCode.TESTS_FAILED)
 
     def _note_idle_rules(self, run: OpenRun) -> int:
-        """Note the rules that matched nothing in the whole suite; the exit code for that, 0 when all matched."""
+        """Note the rules that matched nothing in the whole suite; the exit code for that, 0
+        when all matched.
+        """
         from qbench.suite import idle_rule_errors
 
         sentences = idle_rule_errors(run.cells)

@@ -1,4 +1,6 @@
-"""The end of a session: closes run files, accepts results, prunes baselines, writes reports, prints the summary."""
+"""The end of a session: closes run files, accepts results, prunes baselines, writes reports,
+prints the summary.
+"""
 
 import os
 import re
@@ -32,7 +34,14 @@ from qbench.reporting import (
     write_reports,
 )
 from qbench.storage import neutral_line
-from qbench.suite import QUARANTINE_SUFFIX, SUFFIX, approve_run, gather, meanings, unneeded_entry_errors
+from qbench.suite import (
+    QUARANTINE_SUFFIX,
+    SUFFIX,
+    approve_run,
+    gather,
+    meanings,
+    unneeded_entry_errors,
+)
 from qbench.tracking import (
     ANNOTATIONS_FILE,
     Acceptance,
@@ -49,7 +58,12 @@ LISTED = 12
 
 
 def finish(
-    recorder: Recorder, session: pytest.Session, exit_code: int, crashes: list[str], *, stopped: bool
+    recorder: Recorder,
+    session: pytest.Session,
+    exit_code: int,
+    crashes: list[str],
+    *,
+    stopped: bool,
 ) -> list[str]:
     """Do what happens once, after the last cell; the messages about it.
 
@@ -72,7 +86,9 @@ def finish(
             exit_code = exit_code or int(pytest.ExitCode.TESTS_FAILED)
     recorder.finish(exit_code, crashes, stopped=stopped)
     messages = list(
-        dict.fromkeys(filter(None, (no_baseline_sentence(recorder, run) for run in recorder.runs.values())))
+        dict.fromkeys(
+            filter(None, (no_baseline_sentence(recorder, run) for run in recorder.runs.values()))
+        )
     )
     for run in recorder.runs.values():
         if recorder.options.accepts:
@@ -81,7 +97,8 @@ def finish(
             messages += _attempt(recorder, partial(_prune, run, session))
     if recorder.options.report and not stopped:
         messages += _attempt(recorder, partial(_report, recorder))
-    # With -q the summary shows no notes, and accepted cells may be lost. 'qbench run' has no such option.
+    # With -q the summary shows no notes, and accepted cells may be lost. 'qbench run' has no such
+    # option.
     is_brief = session.config.getoption("verbose", 0) < 0
     return [*(left_over if is_brief else ()), *messages, *_repairing_schemas(recorder)]
 
@@ -90,10 +107,15 @@ def _repairing_schemas(recorder: Recorder) -> Iterator[str]:
     """Where the schemas are that repair red cells; of many the folders."""
     paths = [_short(path, recorder.config) for path in recorder.overrides]
     if len(paths) <= _PATHS:
-        yield from (f"wrote {path}: a schema that repairs the cell, with those nodes in float" for path in paths)
+        yield from (
+            f"wrote {path}: a schema that repairs the cell, with those nodes in float"
+            for path in paths
+        )
         return
     folders = dict.fromkeys(_short(path.parent, recorder.config) for path in recorder.overrides)
-    yield from (f"wrote {folder}/: schemas that repair red cells, with nodes in float" for folder in folders)
+    yield from (
+        f"wrote {folder}/: schemas that repair red cells, with nodes in float" for folder in folders
+    )
 
 
 _PATHS = 3
@@ -103,8 +125,8 @@ _PATHS = 3
 def no_baseline_sentence(recorder: Recorder, run: OpenRun) -> str:
     """The folder of baselines, when it holds none and a cell needed one; empty otherwise.
 
-    The folder may be the wrong one, as pytest's root folder depends on its arguments. The sentence is printed and not
-    stored, since a run file holds no paths of its machine.
+    The folder may be the wrong one, as pytest's root folder depends on its arguments. The sentence
+    is printed and not stored, since a run file holds no paths of its machine.
     """
     folder = recorder.options.baselines
     wanted = not recorder.options.accepts and any(cell.outcome == "missing" for cell in run.cells)
@@ -114,14 +136,18 @@ def no_baseline_sentence(recorder: Recorder, run: OpenRun) -> str:
 
 
 def unneeded_entry_sentences(opened: OpenSuite, run: OpenRun) -> tuple[str, ...]:
-    """A sentence for each quarantine pattern that none of its cells needs; none for a run over few samples."""
+    """A sentence for each quarantine pattern that none of its cells needs; none for a run over
+    few samples.
+    """
     if run.header["limited"] is not None:
         return ()
     return unneeded_entry_errors(opened.suite, (one.cell for one in opened.planned), run.cells)
 
 
 def _suite_of(session: pytest.Session, run: OpenRun) -> OpenSuite | None:
-    """The suite of ``run`` opened in this process; None where that fails, as it may for the suite of a Python test."""
+    """The suite of ``run`` opened in this process; None where that fails, as it may for the
+    suite of a Python test.
+    """
     try:
         return _opened(session, Path(run.facts["file"]))
     except QbenchError:
@@ -149,10 +175,19 @@ def _report(recorder: Recorder) -> list[str]:
     if "html" in options.report:
         cells = [cell for run in recorder.runs.values() for cell in run.cells]
         known = gather(suites=next(map(Path, recorder.runs)).parent) if recorder.runs else gather()
-        lines = meanings(known, (cell.schema for cell in cells), (name for cell in cells for name in cell.metrics))
-        memory = replace(memory, repository=read_repository(recorder.config.rootpath), meanings=lines)
+        lines = meanings(
+            known,
+            (cell.schema for cell in cells),
+            (name for cell in cells for name in cell.metrics),
+        )
+        memory = replace(
+            memory, repository=read_repository(recorder.config.rootpath), meanings=lines
+        )
     reports = build_reports(recent.runs, memory=memory)
-    files = {run.facts["suite"]: _short(Path(file), recorder.config) for file, run in recorder.runs.items()}
+    files = {
+        run.facts["suite"]: _short(Path(file), recorder.config)
+        for file, run in recorder.runs.items()
+    }
     if GITHUB in options.report:
         ran = [one for one in reports if one.suite in files]
         recorder.commands += annotations(ran, files)
@@ -160,9 +195,13 @@ def _report(recorder: Recorder) -> list[str]:
     kinds = [kind for kind in options.report if kind != GITHUB]
     if not kinds:
         return []
-    written = write_reports(recent.runs, options.reports, kinds, problems=recent.problems, reports=reports, ran=files)
+    written = write_reports(
+        recent.runs, options.reports, kinds, problems=recent.problems, reports=reports, ran=files
+    )
     charts = [path for path in written if options.reports / "charts" in path.parents]
-    messages = [f"wrote {_short(path, recorder.config)}" for path in front_pages(written, options.reports)]
+    messages = [
+        f"wrote {_short(path, recorder.config)}" for path in front_pages(written, options.reports)
+    ]
     if charts:
         count = f"{len(charts)} chart{'s' if len(charts) > 1 else ''}"
         messages.append(f"wrote {_short(options.reports / 'charts', recorder.config)}/ ({count})")
@@ -178,7 +217,10 @@ def _accept(run: OpenRun, session: pytest.Session) -> list[str]:
     measured = [(planned[str(m.cell)], m) for m in measurements if str(m.cell) in planned]
     approved = approve_run(opened.bench, measured)
     notices = dict.fromkeys(notice for _, change in approved for notice in change.notices)
-    return [*(line for model, change in approved for line in _acceptance_lines(model, change)), *notices]
+    return [
+        *(line for model, change in approved for line in _acceptance_lines(model, change)),
+        *notices,
+    ]
 
 
 def _prune(run: OpenRun, session: pytest.Session) -> list[str]:
@@ -194,19 +236,29 @@ def _prune(run: OpenRun, session: pytest.Session) -> list[str]:
 
 def _acceptance_lines(model: str, change: Acceptance) -> list[str]:
     """The table old → new, and the cells that are not in it."""
-    refused = [f"not accepted: {model}::{one.cell}: {one.reason}" for one in change.refusals if not one.is_listed]
-    left_out = [f"left out: {model}::{one.cell}: {one.reason}" for one in change.refusals if one.is_listed]
+    refused = [
+        f"not accepted: {model}::{one.cell}: {one.reason}"
+        for one in change.refusals
+        if not one.is_listed
+    ]
+    left_out = [
+        f"left out: {model}::{one.cell}: {one.reason}" for one in change.refusals if one.is_listed
+    ]
     return [*accepted_lines(model, change.rows, most=LISTED), *refused, *left_out]
 
 
 def _short(path: Path, config: pytest.Config) -> str:
-    return str(path.relative_to(config.rootpath)) if path.is_relative_to(config.rootpath) else str(path)
+    return (
+        str(path.relative_to(config.rootpath))
+        if path.is_relative_to(config.rootpath)
+        else str(path)
+    )
 
 
 # Stale baselines: every run of a suite lists them, ``--qbench-prune`` removes them.
 #
-# Collecting a suite gives all its cells, whatever is selected. Pruning still requires that all cells are selected, so
-# that it is never a side effect.
+# Collecting a suite gives all its cells, whatever is selected. Pruning still requires that all
+# cells are selected, so that it is never a side effect.
 
 
 def stale_baseline_sentences(opened: OpenSuite) -> tuple[str, ...]:
@@ -226,10 +278,16 @@ def demand_whole_suites(session: pytest.Session) -> None:
         return
     suites = collected_suites(session.config)
     if not suites:
-        raise _refusal("no suite", "the file of one: pytest suites/NAME.qbench.toml --collect-only --qbench-prune")
+        raise _refusal(
+            "no suite",
+            "the file of one: pytest suites/NAME.qbench.toml --collect-only --qbench-prune",
+        )
     for facts in suites:
         if facts.selected != facts.planned:
-            raise _refusal(f"{facts.selected} of the {facts.planned} cells of '{facts.suite}' selected", "all of them")
+            raise _refusal(
+                f"{facts.selected} of the {facts.planned} cells of '{facts.suite}' selected",
+                "all of them",
+            )
 
 
 def prune(session: pytest.Session, files: Iterable[Path]) -> list[str]:
@@ -256,7 +314,9 @@ def prune(session: pytest.Session, files: Iterable[Path]) -> list[str]:
 
 
 def _stale_entries(opened: OpenSuite, folder: Path) -> tuple[StaleEntry, ...]:
-    return find_stale_entries(folder, opened.suite.name, (planned.cell for planned in opened.planned))
+    return find_stale_entries(
+        folder, opened.suite.name, (planned.cell for planned in opened.planned)
+    )
 
 
 def _opened(session: pytest.Session, file: Path) -> OpenSuite:
@@ -269,11 +329,14 @@ def _refusal(found: str, expected: str) -> pytest.UsageError:
     )
 
 
-# The section FAILURES: equal messages of cells are printed once, and with --tb=line each cell has one line.
+# The section FAILURES: equal messages of cells are printed once, and with --tb=line each cell has
+# one line.
 
 
 class OneLine:
-    """The message of a red cell with ``--tb=line``: pytest prints ``reprcrash`` as the line, and otherwise nothing."""
+    """The message of a red cell with ``--tb=line``: pytest prints ``reprcrash`` as the line,
+    and otherwise nothing.
+    """
 
     def __init__(self, path: str, message: str) -> None:
         self.message = message.partition("\n")[0]
@@ -292,11 +355,16 @@ class OneLine:
 
 
 def fold_failures(terminal: pytest.TerminalReporter) -> None:
-    """Let pytest print one of the red cells of ``terminal`` with equal messages, with the names of the others.
+    """Let pytest print one of the red cells of ``terminal`` with equal messages, with the names
+    of the others.
 
     Counts and the short summary keep every cell.
     """
-    reports = [one for one in terminal.getreports("failed") if getattr(one, "qbench_suite", {}).get("is_cell")]
+    reports = [
+        one
+        for one in terminal.getreports("failed")
+        if getattr(one, "qbench_suite", {}).get("is_cell")
+    ]
     by_line = terminal.config.option.tbstyle == "line"
     groups: dict[str, list[pytest.TestReport]] = {}
     for report in reports:
@@ -309,7 +377,9 @@ def fold_failures(terminal: pytest.TerminalReporter) -> None:
             first.longrepr = line
         elif others:
             names = [one.nodeid.partition("::")[2] for one in others]
-            shown = ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")
+            shown = ", ".join(names[:LISTED]) + (
+                f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+            )
             first.sections.append((same, shown))
         for one in others:
             setattr(one, "_pdbshown", True)  # noqa: B010 - pytest leaves such reports out of the section, nowhere else
@@ -322,7 +392,8 @@ _OF_ITS_CELL = re.compile(r"  (cause: |[·✓] .* executed in integers by )")
 
 
 def _message_of(report: pytest.TestReport, *, by_line: bool) -> str:
-    """What equal reports have in common: the sentence of an error, of a verdict its message without the cell's name.
+    """What equal reports have in common: the sentence of an error, of a verdict its message
+    without the cell's name.
 
     With ``by_line`` each verdict has a line of its own.
     """
@@ -344,7 +415,9 @@ def _is_error(report: pytest.TestReport) -> bool:
     return line.get("outcome") == "error"
 
 
-def print_summary(recorder: Recorder, messages: list[str], terminal: pytest.TerminalReporter) -> None:
+def print_summary(
+    recorder: Recorder, messages: list[str], terminal: pytest.TerminalReporter
+) -> None:
     """Print the matrix of each suite, the red cells, the run file and ``messages``.
 
     It never raises: it comes after hours of measuring.
@@ -360,13 +433,18 @@ def print_summary(recorder: Recorder, messages: list[str], terminal: pytest.Term
         for problem in recorder.problems:
             write_line(terminal, f"qbench: {problem}", red=True, bold=True)
     except Exception as error:
-        write_line(terminal, f"qbench: the summary could not be printed ({type(error).__name__}: {error})", yellow=True)
+        write_line(
+            terminal,
+            f"qbench: the summary could not be printed ({type(error).__name__}: {error})",
+            yellow=True,
+        )
 
 
 def write_line(terminal: pytest.TerminalReporter, line: str, **markup: bool) -> None:
     """Write ``line`` on pytest's terminal, without its control characters.
 
-    All text of qbench outside of reports is written here: names and messages may come from files that others made.
+    All text of qbench outside of reports is written here: names and messages may come from files
+        that others made.
     """
     terminal.write_line(neutral_line(line), **markup)
 

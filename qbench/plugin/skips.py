@@ -11,7 +11,9 @@ _SKIPS = (pytest.skip.Exception, pytest.xfail.Exception, unittest.SkipTest)
 
 
 def is_skip(error: BaseException) -> bool:
-    """Whether ``error`` says that a test does not apply: ``pytest.skip``, ``importorskip``, ``xfail``, ``SkipTest``."""
+    """Whether ``error`` says that a test does not apply: ``pytest.skip``, ``importorskip``,
+    ``xfail``, ``SkipTest``.
+    """
     return isinstance(error, _SKIPS)
 
 

@@ -49,7 +49,9 @@ class Progress(Protocol):
 
 
 Listener = Callable[[Sequence[str]], AbstractContextManager[Progress]]
-"""Makes the progress of cells ``suite::model::backend+schema[+variant]``; it ends before anything else is printed."""
+"""Makes the progress of cells ``suite::model::backend+schema[+variant]``; it ends before
+anything else is printed.
+"""
 
 
 @dataclass(slots=True)
@@ -60,7 +62,8 @@ class SuiteRun:
         code: pytest's exit code. run: as in its file; None: no cell was measured.
         refused: sentences on why nothing was measured: a wrong option, a suite that cannot be read.
         messages: lines about accepted results and written reports.
-        problems: sentences about failed writing, and about rules that nothing needs. planned: cells of the suite.
+        problems: sentences about failed writing, and about rules that nothing needs. planned: cells
+            of the suite.
     """
 
     code: int = int(pytest.ExitCode.INTERNAL_ERROR)
@@ -90,10 +93,19 @@ def run_suite(suite: Path, options: Sequence[str], listener: Listener, root: Pat
     """Measure and judge the cells of ``suite``.
 
     Args:
-        options: of pytest, ``--qbench-…``. root: the folder that relative paths of options start from.
+        options: of pytest, ``--qbench-…``. root: the folder that relative paths of options start
+            from.
     """
     done = SuiteRun()
-    arguments = [str(suite), f"--rootdir={root}", "-c", os.devnull, "--noconftest", "--capture=no", "--assert=plain"]
+    arguments = [
+        str(suite),
+        f"--rootdir={root}",
+        "-c",
+        os.devnull,
+        "--noconftest",
+        "--capture=no",
+        "--assert=plain",
+    ]
     arguments += ["--disable-plugin-autoload", "-p", "qbench.plugin"]
     for name in _DISABLED_PLUGINS:
         arguments += ["-p", f"no:{name}"]
@@ -142,7 +154,11 @@ class _RunHooks:
         from qbench.suite import SUFFIX
 
         is_named = file_path.name.endswith(SUFFIX)
-        return None if is_named or file_path != self._suite else SuiteFile.from_parent(parent, path=file_path)
+        return (
+            None
+            if is_named or file_path != self._suite
+            else SuiteFile.from_parent(parent, path=file_path)
+        )
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Keep the sentence about a suite that cannot be read."""
@@ -155,18 +171,26 @@ class _RunHooks:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
-        """Download what the cells need before they start, so that only one progress bar is drawn at a time."""
+        """Download what the cells need before they start, so that only one progress bar is
+        drawn at a time.
+        """
         cells = [item.planned for item in session.items if isinstance(item, CellItem)]
         if not cells or session.testsfailed:
             return
         from qbench.subjects import fetch_package, needed_packages
 
-        names = {name for one in cells for name in (one.model.id, one.model.data, one.calibration.data)}
+        names = {
+            name for one in cells for name in (one.model.id, one.model.data, one.calibration.data)
+        }
         names |= {metric.partition("@")[2] for one in cells for metric in one.model.metrics}
         for package in needed_packages(sorted(names)):
-            with contextlib.suppress(QbenchError):  # the cells that need it report it, the others run
+            with contextlib.suppress(
+                QbenchError
+            ):  # the cells that need it report it, the others run
                 fetch_package(package)
-        self._progress = self._stack.enter_context(self._listener([f"{one.cell.suite}::{one.cell}" for one in cells]))
+        self._progress = self._stack.enter_context(
+            self._listener([f"{one.cell.suite}::{one.cell}" for one in cells])
+        )
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Report the start of a cell."""
@@ -183,7 +207,11 @@ class _RunHooks:
 
     def pytest_exception_interact(self, node: object, call: pytest.CallInfo[object]) -> None:
         """Print the traceback of an error inside qbench; the following cells run."""
-        if isinstance(node, pytest.Item) and call.excinfo is not None and not isinstance(call.excinfo.value, RedCell):
+        if (
+            isinstance(node, pytest.Item)
+            and call.excinfo is not None
+            and not isinstance(call.excinfo.value, RedCell)
+        ):
             traceback.print_exception(call.excinfo.value, file=sys.stderr)
 
     def pytest_unconfigure(self, config: pytest.Config) -> None:

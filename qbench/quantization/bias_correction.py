@@ -22,7 +22,16 @@ from qbench.backends import (
 )
 from qbench.calibration import Unit, units_of
 from qbench.errors import InputError
-from qbench.graph import Kind, constant_value, float_attribute, is_constant, node_key, op_spec, own_copy, read_entry
+from qbench.graph import (
+    Kind,
+    constant_value,
+    float_attribute,
+    is_constant,
+    node_key,
+    op_spec,
+    own_copy,
+    read_entry,
+)
 from qbench.numerics import QParams
 from qbench.passes import plannable
 from qbench.quantization.internal_qparams import LIMIT, bias_qparams
@@ -59,7 +68,8 @@ class BiasPlace:
 
 
 def move_bias(model: ir.Model, node: ir.Node, place: BiasPlace, plan: Plan, shift: Doubles) -> int:
-    """Add ``shift`` (float64, one per channel) to the bias at ``place``, which is an operand of ``node`` of ``model``.
+    """Add ``shift`` (float64, one per channel) to the bias at ``place``, which is an operand of
+    ``node`` of ``model``.
 
     Returns:
         How many entries met the end of the range of their codes.
@@ -78,8 +88,12 @@ def move_bias(model: ir.Model, node: ir.Node, place: BiasPlace, plan: Plan, shif
     integers = constant_value(maker.inputs[0])
     assert integers is not None
     assert maker.inputs[0] is not None
-    planned = (q for s, q in plan.constants.items() if (s.node, s.index) == (place.node, place.index))
-    qparams = next(planned, None) or _product(place, plan)  # that of a bias which an earlier correction made
+    planned = (
+        q for s, q in plan.constants.items() if (s.node, s.index) == (place.node, place.index)
+    )
+    qparams = next(planned, None) or _product(
+        place, plan
+    )  # that of a bias which an earlier correction made
     assert qparams is not None
     scale = _spread(qparams, integers.ndim)
     moved = integers.astype(np.float64) + np.rint(_shaped(change, integers, place) / scale)
@@ -101,9 +115,13 @@ def _create(model: ir.Model, node: ir.Node, place: BiasPlace, plan: Plan, change
         codes = np.rint(change / qparams.scale)
         saturated = int(np.count_nonzero((codes < low) | (codes > high)))
         scale = qparams.scale.astype(np.float64)
-        change = np.clip(change, low * scale, high * scale)  # the codes of the pair written below end at 2³¹
+        change = np.clip(
+            change, low * scale, high * scale
+        )  # the codes of the pair written below end at 2³¹
     name = f"{place.unit}.bias"
-    node.replace_input_with(place.index, NodeWriter(model).initializer(name, ir.tensor(change.astype(np.float32))))
+    node.replace_input_with(
+        place.index, NodeWriter(model).initializer(name, ir.tensor(change.astype(np.float32)))
+    )
     if qparams is not None:
         writer = PairWriter(model)
         writer.constant(node, place.index, qparams)
@@ -113,8 +131,14 @@ def _create(model: ir.Model, node: ir.Node, place: BiasPlace, plan: Plan, change
 
 def _product(place: BiasPlace, plan: Plan) -> QParams | None:
     """The qparams of the products of the unit, where they are of int32 and known beforehand."""
-    inputs = [plan.values.get(s.value) for s in plan.decisions if (s.node, s.role) == (place.unit, Role.INPUT)]
-    weights = [q for s, q in plan.constants.items() if (s.node, s.role) == (place.unit, Role.WEIGHT)]
+    inputs = [
+        plan.values.get(s.value)
+        for s in plan.decisions
+        if (s.node, s.role) == (place.unit, Role.INPUT)
+    ]
+    weights = [
+        q for s, q in plan.constants.items() if (s.node, s.role) == (place.unit, Role.WEIGHT)
+    ]
     first = inputs[0] if inputs else None
     if first is None or first.axis is not None or not weights or weights[0].block_size is not None:
         return None
@@ -139,7 +163,9 @@ def _spread(qparams: QParams, rank: int) -> Doubles:
 
 
 def _give(model: ir.Model, node: ir.Node, index: int, tensor: ir.TensorProtocol) -> None:
-    """A constant of its own instead of operand ``index`` of ``node``; one that nothing reads any more goes."""
+    """A constant of its own instead of operand ``index`` of ``node``; one that nothing reads
+    any more goes.
+    """
     old = node.inputs[index]
     assert old is not None
     node.replace_input_with(index, NodeWriter(model).initializer(f"{old.name}_corrected", tensor))
@@ -168,20 +194,32 @@ class ChannelMeans:
     def add(self, batch: Array) -> None:
         """Count in a batch of the value; the channels are the same in all batches."""
         kept = self._axis % batch.ndim
-        sums = np.asarray(batch.sum(axis=tuple(i for i in range(batch.ndim) if i != kept), dtype=np.float64))
+        sums = np.asarray(
+            batch.sum(axis=tuple(i for i in range(batch.ndim) if i != kept), dtype=np.float64)
+        )
         self._sums = sums if self._sums is None else self._sums + sums
         self._count += batch.size // max(batch.shape[kept], 1)
 
     @property
     def value(self) -> Doubles:
         """The means so far, shape [channels]; NaN while nothing was counted."""
-        return np.full(0, np.nan) if self._sums is None or not self._count else self._sums / self._count
+        return (
+            np.full(0, np.nan)
+            if self._sums is None or not self._count
+            else self._sums / self._count
+        )
 
 
 def channel_means(
-    model: ir.Model, axes: Mapping[str, int], batches: Iterable[Feeds], backend: Backend, *, threads: int
+    model: ir.Model,
+    axes: Mapping[str, int],
+    batches: Iterable[Feeds],
+    backend: Backend,
+    *,
+    threads: int,
 ) -> tuple[dict[str, Doubles], list[dict[str, Array]]]:
-    """The means of the values named in ``axes`` (name → axis of channels), and what the graph was fed.
+    """The means of the values named in ``axes`` (name → axis of channels), and what the graph
+    was fed.
 
     The feeds are ``batches``, or slices of them where the graph takes a fixed number of samples.
 
@@ -189,7 +227,9 @@ def channel_means(
         QbenchError: what the backend raises.
     """
     means = {name: ChannelMeans(axis) for name, axis in axes.items()}
-    with _Recording(isolated(backend).prepare(model, taps=tuple(axes), threads=threads), means) as recording:
+    with _Recording(
+        isolated(backend).prepare(model, taps=tuple(axes), threads=threads), means
+    ) as recording:
         runner = in_slices(recording, model)
         for feeds in batches:
             runner.run(feeds)
@@ -226,11 +266,13 @@ def samples_in(feeds: Sequence[Feeds]) -> int:
     return sum(len(next(iter(batch.values()))) for batch in feeds if batch)
 
 
-# Running a graph piece by piece: up to one node, then on to the next, while its constants may change in between.
+# Running a graph piece by piece: up to one node, then on to the next, while its constants may
+# change in between.
 #
-# What a piece computed that later ones read is kept, batch by batch, as the integers behind a QuantizeLinear wherever
-# there are some; a DequantizeLinear is computed anew for every piece that reads it. So each node runs once, the nodes
-# that are asked for twice, and no more than a front of the graph is held in memory.
+# What a piece computed that later ones read is kept, batch by batch, as the integers behind a
+# QuantizeLinear wherever there are some; a DequantizeLinear is computed anew for every piece that
+# reads it. So each node runs once, the nodes that are asked for twice, and no more than a front of
+# the graph is held in memory.
 
 _PACKED_BITS = 8
 """Integers narrower than this do not leave an engine."""
@@ -246,7 +288,9 @@ class PartialRun:
         threads: of each of them.
     """
 
-    def __init__(self, model: ir.Model, batches: Sequence[Feeds], backend: Backend, *, threads: int) -> None:
+    def __init__(
+        self, model: ir.Model, batches: Sequence[Feeds], backend: Backend, *, threads: int
+    ) -> None:
         self._model = model
         self._backend = isolated(backend)
         self._threads = threads
@@ -255,20 +299,30 @@ class PartialRun:
         self._front: list[dict[str, Array]] = [dict(feeds) for feeds in batches]
 
     def means(self, node: ir.Node, axis: int) -> Doubles:
-        """The means of the first result of ``node`` over all batches, one per channel along ``axis``.
+        """The means of the first result of ``node`` over all batches, one per channel along
+        ``axis``.
 
-        What ``node`` depends on counts as done from now on; ``node`` itself runs again when later ones depend on it.
+        What ``node`` depends on counts as done from now on; ``node`` itself runs again when later
+        ones depend on it.
 
         Raises:
             QbenchError: what the backend raises.
         """
         nodes, read = self._piece(node)
         self._done |= {other for other in nodes if other is not node and not _is_cheap(other)}
-        made = [v for other in nodes if other in self._done for v in other.outputs if v.name and self._is_wanted(v)]
+        made = [
+            v
+            for other in nodes
+            if other in self._done
+            for v in other.outputs
+            if v.name and self._is_wanted(v)
+        ]
         result = node.outputs[0]
         graph = ir.convenience.extract(self._model.graph, read, [result, *made])
         means = ChannelMeans(axis)
-        with self._backend.prepare(ir.Model(graph, ir_version=self._model.ir_version), threads=self._threads) as run:
+        with self._backend.prepare(
+            ir.Model(graph, ir_version=self._model.ir_version), threads=self._threads
+        ) as run:
             for front in self._front:
                 results = run.run({str(value.name): front[str(value.name)] for value in read})
                 means.add(results[str(result.name)])
@@ -278,7 +332,9 @@ class PartialRun:
         return means.value
 
     def _piece(self, node: ir.Node) -> tuple[list[ir.Node], list[ir.Value]]:
-        """The nodes that ``node`` still needs to run, with itself, and the known values that they read."""
+        """The nodes that ``node`` still needs to run, with itself, and the known values that
+        they read.
+        """
         nodes: dict[ir.Node, None] = {}
         read: dict[ir.Value, None] = {}
         waiting = [node]
@@ -293,14 +349,20 @@ class PartialRun:
                     read[value] = None
                 elif maker is not None:
                     waiting.append(maker)
-            waiting.extend(use.node for value in current.outputs if _is_packed(value) for use in value.uses())
+            waiting.extend(
+                use.node for value in current.outputs if _is_packed(value) for use in value.uses()
+            )
         return list(nodes), list(read)
 
     def _is_wanted(self, value: ir.Value) -> bool:
-        """Whether a node that has not run yet reads ``value``, or what is cheaply computed from it."""
+        """Whether a node that has not run yet reads ``value``, or what is cheaply computed from
+        it.
+        """
         readers = (use.node for use in value.uses())
         return any(
-            any(self._is_wanted(v) for v in node.outputs) if _is_cheap(node) else node not in self._done
+            any(self._is_wanted(v) for v in node.outputs)
+            if _is_cheap(node)
+            else node not in self._done
             for node in readers
         )
 
@@ -312,14 +374,18 @@ class PartialRun:
 
 
 def _is_cheap(node: ir.Node) -> bool:
-    """Whether ``node`` is computed anew wherever it is read: its integers are a quarter of its result, or constant."""
+    """Whether ``node`` is computed anew wherever it is read: its integers are a quarter of its
+    result, or constant.
+    """
     if node.domain or node.op_type != "DequantizeLinear" or node.inputs[0] is None:
         return False
     return not _is_packed(node.inputs[0])
 
 
 def _is_packed(value: ir.Value) -> bool:
-    """Whether ``value`` cannot leave an engine, so that whatever reads it runs in the same piece."""
+    """Whether ``value`` cannot leave an engine, so that whatever reads it runs in the same
+    piece.
+    """
     return value.dtype is not None and value.dtype.bitwidth < _PACKED_BITS
 
 
@@ -334,21 +400,27 @@ def _operands(node: ir.Node) -> Iterator[ir.Value]:
             inner = tuple(attribute.as_graphs())
         for graph in inner:
             for node_inside in ir.traversal.RecursiveGraphIterator(graph):
-                yield from (v for v in node_inside.inputs if v is not None and v.graph is node.graph)
+                yield from (
+                    v for v in node_inside.inputs if v is not None and v.graph is node.graph
+                )
 
 
-# Bias correction: what quantization moves the mean of a result by, on calibration samples, is taken off its bias.
+# Bias correction: what quantization moves the mean of a result by, on calibration samples, is taken
+# off its bias.
 #
 #     b_c := b_c + E[y_c of the float graph] − E[y_c of the quantized graph]        c a channel, y before any clip
 #
-# Rounded weights are off by a constant amount each, so that their products are off on average, in depthwise filters of
-# nine weights most of all. Units are corrected from front to back, and each is measured behind predecessors that are
-# corrected already: else an error would be taken off again by everything that inherits it.
+# Rounded weights are off by a constant amount each, so that their products are off on average, in
+# depthwise filters of nine weights most of all. Units are corrected from front to back, and each is
+# measured behind predecessors that are corrected already: else an error would be taken off again by
+# everything that inherits it.
 #
-# Cost: one run of the float graph over the samples and two of the quantized one, a piece at a time (``partial_run``),
-# whatever the number of units. Pieces run as float graphs, QDQ pairs and all, so that no engine's kernels matter.
+# Cost: one run of the float graph over the samples and two of the quantized one, a piece at a time
+# (``partial_run``), whatever the number of units. Pieces run as float graphs, QDQ pairs and all, so
+# that no engine's kernels matter.
 #
-# Source: Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction (arXiv 1906.04721), 4.2.
+# Source: Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction
+# (arXiv 1906.04721), 4.2.
 
 CORRECTED = "qbench.bias_correction"
 """Metadata key of a model whose biases were corrected: how many, on how many samples."""
@@ -387,19 +459,21 @@ def correct_biases(
 ) -> ir.Model:
     """A copy of ``quantized`` with corrected biases; ``bias_correction_of`` tells what was done.
 
-    Units whose weight is quantized are corrected: Conv, ConvTranspose, Gemm, and MatMul with a bias behind it. A
-    bias that is computed stays; one that is not there is made, int32 at s_x · s_w where both are known beforehand.
+    Units whose weight is quantized are corrected: Conv, ConvTranspose, Gemm, and MatMul with a bias
+    behind it. A bias that is computed stays; one that is not there is made, int32 at s_x · s_w
+    where both are known beforehand.
 
     Args:
         model: the float graph (canonicalized here); not touched.
         quantized: what ``quantize_model(model, plan)`` gave; not touched.
         plan: that it was written from.
-        batches: input name → array whose first axis runs over samples, batch by batch; held in memory meanwhile.
-        backend: runs both graphs; None: ``ort-cpu-noopt``.
-        threads: of the engine.
+        batches: input name → array whose first axis runs over samples, batch by batch; held in
+        memory meanwhile. backend: runs both graphs; None: ``ort-cpu-noopt``. threads: of the
+        engine.
 
     Raises:
-        InputError: no batches, a quantized model that is not of this plan, means that are not finite.
+        InputError: no batches, a quantized model that is not of this plan, means that are not
+            finite.
         QbenchError: what the backend raises.
     """
     engine = get_backend(_ENGINE) if backend is None else backend
@@ -432,7 +506,9 @@ def correct_biases(
             moved += 1
             saturated += move_bias(copy, node, unit.place, plan, shift)
     correction = BiasCorrection(moved, samples_in(fed), saturated)
-    copy.metadata_props[CORRECTED] = json.dumps([correction.biases, correction.samples, correction.saturated])
+    copy.metadata_props[CORRECTED] = json.dumps(
+        [correction.biases, correction.samples, correction.saturated]
+    )
     return copy
 
 
@@ -442,7 +518,9 @@ def bias_correction_of(model: ir.Model) -> BiasCorrection | None:
     Raises:
         InputError: the metadata are not as ``correct_biases`` writes them.
     """
-    return read_entry(model.metadata_props, CORRECTED, f"the model '{model.graph.name}'", _correction)
+    return read_entry(
+        model.metadata_props, CORRECTED, f"the model '{model.graph.name}'", _correction
+    )
 
 
 def _correction(numbers: list[int]) -> BiasCorrection:
@@ -453,7 +531,9 @@ def _correction(numbers: list[int]) -> BiasCorrection:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Measured:
-    """A unit to correct: the node whose result is compared, its value in the float graph, and the place of the bias."""
+    """A unit to correct: the node whose result is compared, its value in the float graph, and
+    the place of the bias.
+    """
 
     node: str
     value: ir.Value
@@ -473,7 +553,9 @@ def _measured_units(graph: ir.Graph, plan: Plan) -> Iterator[_Measured]:
 
 
 def _place(unit: Unit) -> BiasPlace | None:
-    """The place of the bias of ``unit``, or of one to be added; None where it cannot have a constant bias."""
+    """The place of the bias of ``unit``, or of one to be added; None where it cannot have a
+    constant bias.
+    """
     head = unit.head
     if head.domain or op_spec(head).weight is None:
         return None
@@ -481,7 +563,11 @@ def _place(unit: Unit) -> BiasPlace | None:
     if operand is not None:
         node, index, value = operand
         behind = unit.bias is not None and op_spec(head).kind is Kind.CONVOLUTION
-        factor = float_attribute(head, "beta", 1.0) if head.op_type == "Gemm" and unit.bias is None else 1.0
+        factor = (
+            float_attribute(head, "beta", 1.0)
+            if head.op_type == "Gemm" and unit.bias is None
+            else 1.0
+        )
         known = is_constant(value) and factor != 0
         return BiasPlace(unit.name, node_key(node), index, behind, factor) if known else None
     if head.op_type == "MatMul":

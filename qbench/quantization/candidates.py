@@ -26,7 +26,13 @@ from qbench.graph import (
 from qbench.numerics import Interval, QParams, clip_codes
 from qbench.quantization.internal_qparams import Ranges, inner_problem
 from qbench.quantization.schema import GraphOutputs, Schema, SlotOptions
-from qbench.quantization.spec import Spec, activation_dtype, beyond_activations, beyond_weights, clips_codes
+from qbench.quantization.spec import (
+    Spec,
+    activation_dtype,
+    beyond_activations,
+    beyond_weights,
+    clips_codes,
+)
 
 
 def demand_of(node: ir.Node) -> OpSpec | None:
@@ -38,14 +44,19 @@ def demand_of(node: ir.Node) -> OpSpec | None:
 def fixed_interval(operator: str, bits: int) -> Interval:
     """The range of a FIXED operator in ``bits`` bits, whose asymmetric scale is a power of two.
 
-    With 1/(2ᵇ−1) an engine that multiplies by a truncated reciprocal never reaches the highest quantized value.
+    With 1/(2ᵇ−1) an engine that multiplies by a truncated reciprocal never reaches the highest
+    quantized value.
     """
-    low, high = (-1.0, 1 - 2.0 ** (1 - bits)) if OPERATORS[operator].signed else (0.0, 1 - 2.0**-bits)
+    low, high = (
+        (-1.0, 1 - 2.0 ** (1 - bits)) if OPERATORS[operator].signed else (0.0, 1 - 2.0**-bits)
+    )
     return Interval(np.asarray(low), np.asarray(high))
 
 
 def channel_axis(node: ir.Node, weight_rank: int) -> int | None:
-    """The axis of the weight along which each element meets its own accumulators, if there is one."""
+    """The axis of the weight along which each element meets its own accumulators, if there is
+    one.
+    """
     if node.op_type == "ConvTranspose" and int_attribute(node, "group", 1) != 1:
         return None  # one slice of the weight serves a channel of every group
     return weight_channel_axis(node, weight_rank)
@@ -55,14 +66,18 @@ def float_reason(node: ir.Node) -> str | None:
     """Why this very node has no integer form though its kind may have one; None when it has."""
     spec = op_spec(node)
     if node.domain:
-        return None if demand_of(node) else f"operators of the domain '{node.domain}' have no integer form here"
+        return (
+            None
+            if demand_of(node)
+            else f"operators of the domain '{node.domain}' have no integer form here"
+        )
     if spec.why_float is not None:
         return spec.why_float(node)
     return None if demand_of(node) else f"no integer form of {node.op_type} is known"
 
 
-# Reasons for float are of two kinds: the schema keeps the unit in float, or something that it requests is refused.
-# Refusals are always reported.
+# Reasons for float are of two kinds: the schema keeps the unit in float, or something that it
+# requests is refused. Refusals are always reported.
 
 _UNKNOWN = OpSpec(data=(0,))
 """In the place of an operator without an integer form, until its reason is found."""
@@ -89,7 +104,9 @@ class Candidate:
     @property
     def data_inputs(self) -> tuple[tuple[int, ir.Value], ...]:
         """Inputs of the head that carry computed or fed float data, with their index."""
-        return tuple((i, v) for i, v in _operands(self.unit.head, self.operator) if not is_constant(v))
+        return tuple(
+            (i, v) for i, v in _operands(self.unit.head, self.operator) if not is_constant(v)
+        )
 
     @property
     def constant_inputs(self) -> tuple[tuple[int, ir.Value], ...]:
@@ -139,16 +156,23 @@ def candidates_of(
 ) -> tuple[list[Candidate], dict[str, Float]]:
     """The units of ``requests`` that can be quantized, in graph order, and why others cannot.
 
-    ``masked``: values that hold an attention mask, and how that shows. ``outputs``: what happens to graph outputs.
+    ``masked``: values that hold an attention mask, and how that shows. ``outputs``: what happens to
+        graph outputs.
     """
     candidates, floats = [], {}
     for unit, options in requests:
         leaves = outputs is GraphOutputs.QUANTIZED or (
             outputs is GraphOutputs.AUTO and unit.head.op_type in capabilities.requantized_products
         )
-        candidate = Candidate(unit, demand_of(unit.head) or _UNKNOWN, options, quantizes_graph_outputs=leaves)
+        candidate = Candidate(
+            unit, demand_of(unit.head) or _UNKNOWN, options, quantizes_graph_outputs=leaves
+        )
         candidate = _unmasked(candidate, masked)
-        found = _kept(candidate) or _masked(candidate, masked) or _refused(candidate, ranges, capabilities)
+        found = (
+            _kept(candidate)
+            or _masked(candidate, masked)
+            or _refused(candidate, ranges, capabilities)
+        )
         if found is None:
             candidates.append(candidate)
         else:
@@ -161,8 +185,14 @@ def requested_units(model: ir.Model, schema: Schema) -> list[tuple[Unit, SlotOpt
 
     Units without a float result, such as arithmetic on shapes, are left out.
     """
-    units = [u for u in units_of(model.graph) if any(v.dtype == ir.DataType.FLOAT for v in u.last.outputs)]
-    return list(zip(units, schema.options_of([(u.head.op_type, u.name) for u in units]), strict=True))
+    units = [
+        u
+        for u in units_of(model.graph)
+        if any(v.dtype == ir.DataType.FLOAT for v in u.last.outputs)
+    ]
+    return list(
+        zip(units, schema.options_of([(u.head.op_type, u.name) for u in units]), strict=True)
+    )
 
 
 def is_recurrent(node: ir.Node) -> bool:
@@ -177,26 +207,34 @@ def _beforehand(spec: Spec | None) -> Spec | None:
 def _operands(node: ir.Node, operator: OpSpec) -> list[tuple[int, ir.Value]]:
     bias = op_spec(node).bias
     found = [(i, value) for i, value in enumerate(node.inputs) if value is not None and i != bias]
-    return found if operator.data is None else [(i, value) for i, value in found if i in operator.data]
+    return (
+        found if operator.data is None else [(i, value) for i, value in found if i in operator.data]
+    )
 
 
 def _masked(candidate: Candidate, masked: Mapping[str, str]) -> Float | None:
     """Why a unit that makes a value with an attention mask stays float."""
     spec = candidate.output
     results = [] if spec is None or spec.fixed is not None else candidate.outputs
-    reason = next((masked[v.name or ""] for v in results if v.name in masked and not is_pinned(v)), None)
+    reason = next(
+        (masked[v.name or ""] for v in results if v.name in masked and not is_pinned(v)), None
+    )
     return None if reason is None else Float(reason, refused=True)
 
 
 def _unmasked(candidate: Candidate, masked: Mapping[str, str]) -> Candidate:
-    """``candidate``, which takes its operands in float where one of them holds an attention mask."""
+    """``candidate``, which takes its operands in float where one of them holds an attention
+    mask.
+    """
     spec = candidate.input
     if spec is None or spec.fixed is not None or candidate.weight_index is not None:
         return candidate
     operands = [value for _, value in candidate.data_inputs if not is_pinned(value)]
     reason = next((masked[value.name or ""] for value in operands if value.name in masked), "")
     return (
-        replace(candidate, options=replace(candidate.options, input=None), float_input=reason) if reason else candidate
+        replace(candidate, options=replace(candidate.options, input=None), float_input=reason)
+        if reason
+        else candidate
     )
 
 
@@ -204,12 +242,17 @@ def _kept(candidate: Candidate) -> Float | None:
     """Why the unit stays float where the schema requests nothing for it."""
     options, head = candidate.options, candidate.unit.head
     if options.silent:
-        words = "the schema keeps it in float" if options.rules else "no rule of the schema matches it"
+        words = (
+            "the schema keeps it in float" if options.rules else "no rule of the schema matches it"
+        )
         return Float(options.reason or words, refused=False)
     if candidate.input is not None or candidate.output is not None:
         return None
     if candidate.dynamic and candidate.weight_index is None and not is_recurrent(head):
-        return Float("the schema computes parameters at run time, for products with constant weights", refused=False)
+        return Float(
+            "the schema computes parameters at run time, for products with constant weights",
+            refused=False,
+        )
     if not candidate.dynamic and candidate.weight_index is None and not is_recurrent(head):
         return Float("it has no weight, and the schema asks for nothing else", refused=False)
     return None
@@ -231,9 +274,7 @@ def _no_form(candidate: Candidate) -> str | None:
     if not is_recurrent(head):
         return float_reason(head)
     if candidate.options.input is not None or candidate.options.output is not None:
-        return (
-            f"{head.op_type} keeps its products inside, where no Q/DQ pair reaches; its weights alone can be integers"
-        )
+        return f"{head.op_type} keeps its products inside, where no Q/DQ pair reaches; its weights alone can be integers"
     return None
 
 
@@ -241,9 +282,14 @@ def _missing(candidate: Candidate, ranges: Ranges) -> str | None:
     """What this unit needs and the profile or the graph lacks."""
     if not candidate.data_inputs:
         return "it reads constants only"
-    if any(value.dtype != ir.DataType.FLOAT for _, value in (*candidate.data_inputs, *candidate.constant_inputs)):
+    if any(
+        value.dtype != ir.DataType.FLOAT
+        for _, value in (*candidate.data_inputs, *candidate.constant_inputs)
+    ):
         return "an operand is no float32 tensor"
-    if candidate.dynamic and not any(i == candidate.weight_index for i, _ in candidate.constant_inputs):
+    if candidate.dynamic and not any(
+        i == candidate.weight_index for i, _ in candidate.constant_inputs
+    ):
         return "parameters at run time are for products with constant weights, and its weight is computed"
     inputs = [v for _, v in candidate.data_inputs] if _calibrated(candidate.input) else []
     outputs = candidate.outputs if _calibrated(candidate.output) and not candidate.moves else ()
@@ -269,7 +315,9 @@ def _beyond(candidate: Candidate, capabilities: Capabilities) -> str | None:
     if candidate.operator.table and not capabilities.tables:
         return f"the backend has no tables, hence computes {head.op_type} in float"
     for spec in dict.fromkeys((options.input, candidate.output)):
-        if spec is not None and (problem := beyond_activations(spec, capabilities, moved=candidate.moves)):
+        if spec is not None and (
+            problem := beyond_activations(spec, capabilities, moved=candidate.moves)
+        ):
             return problem
     if options.weight is None or not (is_recurrent(head) or _has_weight(candidate)):
         return None
@@ -282,10 +330,11 @@ def _has_weight(candidate: Candidate) -> bool:
 
 # How the Relu or Clip of a unit is written when its result is quantized.
 #
-# A clip before a Q equals a clip of quantized values behind it (``numerics.affine``), so three forms give the same
-# numbers. Where the quantizer (of every channel) saturates exactly where the clip does, the clip is removed.
-# Else the quantized values are clipped, behind the Q, so that an engine sees the operator directly before its Q. Where
-# ONNX has no Clip for their type, or every channel has its own qparams, the clip stays in float.
+# A clip before a Q equals a clip of quantized values behind it (``numerics.affine``), so three
+# forms give the same numbers. Where the quantizer (of every channel) saturates exactly where the
+# clip does, the clip is removed. Else the quantized values are clipped, behind the Q, so that an
+# engine sees the operator directly before its Q. Where ONNX has no Clip for their type, or every
+# channel has its own qparams, the clip stays in float.
 
 
 class ClipForm(enum.Enum):
@@ -314,9 +363,14 @@ def _one_by_one(qparams: QParams) -> list[QParams]:
 
 
 def codes_of(clip: ir.Node, qparams: QParams) -> tuple[int, int]:
-    """The quantized values that ``clip`` (with constant ends) clips to, under qparams per tensor."""
+    """The quantized values that ``clip`` (with constant ends) clips to, under qparams per
+    tensor.
+    """
     if clip.op_type == "Relu":
         return clip_codes(0.0, np.inf, qparams)
     ends = [constant_value(clip.inputs[i]) if i < len(clip.inputs) else None for i in (1, 2)]
-    low, high = (default if end is None else float(end) for end, default in zip(ends, (-np.inf, np.inf), strict=True))
+    low, high = (
+        default if end is None else float(end)
+        for end, default in zip(ends, (-np.inf, np.inf), strict=True)
+    )
     return clip_codes(low, high, qparams)

@@ -25,7 +25,16 @@ from qbench.graph import (
 )
 from qbench.numerics import Interval, QParams
 from qbench.quantization.candidates import Candidate, channel_axis
-from qbench.quantization.decision import BY_SCHEMA, Decision, Derived, Dynamic, Given, KeptFloat, Static, qparams_of
+from qbench.quantization.decision import (
+    BY_SCHEMA,
+    Decision,
+    Derived,
+    Dynamic,
+    Given,
+    KeptFloat,
+    Static,
+    qparams_of,
+)
 from qbench.quantization.internal_qparams import (
     added_on_product,
     bias_qparams,
@@ -45,8 +54,11 @@ from qbench.quantization.spec import BiasKind, BiasSpec, Finer, Granularity, Rol
 _Array = npt.NDArray[Any]
 
 
-def constant_qparams(array: _Array, spec: Spec, *, axis: int | None, block_size: int | None = None) -> QParams:
-    """The qparams that ``spec`` requests for a constant, at the granularity that its operator allows.
+def constant_qparams(
+    array: _Array, spec: Spec, *, axis: int | None, block_size: int | None = None
+) -> QParams:
+    """The qparams that ``spec`` requests for a constant, at the granularity that its operator
+    allows.
 
     Args:
         array: real, finite, at least one element.
@@ -65,7 +77,11 @@ def constant_qparams(array: _Array, spec: Spec, *, axis: int | None, block_size:
 
 def rows_along(array: _Array, axis: int | None) -> _Array:
     """(channels, elements); one row without an axis."""
-    return array.reshape(1, -1) if axis is None else np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
+    return (
+        array.reshape(1, -1)
+        if axis is None
+        else np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
+    )
 
 
 def _of_rows(rows: _Array, spec: Spec) -> Interval:
@@ -73,7 +89,9 @@ def _of_rows(rows: _Array, spec: Spec) -> Interval:
 
 
 def _of_blocks(array: _Array, spec: Spec, axis: int, size: int) -> Interval:
-    """Intervals of the blocks' shape: that of ``array`` with ``axis`` divided by ``size`` and rounded up."""
+    """Intervals of the blocks' shape: that of ``array`` with ``axis`` divided by ``size`` and
+    rounded up.
+    """
     moved = np.moveaxis(array, axis, -1)
     around, length = moved.shape[:-1], moved.shape[-1]
     whole = length - length % size
@@ -82,11 +100,14 @@ def _of_blocks(array: _Array, spec: Spec, axis: int, size: int) -> Interval:
         if part.size:
             found = _of_rows(part.reshape(-1, width), spec)
             parts.append((found.low.reshape(*around, -1), found.high.reshape(*around, -1)))
-    low, high = (np.moveaxis(np.concatenate(ends, axis=-1), -1, axis) for ends in zip(*parts, strict=True))
+    low, high = (
+        np.moveaxis(np.concatenate(ends, axis=-1), -1, axis) for ends in zip(*parts, strict=True)
+    )
     return Interval(low, high)
 
 
-# What the model itself fixed before anything is planned: pinned values and constants, as decisions that stand.
+# What the model itself fixed before anything is planned: pinned values and constants, as decisions
+# that stand.
 #
 # a value      Given, for every reader; units around it have those qparams or stay float
 # a weight     Given: quantizing it again gives the integers that were stored
@@ -115,14 +136,22 @@ def given_of(value: ir.Value) -> Given | None:
 def given_values(model: ir.Model) -> dict[str, Decision]:
     """Name of a computed or fed value → what the model fixed about it."""
     pins = ((name, value, pin_of(value)) for name, value in values_by_name(model).items())
-    return {name: decision_of(pin) for name, value, pin in pins if pin is not None and not is_constant(value)}
+    return {
+        name: decision_of(pin)
+        for name, value, pin in pins
+        if pin is not None and not is_constant(value)
+    }
 
 
 def given_bias(given: Given, product: QParams | str, sources: tuple[str, ...]) -> Decision:
-    """A bias that came with qparams, added to products with the qparams ``product``, or to real ones (the reason)."""
+    """A bias that came with qparams, added to products with the qparams ``product``, or to real
+    ones (the reason).
+    """
     if isinstance(product, str) or _same_qparams(given.qparams, product):
         return given
-    return Derived(product, sources, f"it came as {given.qparams.qtype} on another grid, by {given.source}")
+    return Derived(
+        product, sources, f"it came as {given.qparams.qtype} on another grid, by {given.source}"
+    )
 
 
 def pinned_slots(unit: Unit) -> dict[Slot, Decision]:
@@ -135,16 +164,24 @@ def pinned_slots(unit: Unit) -> dict[Slot, Decision]:
             found.update(_slot(unit.name, role, index, value))
     if bias is not None:
         node, index, value = bias
-        found.update(_slot(node_key(node), Role.BIAS if is_constant(value) else Role.INPUT, index, value))
+        found.update(
+            _slot(node_key(node), Role.BIAS if is_constant(value) else Role.INPUT, index, value)
+        )
     for index, value in enumerate(unit.last.outputs):
         found.update(_slot(unit.name, Role.OUTPUT, index, value))
     return found
 
 
 def float_operand(unit: Unit, slots: Mapping[Slot, Decision]) -> str | None:
-    """Which operand of the product of ``unit`` is not quantized by ``slots``: data or weight; None where both are."""
+    """Which operand of the product of ``unit`` is not quantized by ``slots``: data or weight;
+    None where both are.
+    """
     weight = op_spec(unit.head).weight
-    operands = {slot.index: decision for slot, decision in slots.items() if slot.role in (Role.INPUT, Role.WEIGHT)}
+    operands = {
+        slot.index: decision
+        for slot, decision in slots.items()
+        if slot.role in (Role.INPUT, Role.WEIGHT)
+    }
     for index, word in ((0, "data"), (1 if weight is None else weight, "weight")):
         decision = operands.get(index)
         if decision is None or (qparams_of(decision) is None and not isinstance(decision, Dynamic)):
@@ -157,10 +194,14 @@ def multiplies_integers(unit: Unit, slots: Mapping[Slot, Decision]) -> bool:
     return op_spec(unit.head).weight is not None and float_operand(unit, slots) is None
 
 
-def kept_slots(model: ir.Model, decided: Mapping[Slot, Decision]) -> tuple[dict[Slot, Decision], frozenset[str]]:
-    """What the model fixed and ``decided`` has not, and the units whose products are in integers by that.
+def kept_slots(
+    model: ir.Model, decided: Mapping[Slot, Decision]
+) -> tuple[dict[Slot, Decision], frozenset[str]]:
+    """What the model fixed and ``decided`` has not, and the units whose products are in
+    integers by that.
 
-    Units that the schema or the backend leaves in float keep the qparams they came with all the same.
+    Units that the schema or the backend leaves in float keep the qparams they came with all the
+    same.
     """
     kept: dict[Slot, Decision] = {}
     products = set()
@@ -187,7 +228,8 @@ def _same_qparams(one: QParams, other: QParams) -> bool:
     return bool(np.allclose(mine, theirs, rtol=_SAME_SCALE, atol=0.0))
 
 
-# Qparams for the constants of one unit: its weight, its bias, and constants that stand where data does.
+# Qparams for the constants of one unit: its weight, its bias, and constants that stand where data
+# does.
 
 _EMPTY = KeptFloat("it has no elements")
 _ANY = Capabilities()
@@ -201,7 +243,9 @@ class _Bias:
     axis: int
 
     def reach(self, channels: int | None) -> npt.NDArray[np.float64] | None:
-        """Largest absolute bias, of every channel or each of all; None when the bias has no such channels."""
+        """Largest absolute bias, of every channel or each of all; None when the bias has no
+        such channels.
+        """
         size = np.abs(self.array.astype(np.float64))
         if channels is None:
             return size.reshape(-1)
@@ -213,12 +257,14 @@ class _Bias:
 def plan_constants(
     candidate: Candidate, input_scale: float | None, limits: Capabilities = _ANY
 ) -> dict[Slot, Decision]:
-    """Slot → decision for every constant of the unit, but for a bias that shares the qparams of the unit's correlation.
+    """Slot → decision for every constant of the unit, but for a bias that shares the qparams of
+    the unit's correlation.
 
     Args:
         candidate: the unit; its constants are read here.
-        input_scale: of its first data input; None when that stays float, and a derived bias with it.
-        limits: of the backend; biases of types that it lacks are added in float, which the plan then shows.
+        input_scale: of its first data input; None when that stays float, and a derived bias with
+        it. limits: of the backend; biases of types that it lacks are added in float, which the plan
+        then shows.
 
     Raises:
         InputError: a constant holds NaN or Inf.
@@ -233,13 +279,18 @@ def plan_constants(
             decided[slot] = _weight(candidate, value, bias, input_scale, limits)
             weight = qparams_of(decided[slot])
         elif candidate.options.input is not None:
-            decided[slot] = given_of(value) or _data(candidate.options.input, _finite(value, candidate))
+            decided[slot] = given_of(value) or _data(
+                candidate.options.input, _finite(value, candidate)
+            )
     if operand is not None and (bias is None or candidate.options.bias.kind is not BiasKind.SHARED):
         node, index, value = operand
         slot = Slot(node_key(node), Role.BIAS, index, value.name or "")
         given = given_of(value)
         if given is not None and bias is not None:
-            sources = (f"{candidate.unit.name}.input[0]", f"{candidate.unit.name}.weight[{candidate.weight_index}]")
+            sources = (
+                f"{candidate.unit.name}.input[0]",
+                f"{candidate.unit.name}.weight[{candidate.weight_index}]",
+            )
             decided[slot] = given_bias(given, _product(bias, weight, input_scale), sources)
         else:
             decided[slot] = _bias(candidate, bias, weight, input_scale, limits)
@@ -247,12 +298,16 @@ def plan_constants(
 
 
 def _recurrent(candidate: Candidate) -> dict[Slot, Decision]:
-    """The weights of input and state of a whole recurrence; its biases, peepholes and first states have no slots."""
+    """The weights of input and state of a whole recurrence; its biases, peepholes and first
+    states have no slots.
+    """
     head = candidate.unit.head
     if op_spec(head).kind is not Kind.RECURRENCE:
         return {}
     return {
-        Slot(candidate.unit.name, Role.WEIGHT, index, value.name or ""): _weight(candidate, value, None, None)
+        Slot(candidate.unit.name, Role.WEIGHT, index, value.name or ""): _weight(
+            candidate, value, None, None
+        )
         for index, value in enumerate(head.inputs[1:3], 1)
         if value is not None and is_constant(value)
     }
@@ -262,8 +317,11 @@ def _constant_bias(candidate: Candidate, value: ir.Value) -> _Bias | None:
     array = _finite(value, candidate)
     if array is None:
         return None
-    # Behind a convolution a bias of the split-off kind is [channels, 1, …]; everywhere else channels are the last axis.
-    behind = candidate.unit.bias is not None and op_spec(candidate.unit.head).kind is Kind.CONVOLUTION
+    # Behind a convolution a bias of the split-off kind is [channels, 1, …]; everywhere else
+    # channels are the last axis.
+    behind = (
+        candidate.unit.bias is not None and op_spec(candidate.unit.head).kind is Kind.CONVOLUTION
+    )
     return _Bias(array, 0 if behind else array.ndim - 1)
 
 
@@ -298,7 +356,11 @@ def _weight(
         summed = weight_summed_axis(head, array.ndim)
         if summed is not None:
             return _blocks(array, spec, summed)
-    axis = channel_axis(head, array.ndim) if spec.granularity is Granularity.CHANNEL and not whole else None
+    axis = (
+        channel_axis(head, array.ndim)
+        if spec.granularity is Granularity.CHANNEL and not whole
+        else None
+    )
     if not whole and axis is None:
         whole = {
             Granularity.CHANNEL: "no axis of output channels",
@@ -313,7 +375,9 @@ def _weight(
         reach = bias.reach(None if axis is None else len(dead))
         if reach is not None:
             pow2 = spec.scale_kind != "real"
-            qparams, raised = raised_for_bias(qparams, input_scale, reach, pow2=pow2, dead=bool(dead.all()))
+            qparams, raised = raised_for_bias(
+                qparams, input_scale, reach, pow2=pow2, dead=bool(dead.all())
+            )
             notes += [f"{raised} scales raised so that the bias fits"] * bool(raised)
     return Static(qparams, "; ".join(notes))
 
@@ -326,11 +390,15 @@ def _blocks(array: _Array, spec: Spec, summed: int) -> Static:
 
 
 def _coarser(candidate: Candidate, rank: int, spec: Spec, limits: Capabilities) -> str:
-    """Why a weight of ``rank`` axes has one scale where the schema asks for many; empty where the backend has them."""
+    """Why a weight of ``rank`` axes has one scale where the schema asks for many; empty where
+    the backend has them.
+    """
     if spec.granularity is Granularity.BLOCK and rank == 1 and not limits.blocks_of_vectors:
         return "the backend has no blocks along a vector"
     quantized = candidate.options.input is not None
-    batched = candidate.unit.head.op_type == "MatMul" and rank > 2 and not limits.batched_per_channel
+    batched = (
+        candidate.unit.head.op_type == "MatMul" and rank > 2 and not limits.batched_per_channel
+    )
     if spec.granularity is Granularity.CHANNEL and quantized and batched:
         return f"the backend multiplies no integers by a constant of {rank} axes with a scale per channel"
     return ""
@@ -404,7 +472,9 @@ def _finite(value: ir.Value, candidate: Candidate) -> _Array | None:
 
 
 def saturated_entries(array: npt.NDArray[Any], qparams: QParams) -> int:
-    """How many elements of ``array`` (real, finite) ``quantize`` would saturate: float32 division, as there."""
+    """How many elements of ``array`` (real, finite) ``quantize`` would saturate: float32
+    division, as there.
+    """
     scale, point = qparams.expanded(array.shape)
     with np.errstate(over="ignore"):
         codes = np.asarray(np.divide(array.astype(np.float32, copy=False), scale, dtype=np.float32))

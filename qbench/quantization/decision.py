@@ -30,7 +30,9 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """The parameters of another value: the operator only moves or picks its elements, or the schema says so."""
+    """The parameters of another value: the operator only moves or picks its elements, or the
+    schema says so.
+    """
 
     qparams: QParams
     source: str
@@ -38,7 +40,9 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """Parameters computed from those of other slots: a bias at scale(input) · scale(weight); ``note`` as in Static."""
+    """Parameters computed from those of other slots: a bias at scale(input) · scale(weight);
+    ``note`` as in Static.
+    """
 
     qparams: QParams
     sources: tuple[str, ...]
@@ -47,14 +51,18 @@ class Derived:
 
 @dataclass(frozen=True, slots=True)
 class Dynamic:
-    """Parameters computed from every batch at run time, in the type ``qtype``, asymmetric, one pair per tensor."""
+    """Parameters computed from every batch at run time, in the type ``qtype``, asymmetric, one
+    pair per tensor.
+    """
 
     qtype: QType
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Parameters that were given: by a hand-placed Q/DQ pair, an imported model, or fixed by a schema."""
+    """Parameters that were given: by a hand-placed Q/DQ pair, an imported model, or fixed by a
+    schema.
+    """
 
     qparams: QParams
     source: str
@@ -71,7 +79,9 @@ Decision = Static | Fixed | Shared | Derived | Given | Dynamic | KeptFloat
 
 
 def qparams_of(decision: Decision) -> QParams | None:
-    """The parameters that are known beforehand; None for float, and for what is computed at run time."""
+    """The parameters that are known beforehand; None for float, and for what is computed at run
+    time.
+    """
     return None if isinstance(decision, KeptFloat | Dynamic) else decision.qparams
 
 
@@ -96,7 +106,9 @@ def describe(decision: Decision, within: str = "") -> str:
 
 
 def numbers(qparams: QParams) -> str:
-    """Qparams in words; of many channels or blocks the ends, and a checksum that tells two sets apart."""
+    """Qparams in words; of many channels or blocks the ends, and a checksum that tells two sets
+    apart.
+    """
     narrow = " narrow" if qparams.narrow_range else ""
     if qparams.axis is None:
         return f"{qparams.qtype}{narrow} scale {qparams.scale:.9g} zero point {qparams.zero_point}"
@@ -113,10 +125,11 @@ def _checksum(qparams: QParams) -> str:
     return f"{zlib.crc32(qparams.scale.tobytes() + qparams.zero_point.tobytes()):08x}"
 
 
-# Whether a backend multiplies the operands of a unit in integers, or runs it in floats between Q and DQ.
+# Whether a backend multiplies the operands of a unit in integers, or runs it in floats between Q
+# and DQ.
 #
-# Where an engine lacks a kernel it computes from dequantized numbers: the accuracy is that of the quantized values, the
-# speed that of floats. Such a unit does not count in the share "in integers".
+# Where an engine lacks a kernel it computes from dequantized numbers: the accuracy is that of the
+# quantized values, the speed that of floats. Such a unit does not count in the share "in integers".
 
 _DYNAMIC = "uint8"
 """What DynamicQuantizeLinear gives."""
@@ -125,7 +138,8 @@ _WIDEST = 16
 
 
 def reason_for_float(unit: Unit, slots: Mapping[Slot, Decision], limits: Capabilities) -> str:
-    """Why the backend runs a unit whose operands are all quantized in floats; empty: it multiplies integers.
+    """Why the backend runs a unit whose operands are all quantized in floats; empty: it
+    multiplies integers.
 
     Args:
         unit: a product and what belongs to it.
@@ -136,22 +150,38 @@ def reason_for_float(unit: Unit, slots: Mapping[Slot, Decision], limits: Capabil
         return f"it has no integer {unit.head.op_type}"
     if limits.integer_products is None:
         return ""
-    operands = [decision for slot, decision in slots.items() if slot.role in (Role.INPUT, Role.WEIGHT)]
+    operands = [
+        decision for slot, decision in slots.items() if slot.role in (Role.INPUT, Role.WEIGHT)
+    ]
     biases = [decision for slot, decision in slots.items() if slot.role is Role.BIAS]
     dynamic = sum(isinstance(decision, Dynamic) for decision in operands)
     if dynamic and (unit.head.op_type, dynamic) not in limits.dynamic_products:
         return f"it has no integer {unit.head.op_type} of values whose parameters are computed at run time"
-    names = tuple(_DYNAMIC if isinstance(decision, Dynamic) else _qtype_name(decision) for decision in operands)
+    names = tuple(
+        _DYNAMIC if isinstance(decision, Dynamic) else _qtype_name(decision)
+        for decision in operands
+    )
     if names not in limits.integer_products:
-        types = " by ".join("blocks of their own scales" if name is None else name for name in names)
+        types = " by ".join(
+            "blocks of their own scales" if name is None else name for name in names
+        )
         return f"it has no integer product of {types}"
     return _reason_of_bias(unit, slots, limits, biases)
 
 
-def _reason_of_bias(unit: Unit, slots: Mapping[Slot, Decision], limits: Capabilities, biases: list[Decision]) -> str:
-    """Why the bias of a product of integers that the backend has puts it in floats; empty: it does not."""
+def _reason_of_bias(
+    unit: Unit, slots: Mapping[Slot, Decision], limits: Capabilities, biases: list[Decision]
+) -> str:
+    """Why the bias of a product of integers that the backend has puts it in floats; empty: it
+    does not.
+    """
     product = next(
-        (qparams for s, d in slots.items() if s.role is Role.CORRELATION and (qparams := qparams_of(d))), None
+        (
+            qparams
+            for s, d in slots.items()
+            if s.role is Role.CORRELATION and (qparams := qparams_of(d))
+        ),
+        None,
     )
     narrow = product is not None and product.qtype.bits <= _WIDEST
     split = any(slot.role is Role.BIAS and slot.node != unit.name for slot in slots)
@@ -160,11 +190,19 @@ def _reason_of_bias(unit: Unit, slots: Mapping[Slot, Decision], limits: Capabili
         return "its bias is split off, and it has no product whose result is real" if real else ""
     if product is not None and narrow:  # its bias is added to codes of that type
         kinds = {kind for kind, _ in limits.integer_products or ()}
-        return "" if product.qtype.name in kinds else f"it has no integer product with a result of {product.qtype}"
+        return (
+            ""
+            if product.qtype.name in kinds
+            else f"it has no integer product with a result of {product.qtype}"
+        )
     if split and unit.head.op_type == "Gemm":
         return ""  # its product leaves the integers before the sum
-    own = [qparams.qtype.name for decision in biases if (qparams := qparams_of(decision)) is not None]
-    if all(isinstance(decision, Static) for decision in biases) and all(map(limits.adds_off_product, own)):
+    own = [
+        qparams.qtype.name for decision in biases if (qparams := qparams_of(decision)) is not None
+    ]
+    if all(isinstance(decision, Static) for decision in biases) and all(
+        map(limits.adds_off_product, own)
+    ):
         return ""
     return "the bias is not at the scale of the product"
 

@@ -35,7 +35,11 @@ _PATTERN = re.compile(
     rf"w{_NUMBER}(?:a{_NUMBER})?_(asym|sym|symu8)_(?:(pt|pc)|b{_NUMBER})"
     rf"(_pow2)?(_dyn)?(?:_bias{_NUMBER})?(?:_([a-z0-9][a-z0-9_.-]*))?"
 )
-_FAMILIES = {"asym": ("uint", "asymmetric"), "sym": ("int", "symmetric"), "symu8": ("uint", "symmetric_unsigned")}
+_FAMILIES = {
+    "asym": ("uint", "asymmetric"),
+    "sym": ("int", "symmetric"),
+    "symu8": ("uint", "symmetric_unsigned"),
+}
 _BITS = range(2, 17)
 _BIAS_BITS = (*_BITS, 32)
 _FULL_RANGE_BELOW = 8
@@ -43,7 +47,9 @@ _WIDEST_PRODUCT = 24
 
 
 class ImpossibleNameError(ValueError):
-    """A name of the right form that no schema can have; ``found`` and ``expected`` are two parts of its sentence."""
+    """A name of the right form that no schema can have; ``found`` and ``expected`` are two
+    parts of its sentence.
+    """
 
     def __init__(self, found: str, expected: str) -> None:
         super().__init__(f"{found}, expected {expected}")
@@ -53,7 +59,8 @@ class ImpossibleNameError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaName:
-    """The words of a name; ``block_size`` is None for ``pt`` and ``pc``, ``method`` empty for the extremes.
+    """The words of a name; ``block_size`` is None for ``pt`` and ``pc``, ``method`` empty for
+    the extremes.
 
     Raises:
         ImpossibleNameError: words that exclude each other, or a width that no type has.
@@ -74,11 +81,15 @@ class SchemaName:
         if self.block_size == 0:
             raise ImpossibleNameError("blocks of 0", "at least one element a block")
         if self.family == "symu8" and (self.activation_bits or self.weight_bits) != 8:
-            raise ImpossibleNameError(f"'symu8' of {self.activation_bits or self.weight_bits} bits", "8 bits")
+            raise ImpossibleNameError(
+                f"'symu8' of {self.activation_bits or self.weight_bits} bits", "8 bits"
+            )
         if self.dynamic:
             _refuse_dynamic(self)
         if self.bias_bits is not None and self.activation_bits is None:
-            raise ImpossibleNameError("a bias in integers with activations in float", "activations in integers too")
+            raise ImpossibleNameError(
+                "a bias in integers with activations in float", "activations in integers too"
+            )
         if self.method:
             _refuse_method(self.method)
 
@@ -106,10 +117,18 @@ class SchemaName:
         )
 
     def __str__(self) -> str:
-        head = f"w{self.weight_bits}" + (f"a{self.activation_bits}" if self.activation_bits is not None else "")
-        words = [head, self.family, self.granularity + ("" if self.block_size is None else str(self.block_size))]
+        head = f"w{self.weight_bits}" + (
+            f"a{self.activation_bits}" if self.activation_bits is not None else ""
+        )
+        words = [
+            head,
+            self.family,
+            self.granularity + ("" if self.block_size is None else str(self.block_size)),
+        ]
         words += ["pow2"] * self.pow2 + ["dyn"] * self.dynamic
-        words += [f"bias{self.bias_bits}"] * (self.bias_bits is not None) + [self.method] * bool(self.method)
+        words += [f"bias{self.bias_bits}"] * (self.bias_bits is not None) + [self.method] * bool(
+            self.method
+        )
         return "_".join(words)
 
     def schema(self) -> "Schema":
@@ -132,17 +151,25 @@ class SchemaName:
         weight = Spec(
             qtype=f"{sign}{self.weight_bits}",
             symmetry=symmetry,
-            granularity={"pt": Granularity.TENSOR, "pc": Granularity.CHANNEL, "b": Granularity.BLOCK}[self.granularity],
+            granularity={
+                "pt": Granularity.TENSOR,
+                "pc": Granularity.CHANNEL,
+                "b": Granularity.BLOCK,
+            }[self.granularity],
             block_size=self.block_size,
             # One code of few is worth more than as many codes on both sides of zero.
             narrow_range=sign == "int" and self.weight_bits >= _FULL_RANGE_BELOW,
             scale_kind=scale_kind,
             range_method=method,
         )
-        return Schema(name=str(self), rules=(Rule(activation=activation, weight=weight, bias=self._bias()),))
+        return Schema(
+            name=str(self), rules=(Rule(activation=activation, weight=weight, bias=self._bias()),)
+        )
 
     def _bias(self) -> "BiasSpec | None":
-        """Its own scale where named; float where the product has no scale, or one too fine for int32; else derived."""
+        """Its own scale where named; float where the product has no scale, or one too fine for
+        int32; else derived.
+        """
         from qbench.quantization.spec import FLOAT_BIAS, BiasKind, BiasSpec
 
         if self.bias_bits is not None:
@@ -171,7 +198,10 @@ class SchemaGrammar:
         try:
             SchemaName.parse(name)
         except ImpossibleNameError as problem:
-            found, expected = f"{problem.found} in the schema name '{name}'", f"{problem.expected}, in a name of {FORM}"
+            found, expected = (
+                f"{problem.found} in the schema name '{name}'",
+                f"{problem.expected}, in a name of {FORM}",
+            )
         else:
             found, expected = f"unknown schema '{name}'", f"a listed schema, or a name of {FORM}"
         close = _nearest_name(name) or nearest(name, listed)
@@ -193,7 +223,8 @@ def _refuse_dynamic(name: SchemaName) -> None:
         raise ImpossibleNameError("'dyn' without activations in integers", "'a8'")
     if name.activation_bits != 8 or name.family != "asym":
         raise ImpossibleNameError(
-            f"dynamic activations 'a{name.activation_bits}_{name.family}'", "'a8_asym', as ONNX has it"
+            f"dynamic activations 'a{name.activation_bits}_{name.family}'",
+            "'a8_asym', as ONNX has it",
         )
     if name.pow2:
         raise ImpossibleNameError("'pow2' with 'dyn'", "real scales, as run time computes them")
@@ -235,7 +266,9 @@ def _bits(count: int) -> str:
 
 
 def _nearest_name(text: str) -> str | None:
-    """The name of the grammar that ``text`` is probably a misspelling of; None when that cannot be guessed."""
+    """The name of the grammar that ``text`` is probably a misspelling of; None when that cannot
+    be guessed.
+    """
     head, *words = text.split("_")
     bits = re.fullmatch(r"w(\d+)(?:a(\d+))?", head)
     if bits is None or not words:
@@ -246,12 +279,18 @@ def _nearest_name(text: str) -> str | None:
     granularity = "b" if block else nearest(place, ("pt", "pc"))
     if family is None or granularity is None:
         return None
-    biases = [int(word.removeprefix("bias")) for word in words[2:] if re.fullmatch(r"bias\d+", word)]
+    biases = [
+        int(word.removeprefix("bias")) for word in words[2:] if re.fullmatch(r"bias\d+", word)
+    ]
     bias_bits = None
     if biases and bits[2] is not None:
         bias_bits = _closest(biases[0], _BIAS_BITS)
     flags = [nearest(word, ("pow2", "dyn")) for word in words[2:]]
-    others = [w for w, flag in zip(words[2:], flags, strict=True) if flag is None and not re.fullmatch(r"bias\d+", w)]
+    others = [
+        w
+        for w, flag in zip(words[2:], flags, strict=True)
+        if flag is None and not re.fullmatch(r"bias\d+", w)
+    ]
     try:
         corrected = SchemaName(
             weight_bits=_closest(int(bits[1]), _BITS),
@@ -273,7 +312,8 @@ def _closest(width: int, widths: "Iterable[int]") -> int:
     return min(widths, key=lambda known: (abs(known - width), known))
 
 
-# The names of the grammar that are listed: one or two for every idea, so that people see what can be asked for.
+# The names of the grammar that are listed: one or two for every idea, so that people see what can
+# be asked for.
 
 _NAMES = (
     "w8a8_asym_pc",
@@ -320,7 +360,8 @@ def _schema(name: str) -> "Schema":
     return make()
 
 
-# The schemas that can be asked for by name: those of the grammar, some of them listed, and those of extensions.
+# The schemas that can be asked for by name: those of the grammar, some of them listed, and those of
+# extensions.
 
 
 def catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[Schema]":

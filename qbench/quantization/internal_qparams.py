@@ -11,20 +11,31 @@ from qbench.errors import InputError
 from qbench.graph import constant_value, is_constant, node_key, op_spec
 from qbench.numerics import GridKind, Interval, QParams, QType
 from qbench.passes import is_product
-from qbench.quantization.decision import BY_SCHEMA, Decision, Derived, Given, KeptFloat, Shared, Static, qparams_of
+from qbench.quantization.decision import (
+    BY_SCHEMA,
+    Decision,
+    Derived,
+    Given,
+    KeptFloat,
+    Shared,
+    Static,
+    qparams_of,
+)
 from qbench.quantization.schema import SlotOptions
 from qbench.quantization.spec import BiasKind, BiasSpec, Finer, Granularity, Role, Slot, Spec
 
 # Ranges of watched values by the methods that specs name, each searched for once.
 #
-# Per channel the range is that of the channel's extremes, all that a profile keeps of channels; axis 1 is theirs.
+# Per channel the range is that of the channel's extremes, all that a profile keeps of channels;
+# axis 1 is theirs.
 
 CHANNELS = 1
 _PLAIN = "minmax"
 
 
 class Ranges:
-    """The ranges of one profile's values; keeps what it found, so that plans of many schemas search once.
+    """The ranges of one profile's values; keeps what it found, so that plans of many schemas
+    search once.
 
     The digest of the profile is kept, too: every plan names it.
     """
@@ -44,14 +55,20 @@ class Ranges:
         statistics = self._profile.values.get(name)
         if statistics is not None and statistics.infinite:
             return f"'{name}' was infinite {statistics.infinite:,} times in calibration"
-        return None if statistics is not None and statistics.count else f"the profile has no statistics of '{name}'"
+        return (
+            None
+            if statistics is not None and statistics.count
+            else f"the profile has no statistics of '{name}'"
+        )
 
     def absmax(self, name: str) -> float:
         """The largest magnitude of the value ``name``, which has no ``problem``."""
         return self._distribution(name).absmax
 
     def interval(self, name: str, spec: Spec) -> Interval | str:
-        """The range of the value ``name`` that ``spec`` asks for, 0-d or one per channel, or why there is none."""
+        """The range of the value ``name`` that ``spec`` asks for, 0-d or one per channel, or
+        why there is none.
+        """
         if (problem := self.problem(name)) is not None:
             return problem
         statistics = self._profile.values[name]
@@ -73,8 +90,11 @@ class Ranges:
             self._distributions[name] = self._profile.values[name].distribution()
         return self._distributions[name]
 
-    def qparams(self, names: tuple[str, ...], spec: Spec, also: Interval | None = None) -> QParams | str:
-        """The qparams that cover the ranges of all of ``names`` (at least one), or why there is none.
+    def qparams(
+        self, names: tuple[str, ...], spec: Spec, also: Interval | None = None
+    ) -> QParams | str:
+        """The qparams that cover the ranges of all of ``names`` (at least one), or why there is
+        none.
 
         Args:
             names: of values.
@@ -120,11 +140,13 @@ def _of_channels(name: str, statistics: Statistics, spec: Spec) -> Interval | st
 #     product         s_b := max(s_b, s_x·s_w): a bias finer than the product is rounded to the product's scale
 #     bias            round(s_x·s_w · q_xw / s_b) + q_b: the product is rounded to the bias's scale, int32
 #
-# Where a bias that is added at the product's scale would not fit there, the weight's scale is raised until it does: a
-# weight that coarse is small compared with its bias. A channel of zeros takes a scale from the others, so that its bias
-# keeps its precision: zeros themselves determine no scale.
+# Where a bias that is added at the product's scale would not fit there, the weight's scale is
+# raised until it does: a weight that coarse is small compared with its bias. A channel of zeros
+# takes a scale from the others, so that its bias keeps its precision: zeros themselves determine no
+# scale.
 #
-# Sources: TVM relay quantization (AddRealize, and the patch that gave biases 16 bits), Glow's channelwise rules.
+# Sources: TVM relay quantization (AddRealize, and the patch that gave biases 16 bits), Glow's
+# channelwise rules.
 
 LIMIT = 2.0**30
 _SMALLEST_PRODUCT = 2.0**-126
@@ -135,12 +157,17 @@ INT32 = QType.parse("int32")
 
 
 def added_on_product(spec: BiasSpec) -> bool:
-    """Whether the sum of product and bias may have the product's scale, where the bias has to fit."""
-    return spec.kind is BiasKind.DERIVED or (spec.kind is BiasKind.OWN and spec.finer is not Finer.BIAS)
+    """Whether the sum of product and bias may have the product's scale, where the bias has to
+    fit.
+    """
+    return spec.kind is BiasKind.DERIVED or (
+        spec.kind is BiasKind.OWN and spec.finer is not Finer.BIAS
+    )
 
 
 def without_dead_channels(weight: QParams, dead: npt.NDArray[np.bool_]) -> QParams:
-    """``weight`` with the scale of channels of zeros (``dead``, one flag a scale) replaced by the median of the others.
+    """``weight`` with the scale of channels of zeros (``dead``, one flag a scale) replaced by
+    the median of the others.
 
     Where all are dead nothing is known; ``raised_for_bias`` then gives them a scale from the bias.
     """
@@ -166,7 +193,9 @@ def raised_for_bias(
     reach = np.abs(bias) if weight.axis is not None else np.abs(bias).max(initial=0.0)
     if dead and np.any(reach):
         top = np.log2(np.max(reach) / input_scale)
-        weight = _with_scale(weight, np.full(weight.scale.shape, 2.0 ** (np.ceil(top) - _DEAD_BITS)))
+        weight = _with_scale(
+            weight, np.full(weight.scale.shape, 2.0 ** (np.ceil(top) - _DEAD_BITS))
+        )
     needed = np.maximum(reach / LIMIT, _SMALLEST_PRODUCT) / input_scale
     short = weight.scale < needed
     if not short.any():
@@ -178,7 +207,9 @@ def raised_for_bias(
 
 
 def bias_qparams(weight: QParams, input_scale: float, axis: int) -> QParams:
-    """The int32 qparams of a product: the float32 product of both scales, per channel along ``axis`` of its bias."""
+    """The int32 qparams of a product: the float32 product of both scales, per channel along
+    ``axis`` of its bias.
+    """
     product = np.float32(input_scale) * weight.scale
     return QParams(product, 0, INT32, axis=None if weight.axis is None else axis)
 
@@ -189,7 +220,9 @@ def own_qparams(spec: BiasSpec, bias: Floats) -> QParams:
 
 
 def no_finer_than(own: QParams, product: QParams) -> QParams:
-    """``own`` with its scale raised to that of ``product`` where it is finer; per channel where the product is."""
+    """``own`` with its scale raised to that of ``product`` where it is finer; per channel where
+    the product is.
+    """
     return QParams(np.maximum(own.scale, product.scale), 0, own.qtype, axis=product.axis)
 
 
@@ -204,21 +237,25 @@ def _with_scale(weight: QParams, scale: Floats) -> QParams:
     )
 
 
-# Qparams inside a unit: of the product before its bias, of the sum before its clip, of a bias at the product's scale.
+# Qparams inside a unit: of the product before its bias, of the sum before its clip, of a bias at
+# the product's scale.
 #
 #     correlation ──Q──┐
 #                      + ──Q── clip ──output──
 #     bias ────────Q───┘
 #
-# Such values exist where the canonical passes split biases off. Where a schema requests nothing for them, a unit
-# of such a graph is planned like a fused one: nothing between its operands and its result is rounded.
+# Such values exist where the canonical passes split biases off. Where a schema requests nothing for
+# them, a unit of such a graph is planned like a fused one: nothing between its operands and its
+# result is rounded.
 
 _WIDEST_CHECKED = 16
 """Biases of so many bits are stored in types that no engine fuses."""
 
 
 def inner_problem(unit: Unit, options: SlotOptions, ranges: Ranges) -> str | None:
-    """Why the qparams requested inside ``unit`` cannot be planned; None when they can, or none are requested."""
+    """Why the qparams requested inside ``unit`` cannot be planned; None when they can, or none
+    are requested.
+    """
     words = _asked(unit, options)
     if _mistaken(unit, options):
         return "ONNX Runtime takes a Gemm's int32 bias for one at the product's scale: use canonical = 'split_bias'"
@@ -227,7 +264,9 @@ def inner_problem(unit: Unit, options: SlotOptions, ranges: Ranges) -> str | Non
     if not is_product(unit.head):
         return f"{words[0]}, and no value of this graph is that product alone: use canonical = 'split_bias'"
     if _shares(unit, options) and options.correlation is None:
-        return "the bias is to share the correlation's grid, and the schema gives the correlation none"
+        return (
+            "the bias is to share the correlation's grid, and the schema gives the correlation none"
+        )
     if _rules(unit, options) and options.correlation is not None:
         return "the correlation is to be on the bias's grid, and on one of its own"
     for name, spec in (("correlation", options.correlation), ("sum", options.sum)):
@@ -237,12 +276,20 @@ def inner_problem(unit: Unit, options: SlotOptions, ranges: Ranges) -> str | Non
 
 
 def _without_range(unit: Unit, options: SlotOptions, ranges: Ranges) -> str | None:
-    """What of the statistics of inner values, or of the qparams that are to cover them, cannot be had."""
+    """What of the statistics of inner values, or of the qparams that are to cover them, cannot
+    be had.
+    """
     for value in (unit.correlation, unit.sum):
         if value is not None and (problem := ranges.problem(value.name or "")) is not None:
             return problem
-    if unit.correlation is not None and options.correlation is not None and options.correlation.fixed is None:
-        found = ranges.qparams((unit.correlation.name or "",), options.correlation, _bias_range(unit, options))
+    if (
+        unit.correlation is not None
+        and options.correlation is not None
+        and options.correlation.fixed is None
+    ):
+        found = ranges.qparams(
+            (unit.correlation.name or "",), options.correlation, _bias_range(unit, options)
+        )
         if isinstance(found, str):
             return found
     if unit.sum is not None and options.sum is not None and options.sum.fixed is None:
@@ -253,15 +300,22 @@ def _without_range(unit: Unit, options: SlotOptions, ranges: Ranges) -> str | No
 
 
 def _mistaken(unit: Unit, options: SlotOptions) -> bool:
-    """Whether the unit is a Gemm whose own bias would stand in int32: QGemm multiplies it by s_x · s_w, unchecked."""
-    own = options.bias.kind is BiasKind.OWN and QType.parse(options.bias.qtype).bits > _WIDEST_CHECKED
-    return own and unit.head.op_type == "Gemm" and unit.bias is None and unit.bias_operand is not None
+    """Whether the unit is a Gemm whose own bias would stand in int32: QGemm multiplies it by
+    s_x · s_w, unchecked.
+    """
+    own = (
+        options.bias.kind is BiasKind.OWN and QType.parse(options.bias.qtype).bits > _WIDEST_CHECKED
+    )
+    return (
+        own and unit.head.op_type == "Gemm" and unit.bias is None and unit.bias_operand is not None
+    )
 
 
 def plan_inner(
     unit: Unit, options: SlotOptions, decided: Mapping[Slot, Decision], ranges: Ranges
 ) -> dict[Slot, Decision]:
-    """Slot → decision for the correlation and the sum, where requested, and for a bias that shares qparams.
+    """Slot → decision for the correlation and the sum, where requested, and for a bias that
+    shares qparams.
 
     Args:
         unit: one without an ``inner_problem``.
@@ -281,7 +335,9 @@ def plan_inner(
         found.update(_sharing(unit, correlation, found.get(correlation)))
     if options.sum is not None:
         last = unit.bias or unit.head
-        found[Slot(node_key(last), Role.SUM, 0, last.outputs[0].name or "")] = _sum(unit, options.sum, found, ranges)
+        found[Slot(node_key(last), Role.SUM, 0, last.outputs[0].name or "")] = _sum(
+            unit, options.sum, found, ranges
+        )
     return found
 
 
@@ -307,15 +363,21 @@ def _shares(unit: Unit, options: SlotOptions) -> bool:
 def _correlation(unit: Unit, options: SlotOptions, spec: Spec, ranges: Ranges) -> Decision:
     value = unit.correlation
     if value is None:
-        return KeptFloat("no bias and no clip follow: the product is the result, which has a grid of its own")
+        return KeptFloat(
+            "no bias and no clip follow: the product is the result, which has a grid of its own"
+        )
     if spec.fixed is not None:
         return Given(spec.fixed, BY_SCHEMA)
     bias = _bias_range(unit, options)
-    return _static(ranges.qparams((value.name or "",), spec, bias), "for product and bias" if bias else "")
+    return _static(
+        ranges.qparams((value.name or "",), spec, bias), "for product and bias" if bias else ""
+    )
 
 
 def _bias_range(unit: Unit, options: SlotOptions) -> Interval | None:
-    """The range of a finite bias that shares the qparams of the correlation, which have to cover both."""
+    """The range of a finite bias that shares the qparams of the correlation, which have to
+    cover both.
+    """
     operand = unit.bias_operand
     bias = constant_value(operand[2]) if operand is not None and _shares(unit, options) else None
     if bias is None or not bias.size or not np.isfinite(bias).all():
@@ -326,7 +388,12 @@ def _bias_range(unit: Unit, options: SlotOptions) -> Interval | None:
 def _ruled(unit: Unit, decided: Mapping[Slot, Decision], ranges: Ranges) -> Decision:
     """The qparams of the bias, at the width of an accumulator."""
     slot, own = next(
-        ((slot, qparams_of(decision)) for slot, decision in decided.items() if slot.role is Role.BIAS), (None, None)
+        (
+            (slot, qparams_of(decision))
+            for slot, decision in decided.items()
+            if slot.role is Role.BIAS
+        ),
+        (None, None),
     )
     operand, value = unit.bias_operand, unit.correlation
     if slot is None or own is None or operand is None or value is None:
@@ -335,7 +402,11 @@ def _ruled(unit: Unit, decided: Mapping[Slot, Decision], ranges: Ranges) -> Deci
         return KeptFloat("its bias is zero, on any grid")
     seen = ranges.absmax(value.name or "")
     beyond = seen / float(own.scale) > INT32.qmax
-    note = f"int32 ends at {INT32.qmax * float(own.scale):.4g}, the product at {seen:.4g}" if beyond else ""
+    note = (
+        f"int32 ends at {INT32.qmax * float(own.scale):.4g}, the product at {seen:.4g}"
+        if beyond
+        else ""
+    )
     return Derived(QParams(own.scale, 0, INT32), (str(slot),), note)
 
 
@@ -345,14 +416,18 @@ def _sharing(unit: Unit, correlation: Slot, decision: Decision | None) -> dict[S
     assert operand is not None
     assert qparams is not None
     node, index, value = operand
-    return {Slot(node_key(node), Role.BIAS, index, value.name or ""): Shared(qparams, correlation.value)}
+    return {
+        Slot(node_key(node), Role.BIAS, index, value.name or ""): Shared(qparams, correlation.value)
+    }
 
 
 def _sum(unit: Unit, spec: Spec, found: Mapping[Slot, Decision], ranges: Ranges) -> Decision:
     value = unit.sum
     if value is None:
         return KeptFloat("no clip follows: the sum is the result, which has a grid of its own")
-    if value is unit.correlation and any(qparams_of(decision) is not None for decision in found.values()):
+    if value is unit.correlation and any(
+        qparams_of(decision) is not None for decision in found.values()
+    ):
         return KeptFloat("there is no bias: the sum is the correlation, which has a grid")
     if spec.fixed is not None:
         return Given(spec.fixed, BY_SCHEMA)

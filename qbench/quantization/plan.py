@@ -27,9 +27,17 @@ from qbench.quantization.decision import (
     qparams_of,
 )
 from qbench.quantization.spec import Role, Slot
-from qbench.storage import digest_arrays, digest_bytes, read_json, refuse_newer, value_from_table, write_text
+from qbench.storage import (
+    digest_arrays,
+    digest_bytes,
+    read_json,
+    refuse_newer,
+    value_from_table,
+    write_text,
+)
 
-# The layout of a plan for people: sections of names and words in columns, which fold under their names when narrow.
+# The layout of a plan for people: sections of names and words in columns, which fold under their
+# names when narrow.
 #
 # asked for
 #   A  input …; weight …; output …           every different request once
@@ -55,7 +63,9 @@ class Block:
 
 
 def letters(requests: Mapping[str, str]) -> dict[str, str]:
-    """Every different request, in order, and the letters that stand for it: A … Z, AA, AB and so on."""
+    """Every different request, in order, and the letters that stand for it: A … Z, AA, AB and
+    so on.
+    """
     found: dict[str, str] = {}
     for words in requests.values():
         if words not in found and words != "float":
@@ -64,10 +74,15 @@ def letters(requests: Mapping[str, str]) -> dict[str, str]:
 
 
 def layout(blocks: Sequence[Block], width: int | None) -> list[str]:
-    """The lines of ``blocks``, columns aligned over all; none longer than ``width`` where words can be folded."""
+    """The lines of ``blocks``, columns aligned over all; none longer than ``width`` where words
+    can be folded.
+    """
     names = [row[:-1] for block in blocks for row in block.rows]
     depth = max(map(len, names), default=0)
-    widths = [max((len(n[i]) for n in names if i < len(n) and len(n[i]) <= _WIDEST), default=0) for i in range(depth)]
+    widths = [
+        max((len(n[i]) for n in names if i < len(n) and len(n[i]) <= _WIDEST), default=0)
+        for i in range(depth)
+    ]
     lines: list[str] = []
     for block in blocks:
         lines += _folded(block.head, "", "    ", width)
@@ -82,7 +97,9 @@ def _row(row: Row, widths: Sequence[int], width: int | None) -> list[str]:
     start = "  " + "  ".join([*cells, ""])
     if width is None or len(start) + _ROOM <= width:
         return _folded(words, start, " " * len(start), width)
-    return _folded("  ".join(names), "  ", "    ", width) + _folded(words, "      ", "      ", width)
+    return _folded("  ".join(names), "  ", "    ", width) + _folded(
+        words, "      ", "      ", width
+    )
 
 
 def _folded(words: str, first: str, later: str, width: int | None) -> list[str]:
@@ -107,7 +124,8 @@ def _letters(index: int) -> str:
     return text
 
 
-# A plan refers to the graph by names and digests only, so it can be kept and read without the model.
+# A plan refers to the graph by names and digests only, so it can be kept and read without the
+# model.
 
 _NAMED = 4
 """Units of one reason, and reasons, that ``str(plan)`` names."""
@@ -127,15 +145,16 @@ class Plan:
         clips: Relu and Clip nodes whose result is quantized, and where they are done.
         floats: units that stay float, with the reason.
         macs: multiply-accumulates of one sample.
-        integer_mac_count: how many of them multiply integers. weight_mac_count: how many have a quantized weight,
-            whatever it is multiplied with.
-        saturated: slots of constants that hold entries out of the range of their codes, and how many.
-        idle_rules: the rules of the schema that spoke about no unit of this graph, in words.
-        requested: every unit with a float result, in graph order, and what the schema asks of it, in words.
-        corrects_biases: the schema wants biases corrected on samples, once the plan is written (``correct_biases``).
-        run_in_float: products of quantized operands that the backend runs in floats, and why; not part of the digest.
-        quantized_outputs: the graph outputs that are quantized and dequantized again; all others leave it as computed.
-        node_macs: node → multiply-accumulates of one sample. integer_nodes: those planned in integers. Both are not
+        integer_mac_count: how many of them multiply integers. weight_mac_count: how many have a
+            quantized weight, whatever it is multiplied with.
+        saturated: slots of constants that hold entries out of the range of their codes, and how
+        many. idle_rules: the rules of the schema that spoke about no unit of this graph, in words.
+        requested: every unit with a float result, in graph order, and what the schema asks of it,
+        in words. corrects_biases: the schema wants biases corrected on samples, once the plan is
+        written (``correct_biases``). run_in_float: products of quantized operands that the backend
+        runs in floats, and why; not part of the digest. quantized_outputs: the graph outputs that
+        are quantized and dequantized again; all others leave it as computed. node_macs: node →
+        multiply-accumulates of one sample. integer_nodes: those planned in integers. Both are not
             part of the digest, and files do not hold them.
     """
 
@@ -159,7 +178,15 @@ class Plan:
     integer_nodes: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        for name in ("decisions", "clips", "floats", "saturated", "requested", "run_in_float", "node_macs"):
+        for name in (
+            "decisions",
+            "clips",
+            "floats",
+            "saturated",
+            "requested",
+            "run_in_float",
+            "node_macs",
+        ):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     def __eq__(self, other: object) -> bool:
@@ -174,7 +201,9 @@ class Plan:
         return f"<Plan {self._headline()}>"
 
     def __str__(self) -> str:
-        """The headline, how much is covered, and what stays in float for which reason; ``lines`` has every unit."""
+        """The headline, how much is covered, and what stays in float for which reason;
+        ``lines`` has every unit.
+        """
         by_reason: dict[str, list[str]] = {}
         for name, found in self.floats.items():
             by_reason.setdefault(found.reason, []).append(name)
@@ -183,12 +212,24 @@ class Plan:
             for reason, names in by_reason.items()
         ]
         more = [f"and {len(floats) - _NAMED} more reasons"] if len(floats) > _NAMED else []
-        lines = [*self._coverage("the backend"), *floats[:_NAMED], *more, "every unit: '\\n'.join(plan.lines())"]
+        lines = [
+            *self._coverage("the backend"),
+            *floats[:_NAMED],
+            *more,
+            "every unit: '\\n'.join(plan.lines())",
+        ]
         return "\n  ".join([self._headline(), *lines])
 
     def _key(self) -> tuple[object, ...]:
         tables = (self.decisions, self.clips, self.floats, self.saturated, self.requested)
-        names = (self.schema, self.canonical, self.graph, self.profile, self.idle_rules, self.corrects_biases)
+        names = (
+            self.schema,
+            self.canonical,
+            self.graph,
+            self.profile,
+            self.idle_rules,
+            self.corrects_biases,
+        )
         return (
             *names,
             self.quantized_outputs,
@@ -200,19 +241,29 @@ class Plan:
 
     @property
     def integer_macs(self) -> float:
-        """The share of multiply-accumulates planned in integers, 0 to 1; 0 for a graph without any."""
+        """The share of multiply-accumulates planned in integers, 0 to 1; 0 for a graph without
+        any.
+        """
         return self.integer_mac_count / self.macs if self.macs else 0.0
 
     @property
     def quantized_units(self) -> tuple[str, ...]:
-        """The units of which at least one slot is quantized, known beforehand or made at run time; in graph order."""
-        quantized = {slot.node for slot, d in self.decisions.items() if not isinstance(d, KeptFloat)}
-        return tuple(name for name in self.requested if name in quantized and name not in self.floats)
+        """The units of which at least one slot is quantized, known beforehand or made at run
+        time; in graph order.
+        """
+        quantized = {
+            slot.node for slot, d in self.decisions.items() if not isinstance(d, KeptFloat)
+        }
+        return tuple(
+            name for name in self.requested if name in quantized and name not in self.floats
+        )
 
     @property
     def refusals(self) -> tuple[str, ...]:
         """A sentence for every unit that the schema wanted quantized and that stays float."""
-        return tuple(f"{name} stays float: {f.reason}" for name, f in self.floats.items() if f.refused)
+        return tuple(
+            f"{name} stays float: {f.reason}" for name, f in self.floats.items() if f.refused
+        )
 
     @property
     def values(self) -> dict[str, QParams]:
@@ -220,7 +271,10 @@ class Plan:
         found = {}
         for slot, decision in self.decisions.items():
             qparams = qparams_of(decision)
-            if slot.role in (Role.INPUT, Role.CORRELATION, Role.SUM, Role.OUTPUT) and qparams is not None:
+            if (
+                slot.role in (Role.INPUT, Role.CORRELATION, Role.SUM, Role.OUTPUT)
+                and qparams is not None
+            ):
                 found[slot.value] = qparams
         return found
 
@@ -233,10 +287,15 @@ class Plan:
     @property
     def own_biases(self) -> tuple[Slot, ...]:
         """The biases at scales of their own, which most engines add in float."""
-        return tuple(slot for slot, one in self.decisions.items() if slot.role is Role.BIAS and isinstance(one, Static))
+        return tuple(
+            slot
+            for slot, one in self.decisions.items()
+            if slot.role is Role.BIAS and isinstance(one, Static)
+        )
 
     def lines(self, width: int | None = None, backend: str = "the backend") -> list[str]:
-        """The plan for people: a headline, coverage, what was asked for, and every unit with what became of it.
+        """The plan for people: a headline, coverage, what was asked for, and every unit with
+        what became of it.
 
         Args:
             width: columns of the terminal; None: lines are as long as they get.
@@ -252,21 +311,38 @@ class Plan:
             list(self._units(asked, backend)),
             [clips] if self.clips else [],
         )
-        return [self._headline(), *(line for section in sections for line in layout(section, width))]
+        return [
+            self._headline(),
+            *(line for section in sections for line in layout(section, width)),
+        ]
 
     def diff(self, other: "Plan") -> list[str]:
-        """What ``other`` decides otherwise, slot by slot: ``-`` is this plan's, ``+`` the other's; empty when equal."""
+        """What ``other`` decides otherwise, slot by slot: ``-`` is this plan's, ``+`` the
+        other's; empty when equal.
+        """
         mine, theirs = dict(_entries(self)), dict(_entries(other))
         lines = []
         for key in dict.fromkeys((*mine, *theirs)):
             if mine.get(key) != theirs.get(key):
-                lines += [f"{sign} {key}: {table[key]}" for sign, table in (("-", mine), ("+", theirs)) if key in table]
+                lines += [
+                    f"{sign} {key}: {table[key]}"
+                    for sign, table in (("-", mine), ("+", theirs))
+                    if key in table
+                ]
         return lines
 
     def _headline(self) -> str:
         share = f"{self.integer_macs:.1%} of {self.macs:,} multiply-accumulates in integers"
-        made = len({slot.value for slot, decision in self.decisions.items() if isinstance(decision, Dynamic)})
-        values = f"{len(self.values)} values on a grid" + (f", {made} on one made at run time" if made else "")
+        made = len(
+            {
+                slot.value
+                for slot, decision in self.decisions.items()
+                if isinstance(decision, Dynamic)
+            }
+        )
+        values = f"{len(self.values)} values on a grid" + (
+            f", {made} on one made at run time" if made else ""
+        )
         return f"{self.schema}: {values}, {len(self.floats)} units in float, {share}"
 
     def _coverage(self, backend: str) -> Iterator[str]:
@@ -285,7 +361,9 @@ class Plan:
             yield _CORRECTION
 
     def _units(self, asked: Mapping[str, str], backend: str) -> Iterator[Block]:
-        """A block for every unit; slots of a node that is not a unit's head belong to the unit before them."""
+        """A block for every unit; slots of a node that is not a unit's head belong to the unit
+        before them.
+        """
         slots: dict[str, list[Slot]] = {name: [] for name in (*self.requested, *self.floats)}
         unit = ""
         for slot in self.decisions:
@@ -297,7 +375,12 @@ class Plan:
             if name in self.run_in_float:
                 effective = f"{effective}; {backend} runs this in float: {self.run_in_float[name]}"
             head = f"{name}: {letter} → {effective}" if letter else f"{name}: {effective}"
-            yield Block(head, tuple((f"{s.role.value}[{s.index}]", s.value, self.said_of(s, name)) for s in found))
+            yield Block(
+                head,
+                tuple(
+                    (f"{s.role.value}[{s.index}]", s.value, self.said_of(s, name)) for s in found
+                ),
+            )
 
     def _effective(self, unit: str, slots: list[Slot]) -> str:
         """What became of the request."""
@@ -307,16 +390,24 @@ class Plan:
         if unit not in self.requested:
             return "as it came"
         asked = self.requested[unit].split("; ")
-        kept = dict.fromkeys(s.role.value for s in slots if isinstance(self.decisions[s], KeptFloat))
+        kept = dict.fromkeys(
+            s.role.value for s in slots if isinstance(self.decisions[s], KeptFloat)
+        )
         missing = [role for role in kept if f"{role} float" not in asked]
         came = dict.fromkeys(s.role.value for s in slots if _came(self.decisions[s]))
-        words = [f"float {' and '.join(missing)}"] * bool(missing) + [f"{' and '.join(came)} as it came"] * bool(came)
+        words = [f"float {' and '.join(missing)}"] * bool(missing) + [
+            f"{' and '.join(came)} as it came"
+        ] * bool(came)
         return f"in part, {'; '.join(words)}" if words else "as asked"
 
     def said_of(self, slot: Slot, within: str = "") -> str:
-        """What was decided about ``slot``, in words; slots of the unit ``within`` without its name."""
+        """What was decided about ``slot``, in words; slots of the unit ``within`` without its
+        name.
+        """
         count = self.saturated.get(slot)
-        return describe(self.decisions[slot], within) + (f", {count:,} entries saturate" if count else "")
+        return describe(self.decisions[slot], within) + (
+            f", {count:,} entries saturate" if count else ""
+        )
 
 
 def _entries(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -327,7 +418,9 @@ def _entries(plan: Plan) -> Iterator[tuple[str, str]]:
     yield from ((f"{unit} asked for", words) for unit, words in plan.requested.items())
     yield from ((f"{slot} '{slot.value}'", plan.said_of(slot)) for slot in plan.decisions)
     yield from ((f"{name} clip", form.value) for name, form in plan.clips.items())
-    yield from ((name, f"float, {'refused: ' * f.refused}{f.reason}") for name, f in plan.floats.items())
+    yield from (
+        (name, f"float, {'refused: ' * f.refused}{f.reason}") for name, f in plan.floats.items()
+    )
     yield from ((rule, "matches nothing") for rule in plan.idle_rules)
     if plan.corrects_biases:
         yield "biases", _CORRECTION
@@ -340,8 +433,10 @@ def _came(decision: Decision) -> bool:
 
 # A plan as text: JSON, one slot a line, numbers that read back to the same bits.
 #
-# {"format": "qbench-plan", "version": 2, "schema", "canonical", "graph", "profile", "macs", "integer_mac_count",
-#  "requested": {unit: words}, "clips": {node: form}, "floats": {unit: {"reason", "refused"}}, "idle_rules": [rule],
+# {"format": "qbench-plan", "version": 2, "schema", "canonical", "graph", "profile", "macs",
+# "integer_mac_count",
+# "requested": {unit: words}, "clips": {node: form}, "floats": {unit: {"reason", "refused"}},
+# "idle_rules": [rule],
 #  "corrects_biases": true (where the schema wants it), "run_in_float": {unit: reason} and
 #  "quantized_outputs": [value] (where there are any),
 #  "slots": [{"slot": [node, role, index, value],
@@ -393,11 +488,15 @@ def _no_plan(doing: str, found: str) -> InputError:
 
 def plan_text(plan: Plan) -> str:
     """The text of ``plan``."""
-    return _text(plan, _listed, {"run_in_float": dict(plan.run_in_float)} if plan.run_in_float else {})
+    return _text(
+        plan, _listed, {"run_in_float": dict(plan.run_in_float)} if plan.run_in_float else {}
+    )
 
 
 def plan_digest(plan: Plan) -> str:
-    """The digest of ``plan``; arrays go into it as bytes, for scales per block are millions of numbers."""
+    """The digest of ``plan``; arrays go into it as bytes, for scales per block are millions of
+    numbers.
+    """
     return digest_bytes(_text(plan, _digested, {}).encode())
 
 
@@ -423,21 +522,29 @@ def _text(plan: Plan, as_json: Callable[[Array], Any], more: Mapping[str, Any]) 
         "weight_mac_count": plan.weight_mac_count,
         "requested": dict(plan.requested),
         "clips": {name: form.value for name, form in plan.clips.items()},
-        "floats": {name: {"reason": f.reason, "refused": f.refused} for name, f in plan.floats.items()},
+        "floats": {
+            name: {"reason": f.reason, "refused": f.refused} for name, f in plan.floats.items()
+        },
         "idle_rules": list(plan.idle_rules),
         **({"corrects_biases": True} if plan.corrects_biases else {}),
         **({"quantized_outputs": list(plan.quantized_outputs)} if plan.quantized_outputs else {}),
         **more,
     }
-    counts = ({"saturated": plan.saturated[slot]} if slot in plan.saturated else {} for slot in plan.decisions)
+    counts = (
+        {"saturated": plan.saturated[slot]} if slot in plan.saturated else {}
+        for slot in plan.decisions
+    )
     slots = zip(plan.decisions.items(), counts, strict=True)
     rows = ",\n".join(
-        json.dumps({**_plan_text_row(slot, decision, as_json), **count}) for (slot, decision), count in slots
+        json.dumps({**_plan_text_row(slot, decision, as_json), **count})
+        for (slot, decision), count in slots
     )
     return json.dumps(head)[:-1] + ',\n "slots": [\n' + rows + "\n]}\n"
 
 
-def _plan_text_row(slot: Slot, decision: Decision, as_json: Callable[[Array], Any]) -> dict[str, Any]:
+def _plan_text_row(
+    slot: Slot, decision: Decision, as_json: Callable[[Array], Any]
+) -> dict[str, Any]:
     place: dict[str, Any] = {"slot": [slot.node, slot.role.value, slot.index, slot.value]}
     match decision:
         case Static(qparams, note):
@@ -447,7 +554,13 @@ def _plan_text_row(slot: Slot, decision: Decision, as_json: Callable[[Array], An
         case Shared(qparams, source):
             return {**place, "kind": "shared", **_numbers(qparams, as_json), "source": source}
         case Derived(qparams, sources, note):
-            return {**place, "kind": "derived", **_numbers(qparams, as_json), "sources": list(sources), "note": note}
+            return {
+                **place,
+                "kind": "derived",
+                **_numbers(qparams, as_json),
+                "sources": list(sources),
+                "note": note,
+            }
         case Given(qparams, source):
             return {**place, "kind": "given", **_numbers(qparams, as_json), "source": source}
         case Dynamic(qtype):
@@ -559,7 +672,10 @@ def _decision(row: _SlotText) -> Decision:
             block_size=row.block_size,
             narrow_range=row.narrow_range,
         )
-    except (TypeError, OverflowError) as error:  # numpy raises these for lists of anything but numbers
+    except (
+        TypeError,
+        OverflowError,
+    ) as error:  # numpy raises these for lists of anything but numbers
         raise ValueError(f"parameters of {row.slot[0]!r} that are not all numbers") from error
     match row.kind:
         case "static":

@@ -1,4 +1,6 @@
-"""Planning: a canonical graph, its profile, a schema and a backend's capabilities → a decision for every slot."""
+"""Planning: a canonical graph, its profile, a schema and a backend's capabilities → a decision
+for every slot.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -38,7 +40,14 @@ from qbench.quantization.constant_qparams import (
     plan_constants,
     saturated_entries,
 )
-from qbench.quantization.decision import Decision, Dynamic, KeptFloat, Static, qparams_of, reason_for_float
+from qbench.quantization.decision import (
+    Decision,
+    Dynamic,
+    KeptFloat,
+    Static,
+    qparams_of,
+    reason_for_float,
+)
 from qbench.quantization.grammar import get_schema
 from qbench.quantization.internal_qparams import Ranges, plan_inner
 from qbench.quantization.plan import Plan
@@ -91,7 +100,11 @@ def as_profile(profile: object, schema: Schema, graph: str) -> Profile:
     """
     if isinstance(profile, Profile):
         return profile
-    found = "no profile" if profile is None else f"something of type {type(profile).__name__} for a profile"
+    found = (
+        "no profile"
+        if profile is None
+        else f"something of type {type(profile).__name__} for a profile"
+    )
     if profile is None and not schema.needs_profile:
         return Profile(graph, {}, 0, {})
     raise InputError(
@@ -103,7 +116,9 @@ def as_profile(profile: object, schema: Schema, graph: str) -> Profile:
 
 
 def requested_of(unit: Unit, options: SlotOptions) -> str:
-    """``options`` in words, without those for slots that ``unit`` lacks; ``float`` when nothing is left."""
+    """``options`` in words, without those for slots that ``unit`` lacks; ``float`` when nothing
+    is left.
+    """
     multiplies = op_spec(unit.head).weight is not None
     weighs = _has_weights(unit.head)
     words = []
@@ -121,7 +136,10 @@ def requested_of(unit: Unit, options: SlotOptions) -> str:
         words.append(f"output {options.output}")
     if not words:
         return "float"
-    words += [f"one grid for its {share.value}" for share in sorted(options.share, key=lambda share: share.value)]
+    words += [
+        f"one grid for its {share.value}"
+        for share in sorted(options.share, key=lambda share: share.value)
+    ]
     return "; ".join(words)
 
 
@@ -133,8 +151,8 @@ def _has_weights(head: ir.Node) -> bool:
     return index is not None and index < len(head.inputs) and is_constant(head.inputs[index])
 
 
-# The model is not changed. What the schema requests and cannot have is a refusal with its reason; nothing is replaced
-# by something lesser.
+# The model is not changed. What the schema requests and cannot have is a refusal with its reason;
+# nothing is replaced by something lesser.
 
 _WIDTHS = (*range(2, 17), 32)
 _INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in _WIDTHS)
@@ -159,16 +177,16 @@ def make_plan(
     """The plan of ``model`` (canonicalized here) under ``schema`` (or the one of that name).
 
     Args:
-        model: float graph, or the path of one; not touched. Its own qparams (Q/DQ pairs, integer operators)
-            stay.
-        profile: of its canonical form; None: for schemas that take no range from statistics (``needs_profile``).
-        schema: what to quantize and how.
-        capabilities: the backend's limits, or its name; None: whatever ONNX can write.
-        ranges: of ``profile``, to share searched ranges between several plans over it.
+        model: float graph, or the path of one; not touched. Its own qparams (Q/DQ pairs, integer
+            operators) stay.
+        profile: of its canonical form; None: for schemas that take no range from statistics
+        (``needs_profile``). schema: what to quantize and how. capabilities: the backend's limits,
+        or its name; None: whatever ONNX can write. ranges: of ``profile``, to share searched ranges
+        between several plans over it.
 
     Raises:
-        InputError: a profile of another graph, or none where one is needed, an unknown schema or backend, a constant
-            that is not finite, a Q or DQ that means nothing.
+        InputError: a profile of another graph, or none where one is needed, an unknown schema or
+            backend, a constant that is not finite, a Q or DQ that means nothing.
     """
     chosen, limits = as_schema(schema), as_capabilities(capabilities) or _ANYTHING
     canonical = plannable(as_model(model), chosen.canonical)
@@ -180,7 +198,9 @@ def make_plan(
     masked = masked_values(canonical.graph, profile.values)
     candidates, floats = candidates_of(requests, known, limits, masked, chosen.outputs)
     value_qparams = plan_values(candidates, known, limits, given_values(canonical))
-    floats.update({name: Float(reason, refused=True) for name, reason in value_qparams.left_out.items()})
+    floats.update(
+        {name: Float(reason, refused=True) for name, reason in value_qparams.left_out.items()}
+    )
     decisions: dict[Slot, Decision] = {}
     clips: dict[str, ClipForm] = {}
     integer: set[str] = set()
@@ -207,10 +227,14 @@ def make_plan(
         profile=known.profile_digest,
         decisions=decisions,
         clips=clips,
-        floats=_in_graph_order(canonical.graph, {name: f for name, f in floats.items() if name not in came}),
+        floats=_in_graph_order(
+            canonical.graph, {name: f for name, f in floats.items() if name not in came}
+        ),
         macs=sum(macs.values()),
         integer_mac_count=sum(count for name, count in macs.items() if name in integer | came),
-        weight_mac_count=sum(count for name, count in macs.items() if name in _with_weights(decisions)),
+        weight_mac_count=sum(
+            count for name, count in macs.items() if name in _with_weights(decisions)
+        ),
         saturated=_saturated(canonical, decisions),
         idle_rules=chosen.idle_rules([options for _, options in requests]),
         requested={unit.name: requested_of(unit, options) for unit, options in requests},
@@ -224,7 +248,11 @@ def make_plan(
 
 def _with_weights(decisions: Mapping[Slot, Decision]) -> set[str]:
     """The nodes that have a quantized weight."""
-    return {slot.node for slot, d in decisions.items() if slot.role is Role.WEIGHT and qparams_of(d) is not None}
+    return {
+        slot.node
+        for slot, d in decisions.items()
+        if slot.role is Role.WEIGHT and qparams_of(d) is not None
+    }
 
 
 def _slots(
@@ -242,12 +270,16 @@ def _slots(
 def _inputs(candidate: Candidate, value_qparams: ValueQParams) -> dict[Slot, Decision]:
     if candidate.float_input:
         return {
-            Slot(candidate.unit.name, Role.INPUT, index, value.name or ""): KeptFloat(candidate.float_input)
+            Slot(candidate.unit.name, Role.INPUT, index, value.name or ""): KeptFloat(
+                candidate.float_input
+            )
             for index, value in candidate.data_inputs
         }
     if candidate.options.input is None:
         return {}
-    found: Mapping[str, Decision] = value_qparams.dynamic if candidate.dynamic else value_qparams.decisions
+    found: Mapping[str, Decision] = (
+        value_qparams.dynamic if candidate.dynamic else value_qparams.decisions
+    )
     return {
         Slot(candidate.unit.name, Role.INPUT, index, value.name or ""): found[value.name or ""]
         for index, value in candidate.data_inputs
@@ -273,21 +305,33 @@ def _quantized_outputs(
     model: ir.Model, candidates: Sequence[Candidate], decisions: dict[Slot, Decision]
 ) -> tuple[str, ...]:
     """The graph outputs that are quantized; the note of their decision is extended by that."""
-    wanted = {value.name or "" for one in candidates if one.quantizes_graph_outputs for value in one.outputs} & {
-        value.name or "" for value in model.graph.outputs
-    }
+    wanted = {
+        value.name or ""
+        for one in candidates
+        if one.quantizes_graph_outputs
+        for value in one.outputs
+    } & {value.name or "" for value in model.graph.outputs}
     found = []
     for slot, decision in decisions.items():
         qparams = qparams_of(decision)
-        if slot.role is Role.OUTPUT and slot.value in wanted and qparams is not None and qparams.qtype.bits <= 16:
+        if (
+            slot.role is Role.OUTPUT
+            and slot.value in wanted
+            and qparams is not None
+            and qparams.qtype.bits <= 16
+        ):
             found.append(slot.value)
             if isinstance(decision, Static):
-                decisions[slot] = replace(decision, note="; ".join(filter(None, (decision.note, _LEAVES))))
+                decisions[slot] = replace(
+                    decision, note="; ".join(filter(None, (decision.note, _LEAVES)))
+                )
     return tuple(dict.fromkeys(found))
 
 
 def _input_scale(inputs: Mapping[Slot, Decision]) -> float | None:
-    """The scale of the first operand; None where it is float, computed at run time, or one of many channels."""
+    """The scale of the first operand; None where it is float, computed at run time, or one of
+    many channels.
+    """
     known = (qparams_of(decision) for decision in inputs.values())
     first: QParams | None = next((qparams for qparams in known if qparams is not None), None)
     return None if first is None or first.axis is not None else float(first.scale)
@@ -297,14 +341,20 @@ def _reasoned(
     candidate: Candidate, constants: Mapping[Slot, Decision], inputs: Mapping[Slot, Decision]
 ) -> dict[Slot, Decision]:
     """``constants``, where a derived bias that had no scale to be derived from says why."""
-    if candidate.options.bias.kind is not BiasKind.DERIVED or _input_scale(inputs) is not None or not inputs:
+    if (
+        candidate.options.bias.kind is not BiasKind.DERIVED
+        or _input_scale(inputs) is not None
+        or not inputs
+    ):
         return dict(constants)
     if any(isinstance(decision, Dynamic) for decision in inputs.values()):
         reason = "the scale of its product is known at run time only"
     else:
         reason = "its products have a scale for every channel of the input"
     return {
-        slot: KeptFloat(reason) if slot.role is Role.BIAS and isinstance(decision, KeptFloat) else decision
+        slot: KeptFloat(reason)
+        if slot.role is Role.BIAS and isinstance(decision, KeptFloat)
+        else decision
         for slot, decision in constants.items()
     }
 
@@ -315,15 +365,26 @@ def _saturated(model: ir.Model, decisions: Mapping[Slot, Decision]) -> dict[Slot
     found: dict[Slot, int] = {}
     for slot, decision in decisions.items():
         qparams = qparams_of(decision)
-        array = constant_value(values.get(slot.value)) if slot.role in (Role.WEIGHT, Role.BIAS) else None
-        if array is not None and qparams is not None and (count := saturated_entries(array, qparams)):
+        array = (
+            constant_value(values.get(slot.value))
+            if slot.role in (Role.WEIGHT, Role.BIAS)
+            else None
+        )
+        if (
+            array is not None
+            and qparams is not None
+            and (count := saturated_entries(array, qparams))
+        ):
             found[slot] = count
     return found
 
 
 def _clip(candidate: Candidate, value_qparams: ValueQParams) -> dict[str, ClipForm]:
     """The unit's clip by the name of its node, when its result is quantized."""
-    decision, clip = value_qparams.decisions.get(candidate.unit.output.name or ""), candidate.unit.clip
+    decision, clip = (
+        value_qparams.decisions.get(candidate.unit.output.name or ""),
+        candidate.unit.clip,
+    )
     qparams = None if decision is None else qparams_of(decision)
     return {} if clip is None or qparams is None else {node_key(clip): clip_form(clip, qparams)}
 

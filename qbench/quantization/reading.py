@@ -28,7 +28,8 @@ from qbench.quantization.decision import Decision, Dynamic, Given, KeptFloat
 from qbench.quantization.plan import Plan
 from qbench.quantization.spec import Role, Slot
 
-# Operators of ONNX Runtime that quantize inside themselves, read as slots: they have no float graph here.
+# Operators of ONNX Runtime that quantize inside themselves, read as slots: they have no float graph
+# here.
 #
 #     DynamicQuantizeLSTM  X dynamic; W [directions, inputs, 4 units] and R along the last axis or per direction
 #     MatMulNBits          B (N, K) in blocks along K, packed; the data float
@@ -69,7 +70,9 @@ def _slot(node: ir.Node, role: Role, index: int) -> Slot:
 
 
 def _weight(node: ir.Node, index: int, *, scale: int, point: int) -> Decision:
-    """One scale, one per direction (axis 0), or one per column where there is one direction (axis 2)."""
+    """One scale, one per direction (axis 0), or one per column where there is one direction
+    (axis 2).
+    """
     scales, points, codes = _constant(node, scale), _constant(node, point), node.inputs[index]
     if scales is None or codes is None or codes.dtype is None:
         return KeptFloat("its scales are computed")
@@ -90,7 +93,9 @@ def _blocks(node: ir.Node) -> Decision:
     if scales is None:
         return KeptFloat("its scales are computed")
     if not (np.isfinite(scales) & (scales > 0)).all():
-        return KeptFloat("some of its scales are not positive, as ONNX Runtime chooses them for symmetric blocks")
+        return KeptFloat(
+            "some of its scales are not positive, as ONNX Runtime chooses them for symmetric blocks"
+        )
     shape = (rows, scales.size // rows)
     points = _constant(node, 3)
     zeros = np.full(shape, 1 << (bits - 1), np.int64)
@@ -98,7 +103,9 @@ def _blocks(node: ir.Node) -> Decision:
         zeros = _unpacked(points.reshape(rows, -1), bits)[:, : shape[1]]
     elif points is not None:
         return KeptFloat("its zero points are real numbers")
-    qparams = QParams(scales.reshape(shape), zeros, QType.parse(f"uint{bits}"), axis=1, block_size=size)
+    qparams = QParams(
+        scales.reshape(shape), zeros, QType.parse(f"uint{bits}"), axis=1, block_size=size
+    )
     return Given(qparams, f"the MatMulNBits '{node_key(node)}'")
 
 
@@ -110,7 +117,9 @@ def _unpacked(packed: _Array, bits: int) -> npt.NDArray[np.int64]:
 
 
 def _raw(node: ir.Node, index: int, *, point: int) -> Decision:
-    """Integers as they are multiplied: less a zero point, of a scale that is applied somewhere else."""
+    """Integers as they are multiplied: less a zero point, of a scale that is applied somewhere
+    else.
+    """
     value, zero = node.inputs[index], _constant(node, point)
     if value is None or value.dtype is None or (zero is None and input_at(node, point) is not None):
         return Dynamic(_UINT8)
@@ -118,7 +127,9 @@ def _raw(node: ir.Node, index: int, *, point: int) -> Decision:
     if zero is not None and zero.size != 1:
         return KeptFloat("its scales are applied somewhere else")
     offset = 0 if zero is None else int(zero.reshape(()))
-    return Given(QParams(1.0, offset, qtype), f"the {node.op_type} '{node_key(node)}', scaled somewhere else")
+    return Given(
+        QParams(1.0, offset, qtype), f"the {node.op_type} '{node_key(node)}', scaled somewhere else"
+    )
 
 
 def _constant(node: ir.Node, index: int) -> _Array | None:
@@ -127,9 +138,9 @@ def _constant(node: ir.Node, index: int) -> _Array | None:
 
 # Plans out of models that are quantized already: QDQ or operator form, from any tool.
 #
-# Passes lift what the model says to the values of a float graph (``graph.fixed_qparams``); here each becomes a decision
-# "given". Nothing is chosen, no profile is needed, and writing the plan into the same model gives the very integers it
-# came with.
+# Passes lift what the model says to the values of a float graph (``graph.fixed_qparams``); here
+# each becomes a decision "given". Nothing is chosen, no profile is needed, and writing the plan
+# into the same model gives the very integers it came with.
 
 GIVEN = "given"
 """The schema of a plan that was read out of a model."""
@@ -138,11 +149,12 @@ _QUANTIZED = 0.5
 
 
 def read_plan(model: ir.Model) -> Plan:
-    """What the quantized ``model`` says about its slots, as a plan of its float graph; without a profile.
+    """What the quantized ``model`` says about its slots, as a plan of its float graph; without
+    a profile.
 
     Args:
-        model: in QDQ or operator form, or one that holds a file of another format, whose plan has products and no
-            decisions; not touched. Of a float model the plan is empty.
+        model: in QDQ or operator form, or one that holds a file of another format, whose plan has
+            products and no decisions; not touched. Of a float model the plan is empty.
 
     Raises:
         InputError: a Q or DQ that means nothing: a scale of zero, a DequantizeLinear of reals.
@@ -181,7 +193,9 @@ def read_plan(model: ir.Model) -> Plan:
 
 
 def _plan_of_file(model: ir.Model) -> Plan:
-    """The plan of an opaque file of another format: its products, and which of them are on integers."""
+    """The plan of an opaque file of another format: its products, and which of them are on
+    integers.
+    """
     products = file_products(model)
     return Plan(
         schema=GIVEN,
@@ -199,9 +213,11 @@ def _plan_of_file(model: ir.Model) -> Plan:
 
 
 def is_quantized(model: ir.Model) -> bool:
-    """Whether ``model`` is a quantized one: it holds integer operators, or its Q/DQ pairs stand around most products.
+    """Whether ``model`` is a quantized one: it holds integer operators, or its Q/DQ pairs stand
+    around most products.
 
-    A float model with a few pairs placed by hand is none, nor is one with integer weights and float activations.
+    A float model with a few pairs placed by hand is none, nor is one with integer weights and float
+    activations.
 
     Raises:
         What ``read_plan`` raises.

@@ -14,7 +14,9 @@ from qbench.storage import read_toml, value_from_table
 
 
 class Share(enum.Enum):
-    """Which values of a unit share qparams: all computed ``inputs``, or the ``output`` and the first input."""
+    """Which values of a unit share qparams: all computed ``inputs``, or the ``output`` and the
+    first input.
+    """
 
     INPUTS = "inputs"
     OUTPUT = "output"
@@ -24,25 +26,25 @@ class Share(enum.Enum):
 class Rule:
     """Which units match, and what is requested for their slots.
 
-    A unit matches when its head is of one of ``operators`` and its name fits one of ``names`` (none given: all do),
-    and when it is among the ``first`` or the ``last`` so many of those. A rule decides about the slots that it has a
-    spec for or keeps in float; a rule with neither keeps the whole unit in float.
+    A unit matches when its head is of one of ``operators`` and its name fits one of ``names`` (none
+    given: all do), and when it is among the ``first`` or the ``last`` so many of those. A rule
+    decides about the slots that it has a spec for or keeps in float; a rule with neither keeps the
+    whole unit in float.
 
     Args:
         operators: kinds, as in ``Conv``.
         names: patterns of node names with ``*``, ``?`` and ``[…]``.
-        first, last: how many of the units that match otherwise, in graph order from the front or from the back.
-        activation: for inputs and outputs.
-        input, output: for one side only, before ``activation``.
-        weight: for constants that are factors of products.
-        correlation, sum: for the product before its bias, and for the result before its clip.
-        bias: how it is added; without such a rule int32 at the product's scale.
-        keep_float: slots that stay float.
-        share: values of the unit that share qparams; the first rule with any decides.
-        reason: why, for a rule that keeps something in float.
+        first, last: how many of the units that match otherwise, in graph order from the front or
+        from the back. activation: for inputs and outputs. input, output: for one side only, before
+        ``activation``. weight: for constants that are factors of products. correlation, sum: for
+        the product before its bias, and for the result before its clip. bias: how it is added;
+        without such a rule int32 at the product's scale. keep_float: slots that stay float. share:
+        values of the unit that share qparams; the first rule with any decides. reason: why, for a
+        rule that keeps something in float.
 
     Raises:
-        ValueError: a count below one, a spec that no slot of the rule has, or one that its slot cannot have.
+        ValueError: a count below one, a spec that no slot of the rule has, or one that its slot
+            cannot have.
     """
 
     operators: tuple[str, ...] = ()
@@ -72,10 +74,16 @@ class Rule:
             raise ValueError("'activation' next to settings for both 'input' and 'output'")
         for role in Role:
             spec = self.spec_of(role)
-            if spec is not None and role is not Role.WEIGHT and spec.granularity is Granularity.BLOCK:
+            if (
+                spec is not None
+                and role is not Role.WEIGHT
+                and spec.granularity is Granularity.BLOCK
+            ):
                 raise ValueError(f"blocks for '{role.value}': only weights have them")
             if spec is not None and role not in sides and spec.dynamic:
-                raise ValueError(f"dynamic parameters for '{role.value}': only inputs and outputs have them")
+                raise ValueError(
+                    f"dynamic parameters for '{role.value}': only inputs and outputs have them"
+                )
 
     def fits(self, operator: str, name: str) -> bool:
         """Whether a unit of kind ``operator`` called ``name`` matches, whatever its position."""
@@ -96,7 +104,15 @@ class Rule:
 
     @property
     def _keeps_all(self) -> bool:
-        specs = (self.activation, self.input, self.output, self.weight, self.correlation, self.sum, self.bias)
+        specs = (
+            self.activation,
+            self.input,
+            self.output,
+            self.weight,
+            self.correlation,
+            self.sum,
+            self.bias,
+        )
         return not self.keep_float and not self.share and all(spec is None for spec in specs)
 
     def _spec(self, role: Role) -> Spec | None:
@@ -119,12 +135,15 @@ class Rule:
     def __str__(self) -> str:
         words = [f"operators {', '.join(self.operators)}"] * bool(self.operators)
         words += [f"names {', '.join(self.names)}"] * bool(self.names)
-        words += [f"first {self.first}"] * (self.first is not None) + [f"last {self.last}"] * (self.last is not None)
+        words += [f"first {self.first}"] * (self.first is not None) + [f"last {self.last}"] * (
+            self.last is not None
+        )
         return "; ".join(words) or "every unit"
 
 
-# The first rule that matches a unit and decides about a slot decides about that slot. A slot without such a rule stays
-# float; a bias without one is int32 at the product's scale, where products are integers.
+# The first rule that matches a unit and decides about a slot decides about that slot. A slot
+# without such a rule stays float; a bias without one is int32 at the product's scale, where
+# products are integers.
 
 SUFFIX = ".toml"
 
@@ -133,7 +152,8 @@ SUFFIX = ".toml"
 class SlotOptions:
     """What a schema requests for the slots of one unit; None is float.
 
-    ``reason`` is that of a rule that keeps a slot in float; ``rules`` are the indices of the rules that decided.
+    ``reason`` is that of a rule that keeps a slot in float; ``rules`` are the indices of the rules
+    that decided.
     """
 
     input: Spec | None = None
@@ -149,14 +169,23 @@ class SlotOptions:
     @property
     def silent(self) -> bool:
         """Whether nothing is requested."""
-        return all(spec is None for spec in (self.input, self.weight, self.correlation, self.sum, self.output))
+        return all(
+            spec is None
+            for spec in (self.input, self.weight, self.correlation, self.sum, self.output)
+        )
 
     def __str__(self) -> str:
         named = (("input", self.input), ("weight", self.weight), ("correlation", self.correlation))
         words = [f"{name} {spec}" for name, spec in named if spec is not None]
         words += [f"bias {self.bias}"] * (self.weight is not None)
-        words += [f"{name} {spec}" for name, spec in (("sum", self.sum), ("output", self.output)) if spec is not None]
-        words += [f"one grid for its {share.value}" for share in sorted(self.share, key=lambda s: s.value)]
+        words += [
+            f"{name} {spec}"
+            for name, spec in (("sum", self.sum), ("output", self.output))
+            if spec is not None
+        ]
+        words += [
+            f"one grid for its {share.value}" for share in sorted(self.share, key=lambda s: s.value)
+        ]
         return "; ".join(words) or "float"
 
 
@@ -175,9 +204,9 @@ class Schema:
     Args:
         name: in suites.
         rules: tried in order.
-        canonical: name of the canonical passes before profiling; schemas with the same share profiles.
-        bias_correction: move every bias by the mean error that quantization leaves on calibration samples.
-        outputs: what happens to values that leave the graph.
+        canonical: name of the canonical passes before profiling; schemas with the same share
+        profiles. bias_correction: move every bias by the mean error that quantization leaves on
+        calibration samples. outputs: what happens to values that leave the graph.
 
     Raises:
         ValueError, InputError: no rules, or no such canonical passes.
@@ -193,7 +222,9 @@ class Schema:
         if not self.rules:
             raise ValueError("a schema without rules")
         if self.canonical not in CANONICAL:
-            raise unknown_name(f"Reading the schema '{self.name}'", "canonical pipeline", self.canonical, CANONICAL)
+            raise unknown_name(
+                f"Reading the schema '{self.name}'", "canonical pipeline", self.canonical, CANONICAL
+            )
 
     @property
     def summary(self) -> str:
@@ -201,7 +232,9 @@ class Schema:
         for rule in self.rules:
             specs = (("activations", rule.activation or rule.input), ("weights", rule.weight))
             parts = [f"{what} {spec}" for what, spec in specs if spec is not None]
-            parts += [f"biases {rule.bias}"] * (rule.bias is not None and rule.bias.kind.value != "float")
+            parts += [f"biases {rule.bias}"] * (
+                rule.bias is not None and rule.bias.kind.value != "float"
+            )
             if parts:
                 more = len(self.rules) - 1
                 return ", ".join(parts) + (f"; {more} more rule{'s' * (more > 1)}" if more else "")
@@ -209,42 +242,65 @@ class Schema:
 
     @property
     def wants_channels(self) -> bool:
-        """Whether it requests qparams per channel for calibrated values; profiles keep channels only then."""
-        specs = (rule.spec_of(role) for rule in self.rules for role in Role if role is not Role.WEIGHT)
+        """Whether it requests qparams per channel for calibrated values; profiles keep channels
+        only then.
+        """
+        specs = (
+            rule.spec_of(role) for rule in self.rules for role in Role if role is not Role.WEIGHT
+        )
         return any(spec is not None and spec.granularity is Granularity.CHANNEL for spec in specs)
 
     @property
     def weights_only(self) -> bool:
         """Whether it quantizes weights and no computed value."""
-        specs = (rule.spec_of(role) for rule in self.rules for role in Role if role not in (Role.WEIGHT, Role.BIAS))
+        specs = (
+            rule.spec_of(role)
+            for rule in self.rules
+            for role in Role
+            if role not in (Role.WEIGHT, Role.BIAS)
+        )
         return all(spec is None for spec in specs)
 
     @property
     def needs_profile(self) -> bool:
-        """Whether any range is to be taken from statistics; weights and parameters of run time need none."""
-        specs = (rule.spec_of(role) for rule in self.rules for role in Role if role is not Role.WEIGHT)
+        """Whether any range is to be taken from statistics; weights and parameters of run time
+        need none.
+        """
+        specs = (
+            rule.spec_of(role) for rule in self.rules for role in Role if role is not Role.WEIGHT
+        )
         return any(spec is not None and not spec.dynamic and spec.fixed is None for spec in specs)
 
     def options_of(self, units: Sequence[tuple[str, str]]) -> tuple[SlotOptions, ...]:
-        """What is requested for each of ``units``, (operator, name) in graph order; positions count over all."""
+        """What is requested for each of ``units``, (operator, name) in graph order; positions
+        count over all.
+        """
         matching = [_matching(rule, units) for rule in self.rules]
         return tuple(
-            self._options(tuple(i for i, found in enumerate(matching) if at in found)) for at in range(len(units))
+            self._options(tuple(i for i, found in enumerate(matching) if at in found))
+            for at in range(len(units))
         )
 
     def idle_rules(self, options: Sequence[SlotOptions]) -> tuple[str, ...]:
         """The rules that decided nothing in ``options``, counted from 1 and in words."""
         deciding = {index for one in options for index in one.rules}
-        return tuple(f"rule {i + 1} ({rule})" for i, rule in enumerate(self.rules) if i not in deciding)
+        return tuple(
+            f"rule {i + 1} ({rule})" for i, rule in enumerate(self.rules) if i not in deciding
+        )
 
     def preceded_by(self, rules: tuple[Rule, ...]) -> "Schema":
         """This schema with further ``rules`` tried first: an override."""
         return replace(self, rules=rules + self.rules)
 
     def _options(self, matching: Sequence[int]) -> SlotOptions:
-        deciding = {role: next((i for i in matching if self.rules[i].decides_about(role)), None) for role in Role}
+        deciding = {
+            role: next((i for i in matching if self.rules[i].decides_about(role)), None)
+            for role in Role
+        }
         sharing = next((i for i in matching if self.rules[i].share), None)
-        rules = tuple(sorted({index for index in (*deciding.values(), sharing) if index is not None}))
+        rules = tuple(
+            sorted({index for index in (*deciding.values(), sharing) if index is not None})
+        )
         specs = {r: None if i is None else self.rules[i].spec_of(r) for r, i in deciding.items()}
         return SlotOptions(
             input=specs[Role.INPUT],
@@ -254,12 +310,16 @@ class Schema:
             sum=specs[Role.SUM],
             output=specs[Role.OUTPUT],
             share=frozenset() if sharing is None else frozenset(self.rules[sharing].share),
-            reason=next((self.rules[index].reason for index in rules if self.rules[index].reason), ""),
+            reason=next(
+                (self.rules[index].reason for index in rules if self.rules[index].reason), ""
+            ),
             rules=rules,
         )
 
     def _bias(self, rule: int | None) -> BiasSpec:
-        """By the rule that decides about it, whose None is float; without such a rule it is derived."""
+        """By the rule that decides about it, whose None is float; without such a rule it is
+        derived.
+        """
         return BiasSpec() if rule is None else self.rules[rule].bias or FLOAT_BIAS
 
 
@@ -267,7 +327,8 @@ def load_schema(path: Path) -> Schema:
     """The schema in the TOML file at ``path``; its name is that of the file.
 
     Raises:
-        InputError: the file does not exist, is not TOML, has another name inside, or an impossible schema.
+        InputError: the file does not exist, is not TOML, has another name inside, or an impossible
+            schema.
     """
     where, name = f"schema '{path.name}'", path.name.removesuffix(SUFFIX)
     table = read_toml(path)
@@ -294,4 +355,6 @@ def _matching(rule: Rule, units: Sequence[tuple[str, str]]) -> frozenset[int]:
     found = [index for index, (operator, name) in enumerate(units) if rule.fits(operator, name)]
     if rule.first is None and rule.last is None:
         return frozenset(found)
-    return frozenset(found[: rule.first or 0]) | frozenset(found[len(found) - min(rule.last or 0, len(found)) :])
+    return frozenset(found[: rule.first or 0]) | frozenset(
+        found[len(found) - min(rule.last or 0, len(found)) :]
+    )

@@ -20,7 +20,9 @@ from qbench.numerics import GridKind, QParams, QType, ScaleKind, Symmetry
 
 
 class BiasKind(enum.Enum):
-    """Where the qparams of a bias come from: the scales of input and weight, its own range, or the correlation."""
+    """Where the qparams of a bias come from: the scales of input and weight, its own range, or
+    the correlation.
+    """
 
     DERIVED = "derived"
     OWN = "own"
@@ -31,8 +33,9 @@ class BiasKind(enum.Enum):
 class Finer(enum.Enum):
     """At whose scale product and bias are added when the bias has a scale of its own.
 
-    CHOSEN: on the finer of the two, which loses nothing. PRODUCT: on the product's, so that a bias finer than it is
-    rounded to it. BIAS: on the bias's, so that a product finer than it is rounded to it.
+    CHOSEN: on the finer of the two, which loses nothing. PRODUCT: on the product's, so that a bias
+    finer than it is rounded to it. BIAS: on the bias's, so that a product finer than it is rounded
+    to it.
     """
 
     CHOSEN = "chosen"
@@ -45,14 +48,16 @@ class BiasSpec:
     """What a bias is added as.
 
     Args:
-        kind: ``derived``: int32 at scale(input) · scale(weight); ``own``: at a scale of its own, symmetric, one a
-            tensor; ``shared``: with the qparams of the unit's correlation, which then covers both; ``float``.
+        kind: ``derived``: int32 at scale(input) · scale(weight); ``own``: at a scale of its own,
+            symmetric, one a tensor; ``shared``: with the qparams of the unit's correlation, which
+            then covers both; ``float``.
         qtype: the integer type of an ``own`` one.
         scale_kind: of an ``own`` one.
         finer: whose scale the sum has when the bias has its own.
 
     Raises:
-        ValueError, InputError: an unsigned or unknown type, or settings of an own scale without one.
+        ValueError, InputError: an unsigned or unknown type, or settings of an own scale without
+            one.
     """
 
     kind: BiasKind = BiasKind.DERIVED
@@ -64,15 +69,21 @@ class BiasSpec:
         if not QType.parse(self.qtype).signed:
             raise ValueError(f"the unsigned {self.qtype} for a bias")
         if self.scale_kind not in get_args(ScaleKind):
-            raise ValueError(f"{self.scale_kind!r}, which is none of {', '.join(get_args(ScaleKind))}")
+            raise ValueError(
+                f"{self.scale_kind!r}, which is none of {', '.join(get_args(ScaleKind))}"
+            )
         own = (self.qtype, self.scale_kind, self.finer)
         if self.kind is not BiasKind.OWN and own != ("int32", "real", Finer.CHOSEN):
-            raise ValueError(f"'qtype', 'scale_kind' or 'finer' for a bias of kind '{self.kind.value}', not 'own'")
+            raise ValueError(
+                f"'qtype', 'scale_kind' or 'finer' for a bias of kind '{self.kind.value}', not 'own'"
+            )
 
     @property
     def grid_kind(self) -> GridKind:
         """The quantization grid of an ``own`` one, without its scale."""
-        return GridKind(QType.parse(self.qtype), "symmetric", scale_kind=cast(ScaleKind, self.scale_kind))
+        return GridKind(
+            QType.parse(self.qtype), "symmetric", scale_kind=cast(ScaleKind, self.scale_kind)
+        )
 
     def __str__(self) -> str:
         if self.kind is not BiasKind.OWN:
@@ -100,8 +111,9 @@ FLOAT_BIAS = BiasSpec(kind=BiasKind.FLOAT)
 #     w ──weight─┘                + ──sum── clip ──output──
 #     b ──bias────────────────────┘
 #
-# An integer engine that adds the bias in the accumulator has no qparams for correlation and sum; a schema that asks for
-# them names canonical passes that split the bias off, so that both are values of the graph.
+# An integer engine that adds the bias in the accumulator has no qparams for correlation and sum; a
+# schema that asks for them names canonical passes that split the bias off, so that both are values
+# of the graph.
 
 
 class Role(enum.Enum):
@@ -119,8 +131,9 @@ class Role(enum.Enum):
 class Slot:
     """The ``index``-th input (or output) of node ``node``, which is ``value``.
 
-    WEIGHT is every constant that meets data in a product or a sum, BIAS one that is added in the accumulator;
-    CORRELATION is the product before the bias, SUM the result before a clip, OUTPUT what leaves the unit.
+    WEIGHT is every constant that meets data in a product or a sum, BIAS one that is added in the
+    accumulator; CORRELATION is the product before the bias, SUM the result before a clip, OUTPUT
+    what leaves the unit.
     """
 
     node: str
@@ -132,7 +145,8 @@ class Slot:
         return f"{self.node}.{self.role.value}[{self.index}]"
 
 
-# How one tensor is to be quantized: type, family, granularity, kind of scale, and where its range comes from.
+# How one tensor is to be quantized: type, family, granularity, kind of scale, and where its range
+# comes from.
 
 
 class Granularity(enum.Enum):
@@ -150,16 +164,16 @@ class Spec:
     Args:
         qtype: the integer type, as in ``int8``.
         symmetry: ``asymmetric``, ``symmetric`` or ``symmetric_unsigned``.
-        granularity: per tensor, per channel, or per block of ``block_size`` elements of what is summed over.
-        block_size: elements of a block.
-        narrow_range: leave out the lowest code.
-        scale_kind: ``real``, ``pow2`` (rounded up) or ``pow2_nearest``.
-        range_method: the rule that takes a range from statistics, as in ``minmax`` or ``percentile(99.9)``.
-        dynamic: parameters are computed from every batch at run time; nothing is calibrated.
-        scale, zero_point: parameters fixed beforehand, of one tensor; they come together, and no range is taken.
+        granularity: per tensor, per channel, or per block of ``block_size`` elements of what is
+        summed over. block_size: elements of a block. narrow_range: leave out the lowest code.
+        scale_kind: ``real``, ``pow2`` (rounded up) or ``pow2_nearest``. range_method: the rule that
+        takes a range from statistics, as in ``minmax`` or ``percentile(99.9)``. dynamic: parameters
+        are computed from every batch at run time; nothing is calibrated. scale, zero_point:
+        parameters fixed beforehand, of one tensor; they come together, and no range is taken.
 
     Raises:
-        ValueError, InputError: no such type, family, kind of scale or range method, or settings that exclude another.
+        ValueError, InputError: no such type, family, kind of scale or range method, or settings
+            that exclude another.
     """
 
     qtype: str
@@ -178,16 +192,23 @@ class Spec:
     def __post_init__(self) -> None:
         QType.parse(self.qtype)
         object.__setattr__(self, "method", get_range_method(self.range_method))
-        for word, choices in ((self.symmetry, get_args(Symmetry)), (self.scale_kind, get_args(ScaleKind))):
+        for word, choices in (
+            (self.symmetry, get_args(Symmetry)),
+            (self.scale_kind, get_args(ScaleKind)),
+        ):
             if word not in choices:
                 raise ValueError(f"{word!r}, which is none of {', '.join(choices)}")
         if (self.granularity is Granularity.BLOCK) != (self.block_size is not None):
-            size = "no block_size" if self.block_size is None else f"a block_size of {self.block_size}"
+            size = (
+                "no block_size" if self.block_size is None else f"a block_size of {self.block_size}"
+            )
             raise ValueError(f"{size} with the granularity '{self.granularity.value}'")
         if self.block_size is not None and self.block_size < 1:
             raise ValueError(f"a block_size of {self.block_size}, below one element")
         if (self.scale is None) != (self.zero_point is None):
-            given, missing = ("zero_point", "scale") if self.scale is None else ("scale", "zero_point")
+            given, missing = (
+                ("zero_point", "scale") if self.scale is None else ("scale", "zero_point")
+            )
             raise ValueError(f"a fixed {given} without a fixed {missing}")
         if self.dynamic or self.scale is not None:
             self._refuse_calibrated()
@@ -204,16 +225,22 @@ class Spec:
         if self.granularity is not Granularity.TENSOR:
             raise ValueError(f"{what} parameters with the granularity '{self.granularity.value}'")
         if self.range_method != "minmax":
-            raise ValueError(f"the range method '{self.range_method}', which {what} parameters have no use for")
+            raise ValueError(
+                f"the range method '{self.range_method}', which {what} parameters have no use for"
+            )
         if self.dynamic and (self.symmetry, self.scale_kind) != ("asymmetric", "real"):
-            raise ValueError(f"dynamic parameters that are {self.symmetry} with {self.scale_kind} scales")
+            raise ValueError(
+                f"dynamic parameters that are {self.symmetry} with {self.scale_kind} scales"
+            )
 
     def _refuse_misfit(self, fixed: QParams) -> None:
         """Fixed parameters that are not of the family and the kind of scale asked for."""
         qtype, zero_point = fixed.qtype, int(fixed.zero_point)
         allowed = {"symmetric": (qtype.middle,), "symmetric_unsigned": (qtype.qmin, qtype.middle)}
         if zero_point not in allowed.get(self.symmetry, (zero_point,)):
-            raise ValueError(f"a fixed zero_point of {zero_point}, which no {self.symmetry} {qtype} grid has")
+            raise ValueError(
+                f"a fixed zero_point of {zero_point}, which no {self.symmetry} {qtype} grid has"
+            )
         if self.scale_kind != "real" and math.frexp(float(fixed.scale))[0] != 0.5:
             raise ValueError(f"a fixed scale of {self.scale:g}, which is no power of two")
 
@@ -228,7 +255,9 @@ class Spec:
         """The parameters, where they are fixed beforehand."""
         if self.scale is None or self.zero_point is None:
             return None
-        return QParams(self.scale, self.zero_point, QType.parse(self.qtype), narrow_range=self.narrow_range)
+        return QParams(
+            self.scale, self.zero_point, QType.parse(self.qtype), narrow_range=self.narrow_range
+        )
 
     def __str__(self) -> str:
         words = [self.qtype, self.symmetry]
@@ -255,7 +284,8 @@ class Spec:
 # activations    the narrowest of 8, 16 and 32: optimized sessions of ONNX Runtime (1.31) fail on a QuantizeLinear to 4
 #                bits or drop a Relu before it, whatever its zero point; in 8 bits they count them in integers
 #
-# A type narrower than its element type needs a clip, which ONNX Runtime has of 8 bits, not of 4 and 16.
+# A type narrower than its element type needs a clip, which ONNX Runtime has of 8 bits, not of 4 and
+# 16.
 
 _CLIPPED = frozenset({ir.DataType.INT8, ir.DataType.UINT8})
 
@@ -290,14 +320,20 @@ def stored(codes: npt.NDArray[Any], dtype: ir.DataType) -> ir.TensorProtocol:
     return ir.tensor(codes.astype(dtype.numpy(), copy=False), dtype=dtype)
 
 
-def end_values(qparams: QParams, codes: tuple[int, int], rank: int | None) -> tuple[npt.NDArray[np.float32], ...]:
-    """The real values of two codes, float32; per channel in a form that broadcasts against ``rank`` dimensions."""
+def end_values(
+    qparams: QParams, codes: tuple[int, int], rank: int | None
+) -> tuple[npt.NDArray[np.float32], ...]:
+    """The real values of two codes, float32; per channel in a form that broadcasts against
+    ``rank`` dimensions.
+    """
     shape: tuple[int, ...] = ()
     if qparams.axis is not None:
         assert rank is not None
         shape = tuple(qparams.scale.size if i == qparams.axis % rank else 1 for i in range(rank))
     centred = (np.asarray(code - qparams.zero_point).reshape(shape) for code in codes)
-    return tuple(np.asarray(c.astype(np.float32) * qparams.scale.reshape(shape), np.float32) for c in centred)
+    return tuple(
+        np.asarray(c.astype(np.float32) * qparams.scale.reshape(shape), np.float32) for c in centred
+    )
 
 
 def _dtype(qtype: QType, widths: tuple[int, ...]) -> ir.DataType:
@@ -307,11 +343,14 @@ def _dtype(qtype: QType, widths: tuple[int, ...]) -> ir.DataType:
 
 # What of a spec a backend, or ONNX, cannot do: a sentence for each limit.
 #
-# A type of a width that ONNX has no type for is stored in a wider one, so a backend takes it that takes either.
+# A type of a width that ONNX has no type for is stored in a wider one, so a backend takes it that
+# takes either.
 
 
 def beyond_activations(spec: Spec, capabilities: Capabilities, *, moved: bool) -> str | None:
-    """What of ``spec`` for values cannot be had; ``moved``: for an operator that only moves them."""
+    """What of ``spec`` for values cannot be had; ``moved``: for an operator that only moves
+    them.
+    """
     if not _known(spec, activation_dtype(spec.kind.qtype), capabilities.activation_qtypes):
         return f"the backend has no {spec.qtype} activations"
     if spec.dynamic:
@@ -337,7 +376,9 @@ def beyond_weights(spec: Spec, capabilities: Capabilities) -> str | None:
 
 
 def beyond_zero_point(qparams: QParams, capabilities: Capabilities) -> str | None:
-    """Why the backend cannot count with the zero points of ``qparams`` (of a value); None when it can."""
+    """Why the backend cannot count with the zero points of ``qparams`` (of a value); None when
+    it can.
+    """
     if capabilities.zero_points is ZeroPoints.ANY:
         return None
     lowest = capabilities.zero_points is ZeroPoints.ZERO_OR_QMIN
@@ -351,7 +392,12 @@ def beyond_zero_point(qparams: QParams, capabilities: Capabilities) -> str | Non
 def _beyond_dynamic(spec: Spec, capabilities: Capabilities) -> str | None:
     if not capabilities.dynamic:
         return "the backend has no parameters that are computed at run time"
-    if (spec.qtype, spec.symmetry, spec.scale_kind, spec.narrow_range) == ("uint8", "asymmetric", "real", False):
+    if (spec.qtype, spec.symmetry, spec.scale_kind, spec.narrow_range) == (
+        "uint8",
+        "asymmetric",
+        "real",
+        False,
+    ):
         return None
     return f"DynamicQuantizeLinear makes uint8 asymmetric, not {spec}"
 

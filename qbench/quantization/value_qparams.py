@@ -24,13 +24,14 @@ from qbench.quantization.spec import Spec, beyond_zero_point
 
 # Which values are quantized, and which units stay float.
 #
-# Units that multiply by weights, or two computed operands as MatMul does, are quantized. A unit between them is
-# quantized when all its operands are, and its result is read by a quantized unit or leaves the graph. So a residual sum
-# is computed in integers, and a normalization written as sums and roots stays float. Operators that only move values
-# follow: their results share the qparams of the value that they move.
+# Units that multiply by weights, or two computed operands as MatMul does, are quantized. A unit
+# between them is quantized when all its operands are, and its result is read by a quantized unit or
+# leaves the graph. So a residual sum is computed in integers, and a normalization written as sums
+# and roots stays float. Operators that only move values follow: their results share the qparams of
+# the value that they move.
 #
-# A side of a unit that the schema keeps in float does not count: such operands need not be quantized, such results are
-# quantized only if a reader requests it.
+# A side of a unit that the schema keeps in float does not count: such operands need not be
+# quantized, such results are quantized only if a reader requests it.
 
 
 def exchanged_values(
@@ -48,17 +49,25 @@ def exchanged_values(
     idle: dict[str, str] = {}
     while True:
         integer = [*products, *between]
-        made = {v for c in integer for v in results_of(c)} | {v for c in products for v in operands_of(c)}
+        made = {v for c in integer for v in results_of(c)} | {
+            v for c in products for v in operands_of(c)
+        }
         made = _moved_on(made, movers, given)
         read = _moved_back({v for c in integer for v in operands_of(c)}, movers)
-        reasons = {c.unit.name: reason for c in between if (reason := _why_not_between(c, made, read, given))}
+        reasons = {
+            c.unit.name: reason
+            for c in between
+            if (reason := _why_not_between(c, made, read, given))
+        }
         if not reasons:
             break
         idle.update(reasons)
         between = [c for c in between if c.unit.name not in reasons]
     wanted = {value for c in (*products, *between) for value in values_of(c)}
     touched = _touched(movers, wanted)
-    idle.update({c.unit.name: "nothing around it is in integers" for c in movers if c not in touched})
+    idle.update(
+        {c.unit.name: "nothing around it is in integers" for c in movers if c not in touched}
+    )
     return wanted.union(*(values_of(c) for c in touched)), idle
 
 
@@ -76,13 +85,19 @@ def values_of(candidate: Candidate) -> Iterable[ir.Value]:
     """Operands, and those results that something in the graph reads, or that leave it quantized."""
     yield from operands_of(candidate)
     leaves = candidate.quantizes_graph_outputs
-    yield from (value for value in results_of(candidate) if value.uses() or (leaves and value.is_graph_output()))
+    yield from (
+        value
+        for value in results_of(candidate)
+        if value.uses() or (leaves and value.is_graph_output())
+    )
 
 
 def _why_not_between(
     candidate: Candidate, made: set[ir.Value], read: set[ir.Value], given: frozenset[str]
 ) -> str | None:
-    """Why a unit cannot compute with the quantized values ``made``, or none of ``read`` is its result."""
+    """Why a unit cannot compute with the quantized values ``made``, or none of ``read`` is its
+    result.
+    """
     for value in operands_of(candidate):
         if value not in made and not value.is_graph_input() and value.name not in given:
             return f"its operand '{value.name}' is not in integers"
@@ -93,11 +108,16 @@ def _why_not_between(
     return None
 
 
-def _moved_on(values: set[ir.Value], movers: Sequence[Candidate], given: frozenset[str]) -> set[ir.Value]:
+def _moved_on(
+    values: set[ir.Value], movers: Sequence[Candidate], given: frozenset[str]
+) -> set[ir.Value]:
     """``values``, graph inputs, and the results of ``movers`` (in graph order) on them."""
     found = set(values)
     for mover in movers:
-        if any(value in found or value.is_graph_input() or value.name in given for value in operands_of(mover)):
+        if any(
+            value in found or value.is_graph_input() or value.name in given
+            for value in operands_of(mover)
+        ):
             found.update(results_of(mover))
     return found
 
@@ -125,13 +145,13 @@ def _touched(movers: Sequence[Candidate], wanted: set[ir.Value]) -> set[Candidat
     return touched
 
 
-# Which values share qparams: a union-find over values; every set has a requested spec and the first unit that requested
-# it.
+# Which values share qparams: a union-find over values; every set has a requested spec and the first
+# unit that requested it.
 #
 #     leader(a) = leader(b)        a and b share qparams: an operator moves one into the other, or the schema says so
 #
-# Units are added in graph order. The first claim decides. A unit that requests other qparams, or would join two sets
-# that differ, is refused as a whole: nothing of its request is kept.
+# Units are added in graph order. The first claim decides. A unit that requests other qparams, or
+# would join two sets that differ, is refused as a whole: nothing of its request is kept.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,9 +161,9 @@ class Group:
     Args:
         spec: the requested qparams.
         owner: the unit that requested them first.
-        own: the values whose ranges it is to cover, the first claimed first; those that only moved there add none.
-        fixed_by: the operator that fixes its range, or nothing.
-        given: its parameters, where the model came with them.
+        own: the values whose ranges it is to cover, the first claimed first; those that only moved
+        there add none. fixed_by: the operator that fixes its range, or nothing. given: its
+        parameters, where the model came with them.
     """
 
     spec: Spec
@@ -155,7 +175,11 @@ class Group:
     def __str__(self) -> str:
         if self.given is not None:
             return f"given by {self.given.source}"
-        return f"fixed by its {self.fixed_by}" if self.fixed_by and self.spec.fixed is None else str(self.spec)
+        return (
+            f"fixed by its {self.fixed_by}"
+            if self.fixed_by and self.spec.fixed is None
+            else str(self.spec)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,9 +189,9 @@ class Claims:
     Args:
         unit: its name.
         specs: value → its requested qparams.
-        joined: values that are to share qparams, first the one whose parameters they get; none, or at least two.
-        moved: those among them that add no range.
-        fixed: value → the operator that fixes its range.
+        joined: values that are to share qparams, first the one whose parameters they get; none, or
+        at least two. moved: those among them that add no range. fixed: value → the operator that
+        fixes its range.
     """
 
     unit: str
@@ -198,16 +222,26 @@ class Groups:
         return {value: self._groups[self.leader(value)] for value in self._parents}
 
     def add(self, claims: Claims) -> str | None:
-        """Add what a unit requests; or, without adding anything, return the reason why that is impossible."""
+        """Add what a unit requests; or, without adding anything, return the reason why that is
+        impossible.
+        """
         wanted = {value: self._claimed(value, spec, claims) for value, spec in claims.specs.items()}
         for value, group in wanted.items():
             if isinstance(group, str):
                 return group
-            if value in claims.joined or group.given is not None or group.spec == claims.specs[value]:
+            if (
+                value in claims.joined
+                or group.given is not None
+                or group.spec == claims.specs[value]
+            ):
                 continue
             return f"it wants '{value.name}' as {claims.specs[value]}, where '{group.owner}' has it as {group}"
         groups = {value: group for value, group in wanted.items() if isinstance(group, Group)}
-        joined = _joined({value: groups[value] for value in claims.joined}, claims) if claims.joined else None
+        joined = (
+            _joined({value: groups[value] for value in claims.joined}, claims)
+            if claims.joined
+            else None
+        )
         if isinstance(joined, str):
             return joined
         for value, group in groups.items():
@@ -246,7 +280,10 @@ def _joined(groups: Mapping[ir.Value, Group], claims: Claims) -> Group | str:
     for value in others:
         other = groups[value]
         if other is found or (
-            found.given is None and not other.own and other.given is None and other.spec == found.spec
+            found.given is None
+            and not other.own
+            and other.given is None
+            and other.spec == found.spec
         ):
             continue
         if not _agree(found, other):
@@ -256,7 +293,9 @@ def _joined(groups: Mapping[ir.Value, Group], claims: Claims) -> Group | str:
         found = replace(found, own=tuple(own))
     odd = next((value for value in groups if claims.specs[value] != found.spec), None)
     if found.given is None and odd is not None:
-        return f"it wants '{odd.name}' as {claims.specs[odd]}, where '{found.owner}' has it as {found}"
+        return (
+            f"it wants '{odd.name}' as {claims.specs[odd]}, where '{found.owner}' has it as {found}"
+        )
     return found
 
 
@@ -265,7 +304,11 @@ def _agree(one: Group, other: Group) -> bool:
     if one.given is not None or other.given is not None:
         if not other.own and other.given is None:
             return True
-        return one.given is not None and other.given is not None and _given_qparams(one) == _given_qparams(other)
+        return (
+            one.given is not None
+            and other.given is not None
+            and _given_qparams(one) == _given_qparams(other)
+        )
     if one.spec != other.spec:
         return False
     fixed = {one.fixed_by, other.fixed_by} - {""}
@@ -276,9 +319,9 @@ def _given_qparams(group: Group) -> object:
     return None if group.given is None else qparams_of(group.given)
 
 
-# Claims are added in graph order, values that share qparams are grouped, qparams are chosen for every group. A unit
-# whose claim is impossible is left out with the reason, and the rest is planned again without it. Graph outputs stay
-# float unless the schema says otherwise (``GraphOutputs``).
+# Claims are added in graph order, values that share qparams are grouped, qparams are chosen for
+# every group. A unit whose claim is impossible is left out with the reason, and the rest is planned
+# again without it. Graph outputs stay float unless the schema says otherwise (``GraphOutputs``).
 
 _COARSER = 2.0
 """Values share qparams where that costs none of them more than a bit."""
@@ -288,7 +331,8 @@ _COARSER = 2.0
 class ValueQParams:
     """Value name → decision, the units that work on them, and those left out with the reason.
 
-    ``dynamic`` are values whose parameters are computed at run time, for the units that ask for it alone.
+    ``dynamic`` are values whose parameters are computed at run time, for the units that ask for it
+    alone.
     """
 
     decisions: Mapping[str, Decision]
@@ -303,7 +347,8 @@ def plan_values(
     capabilities: Capabilities,
     given: Mapping[str, Decision] | None = None,
 ) -> ValueQParams:
-    """Qparams for the values of ``candidates`` (those whose rule quantizes activations), in graph order.
+    """Qparams for the values of ``candidates`` (those whose rule quantizes activations), in
+    graph order.
 
     Args:
         candidates: units that can be quantized.
@@ -318,7 +363,9 @@ def plan_values(
     while True:
         groups = Groups(fixed)
         decisions: dict[str, Decision] = {}
-        wanted, dropped = exchanged_values([c for c in active if c.input is not None or c.output is not None], pinned)
+        wanted, dropped = exchanged_values(
+            [c for c in active if c.input is not None or c.output is not None], pinned
+        )
         if not dropped:
             apart = _apart(active, ranges, fixed)
             dropped = _refused_claims(active, wanted, groups, apart)
@@ -334,36 +381,58 @@ def plan_values(
     return ValueQParams(decisions, _dynamic(active), tuple(active), left_out)
 
 
-def _apart(active: Sequence[Candidate], ranges: Ranges, given: Mapping[str, Decision]) -> dict[str, str]:
-    """The units that choose between values of very different range, and how much too coarse shared qparams would be."""
+def _apart(
+    active: Sequence[Candidate], ranges: Ranges, given: Mapping[str, Decision]
+) -> dict[str, str]:
+    """The units that choose between values of very different range, and how much too coarse
+    shared qparams would be.
+    """
     found = {}
     for candidate in active:
         spec = candidate.input
-        if not candidate.operator.one_grid or spec is None or spec.fixed is not None or candidate.output != spec:
+        if (
+            not candidate.operator.one_grid
+            or spec is None
+            or spec.fixed is not None
+            or candidate.output != spec
+        ):
             continue
-        names = [value.name or "" for value in dict.fromkeys((*operands_of(candidate), *candidate.outputs))]
+        names = [
+            value.name or ""
+            for value in dict.fromkeys((*operands_of(candidate), *candidate.outputs))
+        ]
         if given.keys() & set(names) or any(ranges.problem(name) for name in names):
             continue
         joint = ranges.qparams(tuple(names), spec)
         if isinstance(joint, str):
             continue
         own = {name: ranges.qparams((name,), spec) for name in names if ranges.absmax(name)}
-        times = {n: float((joint.scale / q.scale).max()) for n, q in own.items() if not isinstance(q, str)}
+        times = {
+            n: float((joint.scale / q.scale).max())
+            for n, q in own.items()
+            if not isinstance(q, str)
+        }
         finest = max(times, key=lambda name: times[name], default="")
         if finest and times[finest] > _COARSER:
-            words = f"one for all would be {times[finest]:.3g} times as coarse as that of '{finest}'"
+            words = (
+                f"one for all would be {times[finest]:.3g} times as coarse as that of '{finest}'"
+            )
             found[candidate.unit.name] = f"operands have grids of their own: {words}"
     return found
 
 
-def _note(active: Sequence[Candidate], apart: Mapping[str, str], decisions: dict[str, Decision]) -> None:
+def _note(
+    active: Sequence[Candidate], apart: Mapping[str, str], decisions: dict[str, Decision]
+) -> None:
     """Add to the results of the units in ``apart`` why their operands have qparams of their own."""
     for candidate in active:
         note = apart.get(candidate.unit.name)
         for value in candidate.outputs if note else ():
             decision = decisions.get(value.name or "")
             if isinstance(decision, Static):
-                decisions[value.name or ""] = replace(decision, note="; ".join(filter(None, (decision.note, note))))
+                decisions[value.name or ""] = replace(
+                    decision, note="; ".join(filter(None, (decision.note, note)))
+                )
 
 
 def _refused_claims(
@@ -371,7 +440,8 @@ def _refused_claims(
 ) -> dict[str, str]:
     """Let every unit claim what it wants; the units whose claims cannot be had, with the reason.
 
-    A unit that chooses between values which cannot share qparams, as where operators fix them, is added to ``apart``.
+    A unit that chooses between values which cannot share qparams, as where operators fix them, is
+    added to ``apart``.
     """
     refused = {}
     for candidate in active:
@@ -407,9 +477,15 @@ def _claims(candidate: Candidate, wanted: set[ir.Value], *, one_grid: bool) -> C
 
 
 def _values_joined(
-    candidate: Candidate, operands: Sequence[ir.Value], results: Sequence[ir.Value], *, one_grid: bool
+    candidate: Candidate,
+    operands: Sequence[ir.Value],
+    results: Sequence[ir.Value],
+    *,
+    one_grid: bool,
 ) -> tuple[ir.Value, ...]:
-    """The values that are to share qparams: what the operator demands, and what the schema asks for."""
+    """The values that are to share qparams: what the operator demands, and what the schema asks
+    for.
+    """
     shares = candidate.options.share
     joined = list(operands if one_grid or Share.INPUTS in shares else operands[:1])
     if one_grid or candidate.moves or Share.OUTPUT in shares:
@@ -440,10 +516,14 @@ def _decided(
     return _around(active, lambda value: impossible.get(groups.leader(value)))
 
 
-def _around(active: Sequence[Candidate], reason_of: Callable[[ir.Value], str | None]) -> dict[str, str]:
+def _around(
+    active: Sequence[Candidate], reason_of: Callable[[ir.Value], str | None]
+) -> dict[str, str]:
     found = {}
     for candidate in active:
-        reason = next((reason for value in values_of(candidate) if (reason := reason_of(value))), None)
+        reason = next(
+            (reason for value in values_of(candidate) if (reason := reason_of(value))), None
+        )
         if reason is not None:
             found[candidate.unit.name] = reason
     return found

@@ -34,7 +34,8 @@ from qbench.quantization.spec import (
     stored,
 )
 
-# New nodes and constants under fresh names, put right behind what makes a value or right before what reads it.
+# New nodes and constants under fresh names, put right behind what makes a value or right before
+# what reads it.
 
 
 class NodeWriter:
@@ -55,7 +56,9 @@ class NodeWriter:
         *,
         outputs: int = 1,
     ) -> ir.Node:
-        """A node that is in no graph yet; it and its first result, of ``dtype``, are called ``wanted``."""
+        """A node that is in no graph yet; it and its first result, of ``dtype``, are called
+        ``wanted``.
+        """
         name = self._node_names.fresh(wanted)
         node = ir.Node("", operator, inputs, attributes, num_outputs=outputs, name=name)
         self.name_output(node.outputs[0], wanted)
@@ -67,7 +70,9 @@ class NodeWriter:
         value.name = self._value_names.fresh(wanted)
 
     def behind(self, maker: ir.Node | None, node: ir.Node, *, origin: str | None = None) -> None:
-        """Put ``node`` right behind ``maker``, of whose origin it is; for a graph input (None), at the beginning."""
+        """Put ``node`` right behind ``maker``, of whose origin it is; for a graph input (None),
+        at the beginning.
+        """
         if maker is None:
             self._graph.insert_before(self._graph[0], node)
             return
@@ -75,7 +80,9 @@ class NodeWriter:
         set_origin(node, origin or origin_of(maker))
 
     def before(self, consumer: ir.Node, index: int, node: ir.Node) -> None:
-        """Put ``node`` right before ``consumer``, in its graph; its input ``index`` is what ``node`` gives."""
+        """Put ``node`` right before ``consumer``, in its graph; its input ``index`` is what
+        ``node`` gives.
+        """
         graph = consumer.graph
         assert graph is not None
         graph.insert_before(consumer, node)
@@ -121,7 +128,9 @@ def write_float_codes(nodes: NodeWriter, value: ir.Value, qparams: QParams) -> N
         ("Clip", ends, "clipped"),
     )
     for operator, operands, word in steps:
-        node = nodes.made(operator, [last, *operands], [], f"{value.name}_{word}", ir.DataType.FLOAT)
+        node = nodes.made(
+            operator, [last, *operands], [], f"{value.name}_{word}", ir.DataType.FLOAT
+        )
         node.outputs[0].shape = value.shape
         mark_float_codes(node, name)
         nodes.behind(after, node)
@@ -149,7 +158,9 @@ _DYNAMIC = QType.parse("uint8")
 
 
 class PairWriter:
-    """The state of one writing: the parameters and integers written so far, and what they stand for now."""
+    """The state of one writing: the parameters and integers written so far, and what they stand
+    for now.
+    """
 
     def __init__(self, model: ir.Model) -> None:
         self._nodes = NodeWriter(model)
@@ -158,8 +169,11 @@ class PairWriter:
         self._integers: dict[tuple[str, QParams], ir.Value] = {}
         self._replaced: dict[str, ir.Value] = {}
 
-    def value(self, value: ir.Value, qparams: QParams, clip: ClipForm, *, leaves: bool = False) -> None:
-        """Quantize ``value`` for everything that reads it inside the graph; ``clip`` is of its producer.
+    def value(
+        self, value: ir.Value, qparams: QParams, clip: ClipForm, *, leaves: bool = False
+    ) -> None:
+        """Quantize ``value`` for everything that reads it inside the graph; ``clip`` is of its
+        producer.
 
         ``leaves``: also as a graph output.
         """
@@ -182,13 +196,17 @@ class PairWriter:
             after = source.producer()
         parameters = self._written_parameters(value.name or "", qparams, dtype)
         attributes = _attributes(qparams)
-        node = self._nodes.made("QuantizeLinear", [source, *parameters], attributes, f"{value.name}_quantized", dtype)
+        node = self._nodes.made(
+            "QuantizeLinear", [source, *parameters], attributes, f"{value.name}_quantized", dtype
+        )
         node.outputs[0].shape = source.shape
         self._nodes.behind(after, node)
         quantized = node.outputs[0]
         if narrow and clips_codes(dtype):
             clipper = moved if clip is ClipForm.INTEGER else None
-            quantized = self._clipped_codes(quantized, codes, node_key(clipper) if clipper else stem, clipper)
+            quantized = self._clipped_codes(
+                quantized, codes, node_key(clipper) if clipper else stem, clipper
+            )
         for use in uses:
             self._dequantized(quantized, use.node, use.idx, parameters, attributes)
         if leaves:
@@ -198,7 +216,8 @@ class PairWriter:
             self._graph.remove(moved, safe=True)
 
     def dynamic(self, value: ir.Value, qtype: QType, readers: Collection[tuple[str, int]]) -> None:
-        """Let every batch choose the qparams of ``value`` for ``readers``, by node and index; others read it in float.
+        """Let every batch choose the qparams of ``value`` for ``readers``, by node and index;
+        others read it in float.
 
         Raises:
             UnsupportedError: a type that DynamicQuantizeLinear does not give.
@@ -214,8 +233,12 @@ class PairWriter:
         if not uses:
             return
         stem = f"{value.name}_quantized"
-        node = self._nodes.made("DynamicQuantizeLinear", [value], [], stem, ir.DataType.UINT8, outputs=3)
-        for output, word, dtype in zip(node.outputs[1:], ("scale", "zero_point"), _DYNAMIC_TYPES, strict=True):
+        node = self._nodes.made(
+            "DynamicQuantizeLinear", [value], [], stem, ir.DataType.UINT8, outputs=3
+        )
+        for output, word, dtype in zip(
+            node.outputs[1:], ("scale", "zero_point"), _DYNAMIC_TYPES, strict=True
+        ):
             self._nodes.name_output(output, f"{value.name}_{word}")
             output.dtype, output.shape = dtype, ir.Shape([])
         node.outputs[0].shape = value.shape
@@ -255,8 +278,12 @@ class PairWriter:
             elif name in self._graph.initializers:
                 del self._graph.initializers[name]
 
-    def _clipped_codes(self, quantized: ir.Value, codes: tuple[int, int], stem: str, clip: ir.Node | None) -> ir.Value:
-        """``quantized`` clipped to ``codes``; ``clip`` is the clip of real values that it replaces, if any."""
+    def _clipped_codes(
+        self, quantized: ir.Value, codes: tuple[int, int], stem: str, clip: ir.Node | None
+    ) -> ir.Value:
+        """``quantized`` clipped to ``codes``; ``clip`` is the clip of real values that it
+        replaces, if any.
+        """
         dtype, maker = quantized.dtype, quantized.producer()
         assert maker is not None
         assert dtype is not None
@@ -264,7 +291,9 @@ class PairWriter:
             self._nodes.initializer(f"{stem}_{word}", stored(np.asarray(code), dtype))
             for word, code in zip(("low", "high"), codes, strict=True)
         ]
-        node = self._nodes.made("Clip", [quantized, *ends], [], f"{stem}_of_levels", dtype)  # stored name
+        node = self._nodes.made(
+            "Clip", [quantized, *ends], [], f"{stem}_of_levels", dtype
+        )  # stored name
         node.outputs[0].shape = quantized.shape
         self._nodes.behind(maker, node, origin=None if clip is None else origin_of(clip))
         return node.outputs[0]
@@ -272,15 +301,21 @@ class PairWriter:
     def _clipped_values(
         self, source: ir.Value, after: ir.Node | None, qparams: QParams, codes: tuple[int, int]
     ) -> ir.Value:
-        """``source`` clipped to the real values of ``codes``, behind ``after``; per channel by Max and Min."""
+        """``source`` clipped to the real values of ``codes``, behind ``after``; per channel by
+        Max and Min.
+        """
         rank = None if source.shape is None else len(source.shape)
         low, high = (
             self._nodes.initializer(f"{source.name}_{word}", ir.tensor(end))
             for word, end in zip(("low", "high"), end_values(qparams, codes, rank), strict=True)
         )
-        steps = [("Clip", [low, high])] if qparams.axis is None else [("Max", [low]), ("Min", [high])]
+        steps = (
+            [("Clip", [low, high])] if qparams.axis is None else [("Max", [low]), ("Min", [high])]
+        )
         for operator, ends in steps:
-            node = self._nodes.made(operator, [source, *ends], [], f"{source.name}_in_grid", ir.DataType.FLOAT)
+            node = self._nodes.made(
+                operator, [source, *ends], [], f"{source.name}_in_grid", ir.DataType.FLOAT
+            )
             node.outputs[0].shape = source.shape
             self._nodes.behind(after, node)
             source, after = node.outputs[0], node
@@ -295,18 +330,28 @@ class PairWriter:
         attributes: list[ir.Attr],
     ) -> None:
         wanted = f"{source.name}_for_{node_key(consumer)}"
-        node = self._nodes.made("DequantizeLinear", [source, *parameters], attributes, wanted, ir.DataType.FLOAT)
+        node = self._nodes.made(
+            "DequantizeLinear", [source, *parameters], attributes, wanted, ir.DataType.FLOAT
+        )
         node.outputs[0].shape = source.shape
         set_origin(node, origin_of(consumer))
         self._nodes.before(consumer, index, node)
 
     def _dequantized_output(
-        self, value: ir.Value, quantized: ir.Value, parameters: tuple[ir.Value, ...], attributes: list[ir.Attr]
+        self,
+        value: ir.Value,
+        quantized: ir.Value,
+        parameters: tuple[ir.Value, ...],
+        attributes: list[ir.Attr],
     ) -> None:
-        """Let the graph return the real numbers of ``quantized`` under the name of ``value``, which gets a new one."""
+        """Let the graph return the real numbers of ``quantized`` under the name of ``value``,
+        which gets a new one.
+        """
         name, maker = value.name or "", quantized.producer()
         wanted = f"{quantized.name}_for_output"
-        node = self._nodes.made("DequantizeLinear", [quantized, *parameters], attributes, wanted, ir.DataType.FLOAT)
+        node = self._nodes.made(
+            "DequantizeLinear", [quantized, *parameters], attributes, wanted, ir.DataType.FLOAT
+        )
         output = node.outputs[0]
         output.shape = value.shape
         self._nodes.behind(maker, node)
@@ -317,7 +362,9 @@ class PairWriter:
         self._nodes.name_output(value, f"{name}_computed")
         output.name = name
 
-    def _written_parameters(self, name: str, qparams: QParams, dtype: ir.DataType) -> tuple[ir.Value, ir.Value]:
+    def _written_parameters(
+        self, name: str, qparams: QParams, dtype: ir.DataType
+    ) -> tuple[ir.Value, ir.Value]:
         key = (name, qparams, dtype)
         if key not in self._parameters:
             scale = self._nodes.initializer(f"{name}_scale", ir.tensor(np.asarray(qparams.scale)))
@@ -343,17 +390,18 @@ def _attributes(qparams: QParams) -> list[ir.Attr]:
 #     value ──DynamicQuantizeLinear──────┴──DQ── consumer              parameters that every batch makes anew
 #     integer constant ──DQ(s, z)── consumer
 #
-# Graph inputs and outputs keep their names and float types; a value that is a graph output leaves the graph
-# unquantized, unless the plan names it (``quantized_outputs``): then behind Q and DQ. A Relu or Clip before a Q is
-# absorbed, or moves behind it, as the plan says (``clips``). The convention, with what becomes of types that ONNX has
-# no type for, is in ``graph.qdq``.
+# Graph inputs and outputs keep their names and float types; a value that is a graph output leaves
+# the graph unquantized, unless the plan names it (``quantized_outputs``): then behind Q and DQ. A
+# Relu or Clip before a Q is absorbed, or moves behind it, as the plan says (``clips``). The
+# convention, with what becomes of types that ONNX has no type for, is in ``graph.qdq``.
 
 MARK = "qbench.plan"
 """Metadata key of a model that a plan was written into: the plan's schema and digest."""
 
 
 def quantize_model(model: AnyModel, plan: Plan) -> ir.Model:
-    """The QDQ model of the float ``model`` (or of the file there; canonicalized here) under ``plan``, as a new model.
+    """The QDQ model of the float ``model`` (or of the file there; canonicalized here) under
+    ``plan``, as a new model.
 
     Raises:
         InputError: the plan is of another graph, or is not a plan.
@@ -362,11 +410,16 @@ def quantize_model(model: AnyModel, plan: Plan) -> ir.Model:
     graph = as_model(model)
     remedy = "Make one with make_plan(model, profile, schema), or load one with load_plan."
     require_type(f"Quantizing '{graph.graph.name}'", plan, Plan, expected="a Plan", remedy=remedy)
-    return own_copy(graph) if is_written(graph, plan) else insert_qdq(plannable(graph, plan.canonical), plan)
+    return (
+        own_copy(graph)
+        if is_written(graph, plan)
+        else insert_qdq(plannable(graph, plan.canonical), plan)
+    )
 
 
 def insert_qdq(model: ir.Model, plan: Plan) -> ir.Model:
-    """A copy of the canonical ``model`` with ``plan`` written into it; a copy as it is when that was done before.
+    """A copy of the canonical ``model`` with ``plan`` written into it; a copy as it is when
+    that was done before.
 
     Raises:
         InputError: the plan is of another graph.
@@ -420,7 +473,9 @@ def is_written(model: ir.Model, plan: Plan) -> bool:
 
 
 def _dynamic(plan: Plan) -> dict[tuple[str, QType], set[tuple[str, int]]]:
-    """Value and type → the operands, node and index, that read it with parameters made at run time."""
+    """Value and type → the operands, node and index, that read it with parameters made at run
+    time.
+    """
     found: dict[tuple[str, QType], set[tuple[str, int]]] = {}
     for slot, decision in plan.decisions.items():
         if isinstance(decision, Dynamic) and slot.role is Role.INPUT:

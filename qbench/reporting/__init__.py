@@ -1,4 +1,6 @@
-"""Memory → words: runs as a terminal summary, a Markdown page, an offline HTML page and PNG charts."""
+"""Memory → words: runs as a terminal summary, a Markdown page, an offline HTML page and PNG
+charts.
+"""
 
 from typing import TYPE_CHECKING
 

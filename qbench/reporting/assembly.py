@@ -32,7 +32,16 @@ from qbench.reporting.format import SYMBOLS, counted
 from qbench.reporting.progress import WINDOW
 from qbench.reporting.report import Matrix, Report, group_causes, headline_of
 from qbench.reporting.trends import Cost, Trend, cost_of, group_steps, places_of, trend_of
-from qbench.reporting.view import ABSENT, CellKey, Cells, CellView, MetricView, RunView, read_cell, read_run
+from qbench.reporting.view import (
+    ABSENT,
+    CellKey,
+    Cells,
+    CellView,
+    MetricView,
+    RunView,
+    read_cell,
+    read_run,
+)
 from qbench.tracking import (
     TREND_KEYS,
     AcceptedLevel,
@@ -58,24 +67,32 @@ from qbench.tracking import (
 )
 from qbench.tracking import with_parts as with_parts_of_runs
 
-# Margins smaller than one counted unit: under one sample only a proven loss is red, under one edit every edit is.
+# Margins smaller than one counted unit: under one sample only a proven loss is red, under one edit
+# every edit is.
 #
-# 0.5 % of 100 right samples is half a sample. The notice says so, because the user expects that such a margin gates.
+# 0.5 % of 100 right samples is half a sample. The notice says so, because the user expects that
+# such a margin gates.
 
 _NAMED = 3
 
 
 def coarse_notices(cells: Sequence[CellView]) -> tuple[str, ...]:
-    """A sentence for each number of samples and each rule whose margin is smaller than one sample."""
+    """A sentence for each number of samples and each rule whose margin is smaller than one
+    sample.
+    """
     groups: dict[tuple[int, str, bool], list[tuple[CellView, str]]] = {}
     for cell in cells:
         for metric, rule in _coarse(cell):
-            groups.setdefault((metric.out_of, rule, metric.proportion), []).append((cell, metric.name))
+            groups.setdefault((metric.out_of, rule, metric.proportion), []).append(
+                (cell, metric.name)
+            )
     return tuple(_sentence(*what, found) for what, found in groups.items())
 
 
 def _coarse(cell: CellView) -> Iterable[tuple[MetricView, str]]:
-    """The metrics of ``cell`` whose margin is under one sample, or one edit, each with the rule that set it."""
+    """The metrics of ``cell`` whose margin is under one sample, or one edit, each with the rule
+    that set it.
+    """
     if cell.record.outcome == ABSENT:
         return
     metrics = {metric.name: metric for metric in cell.metrics}
@@ -83,12 +100,18 @@ def _coarse(cell: CellView) -> Iterable[tuple[MetricView, str]]:
         metric = metrics.get(gate.metric) if gate.kind == GateKind.LOSS else None
         if metric is None:
             continue
-        single = metric.margin is not None and not metric.proportion and 0 < metric.margin * metric.out_of < 1
+        single = (
+            metric.margin is not None
+            and not metric.proportion
+            and 0 < metric.margin * metric.out_of < 1
+        )
         if gate.state == "shown" or single:
             yield metric, gate.rule
 
 
-def _sentence(out_of: int, rule: str, proportion: bool, found: Sequence[tuple[CellView, str]]) -> str:
+def _sentence(
+    out_of: int, rule: str, proportion: bool, found: Sequence[tuple[CellView, str]]
+) -> str:
     metrics = dict.fromkeys(name for _, name in found)
     names = " and ".join(metrics)
     models = list(dict.fromkeys(cell.key.model for cell, _ in found))
@@ -105,19 +128,21 @@ def _sentence(out_of: int, rule: str, proportion: bool, found: Sequence[tuple[Ce
     )
 
 
-# Which losses of a run are larger than chance explains, given how many cells were tested: a line of information, never
-# a gate.
+# Which losses of a run are larger than chance explains, given how many cells were tested: a line of
+# information, never a gate.
 #
-# One test per quantized cell that is scored against labels: McNemar's one-sided mid-p of its first metric that is a
-# share of right samples (where samples share sources, the mid-p of those), adjusted over the run by Benjamini and
-# Hochberg. Cells share samples and so depend on each other positively, which the procedure allows (Benjamini and
-# Yekutieli, Ann Stat 29:1165, 2001).
+# One test per quantized cell that is scored against labels: McNemar's one-sided mid-p of its first
+# metric that is a share of right samples (where samples share sources, the mid-p of those),
+# adjusted over the run by Benjamini and Hochberg. Cells share samples and so depend on each other
+# positively, which the procedure allows (Benjamini and Yekutieli, Ann Stat 29:1165, 2001).
 
 LEVEL = 0.05
 
 
 def significant_losses(cells: Sequence[CellView]) -> tuple[tuple[tuple[CellView, float], ...], int]:
-    """((cell, adjusted p) of the losses significant at 5 %, the smallest p first; how many cells were tested)."""
+    """((cell, adjusted p) of the losses significant at 5 %, the smallest p first; how many
+    cells were tested).
+    """
     tested = [(cell, metric) for cell in cells if (metric := _tested(cell)) is not None]
     adjusted = benjamini_hochberg([_loss_p(metric) for _, metric in tested])
     found = [(cell, p) for (cell, _), p in zip(tested, adjusted, strict=True) if p <= LEVEL]
@@ -149,11 +174,14 @@ def _loss_p(metric: MetricView) -> float:
 def _tested(cell: CellView) -> MetricView | None:
     if cell.key.schema == FP32 or cell.record.outcome == ABSENT:
         return None
-    return next((m for m in cell.metrics if m.proportion and m.against_labels and m.out_of == m.n), None)
+    return next(
+        (m for m in cell.metrics if m.proportion and m.against_labels and m.out_of == m.n), None
+    )
 
 
-# What the data of each model tell from chance: of the metrics that gate a loss, over the quantized cells of the model.
-# The margin is the strictest; design effect and standard error are the medians of what the cells showed.
+# What the data of each model tell from chance: of the metrics that gate a loss, over the quantized
+# cells of the model. The margin is the strictest; design effect and standard error are the medians
+# of what the cells showed.
 
 
 def data_powers(cells: Iterable[CellView]) -> tuple[DataPower, ...]:
@@ -165,11 +193,17 @@ def data_powers(cells: Iterable[CellView]) -> tuple[DataPower, ...]:
         losing = {gate.metric for gate in cell.record.gates if gate.kind == GateKind.LOSS}
         for metric in cell.metrics:
             margin = metric.margin
-            if margin is None and cell.record.tolerance is not None:  # one that is under one sample has no limit
+            if (
+                margin is None and cell.record.tolerance is not None
+            ):  # one that is under one sample has no limit
                 margin = cell.record.tolerance * abs(metric.reference_value)
             if metric.name in losing and margin is not None:
                 gating.setdefault((cell.key.model, metric.name), []).append((metric, margin))
-    return tuple(found for (model, _), several in gating.items() if (found := _data_power(model, several)) is not None)
+    return tuple(
+        found
+        for (model, _), several in gating.items()
+        if (found := _data_power(model, several)) is not None
+    )
 
 
 def _data_power(model: str, several: Sequence[tuple[MetricView, float]]) -> DataPower | None:
@@ -192,27 +226,44 @@ def _data_power(model: str, several: Sequence[tuple[MetricView, float]]) -> Data
 
 def _median(found: Sequence[Gathering]) -> Gathering:
     return Gathering(
-        median(one.effect for one in found), median(one.freedom for one in found), median(one.equal for one in found)
+        median(one.effect for one in found),
+        median(one.freedom for one in found),
+        median(one.equal for one in found),
     )
 
 
-# Which cells of a run have a loss in two parts: those whose quantized graph ``integer-ideal`` ran too.
+# Which cells of a run have a loss in two parts: those whose quantized graph ``integer-ideal`` ran
+# too.
 
 
 def with_parts(cells: Iterable[CellView]) -> tuple[CellView, ...]:
     """``cells``, each with the parts of its lead metric's change where they are known."""
     found = tuple(cells)
     ideals = {(c.key.model, c.key.column): c for c in found if c.key.backend == IDEAL}
-    return tuple(replace(cell, parts=_parts(cell, ideals.get((cell.key.model, cell.key.column)))) for cell in found)
+    return tuple(
+        replace(cell, parts=_parts(cell, ideals.get((cell.key.model, cell.key.column))))
+        for cell in found
+    )
 
 
 def _parts(cell: CellView, ideal: CellView | None) -> LossParts | None:
-    """None unless both ran the same quantized graph on the same samples, compared with the same fp32 answers."""
-    if ideal is None or cell.key.backend == IDEAL or cell.lead is None or not cell.lead.against_labels:
+    """None unless both ran the same quantized graph on the same samples, compared with the same
+    fp32 answers.
+    """
+    if (
+        ideal is None
+        or cell.key.backend == IDEAL
+        or cell.lead is None
+        or not cell.lead.against_labels
+    ):
         return None
     same = cell.record.data == ideal.record.data and "quantized" in cell.record.digests
     middle = next((metric for metric in ideal.metrics if metric.name == cell.lead.name), None)
-    if not same or middle is None or cell.record.digests["quantized"] != ideal.record.digests.get("quantized"):
+    if (
+        not same
+        or middle is None
+        or cell.record.digests["quantized"] != ideal.record.digests.get("quantized")
+    ):
         return None
     if (middle.reference_hits, middle.out_of) != (cell.lead.reference_hits, cell.lead.out_of):
         return None
@@ -226,7 +277,8 @@ def _parts(cell: CellView, ideal: CellView | None) -> LossParts | None:
     )
 
 
-# What a report needs besides the runs: accepted results, series that got worse, and the rulings on them.
+# What a report needs besides the runs: accepted results, series that got worse, and the rulings on
+# them.
 
 AcceptedHits = Mapping[tuple[CellKey, str, str], AcceptedLevel]
 """(cell, metric, environment class) → what was accepted there, in one suite."""
@@ -236,8 +288,8 @@ AcceptedHits = Mapping[tuple[CellKey, str, str], AcceptedLevel]
 class Memory:
     """``accepted`` are the results in the baselines, ``regressions`` what got worse in each suite.
 
-    ``repository`` is where commits are shown (``read_repository``); ``meanings``: one line for each schema and metric.
-    ``series`` are those that moved, with their levels; None: not known.
+    ``repository`` is where commits are shown (``read_repository``); ``meanings``: one line for each
+    schema and metric. ``series`` are those that moved, with their levels; None: not known.
     """
 
     accepted: AcceptedLevels = field(default_factory=dict)
@@ -249,7 +301,11 @@ class Memory:
     def accepted_in(self, suite: str) -> AcceptedHits:
         """What was accepted in ``suite``, by the keys of a report."""
         return {
-            (CellKey(cell.model, cell.backend, cell.schema, cell.variant), metric, environment): level
+            (
+                CellKey(cell.model, cell.backend, cell.schema, cell.variant),
+                metric,
+                environment,
+            ): level
             for (cell, metric, environment), level in self.accepted.items()
             if cell.suite == suite
         }
@@ -276,7 +332,10 @@ def remember(
     suites = dict.fromkeys(alert.cell.suite for alert in alerts)
     return Memory(
         accepted=accepted,
-        regressions={suite: group_alerts([a for a in alerts if a.cell.suite == suite], line) for suite in suites},
+        regressions={
+            suite: group_alerts([a for a in alerts if a.cell.suite == suite], line)
+            for suite in suites
+        },
         series=series,
     )
 
@@ -310,7 +369,9 @@ def read_memory(
 
 
 def accepted_share(cell: CellView, metric: MetricView, accepted: AcceptedHits) -> float | None:
-    """The accepted value of ``metric`` in the environment of ``cell``; None where it is of other samples."""
+    """The accepted value of ``metric`` in the environment of ``cell``; None where it is of
+    other samples.
+    """
     known = accepted.get((cell.key, metric.name, cell.record.environment_class))
     if known is None or not set(cell.record.data.split("+")) <= known.data:
         return None
@@ -318,10 +379,11 @@ def accepted_share(cell: CellView, metric: MetricView, accepted: AcceptedHits) -
 
 
 def _moving(runs: Sequence[Run], accepted: AcceptedLevels) -> list[Run]:
-    """``runs`` with only those metrics that can raise an alert: they changed, or differ from the accepted result.
+    """``runs`` with only those metrics that can raise an alert: they changed, or differ from
+    the accepted result.
 
-    Nine series in ten never change. A constant series has one level, hence no step, and no slide where that level is
-    the accepted one.
+    Nine series in ten never change. A constant series has one level, hence no step, and no slide
+    where that level is the accepted one.
     """
     before: dict[Cell, Mapping[str, MetricRecord]] = {}
     moving: dict[Cell, set[str]] = {}
@@ -334,16 +396,23 @@ def _moving(runs: Sequence[Run], accepted: AcceptedLevels) -> list[Run]:
                 moving.setdefault(cell, set()).update(_off(cell, environment, metrics, accepted))
             known = before.setdefault(cell, metrics)
             if metrics != known:
-                moved = {name for name, counts in metrics.items() if counts != known.get(name, counts)}
+                moved = {
+                    name for name, counts in metrics.items() if counts != known.get(name, counts)
+                }
                 moving.setdefault(cell, set()).update(moved)
                 before[cell] = {**known, **metrics}
     return [
-        replace(run, cells=tuple(_thinned(one, moving[one.cell]) for one in run.cells if moving[one.cell]))
+        replace(
+            run,
+            cells=tuple(_thinned(one, moving[one.cell]) for one in run.cells if moving[one.cell]),
+        )
         for run in runs
     ]
 
 
-def _off(cell: Cell, environment: str, metrics: Mapping[str, MetricRecord], accepted: AcceptedLevels) -> Iterator[str]:
+def _off(
+    cell: Cell, environment: str, metrics: Mapping[str, MetricRecord], accepted: AcceptedLevels
+) -> Iterator[str]:
     """The metrics of ``cell`` that differ from their accepted results."""
     for metric, counts in metrics.items():
         level = accepted.get((cell, metric, environment))
@@ -357,15 +426,21 @@ def _thinned(record: CellRecord, metrics: set[str]) -> CellRecord:
     return CellRecord(**{name: getattr(record, name) for name in TREND_KEYS} | {"metrics": kept})
 
 
-_SHOWN = tuple(name for name in READ if name not in ("suite", "model", "backend", "schema", "variant", "seconds"))
-"""The fields of a record that a report shows of every run; the seconds are shown of the newest run alone."""
+_SHOWN = tuple(
+    name
+    for name in READ
+    if name not in ("suite", "model", "backend", "schema", "variant", "seconds")
+)
+"""The fields of a record that a report shows of every run; the seconds are shown of the newest
+run alone.
+"""
 
 
 def read_cells(runs: Sequence[Run]) -> list[Cells]:
     """The cells of each of ``runs``; the later line of a cell that was measured twice in one run.
 
-    Most int8 results never change, so a history of months mostly repeats its lines: a line equal to that of the run
-    before is read once.
+    Most int8 results never change, so a history of months mostly repeats its lines: a line equal to
+    that of the run before is read once.
     """
     known: dict[tuple[str, ...], tuple[list[Any], CellView]] = {}
     found: list[Cells] = []
@@ -395,7 +470,11 @@ def build_report(
         suite = read_run(runs[-1]).suite if runs else ""
     chosen = [run for run in runs if read_run(run).suite == suite][-window:]
     if not chosen:
-        return Report(suite=suite, headline="No runs yet: run a suite and its report will be here", is_red=False)
+        return Report(
+            suite=suite,
+            headline="No runs yet: run a suite and its report will be here",
+            is_red=False,
+        )
     chosen, parts = _with_parts_merged(chosen)
     past = read_cells(chosen)
     views = [
@@ -408,7 +487,9 @@ def build_report(
     causes = group_causes(cells)
     moves = _moves(_series_alone(chosen) if memory.series is None else memory, suite)
     trends = _Trends(cells, past, views, accepted=memory.accepted_in(suite), moves=moves)
-    new_classes = () if views[-1].release_of else _new_classes(cells)  # of another release nothing is accepted
+    new_classes = (
+        () if views[-1].release_of else _new_classes(cells)
+    )  # of another release nothing is accepted
     return Report(
         suite=suite,
         headline=headline_of(views[-1], cells, causes),
@@ -443,7 +524,9 @@ def _finds_nothing_accepted(gate: GateRecord) -> bool:
 
 
 def _new_classes(cells: Iterable[CellView]) -> tuple[str, ...]:
-    """The environment classes of ``cells`` in which nothing is accepted for a cell that has accepted results."""
+    """The environment classes of ``cells`` in which nothing is accepted for a cell that has
+    accepted results.
+    """
     return tuple(
         dict.fromkeys(
             cell.record.environment_class
@@ -455,7 +538,8 @@ def _new_classes(cells: Iterable[CellView]) -> tuple[str, ...]:
 
 
 def _class_remedy(past: Sequence[Cells], views: Sequence[RunView]) -> str:
-    """Compare the newest run with the last one of another class, then accept it; empty where it cannot be accepted.
+    """Compare the newest run with the last one of another class, then accept it; empty where it
+    cannot be accepted.
 
     A report of one run alone does not know the run before it and names it ``previous``.
     """
@@ -465,15 +549,20 @@ def _class_remedy(past: Sequence[Cells], views: Sequence[RunView]) -> str:
     earlier = (
         view.id
         for cells, view in zip(reversed(past[:-1]), reversed(views[:-1]), strict=True)
-        if view.complete and any(cell.record.environment_class not in (*classes, "") for cell in cells.values())
+        if view.complete
+        and any(cell.record.environment_class not in (*classes, "") for cell in cells.values())
     )
     before = next(earlier, "previous")
     return f"qbench compare {before} {now.id} --across{THEN}qbench accept {now.id} --what new"
 
 
-def _costs(runs: Sequence[Run], views: Sequence[RunView], cells: Sequence[CellView]) -> dict[CellKey, Cost]:
+def _costs(
+    runs: Sequence[Run], views: Sequence[RunView], cells: Sequence[CellView]
+) -> dict[CellKey, Cost]:
     """The cost of each of ``cells``; of records as they are, whose seconds differ in every run."""
-    found: dict[CellKey, list[CellRecord | None]] = {cell.key: [None] * len(runs) for cell in cells if cell.metrics}
+    found: dict[CellKey, list[CellRecord | None]] = {
+        cell.key: [None] * len(runs) for cell in cells if cell.metrics
+    }
     for place, run in enumerate(runs):
         for record in run.cells:
             key = CellKey(record.model, record.backend, record.schema, record.variant)
@@ -483,8 +572,12 @@ def _costs(runs: Sequence[Run], views: Sequence[RunView], cells: Sequence[CellVi
     return {key: cost for key, cost in costs if cost is not None}
 
 
-def build_reports(runs: Sequence[Run], *, window: int = WINDOW, memory: Memory = NOTHING) -> tuple[Report, ...]:
-    """One report per suite, that of the newest run first; one empty report when there are no runs."""
+def build_reports(
+    runs: Sequence[Run], *, window: int = WINDOW, memory: Memory = NOTHING
+) -> tuple[Report, ...]:
+    """One report per suite, that of the newest run first; one empty report when there are no
+    runs.
+    """
     suites = dict.fromkeys(read_run(run).suite for run in reversed(runs))
     built = (build_report(runs, suite, window=window, memory=memory) for suite in suites)
     return tuple(built) or (build_report(()),)
@@ -525,9 +618,11 @@ def _is_named(record: CellRecord) -> bool:
 
 
 class _Trends(Mapping[CellKey, tuple[Trend, ...]]):
-    """The trends of each of ``cells`` that has metrics, one per metric, the lead's first; made when they are read.
+    """The trends of each of ``cells`` that has metrics, one per metric, the lead's first; made
+    when they are read.
 
-    The trends of thousands of models take several times the memory of what they are made of, and a report draws few.
+    The trends of thousands of models take several times the memory of what they are made of, and a
+    report draws few.
     """
 
     def __init__(
@@ -574,27 +669,40 @@ class _Trends(Mapping[CellKey, tuple[Trend, ...]]):
             series, alerts = self._moves.get((cell.key, metric.name), ((), ()))
             share = accepted_share(cell, metric, self._accepted)
             trend = trend_of(
-                history, cell, metric, self._views, self._places, series=series, alerts=alerts, accepted=share
+                history,
+                cell,
+                metric,
+                self._views,
+                self._places,
+                series=series,
+                alerts=alerts,
+                accepted=share,
             )
             found.append(trend)
         return tuple(found)
 
 
 _MOST_TRENDS = 8_000
-"""Cells whose trends are kept: those of the models of a site, and more than any suite of two years."""
+"""Cells whose trends are kept: those of the models of a site, and more than any suite of two
+years.
+"""
 
 
 def _with_parts_merged(chosen: list[Run]) -> tuple[list[Run], list[Run]]:
-    """``chosen`` up to the last run of the whole suite, with what later runs of a part measured; these runs.
+    """``chosen`` up to the last run of the whole suite, with what later runs of a part
+    measured; these runs.
 
-    A run of a few cells is not what a report of the suite is about: it replaces only the cells that it measured.
+    A run of a few cells is not what a report of the suite is about: it replaces only the cells that
+        it measured.
     """
     count = parts_behind(chosen)
     if not count:
         return chosen, []
     parts = chosen[-count:]
     whole = with_parts_of_runs(chosen[-count - 1], parts)
-    whole = replace(whole, findings=(*whole.findings, *(line for part in parts for line in part.findings)))
+    whole = replace(
+        whole, findings=(*whole.findings, *(line for part in parts for line in part.findings))
+    )
     return [*chosen[: -count - 1], whole], parts
 
 
@@ -615,20 +723,27 @@ def _part_notice(part: Run) -> str:
 
 
 def _expected(past: Sequence[Cells], views: Sequence[RunView]) -> list[CellView]:
-    """The cells of the newest run; if it is partial, also those of the last whole run that it lacks, as absent.
+    """The cells of the newest run; if it is partial, also those of the last whole run that it
+    lacks, as absent.
 
-    Where the newest run selected all cells of its suite and their number differs, the suite has changed: nothing is
-    added.
+    Where the newest run selected all cells of its suite and their number differs, the suite has
+    changed: nothing is added.
     """
     newest = dict(past[-1])
     if not (views[-1].complete and views[-1].whole_selection):
-        whole = (cells for cells, view in zip(past, views, strict=True) if view.complete and view.whole_selection)
+        whole = (
+            cells
+            for cells, view in zip(past, views, strict=True)
+            if view.complete and view.whole_selection
+        )
         former = next(reversed(list(whole)), {})
         now = views[-1]
         is_other = now.whole_selection and now.planned not in (0, len(former))
         for key, cell in () if is_other else former.items():
             if key not in newest:
-                record = structs.replace(cell.record, outcome=ABSENT, headline="", remedy="", notices=())
+                record = structs.replace(
+                    cell.record, outcome=ABSENT, headline="", remedy="", notices=()
+                )
                 newest[key] = replace(cell, record=record)
     return [newest[key] for key in sorted(newest, key=_order)]
 
@@ -641,7 +756,12 @@ def _with_past(cell: CellView, past: Sequence[Cells], views: Sequence[RunView]) 
     """``cell`` with how far it moved since its last run, and how long it has been red."""
     earlier = [(p.get(cell.key), view) for p, view in zip(past[:-1], views[:-1], strict=True)]
     before = next(
-        (c for c, _ in reversed(earlier) if c and c.record.environment_class == cell.record.environment_class), None
+        (
+            c
+            for c, _ in reversed(earlier)
+            if c and c.record.environment_class == cell.record.environment_class
+        ),
+        None,
     )
     moved = None
     if before and cell.lead and cell.record.outcome != ABSENT:
@@ -663,19 +783,29 @@ def _tallies(cells: Sequence[CellView]) -> tuple[tuple[str, int], ...]:
     """(outcome, count) in the order of the symbols' legend, unknown outcomes last."""
     counts = Counter(cell.shown_outcome for cell in cells)
     known = list(SYMBOLS)
-    return tuple(sorted(counts.items(), key=lambda item: known.index(item[0]) if item[0] in known else len(known)))
+    return tuple(
+        sorted(
+            counts.items(),
+            key=lambda item: known.index(item[0]) if item[0] in known else len(known),
+        )
+    )
 
 
 def _matrices(cells: Sequence[CellView]) -> tuple[Matrix, ...]:
     """One matrix per backend; all have the same columns, so that they can be compared by eye."""
     by_key = {(c.key.model, c.key.backend, c.key.column): c for c in cells}
-    columns = tuple(dict.fromkeys(c.key.column for c in sorted(cells, key=lambda c: _order(c.key)[2:])))
+    columns = tuple(
+        dict.fromkeys(c.key.column for c in sorted(cells, key=lambda c: _order(c.key)[2:]))
+    )
     backends = sorted({c.key.backend for c in cells})
     found = []
     for backend in backends:
         models = sorted({model for model, name, _ in by_key if name == backend})
         used = tuple(c for c in columns if any((model, backend, c) in by_key for model in models))
-        rows = tuple((model, tuple(by_key.get((model, backend, column)) for column in used)) for model in models)
+        rows = tuple(
+            (model, tuple(by_key.get((model, backend, column)) for column in used))
+            for model in models
+        )
         found.append(Matrix(backend=backend, columns=used, rows=rows))
     return tuple(found)
 
@@ -696,20 +826,30 @@ def _notices(run: RunView, cells: Sequence[CellView]) -> tuple[str, ...]:
     """Notices about the run as a whole, then those of the cells, equal ones counted once."""
     found = []
     if run.absent:
-        found.append(f"{run.absent} of {counted(run.selected, 'selected cell')} have no line: they were not measured.")
+        found.append(
+            f"{run.absent} of {counted(run.selected, 'selected cell')} have no line: they were not measured."
+        )
     elif not run.complete and not any(note.startswith("ended early: ") for note in run.notes):
         found.append("The run was interrupted: it holds only what was measured before that.")
     if run.limited:
         found.append(f"At most {counted(run.limited, 'sample')} of each data set were scored.")
-    if not run.selected and run.planned and cells:  # the cells of Python tests are not selected from those of the suite
+    if (
+        not run.selected and run.planned and cells
+    ):  # the cells of Python tests are not selected from those of the suite
         found.append("Only Python tests measured cells of the suite.")
     elif not run.whole_selection and not (run.limited and run.selected == run.planned):
         found.append(_selected_part(run, cells))
     if run.damaged:
-        found.append(f"{counted(run.damaged, 'line')} of the run file could not be read and is left out.")
+        found.append(
+            f"{counted(run.damaged, 'line')} of the run file could not be read and is left out."
+        )
     found.extend(run.notes)
-    counts = Counter(notice for cell in cells for notice in cell.record.notices if not _says_power(cell, notice))
-    found.extend(text if count == 1 else f"{text} ({count} cells)" for text, count in counts.most_common())
+    counts = Counter(
+        notice for cell in cells for notice in cell.record.notices if not _says_power(cell, notice)
+    )
+    found.extend(
+        text if count == 1 else f"{text} ({count} cells)" for text, count in counts.most_common()
+    )
     found.extend(filter(None, [*coarse_notices(cells), significance_notice(cells)]))
     return tuple(found)
 
@@ -717,12 +857,16 @@ def _notices(run: RunView, cells: Sequence[CellView]) -> tuple[str, ...]:
 def _says_power(cell: CellView, notice: str) -> bool:
     """Whether ``notice`` says how many samples would decide an open gate of ``cell``.
 
-    `Report.undecided` and `Report.powers` say it for all cells of a model at once. Where runs of one cell differ, the
-    notice is about the number of runs, which neither of them says.
+    `Report.undecided` and `Report.powers` say it for all cells of a model at once. Where runs of
+    one cell differ, the notice is about the number of runs, which neither of them says.
     """
     if cell.record.outcome != "inconclusive" or cell.record.repeats is not None:
         return False
-    open_gates = (gate for gate in cell.record.gates if gate.kind == GateKind.LOSS and gate.state == "inconclusive")
+    open_gates = (
+        gate
+        for gate in cell.record.gates
+        if gate.kind == GateKind.LOSS and gate.state == "inconclusive"
+    )
     return notice.partition(": ")[0] in {gate.metric for gate in open_gates}
 
 
@@ -731,5 +875,10 @@ def _unsupported(cells: Sequence[CellView]) -> tuple[tuple[str, tuple[CellKey, .
     groups: dict[str, list[CellKey]] = {}
     for cell in cells:
         if cell.record.outcome == "unsupported":
-            groups.setdefault(cell.record.headline or cell.record.rule or "no reason given", []).append(cell.key)
-    return tuple((reason, tuple(keys)) for reason, keys in sorted(groups.items(), key=lambda item: -len(item[1])))
+            groups.setdefault(
+                cell.record.headline or cell.record.rule or "no reason given", []
+            ).append(cell.key)
+    return tuple(
+        (reason, tuple(keys))
+        for reason, keys in sorted(groups.items(), key=lambda item: -len(item[1]))
+    )

@@ -11,15 +11,24 @@ from typing import NamedTuple
 
 from qbench.number_text import MINUS, percent, thousands
 from qbench.reporting.format import SYMBOLS, change_text, counted, value_text
-from qbench.reporting.trends import OTHER_SAMPLES, Mark, RunPoint, Step, Switch, Trend, class_difference
+from qbench.reporting.trends import (
+    OTHER_SAMPLES,
+    Mark,
+    RunPoint,
+    Step,
+    Switch,
+    Trend,
+    class_difference,
+)
 from qbench.reporting.view import CellView, MetricView, RunView
 
 # The position of a value on the canvas of a chart.
 #
 #     x = left + position · width / (runs − 1)        y = top + (high − value) · height / (high − low)
 #
-# The span [low, high] contains every value, the limit and the accepted result. It contains the reference unless that is
-# so far away that the values would become a flat line. The confidence band is cut off at its ends.
+# The span [low, high] contains every value, the limit and the accepted result. It contains the
+# reference unless that is so far away that the values would become a flat line. The confidence band
+# is cut off at its ends.
 
 WIDTH, HEIGHT = 280, 109
 LEFT, RIGHT, TOP, BOTTOM = 4, 58, 16, 29
@@ -27,9 +36,11 @@ LEFT, RIGHT, TOP, BOTTOM = 4, 58, 16, 29
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Where a value lies on the canvas of a chart of ``count`` places (runs, nodes), counted from 0.
+    """Where a value lies on the canvas of a chart of ``count`` places (runs, nodes), counted
+    from 0.
 
-    The plot begins at ``left``, ``top``, in SVG units; a single place is at the share ``alone`` of its width.
+    The plot begins at ``left``, ``top``, in SVG units; a single place is at the share ``alone`` of
+    its width.
     """
 
     low: float
@@ -53,7 +64,9 @@ class Frame:
 
     def at(self, place: float) -> float:
         """Where the place ``place`` is, in SVG units."""
-        return self.left + (self.alone * self.width if self.count < 2 else place * self.width / (self.count - 1))
+        return self.left + (
+            self.alone * self.width if self.count < 2 else place * self.width / (self.count - 1)
+        )
 
     def y(self, value: float) -> float:
         """The vertical place of a value, in SVG units."""
@@ -88,7 +101,8 @@ def number(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-# Below the chart of a trend: the days of its first, middle and last run, or the commits that they measured.
+# Below the chart of a trend: the days of its first, middle and last run, or the commits that they
+# measured.
 
 _DATED = re.compile(r"\d{4}-\d\d-\d\d ")
 _LETTER = 5.8
@@ -96,7 +110,8 @@ _LETTER = 5.8
 
 
 def run_axis(runs: Sequence[RunView], frame: Frame) -> str:
-    """Names of the first, the middle and the last of ``runs`` at their places: days, or times where all are of one day.
+    """Names of the first, the middle and the last of ``runs`` at their places: days, or times
+    where all are of one day.
 
     A run without a time is named by its commit. What would touch its neighbour is left out.
     """
@@ -127,21 +142,26 @@ def _name(run: RunView, *, same_day: bool) -> str:
     return "".join(letter if letter.isalnum() or letter in "-:" else "." for letter in text)
 
 
-# Behind the line of a chart: environments, confidence, margin, and the lines of fp32, limit and accepted result.
+# Behind the line of a chart: environments, confidence, margin, and the lines of fp32, limit and
+# accepted result.
 #
-# Environments alternate in shade; the newest has the background of the page. Margin, fp32 and limit are drawn as they
-# were in each stretch of runs; only the newest have labels.
+# Environments alternate in shade; the newest has the background of the page. Margin, fp32 and limit
+# are drawn as they were in each stretch of runs; only the newest have labels.
 
 LABEL_GAP = 10.5
 LETTER = 4.9
 """Width of a letter of a label, in SVG units, on average."""
 MAX_SWITCHES = 3
-"""More changes of class than this mean machines that take turns: then only a class that replaces another is marked."""
+"""More changes of class than this mean machines that take turns: then only a class that
+replaces another is marked.
+"""
 _SWITCH_Y = HEIGHT - 16
 
 
 def environment_bands(trend: Trend, frame: Frame) -> Iterable[str]:
-    """A shade behind every second environment, a line at each change, and a label of what is new."""
+    """A shade behind every second environment, a line at each change, and a label of what is
+    new.
+    """
     switches = marked_switches(trend)
     if not switches:
         return
@@ -162,14 +182,17 @@ def environment_bands(trend: Trend, frame: Frame) -> Iterable[str]:
 
 
 def marked_switches(trend: Trend) -> tuple[Switch, ...]:
-    """The changes that are marked: all where they are few, else only those to a class that replaces another.
+    """The changes that are marked: all where they are few, else only those to a class that
+    replaces another.
 
-    A machine that takes turns with others comes back. A machine with new firmware has a new name, and its old name
-    never comes back.
+    A machine that takes turns with others comes back. A machine with new firmware has a new name,
+    and its old name never comes back.
     """
     if len(trend.switches) <= MAX_SWITCHES:
         return trend.switches
-    spans = sorted((same[0].position, same[-1].position, same[0].environment_class) for same in trend.by_class)
+    spans = sorted(
+        (same[0].position, same[-1].position, same[0].environment_class) for same in trend.by_class
+    )
     found = [switch for switch in trend.switches if switch.label == OTHER_SAMPLES]
     gone: set[str] = set()
     for first, _, name in spans:
@@ -181,8 +204,11 @@ def marked_switches(trend: Trend) -> tuple[Switch, ...]:
     return tuple(sorted(found, key=lambda switch: switch.position)[-MAX_SWITCHES:])
 
 
-def _switch_labels(switches: Sequence[Switch], places: Sequence[float]) -> Iterable[tuple[float, str, str]]:
-    """(place, label, anchor) of each switch, from left to right: on the side with more room, cut where it is too long.
+def _switch_labels(
+    switches: Sequence[Switch], places: Sequence[float]
+) -> Iterable[tuple[float, str, str]]:
+    """(place, label, anchor) of each switch, from left to right: on the side with more room,
+    cut where it is too long.
 
     The room to the right ends at the next switch, that to the left at the label or switch before.
     """
@@ -218,7 +244,9 @@ def confidence_band(points: Sequence[RunPoint], frame: Frame) -> Iterable[str]:
 
 
 def levels(trend: Trend, frame: Frame) -> Iterable[str]:
-    """The band of the margin; the lines of fp32, the limit and the accepted result; labels for the newest."""
+    """The band of the margin; the lines of fp32, the limit and the accepted result; labels for
+    the newest.
+    """
     metric = trend.metric
     shown = all(frame.low < mark.reference < frame.high for mark in trend.marks)
     spans = _spans(trend.marks, frame)
@@ -251,7 +279,11 @@ def levels(trend: Trend, frame: Frame) -> Iterable[str]:
 
 
 def _short(metric: MetricView, value: float) -> str:
-    return percent(value).replace(" %", "") if metric.unit == "%" else f"{value:.5g}".replace("-", MINUS)
+    return (
+        percent(value).replace(" %", "")
+        if metric.unit == "%"
+        else f"{value:.5g}".replace("-", MINUS)
+    )
 
 
 def _apart(labels: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
@@ -272,14 +304,22 @@ def _spans(marks: Sequence[Mark], frame: Frame) -> list[tuple[float, float]]:
     return list(pairwise(edges)) if marks else []
 
 
-def _stairs(spans: Sequence[tuple[float, float]], heights: Sequence[float | None], frame: Frame) -> str:
-    """A path of one flat stretch per span, joined by upright lines; a gap where there is no level."""
+def _stairs(
+    spans: Sequence[tuple[float, float]], heights: Sequence[float | None], frame: Frame
+) -> str:
+    """A path of one flat stretch per span, joined by upright lines; a gap where there is no
+    level.
+    """
     path, before = "", None
     for (left, right), level in zip(spans, heights, strict=True):
         if level is not None and level == before:  # only another line changes here
             path = path[: path.rindex("H")] + f"H{number(right)}"
         elif level is not None:
-            start = f"M{number(left)} {frame.y(level):.1f}" if before is None else f"V{frame.y(level):.1f}"
+            start = (
+                f"M{number(left)} {frame.y(level):.1f}"
+                if before is None
+                else f"V{frame.y(level):.1f}"
+            )
             path += f"{start}H{number(right)}"
         before = level
     return path
@@ -294,7 +334,8 @@ def _bends(places: Sequence[float], heights: Sequence[float]) -> list[tuple[floa
 
 # A trend as inline SVG: the values of each environment class, and its steps.
 #
-# Colours are classes of the page's style sheet; shapes and labels carry the same information without them.
+# Colours are classes of the page's style sheet; shapes and labels carry the same information
+# without them.
 
 _BOLD = 6.6
 """Width of a bold digit of a step's label, in SVG units."""
@@ -325,11 +366,19 @@ def trend_svg(trend: Trend, cell: CellView, runs: Sequence[RunView]) -> str:
 def _scale(metric: MetricView, frame: Frame) -> str:
     """The lines and numbers of a scale of values, which only the large chart shows."""
     size = 10 ** math.floor(math.log10((frame.high - frame.low) / 3))
-    step = next((size * factor for factor in (1, 2, 5) if (frame.high - frame.low) / (size * factor) <= 6), size * 10)
+    step = next(
+        (size * factor for factor in (1, 2, 5) if (frame.high - frame.low) / (size * factor) <= 6),
+        size * 10,
+    )
     first = math.ceil(frame.low / step)
-    heights = [(one * step, frame.y(one * step)) for one in range(first, math.floor(frame.high / step) + 1)]
+    heights = [
+        (one * step, frame.y(one * step)) for one in range(first, math.floor(frame.high / step) + 1)
+    ]
     lines = "".join(f"M{LEFT} {number(y)}h{WIDTH - RIGHT - LEFT}" for _, y in heights)
-    texts = "".join(f'<tspan x="{LEFT}" y="{number(y - 1)}">{_short(metric, value)}</tspan>' for value, y in heights)
+    texts = "".join(
+        f'<tspan x="{LEFT}" y="{number(y - 1)}">{_short(metric, value)}</tspan>'
+        for value, y in heights
+    )
     return f'<g class="scale"><path d="{lines}"/><text>{texts}</text></g>'
 
 
@@ -337,12 +386,16 @@ def _spreads(points: Sequence[RunPoint], frame: Frame) -> Iterable[str]:
     """From the least to the largest value of several runs of one commit."""
     found = [(frame.x(point.position), *point.spread) for point in points if point.spread]
     if found:
-        path = "".join(f"M{number(x)} {number(frame.y(low))}V{number(frame.y(high))}" for x, low, high in found)
+        path = "".join(
+            f"M{number(x)} {number(frame.y(low))}V{number(frame.y(high))}" for x, low, high in found
+        )
         yield f'<path class="spread" d="{path}"/>'
 
 
 def sparkline_svg(trend: Trend, cell: CellView, runs: int) -> str:
-    """The bare line of ``trend``, for a table; hidden from screen readers, because the row has its numbers."""
+    """The bare line of ``trend``, for a table; hidden from screen readers, because the row has
+    its numbers.
+    """
     frame = frame_of(trend, runs)
     scale = f'viewBox="0 {TOP - 6} {WIDTH - RIGHT + 8} {HEIGHT - TOP - BOTTOM + 12}" preserveAspectRatio="none"'
     lines = "".join("".join(_line(points, frame, place)) for place, points in _newest_last(trend))
@@ -381,28 +434,41 @@ def describe(trend: Trend, runs: Sequence[RunView]) -> str:
 
 
 def line_names(trend: Trend) -> list[tuple[int, str]]:
-    """(number of its stroke, environment class) of each line of ``trend``, that of the newest run first."""
-    return [(min(place, 3), points[0].environment_class) for place, points in enumerate(trend.by_class)]
+    """(number of its stroke, environment class) of each line of ``trend``, that of the newest
+    run first.
+    """
+    return [
+        (min(place, 3), points[0].environment_class) for place, points in enumerate(trend.by_class)
+    ]
 
 
 def _hover_data(trend: Trend, frame: Frame) -> str:
-    """The points for the page's script: ``first+more@height=words`` for each stretch of places with the same words."""
+    """The points for the page's script: ``first+more@height=words`` for each stretch of places
+    with the same words.
+    """
     stretches: list[tuple[int, int, float, str]] = []
     for point in trend.points:
-        place, value, words = frame.place(point.position), point.metric.value, _point_text(trend, point)
+        place, value, words = (
+            frame.place(point.position),
+            point.metric.value,
+            _point_text(trend, point),
+        )
         first, last, _, before = stretches[-1] if stretches else (0, -2, 0.0, "")
         if place == last + 1 and words == before:
             stretches[-1] = first, place, value, words
         else:
             stretches.append((place, place, value, words))
     stretch_texts = (
-        f"{first}+{last - first}@{number(frame.y(value))}={words}" for first, last, value, words in stretches
+        f"{first}+{last - first}@{number(frame.y(value))}={words}"
+        for first, last, value, words in stretches
     )
     return f' data-values="{escape("|".join(stretch_texts))}"'
 
 
 def _point_text(trend: Trend, point: RunPoint) -> str:
-    """``72.80 %~95 %: 72.11 … 73.48 %~6 runs, 72.60 % … 72.90 %``: value, interval and spread, what is known."""
+    """``72.80 %~95 %: 72.11 … 73.48 %~6 runs, 72.60 % … 72.90 %``: value, interval and spread,
+    what is known.
+    """
     metric = trend.metric
     parts = [value_text(metric, point.metric.value)]
     if trend.has_intervals:
@@ -410,12 +476,18 @@ def _point_text(trend: Trend, point: RunPoint) -> str:
         parts.append(f"95 %: {low.replace(' %', '')} … {high}")
     if point.several:
         parts.append(counted(len(point.several), "run"))
-        parts[-1] += f", {' … '.join(value_text(metric, end) for end in point.spread)}" if point.spread else ", equal"
+        parts[-1] += (
+            f", {' … '.join(value_text(metric, end) for end in point.spread)}"
+            if point.spread
+            else ", equal"
+        )
     return "~".join(parts)
 
 
 def _newest_last(trend: Trend) -> list[tuple[int, tuple[RunPoint, ...]]]:
-    """(number of its stroke, points of a class): the class of the newest run has 0 and is drawn last, on top."""
+    """(number of its stroke, points of a class): the class of the newest run has 0 and is drawn
+    last, on top.
+    """
     return list(enumerate(trend.by_class))[::-1]
 
 
@@ -436,7 +508,9 @@ def _tone(trend: Trend, step: Step) -> str:
 
 
 class _Label(NamedTuple):
-    """The words next to the mark of a step: on one side of it, or above it where that side is not free."""
+    """The words next to the mark of a step: on one side of it, or above it where that side is
+    not free.
+    """
 
     text: str
     anchor: str = "start"
@@ -451,28 +525,42 @@ class _Label(NamedTuple):
 
 
 def _labels(trend: Trend, frame: Frame) -> dict[Step, _Label]:
-    """The labels of the steps of ``trend``, the largest first; none that would cover another label or mark."""
+    """The labels of the steps of ``trend``, the largest first; none that would cover another
+    label or mark.
+    """
     found: dict[Step, _Label] = {}
     places = {step: frame.x(step.position) for step in trend.steps}
-    for step in sorted(trend.steps, key=lambda step: (-abs(step.after - step.before), step.position)):
+    for step in sorted(
+        trend.steps, key=lambda step: (-abs(step.after - step.before), step.position)
+    ):
         x, size = places[step], change_text(trend.metric, step.after - step.before, unit=False)
-        texts = [f"{size} {step.causes[0]}", size] if step.causes and len(trend.steps) == 1 else [size]
+        texts = (
+            [f"{size} {step.causes[0]}", size] if step.causes and len(trend.steps) == 1 else [size]
+        )
         sides = ("end", "start") if x > WIDTH / 2 else ("start", "end")
         for above, text, anchor in itertools.product((False, True), texts, sides):
             label = _Label(text, anchor, above)
             left, right = label.span(x)
-            taken = [other.span(places[one]) for one, other in found.items() if other.above is above]
+            taken = [
+                other.span(places[one]) for one, other in found.items() if other.above is above
+            ]
             if not above:
                 taken += [(at - 4, at + 4) for one, at in places.items() if one is not step]
             # the labels of the levels are right of the chart
-            if left >= 0 and right <= WIDTH - RIGHT + 4 and all(right < start or left > end for start, end in taken):
+            if (
+                left >= 0
+                and right <= WIDTH - RIGHT + 4
+                and all(right < start or left > end for start, end in taken)
+            ):
                 found[step] = label
                 break
     return found
 
 
 def _step_mark(step: Step, trend: Trend, frame: Frame, label: _Label | None) -> str:
-    """A line at the first run of the new level, a triangle (hollow while provisional) and the size of the step."""
+    """A line at the first run of the new level, a triangle (hollow while provisional) and the
+    size of the step.
+    """
     x, up = frame.x(step.position), step.after > step.before
     top = TOP - 4
     triangle = f"M{x - 4:.1f} {top}h8l-4 -7z" if up else f"M{x - 4:.1f} {top - 7}h8l-4 7z"
@@ -500,14 +588,17 @@ def _last_mark(trend: Trend, cell: CellView, frame: Frame) -> str:
     return f'<circle class="now" cx="{x:.1f}" cy="{y:.1f}" r="2.8"/>'
 
 
-# Losses and gains of a cell over its runs as two areas: gains upwards, losses downwards, one scale for both.
+# Losses and gains of a cell over its runs as two areas: gains upwards, losses downwards, one scale
+# for both.
 
 FLIPS_HEIGHT = 30
 MIDDLE = FLIPS_HEIGHT / 2
 
 
 def flips_svg(trend: Trend, runs: int) -> str:
-    """The areas of ``trend`` as one ``<svg>`` element; empty where no sample was ever lost or gained."""
+    """The areas of ``trend`` as one ``<svg>`` element; empty where no sample was ever lost or
+    gained.
+    """
     flips = {point.position: (point.metric.losses, point.metric.gains) for point in trend.points}
     most = max((max(pair) for pair in flips.values()), default=0)
     if most == 0:
@@ -530,7 +621,9 @@ def flips_svg(trend: Trend, runs: int) -> str:
 
 
 def _flip_area(heights: Mapping[int, float], frame: Frame) -> str:
-    """The outline of the area between the middle and ``heights`` (run → height), with points only where it changes."""
+    """The outline of the area between the middle and ``heights`` (run → height), with points
+    only where it changes.
+    """
     half = 0.5 * frame.width / max(frame.count - 1, 1)
     path, level, end = "", 0.0, 0.0
     for position, height in sorted(heights.items()):

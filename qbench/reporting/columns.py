@@ -1,8 +1,9 @@
 """The columns of the tables of cells, for HTML, Markdown, the terminal and CSV.
 
-A column is one row of ``COLUMNS``: its key, its heading, how the field of a cell is written, and which fields of a
-record that reads. A table names the keys of its columns in order. So a new column is a row here, its key in the tables
-that show it and, where no property of the cell has its value yet, a property in ``view.py``.
+A column is one row of ``COLUMNS``: its key, its heading, how the field of a cell is written, and
+which fields of a record that reads. A table names the keys of its columns in order. So a new column
+is a row here, its key in the tables that show it and, where no property of the cell has its value
+yet, a property in ``view.py``.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,11 +39,13 @@ def _lead(text: Callable[[MetricView], str]) -> Text:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One fact of a cell: ``text`` writes it, ``sort_key`` is the number to sort by where the text does not do.
+    """One fact of a cell: ``text`` writes it, ``sort_key`` is the number to sort by where the
+    text does not do.
 
-    ``reads``: the fields of a record that it is made of, besides the axes; reports keep no others. ``of_metric``: it is
-    about the first metric; ``is_number``: it is aligned to the right. ``special`` columns hold links, charts or
-    commands on pages: ``parts.html.j2`` draws them by their key.
+    ``reads``: the fields of a record that it is made of, besides the axes; reports keep no others.
+    ``of_metric``: it is about the first metric; ``is_number``: it is aligned to the right.
+    ``special`` columns hold links, charts or commands on pages: ``parts.html.j2`` draws them by
+    their key.
     """
 
     key: str
@@ -60,11 +63,17 @@ def _flips_words(metric: MetricView) -> str:
         return ""
     words = f"{counted(metric.losses, 'loss', 'losses')}, {counted(metric.gains, 'gain')}"
     known = metric.clusters
-    return words if known is None else f"{words} in {metric.n} samples from {counted(known.sources, 'source')}"
+    return (
+        words
+        if known is None
+        else f"{words} in {metric.n} samples from {counted(known.sources, 'source')}"
+    )
 
 
 def _moved(cell: CellView) -> str:
-    return f"{change_text(cell.lead, cell.moved)} since last run" if cell.lead and cell.moved else ""
+    return (
+        f"{change_text(cell.lead, cell.moved)} since last run" if cell.lead and cell.moved else ""
+    )
 
 
 def _why(cell: CellView) -> str:
@@ -76,7 +85,9 @@ def _why(cell: CellView) -> str:
 
 
 def _runs(cell: CellView) -> str:
-    """``350 to 355 in 5 runs``: the counts of the first metric, where runs of the same code differ."""
+    """``350 to 355 in 5 runs``: the counts of the first metric, where runs of the same code
+    differ.
+    """
     repeats = cell.record.repeats
     counts = None if repeats is None or cell.lead is None else repeats.metrics.get(cell.lead.name)
     if repeats is None or counts is None:
@@ -84,13 +95,25 @@ def _runs(cell: CellView) -> str:
     return f"{thousands(min(counts.hits))} to {thousands(max(counts.hits))} in {repeats.runs} runs"
 
 
-def _fact(key: str, heading: str, text: Text = _nothing, *reads: str, special: bool = False) -> Column:
+def _fact(
+    key: str, heading: str, text: Text = _nothing, *reads: str, special: bool = False
+) -> Column:
     """A column in words about the cell itself."""
-    return Column(key=key, heading=heading, text=text, reads=reads, of_metric=False, is_number=False, special=special)
+    return Column(
+        key=key,
+        heading=heading,
+        text=text,
+        reads=reads,
+        of_metric=False,
+        is_number=False,
+        special=special,
+    )
 
 
 def _integers_text(cell: CellView) -> str:
-    """The planned share; the executed one too, where the engine reports another: ``100 %, 8 % executed``."""
+    """The planned share; the executed one too, where the engine reports another: ``100 %, 8 %
+    executed``.
+    """
     planned, executed = cell.record.integer_macs, cell.record.executed_macs
     text = percent(planned, 0) if planned else ""
     if executed is None or percent(executed, 0) == (text or percent(0.0, 0)):
@@ -119,23 +142,42 @@ _ALL = (
     Column(key="metric", heading="Metric", text=_lead(lambda lead: lead.name), is_number=False),
     Column(key="now", heading="Now", text=_lead(value_text)),
     Column(key="count", heading="Count", text=_lead(count_text)),
-    Column(key="runs", heading="Runs", text=_runs, reads=("metrics", "gates", "outcome", "repeats")),
-    Column(key="metric_count", heading="Count", text=_lead(lambda lead: f"{lead.name}, {count_text(lead)}")),
-    Column(key="now_count", heading="Now", text=_lead(lambda lead: f"{value_text(lead)} ({count_text(lead)})")),
-    Column(key="fp32", heading="fp32", text=_lead(lambda lead: value_text(lead, lead.reference_value))),
+    Column(
+        key="runs", heading="Runs", text=_runs, reads=("metrics", "gates", "outcome", "repeats")
+    ),
+    Column(
+        key="metric_count",
+        heading="Count",
+        text=_lead(lambda lead: f"{lead.name}, {count_text(lead)}"),
+    ),
+    Column(
+        key="now_count",
+        heading="Now",
+        text=_lead(lambda lead: f"{value_text(lead)} ({count_text(lead)})"),
+    ),
+    Column(
+        key="fp32", heading="fp32", text=_lead(lambda lead: value_text(lead, lead.reference_value))
+    ),
     Column(
         key="change",
         heading="Change",
         text=_lead(change_text),
         sort_key=_lead(lambda lead: f"{-lead.worse:.6g}" if lead.lower_is_better else ""),
     ),
-    Column(key="parts", heading="Parts", text=parts_text, reads=("metrics", "gates", "outcome", "digests")),
+    Column(
+        key="parts",
+        heading="Parts",
+        text=parts_text,
+        reads=("metrics", "gates", "outcome", "digests"),
+    ),
     Column(key="course", heading="Now", text=_lead(course_text)),
     Column(key="margin", heading="Margin", text=_lead(margin_text)),
     Column(
         key="margin_size",
         heading="Margin",
-        text=_lead(lambda lead: margin_text(lead).removeprefix("may lose ").removeprefix("may rise ")),
+        text=_lead(
+            lambda lead: margin_text(lead).removeprefix("may lose ").removeprefix("may rise ")
+        ),
     ),
     Column(
         key="flips",
@@ -161,13 +203,21 @@ COLUMNS: Mapping[str, Column] = MappingProxyType({column.key: column for column 
 _OUTSIDE_TABLES = ("remedy", "notices", "refusals", "refusal_count", "constant_bytes", "tolerance")
 """What pages show of a cell outside of tables, and in marks."""
 
-READ = tuple(dict.fromkeys((*COMPARED_KEYS, *(name for column in _ALL for name in column.reads), *_OUTSIDE_TABLES)))
-"""The fields of a record that a report reads: for its columns, for the comparison of two runs, and outside tables."""
+READ = tuple(
+    dict.fromkeys(
+        (*COMPARED_KEYS, *(name for column in _ALL for name in column.reads), *_OUTSIDE_TABLES)
+    )
+)
+"""The fields of a record that a report reads: for its columns, for the comparison of two runs,
+and outside tables.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A column in a table; ``below``: columns in smaller letters under its text; ``style`` and ``width`` on a page."""
+    """A column in a table; ``below``: columns in smaller letters under its text; ``style`` and
+    ``width`` on a page.
+    """
 
     key: str
     below: tuple[str, ...] = ()
@@ -186,7 +236,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The columns of one table in order. ``sorts``: a reader can sort it, so that fields have keys to sort by."""
+    """The columns of one table in order. ``sorts``: a reader can sort it, so that fields have
+    keys to sort by.
+    """
 
     places: tuple[Place, ...]
     sorts: bool = False
@@ -202,7 +254,9 @@ class Table:
 
     @property
     def of_metric(self) -> tuple[str, ...]:
-        """The keys of the columns about a metric: those for which a cell without numbers has one field of words."""
+        """The keys of the columns about a metric: those for which a cell without numbers has
+        one field of words.
+        """
         return tuple(place.key for place in self.places if place.column.of_metric)
 
 
@@ -246,14 +300,18 @@ MARKDOWN = Table(
 """The red cells of one cause, in Markdown."""
 
 TERMINAL = Table((Place("course"), Place("margin"), Place("flips_words")))
-"""What the line of a red cell on a terminal has about its first metric, between the name and the age."""
+"""What the line of a red cell on a terminal has about its first metric, between the name and
+the age.
+"""
 
 CSV = MetricRow._fields
 """One row per metric of each cell; the names are those of the data frame."""
 
 
 def words_instead(cell: CellView) -> str | None:
-    """The text for a red cell that has no numbers, or whose numbers do not explain why it is red; else None."""
+    """The text for a red cell that has no numbers, or whose numbers do not explain why it is
+    red; else None.
+    """
     if cell.told_by_gate is not None:
         return cell.told_by_gate.detail
     if cell.is_unequal and cell.equality is not None:

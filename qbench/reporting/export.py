@@ -14,7 +14,8 @@ from qbench.storage import csv_text as table_text
 from qbench.storage import neutral_json, neutral_text
 from qbench.tracking import CellRecord, MetricRecord, MetricRow, Run, incomplete_words, metric_rows
 
-# One row per metric of each measured cell of each run, as CSV (RFC 4180) or as a JSON array of objects.
+# One row per metric of each measured cell of each run, as CSV (RFC 4180) or as a JSON array of
+# objects.
 
 _AT_ONCE = 1000
 
@@ -32,7 +33,9 @@ def rows_text(runs: Iterable[Run]) -> Iterator[str]:
 
 
 def json_list(values: Iterable[object]) -> Iterator[str]:
-    """What ``neutral_json`` writes of a list of ``values``, many at a time: one by one takes twice as long."""
+    """What ``neutral_json`` writes of a list of ``values``, many at a time: one by one takes
+    twice as long.
+    """
     rows, before = iter(values), "["
     while several := list(itertools.islice(rows, _AT_ONCE)):
         yield before + neutral_json(several)[1:-3]  # without the brackets
@@ -40,15 +43,16 @@ def json_list(values: Iterable[object]) -> Iterator[str]:
     yield "\n]\n" if before == "," else "[]\n"
 
 
-# Dashboards that draw numbers over commits: github-action-benchmark's ``customSmallerIsBetter``, and Bencher's BMF.
+# Dashboards that draw numbers over commits: github-action-benchmark's ``customSmallerIsBetter``,
+# and Bencher's BMF.
 #
 #     github-action-benchmark   [{"name", "unit", "value", "extra"}, …]: the drop against fp32, a share's in pp
 #     Bencher Metric Format     {benchmark: {measure: {"value", "lower_value", "upper_value"}}}: the score, a share in %
 #
-# The first takes smaller values as better, so it gets the drop, which is better when smaller for every metric. A
-# distance has no fp32 score to drop from: it is written as it is, or with its sign turned where larger is better. The
-# second takes any name of a measure. Bounds are fp32's score plus the paired
-# interval of shares of right samples, within 0 and 100; other metrics have none.
+# The first takes smaller values as better, so it gets the drop, which is better when smaller for
+# every metric. A distance has no fp32 score to drop from: it is written as it is, or with its sign
+# turned where larger is better. The second takes any name of a measure. Bounds are fp32's score
+# plus the paired interval of shares of right samples, within 0 and 100; other metrics have none.
 
 _AXES = ("suite", "model", "backend", "schema", "variant")
 
@@ -67,12 +71,16 @@ def github_benchmark_text(runs: Iterable[Run]) -> Iterator[str]:
 
 
 def bencher_text(runs: Iterable[Run]) -> Iterator[str]:
-    """The scores of every measured cell of ``runs`` in Bencher's metric format; of several runs the last counts."""
+    """The scores of every measured cell of ``runs`` in Bencher's metric format; of several runs
+    the last counts.
+    """
     found: dict[str, dict[str, dict[str, float]]] = {}
     for row, nature in _measured(runs):
         measure = {"value": _shown(row.value, nature)}
         if nature.value_interval is not None:
-            measure["lower_value"], measure["upper_value"] = (_shown(one, nature) for one in nature.value_interval)
+            measure["lower_value"], measure["upper_value"] = (
+                _shown(one, nature) for one in nature.value_interval
+            )
         found.setdefault(_name(row), {})[row.metric] = measure
     yield neutral_json(found)
 
@@ -108,9 +116,9 @@ def _shown(value: float, nature: MetricRecord) -> float:
 
 # JUnit XML: one suite per run and one test case per cell, in the form of pytest's ``--junitxml``.
 #
-# A cell is a failure when it is red, an error when it could not be measured, skipped when it is unsupported. Its counts
-# are properties, ``top1@photos:hits`` and the like. A run that is not whole gets an error of its own; otherwise it
-# would look like a small green run.
+# A cell is a failure when it is red, an error when it could not be measured, skipped when it is
+# unsupported. Its counts are properties, ``top1@photos:hits`` and the like. A run that is not whole
+# gets an error of its own; otherwise it would look like a small green run.
 
 
 def junit_text(runs: Iterable[Run]) -> Iterator[str]:
@@ -125,13 +133,17 @@ def junit_text(runs: Iterable[Run]) -> Iterator[str]:
 
 
 def _suite(root: Element, run: Run) -> None:
-    suite = SubElement(root, "testsuite", name=_legal(run.suite), timestamp=_legal(run.header.get("started", "")))
+    suite = SubElement(
+        root, "testsuite", name=_legal(run.suite), timestamp=_legal(run.header.get("started", ""))
+    )
     facts = {"run": run.id, "commit": run.commit, "processor": run.environment.get("processor", "")}
     _properties(suite, facts)
     kinds = [_case(suite, record) for record in run.cells]
     if not run.complete:
         kinds.append("error")
-        case = SubElement(suite, "testcase", classname=_legal(run.suite), name="the run itself", time="0")
+        case = SubElement(
+            suite, "testcase", classname=_legal(run.suite), name="the run itself", time="0"
+        )
         message = "; ".join(incomplete_words(run, "the run")) or "the run was interrupted"
         SubElement(case, "error", message=message).text = _legal("\n".join(run.notes))
     suite.set("tests", str(len(kinds)))
@@ -156,7 +168,10 @@ def _case(suite: Element, record: CellRecord) -> str:
     slug = "+".join(filter(None, (record.backend, record.schema, record.variant)))
     name = {"classname": f"{record.suite}.{record.model}", "name": slug}
     case = SubElement(
-        suite, "testcase", {key: _legal(text) for key, text in name.items()}, time=f"{_seconds(record):.3f}"
+        suite,
+        "testcase",
+        {key: _legal(text) for key, text in name.items()},
+        time=f"{_seconds(record):.3f}",
     )
     _properties(case, cell_facts(record))
     kind = _kind(record.outcome)
@@ -205,7 +220,17 @@ EXPORT_FORMATS: Mapping[str, Callable[[Iterable[Run]], Iterator[str]]] = Mapping
 )
 
 EXPORT_KEYS = (
-    *("suite", "model", "backend", "schema", "variant", "environment_class", "metrics", "digests", "integer_macs"),
+    *(
+        "suite",
+        "model",
+        "backend",
+        "schema",
+        "variant",
+        "environment_class",
+        "metrics",
+        "digests",
+        "integer_macs",
+    ),
     *("outcome", "headline", "rule", "notices", "remedy", "seconds"),
 )
 """The fields of a cell that an export is made of."""

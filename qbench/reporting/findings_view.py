@@ -30,7 +30,9 @@ def found_text(finding: Finding) -> str:
         known = "; ".join((", ".join(_worst(finding, first)), *_crashes(finding)))
     elif finding.notes and not finding.complete:
         known = finding.notes[0]
-        repair = repair if finding.repair is not None and finding.repair.restores else ""  # the note gives the reason
+        repair = (
+            repair if finding.repair is not None and finding.repair.restores else ""
+        )  # the note gives the reason
     else:
         known = "no node is suspected"
     return f"{known}; {repair}" if repair else known
@@ -38,11 +40,15 @@ def found_text(finding: Finding) -> str:
 
 def _crashes(finding: Finding) -> Iterator[str]:
     """Every crash is listed, whatever its rank: it is a finding of its own."""
-    return (f"{one.node}: {one.cause.value}" for one in finding.suspects[1:] if one.cause is Cause.CRASH)
+    return (
+        f"{one.node}: {one.cause.value}" for one in finding.suspects[1:] if one.cause is Cause.CRASH
+    )
 
 
 def repair_text(repair: Repair | None) -> str:
-    """``repaired by keeping 1 node in float (conv2), 3 % of MACs``; empty where none was looked for."""
+    """``repaired by keeping 1 node in float (conv2), 3 % of MACs``; empty where none was looked
+    for.
+    """
     if repair is None:
         return ""
     if not repair.restores:
@@ -76,15 +82,16 @@ def _worst(finding: Finding, suspect: Suspect) -> Iterator[str]:
     yield f"cause: {suspect.cause.value}"
 
 
-# Lines of run files → the findings that a report shows: for each cell the newest that still applies.
+# Lines of run files → the findings that a report shows: for each cell the newest that still
+# applies.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """A finding, and the cell that it is about.
 
-    ``outcome`` and ``judged`` (the headline) are those of the verdict, ``is_red`` whether it fails; ``earlier`` is the
-    run with the finding where that is not the newest one.
+    ``outcome`` and ``judged`` (the headline) are those of the verdict, ``is_red`` whether it fails;
+    ``earlier`` is the run with the finding where that is not the newest one.
     """
 
     key: CellKey
@@ -103,12 +110,15 @@ class Found:
 def findings_of(
     runs: Sequence[Run], views: Sequence[RunView], past: Sequence[Cells]
 ) -> tuple[Mapping[CellKey, Found], tuple[str, ...]]:
-    """The findings on the cells of the newest run in their order, and a notice for what could not be read.
+    """The findings on the cells of the newest run in their order, and a notice for what could
+    not be read.
 
-    A finding of an earlier run still applies if the cell has been red ever since: not every run has time to localise.
+    A finding of an earlier run still applies if the cell has been red ever since: not every run has
+    time to localise.
 
     Args:
-        runs, views, past: the runs of one suite, the earliest first, the facts of each and its cells.
+        runs, views, past: the runs of one suite, the earliest first, the facts of each and its
+            cells.
     """
     found: dict[CellKey, Found] = {}
     unread = 0
@@ -133,18 +143,27 @@ def findings_of(
                 judged=now.record.headline,
                 earlier=None if is_newest else view,
             )
-    notices = (f"{counted(unread, 'finding')} of the run file could not be read.",) if unread else ()
+    notices = (
+        (f"{counted(unread, 'finding')} of the run file could not be read.",) if unread else ()
+    )
     return {key: found[key] for key in sorted(found)}, notices
 
 
-def with_findings(cells: Iterable[CellView], findings: Mapping[CellKey, Found]) -> tuple[CellView, ...]:
+def with_findings(
+    cells: Iterable[CellView], findings: Mapping[CellKey, Found]
+) -> tuple[CellView, ...]:
     """``cells``, each with its finding in a line."""
     return tuple(
-        replace(cell, found=found_text(findings[cell.key].finding)) if cell.key in findings else cell for cell in cells
+        replace(cell, found=found_text(findings[cell.key].finding))
+        if cell.key in findings
+        else cell
+        for cell in cells
     )
 
 
-def _read(lines: Sequence[Mapping[str, object]], wanted: set[CellKey]) -> Iterator[tuple[CellKey, Finding] | None]:
+def _read(
+    lines: Sequence[Mapping[str, object]], wanted: set[CellKey]
+) -> Iterator[tuple[CellKey, Finding] | None]:
     """The findings on ``wanted`` cells; None for a line that cannot be read."""
     for line in lines:
         try:

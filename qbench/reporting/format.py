@@ -1,7 +1,8 @@
-"""Metrics, cells and outcomes as people read them: one spelling for the terminal, the pages and the charts.
+"""Metrics, cells and outcomes as people read them: one spelling for the terminal, the pages and
+the charts.
 
-A symbol is always next to a colour, so that no report needs colours to be read. Plain numbers are written by
-``qbench.number_text``.
+A symbol is always next to a colour, so that no report needs colours to be read. Plain numbers are
+written by ``qbench.number_text``.
 """
 
 import math
@@ -63,7 +64,14 @@ POWER_HEADINGS = ("Model", "Metric", "Samples", "Tells from chance", "May lose",
 def power_row(power: DataPower) -> tuple[str, ...]:
     """The fields under ``POWER_HEADINGS``."""
     more = power.more_text.removesuffix(" settle it").removesuffix(" settles it")
-    return (power.model, power.metric, power.data_text, power.tells_text, power.margin_text, more or "enough")
+    return (
+        power.model,
+        power.metric,
+        power.data_text,
+        power.tells_text,
+        power.margin_text,
+        more or "enough",
+    )
 
 
 def symbol_of_cell(cell: CellView) -> str:
@@ -71,8 +79,12 @@ def symbol_of_cell(cell: CellView) -> str:
     return BELOW if cell.is_below_tolerance else symbol_of(cell.shown_outcome)
 
 
-def tally_lines(report_cells: Iterable[CellView], tallies: Iterable[tuple[str, int]]) -> list[tuple[str, str, int]]:
-    """(symbol, words, number of cells) of each symbol in use: each outcome, and ``BELOW`` after those that pass."""
+def tally_lines(
+    report_cells: Iterable[CellView], tallies: Iterable[tuple[str, int]]
+) -> list[tuple[str, str, int]]:
+    """(symbol, words, number of cells) of each symbol in use: each outcome, and ``BELOW`` after
+    those that pass.
+    """
     below = Counter(cell.shown_outcome for cell in report_cells if cell.is_below_tolerance)
     found = []
     for name, count in tallies:
@@ -105,11 +117,15 @@ def shown_as(lead: MetricView) -> str:
 
 def value_text(metric: MetricView, value: float | None = None) -> str:
     """A value of ``metric`` (its own when left out) in its unit."""
-    return number_text.value_text(metric.value if value is None else value, metric.unit).replace("-", MINUS)
+    return number_text.value_text(metric.value if value is None else value, metric.unit).replace(
+        "-", MINUS
+    )
 
 
 def change_text(metric: MetricView, change: float | None = None, *, unit: bool = True) -> str:
-    """A difference in values of ``metric`` (that to its reference when left out; a distance has none), signed."""
+    """A difference in values of ``metric`` (that to its reference when left out; a distance has
+    none), signed.
+    """
     if change is None and metric.is_distance:
         return "—"
     shown = metric.change if change is None else change
@@ -132,29 +148,39 @@ def _decimals(metric: MetricView) -> int:
 
 
 def course_text(metric: MetricView) -> str:
-    """``top1 71.10 % → 70.20 % (−0.90 pp)``: from fp32 to what was measured; of a distance its value."""
+    """``top1 71.10 % → 70.20 % (−0.90 pp)``: from fp32 to what was measured; of a distance its
+    value.
+    """
     if metric.is_distance:
         return f"{metric.name} {value_text(metric)}"
     return f"{metric.name} {value_text(metric, metric.reference_value)} → {value_text(metric)} ({change_text(metric)})"
 
 
 def parts_text(cell: CellView) -> str:
-    """``schema −0.03 pp, counting −0.53 pp``: the two parts of the change; empty where they are not known."""
+    """``schema −0.03 pp, counting −0.53 pp``: the two parts of the change; empty where they are
+    not known.
+    """
     if cell.parts is None or cell.lead is None or cell.record.outcome == ABSENT:
         return ""
-    schema, counting = (change_text(cell.lead, part.change) for part in (cell.parts.schema, cell.parts.counting))
+    schema, counting = (
+        change_text(cell.lead, part.change) for part in (cell.parts.schema, cell.parts.counting)
+    )
     return f"schema {schema}, counting {counting}"
 
 
 def count_text(metric: MetricView) -> str:
-    """``778 / 1,000``: what was counted, out of how many; the samples alone where the value is not a share."""
+    """``778 / 1,000``: what was counted, out of how many; the samples alone where the value is
+    not a share.
+    """
     if metric.unit != "%" or metric.out_of == BILLION:
         return counted(metric.n, "sample")
     return f"{thousands(metric.hits)} / {thousands(metric.out_of)}"
 
 
 def margin_text(metric: MetricView) -> str:
-    """``may lose 0.39 pp``: how much worse than the reference the value may be; empty without a limit."""
+    """``may lose 0.39 pp``: how much worse than the reference the value may be; empty without a
+    limit.
+    """
     if metric.margin is None:
         return ""
     if metric.is_distance:
@@ -165,7 +191,9 @@ def margin_text(metric: MetricView) -> str:
 
 
 def margin_used(metric: MetricView) -> float:
-    """Share of the margin used up; without a limit, the share of 0.5 % of the reference or of one sample."""
+    """Share of the margin used up; without a limit, the share of 0.5 % of the reference or of
+    one sample.
+    """
     allowed = metric.margin
     if allowed is None:
         allowed = max(0.005 * metric.reference_value, 1 / metric.out_of)
@@ -175,7 +203,9 @@ def margin_used(metric: MetricView) -> float:
 
 
 def margin_level(metric: MetricView) -> int:
-    """How deep to shade a cell: −1 better than fp32, 0 equal, 1 to half the margin, 2 all of it, 3 twice, 4 beyond."""
+    """How deep to shade a cell: −1 better than fp32, 0 equal, 1 to half the margin, 2 all of
+    it, 3 twice, 4 beyond.
+    """
     if metric.is_distance:
         return 4 if metric.limit is not None and metric.excess > 0 else 0
     if metric.worse < 0:
@@ -187,14 +217,18 @@ def margin_level(metric: MetricView) -> int:
 
 
 def common_lead(cells: Iterable[CellView | None]) -> MetricView | None:
-    """Of the lead metrics of ``cells`` the one that most of them share; the first where there are several."""
+    """Of the lead metrics of ``cells`` the one that most of them share; the first where there
+    are several.
+    """
     leads = [cell.lead for cell in cells if cell and cell.lead]
     counts = Counter(lead.name for lead in leads)
     return max(leads, key=lambda lead: counts[lead.name]) if leads else None
 
 
 def cell_text(cell: CellView | None) -> str:
-    """A cell of the matrix: its symbol and its change, or its value for a distance and an unchanged fp32 cell."""
+    """A cell of the matrix: its symbol and its change, or its value for a distance and an
+    unchanged fp32 cell.
+    """
     if cell is None:
         return ""
     if cell.lead is None or cell.record.outcome == ABSENT:

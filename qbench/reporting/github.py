@@ -24,7 +24,9 @@ _DATA = {"%": "%25", "\r": "%0D", "\n": "%0A"}
 _PROPERTY = {**_DATA, ":": "%3A", ",": "%2C"}
 
 
-def annotations(reports: Sequence[Report], files: Mapping[str, str] | None = None) -> tuple[str, ...]:
+def annotations(
+    reports: Sequence[Report], files: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
     """The workflow commands of ``reports``, errors first, at most ``GROUPS``.
 
     Args:
@@ -37,7 +39,9 @@ def annotations(reports: Sequence[Report], files: Mapping[str, str] | None = Non
 
 
 def step_summary(reports: Sequence[Report], limit: int = SUMMARY_BYTES) -> str:
-    """The Markdown page of ``reports`` in at most ``limit`` bytes of UTF-8, cut after a whole line."""
+    """The Markdown page of ``reports`` in at most ``limit`` bytes of UTF-8, cut after a whole
+    line.
+    """
     text = markdown_text(reports)
     if len(text.encode()) <= limit:
         return text
@@ -47,7 +51,9 @@ def step_summary(reports: Sequence[Report], limit: int = SUMMARY_BYTES) -> str:
 
 
 def add_step_summary(reports: Sequence[Report], file: str | None) -> None:
-    """Add the summary of ``reports`` to ``file``, which GitHub names in ``GITHUB_STEP_SUMMARY``; None: nowhere."""
+    """Add the summary of ``reports`` to ``file``, which GitHub names in
+    ``GITHUB_STEP_SUMMARY``; None: nowhere.
+    """
     if file:
         with Path(file).open("a", encoding="utf-8") as summary:
             summary.write(step_summary(reports))
@@ -56,19 +62,30 @@ def add_step_summary(reports: Sequence[Report], file: str | None) -> None:
 def _errors(report: Report, file: str) -> Iterator[str]:
     for cause in report.causes:
         yield _command(
-            "error", file, f"{report.suite}: {cause.title} ({counted(len(cause.cells), 'cell')})", _cause_text(cause)
+            "error",
+            file,
+            f"{report.suite}: {cause.title} ({counted(len(cause.cells), 'cell')})",
+            _cause_text(cause),
         )
     for row in alert_rows(report):
         if row.is_new:
-            title = f"{report.suite}: {row.title} ({counted(len(row.lines), 'series', 'series')} worse)"
-            yield _command("error", file, title, "\n".join(row.lines[:CELLS]) + _more(len(row.lines)) + _NEXT)
+            title = (
+                f"{report.suite}: {row.title} ({counted(len(row.lines), 'series', 'series')} worse)"
+            )
+            yield _command(
+                "error", file, title, "\n".join(row.lines[:CELLS]) + _more(len(row.lines)) + _NEXT
+            )
 
 
 def _warnings(report: Report, file: str) -> Iterator[str]:
     run = report.run
     if run is not None and not run.complete:
         early = next((note for note in run.notes if note.startswith("ended early")), "")
-        absent = f"{run.absent} of {counted(run.selected, 'selected cell')} have no line." if run.absent else ""
+        absent = (
+            f"{run.absent} of {counted(run.selected, 'selected cell')} have no line."
+            if run.absent
+            else ""
+        )
         words = early or absent or "The run was interrupted before its end."
         yield _command("warning", file, f"{report.suite}: incomplete", words)
     unsure = [cell for cell in report.cells if cell.record.outcome == "inconclusive"]
@@ -78,7 +95,9 @@ def _warnings(report: Report, file: str) -> Iterator[str]:
         yield _command("warning", file, title, names + _more(len(unsure)))
     for group in report.step_groups:
         losses = (one for one in group.steps if one[2].provisional and _is_loss(one[1], one[2]))
-        fresh = sorted(losses, key=lambda one: -change_size(one[2].before, one[2].after, one[1].unit))
+        fresh = sorted(
+            losses, key=lambda one: -change_size(one[2].before, one[2].after, one[1].unit)
+        )
         if fresh:
             lines = [
                 f"{key.name}, {metric.name}: {change_text(metric, step.after - step.before)}"
@@ -119,8 +138,9 @@ def _escaped(text: str, table: Mapping[str, str]) -> str:
     return "".join(table.get(letter, letter) for letter in shown)
 
 
-# The comment on a pull request: for each suite the cells that differ from the newest run of the main branch, and what
-# is red. It is changed by every push, so that a pull request has one; the mark at its beginning shows which it is.
+# The comment on a pull request: for each suite the cells that differ from the newest run of the
+# main branch, and what is red. It is changed by every push, so that a pull request has one; the
+# mark at its beginning shows which it is.
 
 COMMENT_MARK = "<!-- qbench -->"
 """The workflow looks for the comment that begins with it; a reader does not see it."""
@@ -130,10 +150,11 @@ CELLS_IN_COMMENT = 30
 
 
 def comparison_with_main(runs: Sequence[Run]) -> Comparison | None:
-    """The newest of ``runs`` (of one suite, oldest → newest) compared with the newest whole one of its class before it.
+    """The newest of ``runs`` (of one suite, oldest → newest) compared with the newest whole one
+    of its class before it.
 
-    Machines of continuous integration take turns; where none was of this class, it is the newest whole one, and results
-    of different classes are compared.
+    Machines of continuous integration take turns; where none was of this class, it is the newest
+    whole one, and results of different classes are compared.
     """
     before = [run for run in runs[:-1] if run.complete]
     if not before:
@@ -148,10 +169,17 @@ def comparison_with_main(runs: Sequence[Run]) -> Comparison | None:
     return Comparison(old=read_run(main), new=read_run(runs[-1]), problem=problem)
 
 
-def comment_text(pairs: Iterable[tuple[Report, Comparison | None]], limit: int = COMMENT_LENGTH) -> str:
-    """The comment about suites and their comparisons (None: nothing to compare with), at most ``limit`` characters."""
+def comment_text(
+    pairs: Iterable[tuple[Report, Comparison | None]], limit: int = COMMENT_LENGTH
+) -> str:
+    """The comment about suites and their comparisons (None: nothing to compare with), at most
+    ``limit`` characters.
+    """
     text = (
-        visible("\n\n".join([COMMENT_MARK, *(part for pair in pairs for part in _suite_parts(*pair))]), keep="\n")
+        visible(
+            "\n\n".join([COMMENT_MARK, *(part for pair in pairs for part in _suite_parts(*pair))]),
+            keep="\n",
+        )
         + "\n"
     )
     note = "\n\nThe rest does not fit into a comment: see the artifact.\n"
@@ -197,7 +225,9 @@ def _tally(found: Comparison) -> str:
 
 
 def _cause_line(cause: Cause, found: Comparison | None) -> str:
-    """One cause with the number of its cells, of these how many are as before, and what to type next."""
+    """One cause with the number of its cells, of these how many are as before, and what to type
+    next.
+    """
     count = counted(len(cause.cells), "cell")
     if found is not None and not found.problem:
         changed = {cell.key for cell in found.news}
@@ -230,11 +260,23 @@ def badge_text(reports: Sequence[Report]) -> str:
     """The badge of ``reports`` as JSON: how many cells there are, or how many of them are red."""
     states = {report.state for report in reports}
     state = next((one for one in _COLOURS if one in states), "empty")
-    cells = sum(cell.record.outcome not in (ABSENT, "unsupported") for report in reports for cell in report.cells)
+    cells = sum(
+        cell.record.outcome not in (ABSENT, "unsupported")
+        for report in reports
+        for cell in report.cells
+    )
     red = sum(len(cause.cells) for report in reports for cause in report.causes)
-    words = {"red": f"{red} of {counted(cells, 'cell')} red", "green": f"{counted(cells, 'cell')} green"}
+    words = {
+        "red": f"{red} of {counted(cells, 'cell')} red",
+        "green": f"{counted(cells, 'cell')} green",
+    }
     return neutral_json(
-        {"schemaVersion": 1, "label": "qbench", "message": words.get(state, state), "color": _COLOURS[state]}
+        {
+            "schemaVersion": 1,
+            "label": "qbench",
+            "message": words.get(state, state),
+            "color": _COLOURS[state],
+        }
     )
 
 

@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-# Trimming a page: rules of its style sheet that match nothing in it are removed, and space without meaning.
+# Trimming a page: rules of its style sheet that match nothing in it are removed, and space without
+# meaning.
 #
-# A rule stays when one of its selectors names only classes, ids and elements that the page has. Every word in a string
-# of a script counts as such a name, since scripts add elements, but not those by which it looks for elements. Names
-# inside ``:not()`` or ``:nth-child()`` are not required.
+# A rule stays when one of its selectors names only classes, ids and elements that the page has.
+# Every word in a string of a script counts as such a name, since scripts add elements, but not
+# those by which it looks for elements. Names inside ``:not()`` or ``:nth-child()`` are not
+# required.
 
 _STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 _SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
@@ -56,7 +58,9 @@ def trim_page(page: str) -> str:
 
 
 def trim_style(sheet: str, words: set[str]) -> str:
-    """The rules of ``sheet`` that can match where ``words`` are all names and elements of the page."""
+    """The rules of ``sheet`` that can match where ``words`` are all names and elements of the
+    page.
+    """
     kept = "".join(_kept(_parsed(_COMMENT.sub("", sheet)), words))
     return _VARIABLE.sub(lambda one: one[0] if f"var({one[1]})" in kept else "", kept)
 
@@ -69,7 +73,9 @@ def trim_script(script: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """A rule of a style sheet: each selector with its names; of an ``@`` rule ``head`` and the rules inside."""
+    """A rule of a style sheet: each selector with its names; of an ``@`` rule ``head`` and the
+    rules inside.
+    """
 
     head: str
     body: str
@@ -85,7 +91,9 @@ def _parsed(sheet: str) -> tuple[_Rule, ...]:
         if head.startswith("@"):
             found.append(_Rule(head=_tight(head), body="", inner=_parsed(body)))
         else:
-            selectors = tuple((one, frozenset(_names(one))) for one in map(_tight, _selectors(head)))
+            selectors = tuple(
+                (one, frozenset(_names(one))) for one in map(_tight, _selectors(head))
+            )
             found.append(_Rule(head="", body=_tight(body).rstrip(";"), selectors=selectors))
     return tuple(found)
 
@@ -131,18 +139,23 @@ def _rules(sheet: str) -> Iterator[tuple[str, str]]:
 
 
 def _tight(text: str) -> str:
-    """``text`` without space that has no meaning; space before a colon and around a sign has one."""
+    """``text`` without space that has no meaning; space before a colon and around a sign has
+    one.
+    """
     return re.sub(r"\s*([;,>])\s*|:\s+", lambda found: found[1] or ":", " ".join(text.split()))
 
 
-# The cells of a model whose history is constant: one row each, and the texts of their gates, equal ones once.
+# The cells of a model whose history is constant: one row each, and the texts of their gates, equal
+# ones once.
 #
-# Most int8 results never change. A chart would take a kilobyte for the facts of a row of eighty letters.
+# Most int8 results never change. A chart would take a kilobyte for the facts of a row of eighty
+# letters.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnchangedRow:
-    """One cell: its metrics in the order of the columns, and the 95 % interval of its lead, in fractions, if known.
+    """One cell: its metrics in the order of the columns, and the 95 % interval of its lead, in
+    fractions, if known.
 
     ``runs`` is the number of runs that measured it.
     """
@@ -155,7 +168,9 @@ class UnchangedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateTexts:
-    """The texts of one kind of gate (None: notices), each with the cells that have it: (names of the cells, text)."""
+    """The texts of one kind of gate (None: notices), each with the cells that have it: (names
+    of the cells, text).
+    """
 
     gate: GateRecord | None
     lines: tuple[tuple[tuple[str, ...], str], ...]
@@ -163,7 +178,9 @@ class GateTexts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnchangedCells:
-    """The rows, backend by backend; ``metrics`` are the columns; ``texts``: gates first, then notices."""
+    """The rows, backend by backend; ``metrics`` are the columns; ``texts``: gates first, then
+    notices.
+    """
 
     metrics: tuple[str, ...]
     rows: tuple[UnchangedRow, ...]
@@ -171,7 +188,9 @@ class UnchangedCells:
 
 
 def is_unchanged(cell: CellView, trends: Sequence[Trend]) -> bool:
-    """Whether a row shows as much of ``cell`` as a chart: its lead has one value, one reference and one limit."""
+    """Whether a row shows as much of ``cell`` as a chart: its lead has one value, one reference
+    and one limit.
+    """
     if cell.lead is None or cell.record.remedy or not trends or is_eventful(cell, trends):
         return False
     lead = trends[0]
@@ -184,8 +203,14 @@ def unchanged_cells(report: Report, model: str) -> UnchangedCells:
     """The table of the cells of ``model`` that never changed."""
     cells = (cell for cell in report.cells if cell.key.model == model)
     found = [cell for cell in cells if is_unchanged(cell, report.trends.get(cell.key, ()))]
-    names = tuple(dict.fromkeys(metric.name for cell in found for metric in (cell.lead, *cell.metrics) if metric))
-    return UnchangedCells(metrics=names, rows=tuple(_row(cell, report, names) for cell in found), texts=_texts(found))
+    names = tuple(
+        dict.fromkeys(
+            metric.name for cell in found for metric in (cell.lead, *cell.metrics) if metric
+        )
+    )
+    return UnchangedCells(
+        metrics=names, rows=tuple(_row(cell, report, names) for cell in found), texts=_texts(found)
+    )
 
 
 def _row(cell: CellView, report: Report, names: Sequence[str]) -> UnchangedRow:
@@ -200,12 +225,16 @@ def _row(cell: CellView, report: Report, names: Sequence[str]) -> UnchangedRow:
 
 
 def _texts(cells: Sequence[CellView]) -> tuple[GateTexts, ...]:
-    """Gates of one kind, state and rule together; below each, the cells with the same text together."""
+    """Gates of one kind, state and rule together; below each, the cells with the same text
+    together.
+    """
     groups: dict[tuple[str, str, str], dict[str, list[str]]] = {}
     notices: dict[str, list[str]] = {}
     for cell in cells:
         for gate in cell.record.gates:
-            words = groups.setdefault((gate.kind, gate.state, gate.rule), {}).setdefault(gate.detail, [])
+            words = groups.setdefault((gate.kind, gate.state, gate.rule), {}).setdefault(
+                gate.detail, []
+            )
             words.append(f"{cell.key.backend} {cell.key.column}")
         texts = [*cell.record.notices, *cell.record.refusals]
         more = cell.record.refusal_count - len(cell.record.refusals)
@@ -214,7 +243,10 @@ def _texts(cells: Sequence[CellView]) -> tuple[GateTexts, ...]:
         for text in texts:
             notices.setdefault(text, []).append(f"{cell.key.backend} {cell.key.column}")
     of_gates = [
-        GateTexts(gate=GateRecord(kind=kind, metric="", state=state, detail="", rule=rule), lines=_lines(words))
+        GateTexts(
+            gate=GateRecord(kind=kind, metric="", state=state, detail="", rule=rule),
+            lines=_lines(words),
+        )
         for (kind, state, rule), words in groups.items()
     ]
     if notices:
@@ -226,7 +258,8 @@ def _lines(words: dict[str, list[str]]) -> tuple[tuple[tuple[str, ...], str], ..
     return tuple((tuple(dict.fromkeys(names)), text) for text, names in words.items())
 
 
-# One page of a report as HTML that works offline: style, script and charts are in it, and it requests nothing.
+# One page of a report as HTML that works offline: style, script and charts are in it, and it
+# requests nothing.
 
 _WORDS = (
     words.symbol_of,
@@ -255,10 +288,12 @@ _WORDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """The data of one template: its own path, the report of its suite, and the paths of each suite's pages.
+    """The data of one template: its own path, the report of its suite, and the paths of each
+    suite's pages.
 
-    ``model`` is set for the page of a model, ``found`` for the page of a finding, ``comparison`` for the compare page.
-    ``tabs`` are the names of the suite's pages that exist, for the links on each page: see ``places.TABS``.
+    ``model`` is set for the page of a model, ``found`` for the page of a finding, ``comparison``
+    for the compare page. ``tabs`` are the names of the suite's pages that exist, for the links on
+    each page: see ``places.TABS``.
     """
 
     path: str
@@ -295,14 +330,18 @@ class Page:
 
 
 class Renderer:
-    """The templates, loaded once; style and script of a page are put together from the parts it names."""
+    """The templates, loaded once; style and script of a page are put together from the parts it
+    names.
+    """
 
     def __init__(self) -> None:
         self._environment = _environment()
 
     def render(self, template: str, page: Page) -> str:
         """The page that ``template`` (``overview``, ``model``, …) makes of ``page``."""
-        text = self._environment.get_template(f"{template}.html.j2").render(page=page, report=page.report)
+        text = self._environment.get_template(f"{template}.html.j2").render(
+            page=page, report=page.report
+        )
         return visible(trim_page(text.lstrip()), keep="\n\t")
 
 
@@ -353,9 +392,18 @@ def _environment() -> "Environment":
         made.globals[function.__name__.lstrip("_")] = function
     made.filters["breakable"] = _breakable
     made.filters["tojson_text"] = _in_script
-    made.globals |= {"BELOW": words.BELOW, "BELOW_MEANING": words.BELOW_MEANING, "NOT_ACCURACY": words.NOT_ACCURACY}
+    made.globals |= {
+        "BELOW": words.BELOW,
+        "BELOW_MEANING": words.BELOW_MEANING,
+        "NOT_ACCURACY": words.NOT_ACCURACY,
+    }
     made.globals |= {"POWER_HEADINGS": words.POWER_HEADINGS, "power_row": words.power_row}
-    made.globals |= {"MEANINGS": words.MEANINGS, "STATES": words.STATES, "TABS": TABS, "columns": columns.COLUMNS}
+    made.globals |= {
+        "MEANINGS": words.MEANINGS,
+        "STATES": words.STATES,
+        "TABS": TABS,
+        "columns": columns.COLUMNS,
+    }
     made.globals |= {"ATTENTION": columns.ATTENTION, "CELLS": columns.CELLS, "KNOWN": columns.KNOWN}
     return made
 
@@ -370,7 +418,9 @@ def _asset(name: str) -> str:
 
 
 def _breakable(name: object) -> str:
-    """``name``, escaped, that may break after a sign between its parts: a narrow column would break it anywhere."""
+    """``name``, escaped, that may break after a sign between its parts: a narrow column would
+    break it anywhere.
+    """
     from markupsafe import Markup, escape
 
     text = str(escape(str(name)))
@@ -380,7 +430,9 @@ def _breakable(name: object) -> str:
 
 
 def _node_name(name: str) -> str:
-    """``name`` of a node, escaped, that may also break where exporters join the names of modules."""
+    """``name`` of a node, escaped, that may also break where exporters join the names of
+    modules.
+    """
     from markupsafe import Markup
 
     text = _breakable(name)
@@ -404,20 +456,30 @@ def _linked(text: object, report: Report) -> str:
     for found in _COMMIT.finditer(words):
         commit = known.get(found[0], found[0] if len(found[0]) == _SHOWN else "")
         if address := commit_address(report.repository, commit):
-            parts += [escape(words[end : found.start()]), Markup('<a href="{}">{}</a>').format(address, found[0])]
+            parts += [
+                escape(words[end : found.start()]),
+                Markup('<a href="{}">{}</a>').format(address, found[0]),
+            ]
             end = found.end()
     return Markup("").join([*parts, escape(words[end:])])
 
 
 def _glossary(report: Report, model: str = "") -> list[tuple[str, str]]:
-    """(name, one line) of the schemas and metrics of the cells (of ``model``), and of a variant, where known."""
+    """(name, one line) of the schemas and metrics of the cells (of ``model``), and of a
+    variant, where known.
+    """
     cells = [cell for cell in report.cells if model in ("", cell.key.model)]
     names = [cell.key.schema for cell in cells] + [
         metric.name.partition("@")[0] for cell in cells for metric in cell.metrics
     ]
-    found = [(name, report.meanings[name]) for name in dict.fromkeys(names) if name in report.meanings]
+    found = [
+        (name, report.meanings[name]) for name in dict.fromkeys(names) if name in report.meanings
+    ]
     variants = dict.fromkeys(cell.key.variant for cell in cells if cell.key.variant)
-    return [*found, *((name, f"with the settings of the variant '{name}' in the suite") for name in variants)]
+    return [
+        *found,
+        *((name, f"with the settings of the variant '{name}' in the suite") for name in variants),
+    ]
 
 
 def _in_script(text: str) -> str:
@@ -435,15 +497,24 @@ def _bound(words: str) -> str:
 
 
 def _runs_data(report: Report) -> str:
-    """The time and commit of each place of the charts; a word equal to that of the place before is empty."""
+    """The time and commit of each place of the charts; a word equal to that of the place before
+    is empty.
+    """
     firsts = dict(zip(reversed(places_of(report.runs)), reversed(report.runs), strict=True))
     runs = [firsts[place] for place in sorted(firsts)]
-    lines = [f"{run.started} · {run.commit}" if run.commit else run.started or run.id for run in runs]
+    lines = [
+        f"{run.started} · {run.commit}" if run.commit else run.started or run.id for run in runs
+    ]
     texts = []
     before: list[str] = []
     for line in lines:
         named = line.replace("|", " ").split()
-        texts.append(" ".join("" if word in before[place : place + 1] else word for place, word in enumerate(named)))
+        texts.append(
+            " ".join(
+                "" if word in before[place : place + 1] else word
+                for place, word in enumerate(named)
+            )
+        )
         before = named
     return "|".join(texts)
 
@@ -506,7 +577,8 @@ def _with_outcome(report: Report, *outcomes: str) -> list[CellView]:
     return [cell for cell in report.cells if cell.record.outcome in outcomes]
 
 
-# The report as a folder of HTML pages that link to each other; each needs no other file and can be mailed alone.
+# The report as a folder of HTML pages that link to each other; each needs no other file and can be
+# mailed alone.
 #
 #     index.html        what needs attention, the matrix, the steps
 #     models/M.html     every cell of model M over its runs
@@ -519,10 +591,14 @@ def _with_outcome(report: Report, *outcomes: str) -> list[CellView]:
 # Suites other than that of the newest run have the same pages in ``suites/<suite>/``.
 
 BUDGET = 2_000_000
-"""Bytes of a whole site of 60 models; and bytes that no page exceeds, whatever the number of models."""
+"""Bytes of a whole site of 60 models; and bytes that no page exceeds, whatever the number of
+models.
+"""
 
 
-def html_pages(reports: Sequence[Report], comparisons: Mapping[str, Comparison] | None = None) -> dict[str, str]:
+def html_pages(
+    reports: Sequence[Report], comparisons: Mapping[str, Comparison] | None = None
+) -> dict[str, str]:
     """The pages of ``reports`` (one per suite, that of the newest run first) by their paths.
 
     Args:
@@ -539,8 +615,12 @@ def each_page(
     Args:
         comparisons: suite → its newest run compared with an earlier one.
     """
-    places = [Places.of_suite(report.suite, is_first=not number) for number, report in enumerate(reports)]
-    suites = tuple((r.suite, r.state, p.page("index")) for r, p in zip(reports, places, strict=True))
+    places = [
+        Places.of_suite(report.suite, is_first=not number) for number, report in enumerate(reports)
+    ]
+    suites = tuple(
+        (r.suite, r.state, p.page("index")) for r, p in zip(reports, places, strict=True)
+    )
     renderer = Renderer()
     for report, place in zip(reports, places, strict=True):
         found = (comparisons or {}).get(report.suite)
@@ -548,16 +628,23 @@ def each_page(
             yield page.path, renderer.render(template, page)
 
 
-def compare_page(comparison: Comparison, places: Places | None = None, tabs: Sequence[str] = ()) -> str:
+def compare_page(
+    comparison: Comparison, places: Places | None = None, tabs: Sequence[str] = ()
+) -> str:
     """The compare page of two runs, drawn after the others.
 
     Args:
-        places: the paths of the suite's pages. tabs: the names of those that exist; empty: the page has no links.
+        places: the paths of the suite's pages. tabs: the names of those that exist; empty: the page
+            has no links.
     """
     places = places or Places()
     report = Report(suite=comparison.new.suite, headline="", is_red=False, run=comparison.new)
     page = Page(
-        path=places.page("compare"), report=report, places=places, comparison=comparison, tabs=(*tabs, "compare")
+        path=places.page("compare"),
+        report=report,
+        places=places,
+        comparison=comparison,
+        tabs=(*tabs, "compare"),
     )
     return Renderer().render("compare", page)
 
@@ -565,11 +652,16 @@ def compare_page(comparison: Comparison, places: Places | None = None, tabs: Seq
 def finding_page(found: Found) -> str:
     """The page of one finding alone, without links to others."""
     report = Report(suite="", headline="", is_red=found.is_red)
-    return Renderer().render("finding", Page(path="finding.html", report=report, places=Places(), found=found))
+    return Renderer().render(
+        "finding", Page(path="finding.html", report=report, places=Places(), found=found)
+    )
 
 
 def _pages(
-    report: Report, places: Places, suites: tuple[tuple[str, str, str], ...], comparison: Comparison | None
+    report: Report,
+    places: Places,
+    suites: tuple[tuple[str, str, str], ...],
+    comparison: Comparison | None,
 ) -> Iterator[tuple[str, Page]]:
     """(template, page) of every page of ``report``."""
     every, report = report.models, most_telling(report)

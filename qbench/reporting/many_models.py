@@ -1,8 +1,9 @@
-"""A suite of thousands of models: which of them a site and its pictures show, and the part of a report about one model.
+"""A suite of thousands of models: which of them a site and its pictures show, and the part of a
+report about one model.
 
-A page or a row takes milliseconds to draw, and thousands of them are more than a reader can use. Up to ``MOST_MODELS``
-all models are shown; of more, those that need attention or have moved, then others by their names. What was left out is
-said.
+A page or a row takes milliseconds to draw, and thousands of them are more than a reader can use. Up
+to ``MOST_MODELS`` all models are shown; of more, those that need attention or have moved, then
+others by their names. What was left out is said.
 """
 
 from collections import Counter
@@ -61,4 +62,7 @@ def by_model(report: Report) -> Iterator[tuple[str, Report]]:
         costs.setdefault(key.model, {})[key] = cost
     for model, own in cells.items():
         groups = tuple(steps.get(model, ()))
-        yield model, replace(report, cells=tuple(own), step_groups=groups, costs=costs.get(model, {}))  # type: ignore[arg-type]
+        yield (
+            model,
+            replace(report, cells=tuple(own), step_groups=groups, costs=costs.get(model, {})),
+        )  # type: ignore[arg-type]

@@ -35,14 +35,18 @@ _ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "@": "&#64;", "|": "&#124;"
 
 
 def escaped(text: str) -> str:
-    """``text`` so that Markdown shows it as it is: one line, no markup, no mention of people, no link."""
+    """``text`` so that Markdown shows it as it is: one line, no markup, no mention of people,
+    no link.
+    """
     plain = " ".join(text.split())
     plain = _ESCAPED.sub(lambda match: _ENTITIES.get(match[1], "\\" + match[1]), plain)
     return plain.replace("://", "&#58;//").replace("www.", "www&#46;")
 
 
 def code(text: str) -> str:
-    """``text`` as a code span, whatever backticks it holds (CommonMark 6.1); tables take ``|`` only escaped."""
+    """``text`` as a code span, whatever backticks it holds (CommonMark 6.1); tables take ``|``
+    only escaped.
+    """
     plain = " ".join(text.split()).replace("|", "\\|")
     if not plain:
         return ""
@@ -51,11 +55,14 @@ def code(text: str) -> str:
     return f"{fence}{gap}{plain}{gap}{fence}"
 
 
-def markdown_text(reports: Sequence[Report], *, charts: Mapping[tuple[str, str], str] | None = None) -> str:
+def markdown_text(
+    reports: Sequence[Report], *, charts: Mapping[tuple[str, str], str] | None = None
+) -> str:
     """The Markdown page of ``reports``, one per suite, that of the newest run first.
 
     Args:
-        charts: (suite, model) → the chart that was drawn of it, relative to the page; these are linked.
+        charts: (suite, model) → the chart that was drawn of it, relative to the page; these are
+            linked.
     """
     text = "\n\n".join(block for report in reports for block in _blocks(report, charts or {}))
     return visible(text, keep="\n") + "\n"
@@ -73,7 +80,8 @@ def _blocks(report: Report, charts: Mapping[tuple[str, str], str]) -> Iterable[s
     facts.append(report.run.processor)
     yield escaped(" · ".join(filter(None, facts)))
     yield "  ".join(
-        f"{symbol} {count} {escaped(name)}" for symbol, name, count in tally_lines(report.cells, report.tallies)
+        f"{symbol} {count} {escaped(name)}"
+        for symbol, name, count in tally_lines(report.cells, report.tallies)
     )
     if report.undecided:
         yield f"> {escaped(report.undecided)}"
@@ -94,9 +102,13 @@ def _blocks(report: Report, charts: Mapping[tuple[str, str], str]) -> Iterable[s
     yield from _in_parts(report)
     yield from _powers(report)
     yield from _steps(report)
-    yield from _history(report, {m: charts[report.suite, m] for m in report.models if (report.suite, m) in charts})
+    yield from _history(
+        report, {m: charts[report.suite, m] for m in report.models if (report.suite, m) in charts}
+    )
     yield from _known(report)
-    versions = ", ".join(f"{escaped(name)} {escaped(version)}" for name, version in report.run.versions)
+    versions = ", ".join(
+        f"{escaped(name)} {escaped(version)}" for name, version in report.run.versions
+    )
     yield "; ".join(filter(None, [f"Run {code(report.run.id)}", versions]))
 
 
@@ -109,14 +121,18 @@ def _notices(report: Report) -> Iterable[str]:
 
 
 def markdown_table(heads: Sequence[str], right: int, rows: Iterable[Sequence[str]]) -> str:
-    """A table whose columns from number ``right`` on are aligned to the right; cells are Markdown already."""
+    """A table whose columns from number ``right`` on are aligned to the right; cells are
+    Markdown already.
+    """
     rules = ["---"] * right + ["---:"] * (len(heads) - right)
     return "\n".join("| " + " | ".join(row) + " |" for row in (heads, rules, *rows))
 
 
 def _cause(cause: Cause) -> Iterable[str]:
     yield f"### {symbol_of(cause.cells[0].record.outcome)} {cause.title} ({counted(len(cause.cells), 'cell')})"
-    yield markdown_table(MARKDOWN.headings, 3, (tuple(_cell_row(cell)) for cell in cause.cells[:ROWS_SHOWN]))
+    yield markdown_table(
+        MARKDOWN.headings, 3, (tuple(_cell_row(cell)) for cell in cause.cells[:ROWS_SHOWN])
+    )
     if len(cause.cells) > ROWS_SHOWN:
         yield f"and {len(cause.cells) - ROWS_SHOWN} more"
     rules = dict.fromkeys(cell.record.rule for cell in cause.cells if cell.record.rule)
@@ -127,7 +143,9 @@ def _cause(cause: Cause) -> Iterable[str]:
 
 
 def _cell_row(cell: CellView) -> Iterable[str]:
-    """The fields of ``cell``; words in place of its numbers are in the first field about its metric."""
+    """The fields of ``cell``; words in place of its numbers are in the first field about its
+    metric.
+    """
     words = words_instead(cell)
     for place in MARKDOWN.places:
         if words is not None and place.column.of_metric:
@@ -149,7 +167,9 @@ def _powers(report: Report) -> Iterable[str]:
     """What the data can tell from chance, model by model."""
     if report.powers:
         yield "## What the data can tell"
-        yield markdown_table(POWER_HEADINGS, 5, (tuple(map(escaped, power_row(one))) for one in report.powers))
+        yield markdown_table(
+            POWER_HEADINGS, 5, (tuple(map(escaped, power_row(one))) for one in report.powers)
+        )
 
 
 def _step(step: Step) -> str:
@@ -163,8 +183,13 @@ def _findings(report: Report) -> Iterable[str]:
     if report.findings:
         yield "## Findings"
         found = list(report.findings.values())
-        lines = [f"- {code(one.key.name)} {escaped(found_text(one.finding))}" for one in found[:ROWS_SHOWN]]
-        yield "\n".join(lines) + (f"\n- and {len(found) - ROWS_SHOWN} more" if len(found) > ROWS_SHOWN else "")
+        lines = [
+            f"- {code(one.key.name)} {escaped(found_text(one.finding))}"
+            for one in found[:ROWS_SHOWN]
+        ]
+        yield "\n".join(lines) + (
+            f"\n- and {len(found) - ROWS_SHOWN} more" if len(found) > ROWS_SHOWN else ""
+        )
 
 
 def _alerts(report: Report) -> Iterable[str]:
@@ -176,7 +201,9 @@ def _alerts(report: Report) -> Iterable[str]:
     yield "## Alerts"
     yield f"Results that got worse and stayed worse, the worst first; {fresh or 'none'} of {len(rows)} new."
     table = [_alert_row(row) for row in rows[:ROWS_SHOWN]]
-    yield markdown_table(["State", "What", "Worst cell", "Metric", "Why", "From", "To", "Change"], 5, table)
+    yield markdown_table(
+        ["State", "What", "Worst cell", "Metric", "Why", "From", "To", "Change"], 5, table
+    )
     if len(rows) > ROWS_SHOWN:
         yield f"and {len(rows) - ROWS_SHOWN} more"
 
@@ -195,7 +222,9 @@ def _alert_row(row: AlertRow) -> list[str]:
 
 
 def _matrix_row(model: str, cells: Sequence[CellView | None]) -> list[str]:
-    """The model with the metric that most of its cells show, then its cells; another metric is named in its cell."""
+    """The model with the metric that most of its cells show, then its cells; another metric is
+    named in its cell.
+    """
     lead = common_lead(cells)
     if lead is None:
         return [escaped(model), *map(cell_text, cells)]
@@ -219,7 +248,11 @@ def _matrix(matrix: Matrix) -> Iterable[str]:
 
 def _in_parts(report: Report) -> Iterable[str]:
     """Every change whose parts are known, the largest part of counting first."""
-    known = [(cell, cell.lead, cell.parts) for cell in report.cells if cell.parts and cell.lead and parts_text(cell)]
+    known = [
+        (cell, cell.lead, cell.parts)
+        for cell in report.cells
+        if cell.parts and cell.lead and parts_text(cell)
+    ]
     if not known:
         return
     yield "## Loss in two parts"
@@ -252,12 +285,15 @@ def _steps(report: Report) -> Iterable[str]:
                 escaped(metric.name),
                 value_text(metric, step.before),
                 value_text(metric, step.after),
-                change_text(metric, step.after - step.before) + (" (too new to be sure)" if step.provisional else ""),
+                change_text(metric, step.after - step.before)
+                + (" (too new to be sure)" if step.provisional else ""),
                 escaped(", ".join(step.causes)),
             ]
             for key, metric, step in group.steps[:10]
         ]
-        yield markdown_table(["Cell", "Metric", "Before", "After", "Step", "New at that run"], 2, rows)
+        yield markdown_table(
+            ["Cell", "Metric", "Before", "After", "Step", "New at that run"], 2, rows
+        )
         if len(group.steps) > 10:
             yield f"and {len(group.steps) - 10} smaller ones"
 
@@ -269,7 +305,10 @@ def _history(report: Report, charts: Mapping[str, str]) -> Iterable[str]:
     for key, trends in report.trends.items():
         lead = trends[0]
         values = {
-            point.position: point.metric.value for spot in lead.points for point in spot.each if point.position >= first
+            point.position: point.metric.value
+            for spot in lead.points
+            for point in spot.each
+            if point.position >= first
         }
         if len(set(values.values())) > 1:
             places = range(first, len(report.runs))
@@ -279,11 +318,16 @@ def _history(report: Report, charts: Mapping[str, str]) -> Iterable[str]:
         return
     yield "## History"
     if charts:
-        yield "Charts: " + ", ".join(f"[{escaped(model)}]({path})" for model, path in charts.items())
+        yield "Charts: " + ", ".join(
+            f"[{escaped(model)}]({path})" for model, path in charts.items()
+        )
     if not rows:
         return
     yield f"Cells that moved in the last {counted(len(report.runs) - first, 'run')}, the newest on the right."
-    heads = [escaped(f"{run.started[:10]} {run.commit[:7]}".strip() or run.id) for run in report.runs[first:]]
+    heads = [
+        escaped(f"{run.started[:10]} {run.commit[:7]}".strip() or run.id)
+        for run in report.runs[first:]
+    ]
     yield markdown_table(["Cell", "Metric", *heads], 2, rows[:ROWS_SHOWN])
     if len(rows) > ROWS_SHOWN:
         yield f"and {len(rows) - ROWS_SHOWN} more"
@@ -293,10 +337,17 @@ def _known(report: Report) -> Iterable[str]:
     if report.quarantined:
         yield "## In quarantine"
         facts = (
-            (code(cell.key.name), change_text(cell.lead) if cell.lead else "", escaped(cell.record.rule))
+            (
+                code(cell.key.name),
+                change_text(cell.lead) if cell.lead else "",
+                escaped(cell.record.rule),
+            )
             for cell in report.quarantined
         )
         yield "\n".join(f"- {name} {change} {rule}".rstrip() for name, change, rule in facts)
     if report.unsupported:
         yield "## Unsupported"
-        yield "\n".join(f"- {counted(len(keys), 'cell')}: {escaped(reason)}" for reason, keys in report.unsupported)
+        yield "\n".join(
+            f"- {counted(len(keys), 'cell')}: {escaped(reason)}"
+            for reason, keys in report.unsupported
+        )

@@ -13,17 +13,20 @@ from qbench.reporting.chart import Frame, number
 from qbench.reporting.findings_view import decibels
 from qbench.reporting.format import counted
 
-# The names of the suspects above a chart of nodes, each at its own line, so that no name covers another.
+# The names of the suspects above a chart of nodes, each at its own line, so that no name covers
+# another.
 #
-# A label is in one of several lanes, lane 0 nearest to the chart, and a line leads from it straight down. A place is
-# free where the label overlaps no other of its lane, its line crosses no label below, and no line from above crosses
-# it.
+# A label is in one of several lanes, lane 0 nearest to the chart, and a line leads from it straight
+# down. A place is free where the label overlaps no other of its lane, its line crosses no label
+# below, and no line from above crosses it.
 
 LETTER = 6.3
 """Width of a letter in SVG units, estimated rather too wide."""
 _GAP = 3.0
 _LONGEST = 30
-"""Letters of a name; a longer one is cut in its middle, since names of layers differ at both ends."""
+"""Letters of a name; a longer one is cut in its middle, since names of layers differ at both
+ends.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,15 +58,20 @@ class Label:
         return not lower.span[0] - 1 < upper.x < lower.span[1] + 1
 
 
-def node_labels(places: Mapping[int, float], names: Sequence[str], *, left: float, right: float) -> tuple[Label, ...]:
-    """A label for each suspect that has a place: its rank and name, or its rank alone where there is no room.
+def node_labels(
+    places: Mapping[int, float], names: Sequence[str], *, left: float, right: float
+) -> tuple[Label, ...]:
+    """A label for each suspect that has a place: its rank and name, or its rank alone where
+    there is no room.
 
-    Labels on the left side of the chart are to the right of their lines and are placed from right to left, each in a
-    lane above those that it overlaps; labels on the right side the other way round. Every split into left and right is
-    tried. Where names leave no room for all labels, labels are ranks alone.
+    Labels on the left side of the chart are to the right of their lines and are placed from right
+    to left, each in a lane above those that it overlaps; labels on the right side the other way
+    round. Every split into left and right is tried. Where names leave no room for all labels,
+    labels are ranks alone.
 
     Args:
-        places: rank from 1 → x. names: of the suspects, in order of rank. left, right: the ends that no label crosses.
+        places: rank from 1 → x. names: of the suspects, in order of rank. left, right: the ends
+            that no label crosses.
     """
     order = sorted(places, key=lambda rank: places[rank])
     texts = {rank: (f"{rank} {shortened(names[rank - 1])}", str(rank)) for rank in order}
@@ -89,9 +97,14 @@ def _laid(
     texts: Mapping[int, tuple[str, ...]],
     within: tuple[float, float],
 ) -> tuple[Label, ...]:
-    """The labels of ``starts``, then of ``ends``, each free of those before it, with its first text that fits."""
+    """The labels of ``starts``, then of ``ends``, each free of those before it, with its first
+    text that fits.
+    """
     found: list[Label] = []
-    for rank, anchors in [*((one, ("start", "end")) for one in starts), *((one, ("end", "start")) for one in ends)]:
+    for rank, anchors in [
+        *((one, ("start", "end")) for one in starts),
+        *((one, ("end", "start")) for one in ends),
+    ]:
         for text, anchor, lane in itertools.product(texts[rank], anchors, range(len(places))):
             label = Label(x=places[rank], lane=lane, text=text, anchor=anchor)
             fits = within[0] <= label.span[0] and label.span[1] <= within[1]
@@ -112,13 +125,15 @@ def shortened(name: str) -> str:
 #
 # level = how many of the column's four limits a number is beyond: 0 good … 4 bad
 #
-# Limits are the same on every page, so that two findings can be compared by eye: 10 dB of SQNR is a third of a signal
-# lost, ideal rounding leaves 0.289 steps, and 0.97 dB of gain is a fifth of the outputs' noise.
+# Limits are the same on every page, so that two findings can be compared by eye: 10 dB of SQNR is a
+# third of a signal lost, ideal rounding leaves 0.289 steps, and 0.97 dB of gain is a fifth of the
+# outputs' noise.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One number of a node: its ``name``, its ``meaning`` in one sentence, and the limits of its levels.
+    """One number of a node: its ``name``, its ``meaning`` in one sentence, and the limits of
+    its levels.
 
     ``limits`` are the ends of levels 0 to 3, the best first; they fall where small numbers are bad.
     """
@@ -144,7 +159,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A number as text, its level, and whether it is the worst of its column; ``key`` is the number to sort by."""
+    """A number as text, its level, and whether it is the worst of its column; ``key`` is the
+    number to sort by.
+    """
 
     text: str = ""
     level: int = 0
@@ -154,7 +171,9 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatRow:
-    """A node: its ``place`` in the graph from 1, and its ``rank`` among the suspects from 1 (0: not a suspect)."""
+    """A node: its ``place`` in the graph from 1, and its ``rank`` among the suspects from 1 (0:
+    not a suspect).
+    """
 
     place: int
     node: NodeErrors
@@ -177,18 +196,29 @@ class HeatMap:
 
 def heat_map(finding: Finding) -> HeatMap:
     """The heat map of ``finding``."""
-    chosen = [column for column in COLUMNS if any(column.value(node) is not None for node in finding.nodes)]
+    chosen = [
+        column
+        for column in COLUMNS
+        if any(column.value(node) is not None for node in finding.nodes)
+    ]
     fields = [_fields(column, finding.nodes) for column in chosen]
     ranks = ranks_of(finding)
     rows = [
-        HeatRow(place=place, node=node, rank=ranks.get(place, 0), fields=tuple(one[place - 1] for one in fields))
+        HeatRow(
+            place=place,
+            node=node,
+            rank=ranks.get(place, 0),
+            fields=tuple(one[place - 1] for one in fields),
+        )
         for place, node in enumerate(finding.nodes, start=1)
     ]
     return HeatMap(columns=tuple(chosen), rows=tuple(rows))
 
 
 def ranks_of(finding: Finding) -> dict[int, int]:
-    """Place in the graph → rank among the suspects, both from 1; a node that makes several values has it once."""
+    """Place in the graph → rank among the suspects, both from 1; a node that makes several
+    values has it once.
+    """
     places: dict[str, int] = {}
     for place, node in enumerate(finding.nodes, start=1):
         places.setdefault(node.node, place)
@@ -200,7 +230,9 @@ def ranks_of(finding: Finding) -> dict[int, int]:
 
 
 def excess_db(node: NodeErrors) -> float | None:
-    """What the node loses beyond rounding to its quantization grids: explained − isolated SQNR, in dB."""
+    """What the node loses beyond rounding to its quantization grids: explained − isolated SQNR,
+    in dB.
+    """
     if node.isolated is None or node.explained is None:
         return None
     return node.explained.sqnr_db - node.isolated.sqnr_db
@@ -344,12 +376,13 @@ COLUMNS: tuple[Column, ...] = (
 """In the order of the page."""
 
 
-# SQNR along the graph as inline SVG: in the run, alone, and explained; suspects are marked and named.
+# SQNR along the graph as inline SVG: in the run, alone, and explained; suspects are marked and
+# named.
 #
 #     x = left + place · width / (nodes − 1)        y = top + (high − dB) · height / (high − low)
 #
-# Colours are classes of the page's style sheet; dashes and marks distinguish the lines without them. A value
-# beyond an end of the scale is drawn at that end.
+# Colours are classes of the page's style sheet; dashes and marks distinguish the lines without
+# them. A value beyond an end of the scale is drawn at that end.
 
 WIDTH, PLOT = 1000, 250
 LEFT, RIGHT, BOTTOM, LANE = 46, 14, 40, 15
@@ -361,7 +394,9 @@ _MARKS = 45
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One number of every node: its class in the style sheet, its name, and the path of its mark at a place."""
+    """One number of every node: its class in the style sheet, its name, and the path of its
+    mark at a place.
+    """
 
     style: str
     name: str
@@ -393,13 +428,25 @@ LINES = (
 
 
 def nodes_svg(finding: Finding) -> str:
-    """The chart of the nodes of ``finding`` as one ``<svg>`` element, safe in HTML; empty without numbers."""
-    values = [one.sqnr_db for node in finding.nodes for line in LINES if (one := line.errors(node)) is not None]
+    """The chart of the nodes of ``finding`` as one ``<svg>`` element, safe in HTML; empty
+    without numbers.
+    """
+    values = [
+        one.sqnr_db
+        for node in finding.nodes
+        for line in LINES
+        if (one := line.errors(node)) is not None
+    ]
     if not values:
         return ""
     low, high = min(max(min(values), _LEAST), _MOST - 20), max(min(max(values), _MOST), _LEAST + 20)
     low, high = 10 * (low // 10), -10 * (-high // 10)
-    size: dict[str, Any] = {"left": LEFT, "width": WIDTH - LEFT - RIGHT, "height": PLOT, "alone": 0.5}
+    size: dict[str, Any] = {
+        "left": LEFT,
+        "width": WIDTH - LEFT - RIGHT,
+        "height": PLOT,
+        "alone": 0.5,
+    }
     flat = Frame(low, max(high, low + 20), len(finding.nodes), **size)
     ranks = {rank: place - 1 for place, rank in ranks_of(finding).items()}
     labels = node_labels(
@@ -428,7 +475,9 @@ def describe_nodes(finding: Finding) -> str:
     """The chart in a few sentences, for those who cannot see it."""
     sentences = [f"{counted(len(finding.nodes), 'node')} in the order of the graph."]
     for line in LINES:
-        known = [(one, node.node) for node in finding.nodes if (one := line.errors(node)) is not None]
+        known = [
+            (one, node.node) for node in finding.nodes if (one := line.errors(node)) is not None
+        ]
         if known:
             worst, name = min(known, key=lambda one: one[0].sqnr_db)
             best = max((one for one, _ in known), key=lambda one: one.sqnr_db)
@@ -453,7 +502,9 @@ def _scale(canvas: Frame) -> Iterator[str]:
         yield f'<text x="{LEFT - 7}" y="{y}" dy=".35em" text-anchor="end">{label}</text>'
     yield f'<text x="{LEFT - 7}" y="{number(canvas.top - 10)}" text-anchor="end">dB</text>'
     every = next((one for one in (1, 2, 5, 10, 20, 50, 100) if canvas.count / one <= 20), 200)
-    for place in [1, *range(every, canvas.count + 1, every)] if every > 1 else range(1, canvas.count + 1):
+    for place in (
+        [1, *range(every, canvas.count + 1, every)] if every > 1 else range(1, canvas.count + 1)
+    ):
         yield f'<text x="{number(canvas.x(place - 1))}" y="{number(bottom + 17)}" text-anchor="middle">{place}</text>'
     words = "nodes in the order of the graph"
     yield f'<text x="{WIDTH - RIGHT}" y="{number(bottom + 35)}" text-anchor="end">{words}</text>'

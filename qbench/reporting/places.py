@@ -14,11 +14,19 @@ from qbench.errors import InputError, StoreError
 from qbench.storage import read_project
 
 KINDS = ("html", "md", "png")
-"""The kinds of report that ``qbench report`` writes where none is named; the others are for automatic jobs."""
+"""The kinds of report that ``qbench report`` writes where none is named; the others are for
+automatic jobs.
+"""
 GITHUB = "github"
 """Annotations and the summary of the job: a kind that is printed, not written."""
 FRONT: Mapping[str, str] = MappingProxyType(
-    {"html": "index.html", "md": "report.md", "png": "matrix.png", "badge": "badge.json", "comment": "comment.md"}
+    {
+        "html": "index.html",
+        "md": "report.md",
+        "png": "matrix.png",
+        "badge": "badge.json",
+        "comment": "comment.md",
+    }
 )
 """Kind → the file of it that a person opens; its other files are linked there."""
 ALL_KINDS = (*FRONT, GITHUB)
@@ -57,7 +65,9 @@ class Places:
 
     def finding(self, *names: str) -> str:
         """The page of the finding on the cell of these ``names``: model, backend and column."""
-        joint = "+" if any("--" in name for name in names) else "--"  # "+" adds a digest: no two cells share a page
+        joint = (
+            "+" if any("--" in name for name in names) else "--"
+        )  # "+" adds a digest: no two cells share a page
         return f"{self.root}findings/{file_name(joint.join(names))}.html"
 
 
@@ -67,13 +77,19 @@ def link(target: str, page: str) -> str:
 
 
 def file_name(text: str) -> str:
-    """``text`` as the name of a file: letters, digits, ``_``, ``.`` and ``-``; one that lost letters gets a digest."""
+    """``text`` as the name of a file: letters, digits, ``_``, ``.`` and ``-``; one that lost
+    letters gets a digest.
+    """
     plain = re.sub(r"[^a-z0-9_.-]", "-", text).lstrip(".")[:80]
-    return plain if plain == text != "" else f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+    return (
+        plain if plain == text != "" else f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+    )
 
 
 def anchor_of(*names: str) -> str:
-    """An id for a page: readable letters of ``names`` and, where letters were lost, a short digest."""
+    """An id for a page: readable letters of ``names`` and, where letters were lost, a short
+    digest.
+    """
     text = "--".join(names)
     plain = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "-" for c in text)
     return plain if plain == text else f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
@@ -90,10 +106,12 @@ COMMIT = "{commit}"
 
 
 def read_repository(folder: Path) -> str:
-    """``[tool.qbench] repository`` of the pyproject.toml in ``folder``: where commits are shown; empty: not set.
+    """``[tool.qbench] repository`` of the pyproject.toml in ``folder``: where commits are
+    shown; empty: not set.
 
     Raises:
-        InputError: it is not the http or https address of a repository, or holds a user's name or password.
+        InputError: it is not the http or https address of a repository, or holds a user's name or
+            password.
     """
     text = read_project(folder).get("repository", "")
     if text == "":
@@ -121,14 +139,17 @@ def commit_address(repository: str, commit: str) -> str:
     if COMMIT in repository:
         return repository.replace(COMMIT, commit)
     base = repository.rstrip("/").removesuffix(".git")
-    return f"{base}/{'commits' if urlsplit(base).hostname == 'bitbucket.org' else 'commit'}/{commit}"
+    return (
+        f"{base}/{'commits' if urlsplit(base).hostname == 'bitbucket.org' else 'commit'}/{commit}"
+    )
 
 
-# Pages of an earlier report whose suite, model or cell has moved or no longer exists: a reader would take them for new.
+# Pages of an earlier report whose suite, model or cell has moved or no longer exists: a reader
+# would take them for new.
 #
-# Only pages with the mark of this package are removed, and only in the folder of reports, its ``models/`` and
-# ``findings/``, and the same below ``suites/<suite>/``. A compare page next to pages that stay is kept: the user may
-# have made it by ``qbench compare``.
+# Only pages with the mark of this package are removed, and only in the folder of reports, its
+# ``models/`` and ``findings/``, and the same below ``suites/<suite>/``. A compare page next to
+# pages that stay is kept: the user may have made it by ``qbench compare``.
 
 MARK = '<meta name="generator" content="qbench">'
 """It is near the beginning of every page."""
@@ -138,7 +159,8 @@ _BELOW = ("models", "findings")
 
 
 def remove_outdated(folder: Path, written: Collection[Path]) -> None:
-    """Remove the pages below ``folder`` that are not among those ``written`` just now, and folders left empty.
+    """Remove the pages below ``folder`` that are not among those ``written`` just now, and
+    folders left empty.
 
     Raises:
         StoreError: a page cannot be removed.

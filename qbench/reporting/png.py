@@ -46,28 +46,40 @@ MAX_MODELS = 8
 def trend_frame(report: Report, model: str) -> "pd.DataFrame":
     """The lead metric of every cell of ``model``, one row per run.
 
-    Columns: backend, column, metric, environment_class (str), run (position in ``report.runs``), value (fraction).
+    Columns: backend, column, metric, environment_class (str), run (position in ``report.runs``),
+        value (fraction).
     """
     import pandas as pd
 
     rows = []
     for key in report.trends:
-        trends = report.trends[key] if key.model == model else ()  # a trend is computed when it is looked up
+        trends = (
+            report.trends[key] if key.model == model else ()
+        )  # a trend is computed when it is looked up
         if not trends:
             continue
         series = (key.backend, key.column, trends[0].metric.name)
         points = (point for place in trends[0].points for point in place.each)
-        rows += [(*series, point.environment_class, point.position, point.metric.value) for point in points]
-    return pd.DataFrame(rows, columns=["backend", "column", "metric", "environment_class", "run", "value"])
+        rows += [
+            (*series, point.environment_class, point.position, point.metric.value)
+            for point in points
+        ]
+    return pd.DataFrame(
+        rows, columns=["backend", "column", "metric", "environment_class", "run", "value"]
+    )
 
 
 def matrix_frames(matrix: Matrix) -> "tuple[pd.DataFrame, pd.DataFrame]":
-    """Models × schemas of one backend: shade levels (NaN where nothing was measured), and the texts of the cells."""
+    """Models × schemas of one backend: shade levels (NaN where nothing was measured), and the
+    texts of the cells.
+    """
     import pandas as pd
 
     levels, texts = {}, {}
     for model, cells in matrix.rows:
-        levels[model] = [float(margin_level(c.lead)) if c and c.lead else float("nan") for c in cells]
+        levels[model] = [
+            float(margin_level(c.lead)) if c and c.lead else float("nan") for c in cells
+        ]
         texts[model] = [cell_text(c) for c in cells]
     make = pd.DataFrame.from_dict
     return (
@@ -86,8 +98,12 @@ def matrix_png(report: Report) -> bytes:
     width = 2.2 + 1.3 * columns
     height = 0.7 + sum(ROW * len(matrix.rows) + HEAD for matrix in matrices)
     figure = Figure(figsize=(width, height), facecolor="white")
-    title = textwrap.shorten(f"{report.suite}: {report.headline}", int(10.5 * width), placeholder=" …")
-    figure.text(0.15 / width, 1 - 0.3 / height, _safe(title), color=INK, fontsize=10, fontweight="bold")
+    title = textwrap.shorten(
+        f"{report.suite}: {report.headline}", int(10.5 * width), placeholder=" …"
+    )
+    figure.text(
+        0.15 / width, 1 - 0.3 / height, _safe(title), color=INK, fontsize=10, fontweight="bold"
+    )
     if any(cell.is_below_tolerance for cell in report.cells):
         words = f"{BELOW} {BELOW_MEANING}"
         figure.text(0.15 / width, 1 - 0.52 / height, words, color=SOFT, fontsize=8)
@@ -97,17 +113,26 @@ def matrix_png(report: Report) -> bytes:
         top -= HEAD + size
         axis = figure.add_axes((2.05 / width, top / height, 1.3 * columns / width, size / height))
         figure.text(
-            0.15 / width, (top + size + 0.1) / height, _safe(matrix.backend), color=INK, fontsize=9, fontweight="bold"
+            0.15 / width,
+            (top + size + 0.1) / height,
+            _safe(matrix.backend),
+            color=INK,
+            fontsize=9,
+            fontweight="bold",
         )
         _heat_map(axis, matrix, columns)
     return _file(figure)
 
 
 def model_png(report: Report, model: str) -> bytes:
-    """The trends of ``model``, one small chart per cell: backends down, schemas across, as a PNG file."""
+    """The trends of ``model``, one small chart per cell: backends down, schemas across, as a
+    PNG file.
+    """
     from matplotlib.figure import Figure
 
-    cells = {(c.key.backend, c.key.column): c for c in report.cells if c.key.model == model and c.lead}
+    cells = {
+        (c.key.backend, c.key.column): c for c in report.cells if c.key.model == model and c.lead
+    }
     backends = sorted({backend for backend, _ in cells})
     known = [column for matrix in report.matrices for column in matrix.columns]
     columns = [c for c in dict.fromkeys(known) if any((b, c) in cells for b in backends)]
@@ -116,14 +141,21 @@ def model_png(report: Report, model: str) -> bytes:
     first = next(iter(cells.values()), None)
     metric = first.lead.name if first and first.lead else "nothing measured"
     title = f"{model}, {metric}, {counted(len(report.runs), 'run')}"
-    figure.text(0.15 / width, 1 - 0.32 / height, _safe(title), color=INK, fontsize=12, fontweight="bold")
+    figure.text(
+        0.15 / width, 1 - 0.32 / height, _safe(title), color=INK, fontsize=12, fontweight="bold"
+    )
     if not cells:
         return _file(figure)
     frame, labels = trend_frame(report, model), run_labels(report.runs)
     _legend(figure, width, height)
     axes = figure.subplots(len(backends), len(columns), squeeze=False)
     figure.subplots_adjust(
-        left=0.5 / width, right=1 - 0.2 / width, bottom=0.3 / height, top=1 - 1.15 / height, wspace=0.3, hspace=0.6
+        left=0.5 / width,
+        right=1 - 0.2 / width,
+        bottom=0.3 / height,
+        top=1 - 1.15 / height,
+        wspace=0.3,
+        hspace=0.6,
     )
     for row, backend in zip(axes, backends, strict=True):
         for axis, column in zip(row, columns, strict=True):
@@ -166,26 +198,51 @@ def _heat_map(axis: Any, matrix: Matrix, columns: int) -> None:  # noqa: ANN401 
                 fontweight="bold" if red else "normal",
             )
             if red:
-                axis.add_patch(Rectangle((x + 0.03, y + 0.05), 0.94, 0.9, fill=False, edgecolor=RED, linewidth=1.6))
-    axis.set_xticks([x + 0.5 for x in range(len(texts.columns))], [_safe(c) for c in texts.columns], fontsize=8)
-    axis.set_yticks([y + 0.5 for y in range(len(texts.index))], [_safe(str(m)) for m in texts.index], fontsize=8)
+                axis.add_patch(
+                    Rectangle(
+                        (x + 0.03, y + 0.05), 0.94, 0.9, fill=False, edgecolor=RED, linewidth=1.6
+                    )
+                )
+    axis.set_xticks(
+        [x + 0.5 for x in range(len(texts.columns))], [_safe(c) for c in texts.columns], fontsize=8
+    )
+    axis.set_yticks(
+        [y + 0.5 for y in range(len(texts.index))], [_safe(str(m)) for m in texts.index], fontsize=8
+    )
     axis.xaxis.tick_top()
     axis.tick_params(length=0, colors=INK)
     for spine in axis.spines.values():
         spine.set_visible(False)
 
 
-def _small_chart(axis: Any, data: "pd.DataFrame", cell: CellView, trend: Trend, labels: Sequence[str]) -> None:  # noqa: ANN401
+def _small_chart(
+    axis: Any, data: "pd.DataFrame", cell: CellView, trend: Trend, labels: Sequence[str]
+) -> None:  # noqa: ANN401
     runs = len(labels)
     factor = 100 if trend.metric.unit == "%" else 1
     lines = _class_lines(data, factor)
-    for line, colour in zip(lines, [INK, BLUE, SOFT, "#7d5a00"] + [SOFT] * len(lines), strict=False):
-        axis.plot(line.index, line.to_numpy(), color=colour, linewidth=1.2, marker="." if len(line) == 1 else None)
+    for line, colour in zip(
+        lines, [INK, BLUE, SOFT, "#7d5a00"] + [SOFT] * len(lines), strict=False
+    ):
+        axis.plot(
+            line.index,
+            line.to_numpy(),
+            color=colour,
+            linewidth=1.2,
+            marker="." if len(line) == 1 else None,
+        )
     _levels(axis, trend, runs, factor)
     _events(axis, trend, runs)
     newest = lines[0]
     colour, marker = (RED, "x") if cell.is_red else (INK, "o")
-    axis.plot(newest.index[-1], newest.iloc[-1], marker=marker, color=colour, markersize=4, markeredgewidth=1.6)
+    axis.plot(
+        newest.index[-1],
+        newest.iloc[-1],
+        marker=marker,
+        color=colour,
+        markersize=4,
+        markeredgewidth=1.6,
+    )
     title = f"{symbol_of_cell(cell)} {cell.key.column}\n{cell.key.backend}"
     numbers = f"{value_text(trend.metric)}\n{change_text(trend.metric)}"
     axis.set_title(_safe(title), loc="left", fontsize=7, color=colour, pad=11)
@@ -204,7 +261,10 @@ def _small_chart(axis: Any, data: "pd.DataFrame", cell: CellView, trend: Trend, 
 
 def _class_lines(data: "pd.DataFrame", factor: float) -> "list[pd.Series[float]]":
     """The values by run of each environment class, that of the newest run first."""
-    by_class = data.pivot_table(index="run", columns="environment_class", values="value", aggfunc="median") * factor
+    by_class = (
+        data.pivot_table(index="run", columns="environment_class", values="value", aggfunc="median")
+        * factor
+    )
     newest = data.groupby("environment_class")["run"].max().sort_values(ascending=False).index
     return [by_class[name].dropna() for name in newest]
 
@@ -239,7 +299,16 @@ def _levels(axis: Any, trend: Trend, runs: int, factor: float) -> None:  # noqa:
 def _cause(axis: Any, position: int, words: str, colour: str, side: str) -> None:  # noqa: ANN401
     """What is new at a step, next to the top of its line."""
     where = axis.get_xaxis_transform()
-    axis.text(position, 1.01, _safe(f" {words} "), transform=where, fontsize=5.5, color=colour, ha=side, va="bottom")
+    axis.text(
+        position,
+        1.01,
+        _safe(f" {words} "),
+        transform=where,
+        fontsize=5.5,
+        color=colour,
+        ha=side,
+        va="bottom",
+    )
 
 
 def _legend(figure: Any, width: float, height: float) -> None:  # noqa: ANN401
@@ -256,16 +325,26 @@ def _legend(figure: Any, width: float, height: float) -> None:  # noqa: ANN401
     ]
     place = (0.05 / width, 1 - 0.38 / height)
     figure.legend(
-        handles=drawn, loc="upper left", bbox_to_anchor=place, ncols=5, fontsize=7, frameon=False, labelcolor=SOFT
+        handles=drawn,
+        loc="upper left",
+        bbox_to_anchor=place,
+        ncols=5,
+        fontsize=7,
+        frameon=False,
+        labelcolor=SOFT,
     )
 
 
 def run_labels(runs: Sequence[RunView]) -> list[str]:
-    """A short name of each run for an axis: its day, its time where all are of one day, else its commit.
+    """A short name of each run for an axis: its day, its time where all are of one day, else
+    its commit.
 
     Of a run of a release it is the version.
     """
-    days = [run.started[5:10] if _DATED.match(run.started) and not run.release_of else "" for run in runs]
+    days = [
+        run.started[5:10] if _DATED.match(run.started) and not run.release_of else ""
+        for run in runs
+    ]
     if len(runs) > 1 and len({run.started[:10] for run in runs}) == 1:
         days = [run.started[11:16] if day else "" for run, day in zip(runs, days, strict=True)]
     return [day or run.commit[:7] or run.id[:8] for run, day in zip(runs, days, strict=True)]
@@ -288,7 +367,9 @@ def _file(figure: Any) -> bytes:  # noqa: ANN401
     FigureCanvasAgg(figure)
     held = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # letters that the font lacks are drawn as boxes, which is enough
+        warnings.simplefilter(
+            "ignore"
+        )  # letters that the font lacks are drawn as boxes, which is enough
         # no time and no version inside, so that equal reports are equal files
         figure.savefig(held, format="png", dpi=DPI, metadata={"Software": None})
     return held.getvalue()

@@ -4,7 +4,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from qbench.judging import FAILING, GATES, IMPROVED, NO_LONGER_FAILS, DataPower, GateKind, open_sentence
+from qbench.judging import (
+    FAILING,
+    GATES,
+    IMPROVED,
+    NO_LONGER_FAILS,
+    DataPower,
+    GateKind,
+    open_sentence,
+)
 from qbench.number_text import change_text as change_text_of
 from qbench.number_text import value_text as value_text_of
 from qbench.reporting.findings_view import Found
@@ -16,7 +24,9 @@ from qbench.tracking import Alert, Regression
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """Cells that are red for the same kind of reason, worst first, and what to do next (most frequent first)."""
+    """Cells that are red for the same kind of reason, worst first, and what to do next (most
+    frequent first).
+    """
 
     name: str
     title: str
@@ -26,7 +36,9 @@ class Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrix:
-    """One backend: models down, schemas (with variants) across; None where the suite has no such cell."""
+    """One backend: models down, schemas (with variants) across; None where the suite has no
+    such cell.
+    """
 
     backend: str
     columns: tuple[str, ...]
@@ -37,14 +49,15 @@ class Matrix:
 class Report:
     """All facts about one suite: its newest run, and the runs before it.
 
-    ``runs`` are oldest → newest; positions in series count them. ``unsupported`` groups cells by reason.
-    ``regressions`` are results that got worse and stayed worse, or slid away from accepted ones, with their rulings.
-    ``findings`` are about cells that were localised: which node went wrong, why, and what repairs the cell.
-    ``past`` has the cells of each of ``runs``. ``repository`` shows commits; ``meanings`` explain schemas and metrics.
-    ``costs`` are time and size of each cell over the runs.
-    ``new_classes``: environment classes for which nothing is accepted though something is for others: nothing gates
-    drift there. ``class_remedy``: what to type then; empty elsewhere.
-    ``powers``: what the data of each model can tell from chance, metric by metric.
+    ``runs`` are oldest → newest; positions in series count them. ``unsupported`` groups cells by
+    reason. ``regressions`` are results that got worse and stayed worse, or slid away from accepted
+    ones, with their rulings. ``findings`` are about cells that were localised: which node went
+    wrong, why, and what repairs the cell. ``past`` has the cells of each of ``runs``.
+    ``repository`` shows commits; ``meanings`` explain schemas and metrics. ``costs`` are time and
+    size of each cell over the runs. ``new_classes``: environment classes for which nothing is
+    accepted though something is for others: nothing gates drift there. ``class_remedy``: what to
+    type then; empty elsewhere. ``powers``: what the data of each model can tell from chance, metric
+    by metric.
     """
 
     suite: str
@@ -75,7 +88,9 @@ class Report:
     def eventful(self) -> frozenset[CellKey]:
         """The cells that are red, in quarantine, or have a step in their history."""
         stepped = (step[0] for group in self.step_groups for step in group.steps)
-        telling = (cell.key for cell in self.cells if cell.is_red or cell.record.outcome == "quarantined")
+        telling = (
+            cell.key for cell in self.cells if cell.is_red or cell.record.outcome == "quarantined"
+        )
         return frozenset((*stepped, *telling))
 
     @property
@@ -85,12 +100,18 @@ class Report:
 
     @property
     def state(self) -> str:
-        """The state of the run in one word: red, incomplete, empty (nothing was measured) or green."""
+        """The state of the run in one word: red, incomplete, empty (nothing was measured) or
+        green.
+        """
         if self.is_red:
             return "red"
         if self.run is not None and not self.run.complete:
             return "incomplete"
-        return "green" if any(cell.record.outcome not in (ABSENT, "unsupported") for cell in self.cells) else "empty"
+        return (
+            "green"
+            if any(cell.record.outcome not in (ABSENT, "unsupported") for cell in self.cells)
+            else "empty"
+        )
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -98,7 +119,8 @@ class Report:
         return tuple(sorted({cell.key.model for cell in self.cells}))
 
 
-# Red cells grouped by the kind of reason, worst kind first, and the sentence at the top of a report.
+# Red cells grouped by the kind of reason, worst kind first, and the sentence at the top of a
+# report.
 
 UNPROVEN = "unproven"
 
@@ -135,8 +157,12 @@ SHORT = {
 
 
 def cause_name(cell: CellView) -> str:
-    """Why ``cell`` is red, a key of ``TITLES``: its outcome, or the kind of its first broken gate."""
-    first = cell.told_by_gate or next((gate for gate in cell.record.gates if gate.state == "broken"), None)
+    """Why ``cell`` is red, a key of ``TITLES``: its outcome, or the kind of its first broken
+    gate.
+    """
+    first = cell.told_by_gate or next(
+        (gate for gate in cell.record.gates if gate.state == "broken"), None
+    )
     if cell.record.outcome == "failed":
         if first is None or first.kind not in FAILING:
             return "failed"
@@ -144,7 +170,11 @@ def cause_name(cell: CellView) -> str:
         return UNPROVEN if strict and "INCONCLUSIVE" in first.detail else first.kind
     if cell.record.outcome == "drifted" and cell.record.headline.startswith(IMPROVED):
         return "improved"
-    if cell.record.outcome == "drifted" and first is not None and first.kind == GateKind.CALIBRATION:
+    if (
+        cell.record.outcome == "drifted"
+        and first is not None
+        and first.kind == GateKind.CALIBRATION
+    ):
         return "calibration"
     if cell.record.outcome == "expired" and cell.record.headline.startswith(NO_LONGER_FAILS):
         return "fixed"
@@ -165,7 +195,10 @@ def group_causes(cells: Iterable[CellView]) -> tuple[Cause, ...]:
             title=title,
             cells=tuple(groups[name]),
             remedies=tuple(
-                text for text, _ in Counter(c.record.remedy for c in groups[name] if c.record.remedy).most_common()
+                text
+                for text, _ in Counter(
+                    c.record.remedy for c in groups[name] if c.record.remedy
+                ).most_common()
             ),
         )
         for name, title in TITLES.items()
@@ -233,8 +266,9 @@ def _not_passing(ran: Sequence[CellView]) -> list[tuple[int, str]]:
 class AlertRow:
     """One regression in words: its worst series, and how many more have the same cause.
 
-    ``place`` names the commit, the commits one of which is the cause, or the run. ``why`` gives the ruling and its
-    author, or the reason for the state. ``lines`` has a line for each of its series, the worst first.
+    ``place`` names the commit, the commits one of which is the cause, or the run. ``why`` gives the
+    ruling and its author, or the reason for the state. ``lines`` has a line for each of its series,
+    the worst first.
     """
 
     kind: str
@@ -264,7 +298,9 @@ def alert_rows(report: Report) -> tuple[AlertRow, ...]:
     """The regressions of ``report``, the worst of what is new first, then the worst of the rest."""
     if not report.regressions:
         return ()
-    cells = [cell for newest in report.past[-1:] for cell in newest.values()]  # the report may show some models only
+    cells = [
+        cell for newest in report.past[-1:] for cell in newest.values()
+    ]  # the report may show some models only
     metrics = {metric.name: metric for cell in (*cells, *report.cells) for metric in cell.metrics}
     ranked = sorted(report.regressions, key=lambda found: (not found.is_new, -found.alerts[0].loss))
     return tuple(_row(found, metrics) for found in ranked)
@@ -300,9 +336,15 @@ def _line(alert: Alert, metrics: dict[str, MetricView]) -> str:
 
 
 def _values(alert: Alert, metrics: dict[str, MetricView]) -> tuple[str, str, str]:
-    """(before, after, change) in the unit of the metric, the same in all cells; an unknown one is a share."""
+    """(before, after, change) in the unit of the metric, the same in all cells; an unknown one
+    is a share.
+    """
     metric, change = metrics.get(alert.metric), alert.after - alert.before
     if metric is None:
         before, after = (value_text_of(one, alert.unit) for one in (alert.before, alert.after))
         return before, after, change_text_of(change, alert.unit)
-    return value_text(metric, alert.before), value_text(metric, alert.after), change_text(metric, change)
+    return (
+        value_text(metric, alert.before),
+        value_text(metric, alert.after),
+        change_text(metric, change),
+    )

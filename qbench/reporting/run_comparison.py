@@ -12,12 +12,20 @@ from qbench.reporting.report import Report
 from qbench.reporting.view import CellKey, Cells, CellView, MetricView, RunView, read_cell, read_run
 from qbench.tracking import CellRecord, Relation, Run, compare_runs, last_green, share_a_class
 
-ORDER = (Relation.CHANGED, Relation.ONLY_NEW, Relation.ONLY_OLD, Relation.INCOMPARABLE, Relation.SAME)
+ORDER = (
+    Relation.CHANGED,
+    Relation.ONLY_NEW,
+    Relation.ONLY_OLD,
+    Relation.INCOMPARABLE,
+    Relation.SAME,
+)
 """Differences first."""
 
 
 class ComparedMetric(NamedTuple):
-    """One metric in words: its name, its values before and now, and its change with its direction; empty: not known."""
+    """One metric in words: its name, its values before and now, and its change with its
+    direction; empty: not known.
+    """
 
     name: str
     before: str
@@ -29,7 +37,8 @@ class ComparedMetric(NamedTuple):
 class ComparedCell:
     """One cell: ``old`` and ``new`` are None where a run has no such cell.
 
-    ``why`` is the reason for ``relation``; ``differs``: what was exchanged between the two, such as an engine.
+    ``why`` is the reason for ``relation``; ``differs``: what was exchanged between the two, such as
+    an engine.
     """
 
     key: CellKey
@@ -54,12 +63,16 @@ class ComparedCell:
 
     @property
     def shown(self) -> tuple[ComparedMetric, ...]:
-        """The metric to show as words; where it did not change, also every other metric that changed."""
+        """The metric to show as words; where it did not change, also every other metric that
+        changed.
+        """
         lead = self.metrics
         if self.moved:
             return (_words(*lead, self.moved),)
         named = {metric.name: metric for metric in self.old.metrics} if self.old else {}
-        both = [(named.get(metric.name), metric) for metric in (self.new.metrics if self.new else ())]
+        both = [
+            (named.get(metric.name), metric) for metric in (self.new.metrics if self.new else ())
+        ]
         others = [pair for pair in both if pair[1] != lead[1] and self._moved(*pair)]
         return tuple(_words(*pair, self._moved(*pair)) for pair in (lead, *others) if any(pair))
 
@@ -69,7 +82,9 @@ class ComparedCell:
 
     @property
     def is_same(self) -> bool:
-        """Whether both runs have the same outcome and the same answers, or neither run measured it."""
+        """Whether both runs have the same outcome and the same answers, or neither run measured
+        it.
+        """
         unmeasured = self.old and self.new and not self.old.metrics and not self.new.metrics
         return not self.turned and (self.relation is Relation.SAME or bool(unmeasured))
 
@@ -89,9 +104,11 @@ def _named(side: CellView | None, name: str) -> MetricView | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Every cell of two runs, differences first. ``problem``: why no cell can be compared; empty where some can.
+    """Every cell of two runs, differences first. ``problem``: why no cell can be compared;
+    empty where some can.
 
-    ``old_name``: what the older run is to the newer one. ``across``: whether environment classes are compared, too.
+    ``old_name``: what the older run is to the newer one. ``across``: whether environment classes
+        are compared, too.
     """
 
     old: RunView
@@ -123,7 +140,9 @@ class Comparison:
         groups: dict[tuple[str, str, str], list[ComparedCell]] = {}
         for cell in self.cells:
             if cell.is_same and cell.new:
-                groups.setdefault((cell.key.model, cell.key.backend, cell.new.record.outcome), []).append(cell)
+                groups.setdefault(
+                    (cell.key.model, cell.key.backend, cell.new.record.outcome), []
+                ).append(cell)
         return tuple(map(tuple, groups.values()))
 
 
@@ -150,16 +169,24 @@ def compare(old: Run, new: Run, *, across: bool = False) -> Comparison:
                 differs=change.differs,
             )
         )
-    cells.sort(key=lambda cell: (ORDER.index(cell.relation), not cell.turned, -abs(cell.moved or 0.0), cell.key))
+    cells.sort(
+        key=lambda cell: (
+            ORDER.index(cell.relation),
+            not cell.turned,
+            -abs(cell.moved or 0.0),
+            cell.key,
+        )
+    )
     return Comparison(old=read_run(old), new=read_run(new), cells=tuple(cells), across=across)
 
 
 def newest_comparison(runs: Sequence[Run]) -> Comparison | None:
-    """The newest of ``runs`` (of one suite, oldest → newest) compared with an earlier complete one, if there is one.
+    """The newest of ``runs`` (of one suite, oldest → newest) compared with an earlier complete
+    one, if there is one.
 
-    A red run is compared with the last green one, so that a fault of several nights does not look unchanged; else, or
-    without a green one, it is the last run before it, in the same environment class if there is one. Where there is
-    none, classes are compared.
+    A red run is compared with the last green one, so that a fault of several nights does not look
+    unchanged; else, or without a green one, it is the last run before it, in the same environment
+    class if there is one. Where there is none, classes are compared.
     """
     before = [run for run in runs[:-1] if run.complete]
     if not before:
@@ -207,22 +234,26 @@ def _is_named(record: CellRecord) -> bool:
         return False
 
 
-# The newest runs of a report as data of the compare page, where a reader chooses two of them without a network.
+# The newest runs of a report as data of the compare page, where a reader chooses two of them
+# without a network.
 #
 #     {"runs": [[id, time, commit, machine, complete], …], "words": [text, …], "metrics": [[name, unit, lower], …],
 #      "cells": [[model, backend, column, [first run, state, first run, state, …], [state, …]], …]}
 #     state = [outcome, red, class, data, predictions, [[metric, text, value], …]]
 #
-# A state has a number in its cell; -1 is a run without the cell. Outcomes and classes are numbers of words, data and
-# predictions numbers of what their digests say. Two runs differ in a cell where its predictions or values do, as
-# ``tracking.compare_runs`` finds it. A cell with one state needs no values.
+# A state has a number in its cell; -1 is a run without the cell. Outcomes and classes are numbers
+# of words, data and predictions numbers of what their digests say. Two runs differ in a cell where
+# its predictions or values do, as ``tracking.compare_runs`` finds it. A cell with one state needs
+# no values.
 
 CHOICE_BYTES = 40_000
 """The data of more runs than fit are left out, the oldest first."""
 
 
 def run_choice(report: Report) -> str:
-    """The runs of ``report`` from which two can be chosen, as JSON; empty where it has fewer than two."""
+    """The runs of ``report`` from which two can be chosen, as JSON; empty where it has fewer
+    than two.
+    """
     count = len(report.runs)
     while count > 1:
         text = json.dumps(_choice(report, count), separators=(",", ":"))
@@ -251,7 +282,9 @@ class _Numbers:
         record = view.record
         values = [
             [
-                self.metrics.setdefault((metric.name, metric.unit, metric.lower_is_better), len(self.metrics)),
+                self.metrics.setdefault(
+                    (metric.name, metric.unit, metric.lower_is_better), len(self.metrics)
+                ),
                 value_text(metric),
                 float(f"{metric.value:.12g}"),
             ]
@@ -266,9 +299,14 @@ class _Numbers:
 
 def _choice(report: Report, count: int) -> dict[str, Any]:
     numbers, past = _Numbers(), report.past[-count:]
-    cells = [_states(key, past, numbers) for key in sorted({key for cells in past for key in cells})]
+    cells = [
+        _states(key, past, numbers) for key in sorted({key for cells in past for key in cells})
+    ]
     return {
-        "runs": [[run.id, run.started, run.commit, run.processor, int(run.complete)] for run in report.runs[-count:]],
+        "runs": [
+            [run.id, run.started, run.commit, run.processor, int(run.complete)]
+            for run in report.runs[-count:]
+        ],
         "words": list(numbers.words),
         "metrics": [[name, unit, int(lower)] for name, unit, lower in numbers.metrics],
         "cells": cells,

@@ -37,14 +37,17 @@ _LABEL = re.compile(r"(?:rule|next|note): ")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line, at most as wide as the terminal unless its tone is ``command``; tones: see ``RICH_STYLES``."""
+    """One line, at most as wide as the terminal unless its tone is ``command``; tones: see
+    ``RICH_STYLES``.
+    """
 
     text: str
     tone: str = "plain"
 
 
 def wrapped(text: str, width: int, tone: str, indent: int = 2) -> Iterable[Line]:
-    """``text`` over as many lines as it needs; further lines begin below the first word after a label like ``note: ``.
+    """``text`` over as many lines as it needs; further lines begin below the first word after a
+    label like ``note: ``.
 
     Words longer than a line are not broken, and a number keeps its unit.
     """
@@ -61,7 +64,8 @@ def wrapped(text: str, width: int, tone: str, indent: int = 2) -> Iterable[Line]
         yield Line(line.replace(BOUND, " "), tone)
 
 
-# The matrix for a terminal: one table per backend, models down and schemas across, and the meaning of the symbols.
+# The matrix for a terminal: one table per backend, models down and schemas across, and the meaning
+# of the symbols.
 
 _STOPPED_NAMED = 3
 MATRIX_LINES = 60
@@ -69,7 +73,9 @@ MATRIX_LINES = 60
 
 
 def matrix_lines(report: Report, width: int) -> Iterable[Line]:
-    """For each backend the models down and the schemas across: symbol and change in percentage points."""
+    """For each backend the models down and the schemas across: symbol and change in percentage
+    points.
+    """
     long = sum(len(matrix.rows) + 3 for matrix in report.matrices) > MATRIX_LINES
     models = [len(model) for matrix in report.matrices for model, _ in matrix.rows]
     first = min(max(models, default=8), max(12, width // 4))
@@ -83,7 +89,9 @@ def matrix_lines(report: Report, width: int) -> Iterable[Line]:
 
 
 def _legend(report: Report, width: int) -> Iterable[Line]:
-    """What the symbols mean and how often each occurs; which metric the changes of each model are about."""
+    """What the symbols mean and how often each occurs; which metric the changes of each model
+    are about.
+    """
     lines = tally_lines(report.cells, report.tallies)
     tallies = (f"{symbol} {name} {count}".replace(" ", BOUND) for symbol, name, count in lines)
     yield from wrapped("   ".join(tallies), width, "muted", indent=0)
@@ -105,7 +113,9 @@ def _legend(report: Report, width: int) -> Iterable[Line]:
     if others:
         yield from wrapped(f"* of {', '.join(sorted(others))}", width, "muted", indent=0)
     stopped = [
-        f"{cell.key.name} {cell.record.stopped.text}" for cell in report.cells if cell.record.stopped is not None
+        f"{cell.key.name} {cell.record.stopped.text}"
+        for cell in report.cells
+        if cell.record.stopped is not None
     ]
     if stopped:
         texts = stopped[:_STOPPED_NAMED]
@@ -115,15 +125,24 @@ def _legend(report: Report, width: int) -> Iterable[Line]:
 
 
 def _one_matrix(matrix: Matrix, first: int, width: int, long: bool) -> Iterable[Line]:
-    rows = [row for row in matrix.rows if not long or any(c and c.shown_outcome != "passed" for c in row[1])]
+    rows = [
+        row
+        for row in matrix.rows
+        if not long or any(c and c.shown_outcome != "passed" for c in row[1])
+    ]
     prefix = _shared_prefix([column for column in matrix.columns if column != "fp32"])
     heads = [column.removeprefix(prefix) for column in matrix.columns]
     texts = {model: [_entry(cell, common_lead(cells)) for cell in cells] for model, cells in rows}
-    sizes = [max([len(head), *(len(texts[model][i]) for model, _ in rows)]) for i, head in enumerate(heads)]
+    sizes = [
+        max([len(head), *(len(texts[model][i]) for model, _ in rows)])
+        for i, head in enumerate(heads)
+    ]
     title = f"{matrix.backend}  {prefix}…" if prefix else matrix.backend
     yield Line(title, "strong")
     for block in _blocks(sizes, width - first):
-        yield Line((" " * first + "".join(f"  {heads[i]:{sizes[i]}}" for i in block)).rstrip(), "muted")
+        yield Line(
+            (" " * first + "".join(f"  {heads[i]:{sizes[i]}}" for i in block)).rstrip(), "muted"
+        )
         for model, cells in rows:
             name = model if len(model) <= first else "…" + model[len(model) - first + 1 :]
             line = f"{name:{first}}" + "".join(f"  {texts[model][i]:{sizes[i]}}" for i in block)
@@ -164,12 +183,17 @@ def _row_tone(cells: Sequence[CellView | None]) -> str:
         return "bad"
     return (
         "warn"
-        if any(cell.shown_outcome in ("quarantined", "inconclusive", UNJUDGED) for cell in cells if cell)
+        if any(
+            cell.shown_outcome in ("quarantined", "inconclusive", UNJUDGED)
+            for cell in cells
+            if cell
+        )
         else "plain"
     )
 
 
-# What to type next, from the remedies of red cells: commands that differ only in their cell become one.
+# What to type next, from the remedies of red cells: commands that differ only in their cell become
+# one.
 #
 #     pytest "a" --qbench-accept=changed …
 #     pytest "b" --qbench-accept=changed …     →     pytest "a" "b" --qbench-accept=changed …
@@ -184,7 +208,8 @@ _TOKEN = re.compile(r'"[^"]*"|\S+')
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A command to type (may be empty), words about it, and how many more cells have a command like it.
+    """A command to type (may be empty), words about it, and how many more cells have a command
+    like it.
 
     ``is_later``: whether another step is to be taken first.
     """
@@ -229,7 +254,9 @@ def _step(rest: str, cells: Sequence[str], *, is_later: bool) -> Step:
 
 
 def _typed(text: str) -> str:
-    """The command that ``text`` begins with, up to the first word that is not an argument; may be empty."""
+    """The command that ``text`` begins with, up to the first word that is not an argument; may
+    be empty.
+    """
     end, options = 0, 0
     before = ""
     for token in _TOKEN.finditer(text):
@@ -269,13 +296,17 @@ _DECISION = re.compile(r", (?=decision (?:ci|strict) \()")
 
 
 def places_of(rule: str, suite: str) -> tuple[str, ...]:
-    """The places of all parts of ``rule``: first the place of its decision, where that is not the plain counts."""
+    """The places of all parts of ``rule``: first the place of its decision, where that is not
+    the plain counts.
+    """
     parts = reversed(_DECISION.split(rule))
     return tuple(dict.fromkeys(filter(None, (place_of(part, suite) for part in parts))))
 
 
 def place_of(rule: str, suite: str) -> str:
-    """The file and the key that set one part of a rule in ``suite``; empty where nothing sets it."""
+    """The file and the key that set one part of a rule in ``suite``; empty where nothing sets
+    it.
+    """
     file = f"{suite}.qbench.toml"
     if rule.startswith("quarantine "):
         return f"set in {suite}.quarantine.toml"
@@ -283,7 +314,10 @@ def place_of(rule: str, suite: str) -> str:
         return f"set by what was accepted: floors in the baselines of {suite}"
     if rule.startswith("identical predictions"):
         return f"the default; flips in {file} admits more"
-    key = next((key for start, key in _KEYS if rule.startswith(start)), "flips" if _FLIPS.match(rule) else "")
+    key = next(
+        (key for start, key in _KEYS if rule.startswith(start)),
+        "flips" if _FLIPS.match(rule) else "",
+    )
     owner = _OWNER.search(rule)
     if not key or owner is None:
         return ""
@@ -297,7 +331,8 @@ def place_of(rule: str, suite: str) -> str:
     return f"set in {file}: {table} {key}" + (f'."{pattern}"' if pattern else "")
 
 
-# Red cells for a terminal: by cause, worst first, with the rule, the place that sets it, and what to type next.
+# Red cells for a terminal: by cause, worst first, with the rule, the place that sets it, and what
+# to type next.
 
 CELLS_SHOWN = 8
 """Red cells listed one by one under a cause; the rest are counted."""
@@ -322,21 +357,32 @@ def red_lines(report: Report, width: int) -> Iterable[Line]:
 
 def listed_notices(report: Report) -> frozenset[str]:
     """The notices that ``red_lines`` already shows with its cells."""
-    return frozenset(_wanting(cell) for cause in _undecided(report) for cell in cause.cells[:CELLS_SHOWN])
+    return frozenset(
+        _wanting(cell) for cause in _undecided(report) for cell in cause.cells[:CELLS_SHOWN]
+    )
 
 
 def _undecided(report: Report) -> tuple[Cause, ...]:
-    """The cells that are green because too few samples or runs decide, as a cause; empty without such cells."""
+    """The cells that are green because too few samples or runs decide, as a cause; empty
+    without such cells.
+    """
     cells = sorted(
-        (c for c in report.cells if c.record.outcome == "inconclusive"), key=lambda cell: (-cell.excess, cell.key)
+        (c for c in report.cells if c.record.outcome == "inconclusive"),
+        key=lambda cell: (-cell.excess, cell.key),
     )
     remedies = tuple(dict.fromkeys(cell.record.remedy for cell in cells if cell.record.remedy))
     title = "Too few samples or runs to decide whether it loses more than allowed"
-    return (Cause(name="undecided", title=title, cells=tuple(cells), remedies=remedies),) if cells else ()
+    return (
+        (Cause(name="undecided", title=title, cells=tuple(cells), remedies=remedies),)
+        if cells
+        else ()
+    )
 
 
 def _wanting(cell: CellView) -> str:
-    """The notice of how many samples would decide an undecided ``cell``; empty where it has none."""
+    """The notice of how many samples would decide an undecided ``cell``; empty where it has
+    none.
+    """
     start = f"{cell.lead.name}: " if cell.lead else "?"
     return next((text for text in cell.record.notices if text.startswith(start)), "")
 
@@ -364,21 +410,29 @@ def _next(cause: Cause, report: Report, width: int) -> Iterable[Line]:
         if step.words:
             yield from wrapped(step.words, width, "plain", indent=8)
         if step.more:
-            yield from wrapped(f"and {counted(step.more, 'cell')} more like these", width, "muted", indent=8)
+            yield from wrapped(
+                f"and {counted(step.more, 'cell')} more like these", width, "muted", indent=8
+            )
             if (
                 "--qbench-accept=changed" in step.command
                 and report.run is not None
                 and report.run.complete
                 and report.run.path
             ):
-                yield from wrapped("all of them from this run, without measuring again:", width, "muted", indent=8)
-                yield Line(f'        qbench accept {report.run.id} --what changed --reason "…"', COMMAND)
+                yield from wrapped(
+                    "all of them from this run, without measuring again:", width, "muted", indent=8
+                )
+                yield Line(
+                    f'        qbench accept {report.run.id} --what changed --reason "…"', COMMAND
+                )
     if len(steps) > STEPS_SHOWN:
         yield Line(f"  and {counted(len(steps) - STEPS_SHOWN, 'other step')} like these", "muted")
 
 
 def _cause_cells(cause: Cause, width: int) -> Iterable[Line]:
-    """One line per cell where it fits (name, now, fp32, change, margin, age), else two; equal facts only once."""
+    """One line per cell where it fits (name, now, fp32, change, margin, age), else two; equal
+    facts only once.
+    """
     shown = cause.cells[:CELLS_SHOWN]
     pad = max(len(cell.key.name) for cell in shown)
     for facts, cells in groupby(shown, key=_facts):
@@ -396,16 +450,23 @@ def _cause_cells(cause: Cause, width: int) -> Iterable[Line]:
 
 
 def _findings(cells: Sequence[CellView]) -> Iterator[str]:
-    """The findings on ``cells``, equal ones once; where they differ, each with the axes that tell its cells apart."""
+    """The findings on ``cells``, equal ones once; where they differ, each with the axes that
+    tell its cells apart.
+    """
     found: dict[str, list[CellView]] = {}
     for cell in cells:
         if cell.found:
             found.setdefault(cell.found, []).append(cell)
     axes = [(cell.key.model, cell.key.backend, cell.key.column) for cell in cells]
     apart = [place for place, names in enumerate(zip(*axes, strict=True)) if len(set(names)) > 1]
-    label = {cell.key: " ".join(names[place] for place in apart) for cell, names in zip(cells, axes, strict=True)}
+    label = {
+        cell.key: " ".join(names[place] for place in apart)
+        for cell, names in zip(cells, axes, strict=True)
+    }
     for text, alike in found.items():
-        whose = "" if len(alike) == len(cells) else ", ".join(label[cell.key] for cell in alike) + ": "
+        whose = (
+            "" if len(alike) == len(cells) else ", ".join(label[cell.key] for cell in alike) + ": "
+        )
         yield whose + text
 
 
@@ -434,8 +495,8 @@ def _facts(cell: CellView) -> str:
 
 # The whole summary: the matrix, then what is red, why, since when, and what to type next.
 #
-# Lines have a tone (a word); pytest and the command line turn tones into colours, or ignore them. A summary never
-# raises an error: it comes after hours of measuring.
+# Lines have a tone (a word); pytest and the command line turn tones into colours, or ignore them. A
+# summary never raises an error: it comes after hours of measuring.
 
 ASCII = str.maketrans(
     {
@@ -488,21 +549,34 @@ _TONES = {"red": "bad", "incomplete": "warn", "empty": "warn", "green": "good"}
 
 
 def styled_lines(
-    source: Report | Run | Sequence[Run], width: int = 80, *, unicode: bool = True, brief: bool = False
+    source: Report | Run | Sequence[Run],
+    width: int = 80,
+    *,
+    unicode: bool = True,
+    brief: bool = False,
 ) -> list[Line]:
-    """The summary of a report, of one run, or of a history (oldest → newest), with tones. Never raises.
+    """The summary of a report, of one run, or of a history (oldest → newest), with tones. Never
+    raises.
 
     Args:
-        width: columns; less than 40 counts as 40. unicode: False writes every symbol as an ASCII letter.
+        width: columns; less than 40 counts as 40. unicode: False writes every symbol as an ASCII
+            letter.
         brief: only what is red, and the last sentence.
     """
     try:
         lines = list(_lines(_reported(source), max(width, 40), brief=brief))
     except Exception as error:  # a summary that fails must not hide the results it sums up
-        lines = [Line(f"qbench: the summary could not be drawn ({type(error).__name__}: {error})", "warn")]
+        lines = [
+            Line(
+                f"qbench: the summary could not be drawn ({type(error).__name__}: {error})", "warn"
+            )
+        ]
     if unicode:
         return lines
-    return [Line(line.text.translate(ASCII).encode("ascii", "replace").decode(), line.tone) for line in lines]
+    return [
+        Line(line.text.translate(ASCII).encode("ascii", "replace").decode(), line.tone)
+        for line in lines
+    ]
 
 
 def _reported(source: Report | Run | Sequence[Run]) -> Report:
@@ -513,7 +587,9 @@ def _reported(source: Report | Run | Sequence[Run]) -> Report:
     return build_report(source)
 
 
-def summary_lines(source: Report | Run | Sequence[Run], width: int = 80, *, unicode: bool = True) -> list[str]:
+def summary_lines(
+    source: Report | Run | Sequence[Run], width: int = 80, *, unicode: bool = True
+) -> list[str]:
     """``styled_lines`` without tones."""
     return [line.text for line in styled_lines(source, width, unicode=unicode)]
 
@@ -523,9 +599,16 @@ def _lines(report: Report, width: int, *, brief: bool) -> Iterable[Line]:
     if brief:
         lines = [*red, Line(""), *_sentence(report, width)]
     else:
-        lines = [*_open_margins(report, width), *matrix_lines(report, width), *red, *_closing(report, width)]
+        lines = [
+            *_open_margins(report, width),
+            *matrix_lines(report, width),
+            *red,
+            *_closing(report, width),
+        ]
     for line in lines:
-        fits = len(line.text) <= width or line.tone == COMMAND  # a command is there to be copied: the terminal wraps it
+        fits = (
+            len(line.text) <= width or line.tone == COMMAND
+        )  # a command is there to be copied: the terminal wraps it
         yield line if fits else Line(line.text[: width - 1] + "…", line.tone)
 
 
@@ -537,31 +620,45 @@ def _open_margins(report: Report, width: int) -> Iterable[Line]:
 
 def class_sentence(report: Report) -> str:
     """What the new classes of ``report`` mean."""
-    return f"nothing is accepted for {', '.join(report.new_classes)} yet, so drift does not gate there"
+    return (
+        f"nothing is accepted for {', '.join(report.new_classes)} yet, so drift does not gate there"
+    )
 
 
 def _closing(report: Report, width: int) -> Iterable[Line]:
-    """Steps at the newest runs, unsupported reasons, notices, and last the sentence that matters."""
+    """Steps at the newest runs, unsupported reasons, notices, and last the sentence that
+    matters.
+    """
     yield Line("")
     for group in report.step_groups[:2]:
         if group.position >= len(report.runs) - 5:
-            kind = "possible step" if all(step.provisional for _, _, step in group.steps) else "step"
-            text = (
-                f"{kind} of {counted(len(group.steps), 'series', 'series')} at {group.run.commit or group.run.started}"
+            kind = (
+                "possible step" if all(step.provisional for _, _, step in group.steps) else "step"
             )
+            text = f"{kind} of {counted(len(group.steps), 'series', 'series')} at {group.run.commit or group.run.started}"
             yield from wrapped(text, width, "warn", indent=0)
     for reason, keys in report.unsupported[:4]:
         yield from wrapped(
-            f"{symbol_of('unsupported')} {counted(len(keys), 'cell')} unsupported: {reason}", width, "muted", indent=0
+            f"{symbol_of('unsupported')} {counted(len(keys), 'cell')} unsupported: {reason}",
+            width,
+            "muted",
+            indent=0,
         )
     listed = listed_notices(report)
-    notices = [text for text in report.notices if text not in listed and _COUNT.sub("", text) not in listed]
+    notices = [
+        text for text in report.notices if text not in listed and _COUNT.sub("", text) not in listed
+    ]
     for notice in notices[:NOTICES]:
         yield from wrapped(f"note: {notice}", width, "warn", indent=0)
     if len(notices) > NOTICES:
         yield Line(f"and {counted(len(notices) - NOTICES, 'more notice')}", "muted")
     if report.class_remedy:
-        yield from wrapped("to see what differs in the new class, and to accept its results:", width, "muted", indent=0)
+        yield from wrapped(
+            "to see what differs in the new class, and to accept its results:",
+            width,
+            "muted",
+            indent=0,
+        )
         for step in next_steps([report.class_remedy]):
             word = "then" if step.is_later else "next"
             yield Line(f"  {word}: {step.command}", COMMAND)

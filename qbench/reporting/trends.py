@@ -1,4 +1,6 @@
-"""The history of a cell: one trend for each metric, with its steps in each environment class and their causes."""
+"""The history of a cell: one trend for each metric, with its steps in each environment class
+and their causes.
+"""
 
 import itertools
 import statistics
@@ -11,20 +13,22 @@ from qbench.tracking import Alert, CellRecord, Kind, Series, sources_change, ste
 
 #     band of a value = reference + Bonett–Price interval of (gains − losses) / n, 95 %, for shares of samples
 #
-# A step is a new level of the series of ``tracking.trend_series``, provisional until it is confirmed, or an alert that
-# names a commit: the same as in ``qbench history check``. Another environment class or other samples are a labelled
-# line and never a step. Positions count the runs of a report, the oldest is 0; values, medians, references and limits
-# are fractions.
+# A step is a new level of the series of ``tracking.trend_series``, provisional until it is
+# confirmed, or an alert that names a commit: the same as in ``qbench history check``. Another
+# environment class or other samples are a labelled line and never a step. Positions count the runs
+# of a report, the oldest is 0; values, medians, references and limits are fractions.
 
 OTHER_SAMPLES = "other samples"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A new level in one environment class, first seen in run ``position``; medians before and after, fractions.
+    """A new level in one environment class, first seen in run ``position``; medians before and
+    after, fractions.
 
-    ``since`` is the last run of the level before; where machines take turns, not the run before ``position``.
-    ``provisional``: too few runs confirm it. ``causes``: what else is new since the last run of the level before.
+    ``since`` is the last run of the level before; where machines take turns, not the run before
+    ``position``. ``provisional``: too few runs confirm it. ``causes``: what else is new since the
+    last run of the level before.
     """
 
     position: int
@@ -39,7 +43,8 @@ class Step:
 class RunPoint:
     """The ``metric`` of ``cell`` as run ``position`` has them, the first of the runs of one commit.
 
-    ``several``: the points of these runs, oldest first; empty where it is one run. This one is their median.
+    ``several``: the points of these runs, oldest first; empty where it is one run. This one is
+        their median.
     """
 
     position: int
@@ -65,13 +70,17 @@ class RunPoint:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval of the value, as fractions; the value itself where the counts make no sense."""
+        """The 95 % interval of the value, as fractions; the value itself where the counts make
+        no sense.
+        """
         return self.metric.value_interval or (self.metric.value, self.metric.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switch:
-    """From run ``position`` on, another environment class or other samples: ``label`` names what is new."""
+    """From run ``position`` on, another environment class or other samples: ``label`` names
+    what is new.
+    """
 
     position: int
     label: str
@@ -79,7 +88,9 @@ class Switch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """The reference and the limit (None: no gate) as they were in runs ``first`` … ``last``, fractions."""
+    """The reference and the limit (None: no gate) as they were in runs ``first`` … ``last``,
+    fractions.
+    """
 
     first: int
     last: int
@@ -89,11 +100,13 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
-    """The history of one metric of one cell: a point for each run that has it, and the references and limits over time.
+    """The history of one metric of one cell: a point for each run that has it, and the
+    references and limits over time.
 
-    ``steps``: of every class, oldest first. ``has_intervals``: whether the points have a 95 % interval, as shares of
-    samples do. ``accepted``: the accepted value for the newest class, a fraction; None: not known.
-    ``places``: of each run its place along an axis, where runs of one commit have one place; empty: the position.
+    ``steps``: of every class, oldest first. ``has_intervals``: whether the points have a 95 %
+    interval, as shares of samples do. ``accepted``: the accepted value for the newest class, a
+    fraction; None: not known. ``places``: of each run its place along an axis, where runs of one
+    commit have one place; empty: the position.
     """
 
     key: CellKey
@@ -110,7 +123,11 @@ class Trend:
     def by_class(self) -> tuple[tuple[RunPoint, ...], ...]:
         """The points of each environment class, that of the newest run first."""
         return tuple(
-            sorted(_by_class(self.points).values(), key=lambda points: points[-1].each[-1].position, reverse=True)
+            sorted(
+                _by_class(self.points).values(),
+                key=lambda points: points[-1].each[-1].position,
+                reverse=True,
+            )
         )
 
 
@@ -118,8 +135,9 @@ class Trend:
 class Cost:
     """Time and size of one cell over the runs that have them, oldest first; shown, never gated.
 
-    ``times``: milliseconds per sample on computers of the newest run's class, the newest at the end. ``size``: bytes
-    of the constants of the model as the backend runs it, 0: not known; ``before``: the size until the run ``resized``.
+    ``times``: milliseconds per sample on computers of the newest run's class, the newest at the
+    end. ``size``: bytes of the constants of the model as the backend runs it, 0: not known;
+    ``before``: the size until the run ``resized``.
     """
 
     times: tuple[float, ...]
@@ -134,7 +152,9 @@ class Cost:
 
     @property
     def line(self) -> str:
-        """The times as bars of text, from the least to the largest: at most 12, each the median of its runs."""
+        """The times as bars of text, from the least to the largest: at most 12, each the median
+        of its runs.
+        """
         count = min(len(self.times), _BARS)
         if count < 2:
             return ""
@@ -150,7 +170,9 @@ _BARS, _LEVELS = 12, "▁▂▃▄▅▆▇█"
 
 
 def cost_of(records: Sequence[CellRecord | None], runs: Sequence[RunView]) -> Cost | None:
-    """The cost of a cell from its record in each run (None: not measured there); None: the newest has no time."""
+    """The cost of a cell from its record in each run (None: not measured there); None: the
+    newest has no time.
+    """
     last = next((record for record in reversed(records) if record is not None), None)
     if last is None or "inference" not in last.seconds:
         return None
@@ -161,7 +183,11 @@ def cost_of(records: Sequence[CellRecord | None], runs: Sequence[RunView]) -> Co
         if record is None:
             continue
         samples = next((metric.n for metric in record.metrics.values()), 0)
-        if record.environment_class == last.environment_class and "inference" in record.seconds and samples > 0:
+        if (
+            record.environment_class == last.environment_class
+            and "inference" in record.seconds
+            and samples > 0
+        ):
             times.append(1000 * record.seconds["inference"] / samples)
         here = record.constant_bytes or size
         if here != size:
@@ -171,7 +197,9 @@ def cost_of(records: Sequence[CellRecord | None], runs: Sequence[RunView]) -> Co
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepGroup:
-    """Every step that was first seen in one run, or in another machine's first run after it: most likely one cause."""
+    """Every step that was first seen in one run, or in another machine's first run after it:
+    most likely one cause.
+    """
 
     position: int
     run: RunView
@@ -189,12 +217,13 @@ def trend_of(
     alerts: Sequence[Alert] = (),
     accepted: float | None = None,
 ) -> Trend:
-    """The trend of ``metric`` of ``cell``; ``history`` has the cell of each run, oldest first, or None.
+    """The trend of ``metric`` of ``cell``; ``history`` has the cell of each run, oldest first,
+    or None.
 
-    ``runs`` are the same runs: they name the commits and package versions that changed at a step. ``places``: those of
-    ``places_of(runs)``, where they are known. ``series`` and
-    ``alerts`` are those of this metric, which have the steps. ``accepted`` is the accepted value for the class of the
-    newest run, a fraction. Only the lead of a quantized cell has intervals.
+    ``runs`` are the same runs: they name the commits and package versions that changed at a step.
+    ``places``: those of ``places_of(runs)``, where they are known. ``series`` and ``alerts`` are
+    those of this metric, which have the steps. ``accepted`` is the accepted value for the class of
+    the newest run, a fraction. Only the lead of a quantized cell has intervals.
     """
     points = []
     last: CellView | None = None
@@ -202,20 +231,31 @@ def trend_of(
     for position, past in enumerate(history):
         if past is not last:  # the same view again holds the same metric
             last = past
-            found = None if past is None else next((m for m in past.metrics if m.name == metric.name), None)
+            found = (
+                None
+                if past is None
+                else next((m for m in past.metrics if m.name == metric.name), None)
+            )
         if past is not None and found is not None:
             points.append(RunPoint(position, past, found))
     places = places_of(runs) if places is None else places
     if places and places[-1] < len(places) - 1:
         points = list(_by_commit(points, places))
-    steps = (step for name, same in _by_class(points).items() for step in _steps(name, same, runs, series, alerts))
+    steps = (
+        step
+        for name, same in _by_class(points).items()
+        for step in _steps(name, same, runs, series, alerts)
+    )
     return Trend(
         key=cell.key,
         metric=metric,
         points=tuple(points),
         steps=tuple(sorted(steps, key=lambda step: step.position)),
         has_intervals=(
-            metric is cell.lead and cell.key.schema != FP32 and metric.proportion and metric.n == metric.out_of
+            metric is cell.lead
+            and cell.key.schema != FP32
+            and metric.proportion
+            and metric.n == metric.out_of
         ),
         switches=_switches(points),
         marks=tuple(_marks(points)),
@@ -225,17 +265,23 @@ def trend_of(
 
 
 def places_of(runs: Sequence[RunView]) -> tuple[int, ...]:
-    """The place of each of ``runs`` along an axis: neighbours that measured one commit as it is have one place."""
+    """The place of each of ``runs`` along an axis: neighbours that measured one commit as it is
+    have one place.
+    """
     found: list[int] = []
     for before, run in zip([None, *runs], runs, strict=False):
         is_clean = bool(run.sha) and run.commit == run.sha[: len(run.commit)]
-        same = is_clean and before is not None and (before.sha, before.commit) == (run.sha, run.commit)
+        same = (
+            is_clean and before is not None and (before.sha, before.commit) == (run.sha, run.commit)
+        )
         found.append(found[-1] + (not same) if found else 0)
     return tuple(found)
 
 
 def _by_commit(points: Sequence[RunPoint], places: Sequence[int]) -> Iterator[RunPoint]:
-    """``points``, where those of one place, environment class and data are one: the run with the median value."""
+    """``points``, where those of one place, environment class and data are one: the run with
+    the median value.
+    """
     groups: dict[tuple[int, str, str], list[RunPoint]] = {}
     for point in points:
         key = places[point.position], point.environment_class, point.cell.record.data
@@ -243,7 +289,9 @@ def _by_commit(points: Sequence[RunPoint], places: Sequence[int]) -> Iterator[Ru
     for same in groups.values():
         ranked = sorted(same, key=lambda point: point.metric.value)
         median = ranked[(len(ranked) - 1) // 2]
-        yield RunPoint(same[0].position, median.cell, median.metric, tuple(same) if len(same) > 1 else ())
+        yield RunPoint(
+            same[0].position, median.cell, median.metric, tuple(same) if len(same) > 1 else ()
+        )
 
 
 def _by_class(points: Sequence[RunPoint]) -> dict[str, tuple[RunPoint, ...]]:
@@ -263,17 +311,36 @@ def _marks(points: Sequence[RunPoint]) -> Iterator[Mark]:
 
 
 def _steps(
-    name: str, points: Sequence[RunPoint], runs: Sequence[RunView], series: Sequence[Series], alerts: Sequence[Alert]
+    name: str,
+    points: Sequence[RunPoint],
+    runs: Sequence[RunView],
+    series: Sequence[Series],
+    alerts: Sequence[Alert],
 ) -> Iterator[Step]:
-    """The steps of the environment class ``name``: the levels of its series, and alerts that name a commit."""
-    places = {runs[one.position].id: place for place, point in enumerate(points) for one in point.each}
+    """The steps of the environment class ``name``: the levels of its series, and alerts that
+    name a commit.
+    """
+    places = {
+        runs[one.position].id: place for place, point in enumerate(points) for one in point.each
+    }
     shown: set[int] = set()
     for one in series:
-        for before, after in steps_between(one.breaks, one.levels) if one.environment_class == name else ():
-            good, bad = places.get(one.points[before.stop - 1].run), places.get(one.points[after.start].run)
+        for before, after in (
+            steps_between(one.breaks, one.levels) if one.environment_class == name else ()
+        ):
+            good, bad = (
+                places.get(one.points[before.stop - 1].run),
+                places.get(one.points[after.start].run),
+            )
             if good is not None and bad is not None:
                 shown.add(bad)
-                yield _step(points, runs, (good, bad), (before.value, after.value), provisional=after.provisional)
+                yield _step(
+                    points,
+                    runs,
+                    (good, bad),
+                    (before.value, after.value),
+                    provisional=after.provisional,
+                )
     for alert in alerts:
         bad = places.get(alert.run)
         if alert.kind is Kind.STEP and alert.environment_class == name and bad and bad not in shown:
@@ -314,7 +381,9 @@ _CAUSES = (
 
 
 def _causes(before: RunPoint, after: RunPoint, runs: Sequence[RunView]) -> tuple[str, ...]:
-    """What is known to be new in ``after``, the likeliest cause first; only facts that both have are compared."""
+    """What is known to be new in ``after``, the likeliest cause first; only facts that both
+    have are compared.
+    """
     old, new = before.cell.record.digests, after.cell.record.digests
     changed = {key.partition(":")[0] for key in new if key in old and new[key] != old[key]}
     found = [words for kind, words in _CAUSES if kind in changed]
@@ -327,7 +396,11 @@ def _causes(before: RunPoint, after: RunPoint, runs: Sequence[RunView]) -> tuple
             found.append(f"{name} {versions[name]} → {version}")
     if later.commit and later.commit != earlier.commit and not later.release_of:
         first = runs[before.each[-1].position + 1].commit
-        found.append(f"commit {later.commit}" if first in ("", later.commit) else f"commits {first} … {later.commit}")
+        found.append(
+            f"commit {later.commit}"
+            if first in ("", later.commit)
+            else f"commits {first} … {later.commit}"
+        )
     return tuple(found)
 
 
@@ -343,7 +416,9 @@ def _switches(points: Sequence[RunPoint]) -> tuple[Switch, ...]:
 
 
 def _remade(before: CellRecord, after: CellRecord) -> str:
-    """What two results of one class were not made with alike, in few words: ``32 sources → 8 sources``."""
+    """What two results of one class were not made with alike, in few words: ``32 sources → 8
+    sources``.
+    """
     words = list(sources_change(before, after))
     if before.data != after.data and not words:
         words.append(OTHER_SAMPLES)
@@ -353,18 +428,25 @@ def _remade(before: CellRecord, after: CellRecord) -> str:
 
 
 def class_difference(before: str, after: str) -> str:
-    """What is new in ``after``, written ``processor+package-version+…``: only the parts that differ."""
+    """What is new in ``after``, written ``processor+package-version+…``: only the parts that
+    differ.
+    """
     old = before.split("+")
     parts = enumerate(after.split("+"))
-    new = [part if place == 0 else " ".join(part.rsplit("-", 1)) for place, part in parts if part not in old]
+    new = [
+        part if place == 0 else " ".join(part.rsplit("-", 1))
+        for place, part in parts
+        if part not in old
+    ]
     return ", ".join(new) or after
 
 
 def group_steps(trends: Sequence[Trend], runs: Sequence[RunView]) -> tuple[StepGroup, ...]:
-    """The steps of ``trends`` by the run that first showed them, newest run first, largest step first.
+    """The steps of ``trends`` by the run that first showed them, newest run first, largest step
+    first.
 
-    Machines that take turns show one change in different runs. A step of the same cell in the same direction belongs
-    to the earliest such run after the last run of its own level before.
+    Machines that take turns show one change in different runs. A step of the same cell in the same
+    direction belongs to the earliest such run after the last run of its own level before.
     """
     found: dict[int, list[tuple[CellKey, MetricView, Step]]] = {}
     first: dict[tuple[CellKey, str, bool], list[int]] = {}
@@ -379,7 +461,9 @@ def group_steps(trends: Sequence[Trend], runs: Sequence[RunView]) -> tuple[StepG
         StepGroup(
             position=position,
             run=runs[position],
-            steps=tuple(sorted(found[position], key=lambda s: (-abs(s[2].after - s[2].before), s[0]))),
+            steps=tuple(
+                sorted(found[position], key=lambda s: (-abs(s[2].after - s[2].before), s[0]))
+            ),
         )
         for position in sorted(found, reverse=True)
     )
@@ -387,4 +471,6 @@ def group_steps(trends: Sequence[Trend], runs: Sequence[RunView]) -> tuple[StepG
 
 def is_eventful(cell: CellView, trends: Sequence[Trend]) -> bool:
     """Whether ``cell`` is red, in quarantine, or has a step in its history."""
-    return cell.is_red or cell.record.outcome == "quarantined" or any(trend.steps for trend in trends)
+    return (
+        cell.is_red or cell.record.outcome == "quarantined" or any(trend.steps for trend in trends)
+    )

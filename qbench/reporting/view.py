@@ -1,4 +1,6 @@
-"""One run and its cells, as a report shows them: values for templates, without HTML, Markdown or colours."""
+"""One run and its cells, as a report shows them: values for templates, without HTML, Markdown
+or colours.
+"""
 
 import math
 import typing
@@ -42,7 +44,9 @@ class CellKey:
 
 
 class MetricView(MetricRecord, frozen=True, kw_only=True, gc=False):
-    """One metric of one cell and of its fp32 reference, with its name and the ``limit`` (a fraction) of its gate."""
+    """One metric of one cell and of its fp32 reference, with its name and the ``limit`` (a
+    fraction) of its gate.
+    """
 
     name: str
     limit: float | None = None
@@ -66,11 +70,13 @@ UNJUDGED = "unjudged"
 class CellView:
     """One cell of the newest run: its record, and what the runs before it and the report add.
 
-    ``record`` is what the run file has, each text on one line. ``lead`` is the metric to show first: the one that a
-    broken gate names, else the first that gates, else the first. ``moved`` is its change since the previous run of the
-    cell in the same environment class, a fraction. ``red_runs`` is how many runs in a row, this one included, the cell
-    has been red (0: no earlier run has it); ``red_since`` names the first of them. ``parts`` split the change of the
-    lead metric into the cost of the schema and that of counting. ``found`` is the finding on the cell in one line.
+    ``record`` is what the run file has, each text on one line. ``lead`` is the metric to show
+    first: the one that a broken gate names, else the first that gates, else the first. ``moved`` is
+    its change since the previous run of the cell in the same environment class, a fraction.
+    ``red_runs`` is how many runs in a row, this one included, the cell has been red (0: no earlier
+    run has it); ``red_since`` names the first of them. ``parts`` split the change of the lead
+    metric into the cost of the schema and that of counting. ``found`` is the finding on the cell in
+    one line.
     """
 
     key: CellKey
@@ -85,7 +91,9 @@ class CellView:
 
     @property
     def is_red(self) -> bool:
-        """Whether it fails the run; an outcome that this version does not know is red, so that it is seen."""
+        """Whether it fails the run; an outcome that this version does not know is red, so that
+        it is seen.
+        """
         return self.record.outcome != ABSENT and self.record.is_red
 
     @property
@@ -106,10 +114,11 @@ class CellView:
 
     @property
     def is_below_tolerance(self) -> bool:
-        """Whether it passes by its floor alone: it agrees with fp32 less than its tolerance would allow a score.
+        """Whether it passes by its floor alone: it agrees with fp32 less than its tolerance
+        would allow a score.
 
-        The floor is what was accepted, or the minimum of the suite. A cell that is judged without a stored fp32 has no
-        tolerance.
+        The floor is what was accepted, or the minimum of the suite. A cell that is judged without a
+        stored fp32 has no tolerance.
         """
         if self.lead is None or self.record.outcome not in ("passed", "accepted"):
             return False
@@ -121,14 +130,18 @@ class CellView:
 
     @property
     def is_retrained(self) -> bool:
-        """Whether its headline tells what the fp32 model lost: its own numbers are counted against the new model."""
+        """Whether its headline tells what the fp32 model lost: its own numbers are counted
+        against the new model.
+        """
         return self.record.outcome == Outcome.STALE.value and any(
             gate.kind == GateKind.RETRAINED for gate in self.record.gates
         )
 
     @property
     def told_by_gate(self) -> GateRecord | None:
-        """The gate whose sentence says why it is red, where its metrics do not: time, size, values of its listing."""
+        """The gate whose sentence says why it is red, where its metrics do not: time, size,
+        values of its listing.
+        """
         if not self.is_red:
             return None
         broken = [gate for gate in self.record.gates if gate.state == "broken"]
@@ -138,7 +151,9 @@ class CellView:
 
     @property
     def is_unequal(self) -> bool:
-        """Whether it is red because it differs from another backend: its metrics do not show why."""
+        """Whether it is red because it differs from another backend: its metrics do not show
+        why.
+        """
         broken = next((gate for gate in self.record.gates if gate.state == "broken"), None)
         return self.is_red and broken is not None and broken.kind == GateKind.EQUALITY
 
@@ -154,11 +169,12 @@ Cells = Mapping[CellKey, CellView]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
-    """The facts of one run: (name, text) pairs, ready to be listed; how many cells it holds, and how many are red.
+    """The facts of one run: (name, text) pairs, ready to be listed; how many cells it holds,
+    and how many are red.
 
-    ``release_of``: the package of whose release it is a measurement; ``commit`` and ``sha`` are then the version.
-    ``selected``: how many of the ``planned`` cells it was to measure (0: unknown). ``limited``: the samples of a data
-    set over which each was measured (0: all).
+    ``release_of``: the package of whose release it is a measurement; ``commit`` and ``sha`` are
+    then the version. ``selected``: how many of the ``planned`` cells it was to measure (0:
+    unknown). ``limited``: the samples of a data set over which each was measured (0: all).
     ``absent``: selected cells without a line.
     """
 
@@ -184,8 +200,8 @@ class RunView:
     red: int = 0
 
 
-# Lines of a run file → view values. A value that is missing or of the wrong type becomes empty, never an error: a run
-# file outlives the code that wrote it.
+# Lines of a run file → view values. A value that is missing or of the wrong type becomes empty,
+# never an error: a run file outlives the code that wrote it.
 
 GREEN = frozenset((*(outcome.value for outcome in Outcome if not outcome.is_red), ABSENT))
 
@@ -196,13 +212,17 @@ def text_of(value: object, default: str = "") -> str:
         return default
     words = str(value)
     line = " ".join(words.split())
-    return words if line == words else line  # nearly all are one line: a copy of each doubles a large report
+    return (
+        words if line == words else line
+    )  # nearly all are one line: a copy of each doubles a large report
 
 
 def whole_of(value: object) -> int | None:
     """``value`` as a whole number, or None."""
     number = real_of(value)
-    return None if number is None else int(typing.cast(float, value))  # not the float: it may have lost digits
+    return (
+        None if number is None else int(typing.cast(float, value))
+    )  # not the float: it may have lost digits
 
 
 def real_of(value: object) -> float | None:
@@ -222,7 +242,9 @@ def table_of(value: object) -> Mapping[str, Any]:
 
 
 def read_metrics(record: CellRecord) -> tuple[MetricView, ...]:
-    """The metrics of a record that have a value, in its order, with the limits that its gates name."""
+    """The metrics of a record that have a value, in its order, with the limits that its gates
+    name.
+    """
     limits = {
         text_of(gate.metric): real_of(gate.limit)
         for gate in record.gates
@@ -235,8 +257,12 @@ def read_metrics(record: CellRecord) -> tuple[MetricView, ...]:
     )
 
 
-def lead_metric(metrics: tuple[MetricView, ...], gates: tuple[GateRecord, ...]) -> MetricView | None:
-    """The metric to show first: that of a broken gate, else of an undecided one, of the first that holds, the first."""
+def lead_metric(
+    metrics: tuple[MetricView, ...], gates: tuple[GateRecord, ...]
+) -> MetricView | None:
+    """The metric to show first: that of a broken gate, else of an undecided one, of the first
+    that holds, the first.
+    """
     named = {metric.name: metric for metric in metrics}
     for state in ("broken", "inconclusive", "holds"):
         for gate in gates:
@@ -258,18 +284,25 @@ def read_cell(record: CellRecord) -> CellView:
         "refusals": tuple(filter(None, map(text_of, record.refusals))),
         "digests": {text_of(name): text_of(digest) for name, digest in record.digests.items()},
         "gates": tuple(
-            _changed_fields(gate, {name: text_of(getattr(gate, name)) for name in words}) for gate in record.gates
+            _changed_fields(gate, {name: text_of(getattr(gate, name)) for name in words})
+            for gate in record.gates
         ),
     }
     record = _changed_fields(record, read)
-    model, backend, schema = (text_of(axis) or "?" for axis in (record.model, record.backend, record.schema))
+    model, backend, schema = (
+        text_of(axis) or "?" for axis in (record.model, record.backend, record.schema)
+    )
     key = CellKey(model, backend, schema, text_of(record.variant))
     metrics = read_metrics(record)
-    return CellView(key=key, record=record, metrics=metrics, lead=lead_metric(metrics, record.gates))
+    return CellView(
+        key=key, record=record, metrics=metrics, lead=lead_metric(metrics, record.gates)
+    )
 
 
 def _changed_fields(record: _Record, fields: Mapping[str, Any]) -> _Record:
-    """``record`` with these ``fields``: itself where all are equal, so that nothing is in memory twice."""
+    """``record`` with these ``fields``: itself where all are equal, so that nothing is in
+    memory twice.
+    """
     changed = {name: value for name, value in fields.items() if getattr(record, name) != value}
     return structs.replace(record, **changed) if changed else record
 
@@ -277,7 +310,9 @@ def _changed_fields(record: _Record, fields: Mapping[str, Any]) -> _Record:
 def read_run(run: Run) -> RunView:
     """The facts of ``run``, for people."""
     header, environment = table_of(run.header), table_of(run.environment)
-    versions = tuple((text_of(k), text_of(v)) for k, v in table_of(environment.get("versions")).items())
+    versions = tuple(
+        (text_of(k), text_of(v)) for k, v in table_of(environment.get("versions")).items()
+    )
     return RunView(
         id=text_of(header.get("id"), "?"),
         suite=text_of(header.get("suite"), "?"),
@@ -300,7 +335,9 @@ def read_run(run: Run) -> RunView:
 
 
 def commit_text(commit: object) -> str:
-    """``1a2b3c4`` or ``1a2b3c4 (with uncommitted changes)``; empty when the run was made outside a repository."""
+    """``1a2b3c4`` or ``1a2b3c4 (with uncommitted changes)``; empty when the run was made
+    outside a repository.
+    """
     if isinstance(commit, str):
         return text_of(commit)[:9]
     table = table_of(commit)

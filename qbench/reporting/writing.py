@@ -30,16 +30,17 @@ def write_reports(
     reports: Sequence[Report] | None = None,
     ran: Collection[str] | None = None,
 ) -> list[Path]:
-    """Draw the history (oldest → newest; may be empty) into ``folder`` and return the files written.
+    """Draw the history (oldest → newest; may be empty) into ``folder`` and return the files
+    written.
 
     Args:
-        kinds: of ``html`` (index.html), ``md`` (report.md), ``png`` (matrix.png and charts/), ``badge`` (badge.json),
-            ``comment`` (comment.md, for a pull request). Suites other than that of the newest run have their pages in
-            ``suites/<suite>/`` and their PNG files in ``charts/<suite>/``. Pages of an earlier report that are not
-            among them are removed.
+        kinds: of ``html`` (index.html), ``md`` (report.md), ``png`` (matrix.png and charts/),
+            ``badge`` (badge.json), ``comment`` (comment.md, for a pull request). Suites other than
+            that of the newest run have their pages in ``suites/<suite>/`` and their PNG files in
+            ``charts/<suite>/``. Pages of an earlier report that are not among them are removed.
         problems: problems of the history as a whole, one sentence each; shown among the notices.
-        window: how many of the newest runs of a suite are read. memory: accepted results and regressions.
-        reports: what ``build_reports`` makes of all these, where it is known already.
+        window: how many of the newest runs of a suite are read. memory: accepted results and
+        regressions. reports: what ``build_reports`` makes of all these, where it is known already.
         ran: the suites that the badge and the comment are about; None: all.
 
     Raises:
@@ -49,7 +50,9 @@ def write_reports(
     for kind in chosen:
         if kind not in FRONT:
             raise unknown_name("Drawing reports", "kind of report", kind, FRONT)
-    reports = build_reports(history_runs, window=window, memory=memory) if reports is None else reports
+    reports = (
+        build_reports(history_runs, window=window, memory=memory) if reports is None else reports
+    )
     reports = (replace(reports[0], notices=(*problems, *reports[0].notices)), *reports[1:])
     written: list[Path] = []
     if "html" in chosen:
@@ -64,7 +67,10 @@ def write_reports(
             below = folder / "charts" / (file_name(report.suite) if place else "")
             drawn = _write_charts(report, below, below if place else folder)
             written.extend(drawn.values())
-            charts |= {(report.suite, model): path.relative_to(folder).as_posix() for model, path in drawn.items()}
+            charts |= {
+                (report.suite, model): path.relative_to(folder).as_posix()
+                for model, path in drawn.items()
+            }
     if "md" in chosen:
         written.append(folder / FRONT["md"])
         write_text(written[-1], markdown_text(reports, charts=charts))
@@ -75,13 +81,16 @@ def write_reports(
     if "comment" in chosen:
         written.append(folder / FRONT["comment"])
         runs = _runs_by_suite(history_runs)
-        pairs = [(report, comparison_with_main(runs.get(report.suite, []))) for report in chosen_reports]
+        pairs = [
+            (report, comparison_with_main(runs.get(report.suite, []))) for report in chosen_reports
+        ]
         write_text(written[-1], comment_text(pairs))
     return written
 
 
 def write_comparison(comparison: Comparison, folder: Path, *, first: str) -> Path:
-    """Draw ``comparison`` as a page of the site in ``folder``, with links to the other pages that exist; its file.
+    """Draw ``comparison`` as a page of the site in ``folder``, with links to the other pages
+    that exist; its file.
 
     Args:
         first: the suite whose pages are in ``folder`` itself: that of the newest run.
@@ -99,7 +108,9 @@ def write_comparison(comparison: Comparison, folder: Path, *, first: str) -> Pat
 
 
 def front_pages(written: Iterable[Path], folder: Path) -> list[Path]:
-    """Of the files ``written`` into ``folder`` those that a person opens; the other pages are linked there."""
+    """Of the files ``written`` into ``folder`` those that a person opens; the other pages are
+    linked there.
+    """
     return [path for path in written if path.parent == folder and path.name in FRONT.values()]
 
 
@@ -119,7 +130,9 @@ def _runs_by_suite(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def _write_charts(report: Report, charts: Path, folder: Path) -> dict[str, Path]:
-    """Draw the matrix (named "") and the trends of every model of ``report``; the files by model."""
+    """Draw the matrix (named "") and the trends of every model of ``report``; the files by
+    model.
+    """
     from qbench.reporting.png import charted_models, matrix_png, model_png
 
     drawn: dict[str, Path] = {}

@@ -1,4 +1,6 @@
-"""Values on disk: TOML and JSON ↔ frozen values, digests, atomic writes, a content-addressed cache."""
+"""Values on disk: TOML and JSON ↔ frozen values, digests, atomic writes, a content-addressed
+cache.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,6 +1,8 @@
-"""Arrays of an ``.npz`` or ``.npy`` file, from any source: only numbers are read, nothing is unpickled.
+"""Arrays of an ``.npz`` or ``.npy`` file, from any source: only numbers are read, nothing is
+unpickled.
 
-What the headers declare is added up before any array is read, so that a small file cannot ask for much memory.
+What the headers declare is added up before any array is read, so that a small file cannot ask for
+much memory.
 """
 
 import io
@@ -40,10 +42,12 @@ def read_archive(
     """The arrays in ``source`` by name, in its order.
 
     Args:
-        source: a file or its bytes. names: those that are read; None: all. most: bytes of them together.
+        source: a file or its bytes. names: those that are read; None: all. most: bytes of them
+            together.
 
     Raises:
-        ArchiveError: it is not an archive of arrays of numbers. TooLargeError: they take more than ``most``.
+        ArchiveError: it is not an archive of arrays of numbers. TooLargeError: they take more than
+            ``most``.
         OSError: the file cannot be read.
     """
     with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file:
@@ -57,7 +61,8 @@ def read_archive(
         except MemoryError as error:
             raise ArchiveError("arrays that memory does not hold") from error
         except Exception as error:
-            # damaged bytes cause many errors in numpy, zipfile, zlib, tokenize and ast: no list of them is complete
+            # damaged bytes cause many errors in numpy, zipfile, zlib, tokenize and ast: no list of
+            # them is complete
             raise ArchiveError(f"a damaged file ({type(error).__name__})") from error
 
 
@@ -115,10 +120,14 @@ def array_names(source: Path) -> tuple[str, ...]:
         raise ArchiveError(f"no archive of named arrays ({error})") from error
 
 
-def _arrays(archive: zipfile.ZipFile, names: Collection[str] | None, most: int) -> "dict[str, np.ndarray[Any, Any]]":
+def _arrays(
+    archive: zipfile.ZipFile, names: Collection[str] | None, most: int
+) -> "dict[str, np.ndarray[Any, Any]]":
     from numpy.lib import format as npy
 
-    members = {_name(one): one for one in archive.infolist() if names is None or _name(one) in names}
+    members = {
+        _name(one): one for one in archive.infolist() if names is None or _name(one) in names
+    }
     size = sum(_declared(archive, one) for one in members.values())
     if size > most:
         raise TooLargeError(size)
@@ -133,8 +142,8 @@ def _declared(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
     """The bytes of the array in ``member`` by its header.
 
     Raises:
-        ArchiveError: it is not an array of numbers, is compressed or encrypted in another way than numpy's, or is cut
-            short.
+        ArchiveError: it is not an array of numbers, is compressed or encrypted in another way than
+            numpy's, or is cut short.
     """
     name = member.filename
     if member.flag_bits & 1 or member.compress_type not in _PACKED:
@@ -153,18 +162,26 @@ def _size(start: io.BytesIO, name: str, whole: int) -> int:
     from numpy.lib import format as npy
 
     try:
-        read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[npy.read_magic(start)]
+        read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[
+            npy.read_magic(start)
+        ]
         shape, _, dtype = read(start)
     except Exception as error:  # tokenize, ast and numpy's own
         raise ArchiveError(f"'{name}', which is not an array ({type(error).__name__})") from error
     if dtype.kind not in _NUMBERS:
-        what = "Python objects (pickles), which are never loaded" if dtype.hasobject else f"values of dtype {dtype}"
+        what = (
+            "Python objects (pickles), which are never loaded"
+            if dtype.hasobject
+            else f"values of dtype {dtype}"
+        )
         raise ArchiveError(f"'{name}' with {what}")
     if any(type(one) is not int or one < 0 for one in shape):
         raise ArchiveError(f"'{name}' of shape {shape}")
     size = math.prod(shape) * dtype.itemsize
     if whole - start.tell() != size:
-        raise ArchiveError(f"'{name}' with {whole - start.tell():,} bytes where its shape needs {size:,}")
+        raise ArchiveError(
+            f"'{name}' with {whole - start.tell():,} bytes where its shape needs {size:,}"
+        )
     return size
 
 

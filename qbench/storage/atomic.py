@@ -11,11 +11,15 @@ from qbench.errors import StoreError
 from qbench.storage.cache import spare_folder, work_folder
 
 
-def write_bytes(path: Path, data: bytes, *, aside: Path | None = None, lasting: bool = True) -> None:
-    """Put ``data`` at ``path``, making its folder; a reader sees the old file or the new one, never half.
+def write_bytes(
+    path: Path, data: bytes, *, aside: Path | None = None, lasting: bool = True
+) -> None:
+    """Put ``data`` at ``path``, making its folder; a reader sees the old file or the new one,
+    never half.
 
     Args:
-        aside: the folder of the temporary file (``work_folder``); None, or of another disk: a spare one.
+        aside: the folder of the temporary file (``work_folder``); None, or of another disk: a spare
+            one.
         lasting: whether it is there after a power cut; else the file may be empty then.
 
     Raises:
@@ -33,7 +37,9 @@ def write_bytes(path: Path, data: bytes, *, aside: Path | None = None, lasting: 
                 file.flush()
                 if lasting:
                     os.fsync(file.fileno())
-            os.chmod(temporary, 0o644)  # mkstemp's 0600 would hide a committed baseline from other users
+            os.chmod(
+                temporary, 0o644
+            )  # mkstemp's 0600 would hide a committed baseline from other users
             os.replace(temporary, path)
         except OSError as error:
             if temporary is not None:
@@ -44,10 +50,11 @@ def write_bytes(path: Path, data: bytes, *, aside: Path | None = None, lasting: 
 
 @contextlib.contextmanager
 def changing_file(path: Path) -> "Iterator[FileChange]":
-    """The file at ``path`` held by one process at a time, to be read, changed and written; the others wait.
+    """The file at ``path`` held by one process at a time, to be read, changed and written; the
+    others wait.
 
-    What is written depends on what is there: every such change of a user's file goes through this. A link stays one.
-    Not reentrant, also not for other files of the same folder.
+    What is written depends on what is there: every such change of a user's file goes through this.
+    A link stays one. Not reentrant, also not for other files of the same folder.
 
     Raises:
         StoreError: the folder cannot be written, or its disk has no locks.
@@ -99,7 +106,8 @@ class FileChange:
 
 @contextlib.contextmanager
 def staged_files(path: Path) -> Iterator[Path]:
-    """A folder for ``path`` and the files next to it, all under their own names; they move to their place at the end.
+    """A folder for ``path`` and the files next to it, all under their own names; they move to
+    their place at the end.
 
     When anything is raised inside, nothing moves and nothing is left. ``path`` itself moves last.
 
@@ -124,10 +132,12 @@ def staged_files(path: Path) -> Iterator[Path]:
 
 
 def require_writable(path: Path) -> None:
-    """Check that a file may be put at ``path``, by permissions alone: nothing is made and nothing removed.
+    """Check that a file may be put at ``path``, by permissions alone: nothing is made and
+    nothing removed.
 
     Raises:
-        StoreError: ``path`` is a folder or a device, its folder is read-only, or there can be no such folder.
+        StoreError: ``path`` is a folder or a device, its folder is read-only, or there can be no
+            such folder.
     """
     try:
         reason = _hindrance(path)
@@ -144,7 +154,9 @@ def _hindrance(path: Path) -> str:
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     if not folder.is_dir():
         return os.strerror(errno.ENOTDIR)
-    may_write = os.access(folder, os.W_OK | os.X_OK) and folder.stat().st_mode & 0o222  # access lets root into /proc
+    may_write = (
+        os.access(folder, os.W_OK | os.X_OK) and folder.stat().st_mode & 0o222
+    )  # access lets root into /proc
     return "" if may_write else os.strerror(errno.EACCES)
 
 
@@ -158,13 +170,16 @@ def _unwritable(path: Path, error: OSError) -> StoreError:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Put ``text`` at ``path`` as UTF-8, whole or not at all (see ``write_bytes``); a lone surrogate is escaped."""
+    """Put ``text`` at ``path`` as UTF-8, whole or not at all (see ``write_bytes``); a lone
+    surrogate is escaped.
+    """
     write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
 @contextlib.contextmanager
 def writing_pages(folder: Path) -> Iterator[Callable[[Path, str], None]]:
-    """What writes a text to a path below ``folder``, as ``write_text`` does, for pages that can be redrawn.
+    """What writes a text to a path below ``folder``, as ``write_text`` does, for pages that can
+    be redrawn.
 
     They share one folder of temporary files and are not forced to the disk one by one.
     """
@@ -179,7 +194,8 @@ def writing_pages(folder: Path) -> Iterator[Callable[[Path, str], None]]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Write the names in ``folder`` to the disk: earlier renames there survive a power cut from now on.
+    """Write the names in ``folder`` to the disk: earlier renames there survive a power cut from
+    now on.
 
     Raises:
         StoreError: the disk is gone.
@@ -193,5 +209,9 @@ def sync_folder(folder: Path) -> None:
         finally:
             os.close(handle)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):  # disks that do not support it
+        if error.errno not in (
+            errno.EINVAL,
+            errno.ENOTSUP,
+            errno.EBADF,
+        ):  # disks that do not support it
             raise _unwritable(folder, error) from error

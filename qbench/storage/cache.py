@@ -21,22 +21,26 @@ from qbench.errors import StoreError
 if TYPE_CHECKING:
     from filelock import FileLock
 
-# Locks that end with their process, however that ends, and the removal of files that a killed process left.
+# Locks that end with their process, however that ends, and the removal of files that a killed
+# process left.
 #
-# In the cache a folder is made under a temporary name and locked, and one process at a time locks a name. A file
-# without a lock was left by a killed process; the next process that makes an entry there removes it. Only the holder of
-# a lock removes its file; a process that waits for it then waits for the next file of that name.
+# In the cache a folder is made under a temporary name and locked, and one process at a time locks a
+# name. A file without a lock was left by a killed process; the next process that makes an entry
+# there removes it. Only the holder of a lock removes its file; a process that waits for it then
+# waits for the next file of that name.
 #
-# Where files of users are written (``baselines/``, ``reports/``, ``-o``) the lock and all temporary files are in one
-# folder next to them, ``.qbench``, whose ``.gitignore`` excludes all of it from git and is the marker of a folder that
-# qbench made. It is filled under another name and then renamed, and renamed again, still ignored, before it is
-# removed. So a kill leaves nothing that git shows: the ``.gitignore`` appears with its content (``O_TMPFILE``; where a
-# disk or a system has none, an empty one may be left between making and writing it). While no process writes, the
-# folder does not exist; what a kill left is removed by the next command that looks there (``sweep_work_folder``).
+# Where files of users are written (``baselines/``, ``reports/``, ``-o``) the lock and all temporary
+# files are in one folder next to them, ``.qbench``, whose ``.gitignore`` excludes all of it from
+# git and is the marker of a folder that qbench made. It is filled under another name and then
+# renamed, and renamed again, still ignored, before it is removed. So a kill leaves nothing that git
+# shows: the ``.gitignore`` appears with its content (``O_TMPFILE``; where a disk or a system has
+# none, an empty one may be left between making and writing it). While no process writes, the folder
+# does not exist; what a kill left is removed by the next command that looks there
+# (``sweep_work_folder``).
 #
-# Only what qbench made is used or removed: never a symbolic link, a folder of another user or one without the marker,
-# and in a folder with the marker only the lock and folders named by ``_PART``. Everything else stays, and then the
-# folder stays too.
+# Only what qbench made is used or removed: never a symbolic link, a folder of another user or one
+# without the marker, and in a folder with the marker only the lock and folders named by ``_PART``.
+# Everything else stays, and then the folder stays too.
 
 _MAKING, _LOCK = ".making-", ".lock"
 _MADE = re.compile(rf"{re.escape(_MAKING)}[0-9a-f]{{16}}")
@@ -45,10 +49,14 @@ _MARKER = b"# Made by qbench for its lock and temporary files. The next qbench t
 _PART = re.compile(r"part-[0-9a-f]{16}")
 _ASIDE = re.compile(rf"{re.escape(_WORK)}-[0-9a-f]{{16}}")
 _LOOKS = 3
-"""How often a folder is looked at before it counts as foreign: others may replace it between two system calls."""
+"""How often a folder is looked at before it counts as foreign: others may replace it between
+two system calls.
+"""
 
 _TRIES = 1000
-"""How often the folder may be taken away under a waiting process before that gives up: a guard against a loop."""
+"""How often the folder may be taken away under a waiting process before that gives up: a guard
+against a loop.
+"""
 
 
 @contextlib.contextmanager
@@ -96,12 +104,14 @@ def alone(folder: Path, name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def work_folder(folder: Path) -> Iterator[Path]:
-    """``folder`` held by one process (and thread) at a time; gives a folder in it for temporary files.
+    """``folder`` held by one process (and thread) at a time; gives a folder in it for temporary
+    files.
 
     What qbench processes that were killed left there is removed first. Not reentrant.
 
     Raises:
-        StoreError: ``folder`` cannot be written, its disk has no locks, or its ``.qbench`` is not qbench's.
+        StoreError: ``folder`` cannot be written, its disk has no locks, or its ``.qbench`` is not
+            qbench's.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -118,10 +128,12 @@ def work_folder(folder: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def spare_folder(folder: Path) -> Iterator[Path]:
-    """A folder for temporary files of ``folder``: as ``work_folder`` without waiting, or else ``folder`` itself.
+    """A folder for temporary files of ``folder``: as ``work_folder`` without waiting, or else
+    ``folder`` itself.
 
-    ``folder`` itself where another process or user holds it, where ``.qbench`` is not qbench's (which anyone can cause
-    in a shared folder), on a disk without locks, and where nothing can be written.
+    ``folder`` itself where another process or user holds it, where ``.qbench`` is not qbench's
+    (which anyone can cause in a shared folder), on a disk without locks, and where nothing can be
+    written.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -136,7 +148,9 @@ def _held(folder: Path, *, waits: bool) -> Iterator[Path]:
     work = folder / _WORK
 
     def require_in_place(handle: int) -> None:
-        if not os.path.samestat(os.fstat(handle), (work / _HELD).stat()):  # of a folder that was taken away meanwhile
+        if not os.path.samestat(
+            os.fstat(handle), (work / _HELD).stat()
+        ):  # of a folder that was taken away meanwhile
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
     lock = _file_lock(work / _HELD, blocking=waits, on_acquired=require_in_place)
@@ -146,7 +160,9 @@ def _held(folder: Path, *, waits: bool) -> Iterator[Path]:
                 _make_ignored(work)
             lock.acquire()
             break
-        except OSError as error:  # other processes have just made it, or taken it away, or swept ours
+        except (
+            OSError
+        ) as error:  # other processes have just made it, or taken it away, or swept ours
             if not tries_left or error.errno not in (errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY):
                 raise
     try:
@@ -162,7 +178,9 @@ def _held(folder: Path, *, waits: bool) -> Iterator[Path]:
         part.mkdir()
         yield part
     finally:
-        with contextlib.suppress(OSError):  # some systems rename and remove nothing that is open: then it stays
+        with contextlib.suppress(
+            OSError
+        ):  # some systems rename and remove nothing that is open: then it stays
             _remove_parts(work)
             if {path.name for path in work.iterdir()} <= {_IGNORED, _HELD}:
                 gone = _aside(work)
@@ -172,7 +190,8 @@ def _held(folder: Path, *, waits: bool) -> Iterator[Path]:
 
 
 def sweep_work_folder(folder: Path) -> None:
-    """Remove what a killed process left for its lock in ``folder``, unless a process holds it; nothing else happens.
+    """Remove what a killed process left for its lock in ``folder``, unless a process holds it;
+    nothing else happens.
 
     For commands that read what others write there: a command that writes does it anyway.
     """
@@ -206,10 +225,12 @@ def _is_there(work: Path) -> bool:
 
 
 def _foreign(folder: Path) -> str:
-    """What ``folder`` is, where it cannot be one that qbench, run by this user, made; else an empty text.
+    """What ``folder`` is, where it cannot be one that qbench, run by this user, made; else an
+    empty text.
 
-    It can where it carries the marker; and where it holds nothing, or only an empty lock and the beginning of a marker:
-    a kill leaves such a folder, and so does filelock when another process has just removed the folder of a lock.
+    It can where it carries the marker; and where it holds nothing, or only an empty lock and the
+    beginning of a marker: a kill leaves such a folder, and so does filelock when another process
+    has just removed the folder of a lock.
 
     Raises:
         FileNotFoundError: it is not there.
@@ -226,7 +247,9 @@ def _foreign(folder: Path) -> str:
         with os.scandir(folder) as entries:
             is_begun = text is not None and _MARKER.startswith(text)
             is_bare = all(
-                is_begun if entry.name == _IGNORED else entry.name == _HELD and _is_empty_file(entry)
+                is_begun
+                if entry.name == _IGNORED
+                else entry.name == _HELD and _is_empty_file(entry)
                 for entry in entries
             )
     except PermissionError:
@@ -235,7 +258,9 @@ def _foreign(folder: Path) -> str:
 
 
 def _ignore_text(folder: Path) -> bytes | None:
-    """The ``.gitignore`` in ``folder``; None where that is not a regular file of the marker's size or less."""
+    """The ``.gitignore`` in ``folder``; None where that is not a regular file of the marker's
+    size or less.
+    """
     path = folder / _IGNORED
     try:
         facts = path.lstat()
@@ -250,7 +275,8 @@ def _make_ignored(work: Path) -> None:
     """Make ``work``, with its ``.gitignore`` in it from the first moment.
 
     Raises:
-        OSError: another process was faster (``ENOTEMPTY``, ``EEXIST``), or swept it, or it cannot be made.
+        OSError: another process was faster (``ENOTEMPTY``, ``EEXIST``), or swept it, or it cannot
+            be made.
     """
     new = _aside(work)
     new.mkdir(parents=True)
@@ -263,7 +289,9 @@ def _make_ignored(work: Path) -> None:
 
 
 def _write_whole(path: Path, data: bytes) -> None:
-    """Put ``data`` at the new ``path``, which appears with it where the system can link a file without a name."""
+    """Put ``data`` at the new ``path``, which appears with it where the system can link a file
+    without a name.
+    """
     flags = getattr(os, "O_TMPFILE", 0)
     try:
         handle = os.open(path.parent, os.O_WRONLY | flags, 0o644) if flags else -1
@@ -274,7 +302,9 @@ def _write_whole(path: Path, data: bytes) -> None:
         return
     try:
         os.write(handle, data)
-        os.link(f"/proc/self/fd/{handle}", path, src_dir_fd=handle, follow_symlinks=True)  # only linkat follows
+        os.link(
+            f"/proc/self/fd/{handle}", path, src_dir_fd=handle, follow_symlinks=True
+        )  # only linkat follows
     except OSError:  # a system without /proc, a disk that links no file without a name
         path.write_bytes(data)
     finally:
@@ -286,7 +316,8 @@ def _aside(work: Path) -> Path:
 
 
 def _clear(folder: Path) -> None:
-    """Remove ``folder`` and what qbench made in it; with anything else in it, it stays, ignored as before.
+    """Remove ``folder`` and what qbench made in it; with anything else in it, it stays, ignored
+    as before.
 
     The ``.gitignore`` goes last, so that git never shows what a kill leaves.
     """
@@ -299,14 +330,18 @@ def _clear(folder: Path) -> None:
 
 
 def _remove_parts(folder: Path) -> None:
-    """Remove the folders of temporary files in ``folder``; ``rmtree`` follows no link, at its root or below."""
+    """Remove the folders of temporary files in ``folder``; ``rmtree`` follows no link, at its
+    root or below.
+    """
     for path in folder.iterdir():
         if _PART.fullmatch(path.name):
             shutil.rmtree(path, ignore_errors=True)
 
 
 def sweep(folder: Path) -> None:
-    """Remove what was made aside in ``folder``, and the files of locks (empty, as locks are) that no process holds."""
+    """Remove what was made aside in ``folder``, and the files of locks (empty, as locks are)
+    that no process holds.
+    """
     names = dict[str, None]()
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -315,7 +350,10 @@ def sweep(folder: Path) -> None:
                 names[name] = None
     for name in names:
         path = folder / f"{name}{_LOCK}"
-        with contextlib.suppress(OSError), _file_lock(path, blocking=False):  # held by others, of another user, or gone
+        with (
+            contextlib.suppress(OSError),
+            _file_lock(path, blocking=False),
+        ):  # held by others, of another user, or gone
             if _MADE.fullmatch(name):
                 shutil.rmtree(folder / name, ignore_errors=True)
             _take_away(path)
@@ -337,20 +375,23 @@ def _take_away(path: Path) -> None:
 
 # A content-addressed cache on disk: a key is the digest of everything an entry was made from.
 #
-# An entry is made under a temporary name, written to the disk and renamed, so a killed process leaves no half entry,
-# and two processes that make the same entry at the same time both end with a whole one. The next process that makes an
-# entry removes what a killed process left under a temporary name.
+# An entry is made under a temporary name, written to the disk and renamed, so a killed process
+# leaves no half entry, and two processes that make the same entry at the same time both end with a
+# whole one. The next process that makes an entry removes what a killed process left under a
+# temporary name.
 #
-# A sealed entry has a file ``<key>.sha256`` next to it, with the digest of each of its files. A process compares an
-# entry with its seal when it first opens it and whenever a file has changed since; an entry that differs is made
-# again, with a notice. An entry without a seal is of an older qbench; it is made again without a notice.
+# A sealed entry has a file ``<key>.sha256`` next to it, with the digest of each of its files. A
+# process compares an entry with its seal when it first opens it and whenever a file has changed
+# since; an entry that differs is made again, with a notice. An entry without a seal is of an older
+# qbench; it is made again without a notice.
 
 _SEAL = ".sha256"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def default_folder() -> Path:
-    """``$QBENCH_CACHE``, else ``qbench`` under the user's cache folder (``$XDG_CACHE_HOME``, ``~/.cache``).
+    """``$QBENCH_CACHE``, else ``qbench`` under the user's cache folder (``$XDG_CACHE_HOME``,
+    ``~/.cache``).
 
     Raises:
         StoreError: neither variable is set, and the user has no home folder.
@@ -371,7 +412,9 @@ def default_folder() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """A folder of entries ``<kind>/<key>``; each entry is one file or one folder and never changes."""
+    """A folder of entries ``<kind>/<key>``; each entry is one file or one folder and never
+    changes.
+    """
 
     folder: Path
 
@@ -380,8 +423,11 @@ class Cache:
         """The user's cache."""
         return cls(default_folder())
 
-    def entry(self, kind: str, key: str, make: Callable[[Path], None], *, sealed: bool = True) -> Path:
-        """The path of entry (kind, key); when absent or damaged, ``make(path)`` writes it to a temporary path first.
+    def entry(
+        self, kind: str, key: str, make: Callable[[Path], None], *, sealed: bool = True
+    ) -> Path:
+        """The path of entry (kind, key); when absent or damaged, ``make(path)`` writes it to a
+        temporary path first.
 
         Args:
             kind: what it is, one word; a subfolder of the cache.
@@ -390,8 +436,8 @@ class Cache:
             sealed: False for what its reader verifies by itself, or what changes while it is used.
 
         Raises:
-            StoreError: the cache folder cannot be written or read, or its disk is full. What else ``make`` raises
-                passes through.
+            StoreError: the cache folder cannot be written or read, or its disk is full. What else
+                ``make`` raises passes through.
         """
         path = self.folder / kind / key
         if self._is_usable(path, sealed=sealed):
@@ -404,7 +450,9 @@ class Cache:
                 make(made)
                 if sealed:
                     seal = work / _SEAL
-                    seal.write_text("".join(f"{digest}  {name}\n" for name, digest in _digests(made).items()))
+                    seal.write_text(
+                        "".join(f"{digest}  {name}\n" for name, digest in _digests(made).items())
+                    )
                     _write_through(seal)
                     _write_through(made)
                     self._publish(made, seal, path)
@@ -413,12 +461,20 @@ class Cache:
         return path
 
     def passing_entry(
-        self, kind: str, key: str, make: Callable[[Path], None], *, held: tuple[object, ...], why: str
+        self,
+        kind: str,
+        key: str,
+        make: Callable[[Path], None],
+        *,
+        held: tuple[object, ...],
+        why: str,
     ) -> Path:
-        """As ``entry``, for what no key can tell from others: made once by this process, and gone with it.
+        """As ``entry``, for what no key can tell from others: made once by this process, and
+        gone with it.
 
         Args:
-            held: the objects that it is made with: others have an entry of their own, also of the same key.
+            held: the objects that it is made with: others have an entry of their own, also of the
+                same key.
             why: what keeps it from being used again; a notice says so, once in a process.
 
         Raises:
@@ -459,7 +515,9 @@ class Cache:
             ) from error
 
     def _publish(self, made: Path, seal: Path, path: Path) -> None:
-        """Move ``made`` and its ``seal`` to ``path``, unless another process was faster; one at a time does."""
+        """Move ``made`` and its ``seal`` to ``path``, unless another process was faster; one at
+        a time does.
+        """
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(OSError):  # a disk without locks
                 stack.enter_context(alone(path.parent, path.name + _SEAL))
@@ -477,7 +535,9 @@ class Cache:
             _sync(path.parent)
 
     def take_notices(self) -> tuple[str, ...]:
-        """Notices of entries that were damaged and made again since the last call in this process."""
+        """Notices of entries that were damaged and made again since the last call in this
+        process.
+        """
         waiting = _notices(self.folder)
         taken = tuple(waiting)
         del waiting[: len(taken)]
@@ -485,7 +545,8 @@ class Cache:
 
     @contextlib.contextmanager
     def alone(self, kind: str, key: str) -> Iterator[None]:
-        """Entry (kind, key) held by one process at a time, for what is better made once; the others wait.
+        """Entry (kind, key) held by one process at a time, for what is better made once; the
+        others wait.
 
         Raises:
             StoreError: the cache folder cannot be written.
@@ -497,7 +558,9 @@ class Cache:
 
     @contextlib.contextmanager
     def _making_room(self, kind: str, key: str) -> Iterator[None]:
-        """The folder of ``kind`` exists, without what killed processes left; an OSError is one sentence."""
+        """The folder of ``kind`` exists, without what killed processes left; an OSError is one
+        sentence.
+        """
         folder = self.folder / kind
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -540,7 +603,9 @@ def _told(folder: Path) -> set[str]:  # noqa: ARG001 - one set per cache
 
 
 @functools.cache
-def _passing(folder: Path, process: int) -> dict[tuple[object, ...], tuple[Path, tuple[object, ...]]]:  # noqa: ARG001 - one table per folder and process
+def _passing(
+    folder: Path, process: int
+) -> dict[tuple[object, ...], tuple[Path, tuple[object, ...]]]:  # noqa: ARG001 - one table per folder and process
     """The entries of ``folder`` that this process alone uses."""
     return {}
 
@@ -552,7 +617,8 @@ def _verified(path: Path) -> dict[str, tuple[int, int, int]]:  # noqa: ARG001 - 
 
 
 def _broken(path: Path) -> str | None:
-    """What is wrong with the sealed entry at ``path``, in words; empty: it is absent or unsealed; None: nothing.
+    """What is wrong with the sealed entry at ``path``, in words; empty: it is absent or
+    unsealed; None: nothing.
 
     Raises:
         OSError: it cannot be read; a disk that fails to read what it has is damage.
@@ -570,8 +636,12 @@ def _broken(path: Path) -> str | None:
         if error.errno != errno.EIO:
             raise
         return error.strerror or "unreadable"
-    wanted = {name: digest for digest, _, name in (line.partition("  ") for line in sealed.splitlines())}
-    wrong = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
+    wanted = {
+        name: digest for digest, _, name in (line.partition("  ") for line in sealed.splitlines())
+    }
+    wrong = sorted(
+        name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)
+    )
     if wrong:
         return f"{wrong[0] or 'its file'} is not as it was written"
     known = _verified(path)
@@ -585,7 +655,11 @@ def _files(path: Path) -> dict[str, Path]:
     if not path.is_dir():
         path.stat()  # raises where there is nothing
         return {"": path}
-    return {file.relative_to(path).as_posix(): file for file in sorted(path.rglob("*")) if file.is_file()}
+    return {
+        file.relative_to(path).as_posix(): file
+        for file in sorted(path.rglob("*"))
+        if file.is_file()
+    }
 
 
 def _state(file: Path) -> tuple[int, int, int]:

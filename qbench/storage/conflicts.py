@@ -20,7 +20,9 @@ def has_conflict(text: bytes) -> bool:
 
 
 def sides_of_markers(text: bytes) -> tuple[bytes, bytes | None, bytes] | None:
-    """Ours, the base (None: git did not write it) and theirs, of a ``text`` with markers; None: they have no sense."""
+    """Ours, the base (None: git did not write it) and theirs, of a ``text`` with markers; None:
+    they have no sense.
+    """
     sides: tuple[list[bytes], list[bytes], list[bytes]] = ([], [], [])
     part: int | None = None
     has_base = False
@@ -56,7 +58,8 @@ def conflict_error(kind: type[E], path: Path) -> E:
 
 
 def require_format(table: Mapping[str, object], known: str, doing: str) -> None:
-    """Check the key ``format`` of a file that people write, where it has one; without it, it is of the first version.
+    """Check the key ``format`` of a file that people write, where it has one; without it, it is
+    of the first version.
 
     Raises:
         StoreError: a newer qbench made it. InputError: it is a file of another kind.
@@ -70,7 +73,8 @@ def require_format(table: Mapping[str, object], known: str, doing: str) -> None:
 
 
 def refuse_newer(doing: str, found: object, known: str) -> None:
-    """Refuse a file whose ``format`` has a higher number than ``known``, such as ``qbench-baseline/1``.
+    """Refuse a file whose ``format`` has a higher number than ``known``, such as
+    ``qbench-baseline/1``.
 
     Raises:
         StoreError: it was made by a newer qbench. It is whole, so nothing may replace it.

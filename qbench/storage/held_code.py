@@ -1,4 +1,6 @@
-"""The digest of the code that a value runs and of all that it holds, by which cached results are found again."""
+"""The digest of the code that a value runs and of all that it holds, by which cached results
+are found again.
+"""
 
 import array
 import ast
@@ -47,13 +49,14 @@ from qbench.storage.source_digest import (
 #                        not of a folder of code or one above the current folder: what code reads there, it names
 #     variables          of the environment that the code of users reads by their names
 #
-# An object without visible content (of a C library, an open file, a generator) cannot be followed; neither can an
-# import or an environment variable of a computed name, nor a folder of very many files. Then the key says so, and
-# nothing that was made with it is used in another process.
+# An object without visible content (of a C library, an open file, a generator) cannot be followed;
+# neither can an import or an environment variable of a computed name, nor a folder of very many
+# files. Then the key says so, and nothing that was made with it is used in another process.
 #
-# Everything is taken in an order of its own (sets and attributes sorted), so that a key is the same in every process.
-# The order of a dictionary counts where it holds more than plain values: it may be the order of steps. What is found by
-# a global name waits in a list, so that a chain of functions needs no recursion.
+# Everything is taken in an order of its own (sets and attributes sorted), so that a key is the same
+# in every process. The order of a dictionary counts where it holds more than plain values: it may
+# be the order of steps. What is found by a global name waits in a list, so that a chain of
+# functions needs no recursion.
 
 _PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes))
 _MOST_OBJECTS = 200_000
@@ -64,7 +67,9 @@ _MOST_IN_FOLDER = 10_000
 """Files of one folder that are followed, each by size and time at least."""
 _LEFT_OUT = frozenset(("__pycache__", ".git"))
 _OUTER = 3
-"""Levels from the value whose key is taken within which installed packages are followed by their sources."""
+"""Levels from the value whose key is taken within which installed packages are followed by
+their sources.
+"""
 _NAMED = 16
 """Items up to which those of a list of plain values are taken one by one, which is slower."""
 _LARGE = 1 << 20
@@ -82,26 +87,50 @@ _NEUTRAL: tuple[type, ...] = (
     types.ClassMethodDescriptorType,
 )
 """What holds nothing that a result depends on; the name says all."""
-_CONTAINERS: tuple[type, ...] = (dict, list, tuple, set, frozenset, str, bytes, bytearray, int, float, complex)
+_CONTAINERS: tuple[type, ...] = (
+    dict,
+    list,
+    tuple,
+    set,
+    frozenset,
+    str,
+    bytes,
+    bytearray,
+    int,
+    float,
+    complex,
+)
 _COMPUTED_ONCE = (functools.cached_property,)
-_METHODS_OF_CLASSES = (staticmethod, classmethod, property, functools.partialmethod, functools.cached_property)
+_METHODS_OF_CLASSES = (
+    staticmethod,
+    classmethod,
+    property,
+    functools.partialmethod,
+    functools.cached_property,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class FollowedCode:
-    """The ``digest`` of values and their code; ``unfollowed``: what could not be followed, a phrase each."""
+    """The ``digest`` of values and their code; ``unfollowed``: what could not be followed, a
+    phrase each.
+    """
 
     digest: str
     unfollowed: tuple[str, ...]
 
 
 def digest_code(*values: object) -> str:
-    """The digest of the code that ``values`` (objects with methods, functions) run, and of what they hold."""
+    """The digest of the code that ``values`` (objects with methods, functions) run, and of what
+    they hold.
+    """
     return followed_code(*values).digest
 
 
 def followed_code(*values: object) -> FollowedCode:
-    """The digest of ``values``, and what of them no digest can follow: equal digests say nothing then."""
+    """The digest of ``values``, and what of them no digest can follow: equal digests say
+    nothing then.
+    """
     walk = _Walk()
     with gc_paused(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # reducing some iterators is deprecated
@@ -109,7 +138,9 @@ def followed_code(*values: object) -> FollowedCode:
             roots = [walk.digest(value) for value in values]
             reached = walk.reached()
         except RecursionError:
-            return FollowedCode(digest_plain([]), ("an object that holds others more than a hundred levels deep",))
+            return FollowedCode(
+                digest_plain([]), ("an object that holds others more than a hundred levels deep",)
+            )
     files = walk.files
     parts = [roots, reached, sorted(files.files.items()), sorted(files.versions.items())]
     return FollowedCode(digest_plain(parts), tuple(sorted({*walk.unfollowed, *files.unfollowed})))
@@ -121,7 +152,9 @@ class _Walk:
     def __init__(self) -> None:
         self.files = SourceFiles()
         self.unfollowed: dict[str, None] = {}
-        self._known: dict[int, tuple[object, str]] = {}  # the object is kept, so that no other gets its id
+        self._known: dict[
+            int, tuple[object, str]
+        ] = {}  # the object is kept, so that no other gets its id
         self._open: dict[int, int] = {}
         self._later: list[tuple[str, object]] = []
         self._labels: dict[str, str] = {}
@@ -170,7 +203,11 @@ class _Walk:
     def _plain(self, value: object) -> str:
         if isinstance(value, str):
             named = self._file_named(value)
-            text = value if len(value) <= _LONGEST_PATH else digest_bytes(value.encode("utf-8", "surrogatepass"))
+            text = (
+                value
+                if len(value) <= _LONGEST_PATH
+                else digest_bytes(value.encode("utf-8", "surrogatepass"))
+            )
             return f"{text!r}{named}"
         if isinstance(value, bytes) and len(value) > _LONGEST_PATH:
             return f"bytes {digest_bytes(value)}"
@@ -180,10 +217,16 @@ class _Walk:
         """The content of the file or folder that ``text`` is the path of; empty: it is none.
 
         Args:
-            folder: that the path is relative to; None: the current one. is_path: whether ``text`` is surely a path.
+            folder: that the path is relative to; None: the current one. is_path: whether ``text``
+                is surely a path.
         """
         looks_so = is_path or (("." in text or "/" in text) and text.strip("./") != "")
-        if self._within_own or not looks_so or len(text) > _LONGEST_PATH or _NO_PATH.intersection(text):
+        if (
+            self._within_own
+            or not looks_so
+            or len(text) > _LONGEST_PATH
+            or _NO_PATH.intersection(text)
+        ):
             return ""
         path = text if folder is None else str(folder / text)
         if path not in self._paths:
@@ -218,13 +261,19 @@ class _Walk:
         for kinds, method in _KINDS:
             if isinstance(value, kinds):
                 own = method(self, value)
-                return own if isinstance(value, type | types.FunctionType) else [*own, *self._state(value)]
+                return (
+                    own
+                    if isinstance(value, type | types.FunctionType)
+                    else [*own, *self._state(value)]
+                )
         return self._object(value)
 
     # Code.
 
     def _add_source(self, module: str, file: Path | None) -> None:
-        """The source of ``module``; of an installed package that a value merely holds something of, the version."""
+        """The source of ``module``; of an installed package that a value merely holds something
+        of, the version.
+        """
         if len(self._open) > _OUTER and file is not None and is_installed(file):
             self.files.add_version(module.partition(".")[0])
         else:
@@ -247,7 +296,9 @@ class _Walk:
     def _class_attributes(self, one: type) -> Iterator[str]:
         for name, value in sorted(vars(one).items()):
             is_code = isinstance(value, (types.FunctionType, *_METHODS_OF_CLASSES))
-            if name.startswith("_abc_") or (name.startswith("__") and name.endswith("__") and not is_code):
+            if name.startswith("_abc_") or (
+                name.startswith("__") and name.endswith("__") and not is_code
+            ):
                 continue
             label = f"{_module_of(one)}:{one.__qualname__}.{name}"
             if is_code and "<locals>" not in label:
@@ -257,7 +308,9 @@ class _Walk:
 
     def of_function(self, function: types.FunctionType) -> list[str]:
         code = function.__code__
-        module = str(function.__globals__.get("__name__") or "")  # __module__ is that of the function it wraps
+        module = str(
+            function.__globals__.get("__name__") or ""
+        )  # __module__ is that of the function it wraps
         file = Path(code.co_filename)
         self._add_source(module, file)
         has_file = file.is_file()
@@ -266,9 +319,15 @@ class _Walk:
             parts += self.of_code(code)
         is_held = is_own(module)
         self._within_own += is_held
-        defaults = (*(function.__defaults__ or ()), *sorted((function.__kwdefaults__ or {}).items()))
+        defaults = (
+            *(function.__defaults__ or ()),
+            *sorted((function.__kwdefaults__ or {}).items()),
+        )
         parts += [self.digest(one) for one in defaults]
-        parts += [f"{name} {self.digest(cell)}" for name, cell in zip(code.co_freevars, _cells(function), strict=True)]
+        parts += [
+            f"{name} {self.digest(cell)}"
+            for name, cell in zip(code.co_freevars, _cells(function), strict=True)
+        ]
         parts += [f"{name} {self.digest(one)}" for name, one in sorted(vars(function).items())]
         self._within_own -= is_held
         if is_users(module, file if has_file else file_of_module(module)):
@@ -283,7 +342,9 @@ class _Walk:
         return parts
 
     def _reads(self, function: types.FunctionType, folder: Path | None) -> list[str]:
-        """The global names that the code of ``function`` reads, and the files that its constants name."""
+        """The global names that the code of ``function`` reads, and the files that its
+        constants name.
+        """
         names, texts = set[str](), set[str]()
         for code in _codes(function.__code__):
             names.update(code.co_names)
@@ -294,7 +355,10 @@ class _Walk:
             for module in (sys.modules.get(name), sys.modules.get(f"{package}.{name}")):
                 if module is not None and name not in space:
                     self._later_of_module(module, names)
-        found = [f"{text!r} {self._file_named(text) or self._file_named(text, folder)}" for text in sorted(texts)]
+        found = [
+            f"{text!r} {self._file_named(text) or self._file_named(text, folder)}"
+            for text in sorted(texts)
+        ]
         return [*(each for each in found if not each.endswith(" ")), *self._variables(function)]
 
     def _variables(self, function: types.FunctionType) -> list[str]:
@@ -340,17 +404,30 @@ class _Walk:
     def of_builtin(self, function: Any) -> list[str]:  # noqa: ANN401 - methods of C types have no common type
         held = function.__self__
         own = "" if held is None or isinstance(held, types.ModuleType) else self.digest(held)
-        return ["builtin", f"{function.__module__ if own == '' else ''}:{function.__qualname__}", own]
+        return [
+            "builtin",
+            f"{function.__module__ if own == '' else ''}:{function.__qualname__}",
+            own,
+        ]
 
     def of_method_of_class(self, value: Any) -> list[str]:  # noqa: ANN401 - several kinds
         names = ("__func__", "fget", "fset", "fdel", "func", "args", "keywords")
         return [
             type(value).__name__,
-            *(f"{name} {self.digest(getattr(value, name))}" for name in names if hasattr(value, name)),
+            *(
+                f"{name} {self.digest(getattr(value, name))}"
+                for name in names
+                if hasattr(value, name)
+            ),
         ]
 
     def of_partial(self, value: "functools.partial[Any]") -> list[str]:
-        return ["partial", self.digest(value.func), self.digest(value.args), self.digest(value.keywords)]
+        return [
+            "partial",
+            self.digest(value.func),
+            self.digest(value.args),
+            self.digest(value.keywords),
+        ]
 
     def of_cached(self, value: Any) -> list[str]:  # noqa: ANN401 - functools has no public type of it
         return ["cached", self.digest(value.__wrapped__)]
@@ -381,7 +458,11 @@ class _Walk:
         return ["buffer", view.format, str(view.shape), digest_bytes(view.tobytes())]
 
     def of_mapping(self, value: Mapping[Any, Any]) -> list[str]:
-        items = dict(value.items()) if isinstance(value, types.MappingProxyType) else dict(dict.items(value))  # type: ignore[arg-type]
+        items = (
+            dict(value.items())
+            if isinstance(value, types.MappingProxyType)
+            else dict(dict.items(value))
+        )  # type: ignore[arg-type]
         pairs = [f"{self.digest(key)}: {self.digest(one)}" for key, one in items.items()]
         is_table = all(type(one) in _PLAIN for one in items.values())
         return ["mapping", *(sorted(pairs) if is_table else pairs)]
@@ -401,7 +482,9 @@ class _Walk:
         return ["member", self.digest(type(value)), value.name, self.digest(value.value)]
 
     def _object(self, value: object) -> list[str]:
-        """Anything else: its numbers, its message, its class and state; what it is made again from."""
+        """Anything else: its numbers, its message, its class and state; what it is made again
+        from.
+        """
         if value is os.environ:
             self._cannot("os.environ, of which any variable may be read")
             return []
@@ -425,7 +508,9 @@ class _Walk:
         return [*([] if kind in _EXACT else [self.digest(kind)]), *self._attributes(value)]
 
     def _attributes(self, value: object) -> list[str]:
-        """The attributes and slots of an object, by name, without what its class computes once from them."""
+        """The attributes and slots of an object, by name, without what its class computes once
+        from them.
+        """
         kind = type(value)
         held = dict[str, object]()
         for one in kind.__mro__:
@@ -433,7 +518,12 @@ class _Walk:
         own = getattr(value, "__dict__", None)
         if isinstance(own, dict) and not isinstance(value, type | types.ModuleType):
             held |= {str(name): one for name, one in own.items()}
-        made = {name for one in kind.__mro__ for name, each in vars(one).items() if isinstance(each, _COMPUTED_ONCE)}
+        made = {
+            name
+            for one in kind.__mro__
+            for name, each in vars(one).items()
+            if isinstance(each, _COMPUTED_ONCE)
+        }
         return [f"{name} {self.digest(held[name])}" for name in sorted(held) if name not in made]
 
     def _reduced(self, value: object) -> list[str]:
@@ -441,7 +531,9 @@ class _Walk:
             registered = copyreg.dispatch_table.get(type(value))
             made = value.__reduce_ex__(2) if registered is None else registered(value)
             parts: list[Any] = list(made) if isinstance(made, tuple) else [made]
-            held = [list(one) if isinstance(one, Iterator) else one for one in parts if one is not None]
+            held = [
+                list(one) if isinstance(one, Iterator) else one for one in parts if one is not None
+            ]
         except Exception:
             self._cannot(f"an object of {type(value).__module__}.{type(value).__qualname__}")
             return []
@@ -513,9 +605,13 @@ def _slots(one: type) -> Iterator[str]:
 
 
 def _is_foreign(value: object) -> bool:
-    """Whether a global name is code of qbench, of the standard library or of an installed package: files have it."""
+    """Whether a global name is code of qbench, of the standard library or of an installed
+    package: files have it.
+    """
     module = getattr(value, "__module__", None)
-    if not isinstance(value, type | types.FunctionType | types.BuiltinFunctionType) or not isinstance(module, str):
+    if not isinstance(
+        value, type | types.FunctionType | types.BuiltinFunctionType
+    ) or not isinstance(module, str):
         return False
     is_wrapper = isinstance(value, types.FunctionType) and bool(value.__closure__ or vars(value))
     return not is_wrapper and not is_users(module, file_of_module(module))
@@ -539,7 +635,9 @@ def _texts(items: Iterable[object]) -> Iterator[str]:
 
 
 def _is_of_code(folder: str) -> bool:
-    """Whether ``folder`` has code in it, or is above the current folder: results and caches are there, too."""
+    """Whether ``folder`` has code in it, or is above the current folder: results and caches are
+    there, too.
+    """
     try:
         with os.scandir(folder) as entries:
             is_code = any(entry.name.endswith(".py") for entry in entries)
@@ -553,7 +651,9 @@ _READS = frozenset(("get", "pop", "setdefault", "__getitem__", "__contains__"))
 
 
 def _variables_read(code: types.CodeType) -> list[tuple[int, str | None]]:
-    """The line of each use of the environment in ``code``, and the name of the variable; None: it is computed."""
+    """The line of each use of the environment in ``code``, and the name of the variable; None:
+    it is computed.
+    """
     lines = [line for _, _, line in code.co_lines() if line is not None]
     try:
         status = os.stat(code.co_filename)
@@ -569,14 +669,18 @@ def _environment_used(file: str, time: int, size: int) -> tuple[tuple[int, int, 
     """First and last line of each use of the environment in ``file``, and the name of the variable.
 
     Raises:
-        OSError, SyntaxError, ValueError: the file, as it is since ``time``, cannot be read or is no Python.
+        OSError, SyntaxError, ValueError: the file, as it is since ``time``, cannot be read or is no
+            Python.
     """
     tree = ast.parse(Path(file).read_bytes())
     above = {below: node for node in ast.walk(tree) for below in ast.iter_child_nodes(node)}
     found = list[tuple[int, int, str | None]]()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
-            if any(one.name in _ENVIRONMENT and one.asname not in (None, one.name) for one in node.names):
+            if any(
+                one.name in _ENVIRONMENT and one.asname not in (None, one.name)
+                for one in node.names
+            ):
                 found.append((node.lineno, node.end_lineno or node.lineno, None))
         elif isinstance(node, ast.Name | ast.Attribute) and _name_of(node) in _ENVIRONMENT:
             found.append((node.lineno, node.end_lineno or node.lineno, _variable_of(node, above)))
@@ -588,7 +692,9 @@ def _name_of(node: ast.Name | ast.Attribute) -> str:
 
 
 def _variable_of(node: ast.expr, above: Mapping[ast.AST, ast.AST]) -> str | None:
-    """The name of the variable that is read where ``node`` is ``os.environ`` or ``os.getenv``; None: it is computed."""
+    """The name of the variable that is read where ``node`` is ``os.environ`` or ``os.getenv``;
+    None: it is computed.
+    """
     around = above.get(node)
     if isinstance(around, ast.Attribute) and around.attr in _READS:
         node, around = around, above.get(around)
@@ -597,7 +703,11 @@ def _variable_of(node: ast.expr, above: Mapping[ast.AST, ast.AST]) -> str | None
         named = around.args[0]
     elif isinstance(around, ast.Subscript) and around.value is node:
         named = around.slice
-    elif isinstance(around, ast.Compare) and len(around.ops) == 1 and isinstance(around.ops[0], ast.In | ast.NotIn):
+    elif (
+        isinstance(around, ast.Compare)
+        and len(around.ops) == 1
+        and isinstance(around.ops[0], ast.In | ast.NotIn)
+    ):
         named = around.left
     is_text = isinstance(named, ast.Constant) and isinstance(named.value, str | bytes)
     return os.fsdecode(named.value) if is_text else None  # type: ignore[union-attr]
@@ -608,12 +718,18 @@ def _has_hidden_state(value: object) -> bool:
     kind = type(value)
     if not any("__dict__" in vars(one) or "__slots__" in vars(one) for one in kind.__mro__):
         return True
-    made_by = [vars(one).get("__new__") for one in kind.__mro__ if one is not object and one not in _CONTAINERS]
+    made_by = [
+        vars(one).get("__new__")
+        for one in kind.__mro__
+        if one is not object and one not in _CONTAINERS
+    ]
     return any(isinstance(one, types.BuiltinFunctionType) for one in made_by)
 
 
 def _file_state(path: str, *, is_read: bool) -> str:
-    """The content of the file at ``path``, or size and time where it is large; empty: there is none."""
+    """The content of the file at ``path``, or size and time where it is large; empty: there is
+    none.
+    """
     try:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
@@ -628,11 +744,15 @@ def _file_state(path: str, *, is_read: bool) -> str:
 def _array_digest(value: Any, walk: _Walk) -> list[str]:  # noqa: ANN401 - arrays of any library
     """The numbers of an array, a numpy scalar, a tensor or a picture; empty: it is none."""
     kind = type(value)
-    if "numpy" not in sys.modules or not any(hasattr(kind, name) for name in ("__array__", "__array_interface__")):
+    if "numpy" not in sys.modules or not any(
+        hasattr(kind, name) for name in ("__array__", "__array_interface__")
+    ):
         return []
     import numpy as np
 
-    is_whole_map = isinstance(value, np.memmap) and isinstance(value.base, mmap.mmap)  # a slice has its parent's offset
+    is_whole_map = isinstance(value, np.memmap) and isinstance(
+        value.base, mmap.mmap
+    )  # a slice has its parent's offset
     if is_whole_map and value.mode == "r" and value.filename is not None:
         mapped = [str(value.filename), str(value.offset), str(value.shape), value.dtype.str]
         return [*mapped, _file_state(str(value.filename), is_read=False)]

@@ -15,14 +15,15 @@ from qbench.storage.conflicts import conflict_error, has_conflict
 
 # Plain values: what JSON can hold, and the two spellings we write (a reviewed file, a log line).
 #
-# numpy scalars and enums become Python numbers and strings here and nowhere else, because pytest-xdist can send only
-# plain values between its processes.
+# numpy scalars and enums become Python numbers and strings here and nowhere else, because
+# pytest-xdist can send only plain values between its processes.
 
 Plain = None | bool | int | float | str | list[Any] | dict[str, Any]
 
 
 def plain(value: object) -> Any:  # noqa: ANN401 - the result is a Plain; mypy cannot follow the recursion usefully
-    """``value`` with every dataclass, mapping, sequence, enum and numpy scalar as plain JSON values.
+    """``value`` with every dataclass, mapping, sequence, enum and numpy scalar as plain JSON
+    values.
 
     Raises:
         TypeError: something in it has no plain form (an array, a model).
@@ -50,25 +51,37 @@ def plain(value: object) -> Any:  # noqa: ANN401 - the result is a Plain; mypy c
 
 
 def json_text(value: object) -> str:
-    """``value`` as JSON that is easy to review: keys sorted, one scalar per line, LF, a final newline."""
-    return _encodable(json.dumps(plain(value), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n")
+    """``value`` as JSON that is easy to review: keys sorted, one scalar per line, LF, a final
+    newline.
+    """
+    return _encodable(
+        json.dumps(plain(value), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
+        + "\n"
+    )
 
 
 def json_line(value: object) -> str:
-    """``value`` as one compact line of JSON with a final newline, for files that are only appended to."""
-    return _encodable(json.dumps(plain(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False) + "\n")
+    """``value`` as one compact line of JSON with a final newline, for files that are only
+    appended to.
+    """
+    return _encodable(
+        json.dumps(plain(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False) + "\n"
+    )
 
 
 def _encodable(text: str) -> str:
-    """``text`` of JSON with lone surrogates, which stand for bytes of file names, as JSON's escapes for them."""
+    """``text`` of JSON with lone surrogates, which stand for bytes of file names, as JSON's
+    escapes for them.
+    """
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-# TOML tables ↔ frozen dataclasses: unknown keys and wrong types are errors that suggest the nearest name.
+# TOML tables ↔ frozen dataclasses: unknown keys and wrong types are errors that suggest the nearest
+# name.
 #
-# The fields of the dataclass are the schema of the table. Understood types: ``str``, ``int``, ``float`` (an
-# integer is taken for one), ``bool``, ``tuple[X, ...]``, ``Mapping[str, X]``, unions with ``None``, enums by value,
-# and dataclasses of these.
+# The fields of the dataclass are the schema of the table. Understood types: ``str``, ``int``,
+# ``float`` (an integer is taken for one), ``bool``, ``tuple[X, ...]``, ``Mapping[str, X]``, unions
+# with ``None``, enums by value, and dataclasses of these.
 
 T = TypeVar("T")
 
@@ -102,12 +115,16 @@ def text_toml(text: str, path: Path) -> dict[str, Any]:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # of numbers without end, too
         raise InputError(
-            f"Reading '{path}'", found=str(error), expected="a TOML file", remedy="Correct the file."
+            f"Reading '{path}'",
+            found=str(error),
+            expected="a TOML file",
+            remedy="Correct the file.",
         ) from error
 
 
 def read_project(folder: Path) -> dict[str, Any]:
-    """``[tool.qbench]`` of the pyproject.toml in ``folder``; empty where one of them does not exist.
+    """``[tool.qbench]`` of the pyproject.toml in ``folder``; empty where one of them does not
+    exist.
 
     Raises:
         InputError: the file is not TOML, one of the two is not a table, or it has an unknown key.
@@ -154,7 +171,9 @@ def read_json(path: Path, doing: str) -> dict[str, Any]:
 
 
 KEYS = "keys"
-"""In the metadata of a field that is a mapping: key of the table → type, of the keys that are collected in it."""
+"""In the metadata of a field that is a mapping: key of the table → type, of the keys that are
+collected in it.
+"""
 
 
 def _refuse_unknown(table: Mapping[str, Any], known: Sequence[str], where: str) -> None:
@@ -170,11 +189,12 @@ def _refuse_unknown(table: Mapping[str, Any], known: Sequence[str], where: str) 
 
 
 def value_from_table(cls: type[T], table: Mapping[str, Any], where: str) -> T:
-    """A ``cls`` (frozen dataclass) whose fields are the keys of ``table``; ``where`` names the table in errors.
+    """A ``cls`` (frozen dataclass) whose fields are the keys of ``table``; ``where`` names the
+    table in errors.
 
     Raises:
-        InputError: an unknown key, a missing one, or a value of the wrong type. A ``ValueError`` of ``cls``
-            itself becomes an ``InputError`` too.
+        InputError: an unknown key, a missing one, or a value of the wrong type. A ``ValueError`` of
+            ``cls`` itself becomes an ``InputError`` too.
     """
     assert is_dataclass(cls)
     hints = typing.get_type_hints(cls)
@@ -190,7 +210,11 @@ def value_from_table(cls: type[T], table: Mapping[str, Any], where: str) -> T:
             values.setdefault(gathering[key], {})[key] = converted
         else:
             values[key] = converted
-    needed = (name for name, one in known.items() if one.default is MISSING and one.default_factory is MISSING)
+    needed = (
+        name
+        for name, one in known.items()
+        if one.default is MISSING and one.default_factory is MISSING
+    )
     if missing := [name for name in needed if name not in values]:
         raise InputError(
             f"Reading {where}",
@@ -201,11 +225,17 @@ def value_from_table(cls: type[T], table: Mapping[str, Any], where: str) -> T:
     try:
         return cls(**values)
     except InputError as error:  # about a value in the table: name the table
-        raise InputError(f"Reading {where}", found=error.found, expected=error.expected, remedy=error.remedy) from error
+        raise InputError(
+            f"Reading {where}", found=error.found, expected=error.expected, remedy=error.remedy
+        ) from error
     except ValueError as error:
-        found, _, expected = str(error).partition(": it is ")  # of the form "X is impossible: it is Y"
+        found, _, expected = str(error).partition(
+            ": it is "
+        )  # of the form "X is impossible: it is Y"
         expected = expected or "a possible value"
-        raise InputError(f"Reading {where}", found=found, expected=expected, remedy="Correct the table.") from error
+        raise InputError(
+            f"Reading {where}", found=found, expected=expected, remedy="Correct the table."
+        ) from error
 
 
 def _converted(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401, C901 - one match over the understood types
@@ -215,7 +245,10 @@ def _converted(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401, C901 
     if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
         if not isinstance(value, list):
             raise _wrong_type(where, value, "a list")
-        return tuple(_converted(arguments[0], v, f"{_item(v, i)} of {where}") for i, v in enumerate(value, start=1))
+        return tuple(
+            _converted(arguments[0], v, f"{_item(v, i)} of {where}")
+            for i, v in enumerate(value, start=1)
+        )
     if origin is not None and issubclass(origin, Mapping):
         if not isinstance(value, dict):
             raise _wrong_type(where, value, "a table")
@@ -232,7 +265,10 @@ def _converted(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401, C901 
         except ValueError:
             choices = ", ".join(repr(m.value) for m in hint)
             raise InputError(
-                f"Reading {where}", found=repr(value), expected=f"one of {choices}", remedy="Choose one of these."
+                f"Reading {where}",
+                found=repr(value),
+                expected=f"one of {choices}",
+                remedy="Choose one of these.",
             ) from None
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
@@ -241,7 +277,9 @@ def _converted(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401, C901 
     raise _wrong_type(
         where,
         value,
-        {str: "a string", int: "an integer", float: "a number", bool: "true or false"}.get(hint, str(hint)),
+        {str: "a string", int: "an integer", float: "a number", bool: "true or false"}.get(
+            hint, str(hint)
+        ),
     )
 
 
@@ -268,7 +306,14 @@ def _converted_union(choices: tuple[Any, ...], value: Any, where: str) -> Any:  
 
 
 def _wrong_type(where: str, value: object, expected: str) -> InputError:
-    names = {str: "a string", bool: "a boolean", int: "an integer", float: "a number", list: "a list", dict: "a table"}
+    names = {
+        str: "a string",
+        bool: "a boolean",
+        int: "an integer",
+        float: "a number",
+        list: "a list",
+        dict: "a table",
+    }
     return InputError(
         f"Reading {where}",
         found=f"{names.get(type(value), type(value).__name__)} ({value!r})",
@@ -277,16 +322,19 @@ def _wrong_type(where: str, value: object, expected: str) -> InputError:
     )
 
 
-# Frozen dataclasses → TOML tables: what ``value_from_table`` reads, without fields that have their defaults.
+# Frozen dataclasses → TOML tables: what ``value_from_table`` reads, without fields that have their
+# defaults.
 #
 # value_from_table(cls, tomllib.loads(toml_text(value)), …) == value
 
 
 def table_from_value(value: object) -> dict[str, Any]:
-    """The fields of the dataclass ``value`` that differ from their defaults, as plain values, in the class's order.
+    """The fields of the dataclass ``value`` that differ from their defaults, as plain values,
+    in the class's order.
 
-    So a field that is added later, with the former meaning as its default, changes no table. Fields are texts,
-    numbers, enums, tuples and dataclasses of these; computed fields (``init=False``) are left out.
+    So a field that is added later, with the former meaning as its default, changes no table. Fields
+    are texts, numbers, enums, tuples and dataclasses of these; computed fields (``init=False``) are
+    left out.
     """
     assert is_dataclass(value)
     assert not isinstance(value, type)
@@ -302,7 +350,8 @@ def toml_text(value: object) -> str:
 def value_of_plain(cls: type[T], value: object) -> T:
     """A ``cls`` (dataclasses, enums, tuples, mappings) from plain values, as JSON has them.
 
-    Unlike ``value_from_table``, which reads what a user wrote, it ignores unknown keys: those of a newer version.
+    Unlike ``value_from_table``, which reads what a user wrote, it ignores unknown keys: those of a
+    newer version.
 
     Raises:
         ValueError: a key is missing, or a value has another type; the place of it is named.
@@ -333,4 +382,6 @@ def _spelled(value: object) -> str:
         return f"{{ {inside} }}" if inside else "{}"
     if isinstance(value, list):
         return f"[{', '.join(map(_spelled, value))}]"
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # JSON takes DEL as it is, TOML does not
+    return json.dumps(value, ensure_ascii=False).replace(
+        "\x7f", "\\u007f"
+    )  # JSON takes DEL as it is, TOML does not

@@ -1,7 +1,9 @@
-"""The largest size of a model or an array that is opened, and the one factor that raises all limits.
+"""The largest size of a model or an array that is opened, and the one factor that raises all
+limits.
 
-The defaults admit every model that fits into the memory of a usual computer; they reject small files that would take
-gigabytes or hours. ``--size-limits`` and ``--qbench-size-limits`` set the factor.
+The defaults admit every model that fits into the memory of a usual computer; they reject small
+files that would take gigabytes or hours. ``--size-limits`` and ``--qbench-size-limits`` set the
+factor.
 """
 
 from collections.abc import Iterator
@@ -16,11 +18,21 @@ from qbench.errors import InputError
 _FACTOR: ContextVar[int] = ContextVar("factor of the size limits", default=1)
 
 LimitName = Literal[
-    "file_bytes", "data_bytes", "tensor_bytes", "made_bytes", "kept_bytes", "nodes", "depth", "iterations", "pixels"
+    "file_bytes",
+    "data_bytes",
+    "tensor_bytes",
+    "made_bytes",
+    "kept_bytes",
+    "nodes",
+    "depth",
+    "iterations",
+    "pixels",
 ]
 
 _MOST = MappingProxyType({"file_bytes": (2 << 30) - 1, "depth": 60})
-"""Limits that no factor raises: protobuf reads no larger message, and Python's stack has no more levels."""
+"""Limits that no factor raises: protobuf reads no larger message, and Python's stack has no
+more levels.
+"""
 
 _WITHOUT_FACTOR = MappingProxyType(
     {
@@ -28,7 +40,9 @@ _WITHOUT_FACTOR = MappingProxyType(
         "depth": "Export the model with fewer levels: no factor admits more than 60.",
     }
 )
-_UNITS = MappingProxyType({"nodes": "nodes", "depth": "levels", "iterations": "iterations", "pixels": "pixels"})
+_UNITS = MappingProxyType(
+    {"nodes": "nodes", "depth": "levels", "iterations": "iterations", "pixels": "pixels"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +52,12 @@ class SizeLimits:
     Args:
         file_bytes: of the model's file itself; one protobuf message holds less than 2 GB.
         data_bytes: of all constants together, those in external files too.
-        tensor_bytes: of one tensor: a constant, a value whose shape is known without data, all arrays of an .npz file.
-        made_bytes: of all values that operators such as ConstantOfShape make out of constants alone, in any graph: an
+        tensor_bytes: of one tensor: a constant, a value whose shape is known without data, all
+        arrays of an .npz file. made_bytes: of all values that operators such as ConstantOfShape
+        make out of constants alone, in any graph: an
             engine computes them when it prepares the model, whether they are read or not.
-        kept_bytes: of the answers to one data set in a line of a run file, beyond 32 times their packed size (of masks
-            1,032 times).
+        kept_bytes: of the answers to one data set in a line of a run file, beyond 32 times their
+            packed size (of masks 1,032 times).
         nodes: of all graphs, where every call of a function counts as the nodes of its body.
         depth: of graphs inside attributes, and of functions that call functions.
         iterations: of a Loop.
@@ -62,7 +77,9 @@ class SizeLimits:
     def times(self, factor: int) -> "SizeLimits":
         """These limits, ``factor`` times as large, but for those that no factor raises."""
         raised = {one.name: getattr(self, one.name) * factor for one in fields(self)}
-        return SizeLimits(**{name: min(size, _MOST.get(name, size)) for name, size in raised.items()})
+        return SizeLimits(
+            **{name: min(size, _MOST.get(name, size)) for name, size in raised.items()}
+        )
 
 
 _DEFAULTS = SizeLimits()
@@ -99,7 +116,9 @@ def factor_admitting(size: int, limit: LimitName) -> int | None:
 
 
 def too_large(doing: str, what: str, size: int, limit: LimitName) -> InputError:
-    """The error for ``what`` of ``size`` beyond ``limit``, with the factor that admits it where one does."""
+    """The error for ``what`` of ``size`` beyond ``limit``, with the factor that admits it where
+    one does.
+    """
     factor = factor_admitting(size, limit)
     return InputError(
         doing,

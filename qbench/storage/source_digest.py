@@ -60,7 +60,9 @@ def digest_arrays(arrays: "Mapping[str, np.ndarray[Any, Any]]") -> str:
 
 def digest_plain(value: object) -> str:
     """The digest of a plain value (or a dataclass of such): keys sorted, no blanks."""
-    text = json.dumps(plain(value), separators=(",", ":"), sort_keys=True, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(
+        plain(value), separators=(",", ":"), sort_keys=True, ensure_ascii=False, allow_nan=False
+    )
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
@@ -71,9 +73,10 @@ def digest_plain(value: object) -> str:
 #                    ``importlib.import_module("name")``
 #     versions       of the installed packages that those files import
 #
-# qbench's own code enters by source too, not by version: an editable installation keeps its version while its files
-# change. Each package of qbench counts as one here, so that a change elsewhere in qbench leaves the digest as it is.
-# A name of a module that is computed cannot be followed: what runs then is not known here.
+# qbench's own code enters by source too, not by version: an editable installation keeps its version
+# while its files change. Each package of qbench counts as one here, so that a change elsewhere in
+# qbench leaves the digest as it is. A name of a module that is computed cannot be followed: what
+# runs then is not known here.
 
 _OWN, _DISTRIBUTION = "qbench", "pytest-qbench"
 _SUBJECTS = "qbench.subjects"
@@ -81,10 +84,12 @@ _SUBJECTS = "qbench.subjects"
 
 
 class SourceFiles:
-    """What was met on the way: digests by module, versions by package, and what no digest can follow.
+    """What was met on the way: digests by module, versions by package, and what no digest can
+    follow.
 
     Args:
-        files: module → digest of its source. versions: package → version. unfollowed: sentences, each once.
+        files: module → digest of its source. versions: package → version. unfollowed: sentences,
+            each once.
     """
 
     def __init__(self) -> None:
@@ -98,11 +103,15 @@ class SourceFiles:
             self._follow(name, file)
 
     def _follow(self, name: str, file: Path) -> None:
-        """The file of module ``name``, and of what it imports; installed packages by their versions."""
+        """The file of module ``name``, and of what it imports; installed packages by their
+        versions.
+        """
         if name in self.files:
             return
         status = file.stat()
-        digest, imported = _read(file, status.st_mtime_ns, status.st_size, name, _package_of(name, file))
+        digest, imported = _read(
+            file, status.st_mtime_ns, status.st_size, name, _package_of(name, file)
+        )
         self.files[name] = digest
         if is_installed(file):
             self.add_version(name.partition(".")[0])
@@ -110,8 +119,12 @@ class SourceFiles:
             self._follow_import(other, name)
         if not is_users(name, file):
             return
-        computed, named = _computed_imports(file, status.st_mtime_ns, status.st_size, _package_of(name, file))
-        self.unfollowed |= dict.fromkeys(f"{file.name} line {line}: {what}" for line, what in computed)
+        computed, named = _computed_imports(
+            file, status.st_mtime_ns, status.st_size, _package_of(name, file)
+        )
+        self.unfollowed |= dict.fromkeys(
+            f"{file.name} line {line}: {what}" for line, what in computed
+        )
         for other in named:
             self._follow_import(other, name)
 
@@ -120,7 +133,11 @@ class SourceFiles:
         if top in sys.stdlib_module_names:
             return
         own = _home(other) == _home(importer)
-        followed = own or top != _OWN or (_home(other) == _SUBJECTS and not importer.startswith(f"{_OWN}."))
+        followed = (
+            own
+            or top != _OWN
+            or (_home(other) == _SUBJECTS and not importer.startswith(f"{_OWN}."))
+        )
         file = file_of_module(other) if followed else None
         if file is None or not (own or not (is_installed(file) or _is_standard(file))):
             if file is not None or file_of_module(top) is not None:
@@ -137,7 +154,8 @@ class SourceFiles:
 def is_users(module: str, file: Path | None) -> bool:
     """Whether a module is code of a user: not qbench's, not installed, not of the standard library.
 
-    A module without a file is a user's unless its name says otherwise: code that was made by ``exec``.
+    A module without a file is a user's unless its name says otherwise: code that was made by
+    ``exec``.
     """
     top = module.partition(".")[0]
     if top == _OWN or top in sys.stdlib_module_names:
@@ -157,9 +175,15 @@ def _home(module: str) -> str:
 
 
 def file_of_class(one: type) -> Path | None:
-    """Where ``one`` was written: by its methods, as a conftest's module may not be found by name."""
+    """Where ``one`` was written: by its methods, as a conftest's module may not be found by
+    name.
+    """
     for value in vars(one).values():
-        function = inspect.unwrap(value) if isinstance(value, types.FunctionType) else getattr(value, "fget", None)
+        function = (
+            inspect.unwrap(value)
+            if isinstance(value, types.FunctionType)
+            else getattr(value, "fget", None)
+        )
         if isinstance(function, types.FunctionType) and function.__module__ == one.__module__:
             file = Path(function.__code__.co_filename)
             if file.is_file():
@@ -169,7 +193,9 @@ def file_of_class(one: type) -> Path | None:
 
 
 def file_of_module(name: str) -> Path | None:
-    """The source file of module ``name``; None: there is none. Nothing is imported but packages that are already."""
+    """The source file of module ``name``; None: there is none. Nothing is imported but packages
+    that are already.
+    """
     module = sys.modules.get(name)
     origin = getattr(module, "__file__", None)
     if module is None and (not name.rpartition(".")[0] or name.rpartition(".")[0] in sys.modules):
@@ -189,7 +215,9 @@ def _package_of(name: str, file: Path) -> str:
 
 
 @functools.cache
-def _read(file: Path, changed_ns: int, size: int, name: str, package: str) -> tuple[str, tuple[str, ...]]:  # noqa: ARG001
+def _read(
+    file: Path, changed_ns: int, size: int, name: str, package: str
+) -> tuple[str, tuple[str, ...]]:  # noqa: ARG001
     """The digest of ``file`` as it was changed last, and the modules that it imports anywhere."""
     data = file.read_bytes()
     imported: set[str] = set()
@@ -201,11 +229,17 @@ def _read(file: Path, changed_ns: int, size: int, name: str, package: str) -> tu
         if isinstance(node, ast.Import):
             imported.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            start = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            start = (
+                package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            )
             base = ".".join([*start, *([node.module] if node.module else [])])
             imported.add(base)
             imported.update(f"{base}.{alias.name}" for alias in node.names)
-    known = {each for each in imported if each and (("." not in each) or file_of_module(each) is not None)}
+    known = {
+        each
+        for each in imported
+        if each and (("." not in each) or file_of_module(each) is not None)
+    }
     return hashlib.sha256(data).hexdigest(), tuple(sorted(known - {name}))
 
 
@@ -219,7 +253,9 @@ _IMPORTERS = {
 _BY_NAME = ("import_module", "__import__", "run_module")
 _RUNNERS = ("exec", "eval")
 """Built-in functions that run a text; a method of such a name (``model.eval()``) is none."""
-_MAY_IMPORT = re.compile(rb"\b(?:" + b"|".join(name.encode() for name in (*_IMPORTERS, *_RUNNERS)) + rb")\b")
+_MAY_IMPORT = re.compile(
+    rb"\b(?:" + b"|".join(name.encode() for name in (*_IMPORTERS, *_RUNNERS)) + rb")\b"
+)
 
 
 @functools.cache
@@ -229,7 +265,9 @@ def _computed_imports(
     size: int,  # noqa: ARG001
     package: str,
 ) -> tuple[tuple[tuple[int, str], ...], tuple[str, ...]]:
-    """Calls that run code of a computed name as (line, what they are), and the modules that other calls name."""
+    """Calls that run code of a computed name as (line, what they are), and the modules that
+    other calls name.
+    """
     data = file.read_bytes()
     if file.suffix != ".py" or not _MAY_IMPORT.search(data):
         return (), ()
@@ -244,10 +282,16 @@ def _computed_imports(
         name = _called(call)
         if not name:
             continue
-        texts = [one.value for one in call.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+        texts = [
+            one.value
+            for one in call.args
+            if isinstance(one, ast.Constant) and isinstance(one.value, str)
+        ]
         if name in _BY_NAME and texts[:1] and isinstance(call.args[0], ast.Constant):
             named.append(_absolute(texts, package))
-        elif not isinstance(call.args[-1 if name == "spec_from_file_location" else 0], ast.Constant):
+        elif not isinstance(
+            call.args[-1 if name == "spec_from_file_location" else 0], ast.Constant
+        ):
             computed.append((call.lineno, f"{_IMPORTERS.get(name, name)} of a computed name"))
     return tuple(computed), tuple(named)
 
@@ -271,13 +315,17 @@ def _absolute(texts: list[str], package: str) -> str:
 
 
 def _statements(tree: ast.Module) -> Iterator[ast.AST]:
-    """Every statement, inner ones too, without the expressions that ``ast.walk`` spends nine tenths of its time on."""
+    """Every statement, inner ones too, without the expressions that ``ast.walk`` spends nine
+    tenths of its time on.
+    """
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
         for name in ("body", "orelse", "finalbody", "handlers", "cases"):
             inner = getattr(node, name, ())
-            if isinstance(inner, list):  # the body of a lambda or of an if-expression is an expression
+            if isinstance(
+                inner, list
+            ):  # the body of a lambda or of an if-expression is an expression
                 waiting += inner
         yield node
 
@@ -298,21 +346,27 @@ def _is_standard(file: Path) -> bool:
 
 @functools.cache
 def _version_of(package: str) -> str:
-    """The version of the distribution that has the top-level ``package``; empty: of none that is known."""
+    """The version of the distribution that has the top-level ``package``; empty: of none that
+    is known.
+    """
     import importlib.metadata
 
     try:
         return importlib.metadata.version(_DISTRIBUTION if package == _OWN else package)
     except importlib.metadata.PackageNotFoundError:
-        names = {str(one.metadata["Name"]) for one in importlib.metadata.distributions() if _has_package(one, package)}
+        names = {
+            str(one.metadata["Name"])
+            for one in importlib.metadata.distributions()
+            if _has_package(one, package)
+        }
         return " ".join(f"{name} {importlib.metadata.version(name)}" for name in sorted(names))
 
 
 def _has_package(distribution: "Distribution", package: str) -> bool:
     """Whether ``distribution`` installed the top-level ``package``.
 
-    As ``importlib.metadata.packages_distributions`` has it, which takes half a second since it makes a path of every
-    installed file; here the list of files is searched as text.
+    As ``importlib.metadata.packages_distributions`` has it, which takes half a second since it
+    makes a path of every installed file; here the list of files is searched as text.
     """
     named = distribution.read_text("top_level.txt")
     if named and named.split():
@@ -320,6 +374,11 @@ def _has_package(distribution: "Distribution", package: str) -> bool:
     record = distribution.read_text("RECORD")
     if record is None:
         files = distribution.files or ()
-        tops = (one.parts[0] if len(one.parts) > 1 else one.stem for one in files if one.suffix == ".py")
+        tops = (
+            one.parts[0] if len(one.parts) > 1 else one.stem for one in files if one.suffix == ".py"
+        )
         return package in tops
-    return package in record and re.search(rf"^{re.escape(package)}(/[^,\n]*)?\.py,", record, re.MULTILINE) is not None
+    return (
+        package in record
+        and re.search(rf"^{re.escape(package)}(/[^,\n]*)?\.py,", record, re.MULTILINE) is not None
+    )

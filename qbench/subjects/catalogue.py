@@ -1,7 +1,8 @@
-"""Models and data sets by name, those of this package and of extensions; nothing is loaded until a name is used.
+"""Models and data sets by name, those of this package and of extensions; nothing is loaded
+until a name is used.
 
-This package has the digits and the subjects of one operator. The tables give the module of each entry by name, so that
-listing names imports no network.
+This package has the digits and the subjects of one operator. The tables give the module of each
+entry by name, so that listing names imports no network.
 """
 
 import importlib
@@ -33,7 +34,8 @@ class Entry:
     """A lazy factory of a model or a data set: what an extension's table holds under its name.
 
     Args:
-        module: which is imported when the entry is made. maker: the function in it that makes the entry.
+        module: which is imported when the entry is made. maker: the function in it that makes the
+            entry.
         packages: what has to be downloaded for it. samples: how many samples a data set has.
     """
 
@@ -46,7 +48,8 @@ class Entry:
         """The model or the data set.
 
         Raises:
-            UnavailableError: a data set has another number of samples, as its packages have other content.
+            UnavailableError: a data set has another number of samples, as its packages have other
+                content.
         """
         made = getattr(importlib.import_module(self.module), self.maker)()
         if self.samples is not None and len(made) != self.samples:
@@ -81,7 +84,9 @@ def _operator_data(subject: "OperatorSubject") -> "Dataset":
 
 def model_catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[ZooModel]":
     """The models of this package and those of ``extensions``."""
-    return Catalogue("model", _MODELS, grammar=OperatorNames("model", _operator_model)).extended(extensions)
+    return Catalogue("model", _MODELS, grammar=OperatorNames("model", _operator_model)).extended(
+        extensions
+    )
 
 
 def dataset_catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[Dataset]":
@@ -109,10 +114,15 @@ def get_dataset(name: str) -> "Dataset":
 
 
 def needed_packages(names: Iterable[str]) -> tuple[Pinned, ...]:
-    """The packages of these models and data sets, each once, so that a command can download them first.
+    """The packages of these models and data sets, each once, so that a command can download
+    them first.
 
     Names without packages are skipped.
     """
     catalogues = (model_catalogue(known_extensions()), dataset_catalogue(known_extensions()))
     factories = [catalogue.factory(name) for name in names for catalogue in catalogues]
-    return tuple(dict.fromkeys(package for factory in factories for package in getattr(factory, "packages", ())))
+    return tuple(
+        dict.fromkeys(
+            package for factory in factories for package in getattr(factory, "packages", ())
+        )
+    )

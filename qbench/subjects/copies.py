@@ -1,4 +1,6 @@
-"""Samples that are the same to a model under different names, by the digests kept with the prepared samples."""
+"""Samples that are the same to a model under different names, by the digests kept with the
+prepared samples.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,16 +11,20 @@ from qbench.subjects.subject import CONTENT_BYTES, CONTENTS_FILE, Dataset, Sampl
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contents:
-    """A data set with the digest of what each of its n samples is to the model, after preprocessing."""
+    """A data set with the digest of what each of its n samples is to the model, after
+    preprocessing.
+    """
 
     data: Dataset
     digests: tuple[bytes, ...]
 
     @classmethod
     def of(cls, data: Dataset, samples: Samples) -> "Contents | None":
-        """Those of ``data``, which ``samples`` are; nothing is prepared or read but one digest a sample.
+        """Those of ``data``, which ``samples`` are; nothing is prepared or read but one digest
+        a sample.
 
-        None: the cache does not have them any more, which is not a reason to end a run that has its numbers.
+        None: the cache does not have them any more, which is not a reason to end a run that has its
+            numbers.
         """
         try:
             kept = (samples.folder / CONTENTS_FILE).read_bytes()
@@ -35,7 +41,8 @@ class Contents:
 
 
 def content_notes(scored: Sequence[Contents], calibration: Contents | None) -> tuple[str, ...]:
-    """What a user should know of ``scored``: copies in it, and samples that ranges are taken from; each a sentence.
+    """What a user should know of ``scored``: copies in it, and samples that ranges are taken
+    from; each a sentence.
 
     Copies that have one source are not news: they are counted together.
     """

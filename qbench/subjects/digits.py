@@ -1,7 +1,9 @@
-"""Handwritten digits, 8 × 8 pixels of 0 … 16, and a small network for them that is part of this package.
+"""Handwritten digits, 8 × 8 pixels of 0 … 16, and a small network for them that is part of this
+package.
 
-The 1,797 pictures in scikit-learn (UCI, Alpaydin and Kaynak 1998) in their order, i = 0 … 1796: every fifth,
-i mod 5 = 0, is scored (360); the others (1,437) were trained on and are for calibration. x = pixel / 16.
+The 1,797 pictures in scikit-learn (UCI, Alpaydin and Kaynak 1998) in their order, i = 0 … 1796:
+every fifth, i mod 5 = 0, is scored (360); the others (1,437) were trained on and are for
+calibration. x = pixel / 16.
 """
 
 import functools
@@ -85,8 +87,12 @@ def digits_arrays(*, test: bool) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.
 @functools.cache
 def _table() -> npt.NDArray[np.int64]:
     """(1797, 65): 64 pixels and the label."""
-    text = gzip.decompress(open_member(SCIKIT_LEARN, "sklearn/datasets/data/digits.csv.gz")).decode("ascii")
-    return np.array([[int(float(field)) for field in line.split(",")] for line in text.split()], np.int64)
+    text = gzip.decompress(open_member(SCIKIT_LEARN, "sklearn/datasets/data/digits.csv.gz")).decode(
+        "ascii"
+    )
+    return np.array(
+        [[int(float(field)) for field in line.split(",")] for line in text.split()], np.int64
+    )
 
 
 def _chosen(*, test: bool) -> npt.NDArray[np.intp]:

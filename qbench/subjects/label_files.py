@@ -1,11 +1,13 @@
-"""Labels that are arrays, from files of their own: masks and right pictures of a folder, values of a table.
+"""Labels that are arrays, from files of their own: masks and right pictures of a folder, values
+of a table.
 
 ?labels=masks/          masks/<sample without ending>.png: class numbers in grey or by a palette, 255 where a pixel does
                         not count; or the right picture, in colour. Or .npy: any array of numbers
 ?labels=values.csv      lines ``sample,value`` or ``sample,value,value,…`` after a line of headings
 
-Both are paths from the current folder, and ``sample`` is its name in qbench: its path in the folder of the data, or
-``x[0]`` in an .npz file. A mask is resized and cut as its picture is, each pixel the nearest one.
+Both are paths from the current folder, and ``sample`` is its name in qbench: its path in the folder
+of the data, or ``x[0]`` in an .npz file. A mask is resized and cut as its picture is, each pixel
+the nearest one.
 """
 
 import io
@@ -31,12 +33,13 @@ def labels_from_files(path: Path, data: Dataset, picture: Picture | None) -> Arr
     """The label of each sample of ``data`` in the folder or the table at ``path``.
 
     Args:
-        path: a folder, or a .csv file. data: its samples. picture: how pictures are prepared; None: samples are
-            arrays, and labels are as large as their files say.
+        path: a folder, or a .csv file. data: its samples. picture: how pictures are prepared; None:
+            samples are arrays, and labels are as large as their files say.
 
     Raises:
-        InputError: no such folder or file; a sample without a label; one that cannot be read or is not a number; a mask
-            of another size than its picture; a line of an unknown sample, or of one that has had a line.
+        InputError: no such folder or file; a sample without a label; one that cannot be read or is
+            not a number; a mask of another size than its picture; a line of an unknown sample, or
+            of one that has had a line.
     """
     samples = data.sample_ids
     if is_table(str(path)):
@@ -45,14 +48,21 @@ def labels_from_files(path: Path, data: Dataset, picture: Picture | None) -> Arr
     if not path.is_dir():
         found = "a file" if path.exists() else "nothing at that path"
         remedy = "Check the path; it is relative to the current folder."
-        raise InputError(doing, found=found, expected="a folder of masks, or a .csv file of values", remedy=remedy)
+        raise InputError(
+            doing,
+            found=found,
+            expected="a folder of masks, or a .csv file of values",
+            remedy=remedy,
+        )
     return tuple(_label(path, data, index, picture) for index in range(len(samples)))
 
 
 def _values(path: Path, samples: Sequence[str]) -> ArrayLabels:
     doing = f"Reading the values '{path}'"
     lines = lines_of_samples(path, samples, doing, _wrong_values, _VALUES)
-    rows = {sample: np.array([float(field) for field in fields]) for sample, fields in lines.items()}
+    rows = {
+        sample: np.array([float(field) for field in fields]) for sample, fields in lines.items()
+    }
     other = next((sample for sample in samples if len(rows[sample]) != len(rows[samples[0]])), None)
     if other is not None:
         raise InputError(
@@ -76,12 +86,21 @@ def _label(folder: Path, data: Dataset, index: int, picture: Picture | None) -> 
     """The array of a sample: a mask (H, W), a picture (3, H, W), or what an .npy file has."""
     sample = data.sample_ids[index]
     stem = folder / Path(sample).with_suffix("")
-    path = next((found for ending in _ENDINGS if (found := stem.with_name(stem.name + ending)).is_file()), None)
+    path = next(
+        (found for ending in _ENDINGS if (found := stem.with_name(stem.name + ending)).is_file()),
+        None,
+    )
     doing = f"Reading the label of sample '{sample}' in '{folder}'"
     if path is None:
-        missing, remedy = Path(sample).with_suffix(".png").as_posix(), "Add it, or take the sample out of the data."
+        missing, remedy = (
+            Path(sample).with_suffix(".png").as_posix(),
+            "Add it, or take the sample out of the data.",
+        )
         raise InputError(
-            doing, found=f"no file '{missing}'", expected="a mask (.png) or an array (.npy)", remedy=remedy
+            doing,
+            found=f"no file '{missing}'",
+            expected="a mask (.png) or an array (.npy)",
+            remedy=remedy,
         )
     if path.suffix == ".npy":
         return _array(path, doing)
@@ -108,7 +127,9 @@ def _array(path: Path, doing: str) -> Array:
         raise too_large(doing, "arrays", error.size, "tensor_bytes") from error
     except (ArchiveError, OSError) as error:
         remedy = "Save it again."
-        raise InputError(doing, found=str(error), expected="an array of numbers", remedy=remedy) from error
+        raise InputError(
+            doing, found=str(error), expected="an array of numbers", remedy=remedy
+        ) from error
     if found.dtype.kind not in "fiu" or not np.isfinite(found).all():
         kind = "NaN or Inf" if found.dtype.kind == "f" else f"an array of {found.dtype}"
         raise InputError(doing, found=kind, expected="finite numbers", remedy="Correct the file.")
@@ -116,7 +137,9 @@ def _array(path: Path, doing: str) -> Array:
 
 
 def _decoded(path: Path, doing: str) -> Array:
-    """(H, W) uint8 or uint16 classes of a picture in grey or by a palette, (H, W, 3) uint8 of one in colour."""
+    """(H, W) uint8 or uint16 classes of a picture in grey or by a palette, (H, W, 3) uint8 of
+    one in colour.
+    """
     from PIL import Image, UnidentifiedImageError
 
     try:
@@ -129,7 +152,13 @@ def _decoded(path: Path, doing: str) -> Array:
             if file.mode in ("1", "RGB"):
                 return np.asarray(file, np.uint8)
             found = f"a picture of mode '{file.mode}'"
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except (
+        UnidentifiedImageError,
+        OSError,
+        SyntaxError,
+        ValueError,
+        Image.DecompressionBombError,
+    ) as error:
         found = f"a file that is no picture ({error})"
     raise InputError(
         doing,

@@ -11,7 +11,14 @@ import onnx_ir as ir
 
 from qbench.errors import InputError, require_type
 from qbench.extension import known_extensions
-from qbench.graph import fixed_batch, format_of_path, load_model, operator_catalogue, own_copy, with_operators
+from qbench.graph import (
+    fixed_batch,
+    format_of_path,
+    load_model,
+    operator_catalogue,
+    own_copy,
+    with_operators,
+)
 from qbench.subjects.catalogue import model_catalogue
 from qbench.subjects.detection import Detection, FramedPicture
 from qbench.subjects.pictures import Picture
@@ -31,20 +38,26 @@ from qbench.subjects.tasks import Classification, WholeOutput
 from qbench.subjects.value_tasks import Regression, Restoration, Segmentation
 
 
-def read_network(model: str, data: Dataset, preprocess: Preprocess | None, output: str | None = None) -> ZooModel:
+def read_network(
+    model: str, data: Dataset, preprocess: Preprocess | None, output: str | None = None
+) -> ZooModel:
     """The model of the catalogue, or that of the file ``model`` with ``preprocess`` in front.
 
     Args:
-        model: a path or a name. data: the samples; a file without ``preprocess`` gets the usual one of their kind.
-        preprocess: replaces that of the catalogue's model; None: do not replace it. output: as in ``model_from_file``.
+        model: a path or a name. data: the samples; a file without ``preprocess`` gets the usual one
+            of their kind.
+        preprocess: replaces that of the catalogue's model; None: do not replace it. output: as in
+            ``model_from_file``.
 
     Raises:
-        InputError: no such file or name; an output of a model of the catalogue; data of a kind that has no
-            preprocessing of its own, or whose arrays are not the inputs of the graph.
+        InputError: no such file or name; an output of a model of the catalogue; data of a kind that
+            has no preprocessing of its own, or whose arrays are not the inputs of the graph.
     """
     named = _catalogue_model(model)
     if named is None:
-        return model_from_file(model, preprocess=preprocess or _usual_preprocess(data), output=output, data=data)
+        return model_from_file(
+            model, preprocess=preprocess or _usual_preprocess(data), output=output, data=data
+        )
     if output is not None:
         raise InputError(
             f"Reading output '{output}' of '{model}'",
@@ -71,10 +84,11 @@ def model_from_file(
     """The ONNX file at ``path`` as a model that suites and verbs can name.
 
     Args:
-        name: its id; None: the name of the file. task: reads its outputs; None: the one that labels of ``data`` ask
-            for where they are masks, pictures or values, else ``Classification`` where the output is (n, classes), else
-            ``WholeOutput``. preprocess: None: samples are ready feeds. output: the one that a task
-            of ours reads; None: the graph's first. data: samples whose arrays have to be the inputs of the graph.
+        name: its id; None: the name of the file. task: reads its outputs; None: the one that labels
+            of ``data`` ask for where they are masks, pictures or values, else ``Classification``
+            where the output is (n, classes), else ``WholeOutput``. preprocess: None: samples are
+            ready feeds. output: the one that a task of ours reads; None: the graph's first. data:
+            samples whose arrays have to be the inputs of the graph.
 
     Raises:
         InputError: no such file, no such output, or arrays that are not its inputs.
@@ -84,13 +98,18 @@ def model_from_file(
         id=name or re.sub(r"[^a-z0-9_.-]", "-", Path(path).stem.lower()) or "model",
         graphs={"model": lambda: graph},
         preprocess=_fitted(graph, preprocess or ReadyArray(), data),
-        task=_of_one_sample(_usual_task(graph, output, str(path), preprocess, data) if task is None else task, graph),
+        task=_of_one_sample(
+            _usual_task(graph, output, str(path), preprocess, data) if task is None else task, graph
+        ),
         origin=str(path),
     )
 
 
-def _with_batch_axis(graph: ir.Model, preprocess: Any, task: Task | None, data: Dataset | None) -> ir.Model:  # noqa: ANN401
-    """``graph`` with an axis of one sample in front of its inputs where they have none; else itself.
+def _with_batch_axis(
+    graph: ir.Model, preprocess: Any, task: Task | None, data: Dataset | None
+) -> ir.Model:  # noqa: ANN401
+    """``graph`` with an axis of one sample in front of its inputs where they have none; else
+    itself.
 
     Detectors are often exported so: one picture (3, H, W) a run. Their outputs stay as they are.
     """
@@ -100,19 +119,31 @@ def _with_batch_axis(graph: ir.Model, preprocess: Any, task: Task | None, data: 
     if isinstance(preprocess, FramedPicture) or (not feeds and isinstance(task, Detection)):
         samples = dict.fromkeys((str(value.name) for value in inputs), _PICTURE)
     elif len(inputs) == 1:
-        samples = {str(value.name): feed.shape[1:] for value, feed in zip(inputs, feeds.values(), strict=False)}
+        samples = {
+            str(value.name): feed.shape[1:]
+            for value, feed in zip(inputs, feeds.values(), strict=False)
+        }
     else:
         samples = {name: feed.shape[1:] for name, feed in feeds.items()}
-    if not inputs or not all(_takes_one_sample(one.shape, samples.get(str(one.name))) for one in inputs):
+    if not inputs or not all(
+        _takes_one_sample(one.shape, samples.get(str(one.name))) for one in inputs
+    ):
         return graph
     made = own_copy(graph)
-    axis = ir.Value(name="qbench_batch_axis", const_value=ir.tensor(np.array([0], np.int64), name="qbench_batch_axis"))
+    axis = ir.Value(
+        name="qbench_batch_axis",
+        const_value=ir.tensor(np.array([0], np.int64), name="qbench_batch_axis"),
+    )
     made.graph.initializers["qbench_batch_axis"] = axis
     for value in [one for one in made.graph.inputs if one.name not in graph.graph.initializers]:
         first = next(node for node in made.graph)
         squeeze = ir.node("Squeeze", [value, axis], name=f"{value.name}_of_one_sample")
         squeezed = squeeze.outputs[0]
-        squeezed.name, squeezed.shape, squeezed.type = f"{value.name}_of_one_sample", value.shape, value.type
+        squeezed.name, squeezed.shape, squeezed.type = (
+            f"{value.name}_of_one_sample",
+            value.shape,
+            value.type,
+        )
         value.replace_all_uses_with(squeezed)
         squeeze.replace_input_with(0, value)
         value.shape = ir.Shape([1, *(value.shape or ())])
@@ -127,7 +158,8 @@ _PICTURE = (None, None, None)
 def _takes_one_sample(shape: ir.Shape | None, sample: tuple[int | None, ...] | None) -> bool:
     """Whether an input of ``shape`` has the axes of one ``sample``, and none of the batch.
 
-    A free first axis is that of the batch where the first axis of the sample is 1: the sample was saved with it.
+    A free first axis is that of the batch where the first axis of the sample is 1: the sample was
+    saved with it.
     """
     if shape is None or sample is None or len(shape) != len(sample):
         return False
@@ -135,7 +167,11 @@ def _takes_one_sample(shape: ir.Shape | None, sample: tuple[int | None, ...] | N
 
 
 def _usual_task(
-    graph: ir.Model, output: str | None, path: str, preprocess: Preprocess | None, data: Dataset | None
+    graph: ir.Model,
+    output: str | None,
+    path: str,
+    preprocess: Preprocess | None,
+    data: Dataset | None,
 ) -> Task:
     outputs = {value.name: value for value in graph.graph.outputs}
     if output is not None and output not in outputs:
@@ -153,11 +189,17 @@ def _usual_task(
         _refuse_one_hot(data, chosen)
     if labelled is not None:
         return labelled
-    return Classification(output=output) if _has_rows_of_scores(chosen, graph) else WholeOutput(output=output)
+    return (
+        Classification(output=output)
+        if _has_rows_of_scores(chosen, graph)
+        else WholeOutput(output=output)
+    )
 
 
 def _of_one_sample(task: Task, graph: ir.Model) -> Task:
-    """``task`` with one sample a run where ``graph`` has one, and the output that it reads has no axis of samples."""
+    """``task`` with one sample a run where ``graph`` has one, and the output that it reads has
+    no axis of samples.
+    """
     if fixed_batch(graph) != 1 or not isinstance(task, (Detection, WholeOutput)):
         return task
     name = task.boxes if isinstance(task, Detection) else task.output
@@ -165,12 +207,18 @@ def _of_one_sample(task: Task, graph: ir.Model) -> Task:
     shape = None if output is None else output.shape
     if shape is None or not len(shape):
         return task
-    is_flat = len(shape) == 2 if isinstance(task, Detection) else isinstance(shape[0], int) and shape[0] != 1
+    is_flat = (
+        len(shape) == 2
+        if isinstance(task, Detection)
+        else isinstance(shape[0], int) and shape[0] != 1
+    )
     return replace(task, batch=1) if is_flat else task
 
 
 def _has_rows_of_scores(output: ir.Value, graph: ir.Model) -> bool:
-    """Whether ``output`` may be (n, classes): not (boxes, 4) of the one sample that a run of the graph has."""
+    """Whether ``output`` may be (n, classes): not (boxes, 4) of the one sample that a run of
+    the graph has.
+    """
     shape, size = output.shape, fixed_batch(graph)
     if shape is None:
         return True
@@ -178,7 +226,8 @@ def _has_rows_of_scores(output: ir.Value, graph: ir.Model) -> bool:
 
 
 def _refuse_one_hot(data: Dataset, scores: ir.Value) -> None:
-    """Check that the values of ``data`` are not one-hot classes, where the model gives a row of scores.
+    """Check that the values of ``data`` are not one-hot classes, where the model gives a row of
+    scores.
 
     Raises:
         InputError: they are.
@@ -190,7 +239,9 @@ def _refuse_one_hot(data: Dataset, scores: ir.Value) -> None:
 
 
 def _task_of_labels(data: Dataset, output: str | None) -> Task | None:
-    """What labels that are arrays ask of a model: masks, pictures or values; None: they are others, or classes."""
+    """What labels that are arrays ask of a model: masks, pictures or values; None: they are
+    others, or classes.
+    """
     if not data.labels or data.whole_labels is not None:
         return None
     first = np.asarray(data.labels[0])
@@ -200,13 +251,16 @@ def _task_of_labels(data: Dataset, output: str | None) -> Task | None:
 
 
 def _detection(graph: ir.Model, output: str | None, path: str) -> Detection:
-    """The task of a detector whose outputs are named after what they hold, or that has one output (n, m, 6).
+    """The task of a detector whose outputs are named after what they hold, or that has one
+    output (n, m, 6).
 
     Raises:
         InputError: no output is named so.
     """
     outputs = {str(value.name): value for value in graph.graph.outputs}
-    rank = {name: None if value.shape is None else len(value.shape) for name, value in outputs.items()}
+    rank = {
+        name: None if value.shape is None else len(value.shape) for name, value in outputs.items()
+    }
     inputs = [value for value in graph.graph.inputs if value.name not in graph.graph.initializers]
     is_lone = bool(inputs and inputs[0].shape and inputs[0].shape[0] == 1)
 
@@ -218,7 +272,9 @@ def _detection(graph: ir.Model, output: str | None, path: str) -> Detection:
 
     boxes, scores, classes = output or named("box"), named("score", "conf"), named("class", "label")
     if None not in (boxes, scores, classes) and len({boxes, scores, classes}) == 3:
-        return Detection(boxes=str(boxes), scores=scores, classes=classes, batch=batch_of(str(boxes)))
+        return Detection(
+            boxes=str(boxes), scores=scores, classes=classes, batch=batch_of(str(boxes))
+        )
     lone = output or (next(iter(outputs)) if len(outputs) == 1 else None)
     last = outputs[lone].shape[-1] if lone is not None and outputs[lone].shape is not None else None  # type: ignore[index]
     if lone is not None and last in (6, None):
@@ -259,7 +315,9 @@ def only_graph(network: ZooModel) -> ir.Model:
 
 
 def _read_file(path: str) -> ir.Model:
-    """The graph of the file, whose nodes know the operators of extensions; a file of another format is one node."""
+    """The graph of the file, whose nodes know the operators of extensions; a file of another
+    format is one node.
+    """
     foreign = format_of_path(path, f"Loading the model '{path}'")
     if foreign is not None:
         return foreign.read(Path(path))
@@ -273,7 +331,13 @@ def _catalogue_model(model: str) -> ZooModel | None:
         InputError: neither a name nor a path: the error lists the names.
     """
     remedy = "Save a model that is in memory with qbench.save_model, and give the path."
-    require_type("Looking for a model", model, (str, Path), expected="a name or a path, as a text", remedy=remedy)
+    require_type(
+        "Looking for a model",
+        model,
+        (str, Path),
+        expected="a name or a path, as a text",
+        remedy=remedy,
+    )
     catalogue = model_catalogue(known_extensions())
     is_file = Path(model).exists() or Path(model).suffix
     if model in catalogue.names() or not is_file:
@@ -298,10 +362,14 @@ def _fitted(model: ir.Model, preprocess: Any, data: Dataset | None) -> Preproces
     """``preprocess`` for ``model``: its own name for a lone input gives way to that of the graph.
 
     Raises:
-        InputError: ``data`` names feeds, and they are not the inputs of the graph; or the first sample has other shapes
-            or types than these.
+        InputError: ``data`` names feeds, and they are not the inputs of the graph; or the first
+            sample has other shapes or types than these.
     """
-    inputs = {str(value.name): value for value in model.graph.inputs if value.name not in model.graph.initializers}
+    inputs = {
+        str(value.name): value
+        for value in model.graph.inputs
+        if value.name not in model.graph.initializers
+    }
     if hasattr(preprocess, "input") and preprocess.input not in inputs and len(inputs) == 1:
         preprocess = replace(preprocess, input=next(iter(inputs)))
     feeds = {} if data is None or not len(data) else _first_feeds(preprocess, data)
@@ -322,7 +390,8 @@ _FED_AS_THEY_ARE = (Classification, WholeOutput, Segmentation, Restoration, Regr
 
 
 def require_feeds(network: ZooModel, data: Dataset) -> None:
-    """Check that the first sample of ``data`` fits the graph of a network whose task feeds it samples as they are.
+    """Check that the first sample of ``data`` fits the graph of a network whose task feeds it
+    samples as they are.
 
     Raises:
         InputError: it has other names, shapes or types.
@@ -337,7 +406,9 @@ def _first_feeds(preprocess: Any, data: Dataset) -> dict[str, Array]:  # noqa: A
     if isinstance(preprocess, ReadyArray) and data.kind == "array":
         return {name: feed[None] for name, feed in preprocess.prepare(data.load(0)).items()}
     if isinstance(preprocess, FramedPicture) and data.kind == "picture":
-        return preprocess.finish({preprocess.input: np.zeros((1, preprocess.height, preprocess.width, 3), np.uint8)})
+        return preprocess.finish(
+            {preprocess.input: np.zeros((1, preprocess.height, preprocess.width, 3), np.uint8)}
+        )
     if isinstance(preprocess, Picture) and data.kind == "picture":
         side = preprocess.crop
         return preprocess.finish({preprocess.input: np.zeros((1, side, side, 3), np.uint8)})
@@ -373,7 +444,12 @@ def _sizes(shape: Sequence[object]) -> str:
 
 
 def _size_remedy(sizes: Sequence[int | None], feed: Array, preprocess: Any) -> str:  # noqa: ANN401
-    if isinstance(preprocess, FramedPicture) and len(sizes) == 3 and sizes[1] == sizes[2] and sizes[1]:
+    if (
+        isinstance(preprocess, FramedPicture)
+        and len(sizes) == 3
+        and sizes[1] == sizes[2]
+        and sizes[1]
+    ):
         return f"Add ?resize={sizes[1]} to the path."
     if isinstance(preprocess, Picture) and len(sizes) == 3:
         is_last = sizes[0] != 3 and sizes[2] == 3
@@ -381,16 +457,24 @@ def _size_remedy(sizes: Sequence[int | None], feed: Array, preprocess: Any) -> s
         if 3 not in (sizes[0], sizes[2]):
             return "Pictures are fed with 3 channels; save others as arrays."
         side = height or width
-        settings = [f"resize={side}", f"crop={side}"] if side and {height, width} <= {side, None} else []
+        settings = (
+            [f"resize={side}", f"crop={side}"] if side and {height, width} <= {side, None} else []
+        )
         settings += ["layout=nhwc"] if is_last else []
-        return f"Add ?{'&'.join(settings)} to the path." if settings else "Save the pictures as arrays of that shape."
+        return (
+            f"Add ?{'&'.join(settings)} to the path."
+            if settings
+            else "Save the pictures as arrays of that shape."
+        )
     if feed.ndim - 2 == len(sizes) and feed.shape[1] == 1:
         return "Save each sample without the axis of the batch."
     return "Save samples of that shape, one row per sample."
 
 
 def data_notes(network: ZooModel, data: Dataset) -> tuple[str, ...]:
-    """How ``data`` numbers its classes, what is doubtful of that for ``network``, and if samples seem to be pieces."""
+    """How ``data`` numbers its classes, what is doubtful of that for ``network``, and if
+    samples seem to be pieces.
+    """
     pieces = pieces_note(data)
     if data.classes is None:
         return (pieces,) if pieces else ()

@@ -36,7 +36,9 @@ class GraphBuilder:
         self._nodes: list[ir.Node] = []
         self._constants: dict[str, ir.Value] = {}
 
-    def input(self, name: str, shape: Sequence[int | str], dtype: ir.DataType = ir.DataType.FLOAT) -> ir.Value:
+    def input(
+        self, name: str, shape: Sequence[int | str], dtype: ir.DataType = ir.DataType.FLOAT
+    ) -> ir.Value:
         """A graph input; a name in ``shape`` is a dimension that is free (``"N"``, the batch)."""
         value = ir.val(name, dtype, ir.Shape(shape))
         self._inputs.append(value)
@@ -69,11 +71,14 @@ class GraphBuilder:
         self._nodes.append(node)
         return node.outputs[0]
 
-    def model(self, outputs: Mapping[str, ir.Value], *, dims: Mapping[str, int] = _NO_DIMS) -> ir.Model:
+    def model(
+        self, outputs: Mapping[str, ir.Value], *, dims: Mapping[str, int] = _NO_DIMS
+    ) -> ir.Model:
         """The finished model with shapes inferred.
 
         Args:
-            outputs: gives the outputs their names. dims: the usual sizes of free dimensions other than the batch.
+            outputs: gives the outputs their names. dims: the usual sizes of free dimensions other
+                than the batch.
         """
         for name, value in outputs.items():
             value.name = name
@@ -92,7 +97,8 @@ class GraphBuilder:
         return model
 
 
-# A subject of one operator as a quantized graph, the values it is fed, and both as a model and a data set.
+# A subject of one operator as a quantized graph, the values it is fed, and both as a model and a
+# data set.
 
 # The integers of an operator subject: what is fed, its weights and its bias, drawn from its own id.
 #
@@ -111,7 +117,9 @@ _LEAST_WITH_ENDS = 4
 
 
 def fed_levels(subject: OperatorSubject) -> tuple[Ints, ...]:
-    """The levels of every fed operand, (samples, *shape) each; a divisor is never its zero point."""
+    """The levels of every fed operand, (samples, *shape) each; a divisor is never its zero
+    point.
+    """
     levels = _FEEDS[subject.feed](subject)
     if subject.operator == "Div":
         zero = subject.inputs[1].grid.zero_point
@@ -121,7 +129,8 @@ def fed_levels(subject: OperatorSubject) -> tuple[Ints, ...]:
 
 
 def weight_levels(subject: OperatorSubject) -> Ints:
-    """The levels of the constant operand; the last two of many channels lie at the ends of the grid.
+    """The levels of the constant operand; the last two of many channels lie at the ends of the
+    grid.
 
     Raises:
         ValueError: the subject has none.
@@ -144,7 +153,9 @@ def bias_levels(subject: OperatorSubject) -> Ints:
     multipliers = _each(subject.multipliers, subject.bias)
     levels = np.array(
         [
-            int(random.integers(-_NEAR, _NEAR + 1) / multiplier) // (x_step * step) * (x_step * step)
+            int(random.integers(-_NEAR, _NEAR + 1) / multiplier)
+            // (x_step * step)
+            * (x_step * step)
             for multiplier, step in zip(multipliers, _each(weight.step, subject.bias), strict=True)
         ],
         np.int64,
@@ -157,11 +168,16 @@ def bias_levels(subject: OperatorSubject) -> Ints:
 def _spread(subject: OperatorSubject) -> tuple[Ints, ...]:
     smallest = min(math.prod(operand.shape) for operand in subject.inputs)
     many = max(2, min(_MOST, _ENOUGH // smallest))
-    return tuple(_spread_over(operand, index, subject.id, many) for index, operand in enumerate(subject.inputs))
+    return tuple(
+        _spread_over(operand, index, subject.id, many)
+        for index, operand in enumerate(subject.inputs)
+    )
 
 
 def _spread_over(operand: Operand, index: int, name: str, many: int) -> Ints:
-    """Samples of both ends, the ends in turn, the zero point with peaks; ``many`` of ties and as many at random."""
+    """Samples of both ends, the ends in turn, the zero point with peaks; ``many`` of ties and
+    as many at random.
+    """
     (low, high), shape = operand.grid.ends, operand.shape
     random = _random(name, f"operand {index}")
     places = np.arange(math.prod(shape)).reshape(shape)
@@ -201,7 +217,9 @@ _FEEDS: Mapping[Feed, Callable[[OperatorSubject], tuple[Ints, ...]]] = MappingPr
 )
 
 
-def _multiples(grid: OperandGrid, step: int, shape: tuple[int, ...], random: np.random.Generator) -> Ints:
+def _multiples(
+    grid: OperandGrid, step: int, shape: tuple[int, ...], random: np.random.Generator
+) -> Ints:
     """Levels a multiple of ``step`` away from the zero point."""
     low, high = ((end - grid.zero_point) / step for end in grid.ends)
     return grid.zero_point + step * random.integers(math.ceil(low), math.floor(high) + 1, shape)
@@ -256,7 +274,8 @@ def operator_graph(subject: OperatorSubject, *, weight: Ints | None = None) -> i
         (result,) = operands
     else:
         attributes = {
-            name: list(value) if isinstance(value, tuple) else value for name, value in subject.attributes.items()
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in subject.attributes.items()
         }
         inputs = [*operands, *_constants(builder, subject, weight)]
         result = builder.node(subject.operator, inputs, node, attributes)
@@ -280,7 +299,9 @@ def _parameters(builder: GraphBuilder, grid: OperandGrid, name: str) -> tuple[ir
 def _weight(builder: GraphBuilder, grid: OperandGrid, values: Ints) -> ir.Value:
     axis = {} if grid.axis is None else {"axis": grid.axis}
     levels = builder.constant("w_q", values.astype(grid.qtype))
-    return builder.node("DequantizeLinear", [levels, *_parameters(builder, grid, "w")], "w_dq", axis)
+    return builder.node(
+        "DequantizeLinear", [levels, *_parameters(builder, grid, "w")], "w_dq", axis
+    )
 
 
 def _bias(builder: GraphBuilder, subject: OperatorSubject, weight: OperandGrid) -> ir.Value:
@@ -296,8 +317,12 @@ def _bias(builder: GraphBuilder, subject: OperatorSubject, weight: OperandGrid) 
     return builder.node("DequantizeLinear", [levels, scale, point], "b_dq", axis)
 
 
-def _constants(builder: GraphBuilder, subject: OperatorSubject, given: Ints | None) -> Iterator[ir.Value | None]:
-    """The weight (``given``, if it is) and the bias, each after its DQ, then what else the operator reads."""
+def _constants(
+    builder: GraphBuilder, subject: OperatorSubject, given: Ints | None
+) -> Iterator[ir.Value | None]:
+    """The weight (``given``, if it is) and the bias, each after its DQ, then what else the
+    operator reads.
+    """
     weight = subject.weight
     if weight is not None:
         yield _weight(builder, weight.grid, weight_levels(subject) if given is None else given)
@@ -315,7 +340,8 @@ def constant_array(
     return found.astype(np.int64) if found.dtype.kind == "i" else found.astype(np.float32)
 
 
-# An operator subject as the zoo's values: a model whose answer is its whole output, and the data it is fed.
+# An operator subject as the zoo's values: a model whose answer is its whole output, and the data it
+# is fed.
 
 _KIND = "operands"
 

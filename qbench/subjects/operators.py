@@ -1,4 +1,6 @@
-"""Subjects of one operator by id: what is computed, on which quantized values, and which of them are fed."""
+"""Subjects of one operator by id: what is computed, on which quantized values, and which of
+them are fed.
+"""
 
 import enum
 import fnmatch
@@ -16,7 +18,8 @@ if TYPE_CHECKING:
     from qbench.numerics import QParams
 
 
-# One operator between grids, as plain numbers: what is computed, on which levels, and which levels are fed.
+# One operator between grids, as plain numbers: what is computed, on which levels, and which levels
+# are fed.
 #
 #     x ─Q─DQ─┐
 #     w ───DQ─┼─ operator ─Q─DQ─ y              w, bias: constant integers; the bias at s_x · s_w
@@ -32,8 +35,9 @@ _ENDS = MappingProxyType({"int8": (-128, 127), "uint8": (0, 255)})
 class Feed(enum.Enum):
     """Which levels the samples hold.
 
-    SPREAD: all ends, the zero point, levels that make ties, and random ones. EVERY_LEVEL: each level of the one
-    operand, in a few orders. EVERY_PAIR: all 65,536 pairs of levels of two operands.
+    SPREAD: all ends, the zero point, levels that make ties, and random ones. EVERY_LEVEL: each
+    level of the one operand, in a few orders. EVERY_PAIR: all 65,536 pairs of levels of two
+    operands.
     """
 
     SPREAD = "spread"
@@ -46,7 +50,8 @@ class OperandGrid:
     """The levels of one tensor: r = scale · (q − zero_point).
 
     Args:
-        qtype: ``int8`` or ``uint8``. scales: one, or one per slice along ``axis``; exact as float32.
+        qtype: ``int8`` or ``uint8``. scales: one, or one per slice along ``axis``; exact as
+            float32.
         zero_point: of all slices. axis: None where there is one scale.
     """
 
@@ -74,7 +79,8 @@ class Operand:
 
     Args:
         grid: its levels. shape: without the batch where it is fed, whole where it is constant.
-        step: levels that make ties are the zero point and multiples of ``step`` away; one number, or one per slice.
+        step: levels that make ties are the zero point and multiples of ``step`` away; one number,
+            or one per slice.
     """
 
     grid: OperandGrid
@@ -87,11 +93,12 @@ class OperatorSubject:
     """One operator, its grids and its data; what the id does not say, the fields do.
 
     Args:
-        id: name in suites. operator: as ONNX calls it; ``Requantize``: from one grid to another, no operator between.
+        id: name in suites. operator: as ONNX calls it; ``Requantize``: from one grid to another, no
+            operator between.
         inputs: the operands that are fed. output: the grid of the result.
-        weight: a constant second operand, if any. bias: how many numbers a constant bias has; 0: none.
-        attributes: of the ONNX node. constants: further constant inputs after the operands, reals or integers.
-        feed: which levels are fed.
+        weight: a constant second operand, if any. bias: how many numbers a constant bias has; 0:
+        none. attributes: of the ONNX node. constants: further constant inputs after the operands,
+        reals or integers. feed: which levels are fed.
     """
 
     id: str
@@ -106,9 +113,13 @@ class OperatorSubject:
 
     @property
     def multipliers(self) -> tuple[float, ...]:
-        """s_x · s_w / s_y of an operator that counts products, one or one per channel; else s_x / s_y."""
+        """s_x · s_w / s_y of an operator that counts products, one or one per channel; else s_x
+        / s_y.
+        """
         weights = (1.0,) if self.weight is None else self.weight.grid.scales
-        return tuple(self.inputs[0].grid.scales[0] * scale / self.output.scales[0] for scale in weights)
+        return tuple(
+            self.inputs[0].grid.scales[0] * scale / self.output.scales[0] for scale in weights
+        )
 
 
 def single(value: float) -> float:
@@ -116,7 +127,8 @@ def single(value: float) -> float:
     return float(struct.unpack("<f", struct.pack("<f", value))[0])
 
 
-# The subjects that count Σ x·w: Conv, ConvTranspose, Gemm and MatMul, over types, multipliers, windows and widths.
+# The subjects that count Σ x·w: Conv, ConvTranspose, Gemm and MatMul, over types, multipliers,
+# windows and widths.
 #
 #     ties    M = 2⁻ᵖ, x and w in steps of which a product is a multiple of 2ᵖ⁻¹: every second accumulator ends on a tie
 #     real     M any number
@@ -139,14 +151,25 @@ _FACTORS = (1.0, 1.37, 0.81, 1.93, 0.593)
 WIDTHS = ((1, 33), (3, 31), (7, 16), (8, 9), (9, 8), (16, 7), (31, 3), (33, 1))
 """Input and output channels around the widths of vectors."""
 
-_ALL = ("u8s8.ties", "u8s8.real", "u8s8.pc", "s8s8.ties", "s8s8.real", "s8s8.pc", "u8u8.ties", "u8u8.real")
+_ALL = (
+    "u8s8.ties",
+    "u8s8.real",
+    "u8s8.pc",
+    "s8s8.ties",
+    "s8s8.real",
+    "s8s8.pc",
+    "u8u8.ties",
+    "u8u8.real",
+)
 _USUAL = ("u8s8.ties", "u8s8.pc", "s8s8.pc")
 _WIDE = ("u8s8.pc",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Window:
-    """One shape of an operator: ``x`` without the batch, ``weight`` as ONNX stores it, its axis of output channels."""
+    """One shape of an operator: ``x`` without the batch, ``weight`` as ONNX stores it, its axis
+    of output channels.
+    """
 
     name: str
     operator: str
@@ -176,7 +199,9 @@ def _convolutions() -> Iterator[_Window]:
     yield _conv("pointwise", (9, 5, 5), (7, 9, 1, 1), _USUAL)
     yield _conv("grouped", (6, 6, 5), (9, 2, 3, 3), _USUAL, {"group": 3, **padded})
     yield _conv("depthwise", (9, 7, 6), (9, 1, 3, 3), _USUAL, {"group": 9, **padded})
-    yield _conv("dilated", (5, 9, 8), (6, 5, 3, 3), _USUAL, {"dilations": (2, 2), "pads": (2, 2, 2, 2)})
+    yield _conv(
+        "dilated", (5, 9, 8), (6, 5, 3, 3), _USUAL, {"dilations": (2, 2), "pads": (2, 2, 2, 2)}
+    )
     yield _conv("asymmetric", (5, 6, 7), (6, 5, 3, 2), _USUAL, {"pads": (0, 1, 2, 0)})
     yield _conv("strided", (5, 9, 8), (6, 5, 3, 3), _USUAL, {"strides": (2, 3), **padded})
     yield _conv("one_dimension", (5, 17), (6, 5, 3), _USUAL, {"pads": (2, 1)})
@@ -188,7 +213,11 @@ def _convolutions() -> Iterator[_Window]:
 
 
 def _conv(
-    name: str, x: Shape, weight: Shape, kinds: tuple[str, ...], attributes: Mapping[str, Attribute] | None = None
+    name: str,
+    x: Shape,
+    weight: Shape,
+    kinds: tuple[str, ...],
+    attributes: Mapping[str, Attribute] | None = None,
 ) -> _Window:
     return _Window(
         name=f"conv.{name}",
@@ -296,8 +325,12 @@ def _power(depth: int) -> int:
     return round(math.log2(_SPREAD * _SPREAD * math.sqrt(depth) / _AIM))
 
 
-def _mixed(channels: int, unit: float, power: int, x_step: int) -> tuple[tuple[float, ...], tuple[int, ...]]:
-    """Scales and steps of weights, a channel: M = 2^−p, 2^−(p+1), 2^−p, … at even ones, any number at odd ones."""
+def _mixed(
+    channels: int, unit: float, power: int, x_step: int
+) -> tuple[tuple[float, ...], tuple[int, ...]]:
+    """Scales and steps of weights, a channel: M = 2^−p, 2^−(p+1), 2^−p, … at even ones, any
+    number at odd ones.
+    """
     scales, steps = [], []
     for channel in range(channels):
         if channel % 2:
@@ -331,7 +364,8 @@ def _computed(types: str, multiplier: str) -> OperatorSubject:
     )
 
 
-# The subjects without a weight: sums, products, functions of one value, pools, means, and what moves levels.
+# The subjects without a weight: sums, products, functions of one value, pools, means, and what
+# moves levels.
 #
 # ties     every scale a power of two, so that results lie on ties wherever they can; zero points odd
 # real     any scales
@@ -359,7 +393,9 @@ def pointwise_subjects() -> Iterator[OperatorSubject]:
 
 def _grid(types: str, scale: float, offset: int) -> OperandGrid:
     """A grid whose zero point lies ``offset`` levels from the middle of its type."""
-    return OperandGrid(qtype=_TYPES[types], scales=(single(scale),), zero_point=_CENTRES[types] + offset)
+    return OperandGrid(
+        qtype=_TYPES[types], scales=(single(scale),), zero_point=_CENTRES[types] + offset
+    )
 
 
 def _arithmetic(types: str) -> Iterator[OperatorSubject]:
@@ -390,7 +426,13 @@ def _functions(types: str) -> Iterator[OperatorSubject]:
     )
     signed_unit = _grid(types, 2.0**-7, 0)
     yield _unary(f"relu.{types}", "Relu", x, _grid(types, 0.0279, -128))
-    yield _unary(f"clip.{types}", "Clip", x, _grid(types, 0.0239, -128), constants=(("low", 0.0), ("high", 6.0)))
+    yield _unary(
+        f"clip.{types}",
+        "Clip",
+        x,
+        _grid(types, 0.0239, -128),
+        constants=(("low", 0.0), ("high", 6.0)),
+    )
     for kind, grids in (
         ("ties", (_grid(types, 2.0**-4, 5), _grid(types, 2.0**-4, -39))),
         ("real", (x, _grid(types, 0.0421, -39))),
@@ -415,8 +457,13 @@ def _pools(types: str) -> Iterator[OperatorSubject]:
     counted = {**padded, "count_include_pad": 1}
     yield _spread(f"averagepool.counted.{types}.real", "AveragePool", (x, other), shape, counted)
     yield _spread(f"maxpool.{types}", "MaxPool", (x, x), shape, {**window, "kernel_shape": (3, 3)})
-    yield _spread(f"maxpool.padded.{types}", "MaxPool", (x, x), shape, {**padded, "strides": (2, 1)})
-    for kind, grids in (("ties", (power, _grid(types, 2.0**-7, 7))), ("real", (x, _grid(types, 0.0097, 7)))):
+    yield _spread(
+        f"maxpool.padded.{types}", "MaxPool", (x, x), shape, {**padded, "strides": (2, 1)}
+    )
+    for kind, grids in (
+        ("ties", (power, _grid(types, 2.0**-7, 7))),
+        ("real", (x, _grid(types, 0.0097, 7))),
+    ):
         yield _spread(f"globalaveragepool.{types}.{kind}", "GlobalAveragePool", grids, ((9, 4, 8),))
         yield _spread(
             f"reducemean.{types}.{kind}",
@@ -437,7 +484,9 @@ def _softmax(types: str) -> Iterator[OperatorSubject]:
 
 def _movers(types: str) -> Iterator[OperatorSubject]:
     x, finer, coarser = _grid(types, 0.0311, 3), _grid(types, 0.0227, -13), _grid(types, 0.0401, 20)
-    yield _spread(f"concat.{types}.real", "Concat", (x, finer, coarser), ((3, 5, 4), (8, 5, 4)), {"axis": 1})
+    yield _spread(
+        f"concat.{types}.real", "Concat", (x, finer, coarser), ((3, 5, 4), (8, 5, 4)), {"axis": 1}
+    )
     powers = (_grid(types, 2.0**-5, 3), _grid(types, 2.0**-7, -13), _grid(types, 2.0**-4, 20))
     yield _spread(f"concat.{types}.ties", "Concat", powers, ((3, 5, 4), (8, 5, 4)), {"axis": 1})
     resized: Mapping[str, Attribute] = {
@@ -459,10 +508,14 @@ def _requantized(types: str) -> Iterator[OperatorSubject]:
     yield _unary(f"requantize.{types}to{other}", "Requantize", power, _grid(other, 2.0**-6, 3))
 
 
-def _pairwise(name: str, operator: str, grids: tuple[OperandGrid, OperandGrid, OperandGrid]) -> OperatorSubject:
+def _pairwise(
+    name: str, operator: str, grids: tuple[OperandGrid, OperandGrid, OperandGrid]
+) -> OperatorSubject:
     *inputs, output = grids
     operands = tuple(Operand(grid=grid, shape=_PAIRS) for grid in inputs)
-    return OperatorSubject(id=f"op.{name}", operator=operator, inputs=operands, output=output, feed=Feed.EVERY_PAIR)
+    return OperatorSubject(
+        id=f"op.{name}", operator=operator, inputs=operands, output=output, feed=Feed.EVERY_PAIR
+    )
 
 
 def _unary(
@@ -498,7 +551,9 @@ def _spread(
     return OperatorSubject(
         id=f"op.{name}",
         operator=operator,
-        inputs=tuple(Operand(grid=grid, shape=shape) for grid, shape in zip(inputs, shapes, strict=True)),
+        inputs=tuple(
+            Operand(grid=grid, shape=shape) for grid, shape in zip(inputs, shapes, strict=True)
+        ),
         output=output,
         attributes=attributes,
         constants=constants,
@@ -513,7 +568,8 @@ T = TypeVar("T")
 
 
 def list_operators(pattern: str = "*") -> tuple[str, ...]:
-    """The ids of the operator subjects that match ``pattern`` (``op.conv.*``), in the order of their table.
+    """The ids of the operator subjects that match ``pattern`` (``op.conv.*``), in the order of
+    their table.
 
     Raises:
         InputError: none does; the nearest id is suggested.
@@ -558,7 +614,9 @@ class OperatorNames(Generic[T]):
         return functools.partial(self.make, _subjects()[name])
 
     def unknown(self, doing: str, name: str, listed: Iterable[str]) -> InputError:
-        """The error for a ``name`` that is neither an operator subject nor among those ``listed``."""
+        """The error for a ``name`` that is neither an operator subject nor among those
+        ``listed``.
+        """
         known = _subjects() if name.startswith(PREFIX) else listed
         return unknown_name(doing, self.kind, name, known)
 

@@ -2,10 +2,11 @@
 
     y = (x / divisor − mean) / std        in float32, x the RGB bytes 0 … 255
 
-Resizing is Pillow's, which widens its filter when shrinking (antialiasing) and computes in fixed point, so that the
-bytes are the same on every processor. The long side is ⌊resize · long / short⌋ and the crop begins at
-round((side − crop) / 2), as in torchvision's ``Resize`` and ``CenterCrop``. JPEG decoders,
-though, may differ in the last bit: bytes agree where the libjpeg is the same, as in all Pillow wheels of one version.
+Resizing is Pillow's, which widens its filter when shrinking (antialiasing) and computes in fixed
+point, so that the bytes are the same on every processor. The long side is ⌊resize · long / short⌋
+and the crop begins at round((side − crop) / 2), as in torchvision's ``Resize`` and ``CenterCrop``.
+JPEG decoders, though, may differ in the last bit: bytes agree where the libjpeg is the same, as in
+all Pillow wheels of one version.
 """
 
 import enum
@@ -54,7 +55,9 @@ class Channels(enum.Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Crop:
-    """A square that a fully convolutional network takes as it is: (side, side, 3) uint8, neither resized nor cut."""
+    """A square that a fully convolutional network takes as it is: (side, side, 3) uint8,
+    neither resized nor cut.
+    """
 
     pixels: Pixels
 
@@ -64,7 +67,8 @@ class Picture:
     """The preprocessing of a picture network; the defaults are torchvision's for ImageNet.
 
     Args:
-        resize: pixels of the shorter side after resizing. crop: pixels of the square that is cut from the centre.
+        resize: pixels of the shorter side after resizing. crop: pixels of the square that is cut
+            from the centre.
         divisor, mean, std: see the formula; mean and std per channel, red first.
         layout, channels: of the feed. input: the graph's input.
     """
@@ -88,7 +92,9 @@ class Picture:
             or 0 in (self.divisor, *self.std)
             or (len(self.mean), len(self.std)) != (3, 3)
         ):
-            raise ValueError("mean and std have to be three finite numbers each, and no divisor may be 0")
+            raise ValueError(
+                "mean and std have to be three finite numbers each, and no divisor may be 0"
+            )
 
     @property
     def name(self) -> str:
@@ -111,10 +117,16 @@ class Picture:
 
         if isinstance(sample, Crop):
             return {self.input: sample.pixels}
-        return {self.input: self._square(Image.fromarray(sample), Image.Resampling[self.interpolation.name])}
+        return {
+            self.input: self._square(
+                Image.fromarray(sample), Image.Resampling[self.interpolation.name]
+            )
+        }
 
     def mask(self, classes: Array) -> Array:
-        """The mask (H, W) uint8 or uint16 of a picture → that of the square that the picture becomes, (crop, crop)."""
+        """The mask (H, W) uint8 or uint16 of a picture → that of the square that the picture
+        becomes, (crop, crop).
+        """
         from PIL import Image
 
         # 32-bit integers: Pillow resizes those of 16 bits by some versions only
@@ -156,10 +168,12 @@ def require_pixels(doing: str, width: int, height: int) -> None:
 
 
 def decode_picture(data: bytes, name: str) -> Pixels:
-    """The picture in a file's bytes as (H, W, 3) uint8 RGB; transparency is dropped, the EXIF orientation ignored.
+    """The picture in a file's bytes as (H, W, 3) uint8 RGB; transparency is dropped, the EXIF
+    orientation ignored.
 
     Raises:
-        InputError: it is not a picture that Pillow reads, or it is incomplete; ``name`` is its name in the error.
+        InputError: it is not a picture that Pillow reads, or it is incomplete; ``name`` is its name
+            in the error.
     """
     from PIL import Image, UnidentifiedImageError
 
@@ -167,7 +181,13 @@ def decode_picture(data: bytes, name: str) -> Pixels:
         with Image.open(io.BytesIO(data)) as picture:
             require_pixels(f"Decoding the picture '{name}'", *picture.size)
             return np.asarray(picture.convert("RGB"))
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except (
+        UnidentifiedImageError,
+        OSError,
+        SyntaxError,
+        ValueError,
+        Image.DecompressionBombError,
+    ) as error:
         found = "an unknown format" if isinstance(error, UnidentifiedImageError) else str(error)
         raise InputError(
             f"Decoding the picture '{name}'",

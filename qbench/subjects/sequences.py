@@ -1,4 +1,6 @@
-"""Tasks of sequence models, and batches of sequences of one length, so that no graph sees padding or needs a mask."""
+"""Tasks of sequence models, and batches of sequences of one length, so that no graph sees
+padding or needs a mask.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,11 +23,13 @@ from qbench.metrics import (
 from qbench.subjects.subject import BATCH, Array, Runner, Samples
 from qbench.subjects.tasks import finite_rows, runner_named
 
-# One sequence → another, greedily: one encoder step per letter, then one decoder step per answered token.
+# One sequence → another, greedily: one encoder step per letter, then one decoder step per answered
+# token.
 #
-# h₀ = 0; hₜ = encode(xₜ, hₜ₋₁) while t < length; then yₜ = argmax decode(yₜ₋₁, hₜ₋₁) from the start token until the end
-# token or ``limit`` tokens. Whole batches run. A row that has ended repeats its last step: the shape stays, the result
-# is the same, and an observing executor sees no number that does not belong to a sample.
+# h₀ = 0; hₜ = encode(xₜ, hₜ₋₁) while t < length; then yₜ = argmax decode(yₜ₋₁, hₜ₋₁) from the start
+# token until the end token or ``limit`` tokens. Whole batches run. A row that has ended repeats its
+# last step: the shape stays, the result is the same, and an observing executor sees no number that
+# does not belong to a sample.
 #
 # Teacher-forced, yₜ is the label's token instead, and the end token after its last one.
 
@@ -35,12 +39,14 @@ LETTERS, LENGTH = "letters", "length"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transduction:
-    """Two graphs: ``encoder_step`` (token, h) → next_h and ``decoder_step`` (token, h) → logits, next_h.
+    """Two graphs: ``encoder_step`` (token, h) → next_h and ``decoder_step`` (token, h) →
+    logits, next_h.
 
     Samples feed ``letters`` (n, t) and ``length`` (n,): how many of the t belong to the sequence.
 
     Args:
-        state: width of h. start, end: token ids that begin and end an answer; neither is part of it.
+        state: width of h. start, end: token ids that begin and end an answer; neither is part of
+            it.
         limit: the longest answer. batch: sequences in one run of a graph.
     """
 
@@ -52,7 +58,9 @@ class Transduction:
 
     def __post_init__(self) -> None:
         if min(self.state, self.limit, self.batch) < 1:
-            raise ValueError(f"state {self.state}, limit {self.limit}, batch {self.batch}: each is at least 1")
+            raise ValueError(
+                f"state {self.state}, limit {self.limit}, batch {self.batch}: each is at least 1"
+            )
 
     @property
     def name(self) -> str:
@@ -68,10 +76,12 @@ class Transduction:
         return (ENCODER, DECODER)
 
     def answer(self, runners: Mapping[str, Runner], samples: Samples) -> Answers:
-        """The token ids of every sample, (n, limit) int32 padded with ``PADDING``; the lowest id among equal logits.
+        """The token ids of every sample, (n, limit) int32 padded with ``PADDING``; the lowest
+        id among equal logits.
 
         Raises:
-            InputError: an output is missing, has another shape, or is not finite (the sample is named).
+            InputError: an output is missing, has another shape, or is not finite (the sample is
+                named).
         """
         encoder = runner_named(runners, ENCODER, self.name)
         decoder = runner_named(runners, DECODER, self.name)
@@ -89,14 +99,18 @@ class Transduction:
             first.add(logits)
             start += len(ids)
         return IntegerAnswers(
-            np.concatenate(answers), tied=np.concatenate(ties), kind=AnswerKind.SEQUENCE, outputs=first.held
+            np.concatenate(answers),
+            tied=np.concatenate(ties),
+            kind=AnswerKind.SEQUENCE,
+            outputs=first.held,
         )
 
     def likelihoods(self, runners: Mapping[str, Runner], samples: Samples) -> Likelihoods:
         """The likelihood of the label of every sample, including its end token.
 
         Raises:
-            InputError: what ``answer`` raises; or a label holds a token that the decoder does not have.
+            InputError: what ``answer`` raises; or a label holds a token that the decoder does not
+                have.
         """
         labels = samples.whole_labels
         assert labels is not None
@@ -113,7 +127,9 @@ class Transduction:
         tokens = np.array([len(label) + 1 for label in labels], dtype=np.int64)
         return Likelihoods(np.rint(MILLION * np.concatenate(surprises)).astype(np.int64), tokens)
 
-    def _force(self, decoder: Runner, h: Array, labels: Labels, ids: tuple[str, ...], doing: str) -> Array:
+    def _force(
+        self, decoder: Runner, h: Array, labels: Labels, ids: tuple[str, ...], doing: str
+    ) -> Array:
         """The surprise (n,) float64 of every label and its end, in nats."""
         lengths = np.array([len(label) + 1 for label in labels])
         targets = np.full((len(ids), lengths.max()), self.end, np.int64)
@@ -131,18 +147,26 @@ class Transduction:
             h = np.where(goes_on[:, None], next_h, h)
         return found
 
-    def _encode(self, encoder: Runner, letters: Array, length: Array, ids: tuple[str, ...], doing: str) -> Array:
+    def _encode(
+        self, encoder: Runner, letters: Array, length: Array, ids: tuple[str, ...], doing: str
+    ) -> Array:
         rows = np.arange(len(ids))
         before: Array = np.zeros((len(ids), self.state), np.float32)
         h = before
         for step in range(int(length.max(initial=0))):
             before = np.where((step < length)[:, None], h, before)
             token = letters[rows, np.minimum(step, length - 1)]
-            h = finite_rows(encoder.run({"token": token, "h": before}), "next_h", ids, f"{doing}, letter {step}")
+            h = finite_rows(
+                encoder.run({"token": token, "h": before}), "next_h", ids, f"{doing}, letter {step}"
+            )
         return h
 
-    def _decode(self, decoder: Runner, h: Array, ids: tuple[str, ...], doing: str) -> tuple[Array, Array, Array]:
-        """Tokens (n, limit) int32; in which rows (bool) a step had equal best logits; the first step's logits."""
+    def _decode(
+        self, decoder: Runner, h: Array, ids: tuple[str, ...], doing: str
+    ) -> tuple[Array, Array, Array]:
+        """Tokens (n, limit) int32; in which rows (bool) a step had equal best logits; the first
+        step's logits.
+        """
         tokens = np.full((len(ids), self.limit), PADDING, np.int32)
         token: Array = np.full(len(ids), self.start, np.int64)
         running: npt.NDArray[np.bool_] = np.ones(len(ids), np.bool_)
@@ -153,7 +177,9 @@ class Transduction:
             next_h = finite_rows(outputs, "next_h", ids, f"{doing}, answer {step}")
             logits = finite_rows(outputs, "logits", ids, f"{doing}, answer {step}")
             first = logits if first is None else first
-            best = logits.argmax(axis=1).astype(np.int64)  # the first of equals, which is the lowest id
+            best = logits.argmax(axis=1).astype(
+                np.int64
+            )  # the first of equals, which is the lowest id
             tied |= (logits == logits.max(axis=1, keepdims=True)).sum(axis=1) > 1
             running &= best != self.end
             if not running.any():
@@ -184,7 +210,8 @@ def _surprise(logits: Array, targets: Array, ids: tuple[str, ...], doing: str) -
 def batches_by_length(
     samples: Samples, sequence: str, length: str, batch: int = BATCH
 ) -> Iterator[tuple[list[int], Array]]:
-    """Batches of samples of one length, shortest first: their indices, and their rows of ``sequence`` without padding.
+    """Batches of samples of one length, shortest first: their indices, and their rows of
+    ``sequence`` without padding.
 
     Args:
         sequence, length: feeds of ``samples``: (n, T) and how many of the T belong to the sequence.

@@ -1,4 +1,5 @@
-"""Which samples belong together: as their folders or a table say, and as their names suggest where nothing says it.
+"""Which samples belong together: as their folders or a table say, and as their names suggest
+where nothing says it.
 
 ?sources=folder         the folder of a file: below its class folder in a folder of classes, as written in a .jsonl file
 ?sources=COLUMN         a field of the lines of a .jsonl file, or an array of an .npz file
@@ -22,7 +23,9 @@ from qbench.subjects.subject import Dataset
 FOLDER = "folder"
 """The setting that takes the folder of a file as its source."""
 
-_COLUMNS_REMEDY = "Write a line of headings, 'sample' first, and a line of as many fields for every sample."
+_COLUMNS_REMEDY = (
+    "Write a line of headings, 'sample' first, and a line of as many fields for every sample."
+)
 _REMEDY = "Write a line 'sample,source' for every sample, after one of headings."
 _SOURCE = "source"
 """The column of sources in a table of several."""
@@ -64,29 +67,37 @@ def folder_of(sample: str, where: str, *, levels: int) -> str:
 
 
 def sources_in_table(path: Path, samples: Sequence[str]) -> list[str]:
-    """The sources of ``samples`` in the .csv file at ``path``: its second column, of several the one called ``source``.
+    """The sources of ``samples`` in the .csv file at ``path``: its second column, of several
+    the one called ``source``.
 
     Raises:
-        InputError: as ``columns_in_table`` does, or the table has several columns and none of that name.
+        InputError: as ``columns_in_table`` does, or the table has several columns and none of that
+            name.
     """
     doing = f"Reading the sources '{path}'"
     columns = columns_in_table(path, samples, doing, _REMEDY)
     if len(columns) > 1 and _SOURCE not in columns:
         expected = f"two columns, or one of them called '{_SOURCE}'"
-        raise InputError(doing, found=f"the columns sample, {', '.join(columns)}", expected=expected, remedy=_REMEDY)
+        raise InputError(
+            doing,
+            found=f"the columns sample, {', '.join(columns)}",
+            expected=expected,
+            remedy=_REMEDY,
+        )
     return columns[_SOURCE] if len(columns) > 1 else next(iter(columns.values()))
 
 
 def columns_in_table(
     path: Path, samples: Sequence[str], doing: str = "", remedy: str = _COLUMNS_REMEDY
 ) -> dict[str, list[str]]:
-    """Column → its values for ``samples`` in the .csv file at ``path``, whose line of headings names it.
+    """Column → its values for ``samples`` in the .csv file at ``path``, whose line of headings
+    names it.
 
     ``doing`` and ``remedy`` are for errors.
 
     Raises:
-        InputError: the file cannot be read, a line has other fields than the first, a heading is there twice, or a
-            sample is missing, unknown or in it twice.
+        InputError: the file cannot be read, a line has other fields than the first, a heading is
+            there twice, or a sample is missing, unknown or in it twice.
     """
 
     def wrong(fields: Sequence[str]) -> str:
@@ -114,19 +125,27 @@ def columns_in_table(
 
 
 def lines_of_samples(
-    path: Path, samples: Sequence[str], doing: str, wrong: Callable[[Sequence[str]], str], remedy: str
+    path: Path,
+    samples: Sequence[str],
+    doing: str,
+    wrong: Callable[[Sequence[str]], str],
+    remedy: str,
 ) -> Mapping[str, list[str]]:
-    """Sample → what follows it in its line of the .csv file at ``path``, the first of which is one of headings.
+    """Sample → what follows it in its line of the .csv file at ``path``, the first of which is
+    one of headings.
 
     ``wrong`` says what is wrong with that, if anything; ``doing`` and ``remedy`` are for errors.
 
     Raises:
-        InputError: the file cannot be read, a line is ``wrong``, or a sample is missing, unknown or in it twice.
+        InputError: the file cannot be read, a line is ``wrong``, or a sample is missing, unknown or
+            in it twice.
     """
     try:
         lines = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig")), strict=True))[1:]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        found = (error.strerror or str(error)) if isinstance(error, OSError) else f"no table ({error})"
+        found = (
+            (error.strerror or str(error)) if isinstance(error, OSError) else f"no table ({error})"
+        )
         raise InputError(
             doing, found=found, expected="a .csv file with a line for each sample", remedy=remedy
         ) from error
@@ -138,14 +157,21 @@ def lines_of_samples(
         at = f"{doing}, line {number}"
         sample, *fields = line
         if found := wrong(fields):
-            raise InputError(at, found=found, expected="a sample, and what the table says of it", remedy=remedy)
+            raise InputError(
+                at, found=found, expected="a sample, and what the table says of it", remedy=remedy
+            )
         if sample not in known:
             close = nearest(sample, samples)
             meant = f"Is '{close}' meant?" if close else "Take the line away."
-            raise InputError(at, found=f"no sample '{sample}'", expected="a sample of the data", remedy=meant)
+            raise InputError(
+                at, found=f"no sample '{sample}'", expected="a sample of the data", remedy=meant
+            )
         if sample in found_in:
             raise InputError(
-                at, found=f"'{sample}' again", expected="each sample once", remedy="Remove one of the two."
+                at,
+                found=f"'{sample}' again",
+                expected="each sample once",
+                remedy="Remove one of the two.",
             )
         found_in[sample] = fields
     missing = [sample for sample in samples if sample not in found_in]
@@ -160,9 +186,9 @@ def lines_of_samples(
 #     photo12_crop03.png, clip4/frame_0001.jpg      a word for a piece and its number, after a name
 #     00012_00000.png, 00012_00001.png              two numbers, of which the last counts from 0 or 1 within the first
 #
-# Few false alarms matter more than finding all: a name that is the same for all samples of a class (ImageNet's
-# n01440764_18.JPEG), one name for the whole set (ILSVRC2012_val_00000001.JPEG) and a last number that does not count
-# without a gap say nothing.
+# Few false alarms matter more than finding all: a name that is the same for all samples of a class
+# (ImageNet's n01440764_18.JPEG), one name for the whole set (ILSVRC2012_val_00000001.JPEG) and a
+# last number that does not count without a gap say nothing.
 
 _PIECE = re.compile(
     r"(?P<whole>.*[0-9._/ -])(?P<word>crops?|tiles?|patch(?:es)?|frames?|slices?|windows?|augs?|augmented|views?)"
@@ -195,20 +221,30 @@ def pieces_note(data: Dataset) -> str:
 
 
 def _are_classes(wholes: Mapping[int, str], labels: Labels | None) -> bool:
-    """Whether each name is that of a class: its samples have one class, and no other name has it."""
-    pairs = {(whole, labels[place]) for place, whole in wholes.items()} if labels is not None else set()
-    return bool(pairs) and len(pairs) == len({whole for whole, _ in pairs}) == len({label for _, label in pairs})
+    """Whether each name is that of a class: its samples have one class, and no other name has
+    it.
+    """
+    pairs = (
+        {(whole, labels[place]) for place, whole in wholes.items()} if labels is not None else set()
+    )
+    return bool(pairs) and len(pairs) == len({whole for whole, _ in pairs}) == len(
+        {label for _, label in pairs}
+    )
 
 
 def _worded(names: Sequence[str]) -> Mapping[int, str]:
     """Place of a sample → the name in front of the word for a piece."""
     matched = {place: _PIECE.fullmatch(name) for place, name in enumerate(names)}
-    wholes = {place: one["whole"].rstrip("._/ -") for place, one in matched.items() if one is not None}
+    wholes = {
+        place: one["whole"].rstrip("._/ -") for place, one in matched.items() if one is not None
+    }
     return {place: whole for place, whole in wholes.items() if whole}
 
 
 def _numbered(names: Sequence[str]) -> Mapping[int, str]:
-    """Place of a sample → the name in front of its last number, where that counts from 0 or 1 without a gap."""
+    """Place of a sample → the name in front of its last number, where that counts from 0 or 1
+    without a gap.
+    """
     matched = {place: _COUNTED.fullmatch(name) for place, name in enumerate(names)}
     groups: dict[str, dict[int, int]] = defaultdict(dict)
     for place, one in matched.items():
@@ -217,7 +253,8 @@ def _numbered(names: Sequence[str]) -> Mapping[int, str]:
     return {
         place: whole
         for whole, numbers in groups.items()
-        if len(numbers) >= _EACH and sorted(numbers.values()) in (_from(0, numbers), _from(1, numbers))
+        if len(numbers) >= _EACH
+        and sorted(numbers.values()) in (_from(0, numbers), _from(1, numbers))
         for place in numbers
     }
 

@@ -1,4 +1,6 @@
-"""A subject: raw samples, how a sample becomes a feed, the network, and the task that turns outputs into answers."""
+"""A subject: raw samples, how a sample becomes a feed, the network, and the task that turns
+outputs into answers.
+"""
 
 import hashlib
 import json
@@ -22,9 +24,9 @@ from qbench.working import working
 
 # From a raw sample to a graph's feed, in two steps so that the first can be cached compactly.
 #
-# ``prepare`` does the slow part for one sample (decode, resize, crop) into small integers; ``finish`` does the cheap
-# part for a batch (scale, normalize, layout). Both are pure, and ``name`` has every setting; a change of their code is
-# found by its source (``storage.followed_code``).
+# ``prepare`` does the slow part for one sample (decode, resize, crop) into small integers;
+# ``finish`` does the cheap part for a batch (scale, normalize, layout). Both are pure, and ``name``
+# has every setting; a change of their code is found by its source (``storage.followed_code``).
 
 Array = npt.NDArray[Any]
 
@@ -43,7 +45,9 @@ class Preprocess(Protocol):
         ...
 
     def prepare(self, sample: Any) -> dict[str, Array]:  # noqa: ANN401 - a raw sample is whatever its kind says
-        """One raw sample → input name → compact array without a batch axis, of one shape for all samples."""
+        """One raw sample → input name → compact array without a batch axis, of one shape for
+        all samples.
+        """
         ...
 
     def finish(self, batch: dict[str, Array]) -> dict[str, Array]:
@@ -64,8 +68,8 @@ class ClassNames:
 
     Args:
         numbers: name → class, in the order of the classes.
-        listed: lines of the file that numbers them, one for each output of the model; None: names that are numbers are
-            classes themselves, and others are counted in their order.
+        listed: lines of the file that numbers them, one for each output of the model; None: names
+            that are numbers are classes themselves, and others are counted in their order.
     """
 
     numbers: Mapping[str, int]
@@ -75,22 +79,33 @@ class ClassNames:
     def of(cls, names: Sequence[str], listed: Sequence[str] | None = None) -> "ClassNames":
         """The classes of distinct ``names``; ``listed``: of these, by their places."""
         if listed is not None:
-            return cls({name: place for place, name in enumerate(listed) if name in names}, len(listed))
+            return cls(
+                {name: place for place, name in enumerate(listed) if name in names}, len(listed)
+            )
         ordered = sorted(names)
         if all(name.isascii() and name.isdecimal() for name in ordered):
-            return cls(dict(sorted(((name, int(name)) for name in ordered), key=lambda one: one[1])))
+            return cls(
+                dict(sorted(((name, int(name)) for name in ordered), key=lambda one: one[1]))
+            )
         return cls({name: place for place, name in enumerate(ordered)})
 
     @property
     def is_counted(self) -> bool:
-        """Whether classes are the places of the names in their order, so that a missing one moves those after it."""
+        """Whether classes are the places of the names in their order, so that a missing one
+        moves those after it.
+        """
         return self.listed is None and not all(name.isdecimal() for name in self.numbers)
 
     def __str__(self) -> str:
         """``10 classes: class0=0, …``."""
-        shown = list(self.numbers.items())[: len(self.numbers) if len(self.numbers) <= _LISTED else _FIRST]
+        shown = list(self.numbers.items())[
+            : len(self.numbers) if len(self.numbers) <= _LISTED else _FIRST
+        ]
         more = len(self.numbers) - len(shown)
-        texts = [*(f"{name}={number}" for name, number in shown), *([f"… ({more} more)"] if more else [])]
+        texts = [
+            *(f"{name}={number}" for name, number in shown),
+            *([f"… ({more} more)"] if more else []),
+        ]
         return f"{counted(len(self.numbers), 'class', 'classes')}: {', '.join(texts)}"
 
     def warning(self, outputs: int) -> str:
@@ -108,7 +123,9 @@ class ClassNames:
         Raises:
             InputError: it has fewer, or another number than the file lists.
         """
-        most, last = max(((number, name) for name, number in self.numbers.items()), default=(-1, ""))
+        most, last = max(
+            ((number, name) for name, number in self.numbers.items()), default=(-1, "")
+        )
         if self.listed is not None and self.listed != outputs:
             raise InputError(
                 doing,
@@ -119,7 +136,9 @@ class ClassNames:
         if most >= outputs:
             raise InputError(
                 doing,
-                found=counted(len(self.numbers), "class", "classes") if self.is_counted else f"class '{last}'",
+                found=counted(len(self.numbers), "class", "classes")
+                if self.is_counted
+                else f"class '{last}'",
                 expected=f"classes from 0 to {outputs - 1}, as the model has {outputs} outputs",
                 remedy="Take the folders or labels away that are no class, or list the classes in the order of the "
                 "outputs with ?classes=labels.txt.",
@@ -137,25 +156,29 @@ class Dataset:
     """n raw samples, to score or to calibrate on.
 
     Args:
-        id: name in suites. kind: what one sample is; a model's preprocessing says which kinds it takes:
-            ``picture`` ((H, W, 3) uint8 RGB), ``bytes``, ``word`` (str), ``speech_8k`` ((12800,) int16),
-            ``speech_8k_pair`` (two of those), ``array`` (a ready feed, or input name → feed).
+        id: name in suites. kind: what one sample is; a model's preprocessing says which kinds it
+            takes: ``picture`` ((H, W, 3) uint8 RGB), ``bytes``, ``word`` (str), ``speech_8k``
+            ((12800,) int16), ``speech_8k_pair`` (two of those), ``array`` (a ready feed, or input
+            name → feed).
         sample_ids: n distinct names.
         sources: n names of what each sample was cut from; data sets with a common source overlap.
-        clusters: n names of what was drawn at once: samples with one name belong together, and intervals count them so.
-            They may be coarser than sources (a speaker, not the recording), and two data sets may share them; None: the
-            sources. They are not a part of ``digest``: what is stored of a data set holds for any clusters.
-        labels: of each sample the ids of the right classes, or the right sequence, or an array, such as its right
-            boxes or mask; None: unlabelled.
-        content: digest of the raw content (the package's or the files'), known without decoding anything.
-        load: the raw sample at an index. classes: the names that the labels come from; None: labels came as numbers.
-        whole: the data set that these samples were picked from; None: it is whole.
-        columns: other facts of samples: name → n texts, such as the device that took each: names of parts of the data
+        clusters: n names of what was drawn at once: samples with one name belong together, and
+            intervals count them so. They may be coarser than sources (a speaker, not the
+            recording), and two data sets may share them; None: the sources. They are not a part of
+            ``digest``: what is stored of a data set holds for any clusters.
+        labels: of each sample the ids of the right classes, or the right sequence, or an array,
+            such as its right boxes or mask; None: unlabelled.
+        content: digest of the raw content (the package's or the files'), known without decoding
+        anything. load: the raw sample at an index. classes: the names that the labels come from;
+        None: labels came as numbers. whole: the data set that these samples were picked from; None:
+        it is whole. columns: other facts of samples: name → n texts, such as the device that took
+        each: names of parts of the data
             (``slices``). They are not a part of ``digest``.
 
     Raises:
-        InputError: two samples share a name, there are more or fewer sources, clusters or labels than samples, a
-            cluster has no name, or a column of labelled samples is called ``class``, as their classes are.
+        InputError: two samples share a name, there are more or fewer sources, clusters or labels
+            than samples, a cluster has no name, or a column of labelled samples is called
+            ``class``, as their classes are.
     """
 
     id: str
@@ -173,21 +196,35 @@ class Dataset:
     def __post_init__(self) -> None:
         count = len(self.sample_ids)
         if (distinct := len(set(self.sample_ids))) != count:
-            self._refuse(f"{distinct} different names for {count} samples", "different names for all samples")
+            self._refuse(
+                f"{distinct} different names for {count} samples", "different names for all samples"
+            )
         if len(self.sources) != count:
-            self._refuse(f"{len(self.sources)} sources for {count} samples", "one source for every sample")
+            self._refuse(
+                f"{len(self.sources)} sources for {count} samples", "one source for every sample"
+            )
         if self.clusters is not None and len(self.clusters) != count:
-            self._refuse(f"{len(self.clusters)} sources for {count} samples", "one source for every sample")
+            self._refuse(
+                f"{len(self.clusters)} sources for {count} samples", "one source for every sample"
+            )
         if self.clusters is not None and "" in self.clusters:
             sample = self.sample_ids[self.clusters.index("")]
             self._refuse(f"no source of sample '{sample}'", "the name of one for every sample")
         for column, values in self.columns.items():
             if len(values) != count:
-                self._refuse(f"{len(values)} values of the column '{column}' for {count} samples", "one for each")
+                self._refuse(
+                    f"{len(values)} values of the column '{column}' for {count} samples",
+                    "one for each",
+                )
         if self.labels is not None and _BY_CLASS in self.columns:
-            self._refuse(f"a column '{_BY_CLASS}' of labelled samples", "another name: slices by it are the classes")
+            self._refuse(
+                f"a column '{_BY_CLASS}' of labelled samples",
+                "another name: slices by it are the classes",
+            )
         if self.labels is not None and len(self.labels) != count:
-            self._refuse(f"{len(self.labels)} labels for {count} samples", "labels for every sample")
+            self._refuse(
+                f"{len(self.labels)} labels for {count} samples", "labels for every sample"
+            )
 
     @classmethod
     def from_arrays(
@@ -201,17 +238,19 @@ class Dataset:
         """Ready feeds in memory as a data set.
 
         Args:
-            name: its id. feeds: input name → (n, …) numbers, one row per sample; or one such array, for a graph of one
-                input. float64 becomes float32. labels: (n,) integers from 0, the right classes; (n, …) uint8 or uint16
-                masks or pictures, or floats; None: unlabelled.
-            sources: n texts or whole numbers, what each sample comes from (see ``with_sources``); None: each row is its
-                own.
+            name: its id. feeds: input name → (n, …) numbers, one row per sample; or one such array,
+                for a graph of one input. float64 becomes float32. labels: (n,) integers from 0, the
+                right classes; (n, …) uint8 or uint16 masks or pictures, or floats; None:
+                unlabelled.
+            sources: n texts or whole numbers, what each sample comes from (see ``with_sources``);
+                None: each row is its own.
 
-        A row's source is the digest of its numbers: two data sets with a common row overlap whatever their names are.
+        A row's source is the digest of its numbers: two data sets with a common row overlap
+        whatever their names are.
 
         Raises:
-            InputError: no rows, inputs of different length, objects, NaN (the sample is named), labels or sources that
-                do not fit.
+            InputError: no rows, inputs of different length, objects, NaN (the sample is named),
+                labels or sources that do not fit.
         """
         doing = f"Making the data set '{name}'"
         is_lone = not isinstance(feeds, Mapping)
@@ -221,21 +260,30 @@ class Dataset:
         }
         lengths = {key: len(one) for key, one in arrays.items()}
         if len(set(lengths.values())) != 1:
-            found = ", ".join(f"{count} rows in '{key}'" for key, count in lengths.items()) or "no arrays"
+            found = (
+                ", ".join(f"{count} rows in '{key}'" for key, count in lengths.items())
+                or "no arrays"
+            )
             remedy = "Save one row per sample in every array."
-            raise InputError(doing, found=found, expected="equally many rows in each", remedy=remedy)
+            raise InputError(
+                doing, found=found, expected="equally many rows in each", remedy=remedy
+            )
         first, count = next(iter(lengths.items()))
         _refuse_non_finite(arrays, first, doing)
 
         def load(index: int) -> Any:  # noqa: ANN401 - a feed, or several by name
-            return arrays["x"][index] if is_lone else {key: one[index] for key, one in arrays.items()}
+            return (
+                arrays["x"][index] if is_lone else {key: one[index] for key, one in arrays.items()}
+            )
 
         ids = tuple(f"{first}[{index}]" for index in range(count))
         made = cls(
             id=name,
             kind="array",
             sample_ids=ids,
-            sources=tuple(digest_arrays({key: one[i] for key, one in arrays.items()}) for i in range(count)),
+            sources=tuple(
+                digest_arrays({key: one[i] for key, one in arrays.items()}) for i in range(count)
+            ),
             clusters=ids,
             labels=None if labels is None else _given_labels(np.asarray(labels), count, doing),
             content=digest_arrays(arrays),
@@ -244,18 +292,22 @@ class Dataset:
         return made if sources is None else made.with_sources(np.asarray(sources).tolist())
 
     def with_sources(self, sources: "Sequence[object] | Callable[[str], object]") -> "Dataset":
-        """The same samples, of which those with one source belong together: crops of a photograph, a speaker's words.
+        """The same samples, of which those with one source belong together: crops of a
+        photograph, a speaker's words.
 
         Args:
             sources: n texts or whole numbers; or what gives one for the id of a sample.
 
         Raises:
-            InputError: more or fewer than samples, or one that is empty or neither text nor a whole number.
+            InputError: more or fewer than samples, or one that is empty or neither text nor a whole
+                number.
         """
         names = [sources(one) for one in self.sample_ids] if callable(sources) else list(sources)
         for sample, name in zip(self.sample_ids, names, strict=False):
             if isinstance(name, bool) or not isinstance(name, str | int) or not str(name).strip():
-                self._refuse(f"the source {name!r:.40} of sample '{sample}'", "a text or a whole number")
+                self._refuse(
+                    f"the source {name!r:.40} of sample '{sample}'", "a text or a whole number"
+                )
         return replace(self, clusters=tuple(str(name) for name in names))
 
     def with_columns(self, **columns: "Sequence[object]") -> "Dataset":
@@ -268,7 +320,8 @@ class Dataset:
         return replace(self, columns={**self.columns, **texts})
 
     def slices(self, by: str) -> tuple[str, ...]:
-        """The part of the data that each sample is of, n names: its class where ``by`` is ``class``, else of a column.
+        """The part of the data that each sample is of, n names: its class where ``by`` is
+        ``class``, else of a column.
 
         Raises:
             InputError: no such column, or samples that have not one class each.
@@ -277,7 +330,10 @@ class Dataset:
             return self.columns[by]
         if by != _BY_CLASS:
             raise unknown_name(
-                f"Looking for slices of the data set '{self.id}'", "column", by, (_BY_CLASS, *self.columns)
+                f"Looking for slices of the data set '{self.id}'",
+                "column",
+                by,
+                (_BY_CLASS, *self.columns),
             )
         labels = self.whole_labels
         if labels is None or any(len(right) != 1 for right in labels):
@@ -287,7 +343,11 @@ class Dataset:
                 expected="one class for every sample, because of slices = 'class'",
                 remedy="Name a column of the data instead.",
             )
-        names = {} if self.classes is None else {number: name for name, number in self.classes.numbers.items()}
+        names = (
+            {}
+            if self.classes is None
+            else {number: name for name, number in self.classes.numbers.items()}
+        )
         return tuple(names.get(right[0], f"class {right[0]}") for right in labels)
 
     @property
@@ -297,7 +357,9 @@ class Dataset:
 
     def _refuse(self, found: str, expected: str) -> NoReturn:
         remedy = "Correct the file or the function that the data set comes from."
-        raise InputError(f"Making the data set '{self.id}'", found=found, expected=expected, remedy=remedy)
+        raise InputError(
+            f"Making the data set '{self.id}'", found=found, expected=expected, remedy=remedy
+        )
 
     def __len__(self) -> int:
         return len(self.sample_ids)
@@ -336,7 +398,15 @@ class Dataset:
     def without_samples(self) -> "Dataset":
         """A data set of the same kind without samples, for models that need no calibration."""
         return replace(
-            self, id="none", sample_ids=(), sources=(), clusters=None, columns={}, labels=None, classes=None, content=""
+            self,
+            id="none",
+            sample_ids=(),
+            sources=(),
+            clusters=None,
+            columns={},
+            labels=None,
+            classes=None,
+            content="",
         )
 
     def pick(self, chosen: Sequence[int]) -> "Dataset":
@@ -348,8 +418,12 @@ class Dataset:
             sample_ids=tuple(self.sample_ids[i] for i in chosen),
             sources=tuple(self.sources[i] for i in chosen),
             clusters=None if self.clusters is None else tuple(self.clusters[i] for i in chosen),
-            columns={name: tuple(values[i] for i in chosen) for name, values in self.columns.items()},
-            labels=cast(Labels | ArrayLabels | None, self.labels and tuple(self.labels[i] for i in chosen)),
+            columns={
+                name: tuple(values[i] for i in chosen) for name, values in self.columns.items()
+            },
+            labels=cast(
+                Labels | ArrayLabels | None, self.labels and tuple(self.labels[i] for i in chosen)
+            ),
             load=lambda index: load(chosen[index]),
         )
 
@@ -365,7 +439,9 @@ def _feed(array: Array, doing: str) -> Array:
         )
     if array.dtype != np.float64:
         return array
-    with np.errstate(over="ignore"):  # what is too large for float32 becomes Inf, which is refused by the caller
+    with np.errstate(
+        over="ignore"
+    ):  # what is too large for float32 becomes Inf, which is refused by the caller
         return array.astype(np.float32)
 
 
@@ -392,21 +468,32 @@ def _whole(labels: Labels | ArrayLabels | None) -> Labels | None:
 
 
 def _given_labels(y: Array, count: int, doing: str) -> Labels | ArrayLabels:
-    """``y`` as labels: whole numbers (count,) are classes; masks, pictures (uint8 or uint16) and floats are arrays."""
+    """``y`` as labels: whole numbers (count,) are classes; masks, pictures (uint8 or uint16)
+    and floats are arrays.
+    """
     is_map = y.ndim >= 3 and y.dtype in (np.uint8, np.uint16)
-    is_value = y.ndim > 0 and y.dtype.kind == "f" and not (y.ndim == 1 and (y == np.rint(y)).all())  # classes as floats
+    is_value = (
+        y.ndim > 0 and y.dtype.kind == "f" and not (y.ndim == 1 and (y == np.rint(y)).all())
+    )  # classes as floats
     if y.ndim and len(y) == count and (is_map or is_value):
         if not np.isfinite(y).all():
             first = int(np.argmin(np.isfinite(y.reshape(count, -1)).all(axis=1)))
             remedy = "Correct or remove the sample."
             raise InputError(
-                f"{doing}, its labels 'y'", found=f"NaN or Inf in row {first}", expected="finite numbers", remedy=remedy
+                f"{doing}, its labels 'y'",
+                found=f"NaN or Inf in row {first}",
+                expected="finite numbers",
+                remedy=remedy,
             )
         return tuple(np.atleast_1d(row) for row in y)
     if is_one_hot(y) and len(y) == count:
         raise one_hot_error(f"{doing}, its labels 'y'", y.shape[1])
     if y.shape != (count,) or y.dtype.kind not in "iu" or (y < 0).any():
-        least = f" with a class {int(y.min())}" if y.dtype.kind == "i" and y.size and y.min() < 0 else ""
+        least = (
+            f" with a class {int(y.min())}"
+            if y.dtype.kind == "i" and y.size and y.min() < 0
+            else ""
+        )
         raise InputError(
             f"{doing}, its labels 'y'",
             found=f"shape {y.shape} of {y.dtype}{least}",
@@ -420,8 +507,15 @@ def _given_labels(y: Array, count: int, doing: str) -> Labels | ArrayLabels:
 def _label_remedy(y: Array, count: int) -> str:
     """How to save labels ``y`` of ``count`` samples that are none."""
     if y.dtype.kind in "US":
-        return "Save the number of each class, as in names, y = numpy.unique(y, return_inverse=True)."
-    is_class = y.size == count and y.dtype.kind in "biuf" and bool((y >= 0).all()) and bool((y == np.rint(y)).all())
+        return (
+            "Save the number of each class, as in names, y = numpy.unique(y, return_inverse=True)."
+        )
+    is_class = (
+        y.size == count
+        and y.dtype.kind in "biuf"
+        and bool((y >= 0).all())
+        and bool((y == np.rint(y)).all())
+    )
     if is_class and y.shape != (count,):
         return "Save y.reshape(-1).astype('int64') for classes, or floats (n, 1) with a fraction for values."
     if is_class:
@@ -430,10 +524,11 @@ def _label_remedy(y: Array, count: int) -> str:
 
 
 def is_one_hot(y: Array) -> bool:
-    """Whether each row of ``y`` (n, k) holds a single 1 and is 0 elsewhere, as classes are written for training.
+    """Whether each row of ``y`` (n, k) holds a single 1 and is 0 elsewhere, as classes are
+    written for training.
 
-    So are smoothed classes: rows that sum to 1, of one large value, the same in all rows, and equal small ones. One
-    sample alone, or one column, says nothing.
+    So are smoothed classes: rows that sum to 1, of one large value, the same in all rows, and equal
+    small ones. One sample alone, or one column, says nothing.
     """
     if y.ndim != 2 or min(y.shape) < 2 or y.dtype.kind not in "biuf":
         return False
@@ -442,7 +537,11 @@ def is_one_hot(y: Array) -> bool:
     is_high = np.isclose(values, high, rtol=0, atol=_SMOOTHING)
     is_low = np.isclose(values, low, rtol=0, atol=_SMOOTHING)
     is_one = (is_high.sum(axis=1) == 1).all() and (is_low.sum(axis=1) == y.shape[1] - 1).all()
-    return bool(is_one and low >= 0 and np.allclose(values.sum(axis=1), 1, rtol=0, atol=_SMOOTHING * y.shape[1]))
+    return bool(
+        is_one
+        and low >= 0
+        and np.allclose(values.sum(axis=1), 1, rtol=0, atol=_SMOOTHING * y.shape[1])
+    )
 
 
 _SMOOTHING = 1e-3
@@ -461,12 +560,14 @@ def one_hot_error(doing: str, classes: int) -> InputError:
 
 # Prepared samples on disk, read batch by batch, so that memory does not grow with their number.
 #
-# Each input is one raw file of fixed-size records in the cache. Its key has the data, the preprocessing, the code of
-# both and the version of the picture decoder. Slices are read, not mapped: mapped pages would count as the process's
-# memory.
+# Each input is one raw file of fixed-size records in the cache. Its key has the data, the
+# preprocessing, the code of both and the version of the picture decoder. Slices are read, not
+# mapped: mapped pages would count as the process's memory.
 
 BATCH = 8
-"""Samples per run of a graph; fixed, as float kernels may differ in the last bit between batch sizes."""
+"""Samples per run of a graph; fixed, as float kernels may differ in the last bit between batch
+sizes.
+"""
 
 WHOLE = Fraction(1)
 """Batches of the size that a task asks for."""
@@ -477,7 +578,9 @@ SAMPLES_VERSION = 2
 """Of the files of prepared samples: entries of the cache of another version are not read."""
 
 CONTENTS_FILE, CONTENT_BYTES = "contents", 16
-"""The file with the digest of each prepared sample, and the bytes of one: equal ones are the same to the model."""
+"""The file with the digest of each prepared sample, and the bytes of one: equal ones are the
+same to the model.
+"""
 
 _DECODERS = ("pillow",)
 """Packages whose version may change a prepared sample: JPEG decoders may differ in the last bit."""
@@ -485,7 +588,8 @@ _DECODERS = ("pillow",)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Samples:
-    """n prepared samples; ``folder`` holds ``<input>.raw`` files, ``layout.json`` and digests of the samples.
+    """n prepared samples; ``folder`` holds ``<input>.raw`` files, ``layout.json`` and digests
+    of the samples.
 
     ``unknown``: why no other process can use them, and what is made with them; empty: all can.
     """
@@ -504,12 +608,16 @@ class Samples:
 
     @property
     def whole_labels(self) -> Labels | None:
-        """The labels, where they are whole numbers; None: unlabelled, or labels are arrays, which answering ignores."""
+        """The labels, where they are whole numbers; None: unlabelled, or labels are arrays,
+        which answering ignores.
+        """
         return _whole(self.labels)
 
     @property
     def key(self) -> str:
-        """The digest of all that the prepared samples were made from, part of the keys of what is made from them."""
+        """The digest of all that the prepared samples were made from, part of the keys of what
+        is made from them.
+        """
         return str(self.folder) if self.unknown else self.folder.name
 
     def batches(self, size: int = BATCH) -> Iterator[dict[str, Array]]:
@@ -522,7 +630,13 @@ class Samples:
         for start in self._starts(size):
             count = min(size, len(self) - start)
             stack = {
-                name: _read(self.folder / f"{index}.raw", np.dtype(spec["dtype"]), tuple(spec["shape"]), start, count)
+                name: _read(
+                    self.folder / f"{index}.raw",
+                    np.dtype(spec["dtype"]),
+                    tuple(spec["shape"]),
+                    start,
+                    count,
+                )
                 for index, (name, spec) in enumerate(sorted(layout.items()))
             }
             feeds = self.preprocess.finish(stack)
@@ -537,19 +651,25 @@ class Samples:
                 yield start
 
     def picked(self, rows: Sequence[int], *, split: Fraction = WHOLE) -> "Samples":
-        """The samples at ``rows``, in that order, in batches of ``split`` times the size that a task asks for."""
+        """The samples at ``rows``, in that order, in batches of ``split`` times the size that a
+        task asks for.
+        """
         values = {each.name: getattr(self, each.name) for each in fields(Samples)}
         labels = None if self.labels is None else tuple(self.labels[row] for row in rows)
         values |= {"ids": tuple(self.ids[row] for row in rows), "labels": labels}
         return _PickedSamples(**values, rows=tuple(rows), split=split)
 
     def noted(self, name: str) -> Array | None:
-        """What ``prepare`` gave of every sample under ``name``, in addition to its feeds: (n, …); None: nothing."""
+        """What ``prepare`` gave of every sample under ``name``, in addition to its feeds: (n,
+        …); None: nothing.
+        """
         layout = json.loads((self.folder / "layout.json").read_text())
         if name not in layout:
             return None
         path = self.folder / f"{sorted(layout).index(name)}.raw"
-        return _read(path, np.dtype(layout[name]["dtype"]), tuple(layout[name]["shape"]), 0, len(self))
+        return _read(
+            path, np.dtype(layout[name]["dtype"]), tuple(layout[name]["shape"]), 0, len(self)
+        )
 
     def _refuse_non_finite(self, feeds: dict[str, Array], start: int) -> None:
         for name, feed in feeds.items():
@@ -579,7 +699,11 @@ class _PickedSamples(Samples):
             chosen = self.rows[start : start + size]
             stack = {}
             for index, (name, spec) in enumerate(sorted(layout.items())):
-                path, dtype, shape = self.folder / f"{index}.raw", np.dtype(spec["dtype"]), tuple(spec["shape"])
+                path, dtype, shape = (
+                    self.folder / f"{index}.raw",
+                    np.dtype(spec["dtype"]),
+                    tuple(spec["shape"]),
+                )
                 stack[name] = np.concatenate([_read(path, dtype, shape, row, 1) for row in chosen])
             feeds = self.preprocess.finish(stack)
             self._refuse_non_finite(feeds, start)
@@ -590,7 +714,8 @@ def prepare_samples(dataset: Dataset, preprocess: Preprocess, cache: Cache) -> S
     """``dataset`` after ``preprocess.prepare``, computed once and kept in ``cache``.
 
     Raises:
-        InputError: the model does not take samples of this kind, or two prepared samples differ in shape.
+        InputError: the model does not take samples of this kind, or two prepared samples differ in
+            shape.
     """
     if dataset.kind not in preprocess.kinds:
         raise InputError(
@@ -602,10 +727,12 @@ def prepare_samples(dataset: Dataset, preprocess: Preprocess, cache: Cache) -> S
         )
     steps, loader = followed_code(preprocess), followed_code(dataset.load)
     code = [steps.digest, loader.digest]
-    key = digest_plain([dataset.digest, preprocess.name, code, package_versions(_DECODERS), SAMPLES_VERSION])
-    unknown = unfollowed_text(f"the preprocessing '{preprocess.name:.60}'", steps) or unfollowed_text(
-        f"the loader of the data set '{dataset.id}'", loader
+    key = digest_plain(
+        [dataset.digest, preprocess.name, code, package_versions(_DECODERS), SAMPLES_VERSION]
     )
+    unknown = unfollowed_text(
+        f"the preprocessing '{preprocess.name:.60}'", steps
+    ) or unfollowed_text(f"the loader of the data set '{dataset.id}'", loader)
 
     def make(path: Path) -> None:
         _write(dataset, preprocess, path)
@@ -618,7 +745,14 @@ def prepare_samples(dataset: Dataset, preprocess: Preprocess, cache: Cache) -> S
     )
     labels, classes = dataset.labels, dataset.classes
     return Samples(
-        dataset.id, dataset.digest, dataset.sample_ids, labels, folder, preprocess, classes=classes, unknown=unknown
+        dataset.id,
+        dataset.digest,
+        dataset.sample_ids,
+        labels,
+        folder,
+        preprocess,
+        classes=classes,
+        unknown=unknown,
     )
 
 
@@ -637,7 +771,8 @@ def _write(dataset: Dataset, preprocess: Preprocess, folder: Path) -> None:
         for index, sample_id in enumerate(dataset.sample_ids):
             prepared = preprocess.prepare(dataset.load(index))
             found: dict[str, dict[str, object]] = {
-                n: {"dtype": a.dtype.str, "shape": list(a.shape)} for n, a in sorted(prepared.items())
+                n: {"dtype": a.dtype.str, "shape": list(a.shape)}
+                for n, a in sorted(prepared.items())
             }
             if not layout:
                 layout = dict(found)
@@ -662,16 +797,21 @@ def _write(dataset: Dataset, preprocess: Preprocess, folder: Path) -> None:
     (folder / CONTENTS_FILE).write_bytes(b"".join(contents))
 
 
-def _read(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], start: int, count: int) -> Array:
+def _read(
+    path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], start: int, count: int
+) -> Array:
     items = int(np.prod(shape, dtype=np.int64))
-    flat = np.fromfile(path, dtype=dtype, count=count * items, offset=start * items * dtype.itemsize)
+    flat = np.fromfile(
+        path, dtype=dtype, count=count * items, offset=start * items * dtype.itemsize
+    )
     return flat.reshape(count, *shape)
 
 
-# A task turns samples into answers. It owns the loop, so that an encoder and a decoder step can be one model.
+# A task turns samples into answers. It owns the loop, so that an encoder and a decoder step can be
+# one model.
 #
-# It takes executors by the names of the model's graphs and does not know their kind: run with fp32 executors it gives a
-# reference, run with observing executors it calibrates.
+# It takes executors by the names of the model's graphs and does not know their kind: run with fp32
+# executors it gives a reference, run with observing executors it calibrates.
 
 
 class Runner(Protocol):
@@ -685,10 +825,11 @@ class Runner(Protocol):
 class Task(Protocol):
     """A frozen value. ``graphs`` are the names that it expects, ``("model",)`` for most.
 
-    A task may have ``usual_metrics``, the names of the metrics that count its answers against labels where a user names
-    none; of other tasks equal answers are counted (``exact``). It may have ``usual_comparisons``, those against the
-    fp32 run (else ``agreement``). A task whose answer to a sample depends on the others has a true ``is_joint``:
-    its samples keep their order when a cell is repeated.
+    A task may have ``usual_metrics``, the names of the metrics that count its answers against
+    labels where a user names none; of other tasks equal answers are counted (``exact``). It may
+    have ``usual_comparisons``, those against the fp32 run (else ``agreement``). A task whose answer
+    to a sample depends on the others has a true ``is_joint``: its samples keep their order when a
+    cell is repeated.
     """
 
     @property
@@ -705,7 +846,8 @@ class Task(Protocol):
         """The answers to all samples, in their order.
 
         Raises:
-            InputError: an output is not finite (the sample is named), or an executor lacks an expected output.
+            InputError: an output is not finite (the sample is named), or an executor lacks an
+                expected output.
         """
         ...
 
@@ -736,7 +878,9 @@ def task_answers(task: Task, answers: Answers) -> Answers:
             remedy="Give the task a method restored(arrays), or accept the fp32 reference anew (--qbench-accept-fp32).",
         )
     found = task.restored(answers.arrays())
-    return found.with_run(outputs=answers.outputs, tied=answers.tied, likelihoods=answers.likelihoods)
+    return found.with_run(
+        outputs=answers.outputs, tied=answers.tied, likelihoods=answers.likelihoods
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -750,7 +894,8 @@ class ZooModel:
         origin: where the weights come from and under which licence, for lists.
 
     Raises:
-        InputError: the id is not text, a loader is not a function, or the preprocessing or the task is none.
+        InputError: the id is not text, a loader is not a function, or the preprocessing or the task
+            is none.
     """
 
     id: str
@@ -767,20 +912,33 @@ class ZooModel:
         require_type(doing, self.graphs, Mapping, expected=loaders, remedy=remedy)
         for load in self.graphs.values():
             require_type(doing, load, Callable, expected=loaders, remedy=remedy)  # type: ignore[arg-type]
-        _require_parts(doing, "task", self.task, ("name", "graphs", "answer"), "Classification(k=5)")
         _require_parts(
-            doing, "preprocess", self.preprocess, ("name", "kinds", "prepare", "finish"), "Picture(resize=256)"
+            doing, "task", self.task, ("name", "graphs", "answer"), "Classification(k=5)"
+        )
+        _require_parts(
+            doing,
+            "preprocess",
+            self.preprocess,
+            ("name", "kinds", "prepare", "finish"),
+            "Picture(resize=256)",
         )
 
 
-def _require_parts(doing: str, name: str, value: object, parts: tuple[str, ...], example: str) -> None:
-    """Check that ``value``, given as ``name``, has the attributes ``parts`` and is not a class that has them.
+def _require_parts(
+    doing: str, name: str, value: object, parts: tuple[str, ...], example: str
+) -> None:
+    """Check that ``value``, given as ``name``, has the attributes ``parts`` and is not a class
+    that has them.
 
     Raises:
         InputError: it lacks one.
     """
     if isinstance(value, type) or not all(hasattr(value, part) for part in parts):
-        found = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+        found = (
+            f"the class {value.__name__}"
+            if isinstance(value, type)
+            else f"a {type(value).__name__}"
+        )
         raise InputError(
             f"{doing} with {name}={repr(value)[:60]}",
             found=found,

@@ -1,4 +1,6 @@
-"""General tasks, samples → answers: best classes, outputs as they are, nearest neighbours, likeness of pairs."""
+"""General tasks, samples → answers: best classes, outputs as they are, nearest neighbours,
+likeness of pairs.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +23,8 @@ from qbench.metrics import (
 from qbench.storage import digest_arrays
 from qbench.subjects.subject import BATCH, Array, Runner, Samples, Task
 
-# A task checks outputs: they exist, have a row for every sample, and are finite. argmax would make a class of NaN.
+# A task checks outputs: they exist, have a row for every sample, and are finite. argmax would make
+# a class of NaN.
 
 
 def runner_named(runners: Mapping[str, Runner], name: str, task: str) -> Runner:
@@ -40,11 +43,14 @@ def runner_named(runners: Mapping[str, Runner], name: str, task: str) -> Runner:
     return runners[name]
 
 
-def finite_rows(outputs: Mapping[str, Array], name: str | None, sample_ids: Sequence[str], doing: str) -> Array:
+def finite_rows(
+    outputs: Mapping[str, Array], name: str | None, sample_ids: Sequence[str], doing: str
+) -> Array:
     """Output ``name`` (None: the first one) as (n, c) float32, one row for each of ``sample_ids``.
 
     Raises:
-        InputError: no such output, another shape than (n, c), or a number that is not finite (the sample is named).
+        InputError: no such output, another shape than (n, c), or a number that is not finite (the
+            sample is named).
     """
     if name is None:
         name = next(iter(outputs), "")
@@ -76,22 +82,31 @@ def finite_rows(outputs: Mapping[str, Array], name: str | None, sample_ids: Sequ
     return rows
 
 
-def batch_rows(runner: Runner, samples: Samples, output: str | None, doing: str) -> Iterator[tuple[int, Array]]:
-    """Of every batch of ``samples`` the index of its first sample, and ``finite_rows`` of the run."""
+def batch_rows(
+    runner: Runner, samples: Samples, output: str | None, doing: str
+) -> Iterator[tuple[int, Array]]:
+    """Of every batch of ``samples`` the index of its first sample, and ``finite_rows`` of the
+    run.
+    """
     start = 0
     for feeds in samples.batches():
         count = len(next(iter(feeds.values())))
-        yield start, finite_rows(runner.run(feeds), output, samples.ids[start : start + count], doing)
+        yield (
+            start,
+            finite_rows(runner.run(feeds), output, samples.ids[start : start + count], doing),
+        )
         start += count
 
 
 # Scores of classes → the k best classes of every sample, with their probabilities.
 #
-# Order: by falling score, equal scores by rising class id. Scores of a quantized network lie on a quantization grid,
-# so equal scores are common; without this rule equal numbers could rank differently on two computers.
+# Order: by falling score, equal scores by rising class id. Scores of a quantized network lie on a
+# quantization grid, so equal scores are common; without this rule equal numbers could rank
+# differently on two computers.
 #
-# Probabilities: where all scores of the data set lie in [0, 1], as those of a network that ends in a softmax do, the
-# scores themselves (quantized, they need not add up to 1); else softmax(scores) over all classes.
+# Probabilities: where all scores of the data set lie in [0, 1], as those of a network that ends in
+# a softmax do, the scores themselves (quantized, they need not add up to 1); else softmax(scores)
+# over all classes.
 
 GRAPH = "model"
 
@@ -128,11 +143,12 @@ class Classification:
         return (GRAPH,)
 
     def answer(self, runners: Mapping[str, Runner], samples: Samples) -> Answers:
-        """The k best class ids of every sample (int32) with their probabilities (float32), best first.
+        """The k best class ids of every sample (int32) with their probabilities (float32), best
+        first.
 
         Raises:
-            InputError: an output is missing, has another shape, or is not finite (the sample is named); or a sample has
-                a label that is not a class of the model.
+            InputError: an output is missing, has another shape, or is not finite (the sample is
+                named); or a sample has a label that is not a class of the model.
         """
         runner = runner_named(runners, GRAPH, self.name)
         doing = f"Classifying '{samples.data}'"
@@ -148,11 +164,17 @@ class Classification:
             tied.append(tied_rows(scores))
             first.add(scores)
         ids, best, shares = (np.concatenate(parts) for parts in zip(*ranked, strict=True))
-        return IntegerAnswers(ids, best if are_shares else shares, np.concatenate(tied), outputs=first.held)
+        return IntegerAnswers(
+            ids, best if are_shares else shares, np.concatenate(tied), outputs=first.held
+        )
 
 
-def _refuse_other_labels(samples: Samples, start: int, count: int, classes: int, doing: str) -> None:
-    """Refuse a label that is not a class, among ``count`` samples from ``start`` on: it could never be right."""
+def _refuse_other_labels(
+    samples: Samples, start: int, count: int, classes: int, doing: str
+) -> None:
+    """Refuse a label that is not a class, among ``count`` samples from ``start`` on: it could
+    never be right.
+    """
     if samples.classes is not None:
         samples.classes.require(classes, doing)
     labels = (samples.whole_labels or ())[start : start + count]
@@ -167,8 +189,12 @@ def _refuse_other_labels(samples: Samples, start: int, count: int, classes: int,
 
 
 def best_classes(scores: Array, k: int) -> tuple[Array, Array]:
-    """Per row of ``scores`` (n, classes) the ids (n, min(k, classes)) int32 of the best classes, and their scores."""
-    ids = np.argsort(-scores, axis=1, kind="stable")[:, :k]  # stable: equal scores stay in the order of class ids
+    """Per row of ``scores`` (n, classes) the ids (n, min(k, classes)) int32 of the best
+    classes, and their scores.
+    """
+    ids = np.argsort(-scores, axis=1, kind="stable")[
+        :, :k
+    ]  # stable: equal scores stay in the order of class ids
     return ids.astype(np.int32), np.take_along_axis(scores, ids, axis=1)
 
 
@@ -178,26 +204,31 @@ def tied_rows(scores: Array) -> Array:
 
 
 def shares_of(scores: Array, best: Array) -> Array:
-    """Per row the softmax over all ``scores`` (n, classes) of its ``best`` (n, k), the first of which is greatest."""
+    """Per row the softmax over all ``scores`` (n, classes) of its ``best`` (n, k), the first of
+    which is greatest.
+    """
     most = best[:, :1].astype(np.float64)
     whole = np.exp(scores - most).sum(axis=1, keepdims=True)
     shares: Array = (np.exp(best - most) / whole).astype(np.float32)
     return shares
 
 
-# The likelihood of the right sequences under a sequence model. It is not part of answering, so that calibration sees
-# no label.
+# The likelihood of the right sequences under a sequence model. It is not part of answering, so that
+# calibration sees no label.
 
 
 @runtime_checkable
 class TeacherForced(Protocol):
-    """A task that can compute the likelihoods of labels; for others a metric of likelihoods is refused."""
+    """A task that can compute the likelihoods of labels; for others a metric of likelihoods is
+    refused.
+    """
 
     def likelihoods(self, runners: Mapping[str, Runner], samples: Samples) -> Likelihoods:
         """Of the label of every sample, in their order.
 
         Raises:
-            InputError: what answering raises; or a label holds a token that the model does not have.
+            InputError: what answering raises; or a label holds a token that the model does not
+                have.
         """
         ...
 
@@ -218,7 +249,8 @@ def forced_likelihoods(task: Task, runners: Mapping[str, Runner], samples: Sampl
     return task.likelihoods(runners, samples)
 
 
-# The whole output as the answer: each number by its bits, so that answers are equal exactly where outputs are.
+# The whole output as the answer: each number by its bits, so that answers are equal exactly where
+# outputs are.
 #
 # ids(i) = the float32 numbers of sample i, flat, read as int32
 
@@ -229,7 +261,8 @@ class WholeOutput:
 
     Args:
         output: its name; None: the graph's first.
-        batch: samples of a run; 1 where the output has no axis of samples, as of the boxes of one picture.
+        batch: samples of a run; 1 where the output has no axis of samples, as of the boxes of one
+            picture.
     """
 
     output: str | None = None
@@ -281,17 +314,26 @@ class WholeOutput:
 
 def _no_rows(data: str, name: str, found: Array, count: int, *, is_known: bool) -> InputError:
     """Output ``name`` holds no finite numbers with a row for each of ``count`` samples."""
-    doing, expected = f"Taking the outputs of '{data}' for answers", f"{count} samples along the first axis"
+    doing, expected = (
+        f"Taking the outputs of '{data}' for answers",
+        f"{count} samples along the first axis",
+    )
     if not is_known:
         return InputError(
-            doing, found=f"no output '{name}'", expected=expected, remedy="Name an output that the graph has."
+            doing,
+            found=f"no output '{name}'",
+            expected=expected,
+            remedy="Name an output that the graph has.",
         )
     shown = f"output '{name}' of shape {found.shape}"
     if found.ndim == 0 or len(found) != count:
         remedy = "Name another output with --output, or export the model with the samples along the first axis."
         return InputError(doing, found=shown, expected=expected, remedy=remedy)
     return InputError(
-        doing, found=f"{shown} with NaN or Inf", expected="finite numbers", remedy="Look for a kernel that overflows."
+        doing,
+        found=f"{shown} with NaN or Inf",
+        expected="finite numbers",
+        remedy="Look for a kernel that overflows.",
     )
 
 
@@ -299,8 +341,8 @@ def _no_rows(data: str, name: str, found: Array, count: int, *, is_known: bool) 
 #
 #     s(i, j) = ⟨eᵢ, eⱼ⟩ / (‖eᵢ‖·‖eⱼ‖), 0 where an embedding is 0        score(i, c) = max s(i, j) over j ≠ i of class c
 #
-# Classes by falling score, equal ones by rising id: the first is the class of the nearest neighbour. Without labels
-# every sample is a class of its own.
+# Classes by falling score, equal ones by rising id: the first is the class of the nearest
+# neighbour. Without labels every sample is a class of its own.
 
 _NO_SAMPLE = -2.0
 """Below every cosine: the score of a class that has no other sample."""
@@ -343,15 +385,18 @@ class NearestNeighbour:
         return (GRAPH,)
 
     def answer(self, runners: Mapping[str, Runner], samples: Samples) -> Answers:
-        """The k classes of the nearest other samples (int32) with their similarity (float32), best first.
+        """The k classes of the nearest other samples (int32) with their similarity (float32),
+        best first.
 
         Raises:
-            InputError: an output is missing, has another shape, or is not finite (the sample is named); or a sample has
-                not exactly one label.
+            InputError: an output is missing, has another shape, or is not finite (the sample is
+                named); or a sample has not exactly one label.
         """
         runner = runner_named(runners, GRAPH, self.name)
         doing = f"Embedding '{samples.data}'"
-        embeddings = np.concatenate([rows for _, rows in batch_rows(runner, samples, self.output, doing)])
+        embeddings = np.concatenate(
+            [rows for _, rows in batch_rows(runner, samples, self.output, doing)]
+        )
         scores = class_scores(similarities(embeddings), _classes(samples, doing))
         ids, best = best_classes(scores, self.k)
         held = held_outputs(embeddings, OutputKind.VALUES)
@@ -371,7 +416,9 @@ def unit_rows(embeddings: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
     return np.asarray(np.divide(wide, norms, out=np.zeros_like(wide), where=norms > 0))
 
 
-def class_scores(similar: npt.NDArray[np.float64], classes: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def class_scores(
+    similar: npt.NDArray[np.float64], classes: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float64]:
     """Each sample's similarity to the nearest other sample of every class.
 
     Args:
@@ -406,8 +453,9 @@ def _classes(samples: Samples, doing: str) -> npt.NDArray[np.int64]:
 #
 #     e = graph(x) once for every distinct x        similarity(a, b) = round(10⁶ · (1 + ⟨eₐ, e_b⟩ / (‖eₐ‖·‖e_b‖)) / 2)
 #
-# The cosine is computed in float64, 0 where an embedding is 0; ties round to even. Two feeds are the same x when their
-# bytes are equal: an x that is in many pairs runs once, in a batch with the other new ones.
+# The cosine is computed in float64, 0 where an embedding is 0; ties round to even. Two feeds are
+# the same x when their bytes are equal: an x that is in many pairs runs once, in a batch with the
+# other new ones.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -415,7 +463,8 @@ class Verification:
     """One graph, run on every distinct half of a pair.
 
     Args:
-        input: of the graph. output: which holds the embeddings, (n, numbers); None: the graph's first.
+        input: of the graph. output: which holds the embeddings, (n, numbers); None: the graph's
+            first.
         first, second: names of the samples' feeds; each of them becomes ``input``.
     """
 
@@ -446,9 +495,12 @@ class Verification:
         """The similarity of the halves of every sample, in millionths, (n, 1) int32.
 
         Raises:
-            InputError: an output is missing, has another shape, or is not finite (a sample with that half is named).
+            InputError: an output is missing, has another shape, or is not finite (a sample with
+                that half is named).
         """
-        embedder = _Embedder(self, runner_named(runners, GRAPH, self.name), f"Embedding '{samples.data}'")
+        embedder = _Embedder(
+            self, runner_named(runners, GRAPH, self.name), f"Embedding '{samples.data}'"
+        )
         pairs: list[tuple[int, int]] = []
         for feeds in samples.batches():
             for first, second in zip(feeds[self.first], feeds[self.second], strict=True):
@@ -459,7 +511,9 @@ class Verification:
         left, right = np.array(pairs, np.intp).T
         held = held_outputs(embeddings[left], OutputKind.VALUES)
         return IntegerAnswers(
-            scaled_similarities(unit[left], unit[right])[:, None], kind=AnswerKind.LIKENESS, outputs=held
+            scaled_similarities(unit[left], unit[right])[:, None],
+            kind=AnswerKind.LIKENESS,
+            outputs=held,
         )
 
 
@@ -475,7 +529,9 @@ class _Embedder:
     _rows: list[Array] = field(default_factory=list)
 
     def place(self, array: Array, sample: str) -> int:
-        """The row of ``embeddings`` that will be ``array``'s; ``sample`` is named if the row is not finite."""
+        """The row of ``embeddings`` that will be ``array``'s; ``sample`` is named if the row is
+        not finite.
+        """
         key = digest_arrays({self.task.input: array})
         if key not in self._places:
             self._places[key] = len(self._places)
@@ -497,7 +553,11 @@ class _Embedder:
         self._waiting.clear()
 
 
-def scaled_similarities(left: npt.NDArray[np.float64], right: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
-    """The similarity of each pair of rows of length 1 or 0, (n, d) each: (n,), from 0 to 1,000,000."""
+def scaled_similarities(
+    left: npt.NDArray[np.float64], right: npt.NDArray[np.float64]
+) -> npt.NDArray[np.int32]:
+    """The similarity of each pair of rows of length 1 or 0, (n, d) each: (n,), from 0 to
+    1,000,000.
+    """
     cosines = np.clip((left * right).sum(axis=1), -1.0, 1.0)
     return np.asarray(np.rint(MILLION * (1 + cosines) / 2), np.int32)

@@ -1,4 +1,5 @@
-"""Tasks whose answers are numbers for each sample: the class of every pixel, real values, a picture.
+"""Tasks whose answers are numbers for each sample: the class of every pixel, real values, a
+picture.
 
 Labels of such data are arrays: a mask (H, W) of uint8, values (d,), or a picture (C, H, W).
 """
@@ -18,10 +19,12 @@ from qbench.subjects.tasks import GRAPH, runner_named
 def _outputs(
     runners: Mapping[str, Runner], samples: Samples, output: str | None, task: str, form: str
 ) -> Iterator[tuple[slice, Array]]:
-    """Of every batch which samples it has, and the output called ``output`` (None: the first), finite.
+    """Of every batch which samples it has, and the output called ``output`` (None: the first),
+    finite.
 
     Raises:
-        InputError: no such output, not one entry for each sample, or a number that is not finite (the sample is named).
+        InputError: no such output, not one entry for each sample, or a number that is not finite
+            (the sample is named).
     """
     run = runner_named(runners, GRAPH, task).run
     start = 0
@@ -32,7 +35,9 @@ def _outputs(
         doing = f"Answering '{samples.data}' with task '{task}'"
         if found.ndim < 2 or len(found) != count:
             remedy = "Name an output that the graph has, and choose a task that reads it."
-            raise InputError(doing, found=f"an output of shape {found.shape}", expected=form, remedy=remedy)
+            raise InputError(
+                doing, found=f"an output of shape {found.shape}", expected=form, remedy=remedy
+            )
         finite = np.isfinite(found.reshape(count, -1)).all(axis=1)
         if not finite.all():
             raise InputError(
@@ -45,8 +50,8 @@ def _outputs(
         start = rows.stop
 
 
-# The class of every pixel: that of the best score, of equal ones the lowest. An output of whole numbers without an axis
-# of classes is the mask itself.
+# The class of every pixel: that of the best score, of equal ones the lowest. An output of whole
+# numbers without an axis of classes is the mask itself.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +88,8 @@ class Segmentation:
         """The masks of all samples, uint8 of up to 255 classes.
 
         Raises:
-            InputError: an output is missing, has another shape, or is not finite (the sample is named); a sample's mask
-                has another size, or a class that the model does not have.
+            InputError: an output is missing, has another shape, or is not finite (the sample is
+                named); a sample's mask has another size, or a class that the model does not have.
         """
         masks, tied = [], []
         first = FirstOutputs(OutputKind.VALUES)
@@ -105,7 +110,9 @@ class Segmentation:
 def _classes(found: Array, samples: Samples, task: str, form: str) -> Array:
     is_scored = found.ndim == 4 and found.dtype.kind == "f" and found.shape[1] > 1
     is_mask = found.ndim == 3 and found.dtype.kind in "iu"
-    if not is_scored and not (is_mask and found.min() >= 0 and found.max() < np.iinfo(np.uint16).max):
+    if not is_scored and not (
+        is_mask and found.min() >= 0 and found.max() < np.iinfo(np.uint16).max
+    ):
         raise InputError(
             f"Answering '{samples.data}' with task '{task}'",
             found=f"an output of shape {found.shape} and {found.dtype}",
@@ -162,7 +169,8 @@ class Regression:
     Args:
         output: which holds the values, (n, …); None: the graph's first.
         factor: what a value of the output is multiplied by, for labels in another unit.
-        shape: of the values of a sample, such as (17, 2) of keypoints; None: as the output has them.
+        shape: of the values of a sample, such as (17, 2) of keypoints; None: as the output has
+            them.
     """
 
     output: str | None = None
@@ -194,7 +202,8 @@ class Regression:
         """The values of all samples, (n, …) float32.
 
         Raises:
-            InputError: an output is missing, has another number of values, or is not finite (the sample is named).
+            InputError: an output is missing, has another number of values, or is not finite (the
+                sample is named).
         """
         values = []
         first = FirstOutputs(OutputKind.VALUES)
@@ -217,7 +226,8 @@ class Regression:
         return ValueAnswers(arrays["values"])
 
 
-# A picture from a picture, in the 256 grey values that it would be saved in: round(255 · clip(output / peak, 0, 1)).
+# A picture from a picture, in the 256 grey values that it would be saved in: round(255 ·
+# clip(output / peak, 0, 1)).
 
 _GREY = 255
 
@@ -257,7 +267,8 @@ class Restoration:
         """The pictures of all samples, (n, C, H, W) uint8.
 
         Raises:
-            InputError: an output is missing, has another shape, or is not finite (the sample is named).
+            InputError: an output is missing, has another shape, or is not finite (the sample is
+                named).
         """
         pictures = []
         first = FirstOutputs(OutputKind.VALUES)

@@ -1,4 +1,6 @@
-"""Many cells: the suite as written, what it can name, the matrix it expands to, and the bench that runs it."""
+"""Many cells: the suite as written, what it can name, the matrix it expands to, and the bench
+that runs it.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -28,9 +28,10 @@ from qbench.storage import (
 )
 from qbench.tracking import History, cell_of_line
 
-# The criterion is one number: of all metrics of all cells the one that got worse most between the two ends. A commit is
-# bad if its value is nearer to that of the bad end than to that of the good one. Commits that cannot be built or
-# measured are skipped; if only such are left, the answer is a range of commits.
+# The criterion is one number: of all metrics of all cells the one that got worse most between the
+# two ends. A commit is bad if its value is nearer to that of the bad end than to that of the good
+# one. Commits that cannot be built or measured are skipped; if only such are left, the answer is a
+# range of commits.
 
 CellLines = Sequence[Mapping[str, Any]]
 """The ``cell`` lines of one run file."""
@@ -46,7 +47,9 @@ class Mark(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """The criterion for every commit: a metric of a cell, its values at both ends, in ``unit`` (``%``: fractions)."""
+    """The criterion for every commit: a metric of a cell, its values at both ends, in ``unit``
+    (``%``: fractions).
+    """
 
     cell: str
     metric: str
@@ -56,7 +59,9 @@ class Question:
     as_good: str = ""
 
     def text(self, value: float) -> str:
-        """``value`` in the unit of the metric; of answers or ranges, whether they are those of the good end."""
+        """``value`` in the unit of the metric; of answers or ranges, whether they are those of
+        the good end.
+        """
         if self.metric in _COMPARED:
             return "changed" if value else "as at the good end"
         return value_text(value, self.unit)
@@ -77,10 +82,12 @@ class Question:
 
 
 def ask(good: CellLines, bad: CellLines, *, metric: str = "") -> Question:
-    """The metric of a cell that got worse most; where none did, its calibrated ranges or its answers, if they changed.
+    """The metric of a cell that got worse most; where none did, its calibrated ranges or its
+    answers, if they changed.
 
     Args:
-        good, bad: the lines of the two ends. metric: only this one, or ``ranges`` or ``answers``; empty: any.
+        good, bad: the lines of the two ends. metric: only this one, or ``ranges`` or ``answers``;
+            empty: any.
 
     Raises:
         IncomparableError: nothing that both measured is worse or other at the bad end.
@@ -94,8 +101,14 @@ def ask(good: CellLines, bad: CellLines, *, metric: str = "") -> Question:
         before, after = _compared(good, kind), _compared(bad, kind)
         for cell, value in after.items():
             if before.get(cell, value) != value:
-                return Question(cell=cell, metric=kind, good=0.0, bad=1.0, unit="", as_good=before[cell])
-    both = [key for key in _values(good).keys() & _values(bad).keys() if metric in ("", *_COMPARED, key[1])]
+                return Question(
+                    cell=cell, metric=kind, good=0.0, bad=1.0, unit="", as_good=before[cell]
+                )
+    both = [
+        key
+        for key in _values(good).keys() & _values(bad).keys()
+        if metric in ("", *_COMPARED, key[1])
+    ]
     raise IncomparableError(
         "Bisecting",
         found="nothing that is worse at the bad end, and the same calibrated ranges and answers"
@@ -107,14 +120,22 @@ def ask(good: CellLines, bad: CellLines, *, metric: str = "") -> Question:
 
 
 _COMPARED = ("ranges", "answers")
-"""What is compared with the good end where no metric is worse: what calibration found, and the predictions."""
+"""What is compared with the good end where no metric is worse: what calibration found, and the
+predictions.
+"""
 
 
 def _compared(lines: CellLines, kind: str) -> dict[str, str]:
-    """Cell → its calibrated ranges or the digests of its answers, as text; cells without are left out."""
+    """Cell → its calibrated ranges or the digests of its answers, as text; cells without are
+    left out.
+    """
     found = {}
     for line in lines:
-        digests = {name: one for name, one in line.get("digests", {}).items() if name.startswith("predictions:")}
+        digests = {
+            name: one
+            for name, one in line.get("digests", {}).items()
+            if name.startswith("predictions:")
+        }
         value = line.get("calibrated") if kind == "ranges" else digests
         if value:
             found[str(cell_of_line(line))] = json.dumps(value, sort_keys=True)
@@ -132,22 +153,30 @@ def _most_worse(good: CellLines, bad: CellLines, metric: str) -> Question | None
     key = max(worse, key=lambda one: worse[one], default=None)
     if key is None or worse[key] <= 0:
         return None
-    return Question(cell=key[0], metric=key[1], good=before[key][0], bad=after[key][0], unit=_unit_of(bad, key))
+    return Question(
+        cell=key[0], metric=key[1], good=before[key][0], bad=after[key][0], unit=_unit_of(bad, key)
+    )
 
 
 def suspects(commits: Sequence[str], marks: Mapping[str, Mark]) -> tuple[str, ...]:
-    """The commits that may be the first bad one: those after the last good one, up to the first bad one.
+    """The commits that may be the first bad one: those after the last good one, up to the first
+    bad one.
 
     Args:
-        commits: after the good end, up to and including the bad end, the earliest first. marks: of tried commits.
+        commits: after the good end, up to and including the bad end, the earliest first. marks: of
+            tried commits.
     """
-    bad = next((i for i, commit in enumerate(commits) if marks.get(commit) is Mark.BAD), len(commits) - 1)
+    bad = next(
+        (i for i, commit in enumerate(commits) if marks.get(commit) is Mark.BAD), len(commits) - 1
+    )
     good = max((i for i in range(bad) if marks.get(commits[i]) is Mark.GOOD), default=-1)
     return tuple(commits[good + 1 : bad + 1])
 
 
 def next_commit(commits: Sequence[str], marks: Mapping[str, Mark]) -> str | None:
-    """The commit to try next: nearest to the middle of the suspects; None when no further trial helps."""
+    """The commit to try next: nearest to the middle of the suspects; None when no further trial
+    helps.
+    """
     left = suspects(commits, marks)
     untried = [place for place, commit in enumerate(left[:-1]) if commit not in marks]
     middle = (len(left) - 2) / 2
@@ -162,16 +191,20 @@ def _unit_of(lines: CellLines, key: tuple[str, str]) -> str:
 def _values(lines: CellLines) -> dict[tuple[str, str], tuple[float, bool]]:
     """(cell, metric) → its value and whether lower is better."""
     return {
-        (str(cell_of_line(line)), metric): (counts["hits"] / counts["out_of"], counts.get("direction") == "lower")
+        (str(cell_of_line(line)), metric): (
+            counts["hits"] / counts["out_of"],
+            counts.get("direction") == "lower",
+        )
         for line in lines
         for metric, counts in line.get("metrics", {}).items()
     }
 
 
-# The notes of a bisection, one JSON file: the task, the result of each artifact, the trial of each commit.
+# The notes of a bisection, one JSON file: the task, the result of each artifact, the trial of each
+# commit.
 #
-# They are written after every commit, so that an interrupted bisection can be resumed. Equal artifacts are measured
-# once.
+# They are written after every commit, so that an interrupted bisection can be resumed. Equal
+# artifacts are measured once.
 
 FORMAT = "qbench-bisect/1"
 
@@ -181,7 +214,8 @@ class Task:
     """What is bisected; notes belong to one task.
 
     Args:
-        good, bad: whole hashes. build: the command. suite: path in the project. select: which cells.
+        good, bad: whole hashes. build: the command. suite: path in the project. select: which
+            cells.
         artifacts: paths in the project that the results depend on; none: all files of the commit.
         extensions: ``MODULE:NAME`` of each that is named on the command line.
     """
@@ -205,7 +239,9 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notes:
-    """All results so far; ``measured`` maps the digest of an artifact to the cell lines of its run."""
+    """All results so far; ``measured`` maps the digest of an artifact to the cell lines of its
+    run.
+    """
 
     format: str
     task: Task
@@ -226,7 +262,17 @@ class Notes:
         return replace(self, trials={**self.trials, commit: trial}, measured=measured)
 
 
-_KEPT = ("suite", "model", "backend", "schema", "variant", "outcome", "environment_class", "metrics", "digests")
+_KEPT = (
+    "suite",
+    "model",
+    "backend",
+    "schema",
+    "variant",
+    "outcome",
+    "environment_class",
+    "metrics",
+    "digests",
+)
 
 
 def open_notes(path: Path, task: Task) -> Notes:
@@ -255,12 +301,16 @@ class Notebook(Protocol):
 AnyNotes = TypeVar("AnyNotes", bound=Notebook)
 
 
-def reopened(path: Path, blank: AnyNotes, *, is_over: Callable[[AnyNotes], bool] = lambda _: False) -> AnyNotes:
-    """The notes at ``path`` of the kind and the task of ``blank``, or ``blank`` where there are none.
+def reopened(
+    path: Path, blank: AnyNotes, *, is_over: Callable[[AnyNotes], bool] = lambda _: False
+) -> AnyNotes:
+    """The notes at ``path`` of the kind and the task of ``blank``, or ``blank`` where there are
+    none.
 
     Args:
         path: of the file. blank: new notes.
-        is_over: whether a bisection has ended, so that its notes may be replaced by those of another task.
+        is_over: whether a bisection has ended, so that its notes may be replaced by those of
+            another task.
 
     Raises:
         InputError: the file holds notes of another task that has not ended, or no notes.
@@ -281,7 +331,10 @@ def reopened(path: Path, blank: AnyNotes, *, is_over: Callable[[AnyNotes], bool]
     notes = value_from_table(type(blank), table, f"'{path}'")
     if notes.format != blank.format:
         raise InputError(
-            doing, found=f"notes of the format {notes.format}", expected=blank.format, remedy="Name another file."
+            doing,
+            found=f"notes of the format {notes.format}",
+            expected=blank.format,
+            remedy="Name another file.",
         )
     if notes.task == blank.task:
         return notes
@@ -305,7 +358,9 @@ def _task_texts(task: object) -> dict[str, str]:
         if isinstance(value, Mapping):
             texts |= {str(key): str(one) for key, one in value.items()}
         else:
-            texts[name] = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+            texts[name] = (
+                ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+            )
     return {name: text for name, text in texts.items() if text}
 
 
@@ -324,14 +379,16 @@ def save_notes(path: Path, notes: Notebook) -> None:
 
 # One commit of a project: checked out, built by the user's command, measured by a child process.
 #
-# The child process runs in the working tree, with the suite, arithmetics, schemas and extensions of the commit.
+# The child process runs in the working tree, with the suite, arithmetics, schemas and extensions of
+# the commit.
 
 _MEASURED = (0, 1)
 """Exit codes of ``qbench run`` after which every cell was run; red cells are expected here."""
 
 
 def try_commit(tree: Worktree, commit: str, notes: Notes) -> Notes:
-    """``notes`` and the trial of ``commit``; an artifact that was measured before is not measured again.
+    """``notes`` and the trial of ``commit``; an artifact that was measured before is not
+    measured again.
 
     Raises:
         StoreError: git cannot check it out.
@@ -375,8 +432,12 @@ def _measured(folder: Path, task: Task) -> tuple[CellLines, str]:
         return lines, ""
 
 
-def _problem_of(command: Sequence[str], folder: Path, what: str, *, fine: Sequence[int] = (0,)) -> str:
-    """Why ``command`` failed in ``folder``: the last line of its output; empty when it succeeded."""
+def _problem_of(
+    command: Sequence[str], folder: Path, what: str, *, fine: Sequence[int] = (0,)
+) -> str:
+    """Why ``command`` failed in ``folder``: the last line of its output; empty when it
+    succeeded.
+    """
     try:
         done = subprocess.run(
             command,
@@ -391,16 +452,23 @@ def _problem_of(command: Sequence[str], folder: Path, what: str, *, fine: Sequen
         )
     except OSError as error:
         raise StoreError(
-            f"Running {what} in '{folder}'", found=str(error), expected="a shell", remedy="Check the command."
+            f"Running {what} in '{folder}'",
+            found=str(error),
+            expected="a shell",
+            remedy="Check the command.",
         ) from error
     if done.returncode in fine:
         return ""
-    last = next((line.strip() for line in reversed(done.stdout.splitlines()) if line.strip()), "no output")
+    last = next(
+        (line.strip() for line in reversed(done.stdout.splitlines()) if line.strip()), "no output"
+    )
     return f"{what} failed ({done.returncode}): {last}"
 
 
 def _environment(own: Mapping[str, str]) -> dict[str, str]:
-    """``own`` without the variables that git sets for hooks: they would lead git to the checkout of the user."""
+    """``own`` without the variables that git sets for hooks: they would lead git to the
+    checkout of the user.
+    """
     return {name: value for name, value in own.items() if not name.startswith("GIT_")}
 
 
@@ -437,7 +505,8 @@ class PackageTrial:
     """One version.
 
     Args:
-        mark: ``good``, ``bad`` or ``skipped``; empty where ``lines`` decide, compared with those of the ends.
+        mark: ``good``, ``bad`` or ``skipped``; empty where ``lines`` decide, compared with those of
+            the ends.
         says: what was observed, or why nothing was; for people.
         numbers: counts. lines: the cell's line with its metrics.
     """
@@ -473,7 +542,8 @@ class PackageNotes:
 
 
 def versions_between(package: str, known: Iterable[str], good: str, bad: str) -> tuple[str, ...]:
-    """The versions from ``good`` to ``bad``, both included, in the order of PEP 440, backwards if ``bad`` is older.
+    """The versions from ``good`` to ``bad``, both included, in the order of PEP 440, backwards
+    if ``bad`` is older.
 
     Pre-releases are included only as ends.
 
@@ -487,16 +557,23 @@ def versions_between(package: str, known: Iterable[str], good: str, bad: str) ->
         if end not in found:
             raise unknown_name(doing, "version", name, found.values())
     if first == last:
-        raise InputError(doing, found="one version at both ends", expected="two", remedy="Name another end.")
+        raise InputError(
+            doing, found="one version at both ends", expected="two", remedy="Name another end."
+        )
     low, high = min(first, last), max(first, last)
-    line = [one for one in sorted(found) if low <= one <= high and (not one.is_prerelease or one in (low, high))]
+    line = [
+        one
+        for one in sorted(found)
+        if low <= one <= high and (not one.is_prerelease or one in (low, high))
+    ]
     return tuple(found[one] for one in (line if first < last else reversed(line)))
 
 
 def versions_from(package: str, known: Iterable[str], first: str, last: str) -> tuple[str, ...]:
     """The versions of ``known`` from ``first`` to ``last``, both included, in the order of PEP 440.
 
-    ``1.31`` as the last one includes its patch releases, 1.31.1; pre-releases are left out. An empty end is open.
+    ``1.31`` as the last one includes its patch releases, 1.31.1; pre-releases are left out. An
+    empty end is open.
 
     Raises:
         InputError: an end is no version, or there is no version between them.
@@ -507,7 +584,9 @@ def versions_from(package: str, known: Iterable[str], first: str, last: str) -> 
 
     def is_within(one: Version) -> bool:
         begun = low is None or low <= one
-        return begun and (high is None or one <= high or one.release[: len(high.release)] == high.release)
+        return begun and (
+            high is None or one <= high or one.release[: len(high.release)] == high.release
+        )
 
     line = [found[one] for one in sorted(found) if not one.is_prerelease and is_within(one)]
     if not line:
@@ -526,5 +605,8 @@ def _version(doing: str, text: str) -> Version:
         return Version(text)
     except InvalidVersion as error:
         raise InputError(
-            doing, found=f"'{text}' for a version", expected="one as PEP 440 writes it, 1.17.3", remedy="Correct it."
+            doing,
+            found=f"'{text}' for a version",
+            expected="one as PEP 440 writes it, 1.17.3",
+            remedy="Correct it.",
         ) from error

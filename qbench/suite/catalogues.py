@@ -37,7 +37,8 @@ WRITTEN_ARITHMETICS = f"{ARITHMETIC_FOLDER}/*.toml"
 
 @dataclass(frozen=True, slots=True)
 class Catalogues:
-    """One catalogue per kind; ``integer_backends`` are the names of backends that run no float graph.
+    """One catalogue per kind; ``integer_backends`` are the names of backends that run no float
+    graph.
 
     ``installed``: the backends of this Python, where ``backends`` run under another one.
     """
@@ -53,17 +54,20 @@ class Catalogues:
     installed: "Catalogue[Backend] | None" = None
 
     def reference(self, name: str) -> "Backend":
-        """The backend of fp32 references: always of this Python, so that releases are compared with one reference."""
+        """The backend of fp32 references: always of this Python, so that releases are compared
+        with one reference.
+        """
         return (self.installed or self.backends).get(name)
 
 
 def gather(extensions: Iterable[Extension] = (), *, suites: Path | None = None) -> Catalogues:
-    """The catalogues of qbench, of installed extensions, of ``extensions`` and of TOML files below ``suites``.
+    """The catalogues of qbench, of installed extensions, of ``extensions`` and of TOML files
+    below ``suites``.
 
-    ``schemas/mine.toml`` is the schema ``mine``, ``arithmetics/mine.toml`` the backend ``integer-mine``,
-    ``devices/mine.toml`` the backend ``partitioned-mine``, ``pythons/mine.toml`` the backend ``mine``,
-    ``engines/mine.toml`` the backend ``ep-mine``; ``answers/mine.jsonl``, ``.npz`` or a folder the backend
-    ``answers-mine``.
+    ``schemas/mine.toml`` is the schema ``mine``, ``arithmetics/mine.toml`` the backend
+    ``integer-mine``, ``devices/mine.toml`` the backend ``partitioned-mine``, ``pythons/mine.toml``
+    the backend ``mine``, ``engines/mine.toml`` the backend ``ep-mine``; ``answers/mine.jsonl``,
+    ``.npz`` or a folder the backend ``answers-mine``.
 
     Raises:
         InputError: two owners define one name.
@@ -85,7 +89,8 @@ def gather(extensions: Iterable[Extension] = (), *, suites: Path | None = None) 
 
 
 def with_python(known: Catalogues, python: Path, package: str) -> Catalogues:
-    """``known`` with every backend of ONNX Runtime under ``python``, a program or the folder of an environment.
+    """``known`` with every backend of ONNX Runtime under ``python``, a program or the folder of
+    an environment.
 
     Raises:
         InputError: there is no Python, or no ``package``.
@@ -94,10 +99,13 @@ def with_python(known: Catalogues, python: Path, package: str) -> Catalogues:
 
     versions_under(python, package)  # a wrong one is an error before anything is measured
 
-    @cache  # reading the versions there starts a process, and the environment of every cell has them
+    # reading the versions there starts a process, and the environment of every cell has them
+    @cache
     def moved(name: str) -> "Backend":
         backend = known.backends.get(name)
-        return backend if isinstance(backend, Recorded) else under_python(backend, python)  # recorded answers stay
+        return (
+            backend if isinstance(backend, Recorded) else under_python(backend, python)
+        )  # recorded answers stay
 
     def table(names: Iterable[str]) -> "dict[str, Callable[[], Backend]]":
         return {name: partial(moved, name) for name in names}
@@ -138,12 +146,17 @@ def meanings(known: Catalogues, schemas: Iterable[str], metrics: Iterable[str]) 
 def written_extensions(suites: Path) -> tuple[Extension, ...]:
     """Extensions with the names that TOML files below ``suites`` define."""
     schemas = {path.stem: partial(_read_schema, path) for path in _files(suites / SCHEMA_FOLDER)}
-    arithmetics = {path.stem: partial(_read_arithmetic, path) for path in _files(suites / ARITHMETIC_FOLDER)}
+    arithmetics = {
+        path.stem: partial(_read_arithmetic, path) for path in _files(suites / ARITHMETIC_FOLDER)
+    }
     devices = {
-        f"partitioned-{path.stem}": partial(_read_device, path, arithmetics) for path in _files(suites / DEVICE_FOLDER)
+        f"partitioned-{path.stem}": partial(_read_device, path, arithmetics)
+        for path in _files(suites / DEVICE_FOLDER)
     }
     pythons = {path.stem: partial(_read_python, path) for path in _files(suites / PYTHON_FOLDER)}
-    engines = {f"ep-{path.stem}": partial(_read_engine, path) for path in _files(suites / ENGINE_FOLDER)}
+    engines = {
+        f"ep-{path.stem}": partial(_read_engine, path) for path in _files(suites / ENGINE_FOLDER)
+    }
     answers = {
         f"answers-{_answers_name(path)}": partial(_read_answers, path)
         for path in _answer_files(suites / ANSWERS_FOLDER)
@@ -161,9 +174,15 @@ def written_extensions(suites: Path) -> tuple[Extension, ...]:
 
 
 def _answer_files(folder: Path) -> list[Path]:
-    """The files and folders of answers; of two with one stem, which would have one name, the second is an error."""
+    """The files and folders of answers; of two with one stem, which would have one name, the
+    second is an error.
+    """
     found = [] if not folder.is_dir() else sorted(folder.iterdir())
-    answers = [path for path in found if path.suffix in (".jsonl", ".npz") or (path.is_dir() and path.name[0] != ".")]
+    answers = [
+        path
+        for path in found
+        if path.suffix in (".jsonl", ".npz") or (path.is_dir() and path.name[0] != ".")
+    ]
     names = [_answers_name(path) for path in answers]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -194,11 +213,15 @@ def _read_arithmetic(path: Path) -> "Arithmetic":
 
 
 def _read_device(path: Path, arithmetics: "Mapping[str, Callable[[], Arithmetic]]") -> "Backend":
-    """The backend of a device, which may use the arithmetic of ``arithmetics`` or an installed one."""
+    """The backend of a device, which may use the arithmetic of ``arithmetics`` or an installed
+    one.
+    """
     from qbench.backends import device_backend
     from qbench.numerics import get_arithmetic
 
-    return device_backend(path, lambda name: arithmetics[name]() if name in arithmetics else get_arithmetic(name))
+    return device_backend(
+        path, lambda name: arithmetics[name]() if name in arithmetics else get_arithmetic(name)
+    )
 
 
 def _read_python(path: Path) -> "Backend":

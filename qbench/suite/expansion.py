@@ -1,4 +1,6 @@
-"""Suite × catalogues → planned cells with all their settings, in the order of the file: model by model, fp32 first."""
+"""Suite × catalogues → planned cells with all their settings, in the order of the file: model
+by model, fp32 first.
+"""
 
 import fnmatch
 import hashlib
@@ -36,7 +38,9 @@ from qbench.suite.settings import (
 from qbench.suite.suite_file import CalibrationChoice, ModelTable, Suite, When
 
 ANSWERS = "answers-"
-"""Begins the names of backends of answers that were recorded elsewhere: one cell each, whatever the schemas are."""
+"""Begins the names of backends of answers that were recorded elsewhere: one cell each, whatever
+the schemas are.
+"""
 
 _VARIANT_KEYS = ("calibration.count", "calibration.data", "schemas", "backends", "passes")
 
@@ -45,16 +49,18 @@ _VARIANT_KEYS = ("calibration.count", "calibration.data", "schemas", "backends",
 class PlannedCell:
     """A cell with all its settings, resolved once and before anything is loaded.
 
-    Each number carries a ``rule``: the table that set it (``suite smoke``, ``model m``, ``cell m::pattern``). Settings
-    that depend on the environment class are ordered choices: the class is known only when the backend is loaded.
+    Each number carries a ``rule``: the table that set it (``suite smoke``, ``model m``, ``cell
+    m::pattern``). Settings that depend on the environment class are ordered choices: the class is
+    known only when the backend is loaded.
 
     Args:
-        model: its table. partner: the float model that this one, which came quantized, is judged against.
+        model: its table. partner: the float model that this one, which came quantized, is judged
+            against.
         recalibrated: its variant, if that has its own calibration samples; else empty.
-        passes: a policy or a pipeline that rewrites its graphs. line: zero-based, of the model in the suite file.
-        rules: floors, limits, decision, allowance and equivalent classes.
-        tolerances: (condition on the environment class, tolerance); the first that holds wins, the last always holds.
-        criterion: what it must be compared with another backend; None: nothing.
+        passes: a policy or a pipeline that rewrites its graphs. line: zero-based, of the model in
+        the suite file. rules: floors, limits, decision, allowance and equivalent classes.
+        tolerances: (condition on the environment class, tolerance); the first that holds wins, the
+        last always holds. criterion: what it must be compared with another backend; None: nothing.
         quarantine: the entries about it, in the order of their file.
     """
 
@@ -84,12 +90,14 @@ class PlannedCell:
 
 
 def expand(suite: Suite, catalogues: Catalogues, *, whole: bool = True) -> tuple[PlannedCell, ...]:
-    """Every cell of ``suite``; if that is a part of a suite (not ``whole``), settings may name cells it lacks.
+    """Every cell of ``suite``; if that is a part of a suite (not ``whole``), settings may name
+    cells it lacks.
 
     Raises:
-        InputError: an unknown model, data set, backend, schema or metric (the nearest name is suggested); a name
-            twice in a list; a tolerance, a criterion or a quarantine entry that matches no cell; a cell that would be
-            compared with itself, or in two ways; a file that defines no valid arithmetic.
+        InputError: an unknown model, data set, backend, schema or metric (the nearest name is
+            suggested); a name twice in a list; a tolerance, a criterion or a quarantine entry that
+            matches no cell; a cell that would be compared with itself, or in two ways; a file that
+            defines no valid arithmetic.
     """
     doing = f"Expanding suite '{suite.name}'"
     planned: list[PlannedCell] = []
@@ -105,7 +113,12 @@ def expand(suite: Suite, catalogues: Catalogues, *, whole: bool = True) -> tuple
         planned += cells
     if whole:
         refuse_idle(suite.asked(), suite.layers(), (one.cell for one in planned), doing)
-        check_limits(doing, suite.table.limits, (name for one in suite.models for name in one.metrics), catalogues)
+        check_limits(
+            doing,
+            suite.table.limits,
+            (name for one in suite.models for name in one.metrics),
+            catalogues,
+        )
         _refuse_idle_entries(doing, suite, planned)
     _read_written_arithmetics(planned, catalogues)
     return tuple(planned)
@@ -118,10 +131,18 @@ def _read_written_arithmetics(planned: Iterable[PlannedCell], catalogues: Catalo
             catalogues.backends.get(backend)
 
 
-def tolerances_of(suite: Suite, model: ModelTable, cell: Cell) -> tuple[tuple[When, Tolerance], ...]:
-    """(condition on the environment class, tolerance) of any ``cell`` of ``model``; the last always holds."""
+def tolerances_of(
+    suite: Suite, model: ModelTable, cell: Cell
+) -> tuple[tuple[When, Tolerance], ...]:
+    """(condition on the environment class, tolerance) of any ``cell`` of ``model``; the last
+    always holds.
+    """
     unit = suite.table.relative_to or RelativeTo.SCORE
-    named = ((when, tolerance) for pattern, when, tolerance in model.cell_tolerances(unit) if cell.is_named_by(pattern))
+    named = (
+        (when, tolerance)
+        for pattern, when, tolerance in model.cell_tolerances(unit)
+        if cell.is_named_by(pattern)
+    )
     return (*named, (None, model.own_tolerance(unit) or suite.own_tolerance() or Tolerance()))
 
 
@@ -137,7 +158,10 @@ class _Planner:
         self._layers = (*suite.layers(), *model.layers())
 
     def plan(
-        self, axes: tuple[str, str, str], calibration: CalibrationChoice | None = None, passes: str = NONE
+        self,
+        axes: tuple[str, str, str],
+        calibration: CalibrationChoice | None = None,
+        passes: str = NONE,
     ) -> PlannedCell:
         """The cell at ``axes`` (backend, schema, variant); ``calibration`` None is the model's own.
 
@@ -149,7 +173,10 @@ class _Planner:
             cell = Cell(suite.name, model.id, *axes)
         except ValueError as error:
             raise InputError(
-                self._doing, found=str(error), expected="names that fit a node id", remedy="Rename it."
+                self._doing,
+                found=str(error),
+                expected="names that fit a node id",
+                remedy="Rename it.",
             ) from error
         return PlannedCell(
             cell=cell,
@@ -177,9 +204,16 @@ class _Planner:
         return criterion
 
 
-def _cells_of(doing: str, suite: Suite, model: ModelTable, catalogues: Catalogues) -> Iterable[PlannedCell]:
+def _cells_of(
+    doing: str, suite: Suite, model: ModelTable, catalogues: Catalogues
+) -> Iterable[PlannedCell]:
     planner = _Planner(doing, suite, model)
-    backends = _names(doing, "backend", suite.table.backends if model.backends is None else model.backends, catalogues)
+    backends = _names(
+        doing,
+        "backend",
+        suite.table.backends if model.backends is None else model.backends,
+        catalogues,
+    )
     for backend in backends:
         if backend.startswith(ANSWERS):
             yield planner.plan((backend, RECORDED, ""))
@@ -189,7 +223,9 @@ def _cells_of(doing: str, suite: Suite, model: ModelTable, catalogues: Catalogue
         for backend in backends if listed else ():
             yield planner.plan((backend, GIVEN, ""))
         return
-    schemas = _names(doing, "schema", suite.table.schemas if model.schemas is None else model.schemas, catalogues)
+    schemas = _names(
+        doing, "schema", suite.table.schemas if model.schemas is None else model.schemas, catalogues
+    )
     axis = (suite.table.passes if model.passes is None else model.passes) or (NONE,)
     for backend in backends:
         floats = suite.table.fp32 and backend not in catalogues.integer_backends
@@ -199,9 +235,15 @@ def _cells_of(doing: str, suite: Suite, model: ModelTable, catalogues: Catalogue
             yield planner.plan((backend, schema, variant_of(passes)), passes=passes)
     for variant, settings in model.variants.items():
         calibration = _varied(doing, model, variant, settings, catalogues)
-        for backend in _names(doing, "backend", tuple(settings.get("backends", backends)), catalogues):
-            for schema in _names(doing, "schema", tuple(settings.get("schemas", schemas)), catalogues):
-                yield planner.plan((backend, schema, variant), calibration, settings.get("passes", NONE))
+        for backend in _names(
+            doing, "backend", tuple(settings.get("backends", backends)), catalogues
+        ):
+            for schema in _names(
+                doing, "schema", tuple(settings.get("schemas", schemas)), catalogues
+            ):
+                yield planner.plan(
+                    (backend, schema, variant), calibration, settings.get("passes", NONE)
+                )
 
 
 def _varied(
@@ -226,7 +268,11 @@ def _varied(
     data = settings.get("calibration.data", model.calibration.data)
     _require(doing, catalogues.datasets, data)
     try:
-        return replace(model.calibration, count=settings.get("calibration.count", model.calibration.count), data=data)
+        return replace(
+            model.calibration,
+            count=settings.get("calibration.count", model.calibration.count),
+            data=data,
+        )
     except (TypeError, ValueError) as error:
         raise InputError(
             f"{doing}, variant '{variant}' of '{model.id}'",
@@ -260,7 +306,9 @@ def _check_criteria(doing: str, asked: Iterable[CriterionSetting], catalogues: C
     for setting in asked:
         if setting.criterion.backend:
             _require(
-                f"{doing}, {setting.key} ({setting.criterion.rule})", catalogues.backends, setting.criterion.backend
+                f"{doing}, {setting.key} ({setting.criterion.rule})",
+                catalogues.backends,
+                setting.criterion.backend,
             )
 
 
@@ -271,7 +319,9 @@ def _check_backends(doing: str, layers: Iterable[Layer[Any]], catalogues: Catalo
             _require(f"{doing}, {layer.key.name} of {layer.owner}", catalogues.backends, backend)
 
 
-def _names(doing: str, kind: str, names: tuple[str, ...], catalogues: Catalogues) -> tuple[str, ...]:
+def _names(
+    doing: str, kind: str, names: tuple[str, ...], catalogues: Catalogues
+) -> tuple[str, ...]:
     catalogue: Catalogue[Any] = catalogues.backends if kind == "backend" else catalogues.schemas
     for name in names:
         _require(doing, catalogue, name)
@@ -311,19 +361,27 @@ def _refuse_idle_tolerances(doing: str, model: ModelTable, cells: tuple[PlannedC
         setting = keys[key]
         for metric in () if isinstance(setting, float) else setting.metrics:
             if metric not in model.metrics:
-                raise unknown_name(f"{doing}, tolerances of '{model.id}'", "metric", metric, model.metrics)
+                raise unknown_name(
+                    f"{doing}, tolerances of '{model.id}'", "metric", metric, model.metrics
+                )
 
 
 def _refuse_endless_errors(
     doing: str, model: ModelTable, cells: tuple[PlannedCell, ...], catalogues: Catalogues
 ) -> None:
-    """Check that no tolerance is relative to the error of a metric that has no best value, such as decibels."""
+    """Check that no tolerance is relative to the error of a metric that has no best value, such
+    as decibels.
+    """
     every = [tolerance for planned in cells for _, tolerance in planned.tolerances]
     for metric, tolerance in product(model.metrics, every):
         if tolerance.of(metric).relative_to is not RelativeTo.ERROR:
             continue  # metrics are loaded only where it matters
         kind = catalogues.metrics.get(metric.partition("@")[0])
-        if kind.against is Against.LABELS and kind.direction is Direction.HIGHER and kind.unit != "%":
+        if (
+            kind.against is Against.LABELS
+            and kind.direction is Direction.HIGHER
+            and kind.unit != "%"
+        ):
             raise InputError(
                 f"{doing}, tolerances of '{model.id}'",
                 found=f"'{metric}' relative to its error ({tolerance.of(metric).rule})",
@@ -339,23 +397,30 @@ def expand_pruned(suite: Suite, catalogues: Catalogues) -> tuple[Suite, tuple[Pl
         InputError: as of ``expand``.
     """
     idle = idle_entries(suite, expand(replace(suite, quarantine=()), catalogues))
-    kept = replace(suite, quarantine=tuple(entry for entry in suite.quarantine if entry not in idle))
+    kept = replace(
+        suite, quarantine=tuple(entry for entry in suite.quarantine if entry not in idle)
+    )
     return kept, expand(kept, catalogues)
 
 
 def idle_entries(suite: Suite, planned: Iterable[PlannedCell]) -> tuple[QuarantineEntry, ...]:
     """The entries of the quarantine file of ``suite`` that match none of its ``planned`` cells."""
     cells = [one.cell for one in planned]
-    return tuple(entry for entry in suite.quarantine if not any(entry.is_about(cell) for cell in cells))
+    return tuple(
+        entry for entry in suite.quarantine if not any(entry.is_about(cell) for cell in cells)
+    )
 
 
 def _refuse_idle_entries(doing: str, suite: Suite, planned: Iterable[PlannedCell]) -> None:
     cells = tuple(planned)
     for entry in idle_entries(suite, cells):
-        raise unknown_name(f"{doing}, its quarantine file", "cell", entry.cell, [str(one.cell) for one in cells])
+        raise unknown_name(
+            f"{doing}, its quarantine file", "cell", entry.cell, [str(one.cell) for one in cells]
+        )
 
 
-# Cells by axis: ``model=mobilenet_v2 backend=ort-*,onnx-reference``; blanks are "and", commas are "or", ``*`` any.
+# Cells by axis: ``model=mobilenet_v2 backend=ort-*,onnx-reference``; blanks are "and", commas are
+# "or", ``*`` any.
 
 AXES = ("model", "backend", "schema", "variant")
 
@@ -399,8 +464,8 @@ class Selection:
 #
 # share of a model = SHA-256 of its name, as a whole number, modulo the number of machines
 #
-# A model is not divided, since its cells share samples, a profile and an fp32 run. Its share does not depend on the
-# other models of the suite, so that the cache of a machine stays useful.
+# A model is not divided, since its cells share samples, a profile and an fp32 run. Its share does
+# not depend on the other models of the suite, so that the cache of a machine stays useful.
 
 
 @dataclass(frozen=True, slots=True)
@@ -436,4 +501,6 @@ class Shard:
 
     def holds(self, model: str) -> bool:
         """Whether ``model`` belongs to this share."""
-        return int.from_bytes(hashlib.sha256(model.encode()).digest()) % self.count == self.index - 1
+        return (
+            int.from_bytes(hashlib.sha256(model.encode()).digest()) % self.count == self.index - 1
+        )

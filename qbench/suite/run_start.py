@@ -21,7 +21,8 @@ class RunStart:
     """The first two lines of a run file (its writer adds to ``header``) and the parts of its name.
 
     Args:
-        started: with a time zone. token: a few random letters. commit: the hash; None outside version control.
+        started: with a time zone. token: a few random letters. commit: the hash; None outside
+            version control.
     """
 
     header: dict[str, Any]
@@ -36,7 +37,9 @@ class RunStart:
         Raises:
             StoreError: the store cannot be written, or is full.
         """
-        writer = RunWriter.open(history, self.header, started=self.started, commit=self.commit, token=self.token)
+        writer = RunWriter.open(
+            history, self.header, started=self.started, commit=self.commit, token=self.token
+        )
         try:
             writer.write(self.environment)
         except StoreError:
@@ -63,10 +66,11 @@ def describe_start(
 
     Args:
         folder: of the checkout whose commit is noted.
-        suite: its name. planned: cells it has. selected: cells this run measures, by the expression ``select``.
-        limit: at most that many samples of each data set; None: all. shard: ``i/N``, its share; empty: all models.
-        release: the package whose release is measured, and the Python that has it; None: what is installed.
-        started: with a time zone. token: a few random letters. processor: the machine's class; None: ask the machine.
+        suite: its name. planned: cells it has. selected: cells this run measures, by the expression
+        ``select``. limit: at most that many samples of each data set; None: all. shard: ``i/N``,
+        its share; empty: all models. release: the package whose release is measured, and the Python
+        that has it; None: what is installed. started: with a time zone. token: a few random
+        letters. processor: the machine's class; None: ask the machine.
 
     Raises:
         InputError: no such Python, or no such package there.
@@ -86,7 +90,9 @@ def describe_start(
     facts: dict[str, Any] = {**describe_host()}
     probed, versions = facts.pop("processor_class"), facts.pop("packages")
     sha = commit.sha if commit else None
-    if release is not None:  # what the run is about is the release, and the commit of this checkout is a side fact
+    if (
+        release is not None
+    ):  # what the run is about is the release, and the commit of this checkout is a side fact
         package, python = release
         there = versions_under(python, package)
         versions, sha = {**versions, **there}, there[package]
@@ -95,5 +101,12 @@ def describe_start(
             "releases": {"package": package, "version": sha},
             "checkout": plain(commit),
         }
-    environment = {"type": "environment", "processor": processor or probed, **facts, "versions": versions}
-    return RunStart(header=header, environment=environment, started=started, token=token, commit=sha)
+    environment = {
+        "type": "environment",
+        "processor": processor or probed,
+        **facts,
+        "versions": versions,
+    }
+    return RunStart(
+        header=header, environment=environment, started=started, token=token, commit=sha
+    )

@@ -1,7 +1,7 @@
 """The bench of one suite in one process: it measures and judges cells, and accepts their results.
 
-The caller (pytest, the command line) decides the order, shows progress and writes the run file; this module does not
-print.
+The caller (pytest, the command line) decides the order, shows progress and writes the run file;
+this module does not print.
 """
 
 import contextlib
@@ -80,7 +80,8 @@ from qbench.tracking import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedCell:
-    """One finished cell: its verdict, its numbers (None when skipped or broken) and its line for the run file.
+    """One finished cell: its verdict, its numbers (None when skipped or broken) and its line
+    for the run file.
 
     ``unfetched``: a package that it needs could not be downloaded.
     """
@@ -94,10 +95,15 @@ class JudgedCell:
     def unmeasured(cls, planned: PlannedCell, error: BaseException) -> "JudgedCell":
         """The cell that was not measured because of ``error``.
 
-        It is unsupported if the backend does not support it or a package could not be downloaded; otherwise it is an
-        error. The headline is the sentence of a ``QbenchError``, or the type and the first line of any other.
+        It is unsupported if the backend does not support it or a package could not be downloaded;
+        otherwise it is an error. The headline is the sentence of a ``QbenchError``, or the type and
+        the first line of any other.
         """
-        outcome = Outcome.UNSUPPORTED if isinstance(error, UnsupportedError | NotFetchedError) else Outcome.ERROR
+        outcome = (
+            Outcome.UNSUPPORTED
+            if isinstance(error, UnsupportedError | NotFetchedError)
+            else Outcome.ERROR
+        )
         if isinstance(error, QbenchError):
             verdict = Verdict(outcome=outcome, headline=str(error), rule="", remedy=error.remedy)
         else:
@@ -121,10 +127,10 @@ class Settings:
         baselines: folder of baseline files. cache: of prepared samples, profiles and fp32 runs.
         suite_path: the suite file as a user would type it, for commands in messages.
         accepting: which results the run accepts into baselines at its end; None: none.
-        uses_floors: whether a cell whose noise is in its baseline runs once; else it runs as often as the suite says.
-        limit: at most that many samples of each scored data set, judged against today's fp32 run; None: all.
-        today: for expiry dates. processor: the machine's class; None: ask the machine.
-        timer: seconds on a monotonic clock.
+        uses_floors: whether a cell whose noise is in its baseline runs once; else it runs as often
+        as the suite says. limit: at most that many samples of each scored data set, judged against
+        today's fp32 run; None: all. today: for expiry dates. processor: the machine's class; None:
+        ask the machine. timer: seconds on a monotonic clock.
     """
 
     baselines: Path
@@ -149,7 +155,9 @@ class Bench:
         self._noted: tuple[tuple[str, CalibrationChoice], int] | None = None
         self._moved_references: dict[tuple[str, Decision], tuple[tuple[Score, Gate], ...]] = {}
         """What retrained models lost, by model and decision: the same for each of its cells."""
-        self._baselines = StoredBaselines(settings.baselines, suite, replacing=self._accepts_reference)
+        self._baselines = StoredBaselines(
+            settings.baselines, suite, replacing=self._accepts_reference
+        )
 
     @cached_property
     def processor(self) -> str:
@@ -164,7 +172,9 @@ class Bench:
         return environment_of(backend, self.processor, threads=self.suite.table.threads)
 
     def run(self, planned: PlannedCell) -> JudgedCell:
-        """Measure and judge one cell; a ``QbenchError`` becomes its outcome, any other error is raised."""
+        """Measure and judge one cell; a ``QbenchError`` becomes its outcome, any other error is
+        raised.
+        """
         try:
             measurement = self.measure(planned)
             verdict = self.judge(planned, measurement)
@@ -175,8 +185,9 @@ class Bench:
     def unmeasured(self, planned: PlannedCell, error: BaseException) -> JudgedCell:
         """The cell that was not measured because of ``error``.
 
-        What is skipped or could not be downloaded is DRIFTED, which is red, where a result was accepted here. Where the
-        baseline cannot be read, so that this is not known, the cell is an error.
+        What is skipped or could not be downloaded is DRIFTED, which is red, where a result was
+        accepted here. Where the baseline cannot be read, so that this is not known, the cell is an
+        error.
         """
         judged = JudgedCell.unmeasured(planned, error)
         if judged.verdict.outcome is not Outcome.UNSUPPORTED:
@@ -185,10 +196,13 @@ class Bench:
             lost = self._was_accepted(planned)
         except StoreError as unreadable:
             return JudgedCell.unmeasured(planned, unreadable)
-        return replace(judged, verdict=support_lost(judged.verdict, planned.cell)) if lost else judged
+        return (
+            replace(judged, verdict=support_lost(judged.verdict, planned.cell)) if lost else judged
+        )
 
     def measure(self, planned: PlannedCell) -> Measurement:
-        """The numbers of one cell, counted against the stored reference when it is of this very model and data.
+        """The numbers of one cell, counted against the stored reference when it is of this very
+        model and data.
 
         Raises:
             UnsupportedError: the backend does not run it, or needs a package that is not installed.
@@ -213,7 +227,9 @@ class Bench:
         comparator = None
         if criterion is not None:
             other = known.backends.get(criterion.backend)
-            comparator = Comparator(backend=other, criterion=criterion, environment=self.environment(criterion.backend))
+            comparator = Comparator(
+                backend=other, criterion=criterion, environment=self.environment(criterion.backend)
+            )
         environment = self.environment(cell.backend)
         here = self._accepted_here(planned, environment)
         is_measured = self._settings.uses_floors and here.noise is not None
@@ -221,7 +237,9 @@ class Bench:
             cell=cell,
             shared=shared,
             backend=known.backends.get(cell.backend),
-            schema=None if cell.is_fp32 or cell.is_given or cell.is_recorded else known.schemas.get(cell.schema),
+            schema=None
+            if cell.is_fp32 or cell.is_given or cell.is_recorded
+            else known.schemas.get(cell.schema),
             reference=self._reference(planned, shared),
             environment=environment,
             rewriting=rewriting_of(planned.passes, known.passes, f"Running '{cell}'"),
@@ -239,7 +257,9 @@ class Bench:
         )
 
     def _asked(self, planned: PlannedCell) -> dict[GateKind, object]:
-        """The evidence that the gates of ``planned`` ask for, with backends in place of their names."""
+        """The evidence that the gates of ``planned`` ask for, with backends in place of their
+        names.
+        """
         asked = asked_evidence(planned.rules)
         for kind, by in asked.items():
             if isinstance(by, BackendName):
@@ -247,7 +267,8 @@ class Bench:
         return asked
 
     def _accepted_here(self, planned: PlannedCell, environment: EnvironmentClass) -> AcceptedHere:
-        """What results of ``planned`` in ``environment`` are compared with; nothing in a run over few samples.
+        """What results of ``planned`` in ``environment`` are compared with; nothing in a run
+        over few samples.
 
         Raises:
             StoreError: the baseline cannot be read.
@@ -263,9 +284,10 @@ class Bench:
     def _stop(self, planned: PlannedCell, here: AcceptedHere) -> StopRule | None:
         """What ends this cell early; None where it is to be run whole.
 
-        That is where results are to be accepted, where the engine is known to be noisy, for slices and recovery, which
-        are judged on the whole of the data, where the answers of the accepted result are not kept, and for a cell that
-        is listed as known bad with its values: a part of the samples could not be compared with them.
+        That is where results are to be accepted, where the engine is known to be noisy, for slices
+        and recovery, which are judged on the whole of the data, where the answers of the accepted
+        result are not kept, and for a cell that is listed as known bad with its values: a part of
+        the samples could not be compared with them.
         """
         if planned.rules.stop is Stop.ALL or self._settings.accepting is not None:
             return None
@@ -278,31 +300,47 @@ class Bench:
             return None
         if here.result is not None and not here.result.kept:
             return None
-        return StopRule(tolerance=planned.tolerance(here.environment), rules=planned.rules, floors=here.floors)
+        return StopRule(
+            tolerance=planned.tolerance(here.environment), rules=planned.rules, floors=here.floors
+        )
 
     def _reference(self, planned: PlannedCell, shared: SubjectArtifacts) -> Mapping[str, Answers]:
-        """The stored fp32 answers when they are of this model, data and preprocessing; else today's fp32 run.
+        """The stored fp32 answers when they are of this model, data and preprocessing; else
+        today's fp32 run.
 
-        For a model without a float model: the answers of the backend that the cell is compared with.
+        For a model without a float model: the answers of the backend that the cell is compared
+            with.
         """
         if planned.model.is_alone and planned.criterion is not None:
             other = self._catalogues.backends.get(planned.criterion.backend)
             return shared.given_answers(other, threads=self.suite.table.threads)
-        # Read even if it will be replaced: a baseline that cannot be read is an error before anything is measured.
-        baseline = None if self._settings.limit is not None else self._baselines.get(planned.model.id)
-        if baseline is not None and not self._accepts_reference and not baseline.stale(shared.identity()):
+        # Read even if it will be replaced: a baseline that cannot be read is an error before
+        # anything is measured.
+        baseline = (
+            None if self._settings.limit is not None else self._baselines.get(planned.model.id)
+        )
+        if (
+            baseline is not None
+            and not self._accepts_reference
+            and not baseline.stale(shared.identity())
+        ):
             return baseline.stored
         return shared.reference()
 
     def judge(self, planned: PlannedCell, measurement: Measurement) -> Verdict:
-        """The verdict on ``measurement`` by the settings of its cell, the baseline, and what this run accepts.
+        """The verdict on ``measurement`` by the settings of its cell, the baseline, and what
+        this run accepts.
 
         ACCEPTED if this run accepts a new or changed result; a loss beyond its rule stays red.
         """
         expectation = self.expectation(planned, measurement)
         # The missing reference is that of the partner: the remedy names the node that makes it.
         borrows = expectation.state is not State.KNOWN and planned.partner is not None
-        cell = replace(planned.cell, model=planned.partner.id) if borrows and planned.partner else planned.cell
+        cell = (
+            replace(planned.cell, model=planned.partner.id)
+            if borrows and planned.partner
+            else planned.cell
+        )
         verdict = judge(
             measurement,
             expectation,
@@ -318,7 +356,11 @@ class Bench:
         if self._settings.accepting is None or verdict.outcome not in APPROVABLE:
             return verdict
         acceptance = self.acceptance(planned, [measurement])
-        return verdict if acceptance is None or not is_taken(acceptance, measurement, verdict) else approved(verdict)
+        return (
+            verdict
+            if acceptance is None or not is_taken(acceptance, measurement, verdict)
+            else approved(verdict)
+        )
 
     def expectation(self, planned: PlannedCell, measurement: Measurement) -> Expectation:
         """What the baseline expects of this cell; a reference this run accepts counts as known."""
@@ -329,30 +371,39 @@ class Bench:
         model = planned.model.id
         baseline = self._baselines.get(model)
         if baseline is not None:
-            counts = {name: len(dataset) for name, dataset in self.shared(planned).subject.data.items()}
+            counts = {
+                name: len(dataset) for name, dataset in self.shared(planned).subject.data.items()
+            }
             expected = baseline.expectation(
                 planned.cell, measurement.digests, trusted=self._accepts_reference, samples=counts
             )
             if expected.state is State.STALE:
                 expected = replace(expected, retrained=self._retrained(planned, baseline))
-            # A cell in quarantine on some machines is not accepted there, so it may be missing from the baseline.
+            # A cell in quarantine on some machines is not accepted there, so it may be missing from
+            # the baseline.
             return replace(expected, cell_known=expected.cell_known or bool(planned.quarantine))
         if self._accepts_reference:
             return Expectation(cell_known=False)
         reference = model if planned.partner is None else planned.partner.id
         return Expectation.missing(f"no baseline of '{reference}' in suite '{self.suite.name}'")
 
-    def _retrained(self, planned: PlannedCell, baseline: Baseline) -> tuple[tuple[Score, Gate], ...]:
-        """What today's fp32 model lost and gained against the one of ``baseline``, by the tolerance of an fp32 cell.
+    def _retrained(
+        self, planned: PlannedCell, baseline: Baseline
+    ) -> tuple[tuple[Score, Gate], ...]:
+        """What today's fp32 model lost and gained against the one of ``baseline``, by the
+        tolerance of an fp32 cell.
 
-        On the data sets whose samples and labels are the same; nothing where the model and its preprocessing are.
+        On the data sets whose samples and labels are the same; nothing where the model and its
+        preprocessing are.
         """
         key = planned.model.id, planned.rules.decision
         if key not in self._moved_references:
             self._moved_references[key] = tuple(self._each_retrained(planned, baseline))
         return self._moved_references[key]
 
-    def _each_retrained(self, planned: PlannedCell, baseline: Baseline) -> Iterator[tuple[Score, Gate]]:
+    def _each_retrained(
+        self, planned: PlannedCell, baseline: Baseline
+    ) -> Iterator[tuple[Score, Gate]]:
         shared = self.shared(planned)
         identity = shared.identity()
         if not baseline.is_of_another_model(identity):
@@ -371,8 +422,13 @@ class Bench:
                 continue
             if known.digest != identity.get(f"data:{use.data}"):
                 continue
-            before, data = task_answers(shared.subject.model.task, stored), shared.subject.data[use.data]
-            with contextlib.suppress(ValueError):  # the metric counts more than the stored answers, or another form
+            before, data = (
+                task_answers(shared.subject.model.task, stored),
+                shared.subject.data[use.data],
+            )
+            with contextlib.suppress(
+                ValueError
+            ):  # the metric counts more than the stored answers, or another form
                 lost = score(
                     use.metric,
                     today[use.data],
@@ -383,8 +439,11 @@ class Bench:
                 )
                 yield lost, retrained_gate(lost, tolerance, planned.rules.decision)
 
-    def acceptance(self, planned: PlannedCell, measurements: Sequence[Measurement]) -> Acceptance | None:
-        """The baseline of ``planned``'s model after this run's accepting; None: the model cannot have one.
+    def acceptance(
+        self, planned: PlannedCell, measurements: Sequence[Measurement]
+    ) -> Acceptance | None:
+        """The baseline of ``planned``'s model after this run's accepting; None: the model
+        cannot have one.
 
         Args:
             planned: any cell of the model. measurements: of cells of that model.
@@ -395,7 +454,11 @@ class Bench:
         accepting, baseline = self._settings.accepting, self._baselines.get(planned.model.id)
         if accepting is None or not measurements or planned.model.is_alone:
             return None
-        replaced = self._replaced(planned, measurements[0], accepting, baseline) if accepting.fp32 else None
+        replaced = (
+            self._replaced(planned, measurements[0], accepting, baseline)
+            if accepting.fp32
+            else None
+        )
         baseline = baseline if replaced is None else replaced.baseline
         if baseline is None:
             return None
@@ -411,9 +474,15 @@ class Bench:
         return taken if replaced is None else replace(taken, rows=replaced.rows + taken.rows)
 
     def _replaced(
-        self, planned: PlannedCell, measurement: Measurement, accepting: Accepting, baseline: Baseline | None
+        self,
+        planned: PlannedCell,
+        measurement: Measurement,
+        accepting: Accepting,
+        baseline: Baseline | None,
     ) -> Acceptance:
-        """Today's fp32 run as the reference; that of a partner is accepted with the partner and copied here."""
+        """Today's fp32 run as the reference; that of a partner is accepted with the partner and
+        copied here.
+        """
         backend = self.suite.table.reference
         replaced = accept_reference(
             baseline if planned.partner is None else None,
@@ -426,21 +495,27 @@ class Bench:
         if planned.partner is None:
             return replaced
         model = planned.model.id
-        return Acceptance(baseline=replaced.baseline.as_reference_of(model, self._baselines.own(model)))
+        return Acceptance(
+            baseline=replaced.baseline.as_reference_of(model, self._baselines.own(model))
+        )
 
-    def accept(self, planned: PlannedCell, measurements: Sequence[Measurement]) -> Acceptance | None:
-        """Accept this run's results into the baseline of ``planned``'s model; None: the model cannot have one.
+    def accept(
+        self, planned: PlannedCell, measurements: Sequence[Measurement]
+    ) -> Acceptance | None:
+        """Accept this run's results into the baseline of ``planned``'s model; None: the model
+        cannot have one.
 
-        The acceptance is computed twice: first from the baseline that the run was judged by, because a run that
-        accepts nothing takes no lock; then under the lock from the current file, because another process may have
-        changed it.
+        The acceptance is computed twice: first from the baseline that the run was judged by,
+        because a run that accepts nothing takes no lock; then under the lock from the current file,
+        because another process may have changed it.
 
         Args:
             planned, measurements: as ``acceptance``.
 
         Raises:
-                InputError: a result would be replaced without a reason. StoreError: the baseline cannot be written, or
-                holds something that cannot be read and that this run does not make again.
+                InputError: a result would be replaced without a reason. StoreError: the baseline
+                cannot be written, or holds something that cannot be read and that this run does not
+                make again.
         """
         model = planned.model.id
         expected, lost = self.acceptance(planned, measurements), self._baselines.lost(model)
@@ -460,11 +535,15 @@ class Bench:
             for sentence in lost
         ]
         if missed:
-            notices.append(f"Not taken into '{model}', which another process changed meanwhile: {', '.join(missed)}")
+            notices.append(
+                f"Not taken into '{model}', which another process changed meanwhile: {', '.join(missed)}"
+            )
         return replace(done, notices=(*done.notices, *notices))
 
     def shared(self, planned: PlannedCell) -> SubjectArtifacts:
-        """The artifacts that the cells of this model and calibration share; those of the former model are released."""
+        """The artifacts that the cells of this model and calibration share; those of the former
+        model are released.
+        """
         key = (planned.model.id, planned.calibration)
         if self._current is None or self._current[0] != key:
             self._current = None  # free it first: two large models may not fit into memory
@@ -487,7 +566,8 @@ class Bench:
         return self._current[1]
 
     def data_notes(self, planned: PlannedCell) -> tuple[str, ...]:
-        """What a user should know of the scored data: empty before a cell of the model has run, and of the same data.
+        """What a user should know of the scored data: empty before a cell of the model has run,
+        and of the same data.
 
         The first cell in integers prepares calibration data; then the sentences are more.
         """
@@ -498,7 +578,11 @@ class Bench:
         if self._noted == (key, shared.prepared):
             return ()
         self._noted = (key, shared.prepared)  # it reads every name
-        of_names = (note for data in shared.subject.data.values() for note in data_notes(shared.subject.model, data))
+        of_names = (
+            note
+            for data in shared.subject.data.values()
+            for note in data_notes(shared.subject.model, data)
+        )
         return (*of_names, *shared.content_notes())
 
     @property
@@ -506,25 +590,32 @@ class Bench:
         return self._settings.accepting is not None and self._settings.accepting.fp32
 
     def _was_accepted(self, planned: PlannedCell) -> bool:
-        """Whether a result of this cell was accepted on this class of processor; False in a run over few samples.
+        """Whether a result of this cell was accepted on this class of processor; False in a run
+        over few samples.
 
         Raises:
             StoreError: the baseline cannot be read.
         """
-        baseline = None if self._settings.limit is not None else self._baselines.get(planned.model.id)
+        baseline = (
+            None if self._settings.limit is not None else self._baselines.get(planned.model.id)
+        )
         known = None if baseline is None else baseline.cells.get(planned.cell.slug)
         return known is not None and accepted_on(known.accepted, self.processor)
 
 
-def approve_run(bench: Bench, cells: Sequence[tuple[PlannedCell, Measurement]]) -> tuple[tuple[str, Acceptance], ...]:
-    """Accept the results ``cells`` into the baselines of their models; (model, what changed) for each.
+def approve_run(
+    bench: Bench, cells: Sequence[tuple[PlannedCell, Measurement]]
+) -> tuple[tuple[str, Acceptance], ...]:
+    """Accept the results ``cells`` into the baselines of their models; (model, what changed)
+    for each.
 
     Args:
-        bench: of the suite, with ``Settings.accepting``. cells: with their measurements, in any order.
+        bench: of the suite, with ``Settings.accepting``. cells: with their measurements, in any
+            order.
 
     Raises:
-        QbenchError: the results of a model cannot be accepted, or its baseline cannot be written; the models before
-            it, in the order of ``cells``, are accepted.
+        QbenchError: the results of a model cannot be accepted, or its baseline cannot be written;
+            the models before it, in the order of ``cells``, are accepted.
     """
     models: dict[str, list[tuple[PlannedCell, Measurement]]] = {}
     for planned, measurement in cells:
@@ -538,11 +629,12 @@ def approve_run(bench: Bench, cells: Sequence[tuple[PlannedCell, Measurement]]) 
 
 
 def repeatable_cell(bench: "Bench", planned: PlannedCell) -> RepeatableCell:
-    """``planned`` as a cell that can be run and judged again under another schema, as a search for a repair does.
+    """``planned`` as a cell that can be run and judged again under another schema, as a search
+    for a repair does.
 
-    It has the suite's tolerance, limits and stored reference, and all of its samples, run once. The quarantine
-    file and the least share of integer operations are ignored: the search asks for good numbers, and reports the share
-    separately.
+    It has the suite's tolerance, limits and stored reference, and all of its samples, run once. The
+    quarantine file and the least share of integer operations are ignored: the search asks for good
+    numbers, and reports the share separately.
 
     Args:
         bench: of the suite. planned: the cell.
@@ -580,7 +672,8 @@ def repeatable_cell(bench: "Bench", planned: PlannedCell) -> RepeatableCell:
 
 
 def _refuse_unread(model: str, done: Acceptance) -> None:
-    """Refuse to store a baseline without what could not be read in it, unless this run made it again.
+    """Refuse to store a baseline without what could not be read in it, unless this run made it
+    again.
 
     Raises:
         StoreError: something would be gone.
@@ -598,11 +691,12 @@ def _refuse_unread(model: str, done: Acceptance) -> None:
 class StoredBaselines:
     """The baselines of the models of one suite in ``folder``, each read once.
 
-    A model that came quantized takes its reference from its partner; its own file holds its accepted cells and a copy
-    of the reference that they were accepted against.
+    A model that came quantized takes its reference from its partner; its own file holds its
+    accepted cells and a copy of the reference that they were accepted against.
 
-    ``replacing``: a new reference will be stored, so of a damaged baseline the intact parts are used. A file that
-    cannot be read at all is always an error, and so is a ``.json`` that is none: what it held is not known.
+    ``replacing``: a new reference will be stored, so of a damaged baseline the intact parts are
+    used. A file that cannot be read at all is always an error, and so is a ``.json`` that is none:
+    what it held is not known.
     """
 
     def __init__(self, folder: Path, suite: Suite, *, replacing: bool) -> None:
@@ -617,7 +711,8 @@ class StoredBaselines:
         """The baseline that cells of ``model`` are judged by, or None when there is none.
 
         Raises:
-            StoreError: its file, or its partner's, cannot be read, or is damaged and not about to be replaced.
+            StoreError: its file, or its partner's, cannot be read, or is damaged and not about to
+                be replaced.
         """
         partner = self._suite.partners.get(model)
         if partner is None:
@@ -636,7 +731,8 @@ class StoredBaselines:
 
     @contextlib.contextmanager
     def changing(self, model: str) -> Iterator[BaselineChange]:
-        """Lock the baseline of ``model`` for writing; all baselines are read again inside the block and after it.
+        """Lock the baseline of ``model`` for writing; all baselines are read again inside the
+        block and after it.
 
         Raises:
             StoreError: the folder cannot be written.
@@ -675,7 +771,8 @@ def make_subject(
     limit: int | None,
     partner: ModelTable | None = None,
 ) -> Subject:
-    """The subject of the cells of ``table`` under ``calibration``: network, scored data, metrics, calibration samples.
+    """The subject of the cells of ``table`` under ``calibration``: network, scored data,
+    metrics, calibration samples.
 
     Args:
         limit: at most that many scored samples a set.
@@ -696,7 +793,9 @@ def make_subject(
         data = {name: dataset.take(min(limit, len(dataset))) for name, dataset in data.items()}
     if table.is_alone:
         model, learned = _model(table.id, catalogues), data[table.data].without_samples()
-        return Subject(model=model, given=model, data=data, metrics=tuple(uses), calibration=learned)
+        return Subject(
+            model=model, given=model, data=data, metrics=tuple(uses), calibration=learned
+        )
     return Subject(
         model=_model((partner or table).id, catalogues),
         given=None if partner is None else _model(table.id, catalogues),

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 # Keys of single cells (``judging.suite_keys``): for all cells, or by pattern of cells.
 #
-# Layers: default < suite < model < cell. In one table the first key that matches a cell wins; verdicts name it.
+# Layers: default < suite < model < cell. In one table the first key that matches a cell wins;
+# verdicts name it.
 
 T = TypeVar("T")
 CloseTo = Mapping[str, Any] | None
@@ -28,14 +29,18 @@ EqualTo = str | Mapping[str, str] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer(Generic[T]):
-    """The values of ``key`` in the table ``owner`` (``suite smoke``, ``model m``): pattern (``""``: all) → value."""
+    """The values of ``key`` in the table ``owner`` (``suite smoke``, ``model m``): pattern
+    (``""``: all) → value.
+    """
 
     key: SuiteKey
     owner: str
     values: Mapping[str, T]
 
     def value_for(self, cell: Cell) -> Setting | None:
-        """The value of the first pattern that matches ``cell``, and the place that set it; None: none matches."""
+        """The value of the first pattern that matches ``cell``, and the place that set it;
+        None: none matches.
+        """
         for pattern, value in self.values.items():
             if not pattern:
                 return Setting(value, self.owner)
@@ -45,14 +50,17 @@ class Layer(Generic[T]):
 
 
 def by_pattern(value: Any, *keys: str) -> Mapping[str, Any]:  # noqa: ANN401
-    """Pattern of cells → value, as one key of a table writes it: a table by pattern, or a value for all cells (``""``).
+    """Pattern of cells → value, as one key of a table writes it: a table by pattern, or a value
+    for all cells (``""``).
 
     Args:
         keys: of the value, where it is a table itself.
     """
     if value is None:
         return {}
-    is_value = not isinstance(value, Mapping) or (keys and (not value or any(key in value for key in keys)))
+    is_value = not isinstance(value, Mapping) or (
+        keys and (not value or any(key in value for key in keys))
+    )
     return {"": value} if is_value else value
 
 
@@ -60,7 +68,9 @@ def _hint(key: SuiteKey) -> Any:  # noqa: ANN401 - a type, as the reader of tabl
     """The type of the value of ``key`` in a suite file."""
     if not is_dataclass(key.entry):
         return Mapping[str, key.entry] | key.entry  # type: ignore[name-defined]
-    return get_type_hints(key.entry)[key.short] | Mapping[str, Any] if key.short else Mapping[str, Any]
+    return (
+        get_type_hints(key.entry)[key.short] | Mapping[str, Any] if key.short else Mapping[str, Any]
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +82,14 @@ class CellSettings:
 
     equal_to: EqualTo = None
     close_to: CloseTo = None
-    cells: Mapping[str, Any] = field(default_factory=dict, metadata={KEYS: {key.name: _hint(key) for key in CELL_KEYS}})
+    cells: Mapping[str, Any] = field(
+        default_factory=dict, metadata={KEYS: {key.name: _hint(key) for key in CELL_KEYS}}
+    )
 
 
 def layers_of(owner: str, table: CellSettings) -> tuple[Layer[Any], ...]:
-    """One layer per key of ``table``, but for those that compare cells with another backend (``criteria_of``).
+    """One layer per key of ``table``, but for those that compare cells with another backend
+    (``criteria_of``).
 
     Raises:
         InputError, ValueError: an impossible value.
@@ -132,13 +145,15 @@ def rules_for(cell: Cell, rules: Rules, layers: Iterable[Layer[Any]]) -> Rules:
 
 # ``equal_to`` and ``close_to``: which cells must answer like another backend, and how closely.
 #
-#     equal_to = "ort-cpu"                                                 # every quantized cell of the suite or model
-#     equal_to = { "integer-ort-x64" = "ort-cpu-precise" }                 # those of a backend, a schema or a pattern
+# every quantized cell of the suite or model
+#     equal_to = "ort-cpu"
+# those of a backend, a schema or a pattern
+#     equal_to = { "integer-ort-x64" = "ort-cpu-precise" }
 #     close_to = { backend = "ort-cpu", steps = 1, relative = 1e-3 }
 #     close_to = { "integer-xnnpack+w8a8_*" = { backend = "ort-cpu", steps = 1 } }
 #
-# Layers: nothing < suite < model. In one table the first key that matches a cell wins, as with tolerances. The backend
-# ``""`` removes the criterion of the suite.
+# Layers: nothing < suite < model. In one table the first key that matches a cell wins, as with
+# tolerances. The backend ``""`` removes the criterion of the suite.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +176,9 @@ class CriterionLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CriterionSetting:
-    """The criterion that ``key`` of one table sets for the cells of ``pattern`` (``""``: for all)."""
+    """The criterion that ``key`` of one table sets for the cells of ``pattern`` (``""``: for
+    all).
+    """
 
     key: str
     pattern: str
@@ -179,24 +196,36 @@ def criteria_of(kind: str, name: str, table: CellSettings) -> tuple[CriterionSet
         kind, name: ``suite`` or ``model`` and its name, for rules.
 
     Raises:
-        InputError: a closeness without a backend or a limit, with an unknown key, or with an impossible number.
+        InputError: a closeness without a backend or a limit, with an unknown key, or with an
+            impossible number.
     """
-    equal, close = by_pattern(table.equal_to), by_pattern(table.close_to, "backend", "steps", "relative")
+    equal, close = (
+        by_pattern(table.equal_to),
+        by_pattern(table.close_to, "backend", "steps", "relative"),
+    )
     settings = [("equal_to", pattern, Criterion(backend=other)) for pattern, other in equal.items()]
-    settings += [("close_to", pattern, _criteria_limits(pattern, one).criterion()) for pattern, one in close.items()]
+    settings += [
+        ("close_to", pattern, _criteria_limits(pattern, one).criterion())
+        for pattern, one in close.items()
+    ]
     particular = "cell" if kind == "model" else kind
     return tuple(
         CriterionSetting(
             key=key,
             pattern=pattern,
-            criterion=replace(asked, rule=f"{particular} {name}::{pattern}" if pattern else f"{kind} {name}"),
+            criterion=replace(
+                asked, rule=f"{particular} {name}::{pattern}" if pattern else f"{kind} {name}"
+            ),
         )
         for key, pattern, asked in settings
     )
 
 
-def criterion_for(cell: Cell, layers: Iterable[tuple[CriterionSetting, ...]], doing: str) -> Criterion | None:
-    """The criterion of ``cell`` from the last of ``layers`` (general first) that sets one; None: none does.
+def criterion_for(
+    cell: Cell, layers: Iterable[tuple[CriterionSetting, ...]], doing: str
+) -> Criterion | None:
+    """The criterion of ``cell`` from the last of ``layers`` (general first) that sets one;
+    None: none does.
 
     Raises:
         InputError: both keys of one table hold for the cell, or it would be compared with itself.
@@ -225,9 +254,13 @@ def criterion_for(cell: Cell, layers: Iterable[tuple[CriterionSetting, ...]], do
 
 
 def refuse_idle(
-    asked: Iterable[CriterionSetting], layers: Iterable[Layer[Any]], cells: Iterable[Cell], doing: str
+    asked: Iterable[CriterionSetting],
+    layers: Iterable[Layer[Any]],
+    cells: Iterable[Cell],
+    doing: str,
 ) -> None:
-    """Check that every pattern of ``layers`` matches one of ``cells``, and every one of ``asked`` a quantized one.
+    """Check that every pattern of ``layers`` matches one of ``cells``, and every one of
+    ``asked`` a quantized one.
 
     Raises:
         InputError: one matches none; the nearest cell is suggested.
@@ -235,7 +268,11 @@ def refuse_idle(
     known = list(cells)
     gated = [cell for cell in known if not cell.is_fp32]
     patterns = [(f"{one.key} ({one.criterion.rule})", one.pattern, gated) for one in asked]
-    patterns += [(f"{layer.key.name} of {layer.owner}", pattern, known) for layer in layers for pattern in layer.values]
+    patterns += [
+        (f"{layer.key.name} of {layer.owner}", pattern, known)
+        for layer in layers
+        for pattern in layer.values
+    ]
     for where, pattern, among in patterns:
         if pattern and not any(cell.is_named_by(pattern) for cell in among):
             names = {name for cell in among for name in (cell.backend, cell.schema, cell.slug)}
@@ -261,7 +298,8 @@ def _criteria_limits(pattern: str, table: object) -> CriterionLimits:
 
 # Limits of distances to fp32: a number per metric, in the unit of the metric (shares as fractions).
 #
-#     limits = { sqnr = 20.0, kl = 0.05 }      # at least 20 dB, at most 0.05 nats: the metric gives the direction
+# at least 20 dB, at most 0.05 nats: the metric gives the direction
+#     limits = { sqnr = 20.0, kl = 0.05 }
 #
 # Layers: suite < model. A distance without a limit is shown and does not gate.
 
@@ -281,11 +319,16 @@ def require_finite(limits: Limits) -> None:
 
 def layered_limits(*layers: tuple[str, Limits]) -> dict[str, Limit]:
     """The limits of ``layers``, (owner, limits), general first."""
-    return {metric: Limit(value, owner) for owner, limits in layers for metric, value in limits.items()}
+    return {
+        metric: Limit(value, owner) for owner, limits in layers for metric, value in limits.items()
+    }
 
 
-def check_limits(doing: str, limits: Limits, metrics: Iterable[str], catalogues: Catalogues) -> None:
-    """Check that every limit belongs to one of ``metrics``, as the suite writes them, and that it is a distance.
+def check_limits(
+    doing: str, limits: Limits, metrics: Iterable[str], catalogues: Catalogues
+) -> None:
+    """Check that every limit belongs to one of ``metrics``, as the suite writes them, and that
+    it is a distance.
 
     Raises:
         InputError: one is not.
@@ -303,7 +346,8 @@ def check_limits(doing: str, limits: Limits, metrics: Iterable[str], catalogues:
             )
 
 
-# Shares that a suite sets for all its models, or a model for itself, each with the table that set it.
+# Shares that a suite sets for all its models, or a model for itself, each with the table that set
+# it.
 
 SHARES = ("integer_macs", "executed_macs", "agreement", "ranges")
 
@@ -334,9 +378,13 @@ def require_shares(table: _Table) -> None:
 
 
 def layered_share(name: str, *layers: tuple[str, _Table | None]) -> tuple[float | None, str]:
-    """The share ``name`` and its table, from the last of ``layers`` (place, table) that sets it; None: none does."""
+    """The share ``name`` and its table, from the last of ``layers`` (place, table) that sets
+    it; None: none does.
+    """
     found = [(getattr(table, name), place) for place, table in layers if table is not None]
-    return next(((value, place) for value, place in reversed(found) if value is not None), (None, "default"))
+    return next(
+        ((value, place) for value, place in reversed(found) if value is not None), (None, "default")
+    )
 
 
 # ``passes`` of a suite: a policy, with which the standard pipeline runs, or the text of a pipeline.
@@ -365,7 +413,9 @@ def require_known_policies(where: str, passes: Iterable[str]) -> None:
     words = tuple(passes)
     for word in words:
         if word not in (NONE, *POLICIES):
-            raise ValueError(f"passes = {word!r} of {where}, which is none of {', '.join((NONE, *POLICIES))}")
+            raise ValueError(
+                f"passes = {word!r} of {where}, which is none of {', '.join((NONE, *POLICIES))}"
+            )
     if len(set(words)) < len(words):
         raise ValueError(f"passes of {where} with a duplicate")
 
@@ -387,4 +437,6 @@ def rewriting_of(passes: str, catalogue: "Catalogue[Pass]", doing: str) -> "Rewr
     try:
         return Rewriting(parse_pipeline(passes, catalogue), Policy.FAST)
     except InputError as error:
-        raise InputError(doing, found=error.found, expected=error.expected, remedy=error.remedy) from error
+        raise InputError(
+            doing, found=error.found, expected=error.expected, remedy=error.remedy
+        ) from error

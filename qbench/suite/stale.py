@@ -6,10 +6,12 @@ from qbench.judging import FP32, Cell, EnvironmentClass, QuarantineEntry
 from qbench.suite.suite_file import QUARANTINE_SUFFIX, Suite
 from qbench.tracking import CellRecord
 
-# Rules of schemas that matched nothing in a whole run: a misspelled pattern quantizes operators that it should not.
+# Rules of schemas that matched nothing in a whole run: a misspelled pattern quantizes operators
+# that it should not.
 #
-# One schema serves many models, so a rule is idle only if it matched no operator of any model that the suite measures
-# with its schema. That is known when every such model was measured in at least one cell of the schema.
+# One schema serves many models, so a rule is idle only if it matched no operator of any model that
+# the suite measures with its schema. That is known when every such model was measured in at least
+# one cell of the schema.
 
 
 def idle_rule_errors(cells: Iterable[CellRecord]) -> tuple[str, ...]:
@@ -22,7 +24,11 @@ def idle_rule_errors(cells: Iterable[CellRecord]) -> tuple[str, ...]:
     for record in cells:
         if record.schema != FP32:
             by_schema.setdefault(record.schema, []).append(record)
-    return tuple(sentence for schema, records in by_schema.items() for sentence in _of_schema(schema, records))
+    return tuple(
+        sentence
+        for schema, records in by_schema.items()
+        for sentence in _of_schema(schema, records)
+    )
 
 
 def _of_schema(schema: str, records: list[CellRecord]) -> list[str]:
@@ -41,11 +47,14 @@ def _of_schema(schema: str, records: list[CellRecord]) -> list[str]:
 
 # Quarantine entries with a pattern that none of its cells needs any more.
 #
-# Some cells of a pattern may pass, on a better engine or with another schema. The entry is not needed only if one run,
-# over all samples, had every cell that it matches, and none of those that it covers failed.
+# Some cells of a pattern may pass, on a better engine or with another schema. The entry is not
+# needed only if one run, over all samples, had every cell that it matches, and none of those that
+# it covers failed.
 
 
-def unneeded_entry_errors(suite: Suite, cells: Iterable[Cell], records: Iterable[CellRecord]) -> tuple[str, ...]:
+def unneeded_entry_errors(
+    suite: Suite, cells: Iterable[Cell], records: Iterable[CellRecord]
+) -> tuple[str, ...]:
     """A sentence for every pattern in the quarantine file of ``suite`` that no cell needs.
 
     Args:
@@ -60,7 +69,11 @@ def unneeded_entry_errors(suite: Suite, cells: Iterable[Cell], records: Iterable
     return tuple(
         _sentence(suite, entry, passed)
         for entry in patterns
-        if (passed := _passed(entry, suite.quarantine, [cell for cell in planned if entry.is_about(cell)], ran))
+        if (
+            passed := _passed(
+                entry, suite.quarantine, [cell for cell in planned if entry.is_about(cell)], ran
+            )
+        )
     )
 
 
@@ -70,7 +83,9 @@ def _passed(
     about: Iterable[Cell],
     ran: Mapping[Cell, CellRecord],
 ) -> int:
-    """How many of the cells ``about`` that ``entry`` covers passed; 0 if one did not, or was not run."""
+    """How many of the cells ``about`` that ``entry`` covers passed; 0 if one did not, or was
+    not run.
+    """
     passed = 0
     entries = tuple(listed)
     for cell in about:

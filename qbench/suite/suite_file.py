@@ -1,4 +1,5 @@
-"""The suite file ``suites/<name>.qbench.toml``, read into frozen values; an unknown key is an error.
+"""The suite file ``suites/<name>.qbench.toml``, read into frozen values; an unknown key is an
+error.
 
 This module checks the structure of the file; ``expansion`` checks its names against the catalogues.
 """
@@ -32,9 +33,13 @@ from qbench.suite.settings import (
 SUFFIX = ".qbench.toml"
 QUARANTINE_SUFFIX = ".quarantine.toml"
 FORMAT, QUARANTINE_FORMAT = "qbench-suite/1", "qbench-quarantine/3"
-"""What ``format`` in such a file may say; without it a file is of the first version, which this one reads."""
+"""What ``format`` in such a file may say; without it a file is of the first version, which this
+one reads.
+"""
 When = str | tuple[str, ...] | None
-"""A condition on the environment class: a class, a processor, or several of them; None always holds."""
+"""A condition on the environment class: a class, a processor, or several of them; None always
+holds.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +58,9 @@ class CalibrationChoice:
 class CellTolerance:
     """A tolerance of a suite, or of some cells of a model.
 
-    ``metrics``: metric, as the suite writes it → its tolerance instead of ``value``. ``when`` restricts the whole
-    entry to environment classes or processors. ``relative_to``: None is as the model or the suite says.
+    ``metrics``: metric, as the suite writes it → its tolerance instead of ``value``. ``when``
+    restricts the whole entry to environment classes or processors. ``relative_to``: None is as the
+    model or the suite says.
     """
 
     value: float
@@ -66,7 +72,10 @@ class CellTolerance:
     def tolerance(self, rule: str, relative_to: RelativeTo) -> Tolerance:
         """The tolerance that ``rule`` set; ``relative_to`` where the entry does not say."""
         unit = self.relative_to or relative_to
-        own = {metric: Tolerance(value, rule, relative_to=unit) for metric, value in self.metrics.items()}
+        own = {
+            metric: Tolerance(value, rule, relative_to=unit)
+            for metric, value in self.metrics.items()
+        }
         return Tolerance(self.value, rule, own, unit)
 
 
@@ -74,13 +83,15 @@ class CellTolerance:
 class ModelTable(CellSettings):
     """A ``[[model]]`` of a suite.
 
-    ``tolerance`` is one number for the model, or numbers by backend, by schema or by a ``backend+schema`` pattern
-    (first match wins); ``relative_to`` says of what. ``equal_to``, ``close_to``, ``no_worse_than``, ``recovery``,
-    ``slices``, ``decision``, ``flips``, ``probabilities``, ``repeats`` and ``stop`` have the same form (see
-    ``settings``). Its shares, ``backends`` and ``schemas`` replace the suite's, ``limits`` those of the same metrics.
-    ``samples`` is the number of scored samples, spread evenly over the data. A variant replaces ``calibration.count``
-    or ``calibration.data`` and may name its own ``schemas`` and ``backends``. ``fp32`` names the float model that this
-    one is a quantized form of, or is false if there is none.
+    ``tolerance`` is one number for the model, or numbers by backend, by schema or by a
+    ``backend+schema`` pattern (first match wins); ``relative_to`` says of what. ``equal_to``,
+    ``close_to``, ``no_worse_than``, ``recovery``, ``slices``, ``decision``, ``flips``,
+    ``probabilities``, ``repeats`` and ``stop`` have the same form (see ``settings``). Its shares,
+    ``backends`` and ``schemas`` replace the suite's, ``limits`` those of the same metrics.
+    ``samples`` is the number of scored samples, spread evenly over the data. A variant replaces
+    ``calibration.count`` or ``calibration.data`` and may name its own ``schemas`` and ``backends``.
+    ``fp32`` names the float model that this one is a quantized form of, or is false if there is
+    none.
     """
 
     id: str
@@ -114,7 +125,9 @@ class ModelTable(CellSettings):
 
     @property
     def came_quantized(self) -> bool:
-        """Whether it is measured without quantizing it, with or without a float model to compare with."""
+        """Whether it is measured without quantizing it, with or without a float model to
+        compare with.
+        """
         return self.fp32 != ""
 
     @property
@@ -128,15 +141,21 @@ class ModelTable(CellSettings):
         is_one = isinstance(self.tolerance, float)
         return Tolerance(self.tolerance, f"model {self.id}", relative_to=unit) if is_one else None  # type: ignore[arg-type]
 
-    def cell_tolerances(self, relative_to: RelativeTo = RelativeTo.SCORE) -> tuple[tuple[str, When, Tolerance], ...]:
-        """(pattern of cells, condition, tolerance) in the order of the table: the first that fits a cell wins."""
+    def cell_tolerances(
+        self, relative_to: RelativeTo = RelativeTo.SCORE
+    ) -> tuple[tuple[str, When, Tolerance], ...]:
+        """(pattern of cells, condition, tolerance) in the order of the table: the first that
+        fits a cell wins.
+        """
         if not isinstance(self.tolerance, Mapping):
             return ()
         found = []
         for pattern, written in self.tolerance.items():
             setting = CellTolerance(value=written) if isinstance(written, float) else written
             rule = f"cell {self.id}::{pattern}" + (f" ({setting.reason})" if setting.reason else "")
-            found.append((pattern, setting.when, setting.tolerance(rule, self.relative_to or relative_to)))
+            found.append(
+                (pattern, setting.when, setting.tolerance(rule, self.relative_to or relative_to))
+            )
         return tuple(found)
 
     def asked(self) -> tuple[CriterionSetting, ...]:
@@ -154,23 +173,26 @@ class SuiteTable(CellSettings):
 
     Args:
         tolerance: a share of the stored fp32 score, or of what ``relative_to`` says, one-sided.
-        integer_macs: least planned share of multiply-accumulates in integers. executed_macs: the share that the engine
-            must have run; None: as much as accepted. agreement: least share of samples answered as fp32 does.
-        ranges: by how much a calibrated range may differ from the accepted one, as a share of its grid.
-        limits: of distances to fp32.
-        backends, schemas: that every model is measured with. passes: policies of rewriting for quantized cells; empty:
+        integer_macs: least planned share of multiply-accumulates in integers. executed_macs: the
+            share that the engine must have run; None: as much as accepted. agreement: least share
+            of samples answered as fp32 does.
+        ranges: by how much a calibrated range may differ from the accepted one, as a share of its
+        grid. limits: of distances to fp32. backends, schemas: that every model is measured with.
+        passes: policies of rewriting for quantized cells; empty:
             not rewritten. fp32: whether each backend also runs the float model.
         equal_to, close_to: the criteria by which quantized cells are compared with another backend.
-        recovery: the least share of today's fp32 score. slices: parts of the data that are judged one by one.
-        no_worse_than: the backend whose loss on the same samples that of quantized cells may exceed by a margin.
-        decision, flips, probabilities: how loss and drift are decided. repeats: how many times a cell runs. stop:
+        recovery: the least share of today's fp32 score. slices: parts of the data that are judged
+        one by one. no_worse_than: the backend whose loss on the same samples that of quantized
+        cells may exceed by a margin. decision, flips, probabilities: how loss and drift are
+        decided. repeats: how many times a cell runs. stop:
             when it ends.
-        equivalents: groups of processors, or of patterns of environment classes, whose results are comparable.
-        reference: the backend whose fp32 run makes references and profiles.
-        threads: of one engine. repeat_threads: of the engine in the second run of a cell, the third and so on, from
+        equivalents: groups of processors, or of patterns of environment classes, whose results are
+        comparable. reference: the backend whose fp32 run makes references and profiles. threads: of
+        one engine. repeat_threads: of the engine in the second run of a cell, the third and so on,
+        from
             the beginning again where there are more; empty: as ``threads``.
-        most_excused: share of the gated cells that may have a tolerance of their own or a quarantine entry before
-            ``qbench doctor`` reports it.
+        most_excused: share of the gated cells that may have a tolerance of their own or a
+            quarantine entry before ``qbench doctor`` reports it.
     """
 
     tolerance: CellTolerance | float | None = None
@@ -198,9 +220,13 @@ class SuiteTable(CellSettings):
         if self.threads < 1:
             raise ValueError(f"threads = {self.threads} is impossible: it is a whole number from 1")
         if min(self.repeat_threads, default=1) < 1:
-            raise ValueError(f"repeat_threads = {list(self.repeat_threads)} is impossible: it is whole numbers from 1")
+            raise ValueError(
+                f"repeat_threads = {list(self.repeat_threads)} is impossible: it is whole numbers from 1"
+            )
         if not 0 <= self.most_excused <= 1:
-            raise ValueError(f"most_excused = {self.most_excused} is impossible: it is a share between 0 and 1")
+            raise ValueError(
+                f"most_excused = {self.most_excused} is impossible: it is a share between 0 and 1"
+            )
         require_finite(self.limits)
         require_known_policies("the suite", self.passes)
         criteria_of("suite", "", self)  # refuses the impossible
@@ -224,7 +250,9 @@ class SuiteText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantineText:
-    """A quarantine file's tables. Version 2 has values of cells, version 3 has them for each environment class."""
+    """A quarantine file's tables. Version 2 has values of cells, version 3 has them for each
+    environment class.
+    """
 
     format: str = QUARANTINE_FORMAT
     cell: tuple[QuarantineEntry, ...] = ()
@@ -234,7 +262,8 @@ class QuarantineText:
         """The tables of the file called ``name``.
 
         Raises:
-            InputError: an unknown key, a wrong type, an impossible value. StoreError: a newer qbench made it.
+            InputError: an unknown key, a wrong type, an impossible value. StoreError: a newer
+                qbench made it.
         """
         require_format(table, QUARANTINE_FORMAT, f"Reading quarantine file '{name}'")
         return value_from_table(cls, _with_classes(table), f"quarantine file '{name}'")
@@ -243,7 +272,8 @@ class QuarantineText:
 def _with_classes(table: Mapping[str, Any]) -> Mapping[str, Any]:
     """``table`` with the values of version 2, cell → metric → value, under the class ``ANY_CLASS``.
 
-    The two forms may be mixed in one entry: the name of a cell holds ``::``, that of a class does not.
+    The two forms may be mixed in one entry: the name of a cell holds ``::``, that of a class does
+        not.
     """
     entries = table.get("cell")
     if not isinstance(entries, list):
@@ -268,8 +298,9 @@ def _entry_with_classes(entry: object) -> object:
 class Suite:
     """A suite read from ``path``; ``name`` is its file name without ``.qbench.toml``.
 
-    ``partners``: id of a model that came quantized → the float model it is judged against, which a part of a suite
-    keeps too. ``tolerance_from``: the option that set the suite's tolerance; empty: the file did.
+    ``partners``: id of a model that came quantized → the float model it is judged against, which a
+    part of a suite keeps too. ``tolerance_from``: the option that set the suite's tolerance; empty:
+    the file did.
     """
 
     name: str
@@ -282,13 +313,18 @@ class Suite:
     tolerance_from: str = ""
 
     def rules(self, model: str) -> Rules:
-        """The rules for cells of ``model``, except the tolerance: its own numbers, otherwise the suite's."""
+        """The rules for cells of ``model``, except the tolerance: its own numbers, otherwise
+        the suite's.
+        """
         table = next((table for table in self.models if table.id == model), None)
         suite, own = f"suite {self.name}", f"model {model}"
         layers = ((suite, self.table), (own, table))
-        (integer_macs, rule), (executed_macs, executed_rule), (agreement, agreement_rule), (ranges, ranges_rule) = (
-            layered_share(name, *layers) for name in SHARES
-        )
+        (
+            (integer_macs, rule),
+            (executed_macs, executed_rule),
+            (agreement, agreement_rule),
+            (ranges, ranges_rule),
+        ) = (layered_share(name, *layers) for name in SHARES)
         return Rules(
             integer_macs=integer_macs or 0.0,
             executed_macs=executed_macs,
@@ -298,7 +334,9 @@ class Suite:
             rule=rule,
             agreement_rule=agreement_rule,
             ranges_rule=ranges_rule,
-            limits=layered_limits((suite, self.table.limits), (own, {} if table is None else table.limits)),
+            limits=layered_limits(
+                (suite, self.table.limits), (own, {} if table is None else table.limits)
+            ),
             equivalents=self.table.equivalents,
         )
 
@@ -325,10 +363,12 @@ class Suite:
 
 
 def load_suite(path: Path) -> Suite:
-    """The suite at ``path`` and its quarantine file ``<name>.quarantine.toml`` in the same folder, if there is one.
+    """The suite at ``path`` and its quarantine file ``<name>.quarantine.toml`` in the same
+    folder, if there is one.
 
     Raises:
-        InputError: not a suite file; an unknown key, a wrong type, an impossible value, a model twice.
+        InputError: not a suite file; an unknown key, a wrong type, an impossible value, a model
+            twice.
     """
     name = path.name.removesuffix(SUFFIX)
     doing = f"Reading suite '{path.name}'"
@@ -350,10 +390,16 @@ def load_suite(path: Path) -> Suite:
             expected="one [[model]] per model",
             remedy="Merge the two, or give one of them a variant.",
         )
-    written = path.read_text(encoding="utf-8")  # TOML is UTF-8 whatever the machine's own encoding is
+    written = path.read_text(
+        encoding="utf-8"
+    )  # TOML is UTF-8 whatever the machine's own encoding is
     lines = lines_of_operators(_lines(written), ids)
     tables = {model.id: model for model in text.model}
-    partners = {model.id: tables[model.fp32] for model in text.model if isinstance(model.fp32, str) and model.fp32}
+    partners = {
+        model.id: tables[model.fp32]
+        for model in text.model
+        if isinstance(model.fp32, str) and model.fp32
+    }
     for model, partner in partners.items():
         refuse_other_data(doing, tables[model], partner)
     return Suite(
@@ -389,7 +435,9 @@ def with_full_names(table: Mapping[str, Any], doing: str) -> dict[str, Any]:
         found["suite"] = _full_names(table["suite"], f"{doing}, [suite]")
     if isinstance(table.get("model"), list):
         found["model"] = [
-            _full_names(one, f"{doing}, model '{one.get('id')}'") if isinstance(one, Mapping) else one
+            _full_names(one, f"{doing}, model '{one.get('id')}'")
+            if isinstance(one, Mapping)
+            else one
             for one in table["model"]
         ]
     return found
@@ -413,12 +461,17 @@ def _by_entry(
     keys: Iterable[str],
     doing: str,
 ) -> Any:  # noqa: ANN401
-    """``value`` with ``change`` made to it where it has one of ``keys``, else to each table in it, by pattern."""
+    """``value`` with ``change`` made to it where it has one of ``keys``, else to each table in
+    it, by pattern.
+    """
     if not isinstance(value, Mapping):
         return value
     if any(key in value for key in keys):
         return change(value, doing)
-    return {pattern: change(one, doing) if isinstance(one, Mapping) else one for pattern, one in value.items()}
+    return {
+        pattern: change(one, doing) if isinstance(one, Mapping) else one
+        for pattern, one in value.items()
+    }
 
 
 def _lengthened(entry: Mapping[str, Any], doing: str) -> dict[str, Any]:
@@ -461,8 +514,9 @@ def _lines(text: str) -> dict[str, int]:
 #     id = "mobilenet_int8"
 #     fp32 = "mobilenet_v2"       # data, samples and metrics are copied from it unless set here
 #
-# Its cells have the schema ``given``: nothing is calibrated, planned or written. With ``fp32 = false`` it has no float
-# model: the answers of another backend are its reference, and nothing of it is stored.
+# Its cells have the schema ``given``: nothing is calibrated, planned or written. With ``fp32 =
+# false`` it has no float model: the answers of another backend are its reference, and nothing of it
+# is stored.
 
 _BORROWED = ("data", "samples", "metrics", "calibration")
 _OF_PLANNED = ("calibration", "schemas", "variants")
@@ -470,11 +524,12 @@ _METRICS = ("agreement",)
 
 
 def with_borrowed(table: Mapping[str, Any], doing: str) -> dict[str, Any]:
-    """``table`` of a suite in which every model with a partner has the partner's values for missing keys.
+    """``table`` of a suite in which every model with a partner has the partner's values for
+    missing keys.
 
     Raises:
-        InputError: the partner is not in the suite, or came quantized itself; or the model has settings of
-            quantization.
+        InputError: the partner is not in the suite, or came quantized itself; or the model has
+            settings of quantization.
     """
     models = table.get("model")
     if not isinstance(models, list) or not all(isinstance(model, dict) for model in models):
@@ -484,7 +539,8 @@ def with_borrowed(table: Mapping[str, Any], doing: str) -> dict[str, Any]:
 
 
 def refuse_other_data(doing: str, model: ModelTable, partner: ModelTable) -> None:
-    """Check that the reference of ``partner`` has an answer for every sample that ``model`` is scored on.
+    """Check that the reference of ``partner`` has an answer for every sample that ``model`` is
+    scored on.
 
     Raises:
         InputError: another data set, or another number of its samples.
@@ -510,7 +566,9 @@ def _data(model: ModelTable) -> set[str]:
     return {model.data, *(metric.partition("@")[2] or model.data for metric in model.metrics)}
 
 
-def _borrowing(model: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]], doing: str) -> dict[str, Any]:
+def _borrowing(
+    model: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]], doing: str
+) -> dict[str, Any]:
     where = f"{doing}, model '{model.get('id')}'"
     if model.get("fp32") is False:
         _refuse_idle_keys(model, where)
@@ -535,7 +593,9 @@ def _borrowing(model: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]],
             where,
             found=f"fp32 = '{model['fp32']}', which came quantized itself",
             expected="a float model",
-            remedy=f"Name the float model of both: fp32 = '{theirs}'." if theirs else "Name a float model.",
+            remedy=f"Name the float model of both: fp32 = '{theirs}'."
+            if theirs
+            else "Name a float model.",
         )
     _refuse_idle_keys(model, where)
     return {**{key: partner[key] for key in _BORROWED if key in partner}, **model}
@@ -576,12 +636,20 @@ def with_operators(table: Mapping[str, Any]) -> dict[str, Any]:
         if not str(model.get("id")).startswith(_PREFIX):
             found.append(dict(model))
             continue
-        operators |= {name: {"data": name, "fp32": False, **model, "id": name} for name in list_operators(model["id"])}
+        operators |= {
+            name: {"data": name, "fp32": False, **model, "id": name}
+            for name in list_operators(model["id"])
+        }
     return {**table, "model": [*found, *operators.values()]} if operators else dict(table)
 
 
 def lines_of_operators(lines: Mapping[str, int], models: Iterable[str]) -> dict[str, int]:
     """``lines`` (id as written → line), extended by the models that its patterns match."""
     patterns = {written: line for written, line in lines.items() if written.startswith(_PREFIX)}
-    matched = {name: line for name in models for written, line in patterns.items() if fnmatchcase(name, written)}
+    matched = {
+        name: line
+        for name in models
+        for written, line in patterns.items()
+        if fnmatchcase(name, written)
+    }
     return {**lines, **matched}

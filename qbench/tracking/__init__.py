@@ -1,4 +1,6 @@
-"""What is stored of verdicts: baselines, accepted results, run files, history, comparison, trends."""
+"""What is stored of verdicts: baselines, accepted results, run files, history, comparison,
+trends.
+"""
 
 from typing import TYPE_CHECKING
 

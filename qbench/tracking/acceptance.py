@@ -36,21 +36,26 @@ from qbench.tracking.calibrations import (
 )
 from qbench.tracking.record import Run, absent_cells
 
-# Accepting: measurements become what is expected from now on; pure functions from a Baseline to a new one.
+# Accepting: measurements become what is expected from now on; pure functions from a Baseline to a
+# new one.
 #
-# The scope says which results of a run are accepted; the fp32 reference changes only by ``accept_reference``.
+# The scope says which results of a run are accepted; the fp32 reference changes only by
+# ``accept_reference``.
 
 FLOOR_SLACK_PERCENT = 2
-"""How far under the accepted agreement its floor lies. Within a class drift gates the exact value; the floor is for the
-other classes and for updates of an engine, where a few crops may move without anything being wrong."""
+"""How far under the accepted agreement its floor lies. Within a class drift gates the exact
+value; the floor is for the other classes and for updates of an engine, where a few crops may
+move without anything being wrong.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepting:
     """What a run accepts: results of cells in ``scope`` (None: none), the fp32 reference, and why.
 
-    ``for_any``: the results are declared to hold in ``any`` environment class that has none of its own. An equal
-    result of their own class is moved there; another one is replaced like any other result.
+    ``for_any``: the results are declared to hold in ``any`` environment class that has none of its
+    own. An equal result of their own class is moved there; another one is replaced like any other
+    result.
     """
 
     scope: Scope | None = None
@@ -61,7 +66,9 @@ class Accepting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A measurement that was not accepted, and why; ``is_listed``: left out on purpose, as it is known to be bad."""
+    """A measurement that was not accepted, and why; ``is_listed``: left out on purpose, as it
+    is known to be bad.
+    """
 
     cell: str
     reason: str
@@ -70,10 +77,12 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:
-    """The new baseline, what changed in it, and what was refused. Without rows the baseline is as it was.
+    """The new baseline, what changed in it, and what was refused. Without rows the baseline is
+    as it was.
 
-    ``notices`` are sentences about quarantine entries that have run out. ``left_new`` and ``left_changed`` count the
-    results that a wider scope would have taken: without anything accepted, and other than what was.
+    ``notices`` are sentences about quarantine entries that have run out. ``left_new`` and
+    ``left_changed`` count the results that a wider scope would have taken: without anything
+    accepted, and other than what was.
     """
 
     baseline: Baseline
@@ -85,7 +94,8 @@ class Acceptance:
 
 
 def demand_whole(run: Run) -> None:
-    """Refuse to accept from a run that ended early, lost selected cells or saw a part of the samples.
+    """Refuse to accept from a run that ended early, lost selected cells or saw a part of the
+    samples.
 
     Raises:
         IncompleteError: it has no end, damaged lines, cells without a line, or was limited.
@@ -131,12 +141,14 @@ def accept_measurements(
     Args:
         baseline: the model's, with a reference of the model and data that were measured.
         measurements: of its cells, in any environment class. accepting: scope and reason.
-        rules: the suite's numbers: what is unsupported, the least floor. quarantine: cells that are never accepted.
-        today: an entry whose last day is before it lists no cell any more and gives a notice; None: all are valid.
-        criterion: cell → how far it may be from another backend; a cell that is further away is never accepted.
+        rules: the suite's numbers: what is unsupported, the least floor. quarantine: cells that are
+        never accepted. today: an entry whose last day is before it lists no cell any more and gives
+        a notice; None: all are valid. criterion: cell → how far it may be from another backend; a
+        cell that is further away is never accepted.
 
     Raises:
-        InputError: something accepted would be replaced without a reason; nothing is taken over then.
+        InputError: something accepted would be replaced without a reason; nothing is taken over
+            then.
     """
     cells, rows, refusals = dict(baseline.cells), list[AcceptedRow](), list[Refusal]()
     ended: dict[str, str] = {}
@@ -144,10 +156,16 @@ def accept_measurements(
     calibrations = TakenCalibrations(
         baseline.calibrations, accepting.scope, limit=rules.ranges, reason=accepting.reason
     )
-    kept = {(slug, name): answers for slug, classes in baseline.kept.items() for name, answers in classes.items()}
+    kept = {
+        (slug, name): answers
+        for slug, classes in baseline.kept.items()
+        for name, answers in classes.items()
+    }
     for measurement in sorted(measurements, key=lambda m: (m.cell, str(m.environment))):
         slug, name = measurement.cell.slug, str(measurement.environment)
-        entry = next((e for e in quarantine if e.covers(measurement.cell, measurement.environment)), None)
+        entry = next(
+            (e for e in quarantine if e.covers(measurement.cell, measurement.environment)), None
+        )
         if entry is not None and today is not None and entry.expired(today):
             ended[entry.cell] = _ended(entry)
             entry = None
@@ -168,12 +186,18 @@ def accept_measurements(
         if replaced.is_change(measurement):
             demand_reason(f"Accepting '{measurement.cell}' in {target}", accepting.reason)
         new = accepted_of(measurement, _reason(accepting, replaced.old))
-        cells[slug] = _with_floors(_with_result(known, target, new, dropped=name), measurement, rules)
+        cells[slug] = _with_floors(
+            _with_result(known, target, new, dropped=name), measurement, rules
+        )
         kept.pop((slug, name), None)
-        kept[slug, target] = {data: unpacked_answers(word) for data, word in measurement.kept.items()}
+        kept[slug, target] = {
+            data: unpacked_answers(word) for data, word in measurement.kept.items()
+        }
         before = {} if replaced.old is None else replaced.old.metrics
         rows += _rows(slug, target, before, ((score, score.hits) for score in measurement.scores))
-    changed = replace(baseline, cells=cells, kept=_by_slug(kept), calibrations=calibrations.accepted)
+    changed = replace(
+        baseline, cells=cells, kept=_by_slug(kept), calibrations=calibrations.accepted
+    )
     return Acceptance(
         baseline=changed if rows else baseline,
         rows=tuple(rows),
@@ -185,7 +209,11 @@ def accept_measurements(
 
 
 def _refusal(
-    baseline: Baseline, measurement: Measurement, rules: Rules, entry: QuarantineEntry | None, unequal: str
+    baseline: Baseline,
+    measurement: Measurement,
+    rules: Rules,
+    entry: QuarantineEntry | None,
+    unequal: str,
 ) -> Refusal | None:
     """Why ``measurement`` is not accepted; None: it may be.
 
@@ -205,10 +233,11 @@ def _refusal(
 class _Replaced:
     """What one measurement would replace.
 
-    ``target``: the environment class for which it is accepted. ``own``: the accepted result of the class in which it
-    was measured. ``old``: the result that it replaces, and ``compared`` the one that decides whether it is in a scope;
-    each None: does not exist. ``noise``: how far runs of the cell differ, where they do. ``is_former``: the result of
-    ``target`` is of a former model or former data.
+    ``target``: the environment class for which it is accepted. ``own``: the accepted result of the
+    class in which it was measured. ``old``: the result that it replaces, and ``compared`` the one
+    that decides whether it is in a scope; each None: does not exist. ``noise``: how far runs of the
+    cell differ, where they do. ``is_former``: the result of ``target`` is of a former model or
+    former data.
     """
 
     target: str
@@ -226,11 +255,18 @@ class _Replaced:
 
     def is_change(self, measurement: Measurement) -> bool:
         """Whether a result of today's model and data would be replaced by another one."""
-        return not self.is_former and any(is_change(measurement, one, self.noise) for one in (self.old, self.own))
+        return not self.is_former and any(
+            is_change(measurement, one, self.noise) for one in (self.old, self.own)
+        )
 
 
 def _replaced(
-    baseline: Baseline, known: AcceptedCell, measurement: Measurement, rules: Rules, *, for_any: bool
+    baseline: Baseline,
+    known: AcceptedCell,
+    measurement: Measurement,
+    rules: Rules,
+    *,
+    for_any: bool,
 ) -> _Replaced:
     """What ``measurement`` would replace in ``known``, or with ``for_any`` in the class ``any``."""
     name = str(measurement.environment)
@@ -238,14 +274,22 @@ def _replaced(
     noise = _known_noise(baseline, known, measurement, rules)
     if not for_any:
         old = _predecessor(known, measurement, rules)
-        return _Replaced(target=name, own=own, old=old, compared=old, noise=noise, is_former=name in known.former)
+        return _Replaced(
+            target=name, own=own, old=old, compared=old, noise=noise, is_former=name in known.former
+        )
     old = known.accepted.get(ANY, own)
-    is_moved = ANY not in known.accepted and own is not None and not is_change(measurement, own, noise)
+    is_moved = (
+        ANY not in known.accepted and own is not None and not is_change(measurement, own, noise)
+    )
     compared = None if is_moved else old  # nothing is replaced: the class alone is new
-    return _Replaced(target=ANY, own=own, old=old, compared=compared, noise=noise, is_former=ANY in known.former)
+    return _Replaced(
+        target=ANY, own=own, old=old, compared=compared, noise=noise, is_former=ANY in known.former
+    )
 
 
-def _known_noise(baseline: Baseline, known: AcceptedCell, measurement: Measurement, rules: Rules) -> KnownNoise | None:
+def _known_noise(
+    baseline: Baseline, known: AcceptedCell, measurement: Measurement, rules: Rules
+) -> KnownNoise | None:
     """How far runs of this cell differ; None where they do not, or it is not known."""
     here = known.here(measurement.environment, rules.equivalents)
     repeats, averaged = here.noise_with(measurement)
@@ -256,18 +300,26 @@ def _known_noise(baseline: Baseline, known: AcceptedCell, measurement: Measureme
 
 
 def is_taken(acceptance: Acceptance, measurement: Measurement, verdict: Verdict) -> bool:
-    """Whether the new baseline holds what ``verdict`` is red for: the cell's result, its calibration, or both."""
+    """Whether the new baseline holds what ``verdict`` is red for: the cell's result, its
+    calibration, or both.
+    """
     taken = {row.cell for row in acceptance.rows}
-    if verdict.moved and (measurement.calibrated is None or calibration_name(measurement.calibrated.key) not in taken):
+    if verdict.moved and (
+        measurement.calibrated is None or calibration_name(measurement.calibrated.key) not in taken
+    ):
         return False
     if measurement.cell.slug in taken:
         return True
-    drifted = any(gate.kind is GateKind.DRIFT and gate.state is GateState.BROKEN for gate in verdict.gates)
+    drifted = any(
+        gate.kind is GateKind.DRIFT and gate.state is GateState.BROKEN for gate in verdict.gates
+    )
     return bool(verdict.moved) and verdict.outcome is Outcome.DRIFTED and not drifted
 
 
 def _reason(accepting: Accepting, old: Accepted | None) -> str:
-    """The stored reason of a result: why it replaces ``old``; the first result of a cell needs none."""
+    """The stored reason of a result: why it replaces ``old``; the first result of a cell needs
+    none.
+    """
     if old is None and not accepting.for_any:
         return ""
     return accepting.reason.strip() or ("" if old is None else old.reason)
@@ -309,7 +361,9 @@ def _unacceptable(baseline: Baseline, measurement: Measurement, rules: Rules) ->
 
 
 def _damaged_answers(baseline: Baseline, measurement: Measurement) -> str:
-    """What is wrong with the answers that the record of ``measurement`` carries; empty when nothing is."""
+    """What is wrong with the answers that the record of ``measurement`` carries; empty when
+    nothing is.
+    """
     for data, word in measurement.kept.items():
         try:
             answers = unpacked_answers(word)
@@ -339,7 +393,9 @@ def _not_finite(measurement: Measurement) -> str:
 
 
 def _predecessor(known: AcceptedCell, measurement: Measurement, rules: Rules) -> Accepted | None:
-    """The result that ``measurement`` is compared with: of its own class, even one of a former model, or inherited."""
+    """The result that ``measurement`` is compared with: of its own class, even one of a former
+    model, or inherited.
+    """
     name = str(measurement.environment)
     if name in known.former:
         return known.accepted[name]
@@ -347,20 +403,28 @@ def _predecessor(known: AcceptedCell, measurement: Measurement, rules: Rules) ->
 
 
 def _with_result(cell: AcceptedCell, name: str, result: Accepted, *, dropped: str) -> AcceptedCell:
-    """``cell`` with ``result`` for the class ``name``, without the one for ``dropped`` unless that is the same."""
+    """``cell`` with ``result`` for the class ``name``, without the one for ``dropped`` unless
+    that is the same.
+    """
     others = {key: accepted for key, accepted in cell.accepted.items() if key != dropped}
     former = tuple(key for key in cell.former if key not in (name, dropped))
     return replace(cell, accepted={**others, name: result}, former=former)
 
 
 def _with_floors(cell: AcceptedCell, measurement: Measurement, rules: Rules) -> AcceptedCell:
-    """Floors anew from the lowest agreement accepted in any class, less the slack, never under the suite's minimum."""
+    """Floors anew from the lowest agreement accepted in any class, less the slack, never under
+    the suite's minimum.
+    """
     floors = dict(cell.floors)
     for score in measurement.scores:
         if score.has_floor:
-            lowest = min(a.metrics[score.metric] for a in cell.current.values() if score.metric in a.metrics)
+            lowest = min(
+                a.metrics[score.metric] for a in cell.current.values() if score.metric in a.metrics
+            )
             slack = score.out_of * FLOOR_SLACK_PERCENT // 100
-            floors[score.metric] = max(least_agreement(rules.agreement, score.out_of), lowest - slack)
+            floors[score.metric] = max(
+                least_agreement(rules.agreement, score.out_of), lowest - slack
+            )
     return replace(cell, floors=floors)
 
 
@@ -384,7 +448,8 @@ def _rows(
 def accept_noise(
     baseline: Baseline | None, measurements: Iterable[Measurement]
 ) -> tuple[Baseline | None, dict[str, str]]:
-    """``baseline`` with how far the runs of ``measurements`` differ, and of each cell that has no place there why.
+    """``baseline`` with how far the runs of ``measurements`` differ, and of each cell that has
+    no place there why.
 
     The noise of a cell is kept by environment class, next to what was accepted for it in any class.
     """
@@ -403,10 +468,12 @@ def accept_noise(
     return replace(baseline, cells=cells), refused
 
 
-# Accepting today's fp32 answers as the reference of a model; a pure function from a Baseline to a new one.
+# Accepting today's fp32 answers as the reference of a model; a pure function from a Baseline to a
+# new one.
 #
-# No cell is judged by what was accepted for another model or other data. It is kept and marked as of a former one
-# until its class is measured again or it is pruned (``stale.py``). Calibrations of another model are deleted.
+# No cell is judged by what was accepted for another model or other data. It is kept and marked as
+# of a former one until its class is measured again or it is pruned (``stale.py``). Calibrations of
+# another model are deleted.
 
 
 def accept_reference(
@@ -423,11 +490,12 @@ def accept_reference(
     Args:
         baseline: the model's so far, None for the first.
         measurement: of any cell of the model, counted against these very answers.
-        answers: data set → fp32 answers. backend, environment_class: what ran the float model, and where.
-        reason: why another reference is replaced; the first needs none.
+        answers: data set → fp32 answers. backend, environment_class: what ran the float model, and
+        where. reason: why another reference is replaced; the first needs none.
 
     Raises:
-        InputError: the measurement was counted against other answers, or a reference is replaced without a reason.
+        InputError: the measurement was counted against other answers, or a reference is replaced
+            without a reason.
     """
     _refuse_other_answers(measurement, answers)
     labelled = [s for s in measurement.scores if s.against is Against.LABELS]
@@ -436,12 +504,16 @@ def accept_reference(
     if baseline is None:
         return Acceptance(baseline=new, rows=tuple(_rows("fp32", environment_class, {}, hits)))
     if is_same_reference(baseline, new):
-        return Acceptance(baseline=replace(baseline, stored=answers, lost=()) if baseline.lost else baseline)
+        return Acceptance(
+            baseline=replace(baseline, stored=answers, lost=()) if baseline.lost else baseline
+        )
     known = {
         name: replace(data, sources=new.data[name].sources if name in new.data else None)
         for name, data in baseline.data.items()
     }
-    if is_same_reference(replace(baseline, data=known), new):  # a count of sources replaces no result
+    if is_same_reference(
+        replace(baseline, data=known), new
+    ):  # a count of sources replaces no result
         return Acceptance(baseline=replace(baseline, stored=answers, data=known, lost=()))
     demand_reason(f"Accepting a new fp32 reference of '{measurement.cell.model}'", reason)
     rows = _rows("fp32", environment_class, baseline.metrics, hits)
@@ -465,14 +537,20 @@ def _reference_of(
     """A baseline with ``answers`` as its reference, and nothing accepted for cells."""
     digests = measurement.digests
     main = next(iter(answers), "")
-    sources = {s.metric.partition("@")[2] or main: s.clusters.sources for s in measurement.scores if s.clusters}
+    sources = {
+        s.metric.partition("@")[2] or main: s.clusters.sources
+        for s in measurement.scores
+        if s.clusters
+    }
     return Baseline(
         model=measurement.cell.model,
         model_digest=digests["model"],
         preprocessing=digests["preprocessing"],
         backend=backend,
         environment_class=environment_class,
-        metrics={s.metric: s.reference_hits for s in measurement.scores if s.against is Against.LABELS},
+        metrics={
+            s.metric: s.reference_hits for s in measurement.scores if s.against is Against.LABELS
+        },
         data={
             name: StoredData(
                 samples=len(a),
@@ -488,13 +566,17 @@ def _reference_of(
 
 
 def _with_cells_of(baseline: Baseline, new: Baseline) -> Baseline:
-    """The reference of ``new`` with what ``baseline`` holds for cells: outdated where the model or data is another."""
+    """The reference of ``new`` with what ``baseline`` holds for cells: outdated where the model
+    or data is another.
+    """
     cells, calibrations = baseline.cells, baseline.calibrations
     if _is_other_subject(baseline, new):
         cells = {slug: cell.outdated() for slug, cell in cells.items()}
     if _identity(baseline) != _identity(new):
         calibrations = {}
-    return replace(new, cells=cells, calibrations=calibrations, kept=baseline.kept, unread=baseline.unread)
+    return replace(
+        new, cells=cells, calibrations=calibrations, kept=baseline.kept, unread=baseline.unread
+    )
 
 
 def is_same_reference(old: Baseline, new: Baseline) -> bool:
@@ -504,9 +586,13 @@ def is_same_reference(old: Baseline, new: Baseline) -> bool:
 
 
 def _is_other_subject(old: Baseline, new: Baseline) -> bool:
-    """Whether another model, preprocessing or data is behind it: a reference may also move with an engine's version."""
+    """Whether another model, preprocessing or data is behind it: a reference may also move with
+    an engine's version.
+    """
     shared = old.data.keys() & new.data.keys()
-    return _identity(old) != _identity(new) or any(old.data[name].digest != new.data[name].digest for name in shared)
+    return _identity(old) != _identity(new) or any(
+        old.data[name].digest != new.data[name].digest for name in shared
+    )
 
 
 def _identity(baseline: Baseline) -> tuple[str, str]:

@@ -10,23 +10,35 @@ from dataclasses import dataclass, replace
 from qbench.judging import Cell
 from qbench.tracking.annotations import Annotation, Ruling
 from qbench.tracking.change_points import Change
-from qbench.tracking.trend import CONFIRM, AcceptedLevel, AcceptedLevels, Series, least_steps, noise_after
+from qbench.tracking.trend import (
+    CONFIRM,
+    AcceptedLevel,
+    AcceptedLevels,
+    Series,
+    least_steps,
+    noise_after,
+)
 
 # Series → alerts: what got worse, since which commit, and what people decided about it.
 #
-# A *step* is a confirmed new level that is worse than the one before. A *slide* is a loss against the accepted result
-# that no step explains: each of its small steps may be too small to be seen, their sum is not. Where one commit makes
-# most of such a loss it is a step at that commit. Other samples, another class or another version of an engine raise
-# neither.
+# A *step* is a confirmed new level that is worse than the one before. A *slide* is a loss against
+# the accepted result that no step explains: each of its small steps may be too small to be seen,
+# their sum is not. Where one commit makes most of such a loss it is a step at that commit. Other
+# samples, another class or another version of an engine raise neither.
 #
-# Alerts are found by a replay of the runs in the order in which they began. What was confirmed after one of them stays
-# an alert whatever comes later, on the same commits, and ends once: as fixed, or as accepted.
+# Alerts are found by a replay of the runs in the order in which they began. What was confirmed
+# after one of them stays an alert whatever comes later, on the same commits, and ends once: as
+# fixed, or as accepted.
 
 _SMALL_STEP = 1 / 3
-"""A step that makes less than this share of a loss against the accepted result is a part of a slide."""
+"""A step that makes less than this share of a loss against the accepted result is a part of a
+slide.
+"""
 
 _ONE_COMMIT = 2 / 3
-"""A commit that makes this share of a loss against the accepted result is what it came from: it is a step."""
+"""A commit that makes this share of a loss against the accepted result is what it came from: it
+is a step.
+"""
 
 
 class Kind(enum.Enum):
@@ -57,14 +69,15 @@ class Alert:
     """One series that got worse.
 
     Args:
-        before, after: levels, as fractions: medians of the runs; of a slide the accepted share, and the median of the
-            last points without the loss of steps that are alerts of their own.
+        before, after: levels, as fractions: medians of the runs; of a slide the accepted share, and
+            the median of the last points without the loss of steps that are alerts of their own.
         run, commit: the first at which it is seen; the commit is empty where it is not known.
         unit: of the levels; ``"%"`` ones are shares.
-        own_past: whether ``before`` of a slide is an earlier level of the series, not what was accepted.
-        suspects: the commits of which one caused a step, the earliest first; a slide has no single commit and none.
-        stretch: the commits after the last good point, up to ``commit``: of a step its suspects.
-        why: who decided the state and why, or what it follows from. annotation: the commit, as it is written in the
+        own_past: whether ``before`` of a slide is an earlier level of the series, not what was
+        accepted. suspects: the commits of which one caused a step, the earliest first; a slide has
+        no single commit and none. stretch: the commits after the last good point, up to ``commit``:
+        of a step its suspects. why: who decided the state and why, or what it follows from.
+        annotation: the commit, as it is written in the
             annotation that is about this alert; empty where none is.
     """
 
@@ -91,12 +104,16 @@ class Alert:
 
     @property
     def loss(self) -> float:
-        """How much was lost: of a share, and of a value in another unit the share of what it was before."""
+        """How much was lost: of a share, and of a value in another unit the share of what it
+        was before.
+        """
         return change_size(self.before, self.after, self.unit)
 
 
 def change_size(before: float, after: float, unit: str) -> float:
-    """The size of a change: of a share the difference, of a value in another unit its share of ``before``."""
+    """The size of a change: of a share the difference, of a value in another unit its share of
+    ``before``.
+    """
     change = abs(after - before)
     return change if unit == "%" else change / max(abs(before), 1e-9)
 
@@ -112,17 +129,26 @@ def find_alerts(
     """Every alert in ``series``, in their order.
 
     Args:
-        commits: the main line of the project under test, the earliest first; suspects are named from it.
+        commits: the main line of the project under test, the earliest first; suspects are named
+            from it.
         accepted: what baselines hold; None: slides cannot be seen.
         confirm: points that make a slide.
     """
     places = {commit: place for place, commit in enumerate(commits)}
     courses = [
-        _Course(one, (accepted or {}).get((one.cell, one.metric, one.environment_class)), places, commits, confirm)
+        _Course(
+            one,
+            (accepted or {}).get((one.cell, one.metric, one.environment_class)),
+            places,
+            commits,
+            confirm,
+        )
         for one in series
         if one.points
     ]
-    notes = [[n for n in annotations if n.covers(one.series.cell, one.series.metric)] for one in courses]
+    notes = [
+        [n for n in annotations if n.covers(one.series.cell, one.series.metric)] for one in courses
+    ]
     changes = [_changes(course) for course in courses]
     every = _stretches(one.alert for own in changes for one in own)
     for own, about in zip(changes, notes, strict=True):
@@ -151,8 +177,9 @@ class _Found:
 
     Args:
         good, bad: places of the last good point (−1: there is none) and of the first bad one.
-        before, after: the levels when it was confirmed. seen, ended: the arrivals that confirmed and ended it.
-        is_quiet: whether it is far larger than the noise, so that a few points show that it has ended.
+        before, after: the levels when it was confirmed. seen, ended: the arrivals that confirmed
+        and ended it. is_quiet: whether it is far larger than the noise, so that a few points show
+        that it has ended.
     """
 
     alert: Alert
@@ -169,16 +196,25 @@ class _Found:
         return self.seen <= arrival and (self.ended is None or self.ended > arrival)
 
     def is_apart(self, step: "_Found") -> bool:
-        """Whether ``step`` is an alert of its own next to this slide: it was confirmed before it, or is large."""
+        """Whether ``step`` is an alert of its own next to this slide: it was confirmed before
+        it, or is large.
+        """
         whole = abs(step.after - self.before)
-        return step.seen <= self.seen or abs(step.after - step.before) >= _SMALL_STEP * whole - _EPSILON
+        return (
+            step.seen <= self.seen
+            or abs(step.after - step.before) >= _SMALL_STEP * whole - _EPSILON
+        )
 
     def covers(self, change: "_Found") -> bool:
-        """Whether ``change`` is a part of this loss against the accepted result, or the same step, confirmed later."""
+        """Whether ``change`` is a part of this loss against the accepted result, or the same
+        step, confirmed later.
+        """
         if change.seen < self.seen or not self.is_open(change.seen):
             return False
         if self.alert.kind is Kind.SLIDE:
-            return change.alert.kind is Kind.SLIDE or (change.seen > self.seen and not self.is_apart(change))
+            return change.alert.kind is Kind.SLIDE or (
+                change.seen > self.seen and not self.is_apart(change)
+            )
         if change.alert.kind is Kind.SLIDE:
             return False
         near = 0 if change.is_quiet else CONFIRM
@@ -188,9 +224,10 @@ class _Found:
 class _Course:
     """A series with what was accepted for it, and the places of commits on the main line.
 
-    What was accepted changes with time. A run's record holds what was accepted when it was judged; what is accepted
-    between two runs is what the later one was judged by, and after the last one what the baseline holds today. Of runs
-    without (an older qbench, or nothing was accepted) it is that of the next one with, or else that of today.
+    What was accepted changes with time. A run's record holds what was accepted when it was judged;
+    what is accepted between two runs is what the later one was judged by, and after the last one
+    what the baseline holds today. Of runs without (an older qbench, or nothing was accepted) it is
+    that of the next one with, or else that of today.
     """
 
     def __init__(
@@ -205,7 +242,10 @@ class _Course:
         facts = series.points.facts()
         at = [place for place, _ in series.points.arrivals()]
         kinds = [data for _, data in series.points.kinds]
-        today = [None if known is None else known.value_for(series.points[place]) for place in range(len(kinds))]
+        today = [
+            None if known is None else known.value_for(series.points[place])
+            for place in range(len(kinds))
+        ]
         self.accepted_by: list[float | None] = []
         """Of each arrival, what it was judged by."""
         self.accepted_after: list[float | None] = []
@@ -227,7 +267,9 @@ class _Course:
         self._listed = {place: one.listed for place, one in zip(at, facts, strict=True)}
 
     def least_at(self, place: int, number: int) -> float:
-        """The least step that matters at a point, by the noise that is known at arrival ``number``."""
+        """The least step that matters at a point, by the noise that is known at arrival
+        ``number``.
+        """
         return max(self._least[place], _BEYOND_NOISE * self._noise[number][0])
 
     def least_against(self, place: int, number: int) -> float:
@@ -243,8 +285,12 @@ class _Course:
         """Whether the cell is quarantined at every point since then."""
         return all(listed for place, listed in self._listed.items() if place >= first_bad)
 
-    def alert(self, kind: Kind, last_good: int, first_bad: int, before: float, after: float) -> Alert:
-        """A detected alert that is first seen at the point ``first_bad``; ``last_good``: −1 where there is none."""
+    def alert(
+        self, kind: Kind, last_good: int, first_bad: int, before: float, after: float
+    ) -> Alert:
+        """A detected alert that is first seen at the point ``first_bad``; ``last_good``: −1
+        where there is none.
+        """
         point, stretch = self.series.points[first_bad], self._stretch(last_good, first_bad)
         return Alert(
             kind=kind,
@@ -262,30 +308,41 @@ class _Course:
         )
 
     def point_of(self, commit: str, alert: Alert, related: Collection[str]) -> int | None:
-        """The point that ``commit`` (its first digits) is about in ``alert``; None where it is not about the alert.
+        """The point that ``commit`` (its first digits) is about in ``alert``; None where it is
+        not about the alert.
 
-        Of a commit among the ``related`` it is the first bad point or a later one, of a later commit the last point
-        that was measured up to it: other computers measure other commits.
+        Of a commit among the ``related`` it is the first bad point or a later one, of a later
+        commit the last point that was measured up to it: other computers measure other commits.
         """
         points = self.series.points
-        exact = next((i for i in reversed(range(len(points))) if points[i].commit.startswith(commit)), None)
+        exact = next(
+            (i for i in reversed(range(len(points))) if points[i].commit.startswith(commit)), None
+        )
         first_bad = next(i for i, point in enumerate(points) if point.run == alert.run)
         if any(one.startswith(commit) for one in related):
             return max(first_bad, exact or 0)
         if exact is not None:
             return exact
-        named = next((place for place, one in enumerate(self.commits) if one.startswith(commit)), -1)
+        named = next(
+            (place for place, one in enumerate(self.commits) if one.startswith(commit)), -1
+        )
         until = [
-            i for i, p in enumerate(points[first_bad:], first_bad) if self.places.get(p.commit, named + 1) <= named
+            i
+            for i, p in enumerate(points[first_bad:], first_bad)
+            if self.places.get(p.commit, named + 1) <= named
         ]
         return max(until, default=None)
 
     def _stretch(self, last_good: int, first_bad: int) -> tuple[str, ...]:
-        """The commits after that of one point, up to that of another; without a main line, only the latter."""
+        """The commits after that of one point, up to that of another; without a main line, only
+        the latter.
+        """
         points = self.series.points
         before = points[last_good::-1] if last_good >= 0 else ()
         good = next((self.places[p.commit] for p in before if p.commit in self.places), None)
-        bad = next((self.places[p.commit] for p in points[first_bad:] if p.commit in self.places), None)
+        bad = next(
+            (self.places[p.commit] for p in points[first_bad:] if p.commit in self.places), None
+        )
         if good is not None and bad is not None and good < bad:
             return tuple(self.commits[good + 1 : bad + 1])
         commit = points[first_bad].commit
@@ -303,9 +360,11 @@ def _stretches(alerts: Iterable[Alert]) -> _Stretches:
 
 
 def _related_commits(alert: Alert, stretches: _Stretches) -> Collection[str]:
-    """Every commit that may have caused this: its stretch, and the stretches of the cell that share a commit with it.
+    """Every commit that may have caused this: its stretch, and the stretches of the cell that
+    share a commit with it.
 
-    Other computers measure other commits of the same change. An annotation of any of these commits is about the change.
+    Other computers measure other commits of the same change. An annotation of any of these commits
+    is about the change.
     """
     own = set(alert.stretch)
     return own.union(*(stretch for stretch in stretches[alert.cell] if not own.isdisjoint(stretch)))
@@ -317,10 +376,14 @@ _EPSILON = 1e-9
 """A difference of two shares may differ from a whole number of samples in the last bits."""
 
 _BY_CHANCE = 0.05
-"""How probable it may be that points beyond what was accepted are noise, by the share of such points before them."""
+"""How probable it may be that points beyond what was accepted are noise, by the share of such
+points before them.
+"""
 
 _BEYOND_NOISE = 3.0
-"""Standard deviations by which a point differs from a level where it is more than the known noise."""
+"""Standard deviations by which a point differs from a level where it is more than the known
+noise.
+"""
 
 _EARLIER = 120
 """How many points before them are counted."""
@@ -349,7 +412,9 @@ class _Arrived:
             yield number
 
     def between(self, start: int, stop: int, kind: str) -> list[float]:
-        """The values of the places ``start`` … ``stop`` − 1 that were measured on the samples ``kind``."""
+        """The values of the places ``start`` … ``stop`` − 1 that were measured on the samples
+        ``kind``.
+        """
         low, high = bisect.bisect_left(self.places, start), bisect.bisect_left(self.places, stop)
         return [self.values[place] for place in self.places[low:high] if self.kinds[place] == kind]
 
@@ -359,12 +424,17 @@ class _Arrived:
 
 
 def _changes(course: _Course) -> list[_Found]:
-    """The changes for the worse in the order of their commits, the last maybe provisional, without annotations.
+    """The changes for the worse in the order of their commits, the last maybe provisional,
+    without annotations.
 
     Gradual ones that follow each other are one slide.
     """
     series = course.series
-    found = [_change(course, change) for change in series.changes if change.rises is series.lower_is_better]
+    found = [
+        _change(course, change)
+        for change in series.changes
+        if change.rises is series.lower_is_better
+    ]
     if found:
         arrived = _Arrived(course)
         for number in arrived.each():
@@ -372,7 +442,9 @@ def _changes(course: _Course) -> list[_Found]:
                 if one.seen == number:
                     _measure(one, arrived)
                     if one.alert.kind is Kind.SLIDE and any(
-                        other.alert.kind is Kind.SLIDE and other.seen < number and other.is_open(number)
+                        other.alert.kind is Kind.SLIDE
+                        and other.seen < number
+                        and other.is_open(number)
                         for other in found
                     ):
                         found.remove(one)
@@ -383,25 +455,53 @@ def _changes(course: _Course) -> list[_Found]:
         before = series.levels[-2]
         alert = course.alert(Kind.STEP, before.stop - 1, last.start, before.value, last.value)
         alert = replace(alert, state=State.PROVISIONAL)
-        found.append(_Found(alert, before.stop - 1, last.start, before.value, last.value, seen=_NEVER, is_quiet=True))
+        found.append(
+            _Found(
+                alert,
+                before.stop - 1,
+                last.start,
+                before.value,
+                last.value,
+                seen=_NEVER,
+                is_quiet=True,
+            )
+        )
     return found
 
 
 def _change(course: _Course, change: Change) -> _Found:
-    """The alert of one change, as it was when it was confirmed; its levels are medians of all runs until today."""
+    """The alert of one change, as it was when it was confirmed; its levels are medians of all
+    runs until today.
+    """
     levels = course.series.levels
     starts = [level.start for level in levels]
-    before, after = (levels[bisect.bisect_right(starts, place) - 1].value for place in (change.before, change.start))
+    before, after = (
+        levels[bisect.bisect_right(starts, place) - 1].value
+        for place in (change.before, change.start)
+    )
     if change.is_gradual:
         after = _recent(course)
-    alert = course.alert(Kind.SLIDE if change.is_gradual else Kind.STEP, change.before, change.start, before, after)
+    alert = course.alert(
+        Kind.SLIDE if change.is_gradual else Kind.STEP, change.before, change.start, before, after
+    )
     alert = replace(alert, own_past=change.is_gradual)
-    return _Found(alert, change.before, change.start, before, after, seen=change.seen, is_quiet=change.is_quiet)
+    return _Found(
+        alert,
+        change.before,
+        change.start,
+        before,
+        after,
+        seen=change.seen,
+        is_quiet=change.is_quiet,
+    )
 
 
 def _measure(step: _Found, arrived: _Arrived) -> None:
     """Note the levels of ``step`` as they are when it is confirmed."""
-    kind, others = arrived.kinds[step.bad], [one for one in arrived.course.series.changes if one.seen <= step.seen]
+    kind, others = (
+        arrived.kinds[step.bad],
+        [one for one in arrived.course.series.changes if one.seen <= step.seen],
+    )
     since = max((one.start for one in others if one.start < step.bad), default=0)
     until = min((one.start for one in others if one.start > step.bad), default=len(arrived.kinds))
     old, new = arrived.between(since, step.good + 1, kind), arrived.between(step.bad, until, kind)
@@ -421,14 +521,24 @@ def _end(step: _Found, arrived: _Arrived, number: int) -> None:
         _close(step, State.FIXED, f"the old level came back with run {run}", number)
         _freeze(step, arrived.between(step.bad, tail[0], kind))
     elif _is_accepted(step, arrived, number, tail):
-        later = (one.start for one in course.series.changes if step.bad < one.start and one.seen <= number)
+        later = (
+            one.start
+            for one in course.series.changes
+            if step.bad < one.start and one.seen <= number
+        )
         until = min(later, default=len(arrived.kinds))
         _freeze(step, arrived.between(step.bad, until, kind))
         accepted = course.accepted_after[number]
-        own = accepted is not None and abs(accepted - step.alert.after) < course.least_against(tail[-1], number)
+        own = accepted is not None and abs(accepted - step.alert.after) < course.least_against(
+            tail[-1], number
+        )
         level = "the new level" if own else f"what was measured since run {run}"
         why = f"{level} is what was accepted"
-        if accepted is not None and not own and course.series.worsening(arrived.values[tail[-1]], accepted) > 0:
+        if (
+            accepted is not None
+            and not own
+            and course.series.worsening(arrived.values[tail[-1]], accepted) > 0
+        ):
             why = f"{level} is no worse than what was accepted"
         _close(step, State.ACCEPTED, why, number)
 
@@ -438,7 +548,9 @@ def _close(one: _Found, state: State, why: str, number: int) -> None:
 
 
 def _freeze(step: _Found, level: Sequence[float]) -> None:
-    """Give the alert of ``step`` its levels as they are when it ends: what is measured later is another matter."""
+    """Give the alert of ``step`` its levels as they are when it ends: what is measured later is
+    another matter.
+    """
     after = statistics.median_low(level) if level else step.after
     step.alert = replace(step.alert, before=step.before, after=after)
 
@@ -469,14 +581,17 @@ def _is_accepted(step: _Found, arrived: _Arrived, number: int, tail: Sequence[in
         values = [statistics.median(newest)] if len(newest) >= course.confirm else []
     least, worse = course.least_against(tail[-1], number) - _EPSILON, course.series.worsening
     return bool(values) and all(
-        worse(accepted, value) < least and (worse(value, accepted) < least or worse(value, step.after) >= least)
+        worse(accepted, value) < least
+        and (worse(value, accepted) < least or worse(value, step.after) >= least)
         for value in values
     )
 
 
 def _latest_change(step: _Found, arrived: _Arrived, number: int) -> int:
     """The first place of the newest level at arrival ``number``."""
-    return max((one.start for one in arrived.course.series.changes if one.seen <= number), default=step.bad)
+    return max(
+        (one.start for one in arrived.course.series.changes if one.seen <= number), default=step.bad
+    )
 
 
 class _Beyond(_Arrived):
@@ -488,7 +603,9 @@ class _Beyond(_Arrived):
         self.accepted: dict[int, float | None] = {}
         """Place → what its newest run was judged by."""
         self.beyond: dict[int, bool] = {}
-        """Place → whether it is worse than that by a step that matters, as it was known when it arrived."""
+        """Place → whether it is worse than that by a step that matters, as it was known when it
+        arrived.
+        """
         self.first, self._last = 0, -1
         """The position at which the points at the end begin that are all beyond."""
 
@@ -497,15 +614,22 @@ class _Beyond(_Arrived):
         """Whether any point can be beyond."""
         series, course = self.course.series, self.course
         worst = (max if series.lower_is_better else min)(series.points.values)
-        return any(accepted is not None and series.worsening(accepted, worst) > 0 for accepted in course.accepted_by)
+        return any(
+            accepted is not None and series.worsening(accepted, worst) > 0
+            for accepted in course.accepted_by
+        )
 
     def take(self, number: int) -> None:
-        """Note of the place of arrival ``number`` whether it is worse than what it was judged by."""
+        """Note of the place of arrival ``number`` whether it is worse than what it was judged
+        by.
+        """
         place, course = self.newest_place, self.course
         accepted = course.accepted_by[number]
         self.accepted[place] = accepted
         least = course.least_against(place, number) - _EPSILON
-        lost = accepted is not None and course.series.worsening(accepted, self.values[place]) >= least
+        lost = (
+            accepted is not None and course.series.worsening(accepted, self.values[place]) >= least
+        )
         self.beyond[place] = lost
 
     def is_beyond(self, place: int) -> bool:
@@ -513,7 +637,9 @@ class _Beyond(_Arrived):
         return self.beyond[place]
 
     def is_reached(self, count: int, bad: int) -> bool:
-        """Whether the last ``count`` points are behind ``bad`` and not beyond what was accepted for them."""
+        """Whether the last ``count`` points are behind ``bad`` and not beyond what was accepted
+        for them.
+        """
         tail = self.newest(count)
         known = all(self.accepted[place] is not None for place in tail)
         return len(tail) == count and tail[0] > bad and known and not any(map(self.is_beyond, tail))
@@ -522,19 +648,25 @@ class _Beyond(_Arrived):
         """Find ``first`` after an arrival."""
         places, kinds = self.places, self.kinds_of
         newest = places[-1]
-        is_next = len(places) > 1 and places[-2] == self._last and kinds[newest] == kinds[self._last]
+        is_next = (
+            len(places) > 1 and places[-2] == self._last and kinds[newest] == kinds[self._last]
+        )
         self._last = newest
         if is_next and self.is_beyond(newest):
             return
         self.first = len(places)
         while (
-            self.first > 0 and kinds[places[self.first - 1]] == kinds[newest] and self.is_beyond(places[self.first - 1])
+            self.first > 0
+            and kinds[places[self.first - 1]] == kinds[newest]
+            and self.is_beyond(places[self.first - 1])
         ):
             self.first -= 1
 
 
 def _beyond_accepted(course: _Course, steps: Sequence[_Found]) -> list[_Found]:
-    """The losses against the accepted result that ``steps`` do not explain: slides, and steps at one commit."""
+    """The losses against the accepted result that ``steps`` do not explain: slides, and steps
+    at one commit.
+    """
     if not course.is_accepted:
         return []
     arrived = _Beyond(course)
@@ -554,21 +686,32 @@ def _beyond_accepted(course: _Course, steps: Sequence[_Found]) -> list[_Found]:
 
 
 def _end_beyond(one: _Found, arrived: _Beyond, number: int) -> None:
-    """End a loss against the accepted result where that is reached: it is back, or something else was accepted."""
+    """End a loss against the accepted result where that is reached: it is back, or something
+    else was accepted.
+    """
     course, tail = arrived.course, arrived.newest(arrived.course.confirm)
     run, worse = course.series.points[tail[0]].run, course.series.worsening
     level = arrived.between(one.bad, tail[0], arrived.kinds[one.bad])
     accepted = arrived.accepted[tail[-1]]
     if level:
         one.alert = replace(one.alert, after=statistics.median_low(level[-_LONG:]))
-    if accepted is not None and worse(one.before, accepted) >= course.least_against(tail[-1], number) - _EPSILON:
-        _close(one, State.ACCEPTED, f"what was measured since run {run} is what was accepted", number)
+    if (
+        accepted is not None
+        and worse(one.before, accepted) >= course.least_against(tail[-1], number) - _EPSILON
+    ):
+        _close(
+            one, State.ACCEPTED, f"what was measured since run {run} is what was accepted", number
+        )
     else:
         _close(one, State.FIXED, f"what was accepted is reached again since run {run}", number)
 
 
-def _unexplained(course: _Course, arrived: _Beyond, steps: Sequence[_Found], number: int) -> _Found | None:
-    """The alert on the points at the end, which are all beyond what was accepted; None: they have one."""
+def _unexplained(
+    course: _Course, arrived: _Beyond, steps: Sequence[_Found], number: int
+) -> _Found | None:
+    """The alert on the points at the end, which are all beyond what was accepted; None: they
+    have one.
+    """
     if any(one.alert.kind is Kind.SLIDE and one.is_open(number) for one in steps):
         return None
     series, places, first = course.series, arrived.places, arrived.first
@@ -579,10 +722,14 @@ def _unexplained(course: _Course, arrived: _Beyond, steps: Sequence[_Found], num
         return None
     accepted, least = arrived.accepted[bad], course.least_against(bad, number) - _EPSILON
     assert accepted is not None
-    explained = sum(share for _, share in _explaining(course, steps, (accepted, kind), number, arrived))
+    explained = sum(
+        share for _, share in _explaining(course, steps, (accepted, kind), number, arrived)
+    )
     if explained:  # what is lost beyond that began later
         accepted += explained if series.lower_is_better else -explained
-        far = [series.worsening(accepted, arrived.values[place]) >= least for place in places[first:]]
+        far = [
+            series.worsening(accepted, arrived.values[place]) >= least for place in places[first:]
+        ]
         first += next((at + 1 for at in reversed(range(len(far))) if not far[at]), 0)
         if len(places) - first < course.confirm:
             return None
@@ -591,13 +738,22 @@ def _unexplained(course: _Course, arrived: _Beyond, steps: Sequence[_Found], num
     lost = series.worsening(accepted, recent)
     if lost < least:
         return None
-    just_before = [place for place in places[max(first - course.confirm, 0) : first] if arrived.kinds[place] == kind]
+    just_before = [
+        place
+        for place in places[max(first - course.confirm, 0) : first]
+        if arrived.kinds[place] == kind
+    ]
     good = just_before[-1] if just_before else -1
     after = statistics.median_low(arrived.values[place] for place in places[first:])
-    is_known = any(one.is_open(number) and one.good < bad and good < one.bad for one in steps)  # a slide on top of it
+    is_known = any(
+        one.is_open(number) and one.good < bad and good < one.bad for one in steps
+    )  # a slide on top of it
     if just_before and not is_known:
         before = statistics.median_low(arrived.values[place] for place in just_before)
-        jump = min(series.worsening(arrived.values[good], arrived.values[bad]), series.worsening(before, after))
+        jump = min(
+            series.worsening(arrived.values[good], arrived.values[bad]),
+            series.worsening(before, after),
+        )
         if jump >= max(least, _ONE_COMMIT * lost):
             alert = course.alert(Kind.STEP, good, bad, before, after)
             return _Found(alert, good, bad, before, after, seen=number, is_quiet=True)
@@ -606,8 +762,12 @@ def _unexplained(course: _Course, arrived: _Beyond, steps: Sequence[_Found], num
     return _Found(alert, good, bad, accepted, after, seen=number, is_quiet=True)
 
 
-def _without_explained(course: _Course, found: Sequence[_Found], steps: Sequence[_Found]) -> list[_Found]:
-    """``found`` without the slides that turned out to be one of ``steps``; the others with their loss as it is now."""
+def _without_explained(
+    course: _Course, found: Sequence[_Found], steps: Sequence[_Found]
+) -> list[_Found]:
+    """``found`` without the slides that turned out to be one of ``steps``; the others with
+    their loss as it is now.
+    """
     series, kept = course.series, []
     for one in found:
         loss = series.worsening(one.before, one.after)
@@ -615,16 +775,24 @@ def _without_explained(course: _Course, found: Sequence[_Found], steps: Sequence
             kept.append(one)
             continue
         if one.alert.kind is Kind.STEP:
-            near = {change.start: 0 if change.is_quiet else course.confirm for change in series.changes}
-            stop = min((start for start in near if start > one.bad + near[start]), default=len(series.points))
-            one.alert = replace(one.alert, after=statistics.median_low(series.points.runs_between(one.bad, stop)))
+            near = {
+                change.start: 0 if change.is_quiet else course.confirm for change in series.changes
+            }
+            stop = min(
+                (start for start in near if start > one.bad + near[start]),
+                default=len(series.points),
+            )
+            one.alert = replace(
+                one.alert, after=statistics.median_low(series.points.runs_between(one.bad, stop))
+            )
             kept.append(one)
             continue
         if any(
             step.seen >= one.seen
             and one.good < step.good + 1 <= one.bad + course.confirm
             and series.worsening(step.before, step.after) >= _ONE_COMMIT * loss
-            and series.worsening(one.before, step.before) < course.least_at(one.bad, course.last) - _EPSILON
+            and series.worsening(one.before, step.before)
+            < course.least_at(one.bad, course.last) - _EPSILON
             for step in steps
             if one.is_open(step.seen) and step.alert.kind is Kind.STEP and step.seen <= _NOW
         ):
@@ -632,7 +800,9 @@ def _without_explained(course: _Course, found: Sequence[_Found], steps: Sequence
         if one.ended is None:
             accepted, kind = one.before, series.points.kinds[one.bad][1]
             whole = series.worsening(accepted, _recent(course))
-            lost = whole - sum(share for _, share in _explaining(course, steps, (accepted, kind), slide=one))
+            lost = whole - sum(
+                share for _, share in _explaining(course, steps, (accepted, kind), slide=one)
+            )
             if lost >= course.least_at(one.bad, course.last) - _EPSILON:
                 after = accepted + lost if series.lower_is_better else accepted - lost
                 one.alert = replace(one.alert, after=after)
@@ -662,8 +832,8 @@ def _explaining(
 ) -> list[tuple[_Found, float]]:
     """(step, its share of a loss) at arrival ``number`` of those that are not a part of ``slide``.
 
-    Those are the ones before it, large ones, and those with an annotation. What a step lost above the accepted result
-    is not a loss to that.
+    Those are the ones before it, large ones, and those with an annotation. What a step lost above
+    the accepted result is not a loss to that.
 
     Args:
         against: (accepted, the samples). arrived: the points then; None: all.
@@ -671,7 +841,9 @@ def _explaining(
     accepted, kind = against
     series, found = course.series, []
     for step in steps:
-        is_fixed = step.alert.state is State.FIXED and step.ended is not None and step.ended <= number
+        is_fixed = (
+            step.alert.state is State.FIXED and step.ended is not None and step.ended <= number
+        )
         is_later = step.seen > number and not (number == _NOW and step.seen == _NEVER)
         if step.alert.kind is Kind.SLIDE or is_later or is_fixed:
             continue
@@ -690,7 +862,11 @@ def _explaining(
 
 def _listed(one: _Found, course: _Course) -> Alert:
     """The alert of ``one``; of a cell that is quarantined since then it is known."""
-    if one.alert.state is not State.DETECTED or one.alert.annotation or not course.is_listed(one.bad):
+    if (
+        one.alert.state is not State.DETECTED
+        or one.alert.annotation
+        or not course.is_listed(one.bad)
+    ):
         return one.alert
     return replace(one.alert, state=State.ACKNOWLEDGED, why="the cell is quarantined")
 
@@ -704,9 +880,14 @@ def _ruled(alert: Alert, annotations: Sequence[Annotation], related: Collection[
 
 
 def _ruled_slide(
-    found: _Found, course: _Course, steps: Sequence[_Found], annotations: Sequence[Annotation], related: Collection[str]
+    found: _Found,
+    course: _Course,
+    steps: Sequence[_Found],
+    annotations: Sequence[Annotation],
+    related: Collection[str],
 ) -> Alert:
-    """The slide ``found`` in the state of the annotation of a commit on it, unless it got worse since then.
+    """The slide ``found`` in the state of the annotation of a commit on it, unless it got worse
+    since then.
 
     A later step with an alert of its own is not a part of the slide.
     """
@@ -726,7 +907,9 @@ def _ruled_slide(
 
 
 def _with_ruling(alert: Alert, note: Annotation) -> Alert:
-    """``alert`` as ``note`` decides; one that ended stays so, and one that is said to be fixed and is not stays new."""
+    """``alert`` as ``note`` decides; one that ended stays so, and one that is said to be fixed
+    and is not stays new.
+    """
     if note.state is Ruling.FIXED and alert.state is not State.FIXED:
         why = f"said to be fixed by {note.author}, but the level has not returned"
         return replace(alert, why=why, annotation=note.commit)

@@ -10,7 +10,8 @@ from qbench.errors import InputError
 from qbench.judging import Cell
 from qbench.storage import read_toml, require_format, value_from_table
 
-# What people decided about alerts, in a committed file: only this silences an alert, and it is reviewed by diff.
+# What people decided about alerts, in a committed file: only this silences an alert, and it is
+# reviewed by diff.
 #
 # [[annotation]]
 # commit = "3f2a91c"              # the commit an alert is about, its first seven digits at least
@@ -61,9 +62,17 @@ class Annotation:
                 raise ValueError(f"the {name} is empty")
 
     def covers(self, cell: Cell, metric: str) -> bool:
-        """Whether its globs name this metric of this cell; a metric's data set need not be given."""
-        named = fnmatch.fnmatchcase(metric, self.metric) or fnmatch.fnmatchcase(metric.partition("@")[0], self.metric)
-        return named and fnmatch.fnmatchcase(str(cell), self.cell) and fnmatch.fnmatchcase(cell.suite, self.suite)
+        """Whether its globs name this metric of this cell; a metric's data set need not be
+        given.
+        """
+        named = fnmatch.fnmatchcase(metric, self.metric) or fnmatch.fnmatchcase(
+            metric.partition("@")[0], self.metric
+        )
+        return (
+            named
+            and fnmatch.fnmatchcase(str(cell), self.cell)
+            and fnmatch.fnmatchcase(cell.suite, self.suite)
+        )
 
 
 ANNOTATIONS_FORMAT = "qbench-annotations/1"
@@ -79,7 +88,8 @@ def load_annotations(path: Path) -> tuple[Annotation, ...]:
     """The annotations in the file at ``path``; none where there is no such file.
 
     Raises:
-        InputError: it is not a plain file or not TOML, or holds an unknown key, a missing one or a value without sense.
+        InputError: it is not a plain file or not TOML, or holds an unknown key, a missing one or a
+            value without sense.
     """
     if not path.exists():
         return ()

@@ -4,7 +4,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from qbench.judging import Accepted, AcceptedHere, Cell, EnvironmentClass, Expectation, Repeats, State
+from qbench.judging import (
+    Accepted,
+    AcceptedHere,
+    Cell,
+    EnvironmentClass,
+    Expectation,
+    Repeats,
+    State,
+)
 from qbench.metrics import Answers
 from qbench.tracking.calibrations import Calibrations
 
@@ -20,9 +28,10 @@ class StoredData:
     """One data set of a baseline.
 
     Args:
-        samples: how many. digest: of data and labels. reference: of the fp32 answers to it. kind: their form.
-        sources: how many sources they were drawn from; None: each has its own, or the baseline is older. No result is
-            judged by it; ``qbench doctor`` says by it what the data can tell.
+        samples: how many. digest: of data and labels. reference: of the fp32 answers to it. kind:
+            their form.
+        sources: how many sources they were drawn from; None: each has its own, or the baseline is
+            older. No result is judged by it; ``qbench doctor`` says by it what the data can tell.
     """
 
     samples: int
@@ -34,10 +43,12 @@ class StoredData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedCell:
-    """What was accepted for one cell: environment class → result; metric against the reference → least hits.
+    """What was accepted for one cell: environment class → result; metric against the reference
+    → least hits.
 
-    ``former``: the classes whose result is of a former model or former data; no cell is judged by it. ``noise``:
-    environment class → the runs by which the noise of the cell was measured there (``qbench stability``).
+    ``former``: the classes whose result is of a former model or former data; no cell is judged by
+    it. ``noise``: environment class → the runs by which the noise of the cell was measured there
+    (``qbench stability``).
     """
 
     accepted: Mapping[str, Accepted]
@@ -48,7 +59,9 @@ class AcceptedCell:
     @property
     def current(self) -> Mapping[str, Accepted]:
         """The results of today's model and data."""
-        return {name: accepted for name, accepted in self.accepted.items() if name not in self.former}
+        return {
+            name: accepted for name, accepted in self.accepted.items() if name not in self.former
+        }
 
     def here(
         self,
@@ -56,7 +69,9 @@ class AcceptedCell:
         equivalents: tuple[tuple[str, ...], ...],
         kept: Mapping[str, Mapping[str, Answers]] = MappingProxyType({}),
     ) -> AcceptedHere:
-        """What results of ``environment`` are compared with; ``kept``: class → data set → the accepted answers."""
+        """What results of ``environment`` are compared with; ``kept``: class → data set → the
+        accepted answers.
+        """
         known = Expectation(accepted=self.current, kept=kept, floors=self.floors, noise=self.noise)
         return known.here(environment, equivalents)
 
@@ -76,9 +91,10 @@ class Baseline:
         data: data set → its identity. stored: data set → the fp32 answers, without scores.
         cells: ``backend+schema[+variant]`` → what was accepted.
         calibrations: key of a calibration → value → the accepted (low, high), for all computers.
-        kept: slug → environment class → data set → the accepted answers, of the results that name their digests.
-        lost: what of it could not be read, a sentence each, where the rest is kept for a new reference; not stored.
-        unread: of that, what a new reference does not make again, as (slug or calibration, what of it); not stored.
+        kept: slug → environment class → data set → the accepted answers, of the results that name
+        their digests. lost: what of it could not be read, a sentence each, where the rest is kept
+        for a new reference; not stored. unread: of that, what a new reference does not make again,
+        as (slug or calibration, what of it); not stored.
     """
 
     model: str
@@ -96,12 +112,15 @@ class Baseline:
     unread: tuple[tuple[str, str], ...] = ()
 
     def as_reference_of(self, model: str, own: "Baseline | None") -> "Baseline":
-        """This reference for ``model``, a quantized form of this network, with the cells of its ``own`` baseline."""
+        """This reference for ``model``, a quantized form of this network, with the cells of its
+        ``own`` baseline.
+        """
         cells, kept, unread = ({}, {}, ()) if own is None else (own.cells, own.kept, own.unread)
         return replace(self, model=model, cells=cells, kept=kept, calibrations={}, unread=unread)
 
     def still_unread(self, written: Collection[str]) -> tuple[str, ...]:
-        """What of ``unread`` is gone for good if this baseline is stored after ``written`` were accepted, in words.
+        """What of ``unread`` is gone for good if this baseline is stored after ``written`` were
+        accepted, in words.
 
         Args:
             written: the slugs whose results, and with them their floors, were made again.
@@ -109,18 +128,25 @@ class Baseline:
         gone = []
         for name, what in self.unread:
             cell = self.cells.get(name)
-            is_made = name in self.calibrations if what == CALIBRATION else cell is not None and what in cell.accepted
+            is_made = (
+                name in self.calibrations
+                if what == CALIBRATION
+                else cell is not None and what in cell.accepted
+            )
             if not (is_made or (what == FLOORS and name in written)):
                 gone.append(f"{what} of '{name}'")
         return tuple(gone)
 
-    def stale(self, digests: Mapping[str, str], samples: Mapping[str, int] = MappingProxyType({})) -> str:
+    def stale(
+        self, digests: Mapping[str, str], samples: Mapping[str, int] = MappingProxyType({})
+    ) -> str:
         """What changed since the reference was made, in words; empty when nothing did.
 
         Args:
-            digests: ``model``, ``preprocessing`` and ``data:D`` as of a measurement; those that are absent, and data
-                the baseline has beyond them, are not compared.
-            samples: data set → how many samples it has now, where that is known: only for the words.
+            digests: ``model``, ``preprocessing`` and ``data:D`` as of a measurement; those that are
+                absent, and data the baseline has beyond them, are not compared.
+            samples: data set → how many samples it has now, where that is known: only for the
+                words.
         """
         found = []
         if digests.get("model", self.model_digest) != self.model_digest:
@@ -138,7 +164,9 @@ class Baseline:
         return f"it is of {', '.join(found)}" if found else ""
 
     def is_of_another_model(self, digests: Mapping[str, str]) -> bool:
-        """Whether the model or its preprocessing is another one than the reference was made with."""
+        """Whether the model or its preprocessing is another one than the reference was made
+        with.
+        """
         then = {"model": self.model_digest, "preprocessing": self.preprocessing}
         return any(digests.get(key, digest) != digest for key, digest in then.items())
 
@@ -185,7 +213,9 @@ class Baseline:
             noise=known.noise,
         )
 
-    def here(self, cell: Cell, environment: EnvironmentClass, equivalents: tuple[tuple[str, ...], ...]) -> AcceptedHere:
+    def here(
+        self, cell: Cell, environment: EnvironmentClass, equivalents: tuple[tuple[str, ...], ...]
+    ) -> AcceptedHere:
         """What results of ``cell`` in ``environment`` are compared with."""
         known = self.cells.get(cell.slug, AcceptedCell(accepted={}))
         return known.here(environment, equivalents, self.kept.get(cell.slug, {}))

@@ -34,21 +34,32 @@ from qbench.storage import (
     work_folder,
     write_bytes,
 )
-from qbench.tracking.baseline import CALIBRATION, FLOORS, AcceptedCell, Baseline, KeptAnswers, StoredData
+from qbench.tracking.baseline import (
+    CALIBRATION,
+    FLOORS,
+    AcceptedCell,
+    Baseline,
+    KeptAnswers,
+    StoredData,
+)
 from qbench.tracking.calibrations import Calibrations, parsed_range, range_text
 
-# Answers of a baseline on disk: the ``.npz`` files next to its ``.json``, which names each by its digest.
+# Answers of a baseline on disk: the ``.npz`` files next to its ``.json``, which names each by its
+# digest.
 #
-# An answer has a name in its file, ``<key>``, and the ``.json`` has its digest. While one is replaced, the file holds
-# both: the old one as ``<key>`` and the new one as ``<key> <digest>``, so that a reader of either ``.json`` finds what
-# that one names. The order in which the files are written is given below.
+# An answer has a name in its file, ``<key>``, and the ``.json`` has its digest. While one is
+# replaced, the file holds both: the old one as ``<key>`` and the new one as ``<key> <digest>``, so
+# that a reader of either ``.json`` finds what that one names. The order in which the files are
+# written is given below.
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """An answer as the ``.json`` names it: ``samples`` 0 and ``kind`` None where it does not know them."""
+    """An answer as the ``.json`` names it: ``samples`` 0 and ``kind`` None where it does not
+    know them.
+    """
 
     key: str
     digest: str
@@ -61,8 +72,9 @@ class AnswersFile:
     """One kind of ``.npz`` file of a baseline.
 
     Args:
-        suffix: of its name. what: it holds, for messages. pattern: how an ``array`` of the answer called ``name`` is
-            called. probabilities: whether they are stored too. digest: what the ``.json`` names an answer by.
+        suffix: of its name. what: it holds, for messages. pattern: how an ``array`` of the answer
+            called ``name`` is called. probabilities: whether they are stored too. digest: what the
+            ``.json`` names an answer by.
     """
 
     suffix: str
@@ -76,14 +88,22 @@ class AnswersFile:
         return path.with_name(path.name.removesuffix(".json") + self.suffix)
 
     def arrays(self, name: str, answers: Answers) -> dict[str, npt.NDArray[Any]]:
-        """``answers`` as arrays of the file: ``ids`` in the smallest integer type that holds them."""
+        """``answers`` as arrays of the file: ``ids`` in the smallest integer type that holds
+        them.
+        """
         own = kept_arrays(answers) if self.probabilities else answers.arrays()
-        return {self.pattern.format(array=array, name=name): values for array, values in own.items()}
+        return {
+            self.pattern.format(array=array, name=name): values for array, values in own.items()
+        }
 
     def stored(self, arrays: Arrays, name: str) -> dict[str, npt.NDArray[Any]]:
         """Those of ``arrays`` that the answer called ``name`` has, by their own names."""
         before, after = (part.format(name=name) for part in self.pattern.split("{array}"))
-        own = {key: key.removeprefix(before).removesuffix(after) for key in arrays if _is_between(key, before, after)}
+        own = {
+            key: key.removeprefix(before).removesuffix(after)
+            for key in arrays
+            if _is_between(key, before, after)
+        }
         return {array: arrays[key] for key, array in own.items() if array.isidentifier()}
 
     def find(self, arrays: Arrays, named: Named, path: Path) -> Answers:
@@ -98,7 +118,9 @@ class AnswersFile:
                 return found
         if not self.stored(arrays, named.key):
             raise damaged(path, f"no answers for '{named.key}'", self.what)
-        raise damaged(path, f"other answers for '{named.key}'", f"{self.what}, with the digest in the .json")
+        raise damaged(
+            path, f"other answers for '{named.key}'", f"{self.what}, with the digest in the .json"
+        )
 
     def at(self, arrays: Arrays, name: str, named: Named, path: Path) -> Answers | None:
         """The answers that are called ``name``, whatever their digest is; None: there are none.
@@ -111,11 +133,18 @@ class AnswersFile:
             return None
         for array in own.values():
             if array.ndim == 0 or (named.samples and len(array) != named.samples):
-                found, count = f"{array.dtype} {array.shape} for '{named.key}'", named.samples or "all"
+                found, count = (
+                    f"{array.dtype} {array.shape} for '{named.key}'",
+                    named.samples or "all",
+                )
                 raise damaged(path, found, f"numbers for {count} samples")
         ids, kind = own.get("ids"), named.kind
         if ids is not None and (ids.ndim != 2 or ids.dtype.kind not in "iu"):
-            raise damaged(path, f"{ids.dtype} {ids.shape} for '{named.key}'", f"integers for {len(ids)} samples")
+            raise damaged(
+                path,
+                f"{ids.dtype} {ids.shape} for '{named.key}'",
+                f"integers for {len(ids)} samples",
+            )
         if kind is None and ids is not None:
             kind = "ranking" if ids.min(initial=0) >= 0 else "sequence"
         try:
@@ -153,8 +182,9 @@ ACCEPTED = AnswersFile(
     probabilities=True,
     digest=kept_digest,
 )
-"""Accepted answers, where a suite allows flips or holds probabilities: ``<slug> <environment class> <data set> ids``
-and, where the answers have probabilities, ``… scores`` (float32)."""
+"""Accepted answers, where a suite allows flips or holds probabilities: ``<slug> <environment
+class> <data set> ids`` and, where the answers have probabilities, ``… scores`` (float32).
+"""
 
 
 def _is_between(text: str, before: str, after: str) -> bool:
@@ -167,10 +197,12 @@ def transit_name(named: Named) -> str:
 
 
 def read_arrays(path: Path, what: str) -> dict[str, npt.NDArray[Any]]:
-    """The arrays in ``path``, by name; ``what`` they are, for the message. None of them where the file does not exist.
+    """The arrays in ``path``, by name; ``what`` they are, for the message. None of them where
+    the file does not exist.
 
     Raises:
-        DamagedError: the file is damaged. StoreError: it cannot be read. InputError: it exceeds the limit.
+        DamagedError: the file is damaged. StoreError: it cannot be read. InputError: it exceeds the
+            limit.
     """
     data = read_bytes(path)
     if data is None:
@@ -178,7 +210,9 @@ def read_arrays(path: Path, what: str) -> dict[str, npt.NDArray[Any]]:
     try:
         return read_archive(data, most=current_limits().tensor_bytes)
     except TooLargeError as error:
-        raise too_large(f"Reading the baseline '{path}'", "arrays", error.size, "tensor_bytes") from error
+        raise too_large(
+            f"Reading the baseline '{path}'", "arrays", error.size, "tensor_bytes"
+        ) from error
     except ArchiveError as error:
         raise damaged(path, str(error), what) from error
 
@@ -205,7 +239,9 @@ def read_bytes(path: Path) -> bytes | None:
             return None
         raise StoreError(
             f"Reading the baseline '{path}'",
-            found="a symbolic link to a file that does not exist" if dangling else error.strerror or str(error),
+            found="a symbolic link to a file that does not exist"
+            if dangling
+            else error.strerror or str(error),
             expected="a file that can be read; nothing was changed",
             remedy="Make it readable or repair the link, and run this again.",
         ) from error
@@ -217,9 +253,16 @@ def damaged(path: Path, found: str, expected: str) -> DamagedError:
     The command keeps what is there: git stores it in a stash and takes the last committed files.
     """
     parts = [FP32.suffix, ACCEPTED.suffix]
-    stem = next((path.name.removesuffix(end) for end in (*parts, ".json") if path.name.endswith(end)), path.name)
+    stem = next(
+        (path.name.removesuffix(end) for end in (*parts, ".json") if path.name.endswith(end)),
+        path.name,
+    )
     names = [f"{stem}{end}" for end in (".json", *parts)]
-    files = [name for name in names if name == path.name or not name.endswith(ACCEPTED.suffix) or _is_there(path, name)]
+    files = [
+        name
+        for name in names
+        if name == path.name or not name.endswith(ACCEPTED.suffix) or _is_there(path, name)
+    ]
     command = shlex.join(["git", "-C", str(path.parent), "stash", "push", "--", *files])
     is_json = path.name.endswith(".json")
     aside = shlex.join(["mv", str(path), f"{path}.damaged"])
@@ -243,12 +286,13 @@ def _is_there(path: Path, name: str) -> bool:
         return False
 
 
-# Baselines on disk: ``<suite>/<model>.json``, reviewed by diff, and next to it the answers that it names.
+# Baselines on disk: ``<suite>/<model>.json``, reviewed by diff, and next to it the answers that it
+# names.
 #
-# The JSON has sorted keys and one scalar a line; no clocks, hosts or paths, so that accepting the same numbers again
-# changes no byte. Answers are in ``<model>.fp32.npz`` and, where a suite keeps accepted ones, ``<model>.accepted.npz``
-# (``stored_arrays``); their arrays are hashed, not the files, because two versions of zlib pack the same array
-# differently.
+# The JSON has sorted keys and one scalar a line; no clocks, hosts or paths, so that accepting the
+# same numbers again changes no byte. Answers are in ``<model>.fp32.npz`` and, where a suite keeps
+# accepted ones, ``<model>.accepted.npz`` (``stored_arrays``); their arrays are hashed, not the
+# files, because two versions of zlib pack the same array differently.
 #
 # The files are one transaction, whose commit is the rename of the ``.json``:
 #
@@ -258,11 +302,12 @@ def _is_there(path: Path, name: str) -> bool:
 # 3. Rename the new ``.json`` into place, and sync the folder.
 # 4. Remove from the ``.npz`` files what the new ``.json`` does not name.
 #
-# Before 3 the old ``.json`` is there and finds all its answers, after 3 the new one: nothing that either names is
-# removed while it can be read. A process that is killed in between leaves only additional answers, which the next
-# writer removes (4). A reader takes no lock. If it does not find the answers that the ``.json`` names, it reads the
-# ``.json`` again; only where that is still the same is the baseline damaged. A file that cannot be read (no permission,
-# a disk error) is never treated as damaged.
+# Before 3 the old ``.json`` is there and finds all its answers, after 3 the new one: nothing that
+# either names is removed while it can be read. A process that is killed in between leaves only
+# additional answers, which the next writer removes (4). A reader takes no lock. If it does not find
+# the answers that the ``.json`` names, it reads the ``.json`` again; only where that is still the
+# same is the baseline damaged. A file that cannot be read (no permission, a disk error) is never
+# treated as damaged.
 
 FORMAT = "qbench-baseline/1"
 
@@ -307,8 +352,8 @@ def load_baseline(path: Path) -> Baseline:
     """The baseline at ``path`` with its answers.
 
     Raises:
-        DamagedError: there is none, it is not a baseline of a format known here, or its answers are missing or are not
-            those its digests name. StoreError: one of its files cannot be read.
+        DamagedError: there is none, it is not a baseline of a format known here, or its answers are
+            missing or are not those its digests name. StoreError: one of its files cannot be read.
     """
     baseline = find_baseline(path)
     if baseline is None:
@@ -320,8 +365,9 @@ def find_baseline(path: Path, *, keep_whole_parts: bool = False) -> Baseline | N
     """The baseline at ``path`` with its answers; None: there is none.
 
     Args:
-        keep_whole_parts: a damaged part is not an error: the whole parts are returned, and ``Baseline.lost`` and
-            ``unread`` name the others. For a run that makes the reference anew. A ``.json`` that is no JSON has none.
+        keep_whole_parts: a damaged part is not an error: the whole parts are returned, and
+            ``Baseline.lost`` and ``unread`` name the others. For a run that makes the reference
+            anew. A ``.json`` that is no JSON has none.
 
     Raises:
         DamagedError, StoreError: as ``load_baseline``.
@@ -341,7 +387,8 @@ def find_baseline(path: Path, *, keep_whole_parts: bool = False) -> Baseline | N
 
 
 def load_cells(path: Path) -> tuple[Mapping[str, AcceptedCell], tuple[str, ...]]:
-    """What the baseline at ``path`` holds for its cells, and the keys of its calibrations; no answers are read.
+    """What the baseline at ``path`` holds for its cells, and the keys of its calibrations; no
+    answers are read.
 
     Raises:
         DamagedError, StoreError: as ``load_baseline``.
@@ -356,7 +403,8 @@ def load_cells(path: Path) -> tuple[Mapping[str, AcceptedCell], tuple[str, ...]]
 def save_baseline(path: Path, baseline: Baseline) -> bool:
     """Write ``baseline`` to ``path`` with its answers; whether anything changed on disk.
 
-    For a baseline that does not depend on what is there: else read it again inside ``changing_baseline``.
+    For a baseline that does not depend on what is there: else read it again inside
+        ``changing_baseline``.
 
     Raises:
         StoreError: the folder cannot be written, or what is there cannot be read.
@@ -367,14 +415,17 @@ def save_baseline(path: Path, baseline: Baseline) -> bool:
 
 @contextlib.contextmanager
 def changing_baseline(path: Path) -> "Iterator[BaselineChange]":
-    """The baseline at ``path`` held by one process at a time, to be read, changed and written; the others wait.
+    """The baseline at ``path`` held by one process at a time, to be read, changed and written;
+    the others wait.
 
     The whole folder of the file is held. Not reentrant.
 
     Raises:
         StoreError: the folder cannot be written, or its disk has no locks.
     """
-    real = Path(os.path.realpath(path))  # a link stays one: the lock and the file are where it leads
+    real = Path(
+        os.path.realpath(path)
+    )  # a link stays one: the lock and the file are where it leads
     with work_folder(real.parent) as aside:
         yield BaselineChange(path, aside)
 
@@ -393,13 +444,17 @@ class BaselineChange:
             StoreError: the folder cannot be written, or what is there cannot be read.
         """
         text, before = json_text(_table(baseline)).encode("utf-8"), read_bytes(self.path)
-        references = {named: baseline.stored[named.key] for named in _named_references(baseline.data)}
+        references = {
+            named: baseline.stored[named.key] for named in _named_references(baseline.data)
+        }
         kept = {
             named: baseline.kept[slug][environment][data]
             for (slug, environment, data), named in _named_kept(baseline.cells, baseline.data)
         }
         parts = {FP32: references, ACCEPTED: kept}
-        changed = [self._add(part, answers, is_first=before is None) for part, answers in parts.items()]
+        changed = [
+            self._add(part, answers, is_first=before is None) for part, answers in parts.items()
+        ]
         if text != before:
             self._write(self.path, text)
         removed = [self._remove_others(part, answers) for part, answers in parts.items()]
@@ -415,7 +470,9 @@ class BaselineChange:
             self._remove(file)
 
     def _add(self, part: AnswersFile, answers: Mapping[Named, Answers], *, is_first: bool) -> bool:
-        """Put ``answers`` next to what the file of ``part`` holds; whether any were missing there."""
+        """Put ``answers`` next to what the file of ``part`` holds; whether any were missing
+        there.
+        """
         file = part.path(self.path)
         arrays = {} if is_first else _readable_arrays(part, file)
         added = dict[str, Any]()
@@ -464,7 +521,9 @@ class BaselineChange:
 
 
 def _readable_arrays(part: AnswersFile, file: Path) -> dict[str, Any]:
-    """The arrays of ``file``; none of a damaged one: the new baseline has those that could be read."""
+    """The arrays of ``file``; none of a damaged one: the new baseline has those that could be
+    read.
+    """
     try:
         return read_arrays(file, part.what)
     except DamagedError:
@@ -482,7 +541,8 @@ def _named_references(data: Mapping[str, StoredData]) -> list[Named]:
 def _named_kept(
     cells: Mapping[str, AcceptedCell], data: Mapping[str, StoredData]
 ) -> list[tuple[tuple[str, str, str], Named]]:
-    """The names of the answers in ``<model>.accepted.npz``, each with (slug, environment class, data set).
+    """The names of the answers in ``<model>.accepted.npz``, each with (slug, environment class,
+    data set).
 
     A former result may be of a data set that the baseline does not have any more.
     """
@@ -503,7 +563,11 @@ def _table(baseline: Baseline) -> dict[str, Any]:
             "floors": cell.floors,
             **table_from_value(cell),
             "accepted": {name: table_from_value(one) for name, one in cell.accepted.items()},
-            **({"noise": {name: table_from_value(one) for name, one in cell.noise.items()}} if cell.noise else {}),
+            **(
+                {"noise": {name: table_from_value(one) for name, one in cell.noise.items()}}
+                if cell.noise
+                else {}
+            ),
         }
         for slug, cell in baseline.cells.items()
     }
@@ -530,13 +594,19 @@ def _table(baseline: Baseline) -> dict[str, Any]:
 
 def _calibrations(path: Path, words: Mapping[str, Mapping[str, str]]) -> Calibrations:
     try:
-        return {key: {value: parsed_range(word) for value, word in held.items()} for key, held in words.items()}
+        return {
+            key: {value: parsed_range(word) for value, word in held.items()}
+            for key, held in words.items()
+        }
     except ValueError as error:
-        raise damaged(path, f"a calibrated range in another form ({error})", "two numbers, the lower first") from error
+        raise damaged(
+            path, f"a calibrated range in another form ({error})", "two numbers, the lower first"
+        ) from error
 
 
 def _parsed(path: Path, text: bytes, unread: dict[tuple[str, str], str] | None = None) -> _File:
-    """The ``.json``; what of its cells and calibrations cannot be read goes to ``unread``, with the reason.
+    """The ``.json``; what of its cells and calibrations cannot be read goes to ``unread``, with
+    the reason.
 
     Raises:
         DamagedError: it is not a baseline; or, without ``unread``, a part of it cannot be read.
@@ -556,7 +626,9 @@ def _parsed(path: Path, text: bytes, unread: dict[tuple[str, str], str] | None =
         return value_of_plain(_File, table)
     except ValueError as error:
         if unread is None:
-            raise damaged(path, f"{_unread_names(table)}{error}", "what a baseline holds") from error
+            raise damaged(
+                path, f"{_unread_names(table)}{error}", "what a baseline holds"
+            ) from error
     try:
         return value_of_plain(_File, _readable(table, unread))
     except ValueError as error:
@@ -564,14 +636,18 @@ def _parsed(path: Path, text: bytes, unread: dict[tuple[str, str], str] | None =
 
 
 def _unread_names(table: Mapping[str, Any]) -> str:
-    """``the floors of 'ort-cpu+fp32': ``: what of the cells and calibrations cannot be read; empty: something else."""
+    """``the floors of 'ort-cpu+fp32': ``: what of the cells and calibrations cannot be read;
+    empty: something else.
+    """
     unread: dict[tuple[str, str], str] = {}
     _readable(table, unread)
     return "".join(f"{what} of '{name}': " for name, what in unread)
 
 
 def _readable(table: Mapping[str, Any], unread: dict[tuple[str, str], str]) -> dict[str, Any]:
-    """``table`` without what of its cells and calibrations cannot be read, which goes to ``unread``."""
+    """``table`` without what of its cells and calibrations cannot be read, which goes to
+    ``unread``.
+    """
 
     def whole(name: str, what: str, kind: Any, value: object) -> bool:  # noqa: ANN401 - a type as msgspec reads it
         try:
@@ -607,7 +683,11 @@ def _readable(table: Mapping[str, Any], unread: dict[tuple[str, str], str]) -> d
         if whole(key, CALIBRATION, dict[str, str], words)
     }
     whole_cells = found if isinstance(cells, dict) else cells
-    return {**table, "cells": whole_cells, "calibrations": kept if isinstance(calibrations, dict) else calibrations}
+    return {
+        **table,
+        "cells": whole_cells,
+        "calibrations": kept if isinstance(calibrations, dict) else calibrations,
+    }
 
 
 def _baseline(path: Path, text: bytes, *, keep_whole_parts: bool) -> Baseline:
@@ -615,7 +695,10 @@ def _baseline(path: Path, text: bytes, *, keep_whole_parts: bool) -> Baseline:
     file = _parsed(path, text, unread)
     lost: list[str] | None = None
     if unread is not None:
-        lost = [f"Reading '{path}': found {what} of '{name}': {why}" for (name, what), why in unread.items()]
+        lost = [
+            f"Reading '{path}': found {what} of '{name}': {why}"
+            for (name, what), why in unread.items()
+        ]
     references = {named: named for named in _named_references(file.data)}
     stored = {named.key: answers for named, answers in _found(path, FP32, references, lost).items()}
     names = {named: where for where, named in _named_kept(file.cells, file.data)}
@@ -640,8 +723,11 @@ def _baseline(path: Path, text: bytes, *, keep_whole_parts: bool) -> Baseline:
     )
 
 
-def _found(path: Path, part: AnswersFile, names: Mapping[Named, Any], lost: list[str] | None) -> dict[Named, Answers]:
-    """The answers of ``part`` that the ``.json`` at ``path`` names; of each that is not there a sentence to ``lost``.
+def _found(
+    path: Path, part: AnswersFile, names: Mapping[Named, Any], lost: list[str] | None
+) -> dict[Named, Answers]:
+    """The answers of ``part`` that the ``.json`` at ``path`` names; of each that is not there a
+    sentence to ``lost``.
 
     Raises:
         DamagedError: one is not there, and ``lost`` is None.
@@ -672,7 +758,12 @@ def _with_kept(cells: Mapping[str, AcceptedCell], kept: KeptAnswers) -> dict[str
     for slug, cell in cells.items():
         held = kept.get(slug, {})
         accepted = {
-            name: replace(one, kept={data: digest for data, digest in one.kept.items() if data in held.get(name, {})})
+            name: replace(
+                one,
+                kept={
+                    data: digest for data, digest in one.kept.items() if data in held.get(name, {})
+                },
+            )
             for name, one in cell.accepted.items()
         }
         changed[slug] = replace(cell, accepted=accepted)

@@ -14,13 +14,16 @@ _ONE_SIDE = " (git checkout --ours or --theirs; the other stays in its commit)"
 _EMPTY = AcceptedCell(accepted={})
 
 
-def joined_baselines(base: Baseline | None, ours: Baseline, theirs: Baseline, doing: str) -> Baseline:
+def joined_baselines(
+    base: Baseline | None, ours: Baseline, theirs: Baseline, doing: str
+) -> Baseline:
     """The results of both sides: of each cell and class the one that a side changed since ``base``.
 
     Floors are the lower ones of both sides: a floor follows from the lowest agreement of any class.
 
     Raises:
-        IncomparableError: both sides accepted another result for one class, or other fp32 references.
+        IncomparableError: both sides accepted another result for one class, or other fp32
+            references.
     """
     if not is_same_reference(ours, theirs):
         raise IncomparableError(
@@ -36,12 +39,19 @@ def joined_baselines(base: Baseline | None, ours: Baseline, theirs: Baseline, do
         sides = [one.cells.get(slug, _EMPTY) for one in (none, ours, theirs)]
         accepted = _joined([one.accepted for one in sides], f"{slug} in ", differing)
         noise = _joined([one.noise for one in sides], f"the noise of {slug} in ", differing)
-        former = _joined([dict.fromkeys(one.former, True) for one in sides], f"the former {slug} in ", differing)
+        former = _joined(
+            [dict.fromkeys(one.former, True) for one in sides], f"the former {slug} in ", differing
+        )
         if not (accepted or noise):
             continue
         mine, others = sides[1].floors, sides[2].floors
-        lowest = {name: min(one[name] for one in (mine, others) if name in one) for name in {**mine, **others}}
-        cells[slug] = AcceptedCell(accepted=accepted, floors=lowest, former=tuple(sorted(former)), noise=noise)
+        lowest = {
+            name: min(one[name] for one in (mine, others) if name in one)
+            for name in {**mine, **others}
+        }
+        cells[slug] = AcceptedCell(
+            accepted=accepted, floors=lowest, former=tuple(sorted(former)), noise=noise
+        )
         for name, result in accepted.items():
             side = ours if sides[1].accepted.get(name) == result else theirs
             if answers := side.kept.get(slug, {}).get(name):
@@ -59,7 +69,9 @@ def joined_baselines(base: Baseline | None, ours: Baseline, theirs: Baseline, do
 
 
 def _joined(sides: list[Mapping[str, T]], what: str, differing: list[str]) -> dict[str, T]:
-    """What base, ours and theirs hold by name, joined; the names that both changed in other ways to ``differing``."""
+    """What base, ours and theirs hold by name, joined; the names that both changed in other
+    ways to ``differing``.
+    """
     base, ours, theirs = sides
     found = dict[str, T]()
     for name in sorted(ours.keys() | theirs.keys()):

@@ -25,9 +25,9 @@ from qbench.storage import ArchiveError, current_limits, inflate
 
 # Which measurements an accepting run takes over, and the accepted results that it makes of them.
 #
-# Scopes, for each cell and environment class: ``new`` takes what has nothing accepted; ``improved`` takes a change in
-# which no metric against labels got worse and one got better; ``changed`` takes any change of what was accepted;
-# ``all`` takes new and changed.
+# Scopes, for each cell and environment class: ``new`` takes what has nothing accepted; ``improved``
+# takes a change in which no metric against labels got worse and one got better; ``changed`` takes
+# any change of what was accepted; ``all`` takes new and changed.
 
 
 class Scope(enum.Enum):
@@ -41,7 +41,8 @@ class Scope(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownNoise:
-    """How far runs of a cell differ. ``kept``: data set → the accepted answers, where they are kept.
+    """How far runs of a cell differ. ``kept``: data set → the accepted answers, where they are
+    kept.
 
     ``averaged``: whether the measurement at hand is one of these runs.
     """
@@ -52,41 +53,69 @@ class KnownNoise:
 
 
 def is_in_scope(
-    scope: Scope | None, measurement: Measurement, old: Accepted | None, noise: KnownNoise | None = None
+    scope: Scope | None,
+    measurement: Measurement,
+    old: Accepted | None,
+    noise: KnownNoise | None = None,
 ) -> bool:
-    """Whether ``scope`` (None: nothing) takes ``measurement`` instead of ``old`` (None: nothing was accepted)."""
+    """Whether ``scope`` (None: nothing) takes ``measurement`` instead of ``old`` (None: nothing
+    was accepted).
+    """
     if scope is None:
         return False
     if old is None:
         return scope in (Scope.NEW, Scope.ALL)
     if not is_change(measurement, old, noise):
-        more = any(s.metric not in old.metrics for s in measurement.scores)  # the suite has one more metric
-        more = more or any(kind not in old.remembered for kind in measurement.remembered)  # or judges a time or a size
-        more = more or any(data not in old.kept for data in measurement.kept)  # or keeps the answers themselves
-        if scope is Scope.ALL and measurement.executed_macs is not None:  # not known when it was accepted, or more
+        more = any(
+            s.metric not in old.metrics for s in measurement.scores
+        )  # the suite has one more metric
+        more = more or any(
+            kind not in old.remembered for kind in measurement.remembered
+        )  # or judges a time or a size
+        more = more or any(
+            data not in old.kept for data in measurement.kept
+        )  # or keeps the answers themselves
+        if (
+            scope is Scope.ALL and measurement.executed_macs is not None
+        ):  # not known when it was accepted, or more
             more = more or measurement.executed_macs != old.executed_macs
         if scope is Scope.ALL:
-            more = more or (bool(measurement.remembered) and measurement.remembered != old.remembered)
-        return more or _arithmetic(measurement) not in ("", old.arithmetic)  # another one with the same answers
+            more = more or (
+                bool(measurement.remembered) and measurement.remembered != old.remembered
+            )
+        return more or _arithmetic(measurement) not in (
+            "",
+            old.arithmetic,
+        )  # another one with the same answers
     if scope is Scope.IMPROVED:
         gains = [gain for _, gain in old.gains(measurement)]
         return bool(gains) and min(gains) >= 0 and max(gains) > 0
     return scope in (Scope.CHANGED, Scope.ALL)
 
 
-def is_change(measurement: Measurement, old: Accepted | None, noise: KnownNoise | None = None) -> bool:
-    """Whether something that was accepted would be replaced by something else than ``noise`` explains."""
+def is_change(
+    measurement: Measurement, old: Accepted | None, noise: KnownNoise | None = None
+) -> bool:
+    """Whether something that was accepted would be replaced by something else than ``noise``
+    explains.
+    """
     if old is None:
         return False
     new = accepted_of(measurement, "")
     if old.fell_to_float(measurement):
         return True
     if noise is not None:
-        within, _ = within_noise(measurement, old, noise.kept, noise.repeats, averaged=noise.averaged)
+        within, _ = within_noise(
+            measurement, old, noise.kept, noise.repeats, averaged=noise.averaged
+        )
         return not within
     pairs = ((new.metrics, old.metrics), (new.kept, old.kept))
-    changed = any(before.get(name, value) != value for now, before in pairs for name, value in now.items())
-    return changed or any(old.predictions.get(data) != digest for data, digest in new.predictions.items())
+    changed = any(
+        before.get(name, value) != value for now, before in pairs for name, value in now.items()
+    )
+    return changed or any(
+        old.predictions.get(data) != digest for data, digest in new.predictions.items()
+    )
 
 
 def accepted_of(measurement: Measurement, reason: str) -> Accepted:
@@ -130,7 +159,8 @@ def demand_reason(doing: str, reason: str) -> None:
     """Refuse to replace anything without a reason.
 
     Raises:
-        InputError: the reason has no letter and no digit: it is blank, or the placeholder of a printed command.
+        InputError: the reason has no letter and no digit: it is blank, or the placeholder of a
+            printed command.
     """
     if not any(character.isalnum() for character in reason):
         raise InputError(
@@ -142,14 +172,15 @@ def demand_reason(doing: str, reason: str) -> None:
         )
 
 
-# Accepting calibrations: what a baseline holds of them, and what a run's cells were calibrated by instead.
+# Accepting calibrations: what a baseline holds of them, and what a run's cells were calibrated by
+# instead.
 #
-# One calibration holds for all cells that are quantized by it, and on all computers. ``new`` and ``all`` take one that
-# the baseline does not have; ``changed`` and ``all`` one that moved, and so does any scope that takes the changed
-# result of a cell which was calibrated by it.
+# One calibration holds for all cells that are quantized by it, and on all computers. ``new`` and
+# ``all`` take one that the baseline does not have; ``changed`` and ``all`` one that moved, and so
+# does any scope that takes the changed result of a cell which was calibrated by it.
 #
-# In a baseline a range is stored as a string, ``-1.25 6``; in a record all ranges are one string, base64 of the
-# compressed JSON.
+# In a baseline a range is stored as a string, ``-1.25 6``; in a record all ranges are one string,
+# base64 of the compressed JSON.
 
 Calibrations = Mapping[str, Mapping[str, tuple[float, float]]]
 """Key of a calibration (``Calibrated``) → value → the accepted (low, high)."""
@@ -163,13 +194,16 @@ class TakenCalibrations:
 
     Args:
         known: what was accepted so far. scope: of the accepting run.
-        limit: how far apart ranges may be and still be the accepted ones (``moved_ranges``). reason: of the run.
+        limit: how far apart ranges may be and still be the accepted ones (``moved_ranges``).
+            reason: of the run.
 
-    ``accepted`` is what the new baseline holds; ``left_new`` and ``left_moved`` are the keys that a wider scope would
-    take.
+    ``accepted`` is what the new baseline holds; ``left_new`` and ``left_moved`` are the keys that a
+    wider scope would take.
     """
 
-    def __init__(self, known: Calibrations, scope: Scope | None, *, limit: float, reason: str) -> None:
+    def __init__(
+        self, known: Calibrations, scope: Scope | None, *, limit: float, reason: str
+    ) -> None:
         self.accepted = dict(known)
         self.left_new: set[str] = set()
         self.left_moved: set[str] = set()
@@ -183,7 +217,8 @@ class TakenCalibrations:
             calibrated: of one cell. with_cell: whether the cell's own result is taken.
 
         Raises:
-            InputError: an accepted range would be replaced without a reason, or cells were calibrated in two ways.
+            InputError: an accepted range would be replaced without a reason, or cells were
+                calibrated in two ways.
         """
         if calibrated is None:
             return ()
@@ -218,7 +253,9 @@ class TakenCalibrations:
         )
 
     def _is_in_scope(self, *, is_moved: bool, with_cell: bool) -> bool:
-        """Whether the scope takes a calibration that moved, or else one that is new or has other values."""
+        """Whether the scope takes a calibration that moved, or else one that is new or has
+        other values.
+        """
         if self._scope is Scope.ALL:
             return True
         if not is_moved:
@@ -241,7 +278,9 @@ def calibration_name(key: str) -> str:
 
 
 def variant_of_key(key: str) -> str:
-    """The suite's variant whose calibration is called ``key``; empty for that of the model itself."""
+    """The suite's variant whose calibration is called ``key``; empty for that of the model
+    itself.
+    """
     return key.partition("+")[2]
 
 
@@ -264,8 +303,14 @@ def parsed_range(text: str) -> tuple[float, float]:
 
 def packed_calibration(calibrated: Calibrated) -> dict[str, str]:
     """``calibrated`` for a record."""
-    text = json.dumps({value: range_text(ends) for value, ends in calibrated.ranges.items()}, separators=(",", ":"))
-    return {"key": calibrated.key, "ranges": base64.b64encode(zlib.compress(text.encode(), 9)).decode("ascii")}
+    text = json.dumps(
+        {value: range_text(ends) for value, ends in calibrated.ranges.items()},
+        separators=(",", ":"),
+    )
+    return {
+        "key": calibrated.key,
+        "ranges": base64.b64encode(zlib.compress(text.encode(), 9)).decode("ascii"),
+    }
 
 
 def unpacked_calibration(table: Mapping[str, str] | None) -> Calibrated | None:
@@ -279,9 +324,20 @@ def unpacked_calibration(table: Mapping[str, str] | None) -> Calibrated | None:
     try:
         packed = base64.b64decode(table["ranges"], validate=True)
         words = json.loads(inflate(packed, most=_BYTES_PER_NODE * current_limits().nodes))
-        return Calibrated(key=table["key"], ranges={value: parsed_range(word) for value, word in words.items()})
-    except (ArchiveError, binascii.Error, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"calibrated ranges that cannot be read ({type(error).__name__}: {error})") from error
+        return Calibrated(
+            key=table["key"], ranges={value: parsed_range(word) for value, word in words.items()}
+        )
+    except (
+        ArchiveError,
+        binascii.Error,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
+        raise ValueError(
+            f"calibrated ranges that cannot be read ({type(error).__name__}: {error})"
+        ) from error
 
 
 # What was accepted, as text: old → new in the unit of each metric.
@@ -299,9 +355,11 @@ def parts_text(row: AcceptedRow, parts: int | None) -> str:
 
 
 def accepted_lines(model: str, rows: Iterable[AcceptedRow], *, most: int) -> tuple[str, ...]:
-    """A heading for each environment class and a line for each metric of a cell below it, in columns.
+    """A heading for each environment class and a line for each metric of a cell below it, in
+    columns.
 
-    ``most`` cells of a class are listed, and the others counted: the diff of the baseline shows them all.
+    ``most`` cells of a class are listed, and the others counted: the diff of the baseline shows
+        them all.
     """
     classes: dict[str, dict[str, list[AcceptedRow]]] = {}
     for row in rows:
@@ -310,7 +368,12 @@ def accepted_lines(model: str, rows: Iterable[AcceptedRow], *, most: int) -> tup
     for where, cells in classes.items():
         listed = list(cells) if len(cells) <= most else list(cells)[: most - 1]
         table = [
-            (f"{model}::{slug}" if not index else "", row.metric, parts_text(row, row.old), parts_text(row, row.new))
+            (
+                f"{model}::{slug}" if not index else "",
+                row.metric,
+                parts_text(row, row.old),
+                parts_text(row, row.new),
+            )
             for slug in listed
             for index, row in enumerate(cells[slug])
         ]

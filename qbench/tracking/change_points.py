@@ -15,9 +15,11 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """Values ``start`` … ``stop`` − 1 lie around ``value``, short excursions apart; one may lie between two levels.
+    """Values ``start`` … ``stop`` − 1 lie around ``value``, short excursions apart; one may lie
+    between two levels.
 
-    ``value``: their mean; of a trend, the median of the runs. ``provisional``: the last, and not yet confirmed.
+    ``value``: their mean; of a trend, the median of the runs. ``provisional``: the last, and not
+        yet confirmed.
     """
 
     start: int
@@ -27,7 +29,8 @@ class Level:
 
 
 def find_change_points(values: Sequence[float], *, min_effect: float, confirm: int) -> list[int]:
-    """The first index of each new level, in order; a level at the end that is not confirmed yet is not one.
+    """The first index of each new level, in order; a level at the end that is not confirmed yet
+    is not one.
 
     Args:
         values: a series; NaN where nothing was measured.
@@ -35,16 +38,21 @@ def find_change_points(values: Sequence[float], *, min_effect: float, confirm: i
         confirm: how many values make a level.
 
     Raises:
-        ValueError: ``confirm`` under 1, ``min_effect`` negative or not finite, or an infinite value.
+        ValueError: ``confirm`` under 1, ``min_effect`` negative or not finite, or an infinite
+            value.
     """
     levels = find_levels(values, min_effect=min_effect, confirm=confirm)
     return [level.start for level in levels[1:] if not level.provisional]
 
 
 def find_levels(values: Sequence[float], *, min_effect: float, confirm: int) -> tuple[Level, ...]:
-    """The levels of a series, with a last one that may not be confirmed yet; see ``find_change_points``."""
+    """The levels of a series, with a last one that may not be confirmed yet; see
+    ``find_change_points``.
+    """
     if confirm < 1 or not 0 <= min_effect < math.inf:
-        raise ValueError(f"confirm = {confirm}, min_effect = {min_effect}: at least 1, and a finite step from 0 on")
+        raise ValueError(
+            f"confirm = {confirm}, min_effect = {min_effect}: at least 1, and a finite step from 0 on"
+        )
     series = np.asarray(values, dtype=np.float64)
     if np.isinf(series).any():
         raise ValueError("an infinite value in a series")
@@ -69,9 +77,9 @@ def find_levels(values: Sequence[float], *, min_effect: float, confirm: int) -> 
 def _partition(known: Floats, min_effect: float) -> list[int]:
     """Starts of the segments of least total cost, under the scale the values themselves suggest.
 
-    The deviation of differences measures the steps as well as the noise, and one large step would hide a small one: it
-    is taken again inside the segments found so far, for as long as that finds more. The median alone would be blind to
-    outliers, which then pass for levels.
+    The deviation of differences measures the steps as well as the noise, and one large step would
+    hide a small one: it is taken again inside the segments found so far, for as long as that finds
+    more. The median alone would be blind to outliers, which then pass for levels.
     """
     if len(known) < 2:
         return [0]
@@ -96,7 +104,8 @@ _SQRT_2 = math.sqrt(2)
 def _first_deviation(steps: Floats) -> float:
     """Standard deviation of differences; without the two largest where these make nearly all of it.
 
-    In many steady series one excursion and its return are the only changes; the scale must not come from these.
+    In many steady series one excursion and its return are the only changes; the scale must not come
+    from these.
     """
     rest = np.delete(steps, np.argsort(np.abs(steps))[-2:])
     whole, small = float(steps.std()), float(rest.std()) if len(rest) else 0.0
@@ -110,7 +119,9 @@ def _deviation_inside(steps: Floats, starts: list[int]) -> float:
 
 
 _PENALTY = 4
-"""Times ln N, for each new level. At 3, a sixth more of steps that last three values are seen, and twice the alarms."""
+"""Times ln N, for each new level. At 3, a sixth more of steps that last three values are seen,
+and twice the alarms.
+"""
 
 _ROWS = 64
 
@@ -125,7 +136,9 @@ def _cheapest(known: Floats, scale: float) -> list[int]:
     penalty = _PENALTY * math.log(count)
     best, last = np.zeros(count + 1), [0] * (count + 1)
     best[0] = -penalty
-    for first in range(1, count + 1, _ROWS):  # costs of many stops at once, in memory that does not grow with N²
+    for first in range(
+        1, count + 1, _ROWS
+    ):  # costs of many stops at once, in memory that does not grow with N²
         stops = slice(first, min(first + _ROWS, count + 1))
         before = slice(0, stops.stop - 1)
         total = sums[stops, None] - sums[None, before]
@@ -144,12 +157,16 @@ def _cheapest(known: Floats, scale: float) -> list[int]:
     return starts[::-1]
 
 
-def _without_spikes(known: Floats, starts: list[int], min_effect: float, confirm: int) -> tuple[list[int], Floats]:
-    """(starts, values): short excursions dropped, their values NaN where they would bend the mean of a level.
+def _without_spikes(
+    known: Floats, starts: list[int], min_effect: float, confirm: int
+) -> tuple[list[int], Floats]:
+    """(starts, values): short excursions dropped, their values NaN where they would bend the
+    mean of a level.
 
-    An excursion is one or more segments shorter than ``confirm`` between two equal levels, or between two different
-    levels where one of the segments does not lie between these: a fault that hides a step is not a level of its own.
-    Short segments before the first level are excursions, too.
+    An excursion is one or more segments shorter than ``confirm`` between two equal levels, or
+    between two different levels where one of the segments does not lie between these: a fault that
+    hides a step is not a level of its own. Short segments before the first level are excursions,
+    too.
     """
     kept, usual = list(starts), known.copy()
     first = next((i for i in range(len(kept)) if _length(known, kept, i) >= confirm), 0)
@@ -164,7 +181,9 @@ def _without_spikes(known: Floats, starts: list[int], min_effect: float, confirm
             old, new = _mean(usual, kept, index - 1), _mean(usual, kept, after)
             equal = abs(new - old) < max(min_effect - _TINY, _TINY)
             low, high = sorted((old, new))
-            if equal or not all(low <= _mean(usual, kept, short) <= high for short in range(index, after)):
+            if equal or not all(
+                low <= _mean(usual, kept, short) <= high for short in range(index, after)
+            ):
                 usual[kept[index] : kept[after]] = np.nan
                 del kept[index : after + equal]
                 index += not equal
@@ -207,9 +226,10 @@ def _mean_between(values: Floats, start: int, stop: int) -> float:
 
 # What was confirmed stays confirmed: a series is replayed as it grew.
 #
-# The levels of a whole series are cut anew with every value, so that a step of yesterday can be gone today. A trend is
-# therefore replayed in the order in which its runs began. After each arrival only the level that it belongs to is
-# looked at; what that look confirms is kept, and the next level begins there. Later values never take a change back.
+# The levels of a whole series are cut anew with every value, so that a step of yesterday can be
+# gone today. A trend is therefore replayed in the order in which its runs began. After each arrival
+# only the level that it belongs to is looked at; what that look confirms is kept, and the next
+# level begins there. Later values never take a change back.
 #
 #     looked at  where the last ``confirm`` values lie on one side of the level, half the least step and its spread away
 #     confirmed  without noise: each of k ≥ confirm values is a least step away from the median of the level, and
@@ -231,7 +251,9 @@ _OF_MEDIAN = math.sqrt(math.pi / 2)
 """Standard error of a median of Gaussian values over that of their mean."""
 
 _BEYOND_NOISE = 4.0
-"""Standard errors by which a step exceeds the known noise: it is looked for at every place of a series, every night."""
+"""Standard errors by which a step exceeds the known noise: it is looked for at every place of a
+series, every night.
+"""
 
 _MAD = 1.4826
 """Standard deviation of Gaussian noise over its median absolute deviation."""
@@ -243,7 +265,9 @@ _SHARP = 2 / 3
 """The share of a step that the values just before it do not explain."""
 
 _STAIR = 3 / 4
-"""The share of the least step under which what lies between neighbours is one of many small steps."""
+"""The share of the least step under which what lies between neighbours is one of many small
+steps.
+"""
 
 _RECENT = 3
 """How many values are just before a step."""
@@ -254,10 +278,12 @@ class Change:
     """A new level that was confirmed.
 
     Args:
-        before, start: the places of the last value of the old level and of the first one of the new level.
+        before, start: the places of the last value of the old level and of the first one of the new
+            level.
         rises: whether the new level is the higher one.
         seen: the number of the arrival with which it was confirmed, from 0.
-        is_quiet: whether it is far larger than the noise. is_gradual: whether it came about by no one step.
+        is_quiet: whether it is far larger than the noise. is_gradual: whether it came about by no
+            one step.
     """
 
     before: int
@@ -272,7 +298,8 @@ class Growth:
     """A series as it grew: what had arrived, and what was confirmed, after each arrival.
 
     Args:
-        kinds: of each place of the whole series, what it was measured on; no level reaches over another kind.
+        kinds: of each place of the whole series, what it was measured on; no level reaches over
+            another kind.
         least: of each place, the least step that matters.
         confirm: how many values make a level.
     """
@@ -312,7 +339,9 @@ class Growth:
         self._segment, self._looked = self._level_of(self.places[-1])[0], 0
 
     def provisional(self) -> tuple[int, int, bool] | None:
-        """(last place before, first place, rises) of a new level at the end that is not confirmed yet."""
+        """(last place before, first place, rises) of a new level at the end that is not
+        confirmed yet.
+        """
         start, stop = self._level_of(self.places[-1])
         places = self.places[max(start, stop - _WINDOW) : stop]
         values = [self.values[place] for place in places]
@@ -321,14 +350,28 @@ class Growth:
         if found is not None:
             before, first, rises = found
             is_short = len(values) - first < self._confirm
-            return (places[before], places[first], rises) if is_short and self._exceeds(values, first) else None
+            return (
+                (places[before], places[first], rises)
+                if is_short and self._exceeds(values, first)
+                else None
+            )
         levels = find_levels(values, min_effect=least, confirm=self._confirm)
-        if len(levels) < 2 or not levels[-1].provisional or not self._exceeds(values, levels[-1].start):
+        if (
+            len(levels) < 2
+            or not levels[-1].provisional
+            or not self._exceeds(values, levels[-1].start)
+        ):
             return None
-        return places[levels[-2].stop - 1], places[levels[-1].start], levels[-1].value > levels[-2].value
+        return (
+            places[levels[-2].stop - 1],
+            places[levels[-1].start],
+            levels[-1].value > levels[-2].value,
+        )
 
     def _exceeds(self, values: Sequence[float], first: int) -> bool:
-        """Whether the step at ``first`` is more than the known noise of the values on both sides explains."""
+        """Whether the step at ``first`` is more than the known noise of the values on both
+        sides explains.
+        """
         if not self._noise:
             return True
         old, new = values[:first], values[first:]
@@ -337,7 +380,9 @@ class Growth:
         return gap >= _BEYOND_NOISE * error
 
     def _is_moving(self) -> bool:
-        """Whether the last values are all on one side of the level, so that a look at them is worth its time."""
+        """Whether the last values are all on one side of the level, so that a look at them is
+        worth its time.
+        """
         size = len(self.places) - self._segment
         if size <= self._confirm:
             return False
@@ -348,7 +393,10 @@ class Growth:
             return max(known) - max(tail) >= least or min(tail) - min(known) >= least
         if size > 1.5 * self._looked:  # the middle of a long level hardly moves
             self._looked = size
-            known = [self.values[place] for place in self.places[self._segment : -self._confirm][-_WINDOW:]]
+            known = [
+                self.values[place]
+                for place in self.places[self._segment : -self._confirm][-_WINDOW:]
+            ]
             self._center = statistics.median(known)
             spread = _MAD * statistics.median(abs(value - self._center) for value in known)
             self._apart = max(self._least[self.places[-1]] / 2 - _TINY, spread)
@@ -381,17 +429,28 @@ class Growth:
         position, kind = bisect.bisect_left(self.places, place), self._kinds[place]
         starts = {change.start for change in self.changes}
         start = stop = position
-        while start > 0 and self.places[start] not in starts and self._kinds[self.places[start - 1]] == kind:
+        while (
+            start > 0
+            and self.places[start] not in starts
+            and self._kinds[self.places[start - 1]] == kind
+        ):
             start -= 1
         stop += 1
-        while stop < len(self.places) and self.places[stop] not in starts and self._kinds[self.places[stop]] == kind:
+        while (
+            stop < len(self.places)
+            and self.places[stop] not in starts
+            and self._kinds[self.places[stop]] == kind
+        ):
             stop += 1
         return start, stop
 
     def _narrow(self, place: int, value: float) -> None:
         """Put a late value between the two places of a change on the side that it is nearer to."""
         for change in self.changes:
-            if change.before < place < change.start and self._kinds[place] == self._kinds[change.start]:
+            if (
+                change.before < place < change.start
+                and self._kinds[place] == self._kinds[change.start]
+            ):
                 old, new = self.values[change.before], self.values[change.start]
                 if abs(value - new) < abs(value - old):
                     change.start = place
@@ -406,8 +465,12 @@ def grown(arrivals: Iterable[tuple[int, float]], growth: Growth) -> Iterator[Gro
         yield growth
 
 
-def _quiet_step(values: Sequence[float], least: float, confirm: int, by_chance: float) -> tuple[int, int, bool] | None:
-    """(last before, first, rises) of a step at the end that noise does not hide; None: there is none."""
+def _quiet_step(
+    values: Sequence[float], least: float, confirm: int, by_chance: float
+) -> tuple[int, int, bool] | None:
+    """(last before, first, rises) of a step at the end that noise does not hide; None: there is
+    none.
+    """
     for size in range(confirm, min(len(values), 6 * confirm + 6)):
         level, tail = values[:-size], values[-size:]
         center = statistics.median(level)
@@ -419,13 +482,19 @@ def _quiet_step(values: Sequence[float], least: float, confirm: int, by_chance: 
         new = statistics.median(tail)
         first = next((place for place, value in enumerate(tail) if abs(value - new) < least), size)
         gap, recent = abs(new - center), statistics.median(level[-_RECENT:])
-        noise = [*itertools.starmap(_apart, itertools.pairwise(level)), *(abs(value - new) for value in tail[first:])]
+        noise = [
+            *itertools.starmap(_apart, itertools.pairwise(level)),
+            *(abs(value - new) for value in tail[first:]),
+        ]
         outliers = sum(abs(value - center) >= max(least - _TINY, gap / 2) for value in level)
         chance = ((outliers + 1) / (len(level) + 2)) ** size * len(level)
         apart = [abs(value - new) > gap / 2 for value in tail[first:]]
         if len(apart) < confirm or any(apart[-confirm:]) or sum(apart) > len(apart) / 4:
             continue
-        before = next((at for at in reversed(range(len(level))) if abs(level[at] - center) < least), len(level) - 1)
+        before = next(
+            (at for at in reversed(range(len(level))) if abs(level[at] - center) < least),
+            len(level) - 1,
+        )
         if sign * (new - recent) < max(least - _TINY, _SHARP * gap - _TINY):  # stairs lead there
             return None
         if sign * (tail[first] - level[before]) < max(least - _TINY, _SHARP * gap - _TINY):
@@ -440,14 +509,20 @@ def _apart(one: float, other: float) -> float:
     return abs(one - other)
 
 
-def _confirmed_steps(values: Sequence[float], least: float, confirm: int) -> Iterator[tuple[int, int, bool, bool]]:
+def _confirmed_steps(
+    values: Sequence[float], least: float, confirm: int
+) -> Iterator[tuple[int, int, bool, bool]]:
     """(last before, first, rises, is gradual) of each confirmed level but the first.
 
     What is shorter is on the way to the next.
     """
     levels = find_levels(values, min_effect=least, confirm=confirm)
     starts = [*(level.start for level in levels), len(values)]
-    held = [one for place, one in enumerate(levels) if place == 0 or starts[place + 1] - one.start >= confirm]
+    held = [
+        one
+        for place, one in enumerate(levels)
+        if place == 0 or starts[place + 1] - one.start >= confirm
+    ]
     for before, after in itertools.pairwise(held):
         if abs(after.value - before.value) >= least - _TINY:
             stop = starts[levels.index(after) + 1]
@@ -460,8 +535,12 @@ def _confirmed_steps(values: Sequence[float], least: float, confirm: int) -> Ite
 
 
 def _is_gradual(values: Floats, step: int) -> bool:
-    """Whether a straight line through ``values`` leaves less than the two levels before and after ``step``."""
-    levels = sum(float(((part - part.mean()) ** 2).sum()) for part in (values[:step], values[step:]))
+    """Whether a straight line through ``values`` leaves less than the two levels before and
+    after ``step``.
+    """
+    levels = sum(
+        float(((part - part.mean()) ** 2).sum()) for part in (values[:step], values[step:])
+    )
     places = np.arange(len(values)) - (len(values) - 1) / 2
     around = values - values.mean()
     line = float((around**2).sum()) - float((places * around).sum()) ** 2 / float((places**2).sum())

@@ -30,24 +30,28 @@ COMPARED_KEYS = (
 ANOTHER_MODEL = "another model"
 """What differs where a model was trained or exported again."""
 
-# Paired statistics of two runs, from what each of them counted against one and the same fp32 reference.
+# Paired statistics of two runs, from what each of them counted against one and the same fp32
+# reference.
 #
-# fp32 is right on R of n samples. The old run lost L of these and gained G of the others; the new run L′ and G′.
+# fp32 is right on R of n samples. The old run lost L of these and gained G of the others; the new
+# run L′ and G′.
 #
 #     losses old → new  =  |L′ without L| + |G without G′|        gains  =  losses − (L′ − L) − (G − G′)
 #     at least  max(0, L′ − L) + max(0, G − G′)      at most  min(L′, R − L) + min(G, n − R − G′)
 #
-# The two ends are equal where one of the runs has no loss and no gain. A run file has no labels, so that no more is
-# known; equal predictions are 0 and 0. Where samples share sources, the greater design effect of the two runs widens
-# the interval, and p is that of a normal distribution with that variance: which samples changed is not known.
+# The two ends are equal where one of the runs has no loss and no gain. A run file has no labels, so
+# that no more is known; equal predictions are 0 and 0. Where samples share sources, the greater
+# design effect of the two runs widens the interval, and p is that of a normal distribution with
+# that variance: which samples changed is not known.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairs:
-    """How many of ``n`` samples one metric lost and gained from the old run to the new: the least and the most.
+    """How many of ``n`` samples one metric lost and gained from the old run to the new: the
+    least and the most.
 
-    ``effect``: how many samples prove as much as one that shares its source with no other. ``sources``: of the samples;
-    None: each has its own.
+    ``effect``: how many samples prove as much as one that shares its source with no other.
+    ``sources``: of the samples; None: each has its own.
     """
 
     n: int
@@ -63,23 +67,33 @@ class Pairs:
 
     @property
     def midp(self) -> tuple[float, float]:
-        """The least and the greatest p of "no change": McNemar's mid-p, the normal one where samples share sources."""
+        """The least and the greatest p of "no change": McNemar's mid-p, the normal one where
+        samples share sources.
+        """
         low, high = sorted(self._p(*both) for both in zip(self.losses, self.gains, strict=True))
         return low, high
 
     def _p(self, losses: int, gains: int) -> float:
         if self.effect == 1 or losses == gains:
             return mcnemar_midp(losses, gains)
-        return 2 * NormalDist().cdf(-abs(losses - gains) / math.sqrt((losses + gains) * self.effect))
+        return 2 * NormalDist().cdf(
+            -abs(losses - gains) / math.sqrt((losses + gains) * self.effect)
+        )
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The widest 95 % interval of the change in accuracy (Bonett and Price), as fractions; negative is loss."""
-        return paired_interval(self.losses[1], self.gains[1], self.n, method="bonett-price", effect=self.effect)
+        """The widest 95 % interval of the change in accuracy (Bonett and Price), as fractions;
+        negative is loss.
+        """
+        return paired_interval(
+            self.losses[1], self.gains[1], self.n, method="bonett-price", effect=self.effect
+        )
 
 
 def _pairs(old: MetricRecord, new: MetricRecord) -> Pairs | None:
-    """Of two counts against one reference; None where they do not describe the samples one by one."""
+    """Of two counts against one reference; None where they do not describe the samples one by
+    one.
+    """
     for metric in (old, new):
         if not metric.is_countable or not metric.proportion or metric.n != metric.out_of:
             return None
@@ -113,11 +127,13 @@ class Relation(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricChange:
-    """Hits of one metric old → new (None: not measured there), out of how many in the new run or else the old.
+    """Hits of one metric old → new (None: not measured there), out of how many in the new run
+    or else the old.
 
     ``means``: the values of both sides where these are means of runs that differ.
-    ``unit`` is that of hits / out_of: ``"%"`` is a share. ``is_distance``: it is how far the answers are from fp32.
-    ``references``: the hits of fp32 in both runs, of a metric against labels. ``pairs``: None: not known.
+    ``unit`` is that of hits / out_of: ``"%"`` is a share. ``is_distance``: it is how far the
+    answers are from fp32. ``references``: the hits of fp32 in both runs, of a metric against
+    labels. ``pairs``: None: not known.
     """
 
     metric: str
@@ -133,7 +149,9 @@ class MetricChange:
 
     @property
     def moved(self) -> float | None:
-        """The new value less the old, in the unit (a fraction where that is ``%``); None where one is not known."""
+        """The new value less the old, in the unit (a fraction where that is ``%``); None where
+        one is not known.
+        """
         if self.old is None or self.new is None:
             return None
         if self.means == (None, None):
@@ -158,10 +176,11 @@ class MetricChange:
 class CellChange:
     """One row of a comparison; outcomes are empty where the cell is absent.
 
-    ``why`` says why a cell is incomparable, or, where the digests show it, why it changed. ``differs``: what else was
-    exchanged between the runs: the model, the calibration, the rules of the schema, the samples, the release of an
-    engine. ``other_class``: that of these which is about environment classes. ``flips``: data set → the least
-    and the most samples whose best answer differs; absent where it is not known.
+    ``why`` says why a cell is incomparable, or, where the digests show it, why it changed.
+    ``differs``: what else was exchanged between the runs: the model, the calibration, the rules of
+    the schema, the samples, the release of an engine. ``other_class``: that of these which is about
+    environment classes. ``flips``: data set → the least and the most samples whose best answer
+    differs; absent where it is not known.
     """
 
     cell: Cell
@@ -181,7 +200,9 @@ class CellChange:
 
     @property
     def outcome_changed(self) -> bool:
-        """Whether the cell is in both runs and its outcome differs; what a run accepted passes in the next one."""
+        """Whether the cell is in both runs and its outcome differs; what a run accepted passes
+        in the next one.
+        """
         both = self.old_outcome, self.new_outcome
         return all(both) and len({_PASSES.get(one, one) for one in both}) > 1
 
@@ -198,8 +219,8 @@ _PASSES = {"accepted": "passed"}
 def last_green(runs: Iterable[Run], like: Run) -> Run | None:
     """The newest green one of ``runs``, the newest first, that ``like`` can best be compared with.
 
-    A run with a result in an environment class of ``like`` comes before others, then one of the whole suite before one
-    of selected cells.
+    A run with a result in an environment class of ``like`` comes before others, then one of the
+    whole suite before one of selected cells.
     """
     best: Run | None = None
     most = -1
@@ -220,7 +241,9 @@ _BEST = 3
 
 
 def share_a_class(one: Run, other: Run) -> bool:
-    """Whether some cells of both were measured in one environment class; also where one of them has no cell."""
+    """Whether some cells of both were measured in one environment class; also where one of them
+    has no cell.
+    """
     before, after = ({cell.environment_class for cell in run.cells} - {""} for run in (one, other))
     return not before or not after or not before.isdisjoint(after)
 
@@ -229,14 +252,18 @@ def compare_runs(old: Run, new: Run, *, across: bool = False) -> tuple[CellChang
     """A row for each cell of either run, sorted by cell.
 
     Args:
-        across: compare results of different environment classes too; ``differs`` of each names what was exchanged.
+        across: compare results of different environment classes too; ``differs`` of each names what
+            was exchanged.
 
     Raises:
         IncomparableError: not one cell can be compared.
     """
     before = {record.cell: record for record in old.cells}
     after = {record.cell: record for record in new.cells}
-    rows = tuple(_change(cell, before.get(cell), after.get(cell), across=across) for cell in sorted({*before, *after}))
+    rows = tuple(
+        _change(cell, before.get(cell), after.get(cell), across=across)
+        for cell in sorted({*before, *after})
+    )
     if not any(row.relation in (Relation.SAME, Relation.CHANGED) for row in rows):
         why = next((row.why for row in rows if row.why), "no cell that is in both")
         where = "" if across else "in one environment class "
@@ -252,7 +279,9 @@ def compare_runs(old: Run, new: Run, *, across: bool = False) -> tuple[CellChang
     return rows
 
 
-def _change(cell: Cell, old: CellRecord | None, new: CellRecord | None, *, across: bool) -> CellChange:
+def _change(
+    cell: Cell, old: CellRecord | None, new: CellRecord | None, *, across: bool
+) -> CellChange:
     if old is None or new is None:
         return _one_sided(cell, old, new)
     metrics = _metrics(old, new)
@@ -283,9 +312,16 @@ def _one_sided(cell: Cell, old: CellRecord | None, new: CellRecord | None) -> Ce
 
 
 def _relation(
-    old: CellRecord, new: CellRecord, metrics: Sequence[MetricChange], differs: Sequence[str], *, across: bool
+    old: CellRecord,
+    new: CellRecord,
+    metrics: Sequence[MetricChange],
+    differs: Sequence[str],
+    *,
+    across: bool,
 ) -> tuple[Relation, str]:
-    """How two results of one cell differ, and the reason for it as far as their records show one."""
+    """How two results of one cell differ, and the reason for it as far as their records show
+    one.
+    """
     obstacle = _incomparable(old, new, across=across)
     if obstacle:
         return Relation.INCOMPARABLE, obstacle
@@ -299,7 +335,9 @@ def _relation(
 
 def _why_changed(old: CellRecord, new: CellRecord, differs: Sequence[str], *, moved: bool) -> str:
     reasons = [one for one in differs if one.startswith("another ")]
-    reasons.append(arithmetic_change(*(record.digests.get("arithmetic", "") for record in (old, new))))
+    reasons.append(
+        arithmetic_change(*(record.digests.get("arithmetic", "") for record in (old, new)))
+    )
     why = "; ".join(filter(None, reasons))
     if why:
         return why
@@ -310,7 +348,8 @@ def _why_changed(old: CellRecord, new: CellRecord, differs: Sequence[str], *, mo
 
 
 def _is_within_noise(old: CellRecord, new: CellRecord) -> bool:
-    """Whether the engine is known not to repeat its answers, and no metric moved further than its noise explains.
+    """Whether the engine is known not to repeat its answers, and no metric moved further than
+    its noise explains.
 
     Of a metric whose noise is not known by size nothing can be said: the others decide.
     """
@@ -352,26 +391,38 @@ def _exchanged(old: CellRecord, new: CellRecord) -> Iterator[str]:
 
 
 def _class_words(old: CellRecord, new: CellRecord) -> str:
-    """``onnxruntime 1.31.1 → 1.24.1`` of two measured results; empty where both are of one class."""
+    """``onnxruntime 1.31.1 → 1.24.1`` of two measured results; empty where both are of one
+    class.
+    """
     if old.environment_class == new.environment_class or not (old.is_measured and new.is_measured):
         return ""
-    return class_change(*(EnvironmentClass.parse(record.environment_class) for record in (old, new)))
+    return class_change(
+        *(EnvironmentClass.parse(record.environment_class) for record in (old, new))
+    )
 
 
 def sources_change(old: CellRecord, new: CellRecord) -> Iterator[str]:
     """``32 sources → 8 sources`` of the samples of a metric."""
     for name, metric in new.metrics.items():
         before = old.metrics.get(name)
-        then, now = (None if one is None or one.clusters is None else one.clusters.sources for one in (before, metric))
+        then, now = (
+            None if one is None or one.clusters is None else one.clusters.sources
+            for one in (before, metric)
+        )
         if then != now and before is not None:
-            texts = (counted(one or count, "source") for one, count in ((then, before.n), (now, metric.n)))
+            texts = (
+                counted(one or count, "source")
+                for one, count in ((then, before.n), (now, metric.n))
+            )
             yield " → ".join(texts)
             return
 
 
 def _other_rules(old: CellRecord, new: CellRecord) -> Iterator[str]:
     """The rules of gates that both have, where their settings differ."""
-    before = {(gate.kind, gate.metric): gate.rule for gate in old.gates if gate.kind in SET_BY_SUITE}
+    before = {
+        (gate.kind, gate.metric): gate.rule for gate in old.gates if gate.kind in SET_BY_SUITE
+    }
     for gate in new.gates:
         then = before.get((gate.kind, gate.metric), gate.rule)
         if then != gate.rule:
@@ -381,8 +432,8 @@ def _other_rules(old: CellRecord, new: CellRecord) -> Iterator[str]:
 def _flips(old: CellRecord, new: CellRecord) -> dict[str, tuple[int, int]]:
     """Data set → the least and the most samples whose best answer differs.
 
-    Exact where the predictions are equal, or the suite keeps answers; else from the samples, or only their number,
-    that each run answered unlike one fp32 reference.
+    Exact where the predictions are equal, or the suite keeps answers; else from the samples, or
+    only their number, that each run answered unlike one fp32 reference.
     """
     before, after = (record.digests_of("predictions") for record in (old, new))
     references = [record.digests_of("reference") for record in (old, new)]
@@ -392,7 +443,9 @@ def _flips(old: CellRecord, new: CellRecord) -> dict[str, tuple[int, int]]:
             found[data] = (0, 0)
         elif (count := _kept_flips(old.kept.get(data), new.kept.get(data))) is not None:
             found[data] = (count, count)
-        elif references[0].get(data) == references[1].get(data) and all(data in r.changed_count for r in (old, new)):
+        elif references[0].get(data) == references[1].get(data) and all(
+            data in r.changed_count for r in (old, new)
+        ):
             counts = [record.changed_count[data] for record in (old, new)]
             named = [frozenset(record.changed.get(data, ())) for record in (old, new)]
             if [len(names) for names in named] == counts:
@@ -403,7 +456,9 @@ def _flips(old: CellRecord, new: CellRecord) -> dict[str, tuple[int, int]]:
 
 
 def _kept_flips(old: str | None, new: str | None) -> int | None:
-    """From the answers that both records hold; None where one of them holds none that can be read."""
+    """From the answers that both records hold; None where one of them holds none that can be
+    read.
+    """
     if old is None or new is None:
         return None
     from qbench.metrics import count_changes, unpacked_answers
@@ -439,7 +494,9 @@ def _incomparable(old: CellRecord, new: CellRecord, *, across: bool) -> str:
     if old.digests_of("data") != new.digests_of("data"):
         return "other samples or labels"
     if old.stopped != new.stopped:
-        return next(f"one of them {one.stopped.text}" for one in (new, old) if one.stopped is not None)
+        return next(
+            f"one of them {one.stopped.text}" for one in (new, old) if one.stopped is not None
+        )
     return ""
 
 
@@ -447,11 +504,14 @@ def _metrics(old: CellRecord | None, new: CellRecord | None) -> tuple[MetricChan
     before, after = _valued(old), _valued(new)
     pairs = {} if old is None or new is None else _pairs_by_metric(old, new)
     return tuple(
-        _metric_change(name, before.get(name), after.get(name), pairs.get(name)) for name in {**before, **after}
+        _metric_change(name, before.get(name), after.get(name), pairs.get(name))
+        for name in {**before, **after}
     )
 
 
-def _metric_change(name: str, old: MetricRecord | None, new: MetricRecord | None, pairs: Pairs | None) -> MetricChange:
+def _metric_change(
+    name: str, old: MetricRecord | None, new: MetricRecord | None, pairs: Pairs | None
+) -> MetricChange:
     metric = new or old
     assert metric is not None
     old_hits, old_mean = (None, None) if old is None else (old.hits, old.mean)
@@ -474,7 +534,9 @@ def _metric_change(name: str, old: MetricRecord | None, new: MetricRecord | None
 
 
 def _pairs_by_metric(old: CellRecord, new: CellRecord) -> dict[str, Pairs]:
-    """The pairs of each metric for which they are known; none where the two were counted against two references."""
+    """The pairs of each metric for which they are known; none where the two were counted
+    against two references.
+    """
     if not _is_one_reference(old, new):
         return {}
     is_same = old.digests_of("predictions") == new.digests_of("predictions")
@@ -494,4 +556,8 @@ def _is_one_reference(old: CellRecord, new: CellRecord) -> bool:
 
 def _valued(record: CellRecord | None) -> dict[str, MetricRecord]:
     """The metrics that have a value; a distance in dB may be below zero."""
-    return {} if record is None else {name: one for name, one in record.metrics.items() if one.out_of > 0}
+    return (
+        {}
+        if record is None
+        else {name: one for name, one in record.metrics.items() if one.out_of > 0}
+    )

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# Two years of nights are a gigabyte: the first line of every run gives the order, and runs are read one at a time, when
-# they are needed.
+# Two years of nights are a gigabyte: the first line of every run gives the order, and runs are read
+# one at a time, when they are needed.
 
 _FAMILY = FORMAT.partition("/")[0] + "/"
 
@@ -63,13 +63,15 @@ Keep = Callable[[CellRecord], CellRecord | None]
 
 
 def read_run(path: Path, keep: Keep | None = None) -> Run:
-    """The run in the file at ``path``; a file cut short or with damaged lines gives what is left of it.
+    """The run in the file at ``path``; a file cut short or with damaged lines gives what is
+    left of it.
 
     Args:
         keep: what is kept of each cell; left out: all of it.
 
     Raises:
-        StoreError: the file cannot be read, or has no ``run`` line, so that it is not known what it is.
+        StoreError: the file cannot be read, or has no ``run`` line, so that it is not known what it
+            is.
     """
     return _parsed(FolderStore(path.parent).read(str(path)), str(path), keep)
 
@@ -111,16 +113,21 @@ def kept_keys(*keys: str) -> Keep:
 
 
 class History:
-    """The runs in a store, or in the folder of run files at a path; a folder that does not exist holds none.
+    """The runs in a store, or in the folder of run files at a path; a folder that does not
+    exist holds none.
 
     Args:
-        now: the time by the reader's clock, with a time zone: runs stamped later than that are put in order by their
-            commits (``start_order``); None: by their stamps.
+        now: the time by the reader's clock, with a time zone: runs stamped later than that are put
+            in order by their commits (``start_order``); None: by their stamps.
         known: runs that this process has just written there; these are not read.
     """
 
     def __init__(
-        self, place: HistoryStore | Path, *, now: datetime.datetime | None = None, known: Iterable[Run] = ()
+        self,
+        place: HistoryStore | Path,
+        *,
+        now: datetime.datetime | None = None,
+        known: Iterable[Run] = (),
     ) -> None:
         self.store = store_of(place)
         self._now = now
@@ -151,14 +158,19 @@ class History:
 
     def nights(self, suite: str | None = None) -> tuple[Run, ...]:
         """``heads`` (of ``suite``) with the shards of one night as one run."""
-        return tuple(night for night in self._nights.values() if suite is None or night.suite == suite)
+        return tuple(
+            night for night in self._nights.values() if suite is None or night.suite == suite
+        )
 
     def runs(self, suite: str | None = None) -> tuple[Run, ...]:
-        """Every readable run (of ``suite``), the earliest first, all in memory: ``each`` reads them one at a time."""
+        """Every readable run (of ``suite``), the earliest first, all in memory: ``each`` reads
+        them one at a time.
+        """
         return tuple(self.each(head for head in self.heads if suite is None or head.suite == suite))
 
     def each(self, heads: Iterable[Run], keep: Keep | None = None) -> Iterator[Run]:
-        """The runs of ``heads`` (of ``self.heads`` or ``self.nights()``), in their order, each read when it is needed.
+        """The runs of ``heads`` (of ``self.heads`` or ``self.nights()``), in their order, each
+        read when it is needed.
 
         A run that cannot be read any more is left out. ``keep``: as of ``read_run``.
         """
@@ -169,12 +181,16 @@ class History:
                 yield joined_run(found)
 
     def latest(self, suite: str | None = None) -> Run | None:
-        """The last run (of ``suite``) that began, complete or not; the shards of one night are one run."""
+        """The last run (of ``suite``) that began, complete or not; the shards of one night are
+        one run.
+        """
         return next(self.each(reversed(self.nights(suite))), None)
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """A sentence for each file that could not be read, or not whole; what was not read yet is read for it."""
+        """A sentence for each file that could not be read, or not whole; what was not read yet
+        is read for it.
+        """
         for head in self.heads:
             if any(name not in self._sentences for name in self._names[head.id]):
                 self._read(head.id, _no_cell)
@@ -182,9 +198,13 @@ class History:
 
     @property
     def noticed(self) -> tuple[str, ...]:
-        """The ``problems`` of the files that were read so far, and of the files that hold no run."""
+        """The ``problems`` of the files that were read so far, and of the files that hold no
+        run.
+        """
         assert self.heads is not None
-        return tuple(sentence for name in sorted(self._sentences) for sentence in self._sentences[name])
+        return tuple(
+            sentence for name in sorted(self._sentences) for sentence in self._sentences[name]
+        )
 
     @property
     def clock_notices(self) -> tuple[str, ...]:
@@ -203,7 +223,9 @@ class History:
     @cached_property
     def _shards(self) -> dict[str, tuple[Run, ...]]:
         """Id of what is several runs joined → their heads."""
-        several = [tuple(self.heads[place] for place in group) for group in self._groups if len(group) > 1]
+        several = [
+            tuple(self.heads[place] for place in group) for group in self._groups if len(group) > 1
+        ]
         return {joined_run(heads).id: heads for heads in several}
 
     def _read(self, run_id: str, keep: Keep | None) -> Run | None:
@@ -224,7 +246,9 @@ class History:
     def _read_copy(self, name: str, keep: Keep | None) -> Run | None:
         known = self._known.get(shown_path(name))
         try:
-            run = _parsed(self.store.read(name), name, keep) if known is None else _kept(known, keep)
+            run = (
+                _parsed(self.store.read(name), name, keep) if known is None else _kept(known, keep)
+            )
         except StoreError as error:
             self._sentences[name] = [str(error)]
             return None
@@ -242,7 +266,11 @@ class History:
 
 def _kept(run: Run, keep: Keep | None) -> Run:
     """``run`` with what ``keep`` keeps of its cells."""
-    return run if keep is None else replace(run, cells=tuple(one for one in map(keep, run.cells) if one is not None))
+    return (
+        run
+        if keep is None
+        else replace(run, cells=tuple(one for one in map(keep, run.cells) if one is not None))
+    )
 
 
 def _no_cell(_record: CellRecord) -> None:
@@ -255,12 +283,18 @@ def fullness(run: Run) -> tuple[bool, int]:
 
 
 def disagreement(other: Run, fuller: Run) -> list[str]:
-    """A sentence if ``other``, a copy of the run ``fuller``, is neither its beginning nor torn; else none."""
+    """A sentence if ``other``, a copy of the run ``fuller``, is neither its beginning nor torn;
+    else none.
+    """
     rest = iter(fuller.cells)
-    torn = other.damaged > 0 and all(cell in rest for cell in other.cells)  # each after the one before it
+    torn = other.damaged > 0 and all(
+        cell in rest for cell in other.cells
+    )  # each after the one before it
     if other.header == fuller.header and (torn or other.cells == fuller.cells[: len(other.cells)]):
         return []
-    return [f"'{other.path}' has other content for run '{fuller.id}' than '{fuller.path}', which is used."]
+    return [
+        f"'{other.path}' has other content for run '{fuller.id}' than '{fuller.path}', which is used."
+    ]
 
 
 @dataclass(slots=True)
@@ -339,7 +373,9 @@ def decoded_line(text: bytes) -> dict[str, Any]:
     line: dict[str, Any] = _DECODER.decode(text.decode("utf-8-sig"))
     if type(line) is not dict:
         raise TypeError("a line that is not a table")
-    if b"\\ud" in text or b"\\uD" in text:  # JSON can spell half a character, which no file or page can hold
+    if (
+        b"\\ud" in text or b"\\uD" in text
+    ):  # JSON can spell half a character, which no file or page can hold
         return {_whole_characters(key): _whole_characters(one) for key, one in line.items()}
     return line
 
@@ -353,7 +389,9 @@ def _whole_characters(value: Any) -> Any:  # noqa: ANN401 - a plain value, of wh
 
 
 def _is_header(line: Mapping[str, Any]) -> bool:
-    return line["type"] == "run" and all(isinstance(line.get(key), str) for key in ("id", "suite", "started"))
+    return line["type"] == "run" and all(
+        isinstance(line.get(key), str) for key in ("id", "suite", "started")
+    )
 
 
 def _check_tables(line: Mapping[str, Any]) -> None:
@@ -400,7 +438,9 @@ def _finite(text: str) -> float:
 
 
 def _integer(text: str) -> int:
-    """An integer as JSON spells it, unless it is beyond what a float can hold: every reader divides such numbers."""
+    """An integer as JSON spells it, unless it is beyond what a float can hold: every reader
+    divides such numbers.
+    """
     if len(text) > _SAFE_DIGITS:
         _finite(text)
     return int(text)
@@ -409,7 +449,9 @@ def _integer(text: str) -> int:
 _SAFE_DIGITS = 300
 """Digits of an integer that is surely below the largest float, 1.8e308."""
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite, parse_int=_integer)
+_DECODER = json.JSONDecoder(
+    parse_constant=_refuse_constant, parse_float=_finite, parse_int=_integer
+)
 
 
 class RunWriter:
@@ -433,11 +475,12 @@ class RunWriter:
         commit: str | None,
         token: str,
     ) -> "RunWriter":
-        """A new run ``<UTC time>-<commit>-<token>`` in a store or a folder, begun with its ``run`` line.
+        """A new run ``<UTC time>-<commit>-<token>`` in a store or a folder, begun with its
+        ``run`` line.
 
         Args:
-            header: what the ``run`` line holds besides ``type``, ``format``, ``id``, ``started`` and its place among
-                the runs in ``place`` (``next_start``); ``suite`` at least.
+            header: what the ``run`` line holds besides ``type``, ``format``, ``id``, ``started``
+                and its place among the runs in ``place`` (``next_start``); ``suite`` at least.
             started: with a time zone. commit: full or short hash; None outside version control.
             token: a few random letters, so that two machines that start at once do not collide.
 
@@ -446,11 +489,17 @@ class RunWriter:
         """
         store = store_of(place)
         moment = started.astimezone(datetime.UTC)
-        # Milliseconds, because where two runs saw nothing of each other they are put in order by this.
+        # Milliseconds, because where two runs saw nothing of each other they are put in order by
+        # this.
         stem = f"{moment:%Y%m%dT%H%M%S}{moment.microsecond // 1000:03}Z-{(commit or 'nogit')[:7]}-{token}"
         position = next_start([head.header for head in History(store).heads])
         writer = cls(store, *_created(store, stem))
-        first = {"type": "run", "format": FORMAT, "id": writer.id, "started": moment.isoformat(timespec="milliseconds")}
+        first = {
+            "type": "run",
+            "format": FORMAT,
+            "id": writer.id,
+            "started": moment.isoformat(timespec="milliseconds"),
+        }
         writer.header = {**first, **position, **header}
         writer.write(writer.header)
         return writer
@@ -487,7 +536,10 @@ class RunWriter:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """A run that was not closed before was interrupted."""
         self.abandon()
@@ -502,11 +554,13 @@ def _created(store: HistoryStore, stem: str) -> tuple[str, str]:
     raise AssertionError
 
 
-# Merging histories: the union of their run files, by the id of each run; no file is ever overwritten.
+# Merging histories: the union of their run files, by the id of each run; no file is ever
+# overwritten.
 #
-# Copies of a run are the same when their bytes are, and one is an earlier copy of another when it is its beginning: the
-# longest is used. A file with torn lines is a copy of another that has all its other lines, each in its place. Any two
-# other files of one id are a conflict: one was changed. Then neither is taken, whatever the order.
+# Copies of a run are the same when their bytes are, and one is an earlier copy of another when it
+# is its beginning: the longest is used. A file with torn lines is a copy of another that has all
+# its other lines, each in its place. Any two other files of one id are a conflict: one was changed.
+# Then neither is taken, whatever the order.
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 
@@ -519,9 +573,9 @@ class Merge:
 
     Args:
         added: run files that were written. same: runs that the target already held, whole.
-        conflicts: a sentence for each id that two files hold with different content; neither was taken.
-        problems: a sentence for each file that is not a run file, or not whole (its whole lines were taken).
-        unreadable: how many files are not run files.
+        conflicts: a sentence for each id that two files hold with different content; neither was
+        taken. problems: a sentence for each file that is not a run file, or not whole (its whole
+        lines were taken). unreadable: how many files are not run files.
     """
 
     added: tuple[Path, ...]
@@ -532,7 +586,8 @@ class Merge:
 
 
 def merge_run_files(sources: Sequence[Path], target: HistoryStore | Path) -> Merge:
-    """Copy every run of ``sources`` (folders of run files, or run files) that the folder ``target`` lacks into it.
+    """Copy every run of ``sources`` (folders of run files, or run files) that the folder
+    ``target`` lacks into it.
 
     One merge at a time: another one into ``target`` waits, and then sees what this one added.
 
@@ -552,7 +607,9 @@ def merge_run_files(sources: Sequence[Path], target: HistoryStore | Path) -> Mer
             )
     with contextlib.ExitStack() as stack:
         work = target
-        with contextlib.suppress(OSError, StoreError):  # no locks there, or not writable: an error when it is written
+        with contextlib.suppress(
+            OSError, StoreError
+        ):  # no locks there, or not writable: an error when it is written
             target.mkdir(parents=True, exist_ok=True)
             work = stack.enter_context(work_folder(target))
         return _merged(sources, target, work)
@@ -577,20 +634,32 @@ def _merged(sources: Sequence[Path], target: Path, work: Path) -> Merge:
             same += 1
         else:
             added.append(_write_new(target, work, run_id, data))
-    return Merge(added=tuple(added), same=same, conflicts=tuple(conflicts), problems=tuple(problems), unreadable=unread)
+    return Merge(
+        added=tuple(added),
+        same=same,
+        conflicts=tuple(conflicts),
+        problems=tuple(problems),
+        unreadable=unread,
+    )
 
 
 def _differing(fullest: Path, paths: Sequence[Path]) -> list[Path]:
     """Those of ``paths`` that are not copies of ``fullest``, whole, unfinished or torn."""
     data = _bytes(fullest)
     others = [path for path in paths if path != fullest]
-    return [path for path in others if not data.startswith(copy := _bytes(path)) and not _is_torn_copy(copy, data)]
+    return [
+        path
+        for path in others
+        if not data.startswith(copy := _bytes(path)) and not _is_torn_copy(copy, data)
+    ]
 
 
 def _is_torn_copy(copy: bytes, whole: bytes) -> bool:
     """Whether every line of ``copy`` that can be read is at the same place in ``whole``."""
     lines, known = copy.rstrip(b"\n").split(b"\n"), whole.split(b"\n")
-    same = (line == there or not _can_be_read(line) for line, there in zip(lines, known, strict=False))
+    same = (
+        line == there or not _can_be_read(line) for line, there in zip(lines, known, strict=False)
+    )
     return len(lines) <= len(known) and all(same)
 
 
@@ -618,7 +687,9 @@ def _files(places: Iterable[Path]) -> tuple[list[Path], tuple[str, ...]]:
 
 
 def _read(paths: Iterable[Path]) -> tuple[dict[str, dict[str, Path]], list[str], int]:
-    """Id → digests of the contents found under it, each with its (last) path; sentences; unreadable files."""
+    """Id → digests of the contents found under it, each with its (last) path; sentences;
+    unreadable files.
+    """
     copies: dict[str, dict[str, Path]] = {}
     problems: dict[str, None] = {}
     unread = set()
@@ -643,7 +714,8 @@ def _bytes(path: Path) -> bytes:
 
 
 def _write_new(target: Path, work: Path, run_id: str, data: bytes) -> Path:
-    """A new file in ``target`` with ``data``, whole or not at all; a name that is taken gets the digest as well.
+    """A new file in ``target`` with ``data``, whole or not at all; a name that is taken gets
+    the digest as well.
 
     ``work``: the folder of the temporary file, on the same disk.
 
@@ -665,7 +737,9 @@ def _write_new(target: Path, work: Path, run_id: str, data: bytes) -> Path:
                 with contextlib.suppress(FileExistsError):
                     os.link(temporary, target / name)  # fails where a rename would write over
                     return target / name
-            return target / f"{stem}.{digest}.jsonl"  # another merge was faster with the same content
+            return (
+                target / f"{stem}.{digest}.jsonl"
+            )  # another merge was faster with the same content
         finally:
             os.unlink(temporary)
     except OSError as error:
@@ -683,7 +757,8 @@ def _write_new(target: Path, work: Path, run_id: str, data: bytes) -> Path:
 class MetricRow(NamedTuple):
     """One metric of one measured cell of one run.
 
-    ``started`` is a UTC time (ISO 8601), values are fractions, ``data`` names the samples of all metrics of the cell.
+    ``started`` is a UTC time (ISO 8601), values are fractions, ``data`` names the samples of all
+    metrics of the cell.
     """
 
     run: str
@@ -714,7 +789,9 @@ COLUMNS = MetricRow._fields
 
 
 def metric_rows(runs: Iterable[Run]) -> Iterator[MetricRow]:
-    """The rows of ``runs``, in their order and that of their files. A cell that was skipped or broken has none."""
+    """The rows of ``runs``, in their order and that of their files. A cell that was skipped or
+    broken has none.
+    """
     for run in runs:
         started = str(run.header.get("started", ""))
         for record in run.cells:
@@ -752,7 +829,9 @@ def data_label(digests: Mapping[str, str]) -> str:
 
 
 def cell_frame(runs: Iterable[Run]) -> "pd.DataFrame":
-    """``metric_rows(runs)`` as a frame: columns ``COLUMNS``; ``started`` is a UTC time, NaT where it is none."""
+    """``metric_rows(runs)`` as a frame: columns ``COLUMNS``; ``started`` is a UTC time, NaT
+    where it is none.
+    """
     return frame_of_rows(metric_rows(runs))
 
 

@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from qbench.tracking.index_queries import Heads
 
 
-# A damaged SQLite index is recognized by SQLite's error code and deleted: it is derived from the run files.
+# A damaged SQLite index is recognized by SQLite's error code and deleted: it is derived from the
+# run files.
 #
-# Only a file with the default name is deleted: a path that a user named, ``--db notes.txt``, may hold something else.
+# Only a file with the default name is deleted: a path that a user named, ``--db notes.txt``, may
+# hold something else.
 
 INDEX_FILE = "index.sqlite"
 """The default name of an index, in the history folder."""
@@ -76,28 +78,38 @@ def discard_index(file: Path) -> None:
         ) from error
 
 
-# The index of a history: a database derived from its run files, for queries; SQLite, or PostgreSQL for a team.
+# The index of a history: a database derived from its run files, for queries; SQLite, or PostgreSQL
+# for a team.
 #
-# The files are the truth. An index can be deleted at any time and is made again from them; one process writes it,
-# any number read it meanwhile.
+# The files are the truth. An index can be deleted at any time and is made again from them; one
+# process writes it, any number read it meanwhile.
 
-_DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+_DRIVERS = {
+    "sqlite": "sqlite",
+    "postgresql": "postgresql+psycopg",
+    "postgres": "postgresql+psycopg",
+}
 
 _WAIT_S = 60
 """How long a writer waits for another, in seconds."""
 
 
 _CACHE_KIB, _MAPPED = 256 << 10, 1 << 30
-"""SQLite's pages in memory: a run writes into every series, so that a small cache would write each page 730 times."""
+"""SQLite's pages in memory: a run writes into every series, so that a small cache would write
+each page 730 times.
+"""
 
 
 class HistoryIndex:
-    """An index at a place: the path of an SQLite file, or a URL (``sqlite:///…``, ``postgresql://user@host/name``).
+    """An index at a place: the path of an SQLite file, or a URL (``sqlite:///…``,
+    ``postgresql://user@host/name``).
 
-    Making one opens nothing. ``name`` is the place without its password, for messages. ``now``: as of ``History``.
+    Making one opens nothing. ``name`` is the place without its password, for messages. ``now``: as
+    of ``History``.
 
     Raises:
-        InputError: the place is no such URL. UnavailableError: SQLAlchemy or the database's driver is not installed.
+        InputError: the place is no such URL. UnavailableError: SQLAlchemy or the database's driver
+            is not installed.
     """
 
     def __init__(self, place: str, *, now: datetime.datetime | None = None) -> None:
@@ -109,14 +121,18 @@ class HistoryIndex:
         self.name = _shown(place)
 
     def update(self, place: HistoryStore | Path, *, rebuild: bool = False) -> "IndexUpdate":
-        """Bring it up to date with the run files in a folder, all or nothing; only new files are read.
+        """Bring it up to date with the run files in a folder, all or nothing; only new files
+        are read.
 
         Args:
-            rebuild: forget what it holds and read everything; an ``index.sqlite`` that is not a database is replaced.
+            rebuild: forget what it holds and read everything; an ``index.sqlite`` that is not a
+                database is replaced.
 
         Raises:
-            StoreError: the database cannot be reached or written, or went away; it is as it was before.
-            InputError: a newer qbench made it. UnavailableError: ``place`` is not a folder of run files.
+            StoreError: the database cannot be reached or written, or went away; it is as it was
+                before.
+            InputError: a newer qbench made it. UnavailableError: ``place`` is not a folder of run
+                files.
         """
         folder = folder_of(place, f"Updating the index '{self.name}'")
         try:
@@ -140,7 +156,8 @@ class HistoryIndex:
         return done
 
     def rows(self, wanted: Wanted | None = None) -> list[MetricRow]:
-        """What ``metric_rows`` gives of the history as the last ``update`` read it, or of what is ``wanted`` of it.
+        """What ``metric_rows`` gives of the history as the last ``update`` read it, or of what
+        is ``wanted`` of it.
 
         Raises:
             StoreError: there is no index, or it cannot be read.
@@ -151,7 +168,8 @@ class HistoryIndex:
             return wanted_rows(connection, wanted or Wanted(), self._runs_of(connection))
 
     def frame(self, wanted: Wanted | None = None) -> "pd.DataFrame":
-        """What ``cell_frame`` gives of the history as the last ``update`` read it, or of what is ``wanted`` of it.
+        """What ``cell_frame`` gives of the history as the last ``update`` read it, or of what
+        is ``wanted`` of it.
 
         Raises:
             StoreError: there is no index, or it cannot be read.
@@ -159,7 +177,8 @@ class HistoryIndex:
         return frame_of_rows(self.rows(wanted))
 
     def runs(self, wanted: Wanted | None = None) -> tuple[Run, ...]:
-        """The runs that hold what is ``wanted``, with these cells and metrics alone: for ``trend_series``.
+        """The runs that hold what is ``wanted``, with these cells and metrics alone: for
+        ``trend_series``.
 
         Raises:
             StoreError: there is no index, or it cannot be read.
@@ -178,8 +197,11 @@ class HistoryIndex:
             self._heads = generation, heads_of(connection, self._now)
         return self._heads[1]
 
-    def series(self, wanted: Wanted | None = None, *, commits: Sequence[str] = ()) -> tuple[Series, ...]:
-        """What ``trend_series`` gives of the history, or of what is ``wanted`` of it, in a fraction of the time.
+    def series(
+        self, wanted: Wanted | None = None, *, commits: Sequence[str] = ()
+    ) -> tuple[Series, ...]:
+        """What ``trend_series`` gives of the history, or of what is ``wanted`` of it, in a
+        fraction of the time.
 
         Args:
             commits: as of ``trend_series``.
@@ -201,7 +223,11 @@ class HistoryIndex:
         from qbench.tracking.index_queries import started_runs
 
         with self._reading() as connection:
-            return tuple(run for run in started_runs(connection, self._now).values() if suite in (None, run.suite))
+            return tuple(
+                run
+                for run in started_runs(connection, self._now).values()
+                if suite in (None, run.suite)
+            )
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -223,7 +249,10 @@ class HistoryIndex:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -238,7 +267,9 @@ class HistoryIndex:
             raise _missing(doing, "no such file")  # SQLite would make an empty one
         with self._open(doing) as connection:
             if not self._known and (version := version_of(connection)) != VERSION:
-                raise _missing(doing, "no index in it" if version is None else f"an index of version {version}")
+                raise _missing(
+                    doing, "no index in it" if version is None else f"an index of version {version}"
+                )
             self._known = True
             yield connection
 
@@ -252,7 +283,9 @@ class HistoryIndex:
                 yield connection
         except (SQLAlchemyError, self._driver_error) as error:
             if is_damaged(error):
-                raise damaged_index(doing, _first_line(error), Path(self._engine.url.database or "")) from error
+                raise damaged_index(
+                    doing, _first_line(error), Path(self._engine.url.database or "")
+                ) from error
             raise StoreError(
                 doing,
                 found=_first_line(error),
@@ -297,7 +330,9 @@ def _shown(place: str) -> str:
 
 
 def _let_others_read(connection: Any, _record: object) -> None:  # noqa: ANN401 - a connection of the driver
-    """Readers see the state before a writer's transaction, and neither waits for the other; both cache pages."""
+    """Readers see the state before a writer's transaction, and neither waits for the other;
+    both cache pages.
+    """
     _use_wal(connection)
     for setting in ("synchronous=NORMAL", f"cache_size=-{_CACHE_KIB}", f"mmap_size={_MAPPED}"):
         connection.execute(f"PRAGMA {setting}")
@@ -306,7 +341,8 @@ def _let_others_read(connection: Any, _record: object) -> None:  # noqa: ANN401 
 def _use_wal(connection: Any) -> None:  # noqa: ANN401 - a connection of the driver
     """Switch the file to a write-ahead log, and wait for a writer that holds it.
 
-    SQLite refuses this switch at once while another connection writes in the old mode: its timeout does not apply.
+    SQLite refuses this switch at once while another connection writes in the old mode: its timeout
+    does not apply.
     """
     last = time.monotonic() + _WAIT_S
     while True:

@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, MetaData, bindparam, delete, func, insert, inspect, select, update
+from sqlalchemy import (
+    Connection,
+    MetaData,
+    bindparam,
+    delete,
+    func,
+    insert,
+    inspect,
+    select,
+    update,
+)
 
 from qbench.errors import InputError, StoreError
 from qbench.storage import digest_bytes
@@ -20,7 +30,9 @@ from qbench.tracking.store import run_files, shown_path
 from qbench.working import each_told
 
 _LOCK = 0x7162656E6368
-"""PostgreSQL's lock of the writer: an arbitrary number that no other program takes (the letters of qbench)."""
+"""PostgreSQL's lock of the writer: an arbitrary number that no other program takes (the letters
+of qbench).
+"""
 
 _PREFIX = "qbench_"
 """What the names of our tables begin with."""
@@ -31,10 +43,11 @@ _AT_ONCE = 200_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexUpdate:
-    """What an update did: run files by fate, and a sentence for each that could not be read, or not whole.
+    """What an update did: run files by fate, and a sentence for each that could not be read, or
+    not whole.
 
-    ``unreadable``: the files that hold no run. ``runs``: those in the other files, each counted once.
-    ``was_damaged``: the index was not a database, and was deleted.
+    ``unreadable``: the files that hold no run. ``runs``: those in the other files, each counted
+    once. ``was_damaged``: the index was not a database, and was deleted.
     """
 
     added: int
@@ -48,7 +61,9 @@ class IndexUpdate:
 
 
 def claim(connection: Connection) -> None:
-    """Wait until no other process writes the index, and keep others out until the transaction ends."""
+    """Wait until no other process writes the index, and keep others out until the transaction
+    ends.
+    """
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql("BEGIN IMMEDIATE")
     else:
@@ -72,10 +87,14 @@ def prepare_tables(connection: Connection, *, rebuild: bool) -> None:
     if rebuild or found != tables.VERSION:
         generation = generation_of(connection) if found == tables.VERSION else 0
         old = MetaData()
-        old.reflect(connection, only=lambda name, _: name.startswith(_PREFIX))  # another version had others
+        old.reflect(
+            connection, only=lambda name, _: name.startswith(_PREFIX)
+        )  # another version had others
         old.drop_all(connection)
         tables.metadata.create_all(connection)
-        connection.execute(insert(tables.state), {"version": tables.VERSION, "generation": generation})
+        connection.execute(
+            insert(tables.state), {"version": tables.VERSION, "generation": generation}
+        )
 
 
 def version_of(connection: Connection) -> int | None:
@@ -86,7 +105,9 @@ def version_of(connection: Connection) -> int | None:
 
 
 def update_index(connection: Connection, folder: Path) -> IndexUpdate:
-    """Bring the tables up to date with the ``*.jsonl`` under ``folder``, at any depth; the caller commits."""
+    """Bring the tables up to date with the ``*.jsonl`` under ``folder``, at any depth; the
+    caller commits.
+    """
     rows = connection.execute(select(tables.run)).all()
     indexed = {row.path: row for row in rows}
     results = Results(connection)
@@ -102,7 +123,9 @@ def update_index(connection: Connection, folder: Path) -> IndexUpdate:
         if before is not None and facts.get("digest", before.digest) == before.digest:
             fates["kept"] += 1
             if facts:  # written again as it was, or copied
-                connection.execute(update(tables.run).where(tables.run.c.key == before.key).values(facts))
+                connection.execute(
+                    update(tables.run).where(tables.run.c.key == before.key).values(facts)
+                )
             continue
         _remove(connection, [] if before is None else [before.key])
         fates["added" if before is None else "changed"] += 1
@@ -120,7 +143,9 @@ def update_index(connection: Connection, folder: Path) -> IndexUpdate:
         connection.execute(update(tables.state).values(generation=tables.state.c.generation + 1))
     runs = connection.execute(select(func.count()).where(tables.run.c.counted)).scalar_one()
     problems = *others, *problems_of(connection), *_disagreements(folder, copies)
-    unreadable = connection.execute(select(func.count()).where(tables.run.c.id.is_(None))).scalar_one()
+    unreadable = connection.execute(
+        select(func.count()).where(tables.run.c.id.is_(None))
+    ).scalar_one()
     return IndexUpdate(
         added=fates["added"],
         changed=fates["changed"],
@@ -133,15 +158,27 @@ def update_index(connection: Connection, folder: Path) -> IndexUpdate:
 
 
 def _read(path: Path, known: tuple[int, int] | None) -> tuple[bytes, Row]:
-    """The bytes of ``path`` with its size, time and digest; nothing when size and time are the ``known`` ones."""
+    """The bytes of ``path`` with its size, time and digest; nothing when size and time are the
+    ``known`` ones.
+    """
     try:
-        facts = path.stat()  # before it is read: what is appended meanwhile makes it another size next time
+        facts = (
+            path.stat()
+        )  # before it is read: what is appended meanwhile makes it another size next time
         if known == (facts.st_size, facts.st_mtime_ns):
             return b"", {}
         data = path.read_bytes()
     except OSError:
-        return b"", {"size": -1, "modified_ns": 0, "digest": ""}  # no file has this size: it is tried again next time
-    return data, {"size": facts.st_size, "modified_ns": facts.st_mtime_ns, "digest": digest_bytes(data)}
+        return b"", {
+            "size": -1,
+            "modified_ns": 0,
+            "digest": "",
+        }  # no file has this size: it is tried again next time
+    return data, {
+        "size": facts.st_size,
+        "modified_ns": facts.st_mtime_ns,
+        "digest": digest_bytes(data),
+    }
 
 
 def _remove(connection: Connection, keys: Sequence[int]) -> None:
@@ -152,11 +189,15 @@ def _remove(connection: Connection, keys: Sequence[int]) -> None:
         (tables.detail, tables.detail.c.run),
         (tables.run, tables.run.c.key),
     ):
-        connection.execute(delete(table).where(column == bindparam("gone")), [{"gone": key} for key in keys])
+        connection.execute(
+            delete(table).where(column == bindparam("gone")), [{"gone": key} for key in keys]
+        )
 
 
 def _count_fullest(connection: Connection) -> list[tuple[str, str]]:
-    """Of each run the fullest copy counts, of equals the first by path, as in a History; (lesser, fullest) paths."""
+    """Of each run the fullest copy counts, of equals the first by path, as in a History;
+    (lesser, fullest) paths.
+    """
     best: dict[str, Any] = {}
     rows = connection.execute(select(tables.run).where(tables.run.c.id.is_not(None))).all()
     for row in sorted(rows, key=lambda row: Path(row.path)):

@@ -17,7 +17,13 @@ from qbench.tracking import index_tables as tables
 from qbench.tracking.history import MetricRow, Wanted, data_label
 from qbench.tracking.index_tables import NATURE
 from qbench.tracking.record import AXES, CellRecord, MetricRecord, Run
-from qbench.tracking.shards import in_commit_order, joined_shards, measured_commit, shard_groups, start_order
+from qbench.tracking.shards import (
+    in_commit_order,
+    joined_shards,
+    measured_commit,
+    shard_groups,
+    start_order,
+)
 from qbench.tracking.trend import CONFIRM, Facts, Series, SeriesBuilder, TrendKey, data_of, facts_of
 
 # Texts are sorted here and not by the database: PostgreSQL sorts by the language of its server.
@@ -50,7 +56,9 @@ Context = tuple[str, float, dict[str, str]]
 """Outcome, integer share, {data set: digest}: what results of one cell line share."""
 
 _MANY = 10_000
-"""The numbers that fit into one query; for more, all rows are read and filtered here: databases limit a query."""
+"""The numbers that fit into one query; for more, all rows are read and filtered here: databases
+limit a query.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +71,9 @@ class _Found:
 
 
 Heads = Mapping[int, tuple[int, tuple[str, str, str, bool]]]
-"""Number of a run → its place in the order of starts, and id, start, commit, whether it is complete."""
+"""Number of a run → its place in the order of starts, and id, start, commit, whether it is
+complete.
+"""
 
 
 def generation_of(connection: Connection) -> int:
@@ -80,9 +90,14 @@ def heads_of(connection: Connection, now: datetime.datetime | None) -> Heads:
 
 
 def wanted_rows(connection: Connection, wanted: Wanted, runs: Heads) -> list[MetricRow]:
-    """The rows that ``metric_rows`` gives of the ``runs``: these in their order, each in that of its file."""
+    """The rows that ``metric_rows`` gives of the ``runs``: these in their order, each in that
+    of its file.
+    """
     found = _found(connection, wanted)
-    contexts = {key: (outcome, share, data_label(data)) for key, (outcome, share, data) in found.contexts.items()}
+    contexts = {
+        key: (outcome, share, data_label(data))
+        for key, (outcome, share, data) in found.contexts.items()
+    }
     series = {
         key: (row[:6], row.metric, row.place, row.out_of, row.reference_hits, row.n)
         for key, row in found.series.items()
@@ -106,10 +121,14 @@ def wanted_rows(connection: Connection, wanted: Wanted, runs: Heads) -> list[Met
     return [MetricRow._make(last[4]) for last in ordered]
 
 
-def wanted_runs(connection: Connection, wanted: Wanted, now: datetime.datetime | None) -> tuple[Run, ...]:
-    """The runs of the suite that is wanted, in their order, with such results alone; one without any has no cells.
+def wanted_runs(
+    connection: Connection, wanted: Wanted, now: datetime.datetime | None
+) -> tuple[Run, ...]:
+    """The runs of the suite that is wanted, in their order, with such results alone; one
+    without any has no cells.
 
-    A record has what trends and frames read: axes, class, outcome, counts with their direction, digests of data.
+    A record has what trends and frames read: axes, class, outcome, counts with their direction,
+        digests of data.
     """
     cells: dict[int, dict[int, CellRecord]] = {}
     found = _found(connection, wanted)
@@ -127,7 +146,9 @@ def wanted_runs(connection: Connection, wanted: Wanted, now: datetime.datetime |
                 digests={f"data:{name}": digest for name, digest in data.items()},
                 metrics={},
             )
-        record.metrics[facts.metric] = metric_of(facts, hits=hits, losses=losses, gains=gains, text=text)
+        record.metrics[facts.metric] = metric_of(
+            facts, hits=hits, losses=losses, gains=gains, text=text
+        )
     return tuple(
         replace(run, cells=tuple(cells.get(key, {}).values()))
         for key, run in started_runs(connection, now).items()
@@ -138,7 +159,9 @@ def wanted_runs(connection: Connection, wanted: Wanted, now: datetime.datetime |
 def metric_of(
     facts: Row[Any], *, hits: int = 0, losses: int = 0, gains: int = 0, text: str | None = None
 ) -> MetricRecord:
-    """The record of one result, or of no special one, of the series in ``facts``; ``text``: what else it has."""
+    """The record of one result, or of no special one, of the series in ``facts``; ``text``:
+    what else it has.
+    """
     nature: dict[str, Any] = dict(zip(NATURE, facts[7:11], strict=True))
     shared = {name: getattr(facts, name) for name in ("n", "out_of", "reference_hits", "accepted")}
     more = json.loads(text) if text else {}
@@ -160,7 +183,9 @@ def started_runs(connection: Connection, now: datetime.datetime | None) -> dict[
     }
 
 
-def _ordered(connection: Connection, now: datetime.datetime | None) -> list[tuple[Any, dict[str, Any]]]:
+def _ordered(
+    connection: Connection, now: datetime.datetime | None
+) -> list[tuple[Any, dict[str, Any]]]:
     """(row, its header) of the runs that count, in the order of ``start_order``."""
     rows = sorted(connection.execute(_RUNS).all(), key=lambda row: row.key)
     headers = [json.loads(row.header) for row in rows]
@@ -168,7 +193,9 @@ def _ordered(connection: Connection, now: datetime.datetime | None) -> list[tupl
 
 
 def problems_of(connection: Connection) -> tuple[str, ...]:
-    """A sentence for each file that could not be read, or not whole, as the last update found it; by path."""
+    """A sentence for each file that could not be read, or not whole, as the last update found
+    it; by path.
+    """
     statement = select(tables.run.c.path, tables.detail.c.problems).join(
         tables.detail, tables.detail.c.run == tables.run.c.key
     )
@@ -199,20 +226,29 @@ def _series_statement(axes: tuple[str, ...]) -> Select[Any]:
 
 
 def contexts_of(connection: Connection, used: Collection[int] | None = None) -> dict[int, Context]:
-    """Number → outcome, integer share, {data set: digest}; of those that are ``used``, or of all."""
+    """Number → outcome, integer share, {data set: digest}; of those that are ``used``, or of
+    all.
+    """
     few = used is not None and len(used) < _MANY
-    rows = connection.execute(_CONTEXTS_OF, {"keys": list(used or ())}) if few else connection.execute(_CONTEXTS)
+    rows = (
+        connection.execute(_CONTEXTS_OF, {"keys": list(used or ())})
+        if few
+        else connection.execute(_CONTEXTS)
+    )
     return {key: (outcome, share, json.loads(digests)) for key, outcome, share, digests in rows}
 
 
-# Trends from an index: what ``trend_series`` gives of the runs, cell by cell, because the nights of a series are
-# neighbours on disk. No ``Run`` is made for it: for two years of nights that would take longer than everything else.
+# Trends from an index: what ``trend_series`` gives of the runs, cell by cell, because the nights of
+# a series are neighbours on disk. No ``Run`` is made for it: for two years of nights that would
+# take longer than everything else.
 
 
 def wanted_trends(
     connection: Connection, wanted: Wanted, commits: Sequence[str], now: datetime.datetime | None
 ) -> tuple[Series, ...]:
-    """The series that are ``wanted``, sorted, with their levels; ``commits`` as of ``trend_series``."""
+    """The series that are ``wanted``, sorted, with their levels; ``commits`` as of
+    ``trend_series``.
+    """
     started = started_runs(connection, now)
     keys, runs = tuple(started), tuple(started.values())
     groups = shard_groups([run.header for run in runs])
@@ -225,9 +261,14 @@ def wanted_trends(
         nights |= {keys[shard]: place for shard in night_of[run.id]}
     contexts = contexts_of(connection)
     cell_of = operator.itemgetter(slice(0, 5))
-    for axes, several in itertools.groupby(sorted(wanted_series(connection, wanted).values(), key=cell_of), cell_of):
+    for axes, several in itertools.groupby(
+        sorted(wanted_series(connection, wanted).values(), key=cell_of), cell_of
+    ):
         cell = Cell(*axes)
-        shared = {row.key: ((cell, row.metric, row.environment_class), metric_of(row), row.out_of) for row in several}
+        shared = {
+            row.key: ((cell, row.metric, row.environment_class), metric_of(row), row.out_of)
+            for row in several
+        }
         _add_points(connection, shared, nights, contexts, found)
     return found.series(CONFIRM)
 
@@ -259,7 +300,9 @@ def _add_points(
         key, metric, out_of = shared[number]
         kind = kinds.get((number, context))
         if kind is None:
-            kind = kinds[number, context] = found.kind(out_of, data_of(key[1], contexts[context][2]))
+            kind = kinds[number, context] = found.kind(
+                out_of, data_of(key[1], contexts[context][2])
+            )
         mean, facts = facts_by(number, text, contexts[context][0] == Outcome.QUARANTINED.value)
         value = hits / out_of if mean is None else mean
         found.course(key, metric).points.add(night, kind, value, facts=facts)

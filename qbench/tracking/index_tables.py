@@ -9,13 +9,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, Column, Connection, Float, Integer, MetaData, Table, Text, select
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    Float,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    select,
+)
 
 from qbench.errors import StoreError
 from qbench.tracking.history import kept_keys, parse_run
 from qbench.tracking.record import AXES, CellRecord, MetricRecord
 
-# The tables of the index, the same in SQLite and PostgreSQL; everything in them is derived from run files.
+# The tables of the index, the same in SQLite and PostgreSQL; everything in them is derived from run
+# files.
 #
 #     run             one row for each file, with its size, time and digest, so that an update reads only new files
 #     detail          its first lines, and what is wrong with it, as JSON; apart, so that rows of run stay short
@@ -25,13 +37,15 @@ from qbench.tracking.record import AXES, CellRecord, MetricRecord
 #     result          one row for each metric of a measured cell line: the position of the line in its run, and the
 #                     counts that may differ every night; as short as possible, because there are millions
 #
-# Results lie on disk in the order of their key, so that all nights of one series are neighbours there.
+# Results lie on disk in the order of their key, so that all nights of one series are neighbours
+# there.
 #
 # A value is hits / out_of; a series is the results of one number, of the runs that are counted.
 #
-# ``counted`` is false of a file that is the lesser copy of a run, or that could not be read. There are no foreign keys
-# and no unique texts: one process writes, in one transaction, and checking a row would take longer than writing it.
-# There are no migrations: another VERSION is another index, and is made anew from the files.
+# ``counted`` is false of a file that is the lesser copy of a run, or that could not be read. There
+# are no foreign keys and no unique texts: one process writes, in one transaction, and checking a
+# row would take longer than writing it. There are no migrations: another VERSION is another index,
+# and is made anew from the files.
 
 VERSION = 5
 
@@ -47,7 +61,9 @@ state = Table(
     "qbench_index",
     metadata,
     Column("version", Integer, nullable=False),
-    Column("generation", BigInteger, nullable=False),  # another one after every update: what a reader knows is old
+    Column(
+        "generation", BigInteger, nullable=False
+    ),  # another one after every update: what a reader knows is old
 )
 
 run = Table(
@@ -124,7 +140,9 @@ result = Table(
     Column("hits", BigInteger, nullable=False),
     Column("losses", BigInteger, nullable=False),
     Column("gains", BigInteger, nullable=False),
-    Column("facts", Text, nullable=True),  # JSON: the mean of runs that differ, and the noise, where there is one
+    Column(
+        "facts", Text, nullable=True
+    ),  # JSON: the mean of runs that differ, and the noise, where there is one
     sqlite_with_rowid=False,
 )
 
@@ -142,7 +160,8 @@ Values = tuple[Any, ...]
 
 @dataclass(slots=True)
 class Numbers:
-    """The numbers of the rows of a shared table: stored ones, and new ones that are not written yet.
+    """The numbers of the rows of a shared table: stored ones, and new ones that are not written
+    yet.
 
     A number identifies the columns after the key.
     """
@@ -179,7 +198,8 @@ class Numbers:
 class Results:
     """Results of many runs on their way into the index.
 
-    They are gathered by series, as they lie on disk: written run by run, each run would touch every page of the table.
+    They are gathered by series, as they lie on disk: written run by run, each run would touch every
+        page of the table.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -187,11 +207,15 @@ class Results:
         self._series = Numbers.read(connection, series)
         self._contexts = Numbers.read(connection, context)
         self._waiting: defaultdict[int, list[Values]] = defaultdict(list)
-        self._last: dict[tuple[int, str], tuple[object, list[tuple[int, int, int, int, str | None]]]] = {}
+        self._last: dict[
+            tuple[int, str], tuple[object, list[tuple[int, int, int, int, str | None]]]
+        ] = {}
         self.count = 0
 
     def add(self, run: int, records: Iterable[CellRecord]) -> None:
-        """Take the metrics of the cells of ``run``; of several runs the one of the lesser number first."""
+        """Take the metrics of the cells of ``run``; of several runs the one of the lesser
+        number first.
+        """
         for position, record in enumerate(records):
             counted = self._counted(record)
             if not counted:
@@ -203,7 +227,9 @@ class Results:
             self.count += len(counted)
 
     def _counted(self, record: CellRecord) -> list[tuple[int, int, int, int, str | None]]:
-        """(series, hits, losses, gains, facts) of the metrics of a cell; most nights repeat the night before."""
+        """(series, hits, losses, gains, facts) of the metrics of a cell; most nights repeat the
+        night before.
+        """
         cell = self._cells.number(*_axes(record))
         environment, metrics = record.environment_class, record.metrics
         before = self._last.get((cell, environment))
@@ -220,7 +246,9 @@ class Results:
         """Put what was taken into the tables."""
         for numbers in (self._cells, self._series, self._contexts):
             numbers.write(connection)
-        rows = itertools.chain.from_iterable(self._waiting[series] for series in sorted(self._waiting))
+        rows = itertools.chain.from_iterable(
+            self._waiting[series] for series in sorted(self._waiting)
+        )
         insert_values(connection, result, list(rows))
         self._waiting.clear()
         self.count = 0
@@ -233,12 +261,19 @@ def _facts(metric: MetricRecord) -> str | None:
 
 
 def run_rows(key: int, data: bytes, path: Path) -> tuple[Row, Row, tuple[CellRecord, ...]]:
-    """The rows of ``run`` and ``detail`` for the run in ``data``, and its cells; for an unreadable file, the reason."""
+    """The rows of ``run`` and ``detail`` for the run in ``data``, and its cells; for an
+    unreadable file, the reason.
+    """
     try:
         run = parse_run(data, path, _KEPT)
     except StoreError as error:
         unknown: Row = dict.fromkeys(("id", "suite", "started", "commit_sha"))
-        detail: Row = {"run": key, "header": "{}", "environment": "{}", "problems": json.dumps([str(error)])}
+        detail: Row = {
+            "run": key,
+            "header": "{}",
+            "environment": "{}",
+            "problems": json.dumps([str(error)]),
+        }
         return {**unknown, "key": key, "complete": False, "cells": 0, "counted": False}, detail, ()
     facts: Row = {
         "key": key,
@@ -250,16 +285,26 @@ def run_rows(key: int, data: bytes, path: Path) -> tuple[Row, Row, tuple[CellRec
         "cells": len(run.cells),
         "counted": False,
     }
-    header, environment = json.dumps(run.header), json.dumps(run.environment)  # ASCII, which every database takes
-    detail = {"run": key, "header": header, "environment": environment, "problems": json.dumps(run.notices)}
+    header, environment = (
+        json.dumps(run.header),
+        json.dumps(run.environment),
+    )  # ASCII, which every database takes
+    detail = {
+        "run": key,
+        "header": header,
+        "environment": environment,
+        "problems": json.dumps(run.notices),
+    }
     return facts, detail, run.cells
 
 
 def insert_values(connection: Connection, table: Table, rows: Sequence[Values]) -> None:
-    """Put ``rows``, laid out as the columns of ``table``, into it, without SQLAlchemy's work on each of millions.
+    """Put ``rows``, laid out as the columns of ``table``, into it, without SQLAlchemy's work on
+    each of millions.
 
     Raises:
-        psycopg.Error: PostgreSQL takes them by COPY, in a tenth of the time, which SQLAlchemy does not offer.
+        psycopg.Error: PostgreSQL takes them by COPY, in a tenth of the time, which SQLAlchemy does
+            not offer.
     """
     if not rows:
         return
@@ -275,7 +320,11 @@ def insert_values(connection: Connection, table: Table, rows: Sequence[Values]) 
 
 
 def storable(text: str) -> str:
-    """``text`` as any database takes it: PostgreSQL has no NUL, neither has lone surrogates, which JSON can spell."""
+    """``text`` as any database takes it: PostgreSQL has no NUL, neither has lone surrogates,
+    which JSON can spell.
+    """
     if text.isascii() and "\0" not in text:
         return text
-    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return (
+        text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")
+    )

@@ -1,4 +1,6 @@
-"""One cell as it is stored, and a run: lines of JSON, each with a type; readers ignore unknown types and keys."""
+"""One cell as it is stored, and a run: lines of JSON, each with a type; readers ignore unknown
+types and keys.
+"""
 
 import functools
 import math
@@ -29,18 +31,22 @@ from qbench.metrics import Against, Clusters, Counted, Direction, Score
 from qbench.storage import plain, table_from_value, value_of_plain
 from qbench.tracking.calibrations import packed_calibration, unpacked_calibration
 
-# One cell as it is stored: the one typed form of a cell in run files, in the index, in comparisons and in reports.
+# One cell as it is stored: the one typed form of a cell in run files, in the index, in comparisons
+# and in reports.
 #
 #     {"type": "cell", "suite": …, "model": …, "backend": …, "schema": …, "variant": …, "outcome": …, "gates": […],
 #      "metrics": {"top1": {"hits": …, "out_of": …, …}}, "digests": {…}, …}          one line of a run file
 #
-# A line outlives the code that wrote it. msgspec decodes a line of exactly the known form in one step. Any other line
-# is read field by field: unknown keys are ignored, and a value of another type is left out and named in ``left_out``.
+# A line outlives the code that wrote it. msgspec decodes a line of exactly the known form in one
+# step. Any other line is read field by field: unknown keys are ignored, and a value of another type
+# is left out and named in ``left_out``.
 
 AXES = ("suite", "model", "backend", "schema", "variant")
 
 _REFUSALS = 5
-"""How many refusals a line holds: a transformer has hundreds, and ``qbench quantize --why`` lists them all."""
+"""How many refusals a line holds: a transformer has hundreds, and ``qbench quantize --why``
+lists them all.
+"""
 
 _ALWAYS = ("type", *AXES, "outcome", "headline", "rule", "gates", "notices", "remedy")
 """What every line holds."""
@@ -77,9 +83,9 @@ Whole = Annotated[int, msgspec.Meta(ge=1 - 2**63, le=2**63 - 1)]
 class MetricRecord(Struct, Counted, frozen=True, kw_only=True, gc=False):
     """One metric of one measured cell in whole numbers: value = hits / out_of.
 
-    ``direction``, ``unit`` and ``against`` are the words of the line, for which a newer qbench may have other values.
-    ``accepted``, ``noise``: as of ``KnownValue``. ``mean``: of the runs of the cell that differ, a fraction; no line
-    has it, because ``repeats`` has their counts.
+    ``direction``, ``unit`` and ``against`` are the words of the line, for which a newer qbench may
+    have other values. ``accepted``, ``noise``: as of ``KnownValue``. ``mean``: of the runs of the
+    cell that differ, a fraction; no line has it, because ``repeats`` has their counts.
     """
 
     direction: str = ""
@@ -107,17 +113,25 @@ class MetricRecord(Struct, Counted, frozen=True, kw_only=True, gc=False):
 
     @property
     def change(self) -> float:
-        """The difference from fp32 in the metric's own sense, a fraction: a lower accuracy is negative."""
+        """The difference from fp32 in the metric's own sense, a fraction: a lower accuracy is
+        negative.
+        """
         return super().change if self.mean is None else self.mean - self.reference_value
 
     @property
     def value_interval(self) -> tuple[float, float] | None:
-        """The 95 % interval of the value (Bonett and Price 2012; that of the sources, where samples share some).
+        """The 95 % interval of the value (Bonett and Price 2012; that of the sources, where
+        samples share some).
 
         None where losses and gains do not describe the change completely, or make no sense.
         """
         flips = self.losses + self.gains
-        if not self.proportion or self.n != self.out_of or flips > self.n or min(self.losses, self.gains) < 0:
+        if (
+            not self.proportion
+            or self.n != self.out_of
+            or flips > self.n
+            or min(self.losses, self.gains) < 0
+        ):
             return None
         if self.clusters is not None:
             low, high = self.clusters.shown
@@ -125,17 +139,23 @@ class MetricRecord(Struct, Counted, frozen=True, kw_only=True, gc=False):
             low, high = paired_interval(self.losses, self.gains, self.n, method="bonett-price")
             if self.lower_is_better:
                 low, high = -high, -low
-        middle = self.reference_value + (0.0 if self.mean is None else self.mean - self.hits / self.out_of)
+        middle = self.reference_value + (
+            0.0 if self.mean is None else self.mean - self.hits / self.out_of
+        )
         return max(middle + low, 0.0), min(middle + high, 1.0)
 
     @property
     def is_distance(self) -> bool:
-        """Whether it is the distance of the answers from those of fp32: not a score that could be lost."""
+        """Whether it is the distance of the answers from those of fp32: not a score that could
+        be lost.
+        """
         return not self.against_labels and (self.lower_is_better or not self.proportion)
 
     @property
     def is_countable(self) -> bool:
-        """Whether the counts make sense; a value below zero only where the noise can exceed the signal (dB)."""
+        """Whether the counts make sense; a value below zero only where the noise can exceed the
+        signal (dB).
+        """
         if self.out_of <= 0 or self.losses < 0 or self.gains < 0 or self.n < 0:
             return False
         return not self.proportion or (self.hits >= 0 and self.reference_hits >= 0)
@@ -156,7 +176,9 @@ _OF_SCORE = tuple(field.name for field in fields(Score) if field.name != "metric
 
 
 class GateRecord(Struct, frozen=True, kw_only=True):
-    """One gate of a verdict, in the words of the line; ``limit`` is a fraction, absent or None where it has none."""
+    """One gate of a verdict, in the words of the line; ``limit`` is a fraction, absent or None
+    where it has none.
+    """
 
     kind: str = ""
     metric: str = ""
@@ -169,20 +191,28 @@ class GateRecord(Struct, frozen=True, kw_only=True):
 
 
 class CellRecord(
-    Struct, frozen=True, kw_only=True, tag="cell", tag_field="type", forbid_unknown_fields=True, repr_omit_defaults=True
+    Struct,
+    frozen=True,
+    kw_only=True,
+    tag="cell",
+    tag_field="type",
+    forbid_unknown_fields=True,
+    repr_omit_defaults=True,
 ):
     """One cell of one run: its axes, its verdict in words, and its numbers where it was measured.
 
     Args:
-        n, fp32_correct, correct, losses, gains: those of the first metric of the suite, which for an error rate counts
-            errors.
-        metrics: by name, in the order of the suite; empty: the cell was skipped, or could not be measured.
-        refusals: the first of ``refusal_count``. calibrated: key and ranges, packed.
-        tolerance: of a score, relative to that of fp32; None where there is no stored fp32, and in older lines.
-        ungated: whether no gate judges its answers, so that it passes whatever they are.
-        unfetched: whether a package that it needs could not be had. excused: the option by which a red outcome is not
+        n, fp32_correct, correct, losses, gains: those of the first metric of the suite, which for
+            an error rate counts errors.
+        metrics: by name, in the order of the suite; empty: the cell was skipped, or could not be
+        measured. refusals: the first of ``refusal_count``. calibrated: key and ranges, packed.
+        tolerance: of a score, relative to that of fp32; None where there is no stored fp32, and in
+        older lines. ungated: whether no gate judges its answers, so that it passes whatever they
+        are. unfetched: whether a package that it needs could not be had. excused: the option by
+        which a red outcome is not
             counted as a failure of the run.
-        left_out: names of the fields whose values have another type than this version knows; not written.
+        left_out: names of the fields whose values have another type than this version knows; not
+            written.
     """
 
     suite: str = ""
@@ -241,10 +271,12 @@ class CellRecord(
 
     @classmethod
     def of(cls, cell: Cell, verdict: Verdict, measurement: Measurement | None) -> "CellRecord":
-        """The record of one judged cell; ``measurement`` is None when it was skipped or could not be measured.
+        """The record of one judged cell; ``measurement`` is None when it was skipped or could
+        not be measured.
 
         Raises:
-            ValueError: a number is not finite. TypeError: a value has another type than the record stores.
+            ValueError: a number is not finite. TypeError: a value has another type than the record
+                stores.
         """
         table: dict[str, Any] = {
             **{axis: getattr(cell, axis) for axis in AXES},
@@ -258,7 +290,9 @@ class CellRecord(
         }
         if measurement is not None:
             first = measurement.scores[0]
-            table |= {name: getattr(measurement, name) for name in _MEASURED} | {"ungated": verdict.ungated}
+            table |= {name: getattr(measurement, name) for name in _MEASURED} | {
+                "ungated": verdict.ungated
+            }
             table |= {
                 "environment_class": str(measurement.environment),
                 "n": first.n,
@@ -267,7 +301,9 @@ class CellRecord(
                 "losses": first.losses,
                 "gains": first.gains,
                 "metrics": {
-                    score.metric: {key: value for key, value in plain(score).items() if key != "metric"}
+                    score.metric: {
+                        key: value for key, value in plain(score).items() if key != "metric"
+                    }
                     | {"value": score.value}
                     | _known(score, verdict)
                     for score in measurement.scores
@@ -297,18 +333,28 @@ class CellRecord(
 
     @property
     def is_red(self) -> bool:
-        """Whether it fails the run; an outcome that this version does not know is red, so that it is seen."""
+        """Whether it fails the run; an outcome that this version does not know is red, so that
+        it is seen.
+        """
         return self.outcome not in _GREEN and not self.excused
 
     def counted(self) -> Iterator[tuple[str, MetricRecord]]:
-        """Its metrics whose counts make sense from run to run, in order; none of a cell that was stopped early."""
+        """Its metrics whose counts make sense from run to run, in order; none of a cell that
+        was stopped early.
+        """
         whole = self.metrics if self.stopped is None else {}
         return ((name, metric) for name, metric in whole.items() if metric.is_countable)
 
     def digests_of(self, kind: str) -> dict[str, str]:
-        """Data set → digest of one kind (``data``, ``predictions``, ``reference``), sorted by data set."""
+        """Data set → digest of one kind (``data``, ``predictions``, ``reference``), sorted by
+        data set.
+        """
         prefix = f"{kind}:"
-        return {key[len(prefix) :]: self.digests[key] for key in sorted(self.digests) if key.startswith(prefix)}
+        return {
+            key[len(prefix) :]: self.digests[key]
+            for key in sorted(self.digests)
+            if key.startswith(prefix)
+        }
 
     @property
     def data(self) -> str:
@@ -339,7 +385,11 @@ class CellRecord(
             for name in ("interval", "clusters", "value", "accepted", "noise"):
                 if metric[name] is None:
                     del metric[name]
-        return table if self.is_measured else {key: one for key, one in table.items() if key in _NOT_MEASURED}
+        return (
+            table
+            if self.is_measured
+            else {key: one for key, one in table.items() if key in _NOT_MEASURED}
+        )
 
     def measurement(self) -> Measurement | None:
         """Its numbers; None when the cell was skipped or could not be measured.
@@ -374,15 +424,37 @@ class CellRecord(
 
 
 def _known(score: Score, verdict: Verdict) -> dict[str, Any]:
-    """What was known of the metric of ``score``; a result that the run accepts is what is accepted."""
+    """What was known of the metric of ``score``; a result that the run accepts is what is
+    accepted.
+    """
     known = verdict.known.get(score.metric, KnownValue())
     accepted = score.hits if verdict.outcome is Outcome.ACCEPTED else known.accepted
     return {"accepted": accepted, "noise": known.noise}
 
 
 _MEASURED = (
-    *("digests", "changed", "changed_count", "ties", "macs", "integer_macs", "weight_macs", "refusals", "seconds"),
-    *("executed_macs", "made", "kept", "compared", "rewritten", "idle_rules", "constant_bytes", "repeats", "stopped"),
+    *(
+        "digests",
+        "changed",
+        "changed_count",
+        "ties",
+        "macs",
+        "integer_macs",
+        "weight_macs",
+        "refusals",
+        "seconds",
+    ),
+    *(
+        "executed_macs",
+        "made",
+        "kept",
+        "compared",
+        "rewritten",
+        "idle_rules",
+        "constant_bytes",
+        "repeats",
+        "stopped",
+    ),
     "remembered",
 )
 """What a measurement and its record have under one name."""
@@ -395,7 +467,9 @@ _decoder = msgspec.json.Decoder(CellRecord)
 
 
 def known_record(text: bytes) -> CellRecord | None:
-    """The record in a line that has exactly the known form; None for any other, which ``record_of_line`` reads."""
+    """The record in a line that has exactly the known form; None for any other, which
+    ``record_of_line`` reads.
+    """
     if not text.startswith(b'{"type":"cell",'):
         return None
     try:
@@ -428,7 +502,9 @@ def cell_of_line(line: Mapping[str, Any]) -> Cell:
 
 
 def _fields(cls: type[Struct], table: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The fields of ``cls`` that can be read from ``table``, and the names of those with something unreadable."""
+    """The fields of ``cls`` that can be read from ``table``, and the names of those with
+    something unreadable.
+    """
     values, left_out = {}, []
     for name, hint in _HINTS[cls].items():
         key = "value" if name == "written_value" else name
@@ -444,7 +520,9 @@ def _fields(cls: type[Struct], table: Mapping[str, Any]) -> tuple[dict[str, Any]
 
 
 def _rest(hint: Any, value: object) -> Any:  # noqa: ANN401 - a type, and what is left of a value of it
-    """What of ``value``, which is not a ``hint``, can be read: items, entries, fields; None: nothing."""
+    """What of ``value``, which is not a ``hint``, can be read: items, entries, fields; None:
+    nothing.
+    """
     if get_origin(hint) is tuple and isinstance(value, list | tuple):
         found = (_readable(get_args(hint)[0], one) for one in value)
         return tuple(one for one in found if one is not None)
@@ -469,17 +547,27 @@ def _cell(suite: str, model: str, backend: str, schema: str, variant: str) -> Ce
 
 
 def release_of(header: Mapping[str, Any]) -> tuple[str, str]:
-    """(package, version) of the release that a run with this ``run`` line measured; empty texts of any other run."""
+    """(package, version) of the release that a run with this ``run`` line measured; empty texts
+    of any other run.
+    """
     known = header.get("releases")
     found = (known.get("package"), known.get("version")) if isinstance(known, Mapping) else ("", "")
-    return (str(found[0]), str(found[1])) if all(isinstance(one, str) and one for one in found) else ("", "")
+    return (
+        (str(found[0]), str(found[1]))
+        if all(isinstance(one, str) and one for one in found)
+        else ("", "")
+    )
 
 
 @functools.lru_cache(maxsize=1024)
 def class_of_releases(environment_class: str, package: str) -> str:
-    """``environment_class`` with the version of ``package`` as ``any``: a series runs on over its releases."""
+    """``environment_class`` with the version of ``package`` as ``any``: a series runs on over
+    its releases.
+    """
     known = EnvironmentClass.parse(environment_class)
-    packages = tuple((name, "any" if name == package else version) for name, version in known.packages)
+    packages = tuple(
+        (name, "any" if name == package else version) for name, version in known.packages
+    )
     return str(EnvironmentClass(known.processor, packages))
 
 
@@ -507,11 +595,11 @@ class Run:
     Args:
         header: the ``run`` line. environment: the ``environment`` line (empty when there is none).
         cells: in file order. findings: the lines of this type in file order. notes: texts.
-        complete: whether the ``end`` line was found, and of a run that was read from a file, a line of each selected
-            cell: an end alone does not make a run whole.
+        complete: whether the ``end`` line was found, and of a run that was read from a file, a line
+            of each selected cell: an end alone does not make a run whole.
         ended: whether the ``end`` line was found in the file, whatever else is missing.
-        damaged: how many lines could not be read. notices: what a reader should know, such as a newer format.
-        path: the file, for messages.
+        damaged: how many lines could not be read. notices: what a reader should know, such as a
+        newer format. path: the file, for messages.
     """
 
     header: Mapping[str, Any]
@@ -543,31 +631,49 @@ class Run:
 
     @property
     def releases(self) -> str:
-        """The package of whose release this run is a measurement (``qbench backfill``); empty of any other run."""
+        """The package of whose release this run is a measurement (``qbench backfill``); empty
+        of any other run.
+        """
         return release_of(self.header)[0]
 
     @property
     def was_interrupted(self) -> bool:
-        """Whether it stopped before its end; one that ended can lack cells all the same (``absent_cells``)."""
+        """Whether it stopped before its end; one that ended can lack cells all the same
+        (``absent_cells``).
+        """
         return not (self.complete or self.ended)
 
     @property
     def is_green(self) -> bool:
-        """Whether all its gates passed: it ended by itself, over all samples, and no cell of at least one is red."""
-        whole = self.complete and not self.damaged and not self.header.get("limited") and not absent_cells(self)
+        """Whether all its gates passed: it ended by itself, over all samples, and no cell of at
+        least one is red.
+        """
+        whole = (
+            self.complete
+            and not self.damaged
+            and not self.header.get("limited")
+            and not absent_cells(self)
+        )
         ran = any(cell.outcome != Outcome.UNSUPPORTED.value for cell in self.cells)
         return whole and ran and not any(cell.is_red for cell in self.cells)
 
 
 def absent_cells(run: Run) -> int:
-    """How many of the cells that ``run`` selected have no line; 0 where its header does not count them."""
+    """How many of the cells that ``run`` selected have no line; 0 where its header does not
+    count them.
+    """
     return lacking_lines(
-        run.header, len({(record.model, record.backend, record.schema, record.variant) for record in run.cells})
+        run.header,
+        len(
+            {(record.model, record.backend, record.schema, record.variant) for record in run.cells}
+        ),
     )
 
 
 def lacking_lines(header: Mapping[str, Any], cells: int) -> int:
-    """How many more lines than for ``cells`` cells a run with this ``run`` line needs to be whole."""
+    """How many more lines than for ``cells`` cells a run with this ``run`` line needs to be
+    whole.
+    """
     selected = header.get("selected")
     return max(0, selected - cells) if type(selected) is int else 0
 
@@ -576,8 +682,8 @@ def lacking_lines(header: Mapping[str, Any], cells: int) -> int:
 #
 #     {"type": "finding", "suite": …, "model": …, "backend": …, "schema": …, "variant": …, "finding": {…}}
 #
-# What has its default value is left out, and numbers have six digits. A reader ignores keys that only a newer qbench
-# knows; suspects with an unknown cause become notes.
+# What has its default value is left out, and numbers have six digits. A reader ignores keys that
+# only a newer qbench knows; suspects with an unknown cause become notes.
 
 _DIGITS = 6
 _CAUSES = frozenset(cause.value for cause in Cause)
@@ -585,7 +691,9 @@ _CAUSES = frozenset(cause.value for cause in Cause)
 
 def finding_line(cell: Cell, finding: Finding) -> dict[str, Any]:
     """The ``finding`` line of ``cell``."""
-    axes = {name: getattr(cell, name) for name in ("suite", "model", "backend", "schema", "variant")}
+    axes = {
+        name: getattr(cell, name) for name in ("suite", "model", "backend", "schema", "variant")
+    }
     return {"type": "finding", **axes, "finding": _short(table_from_value(finding))}
 
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from qbench.tracking.alerts import Alert, Kind, State
 
-# An alert has a stretch of commits, from the last good measurement to the first bad one. Computers that take turns have
-# different stretches of the same change; the commits that all of them contain are where it happened. Steps are grouped
-# greedily by the end of their stretch, which gives the fewest groups that each share a commit.
+# An alert has a stretch of commits, from the last good measurement to the first bad one. Computers
+# that take turns have different stretches of the same change; the commits that all of them contain
+# are where it happened. Steps are grouped greedily by the end of their stretch, which gives the
+# fewest groups that each share a commit.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,8 +16,8 @@ class Regression:
     """Alerts with one cause.
 
     Args:
-        suspects: the commits that all of ``alerts`` suspect, the earliest first; one: it is named. Empty where no
-            commit is known, and of slides.
+        suspects: the commits that all of ``alerts`` suspect, the earliest first; one: it is named.
+            Empty where no commit is known, and of slides.
         alerts: largest loss first.
     """
 
@@ -31,19 +32,24 @@ class Regression:
 
 
 def group_alerts(alerts: Iterable[Alert], commits: Sequence[str]) -> tuple[Regression, ...]:
-    """One regression for each commit and state, in the order of ``commits``; then slides, which are of one cell each.
+    """One regression for each commit and state, in the order of ``commits``; then slides, which
+    are of one cell each.
 
-    Alerts with an annotation and new ones are never in one group. All alerts of a regression share a commit of their
-    stretches, so that an annotation of the commit of one is about all of them.
+    Alerts with an annotation and new ones are never in one group. All alerts of a regression share
+    a commit of their stretches, so that an annotation of the commit of one is about all of them.
 
     Args:
         commits: the main line that the suspects were named from, the earliest first.
     """
     places = {commit: place for place, commit in enumerate(commits)}
     groups: list[tuple[tuple[str, ...], list[Alert]]] = []
-    apart: dict[tuple[State, object], list[Alert]] = {}  # without a commit to share: slides, and runs outside git
+    apart: dict[
+        tuple[State, object], list[Alert]
+    ] = {}  # without a commit to share: slides, and runs outside git
     everything = list(alerts)
-    for alert in sorted(everything, key=lambda a: max((places.get(c, -1) for c in a.stretch), default=-1)):
+    for alert in sorted(
+        everything, key=lambda a: max((places.get(c, -1) for c in a.stretch), default=-1)
+    ):
         if not alert.stretch:
             key = (alert.state, alert.cell if alert.kind is Kind.SLIDE else alert.run)
             apart.setdefault(key, []).append(alert)
@@ -63,7 +69,9 @@ def group_alerts(alerts: Iterable[Alert], commits: Sequence[str]) -> tuple[Regre
 def _regression(suspects: tuple[str, ...], alerts: list[Alert]) -> Regression:
     ordered = sorted(alerts, key=lambda a: (-a.loss, str(a.cell), a.metric, a.environment_class))
     kind = alerts[0].kind
-    return Regression(kind=kind, suspects=suspects if kind is Kind.STEP else (), alerts=tuple(ordered))
+    return Regression(
+        kind=kind, suspects=suspects if kind is Kind.STEP else (), alerts=tuple(ordered)
+    )
 
 
 def _is_same_kind(one: Alert, other: Alert) -> bool:

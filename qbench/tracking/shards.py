@@ -12,36 +12,45 @@ from qbench.tracking.record import Run, release_of
 
 # The order of runs: which began later, and in trends which commit comes later on the main line.
 #
-# Clocks are wrong at times, so a start is more than a time. A new run writes into its ``run`` line what it found in the
-# folder: ``after``, the id of the run that was the last there, and ``sequence``, a number larger than every one there.
+# Clocks are wrong at times, so a start is more than a time. A new run writes into its ``run`` line
+# what it found in the folder: ``after``, the id of the run that was the last there, and
+# ``sequence``, a number larger than every one there.
 #
 #     time(run)  = started; of a run stamped in the future, or before its own commit was made: when that was made
 #     place(run) = max(time(run), place(the run that it came after))        then sequence, started, id
 #
-# A run is therefore after every run that it saw, whatever its clock said, and a run stamped in the future does not
-# hide later ones. Histories of several computers that never saw each other's files are put together by time. Files
-# without ``sequence`` and ``after``, which an older qbench wrote, are in order of their times.
+# A run is therefore after every run that it saw, whatever its clock said, and a run stamped in the
+# future does not hide later ones. Histories of several computers that never saw each other's files
+# are put together by time. Files without ``sequence`` and ``after``, which an older qbench wrote,
+# are in order of their times.
 #
-# Runs of releases (``releases`` in the ``run`` line) were all made at one time, in any order: among themselves they are
-# in the order of their versions, by PEP 440. Their commit is the version of the release, so that all that is said of
-# commits is said of releases: several runs of one release are one point, and a step is at a release.
+# Runs of releases (``releases`` in the ``run`` line) were all made at one time, in any order: among
+# themselves they are in the order of their versions, by PEP 440. Their commit is the version of the
+# release, so that all that is said of commits is said of releases: several runs of one release are
+# one point, and a step is at a release.
 #
-# In a trend the commit comes first: a nightly run of yesterday's commit may end after one of today's, and a commit may
-# be measured again a month later; neither is a step back. A run of a commit that is not on the line (a branch, a lost
-# clone) stays after the one that began before it.
+# In a trend the commit comes first: a nightly run of yesterday's commit may end after one of
+# today's, and a commit may be measured again a month later; neither is a step back. A run of a
+# commit that is not on the line (a branch, a lost clone) stays after the one that began before it.
 
 _SKEW_S = 3600.0
 """How far apart two clocks may be without one of them being wrong."""
 
 _DELETED = 1_000_000
-"""How many runs may have been deleted from a history: a sequence number greater by more than this is ignored."""
+"""How many runs may have been deleted from a history: a sequence number greater by more than
+this is ignored.
+"""
 
 
-def start_order(headers: Sequence[Mapping[str, Any]], now: datetime.datetime | None = None) -> tuple[int, ...]:
-    """Positions in ``headers`` (``run`` lines of a whole history, of all suites), the run that began first first.
+def start_order(
+    headers: Sequence[Mapping[str, Any]], now: datetime.datetime | None = None
+) -> tuple[int, ...]:
+    """Positions in ``headers`` (``run`` lines of a whole history, of all suites), the run that
+    began first first.
 
     Args:
-        now: the time by the reader's clock, with a time zone; None: no run is taken to be stamped in the future.
+        now: the time by the reader's clock, with a time zone; None: no run is taken to be stamped
+            in the future.
     """
     times = _times(headers, now)
     sequences = _sequences(headers)
@@ -49,20 +58,31 @@ def start_order(headers: Sequence[Mapping[str, Any]], now: datetime.datetime | N
     places = list(times)
     for position in sorted(range(len(headers)), key=sequences.__getitem__):
         before = known.get(str(headers[position].get("after", "")), position)
-        if sequences[before] < sequences[position]:  # else a copy of a number: no evidence, and no circle
+        if (
+            sequences[before] < sequences[position]
+        ):  # else a copy of a number: no evidence, and no circle
             places[position] = max(times[position], places[before])
 
     def key(position: int) -> tuple[float, int, str, str]:
         header = headers[position]
-        return places[position], sequences[position], str(header.get("started", "")), str(header.get("id", ""))
+        return (
+            places[position],
+            sequences[position],
+            str(header.get("started", "")),
+            str(header.get("id", "")),
+        )
 
     return _in_release_order(sorted(range(len(headers)), key=key), headers)
 
 
 def _in_release_order(order: list[int], headers: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
-    """``order`` with the runs of releases, in the places that they have together, by package and version."""
+    """``order`` with the runs of releases, in the places that they have together, by package
+    and version.
+    """
     names = {position: name for position in order if (name := release_of(headers[position]))[0]}
-    ranked = iter(sorted(names, key=lambda position: (names[position][0], _version(names[position][1]))))
+    ranked = iter(
+        sorted(names, key=lambda position: (names[position][0], _version(names[position][1])))
+    )
     return tuple(next(ranked) if position in names else position for position in order)
 
 
@@ -75,24 +95,35 @@ def _version(text: str) -> tuple[bool, Version]:
 
 
 def next_start(headers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What a new run writes of its place among ``headers``, those in its folder: ``sequence`` and ``after``."""
+    """What a new run writes of its place among ``headers``, those in its folder: ``sequence``
+    and ``after``.
+    """
     order = start_order(headers)
     after = {"after": str(headers[order[-1]].get("id", ""))} if order else {}
     return {"sequence": 1 + max(_sequences(headers), default=0), **after}
 
 
-def clock_notices(headers: Sequence[Mapping[str, Any]], now: datetime.datetime | None) -> tuple[str, ...]:
-    """One sentence about the runs that are stamped later than ``now``; none where there are none."""
+def clock_notices(
+    headers: Sequence[Mapping[str, Any]], now: datetime.datetime | None
+) -> tuple[str, ...]:
+    """One sentence about the runs that are stamped later than ``now``; none where there are
+    none.
+    """
     if now is None:
         return ()
-    late, started = now.timestamp() + _SKEW_S, [_seconds(header.get("started")) for header in headers]
+    late, started = (
+        now.timestamp() + _SKEW_S,
+        [_seconds(header.get("started")) for header in headers],
+    )
     ahead = [header for header, time in zip(headers, started, strict=True) if time > late]
     if not ahead:
         return ()
     runs = f"{len(ahead)} of {len(headers)} run{' is' if len(headers) == 1 else 's are'}"
     found = f"{runs} stamped later than it is now ({ahead[-1].get('id')})"
     if _latest_time(started, now) == math.inf:
-        return (f"{found}: these stamps are used, as more than half of all are; check the clock of this computer.",)
+        return (
+            f"{found}: these stamps are used, as more than half of all are; check the clock of this computer.",
+        )
     return (
         f"{found}: their place follows from their commit and from the runs that they found in the history; check the "
         "clock of the computer that ran them, and of this one.",
@@ -100,7 +131,8 @@ def clock_notices(headers: Sequence[Mapping[str, Any]], now: datetime.datetime |
 
 
 def in_commit_order(runs: Iterable[Run], commits: Sequence[str]) -> tuple[Run, ...]:
-    """``runs`` by the place of their commit in ``commits`` (whole hashes, the earliest first), then in the given order.
+    """``runs`` by the place of their commit in ``commits`` (whole hashes, the earliest first),
+    then in the given order.
 
     Args:
         runs: in the order in which they began. commits: empty: nothing moves.
@@ -116,23 +148,28 @@ def in_commit_order(runs: Iterable[Run], commits: Sequence[str]) -> tuple[Run, .
 
 
 def main_line(runs: Iterable[Run], commits: Sequence[str]) -> tuple[str, ...]:
-    """``commits``, or where no run is of one of them the commits of ``runs`` in the order they were first measured."""
+    """``commits``, or where no run is of one of them the commits of ``runs`` in the order they
+    were first measured.
+    """
     measured = dict.fromkeys(commit for run in runs if (commit := measured_commit(run)))
     return tuple(commits) if any(commit in measured for commit in commits) else tuple(measured)
 
 
 def measured_commit(run: Run) -> str:
-    """The commit whose code ``run`` measured; empty outside version control, and of files that were not committed."""
+    """The commit whose code ``run`` measured; empty outside version control, and of files that
+    were not committed.
+    """
     commit = run.header.get("commit")
     dirty = isinstance(commit, Mapping) and bool(commit.get("dirty"))
     return "" if dirty else run.commit
 
 
 def _sequences(headers: Sequence[Mapping[str, Any]]) -> list[int]:
-    """The sequence number of every ``run`` line; 0 of one without, or with one that qbench cannot have written.
+    """The sequence number of every ``run`` line; 0 of one without, or with one that qbench
+    cannot have written.
 
-    The bound grows with the number of runs, so that one more than the greatest accepted number is accepted, too, as
-    soon as its run is there.
+    The bound grows with the number of runs, so that one more than the greatest accepted number is
+    accepted, too, as soon as its run is there.
     """
     bound = len(headers) + _DELETED
     numbers = [header.get("sequence") for header in headers]
@@ -140,16 +177,25 @@ def _sequences(headers: Sequence[Mapping[str, Any]]) -> list[int]:
 
 
 def _times(headers: Sequence[Mapping[str, Any]], now: datetime.datetime | None) -> list[float]:
-    """When each run began, in seconds: its stamp, or where that cannot be the time of its commit."""
+    """When each run began, in seconds: its stamp, or where that cannot be the time of its
+    commit.
+    """
     started = [_seconds(header.get("started")) for header in headers]
     late = _latest_time(started, now)
     commits = (header.get("commit") for header in headers)
-    committed = [_seconds(one.get("committed")) if isinstance(one, Mapping) else -math.inf for one in commits]
-    return [_believed(time, commit_time, late) for time, commit_time in zip(started, committed, strict=True)]
+    committed = [
+        _seconds(one.get("committed")) if isinstance(one, Mapping) else -math.inf for one in commits
+    ]
+    return [
+        _believed(time, commit_time, late)
+        for time, commit_time in zip(started, committed, strict=True)
+    ]
 
 
 def _latest_time(started: Sequence[float], now: datetime.datetime | None) -> float:
-    """The latest start that is believed: now, or infinite where most runs are later: the reader's clock is behind."""
+    """The latest start that is believed: now, or infinite where most runs are later: the
+    reader's clock is behind.
+    """
     late = math.inf if now is None else now.timestamp() + _SKEW_S
     return math.inf if 2 * sum(time > late for time in started) > len(started) else late
 
@@ -171,20 +217,23 @@ def _seconds(stamp: object) -> float:
         return -math.inf
 
 
-# The shards of one night as one run: each computer measured only its share of the models, at one commit.
+# The shards of one night as one run: each computer measured only its share of the models, at one
+# commit.
 #
-# i/1 … i/N of one suite at one commit, each begun within half a day of the first, every i once  →  one run of their
-# cells
+# i/1 … i/N of one suite at one commit, each begun within half a day of the first, every i once  →
+# one run of their cells
 
 NIGHT = datetime.timedelta(hours=12)
 """How much later than the first of its night a shard may begin."""
 
 
 def shard_groups(headers: Sequence[Mapping[str, Any]]) -> tuple[tuple[int, ...], ...]:
-    """Positions in ``headers`` (``run`` lines in the order they began) of what is one run, in order; most are alone.
+    """Positions in ``headers`` (``run`` lines in the order they began) of what is one run, in
+    order; most are alone.
 
-    A share that was measured twice begins another run, and so does one of another commit, or of files that were not
-    committed: then it is not known whether the computers measured the same code.
+    A share that was measured twice begins another run, and so does one of another commit, or of
+    files that were not committed: then it is not known whether the computers measured the same
+    code.
     """
     groups: list[list[int]] = []
     growing: dict[tuple[str, ...], list[int]] = {}
@@ -203,31 +252,53 @@ def shard_groups(headers: Sequence[Mapping[str, Any]]) -> tuple[tuple[int, ...],
 
 def joined_shards(runs: Sequence[Run]) -> tuple[Run, ...]:
     """``runs``, in the order they began, with the shards of one night as one run."""
-    return tuple(joined_run([runs[place] for place in group]) for group in shard_groups([run.header for run in runs]))
+    return tuple(
+        joined_run([runs[place] for place in group])
+        for group in shard_groups([run.header for run in runs])
+    )
 
 
 def lacking_shares(header: Mapping[str, Any]) -> tuple[str, ...]:
-    """The shares of a suite, as ``2/3``, that the night of ``header`` (a ``run`` line) does not hold; of most none."""
+    """The shares of a suite, as ``2/3``, that the night of ``header`` (a ``run`` line) does not
+    hold; of most none.
+    """
     shares = str(header.get("shard", "")).split()
     count = shares[0].partition("/")[2] if shares else ""
-    if not count.isdecimal() or header.get("selected") == header.get("planned"):  # an empty share writes no file
+    if not count.isdecimal() or header.get("selected") == header.get(
+        "planned"
+    ):  # an empty share writes no file
         return ()
-    return tuple(share for share in (f"{place}/{count}" for place in range(1, int(count) + 1)) if share not in shares)
+    return tuple(
+        share
+        for share in (f"{place}/{count}" for place in range(1, int(count) + 1))
+        if share not in shares
+    )
 
 
 def _night(header: Mapping[str, Any]) -> tuple[str, ...]:
-    """What the shards of one night have in common; empty where nothing can be joined to the run of ``header``."""
-    commit, count = measured_commit(Run(header=header)), str(header.get("shard", "")).partition("/")[2]
+    """What the shards of one night have in common; empty where nothing can be joined to the run
+    of ``header``.
+    """
+    commit, count = (
+        measured_commit(Run(header=header)),
+        str(header.get("shard", "")).partition("/")[2],
+    )
     if not commit or not count:
         return ()
-    return (*(str(header.get(key)) for key in ("suite", "planned", "limited", "select")), commit, count)
+    return (
+        *(str(header.get(key)) for key in ("suite", "planned", "limited", "select")),
+        commit,
+        count,
+    )
 
 
 def _continues(header: Mapping[str, Any], group: Sequence[Mapping[str, Any]]) -> bool:
     if header["shard"] in [other["shard"] for other in group]:
         return False
     try:
-        first, this = (datetime.datetime.fromisoformat(str(one["started"])) for one in (group[0], header))
+        first, this = (
+            datetime.datetime.fromisoformat(str(one["started"])) for one in (group[0], header)
+        )
         return abs(this - first) <= NIGHT
     except (KeyError, TypeError, ValueError, OverflowError):
         return False

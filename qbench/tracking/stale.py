@@ -8,7 +8,14 @@ from qbench.errors import StoreError
 from qbench.judging import Cell
 from qbench.storage import sweep_work_folder
 from qbench.tracking.baseline import AcceptedCell, Baseline
-from qbench.tracking.baseline_file import ACCEPTED, FP32, baseline_path, changing_baseline, find_baseline, load_cells
+from qbench.tracking.baseline_file import (
+    ACCEPTED,
+    FP32,
+    baseline_path,
+    changing_baseline,
+    find_baseline,
+    load_cells,
+)
 from qbench.tracking.calibrations import calibration_name, variant_of_key
 
 _NAMED = 3
@@ -20,7 +27,8 @@ class StaleEntry:
 
     Args:
         suite, model: whose baseline. cell: its slug, or ``calibration:KEY``; empty: the whole file.
-        environment_class: the class whose result is of a former model or former data; empty: all that is known of it.
+        environment_class: the class whose result is of a former model or former data; empty: all
+            that is known of it.
     """
 
     suite: str
@@ -54,7 +62,8 @@ class StaleEntry:
 
 
 def find_stale_entries(folder: Path, suite: str, cells: Iterable[Cell]) -> tuple[StaleEntry, ...]:
-    """The entries of the baselines of ``suite`` that no cell uses, sorted; damaged files are skipped here.
+    """The entries of the baselines of ``suite`` that no cell uses, sorted; damaged files are
+    skipped here.
 
     Args:
         folder: of baselines. cells: every cell of the suite, whether it is measured now or not.
@@ -75,15 +84,22 @@ def find_stale_entries(folder: Path, suite: str, cells: Iterable[Cell]) -> tuple
             continue
         for slug, held in known.items():
             classes = held.former if slug in slugs[model] else ("",)
-            found += [StaleEntry(suite=suite, model=model, cell=slug, environment_class=name) for name in classes]
+            found += [
+                StaleEntry(suite=suite, model=model, cell=slug, environment_class=name)
+                for name in classes
+            ]
         variants = {"+".join(slug.split("+")[2:]) for slug in slugs[model]}
-        lost = (calibration_name(key) for key in calibrations if variant_of_key(key) not in variants)
+        lost = (
+            calibration_name(key) for key in calibrations if variant_of_key(key) not in variants
+        )
         found += [StaleEntry(suite=suite, model=model, cell=name) for name in lost]
     return tuple(sorted(found))
 
 
 def accepted_cells(folder: Path, suite: str) -> dict[Cell, AcceptedCell]:
-    """What the baselines of ``suite`` in ``folder`` hold for each cell; damaged files are skipped here."""
+    """What the baselines of ``suite`` in ``folder`` hold for each cell; damaged files are
+    skipped here.
+    """
     found = {}
     for model in _stored_models(folder / suite):
         try:
@@ -97,13 +113,19 @@ def accepted_cells(folder: Path, suite: str) -> dict[Cell, AcceptedCell]:
 
 
 def _stored_models(folder: Path) -> list[str]:
-    """The models with a file in ``folder``: also those of which a killed process left only answers."""
+    """The models with a file in ``folder``: also those of which a killed process left only
+    answers.
+    """
     suffixes = (".json", FP32.suffix, ACCEPTED.suffix)
-    return sorted({path.name.removesuffix(end) for end in suffixes for path in folder.glob(f"*{end}")})
+    return sorted(
+        {path.name.removesuffix(end) for end in suffixes for path in folder.glob(f"*{end}")}
+    )
 
 
 def stale_entry_notes(entries: Iterable[StaleEntry], suite_path: str) -> tuple[str, ...]:
-    """A sentence for each reason, with the first few entries and the command that removes them from ``suite_path``."""
+    """A sentence for each reason, with the first few entries and the command that removes them
+    from ``suite_path``.
+    """
     reasons: dict[str, list[str]] = {}
     for one in entries:
         reasons.setdefault(one.why, []).append(one.name)
@@ -116,15 +138,18 @@ def stale_entry_notes(entries: Iterable[StaleEntry], suite_path: str) -> tuple[s
 
 
 def orphan_notes(folder: Path, suites: Path, suffix: str) -> tuple[str, ...]:
-    """A sentence for each folder of baselines without a suite of its name in ``suites``; no command removes these.
+    """A sentence for each folder of baselines without a suite of its name in ``suites``; no
+    command removes these.
 
     Args:
-        folder: of baselines. suffix: of the names of suite files. Suites may lie in other folders too.
+        folder: of baselines. suffix: of the names of suite files. Suites may lie in other folders
+            too.
     """
     named = (path.parent.name for path in sorted(folder.glob("*/*.json")))
     orphans = [name for name in dict.fromkeys(named) if not (suites / f"{name}{suffix}").exists()]
     return tuple(
-        f"'{folder.name}/{name}' holds baselines, but '{suites.name}' has no suite '{name}'." for name in orphans
+        f"'{folder.name}/{name}' holds baselines, but '{suites.name}' has no suite '{name}'."
+        for name in orphans
     )
 
 
@@ -146,18 +171,29 @@ def prune_stale_entries(folder: Path, entries: Iterable[StaleEntry]) -> None:
 
 
 def _without(baseline: Baseline, entries: Sequence[StaleEntry]) -> Baseline:
-    cells, kept = dict(baseline.cells), {slug: dict(classes) for slug, classes in baseline.kept.items()}
+    cells, kept = (
+        dict(baseline.cells),
+        {slug: dict(classes) for slug, classes in baseline.kept.items()},
+    )
     lost = {one.cell for one in entries if one.is_calibration}
-    calibrations = {key: held for key, held in baseline.calibrations.items() if calibration_name(key) not in lost}
+    calibrations = {
+        key: held
+        for key, held in baseline.calibrations.items()
+        if calibration_name(key) not in lost
+    }
     for one in entries:
         cell, name = cells.get(one.cell), one.environment_class
         if one.is_calibration or cell is None or (name and name not in cell.former):
-            continue  # another process removed it, or accepted a result of today's model there, since it was found
+            # another process removed it, or accepted a result of today's model there, since it was
+            # found
+            continue
         if not name or cell.accepted.keys() == {name}:
             del cells[one.cell]
             kept.pop(one.cell, None)
             continue
         left = {key: accepted for key, accepted in cell.accepted.items() if key != name}
-        cells[one.cell] = replace(cell, accepted=left, former=tuple(n for n in cell.former if n != name))
+        cells[one.cell] = replace(
+            cell, accepted=left, former=tuple(n for n in cell.former if n != name)
+        )
         kept.get(one.cell, {}).pop(name, None)
     return replace(baseline, cells=cells, kept=kept, calibrations=calibrations)

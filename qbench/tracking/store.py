@@ -1,4 +1,6 @@
-"""Where the lines of runs are kept: the protocol of a store, and the folder of run files, which is the default."""
+"""Where the lines of runs are kept: the protocol of a store, and the folder of run files, which
+is the default.
+"""
 
 import contextlib
 import os
@@ -13,12 +15,15 @@ from qbench.tracking.record import FORMAT
 class HistoryStore(Protocol):
     """Runs, each with a name of the store's own and its lines, which are only ever added to.
 
-    ``History`` reads a store and ``RunWriter`` writes into one; both know what the lines mean, a store need not.
-    Several processes may read while one writes. What cannot be read or written raises a ``StoreError``.
+    ``History`` reads a store and ``RunWriter`` writes into one; both know what the lines mean, a
+    store need not. Several processes may read while one writes. What cannot be read or written
+    raises a ``StoreError``.
     """
 
     def runs(self) -> Iterable[str]:
-        """The name of every run in the store; ``History`` puts them in order by their first lines."""
+        """The name of every run in the store; ``History`` puts them in order by their first
+        lines.
+        """
         ...
 
     def read(self, name: str) -> Iterator[bytes]:
@@ -38,12 +43,15 @@ class HistoryStore(Protocol):
         ...
 
     def close(self, name: str, *, complete: bool) -> None:
-        """The process adds no more lines to this run. ``complete``: from now on its lines survive a power cut."""
+        """The process adds no more lines to this run. ``complete``: from now on its lines
+        survive a power cut.
+        """
         ...
 
 
 class FolderStore:
-    """The run files ``*.jsonl`` under ``folder``, at any depth; the name of a run is the path of its file.
+    """The run files ``*.jsonl`` under ``folder``, at any depth; the name of a run is the path
+    of its file.
 
     A folder that does not exist holds no run, and is made for the first one.
     """
@@ -55,7 +63,9 @@ class FolderStore:
         """Names of files whose last line is not whole: the next one must not continue it."""
 
     def runs(self) -> Iterable[str]:
-        """The paths of the run files, sorted; of what is not a plain file, too, which ``read`` refuses."""
+        """The paths of the run files, sorted; of what is not a plain file, too, which ``read``
+        refuses.
+        """
         return map(str, sorted(self.folder.rglob("*.jsonl")))
 
     def read(self, name: str) -> Iterator[bytes]:
@@ -74,11 +84,15 @@ class FolderStore:
         path = self.folder / f"{run_id}.jsonl"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._handles[str(path)] = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o644)
+            self._handles[str(path)] = os.open(
+                path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o644
+            )
         except FileExistsError as error:
             if path.exists():
                 raise
-            raise unwritable(str(path), error.strerror or str(error)) from error  # the folder's name is that of a file
+            raise unwritable(
+                str(path), error.strerror or str(error)
+            ) from error  # the folder's name is that of a file
         except OSError as error:
             raise unwritable(str(path), error.strerror or str(error)) from error
         return str(path)
@@ -107,7 +121,9 @@ class FolderStore:
 
 
 class UnkeptStore:
-    """The runs of ``kept``, and those of this process alone, which end with it: they are read and never stored."""
+    """The runs of ``kept``, and those of this process alone, which end with it: they are read
+    and never stored.
+    """
 
     def __init__(self, kept: HistoryStore) -> None:
         self.kept = kept
@@ -174,21 +190,29 @@ def folder_of(place: HistoryStore | Path, doing: str) -> Path:
 
 
 def run_files(folder: Path) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-    """The ``*.jsonl`` under ``folder``, sorted, and a sentence for each that is not a plain file."""
+    """The ``*.jsonl`` under ``folder``, sorted, and a sentence for each that is not a plain
+    file.
+    """
     paths = sorted(folder.rglob("*.jsonl"))
     others = [path for path in paths if not _is_plain(path)]
-    return tuple(path for path in paths if path not in others), tuple(str(not_plain(path)) for path in others)
+    return tuple(path for path in paths if path not in others), tuple(
+        str(not_plain(path)) for path in others
+    )
 
 
 def _is_plain(path: Path) -> bool:
-    """Whether ``path`` can be read as a file: reading a pipe or a device would wait, or never end."""
+    """Whether ``path`` can be read as a file: reading a pipe or a device would wait, or never
+    end.
+    """
     with contextlib.suppress(OSError):  # opening it raises the error with the cause
         return path.is_file() or not path.exists()
     return True
 
 
 def shown_path(path: Path | str) -> str:
-    """``path`` as text that can be written anywhere; what is not UTF-8 in a name is written as its numbers."""
+    """``path`` as text that can be written anywhere; what is not UTF-8 in a name is written as
+    its numbers.
+    """
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 

@@ -1,4 +1,6 @@
-"""The course of one metric of one cell over commits, cut into levels, and what was accepted for its points."""
+"""The course of one metric of one cell over commits, cut into levels, and what was accepted for
+its points.
+"""
 
 import itertools
 import math
@@ -17,9 +19,10 @@ from qbench.tracking.shards import in_commit_order, joined_shards, measured_comm
 
 # The course of one metric of one cell in one environment class over commits, cut into levels.
 #
-# Classes are never mixed: two computers that take turns give two flat series, not one that jumps, and a new version of
-# an engine begins a series of its own. Other samples or labels begin a new stretch, drawn as a line with a label and
-# never as a step. The shards of one night are one run; several runs of one commit are one point, their median.
+# Classes are never mixed: two computers that take turns give two flat series, not one that jumps,
+# and a new version of an engine begins a series of its own. Other samples or labels begin a new
+# stretch, drawn as a line with a label and never as a step. The shards of one night are one run;
+# several runs of one commit are one point, their median.
 
 CONFIRM = 3
 """Points that make a level."""
@@ -28,17 +31,23 @@ TREND_KEYS = (*AXES, "environment_class", "outcome", "metrics", "digests")
 """The fields of a cell that a trend is made of."""
 
 _LEAST_SAMPLES, _LEAST_POINTS = 2, 0.001
-"""The least step of a share that matters: two samples, or a tenth of a point where two samples are less."""
+"""The least step of a share that matters: two samples, or a tenth of a point where two samples
+are less.
+"""
 
 _LEAST_DECIBELS, _LEAST_PART = 0.1, 0.001
-"""The least step of a value in decibels, and of one in any other unit the part of what it was at first."""
+"""The least step of a value in decibels, and of one in any other unit the part of what it was
+at first.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """The result of one commit: the median (a fraction) of ``runs`` runs; ``run`` is the id of the first.
+    """The result of one commit: the median (a fraction) of ``runs`` runs; ``run`` is the id of
+    the first.
 
-    ``data`` is the digest of the samples; ``commit`` is empty when unknown or when files were not committed.
+    ``data`` is the digest of the samples; ``commit`` is empty when unknown or when files were not
+    committed.
     """
 
     run: str
@@ -53,8 +62,8 @@ class Point:
 class Facts(NamedTuple):
     """What the record of a point says besides its value.
 
-    ``accepted``: the value that was accepted for it, a fraction; None: nothing was, or an older qbench wrote it.
-    ``noise``: as of ``KnownValue``. ``listed``: whether its cell is quarantined.
+    ``accepted``: the value that was accepted for it, a fraction; None: nothing was, or an older
+    qbench wrote it. ``noise``: as of ``KnownValue``. ``listed``: whether its cell is quarantined.
     """
 
     accepted: float | None = None
@@ -69,22 +78,38 @@ Night = tuple[str, str, str, int]
 class Points(Sequence[Point]):
     """The points of one series, in order; each is made when it is requested.
 
-    Years of nights are millions of points: all that is kept of one are four numbers, by which ``nights`` (run, start,
-    commit) and ``kinds`` (out_of, data), which many series share, are found.
+    Years of nights are millions of points: all that is kept of one are four numbers, by which
+    ``nights`` (run, start, commit) and ``kinds`` (out_of, data), which many series share, are
+    found.
     """
 
-    __slots__ = ("_counts", "_facts", "_kind_of", "_kinds", "_night_of", "_nights", "_source", "values")
+    __slots__ = (
+        "_counts",
+        "_facts",
+        "_kind_of",
+        "_kinds",
+        "_night_of",
+        "_nights",
+        "_source",
+        "values",
+    )
 
     def __init__(self, nights: Sequence[Night], kinds: Sequence[tuple[int, str]]) -> None:
         self._nights, self._kinds = nights, kinds
         self._facts: dict[int, Facts] = {}
-        """Position of a run → its facts; those of a run that repeats the one before it are not stored again."""
+        """Position of a run → its facts; those of a run that repeats the one before it are not
+        stored again.
+        """
         self._night_of, self._kind_of, self._counts = array("l"), array("l"), array("l")
         self._source = self
         self.values = array("d")
 
-    def add(self, night: int, kind: int, value: float, *, runs: int = 1, facts: Facts = Facts()) -> None:  # noqa: B008 - of no state
-        """Append a point: positions in ``nights`` and ``kinds``, its value (a fraction), how many runs it is of."""
+    def add(
+        self, night: int, kind: int, value: float, *, runs: int = 1, facts: Facts = Facts()
+    ) -> None:  # noqa: B008 - of no state
+        """Append a point: positions in ``nights`` and ``kinds``, its value (a fraction), how
+        many runs it is of.
+        """
         if facts != self._last_facts():
             self._facts[len(self.values)] = facts
         self._night_of.append(night)
@@ -110,7 +135,9 @@ class Points(Sequence[Point]):
             return self
         merged = Points(self._nights, self._kinds)
         samples = (self._kinds[kind][1] for kind in self._kind_of)
-        for _, group in itertools.groupby(enumerate(zip(commits, samples, strict=True)), key=lambda pair: pair[1]):
+        for _, group in itertools.groupby(
+            enumerate(zip(commits, samples, strict=True)), key=lambda pair: pair[1]
+        ):
             same = [place for place, _ in group]
             first, value = same[0], statistics.median(self.values[place] for place in same)
             merged.add(self._night_of[first], self._kind_of[first], value, runs=len(same))
@@ -161,10 +188,22 @@ class Points(Sequence[Point]):
         run, started, commit, _ = self._nights[self._night_of[place]]
         out_of, data = self._kinds[self._kind_of[place]]
         value, runs = self.values[place], self._counts[place]
-        return Point(run=run, started=started, commit=commit, value=value, out_of=out_of, data=data, runs=runs)
+        return Point(
+            run=run,
+            started=started,
+            commit=commit,
+            value=value,
+            out_of=out_of,
+            data=data,
+            runs=runs,
+        )
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and len(self) == len(other) and all(map(operator.eq, self, other))
+        return (
+            isinstance(other, Sequence)
+            and len(self) == len(other)
+            and all(map(operator.eq, self, other))
+        )
 
     __hash__ = None  # type: ignore[assignment]  # as every sequence that can grow
 
@@ -176,8 +215,8 @@ class Series:
     Args:
         lower_is_better: of an error rate. unit: of the values; ``"%"`` ones are shares.
         is_distance: from fp32, such as SQNR.
-        breaks: indices of points from which on the samples are others. levels: over all points, in order; the value
-            of one is the median of the runs that it covers.
+        breaks: indices of points from which on the samples are others. levels: over all points, in
+            order; the value of one is the median of the runs that it covers.
         changes: what was confirmed, by the replay of the runs in the order in which they began.
     """
 
@@ -195,39 +234,62 @@ class Series:
     @property
     def steps(self) -> tuple[int, ...]:
         """Indices of points at which a confirmed new level begins."""
-        return tuple(after.start for _, after in steps_between(self.breaks, self.levels) if not after.provisional)
+        return tuple(
+            after.start
+            for _, after in steps_between(self.breaks, self.levels)
+            if not after.provisional
+        )
 
     def worsening(self, before: float, after: float) -> float:
         """How much worse ``after`` is than ``before``, a fraction; negative where it is better."""
         return after - before if self.lower_is_better else before - after
 
 
-def trend_series(runs: Iterable[Run], *, commits: Sequence[str] = (), confirm: int = CONFIRM) -> tuple[Series, ...]:
+def trend_series(
+    runs: Iterable[Run], *, commits: Sequence[str] = (), confirm: int = CONFIRM
+) -> tuple[Series, ...]:
     """Every series in ``runs``, sorted by cell, metric and class, with its levels.
 
     Args:
-        runs: in the order in which they began, as a ``History`` has them; the shards of one night are joined.
-        commits: the main line of the project under test, whole hashes, the earliest first; empty: nothing moves.
-        confirm: points that make a level.
+        runs: in the order in which they began, as a ``History`` has them; the shards of one night
+            are joined.
+        commits: the main line of the project under test, whole hashes, the earliest first; empty:
+        nothing moves. confirm: points that make a level.
     """
     nights = joined_shards(tuple(runs))
-    return ordered_trends(in_commit_order(nights, commits), [run.id for run in nights], confirm=confirm)
+    return ordered_trends(
+        in_commit_order(nights, commits), [run.id for run in nights], confirm=confirm
+    )
 
 
-def ordered_trends(runs: Iterable[Run], began: Sequence[str] = (), *, confirm: int = CONFIRM) -> tuple[Series, ...]:
-    """``trend_series`` of runs that are in the order of the trend already, shards joined; only one is in memory.
+def ordered_trends(
+    runs: Iterable[Run], began: Sequence[str] = (), *, confirm: int = CONFIRM
+) -> tuple[Series, ...]:
+    """``trend_series`` of runs that are in the order of the trend already, shards joined; only
+    one is in memory.
 
     Args:
         began: the ids of the runs in the order in which they began; empty: the given one.
     """
     found = SeriesBuilder(began)
-    last: dict[tuple[Cell, str], tuple[object, object, bool, list[tuple[Course, float, int, Facts]]]] = {}
+    last: dict[
+        tuple[Cell, str], tuple[object, object, bool, list[tuple[Course, float, int, Facts]]]
+    ] = {}
     for run in runs:
         night = found.night(run.id, str(run.header.get("started", "")), measured_commit(run))
         for record in run.cells:
-            cell, name, metrics, digests = record.cell, record.environment_class, record.metrics, record.digests
+            cell, name, metrics, digests = (
+                record.cell,
+                record.environment_class,
+                record.metrics,
+                record.digests,
+            )
             before, listed = last.get((cell, name)), record.outcome == Outcome.QUARANTINED.value
-            if before is None or before[:3] != (metrics, digests, listed):  # most nights repeat the one before
+            if before is None or before[:3] != (
+                metrics,
+                digests,
+                listed,
+            ):  # most nights repeat the one before
                 data = record.digests_of("data")
                 counted = []
                 for metric, one in record.counted():
@@ -241,9 +303,13 @@ def ordered_trends(runs: Iterable[Run], began: Sequence[str] = (), *, confirm: i
 
 
 def facts_of(metric: MetricRecord, *, listed: bool) -> Facts:
-    """What the record of a ``metric`` says besides its value; ``listed``: whether its cell is quarantined."""
+    """What the record of a ``metric`` says besides its value; ``listed``: whether its cell is
+    quarantined.
+    """
     accepted = None if metric.accepted is None else metric.accepted / metric.out_of
-    return Facts(accepted, None if metric.noise is None else (metric.noise[0], metric.noise[1]), listed)
+    return Facts(
+        accepted, None if metric.noise is None else (metric.noise[0], metric.noise[1]), listed
+    )
 
 
 TrendKey = tuple[Cell, str, str]
@@ -252,14 +318,18 @@ TrendKey = tuple[Cell, str, str]
 
 @dataclass(slots=True)
 class Course:
-    """A series before it is cut into levels: the record of its last point, and its points in order."""
+    """A series before it is cut into levels: the record of its last point, and its points in
+    order.
+    """
 
     last: MetricRecord
     points: Points
 
 
 class SeriesBuilder:
-    """Collects the points of every series, night by night; ``began``: the ids of runs in the order they began."""
+    """Collects the points of every series, night by night; ``began``: the ids of runs in the
+    order they began.
+    """
 
     def __init__(self, began: Sequence[str] = ()) -> None:
         self._began = {run: place for place, run in enumerate(began)}
@@ -294,7 +364,9 @@ class SeriesBuilder:
 
 
 def data_of(metric: str, data: Mapping[str, str]) -> str:
-    """The digest of the samples of ``metric`` (``top1@photos``); where it names none, of all ``data`` of its cell."""
+    """The digest of the samples of ``metric`` (``top1@photos``); where it names none, of all
+    ``data`` of its cell.
+    """
     return data.get(metric.partition("@")[2]) or "+".join(data.values())
 
 
@@ -304,7 +376,8 @@ def cut_levels(
     """(breaks, levels) of a series of shares, one run a point; no level reaches over a break.
 
     Args:
-        values, data, out_of: of each point, in order: the share, the digest of its samples, its denominator.
+        values, data, out_of: of each point, in order: the share, the digest of its samples, its
+            denominator.
         confirm: points that make a level.
     """
     points = Points([("", "", "", 0)], list(zip(out_of, data, strict=True)))
@@ -344,8 +417,12 @@ def _cut(
     return breaks, tuple(levels), tuple(growth.changes)
 
 
-def steps_between(breaks: Sequence[int], levels: Sequence[Level]) -> tuple[tuple[Level, Level], ...]:
-    """(level before, level after) of every step, provisional ones included; a break is not a step."""
+def steps_between(
+    breaks: Sequence[int], levels: Sequence[Level]
+) -> tuple[tuple[Level, Level], ...]:
+    """(level before, level after) of every step, provisional ones included; a break is not a
+    step.
+    """
     return tuple(pair for pair in itertools.pairwise(levels) if pair[1].start not in breaks)
 
 
@@ -355,7 +432,9 @@ def least_step(out_of: int) -> float:
 
 
 def least_steps(points: Points, unit: str) -> list[float]:
-    """Of each point the least step that is reported, in the ``unit`` of the values (a fraction where that is ``%``)."""
+    """Of each point the least step that is reported, in the ``unit`` of the values (a fraction
+    where that is ``%``).
+    """
     if unit == "%":
         return [least_step(count) for count, _ in points.kinds]
     if unit == "dB":
@@ -368,18 +447,21 @@ def least_steps(points: Points, unit: str) -> list[float]:
 #
 #     σ = max(√ mean of the variances that the runs measured,  1.5 (1 + 3/m) rms(|d|) / √2)
 #
-# d are the m differences of neighbours on the same samples, without the largest fifth: a change of level makes one
-# large difference, and 1.5 makes up for what is left out of Gaussian ones. Repeats see the noise within a run and not
-# that between nights, and metrics of outputs (dB) are not repeated at all.
+# d are the m differences of neighbours on the same samples, without the largest fifth: a change of
+# level makes one large difference, and 1.5 makes up for what is left out of Gaussian ones. Repeats
+# see the noise within a run and not that between nights, and metrics of outputs (dB) are not
+# repeated at all.
 
 _DIFFERENCES = 120
 """The number of differences that are looked at, the newest ones."""
 
 
 def noise_after(points: Points) -> list[tuple[float, float]]:
-    """After each run the standard deviations by noise of a value and of one run; 0 where no noise is known.
+    """After each run the standard deviations by noise of a value and of one run; 0 where no
+    noise is known.
 
-    Infinite where a run said that its answers differ between repeats, and too few values show by how much.
+    Infinite where a run said that its answers differ between repeats, and too few values show by
+    how much.
     """
     facts = points.facts()
     if not any(one.noise for one in facts):
@@ -408,7 +490,9 @@ def noise_after(points: Points) -> list[tuple[float, float]]:
 
 
 def _scatter(differences: Sequence[float]) -> float | None:
-    """The standard deviation of values by the differences of neighbours; None: there are too few."""
+    """The standard deviation of values by the differences of neighbours; None: there are too
+    few.
+    """
     count = len(differences)
     if count < _FEWEST:
         return None
@@ -421,7 +505,9 @@ _FEWEST = 4
 """Differences under which nothing is known of a scatter."""
 
 
-def _series(cell: Cell, metric: str, environment_class: str, course: Course, confirm: int) -> Series:
+def _series(
+    cell: Cell, metric: str, environment_class: str, course: Course, confirm: int
+) -> Series:
     last, points = course.last, course.points.collapsed()
     breaks, levels, changes = _cut(points, confirm, last.unit)
     return Series(
@@ -440,7 +526,8 @@ def _series(cell: Cell, metric: str, environment_class: str, course: Course, con
 
 # What was accepted for a point of a series: the fixed level that a slow slide is measured against.
 #
-# A trend compares a point with earlier ones, so that it does not see a slow slide; what was accepted is fixed.
+# A trend compares a point with earlier ones, so that it does not see a slow slide; what was
+# accepted is fixed.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -470,8 +557,9 @@ def accepted_levels(
     """What ``baselines`` of ``suite`` hold, by cell, metric and class.
 
     Args:
-        classes: further ones to look for: drift compares a result with one of a class that the suite declares
-            equivalent, or accepted for ``any``, and so do trends. equivalents: as in ``Rules``.
+        classes: further ones to look for: drift compares a result with one of a class that the
+            suite declares equivalent, or accepted for ``any``, and so do trends. equivalents: as in
+            ``Rules``.
     """
     groups, asked = tuple(equivalents), frozenset(classes)
     found = {}
@@ -488,6 +576,8 @@ def accepted_levels(
 
 
 def accepted_value(series: Series, levels: AcceptedLevels) -> float | None:
-    """The accepted share of the last point of ``series``; None where nothing was accepted for it."""
+    """The accepted share of the last point of ``series``; None where nothing was accepted for
+    it.
+    """
     known = levels.get((series.cell, series.metric, series.environment_class))
     return None if known is None or not series.points else known.value_for(series.points[-1])

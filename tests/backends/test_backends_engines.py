@@ -1,4 +1,6 @@
-"""Every backend through one door: numbers, taps, feeds, closing, refusals; and onnxruntime's options compared."""
+"""Every backend through one door: numbers, taps, feeds, closing, refusals; and onnxruntime's
+options compared.
+"""
 
 import subprocess
 import sys
@@ -64,7 +66,11 @@ def cnn(seed, *, quantized, weight_limit=127):
         if not quantized:
             return value
         grid = [const(f"{name}.s", np.float32(scale)), const(f"{name}.z", np.uint8(0))]
-        return add("DequantizeLinear", [add("QuantizeLinear", [value, *grid], f"{name}.q"), *grid], f"{name}.dq")
+        return add(
+            "DequantizeLinear",
+            [add("QuantizeLinear", [value, *grid], f"{name}.q"), *grid],
+            f"{name}.dq",
+        )
 
     def weight(name, shape):
         integers = rng.integers(-weight_limit, weight_limit + 1, shape).astype(np.int8)
@@ -82,7 +88,14 @@ def cnn(seed, *, quantized, weight_limit=127):
     a = add("Flatten", [a], "flat")
     y = add("Gemm", [a, weight("w3", (8, 5))], "y")
     y.dtype = ir.DataType.FLOAT
-    graph = ir.Graph([x], [y], nodes=nodes, initializers=list(constants.values()), opset_imports={"": 21}, name="cnn")
+    graph = ir.Graph(
+        [x],
+        [y],
+        nodes=nodes,
+        initializers=list(constants.values()),
+        opset_imports={"": 21},
+        name="cnn",
+    )
     return ir.Model(graph, ir_version=10)
 
 
@@ -96,7 +109,10 @@ def run(name, model, feeds=None, **options):
 
 
 def by_numpy(model, x):
-    w1, w2, w3 = (model.graph.initializers[n].const_value.numpy().astype(np.float64) for n in ("w1", "w2", "w3"))
+    w1, w2, w3 = (
+        model.graph.initializers[n].const_value.numpy().astype(np.float64)
+        for n in ("w1", "w2", "w3")
+    )
     padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
     h = np.maximum(np.einsum("nchwij,ocij->nohw", windows, w1), 0)
@@ -106,7 +122,9 @@ def by_numpy(model, x):
 @pytest.mark.parametrize("name", NAMES)
 def test_float_numbers(name):
     model = float_net()
-    np.testing.assert_allclose(run(name, model)["y"], by_numpy(model, batch()), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        run(name, model)["y"], by_numpy(model, batch()), rtol=1e-4, atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -126,7 +144,8 @@ def test_the_protocol_and_paths(name, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "integers"), [(name, name != "onnx-reference" and "noopt" not in name) for name in NAMES]
+    ("name", "integers"),
+    [(name, name != "onnx-reference" and "noopt" not in name) for name in NAMES],
 )
 def test_executors_report_the_nodes_that_really_run(name, integers):
     with get_backend(name).prepare(float_net()) as executor:
@@ -135,7 +154,9 @@ def test_executors_report_the_nodes_that_really_run(name, integers):
         found = executor.executed()
         run_before = executor.run({"x": batch()})
     assert {one.device for one in found.values()} == {"cpu"}
-    convolutions = {found[node].precision for node in found if node.startswith("conv") and "." not in node}
+    convolutions = {
+        found[node].precision for node in found if node.startswith("conv") and "." not in node
+    }
     assert ("uint8" in convolutions) == integers
     np.testing.assert_array_equal(run_before["y"], run(name, qdq_net())["y"])
 
@@ -146,7 +167,9 @@ def test_a_recording_session_knows_how_it_runs_and_its_numbers_are_equal(name):
     with backend.prepare(qdq_net()) as plain, recording(backend).prepare(qdq_net()) as recorded:
         assert recorded.executed() == plain.executed()
         assert {"conv1", "conv2"} <= recorded.executed().keys()
-        np.testing.assert_array_equal(recorded.run({"x": batch()})["y"], plain.run({"x": batch()})["y"])
+        np.testing.assert_array_equal(
+            recorded.run({"x": batch()})["y"], plain.run({"x": batch()})["y"]
+        )
 
 
 def test_words_for_types_of_integers():
@@ -234,7 +257,9 @@ def test_running_twice_and_in_pieces_gives_the_same_integers(name):
 
 
 def test_quantized_runs_agree_within_a_step_where_nothing_saturates():
-    model = qdq_net(weight_limit=64)  # pairs stay under 2·255·64 = 32,640: no 16-bit saturation anywhere
+    model = qdq_net(
+        weight_limit=64
+    )  # pairs stay under 2·255·64 = 32,640: no 16-bit saturation anywhere
     assert check_convention(model) == ()
     found = {name: run(name, model)["y"] for name in NAMES}
     step = 4 / 255 * 8  # one step of the mean's grid, through eight weights of at most one
@@ -317,7 +342,10 @@ def test_a_batch_the_graph_cannot_compute():
     text = '<ir_version: 10, opset_import: ["" : 21]> net (float[N] x, float[M] z) => (float[K] y) { y = Add(x, z) }'
     feeds = {"x": np.ones(3, np.float32), "z": np.ones(4, np.float32)}
     for name in NAMES:
-        with get_backend(name).prepare(ir.from_onnx_text(text)) as executor, pytest.raises(InputError, match="Running"):
+        with (
+            get_backend(name).prepare(ir.from_onnx_text(text)) as executor,
+            pytest.raises(InputError, match="Running"),
+        ):
             executor.run(feeds)
 
 
@@ -330,7 +358,9 @@ def test_capabilities_and_packages():
 
 
 def test_extensions_add_backends_and_names_are_suggested():
-    added = Extension(name="mine", backends={"ort-mine": lambda: OrtBackend(name="ort-mine", precise=True)})
+    added = Extension(
+        name="mine", backends={"ort-mine": lambda: OrtBackend(name="ort-mine", precise=True)}
+    )
     found = catalogue([added])
     assert found.names() == tuple(sorted((*catalogue().names(), "ort-mine")))
     assert set(NAMES) <= set(catalogue().names())
@@ -347,7 +377,9 @@ def test_nothing_is_suggested_for_a_name_that_resembles_none(name):
 
 
 def test_every_arithmetic_is_a_backend_and_listing_them_loads_no_numerics():
-    wanted = {f"integer-{name}" for name in list_arithmetics()} | {f"partitioned-{name}" for name in list_devices()}
+    wanted = {f"integer-{name}" for name in list_arithmetics()} | {
+        f"partitioned-{name}" for name in list_devices()
+    }
     assert integer_backends() == wanted <= set(catalogue().names())
     quantized_only = {"torch-fbgemm", "torch-onednn", "torch-qnnpack"}
     assert integer_backends(installed_extensions()) == wanted | quantized_only
@@ -375,10 +407,19 @@ ENGINES = {
 @pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize(
     "raised",
-    ["OSError('libengine.so: undefined symbol')", "ImportError('numpy ABI')", "RuntimeError('no AVX')", "KeyError(1)"],
+    [
+        "OSError('libengine.so: undefined symbol')",
+        "ImportError('numpy ABI')",
+        "RuntimeError('no AVX')",
+        "KeyError(1)",
+    ],
 )
-def test_an_engine_that_does_not_load_is_skipped_with_its_reason(name, raised, monkeypatch, tmp_path):
-    """Whatever its import raises, cells are skipped: the error is that of a package that is not installed."""
+def test_an_engine_that_does_not_load_is_skipped_with_its_reason(
+    name, raised, monkeypatch, tmp_path
+):
+    """Whatever its import raises, cells are skipped: the error is that of a package that is not
+    installed.
+    """
     import qbench_engines.openvino
 
     file, extra = ENGINES[name]
@@ -396,9 +437,13 @@ def test_an_engine_that_does_not_load_is_skipped_with_its_reason(name, raised, m
     assert f"pip install 'pytest-qbench[{extra}]'" in caught.value.remedy
 
 
-@pytest.mark.parametrize(("name", "lacking"), [("openvino", "Core"), ("torch-fbgemm", "quantize_per_tensor")])
+@pytest.mark.parametrize(
+    ("name", "lacking"), [("openvino", "Core"), ("torch-fbgemm", "quantize_per_tensor")]
+)
 def test_an_empty_package_counts_as_one_that_is_not_installed(name, lacking, monkeypatch):
-    """A folder of the engine's name, or a release without what the backend calls, imports without an error."""
+    """A folder of the engine's name, or a release without what the backend calls, imports
+    without an error.
+    """
     import qbench_engines.openvino
 
     package = name.partition("-")[0]

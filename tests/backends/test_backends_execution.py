@@ -1,4 +1,6 @@
-"""The frame that executors of engines share: feeds are checked, a closed one runs nothing, and a refusal is named."""
+"""The frame that executors of engines share: feeds are checked, a closed one runs nothing, and
+a refusal is named.
+"""
 
 import numpy as np
 import onnx_ir as ir
@@ -14,7 +16,9 @@ FEEDS = {"x": np.array([[-1.0, 2.0]], np.float32)}
 def relu():
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 2]) for name in "xy")
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "net", [x], [y])
-    return ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+    return ir.from_proto(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    )
 
 
 class Doubling(EngineExecutor[float]):

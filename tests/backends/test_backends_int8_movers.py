@@ -1,4 +1,6 @@
-"""int8 levels that are only moved: every optimized session is made, and answers as the model says."""
+"""int8 levels that are only moved: every optimized session is made, and answers as the model
+says.
+"""
 
 import numpy as np
 import onnx_ir as ir
@@ -25,7 +27,9 @@ def constant(name: str, array: np.ndarray) -> ir.Value:
 
 def moved(*movers: str, levels: type = np.int8, behind: str = "") -> ir.Model:
     """x (N, 4, 4) → Q → DQ → ``movers`` → ``behind`` → y."""
-    x = ir.val("x", ir.DataType.FLOAT, ir.Shape(["N", 4, 4, 1] if movers == ("Squeeze",) else ["N", 4, 4]))
+    x = ir.val(
+        "x", ir.DataType.FLOAT, ir.Shape(["N", 4, 4, 1] if movers == ("Squeeze",) else ["N", 4, 4])
+    )
     grid = [constant("scale", np.array(0.1, np.float32)), constant("zero", np.array(3, levels))]
     constants, nodes = list(grid), []
     quantizer = ir.node("QuantizeLinear", [x, *grid], name="q")
@@ -34,7 +38,9 @@ def moved(*movers: str, levels: type = np.int8, behind: str = "") -> ir.Model:
         attributes, arrays = MOVERS[mover]
         more = [constant(f"{mover}{place}.{i}", array) for i, array in enumerate(arrays)]
         constants += more
-        nodes.append(ir.node(mover, [nodes[-1].outputs[0], *more], attributes, name=f"{mover}{place}"))
+        nodes.append(
+            ir.node(mover, [nodes[-1].outputs[0], *more], attributes, name=f"{mover}{place}")
+        )
     if behind:
         nodes.append(ir.node(behind, [nodes[-1].outputs[0]], name=behind))
     y = nodes[-1].outputs[0]
@@ -42,7 +48,9 @@ def moved(*movers: str, levels: type = np.int8, behind: str = "") -> ir.Model:
     for index, node in enumerate(nodes[:-1]):
         node.outputs[0].name = f"v{index}"
     quantizer.outputs[0].dtype = grid[1].dtype
-    graph = ir.Graph([x], [y], nodes=nodes, initializers=constants, opset_imports={"": 21}, name="moved")
+    graph = ir.Graph(
+        [x], [y], nodes=nodes, initializers=constants, opset_imports={"": 21}, name="moved"
+    )
     return ir.Model(graph, ir_version=10)
 
 
@@ -66,7 +74,9 @@ def test_every_mover_ends_alike_everywhere(mover: str, behind: str) -> None:
 def test_movers_behind_one_another(movers: tuple[str, ...]) -> None:
     model = with_int8_pairs(moved(*movers))
     assert [node.op_type for node in model.graph].count("QuantizeLinear") == 1 + len(movers)
-    np.testing.assert_array_equal(answers(moved(*movers), "ort-cpu"), answers(moved(*movers), "ort-cpu-noopt"))
+    np.testing.assert_array_equal(
+        answers(moved(*movers), "ort-cpu"), answers(moved(*movers), "ort-cpu-noopt")
+    )
 
 
 def test_only_open_int8_grids_get_a_pair() -> None:
@@ -76,5 +86,10 @@ def test_only_open_int8_grids_get_a_pair() -> None:
     assert [node.name for node in model.graph] == before
     assert [node.op_type for node in closed.graph][-2:] == ["QuantizeLinear", "DequantizeLinear"]
     assert [str(value.name) for value in closed.graph.outputs] == ["y"]
-    for same in (closed, moved("Transpose", levels=np.uint8), moved("Transpose", levels=np.int16), moved()):
+    for same in (
+        closed,
+        moved("Transpose", levels=np.uint8),
+        moved("Transpose", levels=np.int16),
+        moved(),
+    ):
         assert with_int8_pairs(same) is same

@@ -1,4 +1,6 @@
-"""OpenVINO as a backend: numbers, executed precision, refusals with its reason; without it, what to install."""
+"""OpenVINO as a backend: numbers, executed precision, refusals with its reason; without it,
+what to install.
+"""
 
 import sys
 
@@ -23,18 +25,25 @@ def fresh_core():
 
 @pytest.fixture
 def engine():
-    reason = "openvino cannot be imported here; `make test-oracles` installs it with the extra 'oracle'"
+    reason = (
+        "openvino cannot be imported here; `make test-oracles` installs it with the extra 'oracle'"
+    )
     return pytest.importorskip("openvino", reason=reason, exc_type=ImportError)
 
 
 def one_node(op, inputs, outputs=("y",), version=21, domain="", **attributes):
     """A graph of one node; ``inputs``: name → (dtype, shape)."""
     values = [ir.val(name, dtype, ir.Shape(shape)) for name, (dtype, shape) in inputs.items()]
-    node = ir.node(op, values, attributes, name="node/of.it", domain=domain, num_outputs=len(outputs))
+    node = ir.node(
+        op, values, attributes, name="node/of.it", domain=domain, num_outputs=len(outputs)
+    )
     for value, name in zip(node.outputs, outputs, strict=True):
         value.name, value.dtype = name, ir.DataType.FLOAT
     opsets = {"": version} | ({domain: 1} if domain else {})
-    return ir.Model(ir.Graph(values, node.outputs, nodes=[node], opset_imports=opsets, name="one"), ir_version=10)
+    return ir.Model(
+        ir.Graph(values, node.outputs, nodes=[node], opset_imports=opsets, name="one"),
+        ir_version=10,
+    )
 
 
 PAIR = {"x": (ir.DataType.FLOAT, ["N", 4])}
@@ -50,7 +59,10 @@ def test_without_the_package_cells_report_what_to_install(name, monkeypatch):
 def test_the_float_reference_is_of_a_backend_that_gives_values_inside_a_graph():
     subject = build_subject("digits_cnn", "digits_test", None, None, None)
     assert subject_artifacts(subject, get_backend("openvino")).fp32_backend.name == "ort-cpu"
-    assert subject_artifacts(subject, get_backend("ort-cpu-noopt")).fp32_backend.name == "ort-cpu-noopt"
+    assert (
+        subject_artifacts(subject, get_backend("ort-cpu-noopt")).fp32_backend.name
+        == "ort-cpu-noopt"
+    )
 
 
 @needs_engine
@@ -63,7 +75,9 @@ def test_numbers_and_the_nodes_that_really_run(engine):
     assert found["x.q"].precision == "float32"
     assert {one.device for one in found.values()} == {"cpu"}
     with get_backend("openvino").prepare(float_net()) as executor:
-        np.testing.assert_allclose(executor.run({"x": batch()})["y"], run("ort-cpu", float_net())["y"], atol=1e-5)
+        np.testing.assert_allclose(
+            executor.run({"x": batch()})["y"], run("ort-cpu", float_net())["y"], atol=1e-5
+        )
         assert {one.precision for one in executor.executed().values()} == {"float32"}
 
 
@@ -73,7 +87,9 @@ def test_pairs_saturate_as_the_arithmetic_of_this_processor_says(engine):
     if arithmetic is None:
         pytest.skip("no arithmetic is declared for this class of processor")
     theirs = run("openvino", qdq_net())["y"]
-    np.testing.assert_allclose(theirs, run(f"integer-{arithmetic}", qdq_net())["y"], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        theirs, run(f"integer-{arithmetic}", qdq_net())["y"], rtol=1e-5, atol=1e-5
+    )
     saturates = arithmetic == "openvino-avx2"
     assert (np.abs(theirs - run("ort-cpu-precise", qdq_net())["y"]).max() > 0.01) == saturates
 
@@ -112,7 +128,10 @@ def test_several_inputs_and_outputs(engine):
     inputs = {"a": (ir.DataType.FLOAT, ["N", 4]), "b": (ir.DataType.FLOAT, ["N", 4])}
     model = one_node("Add", inputs, ("y",))
     model.graph.outputs.append(model.graph.inputs[1])
-    feeds = {"b": np.asfortranarray(np.arange(12, dtype=np.float32).reshape(3, 4)), "a": np.ones((3, 4), np.float32)}
+    feeds = {
+        "b": np.asfortranarray(np.arange(12, dtype=np.float32).reshape(3, 4)),
+        "a": np.ones((3, 4), np.float32),
+    }
     with get_backend("openvino").prepare(model) as executor:
         found = executor.run(feeds)
         kept = found["y"].copy()

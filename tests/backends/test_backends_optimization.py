@@ -30,7 +30,9 @@ def model():
 
 def kept_operators(model, folder, **settings):
     path = folder / "kept.onnx"
-    with OrtBackend(name="mine", optimization=Optimization(kept=path, **settings)).prepare(model) as executor:
+    with OrtBackend(name="mine", optimization=Optimization(kept=path, **settings)).prepare(
+        model
+    ) as executor:
         result = executor.run(FEEDS)["y"]
     return Counter(node.op_type for node in ir.load(path).graph), result
 
@@ -43,10 +45,16 @@ def test_each_level_leaves_another_graph(model, tmp_path):
 
 
 def test_an_optimizer_and_a_rule_left_out(model, tmp_path):
-    operators, ties = kept_operators(model, tmp_path, without=frozenset({"QDQSelectorActionTransformer"}))
+    operators, ties = kept_operators(
+        model, tmp_path, without=frozenset({"QDQSelectorActionTransformer"})
+    )
     assert operators == {"DequantizeLinear": 2, "Add": 1, "QuantizeLinear": 1}
-    assert kept_operators(model, tmp_path, without=frozenset({"EliminateIdentity"}))[0]["Identity"] == 1
-    # 127 + (2 + 0)/2 = 128 anyway; half a step above an odd zero point goes to the even neighbour before or after it.
+    assert (
+        kept_operators(model, tmp_path, without=frozenset({"EliminateIdentity"}))[0]["Identity"]
+        == 1
+    )
+    # 127 + (2 + 0)/2 = 128 anyway; half a step above an odd zero point goes to the even neighbour
+    # before or after it.
     assert ties.tolist() == [0, 1, 128, 127]
     assert kept_operators(model, tmp_path)[1].tolist() == [0, 1, 128, 128]
 
@@ -58,9 +66,13 @@ def test_the_log_names_what_rewrote_the_graph(model):
         "QDQSelectorActionTransformer",
     }
     assert {one.level for one in asked} >= {1, 2, 3}
-    without = Optimization(without=frozenset({"QDQSelectorActionTransformer", "ConstantFolding"}), level=Level.EXTENDED)
+    without = Optimization(
+        without=frozenset({"QDQSelectorActionTransformer", "ConstantFolding"}), level=Level.EXTENDED
+    )
     left = session_optimizers(model, OrtBackend(name="mine", optimization=without))
-    assert {one.name for one in asked if one.level < 3} - {one.name for one in left} == without.without
+    assert {one.name for one in asked if one.level < 3} - {
+        one.name for one in left
+    } == without.without
     assert {one.level for one in left} <= {1, 2, 4}
 
 

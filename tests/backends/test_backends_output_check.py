@@ -14,13 +14,17 @@ def graph(first="n", kind=TensorProto.FLOAT, out=("n", 3), more=()):
     outputs = [helper.make_tensor_value_info("y", kind, None if out is None else list(out)), *more]
     nodes = [helper.make_node("Relu", ["x"], ["y"])]
     proto = helper.make_model(
-        helper.make_graph(nodes, "net", [x], outputs), opset_imports=[helper.make_opsetid("", 21)], ir_version=10
+        helper.make_graph(nodes, "net", [x], outputs),
+        opset_imports=[helper.make_opsetid("", 21)],
+        ir_version=10,
     )
     return ir.from_proto(proto)
 
 
 def check(results, rows=4, **how):
-    return OutputCheck.of(graph(**how), "mine").checked({"x": np.zeros((rows, 3), np.float32)}, results)
+    return OutputCheck.of(graph(**how), "mine").checked(
+        {"x": np.zeros((rows, 3), np.float32)}, results
+    )
 
 
 RIGHT = np.zeros((4, 3), np.float32)

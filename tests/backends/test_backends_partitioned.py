@@ -1,4 +1,6 @@
-"""``partitioned-<device>``: equal to the integer machine where a device takes all, and to a cut made by hand."""
+"""``partitioned-<device>``: equal to the integer machine where a device takes all, and to a cut
+made by hand.
+"""
 
 from pathlib import Path
 
@@ -8,7 +10,14 @@ import onnx.parser
 import onnx_ir as ir
 import pytest
 
-from qbench.backends import Backend, Counting, HasRuleDigests, PartitionedBackend, get_backend, integer_backends
+from qbench.backends import (
+    Backend,
+    Counting,
+    HasRuleDigests,
+    PartitionedBackend,
+    get_backend,
+    integer_backends,
+)
 from qbench.calibration import calibrate
 from qbench.errors import InputError, UnsupportedError
 from qbench.numerics import get_arithmetic
@@ -39,7 +48,9 @@ FIRST, SECOND = CONV.format(i="x", o="a", n="first"), CONV.format(i="b", o="y", 
 
 
 def device(arithmetic: str, *operators: str) -> Device:
-    return Device(name="here", source="this test", arithmetic=get_arithmetic(arithmetic), operators=operators)
+    return Device(
+        name="here", source="this test", arithmetic=get_arithmetic(arithmetic), operators=operators
+    )
 
 
 def graph(body: str, given: str, result: str) -> ir.Model:
@@ -53,10 +64,14 @@ def graph(body: str, given: str, result: str) -> ir.Model:
 
 WHOLE = graph(f"{FIRST} [host] b = Sin(a) {SECOND}", "x", "y")
 X = np.random.default_rng(2).normal(0, 3, (5, 3, 4, 4)).astype(np.float32)
-X.reshape(-1)[:40] = 0.05 * (np.arange(40, dtype=np.float32) + 0.5)  # ties, which machines round apart
+X.reshape(-1)[:40] = 0.05 * (
+    np.arange(40, dtype=np.float32) + 0.5
+)  # ties, which machines round apart
 
 
-def ran(backend: Backend, model: ir.Model, feeds: dict[str, np.ndarray], *taps: str) -> dict[str, np.ndarray]:
+def ran(
+    backend: Backend, model: ir.Model, feeds: dict[str, np.ndarray], *taps: str
+) -> dict[str, np.ndarray]:
     with backend.prepare(model, taps=taps) as executor:
         return executor.run(feeds)
 
@@ -65,7 +80,10 @@ def with_levels_out(model: ir.Model) -> ir.Model:
     """``model`` with its last result on a grid: what is left real is not a device's."""
     (old,) = model.graph.outputs
     parameters = [ir.tensor(np.float32(0.25)), ir.tensor(np.uint8(128))]
-    values = [ir.val(name, const_value=tensor) for name, tensor in zip(("out_s", "out_z"), parameters, strict=True)]
+    values = [
+        ir.val(name, const_value=tensor)
+        for name, tensor in zip(("out_s", "out_z"), parameters, strict=True)
+    ]
     for value, tensor in zip(values, parameters, strict=True):
         value.dtype, value.shape, tensor.name = tensor.dtype, tensor.shape, value.name
         model.graph.register_initializer(value)
@@ -83,7 +101,10 @@ def quantized(name: str, schema: str) -> tuple[ir.Model, dict[str, np.ndarray]]:
     (make,) = get_model(name).graphs.values()
     model = make()
     draw = np.random.default_rng(7)
-    shapes = {str(v.name): [d if isinstance(d, int) else 16 for d in v.shape or ()] for v in model.graph.inputs}
+    shapes = {
+        str(v.name): [d if isinstance(d, int) else 16 for d in v.shape or ()]
+        for v in model.graph.inputs
+    }
     feeds = {key: draw.random(shape).astype(np.float32) for key, shape in shapes.items()}
     return quantize_model(model, make_plan(model, calibrate(model, [feeds]), schema)), feeds
 
@@ -117,7 +138,8 @@ def test_a_cut_by_hand(arithmetic: str) -> None:
 def test_borders_count_as_the_device_does() -> None:
     """Otherwise the machines, which round ties apart, would get the same levels."""
     found = [
-        ran(PartitionedBackend(device=device(a, "Conv")), WHOLE, {"x": X}, "xq")["xq"] for a in ("ort-x64", "gemmlowp")
+        ran(PartitionedBackend(device=device(a, "Conv")), WHOLE, {"x": X}, "xq")["xq"]
+        for a in ("ort-x64", "gemmlowp")
     ]
     assert (found[0] != found[1]).any()
 
@@ -132,7 +154,9 @@ def test_what_a_device_has_not_runs_on_the_host() -> None:
     ours = ran(backend, model, feeds, given, read)
     machine = ran(get_backend("integer-tflite-single"), model, feeds, given)
     np.testing.assert_array_equal(ours[given], machine[given])
-    last = ran(get_backend("ort-cpu"), partition.sections[-1].model(partition.model), {read: ours[read]})
+    last = ran(
+        get_backend("ort-cpu"), partition.sections[-1].model(partition.model), {read: ours[read]}
+    )
     np.testing.assert_array_equal(ours["logits"], last["logits"])
 
 
@@ -141,10 +165,16 @@ def test_taps_are_values_of_any_section_and_change_nothing() -> None:
     plain = ran(backend, WHOLE, {"x": X})
     tapped = ran(backend, WHOLE, {"x": X}, "xq", "xr", "a", "b", "x")
     assert list(tapped) == ["y", "xq", "xr", "a", "b", "x"]
-    assert (tapped["xq"].dtype, tapped["xr"].dtype, tapped["b"].dtype) == (np.uint8, np.uint8, np.float32)
+    assert (tapped["xq"].dtype, tapped["xr"].dtype, tapped["b"].dtype) == (
+        np.uint8,
+        np.uint8,
+        np.float32,
+    )
     np.testing.assert_array_equal(tapped["y"], plain["y"])
     np.testing.assert_array_equal(tapped["x"], X)
-    with pytest.raises(InputError, match=r"no value 'xrr' in the partitioned graph.* Did you mean 'xr'"):
+    with pytest.raises(
+        InputError, match=r"no value 'xrr' in the partitioned graph.* Did you mean 'xr'"
+    ):
         backend.prepare(WHOLE, taps=["xrr"])
 
 
@@ -177,7 +207,9 @@ def test_wrong_batches_and_models_are_refused_in_a_sentence() -> None:
 
 def test_a_result_that_is_an_input_or_a_constant() -> None:
     model = graph(FIRST, "x", "a")
-    values = {value.name: value for value in (*model.graph.inputs, *model.graph.initializers.values())}
+    values = {
+        value.name: value for value in (*model.graph.inputs, *model.graph.initializers.values())
+    }
     model.graph.outputs.extend([values["x"], values["s"]])
     found = ran(PartitionedBackend(device=device("ideal", "Conv")), model, {"x": X})
     np.testing.assert_array_equal(found["x"], X)
@@ -187,7 +219,9 @@ def test_a_result_that_is_an_input_or_a_constant() -> None:
 def test_devices_beside_suites_are_backends_and_may_count_as_machines_there(tmp_path: Path) -> None:
     for folder in ("devices", "arithmetics"):
         (tmp_path / folder).mkdir()
-    scaling = 'scaling = { form = "float32", precision = "single", stages = [{ rounding = "half_up" }] }'
+    scaling = (
+        'scaling = { form = "float32", precision = "single", stages = [{ rounding = "half_up" }] }'
+    )
     (tmp_path / "arithmetics" / "house.toml").write_text(f'source = "a data sheet"\n{scaling}\n')
     (tmp_path / "devices" / "mine.toml").write_text(
         'source = "a data sheet"\narithmetic = "house"\noperators = ["Conv"]'
@@ -197,5 +231,8 @@ def test_devices_beside_suites_are_backends_and_may_count_as_machines_there(tmp_
     backend = found.backends.get("partitioned-mine")
     assert backend.name == "partitioned-mine"
     assert found.backends.owner("partitioned-mine") == "devices/*.toml"
-    y, machine = (ran(b, graph(FIRST, "x", "a"), {"x": X})["a"] for b in (backend, found.backends.get("integer-house")))
+    y, machine = (
+        ran(b, graph(FIRST, "x", "a"), {"x": X})["a"]
+        for b in (backend, found.backends.get("integer-house"))
+    )
     np.testing.assert_array_equal(y, machine)

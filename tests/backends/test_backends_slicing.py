@@ -9,7 +9,9 @@ from qbench.errors import InputError
 
 
 class Doubling:
-    """Takes 4 rows of x; gives them doubled, their sum, all heads of all rows, and what belongs to no row."""
+    """Takes 4 rows of x; gives them doubled, their sum, all heads of all rows, and what belongs
+    to no row.
+    """
 
     def __init__(self, ragged=False):
         self.seen, self.closed, self.ragged = [], False, ragged
@@ -33,7 +35,9 @@ class Doubling:
 def model(*inputs):
     values = [ir.val(name, ir.DataType.FLOAT, ir.Shape(shape)) for name, shape in inputs]
     node = ir.node("Relu", [values[0]])
-    return ir.Model(ir.Graph(values, [node.outputs[0]], nodes=[node], opset_imports={"": 21}), ir_version=10)
+    return ir.Model(
+        ir.Graph(values, [node.outputs[0]], nodes=[node], opset_imports={"": 21}), ir_version=10
+    )
 
 
 def rows(n):
@@ -53,7 +57,9 @@ def test_every_row_comes_back_once_and_in_order(n):
     np.testing.assert_array_equal(results["y"], 2 * rows(n))
     assert [len(feeds["x"]) for feeds in inner.seen] == [4] * -(-n // 4)
     filled = np.concatenate([feeds["x"] for feeds in inner.seen])
-    np.testing.assert_array_equal(filled, np.concatenate([rows(n), np.repeat(rows(n)[-1:], -n % 4, axis=0)]))
+    np.testing.assert_array_equal(
+        filled, np.concatenate([rows(n), np.repeat(rows(n)[-1:], -n % 4, axis=0)])
+    )
 
 
 def test_results_without_a_row_a_sample_are_kept_whole():
@@ -108,5 +114,8 @@ def test_closing_closes_the_engine():
 def test_what_does_not_fit_is_still_refused_in_a_sentence(name, feeds, says):
     graph = model(("x", [4, 2]))
     graph.graph.outputs[0].name, graph.graph.outputs[0].dtype = "y", ir.DataType.FLOAT
-    with in_slices(get_backend(name).prepare(graph), graph) as executor, pytest.raises(InputError, match=says):
+    with (
+        in_slices(get_backend(name).prepare(graph), graph) as executor,
+        pytest.raises(InputError, match=says),
+    ):
         executor.run(feeds)

@@ -1,4 +1,6 @@
-"""Models that no check at loading can judge: loops that data decide, inputs with defaults, values of the caller."""
+"""Models that no check at loading can judge: loops that data decide, inputs with defaults,
+values of the caller.
+"""
 
 from dataclasses import replace
 
@@ -74,7 +76,13 @@ def test_nothing_writes_into_the_message_that_a_model_came_from():
     before = proto.SerializeToString(deterministic=True)
     model = ir.from_proto(proto)
     quantized = planned(model)
-    for name in ("ort-cpu", "ort-cpu-precise", "onnx-reference", "integer-ort-x64", "integer-ideal"):
+    for name in (
+        "ort-cpu",
+        "ort-cpu-precise",
+        "onnx-reference",
+        "integer-ort-x64",
+        "integer-ideal",
+    ):
         for given in (model, quantized):
             try:
                 with get_backend(name).prepare(given) as executor:

@@ -1,4 +1,6 @@
-"""Feeds and results of a TFLite file that came as it is, and files that are none; tests/oracles runs real ones."""
+"""Feeds and results of a TFLite file that came as it is, and files that are none; tests/oracles
+runs real ones.
+"""
 
 from fractions import Fraction
 
@@ -41,11 +43,18 @@ def test_pictures_enter_with_channels_last_where_the_file_wants_that() -> None:
     picture = np.arange(2 * 3 * 4 * 5, dtype=np.float32).reshape(2, 3, 4, 5)
     assert is_first(picture.shape, (1, 4, 5, 3))
     assert not is_first(picture.shape, (1, 3, 4, 5))
-    assert np.array_equal(fed(picture, detail((1, 4, 5, 3), np.float32)), np.moveaxis(picture, 1, -1))
+    assert np.array_equal(
+        fed(picture, detail((1, 4, 5, 3), np.float32)), np.moveaxis(picture, 1, -1)
+    )
     assert np.array_equal(fed(picture, detail((1, 3, 4, 5), np.float32)), picture)
     with pytest.raises(ValueError, match=r"\(3, 4, 5\) a sample where the file takes \(4, 3, 5\)"):
         fed(picture, detail((1, 4, 3, 5), np.float32))
-    assert returned(picture, detail((1, 3, 4, 5), np.float32), channels_first=True).shape == (2, 5, 3, 4)
+    assert returned(picture, detail((1, 3, 4, 5), np.float32), channels_first=True).shape == (
+        2,
+        5,
+        3,
+        4,
+    )
 
 
 @pytest.mark.parametrize("content", [b"", b"abc", b"\x08\x00\x00\x00ONNX not a file of that kind"])

@@ -1,4 +1,6 @@
-"""TVM: what it computes, what it refuses, and a compiler that is missing, broken, crashes or hangs."""
+"""TVM: what it computes, what it refuses, and a compiler that is missing, broken, crashes or
+hangs.
+"""
 
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -13,7 +15,9 @@ from qbench.evaluation.artifacts import executed_macs
 from qbench.graph import Form
 from qbench_engines.tvm import TvmBackend
 
-HEAD = '<ir_version: 10, opset_import: ["" : 21]> net (float[N, 1, 6, 6] x) => (float[N, 2, 4, 4] y) '
+HEAD = (
+    '<ir_version: 10, opset_import: ["" : 21]> net (float[N, 1, 6, 6] x) => (float[N, 2, 4, 4] y) '
+)
 NET = HEAD + (
     "<float s = {0.5}, uint8 z = {7}, float t = {0.25}, int8 o = {0}, int8[2, 1, 3, 3] w = {1, 2, 3, 4, -5, 6, 7, 8, "
     "9, -1, -2, -3, -4, 5, -6, -7, -8, -9}> { q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) "
@@ -137,6 +141,8 @@ def test_nodes_whose_precision_is_not_known_give_no_share():
     quantized = SimpleNamespace(plans={"": plan})
 
     def share(precision):
-        return executed_macs({"": SimpleNamespace(executed=lambda: {"conv": Executed(precision, "npu")})}, quantized)[0]
+        return executed_macs(
+            {"": SimpleNamespace(executed=lambda: {"conv": Executed(precision, "npu")})}, quantized
+        )[0]
 
     assert [share(precision) for precision in ("", "uint8", "float32")] == [None, 1, 0]

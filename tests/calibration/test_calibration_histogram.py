@@ -1,4 +1,6 @@
-"""Counting by float bits: against the scalar definition, compiled against numpy, any split against the whole."""
+"""Counting by float bits: against the scalar definition, compiled against numpy, any split
+against the whole.
+"""
 
 import base64
 import math
@@ -115,7 +117,9 @@ def test_the_compiled_loop_gives_the_same_bits(size: int) -> None:
     if compiled() is None:
         pytest.skip("numba is not installed")
     rng = np.random.default_rng(size)
-    x = np.concatenate([rng.normal(size=size), np.maximum(rng.normal(size=size), 0), rng.choice(EDGES, size)])
+    x = np.concatenate(
+        [rng.normal(size=size), np.maximum(rng.normal(size=size), 0), rng.choice(EDGES, size)]
+    )
     x = rng.permutation(x.astype(np.float32))
     slow, fast = counted(x), counted(x, compiled_too=True)
     assert all(np.array_equal(a, b) for a, b in zip(slow, fast, strict=True))
@@ -135,7 +139,9 @@ def test_without_numba_numpy_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compiled.__wrapped__() is None
 
 
-def test_where_compiled_code_cannot_be_kept_it_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_compiled_code_cannot_be_kept_it_is_made_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     numba = pytest.importorskip("numba")
     jit = numba.njit
 
@@ -158,7 +164,12 @@ def test_a_table_takes_as_many_numbers_as_it_says() -> None:
     table[cell] = MOST * ((1 << 38) + 0xFF7FFFFF)  # what MOST additions of the worst number come to
     assert table[cell] > 0
     keys, counts, lows, zeros = unpacked(table, MOST)
-    assert (keys.tolist(), counts.tolist(), lows.tolist(), zeros) == ([~(0x7F7FFFFF >> 13)], [MOST], [MOST * 8191], 0)
+    assert (keys.tolist(), counts.tolist(), lows.tolist(), zeros) == (
+        [~(0x7F7FFFFF >> 13)],
+        [MOST],
+        [MOST * 8191],
+        0,
+    )
 
 
 @given(tensors, tensors)
@@ -178,7 +189,11 @@ def test_squares_keep_their_bound(x: Array) -> None:
         return
     true = sum(Fraction(value) ** 2 for value in normal.tolist())
     found = Fraction(Histogram.of(normal).square_sum)
-    assert true * (1 - Fraction(1, 1 << 22) - Fraction(1, 1 << 45)) <= found <= true * (1 + Fraction(1, 1 << 45))
+    assert (
+        true * (1 - Fraction(1, 1 << 22) - Fraction(1, 1 << 45))
+        <= found
+        <= true * (1 + Fraction(1, 1 << 45))
+    )
 
 
 @given(tensors)
@@ -214,7 +229,9 @@ def test_arrays_that_no_numbers_have() -> None:
     ]:
         with pytest.raises(ValueError, match=r"cells|counts"):
             Histogram(keys, counts, lows)
-    assert Histogram(ints((255 << 10) - 1), ints(1), ints(8191)).sum == float(np.finfo(np.float32).max)
+    assert Histogram(ints((255 << 10) - 1), ints(1), ints(8191)).sum == float(
+        np.finfo(np.float32).max
+    )
 
 
 @given(tensors)
@@ -240,14 +257,18 @@ def test_equal_width_bins_are_numpy_s_but_for_the_width_of_a_cell() -> None:
     seen = Statistics.of(x)
     counts, _ = np.histogram(x, 2000, (seen.low, seen.high))
     ours = seen.equal_width()
-    assert np.abs(np.cumsum(ours) - np.cumsum(counts)).max() <= 200  # a thousandth of all, at any place
+    assert (
+        np.abs(np.cumsum(ours) - np.cumsum(counts)).max() <= 200
+    )  # a thousandth of all, at any place
     assert not ((ours == 0) & (counts > 40)).any()
 
 
 def observed(x: Array, size: int, *, worth_loading: int = 1 << 40, fed: bool = False) -> Observer:
     observer = Observer(WatchedValue("v", 0), Counter(worth_loading), fed=fed)
     for start in range(0, len(x), size):
-        observer.fold(x[start : start + size], [f"s{i:04}" for i in range(start, min(len(x), start + size))])
+        observer.fold(
+            x[start : start + size], [f"s{i:04}" for i in range(start, min(len(x), start + size))]
+        )
     return observer
 
 
@@ -287,16 +308,23 @@ def test_infinite_results_are_counted_and_left_out() -> None:
     with pytest.raises(InputError, match="'v' on calibration sample 's0000': found NaN or Inf"):
         observed(x, 2, fed=True)
     x[2, 2] = np.nan
-    with pytest.raises(InputError, match="'v' on calibration sample 's0002': found NaN; expected numbers"):
+    with pytest.raises(
+        InputError, match="'v' on calibration sample 's0002': found NaN; expected numbers"
+    ):
         observed(x, 2)
 
 
 def test_cells_are_as_many_as_there_are_magnitudes() -> None:
-    assert keys_of(np.array([np.finfo(np.float32).max], np.float32))[0] == (255 << 10) - 1 < MAGNITUDES
+    assert (
+        keys_of(np.array([np.finfo(np.float32).max], np.float32))[0] == (255 << 10) - 1 < MAGNITUDES
+    )
 
 
 def test_the_arrays_that_statistics_are_made_of_stay_the_callers() -> None:
-    ends = {name: np.array([1.0, 1.0]) for name in ("sample_lows", "sample_highs", "channel_lows", "channel_highs")}
+    ends = {
+        name: np.array([1.0, 1.0])
+        for name in ("sample_lows", "sample_highs", "channel_lows", "channel_highs")
+    }
     made = Statistics(1.0, 1.0, 0, Histogram.of(np.ones(4, np.float32)), **ends)
     for name, array in ends.items():
         array[0] = 7.0

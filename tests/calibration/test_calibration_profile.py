@@ -1,4 +1,6 @@
-"""Profiles do not depend on batch size, order or splitting, bit for bit; and say what they are of."""
+"""Profiles do not depend on batch size, order or splitting, bit for bit; and say what they are
+of.
+"""
 
 import functools
 import json
@@ -62,7 +64,9 @@ def batches(x: Array, size: int) -> list[dict[str, Array]]:
 
 
 dyadic = st.integers(-64, 64).map(lambda n: n / 16)
-tables = st.lists(st.tuples(dyadic, dyadic, dyadic), min_size=1, max_size=12).map(lambda r: np.array(r, np.float32))
+tables = st.lists(st.tuples(dyadic, dyadic, dyadic), min_size=1, max_size=12).map(
+    lambda r: np.array(r, np.float32)
+)
 
 
 @given(x=tables, size=st.integers(1, 5), seed=st.integers(0, 9))
@@ -209,7 +213,10 @@ def test_after_a_batch_that_failed_halfway_there_is_no_profile(failing: str) -> 
         with pytest.raises(InputError):
             watch.run({"x": bad})
         for _ in range(2):
-            with pytest.raises(InputError, match=r"found a batch that failed after some of its numbers were counted"):
+            with pytest.raises(
+                InputError,
+                match=r"found a batch that failed after some of its numbers were counted",
+            ):
                 watch.profile()
             if failing == "value":
                 watch.run({"x": 3 * x[:1]})
@@ -225,7 +232,11 @@ def test_an_executor_without_the_taps_is_refused() -> None:
 
 def test_one_sample_and_constant_tensors_are_fine() -> None:
     profile = calibrate(MODEL, [{"x": np.zeros((1, 3), np.float32)}])
-    assert (profile.values["x"].low, profile.values["x"].high, profile.values["x"].zeros) == (0, 0, 3)
+    assert (profile.values["x"].low, profile.values["x"].high, profile.values["x"].zeros) == (
+        0,
+        0,
+        3,
+    )
 
 
 def test_profiles_of_other_graphs_or_values_do_not_merge() -> None:
@@ -242,7 +253,14 @@ def test_profiles_of_other_graphs_or_values_do_not_merge() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"format": "qbench-profile", "version": 1}', '{"format": "qbench-profile", "version": 2}']
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"format": "qbench-profile", "version": 1}',
+        '{"format": "qbench-profile", "version": 2}',
+    ],
 )
 def test_damaged_profiles(text: str, tmp_path: Path) -> None:
     path = tmp_path / "p.json"
@@ -299,7 +317,13 @@ waves = st.tuples(st.integers(1, 9), st.integers(0, 99)).map(
 
 
 @pytest.mark.slow
-@given(x=waves, size=st.integers(1, 5), seed=st.integers(0, 9), workers=st.integers(1, 4), channels=st.booleans())
+@given(
+    x=waves,
+    size=st.integers(1, 5),
+    seed=st.integers(0, 9),
+    workers=st.integers(1, 4),
+    channels=st.booleans(),
+)
 @settings(max_examples=15)
 def test_any_batches_any_order_any_workers_on_a_real_engine(
     x: Array, size: int, seed: int, workers: int, channels: bool
@@ -331,7 +355,10 @@ def test_channels_are_kept_on_request() -> None:
 
 def test_channels_merge_where_they_are_the_same() -> None:
     x = np.random.default_rng(0).normal(size=(6, 4, 5)).astype(np.float32)
-    plain, kept = calibrate(MIXED, mixed(x[:3], 1)), calibrate(MIXED, mixed(x[3:], 1), channels=True)
+    plain, kept = (
+        calibrate(MIXED, mixed(x[:3], 1)),
+        calibrate(MIXED, mixed(x[3:], 1), channels=True),
+    )
     assert kept.merge(plain).values["x"].channel_lows is None
 
 
@@ -357,7 +384,9 @@ def test_a_profile_of_other_data_is_refused() -> None:
     profile = calibrate(MODEL, batches(x, 2))
     profile.require_data(calibrate(MODEL, batches(x[::-1], 1)).data, "the same, turned round")
     profile.require_data(data_of(MODEL, batches(x, 3)), "the same")
-    with pytest.raises(InputError, match="calibration data 'brighter': found a profile of other samples"):
+    with pytest.raises(
+        InputError, match="calibration data 'brighter': found a profile of other samples"
+    ):
         profile.require_data(data_of(MODEL, batches(2 * x, 2)), "brighter")
 
 
@@ -375,9 +404,14 @@ def test_masks_of_an_attention_are_counted() -> None:
     assert (profile.values["l"].low, profile.values["m"].high) == (0, 0)
     with pytest.raises(InputError, match="value 'l' on calibration sample 'bad': found NaN"):
         calibrate(masked, batches(-x, 1), sample_ids=["bad", "worse"], values=["l"])
-    with pytest.raises(InputError, match="value 'x' on calibration sample 'worse': found NaN or Inf"):
+    with pytest.raises(
+        InputError, match="value 'x' on calibration sample 'worse': found NaN or Inf"
+    ):
         calibrate(
-            masked, batches(np.array([[1], [np.inf]], np.float32) * x, 2), sample_ids=["bad", "worse"], values=["l"]
+            masked,
+            batches(np.array([[1], [np.inf]], np.float32) * x, 2),
+            sample_ids=["bad", "worse"],
+            values=["l"],
         )
 
 
@@ -428,7 +462,9 @@ def test_infinities_and_channels_read_back(tmp_path: Path) -> None:
     profile.dump(path)
     assert Profile.load(path) == profile
     assert profile.values["z"].infinite == 3
-    assert "not_negative" not in path.read_text()  # profiles without +Inf keep their text and digest
+    assert (
+        "not_negative" not in path.read_text()
+    )  # profiles without +Inf keep their text and digest
     assert profile.values["z"].channel_lows is not None
     assert profile.values["z"].channel_lows.tolist() == [float(np.log(np.float32(3))), 0]
 
@@ -441,9 +477,15 @@ def test_positive_infinities_are_counted_apart(tmp_path: Path) -> None:
       z = Reciprocal(l)
     }""")
     x = np.array([[0, 1], [1, 2], [0, 3]], np.float32)
-    profile, again = (calibrate(both, batches(x[rows], 2)) for rows in (slice(None), slice(1, None)))
+    profile, again = (
+        calibrate(both, batches(x[rows], 2)) for rows in (slice(None), slice(1, None))
+    )
     profile.dump(path)
     assert Profile.load(path) == profile
-    for one, log, z in ((profile, (2, 0), (2, 2)), (again, (1, 0), (1, 1)), (profile.merge(again), (3, 0), (3, 3))):
+    for one, log, z in (
+        (profile, (2, 0), (2, 2)),
+        (again, (1, 0), (1, 1)),
+        (profile.merge(again), (3, 0), (3, 3)),
+    ):
         assert (one.values["l"].infinite, one.values["l"].not_negative) == log
         assert (one.values["z"].infinite, one.values["z"].not_negative) == z

@@ -30,7 +30,12 @@ KINDS = [
 NAMES = range_method_catalogue().names()
 
 
-QUICK = {"fixed": "fixed(-1.5, 2.5)", "tvm_kl": "tvm_kl(601)", "glow_kl": "glow_kl(300)", "tqt_klj": "tqt_klj(300)"}
+QUICK = {
+    "fixed": "fixed(-1.5, 2.5)",
+    "tvm_kl": "tvm_kl(601)",
+    "glow_kl": "glow_kl(300)",
+    "tqt_klj": "tqt_klj(300)",
+}
 
 
 def spelled(name: str) -> str:
@@ -48,7 +53,15 @@ def test_minmax_is_what_was_seen() -> None:
 
 def test_the_methods_there_are() -> None:
     asked = {"minmax", "moving_average", "percentile", "entropy", "mse", "lp", "sigma", "fixed"}
-    presets = {"glow_kl", "tvm_kl", "tvm_global", "tvm_percentile", "tqt_klj", "tqt_3sd", "torch_histogram"}
+    presets = {
+        "glow_kl",
+        "tvm_kl",
+        "tvm_global",
+        "tvm_percentile",
+        "tqt_klj",
+        "tqt_3sd",
+        "torch_histogram",
+    }
     assert set(NAMES) == asked | presets | {"ort_percentile", "ort_entropy"}
 
 
@@ -77,7 +90,11 @@ def test_any_settings_are_read_back(a: float, b: float, bins: int) -> None:
         f"fixed({-a!r}, {b!r})",
         f"fixed(low={-a!r},high={b})",
     ]
-    spellings += [f"entropy({bins})", f"tvm_kl(bins={2 * bins + 1})", f"ort_percentile({a!r}, bins={bins})"]
+    spellings += [
+        f"entropy({bins})",
+        f"tvm_kl(bins={2 * bins + 1})",
+        f"ort_percentile({a!r}, bins={bins})",
+    ]
     for text in (*spellings, f"moving_average({a / 100!r})", f"tvm_global({b!r})"):
         method = get_range_method(text)
         assert get_range_method(str(method)) == method
@@ -137,7 +154,9 @@ class TheirMethod:
         self.share = share
 
     def of_distribution(self, distribution: Distribution, kind: GridKind) -> Interval:
-        return Interval(np.asarray(distribution.low * self.share), np.asarray(distribution.high * self.share))
+        return Interval(
+            np.asarray(distribution.low * self.share), np.asarray(distribution.high * self.share)
+        )
 
     def of_rows(self, rows: np.ndarray, kind: GridKind) -> Interval:
         return Interval(rows.min(axis=1) * self.share, rows.max(axis=1) * self.share)
@@ -145,7 +164,12 @@ class TheirMethod:
 
 def test_an_extension_gives_a_value_or_a_maker() -> None:
     theirs = Extension(
-        name="x", range_methods={"half": TheirMethod, "share": lambda: TheirMethod, "wrong": lambda: lambda: 3}
+        name="x",
+        range_methods={
+            "half": TheirMethod,
+            "share": lambda: TheirMethod,
+            "wrong": lambda: lambda: 3,
+        },
     )
     seen = Distribution.of(np.array([-2.0, 4.0]))
     assert float(get_range_method("half", [theirs]).of_distribution(seen, INT8).high) == 2
@@ -207,7 +231,13 @@ def test_of_a_constant_nothing_is_lost(name: str, kind: GridKind, value: float) 
 def test_rows_agree_with_distributions(name: str, kind: GridKind) -> None:
     rng = np.random.default_rng(3)
     rows = rng.standard_t(3, size=(9, 41)).astype(np.float32)
-    rows[1], rows[2], rows[3], rows[4], rows[5] = np.abs(rows[1]), -np.abs(rows[2]), 0, 1.5, rows[5] * 1e30
+    rows[1], rows[2], rows[3], rows[4], rows[5] = (
+        np.abs(rows[1]),
+        -np.abs(rows[2]),
+        0,
+        1.5,
+        rows[5] * 1e30,
+    )
     method = get_range_method(spelled(name))
     whole = method.of_rows(rows, kind)
     assert whole.low.shape == whole.high.shape == (9,)
@@ -249,7 +279,15 @@ def test_no_rows(name: str) -> None:
     st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=30),
     st.sampled_from(KINDS),
     st.sampled_from(
-        ["percentile(90)", "sigma(1)", "mse", "lp(1)", "entropy(64)", "torch_histogram(32)", "ort_percentile"]
+        [
+            "percentile(90)",
+            "sigma(1)",
+            "mse",
+            "lp(1)",
+            "entropy(64)",
+            "torch_histogram(32)",
+            "ort_percentile",
+        ]
     ),
 )
 def test_ranges_stay_inside_what_was_seen(values: list[float], kind: GridKind, text: str) -> None:
@@ -267,7 +305,9 @@ def test_text_of_warnings() -> None:
     sixteen = GridKind(QType.parse("int16"), "asymmetric")
     values = Distribution.of(np.linspace(-1, 2, 50))
     for text in ("entropy", "tvm_kl", "tqt_klj"):
-        with pytest.warns(FewBinsWarning, match=f"'{text}.*fewer|'{text}.*found .* bins; expected at least the"):
+        with pytest.warns(
+            FewBinsWarning, match=f"'{text}.*fewer|'{text}.*found .* bins; expected at least the"
+        ):
             found = get_range_method(text).of_distribution(values, sixteen)
         assert float(found.high) == 2
     with pytest.warns(FewBinsWarning, match="found 10 bins; expected at least the 255 levels"):
@@ -280,7 +320,11 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "ranges.md"
 
 
 def test_the_document_lists_the_methods_with_their_settings_and_defaults() -> None:
-    rows = re.findall(r"^\| `([a-z0-9_]+)(?:\(([^)]*)\))?` \| ([^|]*) \|", DOCUMENT.read_text("utf8"), re.MULTILINE)
+    rows = re.findall(
+        r"^\| `([a-z0-9_]+)(?:\(([^)]*)\))?` \| ([^|]*) \|",
+        DOCUMENT.read_text("utf8"),
+        re.MULTILINE,
+    )
     assert sorted(name for name, _, _ in rows) == list(NAMES)
     for name, settings_named, defaults in rows:
         made = range_method_catalogue().get(name)

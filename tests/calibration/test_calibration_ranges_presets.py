@@ -1,7 +1,9 @@
-"""The rules of others: against scalar computations from their descriptions, ONNX Runtime, and torch.
+"""The rules of others: against scalar computations from their descriptions, ONNX Runtime, and
+torch.
 
 The expected ranges of torch were made with torch 2.13.0 on one thread:
-``HistogramObserver(bins=2048, dtype=torch.quint8)`` saw the tensor once, then ``_non_linear_param_search()``.
+``HistogramObserver(bins=2048, dtype=torch.quint8)`` saw the tensor once, then
+``_non_linear_param_search()``.
 """
 
 import itertools
@@ -85,7 +87,9 @@ def test_torch_histogram_against_torch_itself(name: str) -> None:
 # --- ONNX Runtime ---
 
 
-def by_onnxruntime(values: np.ndarray, method: str, symmetric: bool, bins: int, levels: int, p: float) -> list[float]:
+def by_onnxruntime(
+    values: np.ndarray, method: str, symmetric: bool, bins: int, levels: int, p: float
+) -> list[float]:
     collector = HistogramCollector(method, symmetric, bins, levels, p, "same")
     collector.collect({"x": [values]})
     low, high = collector.compute_collection_result()["x"][:2]
@@ -96,7 +100,9 @@ def by_onnxruntime(values: np.ndarray, method: str, symmetric: bool, bins: int, 
 @pytest.mark.parametrize(("p", "bins"), [(99.999, 2048), (99, 2048), (90, 300), (100, 64)])
 def test_ort_percentile_is_that_of_onnxruntime(name: str, p: float, bins: int) -> None:
     values = tensor(name, 3)
-    found = get_range_method(f"ort_percentile({p}, {bins})").of_distribution(Distribution.of(values), UINT8)
+    found = get_range_method(f"ort_percentile({p}, {bins})").of_distribution(
+        Distribution.of(values), UINT8
+    )
     expected = by_onnxruntime(values, "percentile", True, bins, 128, p)
     assert [float(found.low), float(found.high)] == pytest.approx(expected, rel=1e-5)
 
@@ -105,7 +111,9 @@ def test_ort_percentile_is_that_of_onnxruntime(name: str, p: float, bins: int) -
 @pytest.mark.parametrize(("bins", "levels"), [(128, 128), (300, 128), (301, 30)])
 def test_ort_entropy_is_that_of_onnxruntime(name: str, bins: int, levels: int) -> None:
     values = tensor(name, 3)
-    found = get_range_method(f"ort_entropy({bins}, {levels})").of_distribution(Distribution.of(values), UINT8)
+    found = get_range_method(f"ort_entropy({bins}, {levels})").of_distribution(
+        Distribution.of(values), UINT8
+    )
     expected = by_onnxruntime(values, "entropy", False, bins, levels, 0)
     got = [min(float(found.low), 0.0), max(float(found.high), 0.0)]
     assert got == pytest.approx(expected, rel=1e-5, abs=1e-6)
@@ -121,9 +129,16 @@ def test_ort_entropy_by_default_is_min_and_max() -> None:
 
 
 def divergence_by_loops(
-    histogram: list[int], first: int, last: int, groups: int, skips_first: bool = False, real: type = float
+    histogram: list[int],
+    first: int,
+    last: int,
+    groups: int,
+    skips_first: bool = False,
+    real: type = float,
 ) -> float:
-    """Smoothed KL of one window, bin by bin as in C++, in ``real``; NaN stands for a window without counts."""
+    """Smoothed KL of one window, bin by bin as in C++, in ``real``; NaN stands for a window
+    without counts.
+    """
     p = [real(count) for count in histogram[first : last + 1]]
     window = list(p)
     p[0] = p[0] + real(sum(histogram[:first]))
@@ -161,13 +176,17 @@ def divergence_by_loops(
 @pytest.mark.parametrize("name", ["gauss", "t3", "relu", "outlier"])
 @pytest.mark.parametrize(("bins", "groups"), [(61, 7), (201, 15), (400, 255)])
 @pytest.mark.parametrize("skips_first", [False, True])
-def test_divergences_in_float32_are_those_of_loops(name: str, bins: int, groups: int, skips_first: bool) -> None:
+def test_divergences_in_float32_are_those_of_loops(
+    name: str, bins: int, groups: int, skips_first: bool
+) -> None:
     """To the last bit: on a flat curve float32 decides which window is the least."""
     histogram = np.histogram(tensor(name, 2, 3000), bins)[0]
     curve = Curve(histogram, groups, skips_first=skips_first, of_empty=np.nan)
     half = (bins - groups) // 2
     for first, last in ((0, bins - 1), (0, groups + 4), (3, bins - 5), (half, half + groups)):
-        expected = divergence_by_loops(histogram.tolist(), first, last, groups, skips_first, np.float32)
+        expected = divergence_by_loops(
+            histogram.tolist(), first, last, groups, skips_first, np.float32
+        )
         assert curve.at(first, last) == pytest.approx(expected, rel=0, abs=0, nan_ok=True)
         exact = divergence_by_loops(histogram.tolist(), first, last, groups, skips_first)
         assert expected == pytest.approx(exact, rel=1e-4, abs=1e-5, nan_ok=True)
@@ -182,7 +201,9 @@ def curve_of_tvm(values: np.ndarray, bins: int, groups: int) -> dict[float, floa
     histogram = np.histogram(values, bins, range=(-largest, largest))[0].tolist()
     middle = bins // 2
     return {
-        (2 * i + 1) / bins * largest: divergence_by_loops(histogram, middle - i, middle + i, groups, skips_first=True)
+        (2 * i + 1) / bins * largest: divergence_by_loops(
+            histogram, middle - i, middle + i, groups, skips_first=True
+        )
         for i in range(groups // 2, middle + 1)
     }
 
@@ -217,12 +238,17 @@ def test_tvm_percentile_is_an_order_statistic() -> None:
     for name, p in itertools.product(NAMES, (50, 99, 99.999, 100)):
         values = tensor(name, 8, 5000)
         expected = np.sort(np.abs(values))[min(int(len(values) * (p / 100)), len(values) - 1)]
-        found = get_range_method(f"tvm_percentile({p})").of_distribution(Distribution.of(values), INT8)
+        found = get_range_method(f"tvm_percentile({p})").of_distribution(
+            Distribution.of(values), INT8
+        )
         assert float(found.high) == expected
 
 
 def test_tvm_global_is_one_range_for_all() -> None:
-    both, none_below = Distribution.of(np.array([-0.1, 0.1])), Distribution.of(np.array([0.0, 100.0]))
+    both, none_below = (
+        Distribution.of(np.array([-0.1, 0.1])),
+        Distribution.of(np.array([0.0, 100.0])),
+    )
     found = get_range_method("tvm_global").of_distribution(both, INT8)
     assert (float(found.low), float(found.high)) == (-8, 8)
     found = get_range_method("tvm_global(4)").of_distribution(none_below, SYMU8)
@@ -280,8 +306,12 @@ def test_tqt_klj_is_that_of_its_description(name: str, bins: int) -> None:
 # --- Glow ---
 
 
-def rescaled_by_loops(histogram: list[int], source: tuple[float, float], target: tuple[float, float]) -> list[int]:
-    """Every bin spread over the bins of ``target`` that it overlaps: shares rounded half away from zero, capped."""
+def rescaled_by_loops(
+    histogram: list[int], source: tuple[float, float], target: tuple[float, float]
+) -> list[int]:
+    """Every bin spread over the bins of ``target`` that it overlaps: shares rounded half away
+    from zero, capped.
+    """
     bins = len(histogram)
     narrow, wide = (source[1] - source[0]) / bins, (target[1] - target[0]) / bins
     found = [0] * bins
@@ -341,7 +371,11 @@ def test_glow_kl_is_that_of_its_description(name: str, kind: GridKind) -> None:
 def test_glow_moves_a_histogram_as_described() -> None:
     rng = np.random.RandomState(0)
     histogram = rng.randint(0, 50, 40)
-    for source, target in (((-1.0, 2.0), (-2.5, 2.0)), ((0.5, 2.0), (0.0, 2.0)), ((-3.0, -1.0), (-3.0, 2.9765625))):
+    for source, target in (
+        ((-1.0, 2.0), (-2.5, 2.0)),
+        ((0.5, 2.0), (0.0, 2.0)),
+        ((-3.0, -1.0), (-3.0, 2.9765625)),
+    ):
         moved = rescaled(histogram, source, target)
         assert moved.sum() == histogram.sum()
         assert moved.tolist() == rescaled_by_loops(histogram.tolist(), source, target)

@@ -57,11 +57,17 @@ def tensors(count: int = 1500) -> dict[str, np.ndarray]:
 
 def error(values: np.ndarray, kind: GridKind, low: float, high: float, exponent: float) -> float:
     grid = kind.choose(low, high)
-    return float((np.abs(dequantize(quantize(values, grid), grid).astype(np.float64) - values) ** exponent).sum())
+    return float(
+        (
+            np.abs(dequantize(quantize(values, grid), grid).astype(np.float64) - values) ** exponent
+        ).sum()
+    )
 
 
 def least_of_all(values: np.ndarray, kind: GridKind, exponent: float) -> float:
-    """The least error of an exhaustive scan: ratios of either end (of one scale where the grid is symmetric)."""
+    """The least error of an exhaustive scan: ratios of either end (of one scale where the grid
+    is symmetric).
+    """
     low, high = min(float(values.min()), 0.0), max(float(values.max()), 0.0)
     if kind.scale_kind != "real":
         return least_of_powers_of_two(values, kind, exponent, low, high)
@@ -73,14 +79,20 @@ def least_of_all(values: np.ndarray, kind: GridKind, exponent: float) -> float:
     return min(error(values, kind, low * a, high * b, exponent) for a, b in pairs)
 
 
-def least_of_powers_of_two(values: np.ndarray, kind: GridKind, exponent: float, low: float, high: float) -> float:
-    """Every power-of-two scale from far too fine to covering, and every fourth zero point where there is a choice."""
+def least_of_powers_of_two(
+    values: np.ndarray, kind: GridKind, exponent: float, low: float, high: float
+) -> float:
+    """Every power-of-two scale from far too fine to covering, and every fourth zero point where
+    there is a choice.
+    """
     steps = kind.code_count - 1
     middle = kind.qtype.middle - kind.qmin
     points = range(0, steps + 1, max(1, steps // 60)) if kind.symmetry == "asymmetric" else [middle]
     top = math.ceil(math.log2(max(-low, high) / min(middle, steps - middle)))
     scales = [2.0**k for k in range(top - 9, top + 1)]
-    return min(error(values, kind, -p * s, (steps - p) * s, exponent) for s in scales for p in points)
+    return min(
+        error(values, kind, -p * s, (steps - p) * s, exponent) for s in scales for p in points
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -93,12 +105,16 @@ def least_of_powers_of_two(values: np.ndarray, kind: GridKind, exponent: float, 
         pytest.param("lp(4)", 4.0, marks=pytest.mark.slow),
     ],
 )
-def test_least_error_is_that_of_an_exhaustive_scan(kind: GridKind, text: str, exponent: float) -> None:
+def test_least_error_is_that_of_an_exhaustive_scan(
+    kind: GridKind, text: str, exponent: float
+) -> None:
     for name, values in tensors().items() if exponent == 2 else list(tensors().items())[:3]:
         found = get_range_method(text).of_distribution(Distribution.of(values), kind)
         assert found.low <= 0 <= found.high
         got = error(values, kind, float(found.low), float(found.high), exponent)
-        assert got <= (1.03 if exponent == 1 else 1.01) * least_of_all(values, kind, exponent) + 1e-12, name
+        assert (
+            got <= (1.03 if exponent == 1 else 1.01) * least_of_all(values, kind, exponent) + 1e-12
+        ), name
 
 
 @pytest.mark.parametrize("kind", REAL, ids=str)
@@ -145,7 +161,9 @@ def test_percentile_is_the_order_statistic(values: list[int], p: float, symmetry
         cut = math.floor(len(values) * share / 2)
         expected = (ascending[cut], ascending[len(values) - 1 - cut])
     else:
-        threshold = sorted(abs(v) for v in values)[len(values) - 1 - math.floor(len(values) * share)]
+        threshold = sorted(abs(v) for v in values)[
+            len(values) - 1 - math.floor(len(values) * share)
+        ]
         expected = (max(low, -threshold), min(high, threshold))
     method = get_range_method(f"percentile({p})")
     kind = GridKind(QType.parse("int8"), symmetry)  # type: ignore[arg-type]
@@ -161,7 +179,10 @@ def test_percentile_100_is_min_and_max(kind: GridKind) -> None:
     for values in tensors().values():
         for distribution in (Distribution.of(values), Statistics.of(values).distribution()):
             found = get_range_method("percentile(100)").of_distribution(distribution, kind)
-            assert (float(found.low), float(found.high)) == (float(values.min()), float(values.max()))
+            assert (float(found.low), float(found.high)) == (
+                float(values.min()),
+                float(values.max()),
+            )
         rows = get_range_method("percentile(100)").of_rows(values[None], kind)
         assert rows == get_range_method("minmax").of_rows(values[None], kind)
 
@@ -173,20 +194,31 @@ def test_percentile_counts_decimals_as_they_are_written() -> None:
 
 
 @settings(max_examples=40)
-@given(st.lists(st.tuples(st.floats(-10, 0), st.floats(0, 10)), min_size=1, max_size=12), st.floats(0.01, 1))
+@given(
+    st.lists(st.tuples(st.floats(-10, 0), st.floats(0, 10)), min_size=1, max_size=12),
+    st.floats(0.01, 1),
+)
 @example([(-1.5, 0.0), (0.0, 0.0)], 0.99999)
 @example([(0.0, 5e-324), (0.0, 1.5e-323)], 0.3)
-def test_moving_average_replays_the_samples(extremes: list[tuple[float, float]], constant: float) -> None:
+def test_moving_average_replays_the_samples(
+    extremes: list[tuple[float, float]], constant: float
+) -> None:
     lows, highs = np.array(extremes).T
     distribution = Distribution(
-        float(lows.min()), float(highs.max()) + 1, np.array([0.0]), np.array([3]), lows.copy(), highs.copy()
+        float(lows.min()),
+        float(highs.max()) + 1,
+        np.array([0.0]),
+        np.array([3]),
+        lows.copy(),
+        highs.copy(),
     )
     found = get_range_method(f"moving_average({constant!r})").of_distribution(distribution, REAL[0])
     for end, series in ((found.low, lows), (found.high, highs)):
         average = Fraction(float(series[0]))
         for value in series[1:]:
             average += Fraction(constant) * (Fraction(float(value)) - average)
-        # each step rounds three times: by half a bit of what it adds up, or of the smallest number there is
+        # each step rounds three times: by half a bit of what it adds up, or of the smallest number
+        # there is
         half_a_bit = Fraction(float(np.abs(series).max())) / 2**53 + Fraction(1, 2**1075)
         rounding = 3 * len(series) * half_a_bit
         assert abs(Fraction(float(end)) - average) <= rounding
@@ -209,13 +241,21 @@ def test_sigma_is_the_mean_and_its_surroundings() -> None:
         mean = statistics.fmean(values.tolist())
         deviation = statistics.pstdev(values.astype(float).tolist())
         for k in (0.5, 1.0, 3.0):
-            found = get_range_method(f"sigma({k})").of_distribution(Distribution.of(values), REAL[0])
-            assert float(found.low) == pytest.approx(max(mean - k * deviation, values.min()), rel=1e-9)
-            assert float(found.high) == pytest.approx(min(mean + k * deviation, values.max()), rel=1e-9)
+            found = get_range_method(f"sigma({k})").of_distribution(
+                Distribution.of(values), REAL[0]
+            )
+            assert float(found.low) == pytest.approx(
+                max(mean - k * deviation, values.min()), rel=1e-9
+            )
+            assert float(found.high) == pytest.approx(
+                min(mean + k * deviation, values.max()), rel=1e-9
+            )
 
 
 def divergence_by_loops(histogram: list[int], first: int, last: int, edges: list[int]) -> float:
-    """KL(P‖Q) of one window, bin by bin, from the definition; 1e-4 is the sum of a group that has saturated alone."""
+    """KL(P‖Q) of one window, bin by bin, from the definition; 1e-4 is the sum of a group that
+    has saturated alone.
+    """
     p = list(map(float, histogram[first : last + 1]))
     p[0] += sum(histogram[:first])
     p[-1] += sum(histogram[last + 1 :])
@@ -227,12 +267,16 @@ def divergence_by_loops(histogram: list[int], first: int, last: int, edges: list
             q[i] = (sum(histogram[start:end]) or 1e-4) / len(filled)
     if not sum(histogram[first : last + 1]):
         return math.inf
-    return sum(a / sum(p) * math.log(a / sum(p) * sum(q) / b) for a, b in zip(p, q, strict=True) if a > 0)
+    return sum(
+        a / sum(p) * math.log(a / sum(p) * sum(q) / b) for a, b in zip(p, q, strict=True) if a > 0
+    )
 
 
 @settings(max_examples=60)
 @given(st.lists(st.integers(0, 9), min_size=12, max_size=40), st.integers(2, 8), st.data())
-def test_divergences_of_windows_are_those_of_loops(histogram: list[int], groups: int, data: st.DataObject) -> None:
+def test_divergences_of_windows_are_those_of_loops(
+    histogram: list[int], groups: int, data: st.DataObject
+) -> None:
     if not sum(histogram):
         return
     first = data.draw(st.integers(0, len(histogram) - groups - 1))
@@ -242,11 +286,17 @@ def test_divergences_of_windows_are_those_of_loops(histogram: list[int], groups:
     assert edges[0, -1] == last + 1
     sums = WindowSums.of(np.array(histogram))
     got = float(divergences(sums, np.array([first]), np.array([last]), groups)[0])
-    assert got == pytest.approx(divergence_by_loops(histogram, first, last, edges[0].tolist()), rel=1e-9, abs=1e-12)
+    assert got == pytest.approx(
+        divergence_by_loops(histogram, first, last, edges[0].tolist()), rel=1e-9, abs=1e-12
+    )
 
 
-def divergence_of_range(values: np.ndarray, kind: GridKind, low: float, high: float, bins: int) -> float:
-    """The divergence that the entropy method weighs when it takes [low, high], recomputed from raw values by loops."""
+def divergence_of_range(
+    values: np.ndarray, kind: GridKind, low: float, high: float, bins: int
+) -> float:
+    """The divergence that the entropy method weighs when it takes [low, high], recomputed from
+    raw values by loops.
+    """
     nonzero = values[values != 0].astype(np.float64)
     start, end = min(float(values.min()), 0.0), max(float(values.max()), 0.0)
     groups = kind.code_count
@@ -256,7 +306,9 @@ def divergence_of_range(values: np.ndarray, kind: GridKind, low: float, high: fl
         nonzero, start, end = np.abs(nonzero), 0.0, max(-start, end)
         low, high = 0.0, max(-low, high)
     width = (end - start) / bins
-    histogram = np.bincount(np.clip(((nonzero - start) / width).astype(int), 0, bins - 1), minlength=bins).tolist()
+    histogram = np.bincount(
+        np.clip(((nonzero - start) / width).astype(int), 0, bins - 1), minlength=bins
+    ).tolist()
     first, last = round((low - start) / width), round((high - start) / width) - 1
     edges = even_edges(np.array([first]), np.array([last]), groups)[0].tolist()
     return divergence_by_loops(histogram, first, last, edges)
@@ -271,7 +323,9 @@ def test_entropy_takes_the_least_of_all_windows(kind: GridKind) -> None:
         found = get_range_method(f"entropy({bins})").of_distribution(Distribution.of(values), kind)
         got = divergence_of_range(values, kind, float(found.low), float(found.high), bins)
         largest = float(np.abs(values).max())
-        groups = kind.qmax - kind.qtype.middle + 1 if kind.symmetry == "symmetric" else kind.code_count
+        groups = (
+            kind.qmax - kind.qtype.middle + 1 if kind.symmetry == "symmetric" else kind.code_count
+        )
         thresholds = [i / bins * largest for i in range(groups, bins + 1)]
         ranges = [(-t, 0.0) if values.max() <= 0 else (0.0, t) for t in thresholds]
         every = [divergence_of_range(values, kind, *ends, bins) for ends in ranges]
@@ -279,9 +333,18 @@ def test_entropy_takes_the_least_of_all_windows(kind: GridKind) -> None:
 
 
 @settings(max_examples=30)
-@given(st.integers(0, 2**32 - 1), st.sampled_from(["gauss", "laplace", "t2"]), st.sampled_from([0, 1, 3]), st.data())
-def test_entropy_never_misses_its_own_least(seed: int, name: str, outliers: int, data: st.DataObject) -> None:
-    """Every window of the search by scalar loops: first 8 of 15 sets with outliers ended above the least."""
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from(["gauss", "laplace", "t2"]),
+    st.sampled_from([0, 1, 3]),
+    st.data(),
+)
+def test_entropy_never_misses_its_own_least(
+    seed: int, name: str, outliers: int, data: st.DataObject
+) -> None:
+    """Every window of the search by scalar loops: first 8 of 15 sets with outliers ended above
+    the least.
+    """
     rng = np.random.RandomState(seed)
     draws = {
         "gauss": rng.standard_normal,
@@ -295,7 +358,9 @@ def test_entropy_never_misses_its_own_least(seed: int, name: str, outliers: int,
     got = divergence_of_range(values, kind, float(found.low), float(found.high), bins)
     if kind.symmetry == "symmetric":
         largest = float(np.abs(values).max())
-        ends = [(0.0, i / bins * largest) for i in range(kind.qmax - kind.qtype.middle + 1, bins + 1)]
+        ends = [
+            (0.0, i / bins * largest) for i in range(kind.qmax - kind.qtype.middle + 1, bins + 1)
+        ]
     else:
         ends = list(shrinking(values, kind.code_count, bins))
     every = [divergence_of_range(values, kind, *window, bins) for window in ends]
@@ -303,10 +368,14 @@ def test_entropy_never_misses_its_own_least(seed: int, name: str, outliers: int,
 
 
 def shrinking(values: np.ndarray, least: int, bins: int) -> Iterator[tuple[float, float]]:
-    """The ranges of an asymmetric search: each without the cheaper end of the one before, never past zero."""
+    """The ranges of an asymmetric search: each without the cheaper end of the one before, never
+    past zero.
+    """
     low, high = float(values.min()), float(values.max())
     width = (high - low) / bins
-    counts = np.bincount(np.clip(((values - low) / width).astype(int), 0, bins - 1), minlength=bins).tolist()
+    counts = np.bincount(
+        np.clip(((values - low) / width).astype(int), 0, bins - 1), minlength=bins
+    ).tolist()
     first, last, zero = 0, bins - 1, min(int(-low / (high - low) * bins), bins - 1)
     yield low, high
     while last - first + 1 > least:
@@ -320,7 +389,10 @@ def shrinking(values: np.ndarray, least: int, bins: int) -> Iterator[tuple[float
 def test_one_outlier_does_not_hold_the_range_of_entropy() -> None:
     values = np.append(np.random.RandomState(3).standard_normal(50_000), 90.0).astype(np.float32)
     for kind in REAL[:3]:
-        assert float(get_range_method("entropy").of_distribution(Distribution.of(values), kind).high) < 12
+        assert (
+            float(get_range_method("entropy").of_distribution(Distribution.of(values), kind).high)
+            < 12
+        )
 
 
 @pytest.mark.parametrize("kind", REAL[:3], ids=str)
@@ -332,20 +404,26 @@ def test_entropy_differs_from_min_and_max_on_heavy_tails(kind: GridKind) -> None
         assert found.high < 0.7 * np.abs(sign).max()
         assert found.high > 5
         whole = divergence_of_range(sign, kind, min(sign.min(), 0), sign.max(), 2048)
-        assert divergence_of_range(sign, kind, float(found.low), float(found.high), 2048) < 0.5 * whole
+        assert (
+            divergence_of_range(sign, kind, float(found.low), float(found.high), 2048) < 0.5 * whole
+        )
 
 
 def test_zeros_say_nothing_to_entropy() -> None:
     values = np.abs(np.random.RandomState(1).standard_normal(20_000)).astype(np.float32)
     method, kind = get_range_method("entropy"), REAL[2]
     alone = method.of_distribution(Distribution.of(values), kind)
-    among = method.of_distribution(Distribution.of(np.append(values, np.zeros(20_000, np.float32))), kind)
+    among = method.of_distribution(
+        Distribution.of(np.append(values, np.zeros(20_000, np.float32))), kind
+    )
     assert alone.high == among.high
 
 
 @pytest.mark.parametrize("kind", REAL[:5], ids=str)
 def test_a_profile_tells_what_raw_values_tell(kind: GridKind) -> None:
-    """Cells of ten mantissa bits in place of values: what is found is as good on the raw ones, within 0.2 percent."""
+    """Cells of ten mantissa bits in place of values: what is found is as good on the raw ones,
+    within 0.2 percent.
+    """
     for name, values in tensors(60_000).items():
         raw, cells = Distribution.of(values), Statistics.of(values).distribution()
         if name not in {"few", "outlier"}:
@@ -362,12 +440,18 @@ def test_a_profile_tells_what_raw_values_tell(kind: GridKind) -> None:
 
 
 @pytest.mark.parametrize("symmetry", ["symmetric", "asymmetric"])
-@pytest.mark.parametrize(("qtype", "bins", "within"), [("int4", 512, 0.0), ("int8", 512, 0.015), ("int8", 2048, 0.006)])
-def test_entropy_of_a_profile_is_as_good(symmetry: str, qtype: str, bins: int, within: float) -> None:
-    """A profile's range loses at most ``within`` more than the least over the raw values; at 4 bits it is the same.
+@pytest.mark.parametrize(
+    ("qtype", "bins", "within"), [("int4", 512, 0.0), ("int8", 512, 0.015), ("int8", 2048, 0.006)]
+)
+def test_entropy_of_a_profile_is_as_good(
+    symmetry: str, qtype: str, bins: int, within: float
+) -> None:
+    """A profile's range loses at most ``within`` more than the least over the raw values; at 4
+    bits it is the same.
 
-    Around its least the divergence of 8 bits is flat where tails are light: the float bins of a profile move single
-    counts between the bins of the search, and with them the position of the least. Heavy tails give the same range.
+    Around its least the divergence of 8 bits is flat where tails are light: the float bins of a
+    profile move single counts between the bins of the search, and with them the position of the
+    least. Heavy tails give the same range.
     """
     kind = GridKind(QType.parse(qtype), symmetry)  # type: ignore[arg-type]
     for name in ("gauss", "heavy", "relu"):
@@ -376,12 +460,18 @@ def test_entropy_of_a_profile_is_as_good(symmetry: str, qtype: str, bins: int, w
             get_range_method(f"entropy({bins})").of_distribution(d, kind)
             for d in (Distribution.of(values), Statistics.of(values).distribution())
         )
-        found = [divergence_of_range(values, kind, float(i.low), float(i.high), bins) for i in (a, b)]
-        assert found[1] == pytest.approx(found[0], rel=0.0 if name == "heavy" else within, abs=1e-15), name
+        found = [
+            divergence_of_range(values, kind, float(i.low), float(i.high), bins) for i in (a, b)
+        ]
+        assert found[1] == pytest.approx(
+            found[0], rel=0.0 if name == "heavy" else within, abs=1e-15
+        ), name
 
 
 def test_bins_narrower_than_cells_are_filled_evenly() -> None:
-    """Uniform values, of which every cell holds hundreds, in bins a quarter as wide as the widest cells."""
+    """Uniform values, of which every cell holds hundreds, in bins a quarter as wide as the
+    widest cells.
+    """
     values = np.random.RandomState(0).uniform(-1.9, 1.9, size=600_000).astype(np.float32)
     cells, raw = Statistics.of(values).distribution(), Distribution.of(values)
     found, exact = (d.equal_width(8001, -1.9, 1.9) for d in (cells, raw))
@@ -389,7 +479,9 @@ def test_bins_narrower_than_cells_are_filled_evenly() -> None:
     assert found.min() > 0
     assert np.abs(np.cumsum(found) - np.cumsum(exact)).max() <= 0.002 * 600_000
     # A spike at the start of its cell, as a clip makes it, stays one bin.
-    spike = Statistics.of(np.append(np.full(1000, 1.5), [0.0, 1.9]).astype(np.float32)).distribution()
+    spike = Statistics.of(
+        np.append(np.full(1000, 1.5), [0.0, 1.9]).astype(np.float32)
+    ).distribution()
     assert spike.equal_width(8001, 0.0, 1.9).max() == 1000
 
 

@@ -1,4 +1,6 @@
-"""A small project to run commands in: an installed extension with a network of our own, and a suite that names it."""
+"""A small project to run commands in: an installed extension with a network of our own, and a
+suite that names it.
+"""
 
 import shutil
 import textwrap
@@ -92,13 +94,17 @@ def shapes_package(tmp_path_factory) -> Path:
     info = folder / "qbench_shapes-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: qbench-shapes\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[qbench.extensions]\nshapes = qbench_shapes:EXTENSION\n")
+    (info / "entry_points.txt").write_text(
+        "[qbench.extensions]\nshapes = qbench_shapes:EXTENSION\n"
+    )
     return folder
 
 
 @pytest.fixture(scope="session")
 def fill_once(tmp_path_factory) -> Callable[[Path, Callable[[], None]], None]:
-    """Fills a folder by a function the first time that the function is given, with copies of those files later."""
+    """Fills a folder by a function the first time that the function is given, with copies of
+    those files later.
+    """
     kept: dict[Callable[[], None], Path] = {}
 
     def fill(folder: Path, make: Callable[[], None]) -> None:

@@ -1,4 +1,5 @@
-"""Small models of the kinds that people bring, as ONNX files with their data: what every verb has to take.
+"""Small models of the kinds that people bring, as ONNX files with their data: what every verb
+has to take.
 
 Weights are random numbers from a fixed seed, and labels are what the float model answers.
 """
@@ -11,7 +12,12 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
-from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_dynamic, quantize_static
+from onnxruntime.quantization import (
+    CalibrationDataReader,
+    QuantFormat,
+    quantize_dynamic,
+    quantize_static,
+)
 
 COUNTS = {"val": 48, "cal": 24}
 KINDS = ("cnn", "cnn-b1", "cnn-b8", "two", "text", "det", "ort-qdq", "ort-qoperator", "ort-dynamic")
@@ -23,7 +29,9 @@ _TOKENS, _LENGTH, _WIDTH, _BOXES, _CLASSES = 40, 12, 16, 64, 5
 
 
 def make_model(kind: str, folder: Path) -> None:
-    """``KIND.onnx``, ``KIND-val.npz`` and ``KIND-cal.npz`` in ``folder``, and the float file of a quantized one."""
+    """``KIND.onnx``, ``KIND-val.npz`` and ``KIND-cal.npz`` in ``folder``, and the float file of
+    a quantized one.
+    """
     float_kind = CAME_QUANTIZED.get(kind, kind)
     rng = np.random.default_rng(7)
     if float_kind == "two":
@@ -56,13 +64,18 @@ def _answers(model: onnx.ModelProto, arrays: Mapping[str, np.ndarray]) -> np.nda
 
 
 def _model(
-    nodes: Sequence[onnx.NodeProto], inputs: Shapes, outputs: Shapes, weights: Mapping[str, np.ndarray]
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Shapes,
+    outputs: Shapes,
+    weights: Mapping[str, np.ndarray],
 ) -> onnx.ModelProto:
     """A model; inputs of names that end in ``ids`` or ``mask``, and outputs ``kept``, are int64."""
 
     def value(name: str, shape: tuple[Any, ...]) -> onnx.ValueInfoProto:
         is_whole = name.endswith(("ids", "mask", "kept"))
-        return helper.make_tensor_value_info(name, TensorProto.INT64 if is_whole else TensorProto.FLOAT, shape)
+        return helper.make_tensor_value_info(
+            name, TensorProto.INT64 if is_whole else TensorProto.FLOAT, shape
+        )
 
     graph = helper.make_graph(
         nodes,
@@ -74,21 +87,33 @@ def _model(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
 
-def _random(rng: np.random.Generator, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
-    """Weights scaled so that values keep their size from layer to layer; one-dimensional ones are biases."""
+def _random(
+    rng: np.random.Generator, shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, np.ndarray]:
+    """Weights scaled so that values keep their size from layer to layer; one-dimensional ones
+    are biases.
+    """
     return {
-        name: (rng.normal(size=shape) * (0.1 if len(shape) == 1 else np.prod(shape[1:]) ** -0.5)).astype(np.float32)
+        name: (
+            rng.normal(size=shape) * (0.1 if len(shape) == 1 else np.prod(shape[1:]) ** -0.5)
+        ).astype(np.float32)
         for name, shape in shapes.items()
     }
 
 
 def _node(kind: str, inputs: str, output: str, **attributes: Any) -> onnx.NodeProto:
     return helper.make_node(
-        kind, inputs.split(), output.split(), name=f"{output.split(maxsplit=1)[0]}.{kind.lower()}", **attributes
+        kind,
+        inputs.split(),
+        output.split(),
+        name=f"{output.split(maxsplit=1)[0]}.{kind.lower()}",
+        **attributes,
     )
 
 
-def _cnn(rng: np.random.Generator, batch: int | str) -> tuple[onnx.ModelProto, dict[str, dict[str, np.ndarray]]]:
+def _cnn(
+    rng: np.random.Generator, batch: int | str
+) -> tuple[onnx.ModelProto, dict[str, dict[str, np.ndarray]]]:
     """Three convolutions and a classifier of 10 classes on (3, 16, 16)."""
     weights = _random(
         rng,
@@ -109,11 +134,16 @@ def _cnn(rng: np.random.Generator, batch: int | str) -> tuple[onnx.ModelProto, d
         _node("Gemm", "flat wf bf", "scores", transB=1),
     ]
     model = _model(nodes, {"image": (batch, 3, 16, 16)}, {"scores": (batch, 10)}, weights)
-    feeds = {name: {"x": rng.normal(size=(n, 3, 16, 16)).astype(np.float32)} for name, n in COUNTS.items()}
+    feeds = {
+        name: {"x": rng.normal(size=(n, 3, 16, 16)).astype(np.float32)}
+        for name, n in COUNTS.items()
+    }
     return model, {name: {"image": one["x"]} for name, one in feeds.items()}
 
 
-def _two_inputs(rng: np.random.Generator) -> tuple[onnx.ModelProto, dict[str, dict[str, np.ndarray]]]:
+def _two_inputs(
+    rng: np.random.Generator,
+) -> tuple[onnx.ModelProto, dict[str, dict[str, np.ndarray]]]:
     """A convolution of a picture and a product of a row of facts, added."""
     weights = _random(rng, {"wc": (8, 3, 3, 3), "wm": (6, 8), "wf": (4, 8)})
     nodes = [
@@ -126,15 +156,24 @@ def _two_inputs(rng: np.random.Generator) -> tuple[onnx.ModelProto, dict[str, di
         _node("Relu", "sum", "s"),
         _node("Gemm", "s wf", "scores", transB=1),
     ]
-    model = _model(nodes, {"image": ("n", 3, 8, 8), "meta": ("n", 6)}, {"scores": ("n", 4)}, weights)
+    model = _model(
+        nodes, {"image": ("n", 3, 8, 8), "meta": ("n", 6)}, {"scores": ("n", 4)}, weights
+    )
     return model, {
-        name: {"image": rng.normal(size=(n, 3, 8, 8)).astype(np.float32), "meta": rng.normal(size=(n, 6)).astype("f4")}
+        name: {
+            "image": rng.normal(size=(n, 3, 8, 8)).astype(np.float32),
+            "meta": rng.normal(size=(n, 6)).astype("f4"),
+        }
         for name, n in COUNTS.items()
     }
 
 
-def _transformer(rng: np.random.Generator) -> tuple[onnx.ModelProto, dict[str, dict[str, np.ndarray]]]:
-    """Ids and their mask → embedding, one layer of attention and one of products, mean over the tokens, 4 classes."""
+def _transformer(
+    rng: np.random.Generator,
+) -> tuple[onnx.ModelProto, dict[str, dict[str, np.ndarray]]]:
+    """Ids and their mask → embedding, one layer of attention and one of products, mean over the
+    tokens, 4 classes.
+    """
     d = _WIDTH
     weights = _random(
         rng,
@@ -184,7 +223,10 @@ def _transformer(rng: np.random.Generator) -> tuple[onnx.ModelProto, dict[str, d
         _node("Add", "f bf", "scores"),
     ]
     model = _model(
-        nodes, {"input_ids": ("n", _LENGTH), "attention_mask": ("n", _LENGTH)}, {"scores": ("n", 4)}, weights
+        nodes,
+        {"input_ids": ("n", _LENGTH), "attention_mask": ("n", _LENGTH)},
+        {"scores": ("n", 4)},
+        weights,
     )
 
     def texts(n: int) -> dict[str, np.ndarray]:
@@ -196,8 +238,12 @@ def _transformer(rng: np.random.Generator) -> tuple[onnx.ModelProto, dict[str, d
 
 
 def _detector(rng: np.random.Generator) -> tuple[onnx.ModelProto, dict[str, dict[str, np.ndarray]]]:
-    """Boxes and scores of every cell of an 8 × 8 map, and the rows that non-maximum suppression keeps."""
-    weights = _random(rng, {"w0": (8, 3, 3, 3), "b0": (8,), "wb": (4, 8, 1, 1), "ws": (_CLASSES, 8, 1, 1)})
+    """Boxes and scores of every cell of an 8 × 8 map, and the rows that non-maximum suppression
+    keeps.
+    """
+    weights = _random(
+        rng, {"w0": (8, 3, 3, 3), "b0": (8,), "wb": (4, 8, 1, 1), "ws": (_CLASSES, 8, 1, 1)}
+    )
     weights |= {
         "box_shape": np.array([0, 4, _BOXES]), "score_shape": np.array([0, _CLASSES, _BOXES]),
         "most": np.array([10]), "overlap": np.array([0.5], np.float32), "least": np.array([0.6], np.float32),
@@ -216,7 +262,10 @@ def _detector(rng: np.random.Generator) -> tuple[onnx.ModelProto, dict[str, dict
     ]
     outputs = {"boxes": ("n", _BOXES, 4), "scores": ("n", _CLASSES, _BOXES), "kept": ("k", 3)}
     model = _model(nodes, {"image": ("n", 3, 16, 16)}, outputs, weights)
-    return model, {name: {"image": rng.normal(size=(n, 3, 16, 16)).astype(np.float32)} for name, n in COUNTS.items()}
+    return model, {
+        name: {"image": rng.normal(size=(n, 3, 16, 16)).astype(np.float32)}
+        for name, n in COUNTS.items()
+    }
 
 
 class _Batches(CalibrationDataReader):
@@ -234,4 +283,6 @@ def _quantize(kind: str, folder: Path, float_kind: str, feeds: Mapping[str, np.n
         quantize_dynamic(source, target)
     else:
         form = QuantFormat.QDQ if kind == "ort-qdq" else QuantFormat.QOperator
-        quantize_static(source, target, _Batches(feeds), quant_format=form, per_channel=kind == "ort-qdq")
+        quantize_static(
+            source, target, _Batches(feeds), quant_format=form, per_channel=kind == "ort-qdq"
+        )

@@ -1,4 +1,6 @@
-"""``qbench accept``: what is left out on purpose, what was asked for and refused, and results for any class."""
+"""``qbench accept``: what is left out on purpose, what was asked for and refused, and results
+for any class.
+"""
 
 import json
 from pathlib import Path
@@ -21,7 +23,11 @@ def bench(*, scope=None, fp32=False):
     catalogues = gather(suites=Path("suites"))
     accepting = Accepting(fp32=fp32, scope=scope and Scope(scope))
     settings = Settings(
-        baselines=Path("baselines"), suite_path=SUITE, today=utc_today(), cache=Cache.default(), accepting=accepting
+        baselines=Path("baselines"),
+        suite_path=SUITE,
+        today=utc_today(),
+        cache=Cache.default(),
+        accepting=accepting,
     )
     return Bench(suite, catalogues, settings), expand(suite, catalogues)
 
@@ -81,18 +87,28 @@ def test_two_sessions_that_accept_one_after_the_other_lose_nothing(run_file):
     from qbench.suite import approve_run
 
     sessions = [bench(scope="new") for _ in range(2)]
-    assert all(session._baselines.get("blobs").cells == {} for session, _ in sessions)  # both read before either writes
+    assert all(
+        session._baselines.get("blobs").cells == {} for session, _ in sessions
+    )  # both read before either writes
     for (session, planned), backend in zip(sessions, ("ort-cpu", "ort-cpu-noopt"), strict=True):
         cell = next(one for one in planned if one.cell.is_fp32 and one.cell.backend == backend)
         approve_run(session, [(cell, session.measure(cell))])
     assert accepted_cells() == {"ort-cpu+fp32", "ort-cpu-noopt+fp32"}
 
 
-def test_a_folder_that_cannot_be_written_is_no_error_where_nothing_is_accepted(run_file, qbench, monkeypatch):
+def test_a_folder_that_cannot_be_written_is_no_error_where_nothing_is_accepted(
+    run_file, qbench, monkeypatch
+):
     assert qbench("accept", run_file)[0] == 0
-    monkeypatch.setattr("qbench.storage.cache._make_ignored", lambda work: (_ for _ in ()).throw(PermissionError(13)))
+    monkeypatch.setattr(
+        "qbench.storage.cache._make_ignored",
+        lambda work: (_ for _ in ()).throw(PermissionError(13)),
+    )
     assert qbench("accept", run_file)[0] == 0
-    assert qbench("accept", run_file, "--any-class", "--what", "all", "--reason", "r", "--dry-run")[0] == 0
+    assert (
+        qbench("accept", run_file, "--any-class", "--what", "all", "--reason", "r", "--dry-run")[0]
+        == 0
+    )
     code, _, err = qbench("accept", run_file, "--any-class", "--what", "all", "--reason", "r")
     assert (code, "Locking " in err, "baselines/tiny" in err) == (2, True, True)
 
@@ -103,7 +119,12 @@ def test_an_entry_that_ran_out_keeps_nothing_back(run_file, qbench):
     code, out, err = qbench("accept", run_file)
     assert code == 0, out + err
     assert LISTED.partition("::")[2] in accepted_cells()
-    assert err.count(f"The quarantine entry '{LISTED}' ended on 2020-01-01 and prevents no acceptance any more") == 1
+    assert (
+        err.count(
+            f"The quarantine entry '{LISTED}' ended on 2020-01-01 and prevents no acceptance any more"
+        )
+        == 1
+    )
 
 
 def test_a_listed_cell_that_was_asked_for_by_name_is_refused(run_file, qbench):
@@ -119,9 +140,15 @@ def test_a_result_can_be_declared_for_any_class(run_file, qbench):
     cells = json.loads(BASELINE.read_text())["cells"]
     assert all(set(cell["accepted"]) == {"any"} for cell in cells.values())
     code, out, err = qbench("run", SUITE, "--json")
-    outcomes = {cell["outcome"] for cell in json.loads(out)["cells"] if cell["schema"] != "w8a8_asym_pc"}
+    outcomes = {
+        cell["outcome"] for cell in json.loads(out)["cells"] if cell["schema"] != "w8a8_asym_pc"
+    }
     assert outcomes == {"passed"}, err
-    assert any("for any class" in gate["detail"] for cell in json.loads(out)["cells"] for gate in cell["gates"])
+    assert any(
+        "for any class" in gate["detail"]
+        for cell in json.loads(out)["cells"]
+        for gate in cell["gates"]
+    )
 
 
 def test_changed_results_are_pointed_at_and_are_new_in_no_class(run_file, qbench):
@@ -140,7 +167,9 @@ def test_changed_results_are_pointed_at_and_are_new_in_no_class(run_file, qbench
         assert bool(moved) == bool(options)
         assert all(after[slug] == before[slug] for slug in after if slug not in moved)
     assert len(moved) < len(before)
-    code, out, err = qbench("accept", "latest", "--any-class", "--what", "all", "--reason", "portable")
+    code, out, err = qbench(
+        "accept", "latest", "--any-class", "--what", "all", "--reason", "portable"
+    )
     assert code == 0, err
     told = [line.split() for line in out.splitlines() if line.startswith("blobs::")]
     rows = [row for row in told if row[0] != "blobs::calibration:default"]
@@ -157,7 +186,10 @@ def test_what_is_left_over_is_noted_in_the_run(run_file, qbench):
     suite.write_text(suite.read_text().replace('"ort-cpu", "ort-cpu-noopt"', '"ort-cpu"'))
     code, out, err = qbench("run", SUITE, "--select", "schema=fp32")
     assert code == 0, err
-    assert "note: 3 baselines are left over (no such cell in the suite 'tiny'): blobs::ort-cpu-noopt+fp32," in out
+    assert (
+        "note: 3 baselines are left over (no such cell in the suite 'tiny'): blobs::ort-cpu-noopt+fp32,"
+        in out
+    )
     assert "--collect-only --qbench-prune" in " ".join(out.split())
 
 
@@ -169,4 +201,7 @@ def test_a_share_without_models_is_fine(run_file, qbench):
     assert (code, "no selected model is in shard" in err) == (0, True)
     assert qbench("run", SUITE, "--shard", "3/2")[0] == 2
     code, out, _ = qbench("run", SUITE, "--shard", f"{3 - idle}/2", "--json")
-    assert json.loads(Path(json.loads(out)["path"]).read_text().splitlines()[0])["shard"] == f"{3 - idle}/2"
+    assert (
+        json.loads(Path(json.loads(out)["path"]).read_text().splitlines()[0])["shard"]
+        == f"{3 - idle}/2"
+    )

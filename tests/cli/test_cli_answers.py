@@ -1,4 +1,6 @@
-"""``eval --backend answers:PATH``: answers and raw outputs that were recorded elsewhere, and their faults."""
+"""``eval --backend answers:PATH``: answers and raw outputs that were recorded elsewhere, and
+their faults.
+"""
 
 import json
 
@@ -31,13 +33,18 @@ def ranked(scores):
 
 
 def measured(qbench, backend, *more):
-    code, out, err = qbench("eval", "net.onnx", "--data", "test.npz", "--backend", str(backend), "--json", *more)
+    code, out, err = qbench(
+        "eval", "net.onnx", "--data", "test.npz", "--backend", str(backend), "--json", *more
+    )
     assert code == 0, err
     return json.loads(out)
 
 
 def counts(table):
-    return {score["metric"]: (score["hits"], score["losses"], score["gains"]) for score in table["quantized"]["scores"]}
+    return {
+        score["metric"]: (score["hits"], score["losses"], score["gains"])
+        for score in table["quantized"]["scores"]
+    }
 
 
 def test_the_models_own_answers_lose_nothing_in_any_order(tmp_path, scores, qbench):
@@ -99,20 +106,37 @@ def wrong(name, records, scores):
         "shallow": ([{"id": one["id"], "answer": one["answer"][0]} for one in records], "1 class"),
         "text": ([{"id": one["id"], "answer": "cat"} for one in records], "sample 'x[0]'"),
         "negative": ([{"id": one["id"], "answer": [-1]} for one in records], "sample 'x[0]'"),
-        "rising": ([{**records[0], "scores": sorted(range(len(records[0]["answer"])))}], "scores that rise"),
+        "rising": (
+            [{**records[0], "scores": sorted(range(len(records[0]["answer"])))}],
+            "scores that rise",
+        ),
         "empty": ([], "no record"),
     }
     return faults[name]
 
 
 @pytest.mark.parametrize(
-    "name", ["missing", "unknown", "twice", "nan", "mixed", "shallow", "text", "negative", "rising", "empty"]
+    "name",
+    [
+        "missing",
+        "unknown",
+        "twice",
+        "nan",
+        "mixed",
+        "shallow",
+        "text",
+        "negative",
+        "rising",
+        "empty",
+    ],
 )
 def test_a_fault_is_one_sentence_and_nothing_is_judged(name, tmp_path, scores, qbench):
     records, named = wrong(name, ranked(scores), scores)
     backend = write(tmp_path / "run.jsonl", records)
     metrics = ("--metrics", "top1,top5") if name == "shallow" else ()
-    code, out, err = qbench("eval", "net.onnx", "--data", "test.npz", "--backend", backend, *metrics)
+    code, out, err = qbench(
+        "eval", "net.onnx", "--data", "test.npz", "--backend", backend, *metrics
+    )
     assert (code, out) == (2, "")
     assert named in err
     assert err.count("\n") == 1
@@ -122,9 +146,17 @@ def test_another_revision_of_the_data_is_refused(tmp_path, scores, qbench):
     from qbench.subjects import dataset_from_text
 
     digest = dataset_from_text("test.npz")[0].digest
-    good = write(tmp_path / "run.jsonl", ranked(scores), {**HEADER, "data": {"id": "test.npz", "digest": digest}})
+    good = write(
+        tmp_path / "run.jsonl",
+        ranked(scores),
+        {**HEADER, "data": {"id": "test.npz", "digest": digest}},
+    )
     measured(qbench, good)
-    bad = write(tmp_path / "run.jsonl", ranked(scores), {**HEADER, "data": {"id": "test.npz", "digest": "0" * 64}})
+    bad = write(
+        tmp_path / "run.jsonl",
+        ranked(scores),
+        {**HEADER, "data": {"id": "test.npz", "digest": "0" * 64}},
+    )
     code, out, err = qbench("eval", "net.onnx", "--data", "test.npz", "--backend", bad)
     assert (code, out) == (2, "")
     assert digest[:12] in err
@@ -141,7 +173,9 @@ def test_another_revision_of_the_data_is_refused(tmp_path, scores, qbench):
 )
 def test_a_broken_file_is_one_sentence(text, named, tmp_path, blobs_files, qbench):
     (tmp_path / "run.jsonl").write_bytes(text.encode("latin-1"))
-    code, out, err = qbench("eval", "net.onnx", "--data", "test.npz", "--backend", f"answers:{tmp_path / 'run.jsonl'}")
+    code, out, err = qbench(
+        "eval", "net.onnx", "--data", "test.npz", "--backend", f"answers:{tmp_path / 'run.jsonl'}"
+    )
     assert (code, out) == (2, "")
     assert named in err
     assert "Traceback" not in err
@@ -151,12 +185,16 @@ def test_nan_in_a_raw_output_names_its_sample(tmp_path, scores, qbench):
     scores = scores.copy()
     scores[7, 1] = np.nan
     np.savez(tmp_path / "dump.npz", id=[f"x[{row}]" for row in range(len(scores))], scores=scores)
-    code, out, err = qbench("eval", "net.onnx", "--data", "test.npz", "--backend", f"answers:{tmp_path / 'dump.npz'}")
+    code, out, err = qbench(
+        "eval", "net.onnx", "--data", "test.npz", "--backend", f"answers:{tmp_path / 'dump.npz'}"
+    )
     assert (code, out) == (2, "")
     assert "sample 'x[7]'" in err
 
 
-@pytest.mark.parametrize("option", [["--schema", "w8a8_asym_pc", "--calib", "train.npz"], ["--fp32", "net.onnx"]])
+@pytest.mark.parametrize(
+    "option", [["--schema", "w8a8_asym_pc", "--calib", "train.npz"], ["--fp32", "net.onnx"]]
+)
 def test_what_runs_a_model_is_refused_with_answers(option, tmp_path, scores, qbench):
     backend = write(tmp_path / "run.jsonl", ranked(scores))
     code, _, err = qbench("eval", "net.onnx", "--data", "test.npz", "--backend", backend, *option)
@@ -164,14 +202,23 @@ def test_what_runs_a_model_is_refused_with_answers(option, tmp_path, scores, qbe
     assert option[0] in err
 
 
-def test_without_metrics_those_are_counted_that_one_class_of_each_sample_can_be(scores, tmp_path, qbench):
-    best = [{"id": f"x[{row}]", "answer": int(one)} for row, one in enumerate(scores.argmax(axis=1))]
+def test_without_metrics_those_are_counted_that_one_class_of_each_sample_can_be(
+    scores, tmp_path, qbench
+):
+    best = [
+        {"id": f"x[{row}]", "answer": int(one)} for row, one in enumerate(scores.argmax(axis=1))
+    ]
     backend = write(tmp_path / "best.jsonl", best)
     code, out, err = qbench("eval", "net.onnx", "--data", "test.npz", "--backend", backend)
     assert code == 0, err
     assert "left out: top5" in err
-    assert [line.split()[0] for line in out.splitlines() if line.startswith(("top", "agree"))] == ["top1", "agreement"]
-    code, _, err = qbench("eval", "net.onnx", "--data", "test.npz", "--backend", backend, "--metrics", "top5")
+    assert [line.split()[0] for line in out.splitlines() if line.startswith(("top", "agree"))] == [
+        "top1",
+        "agreement",
+    ]
+    code, _, err = qbench(
+        "eval", "net.onnx", "--data", "test.npz", "--backend", backend, "--metrics", "top5"
+    )
     assert (code, "leave the metric out" in err) == (2, True)
     every = write(tmp_path / "every.jsonl", ranked(scores))
     assert "left out" not in qbench("eval", "net.onnx", "--data", "test.npz", "--backend", every)[2]

@@ -1,4 +1,6 @@
-"""``qbench backfill`` from the outside: environments that are there, one run file for each, trends over releases."""
+"""``qbench backfill`` from the outside: environments that are there, one run file for each,
+trends over releases.
+"""
 
 import json
 from pathlib import Path
@@ -9,8 +11,12 @@ from trend_history import TrendHistory
 from qbench.tracking import History
 
 LATER = "import onnxruntime\nreal = onnxruntime.InferenceSession.run\n"
-SWAPPED = LATER + "onnxruntime.InferenceSession.run = lambda *a: [one[:, ::-1] for one in real(*a)]\n"
-BROKEN = LATER + "def run(*a): raise RuntimeError('no kernel')\nonnxruntime.InferenceSession.run = run\n"
+SWAPPED = (
+    LATER + "onnxruntime.InferenceSession.run = lambda *a: [one[:, ::-1] for one in real(*a)]\n"
+)
+BROKEN = (
+    LATER + "def run(*a): raise RuntimeError('no kernel')\nonnxruntime.InferenceSession.run = run\n"
+)
 SUITE = "suites/tiny.qbench.toml"
 CELL = "blobs::ort-cpu+w8a8_asym_pc"
 FOLDER = Path("reports/backfill/toy")
@@ -19,7 +25,9 @@ FOLDER = Path("reports/backfill/toy")
 def backfill(qbench, environments, *options):
     there = [word for folder in environments for word in ("--venv", folder)]
     axes = ["--select", "backend=ort-cpu schema=w8a8_asym_pc"]
-    code, out, err = qbench("backfill", SUITE, "--package", "toy", *there, *axes, "--json", *options)
+    code, out, err = qbench(
+        "backfill", SUITE, "--package", "toy", *there, *axes, "--json", *options
+    )
     return code, json.loads(out) if out else None, err
 
 
@@ -43,13 +51,17 @@ def test_releases_are_one_series_in_the_order_of_their_versions(qbench, project,
     assert {run.header["releases"]["package"] for run in runs} == {"toy"}
     assert {run.environment["versions"]["toy"] for run in runs} == set(measured)
 
-    code, out, err = qbench("history", "show", CELL, "--metric", "top1", "--history", FOLDER, "--json")
+    code, out, err = qbench(
+        "history", "show", CELL, "--metric", "top1", "--history", FOLDER, "--json"
+    )
     assert code == 0, err
     (series,) = json.loads(out)
     assert [point["commit"] for point in series["points"]] == ["1.2", "1.10"]
     before, after = (point["value"] for point in series["points"])
     assert after < before / 2
-    assert qbench("compare", "1.2", "1.10", "--history", FOLDER)[0] == 1  # without --across: one class
+    assert (
+        qbench("compare", "1.2", "1.10", "--history", FOLDER)[0] == 1
+    )  # without --across: one class
     assert qbench("report", "--history", FOLDER, "-o", "pages", "--report", "html")[0] == 0
     assert "1.10" in Path("pages/models/blobs.html").read_text()
 
@@ -103,14 +115,18 @@ def test_a_wrong_option_is_a_sentence(qbench, project, small_python, options, wo
     assert words in err
 
 
-@pytest.mark.parametrize(("value", "words"), [("toy", "expected NAME=PYTHON"), ("toy=nowhere", "No such file")])
+@pytest.mark.parametrize(
+    ("value", "words"), [("toy", "expected NAME=PYTHON"), ("toy=nowhere", "No such file")]
+)
 def test_a_wrong_release_of_a_run_is_a_sentence(qbench, project, value, words):
     code, _, err = qbench("run", SUITE, "--release", value)
     assert code == 2
     assert words in " ".join(err.split())
 
 
-def test_classes_of_releases_are_one_and_their_versions_are_their_order(qbench, tmp_path, monkeypatch):
+def test_classes_of_releases_are_one_and_their_versions_are_their_order(
+    qbench, tmp_path, monkeypatch
+):
     """Whatever the order in which they were measured, from the files and from an index."""
     monkeypatch.chdir(tmp_path)
     history = TrendHistory(tmp_path)
@@ -120,11 +136,17 @@ def test_classes_of_releases_are_one_and_their_versions_are_their_order(qbench, 
     for path in history.folder.glob("*.jsonl"):
         first, *rest = path.read_text().splitlines()
         header = json.loads(first)
-        header["releases"] = {"package": "onnxruntime", "version": header["commit"]["sha"], "later": True}
+        header["releases"] = {
+            "package": "onnxruntime",
+            "version": header["commit"]["sha"],
+            "later": True,
+        }
         path.write_text("\n".join([json.dumps(header), *rest, ""]))
     ordered = ["1.2", "1.7.0", "1.8.0", "1.9.1", "1.10.0", "1.11.0", "1.12.0"]
     for _ in range(2):
-        code, out, err = qbench("history", "show", TrendHistory.CELL, "--history", history.folder, "--json")
+        code, out, err = qbench(
+            "history", "show", TrendHistory.CELL, "--history", history.folder, "--json"
+        )
         assert code == 0, err
         (series,) = json.loads(out)
         assert series["environment_class"] == "x64-avx2+onnxruntime-any"

@@ -1,4 +1,6 @@
-"""``qbench bisect package`` from the outside: environments that are there, and real releases by pip."""
+"""``qbench bisect package`` from the outside: environments that are there, and real releases by
+pip.
+"""
 
 import json
 import sys
@@ -8,14 +10,20 @@ import pytest
 
 LATER = "import onnxruntime\nreal = onnxruntime.InferenceSession.run\n"
 WRONG = LATER + "onnxruntime.InferenceSession.run = lambda *a: [one + 0.25 for one in real(*a)]\n"
-BROKEN = LATER + "def run(*a): raise RuntimeError('no kernel')\nonnxruntime.InferenceSession.run = run\n"
-SWAPPED = LATER + "onnxruntime.InferenceSession.run = lambda *a: [one[:, ::-1] for one in real(*a)]\n"
+BROKEN = (
+    LATER + "def run(*a): raise RuntimeError('no kernel')\nonnxruntime.InferenceSession.run = run\n"
+)
+SWAPPED = (
+    LATER + "onnxruntime.InferenceSession.run = lambda *a: [one[:, ::-1] for one in real(*a)]\n"
+)
 SAYS = "import sys; from importlib.metadata import version; v = version('toy'); "
 
 
 @pytest.fixture
 def releases(small_python, blobs_files):
-    """Five releases of a package: one cannot run a model, and from the fourth on all outputs are wrong."""
+    """Five releases of a package: one cannot run a model, and from the fourth on all outputs
+    are wrong.
+    """
     starts = {"1.0": "", "1.2": "", "1.9": BROKEN, "1.10": WRONG, "1.11": WRONG}
     folders = [small_python(version, at_start=code) for version, code in starts.items()]
     return [word for folder in reversed(folders) for word in ("--venv", folder)]
@@ -30,11 +38,17 @@ MODEL = ["--model", "net.onnx", "--data", "test.npz"]
 
 @pytest.mark.slow
 def test_the_release_is_named_with_what_changed(qbench, releases):
-    code, out, err = bisect(qbench, *releases, *MODEL, "--schema", "w8a8_asym_pc", "--calib", "train.npz")
+    code, out, err = bisect(
+        qbench, *releases, *MODEL, "--schema", "w8a8_asym_pc", "--calib", "train.npz"
+    )
     assert code == 0, err
     lines = out.splitlines()
     assert lines[0] == "the first bad version of toy is one of 2 that cannot be distinguished"
-    assert [line.split()[:2] for line in lines[1:]] == [["1.2", "good:"], ["1.9", "skipped:"], ["1.10", "bad:"]]
+    assert [line.split()[:2] for line in lines[1:]] == [
+        ["1.2", "good:"],
+        ["1.9", "skipped:"],
+        ["1.10", "bad:"],
+    ]
     assert "all 900 elements equal" in lines[1]
     assert "no kernel" in lines[2]
     assert "900 of 900 elements differ, by at most " in lines[3]
@@ -68,7 +82,9 @@ def test_backwards_and_with_a_tolerance(qbench, releases):
 @pytest.mark.slow
 def test_a_metric_decides(qbench, small_python, blobs_files):
     starts = {"1.0": "", "1.1": WRONG, "1.2": SWAPPED, "1.3": SWAPPED}
-    folders = [word for v, code in starts.items() for word in ("--venv", small_python(v, at_start=code))]
+    folders = [
+        word for v, code in starts.items() for word in ("--venv", small_python(v, at_start=code))
+    ]
     code, out, err = bisect(qbench, *folders, *MODEL, "--metric", "top1", bad="1.3")
     assert code == 0, err
     first, goes, *_ = out.splitlines()
@@ -78,7 +94,10 @@ def test_a_metric_decides(qbench, small_python, blobs_files):
 
 @pytest.mark.slow
 def test_a_command_decides_and_its_notes_are_kept(qbench, releases, project):
-    script = SAYS + "open('tried', 'a').write(v + ' '); sys.exit(125 if v == '1.9' else v in ('1.10', '1.11'))"
+    script = (
+        SAYS
+        + "open('tried', 'a').write(v + ' '); sys.exit(125 if v == '1.9' else v in ('1.10', '1.11'))"
+    )
     arguments = [*releases, "--", "{python}", "-c", script]
     code, out, err = bisect(qbench, *arguments)
     assert code == 0, err
@@ -90,12 +109,16 @@ def test_a_command_decides_and_its_notes_are_kept(qbench, releases, project):
     assert Path("tried").read_text().split() == tried
     code, _, err = bisect(qbench, *releases, "--", "true")  # the one before has ended
     assert code == 3, err
-    assert bisect(qbench, *arguments)[:2] == (0, out)  # nor is there anything to go on with in one without an answer
+    assert bisect(qbench, *arguments)[:2] == (
+        0,
+        out,
+    )  # nor is there anything to go on with in one without an answer
 
 
 def test_an_interrupted_bisection_goes_on(qbench, releases):
     crash = (
-        SAYS + "import os; os.path.exists('stop') and os.kill(os.getpid(), 9); open('stop', 'w'); sys.exit(v > '1.2')"
+        SAYS
+        + "import os; os.path.exists('stop') and os.kill(os.getpid(), 9); open('stop', 'w'); sys.exit(v > '1.2')"
     )
     code, _, err = bisect(qbench, *releases, "--", "{python}", "-c", crash)
     assert code == 2
@@ -140,7 +163,8 @@ def test_what_cannot_be_is_a_sentence(qbench, releases, options, code, words):
 def test_a_model_under_another_python_is_scored(qbench, small_python, blobs_files):
     folder = small_python("1.0", at_start=SWAPPED)
     ours, theirs = (
-        json.loads(qbench("eval", *MODEL[1:], *python, "--json")[1]) for python in ([], ["--python", folder])
+        json.loads(qbench("eval", *MODEL[1:], *python, "--json")[1])
+        for python in ([], ["--python", folder])
     )
     assert theirs["backend"].startswith("ort-cpu-")
     assert theirs["fp32"]["scores"][0]["value"] < ours["fp32"]["scores"][0]["value"]
@@ -158,7 +182,9 @@ def test_real_releases(qbench, blobs_files, monkeypatch):
     onnx.save(onnx.parser.parse_model(text), "mish.onnx")
     monkeypatch.delenv("QBENCH_CACHE")  # back to the user's: environments outlive a test
     options = ["--versions", "1.17.3,1.20.1,1.23.2", "--model", "mish.onnx", "--data", "test.npz"]
-    code, out, err = qbench("bisect", "package", "onnxruntime", "--good", "1.17.3", "--bad", "1.23.2", *options)
+    code, out, err = qbench(
+        "bisect", "package", "onnxruntime", "--good", "1.17.3", "--bad", "1.23.2", *options
+    )
     if code == 2 and "pip said" in err:
         pytest.skip(err)
     assert code == 0, err

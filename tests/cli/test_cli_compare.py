@@ -1,4 +1,6 @@
-"""``qbench compare``: what is listed with direction and unit, and which exit code comes before which."""
+"""``qbench compare``: what is listed with direction and unit, and which exit code comes before
+which.
+"""
 
 import datetime
 import json
@@ -8,7 +10,14 @@ from pathlib import Path
 import pytest
 from test_cli_merge import END, RUN, put
 
-TOP1 = {"direction": "higher", "against": "labels", "unit": "%", "proportion": True, "hits": 8, "out_of": 10}
+TOP1 = {
+    "direction": "higher",
+    "against": "labels",
+    "unit": "%",
+    "proportion": True,
+    "hits": 8,
+    "out_of": 10,
+}
 SQNR = {
     "direction": "higher",
     "against": "reference",
@@ -40,11 +49,17 @@ def measured(run_id, models=("m1",), *, end=True, answers="p", where="x64", **me
             "outcome": "passed",
             "environment_class": where,
             "digests": {"predictions:d": answers, "data:d": "d"},
-            "metrics": {name: {**table, **more} for name, table in {"top1": TOP1, **metrics}.items()},
+            "metrics": {
+                name: {**table, **more} for name, table in {"top1": TOP1, **metrics}.items()
+            },
         }
         for model in models
     ]
-    return RUN.format(run_id) + "".join(json.dumps(cell) + "\n" for cell in cells) + (END if end else "")
+    return (
+        RUN.format(run_id)
+        + "".join(json.dumps(cell) + "\n" for cell in cells)
+        + (END if end else "")
+    )
 
 
 @pytest.fixture
@@ -68,7 +83,11 @@ def test_distances_alone_are_listed_with_direction_and_unit(compared):
     assert "0.012 → 0.011 nats (−0.001 nats, better)" in out
     code, out, _ = compared(old, new, "--json")
     found = {metric["metric"]: metric for metric in json.loads(out)["cells"][0]["metrics"]}
-    assert (found["sqnr"]["unit"], found["sqnr"]["lower_is_better"], found["kl"]["lower_is_better"]) == (
+    assert (
+        found["sqnr"]["unit"],
+        found["sqnr"]["lower_is_better"],
+        found["kl"]["lower_is_better"],
+    ) == (
         "dB",
         False,
         True,
@@ -93,7 +112,9 @@ def test_an_interrupted_run_ends_with_4_and_is_named(compared, cut):
     assert err.startswith(f"qbench: the run {name} was interrupted")
     assert err.count("\n") == 1
     assert ("only in the old run" in out) is (cut == "new")
-    assert json.loads(compared(old, new, "--json")[1])["incomplete"] == [err.removeprefix("qbench: ").strip()]
+    assert json.loads(compared(old, new, "--json")[1])["incomplete"] == [
+        err.removeprefix("qbench: ").strip()
+    ]
 
 
 def test_a_run_with_lines_that_cannot_be_read_ends_with_4(words, compared):
@@ -111,27 +132,40 @@ def test_which_code_comes_first(compared, qbench):
     assert code == 3
     assert "interrupted" in err
     code, out, _ = qbench("compare", "--help")
-    rows = re.findall(r"^  (\S)", out.partition("the first in this list is returned")[2], re.MULTILINE)
+    rows = re.findall(
+        r"^  (\S)", out.partition("the first in this list is returned")[2], re.MULTILINE
+    )
     assert (code, rows) == (0, ["2", "3", "1", "4", "0"])
 
 
 def put_nights(folder, *facts):
-    """A file for each of ``facts`` of a header, whose only cell answers as the id of the run says."""
+    """A file for each of ``facts`` of a header, whose only cell answers as the id of the run
+    says.
+    """
     for number, one in enumerate(facts):
-        head, rest = measured(f"run-{number}", (f"m{one.get('shard', '1')[0]}",), answers=f"p{number}").split("\n", 1)
+        head, rest = measured(
+            f"run-{number}", (f"m{one.get('shard', '1')[0]}",), answers=f"p{number}"
+        ).split("\n", 1)
         put(folder, **{f"{9 - number}": f"{json.dumps({**json.loads(head), **one})}\n{rest}"})
 
 
-def test_latest_is_the_last_night_with_all_its_shards_and_one_file_is_read_for_each(qbench, project, monkeypatch):
+def test_latest_is_the_last_night_with_all_its_shards_and_one_file_is_read_for_each(
+    qbench, project, monkeypatch
+):
     from qbench.tracking import history
 
     night = {"commit": "a" * 40, "planned": 2, "selected": 1, "limited": None, "select": ""}
-    shards = ({**night, "shard": f"{share}/2", "started": f"2026-11-21T0{share}:00:00Z"} for share in (1, 2))
+    shards = (
+        {**night, "shard": f"{share}/2", "started": f"2026-11-21T0{share}:00:00Z"}
+        for share in (1, 2)
+    )
     put_nights(project / "reports/history", {"started": "2026-11-20T00:00:00Z"}, *shards)
     read = []
     original = history._parsed
     monkeypatch.setattr(
-        history, "_parsed", lambda lines, name, keep: read.append(Path(name).name) or original(lines, name, keep)
+        history,
+        "_parsed",
+        lambda lines, name, keep: read.append(Path(name).name) or original(lines, name, keep),
     )
     code, out, err = qbench("compare", "run-0", "latest", "--json")
     assert (code, json.loads(out)["new"], err) == (1, "run-1 run-2", "")
@@ -143,7 +177,10 @@ def test_a_run_stamped_in_the_future_hides_no_later_one(qbench, project):
     now = datetime.datetime.now(datetime.UTC)
     stamps = [(now + datetime.timedelta(days=days)).isoformat() for days in (-2, 3650, -1)]
     places = ({"sequence": 1}, {"sequence": 2, "after": "run-0"}, {"sequence": 3, "after": "run-1"})
-    put_nights(project / "reports/history", *({"started": s, **place} for s, place in zip(stamps, places, strict=True)))
+    put_nights(
+        project / "reports/history",
+        *({"started": s, **place} for s, place in zip(stamps, places, strict=True)),
+    )
     code, out, err = qbench("compare", "latest", "latest", "--json")
     assert (code, json.loads(out)["new"]) == (0, "run-2")
     assert err.count("run-1") == err.count("qbench: ") == 2  # once for each side
@@ -167,7 +204,10 @@ X64, UPGRADED = "x64-avx2+onnxruntime-1.31.1", "x64-avx2+onnxruntime-1.24.1"
 
 
 def test_the_refusal_names_across_and_across_shows_both_classes(compared):
-    old, new = measured("one", where=X64), measured("two", where=UPGRADED, answers="q", top1=TOP1 | {"hits": 7})
+    old, new = (
+        measured("one", where=X64),
+        measured("two", where=UPGRADED, answers="q", top1=TOP1 | {"hits": 7}),
+    )
     code, _, err = compared(old, new)
     assert (code, "--across" in err) == (3, True)
     code, out, err = compared(old, new, "--across")
@@ -180,7 +220,9 @@ def test_the_refusal_names_across_and_across_shows_both_classes(compared):
     assert facts["cells"][0]["differs"] == ["onnxruntime 1.31.1 → 1.24.1"]
 
 
-def test_across_ends_with_0_where_nothing_differs_and_with_3_where_nothing_can_be_compared(compared):
+def test_across_ends_with_0_where_nothing_differs_and_with_3_where_nothing_can_be_compared(
+    compared,
+):
     old = measured("one", where=X64)
     assert compared(old, measured("two", where=UPGRADED), "--across")[0] == 0
     assert compared(old, measured("two", where=UPGRADED, end=False), "--across")[0] == 4
@@ -190,10 +232,19 @@ def test_across_ends_with_0_where_nothing_differs_and_with_3_where_nothing_can_b
 
 def test_the_paired_statistics_are_those_of_the_counts_against_one_reference(compared):
     def text(name, hits, losses, **more):
-        top1 = TOP1 | {"hits": hits, "out_of": 100, "n": 100, "reference_hits": 98, "losses": losses, "gains": 1}
+        top1 = TOP1 | {
+            "hits": hits,
+            "out_of": 100,
+            "n": 100,
+            "reference_hits": 98,
+            "losses": losses,
+            "gains": 1,
+        }
         cell = measured(name, **more).replace('"data:d": "d"', '"data:d": "d", "reference:d": "r"')
         head, line, end = cell.splitlines()
-        return "\n".join([head, json.dumps({**json.loads(line), "metrics": {"top1": top1}}), end, ""])
+        return "\n".join(
+            [head, json.dumps({**json.loads(line), "metrics": {"top1": top1}}), end, ""]
+        )
 
     old, new = text("one", 96, 3, where=X64), text("two", 90, 9, where=UPGRADED, answers="q")
     code, out, _ = compared(old, new, "--across", "--json")
@@ -220,7 +271,9 @@ SHA = ["a" * 40, "b" * 40, "abc" + "d" * 37, "e" * 40]
 
 @pytest.fixture
 def named(project, qbench):
-    """Four nights of the suite smoke, the third red and of a commit of its own, and an older run of another suite."""
+    """Four nights of the suite smoke, the third red and of a commit of its own, and an older
+    run of another suite.
+    """
     days = {"started": "2026-11-0{}T00:00:00Z"}
     facts = [{"commit": {"sha": sha, "dirty": False}} for sha in SHA]
     put_nights(
@@ -260,7 +313,9 @@ def test_a_run_has_many_names(named, name, run):
     assert named(name) == run
 
 
-@pytest.mark.parametrize("name", ["latest~4", "latest~99", "latest~x", "latst", "ffff", "eee", "run-", "other", ""])
+@pytest.mark.parametrize(
+    "name", ["latest~4", "latest~99", "latest~x", "latst", "ffff", "eee", "run-", "other", ""]
+)
 def test_an_unknown_name_is_one_sentence_with_what_exists(named, name):
     err = named(name)
     assert err.count("\n") == 1
@@ -284,7 +339,10 @@ def test_without_a_green_run_last_green_says_so(words, named, project):
 def test_of_a_commit_the_newest_run_without_uncommitted_changes_is_meant(qbench, project):
     put_nights(
         project / "reports/history",
-        *({"started": f"2026-11-0{2 + n}T00:00:00Z", "commit": {"sha": SHA[0], "dirty": n == 2}} for n in range(3)),
+        *(
+            {"started": f"2026-11-0{2 + n}T00:00:00Z", "commit": {"sha": SHA[0], "dirty": n == 2}}
+            for n in range(3)
+        ),
     )
     assert json.loads(qbench("compare", "aaaa", "aaaa", "--json")[1])["old"] == "run-1"
 
@@ -300,7 +358,9 @@ def test_accept_report_and_export_take_the_same_names(named, qbench, project):
 
 
 def test_last_green_is_of_the_class_of_the_newest_run_where_there_is_one(qbench, project):
-    put_nights(project / "reports/history", *({"started": f"2026-11-0{2 + n}T00:00:00Z"} for n in range(3)))
+    put_nights(
+        project / "reports/history", *({"started": f"2026-11-0{2 + n}T00:00:00Z"} for n in range(3))
+    )
     other = project / "reports/history/8.jsonl"
     other.write_text(other.read_text().replace('"x64"', '"arm64"'))
     newest = project / "reports/history/7.jsonl"
@@ -324,7 +384,9 @@ def test_cells_that_vanished_end_with_4_and_are_named(words, compared):
     assert code == 4
     words(err)
     assert "m2::b+s" in out
-    assert compared(measured("one", ("m1",)), measured("two", ("m1", "m2")))[0] == 0, "a new cell is no loss"
+    assert compared(measured("one", ("m1",)), measured("two", ("m1", "m2")))[0] == 0, (
+        "a new cell is no loss"
+    )
 
 
 def test_a_cell_that_lost_its_support_ends_with_4(compared):
@@ -334,7 +396,9 @@ def test_a_cell_that_lost_its_support_ends_with_4(compared):
         if one.get("model") == "m2":
             one["outcome"] = "unsupported"
             del one["metrics"], one["digests"]
-    code, _, err = compared(measured("one", ("m1", "m2")), "".join(json.dumps(one) + "\n" for one in lines))
+    code, _, err = compared(
+        measured("one", ("m1", "m2")), "".join(json.dumps(one) + "\n" for one in lines)
+    )
     assert code == 1  # the outcome is another one
     assert "1 cell is unsupported now" in err
 
@@ -362,20 +426,30 @@ def test_what_changed_between_two_runs_is_one_line_with_the_values_before(words,
         "calibration: 32 samples of 'c' → 4 samples of 'c'": 1,
         "the rules of the schema were edited": 1,
     }
-    assert "changed between" not in compared(old, measured("two", answers="q"))[1], "an older file knows nothing of it"
+    assert "changed between" not in compared(old, measured("two", answers="q"))[1], (
+        "an older file knows nothing of it"
+    )
 
 
 @pytest.mark.parametrize(
     ("rules", "words"),
     [
-        (("tolerance 1 % (suite smoke)", "tolerance 2 % (suite smoke)"), "the rule of top1: tolerance 1 %"),
+        (
+            ("tolerance 1 % (suite smoke)", "tolerance 2 % (suite smoke)"),
+            "the rule of top1: tolerance 1 %",
+        ),
         (("tolerance 1 % (suite smoke)",) * 2, ""),
     ],
 )
 def test_a_setting_of_the_suite_that_changed_is_named(compared, rules, words):
-    gates = [[{"kind": "loss", "metric": "top1", "state": "holds", "detail": "", "rule": rule}] for rule in rules]
+    gates = [
+        [{"kind": "loss", "metric": "top1", "state": "holds", "detail": "", "rule": rule}]
+        for rule in rules
+    ]
     texts = [
-        measured(name, answers=name).replace('"outcome": "passed"', f'"outcome": "passed", "gates": {json.dumps(gate)}')
+        measured(name, answers=name).replace(
+            '"outcome": "passed"', f'"outcome": "passed", "gates": {json.dumps(gate)}'
+        )
         for name, gate in zip(("one", "two"), gates, strict=True)
     ]
     out = compared(*texts)[1]
@@ -419,7 +493,9 @@ def test_a_difference_within_the_noise_of_the_engine_is_none(compared, hits, cod
 
 def test_a_raw_log_of_another_tool_names_the_verb_that_reads_it(tmp_path, monkeypatch, qbench):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "samples_a.jsonl").write_text('{"doc_id": 0, "target": "5", "filtered_resps": ["5"]}\n')
+    (tmp_path / "samples_a.jsonl").write_text(
+        '{"doc_id": 0, "target": "5", "filtered_resps": ["5"]}\n'
+    )
     code, _, err = qbench("compare", "samples_a.jsonl", "samples_a.jsonl")
     assert code == 2
     assert "qbench import" in err

@@ -1,4 +1,6 @@
-"""``qbench compare a.jsonl b.jsonl``: numbers by scalar counts, exit codes, and files that cannot be compared."""
+"""``qbench compare a.jsonl b.jsonl``: numbers by scalar counts, exit codes, and files that
+cannot be compared.
+"""
 
 import json
 import math
@@ -50,12 +52,17 @@ def test_losses_gains_and_midp_are_mcnemars(files, qbench):
 
 
 def test_samples_of_one_source_are_no_independent_evidence(files, qbench):
-    """Every answer four times: the counts are four times as many, and prove no more than the questions do."""
+    """Every answer four times: the counts are four times as many, and prove no more than the
+    questions do.
+    """
     files("a.jsonl", judged(BEFORE))
     files("b.jsonl", judged(AFTER))
     alone = compared(qbench)[1]["scores"][0]
     for name, values in (("a.jsonl", BEFORE), ("b.jsonl", AFTER)):
-        files(name, judged([one for one in values for _ in range(4)], lambda i: {"source": f"q{i // 4}"}))
+        files(
+            name,
+            judged([one for one in values for _ in range(4)], lambda i: {"source": f"q{i // 4}"}),
+        )
     code, found, _ = compared(qbench)
     (score,) = found["scores"]
     assert (code, found["samples"], found["sources"]) == (1, 1600, 400)
@@ -86,7 +93,12 @@ def test_equal_files_are_fine_and_samples_of_one_alone_are_named(files, qbench):
     assert compared(qbench)[0] == 0
     files("b.jsonl", [*judged(BEFORE)[:-2], {"id": "new", "metrics": {"acc": 1}}])
     code, found, _ = compared(qbench)
-    assert (code, found["samples"], found["only_old"], found["only_new"]) == (4, 398, ["398", "399"], ["new"])
+    assert (code, found["samples"], found["only_old"], found["only_new"]) == (
+        4,
+        398,
+        ["398", "399"],
+        ["new"],
+    )
     _, _, err = qbench("compare", "a.jsonl", "b.jsonl")
     assert "only in a.jsonl: 2 samples ('398', '399')" in err
 
@@ -106,8 +118,14 @@ def test_answers_and_labels_are_judged_without_metrics(files, qbench):
 
 
 def test_values_that_are_no_shares_are_resampled(files, qbench):
-    files("a.jsonl", judged([i % 7 / 7 for i in range(200)], name="wer"), {**HEADER, "lower": ["wer"]})
-    files("b.jsonl", judged([i % 7 / 7 + 0.1 for i in range(200)], name="wer"), {**HEADER, "lower": ["wer"]})
+    files(
+        "a.jsonl", judged([i % 7 / 7 for i in range(200)], name="wer"), {**HEADER, "lower": ["wer"]}
+    )
+    files(
+        "b.jsonl",
+        judged([i % 7 / 7 + 0.1 for i in range(200)], name="wer"),
+        {**HEADER, "lower": ["wer"]},
+    )
     code, found, _ = compared(qbench, "--margin", "0.05")
     (score,) = found["scores"]
     assert (code, score["losses"], score["shown"]["evidence"]) == (1, 200, "fail")
@@ -118,7 +136,12 @@ def streams(rows, k, floor):
     order = np.argsort(-rows, axis=1, kind="stable")[:, :k]
     logs = np.log(np.take_along_axis(rows, order, axis=1))
     least = {"floor": float(np.log(rows.min()))} if floor else {}
-    return {"realised": np.log(rows[:, 0]).tolist(), "top": order.tolist(), "logprobs": logs.tolist(), **least}
+    return {
+        "realised": np.log(rows[:, 0]).tolist(),
+        "top": order.tolist(),
+        "logprobs": logs.tolist(),
+        **least,
+    }
 
 
 @pytest.mark.parametrize("floor", [True, False])
@@ -128,7 +151,10 @@ def test_token_streams(floor, files, qbench):
     q = p * np.exp(rng.normal(0, 0.2, p.shape))
     q /= q.sum(axis=1, keepdims=True)
     for name, rows in (("a.jsonl", p), ("b.jsonl", q)):
-        files(name, [{"id": i, "tokens": streams(rows[3 * i : 3 * i + 3], 10, floor)} for i in range(20)])
+        files(
+            name,
+            [{"id": i, "tokens": streams(rows[3 * i : 3 * i + 3], 10, floor)} for i in range(20)],
+        )
     code, found, err = compared(qbench)
     assert code == 1, err
     values = {score["metric"]: score for score in found["scores"]}
@@ -171,13 +197,22 @@ FAULTS = {
     "other metric": (judged(BEFORE, name="f1"), "acc"),
     "nan": (['{"id": "0", "metrics": {"acc": NaN}}'], "NaN"),
     "data": (judged(BEFORE), "revision"),
-    "content": (judged(BEFORE, lambda i: {"content": f"other {i}"}), "another question in 400 samples ('0'"),
+    "content": (
+        judged(BEFORE, lambda i: {"content": f"other {i}"}),
+        "another question in 400 samples ('0'",
+    ),
     "mixed": ([{"id": 0, "metrics": {"acc": 1}}, {"id": 1, "metrics": {"f1": 1}}], "line 3"),
     "other samples": ([{"id": "z", "metrics": {"acc": 1}}], "no common sample"),
     "missing": (None, "nothing at that path"),
     "huge": (judged([1e300] * 400, lambda i: {"content": f"text {i}"}), "1e+300"),
-    "token id": ([{"id": 0, "tokens": {"realised": [0.0], "top": [[2**70]], "logprobs": [[0.0]]}}], ""),
-    "no tokens": ([{"id": 0, "tokens": {"realised": [], "top": [], "logprobs": []}}], "nothing to count"),
+    "token id": (
+        [{"id": 0, "tokens": {"realised": [0.0], "top": [[2**70]], "logprobs": [[0.0]]}}],
+        "",
+    ),
+    "no tokens": (
+        [{"id": 0, "tokens": {"realised": [], "top": [], "logprobs": []}}],
+        "nothing to count",
+    ),
     "tokens": ([{"id": 0, "tokens": {"realised": [0.0], "top": [[1]], "logprobs": [[0.5]]}}], ""),
 }
 
@@ -185,14 +220,20 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_one_sentence_and_nothing_is_compared(fault, files, qbench):
     records, named = FAULTS[fault]
-    files("a.jsonl", judged(BEFORE, lambda i: {"content": f"text {i}"}), {**HEADER, "data": {"digest": "1" * 64}})
+    files(
+        "a.jsonl",
+        judged(BEFORE, lambda i: {"content": f"text {i}"}),
+        {**HEADER, "data": {"digest": "1" * 64}},
+    )
     if "token" in fault:
         files("a.jsonl", records)
     if records is not None:
         digest = ("2" if fault == "data" else "1") * 64
         files("b.jsonl", [], {**HEADER, "data": {"digest": digest}})
         with open("b.jsonl", "a") as file:
-            file.writelines((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in records)
+            file.writelines(
+                (one if isinstance(one, str) else json.dumps(one)) + "\n" for one in records
+            )
     code, out, err = qbench("compare", "a.jsonl", "b.jsonl")
     assert code == (3 if fault in ("other metric", "other samples") else 2)
     assert out == ""
@@ -214,7 +255,9 @@ def test_options_of_runs_and_of_answers_are_told_apart(files, qbench):
         assert named in err
 
 
-@pytest.mark.parametrize(("before", "after", "changed"), [(-1, -2, 1), ("a", "b", 1), ([-1], [-2], 1), (3, 3.0, 0)])
+@pytest.mark.parametrize(
+    ("before", "after", "changed"), [(-1, -2, 1), ("a", "b", 1), ([-1], [-2], 1), (3, 3.0, 0)]
+)
 def test_every_other_answer_is_counted(before, after, changed, files, qbench):
     files("a.jsonl", [{"id": 0, "answer": before, "label": before}])
     files("b.jsonl", [{"id": 0, "answer": after, "label": before}])
@@ -242,7 +285,12 @@ STATED = {
     ),
     "percent against shares": (judged(BEFORE), {}, judged([45.0 * one for one in BEFORE]), {}),
     "other labels": (ANSWERED, {}, _labelled(lambda r: {"answer": 3, "label": 3}), {}),
-    "one other label": (ANSWERED, {}, _labelled(lambda r: {"label": 9} if r["id"] == 5 else {}), {}),
+    "one other label": (
+        ANSWERED,
+        {},
+        _labelled(lambda r: {"label": 9} if r["id"] == 5 else {}),
+        {},
+    ),
     "other labels with metrics": (
         judged(BEFORE, lambda i: {"answer": 1, "label": 1}),
         {},
@@ -284,14 +332,18 @@ def test_the_file_that_is_judged_does_not_say_how(case, margin, files, qbench):
 @pytest.mark.parametrize("header", [{}, {"lower": ["wer"]}])
 def test_a_metric_that_qbench_defines_has_its_direction(header, files, qbench):
     files("a.jsonl", judged([i % 7 / 7 for i in range(200)], name="wer"), {**HEADER, **header})
-    files("b.jsonl", judged([i % 7 / 7 + 0.1 for i in range(200)], name="wer"), {**HEADER, **header})
+    files(
+        "b.jsonl", judged([i % 7 / 7 + 0.1 for i in range(200)], name="wer"), {**HEADER, **header}
+    )
     code, found, err = compared(qbench, "--margin", "0.02")
     assert (code, found["scores"][0]["direction"]) == (1, "lower"), err
 
 
 def test_a_label_that_is_no_number_is_refused(words, files, qbench):
     for name, label in (("a.npz", 0.5), ("b.npz", np.nan)):
-        np.savez(name, id=np.array(["0", "1"]), answer=np.array([0.5, 0.5]), label=np.array([0.5, label]))
+        np.savez(
+            name, id=np.array(["0", "1"]), answer=np.array([0.5, 0.5]), label=np.array([0.5, label])
+        )
     code, _, err = qbench("compare", "a.npz", "b.npz")
     assert code == 2
     words(err)

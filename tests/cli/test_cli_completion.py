@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 pytestmark = pytest.mark.skipif(
-    not any(one.startswith("argcomplete") for one in importlib.metadata.requires("pytest-qbench") or ()),
+    not any(
+        one.startswith("argcomplete") for one in importlib.metadata.requires("pytest-qbench") or ()
+    ),
     reason="qbench was installed here before it needed argcomplete",
 )
 BASH = """
@@ -62,14 +64,24 @@ def shell(tmp_path, monkeypatch):
     (tmp_path / "conftest.py").write_text("raise RuntimeError('pytest_qbench_extension: slow')")
     (tmp_path / "net.onnx").touch()
     monkeypatch.chdir(tmp_path)
-    environment = {**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}", "HOME": str(tmp_path)}
+    environment = {
+        **os.environ,
+        "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+    }
 
     def offered(line: str, name: str = "bash") -> list[str]:
         if shutil.which(name) is None:
             pytest.skip(f"{name} is not installed")
-        done = subprocess.run([*START[name], line], capture_output=True, text=True, check=True, env=environment)
+        done = subprocess.run(
+            [*START[name], line], capture_output=True, text=True, check=True, env=environment
+        )
         assert not done.stderr
-        return [text.partition("\t")[0].partition(":")[0].strip() for text in done.stdout.splitlines() if text]
+        return [
+            text.partition("\t")[0].partition(":")[0].strip()
+            for text in done.stdout.splitlines()
+            if text
+        ]
 
     return offered
 
@@ -83,7 +95,9 @@ def test_real_shells_complete(shell, name):
 def test_every_kind_of_name(shell):
     assert {"my_net", "digits_cnn", "net.onnx", "suites/"} <= set(shell("qbench eval "))
     assert shell("qbench eval net.onnx --da") == ["--data"]
-    assert {"my_photos", "my_calibration", "digits_test"} <= set(shell("qbench eval net.onnx --data "))
+    assert {"my_photos", "my_calibration", "digits_test"} <= set(
+        shell("qbench eval net.onnx --data ")
+    )
     assert {"mine", "w8a8_asym_pc"} <= set(shell("qbench localize my_net --schema "))
     assert shell("qbench eval net.onnx --metrics top1,agree") == ["top1,agreement"]
     assert set(shell("qbench run suites/")) == {
@@ -92,7 +106,9 @@ def test_every_kind_of_name(shell):
         "suites/schemas/",
     }
     assert set(shell("qbench rewrite net.onnx --policy ")) == {"exact", "rounding", "fast"}
-    assert shell("qbench quarantine my_net::ort-cpu+w") == ["ort-cpu+w8a8_asym_pc"]  # bash replaces what is behind ::
+    assert shell("qbench quarantine my_net::ort-cpu+w") == [
+        "ort-cpu+w8a8_asym_pc"
+    ]  # bash replaces what is behind ::
     assert "merge-requantize" in shell("qbench rewrite net.onnx --passes merge-r")
 
 

@@ -31,7 +31,8 @@ def test_samples_that_share_sources_widen_the_interval_and_say_so(blobs_files, q
     code, out, err = qbench(*command, "grouped.npz?sources=group")
     assert code == 0, err
     assert (
-        f"{n} samples from {n // 20} sources: the interval is that of the sources; {n // 20} sources exclude no" in out
+        f"{n} samples from {n // 20} sources: the interval is that of the sources; {n // 20} sources exclude no"
+        in out
     )
     alone, grouped = (
         json.loads(qbench(*command, data, "--json")[1])["quantized"]["scores"][0]
@@ -39,7 +40,11 @@ def test_samples_that_share_sources_widen_the_interval_and_say_so(blobs_files, q
     )
     assert alone["clusters"] is None
     assert grouped["clusters"]["sources"] == n // 20
-    assert (alone["losses"], alone["gains"], alone["hits"]) == (grouped["losses"], grouped["gains"], grouped["hits"])
+    assert (alone["losses"], alone["gains"], alone["hits"]) == (
+        grouped["losses"],
+        grouped["gains"],
+        grouped["hits"],
+    )
 
 
 def test_one_source_is_said_to_prove_nothing(blobs_files, qbench):
@@ -58,7 +63,10 @@ def test_fp32_alone_has_no_columns_of_quantization(blobs_files, qbench):
     assert "metric  fp32" in out
     assert "agreement" not in out
     assert "losses" not in out
-    assert "add --schema" in qbench("eval", "net.onnx", "--data", "test.npz", "--metrics", "agreement")[1]
+    assert (
+        "add --schema"
+        in qbench("eval", "net.onnx", "--data", "test.npz", "--metrics", "agreement")[1]
+    )
 
 
 def counted(direction, reference_hits, hits, unit="%"):
@@ -70,7 +78,9 @@ def counted(direction, reference_hits, hits, unit="%"):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("hits", "change"), [(198, "−0.67 pp"), (202, "+0.67 pp"), (200, "+0.00 pp")])
+@pytest.mark.parametrize(
+    ("hits", "change"), [(198, "−0.67 pp"), (202, "+0.67 pp"), (200, "+0.00 pp")]
+)
 @pytest.mark.parametrize("name", ["HIGHER", "LOWER"])
 def test_a_change_is_the_value_minus_that_of_fp32_as_in_the_reports(name, hits, change):
     from qbench.cli.model_report import score_row
@@ -80,9 +90,15 @@ def test_a_change_is_the_value_minus_that_of_fp32_as_in_the_reports(name, hits, 
     assert score_row(before, after)[4] == change
 
 
-def test_the_line_below_says_which_sign_is_a_loss_and_each_interval_its_confidence(blobs_files, qbench):
+def test_the_line_below_says_which_sign_is_a_loss_and_each_interval_its_confidence(
+    blobs_files, qbench
+):
     with np.load("test.npz") as stored, np.load("train.npz") as other:
-        np.savez("values.npz", x=stored["x"], y=stored["x"].mean(axis=1, keepdims=True) * np.float32([0.5, 1, 2]))
+        np.savez(
+            "values.npz",
+            x=stored["x"],
+            y=stored["x"].mean(axis=1, keepdims=True) * np.float32([0.5, 1, 2]),
+        )
         np.savez("others.npz", x=other["x"])
     words = ("eval", "net.onnx", "--schema", "w4a4_asym_pt", "--calib")
     _, values, _ = qbench(*words, "others.npz", "--data", "values.npz")
@@ -126,7 +142,16 @@ def test_the_numbers_are_those_of_the_engine(blobs_files, qbench):
 
 
 def test_losses_and_gains_add_up(blobs_files, qbench):
-    arguments = ("--data", "test.npz", "--schema", "w8a8_sym_pt", "--calib", "train.npz", "--calib-count", "8")
+    arguments = (
+        "--data",
+        "test.npz",
+        "--schema",
+        "w8a8_sym_pt",
+        "--calib",
+        "train.npz",
+        "--calib-count",
+        "8",
+    )
     facts = json.loads(qbench("eval", "net.onnx", *arguments, "--json")[1])
     quantized = {score["metric"]: score for score in facts["quantized"]["scores"]}
     top1 = quantized["top1"]
@@ -159,13 +184,19 @@ def bad(path, **arrays):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["net.onnx", "--data", "test.npz", "--schema", "w8a8_asym_pc"], "--schema without --calib"),
+        (
+            ["net.onnx", "--data", "test.npz", "--schema", "w8a8_asym_pc"],
+            "--schema without --calib",
+        ),
         (["net.onnx", "--data", "test.npz", "--calib", "train.npz"], "--calib without --schema"),
         (
             ["net.onnx", "--data", "test.npz", "--schema", "w8a8_asym_pcc", "--calib", "train.npz"],
             "Did you mean 'w8a8_asym_pc'?",
         ),
-        (["net.onnx", "--data", "test.npz", "--schema", "w8a8_asym_pc", "--calib", "test.npz"], "never scored"),
+        (
+            ["net.onnx", "--data", "test.npz", "--schema", "w8a8_asym_pc", "--calib", "test.npz"],
+            "never scored",
+        ),
         (
             [
                 "net.onnx",
@@ -211,7 +242,9 @@ def test_overlap_is_found_whatever_the_files_are_called(blobs_files, qbench):
     with np.load("test.npz") as stored:
         x, y = stored["x"][100:140], stored["y"][100:140]
     np.savez("copy.npz", x=x, y=y)
-    code, _, err = qbench("eval", "net.onnx", "--data", "test.npz", "--schema", "w8a8_sym_pc", "--calib", "copy.npz")
+    code, _, err = qbench(
+        "eval", "net.onnx", "--data", "test.npz", "--schema", "w8a8_sym_pc", "--calib", "copy.npz"
+    )
     assert code == 2
     assert "40 sources" in err
 
@@ -223,7 +256,9 @@ def test_folders_of_pictures(blobs_files, qbench):
     for name, colour in (("ants", 10), ("bees", 200)):
         Path("pictures", name).mkdir(parents=True)
         for index in range(3):
-            Image.new("RGB", (40, 30), (colour, index, 0)).save(Path("pictures", name, f"{index}.png"))
+            Image.new("RGB", (40, 30), (colour, index, 0)).save(
+                Path("pictures", name, f"{index}.png")
+            )
     code, _, err = qbench("eval", "net.onnx", "--data", "folder:pictures?resize=16&crop=16")
     assert code == 2
     assert "16" in err
@@ -235,7 +270,15 @@ def test_profile_and_quantize_by_steps(blobs_files, qbench):
     assert code == 0, err
     assert "over 48 samples" in out
     code, out, _ = qbench(
-        "quantize", "net.onnx", "--profile", "net.json", "--schema", "w8a8_asym_pc", "-o", "q.onnx", "--why"
+        "quantize",
+        "net.onnx",
+        "--profile",
+        "net.json",
+        "--schema",
+        "w8a8_asym_pc",
+        "-o",
+        "q.onnx",
+        "--why",
     )
     assert code == 0
     assert "first" in out
@@ -245,9 +288,17 @@ def test_profile_and_quantize_by_steps(blobs_files, qbench):
     assert "QuantizeLinear" in kinds
     # by steps or by eval: the same model, the same answers
     direct = json.loads(
-        qbench("eval", "net.onnx", "--data", "test.npz", "--schema", "w8a8_asym_pc", "--calib", "train.npz", "--json")[
-            1
-        ]
+        qbench(
+            "eval",
+            "net.onnx",
+            "--data",
+            "test.npz",
+            "--schema",
+            "w8a8_asym_pc",
+            "--calib",
+            "train.npz",
+            "--json",
+        )[1]
     )
     stepped = json.loads(qbench("eval", "q.onnx", "--data", "test.npz", "--json")[1])
     name = "predictions:test.npz"
@@ -264,14 +315,25 @@ def test_a_profile_of_another_model_is_refused(blobs_files, qbench):
     value = model.graph.initializers["b2"]
     value.const_value = ir.tensor(value.const_value.numpy() + 1, name="b2")
     save_model(model, "other.onnx")
-    code, _, err = qbench("quantize", "other.onnx", "--profile", "net.json", "--schema", "w8a8_sym_pc", "-o", "q.onnx")
+    code, _, err = qbench(
+        "quantize", "other.onnx", "--profile", "net.json", "--schema", "w8a8_sym_pc", "-o", "q.onnx"
+    )
     assert code == 2
     assert "Calibrate" in err
     assert not Path("q.onnx").exists()
 
 
 def test_a_machine_that_counts_integers_is_held_against_a_float_engine(blobs_files, qbench):
-    asked = ("eval", "net.onnx", "--data", "test.npz", "--schema", "w8a8_asym_pc", "--calib", "train.npz")
+    asked = (
+        "eval",
+        "net.onnx",
+        "--data",
+        "test.npz",
+        "--schema",
+        "w8a8_asym_pc",
+        "--calib",
+        "train.npz",
+    )
     code, out, err = qbench(*asked, "--backend", "integer-gemmlowp", "--json")
     assert code == 0, err
     table = json.loads(out)
@@ -281,6 +343,8 @@ def test_a_machine_that_counts_integers_is_held_against_a_float_engine(blobs_fil
 
 
 def test_calibrating_on_scored_samples_names_one_of_them(blobs_files, qbench):
-    _, _, err = qbench("eval", "net.onnx", "--data", "test.npz", "--schema", "w8a8_asym_pc", "--calib", "test.npz")
+    _, _, err = qbench(
+        "eval", "net.onnx", "--data", "test.npz", "--schema", "w8a8_asym_pc", "--calib", "test.npz"
+    )
     assert re.search(r"'\w+\[0\]'", err)
     assert not re.search("[0-9a-f]{64}", err)

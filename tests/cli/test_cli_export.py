@@ -44,7 +44,9 @@ def test_an_interrupted_run_is_exported_and_told(words, qbench, history):
     put(history, three=measured("run-3", 1, end=False))
     code, out, err = qbench("export", "run-3", "--format", "bencher")
     assert code == 4
-    assert json.loads(out) == {"smoke/m1::b+s": {"top1@d": json.loads(out)["smoke/m1::b+s"]["top1@d"]}}
+    assert json.loads(out) == {
+        "smoke/m1::b+s": {"top1@d": json.loads(out)["smoke/m1::b+s"]["top1@d"]}
+    }
     words(err)
 
 

@@ -33,7 +33,9 @@ def uninstalled(project, shapes_package, monkeypatch):
 
 @pytest.mark.parametrize("name", ["pytest_qbench_extension", "bare", "EXTENSION"])
 def test_a_conftest_is_run_as_under_pytest(uninstalled, qbench, name):
-    code, out, err = qbench("run", SUITE, "--select", "schema=fp32", "--extension", f"conftest:{name}", "--json")
+    code, out, err = qbench(
+        "run", SUITE, "--select", "schema=fp32", "--extension", f"conftest:{name}", "--json"
+    )
     assert code == 1, err  # nothing is accepted yet
     assert {cell["outcome"] for cell in json.loads(out)["cells"]} == {"missing"}
 
@@ -52,7 +54,9 @@ def test_an_unknown_name_ends_with_the_hint(uninstalled, qbench, command):
     assert (code, out) == (2, "")
     assert "unknown model 'blobs'" in err
     assert err.endswith("--extension MODULE:NAME; that of this folder is read anyway.\n")
-    assert qbench(command, SUITE, "--extension", "adder:EXTENSION")[0] == 1  # nothing is accepted yet
+    assert (
+        qbench(command, SUITE, "--extension", "adder:EXTENSION")[0] == 1
+    )  # nothing is accepted yet
 
 
 def test_every_verb_knows_the_names_of_the_folder(uninstalled, qbench):
@@ -60,7 +64,9 @@ def test_every_verb_knows_the_names_of_the_folder(uninstalled, qbench):
     assert qbench("eval", "blobs", "--data", "blobs_test", *axes)[0] == 0
     assert qbench("localize", "blobs", "--data", "blobs_test", *axes)[0] in (0, 1)
     assert qbench("profile", "blobs", "--data", "blobs_train", "-o", "p.json")[0] == 0
-    assert qbench("diff", "blobs", "--data", "blobs_test", "--right", "backend=ort-cpu-noopt")[0] in (0, 1)
+    assert qbench("diff", "blobs", "--data", "blobs_test", "--right", "backend=ort-cpu-noopt")[
+        0
+    ] in (0, 1)
 
 
 def test_pyproject_names_extensions_or_none(uninstalled, qbench):
@@ -96,7 +102,10 @@ def test_a_name_of_the_folder_is_suggested_first(uninstalled, qbench):
 
 
 def test_no_hint_for_other_mistakes(uninstalled, qbench):
-    assert "--extension" not in qbench("run", SUITE, "--extension", HOOK, "--select", "modell=blobs")[2]
+    assert (
+        "--extension"
+        not in qbench("run", SUITE, "--extension", HOOK, "--select", "modell=blobs")[2]
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,7 +126,9 @@ def test_what_is_no_extension_is_one_sentence_and_2(uninstalled, qbench, text, s
 
 
 def test_one_name_of_two_owners_is_refused(uninstalled, qbench):
-    Path("other.py").write_text("from qbench import Extension\nOTHER = Extension(name='o', models={'blobs': None})\n")
+    Path("other.py").write_text(
+        "from qbench import Extension\nOTHER = Extension(name='o', models={'blobs': None})\n"
+    )
     assert qbench("list", "models", "--extension", HOOK)[0] == 0
     assert qbench("list", "models", "--extension", "other:OTHER")[0] == 2
 
@@ -186,13 +197,22 @@ def test_a_wrong_hook_is_one_sentence_with_its_file(own_hook, qbench, mistake):
 
 
 def test_a_hook_may_build_its_model_itself(own_hook, qbench):
-    own_hook("    net = model_from_file(path)\n    return Extension(name='mine', models={'net': lambda: net})")
+    own_hook(
+        "    net = model_from_file(path)\n    return Extension(name='mine', models={'net': lambda: net})"
+    )
     assert "net " in qbench("list", "models")[1]
     assert qbench("eval", "net", "--data", "val.npz")[0] == 0
 
 
 @pytest.mark.parametrize(
-    "making", ["model_from_file(path, task='classification')", "1 // 0", "path", "None", "model_from_file('no.onnx')"]
+    "making",
+    [
+        "model_from_file(path, task='classification')",
+        "1 // 0",
+        "path",
+        "None",
+        "model_from_file('no.onnx')",
+    ],
 )
 def test_a_wrong_factory_is_one_sentence(own_hook, qbench, making):
     own_hook(f"    return Extension(name='mine', models={{'net': lambda: {making}}})")

@@ -1,4 +1,6 @@
-"""Models of several inputs and of other outputs than classes: every verb feeds arrays by the names of the inputs."""
+"""Models of several inputs and of other outputs than classes: every verb feeds arrays by the
+names of the inputs.
+"""
 
 import json
 import shutil
@@ -13,23 +15,32 @@ from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
 AXES = ("--backend", "ort-cpu-precise", "--schema", "w8a8_asym_pc", "--calib")
-"""The precise mode: without VNNI ONNX Runtime saturates pairs of products, which loses dB and names a suspect."""
+"""The precise mode: without VNNI ONNX Runtime saturates pairs of products, which loses dB and
+names a suspect.
+"""
 
 
 def saved(path, nodes, inputs, output, weights):
     graph = helper.make_graph(
         nodes,
         "net",
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", *shape]) for name, shape in inputs.items()],
+        [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", *shape])
+            for name, shape in inputs.items()
+        ],
         [helper.make_tensor_value_info(output[0], TensorProto.FLOAT, ["n", *output[1]])],
         [numpy_helper.from_array(value, name) for name, value in weights.items()],
     )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path
+    )
 
 
 @pytest.fixture
 def two_inputs(project):
-    """two.onnx with inputs image (n, 8) and meta (n, 3), and its labelled data: the class is the fp32 answer."""
+    """two.onnx with inputs image (n, 8) and meta (n, 3), and its labelled data: the class is
+    the fp32 answer.
+    """
     rng = np.random.default_rng(0)
     weights = {
         name: rng.normal(size=shape).astype(np.float32)
@@ -77,13 +88,17 @@ def test_two_inputs_are_scored_against_their_labels(two_inputs, qbench):
 @pytest.mark.parametrize("data", ["val", "bare_val"])
 def test_every_verb_takes_two_inputs_with_and_without_labels(two_inputs, qbench, data):
     assert qbench("profile", "two.onnx", "--data", "bare_cal.npz", "-o", "p.json")[0] == 0
-    code, _, err = qbench("quantize", "two.onnx", "--profile", "p.json", "--schema", "w8a8_asym_pc", "-o", "q.onnx")
+    code, _, err = qbench(
+        "quantize", "two.onnx", "--profile", "p.json", "--schema", "w8a8_asym_pc", "-o", "q.onnx"
+    )
     assert code == 0, err
     given = ("--data", f"{data}.npz")
     assert qbench("lint", "two.onnx", *given, "--schema", "w8a8_asym_pc")[0] == 0
     assert qbench("localize", "two.onnx", *given, *AXES, "cal.npz")[0] == 0
     assert qbench("diff", "two.onnx", *given, "--right", "backend=ort-cpu-noopt")[0] in (0, 1)
-    assert qbench("rewrite", "q.onnx", "--policy", "exact", "-o", "r.onnx", "--check", *given)[0] == 0
+    assert (
+        qbench("rewrite", "q.onnx", "--policy", "exact", "-o", "r.onnx", "--check", *given)[0] == 0
+    )
 
 
 def test_of_several_outputs_the_one_that_is_compared_is_named(words, maps, qbench):
@@ -96,7 +111,9 @@ def test_of_several_outputs_the_one_that_is_compared_is_named(words, maps, qbenc
 
 
 def test_outputs_that_are_no_classes_are_compared_as_numbers(maps, qbench):
-    code, out, err = qbench("eval", "maps.onnx", "--data", "val.npz", *AXES, "cal.npz", "--output", "boxes", "--json")
+    code, out, err = qbench(
+        "eval", "maps.onnx", "--data", "val.npz", *AXES, "cal.npz", "--output", "boxes", "--json"
+    )
     assert code == 0, err
     scores = {score["metric"]: score["value"] for score in json.loads(out)["quantized"]["scores"]}
     assert scores.keys() == {"sqnr", "cosine", "max_error"}
@@ -105,15 +122,31 @@ def test_outputs_that_are_no_classes_are_compared_as_numbers(maps, qbench):
     assert 0 < scores["max_error"] < 1
     assert qbench("localize", "maps.onnx", "--data", "val.npz", *AXES, "cal.npz")[0] == 0
     assert (
-        qbench("diff", "maps.onnx", "--data", "val.npz", "--right", "schema=w8a8_asym_pc", "--calib", "cal.npz")[0] == 1
+        qbench(
+            "diff",
+            "maps.onnx",
+            "--data",
+            "val.npz",
+            "--right",
+            "schema=w8a8_asym_pc",
+            "--calib",
+            "cal.npz",
+        )[0]
+        == 1
     )
 
 
 @pytest.mark.parametrize(
     ("arrays", "says"),
     [
-        ({"image": (9, 8), "other": (9, 3)}, "image, other; expected one for each input of the graph: image, meta"),
-        ({"x": (9, 8)}, "found the arrays x; expected one for each input of the graph: image, meta"),
+        (
+            {"image": (9, 8), "other": (9, 3)},
+            "image, other; expected one for each input of the graph: image, meta",
+        ),
+        (
+            {"x": (9, 8)},
+            "found the arrays x; expected one for each input of the graph: image, meta",
+        ),
         ({"image": (9, 8), "meta": (8, 3)}, "9 rows in 'image', 8 rows in 'meta'"),
     ],
 )
@@ -126,13 +159,21 @@ def test_arrays_that_do_not_fit_are_one_sentence(two_inputs, qbench, arrays, say
 
 @pytest.fixture
 def folders(project):
-    """tiny.onnx, which takes pictures of 4 × 4, and four class folders that its outputs are the classes of."""
+    """tiny.onnx, which takes pictures of 4 × 4, and four class folders that its outputs are the
+    classes of.
+    """
     rng = np.random.default_rng(2)
     nodes = [
         helper.make_node("Flatten", ["img"], ["flat"], name="flat"),
         helper.make_node("MatMul", ["flat", "w"], ["scores"], name="last"),
     ]
-    saved("tiny.onnx", nodes, {"img": [3, 4, 4]}, ("scores", [4]), {"w": rng.normal(size=(48, 4)).astype(np.float32)})
+    saved(
+        "tiny.onnx",
+        nodes,
+        {"img": [3, 4, 4]},
+        ("scores", [4]),
+        {"w": rng.normal(size=(48, 4)).astype(np.float32)},
+    )
     for part in ("val", "cal"):
         for name in ("one", "two", "class10", "class9"):
             for place in range(3):
@@ -162,12 +203,17 @@ def test_every_verb_prints_once_how_folders_are_numbered(folders, qbench, verb):
 
 def test_folders_that_are_not_the_outputs_are_doubted_or_refused(words, folders, qbench):
     (folders / "labels.txt").write_text("one\ntwo\nclass9\nclass10\n")
-    code, out, err = qbench("eval", "tiny.onnx", "--data", f"folder:val{SIZES}&classes=labels.txt", "--json")
+    code, out, err = qbench(
+        "eval", "tiny.onnx", "--data", f"folder:val{SIZES}&classes=labels.txt", "--json"
+    )
     assert (code, json.loads(out)["samples"]) == (0, 12)
     assert "one=0, two=1, class9=2, class10=3" in err
     shutil.rmtree(folders / "val" / "one")
     code, _, err = qbench("eval", "tiny.onnx", "--data", f"val{SIZES}")
-    assert (code, "3 classes are counted in the order of their names, and the model has 4" in err) == (0, True)
+    assert (
+        code,
+        "3 classes are counted in the order of their names, and the model has 4" in err,
+    ) == (0, True)
     for name in ("owl", "zoo"):
         shutil.copytree(folders / "val" / "two", folders / "val" / name)
     code, out, err = qbench("eval", "tiny.onnx", "--data", f"val{SIZES}")
@@ -209,13 +255,22 @@ def test_a_suite_notes_once_how_folders_are_numbered(folders, workers):
     shutil.rmtree(folders / "val" / "two")
     command = [sys.executable, "-m", "pytest", "suites/own.qbench.toml", *workers]
     found = subprocess.run(
-        [*command, "--qbench-accept-fp32", "--qbench-accept=new"], check=False, capture_output=True, text=True
+        [*command, "--qbench-accept-fp32", "--qbench-accept=new"],
+        check=False,
+        capture_output=True,
+        text=True,
     )
     assert found.returncode == 0, found.stdout
     (path,) = (folders / "reports" / "history").glob("*.jsonl")
-    notes = [line["text"] for line in map(json.loads, path.read_text().splitlines()) if line["type"] == "note"]
+    notes = [
+        line["text"]
+        for line in map(json.loads, path.read_text().splitlines())
+        if line["type"] == "note"
+    ]
     assert notes[0] == "'val' has 3 classes: class10=0, class9=1, one=2"
-    assert [note.startswith("3 classes are counted in the order of their names") for note in notes] == [False, True]
+    assert [
+        note.startswith("3 classes are counted in the order of their names") for note in notes
+    ] == [False, True]
 
 
 def test_pictures_of_another_size_name_the_setting(words, folders, qbench):
@@ -233,10 +288,16 @@ def test_a_folder_without_class_folders_says_so(folders, qbench):
 @pytest.mark.parametrize(
     ("arrays", "says"),
     [
-        ({"img": np.zeros((3, 3, 4, 4), np.int64)}, "found int64 for input 'img'; expected float32"),
+        (
+            {"img": np.zeros((3, 3, 4, 4), np.int64)},
+            "found int64 for input 'img'; expected float32",
+        ),
         ({"img": np.zeros((3, 4, 4, 3))}, "found 4×4×3 a sample for input 'img'; expected 3×4×4"),
         ({"img": np.zeros((3, 1, 3, 4, 4))}, "Save each sample without the axis of the batch"),
-        ({"x": np.zeros((3, 3, 4, 4)), "y": np.zeros(4, int)}, "found shape (4,) of int64; expected shape (3,)"),
+        (
+            {"x": np.zeros((3, 3, 4, 4)), "y": np.zeros(4, int)},
+            "found shape (4,) of int64; expected shape (3,)",
+        ),
     ],
 )
 def test_arrays_of_other_shapes_and_types_are_one_sentence(folders, qbench, arrays, says):
@@ -248,7 +309,9 @@ def test_arrays_of_other_shapes_and_types_are_one_sentence(folders, qbench, arra
     assert not (folders / "p.json").exists()
 
 
-def test_a_folder_of_samples_and_a_list_of_them_give_what_the_whole_array_gives(two_inputs, qbench, tmp_path):
+def test_a_folder_of_samples_and_a_list_of_them_give_what_the_whole_array_gives(
+    two_inputs, qbench, tmp_path
+):
     whole = np.load("val.npz")
     (tmp_path / "dir").mkdir()
     rows = []
@@ -268,14 +331,32 @@ def test_a_folder_of_samples_and_a_list_of_them_give_what_the_whole_array_gives(
     assert found[0] == found[1] == found[2]
 
 
-def test_a_model_that_came_quantized_is_called_so_and_is_not_quantized_again(words, two_inputs, qbench):
+def test_a_model_that_came_quantized_is_called_so_and_is_not_quantized_again(
+    words, two_inputs, qbench
+):
     assert qbench("profile", "two.onnx", "--data", "bare_cal.npz", "-o", "p.json")[0] == 0
-    assert qbench("quantize", "two.onnx", "--profile", "p.json", "--schema", "w8a8_asym_pc", "-o", "q.onnx")[0] == 0
+    assert (
+        qbench(
+            "quantize",
+            "two.onnx",
+            "--profile",
+            "p.json",
+            "--schema",
+            "w8a8_asym_pc",
+            "-o",
+            "q.onnx",
+        )[0]
+        == 0
+    )
     code, out, err = qbench("eval", "q.onnx", "--data", "val.npz", "--json")
     assert code == 0, err
     table = json.loads(out)
     assert table["fp32"] is None
-    assert [score["metric"] for score in table["quantized"]["scores"]] == ["top1", "top5", "agreement"]
+    assert [score["metric"] for score in table["quantized"]["scores"]] == [
+        "top1",
+        "top5",
+        "agreement",
+    ]
     assert "fp32" not in qbench("eval", "q.onnx", "--data", "val.npz")[1]
     code, out, err = qbench("quantize", "q.onnx", "--schema", "w8_sym_pt", "-o", "again.onnx")
     assert (code, out, len(err.splitlines())) == (2, "", 1)
@@ -283,7 +364,9 @@ def test_a_model_that_came_quantized_is_called_so_and_is_not_quantized_again(wor
     assert not Path("again.onnx").exists()
 
 
-def test_calibration_samples_that_do_not_fit_are_named_before_anything_runs(words, two_inputs, qbench):
+def test_calibration_samples_that_do_not_fit_are_named_before_anything_runs(
+    words, two_inputs, qbench
+):
     np.savez("other.npz", image=np.zeros((4, 8)))
     code, out, err = qbench("eval", "two.onnx", "--data", "val.npz", *AXES, "other.npz")
     assert (code, out, len(err.splitlines())) == (2, "", 1)
@@ -299,7 +382,9 @@ def test_an_output_that_the_graph_lacks_is_named(words, maps, qbench):
 def test_arrays_in_memory_and_a_file_make_a_model_of_a_suite(two_inputs, tmp_path):
     from qbench.subjects import Classification, Dataset, WholeOutput, model_from_file
 
-    data = Dataset.from_arrays("mine", {"image": np.zeros((4, 8)), "meta": np.ones((4, 3), np.float32)}, [0, 1, 2, 3])
+    data = Dataset.from_arrays(
+        "mine", {"image": np.zeros((4, 8)), "meta": np.ones((4, 3), np.float32)}, [0, 1, 2, 3]
+    )
     assert (len(data), data.kind, data.labels) == (4, "array", ((0,), (1,), (2,), (3,)))
     assert {name: (one.shape, one.dtype) for name, one in data.load(2).items()} == {
         "image": ((8,), np.float32),
@@ -312,9 +397,12 @@ def test_arrays_in_memory_and_a_file_make_a_model_of_a_suite(two_inputs, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("form", "shared", "verb"), [("folder", 0, "eval"), ("folder", 12, "localize"), ("jsonl", 1, "eval")]
+    ("form", "shared", "verb"),
+    [("folder", 0, "eval"), ("folder", 12, "localize"), ("jsonl", 1, "eval")],
 )
-def test_pictures_that_are_scored_and_calibrated_on_as_other_files_are_noted(folders, qbench, form, shared, verb):
+def test_pictures_that_are_scored_and_calibrated_on_as_other_files_are_noted(
+    folders, qbench, form, shared, verb
+):
     scored = sorted(Path("val").rglob("*.png"))
     for place, path in enumerate(scored):
         found = Image.open(path if place < shared else Path("cal", *path.parts[1:]))
@@ -324,16 +412,22 @@ def test_pictures_that_are_scored_and_calibrated_on_as_other_files_are_noted(fol
     lines = [json.dumps({"path": str(path)}) for path in sorted(Path("again").rglob("*.bmp"))]
     Path("again.jsonl").write_text("\n".join(lines) + "\n")
     calibration = "again" if form == "folder" else "again.jsonl"
-    code, _, err = qbench(verb, "tiny.onnx", "--data", f"val{SIZES}", *AXES, f"{calibration}{SIZES}")
+    code, _, err = qbench(
+        verb, "tiny.onnx", "--data", f"val{SIZES}", *AXES, f"{calibration}{SIZES}"
+    )
     assert code == 0, err
     assert (f"{shared} of 12 scored samples" in err) == bool(shared)
     assert err.count("the content of calibration samples of") == min(shared, 1)
 
 
-@pytest.mark.parametrize(("rows", "distinct"), [(1, "1 distinct content"), (99, "99 distinct contents")])
+@pytest.mark.parametrize(
+    ("rows", "distinct"), [(1, "1 distinct content"), (99, "99 distinct contents")]
+)
 def test_rows_that_are_copies_are_noted(two_inputs, qbench, rows, distinct):
     with np.load("val.npz") as file:
-        np.savez("copies.npz", **{name: array[np.arange(100) % rows] for name, array in file.items()})
+        np.savez(
+            "copies.npz", **{name: array[np.arange(100) % rows] for name, array in file.items()}
+        )
     code, _, err = qbench("eval", "two.onnx", "--data", "copies.npz")
     assert code == 0, err
     assert f"100 samples, {distinct} " in err

@@ -1,4 +1,6 @@
-"""What ``qbench profile`` and ``qbench quantize`` write: all of it or nothing, and never over what they read."""
+"""What ``qbench profile`` and ``qbench quantize`` write: all of it or nothing, and never over
+what they read.
+"""
 
 import json
 from dataclasses import replace
@@ -54,7 +56,10 @@ def test_new_folders_are_made_only_when_there_is_something_to_put_there(profiled
     [
         ((*QUANTIZE, "-o", "./net.onnx"), "which is read here"),
         ((*QUANTIZE, "-o", "p.json"), "which is read here"),
-        ((*QUANTIZE, "-o", "q.onnx", "--save-plan", "p.json"), "--save-plan 'p.json', which is read here"),
+        (
+            (*QUANTIZE, "-o", "q.onnx", "--save-plan", "p.json"),
+            "--save-plan 'p.json', which is read here",
+        ),
         ((*QUANTIZE, "-o", "q.onnx", "--save-plan", "./q.onnx"), "which --output writes"),
         (("quantize", "net.onnx", "--plan", "plan.json", "-o", "plan.json"), "which is read here"),
         ((*PROFILE, "-o", "net.onnx"), "which is read here"),
@@ -77,7 +82,10 @@ def test_a_constant_that_is_nan_is_named(blobs_files, qbench):
     array[0, 0] = np.nan
     weight.CopyFrom(onnx.numpy_helper.from_array(array, "w2"))
     onnx.save(net, "nan.onnx")
-    refused(qbench("profile", "nan.onnx", "--data", "train.npz", "-o", "n.json"), "found NaN in its constant 'w2'")
+    refused(
+        qbench("profile", "nan.onnx", "--data", "train.npz", "-o", "n.json"),
+        "found NaN in its constant 'w2'",
+    )
     array[0, 0] = -np.inf
     weight.CopyFrom(onnx.numpy_helper.from_array(array, "w2"))
     onnx.save(net, "mask.onnx")
@@ -88,7 +96,9 @@ def test_a_constant_that_is_nan_is_named(blobs_files, qbench):
 def test_samples_of_one_content_under_two_names_are_counted(profiled, qbench):
     x = np.load("train.npz")["x"]
     np.savez("other.npz", x=x[:3])
-    code, out, _ = qbench("profile", "net.onnx", "--data", "other.npz", "-o", "q.json", "--add", "p.json")
+    code, out, _ = qbench(
+        "profile", "net.onnx", "--data", "other.npz", "-o", "q.json", "--add", "p.json"
+    )
     assert code == 0
     assert "over 51 samples, 3 of them repeated" in out
     assert Profile.load("q.json").repeated == 3
@@ -105,21 +115,31 @@ def test_a_model_of_the_zoo_is_quantized_by_name(profiled, qbench):
     assert form_of(load_model("q.onnx")) is Form.QDQ
     assert qbench("quantize", "blobs", *QUANTIZE[2:], "--save-plan", "plan.json")[0] == 0
     assert qbench("quantize", "blobs", "--plan", "plan.json", "-o", "again.onnx")[0] == 0
-    refused(qbench("quantize", "blub", *QUANTIZE[2:], "-o", "q.onnx"), "unknown model 'blub'", "'blobs'")
+    refused(
+        qbench("quantize", "blub", *QUANTIZE[2:], "-o", "q.onnx"), "unknown model 'blub'", "'blobs'"
+    )
 
 
 @pytest.mark.parametrize("schema", ["w8_sym_pc", "w8a8_asym_pc_dyn"])
 def test_weights_and_parameters_of_run_time_need_no_profile(profiled, qbench, schema):
     code, _, err = qbench("quantize", "net.onnx", "--schema", schema, "-o", "bare.onnx")
     assert (code, err) == (0, "")
-    assert qbench("quantize", "net.onnx", "--schema", schema, "--profile", "p.json", "-o", "with.onnx")[0] == 0
+    assert (
+        qbench(
+            "quantize", "net.onnx", "--schema", schema, "--profile", "p.json", "-o", "with.onnx"
+        )[0]
+        == 0
+    )
     bare, with_it = (load_model(name) for name in ("bare.onnx", "with.onnx"))
     assert [n.op_type for n in bare.graph] == [n.op_type for n in with_it.graph]
     assert form_of(bare) is Form.QDQ
 
 
 def test_others_need_one(profiled, qbench):
-    refused(qbench("quantize", "net.onnx", "--schema", "w8a8_asym_pc", "-o", "q.onnx"), "found no --profile")
+    refused(
+        qbench("quantize", "net.onnx", "--schema", "w8a8_asym_pc", "-o", "q.onnx"),
+        "found no --profile",
+    )
 
 
 def test_a_plan_that_quantizes_nothing_is_not_written(profiled, qbench, monkeypatch):
@@ -140,7 +160,9 @@ def test_a_plan_that_quantizes_nothing_is_not_written(profiled, qbench, monkeypa
 def test_a_warning_of_ours_is_a_note_of_one_line(profiled, qbench):
     rule = '[[rules]]\nactivation = { qtype = "uint8", symmetry = "asymmetric", range_method = "entropy(bins=10)" }\n'
     Path("few.toml").write_text(rule)
-    code, _, err = qbench("quantize", "net.onnx", "--profile", "p.json", "--schema", "few.toml", "-o", "q.onnx")
+    code, _, err = qbench(
+        "quantize", "net.onnx", "--profile", "p.json", "--schema", "few.toml", "-o", "q.onnx"
+    )
     assert code == 0
     lines = err.splitlines()
     assert lines
@@ -149,7 +171,9 @@ def test_a_warning_of_ours_is_a_note_of_one_line(profiled, qbench):
 
 def test_integer_machines_are_told_apart(project, qbench):
     _, out, _ = qbench("list", "backends", "--json")
-    told = {row["name"]: row["what"] for row in json.loads(out) if row["name"].startswith("integer-")}
+    told = {
+        row["name"]: row["what"] for row in json.loads(out) if row["name"].startswith("integer-")
+    }
     assert "counts as FBGEMM QuantUtils" in told["integer-fbgemm"]
     assert len(set(told.values())) == len(told) > 10
 

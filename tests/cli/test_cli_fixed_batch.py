@@ -17,13 +17,24 @@ def test_a_model_exported_with_a_fixed_batch(blobs_files, qbench, batch, backend
     for value in [*model.graph.inputs, *(out for node in model.graph for out in node.outputs)]:
         value.shape = ir.Shape([batch, *value.shape[1:]])
     save_model(model, "fixed.onnx")
-    arguments = ("--data", "test.npz", "--backend", backend, "--schema", "w8a8_asym_pc", "--calib", "train.npz")
+    arguments = (
+        "--data",
+        "test.npz",
+        "--backend",
+        backend,
+        "--schema",
+        "w8a8_asym_pc",
+        "--calib",
+        "train.npz",
+    )
     facts = {}
     for name in ("net", "fixed"):
         code, out, err = qbench("eval", f"{name}.onnx", *arguments, "--json")
         assert code == 0, err
         facts[name] = json.loads(out)
-        assert qbench("profile", f"{name}.onnx", "--data", "train.npz", "-o", f"{name}.json")[0] == 0
+        assert (
+            qbench("profile", f"{name}.onnx", "--data", "train.npz", "-o", f"{name}.json")[0] == 0
+        )
     for form in ("fp32", "quantized"):
         assert facts["fixed"][form]["scores"] == facts["net"][form]["scores"]
         assert facts["fixed"][form]["macs"] == facts["net"][form]["macs"]

@@ -1,4 +1,6 @@
-"""Files that git could not join: named by every reader, and joined by ``qbench merge --conflict``."""
+"""Files that git could not join: named by every reader, and joined by ``qbench merge
+--conflict``.
+"""
 
 import dataclasses
 import json
@@ -13,7 +15,14 @@ from qbench.errors import IncomparableError, QbenchError
 from qbench.judging import Accepted
 from qbench.metrics import Answers
 from qbench.storage import read_toml
-from qbench.tracking import AcceptedCell, Baseline, StoredData, find_baseline, joined_baselines, save_baseline
+from qbench.tracking import (
+    AcceptedCell,
+    Baseline,
+    StoredData,
+    find_baseline,
+    joined_baselines,
+    save_baseline,
+)
 
 RANKED = Answers(np.arange(20, dtype=np.int32).reshape(10, 2) % 4)
 BASE = Baseline(
@@ -33,14 +42,20 @@ def result(value):
 
 
 def holding(classes, *, floors=None, slug="ort-cpu+w8a8", **more):
-    cell = AcceptedCell(accepted={name: result(value) for name, value in classes.items()}, floors=floors or {})
+    cell = AcceptedCell(
+        accepted={name: result(value) for name, value in classes.items()}, floors=floors or {}
+    )
     return dataclasses.replace(BASE, cells={slug: cell}, **more)
 
 
 @pytest.fixture
 def repository(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name, value in (("GIT_AUTHOR_NAME", "a"), ("GIT_AUTHOR_EMAIL", "a@b"), ("GIT_CONFIG_GLOBAL", "/dev/null")):
+    for name, value in (
+        ("GIT_AUTHOR_NAME", "a"),
+        ("GIT_AUTHOR_EMAIL", "a@b"),
+        ("GIT_CONFIG_GLOBAL", "/dev/null"),
+    ):
         monkeypatch.setenv(name, value)
         monkeypatch.setenv(name.replace("AUTHOR", "COMMITTER"), value)
     git("init", "-q", "-b", "main")
@@ -54,7 +69,9 @@ def git(*words, code=0):
 
 
 def conflict(path, write, sides):
-    """Two branches that change the file at ``path`` after a first commit of it, merged into a conflict."""
+    """Two branches that change the file at ``path`` after a first commit of it, merged into a
+    conflict.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     for branch, side in zip((None, "theirs", "main"), sides, strict=True):
         if branch is not None:
@@ -69,9 +86,19 @@ def conflict(path, write, sides):
 def test_both_sides_of_a_baseline_are_kept(repository, qbench):
     path = repository / "baselines" / "s" / "net.json"
     sides = [
-        holding({"a": 5, "z": 2}, floors={"agreement": 4}, calibrations={"default": {"x": (0.0, 1.0)}}),
-        holding({"a": 5, "c": 7, "z": 2}, floors={"agreement": 3}, calibrations={"default": {"x": (0.0, 1.0)}}),
-        holding({"a": 6, "b": 8, "z": 2}, floors={"agreement": 5}, calibrations={"default": {"x": (0.0, 2.0)}}),
+        holding(
+            {"a": 5, "z": 2}, floors={"agreement": 4}, calibrations={"default": {"x": (0.0, 1.0)}}
+        ),
+        holding(
+            {"a": 5, "c": 7, "z": 2},
+            floors={"agreement": 3},
+            calibrations={"default": {"x": (0.0, 1.0)}},
+        ),
+        holding(
+            {"a": 6, "b": 8, "z": 2},
+            floors={"agreement": 5},
+            calibrations={"default": {"x": (0.0, 2.0)}},
+        ),
     ]
     conflict(path, lambda side: save_baseline(path, side), sides)
     with pytest.raises(QbenchError, match="conflict markers of git"):
@@ -93,7 +120,9 @@ def test_both_sides_of_a_baseline_are_kept(repository, qbench):
 
 def test_one_class_that_both_sides_changed_is_refused_and_left_alone(repository, qbench):
     path = repository / "baselines" / "s" / "net.json"
-    conflict(path, lambda side: save_baseline(path, side), [holding({"a": value}) for value in (5, 6, 7)])
+    conflict(
+        path, lambda side: save_baseline(path, side), [holding({"a": value}) for value in (5, 6, 7)]
+    )
     before = path.read_bytes()
     code, _, err = qbench("merge", "--conflict", str(path))
     assert code == 3
@@ -162,11 +191,19 @@ def test_markers_that_were_committed_are_joined_from_the_file(style, repository,
     git("commit", "-q", "-a", "-m", "with its markers")
     code, _, err = qbench("merge", "--conflict", str(baseline))
     assert code == 0, err
-    assert find_baseline(baseline).cells["ort-cpu+w8a8"].accepted == {"b": result(8), "c": result(7), "z": result(2)}
+    assert find_baseline(baseline).cells["ort-cpu+w8a8"].accepted == {
+        "b": result(8),
+        "c": result(7),
+        "z": result(2),
+    }
     git("commit", "-q", "-a", "-m", "joined")
     listed = repository / "suites" / "s.quarantine.toml"
     git("branch", "-D", "theirs")
-    texts = [HEAD + entry("a"), HEAD + entry("a") + "\n" + entry("c"), HEAD + entry("a") + "\n" + entry("b")]
+    texts = [
+        HEAD + entry("a"),
+        HEAD + entry("a") + "\n" + entry("c"),
+        HEAD + entry("a") + "\n" + entry("b"),
+    ]
     conflict(listed, listed.write_text, texts)
     git("commit", "-q", "-a", "-m", "with its markers")
     code, _, err = qbench("merge", "--conflict", str(listed))

@@ -1,4 +1,6 @@
-"""Files that are quantized already, at the command line: read, written anew, and judged against their float file."""
+"""Files that are quantized already, at the command line: read, written anew, and judged against
+their float file.
+"""
 
 import json
 
@@ -23,14 +25,26 @@ def int8_files(blobs_files):
                 return next(self.batches, None)
 
         quantization.quantize_static(
-            "net.onnx", f"{form}.onnx", Reader(), quant_format=quantization.QuantFormat[form], per_channel=True
+            "net.onnx",
+            f"{form}.onnx",
+            Reader(),
+            quant_format=quantization.QuantFormat[form],
+            per_channel=True,
         )
 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_file_is_judged_against_its_float_file(int8_files, qbench, form):
     code, out, err = qbench(
-        "eval", f"{form}.onnx", "--fp32", "net.onnx", "--data", "test.npz", "--backend", "ort-cpu-noopt", "--json"
+        "eval",
+        f"{form}.onnx",
+        "--fp32",
+        "net.onnx",
+        "--data",
+        "test.npz",
+        "--backend",
+        "ort-cpu-noopt",
+        "--json",
     )
     assert (code, err) == (0, "")
     facts = json.loads(out)
@@ -47,7 +61,11 @@ def test_a_file_is_judged_against_its_float_file(int8_files, qbench, form):
         with get_backend("ort-cpu-noopt").prepare(name) as executor:
             answers[name] = executor.run({"x": x})["scores"].argmax(axis=1) == y
     was, now = answers["net.onnx"], answers[f"{form}.onnx"]
-    assert (top1["hits"], top1["losses"], top1["gains"]) == (now.sum(), (was & ~now).sum(), (now & ~was).sum())
+    assert (top1["hits"], top1["losses"], top1["gains"]) == (
+        now.sum(),
+        (was & ~now).sum(),
+        (now & ~was).sum(),
+    )
     assert facts["quantized"]["integer_macs"] == 1.0
     assert facts["quantized"]["digests"]["model"] == facts["fp32"]["digests"]["model"]
 
@@ -75,7 +93,9 @@ def test_what_cannot_be_compared_is_refused(int8_files, qbench):
     assert code == 2
     assert "quantized already (qoperator)" in err
     arguments = ("--schema", "w8a8_asym_pc", "--calib", "train.npz")
-    code, _, err = qbench("eval", "QDQ.onnx", "--fp32", "net.onnx", "--data", "test.npz", *arguments)
+    code, _, err = qbench(
+        "eval", "QDQ.onnx", "--fp32", "net.onnx", "--data", "test.npz", *arguments
+    )
     assert code == 2
     assert "found --fp32 with --schema" in err
 

@@ -1,4 +1,6 @@
-"""``qbench history``: red on what nobody has ruled on, and on nothing else; numbers beside what was accepted."""
+"""``qbench history``: red on what nobody has ruled on, and on nothing else; numbers beside what
+was accepted.
+"""
 
 import json
 import subprocess
@@ -39,7 +41,9 @@ def test_a_new_regression_is_red_and_names_its_commit(qbench, history, golden):
     golden("output/history-check-red.txt", out)
 
 
-@pytest.mark.parametrize(("state", "code"), [("acknowledged", 0), ("expected", 0), ("invalid", 0), ("fixed", 1)])
+@pytest.mark.parametrize(
+    ("state", "code"), [("acknowledged", 0), ("expected", 0), ("invalid", 0), ("fixed", 1)]
+)
 def test_what_somebody_ruled_on_is_quiet(qbench, history, state, code):
     history.nights([356] * 10 + [340] * 6)
     history.annotate(history.hashes[10][:8], state)
@@ -55,7 +59,10 @@ def test_two_points_are_not_an_alarm_yet(qbench, history):
 
 
 def test_machines_and_versions_raise_no_alarm(qbench, history):
-    history.nights([356, 340] * 8, classes=["x64-avx2+onnxruntime-1.30", "x64-avx512-vnni+onnxruntime-1.30"] * 8)
+    history.nights(
+        [356, 340] * 8,
+        classes=["x64-avx2+onnxruntime-1.30", "x64-avx512-vnni+onnxruntime-1.30"] * 8,
+    )
     history.nights([330] * 4, classes=["x64-avx2+onnxruntime-1.31"] * 4)
     assert qbench("history", "check")[0] == 0
 
@@ -75,7 +82,9 @@ def test_an_alert_is_told_in_the_unit_of_its_metric(qbench, history):
     history.nights([3240] * 10 + [3600] * 6)
     for path in history.folder.glob("*.jsonl"):
         of = '"perplexity": {"unit": "per token", "proportion": false, "direction": "lower", '
-        path.write_text(path.read_text().replace('"direction":"higher"', '"x":0').replace('"top1":{', of))
+        path.write_text(
+            path.read_text().replace('"direction":"higher"', '"x":0').replace('"top1":{', of)
+        )
     code, out, _ = qbench("history", "check")
     assert code == 1
     assert "perplexity  9 per token → 10 per token  +1 " in out
@@ -201,7 +210,9 @@ def test_show_prints_what_was_accepted_and_what_was_ruled(qbench, history):
     code, out, _ = qbench("history", "show", history.CELL)
     lines = out.splitlines()
     assert code == 0
-    assert lines[0].startswith("top1 of digits_cnn::ort-cpu+w8a8_asym_pc on x64-avx2+onnxruntime-1.31")
+    assert lines[0].startswith(
+        "top1 of digits_cnn::ort-cpu+w8a8_asym_pc on x64-avx2+onnxruntime-1.31"
+    )
     assert "accepted 98.89 %" in lines[0]
     assert lines[12].split()[2:] == (
         f"{history.hashes[10][:9]} 94.44 % 360 −4.44 1 step (acknowledged); because (ann)".split()
@@ -276,7 +287,9 @@ def test_check_asks_the_index_and_says_the_same(qbench, history, monkeypatch, st
         if state != "damaged":
             patched.setattr(History, "runs", lambda *_: pytest.fail("the files were read"))
         told = qbench("history", "check", "--all")
-    assert ("history index --rebuild' makes it anew. The run files are read" in told[2]) == (state == "damaged")
+    assert ("history index --rebuild' makes it anew. The run files are read" in told[2]) == (
+        state == "damaged"
+    )
     place.unlink()
     code, out, err = qbench("history", "check", "--all")
     assert (told[0], told[1]) == (code, out)
@@ -369,7 +382,9 @@ def test_a_red_cell_whose_alert_was_ruled_on_is_quiet(qbench, history, state, co
 
 def test_cells_without_a_line_or_that_were_lost_end_with_4(qbench, history):
     history.nights([356] * 4)
-    rewritten(history, [('"suite":"smoke","commit"', '"planned":3,"selected":3,"suite":"smoke","commit"')])
+    rewritten(
+        history, [('"suite":"smoke","commit"', '"planned":3,"selected":3,"suite":"smoke","commit"')]
+    )
     code, _, err = qbench("history", "check")
     assert (code, "2 of 3 selected cells" in err) == (4, True)
     history.nights([356], first=4)

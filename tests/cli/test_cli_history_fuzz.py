@@ -1,4 +1,6 @@
-"""Run files that were damaged at random, read by every command that reads a history: never a traceback."""
+"""Run files that were damaged at random, read by every command that reads a history: never a
+traceback.
+"""
 
 import copy
 import datetime
@@ -18,7 +20,10 @@ COMMANDS = (
     ["history", "check"],
     ["compare", "20260101", "latest"],
     ["report", "--report", "html", "--report", "md"],
-    *(["export", "all", "--format", form] for form in ("csv", "json", "junit", "github-benchmark", "bencher")),
+    *(
+        ["export", "all", "--format", form]
+        for form in ("csv", "json", "junit", "github-benchmark", "bencher")
+    ),
     ["accept", "latest", "--dry-run"],
 )
 DEEP: list = []
@@ -29,18 +34,41 @@ ODD = (
     "2026-01-01T00:00:00+00:00", "9999-12-31T23:59:59-14:00", [], [1], ["x", None], {}, {"a": 1}, {"": {}}, DEEP, "1/0",
     "1/2", "2/2", "9" * 5000,
 )  # fmt: skip
-LITERALS = ("NaN", "Infinity", "1e999", "-1e400", "[" * 20_000, '{"a":1,"a":[]}', "01", '"\\ud83d"', "9" * 5000)
+LITERALS = (
+    "NaN",
+    "Infinity",
+    "1e999",
+    "-1e400",
+    "[" * 20_000,
+    '{"a":1,"a":[]}',
+    "01",
+    '"\\ud83d"',
+    "9" * 5000,
+)
 
 
 def gate(metric):
-    return {"kind": "loss", "metric": metric, "state": "broken", "detail": "d", "rule": "r", "limit": 0.9}
+    return {
+        "kind": "loss",
+        "metric": metric,
+        "state": "broken",
+        "detail": "d",
+        "rule": "r",
+        "limit": 0.9,
+    }
 
 
 def lines(number, hits):
     """The records of one whole run file."""
     started = datetime.datetime(2026, 1, 1 + number, 4, tzinfo=datetime.UTC)
     counts = {"n": 360, "hits": hits, "out_of": 360, "reference_hits": 357, "losses": 3, "gains": 1}
-    facts = {"direction": "higher", "against": "labels", "unit": "%", "proportion": True, "least_margin": 0.0}
+    facts = {
+        "direction": "higher",
+        "against": "labels",
+        "unit": "%",
+        "proportion": True,
+        "least_margin": 0.0,
+    }
     cell = {
         "type": "cell", "suite": "smoke", "model": "digits_cnn", "backend": "ort-cpu", "schema": "w8a8_asym_pc",
         "variant": "", "outcome": "failed", "headline": "h", "rule": "r", "gates": [gate("top1")], "notices": ["n"],
@@ -51,7 +79,10 @@ def lines(number, hits):
         "integer_macs": 0.98, "refusals": ["why"], "refusal_count": 1, "seconds": {"prepare": 0.1, "inference": 0.2},
     }  # fmt: skip
     node = {"node": "Conv_0", "op_type": "Conv"}
-    finding = {"type": "finding", **{key: cell[key] for key in ("suite", "model", "backend", "schema", "variant")}}
+    finding = {
+        "type": "finding",
+        **{key: cell[key] for key in ("suite", "model", "backend", "schema", "variant")},
+    }
     stamp = started.isoformat(timespec="milliseconds")
     header = {
         "type": "run",
@@ -59,10 +90,32 @@ def lines(number, hits):
         "id": f"2026010{1 + number}T040000000Z-aaaaaaa-t",
         "suite": "smoke",
     }
-    header |= {"started": stamp, "sequence": number + 1, "after": f"2026010{number}T040000000Z-aaaaaaa-t"}
-    commit = {"sha": f"{number:040x}", "short": f"{number:09x}", "committed": stamp, "branch": "main", "dirty": False}
-    header |= {"commit": commit, "complete_selection": True, "planned": 2, "selected": 2, "limited": None, "select": ""}
-    environment = {"type": "environment", "processor": "x64-avx2", "cores": 2, "versions": {"onnxruntime": "1.31"}}
+    header |= {
+        "started": stamp,
+        "sequence": number + 1,
+        "after": f"2026010{number}T040000000Z-aaaaaaa-t",
+    }
+    commit = {
+        "sha": f"{number:040x}",
+        "short": f"{number:09x}",
+        "committed": stamp,
+        "branch": "main",
+        "dirty": False,
+    }
+    header |= {
+        "commit": commit,
+        "complete_selection": True,
+        "planned": 2,
+        "selected": 2,
+        "limited": None,
+        "select": "",
+    }
+    environment = {
+        "type": "environment",
+        "processor": "x64-avx2",
+        "cores": 2,
+        "versions": {"onnxruntime": "1.31"},
+    }
     return [
         header, environment, cell, {**cell, "schema": "fp32", "outcome": "passed"},
         {**finding, "finding": {"nodes": [node], "suspects": [], "notes": ["n"]}},
@@ -72,7 +125,13 @@ def lines(number, hits):
 
 def places(value, path=()):
     """The path of every value inside ``value``."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, one in inner:
         yield (*path, key)
         yield from places(one, (*path, key))
@@ -124,7 +183,9 @@ def test_no_damaged_run_file_is_a_traceback(tmp_path, monkeypatch, capsys, seed)
     noise = random.Random(seed)
     plain_history(Path("reports/history"))
     for trial in range(25):
-        Path("reports/history/odd.jsonl").write_bytes(mutated(noise, lines(noise.choice((1, 3)), 350)))
+        Path("reports/history/odd.jsonl").write_bytes(
+            mutated(noise, lines(noise.choice((1, 3)), 350))
+        )
         for command in COMMANDS:
             assert main(command) in CODES, (seed, trial, command)
         capsys.readouterr().out.encode("utf-8")

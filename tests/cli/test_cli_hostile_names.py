@@ -1,4 +1,6 @@
-"""Names of strangers reach no terminal, no log of continuous integration and no spreadsheet as anything but text."""
+"""Names of strangers reach no terminal, no log of continuous integration and no spreadsheet as
+anything but text.
+"""
 
 import csv
 import json
@@ -20,7 +22,9 @@ def offences(text: str) -> list[str]:
     """The lines of ``text`` that a terminal, GitHub's runner or Azure's agent would act on."""
     found = []
     for line in text.split("\n"):
-        hidden = [one for one in line if unicodedata.category(one) in {"Cc", "Cf", "Cs", "Zl", "Zp"}]
+        hidden = [
+            one for one in line if unicodedata.category(one) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
+        ]
         if hidden or line.strip().startswith("::") or "##[" in line or "##vso[" in line:
             found.append(line)
     return found
@@ -31,9 +35,16 @@ def test_the_check_sees_what_it_is_for():
     assert len(offences(HOSTILE.replace("\r", "\n"))) == 3
 
 
-@pytest.mark.parametrize("text", [HOSTILE, COMMANDS, CODES, FORMULA, "\udcff", "\U0001fffe", "::x", "  ::x", "##[x"])
+@pytest.mark.parametrize(
+    "text", [HOSTILE, COMMANDS, CODES, FORMULA, "\udcff", "\U0001fffe", "::x", "  ::x", "##[x"]
+)
 def test_every_way_of_writing_gives_text_alone(text):
-    assert offences(neutral_line(text)) == offences(neutral_text(text)) == offences(neutral_json({text: [text]})) == []
+    assert (
+        offences(neutral_line(text))
+        == offences(neutral_text(text))
+        == offences(neutral_json({text: [text]}))
+        == []
+    )
     assert "\n" not in neutral_line(text)
     assert json.loads(neutral_json({text: [text]})) == {text: [text]}
     assert visible(visible(text)) == visible(text)
@@ -43,7 +54,13 @@ def test_every_way_of_writing_gives_text_alone(text):
 
 
 def test_what_is_harmless_stays():
-    for text in ("conv1/weight:0", "smoke::blobs::ort-cpu+w8", "−48.00 pp · 日本 ✓", "a\u00a0b", "# comment ##"):
+    for text in (
+        "conv1/weight:0",
+        "smoke::blobs::ort-cpu+w8",
+        "−48.00 pp · 日本 ✓",
+        "a\u00a0b",
+        "# comment ##",
+    ):
         assert neutral_line(text) == visible(text) == text
     assert neutral_text("two\nlines") == "two\nlines"
 
@@ -106,7 +123,10 @@ HISTORY = (
     ("history", "check"),
     ("compare", "latest", "latest"),
     ("compare", "latest", "latest", "--json"),
-    *(("export", "latest", "--format", name) for name in ("csv", "json", "junit", "github-benchmark", "bencher")),
+    *(
+        ("export", "latest", "--format", name)
+        for name in ("csv", "json", "junit", "github-benchmark", "bencher")
+    ),
     ("accept", "latest"),
     ("report", "-o", "reports", "--report", "html", "--report", "md"),
     ("report", "-o", "reports", "--report", "github"),
@@ -127,7 +147,9 @@ def test_no_verb_writes_a_line_of_a_run_file_as_it_is(project, qbench):
     for words in HISTORY:
         _code, out, err = qbench(*words)
         ours = [
-            line for line in out.splitlines() if line.startswith(("::error file=", "::error title=", "::warning file="))
+            line
+            for line in out.splitlines()
+            if line.startswith(("::error file=", "::error title=", "::warning file="))
         ]
         assert not ours or "github" in words
         rest = "\n".join(line for line in out.splitlines() if line not in ours)

@@ -1,4 +1,6 @@
-"""``qbench import``: logs in the forms that lm-eval 0.4.13 and Inspect 0.3.285 wrote, tables, and broken ones."""
+"""``qbench import``: logs in the forms that lm-eval 0.4.13 and Inspect 0.3.285 wrote, tables,
+and broken ones.
+"""
 
 import json
 import sys
@@ -51,7 +53,10 @@ def test_lm_evals_filters_metrics_and_hashes(tmp_path, imported):
     strict = [lm_line(doc, name="strict", exact_match=float(doc % 2)) for doc in range(4)]
     loose = [lm_line(doc, name="loose", answer="[invalid]", exact_match=0.0) for doc in range(4)]
     write_lines(tmp_path / "samples_sums_2026-11-23T13-18-58.646978.jsonl", strict + loose)
-    facts = {"lm_eval_version": "0.4.13", "higher_is_better": {"sums": {"exact_match": True, "wer": False}}}
+    facts = {
+        "lm_eval_version": "0.4.13",
+        "higher_is_better": {"sums": {"exact_match": True, "wer": False}},
+    }
     (tmp_path / "results_2026-11-23T13-18-58.646978.json").write_text(json.dumps(facts))
     name = "samples_sums_2026-11-23T13-18-58.646978.jsonl"
     assert imported(name)[0] == 2
@@ -68,7 +73,9 @@ def test_lm_evals_filters_metrics_and_hashes(tmp_path, imported):
 
 def test_several_tasks_become_one_file(tmp_path, imported):
     for task in ("sums", "products"):
-        write_lines(tmp_path / f"samples_{task}_x.jsonl", [lm_line(doc, acc=1.0) for doc in range(3)])
+        write_lines(
+            tmp_path / f"samples_{task}_x.jsonl", [lm_line(doc, acc=1.0) for doc in range(3)]
+        )
     names = ("samples_sums_x.jsonl", "samples_products_x.jsonl")
     header, _, records = imported(*names)
     assert [record["id"] for record in records] == [
@@ -92,11 +99,17 @@ def test_epochs_of_several_tasks_are_sources_of_each(tmp_path, imported):
     }
     (tmp_path / "answers.jsonl").unlink()
     records = imported("sums.eval", "products.eval", "--source", "metadata.topic")[2]
-    assert {record["source"] for record in records} == {"t0", "t1"}  # what the user named is the same in both
+    assert {record["source"] for record in records} == {
+        "t0",
+        "t1",
+    }  # what the user named is the same in both
 
 
 def test_a_log_without_anything_to_compare_is_refused(words, tmp_path, imported):
-    write_lines(tmp_path / "wiki.jsonl", [lm_line(0, answer=[["-1.5", "False"]], word_perplexity=[-12.5, 4])])
+    write_lines(
+        tmp_path / "wiki.jsonl",
+        [lm_line(0, answer=[["-1.5", "False"]], word_perplexity=[-12.5, 4])],
+    )
     code, err, _ = imported("wiki.jsonl")
     assert code == 2
     words(err)
@@ -132,7 +145,12 @@ def inspect_log(epochs=1, status="success", spoilt=()):
     for index in spoilt:
         samples[index] |= {"error": {"message": "timeout"}, "scores": {}}
     spec = {"task": "sums", "dataset": {"name": "sums-data"}, "packages": {"inspect_ai": "0.3.285"}}
-    return {"version": 2, "status": status, "eval": {**spec, "config": {"epochs": epochs}}, "samples": samples}
+    return {
+        "version": 2,
+        "status": status,
+        "eval": {**spec, "config": {"epochs": epochs}},
+        "samples": samples,
+    }
 
 
 def write_archive(path, log, method=zipfile.ZIP_DEFLATED):
@@ -140,7 +158,9 @@ def write_archive(path, log, method=zipfile.ZIP_DEFLATED):
         archive.writestr("_journal/start.json", "{}")
         for one in log["samples"]:
             archive.writestr(f"samples/{one['id']}_epoch_{one['epoch']}.json", json.dumps(one))
-        archive.writestr("header.json", json.dumps({key: log[key] for key in ("version", "status", "eval")}))
+        archive.writestr(
+            "header.json", json.dumps({key: log[key] for key in ("version", "status", "eval")})
+        )
 
 
 @pytest.mark.parametrize("form", ["json", "eval"])
@@ -153,7 +173,15 @@ def test_inspects_grades_epochs_and_failed_samples(form, tmp_path, imported):
     header, err, records = imported(f"log.{form}")
     assert header["provenance"] == {"tool": "inspect_ai 0.3.285"}
     assert header["data"] == {"id": "sums-data"}
-    assert [record["id"] for record in records] == ["q0#1", "q1#1", "q2#1", "q3#1", "q0#2", "q2#2", "q3#2"]
+    assert [record["id"] for record in records] == [
+        "q0#1",
+        "q1#1",
+        "q2#1",
+        "q3#1",
+        "q0#2",
+        "q2#2",
+        "q3#2",
+    ]
     assert [record["source"] for record in records] == ["q0", "q1", "q2", "q3", "q0", "q2", "q3"]
     assert records[0]["metrics"] == {"match": 0.0, "judge.style": 0.25, "judge.tone": 1.0}
     assert (records[1]["answer"], records[1]["metrics"]["match"]) == ("2", 1.0)
@@ -176,7 +204,9 @@ def test_two_imported_logs_are_compared(tmp_path, imported, qbench):
 
 
 def test_a_table_with_columns_of_other_names(tmp_path, imported):
-    (tmp_path / "run.csv").write_text('\ufeffname,pred,y,photo,acc,text\na.png,3,3,one,1,x\nb.png,"[2, 1]",3,one,0,y\n')
+    (tmp_path / "run.csv").write_text(
+        '\ufeffname,pred,y,photo,acc,text\na.png,3,3,one,1,x\nb.png,"[2, 1]",3,one,0,y\n'
+    )
     options = (
         "--columns",
         "id=name,answer=pred,label=y",
@@ -190,7 +220,9 @@ def test_a_table_with_columns_of_other_names(tmp_path, imported):
     code, err, _ = imported("run.csv", *options)
     assert code == 2
     assert "sample 'b.png'" in err
-    (tmp_path / "run.csv").write_text("name,pred,y,photo,acc,text\na.png,3,3,one,1,x\nb.png,2,3,one,0.5,y\n")
+    (tmp_path / "run.csv").write_text(
+        "name,pred,y,photo,acc,text\na.png,3,3,one,1,x\nb.png,2,3,one,0.5,y\n"
+    )
     header, _, records = imported("run.csv", *options)
     assert header["provenance"] == {"device": "pixel-8", "tool": "qnn 2"}
     assert records == [
@@ -219,7 +251,9 @@ def test_the_digest_of_the_data_goes_into_the_header(tmp_path, blobs_files, qben
     from qbench.subjects import dataset_from_text
 
     (tmp_path / "run.csv").write_text("id,answer\nx[0],1\n")
-    code, _, err = qbench("import", str(tmp_path / "run.csv"), "-o", "answers.jsonl", "--data", "test.npz")
+    code, _, err = qbench(
+        "import", str(tmp_path / "run.csv"), "-o", "answers.jsonl", "--data", "test.npz"
+    )
     assert code == 0, err
     with open("answers.jsonl") as file:
         header = json.loads(file.readline())
@@ -306,7 +340,9 @@ def test_answers_of_a_table_that_no_whole_number_holds_are_texts(tmp_path, impor
 
 
 def test_zstandard_is_asked_for_where_it_is_missing(tmp_path, imported, monkeypatch):
-    """The methods of a stored file are overwritten: nothing is unpacked before the package is looked for."""
+    """The methods of a stored file are overwritten: nothing is unpacked before the package is
+    looked for.
+    """
     write_archive(tmp_path / "log.eval", inspect_log(), zipfile.ZIP_STORED)
     data = bytearray((tmp_path / "log.eval").read_bytes())
     for mark, place in ((b"PK\x01\x02", 10), (b"PK\x03\x04", 8)):
@@ -331,7 +367,9 @@ def test_a_line_has_a_limit(tmp_path, imported, monkeypatch):
 @pytest.mark.parametrize("columns", ["id,answer,label,score", "score,label,id,answer"])
 def test_right_and_wrong_are_not_left_out_in_silence(columns, tmp_path, imported, capsys):
     row = {"id": "a", "answer": "1", "label": "1", "score": "0.5"}
-    (tmp_path / "t.csv").write_text(f"{columns}\n{','.join(row[name] for name in columns.split(','))}\n")
+    (tmp_path / "t.csv").write_text(
+        f"{columns}\n{','.join(row[name] for name in columns.split(','))}\n"
+    )
     assert "metrics (score)" in imported("t.csv")[1]
     (tmp_path / "t.csv").write_text("id,answer,label\na,1,1\n")
     assert "metrics (" not in imported("t.csv")[1]

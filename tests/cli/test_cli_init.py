@@ -17,13 +17,27 @@ RNG = np.random.default_rng(3)
 BASE = {"conftest.py", "pytest.ini", ".gitignore", "suites/mine.qbench.toml"}
 
 
-def network(path: Path, inputs: dict[str, int], outputs: tuple[int | str, ...], shape: tuple[int | str, ...] = ()):
+def network(
+    path: Path,
+    inputs: dict[str, int],
+    outputs: tuple[int | str, ...],
+    shape: tuple[int | str, ...] = (),
+):
     """A Gemm for each input of so many numbers, added."""
     values, nodes, weights = [], [], []
     for name, width in inputs.items():
-        x = ir.Value(name=name, shape=ir.Shape(shape or ["n", width]), type=ir.TensorType(ir.DataType.FLOAT))
-        tensor = ir.tensor(RNG.normal(size=(width, math.prod(outputs[1:]))).astype(np.float32), name=f"w_{name}")
-        weight = ir.Value(name=f"w_{name}", const_value=tensor, shape=tensor.shape, type=ir.TensorType(tensor.dtype))
+        x = ir.Value(
+            name=name, shape=ir.Shape(shape or ["n", width]), type=ir.TensorType(ir.DataType.FLOAT)
+        )
+        tensor = ir.tensor(
+            RNG.normal(size=(width, math.prod(outputs[1:]))).astype(np.float32), name=f"w_{name}"
+        )
+        weight = ir.Value(
+            name=f"w_{name}",
+            const_value=tensor,
+            shape=tensor.shape,
+            type=ir.TensorType(tensor.dtype),
+        )
         flat = ir.node("Flatten", [x], name=f"flat_{name}")
         node = ir.node("MatMul", [flat.outputs[0], weight], name=f"of_{name}")
         values.append(x)
@@ -34,8 +48,12 @@ def network(path: Path, inputs: dict[str, int], outputs: tuple[int | str, ...], 
         nodes.append(ir.node("Add", [nodes[1].outputs[0], nodes[3].outputs[0]], name="sum"))
         last = nodes[-1].outputs[0]
     if len(outputs) > 2:
-        target = ir.tensor(np.array([0 if isinstance(one, str) else one for one in outputs]), name="shape")
-        to = ir.Value(name="shape", const_value=target, shape=target.shape, type=ir.TensorType(target.dtype))
+        target = ir.tensor(
+            np.array([0 if isinstance(one, str) else one for one in outputs]), name="shape"
+        )
+        to = ir.Value(
+            name="shape", const_value=target, shape=target.shape, type=ir.TensorType(target.dtype)
+        )
         weights.append(to)
         nodes.append(ir.node("Reshape", [last, to], name="reshape"))
         last = nodes[-1].outputs[0]
@@ -43,7 +61,14 @@ def network(path: Path, inputs: dict[str, int], outputs: tuple[int | str, ...], 
     last.type = ir.TensorType(ir.DataType.FLOAT)
     save_model(
         ir.Model(
-            ir.Graph(values, [last], nodes=nodes, opset_imports={"": 21}, initializers=weights, name="net"),
+            ir.Graph(
+                values,
+                [last],
+                nodes=nodes,
+                opset_imports={"": 21},
+                initializers=weights,
+                name="net",
+            ),
             ir_version=10,
         ),
         path,
@@ -96,10 +121,17 @@ def masks(folder: Path) -> tuple[str, ...]:
     for name, shape, top in (("photos", (8, 8, 3), 255), ("masks", (8, 8), 2)):
         (folder / name).mkdir()
         for index in range(8):
-            Image.fromarray(RNG.integers(0, top, shape, dtype=np.uint8)).save(folder / name / f"{index}.png")
+            Image.fromarray(RNG.integers(0, top, shape, dtype=np.uint8)).save(
+                folder / name / f"{index}.png"
+            )
     lines += [f"{index}.png,{index // 2}" for index in range(8)]
     (folder / "sources.csv").write_text("\n".join(lines))
-    return ("--model", "net.onnx", "--data", "photos?resize=8&crop=8&labels=masks&sources=sources.csv")
+    return (
+        "--model",
+        "net.onnx",
+        "--data",
+        "photos?resize=8&crop=8&labels=masks&sources=sources.csv",
+    )
 
 
 @pytest.fixture
@@ -156,7 +188,9 @@ def test_the_digits_need_no_file(qbench, folder):
     assert code == 0
     assert told["next"][0] == "cd bench"
     assert "bench/suites/first.qbench.toml" in told["written"]
-    assert qbench("doctor", "bench/suites/first.qbench.toml", "--json")[0] == 1  # it has no baseline yet
+    assert (
+        qbench("doctor", "bench/suites/first.qbench.toml", "--json")[0] == 1
+    )  # it has no baseline yet
 
 
 def test_nothing_is_written_over(qbench, folder):
@@ -214,7 +248,10 @@ def test_workflows_are_written_where_github_reads_them(qbench, folder):
         (["--model", "Net 1.onnx"], "--model without --data"),
         (["--data", "val.npz"], "no --model"),
         (["--model", "Net 1.onnx", "--data", "digits_test"], "the name 'digits_test'"),
-        (["--model", "Net 1.onnx", "--data", "val.npz", "--calib", "val.npz"], "expected calibration samples that are"),
+        (
+            ["--model", "Net 1.onnx", "--data", "val.npz", "--calib", "val.npz"],
+            "expected calibration samples that are",
+        ),
         (["--model", "Net 1.onnx", "--data", "twice.npz"], "twice; expected"),
         (["--model", "Net 1.onnx", "--data", "few.npz"], "found 3 samples"),
         (["--model", "Net 1.onnx", "--data", "other.npz"], "a, b"),
@@ -238,7 +275,11 @@ def test_bad_input_is_one_sentence_and_nothing_is_written(qbench, folder, argume
 def test_a_file_that_cannot_be_written_leaves_none(qbench, folder, monkeypatch):
     from qbench.cli import init
 
-    files = {folder / "a/one.txt": "1", folder / "a/b/two.txt": "2", folder / "a/one.txt/three.txt": "3"}
+    files = {
+        folder / "a/one.txt": "1",
+        folder / "a/b/two.txt": "2",
+        folder / "a/one.txt/three.txt": "3",
+    }
     monkeypatch.setattr(init, "_files", lambda *_: (files, []))
     code, out, err = qbench("init")
     assert (code, out) == (2, "")

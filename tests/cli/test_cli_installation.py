@@ -1,4 +1,6 @@
-"""What the workflows of ``qbench init`` install: every form that a user can have qbench in, and what no job has."""
+"""What the workflows of ``qbench init`` install: every form that a user can have qbench in, and
+what no job has.
+"""
 
 import io
 import json
@@ -43,12 +45,23 @@ def installed_from(monkeypatch):
 
 
 def git(folder, *words):
-    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "init.defaultBranch=main"]
-    return subprocess.run(["git", *identity, *words], cwd=folder, capture_output=True, text=True, check=True).stdout
+    identity = [
+        "-c",
+        "user.name=t",
+        "-c",
+        "user.email=t@example.org",
+        "-c",
+        "init.defaultBranch=main",
+    ]
+    return subprocess.run(
+        ["git", *identity, *words], cwd=folder, capture_output=True, text=True, check=True
+    ).stdout
 
 
 def checkout(folder, address, *, pushed=True):
-    """A checkout in ``folder`` whose remote is ``address``; its commit is on a remote branch where it was pushed."""
+    """A checkout in ``folder`` whose remote is ``address``; its commit is on a remote branch
+    where it was pushed.
+    """
     folder.mkdir(parents=True)
     git(folder, "init", "-q")
     (folder / "sub").mkdir()
@@ -70,13 +83,18 @@ def checkout(folder, address, *, pushed=True):
             f"git+https://example.org/q.git@{'a' * 40}",
         ),
         (
-            {"url": "https://token@example.org/q.git", "vcs_info": {"vcs": "git", "commit_id": "b" * 40}},
+            {
+                "url": "https://token@example.org/q.git",
+                "vcs_info": {"vcs": "git", "commit_id": "b" * 40},
+            },
             f"git+https://example.org/q.git@{'b' * 40}",
         ),
         ({"url": "https://example.org/q.whl", "archive_info": {}}, "https://example.org/q.whl"),
     ],
 )
-def test_an_origin_that_means_the_same_everywhere_is_written_as_it_is(tmp_path, installed_from, origin, words):
+def test_an_origin_that_means_the_same_everywhere_is_written_as_it_is(
+    tmp_path, installed_from, origin, words
+):
     installed_from(origin)
     assert package_of_this_computer(tmp_path).words == words
     assert package_of_this_computer(tmp_path).files == {}
@@ -114,7 +132,8 @@ def test_a_checkout_is_its_published_commit(tmp_path, installed_from, address, w
 
 
 @pytest.mark.parametrize(
-    ("address", "pushed"), [("https://example.org/q.git", False), ("/srv/q.git", True), ("file:///srv/q.git", True)]
+    ("address", "pushed"),
+    [("https://example.org/q.git", False), ("/srv/q.git", True), ("file:///srv/q.git", True)],
 )
 def test_a_commit_that_no_other_computer_has_is_unknown(tmp_path, installed_from, address, pushed):
     checkout(tmp_path / "source", address, pushed=pushed)
@@ -139,7 +158,10 @@ def test_a_folder_of_the_repository_is_relative(tmp_path, installed_from):
         ("git+https://example.org/q.git@v1", "git+https://example.org/q.git@v1"),
         ("https://example.org/o/q", "git+https://example.org/o/q"),
         ("https://example.org/q-1.tar.gz", "https://example.org/q-1.tar.gz"),
-        ("https://example.org/q.whl#sha256=1;rm -r x", "'https://example.org/q.whl#sha256=1;rm -r x'"),
+        (
+            "https://example.org/q.whl#sha256=1;rm -r x",
+            "'https://example.org/q.whl#sha256=1;rm -r x'",
+        ),
     ],
 )
 def test_what_the_user_names_is_one_word_of_the_shell(tmp_path, text, words):
@@ -159,7 +181,9 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(("answer", "written"), [("0.1.0\n", True), ("\n", False)])
-def test_a_person_is_asked_where_it_cannot_know(qbench, tmp_path, monkeypatch, installed_from, answer, written):
+def test_a_person_is_asked_where_it_cannot_know(
+    qbench, tmp_path, monkeypatch, installed_from, answer, written
+):
     installed_from({"url": tmp_path.joinpath("gone").as_uri(), "dir_info": {}})
     bench = tmp_path / "bench"
     bench.mkdir()
@@ -170,7 +194,9 @@ def test_a_person_is_asked_where_it_cannot_know(qbench, tmp_path, monkeypatch, i
     assert (bench / ".github").exists() is written
 
 
-def test_a_program_is_not_asked_and_the_workflows_come_later(qbench, tmp_path, monkeypatch, installed_from):
+def test_a_program_is_not_asked_and_the_workflows_come_later(
+    qbench, tmp_path, monkeypatch, installed_from
+):
     installed_from({"url": tmp_path.joinpath("gone").as_uri(), "dir_info": {}})
     bench = tmp_path / "bench"
     bench.mkdir()
@@ -182,24 +208,32 @@ def test_a_program_is_not_asked_and_the_workflows_come_later(qbench, tmp_path, m
     assert not (bench / ".github").exists()
     code, out, _ = qbench("init", "--ci", "github", "--package", "0.1.0", "--json")
     assert code == 0
-    assert set(json.loads(out)["written"]) == {f".github/workflows/{name}.yml" for name in ("nightly", "pull-request")}
+    assert set(json.loads(out)["written"]) == {
+        f".github/workflows/{name}.yml" for name in ("nightly", "pull-request")
+    }
     assert qbench("init", "--ci", "github", "--package", "0.1.0")[0] == 2  # they are there
 
 
 def install_step(workflow):
-    (job,) = (job for name, job in yaml.safe_load(workflow.read_text())["jobs"].items() if name == "bench")
+    (job,) = (
+        job for name, job in yaml.safe_load(workflow.read_text())["jobs"].items() if name == "bench"
+    )
     (step,) = (step for step in job["steps"] if step.get("name") == "Install")
     return step["run"]
 
 
 def of_package_client():
-    """The settings of the package client in this process's environment, which a container has as well."""
+    """The settings of the package client in this process's environment, which a container has
+    as well.
+    """
     names = ("PIP_", "SSL_", "REQUESTS_CA", "HTTP", "http", "NO_PROXY", "no_proxy")
     return {name: value for name, value in os.environ.items() if name.startswith(names)}
 
 
 class Container:
-    """A computer that has Python, git and a shell: an empty home, an environment of its own, no checkout of qbench."""
+    """A computer that has Python, git and a shell: an empty home, an environment of its own, no
+    checkout of qbench.
+    """
 
     def __init__(self, root):
         self.root = root
@@ -228,7 +262,17 @@ class Container:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(ROOT)]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-q",
+        "--no-deps",
+        "-w",
+        str(folder),
+        str(ROOT),
+    ]
     subprocess.run(command, check=True, capture_output=True)
     (path,) = folder.glob("*.whl")
     return path
@@ -244,7 +288,9 @@ def container(tmp_path_factory, wheel):
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["version", "wheel", "path", "repository"])
 def test_the_install_step_works_without_this_checkout(container, wheel, tmp_path, form):
-    """``qbench init`` where qbench is installed in ``form``; the written step then installs it in another job."""
+    """``qbench init`` where qbench is installed in ``form``; the written step then installs it
+    in another job.
+    """
     source, bench = tmp_path / "source", tmp_path / "bench"
     bench.mkdir()
     more = {}
@@ -261,7 +307,10 @@ def test_the_install_step_works_without_this_checkout(container, wheel, tmp_path
     if form == "repository":
         git(source, "remote", "set-url", "origin", "https://example.invalid/o/q.git")
         # a computer that reaches the address, by a mirror
-        container.run(f"git config --global url.{ROOT.as_uri()}.insteadOf https://example.invalid/o/q.git", bench)
+        container.run(
+            f"git config --global url.{ROOT.as_uri()}.insteadOf https://example.invalid/o/q.git",
+            bench,
+        )
     container.run(f"pip install -q --force-reinstall --no-deps '{installed}'", tmp_path, **more)
     container.run("qbench init", bench)
     container.run("pip uninstall -q -y pytest-qbench", tmp_path)

@@ -38,13 +38,17 @@ def test_layers_of_8_bit_weights_can_saturate(digits_facts):
 def test_layers_of_7_bit_weights_cannot(digits_facts):
     facts = digits_facts["w7a8_asym_pc"]
     assert not facts["risky"]
-    assert {layer["pairs"]["why_not"] for layer in facts["layers"]} == {"weights have 7 bits or fewer"}
+    assert {layer["pairs"]["why_not"] for layer in facts["layers"]} == {
+        "weights have 7 bits or fewer"
+    }
 
 
 def test_layers_of_7_bit_or_signed_levels_cannot(digits_facts):
     assert not digits_facts["w8a8_sym_pc"]["risky"]
     assert {layer["levels"] for layer in digits_facts["w8a8_sym_pc"]["layers"]} == {"int8"}
-    assert {one["pairs"]["why_not"] for one in digits_facts["w8a7_asym_pc"]["layers"]} == {"levels end at 127"}
+    assert {one["pairs"]["why_not"] for one in digits_facts["w8a7_asym_pc"]["layers"]} == {
+        "levels end at 127"
+    }
 
 
 @pytest.fixture
@@ -62,8 +66,13 @@ def test_a_file_that_is_quantized_already(quantized, qbench):
     assert "2 layers" in out.splitlines()[0]
     lines = {line.split()[0] for line in out.splitlines() if line}
     assert {"first", "second"} <= lines
-    made_here = qbench("lint", "net.onnx", "--schema", "w8a8_asym_pc", "--data", "train.npz", "--json")[1]
-    assert json.loads(made_here)["layers"] == json.loads(qbench("lint", "w8a8_asym_pc.onnx", "--json")[1])["layers"]
+    made_here = qbench(
+        "lint", "net.onnx", "--schema", "w8a8_asym_pc", "--data", "train.npz", "--json"
+    )[1]
+    assert (
+        json.loads(made_here)["layers"]
+        == json.loads(qbench("lint", "w8a8_asym_pc.onnx", "--json")[1])["layers"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,7 +92,9 @@ def test_exit_codes(quantized, qbench, arguments, code):
 def test_machines_by_name_and_by_file(quantized, qbench):
     text = 'source = "a data sheet"\nscaling = { form = "float32" }\naccumulator = { bits = 12 }\n'
     (quantized / "mine.toml").write_text(text)
-    out = qbench("lint", "w8a8_asym_pc.onnx", "--arithmetic", "gemmlowp", "--arithmetic", "mine.toml")[1]
+    out = qbench(
+        "lint", "w8a8_asym_pc.onnx", "--arithmetic", "gemmlowp", "--arithmetic", "mine.toml"
+    )[1]
     assert "gemmlowp: represents every layer" in out
     assert "mine: 2 of 2 layers" in out
     assert "wrap in an accumulator of 12" in out

@@ -50,12 +50,15 @@ def test_a_broken_entry_does_not_hide_the_others(qbench, monkeypatch):
     from qbench.errors import UnavailableError
 
     def unavailable():
-        raise UnavailableError("Making it", found="nothing", expected="something", remedy="Install it.")
+        raise UnavailableError(
+            "Making it", found="nothing", expected="something", remedy="Install it."
+        )
 
     from qbench.extension import Extension
 
     monkeypatch.setattr(
-        "qbench.extension.installed_extensions", lambda: (Extension(name="far", backends={"far": unavailable}),)
+        "qbench.extension.installed_extensions",
+        lambda: (Extension(name="far", backends={"far": unavailable}),),
     )
     code, out, _ = qbench("list", "backends")
     assert code == 0
@@ -66,12 +69,21 @@ def test_a_broken_entry_does_not_hide_the_others(qbench, monkeypatch):
 def test_an_unknown_backend_lists_the_engines_first(qbench, project):
     code, _, err = qbench("eval", "net.onnx", "--data", "x.npz", "--backend", "tensorrt")
     assert code == 2
-    assert "Choose one of: ort-cpu, ort-cpu-noopt, ort-cpu-precise, ort-cpu-qoperator, onnx-reference, " in err
+    assert (
+        "Choose one of: ort-cpu, ort-cpu-noopt, ort-cpu-precise, ort-cpu-qoperator, onnx-reference, "
+        in err
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "meant"),
-    [("acc", "top1"), ("Accuracy", "top1"), ("mse", "rmse"), ("linf", "max_error"), ("agrement", "agreement")],
+    [
+        ("acc", "top1"),
+        ("Accuracy", "top1"),
+        ("mse", "rmse"),
+        ("linf", "max_error"),
+        ("agrement", "agreement"),
+    ],
 )
 def test_a_metric_by_the_name_of_another_tool_is_suggested(name, meant):
     from qbench.metrics import get_metric

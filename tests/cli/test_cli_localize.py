@@ -1,4 +1,6 @@
-"""``qbench localize`` on the digits: the layer that was spoilt is named, and the file that repairs it repairs it."""
+"""``qbench localize`` on the digits: the layer that was spoilt is named, and the file that
+repairs it repairs it.
+"""
 
 import json
 import re
@@ -39,7 +41,9 @@ def spoil(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("layer", ["conv2", pytest.param("dense1", marks=pytest.mark.slow)])
 def test_the_spoilt_layer_is_named_and_its_return_to_float_repairs(spoil, qbench, tmp_path, layer):
-    code, out, err = qbench("localize", *CELL, *FEW, "--schema", spoil(layer), "--overrides", "mended.toml", "--json")
+    code, out, err = qbench(
+        "localize", *CELL, *FEW, "--schema", spoil(layer), "--overrides", "mended.toml", "--json"
+    )
     assert code == 1, err
     found = json.loads(out)
     finding = found["finding"]
@@ -61,7 +65,9 @@ def test_the_spoilt_layer_is_named_and_its_return_to_float_repairs(spoil, qbench
 
 def test_for_people(spoil, qbench, tmp_path):
     files = ("--overrides", "mended.toml", "--html", "why.html")
-    code, out, err = qbench("localize", *CELL, *FEW, "--schema", spoil("conv2"), *files, "--top", "2")
+    code, out, err = qbench(
+        "localize", *CELL, *FEW, "--schema", spoil("conv2"), *files, "--top", "2"
+    )
     assert code == 1
     page = (tmp_path / "why.html").read_text()
     assert "<title>Finding: digits_cnn::ort-cpu-precise+bad</title>" in page
@@ -79,7 +85,9 @@ def test_for_people(spoil, qbench, tmp_path):
 
 
 def test_shares_are_plain_numbers():
-    node = NodeErrors(node="n", operators=("Add",), value="v", clipped_low=0.25, clipped_high=0.75, ties=0.0021)
+    node = NodeErrors(
+        node="n", operators=("Add",), value="v", clipped_low=0.25, clipped_high=0.75, ties=0.0021
+    )
     assert _row(node)[5:7] == ("100 %", "0.21 %")
 
 
@@ -115,13 +123,17 @@ def test_what_was_tried_is_not_tried_again(spoil, qbench, tmp_path):
     assert len(kept.splitlines()) == 1 + first["probes"]
     assert json.loads(qbench("localize", *CELL, *FEW, *arguments)[1])["finding"]["repair"] == first
     assert (tmp_path / "tries.jsonl").read_text() == kept
-    code, _, err = qbench("localize", *CELL, *FEW, "--schema", spoil("conv2", "other"), "--replay", "tries.jsonl")
+    code, _, err = qbench(
+        "localize", *CELL, *FEW, "--schema", spoil("conv2", "other"), "--replay", "tries.jsonl"
+    )
     assert code == 2
     assert "another schema" in err
 
 
 def test_a_budget_that_is_too_short_is_said_so(spoil, qbench):
-    code, out, err = qbench("localize", *CELL, *FEW, "--schema", spoil("conv2"), "--budget", "0.001", "--json")
+    code, out, err = qbench(
+        "localize", *CELL, *FEW, "--schema", spoil("conv2"), "--budget", "0.001", "--json"
+    )
     found = json.loads(out)["finding"]
     assert code == 4, err  # the cell fails: that much is known, and not why
     assert not found["complete"]
@@ -132,7 +144,9 @@ def test_a_budget_that_is_too_short_is_said_so(spoil, qbench):
     code, out, err = qbench("localize", *CELL, *FEW, "--schema", "bad.toml", "--budget", "0.001")
     assert code == 4
     assert "the budget ran out" in out.split("examined on")[0]
-    code, out, err = qbench("localize", *CELL, *FEW, "--schema", "w8a8_asym_pc", "--budget", "0.001")
+    code, out, err = qbench(
+        "localize", *CELL, *FEW, "--schema", "w8a8_asym_pc", "--budget", "0.001"
+    )
     assert code == 4, err
     assert "no node is suspected so far" in out
 
@@ -141,7 +155,9 @@ def test_another_search_is_refused_before_anything_is_run(spoil, qbench, tmp_pat
     (tmp_path / "tries.jsonl").write_text(
         '{"type": "replay", "format": "qbench-replay/1", "identity": {"model": "another"}}\n'
     )
-    code, _, err = qbench("localize", *CELL, *FEW, "--schema", spoil("conv2"), "--replay", "tries.jsonl")
+    code, _, err = qbench(
+        "localize", *CELL, *FEW, "--schema", spoil("conv2"), "--replay", "tries.jsonl"
+    )
     assert code == 2
     assert "another model" in " ".join(err.split())
     assert "running" not in err
@@ -159,7 +175,9 @@ def test_a_cell_that_holds_says_what_was_not_written(spoil, qbench, tmp_path):
 
 
 @pytest.mark.parametrize("flag", ["--overrides", "--html", "--replay"])
-def test_a_folder_that_is_not_there_is_made_as_every_command_makes_it(spoil, qbench, tmp_path, flag):
+def test_a_folder_that_is_not_there_is_made_as_every_command_makes_it(
+    spoil, qbench, tmp_path, flag
+):
     path = tmp_path / "made" / "x.toml"
     code, out, err = qbench("localize", *CELL, *FEW, "--schema", "w8a8_asym_pc", flag, path)
     assert code == 0, err
@@ -167,9 +185,13 @@ def test_a_folder_that_is_not_there_is_made_as_every_command_makes_it(spoil, qbe
 
 
 @pytest.mark.parametrize("flag", ["--overrides", "--html", "--replay"])
-def test_a_folder_that_cannot_be_made_is_refused_before_anything_runs(spoil, qbench, tmp_path, flag):
+def test_a_folder_that_cannot_be_made_is_refused_before_anything_runs(
+    spoil, qbench, tmp_path, flag
+):
     (tmp_path / "file").touch()
-    code, _, err = qbench("localize", *CELL, *FEW, "--schema", "w8a8_asym_pc", flag, tmp_path / "file" / "x.toml")
+    code, _, err = qbench(
+        "localize", *CELL, *FEW, "--schema", "w8a8_asym_pc", flag, tmp_path / "file" / "x.toml"
+    )
     assert code == 2
     assert "running" not in err
 
@@ -205,15 +227,21 @@ def test_usage(spoil, qbench, arguments, sentence):
 
 
 def test_without_calibration_samples(spoil, qbench):
-    code, _, err = qbench("localize", "digits_cnn", "--data", "digits_test", "--schema", "w8a8_asym_pc")
+    code, _, err = qbench(
+        "localize", "digits_cnn", "--data", "digits_test", "--schema", "w8a8_asym_pc"
+    )
     assert code == 2
     assert "--schema without --calib" in err
 
 
 def test_a_suspect_of_a_cell_that_passes_is_no_failure(spoil, qbench, tmp_path):
-    """A pass broke its promise, or an arithmetic saturates: reported, while the exit code is that of the verdict."""
+    """A pass broke its promise, or an arithmetic saturates: reported, while the exit code is
+    that of the verdict.
+    """
     arguments = ("--schema", "w8a8_asym_pc", "--tolerance", "0.5", "--json")
-    code, out, err = qbench("localize", "digits_cnn", "--backend", "integer-ort-x64-avx2", *DATA, *FEW, *arguments)
+    code, out, err = qbench(
+        "localize", "digits_cnn", "--backend", "integer-ort-x64-avx2", *DATA, *FEW, *arguments
+    )
     found = json.loads(out)
     assert (code, found["verdict"]["outcome"]) == (0, "passed"), err
     assert {one["cause"] for one in found["finding"]["suspects"]} == {"pair saturation"}
@@ -221,11 +249,15 @@ def test_a_suspect_of_a_cell_that_passes_is_no_failure(spoil, qbench, tmp_path):
 
 def test_a_network_whose_weights_alone_are_quantized_has_a_row_per_product(spoil, qbench):
     arguments = (*DATA, *FEW, "--schema", "w4_sym_b32")
-    code, out, err = qbench("localize", "digits_cnn", "--backend", "ort-cpu-precise", *arguments, "--json")
+    code, out, err = qbench(
+        "localize", "digits_cnn", "--backend", "ort-cpu-precise", *arguments, "--json"
+    )
     found = json.loads(out)["finding"]
     assert code == 1, err
     assert [one["node"] for one in found["nodes"]] == ["conv1", "conv2", "dense1", "dense2"]
-    assert all(one["explained"] is not None and one["gain_db"] is not None for one in found["nodes"])
+    assert all(
+        one["explained"] is not None and one["gain_db"] is not None for one in found["nodes"]
+    )
     assert found["suspects"][0]["cause"] == "coarse grid"
     assert "weights have 4 bits" in found["suspects"][0]["evidence"]
     code, out, err = qbench("localize", "digits_cnn", "--backend", "ort-cpu-precise", *arguments)
@@ -243,7 +275,15 @@ def test_a_repair_of_what_is_not_run_in_integers_takes_nothing_out_of_them(spoil
 
 def test_grids_that_are_computed_at_run_time_are_no_crash(qbench, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    arguments = ("--data", "digits_test", "--schema", "w8a8_asym_pc_dyn", "--samples", "4", "--json")
+    arguments = (
+        "--data",
+        "digits_test",
+        "--schema",
+        "w8a8_asym_pc_dyn",
+        "--samples",
+        "4",
+        "--json",
+    )
     code, out, err = qbench("localize", "digits_cnn", "--backend", "ort-cpu-precise", *arguments)
     assert code in (0, 1), err
     finding = json.loads(out)["finding"]

@@ -1,4 +1,6 @@
-"""``qbench localize`` of cells that do not fail: what is clearly wrong is named, and nothing else."""
+"""``qbench localize`` of cells that do not fail: what is clearly wrong is named, and nothing
+else.
+"""
 
 import json
 
@@ -11,7 +13,9 @@ from qbench.cli.program import build_parser
 from qbench.subjects import digits_arrays, get_model
 
 PRECISE = ("--backend", "ort-cpu-precise")
-"""Without VNNI ONNX Runtime saturates pairs of products outside of its precise mode, which is a cause of its own."""
+"""Without VNNI ONNX Runtime saturates pairs of products outside of its precise mode, which is a
+cause of its own.
+"""
 CUT = """
 [[rules]]
 names = ["{node}"]
@@ -25,12 +29,18 @@ WEIGHT, OUTPUT = ("weight", "int8", "symmetric"), ("output", "uint8", "asymmetri
 
 @pytest.fixture
 def little(tmp_path, monkeypatch, digits_model):
-    """The network of digits and 48 labelled samples, as files: too few to decide a loss of some points."""
+    """The network of digits and 48 labelled samples, as files: too few to decide a loss of some
+    points.
+    """
     monkeypatch.chdir(tmp_path)
     save_model(digits_model, "net.onnx")
     for name, test, count in (("val", True, 48), ("train", False, 64)):
         pictures, labels = digits_arrays(test=test)
-        np.savez(f"{name}.npz", x=pictures[:count].reshape(-1, 1, 8, 8).astype(np.float32) / 16, y=labels[:count])
+        np.savez(
+            f"{name}.npz",
+            x=pictures[:count].reshape(-1, 1, 8, 8).astype(np.float32) / 16,
+            y=labels[:count],
+        )
     return tmp_path
 
 
@@ -48,11 +58,22 @@ def digits_model() -> ir.Model:
         pytest.param("dense1", OUTPUT, -400.0, 400.0, marks=pytest.mark.slow),
     ],
 )
-def test_a_spoilt_node_is_named_in_a_cell_that_is_not_decided(little, qbench, node, slot, low, high):
+def test_a_spoilt_node_is_named_in_a_cell_that_is_not_decided(
+    little, qbench, node, slot, low, high
+):
     word, qtype, symmetry = slot
     text = CUT.format(node=node, slot=word, qtype=qtype, symmetry=symmetry, low=low, high=high)
     (little / "cut.toml").write_text(text)
-    call = ("localize", "net.onnx", "--data", "val.npz", "--calib", "train.npz", "--schema", "cut.toml")
+    call = (
+        "localize",
+        "net.onnx",
+        "--data",
+        "val.npz",
+        "--calib",
+        "train.npz",
+        "--schema",
+        "cut.toml",
+    )
     code, out, err = qbench(*call, *PRECISE, "--tolerance", "0.9", "--samples", "16", "--json")
     found = json.loads(out)
     assert code == 0, err
@@ -68,7 +89,16 @@ def test_a_spoilt_node_is_named_in_a_cell_that_is_not_decided(little, qbench, no
 
 
 def test_a_healthy_network_has_no_culprit(little, qbench):
-    call = ("localize", "net.onnx", "--data", "val.npz", "--calib", "train.npz", "--schema", "w8a8_asym_pc")
+    call = (
+        "localize",
+        "net.onnx",
+        "--data",
+        "val.npz",
+        "--calib",
+        "train.npz",
+        "--schema",
+        "w8a8_asym_pc",
+    )
     _, out, _ = qbench(*call, *PRECISE, "--samples", "16", "--json")
     found = json.loads(out)["finding"]
     assert found["suspects"] == []
@@ -78,7 +108,9 @@ def test_a_healthy_network_has_no_culprit(little, qbench):
 @pytest.mark.parametrize("verb", ["profile", "lint", "optimizers", "quantize", "rewrite"])
 @pytest.mark.parametrize("word", ["--samples", "--count", "--calib-count"])
 def test_one_number_of_samples_has_the_same_names_in_every_command(verb, word):
-    needed = {"profile": ("-o", "p.json", "--data", "d.npz"), "rewrite": ("-o", "o.onnx")}.get(verb, ())
+    needed = {"profile": ("-o", "p.json", "--data", "d.npz"), "rewrite": ("-o", "o.onnx")}.get(
+        verb, ()
+    )
     parsed = build_parser().parse_args([verb, "net.onnx", *needed, word, "5"])
     assert parsed.count == 5
 

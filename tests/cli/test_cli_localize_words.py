@@ -1,4 +1,6 @@
-"""What ``qbench localize`` says of a cell that no gate judges, and of a node that reaches another output alone."""
+"""What ``qbench localize`` says of a cell that no gate judges, and of a node that reaches
+another output alone.
+"""
 
 import json
 
@@ -20,7 +22,9 @@ weight = { qtype = "int8", symmetry = "symmetric", granularity = "channel", narr
 
 @pytest.fixture
 def two_heads(project):
-    """heads.onnx: a trunk with the outputs left and right, and a schema that spoils the right head."""
+    """heads.onnx: a trunk with the outputs left and right, and a schema that spoils the right
+    head.
+    """
     random = np.random.default_rng(3)
     nodes = [
         helper.make_node("MatMul", ["x", "a"], ["t"], name="trunk"),
@@ -29,15 +33,34 @@ def two_heads(project):
         helper.make_node("MatMul", ["r", "c"], ["right"], name="right_head"),
     ]
     shapes = {"a": (8, 32), "b": (32, 6), "c": (32, 6)}
-    weights = [numpy_helper.from_array(random.normal(size=shape).astype(np.float32), n) for n, shape in shapes.items()]
-    values = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 6]) for name in ("left", "right")}
+    weights = [
+        numpy_helper.from_array(random.normal(size=shape).astype(np.float32), n)
+        for n, shape in shapes.items()
+    ]
+    values = {
+        name: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 6])
+        for name in ("left", "right")
+    }
     feed = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 8])
     graph = helper.make_graph(nodes, "heads", [feed], list(values.values()), weights)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), "heads.onnx")
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10),
+        "heads.onnx",
+    )
     for name in ("val", "cal"):
         np.savez(f"{name}.npz", x=random.normal(size=(48, 8)).astype(np.float32))
     (project / "bad.toml").write_text(SCHEMA)
-    return ("heads.onnx", "--data", "val.npz", "--calib", "cal.npz", "--schema", "bad.toml", "--samples", "16")
+    return (
+        "heads.onnx",
+        "--data",
+        "val.npz",
+        "--calib",
+        "cal.npz",
+        "--schema",
+        "bad.toml",
+        "--samples",
+        "16",
+    )
 
 
 def test_a_cell_that_no_gate_judges_is_not_called_passed(two_heads, qbench):
@@ -48,10 +71,14 @@ def test_a_cell_that_no_gate_judges_is_not_called_passed(two_heads, qbench):
     assert json.loads(qbench("localize", *arguments, "--json")[1])["verdict"]["ungated"]
 
 
-@pytest.mark.parametrize(("output", "beyond"), [("left", "right_head"), ("right", "left_head"), ("", "")])
+@pytest.mark.parametrize(
+    ("output", "beyond"), [("left", "right_head"), ("right", "left_head"), ("", "")]
+)
 def test_nodes_that_do_not_reach_the_output_are_named(two_heads, qbench, output, beyond):
     chosen = ("--output", output) if output else ()
-    finding = json.loads(qbench("localize", *two_heads, "--metrics", "sqnr", *chosen, "--json")[1])["finding"]
+    finding = json.loads(qbench("localize", *two_heads, "--metrics", "sqnr", *chosen, "--json")[1])[
+        "finding"
+    ]
     said = [note for note in finding["notes"] if "does not depend on" in note]
     wanted = f"the output '{output}' does not depend on {beyond}: what is wrong there changes nothing of it"
     assert said == ([wanted] if beyond else [])

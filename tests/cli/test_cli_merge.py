@@ -1,4 +1,6 @@
-"""Merging is a union: in any order and any number of times the same, and nothing is ever written over."""
+"""Merging is a union: in any order and any number of times the same, and nothing is ever
+written over.
+"""
 
 import errno
 import itertools
@@ -24,7 +26,9 @@ def content(run_id, *cells, end=True):
 
 
 def counts(printed):
-    """The numbers that ``qbench merge`` prints: runs added, there already and, where there are any, conflicts."""
+    """The numbers that ``qbench merge`` prints: runs added, there already and, where there are
+    any, conflicts.
+    """
     return [int(number) for number in re.findall(r"\d+", printed)]
 
 
@@ -46,7 +50,11 @@ def test_a_union(qbench, project):
     assert held(project / "all") == {content(run, 1) for run in "xyz"}
     code, out, _ = qbench("merge", "a", "b", "-o", "all")
     assert (code, counts(out)) == (0, [0, 3])
-    assert sorted(path.name for path in (project / "all").iterdir()) == ["x.jsonl", "y.jsonl", "z.jsonl"]
+    assert sorted(path.name for path in (project / "all").iterdir()) == [
+        "x.jsonl",
+        "y.jsonl",
+        "z.jsonl",
+    ]
 
 
 @settings(max_examples=20)
@@ -58,7 +66,9 @@ def test_any_order_gives_the_same(tmp_path_factory, sets):
     results = []
     for order, numbers in enumerate(itertools.permutations(range(len(sets)))):
         merge_run_files([root / f"from{number}" for number in numbers], root / f"to{order}")
-        results.append({path.name: path.read_text() for path in (root / f"to{order}").glob("*.jsonl")})
+        results.append(
+            {path.name: path.read_text() for path in (root / f"to{order}").glob("*.jsonl")}
+        )
     assert all(result == results[0] for result in results)
     assert set(results[0]) == {f"r{run}.jsonl" for run in set().union(*sets)}
 
@@ -80,7 +90,10 @@ def test_two_that_tell_of_one_run_differently_are_named_and_left(qbench, project
 def test_a_copy_with_a_torn_line_gives_way_to_the_whole_one(qbench, project, order, line):
     whole = content("x", 1, 2)
     lines = whole.splitlines(keepends=True)
-    put(project / "a", x="".join([*lines[:line], lines[line][:9] + "\0" * 90 + "\n", *lines[line + 1 :]]))
+    put(
+        project / "a",
+        x="".join([*lines[:line], lines[line][:9] + "\0" * 90 + "\n", *lines[line + 1 :]]),
+    )
     put(project / "b", x=whole)
     code, out, err = qbench("merge", *order, "-o", "all")
     assert (code, counts(out)) == (0, [1, 0])
@@ -96,7 +109,10 @@ def test_a_copy_with_a_torn_line_gives_way_to_the_whole_one(qbench, project, ord
 
 def test_a_torn_line_excuses_no_other_change(qbench, project):
     lines = content("x", 1, 2).splitlines(keepends=True)
-    put(project / "a", x="".join([lines[0], "torn\n", content("x", 3).splitlines(keepends=True)[1], lines[3]]))
+    put(
+        project / "a",
+        x="".join([lines[0], "torn\n", content("x", 3).splitlines(keepends=True)[1], lines[3]]),
+    )
     put(project / "b", x="".join(lines))
     code, out, _ = qbench("merge", "a", "b", "-o", "all")
     assert (code, counts(out)) == (2, [0, 0, 1])
@@ -170,7 +186,10 @@ def test_a_full_disk_leaves_no_half_file(qbench, project, monkeypatch):
 
 def test_merges_at_once_write_each_run_once(tmp_path):
     for side in "ab":
-        put(tmp_path / side, **{f"{side}{number}": content(f"run-{number}", 1) for number in range(30)})
+        put(
+            tmp_path / side,
+            **{f"{side}{number}": content(f"run-{number}", 1) for number in range(30)},
+        )
     command = "import sys; from qbench.cli.program import main; sys.exit(main(sys.argv[1:]))"
     words = [
         sys.executable,
@@ -184,4 +203,6 @@ def test_merges_at_once_write_each_run_once(tmp_path):
     ]
     several = [subprocess.Popen(words, stdout=subprocess.DEVNULL) for _ in range(3)]
     assert [one.wait() for one in several] == [0, 0, 0]
-    assert sorted(path.name for path in (tmp_path / "to").iterdir()) == sorted(f"run-{n}.jsonl" for n in range(30))
+    assert sorted(path.name for path in (tmp_path / "to").iterdir()) == sorted(
+        f"run-{n}.jsonl" for n in range(30)
+    )

@@ -1,4 +1,6 @@
-"""A few cases of benchmarks/onnx_fuzz.py: no traceback, hang, crash, leak or score that ONNX Runtime does not give."""
+"""A few cases of benchmarks/onnx_fuzz.py: no traceback, hang, crash, leak or score that ONNX
+Runtime does not give.
+"""
 
 import json
 import subprocess

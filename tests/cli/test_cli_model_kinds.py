@@ -1,4 +1,6 @@
-"""Every verb, and a suite, on the kinds of models that people bring: one row of the table at a time."""
+"""Every verb, and a suite, on the kinds of models that people bring: one row of the table at a
+time.
+"""
 
 import json
 import subprocess
@@ -35,7 +37,9 @@ REFUSED = {
     "localize": ("{kind}.onnx", *DATA, *CALIBRATED),
 }
 ANSWERS = {"diff": (0, 1), "localize": (0, 1)}
-"""Exit codes of a verb that found an answer; of the others it is 0. 1: there are differences, or a suspect."""
+"""Exit codes of a verb that found an answer; of the others it is 0. 1: there are differences,
+or a suspect.
+"""
 
 
 def filled(arguments, kind):
@@ -105,31 +109,41 @@ metrics = [{metrics}]
 
 @pytest.mark.slow
 def test_a_suite_takes_models_of_all_kinds(own, project):
-    """Float models in the precise mode: without VNNI ONNX Runtime saturates pairs of products, and two lose more."""
+    """Float models in the precise mode: without VNNI ONNX Runtime saturates pairs of products,
+    and two lose more.
+    """
     own(*KINDS)
     text = f'[suite]\nbackends = ["ort-cpu-precise"]\nschemas = ["{SCHEMA}"]\n'
     for kind in KINDS:
         if kind in CAME_QUANTIZED:
             text += f'[[model]]\nid = "{kind}"\nfp32 = "{CAME_QUANTIZED[kind]}"\nbackends = ["ort-cpu"]\n'
         else:
-            text += MODEL.format(kind=kind, metrics='"sqnr"' if kind == "det" else '"top1", "agreement"')
+            text += MODEL.format(
+                kind=kind, metrics='"sqnr"' if kind == "det" else '"top1", "agreement"'
+            )
     (project / "suites" / "own.qbench.toml").write_text(text)
     (project / "conftest.py").write_text(f"KINDS = {KINDS!r}\n{CONFTEST}")
     (project / "pytest.ini").write_text("[pytest]\n")
     command = [sys.executable, "-m", "pytest", "suites/own.qbench.toml"]
-    first = subprocess.run([*command, "--qbench-accept-fp32", "--qbench-accept=new"], check=False, capture_output=True)
+    first = subprocess.run(
+        [*command, "--qbench-accept-fp32", "--qbench-accept=new"], check=False, capture_output=True
+    )
     assert first.returncode == 0, first.stdout.decode()
     again = subprocess.run(command, check=False, capture_output=True)
     assert again.returncode == 0, again.stdout.decode()
     newest = max(Path("reports/history").glob("*.jsonl"))
-    cells = [line for line in map(json.loads, newest.read_text().splitlines()) if line["type"] == "cell"]
+    cells = [
+        line for line in map(json.loads, newest.read_text().splitlines()) if line["type"] == "cell"
+    ]
     assert {cell["model"] for cell in cells} == set(KINDS)
     assert {cell["outcome"] for cell in cells} == {"passed"}
 
 
 @pytest.mark.parametrize("kind", CAME_QUANTIZED)
 def test_no_node_is_suspected_of_a_relu_that_a_tool_folded_into_a_range(own, qbench, kind):
-    """ONNX Runtime's quantizer removes Relu where the range begins at 0: fp32 has it, and the values agree."""
+    """ONNX Runtime's quantizer removes Relu where the range begins at 0: fp32 has it, and the
+    values agree.
+    """
     own(kind)
     code, out, err = qbench("localize", *filled(QUANTIZED_VERBS["localize"], kind), "--json")
     assert code == 0, err
@@ -143,14 +157,18 @@ def test_no_node_is_suspected_of_a_relu_that_a_tool_folded_into_a_range(own, qbe
 def test_a_file_that_came_quantized_has_no_schema_to_change(own, qbench, more):
     own("ort-qdq")
     arguments = filled(QUANTIZED_VERBS["localize"], "ort-qdq")
-    code, out, err = qbench("localize", *arguments, more, "cnn-cal.npz" if more == "--calib" else "new.toml")
+    code, out, err = qbench(
+        "localize", *arguments, more, "cnn-cal.npz" if more == "--calib" else "new.toml"
+    )
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert f"found --fp32 with {more}" in err
     assert not Path("new.toml").exists()
 
 
 def test_outputs_whose_size_depends_on_numbers_are_not_compared_one_by_one(own, qbench):
-    """Non-maximum suppression keeps another number of boxes of the quantized network than of the float one."""
+    """Non-maximum suppression keeps another number of boxes of the quantized network than of
+    the float one.
+    """
     own("det")
     code, out, err = qbench("localize", *filled(FLOAT_VERBS["localize"], "det"), "--json")
     assert code == 0, err

@@ -15,7 +15,9 @@ COUNT, PLACES = 12, 64
 
 @pytest.fixture
 def detector(project):
-    """Makes net.onnx, boxes (64, 4), labels and scores (64,) of one picture; ``is_flat``: of (3, 8, 8)."""
+    """Makes net.onnx, boxes (64, 4), labels and scores (64,) of one picture; ``is_flat``: of
+    (3, 8, 8).
+    """
 
     def make(*, is_flat):
         random = np.random.default_rng(1)
@@ -39,7 +41,9 @@ def detector(project):
         ]
         if is_flat:
             nodes.insert(0, node("Unsqueeze", ["image", "s0"], ["one"], name="one"))
-        weights = {f"s{place}": np.array([place]) for place in (0, 1, 2, 4, 5)} | {"shape": np.array([5, -1])}
+        weights = {f"s{place}": np.array([place]) for place in (0, 1, 2, 4, 5)} | {
+            "shape": np.array([5, -1])
+        }
         weights["w"] = random.normal(size=(8, 3, 3, 3)).astype(np.float32)
         weights["v"] = random.normal(size=(5, 8, 1, 1)).astype(np.float32)
         shape = [3, 8, 8] if is_flat else [1, 3, 8, 8]
@@ -63,7 +67,9 @@ def detector(project):
 
 @pytest.mark.parametrize("is_flat", [True, False])
 @pytest.mark.parametrize("output", [(), ("--output", "scores")])
-def test_it_is_evaluated_and_localized_by_the_distance_of_an_output(detector, qbench, is_flat, output):
+def test_it_is_evaluated_and_localized_by_the_distance_of_an_output(
+    detector, qbench, is_flat, output
+):
     detector(is_flat=is_flat)
     code, out, err = qbench("eval", "net.onnx", "--data", "val.npz", *AXES, *output, "--json")
     assert code == 0, err
@@ -76,7 +82,12 @@ def test_it_is_evaluated_and_localized_by_the_distance_of_an_output(detector, qb
 
 @pytest.mark.parametrize("is_flat", [True, False])
 @pytest.mark.parametrize(
-    "task", [Detection(boxes="boxes", scores="scores", classes="labels"), WholeOutput(output="scores"), None]
+    "task",
+    [
+        Detection(boxes="boxes", scores="scores", classes="labels"),
+        WholeOutput(output="scores"),
+        None,
+    ],
 )
 def test_a_task_that_says_nothing_of_batches_runs_one_picture_at_a_time(detector, is_flat, task):
     detector(is_flat=is_flat)

@@ -1,4 +1,6 @@
-"""``qbench optimizers`` on a file that ``qbench quantize`` wrote, and on the catalogue of known differences."""
+"""``qbench optimizers`` on a file that ``qbench quantize`` wrote, and on the catalogue of known
+differences.
+"""
 
 import json
 from dataclasses import replace
@@ -9,13 +11,27 @@ import pytest
 @pytest.fixture
 def quantized(blobs_files, qbench):
     assert qbench("profile", "net.onnx", "--data", "train.npz", "-o", "p.json")[0] == 0
-    assert qbench("quantize", "net.onnx", "--profile", "p.json", "--schema", "w8a8_asym_pt", "-o", "q.onnx")[0] == 0
+    assert (
+        qbench(
+            "quantize",
+            "net.onnx",
+            "--profile",
+            "p.json",
+            "--schema",
+            "w8a8_asym_pt",
+            "-o",
+            "q.onnx",
+        )[0]
+        == 0
+    )
     return blobs_files
 
 
 @pytest.mark.slow
 def test_every_optimizer_that_changes_the_graph_and_what_moves(quantized, qbench):
-    code, out, err = qbench("optimizers", "q.onnx", "--data", "test.npz", "--count", "5", "--precise", "--json")
+    code, out, err = qbench(
+        "optimizers", "q.onnx", "--data", "test.npz", "--count", "5", "--precise", "--json"
+    )
     assert (code, err) == (0, "")
     facts = json.loads(out)
     effects = {one["name"]: one["effect"] for one in facts["effects"]}

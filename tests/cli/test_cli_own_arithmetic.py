@@ -1,4 +1,6 @@
-"""A machine in one TOML file: named by suites and commands, and noticed when it comes to count otherwise."""
+"""A machine in one TOML file: named by suites and commands, and noticed when it comes to count
+otherwise.
+"""
 
 import json
 from pathlib import Path
@@ -73,7 +75,9 @@ def test_the_suite_runs_it_and_writes_its_digest(accepted, qbench):
     code, out, err = qbench("run", SUITE)
     assert code == 0, out + err
     (path,) = Path("reports/history").glob("*.jsonl")
-    (cell,) = [line for line in map(json.loads, path.read_text().splitlines()) if line["type"] == "cell"]
+    (cell,) = [
+        line for line in map(json.loads, path.read_text().splitlines()) if line["type"] == "cell"
+    ]
     assert cell["backend"] == "integer-mine"
     assert cell["digests"]["arithmetic"] == load_arithmetic("suites/arithmetics/mine.toml").digest
 
@@ -112,7 +116,9 @@ def test_lists_have_it(words, accepted, qbench):
 
 
 def test_a_name_of_ours_is_refused(words, accepted, qbench):
-    Path("suites/arithmetics/ideal.toml").write_text(Path("suites/arithmetics/mine.toml").read_text())
+    Path("suites/arithmetics/ideal.toml").write_text(
+        Path("suites/arithmetics/mine.toml").read_text()
+    )
     code, _, err = qbench("list", "backends")
     assert code == 2
     words(err)
@@ -122,12 +128,17 @@ def test_a_name_of_ours_is_refused(words, accepted, qbench):
     ("more", "words"),
     [
         ('name = "yours"', "'mine', as the file is called"),
-        ('overrides = [{ operators = ["Cnv"], accumulator = { bits = 16 } }]', "Did you mean 'Conv'?"),
+        (
+            'overrides = [{ operators = ["Cnv"], accumulator = { bits = 16 } }]',
+            "Did you mean 'Conv'?",
+        ),
     ],
 )
 def test_a_mistake_is_said_once_and_not_of_every_cell(accepted, qbench, more, words):
     write_machine(more=more)
-    Path(SUITE).write_text(TEXT.replace('["w8a8_asym_pc"]', '["w8a8_asym_pc", "w8a8_asym_pt", "w8a8_sym_pc"]'))
+    Path(SUITE).write_text(
+        TEXT.replace('["w8a8_asym_pc"]', '["w8a8_asym_pc", "w8a8_asym_pt", "w8a8_sym_pc"]')
+    )
     code, out, err = qbench("run", SUITE)
     assert code == 2
     assert (out + err).count(words) == 1

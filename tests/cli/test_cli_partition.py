@@ -26,7 +26,19 @@ metrics = ["top1", "agreement"]
 @pytest.fixture
 def quantized(blobs_files, qbench):
     assert qbench("profile", "net.onnx", "--data", "train.npz", "-o", "p.json")[0] == 0
-    assert qbench("quantize", "net.onnx", "--profile", "p.json", "--schema", "w8a8_asym_pc", "-o", "q.onnx")[0] == 0
+    assert (
+        qbench(
+            "quantize",
+            "net.onnx",
+            "--profile",
+            "p.json",
+            "--schema",
+            "w8a8_asym_pc",
+            "-o",
+            "q.onnx",
+        )[0]
+        == 0
+    )
     Path("mine.toml").write_text(DEVICE.format(operators='"MatMul", "Relu", "Clip"'))
     return blobs_files
 
@@ -74,7 +86,9 @@ def test_a_cell_runs_the_cut(project, qbench):
     Path("suites/mine.qbench.toml").write_text(SUITE)
     code, out, err = qbench("run", "suites/mine.qbench.toml")
     (path,) = Path("reports/history").glob("*.jsonl")
-    (cell,) = [line for line in map(json.loads, path.read_text().splitlines()) if line["type"] == "cell"]
+    (cell,) = [
+        line for line in map(json.loads, path.read_text().splitlines()) if line["type"] == "cell"
+    ]
     assert (cell["backend"], cell["schema"]) == ("partitioned-mine", "w8a8_asym_pc"), out + err
     assert load_device("suites/devices/mine.toml").digests.items() <= cell["digests"].items()
     assert cell["n"] > 0

@@ -1,4 +1,6 @@
-"""``qbench eval --parts`` and ``--counters``: what a loss is made of, and what an integer machine did."""
+"""``qbench eval --parts`` and ``--counters``: what a loss is made of, and what an integer
+machine did.
+"""
 
 import json
 
@@ -6,7 +8,9 @@ import pytest
 
 EVAL = ("eval", "net.onnx", "--data", "test.npz", "--metrics", "top1,agreement")
 SCHEMA = ("--schema", "w8a8_asym_pc", "--calib", "train.npz")
-SATURATING = 'source = "a data sheet"\nscaling = { form = "float32" }\naccumulator = { pair_bits = 16 }\n'
+SATURATING = (
+    'source = "a data sheet"\nscaling = { form = "float32" }\naccumulator = { pair_bits = 16 }\n'
+)
 NARROW = 'source = "a data sheet"\nscaling = { form = "float32" }\naccumulator = { bits = 13, overflow = "saturate" }\n'
 
 
@@ -29,7 +33,11 @@ def test_parts_begin_with_fp32_and_end_with_the_backend(machines, qbench, backen
     (top1,) = found["parts"]  # agreement has none
     scores = {score["metric"]: score for score in found["quantized"]["scores"]}
     assert top1["metric"] == "top1"
-    assert top1["schema"]["before"] == found["fp32"]["scores"][0]["hits"] == scores["top1"]["reference_hits"]
+    assert (
+        top1["schema"]["before"]
+        == found["fp32"]["scores"][0]["hits"]
+        == scores["top1"]["reference_hits"]
+    )
     assert top1["schema"]["after"] == top1["counting"]["before"]
     assert top1["counting"]["after"] == scores["top1"]["hits"]
     for part in (top1["schema"], top1["counting"]):
@@ -96,7 +104,12 @@ def test_parts_are_printed_in_the_unit_of_their_metric(capsys):
     from qbench.judging import parts_of_counts
 
     nats = parts_of_counts(
-        "perplexity", reference=1_800_000, ideal=1_850_000, hits=1_849_000, out_of=10**6, unit="nats"
+        "perplexity",
+        reference=1_800_000,
+        ideal=1_850_000,
+        hits=1_849_000,
+        out_of=10**6,
+        unit="nats",
     )
     share = parts_of_counts("top1", reference=757, ideal=757, hits=750, out_of=1000)
     print_parts([nats, share], "ort-cpu")

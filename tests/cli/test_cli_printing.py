@@ -11,7 +11,12 @@ def test_the_last_column_folds_in_a_terminal(monkeypatch, capsys):
     monkeypatch.setattr(printing, "terminal_width", lambda: 30)
     printing.print_columns(rows)
     folded = capsys.readouterr().out.splitlines()
-    assert folded == [f"a    {'word ' * 5}".rstrip(), f"     {'word ' * 5}".rstrip(), "     word word", "bcd"]
+    assert folded == [
+        f"a    {'word ' * 5}".rstrip(),
+        f"     {'word ' * 5}".rstrip(),
+        "     word word",
+        "bcd",
+    ]
     monkeypatch.setattr(printing, "terminal_width", lambda: 10)
     printing.print_columns(rows)
     assert capsys.readouterr().out.splitlines() == plain

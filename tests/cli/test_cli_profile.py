@@ -26,7 +26,9 @@ def profile(qbench, data, *more):
 def test_profiles_add_up(halves, qbench):
     assert profile(qbench, "train.npz", "-o", "whole.json")[0] == 0
     assert profile(qbench, "first.npz", "-o", "first.json")[0] == 0
-    code, out, err = profile(qbench, "second.npz", "-o", "both.json", "--add", "first.json", "--json")
+    code, out, err = profile(
+        qbench, "second.npz", "-o", "both.json", "--add", "first.json", "--json"
+    )
     assert (code, err) == (0, "")
     facts = json.loads(out)
     assert (facts["samples"], facts["infinite"]) == (48, {})
@@ -71,7 +73,11 @@ def test_channels_and_bins(halves, qbench):
     assert (head[:3], len(head)) == (["value", "low", "high"], 2003)
     table = json.loads(Path("bins.json").read_text())
     for name, low, high, *counts in rows:
-        assert table[name] == {"low": float(low), "high": float(high), "counts": [int(count) for count in counts]}
+        assert table[name] == {
+            "low": float(low),
+            "high": float(high),
+            "counts": [int(count) for count in counts],
+        }
     assert sum(table["x"]["counts"]) == x.size
     assert (table["x"]["low"], table["x"]["high"]) == (x.min(), x.max())
 

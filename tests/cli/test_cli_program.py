@@ -1,4 +1,6 @@
-"""The program around the commands: help, exit codes, one sentence instead of a traceback, light imports."""
+"""The program around the commands: help, exit codes, one sentence instead of a traceback, light
+imports.
+"""
 
 import argparse
 import contextlib
@@ -18,12 +20,16 @@ from qbench.errors import IncomparableError, IncompleteError, InputError
 
 
 def run_python(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600)
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600
+    )
 
 
 @pytest.mark.parametrize("command", ["", *(command.name for command in COMMANDS)])
 def test_help(qbench, monkeypatch, golden, command):
-    """It fits a terminal; every word, one option a line: Pythons differ in how they break and indent the lines."""
+    """It fits a terminal; every word, one option a line: Pythons differ in how they break and
+    indent the lines.
+    """
     asked = (*filter(None, [command]), "--help")
     monkeypatch.setenv("COLUMNS", "80")
     assert max(map(len, qbench(*asked)[1].splitlines())) <= 80
@@ -36,7 +42,11 @@ def test_help(qbench, monkeypatch, golden, command):
 
 def test_python_runs_it_as_a_module():
     done = subprocess.run(
-        [sys.executable, "-m", "qbench", "--version"], capture_output=True, text=True, check=True, timeout=600
+        [sys.executable, "-m", "qbench", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=600,
     )
     assert done.stdout.startswith("qbench ")
 
@@ -56,7 +66,8 @@ def test_every_example_is_understood(command):
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["frobnicate"], ["list"], ["list", "moddels"], ["run"], ["list", "models", "--jso"]]
+    "arguments",
+    [[], ["frobnicate"], ["list"], ["list", "moddels"], ["run"], ["list", "models", "--jso"]],
 )
 def test_what_it_cannot_read_is_usage(qbench, arguments):
     code, out, err = qbench(*arguments)
@@ -70,8 +81,14 @@ def test_what_it_cannot_read_is_usage(qbench, arguments):
     [
         (["evel"], "unknown command 'evel'; did you mean 'eval'?"),
         (["history", "shw"], "unknown command 'shw'; did you mean 'show'?"),
-        (["eval", "net.onnx", "--dat", "val.npz"], "unknown option '--dat'; did you mean '--data'?"),
-        (["localize", "net", "--foo=1"], "unknown option '--foo'; 'qbench localize --help' lists what there is"),
+        (
+            ["eval", "net.onnx", "--dat", "val.npz"],
+            "unknown option '--dat'; did you mean '--data'?",
+        ),
+        (
+            ["localize", "net", "--foo=1"],
+            "unknown option '--foo'; 'qbench localize --help' lists what there is",
+        ),
         (["--verson"], "unknown option '--verson'; did you mean '--version'?"),
     ],
 )
@@ -100,7 +117,10 @@ def test_an_option_with_one_value_is_given_once(capsys, verb):
         if not action.option_strings or action.nargs == 0:
             continue
         option = action.option_strings[-1]
-        words = [option, *[_value_for(action)] * (action.nargs if isinstance(action.nargs, int) else 1)]
+        words = [
+            option,
+            *[_value_for(action)] * (action.nargs if isinstance(action.nargs, int) else 1),
+        ]
         with contextlib.suppress(SystemExit):
             VERBS[verb].parse_args([*words, *words])
         said = f"{option} was given twice" in capsys.readouterr().err
@@ -138,15 +158,32 @@ def test_several_values_are_never_dropped(qbench, words, says):
 
 def test_lists_take_commas_and_repeats():
     parse = build_parser().parse_args
-    assert parse(["eval", "n", "--data", "d", "--metrics", "a,b", "--metrics", "c"]).metrics == "a,b,c"
-    assert parse(["report", "--report", "html,md", "--report", "png"]).report == ["html", "md", "png"]
-    assert parse(["lint", "n", "--arithmetic", "a,b", "--arithmetic", "c"]).arithmetic == ["a", "b", "c"]
-    assert parse(["report", "--report", "html,md"]).report == ["html", "md"]  # nothing is kept between two parses
+    assert (
+        parse(["eval", "n", "--data", "d", "--metrics", "a,b", "--metrics", "c"]).metrics == "a,b,c"
+    )
+    assert parse(["report", "--report", "html,md", "--report", "png"]).report == [
+        "html",
+        "md",
+        "png",
+    ]
+    assert parse(["lint", "n", "--arithmetic", "a,b", "--arithmetic", "c"]).arithmetic == [
+        "a",
+        "b",
+        "c",
+    ]
+    assert parse(["report", "--report", "html,md"]).report == [
+        "html",
+        "md",
+    ]  # nothing is kept between two parses
 
 
 @pytest.mark.parametrize("option", ["--backend", "--schema"])
 def test_several_names_of_one_option_are_refused_by_their_number(qbench, option):
-    words = ["--data", "digits_test", "--calib", "digits_train"] if option == "--schema" else ["--data", "digits_test"]
+    words = (
+        ["--data", "digits_test", "--calib", "digits_train"]
+        if option == "--schema"
+        else ["--data", "digits_test"]
+    )
     code, out, err = qbench("eval", "digits_cnn", *words, option, "one,two")
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert "found the 2 names 'one,two'; expected one" in err
@@ -164,13 +201,19 @@ def test_version(qbench):
     assert qbench("--version")[:2] == (0, f"qbench {package.__version__}\n")
 
 
-@pytest.mark.parametrize(("kind", "code"), [(InputError, 2), (IncomparableError, 3), (IncompleteError, 4)])
+@pytest.mark.parametrize(
+    ("kind", "code"), [(InputError, 2), (IncomparableError, 3), (IncompleteError, 4)]
+)
 def test_an_error_is_one_sentence_with_its_exit_code(qbench, monkeypatch, kind, code):
     def refuse(*_, **__):
         raise kind("Doing it", found="this", expected="that", remedy="Do so.")
 
     monkeypatch.setattr("qbench.suite.gather", refuse)
-    assert qbench("list", "models") == (code, "", "qbench: Doing it: found this; expected that. Do so.\n")
+    assert qbench("list", "models") == (
+        code,
+        "",
+        "qbench: Doing it: found this; expected that. Do so.\n",
+    )
 
 
 def test_a_fault_of_ours_keeps_its_traceback(qbench, monkeypatch):
@@ -183,16 +226,26 @@ def test_a_fault_of_ours_keeps_its_traceback(qbench, monkeypatch):
 
 
 def test_importing_qbench_loads_nothing_heavy():
-    heavy = ["numpy", "onnx", "onnx_ir", "onnxruntime", "pandas", "matplotlib", "rich", "jinja2", "pytest"]
-    found = run_python(f"import sys, json, qbench; print(json.dumps([m for m in {heavy} if m in sys.modules]))").stdout
+    heavy = [
+        "numpy",
+        "onnx",
+        "onnx_ir",
+        "onnxruntime",
+        "pandas",
+        "matplotlib",
+        "rich",
+        "jinja2",
+        "pytest",
+    ]
+    found = run_python(
+        f"import sys, json, qbench; print(json.dumps([m for m in {heavy} if m in sys.modules]))"
+    ).stdout
     assert json.loads(found) == []
 
 
 def test_help_loads_nothing_heavy():
     heavy = ["numpy", "onnx", "onnxruntime", "pandas", "rich"]
-    code = (
-        f"import sys; from qbench.cli import main; main(['--help']); sys.exit([m for m in {heavy} if m in sys.modules])"
-    )
+    code = f"import sys; from qbench.cli import main; main(['--help']); sys.exit([m for m in {heavy} if m in sys.modules])"
     run_python(f"{code[: -len(')')]} or 0)")
 
 
@@ -206,7 +259,9 @@ def small_files(tmp_path_factory):
     (y,) = product.outputs
     y.name, y.shape, y.type = "y", ir.Shape(["N", 3]), ir.TensorType(ir.DataType.FLOAT)
     constants = [product.inputs[1]]
-    graph = ir.Graph([x], [y], nodes=[product], opset_imports={"": 21}, initializers=constants, name="small")
+    graph = ir.Graph(
+        [x], [y], nodes=[product], opset_imports={"": 21}, initializers=constants, name="small"
+    )
     ir.save(ir.Model(graph, ir_version=10), folder / "net.onnx")
     np.savez(folder / "data.npz", x=np.eye(4, dtype=np.float32), y=[0, 1, 2, 0])
     return folder
@@ -216,7 +271,10 @@ def small_files(tmp_path_factory):
     ("words", "unused"),
     [
         ("list schemas", ["sympy", "onnxruntime", "pandas", "PIL", "filelock", "difflib"]),
-        ("lint net.onnx --schema w8_sym_pc", ["sympy", "onnxruntime", "pandas", "PIL", "filelock", "qbench.judging"]),
+        (
+            "lint net.onnx --schema w8_sym_pc",
+            ["sympy", "onnxruntime", "pandas", "PIL", "filelock", "qbench.judging"],
+        ),
         (
             "eval net.onnx --data data.npz",
             [
@@ -241,37 +299,56 @@ def test_a_verb_loads_what_it_uses(small_files, words, unused):
     )
     environment = {**os.environ, "QBENCH_CACHE": str(small_files / "cache")}
     done = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment, timeout=600
+        [sys.executable, "-c", code],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=600,
     )
     assert done.stderr.splitlines()[-1] == "0"
 
 
 @pytest.mark.parametrize("unbuffered", [None, "1"], ids=["buffered", "unbuffered"])
-@pytest.mark.parametrize("words", [["list", "schemas"], ["list", "models", "--json"], ["--help"], ["eval", "--help"]])
+@pytest.mark.parametrize(
+    "words", [["list", "schemas"], ["list", "models", "--json"], ["--help"], ["eval", "--help"]]
+)
 def test_a_reader_that_goes_away_is_no_error(words, unbuffered):
-    """Buffered output fails at the last flush, after what standard error gets; unbuffered output at the first line."""
+    """Buffered output fails at the last flush, after what standard error gets; unbuffered
+    output at the first line.
+    """
     code = f"import sys; from qbench.cli import main; sys.exit(main({words}))"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     if unbuffered is not None:
         environment["PYTHONUNBUFFERED"] = unbuffered
     with subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
         said = process.stderr.read()
     assert all(line.startswith("qbench: and every other name") for line in said.splitlines()), said
-    swallowed = {0} if "--help" in words else set()  # argparse drops errors of the stream that it writes help to
+    swallowed = (
+        {0} if "--help" in words else set()
+    )  # argparse drops errors of the stream that it writes help to
     assert process.returncode in {128 + signal.SIGPIPE, *swallowed}
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "utf-8"])
-@pytest.mark.parametrize("words", [["eval", "--help"], ["init", "--help"], ["list", "schemas"], ["eval", "…"]])
+@pytest.mark.parametrize(
+    "words", [["eval", "--help"], ["init", "--help"], ["list", "schemas"], ["eval", "…"]]
+)
 def test_no_encoding_of_the_terminal_is_an_error(words, encoding):
     code = f"import sys; from qbench.cli import main; sys.exit(main({words}))"
     environment = {**os.environ, "PYTHONIOENCODING": encoding}
-    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True, env=environment
+    )
     assert done.returncode == (2 if words == ["eval", "…"] else 0), done.stderr
     assert b"Traceback" not in done.stderr
 
@@ -288,7 +365,9 @@ def test_public_names_are_those_of_the_rooms():
         package.quantise  # noqa: B018
 
 
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device", "there"), MemoryError(), RecursionError()])
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device", "there"), MemoryError(), RecursionError()]
+)
 def test_what_the_system_refuses_is_a_sentence(monkeypatch, capsys, error):
     from dataclasses import replace
 
@@ -297,7 +376,9 @@ def test_what_the_system_refuses_is_a_sentence(monkeypatch, capsys, error):
     def refused(_):
         raise error
 
-    monkeypatch.setattr(program, "COMMANDS", tuple(replace(one, execute=refused) for one in program.COMMANDS))
+    monkeypatch.setattr(
+        program, "COMMANDS", tuple(replace(one, execute=refused) for one in program.COMMANDS)
+    )
     assert program.main(["doctor"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("qbench: Running 'qbench doctor': found ")

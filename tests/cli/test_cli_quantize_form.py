@@ -1,4 +1,6 @@
-"""``qbench quantize``: forms, plans in files, sizes of free dimensions, and nothing half-written."""
+"""``qbench quantize``: forms, plans in files, sizes of free dimensions, and nothing
+half-written.
+"""
 
 import json
 from pathlib import Path
@@ -40,14 +42,28 @@ def pictures(blobs_files, qbench):
         array = rng.normal(size=shape).astype(np.float32)
         net.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
     onnx.save(net, "pictures.onnx")
-    np.savez("pictures.npz", x=rng.normal(size=(6, 3, 8, 8)).astype(np.float32), y=np.zeros(6, np.int64))
-    assert qbench("profile", "pictures.onnx", "--data", "pictures.npz", "-o", "pictures.json")[0] == 0
+    np.savez(
+        "pictures.npz", x=rng.normal(size=(6, 3, 8, 8)).astype(np.float32), y=np.zeros(6, np.int64)
+    )
+    assert (
+        qbench("profile", "pictures.onnx", "--data", "pictures.npz", "-o", "pictures.json")[0] == 0
+    )
     return blobs_files
 
 
 def quantize(qbench, *more, model="net", output="q.onnx"):
     profile = "p.json" if model == "net" else "pictures.json"
-    return qbench("quantize", f"{model}.onnx", "--profile", profile, "--schema", "w8a8_asym_pc", "-o", output, *more)
+    return qbench(
+        "quantize",
+        f"{model}.onnx",
+        "--profile",
+        profile,
+        "--schema",
+        "w8a8_asym_pc",
+        "-o",
+        output,
+        *more,
+    )
 
 
 def test_both_forms_are_one_model(profiled, qbench):
@@ -63,10 +79,13 @@ def test_both_forms_are_one_model(profiled, qbench):
     assert json.loads(out)["form"] == "qoperator"
     assert json.loads(out)["left_in_float"] == {}
     results = [
-        qbench("eval", name, "--data", "test.npz", "--fp32", "net.onnx", "--json") for name in ("q.onnx", "o.onnx")
+        qbench("eval", name, "--data", "test.npz", "--fp32", "net.onnx", "--json")
+        for name in ("q.onnx", "o.onnx")
     ]
     assert [result[0] for result in results] == [0, 0], results
-    digests = [json.loads(out)["quantized"]["digests"]["predictions:test.npz"] for _, out, _ in results]
+    digests = [
+        json.loads(out)["quantized"]["digests"]["predictions:test.npz"] for _, out, _ in results
+    ]
     assert digests[0] == digests[1]
 
 
@@ -74,7 +93,9 @@ def test_what_stays_between_pairs_is_said(pictures, qbench):
     model = onnx.load("pictures.onnx")
     model.graph.node[1].op_type = "Tanh"
     onnx.save(model, "pictures.onnx")
-    assert qbench("profile", "pictures.onnx", "--data", "pictures.npz", "-o", "pictures.json")[0] == 0
+    assert (
+        qbench("profile", "pictures.onnx", "--data", "pictures.npz", "-o", "pictures.json")[0] == 0
+    )
     code, out, _ = quantize(qbench, "--form", "qoperator", model="pictures")
     assert code == 0
     assert "relu stays between Q and DQ: there is no integer operator for Tanh" in out
@@ -82,20 +103,33 @@ def test_what_stays_between_pairs_is_said(pictures, qbench):
 
 def test_a_saved_plan_writes_the_very_model(profiled, qbench):
     assert quantize(qbench, "--save-plan", "plan.json")[0] == 0
-    code, out, err = qbench("quantize", "net.onnx", "--plan", "plan.json", "-o", "again.onnx", "--why")
+    code, out, err = qbench(
+        "quantize", "net.onnx", "--plan", "plan.json", "-o", "again.onnx", "--why"
+    )
     assert code == 0, err
     assert "w8a8_asym_pc" in out.splitlines()[0]
     assert Path("again.onnx").read_bytes() == Path("q.onnx").read_bytes()
 
 
 def test_a_plan_alone_can_be_saved(profiled, qbench):
-    arguments = ("quantize", "net.onnx", "--profile", "p.json", "--schema", "w8a8_asym_pc", "--save-plan", "only.json")
+    arguments = (
+        "quantize",
+        "net.onnx",
+        "--profile",
+        "p.json",
+        "--schema",
+        "w8a8_asym_pc",
+        "--save-plan",
+        "only.json",
+    )
     assert qbench(*arguments)[0] == 0
     assert Path("only.json").exists()
     assert not list(Path().glob("*q.onnx"))
 
 
-@pytest.mark.parametrize("more", [("--schema", "w8a8_asym_pc"), ("--profile", "p.json"), ("--read",)])
+@pytest.mark.parametrize(
+    "more", [("--schema", "w8a8_asym_pc"), ("--profile", "p.json"), ("--read",)]
+)
 def test_a_plan_says_everything(profiled, qbench, more):
     quantize(qbench, "--save-plan", "plan.json")
     code, _, err = qbench("quantize", "net.onnx", "--plan", "plan.json", "-o", "new.onnx", *more)
@@ -122,7 +156,9 @@ def test_sizes_that_nobody_said_are_named(words, pictures, qbench):
     facts = json.loads(quantize(qbench, "--json", model="pictures")[1])
     assert facts["unknown_sizes"] == ["H", "W"]
     assert facts["macs"] == 4 * 27 + 16
-    sized = json.loads(quantize(qbench, "--size", "H=8", "--size", "W=6", "--json", model="pictures")[1])
+    sized = json.loads(
+        quantize(qbench, "--size", "H=8", "--size", "W=6", "--json", model="pictures")[1]
+    )
     assert sized["unknown_sizes"] == []
     assert sized["macs"] == 48 * 4 * 27 + 16
     assert graph_digest(load_model("q.onnx")) == sized_digest(qbench)

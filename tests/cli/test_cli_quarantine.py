@@ -1,4 +1,6 @@
-"""``qbench quarantine`` writes what a suite then reads, and leaves the rest of the file as it is."""
+"""``qbench quarantine`` writes what a suite then reads, and leaves the rest of the file as it
+is.
+"""
 
 import concurrent.futures
 import json
@@ -40,25 +42,39 @@ def test_a_red_cell_is_listed_with_what_was_measured_and_is_green_then(project, 
     told = json.loads(out)
     assert (told["path"], told["cells"]) == (str(FILE), [CELL])
     (run,) = Path("reports/history").glob("*.jsonl")
-    (cell,) = [line for line in map(json.loads, run.read_text().splitlines()) if line["type"] == "cell"]
+    (cell,) = [
+        line for line in map(json.loads, run.read_text().splitlines()) if line["type"] == "cell"
+    ]
     (entry,) = entries()
     assert {**entry, "when": None} == told["entry"]
-    assert entry["measured"] in {gate["detail"].partition(";")[0] for gate in cell["gates"] if gate["kind"] == "floor"}
-    assert (entry["cell"], entry["reason"], entry["expires"]) == (CELL, 'a "known" one', "2999-12-31")
-    code, out, err = qbench("run", SUITE, "--select", "schema=w8a8_asym_pc backend=ort-cpu", "--json")
+    assert entry["measured"] in {
+        gate["detail"].partition(";")[0] for gate in cell["gates"] if gate["kind"] == "floor"
+    }
+    assert (entry["cell"], entry["reason"], entry["expires"]) == (
+        CELL,
+        'a "known" one',
+        "2999-12-31",
+    )
+    code, out, err = qbench(
+        "run", SUITE, "--select", "schema=w8a8_asym_pc backend=ort-cpu", "--json"
+    )
     assert [one["outcome"] for one in json.loads(out)["cells"]] == ["quarantined"]
     assert code == 0, err
 
 
 def test_the_file_keeps_what_is_in_it(project, qbench):
     FILE.write_text(WRITTEN)
-    code, _, err = qbench("quarantine", f"{SUITE}::blobs::*+w8a8_asym_pc", *GIVEN, "--measured", "20 %")
+    code, _, err = qbench(
+        "quarantine", f"{SUITE}::blobs::*+w8a8_asym_pc", *GIVEN, "--measured", "20 %"
+    )
     assert code == 0, err
     assert FILE.read_text().startswith(WRITTEN)
     first, second = entries()
     assert first["owner"] == "you"
     assert second["cell"] == "blobs::*+w8a8_asym_pc"
-    code, _, err = qbench("quarantine", first["cell"], *GIVEN, "--measured", "x", "--when", "x64", "--when", "arm64")
+    code, _, err = qbench(
+        "quarantine", first["cell"], *GIVEN, "--measured", "x", "--when", "x64", "--when", "arm64"
+    )
     assert code == 0, err  # listed on other computers only
     assert entries()[2]["when"] == ["x64", "arm64"]
 
@@ -66,11 +82,20 @@ def test_the_file_keeps_what_is_in_it(project, qbench):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([CELL, "--reason", "x", "--until", "2020-01-01", "--owner", "me", "--measured", "x"], "which is past"),
-        ([CELL, "--reason", "x", "--until", "soon", "--owner", "me", "--measured", "x"], "no day such as 2027-03-31"),
+        (
+            [CELL, "--reason", "x", "--until", "2020-01-01", "--owner", "me", "--measured", "x"],
+            "which is past",
+        ),
+        (
+            [CELL, "--reason", "x", "--until", "soon", "--owner", "me", "--measured", "x"],
+            "no day such as 2027-03-31",
+        ),
         (["blobs::ort-cpu+w8a8_asim_pc", *GIVEN, "--measured", "x"], f"Did you mean '{CELL}'?"),
         ([CELL, *GIVEN], "Add --measured"),
-        (["blobs::ort-cpu-noopt+w8a8_asym_pt", *GIVEN, "--measured", "x"], "it listed until 2999-01-01 (you), item 1"),
+        (
+            ["blobs::ort-cpu-noopt+w8a8_asym_pt", *GIVEN, "--measured", "x"],
+            "it listed until 2999-01-01 (you), item 1",
+        ),
         ([f"suites/none.qbench.toml::{CELL}", *GIVEN, "--measured", "x"], "No such file"),
     ],
 )
@@ -114,7 +139,9 @@ def red_run(qbench, *select):
     assert qbench("run", SUITE, *select)[0] == 1
 
 
-def test_an_entry_holds_the_values_of_each_cell_and_a_collapse_under_a_pattern_is_red(project, qbench, fill_once):
+def test_an_entry_holds_the_values_of_each_cell_and_a_collapse_under_a_pattern_is_red(
+    project, qbench, fill_once
+):
     fill_once(project, accept_all)
     red_run(qbench, "--select", "schema=w8a8_asym_pc backend=ort-cpu")
     assert qbench("quarantine", "*", *GIVEN)[0] == 0
@@ -127,7 +154,9 @@ def test_an_entry_holds_the_values_of_each_cell_and_a_collapse_under_a_pattern_i
     code, out, _ = qbench("run", SUITE, *select)
     assert [one["outcome"] for one in json.loads(out)["cells"]] == ["quarantined"]
     assert code == 0
-    higher = FILE.read_text().replace(f'"agreement" = {values[CELL]["agreement"]!r}', '"agreement" = 1.5')
+    higher = FILE.read_text().replace(
+        f'"agreement" = {values[CELL]["agreement"]!r}', '"agreement" = 1.5'
+    )
     FILE.write_text(higher)
     code, out, _ = qbench("run", SUITE, *select)
     (cell,) = json.loads(out)["cells"]
@@ -140,7 +169,9 @@ def test_the_next_command_fills_the_values_of_an_old_entry(project, qbench, fill
     red_run(qbench, "--select", "schema=w8a8_asym_pc backend=ort-cpu")
     second = "# about another\n" + WRITTEN.partition("\n")[2]
     FILE.write_text(
-        WRITTEN.replace("blobs::ort-cpu-noopt+w8a8_asym_pt", CELL).replace('when = "riscv64"\n', "") + "\n" + second
+        WRITTEN.replace("blobs::ort-cpu-noopt+w8a8_asym_pt", CELL).replace('when = "riscv64"\n', "")
+        + "\n"
+        + second
     )
     before = entries()
     code, out, err = qbench("quarantine", CELL, "--json")
@@ -162,7 +193,9 @@ def test_the_next_command_fills_the_values_of_an_old_entry(project, qbench, fill
 
 def last_record() -> dict[str, object]:
     newest = max(Path("reports/history").glob("*.jsonl"))
-    (record,) = [one for one in map(json.loads, newest.read_text().splitlines()) if one["type"] == "cell"]
+    (record,) = [
+        one for one in map(json.loads, newest.read_text().splitlines()) if one["type"] == "cell"
+    ]
     return record
 
 
@@ -213,7 +246,10 @@ def test_entries_of_processes_at_once_are_all_kept(tmp_path, monkeypatch):
         '[suite]\nbackends = ["ort-cpu"]\nschemas = ["w8a8_asym_pc"]\n\n[[model]]\nid = "digits_cnn"\n'
         'data = "digits_test"\ncalibration = { data = "digits_train", count = 8 }\nmetrics = ["top1"]\n'
     )
-    cells = [f"digits_cnn::*{end}" for end in ("_pc", "pc", "c", "*", "+*", "_asym_pc", "asym_pc", "w8a8_asym_pc")]
+    cells = [
+        f"digits_cnn::*{end}"
+        for end in ("_pc", "pc", "c", "*", "+*", "_asym_pc", "asym_pc", "w8a8_asym_pc")
+    ]
     command = [sys.executable, "-m", "qbench", "quarantine"]
 
     def listed(cell):

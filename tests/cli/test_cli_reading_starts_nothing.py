@@ -1,4 +1,6 @@
-"""A folder of TOML is read without starting a program that it names; a run starts the one that its suite names."""
+"""A folder of TOML is read without starting a program that it names; a run starts the one that
+its suite names.
+"""
 
 import json
 from pathlib import Path
@@ -73,7 +75,9 @@ def test_a_run_starts_what_its_suite_names_and_nothing_else(started, qbench):
 
 
 def test_doctor_knows_no_class_of_what_it_does_not_start(started, qbench):
-    """An excuse for a version over there may hold, whichever it is; one for another processor cannot."""
+    """An excuse for a version over there may hold, whichever it is; one for another processor
+    cannot.
+    """
     from qbench.host import processor_class
 
     entry = '[[cell]]\ncell = "{}"\nwhen = "{}"\nmeasured = "bad"\nreason = "r"\nowner = "me"\nexpires = "2099-01-01"\n'

@@ -1,4 +1,6 @@
-"""``qbench rewrite``: what it writes, what it tells, and how it ends when a pass is refused, stopped or refuted."""
+"""``qbench rewrite``: what it writes, what it tells, and how it ends when a pass is refused,
+stopped or refuted.
+"""
 
 import json
 import re
@@ -109,16 +111,29 @@ def operators(path: Path) -> list[str]:
 
 def test_a_chain_is_merged_proven_and_told(folder, qbench, golden):
     code, out, _ = qbench(
-        "rewrite", "net.onnx", "-o", "out.onnx", "--check", "--passes", "merge-requantize, remove-dead"
+        "rewrite",
+        "net.onnx",
+        "-o",
+        "out.onnx",
+        "--check",
+        "--passes",
+        "merge-requantize, remove-dead",
     )
     assert code == 0
-    assert operators(folder / "out.onnx") == ["DequantizeLinear", "QuantizeLinear", "Clip", "DequantizeLinear"]
+    assert operators(folder / "out.onnx") == [
+        "DequantizeLinear",
+        "QuantizeLinear",
+        "Clip",
+        "DequantizeLinear",
+    ]
     golden("output/rewrite.txt", out)
 
 
 def test_json_says_the_same_and_what_was_declined(folder, qbench):
     passes = "merge-requantize{steps = 1}, drop-clips, remove-dead"
-    code, out, _ = qbench("rewrite", "net.onnx", "-o", "out.onnx", "--passes", passes, *MINE, "--json")
+    code, out, _ = qbench(
+        "rewrite", "net.onnx", "-o", "out.onnx", "--passes", passes, *MINE, "--json"
+    )
     facts = json.loads(out)
     assert code == 0
     assert (facts["nodes_before"], facts["nodes_after"]) == (6, 5)
@@ -129,10 +144,15 @@ def test_json_says_the_same_and_what_was_declined(folder, qbench):
 
 
 @pytest.mark.parametrize(
-    ("policy", "rest"), [("exact", ()), ("rounding", ()), ("rounding", ("--check", "--data", "data.npz"))]
+    ("policy", "rest"),
+    [("exact", ()), ("rounding", ()), ("rounding", ("--check", "--data", "data.npz"))],
 )
 def test_it_says_whether_effects_bound_the_outputs_and_measures_them(folder, qbench, policy, rest):
-    np.savez(folder / "data.npz", x=np.arange(-128, 128).reshape(64, 4).astype(np.int8), y=np.zeros(64, np.int64))
+    np.savez(
+        folder / "data.npz",
+        x=np.arange(-128, 128).reshape(64, 4).astype(np.int8),
+        y=np.zeros(64, np.int64),
+    )
     model = onnx_ir.from_onnx_text(
         '<ir_version: 10, opset_import: ["" : 21]> net (int8[n,4] x) => (float[n,4] y)'
         "<float s = {0.5}, float t = {0.3}, int8 z = {0}> {"
@@ -142,13 +162,23 @@ def test_it_says_whether_effects_bound_the_outputs_and_measures_them(folder, qbe
     for node in model.graph:
         node.name = node.outputs[0].name
     save_model(model, folder / "net.onnx")
-    settings = ("--policy", policy, "--count", "64", "--passes", "merge-requantize{steps = 1}, remove-dead", *rest)
+    settings = (
+        "--policy",
+        policy,
+        "--count",
+        "64",
+        "--passes",
+        "merge-requantize{steps = 1}, remove-dead",
+        *rest,
+    )
     code, out, _ = qbench("rewrite", "net.onnx", "-o", "out.onnx", *settings, "--json")
     facts = json.loads(out)
     assert code == 0
     assert facts["outputs_bounded"] is (policy == "exact")
     assert [one["arithmetic"] for one in facts["outputs"]] == (["qdq", "ideal"] if rest else [])
-    assert all(one["of"] == 256 and (one["steps"] == 1) == bool(one["moved"]) for one in facts["outputs"])
+    assert all(
+        one["of"] == 256 and (one["steps"] == 1) == bool(one["moved"]) for one in facts["outputs"]
+    )
 
 
 def test_without_names_the_standard_pipeline_of_the_policy_runs(folder, qbench):
@@ -163,7 +193,9 @@ def test_without_names_the_standard_pipeline_of_the_policy_runs(folder, qbench):
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_refuted_pass_ends_with_one_and_its_counterexample(folder, qbench, golden, as_json):
     rest = [*MINE, *(["--json"] if as_json else [])]
-    code, out, err = qbench("rewrite", "net.onnx", "-o", "out.onnx", "--check", "--passes", "drop-clips", *rest)
+    code, out, err = qbench(
+        "rewrite", "net.onnx", "-o", "out.onnx", "--check", "--passes", "drop-clips", *rest
+    )
     assert code == 1
     words = f"net.onnx: {json.loads(out)['why']}" if as_json else out.rstrip()
     golden("output/rewrite-refuted.txt", f"{words}\n\n{err}")
@@ -188,7 +220,11 @@ def test_a_graph_that_does_not_run_refutes_its_pass(words, folder, qbench):
 
 
 def test_samples_and_machines_are_checked_on(folder, qbench):
-    np.savez(folder / "data.npz", x=np.arange(-8, 8).reshape(4, 4).astype(np.int8), y=np.zeros(4, np.int64))
+    np.savez(
+        folder / "data.npz",
+        x=np.arange(-8, 8).reshape(4, 4).astype(np.int8),
+        y=np.zeros(4, np.int64),
+    )
     settings = ("--check", "--passes", "drop-clips", "--machine", "gemmlowp", *MINE)
     code, out, _ = qbench("rewrite", "net.onnx", "-o", "out.onnx", *settings)
     assert code == 1
@@ -200,10 +236,17 @@ def test_samples_and_machines_are_checked_on(folder, qbench):
 
 
 def test_a_stopped_pass_leaves_the_last_sound_graph(words, folder, qbench):
-    code, _, err = qbench("rewrite", "net.onnx", "-o", "out.onnx", "--passes", "merge-requantize, break", *MINE)
+    code, _, err = qbench(
+        "rewrite", "net.onnx", "-o", "out.onnx", "--passes", "merge-requantize, break", *MINE
+    )
     assert code == 2
     words(err)
-    assert operators(folder / "out.onnx") == ["DequantizeLinear", "QuantizeLinear", "Clip", "DequantizeLinear"]
+    assert operators(folder / "out.onnx") == [
+        "DequantizeLinear",
+        "QuantizeLinear",
+        "Clip",
+        "DequantizeLinear",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -277,7 +320,9 @@ def test_list_tells_every_pass_with_its_effect(folder, qbench):
 def test_the_page_tells_every_pass():
     page = (Path(__file__).parents[2] / "docs" / "passes.md").read_text()
     table = page.partition("## The passes")[2].partition("\n## ")[0]
-    assert set(catalogue().names()) <= set(re.findall(r"^\| `([\w-]+)` \|", table, flags=re.MULTILINE))
+    assert set(catalogue().names()) <= set(
+        re.findall(r"^\| `([\w-]+)` \|", table, flags=re.MULTILINE)
+    )
 
 
 def test_an_operator_of_an_extension_is_known_to_the_check(folder, qbench):

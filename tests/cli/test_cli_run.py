@@ -1,4 +1,6 @@
-"""``run``, ``compare``, ``accept``, ``report``, ``history`` and ``doctor`` on a small project, end to end."""
+"""``run``, ``compare``, ``accept``, ``report``, ``history`` and ``doctor`` on a small project,
+end to end.
+"""
 
 import datetime
 import json
@@ -78,7 +80,11 @@ def test_a_red_run_ends_with_1(project, qbench):
     assert "missing" in out
     assert "--qbench-accept-fp32" in out
     header = json.loads(only_run().read_text().splitlines()[0])
-    assert (header["planned"], header["selected"], header["complete_selection"]) == (CELLS, 1, False)
+    assert (header["planned"], header["selected"], header["complete_selection"]) == (
+        CELLS,
+        1,
+        False,
+    )
 
 
 def test_json_is_the_run(accepted, qbench):
@@ -137,7 +143,11 @@ def test_ctrl_c_keeps_what_was_measured(accepted, shapes_package):
     )
     environment = {**os.environ, "PYTHONPATH": str(shapes_package)}
     with subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -156,7 +166,9 @@ def test_a_fault_of_ours_is_a_red_cell_and_not_the_end(accepted, qbench, monkeyp
     from qbench.suite import Bench
 
     run = Bench.run
-    monkeypatch.setattr(Bench, "run", lambda self, one: 1 / 0 if one.cell.is_fp32 else run(self, one))
+    monkeypatch.setattr(
+        Bench, "run", lambda self, one: 1 / 0 if one.cell.is_fp32 else run(self, one)
+    )
     code, _, err = qbench("run", SUITE)
     assert code == 1
     assert "ZeroDivisionError" in err
@@ -181,9 +193,14 @@ def test_report_compares_two_runs_and_looks_back_as_far_as_told(accepted, qbench
     assert (code, out) == (0, "pages/compare.html\n")
     assert first.stem in Path("pages/compare.html").read_text()
     assert qbench("report", "-o", "site", "--report", "html")[0] == 0
-    assert qbench("report", "--compare", "latest", str(first), "-o", "site")[1] == "site/compare.html\n"
+    assert (
+        qbench("report", "--compare", "latest", str(first), "-o", "site")[1]
+        == "site/compare.html\n"
+    )
     page = Path("site/compare.html").read_text()
-    assert [f'<a href="{name}.html">' in page for name in ("index", "cells", "known", "run")] == [True] * 4
+    assert [f'<a href="{name}.html">' in page for name in ("index", "cells", "known", "run")] == [
+        True
+    ] * 4
     assert qbench("report", "-o", "short", "--report", "html", "--runs", "1")[0] == 0
     assert not Path("short/compare.html").exists()
     code, _, err = qbench("report", "--runs", "0")
@@ -220,7 +237,9 @@ def test_compare_says_same_changed_and_incomparable(accepted, qbench):
             line["metrics"]["top1"]["hits"] -= 3
 
     changed = rewritten(first, "changed", flip)
-    elsewhere = rewritten(first, "elsewhere", lambda line: line.update(environment_class="arm64-dotprod"))
+    elsewhere = rewritten(
+        first, "elsewhere", lambda line: line.update(environment_class="arm64-dotprod")
+    )
     assert qbench("compare", first, same)[0] == 0
     code, out, _ = qbench("compare", first.stem, "changed")
     assert code == 1
@@ -245,7 +264,9 @@ def test_compare_with_what_is_no_run(project, qbench):
 
 def test_accept_takes_a_run_from_another_machine(accepted, qbench):
     qbench("run", SUITE)
-    elsewhere = rewritten(only_run(), "elsewhere", lambda line: line.update(environment_class="arm64-dotprod"))
+    elsewhere = rewritten(
+        only_run(), "elsewhere", lambda line: line.update(environment_class="arm64-dotprod")
+    )
     baseline = Path("baselines/tiny/blobs.json")
     before = baseline.read_text()
     code, out, _ = qbench("accept", elsewhere, "--cell", "blobs::ort-cpu+w8a8_*", "--dry-run")
@@ -255,7 +276,9 @@ def test_accept_takes_a_run_from_another_machine(accepted, qbench):
     cells = json.loads(baseline.read_text())["cells"]
     assert "arm64-dotprod" in cells["ort-cpu+w8a8_asym_pc"]["accepted"]
     assert "arm64-dotprod" not in cells["ort-cpu-noopt+w8a8_asym_pc"]["accepted"]
-    row = next(line.split() for line in out.splitlines() if "w8a8_asym_pc" in line and "top1" in line)
+    row = next(
+        line.split() for line in out.splitlines() if "w8a8_asym_pc" in line and "top1" in line
+    )
     assert row[1:4] == ["arm64-dotprod", "top1", "—"]
     code, out, _ = qbench("accept", elsewhere, "--cell", "blobs::ort-cpu+w8a8_*", "--json")
     assert (code, json.loads(out)) == (0, [])
@@ -289,12 +312,16 @@ def test_accept_says_what_it_refused_and_ends_with_1(accepted, qbench):
     run = rewritten(only_run(), "other", other_model)
     code, out, err = qbench("accept", run, "--what", "changed", "--reason", "why", "--dry-run")
     assert code == 1
-    assert out.splitlines()[-1] == f"nothing accepted, {CELLS} cells refused (the reasons are above)"
+    assert (
+        out.splitlines()[-1] == f"nothing accepted, {CELLS} cells refused (the reasons are above)"
+    )
     command = 'pytest "suites/tiny.qbench.toml::blobs" --qbench-accept-fp32 --qbench-accept=all --qbench-reason "…"'
     assert err.count("not accepted: blobs::") == err.count(f"({command})") == CELLS
 
 
-def test_accept_is_refused_in_ci_for_incomplete_runs_and_without_a_baseline(accepted, qbench, monkeypatch):
+def test_accept_is_refused_in_ci_for_incomplete_runs_and_without_a_baseline(
+    accepted, qbench, monkeypatch
+):
     qbench("run", SUITE)
     path = only_run()
     monkeypatch.setenv("CI", "true")
@@ -357,14 +384,19 @@ def test_doctor_counts_the_sources_of_the_data_of_today(accepted, qbench):
 
 
 def test_doctor_has_the_tolerances_of_metrics_and_cells():
-    """PP-OCR's right lines have a tolerance of their own: 6 % of them, not the suite's half a percent."""
+    """PP-OCR's right lines have a tolerance of their own: 6 % of them, not the suite's half a
+    percent.
+    """
     from qbench.cli.doctor import suite_facts
     from qbench.storage import Cache
 
     root = Path(__file__).parents[2]
     suite, today = root / "suites/nightly.qbench.toml", datetime.date(2026, 1, 1)
     facts = suite_facts(suite, root / "baselines", Cache.default(), "x64-avx512-vnni", today)
-    models = {model["model"]: {metric["metric"]: metric for metric in model["metrics"]} for model in facts["models"]}
+    models = {
+        model["model"]: {metric["metric"]: metric for metric in model["metrics"]}
+        for model in facts["models"]
+    }
     exact = models["ppocr_v6_rec"]["exact"]
     assert (exact["tolerance"], exact["largest_tolerance"]) == (0.06, 0.06)
     assert (exact["margin_samples"], exact["largest_margin_samples"]) == (10, 10)
@@ -378,7 +410,8 @@ def test_doctor_has_the_tolerances_of_metrics_and_cells():
 def test_doctor_has_the_range_where_cells_differ(accepted, qbench):
     path = Path(SUITE)
     path.write_text(
-        path.read_text() + '[model.tolerance]\n"ort-cpu+w8a8_asym_pc" = { value = 0.1, when = "riscv64" }\n'
+        path.read_text()
+        + '[model.tolerance]\n"ort-cpu+w8a8_asym_pc" = { value = 0.1, when = "riscv64" }\n'
         '"ort-cpu+*" = { value = 0.02, metrics = { top1 = 0.05 } }\n'
     )
     (model,) = json.loads(qbench("doctor", SUITE, "--json")[1])["suites"][0]["models"]
@@ -386,7 +419,10 @@ def test_doctor_has_the_range_where_cells_differ(accepted, qbench):
     assert (top1["tolerance"], top1["largest_tolerance"]) == (0.02, 0.05)
     assert top1["margin_samples"] == int(0.02 * top1["fp32_hits"])
     assert top1["largest_margin_samples"] == int(0.05 * top1["fp32_hits"])
-    assert f"{top1['margin_samples']} to {top1['largest_margin_samples']}" in qbench("doctor", SUITE)[1]
+    assert (
+        f"{top1['margin_samples']} to {top1['largest_margin_samples']}"
+        in qbench("doctor", SUITE)[1]
+    )
 
 
 def test_doctor_tells_a_machine_of_another_class(accepted, qbench):

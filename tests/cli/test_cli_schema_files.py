@@ -27,7 +27,9 @@ def profiled(blobs_files, qbench):
 
 
 def quantize(qbench, schema, *more):
-    return qbench("quantize", "net.onnx", "--profile", "p.json", "--schema", schema, "-o", "out.onnx", *more)
+    return qbench(
+        "quantize", "net.onnx", "--profile", "p.json", "--schema", schema, "-o", "out.onnx", *more
+    )
 
 
 def test_a_schema_file_quantizes(profiled, qbench):
@@ -48,7 +50,15 @@ def test_a_schema_of_the_suites_is_known_by_its_name(profiled, qbench):
     code, out, _ = quantize(qbench, "mine", "--why")
     assert (code, "the scores decide" in out) == (0, True)
     code, out, _ = qbench(
-        "diff", "net.onnx", "--data", "test.npz", "--calib", "train.npz", "--right", "schema=mine", "--json"
+        "diff",
+        "net.onnx",
+        "--data",
+        "test.npz",
+        "--calib",
+        "train.npz",
+        "--right",
+        "schema=mine",
+        "--json",
     )
     assert code in {0, 1}
     assert json.loads(out)
@@ -114,7 +124,9 @@ def test_a_whole_run_with_an_idle_rule_is_red(project, qbench):
 
     def run(*more):
         code, out, error = qbench("run", suite.relative_to(project), "--json", *more)
-        lines = [json.loads(line) for line in Path(json.loads(out)["path"]).read_text().splitlines()]
+        lines = [
+            json.loads(line) for line in Path(json.loads(out)["path"]).read_text().splitlines()
+        ]
         return code, error, [line["text"] for line in lines if line["type"] == "note"], lines
 
     code, error, notes, lines = run()

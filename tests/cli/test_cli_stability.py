@@ -1,4 +1,6 @@
-"""``qbench stability``: noise that is measured once, kept with the baselines, and used by the runs after it."""
+"""``qbench stability``: noise that is measured once, kept with the baselines, and used by the
+runs after it.
+"""
 
 import json
 import sys
@@ -53,12 +55,18 @@ EXTENSION = Extension(name="noisy", backends={"noisy": Engine})
 
 @pytest.fixture
 def noisy(project, qbench, monkeypatch):
-    """The project with a noisy engine next to one that repeats its answers; ``qbench`` with the engine's extension."""
+    """The project with a noisy engine next to one that repeats its answers; ``qbench`` with the
+    engine's extension.
+    """
     Path("noisy.py").write_text(NOISY)
     monkeypatch.delitem(sys.modules, "noisy", raising=False)
-    text = SUITE.read_text().replace('["ort-cpu", "ort-cpu-noopt"]', '["ort-cpu", "noisy"]\nfp32 = false\nrepeats = 4')
+    text = SUITE.read_text().replace(
+        '["ort-cpu", "ort-cpu-noopt"]', '["ort-cpu", "noisy"]\nfp32 = false\nrepeats = 4'
+    )
     SUITE.write_text(
-        text.replace('"w8a8_asym_pt", ', "").replace("tolerance = 0.02", "tolerance = 0.5\nagreement = 0.5")
+        text.replace('"w8a8_asym_pt", ', "").replace(
+            "tolerance = 0.02", "tolerance = 0.5\nagreement = 0.5"
+        )
     )
 
     def run(*words):
@@ -86,7 +94,11 @@ def accept(noisy):
 
 def noise():
     cells = json.loads(BASELINE.read_text())["cells"]
-    return {slug: next(iter(cell["noise"].values()), None) for slug, cell in cells.items() if "noise" in cell}
+    return {
+        slug: next(iter(cell["noise"].values()), None)
+        for slug, cell in cells.items()
+        if "noise" in cell
+    }
 
 
 def test_noise_is_kept_once_and_later_runs_do_not_repeat(noisy, monkeypatch):
@@ -101,7 +113,12 @@ def test_noise_is_kept_once_and_later_runs_do_not_repeat(noisy, monkeypatch):
     assert code == 0, err
     told = {row["cell"]: row for row in json.loads(out)}
     steady, wild = told["blobs::ort-cpu+w8a8_asym_pc"], told["blobs::noisy+w8a8_asym_pc"]
-    assert (steady["runs"], steady["differing"], steady["metric"], steady["kept"]) == (2, {}, None, True)
+    assert (steady["runs"], steady["differing"], steady["metric"], steady["kept"]) == (
+        2,
+        {},
+        None,
+        True,
+    )
     assert (wild["runs"], wild["metric"], len(wild["hits"])) == (3, "top1", 3)
     assert noise() == {
         "ort-cpu+w8a8_asym_pc": {"runs": 2},

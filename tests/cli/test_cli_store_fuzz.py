@@ -1,4 +1,6 @@
-"""Answers files, baselines and quarantine files that were damaged at random: an error in four parts, or the same."""
+"""Answers files, baselines and quarantine files that were damaged at random: an error in four
+parts, or the same.
+"""
 
 import copy
 import dataclasses
@@ -21,7 +23,13 @@ HEAD = {
     "format": "qbench-answers/1", "model": "net", "data": {"id": "d", "digest": "a" * 64}, "lower": ["em"],
     "provenance": {"device": "Pixel 8", "firmware": "1", "tool": "qnn"},
 }  # fmt: skip
-RECORD = {"answer": [1, 2, 0], "scores": [3.0, 2.0, 1.0], "label": 1, "metrics": {"em": 0.5}, "source": "s"}
+RECORD = {
+    "answer": [1, 2, 0],
+    "scores": [3.0, 2.0, 1.0],
+    "label": 1,
+    "metrics": {"em": 0.5},
+    "source": "s",
+}
 RECORDS = [HEAD, *({"id": f"x[{row}]"} | RECORD for row in range(4))]
 SUITE = '[suite]\nbackends = ["ort-cpu"]\nschemas = ["w8a8_asym_pt"]\n[[model]]\nid = "net"\ndata = "v"\n'
 ENTRY = """format = "qbench-quarantine/3"
@@ -36,7 +44,20 @@ expires = "2030-01-01"
 [cell.values.x64-avx2]
 top1 = 0.5
 """
-WORDS = ("[[cell]]", "[cell]", '"', "2030-01-01", "nan", "1e999", "[]", "{}", "true", '"\\ud800"', "9999-99-99", '""')
+WORDS = (
+    "[[cell]]",
+    "[cell]",
+    '"',
+    "2030-01-01",
+    "nan",
+    "1e999",
+    "[]",
+    "{}",
+    "true",
+    '"\\ud800"',
+    "9999-99-99",
+    '""',
+)
 
 
 def read_or_refused(read):
@@ -64,7 +85,9 @@ def with_other_bytes(noise, data):
 
 
 def with_other_fields(noise, records):
-    """The bytes of ``records``, a line each, one of which lacks a field or has another value or name."""
+    """The bytes of ``records``, a line each, one of which lacks a field or has another value or
+    name.
+    """
     records = copy.deepcopy(records)
     *path, last = noise.choice(list(places(record := noise.choice(records))))
     inside = record
@@ -99,7 +122,11 @@ def test_no_damaged_answers_are_a_traceback(tmp_path, monkeypatch, seed):
     monkeypatch.chdir(tmp_path)
     noise = random.Random(seed)
     Path("good.jsonl").write_text("\n".join(map(json.dumps, RECORDS)))
-    np.savez("good.npz", id=np.array([f"x[{row}]" for row in range(4)]), answer=np.arange(12).reshape(4, 3) % 3)
+    np.savez(
+        "good.npz",
+        id=np.array([f"x[{row}]" for row in range(4)]),
+        answer=np.arange(12).reshape(4, 3) % 3,
+    )
     archive = Path("good.npz").read_bytes()
     for _ in range(60):
         Path("odd.jsonl").write_bytes(damaged(noise, RECORDS))
@@ -116,7 +143,9 @@ def test_no_damaged_baseline_is_a_traceback_and_its_answers_are_as_they_were(tmp
     noise = random.Random(seed)
     path = tmp_path / "baselines" / "s" / "net.json"
     cells = {"a": 5, "z": 2}
-    save_baseline(path, holding(cells, floors={"agreement": 4}, calibrations={"default": {"x": (0.0, 1.0)}}))
+    save_baseline(
+        path, holding(cells, floors={"agreement": 4}, calibrations={"default": {"x": (0.0, 1.0)}})
+    )
     (arrays,) = (one for one in path.parent.iterdir() if one.suffix == ".npz")
     table, packed = json.loads(path.read_text()), arrays.read_bytes()
     for _ in range(150):
@@ -130,7 +159,9 @@ def test_no_damaged_baseline_is_a_traceback_and_its_answers_are_as_they_were(tmp
         after = read_or_refused(lambda: find_baseline(path))
         if after is not None:
             assert after.stored["points"].digest == before.stored["points"].digest
-            assert repr(dataclasses.replace(after, stored={})) == repr(dataclasses.replace(before, stored={}))
+            assert repr(dataclasses.replace(after, stored={})) == repr(
+                dataclasses.replace(before, stored={})
+            )
 
 
 @pytest.mark.slow
@@ -143,6 +174,10 @@ def test_no_damaged_quarantine_file_is_a_traceback(tmp_path, seed):
         lines = ENTRY.splitlines()
         place = noise.randrange(len(lines))
         lines[place] = f"{lines[place].partition('=')[0]}= {noise.choice(WORDS)}"
-        text = "\n".join(lines).encode() if noise.random() < 0.5 else with_other_bytes(noise, ENTRY.encode())
+        text = (
+            "\n".join(lines).encode()
+            if noise.random() < 0.5
+            else with_other_bytes(noise, ENTRY.encode())
+        )
         listed.write_bytes(text)
         read_or_refused(lambda: load_suite(suite))

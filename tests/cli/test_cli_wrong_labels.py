@@ -77,7 +77,16 @@ def test_what_is_suggested_works(labelled, qbench, kind):
 
 
 COUNTS = {
-    "eval": ("eval", "net.onnx", "--data", "test.npz", "--schema", "w8a8_asym_pc", "--calib", "train.npz"),
+    "eval": (
+        "eval",
+        "net.onnx",
+        "--data",
+        "test.npz",
+        "--schema",
+        "w8a8_asym_pc",
+        "--calib",
+        "train.npz",
+    ),
     "profile": ("profile", "net.onnx", "--data", "train.npz", "-o", "out.json"),
 }
 
@@ -94,9 +103,16 @@ def test_more_calibration_samples_than_there_are_is_an_error(blobs_files, qbench
 
 
 @pytest.mark.parametrize("key", ["count", "samples"])
-def test_a_suite_that_asks_for_more_samples_than_there_are_is_red(blobs_files, qbench, monkeypatch, key):
+def test_a_suite_that_asks_for_more_samples_than_there_are_is_red(
+    blobs_files, qbench, monkeypatch, key
+):
     """Also right behind ``init``, whose own count is what there is."""
-    assert qbench("init", "own", "--model", "net.onnx", "--data", "test.npz", "--calib", "train.npz")[0] == 0
+    assert (
+        qbench("init", "own", "--model", "net.onnx", "--data", "test.npz", "--calib", "train.npz")[
+            0
+        ]
+        == 0
+    )
     monkeypatch.chdir("own")
     monkeypatch.delitem(sys.modules, "conftest", raising=False)
     suite = Path("suites/mine.qbench.toml")
@@ -109,7 +125,10 @@ def test_a_suite_that_asks_for_more_samples_than_there_are_is_red(blobs_files, q
             changed = text.replace("[[model]]\n", f"[[model]]\nsamples = {asked}\n")
         suite.write_text(changed)
         out = " ".join(qbench("run", str(suite))[1].split())
-        assert ("not measurable" in out, f"found {there} in it" in out) == (asked > there, asked > there)
+        assert ("not measurable" in out, f"found {there} in it" in out) == (
+            asked > there,
+            asked > there,
+        )
 
 
 @pytest.mark.parametrize("verb", ["run", "stability"])
@@ -125,5 +144,10 @@ def test_a_missing_suite_is_named_with_one_like_it(blobs_files, qbench, verb):
 @pytest.mark.parametrize("name", ["class", "def", "1st", "None", 'a"b', "two\nlines", "{x}"])
 def test_init_writes_python_whatever_a_model_is_called(blobs_files, qbench, name):
     Path("net.onnx").rename(f"{name}.onnx")
-    assert qbench("init", "own", "--model", f"{name}.onnx", "--data", "test.npz", "--calib", "train.npz")[0] == 0
+    assert (
+        qbench(
+            "init", "own", "--model", f"{name}.onnx", "--data", "test.npz", "--calib", "train.npz"
+        )[0]
+        == 0
+    )
     compile(Path("own/conftest.py").read_text(), "conftest.py", "exec")

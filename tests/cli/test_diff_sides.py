@@ -1,4 +1,6 @@
-"""``qbench diff``: what sides say, what is printed, the exit code, the saved case, and what is refused."""
+"""``qbench diff``: what sides say, what is printed, the exit code, the saved case, and what is
+refused.
+"""
 
 import json
 
@@ -28,7 +30,11 @@ def test_the_right_takes_from_the_left_what_it_does_not_say():
 def test_passes_are_the_standard_ones_of_a_policy_or_those_that_are_named():
     assert SideText().chosen_rewriting() is None
     assert SideText().saying("policy=exact passes=none").chosen_rewriting() is None
-    named = SideText().saying("passes='merge-requantize{steps = 1},drop-pair' policy=rounding").chosen_rewriting()
+    named = (
+        SideText()
+        .saying("passes='merge-requantize{steps = 1},drop-pair' policy=rounding")
+        .chosen_rewriting()
+    )
     assert [one.name for one in named.pipeline.passes] == ["merge-requantize", "drop-pair"]
     assert named.policy is Policy.ROUNDING
     assert len(SideText().saying("policy=exact").chosen_rewriting().pipeline.passes) > 5
@@ -68,7 +74,12 @@ def test_a_backend_that_cannot_be_had_says_so(text, found):
 
 
 def test_equal_sides_end_with_0(blobs_files, qbench):
-    sides = ("--left", "backend=ort-cpu-precise schema=w8a8_asym_pc", "--right", "backend=integer-ort-x64")
+    sides = (
+        "--left",
+        "backend=ort-cpu-precise schema=w8a8_asym_pc",
+        "--right",
+        "backend=integer-ort-x64",
+    )
     code, out, err = qbench("diff", *FILES, *sides)
     assert (code, err) == (0, "")
     assert out.startswith(
@@ -103,7 +114,12 @@ def test_sides_that_differ_end_with_1_and_name_the_first_node(blobs_files, qbenc
 
 
 def test_a_case_of_machines_that_differ_is_saved(blobs_files, qbench):
-    sides = ("--left", "backend=integer-ort-x64 schema=w8a8_asym_pc", "--right", "backend=integer-glow-cpu")
+    sides = (
+        "--left",
+        "backend=integer-ort-x64 schema=w8a8_asym_pc",
+        "--right",
+        "backend=integer-glow-cpu",
+    )
     code, out, _ = qbench("diff", *FILES, *sides, "--save-case", "case", "--json")
     assert code == 1
     case = json.loads(out)["case"]
@@ -116,7 +132,10 @@ def test_where_nothing_parts_there_is_no_case(blobs_files, qbench):
     sides = ("--left", "backend=integer-ort-x64 schema=w8a8_asym_pc")
     code, out, _ = qbench("diff", *FILES, *sides, "--save-case", "case")
     assert code == 0
-    assert "no test case: no unit of the engine differs from the arithmetic that it claims on these samples" in out
+    assert (
+        "no test case: no unit of the engine differs from the arithmetic that it claims on these samples"
+        in out
+    )
     assert not (blobs_files / "case").exists()
     code, out, _ = qbench("diff", *FILES, "--save-case", "case")
     assert "no test case: a test case needs quantized values on both sides" in out
@@ -124,7 +143,19 @@ def test_where_nothing_parts_there_is_no_case(blobs_files, qbench):
 
 def test_a_quantized_file_is_compared_as_it_is(words, blobs_files, qbench):
     assert qbench("profile", "net.onnx", "--data", "train.npz", "-o", "p.json")[0] == 0
-    assert qbench("quantize", "net.onnx", "--profile", "p.json", "--schema", "w8a8_asym_pc", "-o", "q.onnx")[0] == 0
+    assert (
+        qbench(
+            "quantize",
+            "net.onnx",
+            "--profile",
+            "p.json",
+            "--schema",
+            "w8a8_asym_pc",
+            "-o",
+            "q.onnx",
+        )[0]
+        == 0
+    )
     code, out, _ = qbench(
         "diff",
         "q.onnx",
@@ -160,7 +191,19 @@ def test_what_does_not_go_together_is_refused(blobs_files, qbench, sides, found)
 def quantized(blobs_files, qbench):
     """The network, quantized, as q.onnx."""
     assert qbench("profile", "net.onnx", "--data", "train.npz", "-o", "p.json")[0] == 0
-    assert qbench("quantize", "net.onnx", "--profile", "p.json", "--schema", "w8a8_asym_pc", "-o", "q.onnx")[0] == 0
+    assert (
+        qbench(
+            "quantize",
+            "net.onnx",
+            "--profile",
+            "p.json",
+            "--schema",
+            "w8a8_asym_pc",
+            "-o",
+            "q.onnx",
+        )[0]
+        == 0
+    )
     return blobs_files
 
 
@@ -172,7 +215,9 @@ def compared(qbench, *words):
 
 
 def test_every_value_of_a_quantized_file_is_compared(quantized, qbench):
-    code, facts = compared(qbench, "q.onnx", "--data", "test.npz", "--right", "backend=ort-cpu-noopt")
+    code, facts = compared(
+        qbench, "q.onnx", "--data", "test.npz", "--right", "backend=ort-cpu-noopt"
+    )
     graph = facts["graphs"]["model"]
     assert graph["unaligned"] == []
     assert [node["node"] for node in graph["nodes"]][1:] == ["first", "second"]
@@ -183,7 +228,10 @@ def test_every_value_of_a_quantized_file_is_compared(quantized, qbench):
 
 def test_integer_operators_of_a_file_are_compared_too(quantized, qbench):
     words = ("--form", "qoperator", "--backend", "ort-cpu-qoperator", "-o", "op.onnx")
-    assert qbench("quantize", "net.onnx", "--profile", "p.json", "--schema", "w8a8_asym_pc", *words)[0] == 0
+    assert (
+        qbench("quantize", "net.onnx", "--profile", "p.json", "--schema", "w8a8_asym_pc", *words)[0]
+        == 0
+    )
     _, facts = compared(qbench, "op.onnx", "--data", "test.npz", "--right", "backend=ort-cpu-noopt")
     graph = facts["graphs"]["model"]
     assert facts["came"] == ["qoperator", "qoperator"]
@@ -206,14 +254,22 @@ def test_a_tolerance_decides_what_differs(blobs_files, qbench):
     outputs = plain[1]["graphs"]["model"]["outputs"]
     assert (outputs["elements"], plain[1]["graphs"]["model"]["within"]) == (192, 0)
     assert outputs["differing"] > 0
-    loose = compared(qbench, "net.onnx", "near.onnx", "--data", "test.npz", "--rtol", "1e-3", "--atol", "0.1")
+    loose = compared(
+        qbench, "net.onnx", "near.onnx", "--data", "test.npz", "--rtol", "1e-3", "--atol", "0.1"
+    )
     assert loose[0] == 0
     graph = loose[1]["graphs"]["model"]
-    assert (loose[1]["equal"], graph["outputs"]["differing"], graph["within"]) == (True, 0, outputs["differing"])
+    assert (loose[1]["equal"], graph["outputs"]["differing"], graph["within"]) == (
+        True,
+        0,
+        outputs["differing"],
+    )
     assert graph["first"] is None
     tight = compared(qbench, "net.onnx", "near.onnx", "--data", "test.npz", "--rtol", "1e-9")
     assert tight[0] == 1
-    some = compared(qbench, "net.onnx", "near.onnx", "--data", "test.npz", "--atol", "1e-3")[1]["graphs"]["model"]
+    some = compared(qbench, "net.onnx", "near.onnx", "--data", "test.npz", "--atol", "1e-3")[1][
+        "graphs"
+    ]["model"]
     assert some["within"] + some["outputs"]["differing"] == outputs["differing"]
 
 
@@ -228,9 +284,14 @@ def test_two_float_files_are_compared_node_by_node(blobs_files, qbench):
 
 
 @pytest.mark.parametrize(("first", "second"), [("net.onnx", "q.onnx"), ("q.onnx", "net.onnx")])
-def test_a_float_file_and_a_quantized_one_are_aligned_by_their_float_values(quantized, qbench, first, second):
-    # The precise mode: without VNNI ONNX Runtime saturates pairs of products, which moves values by 10 %.
-    code, facts = compared(qbench, first, second, "--data", "test.npz", "--left", "backend=ort-cpu-precise")
+def test_a_float_file_and_a_quantized_one_are_aligned_by_their_float_values(
+    quantized, qbench, first, second
+):
+    # The precise mode: without VNNI ONNX Runtime saturates pairs of products, which moves values by
+    # 10 %.
+    code, facts = compared(
+        qbench, first, second, "--data", "test.npz", "--left", "backend=ort-cpu-precise"
+    )
     graph = facts["graphs"]["model"]
     assert code == 1
     assert facts["right"].startswith("backend=ort-cpu-precise")
@@ -241,7 +302,16 @@ def test_a_float_file_and_a_quantized_one_are_aligned_by_their_float_values(quan
 
 
 def test_a_schema_of_the_left_is_compared_with_a_quantized_file(quantized, qbench):
-    words = ("net.onnx", "q.onnx", "--data", "test.npz", "--calib", "train.npz", "--left", "schema=w8a8_asym_pc")
+    words = (
+        "net.onnx",
+        "q.onnx",
+        "--data",
+        "test.npz",
+        "--calib",
+        "train.npz",
+        "--left",
+        "schema=w8a8_asym_pc",
+    )
     code, facts = compared(qbench, *words)
     assert (code, facts["equal"], facts["right"]) == (0, True, "backend=ort-cpu")
 
@@ -253,7 +323,9 @@ def test_two_files_of_other_interfaces_are_one_sentence(words, blobs_files, qben
     code, out, err = qbench("diff", "net.onnx", "renamed.onnx", "--data", "test.npz")
     assert (code, out) == (2, "")
     words(err)
-    code, _, err = qbench("diff", "net.onnx", "net.onnx", "--data", "test.npz", "--save-case", "case")
+    code, _, err = qbench(
+        "diff", "net.onnx", "net.onnx", "--data", "test.npz", "--save-case", "case"
+    )
     assert code == 2
     assert "--save-case with two models" in err
 
@@ -271,35 +343,55 @@ def test_a_lone_input_may_have_another_name_and_a_fixed_batch(blobs_files, qbenc
 
 def test_several_outputs_without_labels_are_compared(blobs_files, qbench):
     model = load_model("net.onnx")
-    model.graph.outputs.append(next(node for node in model.graph if node.op_type == "Relu").outputs[0])
+    model.graph.outputs.append(
+        next(node for node in model.graph if node.op_type == "Relu").outputs[0]
+    )
     save_model(model, "both.onnx")
     scaled("both.onnx", "other.onnx", "w2", 1.5)
     np.savez("bare.npz", x=np.load("test.npz")["x"])
-    code, facts = compared(qbench, "both.onnx", "other.onnx", "--data", "bare.npz", "--rtol", "1e-4")
+    code, facts = compared(
+        qbench, "both.onnx", "other.onnx", "--data", "bare.npz", "--rtol", "1e-4"
+    )
     graph = facts["graphs"]["model"]
     assert (code, graph["first"]["node"], graph["flips"]) == (1, "second", None)
     assert (graph["outputs"]["elements"], graph["outputs"]["differing"]) == (64 * 9, 64 * 3)
 
 
 def test_the_cause_that_lint_knows_is_named(blobs_files, qbench):
-    """Saturation of pairs: the weights of a column are equal, so every pair of large inputs loses some of its sum."""
+    """Saturation of pairs: the weights of a column are equal, so every pair of large inputs
+    loses some of its sum.
+    """
     model = load_model("net.onnx")
     held = model.graph.initializers["w1"]
-    held.const_value = ir.tensor(np.repeat([[1, -1]], 3, axis=1).repeat(8, axis=0).astype(np.float32), name="w1")
+    held.const_value = ir.tensor(
+        np.repeat([[1, -1]], 3, axis=1).repeat(8, axis=0).astype(np.float32), name="w1"
+    )
     save_model(model, "ones.onnx")
-    words = ("--left", "backend=integer-ort-x64 schema=w8a8_asym_pc", "--right", "backend=integer-ort-x64-avx2")
+    words = (
+        "--left",
+        "backend=integer-ort-x64 schema=w8a8_asym_pc",
+        "--right",
+        "backend=integer-ort-x64-avx2",
+    )
     code, facts = compared(qbench, "ones.onnx", *FILES[1:], *words)
     graph = facts["graphs"]["model"]
     assert code == 1
     assert graph["first"]["node"] == "first"
     assert graph["why"].startswith("'ort-x64-avx2' at 'first': ")
     assert "can saturate in 16 bits" in graph["why"]
-    same = ("--left", "backend=integer-ort-x64 schema=w8a8_asym_pc", "--right", "backend=integer-ort-x64")
+    same = (
+        "--left",
+        "backend=integer-ort-x64 schema=w8a8_asym_pc",
+        "--right",
+        "backend=integer-ort-x64",
+    )
     assert compared(qbench, "ones.onnx", *FILES[1:], *same)[1]["graphs"]["model"]["why"] == ""
 
 
 def test_the_command_that_finds_the_cause_is_named(words, blobs_files, qbench):
-    _, facts = compared(qbench, *FILES[:-1], "5", "--right", "schema=w4a8_sym_pt", "--calib-count", "9")
+    _, facts = compared(
+        qbench, *FILES[:-1], "5", "--right", "schema=w4a8_sym_pt", "--calib-count", "9"
+    )
     words(facts["next_step"])
     code, _, err = qbench(*facts["next_step"].split()[1:])
     assert code in (0, 1), err
@@ -311,7 +403,10 @@ def test_outputs_that_differ_though_no_value_does_are_explained(blobs_files, qbe
     graph = facts["graphs"]["model"]
     assert (code, graph["first"]) == (1, None)
     assert graph["outputs"]["differing"] > 0
-    assert "another order of float32 sums" in graph["why"] or "optimizations of the graph as a whole" in graph["why"]
+    assert (
+        "another order of float32 sums" in graph["why"]
+        or "optimizations of the graph as a whole" in graph["why"]
+    )
     _, out, _ = qbench("diff", "net.onnx", "near.onnx", "--data", "test.npz")
     assert f"why: {graph['why']}" in out
 

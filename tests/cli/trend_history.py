@@ -17,8 +17,17 @@ CLASS = "x64-avx2+onnxruntime-1.31"
 
 def git(folder: Path, *arguments: str) -> str:
     """What git prints in ``folder``."""
-    names = ["-c", "user.name=ann", "-c", "user.email=ann@example.org", "-c", "commit.gpgsign=false"]
-    done = subprocess.run(["git", "-C", str(folder), *names, *arguments], check=True, capture_output=True, text=True)
+    names = [
+        "-c",
+        "user.name=ann",
+        "-c",
+        "user.email=ann@example.org",
+        "-c",
+        "commit.gpgsign=false",
+    ]
+    done = subprocess.run(
+        ["git", "-C", str(folder), *names, *arguments], check=True, capture_output=True, text=True
+    )
     return done.stdout.strip()
 
 
@@ -46,7 +55,9 @@ class TrendHistory:
 
     def nights(self, hits, *, classes=None, first=0, end=True, dirty=False) -> None:
         """A run a night, each of the next commit from ``first`` on."""
-        for number, (count, environment) in enumerate(zip(hits, classes or [CLASS] * len(hits), strict=True)):
+        for number, (count, environment) in enumerate(
+            zip(hits, classes or [CLASS] * len(hits), strict=True)
+        ):
             started = START + datetime.timedelta(days=self._days)
             self._days += 1
             sha = self.hashes[first + number]
@@ -56,12 +67,20 @@ class TrendHistory:
             writer.close(exit_code=0) if end else writer.abandon()
 
     def shards(self, hits: int, *, commit: int, shares=("1/2", "2/2"), cut=()) -> None:
-        """A night of ``commit`` on several machines, each with a model of its own; those ``cut`` were interrupted."""
+        """A night of ``commit`` on several machines, each with a model of its own; those
+        ``cut`` were interrupted.
+        """
         for number, share in enumerate(shares):
             started = START + datetime.timedelta(days=self._days, hours=number)
             sha = self.hashes[commit]
             facts = {"suite": "smoke", "commit": {"sha": sha, "dirty": False}, "shard": share}
-            facts |= {"planned": 2, "selected": 1, "complete_selection": False, "limited": None, "select": ""}
+            facts |= {
+                "planned": 2,
+                "selected": 1,
+                "complete_selection": False,
+                "limited": None,
+                "select": "",
+            }
             writer = RunWriter.open(self.folder, facts, started=started, commit=sha, token="aa")
             writer.write(self._line(hits, CLASS) | {"model": f"model{share[0]}"})
             writer.abandon() if share in cut else writer.close(exit_code=0)
@@ -87,12 +106,23 @@ class TrendHistory:
             metrics={"top1": 357},
             data={"digits": StoredData(samples=360, digest="d1", reference=answers.digest)},
             stored={"digits": answers},
-            cells={slug: AcceptedCell(accepted={CLASS: Accepted(metrics={"top1": hits}, predictions={})})},
+            cells={
+                slug: AcceptedCell(
+                    accepted={CLASS: Accepted(metrics={"top1": hits}, predictions={})}
+                )
+            },
         )
         save_baseline(self.project / "baselines/smoke/digits_cnn.json", made)
 
     def _line(self, hits: int, environment: str) -> dict[str, object]:
-        counts = {"n": 360, "hits": hits, "out_of": 360, "reference_hits": 357, "losses": 0, "gains": 0}
+        counts = {
+            "n": 360,
+            "hits": hits,
+            "out_of": 360,
+            "reference_hits": 357,
+            "losses": 0,
+            "gains": 0,
+        }
         return {
             "type": "cell",
             "suite": "smoke",

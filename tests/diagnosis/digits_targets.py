@@ -1,4 +1,6 @@
-"""Patients of the little network of digits: as the quantizer writes it, and with one thing changed."""
+"""Patients of the little network of digits: as the quantizer writes it, and with one thing
+changed.
+"""
 
 import functools
 import itertools
@@ -60,8 +62,12 @@ def target(
     )
 
 
-def constant_behind(model: ir.Model, node: str, place: int, part: int) -> tuple[ir.Value, np.ndarray]:
-    """Operand ``part`` (levels, scale, zero point) of the pair in front of input ``place`` of ``node``."""
+def constant_behind(
+    model: ir.Model, node: str, place: int, part: int
+) -> tuple[ir.Value, np.ndarray]:
+    """Operand ``part`` (levels, scale, zero point) of the pair in front of input ``place`` of
+    ``node``.
+    """
     (found,) = (one for one in model.graph if one.name == node)
     pair = found.inputs[place].producer()
     value = pair.inputs[part]

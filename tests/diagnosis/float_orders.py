@@ -1,4 +1,6 @@
-"""An engine between Q and DQ that sums float32 products in an order of its own, as BLAS kernels of other CPUs do."""
+"""An engine between Q and DQ that sums float32 products in an order of its own, as BLAS kernels
+of other CPUs do.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -53,7 +55,9 @@ def pairwise(x, w):
 
 
 def blocks(x, w, *, size, step=1):
-    """Blocks of ``size`` terms with a register each, then their sums; ``step`` -1: the last block first."""
+    """Blocks of ``size`` terms with a register each, then their sums; ``step`` -1: the last
+    block first.
+    """
     terms = _products(x, w)
     return _running([_running(terms[at : at + size]) for at in range(0, len(terms), size)][::step])
 
@@ -96,9 +100,11 @@ ORDERS: dict[str, Sum] = {
 
 @dataclass(frozen=True)
 class OrderedNpu:
-    """The toy engine of examples/own-backend without its bug, whose products ``total`` adds; declares ``ideal``.
+    """The toy engine of examples/own-backend without its bug, whose products ``total`` adds;
+    declares ``ideal``.
 
-    ``spoil`` may change the bias of a convolution or Gemm, for a bug. ``bias_first``: the register begins with it.
+    ``spoil`` may change the bias of a convolution or Gemm, for a bug. ``bias_first``: the register
+    begins with it.
     """
 
     total: Sum
@@ -115,11 +121,16 @@ class OrderedNpu:
         proto = ir.to_proto(model)
         proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in taps)
         kinds = {"Conv": self._conv, "Gemm": self._gemm, "MatMul": self._matmul}
-        own = [type(name, (OpRun,), {"op_domain": "", "_run": _method(run)}) for name, run in kinds.items()]
+        own = [
+            type(name, (OpRun,), {"op_domain": "", "_run": _method(run)})
+            for name, run in kinds.items()
+        ]
         return _Prepared(proto, ReferenceEvaluator(proto, new_ops=own))
 
     def _with_bias(self, result, bias):
-        return (result if bias is None else result + self.spoil(np.asarray(bias)).astype(np.float32),)
+        return (
+            result if bias is None else result + self.spoil(np.asarray(bias)).astype(np.float32),
+        )
 
     def _conv(self, x, w, b=None, *, auto_pad, dilations, group, kernel_shape, pads, strides):
         kernel = w.shape[2:]
@@ -158,10 +169,15 @@ class _Prepared(Closing):
         self._proto, self._evaluator = proto, evaluator
 
     def run(self, feeds):
-        return dict(zip(self._evaluator.output_names, self._evaluator.run(None, dict(feeds)), strict=True))
+        return dict(
+            zip(self._evaluator.output_names, self._evaluator.run(None, dict(feeds)), strict=True)
+        )
 
     def executed(self):
-        return {node.name: Executed(precision="float32", device="toy") for node in self._proto.graph.node}
+        return {
+            node.name: Executed(precision="float32", device="toy")
+            for node in self._proto.graph.node
+        }
 
     def close(self):
         pass

@@ -8,9 +8,15 @@ TYPES = {"uint8": ir.DataType.UINT8, "int8": ir.DataType.INT8}
 
 def _graph(node_of, shape, constants, levels, clip):
     x = ir.Value(name="x", shape=ir.Shape(shape), type=ir.TensorType(TYPES[levels]))
-    values = {name: ir.Value(name=name, const_value=ir.tensor(array, name=name)) for name, array in constants.items()}
+    values = {
+        name: ir.Value(name=name, const_value=ir.tensor(array, name=name))
+        for name, array in constants.items()
+    }
     for name, value in values.items():
-        value.shape, value.type = ir.Shape(constants[name].shape), ir.TensorType(value.const_value.dtype)
+        value.shape, value.type = (
+            ir.Shape(constants[name].shape),
+            ir.TensorType(value.const_value.dtype),
+        )
     nodes, inner = [], x
     if clip is not None:
         ends = [np.array(end, levels) for end in clip]
@@ -45,8 +51,12 @@ def _grids(weight, bias, *, scales, zeros, levels):
     return constants if bias is None else {**constants, "b": np.asarray(bias, np.int32)}
 
 
-def conv(weight, bias=None, *, group=1, scales=(0.5, 0.01, 1.0), zeros=(0, 0), levels="uint8", clip=None):
-    """A QLinearConv whose window is its whole input, of levels of ``levels`` clipped to ``clip``."""
+def conv(
+    weight, bias=None, *, group=1, scales=(0.5, 0.01, 1.0), zeros=(0, 0), levels="uint8", clip=None
+):
+    """A QLinearConv whose window is its whole input, of levels of ``levels`` clipped to
+    ``clip``.
+    """
     weight = np.asarray(weight)
     constants = _grids(weight, bias, scales=scales, zeros=zeros, levels=levels)
     shape = ["n", weight.shape[1] * group, *weight.shape[2:]]
@@ -63,7 +73,11 @@ def conv_integer(weight, *, group=1, levels="int8", clip=None):
     shape = ["n", weight.shape[1] * group, *weight.shape[2:]]
     attributes = {"group": group, "kernel_shape": list(weight.shape[2:])}
     model = _graph(
-        lambda x, v: ir.node("ConvInteger", [x, v["w"]], attributes, name="conv"), shape, {"w": weight}, levels, clip
+        lambda x, v: ir.node("ConvInteger", [x, v["w"]], attributes, name="conv"),
+        shape,
+        {"w": weight},
+        levels,
+        clip,
     )
     model.graph.outputs[0].dtype = ir.DataType.INT32
     return model

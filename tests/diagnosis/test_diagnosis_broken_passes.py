@@ -1,4 +1,6 @@
-"""Passes behind the quantizer held to what they promise: the node that shows it, why, and on which samples."""
+"""Passes behind the quantizer held to what they promise: the node that shows it, why, and on
+which samples.
+"""
 
 import itertools
 from dataclasses import dataclass, replace
@@ -14,12 +16,23 @@ from qbench.diagnosis.localize_graph import BrokenPass, LocalizedGraph, broken_p
 from qbench.diagnosis.target import Target
 from qbench.evaluation import Rewriting
 from qbench.judging import Cause, CountingErrors
-from qbench.passes import EXACT, LOSSY, Effect, Pipeline, Policy, catalogue, parse_pipeline, run_pipeline
+from qbench.passes import (
+    EXACT,
+    LOSSY,
+    Effect,
+    Pipeline,
+    Policy,
+    catalogue,
+    parse_pipeline,
+    run_pipeline,
+)
 
 
 @dataclass(frozen=True)
 class Wrong:
-    """A pass that gives the bias of a node other levels, once, whatever it promises; the last ``lost`` bits are 0."""
+    """A pass that gives the bias of a node other levels, once, whatever it promises; the last
+    ``lost`` bits are 0.
+    """
 
     lost: int = 0
     node: str = "dense1"
@@ -69,10 +82,14 @@ def test_a_pass_that_is_not_exact_is_found_at_its_node_though_fp32_feels_nothing
     assert "'wrong'" in first.remedy
 
 
-@pytest.mark.parametrize(("largest", "said"), [(1, "by 1 step at most"), (1000, "by 1000 steps at most")])
+@pytest.mark.parametrize(
+    ("largest", "said"), [(1, "by 1 step at most"), (1000, "by 1000 steps at most")]
+)
 def test_what_a_pass_moves_is_told_in_steps_without_powers_of_ten(largest, said):
     counted = CountingErrors(elements=4, differing=2, largest_steps=largest)
-    found = BrokenPass(name="wrong", effect=EXACT, region=None, before=None, after=None, counted=counted)
+    found = BrokenPass(
+        name="wrong", effect=EXACT, region=None, before=None, after=None, counted=counted
+    )
     assert found.sentence.endswith(f"moves 2 of 4 levels here, {said}")
 
 
@@ -98,7 +115,9 @@ def test_passes_that_keep_their_word_are_no_suspects():
     kept = parse_pipeline("rebase-int8", catalogue()).passes
     assert run_pipeline(quantized(), Pipeline(kept)).accounts[0].changed
     assert broken_passes(with_pipeline(Pipeline(kept)), batches(1, 8)[0], budget()) == {}
-    (found,) = broken_passes(with_pipeline(Pipeline((*kept, COARSE))), batches(1, 8)[0], budget()).values()
+    (found,) = broken_passes(
+        with_pipeline(Pipeline((*kept, COARSE))), batches(1, 8)[0], budget()
+    ).values()
     assert found.name == "wrong"
 
 
@@ -115,7 +134,9 @@ def test_no_pass_is_looked_at_when_the_budget_is_over():
 
 
 def test_of_two_passes_the_one_that_broke_its_word_is_named():
-    made = with_pipeline(Pipeline((Wrong(node="conv1", name="idle"), replace(COARSE, name="second"))))
+    made = with_pipeline(
+        Pipeline((Wrong(node="conv1", name="idle"), replace(COARSE, name="second")))
+    )
     (found,) = broken_passes(made, batches(1, 8)[0], budget()).values()
     assert (found.levels, found.name) == ("relu_dense1_quantized", "second")
 
@@ -126,14 +147,20 @@ def test_samples_that_passes_move_are_named_in_their_order():
     samples, task = digits().samples(data), digits().subject.model.task
 
     def asked(one: Target, count: int, seconds: float | None = None) -> tuple[str, ...]:
-        return samples_that_passes_move({"model": one}, task, samples, count=count, budget=budget(seconds))
+        return samples_that_passes_move(
+            {"model": one}, task, samples, count=count, budget=budget(seconds)
+        )
 
     feeds = next(iter(samples.batches(len(samples.ids))))
     outputs = []
     for model in (made.quantized, made.written):
         with made.backend.prepare(model) as executor:
             outputs.append(next(iter(executor.run(feeds).values())))
-    moved = [name for name, row in zip(samples.ids, (outputs[0] != outputs[1]).any(axis=1), strict=True) if row]
+    moved = [
+        name
+        for name, row in zip(samples.ids, (outputs[0] != outputs[1]).any(axis=1), strict=True)
+        if row
+    ]
     assert 0 < len(moved) < len(samples.ids)
     assert asked(made, len(samples.ids)) == tuple(moved)
     assert asked(made, 3) == tuple(moved[:3])

@@ -1,4 +1,6 @@
-"""What suspects are captured on: samples of several batches, replays, and constants that correct."""
+"""What suspects are captured on: samples of several batches, replays, and constants that
+correct.
+"""
 
 from dataclasses import replace
 
@@ -75,7 +77,9 @@ def test_replays_show_what_a_kernel_remembers():
 @pytest.mark.parametrize(("alone", "corrects"), [(0.9, True), (0.99, False), (1.1, False)])
 def test_a_correction_brings_the_node_nearer_to_fp32(alone, corrects):
     far, near = (Errors(sqnr_db=0.0, relative=one) for one in (1.0, alone))
-    node = NodeErrors(node="a", operators=(), value="a", cumulative=far, explained=far, isolated=near)
+    node = NodeErrors(
+        node="a", operators=(), value="a", cumulative=far, explained=far, isolated=near
+    )
     assert is_corrected(node) == corrects
     assert not is_corrected(replace(node, isolated=None))
 
@@ -83,7 +87,13 @@ def test_a_correction_brings_the_node_nearer_to_fp32(alone, corrects):
 def test_levels_that_nobody_reads_are_no_unit():
     model = quantized()
     before = [unit.value for unit in quantized_units(model)]
-    quantizer = next(node for node in model.graph if node.op_type == "QuantizeLinear" and node.inputs[0].producer())
-    copy = ir.node("QuantizeLinear", list(quantizer.inputs), outputs=[ir.val("unread")], name="unread")
+    quantizer = next(
+        node
+        for node in model.graph
+        if node.op_type == "QuantizeLinear" and node.inputs[0].producer()
+    )
+    copy = ir.node(
+        "QuantizeLinear", list(quantizer.inputs), outputs=[ir.val("unread")], name="unread"
+    )
     model.graph.append(copy)
     assert [unit.value for unit in quantized_units(model)] == before

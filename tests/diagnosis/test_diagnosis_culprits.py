@@ -16,7 +16,9 @@ def node(name="conv", *, alone=40.0, gain=0.0, **more):
 
 
 def examined(*nodes, **more):
-    return Examined(samples=8, nodes=nodes, unaligned=(), outputs=None, crashes={}, moved={}, **more)
+    return Examined(
+        samples=8, nodes=nodes, unaligned=(), outputs=None, crashes={}, moved={}, **more
+    )
 
 
 @pytest.mark.parametrize(
@@ -35,7 +37,9 @@ def examined(*nodes, **more):
         (20.0, 6.0, 16, True),
     ],
 )
-def test_a_node_is_outstanding_by_its_own_error_and_by_what_the_outputs_gain(alone, gain, bits, is_named):
+def test_a_node_is_outstanding_by_its_own_error_and_by_what_the_outputs_gain(
+    alone, gain, bits, is_named
+):
     one = node(alone=alone, gain=gain)
     assert is_outstanding(one, examined(one, bits={"conv": bits})) is is_named
 
@@ -45,15 +49,28 @@ def test_a_node_that_alone_removes_no_noise_is_not_ranked_beside_one_that_does(g
     head, late = node("head", alone=8.0, gain=8.14), node("late", alone=3.0, gain=gain)
     assert [one.node.node for one in rank_nodes(examined(head, late))] == ["head"]
     both = node("head", alone=8.0, gain=0.0), late
-    assert {one.node.node for one in rank_nodes(examined(*both))} == {"head", "late"}  # only together do they help
+    assert {one.node.node for one in rank_nodes(examined(*both))} == {
+        "head",
+        "late",
+    }  # only together do they help
 
 
 @pytest.mark.parametrize(
     ("differing", "beyond", "in_float", "is_open"),
-    [(1, 0, True, True), (9, 0, True, True), (1, 1, True, False), (900, 0, True, False), (1, 0, False, False)],
+    [
+        (1, 0, True, True),
+        (9, 0, True, True),
+        (1, 1, True, False),
+        (900, 0, True, False),
+        (1, 0, False, False),
+    ],
 )
-def test_a_few_steps_of_a_float_operator_are_those_of_its_sums(differing, beyond, in_float, is_open):
-    counted = CountingErrors(elements=59904, differing=differing, ties=min(differing, 1), beyond=beyond, rms_steps=0.01)
+def test_a_few_steps_of_a_float_operator_are_those_of_its_sums(
+    differing, beyond, in_float, is_open
+):
+    counted = CountingErrors(
+        elements=59904, differing=differing, ties=min(differing, 1), beyond=beyond, rms_steps=0.01
+    )
     one = node("norm", claimed=counted, ties=0.002)
     whole = examined(one, in_float=frozenset(["norm"] if in_float else []))
     assert ties_alone(one, whole) is is_open

@@ -1,4 +1,6 @@
-"""Two sides of one network: engines, schemas, passes, float beside quantized; what cannot be aligned, what fails."""
+"""Two sides of one network: engines, schemas, passes, float beside quantized; what cannot be
+aligned, what fails.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -30,7 +32,9 @@ def network(text=NETWORK):
     rng = np.random.default_rng(7)
     model = ir.from_onnx_text(text)
     for value in list(model.graph.inputs)[1:]:
-        value.const_value = ir.tensor(rng.normal(size=value.shape.numpy()).astype(np.float32), name=value.name)
+        value.const_value = ir.tensor(
+            rng.normal(size=value.shape.numpy()).astype(np.float32), name=value.name
+        )
         model.graph.inputs.remove(value)
         model.graph.register_initializer(value)
     return model
@@ -69,7 +73,9 @@ def test_a_side_beside_itself_is_equal_in_every_value():
     assert [node.node for node in found.nodes] == ["x_quantized", "first", "second", "sum", "third"]
     assert found.first is None
     assert found.unaligned == ()
-    assert all("its outputs are those of the untapped graph, bit for bit" in how for how in found.how)
+    assert all(
+        "its outputs are those of the untapped graph, bit for bit" in how for how in found.how
+    )
 
 
 def test_an_engine_beside_its_machine_is_equal_and_beside_another_parts_in_levels():
@@ -115,7 +121,9 @@ def test_float_beside_float_differs_in_no_more_than_the_order_of_sums():
 
 
 def test_passes_on_one_side_keep_what_they_keep():
-    passed = run_pipeline(QUANTIZED["w8a8_asym_pc"], standard_pipeline(Policy.EXACT), Policy.EXACT).model
+    passed = run_pipeline(
+        QUANTIZED["w8a8_asym_pc"], standard_pipeline(Policy.EXACT), Policy.EXACT
+    ).model
     found = compared(side("left", "integer-ort-x64"), side("right", "integer-ort-x64", passed))
     assert found.are_equal
     assert found.first is None
@@ -124,18 +132,27 @@ def test_passes_on_one_side_keep_what_they_keep():
 def test_what_one_side_keeps_inside_a_unit_is_listed_and_not_guessed():
     plan = make_plan(FLOAT, calibrate(FLOAT, batches(seed=2)), "w8a8_asym_pc")
     partly = quantize_model(FLOAT, plan).clone()
-    levels = next(node for node in partly.graph if node.op_type == "QuantizeLinear" and node.inputs[0].name == "c")
+    levels = next(
+        node
+        for node in partly.graph
+        if node.op_type == "QuantizeLinear" and node.inputs[0].name == "c"
+    )
     (pair,) = [use.node for use in levels.outputs[0].uses()]
     pair.outputs[0].replace_all_uses_with(levels.inputs[0])
     partly.graph.remove([pair, levels], safe=True)
     found = compared(side("left", "ort-cpu-noopt"), side("right", "ort-cpu-noopt", partly))
     assert [node.value for node in found.nodes] == ["x", "b", "d", "y"]
     (missing,) = found.unaligned
-    assert (missing.value, missing.reason) == ("c", "only left quantizes it; the other keeps it inside a unit")
+    assert (missing.value, missing.reason) == (
+        "c",
+        "only left quantizes it; the other keeps it inside a unit",
+    )
 
 
 def test_other_outputs_are_refused():
-    other = network(NETWORK.replace("float[n, 4] y)", "float[n, 4] z)").replace("[third] y", "[third] z"))
+    other = network(
+        NETWORK.replace("float[n, 4] y)", "float[n, 4] z)").replace("[third] y", "[third] z")
+    )
     right = Side(name="right", original=other, backend=get_backend("ort-cpu"))
     with pytest.raises(InputError, match="found the outputs y and z"):
         compare_sides(side("left", "ort-cpu", None), right, batches())
@@ -151,7 +168,9 @@ class Picky:
 
     def prepare(self, model: ir.Model, *, taps: Sequence[str] = (), threads: int = 1) -> Closing:
         if [node.op_type for node in model.graph].count("Add") and len(list(model.graph)) < 12:
-            raise UnsupportedError("Loading it", found="an Add alone", expected="none", remedy="Use another.")
+            raise UnsupportedError(
+                "Loading it", found="an Add alone", expected="none", remedy="Use another."
+            )
         return get_backend("ort-cpu-noopt").prepare(model, taps=taps)
 
 
@@ -166,7 +185,9 @@ def test_an_engine_that_fails_on_a_unit_is_compared_as_far_as_it_goes():
 
 
 def test_memory_does_not_grow_with_the_batch():
-    """What is held is that of 8 samples: a batch of 18 comes back whole, in parts that never were larger."""
+    """What is held is that of 8 samples: a batch of 18 comes back whole, in parts that never
+    were larger.
+    """
     seen = []
 
     @dataclass(frozen=True)
@@ -181,7 +202,9 @@ def test_memory_does_not_grow_with_the_batch():
             executor.run = lambda feeds: seen.append(len(feeds["x"])) or run(feeds)
             return executor
 
-    found = compared(side("left", Counting(), None), side("right", "ort-cpu", None), count=1, size=18)
+    found = compared(
+        side("left", Counting(), None), side("right", "ort-cpu", None), count=1, size=18
+    )
     assert found.samples == 18
     assert seen == [8, 8, 2]
 
@@ -200,7 +223,9 @@ def test_the_first_unit_that_parts_is_saved_and_told_apart(tmp_path):
 
 @pytest.mark.parametrize("kept", [0, 12])
 def test_the_processes_of_a_remote_engine_are_started_once_where_they_are_few(monkeypatch, kept):
-    """Each of its sessions is a process: with many units one is started for every run, not to hold all at once."""
+    """Each of its sessions is a process: with many units one is started for every run, not to
+    hold all at once.
+    """
     started = []
 
     @dataclass(frozen=True)
@@ -213,12 +238,16 @@ def test_the_processes_of_a_remote_engine_are_started_once_where_they_are_few(mo
         def package_versions(self) -> dict[str, str]:
             return {}
 
-        def prepare(self, model: ir.Model, *, taps: Sequence[str] = (), threads: int = 1) -> Closing:
+        def prepare(
+            self, model: ir.Model, *, taps: Sequence[str] = (), threads: int = 1
+        ) -> Closing:
             started.append(model)
             return get_backend("ort-cpu-noopt").prepare(model, taps=taps)
 
     monkeypatch.setattr("qbench.diagnosis.diff.compare._PROCESSES", kept)
-    found = compare_sides(side("left", "ort-cpu-noopt"), side("right", Remote()), [*batches(), *batches()])
+    found = compare_sides(
+        side("left", "ort-cpu-noopt"), side("right", Remote()), [*batches(), *batches()]
+    )
     assert found.are_equal
     units = len(found.nodes)
     whole = 1

@@ -1,11 +1,23 @@
-"""Every node in numbers: against sums of the test's own, and with one thing changed at a known node."""
+"""Every node in numbers: against sums of the test's own, and with one thing changed at a known
+node.
+"""
 
 from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
 import pytest
-from digits_targets import batches, capture, constant_behind, digits, examine, machine, put, quantized, target
+from digits_targets import (
+    batches,
+    capture,
+    constant_behind,
+    digits,
+    examine,
+    machine,
+    put,
+    quantized,
+    target,
+)
 
 from qbench.backends import Closing, get_backend
 from qbench.calibration import calibrate
@@ -49,7 +61,9 @@ def test_a_healthy_machine_exceeds_nothing():
         assert node.isolated.sqnr_db == pytest.approx(node.explained.sqnr_db, abs=1e-3)
         assert node.counting.beyond == 0
         assert node.counting.differing == node.counting.ties
-    assert {node.macs > 0 for node in found.nodes if node.operators in {("Conv",), ("Gemm",)}} == {True}
+    assert {node.macs > 0 for node in found.nodes if node.operators in {("Conv",), ("Gemm",)}} == {
+        True
+    }
 
 
 def test_the_cumulative_error_is_that_of_the_run_beside_fp32():
@@ -64,8 +78,12 @@ def test_the_cumulative_error_is_that_of_the_run_beside_fp32():
     noise = np.square(x - y)
     assert node.value == "relu2"
     assert node.elements == x.size
-    assert node.cumulative.sqnr_db == pytest.approx(10 * np.log10(np.square(x).sum() / noise.sum()), abs=1e-3)
-    assert node.cumulative.relative == pytest.approx(np.sqrt(noise.sum() / np.square(x).sum()), rel=1e-4)
+    assert node.cumulative.sqnr_db == pytest.approx(
+        10 * np.log10(np.square(x).sum() / noise.sum()), abs=1e-3
+    )
+    assert node.cumulative.relative == pytest.approx(
+        np.sqrt(noise.sum() / np.square(x).sum()), rel=1e-4
+    )
     assert node.cumulative.steps == pytest.approx(np.sqrt(noise.mean()) / unit.scale, rel=1e-4)
 
 
@@ -87,7 +105,9 @@ def test_numbers_do_not_depend_on_how_samples_are_batched():
 @pytest.mark.parametrize("name", ["conv1", "conv2"])
 def test_a_kernel_that_skips_a_row_is_the_first_suspect(name, claims):
     sick = machine(skips_last_row(name))
-    first, *others = rank_nodes(examine(target(sick, claims=machine() if claims else None), batches(1)))
+    first, *others = rank_nodes(
+        examine(target(sick, claims=machine() if claims else None), batches(1))
+    )
     assert first.node.node == name
     assert first.excess is AnomalyKind.COUNTING
     assert all(one.excess is not AnomalyKind.COUNTING for one in others)
@@ -114,7 +134,9 @@ def test_weights_that_rounding_does_not_explain_are_a_matter_of_the_graph():
 
 def test_a_range_that_cuts_off_what_matters_is_a_matter_of_the_grid():
     model = quantized()
-    scales = {value.name: value for value in model.graph.initializers.values() if "relu2" in value.name}
+    scales = {
+        value.name: value for value in model.graph.initializers.values() if "relu2" in value.name
+    }
     (scale,) = (value for name, value in scales.items() if "scale" in name)
     put(scale, scale.const_value.numpy() / np.float32(8))
     sick = target(model=model)
@@ -136,7 +158,10 @@ def test_a_gain_is_what_a_run_with_that_result_exchanged_has():
         wanted = run.run(feeds)["logits"].astype(np.float64)
     with machine().prepare(sick.quantized, taps=unit.feeds) as run:
         seen = run.run(feeds)
-    weight, bias = (sick.original.graph.initializers[name].const_value.numpy() for name in _operands(sick, "dense1"))
+    weight, bias = (
+        sick.original.graph.initializers[name].const_value.numpy()
+        for name in _operands(sick, "dense1")
+    )
     front = units.by_value[unit.feeds[0]].reals(seen[unit.feeds[0]])
     exact = np.maximum(front @ weight + bias, 0)
     (levels, scales, points), bias = (
@@ -185,7 +210,9 @@ class Crashing(Closing):
 
     def run(self, feeds):
         if self.sick:
-            raise InputError("Running it", found="a broken kernel", expected="none", remedy="Mend it.")
+            raise InputError(
+                "Running it", found="a broken kernel", expected="none", remedy="Mend it."
+            )
         return self.executor.run(feeds)
 
     def close(self):
@@ -202,7 +229,9 @@ def test_an_engine_that_fails_on_a_node_alone_is_the_first_suspect():
             return Crashing(engine.prepare(model, taps=taps, threads=threads), model)
 
     found = examine(target(Sick()), batches(1))
-    assert found.crashes == {"relu2_quantized": "'ort-cpu-precise' fails on it alone: a broken kernel"}
+    assert found.crashes == {
+        "relu2_quantized": "'ort-cpu-precise' fails on it alone: a broken kernel"
+    }
     first = rank_nodes(found)[0]
     assert (first.node.node, first.excess) == ("conv2", AnomalyKind.CRASH)
 
@@ -235,7 +264,10 @@ def test_a_task_drives_it_as_any_executor():
     (data,) = subject.data.values()
     samples = digits().samples(data)
     few = replace(samples, ids=samples.ids[:20], labels=samples.labels[:20])
-    with Examination(target()) as examination, get_backend("ort-cpu").prepare(digits().planned()["model"]) as run:
+    with (
+        Examination(target()) as examination,
+        get_backend("ort-cpu").prepare(digits().planned()["model"]) as run,
+    ):
         answers = subject.model.task.answer({"model": examination}, few)
         plain = subject.model.task.answer({"model": run}, few)
         assert examination.examined().samples == 20
@@ -258,17 +290,25 @@ def with_weights(text, **shapes):
     random = np.random.default_rng(1)
     written = []
     for name, (factor, *shape) in shapes.items():
-        values = ", ".join(repr(float(one)) for one in (factor * random.normal(size=shape)).ravel().round(4))
+        values = ", ".join(
+            repr(float(one)) for one in (factor * random.normal(size=shape)).ravel().round(4)
+        )
         written.append(f"float{shape} {name} = {{{values}}}")
     return ir.from_onnx_text(text.replace(" {", f" <{', '.join(written)}> {{", 1))
 
 
 def patient_of(model, schema="w8a8_asym_pc", *, feeds):
     original = canonicalize(model)
-    plan = make_plan(original, calibrate(original, [feeds]), schema, capabilities=machine().capabilities)
+    plan = make_plan(
+        original, calibrate(original, [feeds]), schema, capabilities=machine().capabilities
+    )
     planned = plannable(original)
     return Target(
-        model="made", original=planned, quantized=insert_qdq(planned, plan), backend=machine(), watched=machine()
+        model="made",
+        original=planned,
+        quantized=insert_qdq(planned, plan),
+        backend=machine(),
+        watched=machine(),
     )
 
 
@@ -280,7 +320,11 @@ def test_a_small_head_counts_as_much_as_a_large_one():
     feeds = {"x": numbers(16, 4)}
     model = with_weights(TWO_HEADS, w1=(1, 4, 8), w2=(1, 8, 3), w3=(1, 4, 8), w4=(1000, 8, 3))
     sick = patient_of(model, feeds=feeds)
-    (scale,) = (value for name, value in sick.quantized.graph.initializers.items() if name.startswith("b_scale"))
+    (scale,) = (
+        value
+        for name, value in sick.quantized.graph.initializers.items()
+        if name.startswith("b_scale")
+    )
     put(scale, scale.const_value.numpy() / np.float32(16))
     units = Units.of(sick)
     gains = dict(each_gain(sick, units, feeds))
@@ -298,7 +342,9 @@ chain (float[{batch},2,6,6] x) => (float[{batch},1] y) {{
 
 
 def chain(batch, feeds):
-    return patient_of(with_weights(CHAIN.format(batch=batch), w=(0.3, 3, 2, 3, 3), v=(0.1, 108, 1)), feeds=feeds)
+    return patient_of(
+        with_weights(CHAIN.format(batch=batch), w=(0.3, 3, 2, 3, 3), v=(0.1, 108, 1)), feeds=feeds
+    )
 
 
 def test_an_output_of_one_number_a_sample_is_no_suspect():
@@ -313,12 +359,17 @@ def test_graphs_of_a_fixed_batch(batch, count):
     feeds = {"x": numbers(count, 2, 6, 6)}
     given = {"x": numbers(batch, 2, 6, 6)}
     sick = chain(batch, given)
-    with Examination(sick) as examination, get_backend("ort-cpu").prepare(chain("n", feeds).original) as free:
+    with (
+        Examination(sick) as examination,
+        get_backend("ort-cpu").prepare(chain("n", feeds).original) as free,
+    ):
         answered = examination.run(feeds)
         found = examination.examined()
         np.testing.assert_allclose(answered["y"], free.run(feeds)["y"], rtol=1e-4, atol=1e-5)
     assert found.samples == count
-    assert all(one.excess is AnomalyKind.GRID for one in rank_nodes(found))  # other samples than it was calibrated on
+    assert all(
+        one.excess is AnomalyKind.GRID for one in rank_nodes(found)
+    )  # other samples than it was calibrated on
     gains = dict(each_gain(sick, Units.of(sick), feeds))
     assert set(gains) == {"b_quantized", "c_quantized", "y"}
 
@@ -336,7 +387,11 @@ def test_nodes_of_a_fixed_batch_are_captured_on_all_samples(batch, count):
 @pytest.mark.parametrize("schema", ["w4a8_sym_b16", "w8a8_sym_pc_pow2"])
 def test_weights_in_blocks_are_explained_by_their_blocks(schema):
     feeds = {"x": numbers(8, 2, 6, 6)}
-    sick = patient_of(with_weights(CHAIN.format(batch="n"), w=(0.3, 3, 2, 3, 3), v=(0.1, 108, 1)), schema, feeds=feeds)
+    sick = patient_of(
+        with_weights(CHAIN.format(batch="n"), w=(0.3, 3, 2, 3, 3), v=(0.1, 108, 1)),
+        schema,
+        feeds=feeds,
+    )
     assert all(one.excess is AnomalyKind.GRID for one in rank_nodes(examine(sick, [feeds])))
 
 
@@ -369,7 +424,12 @@ def test_of_several_ruined_nodes_each_is_a_suspect():
 
 def test_a_unit_whose_grids_are_computed_at_run_time_is_not_explained():
     found = examine(target(schema="w8a8_asym_pc_dyn"), batches(1))
-    assert [one.node for one in found.nodes] == ["conv1", "conv2", "dense1", "dense2"]  # not one unit of all
+    assert [one.node for one in found.nodes] == [
+        "conv1",
+        "conv2",
+        "dense1",
+        "dense2",
+    ]  # not one unit of all
     assert all(one.explained is None and one.isolated is not None for one in found.nodes)
     assert found.unaligned == ()
     assert not rank_nodes(found)

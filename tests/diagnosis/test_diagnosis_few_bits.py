@@ -13,6 +13,9 @@ def test_weights_of_few_bits_are_said(schema, bits):
     of = target(schema=schema)
     (feeds,) = batches(1, 8)
     nodes = [node for node in examine(of, [feeds]).nodes if node.node in ("conv1", "conv2")]
-    found = [name_cause(one, get_arithmetic("ort-x64"), original=of.original) for one in capture(of, nodes, feeds)]
+    found = [
+        name_cause(one, get_arithmetic("ort-x64"), original=of.original)
+        for one in capture(of, nodes, feeds)
+    ]
     assert {one.cause for one in found} == {Cause.GRID}
     assert all(f"the weights have {bits} bits, and their rounding" in one.evidence for one in found)

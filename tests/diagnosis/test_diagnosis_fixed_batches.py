@@ -39,7 +39,12 @@ def network(path, batch, form):
             {"map": [batch, 4 * SIZE**2], "mean": []},
         ),
         "samples along the second axis": (
-            [flat, helper.make_node("Transpose", ["head"], ["turned"], name="turned", perm=[1, 0, 2, 3])],
+            [
+                flat,
+                helper.make_node(
+                    "Transpose", ["head"], ["turned"], name="turned", perm=[1, 0, 2, 3]
+                ),
+            ],
             {"map": [batch, 4 * SIZE**2], "turned": [4, batch, SIZE, SIZE]},
         ),
     }[form]
@@ -48,7 +53,10 @@ def network(path, batch, form):
         [*nodes, *more],
         "net",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, 3, SIZE, SIZE])],
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, sizes) for name, sizes in outputs.items()],
+        [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, sizes)
+            for name, sizes in outputs.items()
+        ],
         [numpy_helper.from_array(array, name) for name, array in held.items()],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
@@ -59,11 +67,15 @@ def localized(folder, batch, form, count, **more):
     network(folder / "net.onnx", batch, form)
     rng = np.random.default_rng(1)
     for name, samples in (("scored", count), ("calibration", 16)):
-        np.savez(folder / f"{name}.npz", x=rng.normal(size=(samples, 3, SIZE, SIZE)).astype(np.float32))
+        np.savez(
+            folder / f"{name}.npz", x=rng.normal(size=(samples, 3, SIZE, SIZE)).astype(np.float32)
+        )
     files = [str(folder / name) for name in ("net.onnx", "scored.npz", "calibration.npz")]
     subject = build_subject(*files, [], 16, output=more.get("output"))
     options = LocalizeOptions(output=more.get("output", ""))
-    return localize(subject, more.get("backend", "integer-ort-x64"), "w8a8_asym_pc", options=options)
+    return localize(
+        subject, more.get("backend", "integer-ort-x64"), "w8a8_asym_pc", options=options
+    )
 
 
 FORMS = ("unknown shape", "two outputs", "one number for all", "samples along the second axis")
@@ -71,9 +83,16 @@ FORMS = ("unknown shape", "two outputs", "one number for all", "samples along th
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
-    ("batch", "count"), [pytest.param(1, 8, marks=pytest.mark.slow), (4, 6), pytest.param(8, 8, marks=pytest.mark.slow)]
+    ("batch", "count"),
+    [
+        pytest.param(1, 8, marks=pytest.mark.slow),
+        (4, 6),
+        pytest.param(8, 8, marks=pytest.mark.slow),
+    ],
 )
-def test_graphs_of_a_fixed_batch_are_examined_on_any_number_of_samples(tmp_path, form, batch, count):
+def test_graphs_of_a_fixed_batch_are_examined_on_any_number_of_samples(
+    tmp_path, form, batch, count
+):
     found = localized(tmp_path, batch, form, count)
     assert found.samples == count
     assert found.complete
@@ -91,7 +110,10 @@ def test_a_remainder_of_a_fixed_batch_is_counted_once(tmp_path):
 
 def test_gains_are_counted_in_the_output_that_is_named(tmp_path):
     gains = {
-        name: {node.node: node.gain_db for node in localized(tmp_path, 4, "two outputs", 5, output=name).nodes}
+        name: {
+            node.node: node.gain_db
+            for node in localized(tmp_path, 4, "two outputs", 5, output=name).nodes
+        }
         for name in ("map", "mean")
     }
     assert gains["map"]["head"] > 0.1

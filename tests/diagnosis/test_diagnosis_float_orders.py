@@ -1,4 +1,6 @@
-"""An engine that declares rationals sums in float32, in the order of its BLAS: no order makes a node a suspect."""
+"""An engine that declares rationals sums in float32, in the order of its BLAS: no order makes a
+node a suspect.
+"""
 
 import time
 from dataclasses import replace
@@ -28,7 +30,9 @@ def localized(engine, schema):
         for place in NEAR_TIES:
             graph.run(batches(place + 1)[place], lambda: None)
         assert graph.name_causes(Budget.begin(None, time.perf_counter), 5)
-        return {one.node: one.cause for one in graph.suspects if one.cause not in OF_GRIDS}, graph.notes
+        return {
+            one.node: one.cause for one in graph.suspects if one.cause not in OF_GRIDS
+        }, graph.notes
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -38,7 +42,9 @@ def test_no_order_of_sums_makes_a_suspect_or_a_note(order):
 
 @pytest.mark.parametrize("order", ["permuted", "fused"])
 def test_a_bias_that_is_a_thousandth_off_is_found_in_any_order(order):
-    found, _ = localized(OrderedNpu(ORDERS[order], spoil=lambda bias: bias * np.float32(1.001)), "w8a8_asym_pc")
+    found, _ = localized(
+        OrderedNpu(ORDERS[order], spoil=lambda bias: bias * np.float32(1.001)), "w8a8_asym_pc"
+    )
     assert {"conv1", "conv2"} <= found.keys()
     assert found["conv1"] is Cause.WRONG_BIAS
 
@@ -63,7 +69,9 @@ def test_a_step_at_a_value_between_two_ties_is_not_explained(node):
         assert sums.explained(codes + 1, codes, steps, own).mean() < 0.01
 
 
-@pytest.mark.parametrize(("schema", "is_exact"), [("w8a8_sym_pc_pow2", True), ("w8a8_asym_pc", False)])
+@pytest.mark.parametrize(
+    ("schema", "is_exact"), [("w8a8_sym_pc_pow2", True), ("w8a8_asym_pc", False)]
+)
 def test_of_powers_of_two_every_order_is_exact(schema, is_exact):
     unit, own, _, _ = runs(schema, "conv2")
     with FloatSums(unit) as sums:
@@ -73,7 +81,9 @@ def test_of_powers_of_two_every_order_is_exact(schema, is_exact):
 
 
 def test_truncation_is_not_explained_where_the_bound_is_wide():
-    """Of sums of very many terms the bound is steps wide, and would explain any rounding of a value."""
+    """Of sums of very many terms the bound is steps wide, and would explain any rounding of a
+    value.
+    """
     real = np.random.default_rng(0).uniform(0, 255, 4096)
     wide = np.full(real.shape, 0.6)
     assert not float_sums._by_chance(np.floor(real) != np.rint(real), real, wide).any()

@@ -5,9 +5,17 @@ import pytest
 from qbench.diagnosis.localize_cell import with_floats
 from qbench.judging import Cause, Gate, GateKind, GateState, Outcome, Suspect, Verdict
 
-LOST = Gate(kind=GateKind.EXECUTED, metric="executed_macs", state=GateState.BROKEN, detail="", rule="")
-HELD = Gate(kind=GateKind.EXECUTED, metric="executed_macs", state=GateState.HOLDS, detail="", rule="")
-WORDS = ("conv1 in float32 (12.5 %)", "fc, not reported, (3 %)", "head in float32 (1 %, as planned)")
+LOST = Gate(
+    kind=GateKind.EXECUTED, metric="executed_macs", state=GateState.BROKEN, detail="", rule=""
+)
+HELD = Gate(
+    kind=GateKind.EXECUTED, metric="executed_macs", state=GateState.HOLDS, detail="", rule=""
+)
+WORDS = (
+    "conv1 in float32 (12.5 %)",
+    "fc, not reported, (3 %)",
+    "head in float32 (1 %, as planned)",
+)
 
 
 def verdict(gate):
@@ -29,11 +37,15 @@ def suspects(cause):
         (LOST, Cause.GRID, {"conv1"}, [("conv1", Cause.IN_FLOAT), ("fc", Cause.IN_FLOAT)]),
     ],
 )
-def test_a_node_in_float_is_named_by_its_numbers_or_by_the_share_that_is_lost(gate, cause, near, named):
+def test_a_node_in_float_is_named_by_its_numbers_or_by_the_share_that_is_lost(
+    gate, cause, near, named
+):
     found = with_floats(suspects(cause), WORDS, verdict(gate), near)
     assert [(one.node, one.cause) for one in found] == named
     assert "head" not in {one.node for one in found}  # planned in float
 
 
 def test_nothing_in_float_changes_nothing():
-    assert with_floats(suspects(Cause.ROUNDING), (), verdict(LOST), {"conv1"}) == suspects(Cause.ROUNDING)
+    assert with_floats(suspects(Cause.ROUNDING), (), verdict(LOST), {"conv1"}) == suspects(
+        Cause.ROUNDING
+    )

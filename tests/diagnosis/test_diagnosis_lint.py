@@ -42,10 +42,16 @@ def lost(weights, levels):
 def test_the_worst_loss_is_that_of_all_inputs(weight, high):
     layer = only(matmul(weight, clip=(0, high)))
     columns = [[int(w) for w in column] for column in weight.T]
-    inputs = list(itertools.product((0, high), repeat=len(weight)))  # a sum is linear up to its end: ends are enough
-    assert layer.pairs.loss == max(abs(lost(column, levels)) for column in columns for levels in inputs)
+    inputs = list(
+        itertools.product((0, high), repeat=len(weight))
+    )  # a sum is linear up to its end: ends are enough
+    assert layer.pairs.loss == max(
+        abs(lost(column, levels)) for column in columns for levels in inputs
+    )
     assert layer.pairs.pairs == len(weight) // 2 * weight.shape[1]
-    in_use = [lost(c[k : k + 2], (high, high)) != 0 for c in columns for k in range(0, len(weight) - 1, 2)]
+    in_use = [
+        lost(c[k : k + 2], (high, high)) != 0 for c in columns for k in range(0, len(weight) - 1, 2)
+    ]
     assert layer.pairs.risky == sum(in_use)
     assert (layer.pairs.why_not == "") == (layer.pairs.risky > 0)
 
@@ -56,7 +62,13 @@ def test_with_8_bit_levels_the_pairs_are_the_interpreters(weight):
     assert only(matmul(weight)).pairs.risky == len(risky_pairs(weight)[0])
 
 
-SHAPES = [((3, 4, 1, 1), 1), ((2, 3, 3, 3), 1), ((4, 1, 3, 3), 4), ((4, 2, 2, 3), 2), ((6, 1, 5), 6)]
+SHAPES = [
+    ((3, 4, 1, 1), 1),
+    ((2, 3, 3, 3), 1),
+    ((4, 1, 3, 3), 4),
+    ((4, 2, 2, 3), 2),
+    ((6, 1, 5), 6),
+]
 
 
 @pytest.mark.parametrize(("shape", "group"), SHAPES)
@@ -83,7 +95,9 @@ def test_a_conv_integer_has_its_weights_on_the_left(shape, group):
     assert layer.depthwise == (shape[1] == 1)
     assert 0 < layer.pairs.risky < layer.pairs.pairs
     assert program.counters["conv"].saturated == layer.pairs.risky
-    assert layer.machines["ort-x64-avx2"][0].startswith(f"{layer.pairs.risky} of {layer.pairs.pairs} pairs")
+    assert layer.machines["ort-x64-avx2"][0].startswith(
+        f"{layer.pairs.risky} of {layer.pairs.pairs} pairs"
+    )
     other = conv_integer(weight.astype(np.int8), group=group, levels="uint8")
     assert only(other, machine).pairs.why_not == "int8 × uint8 is not summed in pairs"
     assert only(other, machine).machines["ort-x64-avx2"] == ()
@@ -91,7 +105,9 @@ def test_a_conv_integer_has_its_weights_on_the_left(shape, group):
 
 @settings(max_examples=40)
 @given(
-    hnp.arrays(np.uint8, st.tuples(st.integers(1, 2), st.integers(1, 6)), elements=st.integers(0, 255)),
+    hnp.arrays(
+        np.uint8, st.tuples(st.integers(1, 2), st.integers(1, 6)), elements=st.integers(0, 255)
+    ),
     st.sampled_from([(-128, 127), (-128, 0), (-90, 127), (-60, 64)]),
 )
 def test_the_worst_loss_of_weights_on_the_left_is_that_of_all_inputs(weight, clip):
@@ -109,7 +125,10 @@ def test_the_worst_loss_of_weights_on_the_left_is_that_of_all_inputs(weight, cli
         (matmul(np.full((8, 2), -64, np.int8)), "weights have 7 bits or fewer"),
         (matmul(np.full((8, 2), 127, np.int8), clip=(0, 127)), "levels end at 127"),
         (matmul(np.full((8, 2), -128, np.int8), clip=(0, 128)), "levels end at 128"),
-        (matmul(np.full((8, 2), 127, np.int8), levels="int8"), "int8 × int8 is not summed in pairs"),
+        (
+            matmul(np.full((8, 2), 127, np.int8), levels="int8"),
+            "int8 × int8 is not summed in pairs",
+        ),
         (matmul(np.full((8, 2), 255, np.uint8)), "uint8 × uint8 is not summed in pairs"),
         (matmul(np.array([[100], [-100], [127], [1]], np.int8)), "no pair of one sign above 128"),
         (matmul(np.full((1, 2), 127, np.int8)), "one product a sum"),
@@ -127,7 +146,9 @@ def test_a_pair_saturates_from_129_on():
 
 def test_loss_in_steps_is_of_the_result_and_no_more_than_its_grid():
     weight = np.full((2, 1), 127, np.int8)
-    assert only(matmul(weight, scales=(0.5, 0.01, 1.0))).pairs.loss_steps == pytest.approx(0.005 * 32003)
+    assert only(matmul(weight, scales=(0.5, 0.01, 1.0))).pairs.loss_steps == pytest.approx(
+        0.005 * 32003
+    )
     assert only(matmul(weight, scales=(1.0, 1.0, 1.0))).pairs.loss_steps == 255
 
 
@@ -172,19 +193,26 @@ def test_notes_name_what_is_unusual_on_any_machine():
 )
 def test_what_a_machine_cannot_represent(machine, found):
     layer = only(conv(np.full((1, 8, 1, 1), 127, np.int8)), get_arithmetic(machine))
-    assert [line[: len(found or "")] for line in layer.machines[machine]] == ([found] if found else [])
+    assert [line[: len(found or "")] for line in layer.machines[machine]] == (
+        [found] if found else []
+    )
 
 
 def test_narrow_accumulators_and_products_are_said():
     model = conv(np.full((1, 64, 3, 3), 127, np.int8))
     narrow = replace(get_arithmetic("gemmlowp"), accumulator=Accumulator(bits=24))
-    assert only(model, narrow).machines["gemmlowp"] == ("sums of up to 26 bits wrap in an accumulator of 24",)
+    assert only(model, narrow).machines["gemmlowp"] == (
+        "sums of up to 26 bits wrap in an accumulator of 24",
+    )
     (said,) = only(model, get_arithmetic("glow-cpu")).machines["glow-cpu"]
     assert said.endswith("bits wrap at 32")
 
 
 def test_a_shift_beyond_every_product_is_said():
-    layer = only(conv(np.ones((1, 2, 1, 1), np.int8), scales=(2.0**60, 2.0**20, 1.0)), get_arithmetic("gemmlowp"))
+    layer = only(
+        conv(np.ones((1, 2, 1, 1), np.int8), scales=(2.0**60, 2.0**20, 1.0)),
+        get_arithmetic("gemmlowp"),
+    )
     (said,) = layer.machines["gemmlowp"]
     assert said.startswith("multiplier ")
 

@@ -1,4 +1,6 @@
-"""One graph under examination: what fails or is not reached in time leaves the numbers of its nodes."""
+"""One graph under examination: what fails or is not reached in time leaves the numbers of its
+nodes.
+"""
 
 import itertools
 from dataclasses import replace
@@ -59,7 +61,9 @@ def test_gains_that_fail_are_a_note(graph, monkeypatch):
 
     monkeypatch.setattr(localized_graph, "each_gain", broken)
     assert graph.name_causes(begun(), 2)
-    assert graph.notes == ["gains of single nodes could not be measured: ValueError: shapes that nobody foresaw"]
+    assert graph.notes == [
+        "gains of single nodes could not be measured: ValueError: shapes that nobody foresaw"
+    ]
     assert [node.gain_db for node in graph.nodes if node.gain_db is not None] == [1.5]
     assert all(one.remedy for one in graph.suspects)
 
@@ -84,11 +88,17 @@ def test_an_engine_is_waited_for_half_of_what_is_left_and_10_seconds_at_least():
 
 
 def test_a_node_that_crashed_is_not_captured_again(graph, monkeypatch):
-    crashes = dict.fromkeys((one.node.levels for one in graph.ranked), "'it' fails on it alone: it died")
+    crashes = dict.fromkeys(
+        (one.node.levels for one in graph.ranked), "'it' fails on it alone: it died"
+    )
     graph._counted = replace(graph._counted, crashes=crashes)
-    monkeypatch.setattr(localized_graph.Capturing, "of", lambda *_: pytest.fail("it would crash again"))
+    monkeypatch.setattr(
+        localized_graph.Capturing, "of", lambda *_: pytest.fail("it would crash again")
+    )
     assert graph.name_causes(begun(), 2)
-    assert [(one.cause, one.evidence) for one in graph.suspects] == [(Cause.CRASH, next(iter(crashes.values())))] * 2
+    assert [(one.cause, one.evidence) for one in graph.suspects] == [
+        (Cause.CRASH, next(iter(crashes.values())))
+    ] * 2
     assert graph.notes == []
 
 
@@ -101,7 +111,9 @@ def test_an_engine_that_is_not_what_is_watched_is_warned_of(graph):
             other.run(batches(1, 8)[0], lambda: None)
             apart = Differences(elements=8000, differing=7999, relative=relative)
             other._counted = replace(other._counted, outputs=apart)
-            assert [("WARNING" in note, "44 %" in note) for note in other.strays] == [(True, True)] * warned
+            assert [("WARNING" in note, "44 %" in note) for note in other.strays] == [
+                (True, True)
+            ] * warned
 
 
 class Proven:
@@ -112,7 +124,10 @@ class Proven:
 
 
 def test_scores_say_the_order():
-    suspects = tuple(Suspect(node=n, cause=Cause.GRID, evidence="", score=s) for n, s in (("a", 3), ("b", 2), ("c", 1)))
+    suspects = tuple(
+        Suspect(node=n, cause=Cause.GRID, evidence="", score=s)
+        for n, s in (("a", 3), ("b", 2), ("c", 1))
+    )
     repair = Repair(nodes=("b",), restores=True)
     for diverging, order in (((), "bac"), (("c",), "cba")):
         found = localizing._proven_first([Proven(["b"], diverging)], suspects, repair)

@@ -1,4 +1,6 @@
-"""Mistakes with a cause of their own: single weights, exchanged zero points, ends that wrap, buffers, floats."""
+"""Mistakes with a cause of their own: single weights, exchanged zero points, ends that wrap,
+buffers, floats.
+"""
 
 import functools
 import tempfile
@@ -11,7 +13,15 @@ import pytest
 from qbench.backends import get_backend
 from qbench.evaluation import Subject, SubjectArtifacts, build_subject
 from qbench.faults import CATALOGUE, Placed, many_operators
-from qbench.faults.fault import Fault, GraphEdit, Story, pair_in_front, put_codes, put_point, weight_codes
+from qbench.faults.fault import (
+    Fault,
+    GraphEdit,
+    Story,
+    pair_in_front,
+    put_codes,
+    put_point,
+    weight_codes,
+)
 from qbench.faults.trial import FaultHarness
 from qbench.graph import constant_value
 from qbench.judging import Cause
@@ -29,7 +39,10 @@ def harness(name="digits_many_operators", schema="w8a8_asym_pc"):
             model=many_operators(), data=plain.data, metrics=plain.metrics, calibration=plain.calibration
         )  # fmt: skip
     shared = SubjectArtifacts(
-        plain, Cache(Path(tempfile.mkdtemp(prefix="qbench-mistakes-"))), get_backend("ort-cpu"), "mistakes"
+        plain,
+        Cache(Path(tempfile.mkdtemp(prefix="qbench-mistakes-"))),
+        get_backend("ort-cpu"),
+        "mistakes",
     )
     backend = get_backend("integer-ort-x64")
     return FaultHarness(
@@ -60,7 +73,9 @@ def own_fault(name, edit, *causes):
 
 
 def tried(fault, site, *, seed=1, samples=32, **more):
-    trial = harness(**more).try_fault(Placed(fault=fault, sites=(site,), seed=seed), samples=samples)
+    trial = harness(**more).try_fault(
+        Placed(fault=fault, sites=(site,), seed=seed), samples=samples
+    )
     assert trial.changes
     return trial
 
@@ -78,7 +93,9 @@ def tried(fault, site, *, seed=1, samples=32, **more):
     ],
 )
 def test_one_flipped_bit_of_a_weight_is_named(site, bit, seed):
-    trial = tried(own_fault("weight-bit-flipped", flipped(bit), Cause.WRONG_WEIGHT), site, seed=seed)
+    trial = tried(
+        own_fault("weight-bit-flipped", flipped(bit), Cause.WRONG_WEIGHT), site, seed=seed
+    )
     assert trial.suspects[0] == (site, "wrong weight")
 
 
@@ -92,11 +109,23 @@ def test_exchanged_zero_points_of_a_sum_are_no_bias():
     [
         ("softmax-wraps-at-one", "shares", 1, "w8a8_asym_pc"),
         pytest.param("softmax-wraps-at-one", "shares", 23, "w8a8_asym_pc", marks=pytest.mark.slow),
-        pytest.param("operand-overwritten-while-live", "difference", 1, "w8a8_sym_pc_pow2", marks=pytest.mark.slow),
-        pytest.param("operand-overwritten-while-live", "sum", 2, "w8a8_asym_pc", marks=pytest.mark.slow),
-        pytest.param("operand-overwritten-while-live", "gate", 3, "w8a8_asym_pc", marks=pytest.mark.slow),
+        pytest.param(
+            "operand-overwritten-while-live",
+            "difference",
+            1,
+            "w8a8_sym_pc_pow2",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "operand-overwritten-while-live", "sum", 2, "w8a8_asym_pc", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "operand-overwritten-while-live", "gate", 3, "w8a8_asym_pc", marks=pytest.mark.slow
+        ),
         ("layer-silently-in-float", "stem", 1, "w8a8_asym_pc"),
-        pytest.param("layer-silently-in-float", "point", 1, "w8a8_sym_pc_pow2", marks=pytest.mark.slow),
+        pytest.param(
+            "layer-silently-in-float", "point", 1, "w8a8_sym_pc_pow2", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_fault_of_the_catalogue_is_named(name, site, seed, schema):

@@ -1,4 +1,6 @@
-"""One operator on trial: right kernels pass, wrong ones are told where and by what mistake they differ."""
+"""One operator on trial: right kernels pass, wrong ones are told where and by what mistake they
+differ.
+"""
 
 import ast
 import re
@@ -48,7 +50,12 @@ STEP, CLAMP = r"a step, \d+ levels? away, and no tie", r"a clamp, beyond the gri
         (Conv(half_up=True), TIES, "a tie, halfway", "rounding 'half_up' in place of 'half_even'"),
         (Conv(zero_padding=True), TIES, STEP, "padding with level 0 in place of the zero point"),
         (Conv(saturating=True), TIES, "levels away", "pairs of products that saturate in 16 bits"),
-        (Conv(wrapping=True), "op.conv.dense.s8s8.real", CLAMP, "levels that wrap in place of being clamped"),
+        (
+            Conv(wrapping=True),
+            "op.conv.dense.s8s8.real",
+            CLAMP,
+            "levels that wrap in place of being clamped",
+        ),
         (Conv(no_bias=True), "op.conv.pointwise.u8s8.pc", "", "a bias that is left out"),
     ],
 )
@@ -78,7 +85,9 @@ def test_the_first_element_is_told_in_numbers_that_are_right() -> None:
     assert f"accumulator {total}, multiplier {float(multiplier)}" in text
     exact = total * multiplier + subject.output.zero_point
     assert exact.denominator == 2
-    expected, found = (int(number) for number in re.search(r"expected (\d+), found (\d+)", text).groups())
+    expected, found = (
+        int(number) for number in re.search(r"expected (\d+), found (\d+)", text).groups()
+    )
     assert found == exact + Fraction(1, 2)
     assert expected == found - 1
     assert (expected - subject.output.zero_point) % 2 == 0
@@ -93,7 +102,9 @@ def test_a_mistake_that_is_not_known_is_not_made_up() -> None:
 
     with pytest.raises(AssertionError) as caught:
         check_operator(off_by_one, TIES, "ort-x64")
-    assert "on 'off_by_one': 1 of 2240 elements differ from 'ort-x64', by at most 1 level." in str(caught.value)
+    assert "on 'off_by_one': 1 of 2240 elements differ from 'ort-x64', by at most 1 level." in str(
+        caught.value
+    )
     assert "First at [3, 2, 1, 1]" in str(caught.value)
     assert "Every element" not in str(caught.value)
 
@@ -129,13 +140,16 @@ def test_an_arithmetic_may_be_a_file(tmp_path) -> None:
     check_operator(Conv(half_up=True), TIES, path)
     check_operator(Conv(half_up=True), TIES, str(path))
     with pytest.raises(
-        AssertionError, match=r"differ from 'mine'.*\n.*\n.*tie.*\n.*'mine' gives with rounding 'half_even'"
+        AssertionError,
+        match=r"differ from 'mine'.*\n.*\n.*tie.*\n.*'mine' gives with rounding 'half_even'",
     ):
         check_operator(Conv(), TIES, path)
 
 
 def test_what_is_no_answer_is_refused() -> None:
-    with pytest.raises(AssertionError, match=r"found levels of shape \(2240,\); expected \(8, 8, 7, 5\)"):
+    with pytest.raises(
+        AssertionError, match=r"found levels of shape \(2240,\); expected \(8, 8, 7, 5\)"
+    ):
         check_operator(lambda *arrays: Conv()(*arrays).reshape(-1), TIES, "ort-x64")
     with pytest.raises(TypeError, match="integers, not float32"):
         check_operator(lambda *arrays: Conv()(*arrays).astype(np.float32), TIES, "ort-x64")
@@ -147,4 +161,6 @@ def test_what_is_no_answer_is_refused() -> None:
 
 def test_a_subject_may_be_changed() -> None:
     subject = get_operator(TIES)
-    check_operator(Conv(), replace(subject, attributes={**subject.attributes, "strides": (2, 2)}), "ort-x64")
+    check_operator(
+        Conv(), replace(subject, attributes={**subject.attributes, "strides": (2, 2)}), "ort-x64"
+    )

@@ -1,4 +1,6 @@
-"""ONNX Runtime's optimizations one by one: which are there, what they change, and the catalogue of what is known."""
+"""ONNX Runtime's optimizations one by one: which are there, what they change, and the catalogue
+of what is known.
+"""
 
 from dataclasses import replace
 
@@ -8,7 +10,12 @@ import pytest
 
 from qbench.backends import Level, Optimization, OrtBackend, get_backend
 from qbench.diagnosis import StepCauses, examine_optimizers, measure_case, optimizer_cases
-from qbench.diagnosis.optimizers import OptimizationTrial, SessionOptimizer, known_optimizers, session_optimizers
+from qbench.diagnosis.optimizers import (
+    OptimizationTrial,
+    SessionOptimizer,
+    known_optimizers,
+    session_optimizers,
+)
 from qbench.diagnosis.units import quantized_units
 from qbench.errors import InputError
 from qbench.host import DotProduct, architecture, probe_dot_product
@@ -52,7 +59,11 @@ def report(network, feeds):
 
 def test_optimizers_and_rules_are_named_with_what_they_do_to_the_graph(report):
     effects = {one.name: one.effect for one in report.effects}
-    assert {"EliminateIdentity", "ReluQuantRewrite", "QDQSelectorActionTransformer"} <= effects.keys()
+    assert {
+        "EliminateIdentity",
+        "ReluQuantRewrite",
+        "QDQSelectorActionTransformer",
+    } <= effects.keys()
     assert not effects.keys() & {"Level1_RuleBasedTransformer", "Level2_RuleBasedTransformer"}
     gone = effects["ReluQuantRewrite"]
     assert gone.before["Relu"] == 1
@@ -63,11 +74,15 @@ def test_optimizers_and_rules_are_named_with_what_they_do_to_the_graph(report):
 
 
 def test_the_one_that_moves_values_is_found_with_where_it_begins(report, network, feeds):
-    """Half of all sums of the Add lie on a tie, and its zero point is odd; nothing else moves by itself."""
+    """Half of all sums of the Add lie on a tie, and its zero point is odd; nothing else moves
+    by itself.
+    """
     (mover,) = (one for one in report.effects if one.effect.moved)
     assert mover.name == "QDQSelectorActionTransformer"
     effect = mover.effect
-    assert [(one.node, one.operators) for one in effect.values if one.alone.differing] == [("sum", ("Add",))]
+    assert [(one.node, one.operators) for one in effect.values if one.alone.differing] == [
+        ("sum", ("Add",))
+    ]
     (added,) = (one for one in effect.values if one.node == "sum")
     with get_backend("ort-cpu-noopt").prepare(network, taps=["sum"]) as executor:
         halves = executor.run(feeds)["sum"].astype(np.float64) / 0.125
@@ -112,17 +127,25 @@ def test_what_rewrote_nothing_changes_nothing(network):
     assert len(idle) > 30
     trial = OptimizationTrial(network, None, PRECISE)
     for name in idle:
-        assert trial.compare(Optimization(without=frozenset({name})), Optimization()).same_graph, name
+        assert trial.compare(Optimization(without=frozenset({name})), Optimization()).same_graph, (
+            name
+        )
 
 
 def test_names_that_one_side_lacks_are_told():
     known = known_optimizers()
     found = tuple(
-        SessionOptimizer(name, int(level), modified=False) for level, names in known.levels.items() for name in names
+        SessionOptimizer(name, int(level), modified=False)
+        for level, names in known.levels.items()
+        for name in names
     )
     assert known.unknown(found) == known.missing(found) == ()
-    assert known.unknown((*found, SessionOptimizer("NewFusion", 2, modified=True))) == ("NewFusion",)
-    assert known.missing(tuple(one for one in found if one.name != "ConstantFolding")) == ("ConstantFolding",)
+    assert known.unknown((*found, SessionOptimizer("NewFusion", 2, modified=True))) == (
+        "NewFusion",
+    )
+    assert known.missing(tuple(one for one in found if one.name != "ConstantFolding")) == (
+        "ConstantFolding",
+    )
     assert known.missing(tuple(one for one in found if one.name not in known.conditional)) == ()
     only_first = tuple(one for one in found if one.level == 1)
     assert known.missing(only_first) == ()  # level 2 was not reached
@@ -150,7 +173,9 @@ def test_a_float_model_is_refused():
         examine_optimizers(ir.from_onnx_text(text), backend=PRECISE)
 
 
-@pytest.mark.skipif(architecture() != "x64", reason="the kernels of other processors count otherwise")
+@pytest.mark.skipif(
+    architecture() != "x64", reason="the kernels of other processors count otherwise"
+)
 @pytest.mark.parametrize("name", CASES)
 def test_the_catalogue_holds(name):
     result = measure_case(CASES[name])
@@ -169,7 +194,9 @@ def test_a_wrong_number_in_the_catalogue_is_not_as_expected():
 
 @pytest.mark.parametrize("name", ["gemm-plain", "residual-uint8"])
 def test_sums_that_saturate_are_no_matter_of_rounding(name):
-    """Outside the precise mode a processor without VNNI moves what is summed, by more than a step."""
+    """Outside the precise mode a processor without VNNI moves what is summed, by more than a
+    step.
+    """
     found = measure_case(CASES[name], precise=False).measured
     saturating = probe_dot_product() is DotProduct.SATURATING
     assert bool(found.real) == bool(found.differing) == saturating

@@ -10,16 +10,26 @@ from qbench.diagnosis.repair.cell import REASON, kept_float, override_text
 from qbench.quantization import Schema, get_schema, load_schema
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "suites" / "schemas"
-NAMES = ("w8a8_asym_pc", "w8a8_sym_pt_pow2_bias16", "w4_sym_b32", "w8a8_asym_pc_dyn", "w4a16_sym_pc_entropy")
+NAMES = (
+    "w8a8_asym_pc",
+    "w8a8_sym_pt_pow2_bias16",
+    "w4_sym_b32",
+    "w8a8_asym_pc_dyn",
+    "w4a16_sym_pc_entropy",
+)
 
 
 def written(folder, schema):
     path = folder / f"{schema.name}.toml"
-    path.write_text(override_text(schema, comment="What repairs it.\n\nFound by a search."), encoding="utf-8")
+    path.write_text(
+        override_text(schema, comment="What repairs it.\n\nFound by a search."), encoding="utf-8"
+    )
     return load_schema(path)
 
 
-@pytest.mark.parametrize("schema", [*NAMES, *sorted(SCHEMAS.glob("*.toml"))], ids=lambda one: Path(one).stem)
+@pytest.mark.parametrize(
+    "schema", [*NAMES, *sorted(SCHEMAS.glob("*.toml"))], ids=lambda one: Path(one).stem
+)
 def test_a_file_spells_the_very_schema(tmp_path, schema):
     base = load_schema(schema) if isinstance(schema, Path) else get_schema(schema)
     repaired = kept_float(base, ["/stem/conv", "blocks[0].conv"], name="repaired")
@@ -44,7 +54,11 @@ def test_the_rule_is_about_these_nodes_and_no_others(names):
     assert not any(rule.fits("Conv", name) for name in others)
 
 
-@given(names=st.lists(st.text(st.characters(codec="utf-8"), min_size=1), min_size=1, max_size=3, unique=True))
+@given(
+    names=st.lists(
+        st.text(st.characters(codec="utf-8"), min_size=1), min_size=1, max_size=3, unique=True
+    )
+)
 def test_any_name_survives_the_file(tmp_path_factory, names):
     repaired = kept_float(get_schema("w8a8_asym_pc"), names, name="repaired")
     assert written(tmp_path_factory.getbasetemp(), repaired) == repaired

@@ -1,4 +1,6 @@
-"""What Python code calls for a cell of no suite: ``measure_cell`` and ``localize`` do what the verbs do."""
+"""What Python code calls for a cell of no suite: ``measure_cell`` and ``localize`` do what the
+verbs do.
+"""
 
 import pytest
 
@@ -13,12 +15,18 @@ def digits(tmp_path_factory):
     from qbench.storage import Cache
 
     subject = build_subject("digits_cnn", "digits_test", "digits_train", ["top1", "agreement"], 64)
-    return subject_artifacts(subject, get_backend("ort-cpu"), Cache(tmp_path_factory.mktemp("cache")))
+    return subject_artifacts(
+        subject, get_backend("ort-cpu"), Cache(tmp_path_factory.mktemp("cache"))
+    )
 
 
 def test_a_cell_is_measured_by_names(digits):
     fp32 = qbench.measure_cell(digits, "ort-cpu", None)
-    assert (fp32.cell.schema, fp32.score("agreement").value, fp32.integer_macs) == ("fp32", 1.0, 0.0)
+    assert (fp32.cell.schema, fp32.score("agreement").value, fp32.integer_macs) == (
+        "fp32",
+        1.0,
+        0.0,
+    )
     quantized = qbench.measure_cell(digits, "ort-cpu", "w8a8_asym_pc")
     assert (quantized.cell.backend, quantized.cell.schema) == ("ort-cpu", "w8a8_asym_pc")
     assert quantized.integer_macs > 0.9

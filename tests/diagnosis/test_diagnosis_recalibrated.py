@@ -1,4 +1,6 @@
-"""Nodes of another calibration stand first: once an operator, in the order of the graph, with what else is known."""
+"""Nodes of another calibration stand first: once an operator, in the order of the graph, with
+what else is known.
+"""
 
 import numpy as np
 import onnx_ir as ir
@@ -22,11 +24,15 @@ def network():
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 3])],
         [WEIGHT],
     )
-    return ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+    return ir.from_proto(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    )
 
 
 def moved(*values):
-    return [MovedRange(value=value, before=(0.0, 1.0), after=(0.0, 4.0), apart=0.75) for value in values]
+    return [
+        MovedRange(value=value, before=(0.0, 1.0), after=(0.0, 4.0), apart=0.75) for value in values
+    ]
 
 
 def suspect(node, cause=Cause.DEAD_RANGE):
@@ -39,7 +45,10 @@ def first(values, *suspects, graphs=None, most=5):
 
 def test_an_operator_with_the_limit_that_it_carries_is_one():
     found = first(["h", "r", "y"])
-    assert [(one.node, one.cause) for one in found] == [("product", Cause.CALIBRATION), ("squash", Cause.CALIBRATION)]
+    assert [(one.node, one.cause) for one in found] == [
+        ("product", Cause.CALIBRATION),
+        ("squash", Cause.CALIBRATION),
+    ]
     assert found[0].score > found[1].score > 1e5
     assert found[0].evidence == "accepted → calibrated now: 0 … 1 → 0 … 4"
     assert "calibration data" in found[0].remedy

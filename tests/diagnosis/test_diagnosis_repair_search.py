@@ -100,7 +100,12 @@ def test_a_probe_that_would_end_too_late_is_not_begun():
 
     found = search_repair(NAMES, slow, Budget.begin(10.0, clock))
     assert clock.now == 8
-    assert (found.nodes, found.restores, found.smallest, found.finished) == (("n0", "n1"), True, False, False)
+    assert (found.nodes, found.restores, found.smallest, found.finished) == (
+        ("n0", "n1"),
+        True,
+        False,
+        False,
+    )
 
 
 def test_a_budget_that_runs_out_before_anything_restores_says_so():

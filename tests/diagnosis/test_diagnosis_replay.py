@@ -23,7 +23,9 @@ class Counting:
         if self.limit is not None and len(self.asked) == self.limit:
             raise KeyboardInterrupt
         self.asked.append(nodes)
-        return Probed(restored={"c", "f"} <= nodes, macs_share=len(nodes) / 8, said=f"{len(nodes)} in float")
+        return Probed(
+            restored={"c", "f"} <= nodes, macs_share=len(nodes) / 8, said=f"{len(nodes)} in float"
+        )
 
 
 def search(probe):

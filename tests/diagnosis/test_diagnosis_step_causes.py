@@ -49,7 +49,9 @@ def test_every_level_has_the_cause_of_the_definition(rows):
     real = np.array([t for _, _, t in rows])
     found = count_causes(ours, theirs, real, UINT8)
     ends = Fraction(-255, 2), Fraction(257, 2)
-    causes = [by_fractions(int(a), int(b), t, *ends) for a, b, t in zip(ours, theirs, real, strict=True)]
+    causes = [
+        by_fractions(int(a), int(b), t, *ends) for a, b, t in zip(ours, theirs, real, strict=True)
+    ]
     for name in ("tie", "one_step", "clamp", "real"):
         assert getattr(found, name) == causes.count(name)
     assert found.differing == sum(cause is not None for cause in causes)

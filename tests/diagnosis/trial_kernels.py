@@ -1,4 +1,6 @@
-"""Kernels as their authors write them, with plain loops over windows: a right one, and mistakes to choose from."""
+"""Kernels as their authors write them, with plain loops over windows: a right one, and mistakes
+to choose from.
+"""
 
 from dataclasses import dataclass
 
@@ -7,7 +9,9 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Conv:
-    """Two dimensions, float32 multipliers. Half to even, or half up; padding by the zero point, or by level 0."""
+    """Two dimensions, float32 multipliers. Half to even, or half up; padding by the zero point,
+    or by level 0.
+    """
 
     half_up: bool = False
     zero_padding: bool = False
@@ -20,7 +24,11 @@ class Conv:
         return "conv"
 
     def __call__(self, x, weight, bias, parameters):
-        (x_grid, w_grid), y_grid, attributes = parameters.inputs, parameters.output, parameters.attributes
+        (x_grid, w_grid), y_grid, attributes = (
+            parameters.inputs,
+            parameters.output,
+            parameters.attributes,
+        )
         zero, groups = int(x_grid.zero_point), attributes.get("group", 1)
         top, left, bottom, right = attributes.get("pads", (0, 0, 0, 0))
         padded = np.pad(
@@ -32,7 +40,9 @@ class Conv:
         sums = sums if self.no_bias else sums + bias.reshape(-1, 1, 1)
         multiplier = (x_grid.scale * w_grid.scale / y_grid.scale).reshape(-1, 1, 1)
         real = sums.astype(np.float32) * multiplier
-        levels = (np.floor(real + np.float32(0.5)) if self.half_up else np.rint(real)) + int(y_grid.zero_point)
+        levels = (np.floor(real + np.float32(0.5)) if self.half_up else np.rint(real)) + int(
+            y_grid.zero_point
+        )
         if self.wrapping:
             return levels.astype(np.int64).astype(x.dtype)
         return np.clip(levels, y_grid.qmin, y_grid.qmax).astype(x.dtype)
@@ -51,12 +61,20 @@ class Conv:
                     down, right = i * dilations[0], j * dilations[1]
                     taps = x[:, first : first + depth, down:, right:]
                     taps = taps[
-                        :, :, : (rows - 1) * strides[0] + 1 : strides[0], : (columns - 1) * strides[1] + 1 : strides[1]
+                        :,
+                        :,
+                        : (rows - 1) * strides[0] + 1 : strides[0],
+                        : (columns - 1) * strides[1] + 1 : strides[1],
                     ]
                     products += [taps[:, c] * filters[c, i, j] for c in range(depth)]
             if self.saturating:
-                whole = [first + second for first, second in zip(products[::2], products[1::2], strict=False)]
-                whole = [np.clip(pair, -32768, 32767) for pair in whole] + products[len(products) // 2 * 2 :]
+                whole = [
+                    first + second
+                    for first, second in zip(products[::2], products[1::2], strict=False)
+                ]
+                whole = [np.clip(pair, -32768, 32767) for pair in whole] + products[
+                    len(products) // 2 * 2 :
+                ]
                 sums[:, channel] = sum(whole) - zero * int(filters.sum())
             else:
                 sums[:, channel] = sum(products) - zero * int(filters.sum())
@@ -66,8 +84,8 @@ class Conv:
 def add_half_up(left, right, parameters):
     """Both dequantized in float64, rounded half up."""
     (a, b), y = parameters.inputs, parameters.output
-    real = (left.astype(np.int64) - a.zero_point) * float(a.scale) + (right.astype(np.int64) - b.zero_point) * float(
-        b.scale
-    )
+    real = (left.astype(np.int64) - a.zero_point) * float(a.scale) + (
+        right.astype(np.int64) - b.zero_point
+    ) * float(b.scale)
     levels = np.floor(real / float(y.scale) + 0.5) + y.zero_point
     return np.clip(levels, y.qmin, y.qmax).astype(left.dtype)

@@ -1,4 +1,6 @@
-"""A schema that corrects biases, on real digits: the cell uses the calibration samples, and more answers stay."""
+"""A schema that corrects biases, on real digits: the cell uses the calibration samples, and
+more answers stay.
+"""
 
 from dataclasses import replace
 
@@ -26,11 +28,15 @@ COARSE = Schema(
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> SubjectArtifacts:
     subject = build_subject("digits_cnn", "digits_test", "digits_train", ["agreement"], 128)
-    return SubjectArtifacts(subject, Cache(tmp_path_factory.mktemp("cache")), get_backend("ort-cpu"), "here")
+    return SubjectArtifacts(
+        subject, Cache(tmp_path_factory.mktemp("cache")), get_backend("ort-cpu"), "here"
+    )
 
 
 def agreement(shared: SubjectArtifacts, schema: Schema) -> float:
-    measured = measure_cell(shared, "ort-cpu-noopt", schema, environment=EnvironmentClass("here", ()))
+    measured = measure_cell(
+        shared, "ort-cpu-noopt", schema, environment=EnvironmentClass("here", ())
+    )
     (score,) = measured.scores
     return score.value
 
@@ -40,14 +46,18 @@ def test_more_answers_stay_with_corrected_biases(shared: SubjectArtifacts) -> No
     assert agreement(shared, corrected) > agreement(shared, COARSE) + 0.01
 
 
-def test_the_samples_are_those_of_calibration_and_plans_are_the_same(shared: SubjectArtifacts) -> None:
+def test_the_samples_are_those_of_calibration_and_plans_are_the_same(
+    shared: SubjectArtifacts,
+) -> None:
     capabilities = get_backend("ort-cpu-noopt").capabilities
     plain = shared.quantized(COARSE, capabilities)
     corrected = shared.quantized(replace(COARSE, bias_correction=True), capabilities)
     report = bias_correction_of(corrected.models["model"])
     assert report is not None
     assert (report.samples, report.saturated) == (128, 0)
-    assert report.biases == sum(node.op_type in ("Conv", "Gemm") for node in plain.models["model"].graph)
+    assert report.biases == sum(
+        node.op_type in ("Conv", "Gemm") for node in plain.models["model"].graph
+    )
     assert bias_correction_of(plain.models["model"]) is None
     assert plain.digest != corrected.digest
     assert plain.plans["model"].values == corrected.plans["model"].values

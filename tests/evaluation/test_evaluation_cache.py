@@ -37,19 +37,32 @@ class Engine:
 def network():
     weight = numpy_helper.from_array(np.arange(12, dtype=np.float32).reshape(4, 3), "w")
     graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["h"], name="h"), helper.make_node("Relu", ["h"], ["y"], name="y")],
+        [
+            helper.make_node("MatMul", ["x", "w"], ["h"], name="h"),
+            helper.make_node("Relu", ["h"], ["y"], name="y"),
+        ],
         "net",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 3])],
         [weight],
     )
-    return ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+    return ir.from_proto(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    )
 
 
 def points(name, count):
     x = np.random.default_rng(len(name)).normal(size=(count, 4)).astype(np.float32)
     ids = tuple(f"{name}{i}" for i in range(count))
-    return Dataset(id=name, kind="array", sample_ids=ids, sources=ids, labels=None, content=name, load=lambda i: x[i])
+    return Dataset(
+        id=name,
+        kind="array",
+        sample_ids=ids,
+        sources=ids,
+        labels=None,
+        content=name,
+        load=lambda i: x[i],
+    )
 
 
 def subject():
@@ -60,7 +73,12 @@ def subject():
         task=Classification(k=2),
         origin="numbers in a row",
     )
-    return Subject(model=model, data={"scored": points("scored", 9)}, metrics=(), calibration=points("spare", 5))
+    return Subject(
+        model=model,
+        data={"scored": points("scored", 9)},
+        metrics=(),
+        calibration=points("spare", 5),
+    )
 
 
 def made(cache, engine, environment=HERE, what=None):
@@ -83,10 +101,14 @@ def test_the_same_again_runs_nothing(cache):
     assert made(cache, Engine()) == []
 
 
-def test_a_cached_run_beyond_the_limit_is_refused_with_the_factor_that_admits_it(cache, monkeypatch):
+def test_a_cached_run_beyond_the_limit_is_refused_with_the_factor_that_admits_it(
+    cache, monkeypatch
+):
     from qbench.storage import limits_times, size_limits
 
-    monkeypatch.setattr(size_limits, "_DEFAULTS", replace(size_limits.SizeLimits(), tensor_bytes=60))
+    monkeypatch.setattr(
+        size_limits, "_DEFAULTS", replace(size_limits.SizeLimits(), tensor_bytes=60)
+    )
     with pytest.raises(InputError) as caught:
         made(cache, Engine())
     factor = int(caught.value.remedy.split("--size-limits ")[1].split()[0])
@@ -109,5 +131,7 @@ def test_another_task_makes_its_own(cache):
 
 
 def test_another_decoder_of_pictures_makes_all_anew(cache, monkeypatch):
-    monkeypatch.setattr(qbench.subjects.subject, "package_versions", lambda names: dict.fromkeys(names, "0.0"))
+    monkeypatch.setattr(
+        qbench.subjects.subject, "package_versions", lambda names: dict.fromkeys(names, "0.0")
+    )
     assert made(cache, Engine()) == BOTH

@@ -1,4 +1,6 @@
-"""What a measurement says of its calibration: the extremes that were seen, for schemas that ask for any."""
+"""What a measurement says of its calibration: the extremes that were seen, for schemas that ask
+for any.
+"""
 
 from dataclasses import replace
 
@@ -35,7 +37,9 @@ def test_the_extremes_of_every_value_in_the_order_of_the_graph(tmp_path):
     assert found.key == "default"
     assert list(found.ranges) == ["x", "y"]
     assert found.ranges["x"] == pytest.approx((x.min(), x.max()), rel=1e-4)
-    assert found.ranges["y"] == pytest.approx((np.maximum(h, 0).min(), np.maximum(h, 0).max()), rel=1e-4)
+    assert found.ranges["y"] == pytest.approx(
+        (np.maximum(h, 0).min(), np.maximum(h, 0).max()), rel=1e-4
+    )
     assert all(end == float(f"{end:.5g}") for ends in found.ranges.values() for end in ends)
 
 

@@ -1,4 +1,6 @@
-"""The second executor and the search for the first node: loops of two graphs, taps that change an engine, refusals."""
+"""The second executor and the search for the first node: loops of two graphs, taps that change
+an engine, refusals.
+"""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -51,7 +53,9 @@ class Fake:
 
     def prepare(self, model: ir.Model, *, taps: Sequence[str] = (), threads: int = 1) -> "Off":
         if self.refuses or (taps and "refuse" in self.tapped):
-            raise UnsupportedError("Loading it", found="a Relu", expected="no Relu", remedy="Use another.")
+            raise UnsupportedError(
+                "Loading it", found="a Relu", expected="no Relu", remedy="Use another."
+            )
         executor = get_backend("ort-cpu-noopt").prepare(model, taps=taps)
         return Off(executor, self.tapped if taps and self.tapped else self.off)
 
@@ -102,11 +106,15 @@ def test_taps_that_change_an_engine_are_told() -> None:
     found = parted(Fake("moody", off={"y": 1.0}, tapped={"b_q": 1, "y": 0.5}))
     assert found is not None
     assert (found.origin, found.elements) == ("relu", 1)
-    assert found.note == "tapping changes what moody answers, so this is where the tapped runs diverge"
+    assert (
+        found.note == "tapping changes what moody answers, so this is where the tapped runs diverge"
+    )
     cured = parted(Fake("moody", off={"y": 1.0}, tapped={"x": 0}))
     assert cured is not None
     assert cured.origin == ""
-    assert cured.note.startswith("the tapped runs do not differ; tapping changes what moody answers")
+    assert cured.note.startswith(
+        "the tapped runs do not differ; tapping changes what moody answers"
+    )
 
 
 def test_an_engine_that_takes_no_taps_says_why() -> None:
@@ -120,9 +128,13 @@ def test_a_float_graph_has_no_integers_to_look_at() -> None:
     assert parted(Fake(off={"y": 1.0}), model=ir.from_onnx_text(text)) is None
 
 
-def comparison(other: Fake, stack: ExitStack, graphs: Mapping[str, ir.Model], **limits: float) -> BackendComparison:
+def comparison(
+    other: Fake, stack: ExitStack, graphs: Mapping[str, ir.Model], **limits: float
+) -> BackendComparison:
     cell = Cell("s", "m", "good", "w8a8_sym_pc")
-    beside = Comparator(backend=other, criterion=Criterion(backend=other.name, **limits), environment=HERE)
+    beside = Comparator(
+        backend=other, criterion=Criterion(backend=other.name, **limits), environment=HERE
+    )
     shared: Any = SimpleNamespace()
     request = Request(
         cell=cell,
@@ -142,7 +154,9 @@ def looped(other: Fake, *, rounds: int = 3, **limits: float) -> Any:
     graphs = {"encoder": chain(), "decoder": chain()}
     with ExitStack() as stack:
         compared = comparison(other, stack, graphs, **limits)
-        runners = compared.paired({name: stack.enter_context(GOOD.prepare(model)) for name, model in graphs.items()})
+        runners = compared.paired(
+            {name: stack.enter_context(GOOD.prepare(model)) for name, model in graphs.items()}
+        )
         fed = dict(FEEDS)
         for _ in range(rounds):
             fed = {"x": runners["encoder"].run(fed)["y"]}
@@ -178,7 +192,10 @@ def test_refusals_are_the_comparisons() -> None:
         pytest.raises(UnsupportedError, match=r"Comparing 'm::good.*' with 'fake': found a Relu"),
     ):
         comparison(Fake(refuses=True), stack, {"model": chain()})
-    with ExitStack() as stack, pytest.raises(InputError, match="output 'r', which comes out of no DequantizeLinear"):
+    with (
+        ExitStack() as stack,
+        pytest.raises(InputError, match="output 'r', which comes out of no DequantizeLinear"),
+    ):
         comparison(Fake(), stack, {"model": chain()}, steps=1)
 
 
@@ -188,7 +205,9 @@ def test_other_shapes_are_one_sentence() -> None:
     with ExitStack() as stack:
         compared = comparison(shorter, stack, {"model": ir.from_onnx_text(cut)})
         pair = compared.paired({"model": Wide()})["model"]
-        with pytest.raises(InputError, match=r"output 'r' of shape \(3, 5\) here, and one of shape \(3, 4\) there"):
+        with pytest.raises(
+            InputError, match=r"output 'r' of shape \(3, 5\) here, and one of shape \(3, 4\) there"
+        ):
             pair.run(FEEDS)
 
 

@@ -3,7 +3,13 @@
 import dataclasses
 
 from qbench import get_backend
-from qbench.evaluation import Request, build_subject, environment_here, measure_request, subject_artifacts
+from qbench.evaluation import (
+    Request,
+    build_subject,
+    environment_here,
+    measure_request,
+    subject_artifacts,
+)
 from qbench.evaluation.evidence.latency import TURNS, fastest_pass
 from qbench.judging import Cell, GateKind
 from qbench.quantization import get_schema
@@ -34,7 +40,10 @@ class Engine:
 def test_a_pass_runs_every_feed_and_the_fastest_counts():
     clock = iter([0.0, 3.0, 10.0, 12.0, 20.0, 29.0])
     engine = Engine()
-    assert fastest_pass({"main": [{"x": 1}, {"x": 2}]}, 3, lambda: next(clock), {"main": engine}) == 2.0
+    assert (
+        fastest_pass({"main": [{"x": 1}, {"x": 2}]}, 3, lambda: next(clock), {"main": engine})
+        == 2.0
+    )
     assert engine.fed == [{"x": 1}, {"x": 2}] * 3
 
 
@@ -67,7 +76,9 @@ def test_an_engine_without_a_float_model_has_no_time_to_compare_with():
 
 
 def test_time_and_size_are_remembered():
-    request = dataclasses.replace(request_of("ort-cpu"), asked={GateKind.LATENCY: 1.0, GateKind.FILE_SIZE: 1})
+    request = dataclasses.replace(
+        request_of("ort-cpu"), asked={GateKind.LATENCY: 1.0, GateKind.FILE_SIZE: 1}
+    )
     remembered = measure_request(request).remembered
     assert remembered["latency"] == 1.0
     assert remembered["file_size"] > 10_000
@@ -75,6 +86,8 @@ def test_time_and_size_are_remembered():
 
 def test_the_answers_are_those_without_the_evidence():
     request = request_of("ort-cpu")
-    timed, plain = (measure_request(one) for one in (request, dataclasses.replace(request, asked={})))
+    timed, plain = (
+        measure_request(one) for one in (request, dataclasses.replace(request, asked={}))
+    )
     assert timed.predictions == plain.predictions
     assert timed.scores == plain.scores

@@ -1,4 +1,6 @@
-"""Likelihoods are asked for only where a metric counts them, of both runs, and calibration never sees a label."""
+"""Likelihoods are asked for only where a metric counts them, of both runs, and calibration
+never sees a label.
+"""
 
 from dataclasses import dataclass, field, replace
 
@@ -25,13 +27,21 @@ RIGHT = ((4, 5), (6,), (7, 8, 4), ())
 def graphs():
     random = np.random.default_rng(5)
     shapes = {
-        **{f"{part}_emb": (tokens, STATE) for part, tokens in (("enc", LETTERS), ("dec", PHONEMES))},
-        **{f"{part}_w_{side}": (3 * STATE, STATE) for part in ("enc", "dec") for side in ("ih", "hh")},
+        **{
+            f"{part}_emb": (tokens, STATE) for part, tokens in (("enc", LETTERS), ("dec", PHONEMES))
+        },
+        **{
+            f"{part}_w_{side}": (3 * STATE, STATE)
+            for part in ("enc", "dec")
+            for side in ("ih", "hh")
+        },
         **{f"{part}_b_{side}": (3 * STATE,) for part in ("enc", "dec") for side in ("ih", "hh")},
         "fc_w": (PHONEMES, STATE),
         "fc_b": (PHONEMES,),
     }
-    arrays = {name: random.normal(0, 0.1, shape).astype(np.float32) for name, shape in shapes.items()}
+    arrays = {
+        name: random.normal(0, 0.1, shape).astype(np.float32) for name, shape in shapes.items()
+    }
     made = g2p_networks(arrays, letters=LETTERS, phonemes=PHONEMES)
     return {name: lambda model=model: model.clone() for name, model in made.items()}
 
@@ -52,7 +62,9 @@ def words(name, chosen, labels):
 class Counting:
     """A task that counts how often it is asked for likelihoods."""
 
-    task: Transduction = field(default_factory=lambda: Transduction(state=STATE, start=2, end=3, limit=4))
+    task: Transduction = field(
+        default_factory=lambda: Transduction(state=STATE, start=2, end=3, limit=4)
+    )
     asked: int = 0
 
     @property
@@ -76,14 +88,24 @@ def shared_work(tmp_path, task, *metrics):
     model = ZooModel(id="spoken", graphs=graphs(), preprocess=Spelling(), task=task, origin="drawn")
     uses = tuple(MetricUse(name, get_metric(name), "scored") for name in metrics)
     data = {"scored": words("scored", WORDS, RIGHT)}
-    subject = Subject(model=model, data=data, metrics=uses, calibration=words("spare", SPARE, ((4,),) * len(SPARE)))
+    subject = Subject(
+        model=model,
+        data=data,
+        metrics=uses,
+        calibration=words("spare", SPARE, ((4,),) * len(SPARE)),
+    )
     return SubjectArtifacts(subject, Cache(tmp_path / "cache"), get_backend("ort-cpu"), "x64-test")
 
 
 def measured(shared, schema=None):
-    stored = {name: replace(run, outputs=None, likelihoods=None) for name, run in shared.reference().items()}
+    stored = {
+        name: replace(run, outputs=None, likelihoods=None)
+        for name, run in shared.reference().items()
+    }
     environment = EnvironmentClass("x64-test")
-    return measure_cell(shared, "ort-cpu", schema, reference=stored, environment=environment, timer=lambda: 0.0)
+    return measure_cell(
+        shared, "ort-cpu", schema, reference=stored, environment=environment, timer=lambda: 0.0
+    )
 
 
 def test_it_is_asked_of_both_runs_and_never_while_calibrating(tmp_path):
@@ -124,5 +146,7 @@ def test_a_task_that_does_not_tell_is_refused_through_kept_answers(tmp_path):
 
     with pytest.raises(InputError, match="task 'mute', which does not compute"):
         forced_likelihoods(
-            RecordingTask(Mute()), {}, shared_work(tmp_path, Counting()).samples(words("x", WORDS, RIGHT))
+            RecordingTask(Mute()),
+            {},
+            shared_work(tmp_path, Counting()).samples(words("x", WORDS, RIGHT)),
         )

@@ -1,4 +1,6 @@
-"""A metric that does not fit the answers ends in a sentence: which model, which metric, and what to choose."""
+"""A metric that does not fit the answers ends in a sentence: which model, which metric, and
+what to choose.
+"""
 
 import numpy as np
 import onnx_ir as ir
@@ -23,21 +25,37 @@ def network():
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 3])],
         [weight],
     )
-    return ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+    return ir.from_proto(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    )
 
 
 def rows(name, labels):
     ids = tuple(f"{name}{i}" for i in range(3))
     x = np.eye(3, dtype=np.float32)
-    return Dataset(id=name, kind="array", sample_ids=ids, sources=ids, labels=labels, content=name, load=lambda i: x[i])
+    return Dataset(
+        id=name,
+        kind="array",
+        sample_ids=ids,
+        sources=ids,
+        labels=labels,
+        content=name,
+        load=lambda i: x[i],
+    )
 
 
 def subject_of(scored, *metrics):
     model = ZooModel(
-        id="net", graphs={"model": network}, preprocess=ReadyArray(), task=Classification(), origin="a unit matrix"
+        id="net",
+        graphs={"model": network},
+        preprocess=ReadyArray(),
+        task=Classification(),
+        origin="a unit matrix",
     )
     uses = tuple(MetricUse(name, get_metric(name), "scored") for name in metrics)
-    return Subject(model=model, data={"scored": scored}, metrics=uses, calibration=rows("spare", None))
+    return Subject(
+        model=model, data={"scored": scored}, metrics=uses, calibration=rows("spare", None)
+    )
 
 
 def measure(tmp_path, *metrics, labels=((0,), (1,), (2,)), sources=None, reference=None):
@@ -46,7 +64,9 @@ def measure(tmp_path, *metrics, labels=((0,), (1,), (2,)), sources=None, referen
     backend = get_backend("ort-cpu")
     environment = EnvironmentClass("x64-test")
     shared = SubjectArtifacts(subject, Cache(tmp_path / "cache"), backend, str(environment))
-    return measure_cell(shared, backend, None, reference=reference, environment=environment, timer=lambda: 0.0)
+    return measure_cell(
+        shared, backend, None, reference=reference, environment=environment, timer=lambda: 0.0
+    )
 
 
 def test_a_metric_that_fits_is_counted(tmp_path):

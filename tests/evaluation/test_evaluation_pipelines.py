@@ -1,4 +1,6 @@
-"""One profile for all schemas whose canonical passes do the same before profiling, and one for each other kind."""
+"""One profile for all schemas whose canonical passes do the same before profiling, and one for
+each other kind.
+"""
 
 from dataclasses import replace
 from types import MappingProxyType
@@ -22,7 +24,9 @@ ANYTHING = Capabilities(weight_qtypes=frozenset({"int4", "int8"}))
 
 @pytest.fixture
 def pipelines(monkeypatch):
-    """Two further pipelines: ``later`` differs from the default after profiling only, ``twice`` before it."""
+    """Two further pipelines: ``later`` differs from the default after profiling only, ``twice``
+    before it.
+    """
     default = CANONICAL["default"]
     more = {
         **CANONICAL,
@@ -37,8 +41,15 @@ def test_schemas_of_one_pipeline_share_a_profile(tmp_path, pipelines):
     engine = Engine(prepared=[])
     shared = SubjectArtifacts(subject(), Cache(tmp_path), engine, HERE)
     first = get_schema("w8a8_asym_pc")
-    for schema in (first, get_schema("w8a8_sym_pt"), replace(first, canonical="later", name="late")):
-        assert shared.quantized(schema, engine.capabilities).plans["model"].canonical == schema.canonical
+    for schema in (
+        first,
+        get_schema("w8a8_sym_pt"),
+        replace(first, canonical="later", name="late"),
+    ):
+        assert (
+            shared.quantized(schema, engine.capabilities).plans["model"].canonical
+            == schema.canonical
+        )
     assert len(engine.prepared) == 1
     shared.quantized(replace(first, canonical="twice", name="other"), engine.capabilities)
     assert len(engine.prepared) == 2
@@ -92,13 +103,17 @@ def with_bias():
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 3])],
         constants,
     )
-    return ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+    return ir.from_proto(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    )
 
 
 def test_biases_are_corrected_on_what_the_task_feeds(tmp_path):
     engine = Engine(prepared=[])
     plain_subject = subject()
-    of_gemm = replace(plain_subject, model=replace(plain_subject.model, graphs={"model": with_bias}))
+    of_gemm = replace(
+        plain_subject, model=replace(plain_subject.model, graphs={"model": with_bias})
+    )
     shared = SubjectArtifacts(of_gemm, Cache(tmp_path), engine, HERE)
     schema = get_schema("w4a8_asym_pc")
     plain = shared.quantized(schema, ANYTHING)

@@ -28,13 +28,19 @@ SCHEMA = "w3a4_sym_pt"
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
     """The artifacts of the digits, whose cells are all counted against one reference."""
-    subject = build_subject("digits_cnn", "digits_test", "digits_train", ["top1", "top5", "agreement", "sqnr"], 64)
-    return subject_artifacts(subject, get_backend("ort-cpu"), Cache(tmp_path_factory.mktemp("cache")))
+    subject = build_subject(
+        "digits_cnn", "digits_test", "digits_train", ["top1", "top5", "agreement", "sqnr"], 64
+    )
+    return subject_artifacts(
+        subject, get_backend("ort-cpu"), Cache(tmp_path_factory.mktemp("cache"))
+    )
 
 
 @pytest.fixture(scope="module")
 def dumped(shared):
-    """Sample → the outputs of the quantized digits; in batches as ever, since float kernels depend on their size."""
+    """Sample → the outputs of the quantized digits; in batches as ever, since float kernels
+    depend on their size.
+    """
     backend = get_backend("ort-cpu")
     graphs = shared.quantized(get_schema(SCHEMA), backend.capabilities).models
     (dataset,) = shared.subject.data.values()
@@ -42,7 +48,10 @@ def dumped(shared):
     with backend.prepare(graphs["model"]) as executor:
         runs = [executor.run(feeds) for feeds in samples.batches()]
     whole = {key: np.concatenate([run[key] for run in runs]) for key in runs[0]}
-    return {name: {key: array[row] for key, array in whole.items()} for row, name in enumerate(samples.ids)}
+    return {
+        name: {key: array[row] for key, array in whole.items()}
+        for row, name in enumerate(samples.ids)
+    }
 
 
 def facts(measurement):
@@ -66,7 +75,9 @@ def test_raw_outputs_are_the_cell_itself(form, shared, dumped, tmp_path):
                 np.save(place, arrays[name])
             else:
                 np.savez(place.with_name(f"{place.name[:-4]}.npz"), **arrays)
-        (path / "header.json").write_text(json.dumps({"format": "qbench-answers/1", "provenance": {"device": "d 1"}}))
+        (path / "header.json").write_text(
+            json.dumps({"format": "qbench-answers/1", "provenance": {"device": "d 1"}})
+        )
     recorded = measure_cell(shared, f"answers:{path}", None)
     assert facts(recorded) == facts(direct)
     assert recorded.score("agreement").losses > 0
@@ -81,22 +92,35 @@ def test_records_are_the_cell_itself(shared, tmp_path):
     labelled = dataclasses.replace(shared.subject, metrics=shared.subject.metrics[:3])
     lines = [
         {"id": sample, "answer": ids, "scores": scores}
-        for sample, ids, scores in zip(dataset.sample_ids, answers.ids.tolist(), answers.scores.tolist(), strict=True)
+        for sample, ids, scores in zip(
+            dataset.sample_ids, answers.ids.tolist(), answers.scores.tolist(), strict=True
+        )
     ]
     path = tmp_path / "run.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    direct, recorded = (measure_cell(labelled, *cell) for cell in (("ort-cpu", SCHEMA), (f"answers:{path}", None)))
+    direct, recorded = (
+        measure_cell(labelled, *cell) for cell in (("ort-cpu", SCHEMA), (f"answers:{path}", None))
+    )
     assert recorded.predictions == direct.predictions
-    assert [dataclasses.astuple(one) for one in recorded.scores] == [dataclasses.astuple(one) for one in direct.scores]
+    assert [dataclasses.astuple(one) for one in recorded.scores] == [
+        dataclasses.astuple(one) for one in direct.scores
+    ]
 
 
 def test_recovery_and_slices_are_measured_as_in_the_cell_itself(shared, dumped, tmp_path):
     (name,) = next(iter(dumped.values()))
-    np.savez(tmp_path / "dump.npz", id=list(dumped), **{name: [one[name] for one in dumped.values()]})
+    np.savez(
+        tmp_path / "dump.npz", id=list(dumped), **{name: [one[name] for one in dumped.values()]}
+    )
     direct, recorded = (
         measure_request(
             Request(
-                cell=Cell(suite="s", model="digits_cnn", backend=backend.name, schema=SCHEMA if schema else RECORDED),
+                cell=Cell(
+                    suite="s",
+                    model="digits_cnn",
+                    backend=backend.name,
+                    schema=SCHEMA if schema else RECORDED,
+                ),
                 shared=shared,
                 backend=backend,
                 schema=schema,
@@ -117,9 +141,13 @@ def test_recovery_and_slices_are_measured_as_in_the_cell_itself(shared, dumped, 
 
 def test_slices_of_no_metric_that_is_a_sum_are_refused(shared):
     (use,) = [one for one in shared.subject.metrics if one.name == "top1"]
-    whole = dataclasses.replace(use, metric=dataclasses.replace(use.metric, resampled=lambda *_: (-0.1, 0.1)))
+    whole = dataclasses.replace(
+        use, metric=dataclasses.replace(use.metric, resampled=lambda *_: (-0.1, 0.1))
+    )
     backend = get_backend("ort-cpu")
-    artifacts = subject_artifacts(dataclasses.replace(shared.subject, metrics=(whole,)), backend, shared.made_with[0])
+    artifacts = subject_artifacts(
+        dataclasses.replace(shared.subject, metrics=(whole,)), backend, shared.made_with[0]
+    )
     request = Request(
         cell=Cell(suite="s", model="digits_cnn", backend=backend.name, schema=SCHEMA),
         shared=artifacts,
@@ -145,7 +173,9 @@ class Spelling:
         return f"spelling {self.kind.value}"
 
     def answer(self, runners, samples):
-        rows = np.concatenate([next(iter(runners["model"].run(feeds).values())) for feeds in samples.batches()])
+        rows = np.concatenate(
+            [next(iter(runners["model"].run(feeds).values())) for feeds in samples.batches()]
+        )
         best = rows.argmax(axis=1)
         table = {
             AnswerKind.TEXT: [[97 + one, 98] for one in best],
@@ -180,7 +210,10 @@ def test_every_kind_of_answer(kind, shared, tmp_path):
 
     def write(changed):
         lines = [
-            {"id": sample, "answer": changed if index == 5 and changed is not None else written(row)}
+            {
+                "id": sample,
+                "answer": changed if index == 5 and changed is not None else written(row),
+            }
             for index, (sample, row) in enumerate(zip(dataset.sample_ids, rows, strict=True))
         ]
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -213,12 +246,18 @@ def test_a_task_that_runs_its_graph_twice_is_refused_by_name(shared, dumped, tmp
 
 
 @pytest.mark.parametrize(
-    ("header", "named"), [({"model": "another"}, "'another'"), ({"data": {"digest": "0" * 64}}, "digest")]
+    ("header", "named"),
+    [({"model": "another"}, "'another'"), ({"data": {"digest": "0" * 64}}, "digest")],
 )
 def test_a_header_of_something_else_is_refused(header, named, shared, dumped, tmp_path):
     (name,) = next(iter(dumped.values()))
     text = json.dumps({"format": "qbench-answers/1", **header})
-    np.savez(tmp_path / "dump.npz", id=list(dumped), header=text, **{name: [one[name] for one in dumped.values()]})
+    np.savez(
+        tmp_path / "dump.npz",
+        id=list(dumped),
+        header=text,
+        **{name: [one[name] for one in dumped.values()]},
+    )
     with pytest.raises(InputError, match=named):
         measure_cell(shared, f"answers:{tmp_path / 'dump.npz'}", None)
 
@@ -247,11 +286,21 @@ def squeezed(name, array):
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [(renamed, "found the output 'foo'"), (widened, "an array of 11"), (squeezed, "found one number")],
+    [
+        (renamed, "found the output 'foo'"),
+        (widened, "an array of 11"),
+        (squeezed, "found one number"),
+    ],
 )
-def test_outputs_that_the_model_does_not_have_are_refused(change, message, shared, dumped, tmp_path):
+def test_outputs_that_the_model_does_not_have_are_refused(
+    change, message, shared, dumped, tmp_path
+):
     (name,) = next(iter(dumped.values()))
-    np.savez(tmp_path / "dump.npz", id=list(dumped), **change(name, np.stack([one[name] for one in dumped.values()])))
+    np.savez(
+        tmp_path / "dump.npz",
+        id=list(dumped),
+        **change(name, np.stack([one[name] for one in dumped.values()])),
+    )
     with pytest.raises(InputError, match=message):
         measure_cell(shared, f"answers:{tmp_path / 'dump.npz'}", None)
 
@@ -259,7 +308,10 @@ def test_outputs_that_the_model_does_not_have_are_refused(change, message, share
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        ({"answer": [10, 1], "scores": [0.9, 0.1]}, "found the class 10; expected classes from 0 to 9"),
+        (
+            {"answer": [10, 1], "scores": [0.9, 0.1]},
+            "found the class 10; expected classes from 0 to 9",
+        ),
         ({"answer": 10}, "found the class 10; expected classes from 0 to 9"),
         ({"scores": [0.1] * 11}, "found 11 scores; expected 10"),
         ({"answer": [3, 1], "scores": [0.9]}, "found 1 score of 2 classes"),
@@ -268,6 +320,8 @@ def test_outputs_that_the_model_does_not_have_are_refused(change, message, share
 def test_classes_that_the_model_does_not_have_are_refused(record, message, shared, tmp_path):
     (dataset,) = shared.subject.data.values()
     path = tmp_path / "run.jsonl"
-    path.write_text("".join(json.dumps({"id": sample, **record}) + "\n" for sample in dataset.sample_ids))
+    path.write_text(
+        "".join(json.dumps({"id": sample, **record}) + "\n" for sample in dataset.sample_ids)
+    )
     with pytest.raises(InputError, match=message):
         measure_cell(shared, f"answers:{path}", None)

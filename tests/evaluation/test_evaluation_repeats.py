@@ -1,4 +1,6 @@
-"""Runs of one cell in another order and other batches: what the engine gets, and what is compared."""
+"""Runs of one cell in another order and other batches: what the engine gets, and what is
+compared.
+"""
 
 import dataclasses
 import functools
@@ -23,7 +25,10 @@ SCORED = 21
 
 def network():
     rng = np.random.default_rng(3)
-    arrays = {"w": rng.normal(size=(6, 5)).astype(np.float32), "b": rng.normal(size=5).astype(np.float32)}
+    arrays = {
+        "w": rng.normal(size=(6, 5)).astype(np.float32),
+        "b": rng.normal(size=5).astype(np.float32),
+    }
     graph = helper.make_graph(
         [helper.make_node("Gemm", ["x", "w", "b"], ["y"], name="classes")],
         "net",
@@ -31,18 +36,30 @@ def network():
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 5])],
         [numpy_helper.from_array(array, name) for name, array in arrays.items()],
     )
-    return ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+    return ir.from_proto(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    )
 
 
 def points(name, count, labels=True):
     x = np.random.default_rng(len(name)).normal(size=(count, 6)).astype(np.float32)
     ids = tuple(f"{name}{i}" for i in range(count))
     right = tuple((i % 5,) for i in range(count)) if labels else None
-    return Dataset(id=name, kind="array", sample_ids=ids, sources=ids, labels=right, content=name, load=lambda i: x[i])
+    return Dataset(
+        id=name,
+        kind="array",
+        sample_ids=ids,
+        sources=ids,
+        labels=right,
+        content=name,
+        load=lambda i: x[i],
+    )
 
 
 class Watching:
-    """An engine that notes its batches, and answers otherwise from one load to the next by ``shift``."""
+    """An engine that notes its batches, and answers otherwise from one load to the next by
+    ``shift``.
+    """
 
     capabilities, packages, name = get_backend("ort-cpu").capabilities, (), "watching"
 
@@ -81,7 +98,11 @@ class Executor:
 
 def measured(engine, tmp_path, task=None, repeats=5, **options):
     net = ZooModel(
-        id="net", graphs={"model": network}, preprocess=ReadyArray(), task=task or Classification(), origin="drawn"
+        id="net",
+        graphs={"model": network},
+        preprocess=ReadyArray(),
+        task=task or Classification(),
+        origin="drawn",
     )
     names = ("top1", "agreement", "sqnr") if task is None else ("top1",)
     subject = Subject(
@@ -111,7 +132,10 @@ def test_an_engine_that_answers_by_the_place_in_the_batch_is_noisy(tmp_path):
     repeats = measurement.repeats
     assert repeats.runs == 3
     assert 0 < repeats.differing["scored"] <= SCORED
-    assert repeats.metrics.keys() == {"top1", "agreement"}  # a distance is of outputs, which a repeat does not hold
+    assert repeats.metrics.keys() == {
+        "top1",
+        "agreement",
+    }  # a distance is of outputs, which a repeat does not hold
     assert repeats.metrics["top1"].hits[0] == measurement.score("top1").hits
     assert repeats.metrics["agreement"].hits[0] == measurement.score("agreement").hits
     assert set(measurement.kept) == {"scored"}  # what later runs are compared with
@@ -124,7 +148,9 @@ def test_a_repeat_counts_like_a_plain_sum(tmp_path):
     runs = []
     for load, (_, batches) in enumerate(engine.loads, start=1):
         x = np.concatenate(batches)
-        everything = np.random.default_rng(len("scored")).normal(size=(SCORED, 6)).astype(np.float32)
+        everything = (
+            np.random.default_rng(len("scored")).normal(size=(SCORED, 6)).astype(np.float32)
+        )
         places = [int(np.flatnonzero((everything == row).all(axis=1))[0]) for row in x]
         rng = np.random.default_rng(3)
         w, b = rng.normal(size=(6, 5)).astype(np.float32), rng.normal(size=5).astype(np.float32)
@@ -164,7 +190,9 @@ def test_another_number_of_repeats_is_one_sentence(tmp_path, count):
 
 def test_rows_of_answers_keep_what_each_sample_has():
     ids = np.arange(12, dtype=np.int32).reshape(4, 3)
-    answers = IntegerAnswers(ids, ids.astype(np.float32), np.array([True, False, False, True]), kind=AnswerKind.RANKING)
+    answers = IntegerAnswers(
+        ids, ids.astype(np.float32), np.array([True, False, False, True]), kind=AnswerKind.RANKING
+    )
     picked = picked_answers(Classification(), answers, [2, 0])
     assert picked.ids.tolist() == [[6, 7, 8], [0, 1, 2]]
     assert picked.scores.tolist() == [[6, 7, 8], [0, 1, 2]]
@@ -182,12 +210,22 @@ def stopping(tmp_path, sources, *, task=None, labels=None, decision=None, tolera
 
     data = points("many", len(sources), labels=False).with_sources(sources)
     net = ZooModel(
-        id="net", graphs={"model": network}, preprocess=ReadyArray(), task=task or Classification(), origin="drawn"
+        id="net",
+        graphs={"model": network},
+        preprocess=ReadyArray(),
+        task=task or Classification(),
+        origin="drawn",
     )
     bare = Subject(model=net, data={"many": data}, metrics=(), calibration=points("spare", 8))
-    found = SubjectArtifacts(bare, Cache(tmp_path), get_backend("ort-cpu"), "here").reference()["many"].ids[:, 0]
+    found = (
+        SubjectArtifacts(bare, Cache(tmp_path), get_backend("ort-cpu"), "here")
+        .reference()["many"]
+        .ids[:, 0]
+    )
     data = dataclasses.replace(data, labels=tuple((int(one),) for one in found))
-    subject = dataclasses.replace(bare, data={"many": data}, metrics=(MetricUse("top1", get_metric("top1"), "many"),))
+    subject = dataclasses.replace(
+        bare, data={"many": data}, metrics=(MetricUse("top1", get_metric("top1"), "many"),)
+    )
     shared = SubjectArtifacts(subject, Cache(tmp_path), get_backend("ort-cpu"), "here")
     rules = Rules() if decision is None else Rules(decision=decision)
     return Request(
@@ -221,7 +259,9 @@ def test_whole_sources_are_drawn_in_an_order_of_their_own(tmp_path):
     rows = done.rows["many"]
     assert len(rows) == done.stopped.samples["many"] < 320
     for source in {sources[row] for row in rows}:
-        assert {row for row in rows if sources[row] == source} == {i for i in range(320) if sources[i] == source}
+        assert {row for row in rows if sources[row] == source} == {
+            i for i in range(320) if sources[i] == source
+        }
     assert list(rows) != sorted(rows)
     assert run(request).rows == done.rows
     expected = request.reference["many"].ids[list(rows)]
@@ -230,11 +270,15 @@ def test_whole_sources_are_drawn_in_an_order_of_their_own(tmp_path):
 
 def test_few_large_sources_decide_later_than_as_many_samples_of_their_own(tmp_path):
     alone = run(stopping(tmp_path, [f"s{i}" for i in range(320)], decision=_ci(), tolerance=0.1))
-    together = run(stopping(tmp_path, [f"s{i // 40}" for i in range(320)], decision=_ci(), tolerance=0.1))
+    together = run(
+        stopping(tmp_path, [f"s{i // 40}" for i in range(320)], decision=_ci(), tolerance=0.1)
+    )
     assert alone.stopped is not None
     assert together.stopped is None
     request = stopping(tmp_path, [f"s{i // 40}" for i in range(320)])
-    assert np.array_equal(together.answers["many"].ids, request.reference["many"].ids)  # in the order of the data
+    assert np.array_equal(
+        together.answers["many"].ids, request.reference["many"].ids
+    )  # in the order of the data
 
 
 def _ci():
@@ -266,8 +310,12 @@ class BadWithThreads(Watching):
 
 
 @pytest.mark.parametrize("repeats", [2, 5])
-def test_each_listed_number_of_threads_is_tried_before_answers_count_as_the_same(repeats, tmp_path, monkeypatch):
-    monkeypatch.setattr("qbench.evaluation.measure.Request", functools.partial(Request, repeat_threads=(2, 3)))
+def test_each_listed_number_of_threads_is_tried_before_answers_count_as_the_same(
+    repeats, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(
+        "qbench.evaluation.measure.Request", functools.partial(Request, repeat_threads=(2, 3))
+    )
     same = Watching()
     assert measured(same, tmp_path, repeats=repeats).repeats.text == "3 runs gave the same answers"
     assert [threads for threads, _ in same.loads] == [1, 2, 3]

@@ -31,13 +31,23 @@ def network(height="H", width="W"):
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 10])],
         [kernel, weight],
     )
-    return ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+    return ir.from_proto(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    )
 
 
 def points(name, count):
     x = np.random.default_rng(len(name)).normal(size=(count, 3, 12, 12)).astype(np.float32)
     ids = tuple(f"{name}{i}" for i in range(count))
-    return Dataset(id=name, kind="array", sample_ids=ids, sources=ids, labels=None, content=name, load=lambda i: x[i])
+    return Dataset(
+        id=name,
+        kind="array",
+        sample_ids=ids,
+        sources=ids,
+        labels=None,
+        content=name,
+        load=lambda i: x[i],
+    )
 
 
 @pytest.fixture
@@ -51,7 +61,10 @@ def shared(tmp_path):
             origin="ones",
         )
         subject = Subject(
-            model=zoo_model, data={"scored": points("scored", 3)}, metrics=(), calibration=points("spare", 2)
+            model=zoo_model,
+            data={"scored": points("scored", 3)},
+            metrics=(),
+            calibration=points("spare", 2),
         )
         return SubjectArtifacts(subject, Cache(tmp_path), get_backend("ort-cpu"), "here")
 

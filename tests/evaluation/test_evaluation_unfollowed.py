@@ -1,4 +1,6 @@
-"""Samples whose making no key can follow are made by each process anew, with a notice; others are made once."""
+"""Samples whose making no key can follow are made by each process anew, with a notice; others
+are made once.
+"""
 
 import subprocess
 import sys

@@ -1,4 +1,6 @@
-"""Schemas of weights alone are asked how many weights lie on grids, not how much is multiplied in integers."""
+"""Schemas of weights alone are asked how many weights lie on grids, not how much is multiplied
+in integers.
+"""
 
 import pytest
 
@@ -14,7 +16,9 @@ WEIGHT = Spec(qtype="int8", symmetry="symmetric", granularity=Granularity.CHANNE
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> SubjectArtifacts:
     subject = build_subject("digits_cnn", "digits_test", "digits_train", ["agreement"], 32)
-    return SubjectArtifacts(subject, Cache(tmp_path_factory.mktemp("cache")), get_backend("ort-cpu"), "here")
+    return SubjectArtifacts(
+        subject, Cache(tmp_path_factory.mktemp("cache")), get_backend("ort-cpu"), "here"
+    )
 
 
 def measured(shared: SubjectArtifacts, *rules: Rule) -> Measurement:
@@ -36,20 +40,29 @@ def test_the_weights_of_one_operator_alone(shared: SubjectArtifacts) -> None:
 
 
 def test_a_schema_of_activations_too_is_asked_for_integers(shared: SubjectArtifacts) -> None:
-    found = measured(shared, Rule(weight=WEIGHT, activation=Spec(qtype="uint8", symmetry="asymmetric")))
+    found = measured(
+        shared, Rule(weight=WEIGHT, activation=Spec(qtype="uint8", symmetry="asymmetric"))
+    )
     assert found.weight_macs is None
     assert found.planned_share == found.integer_macs > 0.9
 
 
 def test_the_engine_reports_what_it_ran_in_integers(shared: SubjectArtifacts) -> None:
     def found(backend: str, schema: str) -> Measurement:
-        return measure_cell(shared, get_backend(backend), schema, environment=EnvironmentClass("here", ()))
+        return measure_cell(
+            shared, get_backend(backend), schema, environment=EnvironmentClass("here", ())
+        )
 
     assert found("ort-cpu", "w8a8_asym_pc").executed_macs == 1.0
     assert found("integer-ort-x64", "w8a8_asym_pc_dyn").executed_macs == 1.0
     assert found("ort-cpu-noopt", "w8a8_asym_pc").executed_macs == 0.0
     assert found("ort-cpu", "w8_sym_pc").executed_macs is None
-    # signed activations with a clip behind QuantizeLinear are not fused, which only the engine knows
+    # signed activations with a clip behind QuantizeLinear are not fused, which only the engine
+    # knows
     signed = found("ort-cpu", "w8a8_sym_pc")
     assert (signed.integer_macs, round(signed.executed_macs or 0.0, 3)) == (1.0, 0.002)
-    assert [layer.partition(" ")[0] for layer in signed.executed_in_float] == ["conv2", "dense1", "conv1"]
+    assert [layer.partition(" ")[0] for layer in signed.executed_in_float] == [
+        "conv2",
+        "dense1",
+        "conv1",
+    ]

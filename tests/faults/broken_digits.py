@@ -1,4 +1,6 @@
-"""Two small networks on digits under several schemas, with feeds that also leave the calibrated ranges."""
+"""Two small networks on digits under several schemas, with feeds that also leave the calibrated
+ranges.
+"""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,7 +20,10 @@ MACHINE = get_backend("integer-ort-x64")
 ASYMMETRIC = Schema(
     name="asymmetric",
     rules=(
-        Rule(activation=Spec(qtype="int8", symmetry="asymmetric"), weight=Spec(qtype="int8", symmetry="asymmetric")),
+        Rule(
+            activation=Spec(qtype="int8", symmetry="asymmetric"),
+            weight=Spec(qtype="int8", symmetry="asymmetric"),
+        ),
     ),
 )
 SCHEMAS = (
@@ -43,7 +48,9 @@ class Ground:
     @cached_property
     def lowered(self):
         return [
-            (node_key(node), value.name) for node in lower_to_integers(self.quantized).graph for value in node.outputs
+            (node_key(node), value.name)
+            for node in lower_to_integers(self.quantized).graph
+            for value in node.outputs
         ]
 
     @cached_property
@@ -57,9 +64,15 @@ class Ground:
             graph = edited(graph, placed)
         else:
             backend = with_fault(backend, placed)
-        shown = edited(self.quantized, placed) if isinstance(placed.fault.injection, GraphEdit) else self.quantized
+        shown = (
+            edited(self.quantized, placed)
+            if isinstance(placed.fault.injection, GraphEdit)
+            else self.quantized
+        )
         there = {value.name for node in lower_to_integers(shown).graph for value in node.outputs}
-        return run_twice(backend.prepare(graph, taps=[value for _, value in self.lowered if value in there]))
+        return run_twice(
+            backend.prepare(graph, taps=[value for _, value in self.lowered if value in there])
+        )
 
     def changed(self, found):
         """The tapped values that are not the healthy ones, in order."""

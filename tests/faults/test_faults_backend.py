@@ -1,4 +1,6 @@
-"""A faulty backend is a backend: named apart, wrong in pieces too; passes and profiles are wrong likewise."""
+"""A faulty backend is a backend: named apart, wrong in pieces too; passes and profiles are
+wrong likewise.
+"""
 
 import numpy as np
 import pytest
@@ -7,7 +9,16 @@ from qbench.backends import get_backend
 from qbench.diagnosis.target import watches_itself
 from qbench.diagnosis.units import quantized_units
 from qbench.errors import InputError, UnsupportedError
-from qbench.faults import FaultyWork, Placed, WrongPass, edited, get_fault, is_equivalent, with_fault, wrong_rewriting
+from qbench.faults import (
+    FaultyWork,
+    Placed,
+    WrongPass,
+    edited,
+    get_fault,
+    is_equivalent,
+    with_fault,
+    wrong_rewriting,
+)
 from qbench.graph import check_convention, node_qparams
 from qbench.passes import Pipeline, run_pipeline
 from qbench.storage import Cache
@@ -86,7 +97,9 @@ def test_a_fault_that_changes_nothing_is_equivalent_by_data(ground):
 
 
 def test_a_race_gives_another_result_to_the_same_input(ground):
-    with with_fault(MACHINE, placed("thread-race")).prepare(ground.quantized, taps=["relu2_quantized"]) as executor:
+    with with_fault(MACHINE, placed("thread-race")).prepare(
+        ground.quantized, taps=["relu2_quantized"]
+    ) as executor:
         one, other = (executor.run(batches()[0])["relu2_quantized"] for _ in range(2))
     assert np.count_nonzero(one != other) in {1, 2}
 
@@ -102,7 +115,10 @@ def test_a_wrong_pass_claims_to_be_exact_and_settles(ground):
 
 
 def test_two_wrong_passes_at_one_operator_settle(ground):
-    passes = (WrongPass("bias-doubled", ("conv2",)), WrongPass("weight-transposed", ("conv2",), name="another"))
+    passes = (
+        WrongPass("bias-doubled", ("conv2",)),
+        WrongPass("weight-transposed", ("conv2",), name="another"),
+    )
     done = run_pipeline(ground.quantized, Pipeline(passes))
     assert [account.rounds for account in done.accounts] == [1, 1]
 
@@ -131,7 +147,8 @@ def test_a_calibration_fault_moves_the_grid_of_its_operator_alone(ground, name):
 def moved(right, wrong):
     """The quantizers whose grids differ."""
     grids = [
-        {n.outputs[0].name: node_qparams(n) for n in m.graph if n.op_type == "QuantizeLinear"} for m in (right, wrong)
+        {n.outputs[0].name: node_qparams(n) for n in m.graph if n.op_type == "QuantizeLinear"}
+        for m in (right, wrong)
     ]
     return {
         name

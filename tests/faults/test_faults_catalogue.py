@@ -1,4 +1,6 @@
-"""Every fault of the catalogue has a story, changes its operator and nothing before it, and is repeated by its seed."""
+"""Every fault of the catalogue has a story, changes its operator and nothing before it, and is
+repeated by its seed.
+"""
 
 import re
 from pathlib import Path
@@ -22,7 +24,9 @@ def grounds(tmp_path_factory):
 
 
 def first_effect(grounds, fault):
-    """The first place at which the fault changes anything: ground, place, its results, changed values."""
+    """The first place at which the fault changes anything: ground, place, its results, changed
+    values.
+    """
     for ground in grounds:
         for placed in ground.places(fault):
             found = ground.faulty(placed)
@@ -32,7 +36,11 @@ def first_effect(grounds, fault):
 
 
 @pytest.mark.parametrize(
-    "name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in RUNNING if name not in QUICK)]
+    "name",
+    [
+        *QUICK,
+        *(pytest.param(name, marks=pytest.mark.slow) for name in RUNNING if name not in QUICK),
+    ],
 )
 def test_a_fault_changes_its_operator_and_nothing_before_it(grounds, name):
     effect = first_effect(grounds, get_fault(name))
@@ -44,7 +52,9 @@ def test_a_fault_changes_its_operator_and_nothing_before_it(grounds, name):
     last = max(order.index(value) for node, value in ground.lowered if node in placed.sites)
     assert order.index(changed[0]) <= last + 2  # a quantizer or a clip of levels may stand behind
     again = ground.faulty(placed)
-    assert all(np.array_equal(a[key], b[key]) for a, b in zip(found, again, strict=True) for key in a)
+    assert all(
+        np.array_equal(a[key], b[key]) for a, b in zip(found, again, strict=True) for key in a
+    )
 
 
 def test_every_fault_has_a_story_and_a_cause():

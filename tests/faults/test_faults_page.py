@@ -1,4 +1,6 @@
-"""What ``benchmarks/detection.py`` writes into docs/detection.md: its own sections, and no others."""
+"""What ``benchmarks/detection.py`` writes into docs/detection.md: its own sections, and no
+others.
+"""
 
 import importlib
 from pathlib import Path

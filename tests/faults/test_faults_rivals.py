@@ -1,4 +1,6 @@
-"""Other debuggers are asked about the very fault that was put in, and their lists are read from the worst on."""
+"""Other debuggers are asked about the very fault that was put in, and their lists are read from
+the worst on.
+"""
 
 from pathlib import Path
 
@@ -27,14 +29,23 @@ def sick(ground, fault, site):
 
     right = ground.quantized
     (original,) = ground.shared.planned(ground.schema.canonical).values()
-    return Sick(original=original, right=right, wrong=edited(right, Placed(fault=get_fault(fault), sites=(site,))))
+    return Sick(
+        original=original,
+        right=right,
+        wrong=edited(right, Placed(fault=get_fault(fault), sites=(site,))),
+    )
 
 
 def test_a_place_is_that_of_the_first_entry_with_a_site():
     from rival_ort import place_of
 
     ranking = [{"a"}, {"b", "c"}, {"c"}]
-    assert [place_of(ranking, sites) for sites in (("a",), ("c",), ("c", "a"), ("d",))] == [1, 2, 1, None]
+    assert [place_of(ranking, sites) for sites in (("a",), ("c",), ("c", "a"), ("d",))] == [
+        1,
+        2,
+        1,
+        None,
+    ]
     assert place_of([], ("a",)) is None
 
 

@@ -9,9 +9,54 @@ from collections.abc import Iterator
 from typing import Any
 
 STRANGE = (
-    *(None, True, False, 0, 1, -1, 7, 2**31, -(2**63), 2**64, 2**70, 10**30, 0.0, -0.5, 1e-320, 1e308),
-    *(math.inf, -math.inf, math.nan, "", " ", "x", "conv", "uint8", "../x", "a\nb", "\u202e", "\x00", "=1", "1e5"),
-    *("9" * 5000, [], {}, [[]], [{}], [None], [0, "x"], {"x": 1}, {"": {}}, [[1, 2], [3]], [1e308] * 3, [[[[1]]]]),
+    *(
+        None,
+        True,
+        False,
+        0,
+        1,
+        -1,
+        7,
+        2**31,
+        -(2**63),
+        2**64,
+        2**70,
+        10**30,
+        0.0,
+        -0.5,
+        1e-320,
+        1e308,
+    ),
+    *(
+        math.inf,
+        -math.inf,
+        math.nan,
+        "",
+        " ",
+        "x",
+        "conv",
+        "uint8",
+        "../x",
+        "a\nb",
+        "\u202e",
+        "\x00",
+        "=1",
+        "1e5",
+    ),
+    *(
+        "9" * 5000,
+        [],
+        {},
+        [[]],
+        [{}],
+        [None],
+        [0, "x"],
+        {"x": 1},
+        {"": {}},
+        [[1, 2], [3]],
+        [1e308] * 3,
+        [[[[1]]]],
+    ),
 )
 """Values of every kind, in the place of others."""
 
@@ -71,7 +116,13 @@ def _damage(tree: Any, draw: random.Random) -> None:
 def _places(tree: Any, depth: int = 0) -> Iterator[tuple[Any, Any]]:
     if depth > 12:
         return
-    keys = list(tree) if isinstance(tree, dict) else range(min(len(tree), 60)) if isinstance(tree, list) else ()
+    keys = (
+        list(tree)
+        if isinstance(tree, dict)
+        else range(min(len(tree), 60))
+        if isinstance(tree, list)
+        else ()
+    )
     for key in keys:
         yield tree, key
         yield from _places(tree[key], depth + 1)
@@ -122,5 +173,9 @@ def _value(value: Any, depth: int = 0) -> str:
         case list():
             return "[" + ", ".join(_value(one, depth + 1) for one in value) + "]"
         case dict():
-            return "{" + ", ".join(f"{_key(key)} = {_value(one, depth + 1)}" for key, one in value.items()) + "}"
+            return (
+                "{"
+                + ", ".join(f"{_key(key)} = {_value(one, depth + 1)}" for key, one in value.items())
+                + "}"
+            )
     return json.dumps(str(value))

@@ -1,4 +1,6 @@
-"""Damaged files of every kind that people hand in end in a sentence or are read; what else is raised is a fault."""
+"""Damaged files of every kind that people hand in end in a sentence or are read; what else is
+raised is a fault.
+"""
 
 import json
 from collections.abc import Callable
@@ -38,8 +40,31 @@ def model_files(tmp_path_factory) -> Path:
     onnx.save(net, folder / "net.onnx")
     np.savez(folder / "x.npz", x=draw.normal(size=(8, 4)).astype(np.float32))
     files = [str(folder / name) for name in ("net.onnx", "x.npz", "p.json", "q.onnx", "plan.json")]
-    assert main(["profile", files[0], "--data", files[1], "-o", files[2], "--cache", str(folder / "cache")]) == 0
-    words = ["--profile", files[2], "--schema", "w8a8_asym_pc", "-o", files[3], "--save-plan", files[4]]
+    assert (
+        main(
+            [
+                "profile",
+                files[0],
+                "--data",
+                files[1],
+                "-o",
+                files[2],
+                "--cache",
+                str(folder / "cache"),
+            ]
+        )
+        == 0
+    )
+    words = [
+        "--profile",
+        files[2],
+        "--schema",
+        "w8a8_asym_pc",
+        "-o",
+        files[3],
+        "--save-plan",
+        files[4],
+    ]
     assert main(["quantize", files[0], *words]) == 0
     (folder / "notes.toml").write_text(
         '[[annotation]]\ncommit = "1234567"\nstate = "expected"\nauthor = "a"\nreason = "r"\ncell = "*::x"\n'
@@ -67,14 +92,26 @@ def _profile(path: Path) -> None:
     from qbench.cli import main
 
     folder = path.parents[1]
-    words = ["--profile", str(path), "--schema", "w8a8_asym_pc", "-o", str(path.with_name("q.onnx"))]
+    words = [
+        "--profile",
+        str(path),
+        "--schema",
+        "w8a8_asym_pc",
+        "-o",
+        str(path.with_name("q.onnx")),
+    ]
     assert main(["quantize", str(folder / "net.onnx"), *words]) in (0, 2)
 
 
 Use = tuple[str, Callable[[str, int], bytes], Callable[[Path], object], str]
 KINDS: dict[str, Use] = {
     "suite": ("suites/*.qbench.toml", damaged_toml, _suite, "{}.qbench.toml"),
-    "quarantine": ("suites/smoke.quarantine.toml", damaged_toml, _quarantine, "smoke.quarantine.toml"),
+    "quarantine": (
+        "suites/smoke.quarantine.toml",
+        damaged_toml,
+        _quarantine,
+        "smoke.quarantine.toml",
+    ),
     "schema": ("suites/schemas/*.toml", damaged_toml, load_schema, "{}.toml"),
     "arithmetic": ("qbench/numerics/presets/*.toml", damaged_toml, load_arithmetic, "{}.toml"),
     "device": ("qbench/passes/partition/devices/*.toml", damaged_toml, load_device, "{}.toml"),

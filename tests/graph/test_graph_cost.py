@@ -9,7 +9,9 @@ from qbench.graph import graph_digest, node_macs
 
 
 def net(inputs, nodes, weights):
-    values = {name: ir.val(name, ir.DataType.FLOAT, ir.Shape(shape)) for name, shape in inputs.items()}
+    values = {
+        name: ir.val(name, ir.DataType.FLOAT, ir.Shape(shape)) for name, shape in inputs.items()
+    }
     constants = []
     for name, shape in weights.items():
         tensor = ir.tensor(np.zeros(shape, np.float32), name=name)
@@ -23,7 +25,11 @@ def net(inputs, nodes, weights):
         built.append(node)
     values[nodes[-1][2]].dtype = ir.DataType.FLOAT
     graph = ir.Graph(
-        [values[n] for n in inputs], [values[nodes[-1][2]]], nodes=built, initializers=constants, opset_imports={"": 21}
+        [values[n] for n in inputs],
+        [values[nodes[-1][2]]],
+        nodes=built,
+        initializers=constants,
+        opset_imports={"": 21},
     )
     return ir.Model(graph, ir_version=10)
 
@@ -63,7 +69,9 @@ def test_conv_depthwise_transposed_gemm_matmul():
     st.integers(1, 2),
     st.integers(0, 2),
 )
-def test_conv_counts_what_a_loop_multiplies(groups, per_group, out_per_group, size, kernel, stride, pad):
+def test_conv_counts_what_a_loop_multiplies(
+    groups, per_group, out_per_group, size, kernel, stride, pad
+):
     model = net(
         {"x": ["N", groups * per_group, size]},
         [("Conv", ["x", "w"], "y", {"group": groups, "strides": [stride], "pads": [pad, pad]})],

@@ -1,4 +1,6 @@
-"""The digest: equal for what computes the same under the same names, different for every change that matters."""
+"""The digest: equal for what computes the same under the same names, different for every change
+that matters.
+"""
 
 import numpy as np
 import onnx
@@ -26,14 +28,23 @@ def by_hand():
     arrays = {"v": [1, 4], "m": [0, 0.5], "s": [1, 2], "b": [0, 1]}
     tensors = {k: ir.tensor(np.array(a, np.float32), name=k) for k, a in arrays.items()}
     values = {k: ir.val(k, t.dtype, t.shape, const_value=t) for k, t in tensors.items()}
-    bn = ir.node("BatchNormalization", [x, *(values[k] for k in "sbmv")], {"epsilon": 0.001}, name="bn")
+    bn = ir.node(
+        "BatchNormalization", [x, *(values[k] for k in "sbmv")], {"epsilon": 0.001}, name="bn"
+    )
     bn.outputs[0].name = "h"
     y = ir.val("y", ir.DataType.FLOAT, ir.Shape([None, 2, 4]))
     act = ir.node("LeakyRelu", [bn.outputs[0]], {"alpha": 0.1}, name="act", outputs=[y])
     graph = ir.Graph(
-        [x], [y], nodes=[bn, act], initializers=list(values.values()), opset_imports={"": 21}, name="other"
+        [x],
+        [y],
+        nodes=[bn, act],
+        initializers=list(values.values()),
+        opset_imports={"": 21},
+        name="other",
     )
-    return ir.Model(graph, ir_version=10, producer_name="someone", doc_string="words", metadata_props={"a": "b"})
+    return ir.Model(
+        graph, ir_version=10, producer_name="someone", doc_string="words", metadata_props={"a": "b"}
+    )
 
 
 def test_hand_built_equals_text_and_its_saved_copy(tmp_path):
@@ -41,12 +52,18 @@ def test_hand_built_equals_text_and_its_saved_copy(tmp_path):
     assert graph_digest(built) == digest()
     save_model(built, tmp_path / "a.onnx")
     save_model(load_model(tmp_path / "a.onnx"), tmp_path / "b.onnx")
-    assert graph_digest(load_model(tmp_path / "a.onnx")) == graph_digest(load_model(tmp_path / "b.onnx")) == digest()
+    assert (
+        graph_digest(load_model(tmp_path / "a.onnx"))
+        == graph_digest(load_model(tmp_path / "b.onnx"))
+        == digest()
+    )
 
 
 def test_blind_to_outside_data_inferred_shapes_and_metadata(tmp_path):
     proto = onnx.parser.parse_model(TEXT)
-    onnx.save(proto, tmp_path / "a.onnx", save_as_external_data=True, location="w", size_threshold=0)
+    onnx.save(
+        proto, tmp_path / "a.onnx", save_as_external_data=True, location="w", size_threshold=0
+    )
     assert graph_digest(load_model(tmp_path / "a.onnx")) == digest()
     shaped = with_shapes(ir.from_onnx_text(TEXT))
     next(iter(shaped.graph)).metadata_props["k"] = "v"

@@ -1,4 +1,6 @@
-"""Model files of a format that an extension brings: read as one node, run by the backends that take them, written."""
+"""Model files of a format that an extension brings: read as one node, run by the backends that
+take them, written.
+"""
 
 import numpy as np
 import onnx_ir as ir
@@ -38,7 +40,12 @@ class AbcFormat:
 
     def read(self, path):
         return graph_of_file(
-            "abc", path.read_bytes(), name=path.stem, inputs=[value("x")], outputs=[value("y")], products=PRODUCTS
+            "abc",
+            path.read_bytes(),
+            name=path.stem,
+            inputs=[value("x")],
+            outputs=[value("y")],
+            products=PRODUCTS,
         )
 
     def write(self, model):
@@ -91,7 +98,9 @@ def test_the_graph_holds_the_file_and_its_products(model):
 
 def test_an_onnx_model_holds_no_file():
     node = ir.node("Relu", [x := value("x")])
-    model = ir.Model(ir.Graph([x], node.outputs, nodes=[node], opset_imports={"": 21}), ir_version=10)
+    model = ir.Model(
+        ir.Graph([x], node.outputs, nodes=[node], opset_imports={"": 21}), ir_version=10
+    )
     assert (format_held_by(model), file_held_by(model), file_products(model)) == (None, None, ())
     assert form_text(model) == "float"
 
@@ -101,7 +110,10 @@ def test_only_backends_of_the_format_run_it(model):
 
     with ExitStack() as stack:
         runners = prepare_runners(get_backend("abc-engine"), {"main": model}, stack, threads=1)
-        assert runners["main"].run({"x": np.ones((3, 2), np.float32)})["y"].tolist() == [[2.0, 2.0]] * 3
+        assert (
+            runners["main"].run({"x": np.ones((3, 2), np.float32)})["y"].tolist()
+            == [[2.0, 2.0]] * 3
+        )
     with ExitStack() as stack, pytest.raises(UnsupportedError) as caught:
         prepare_runners(get_backend("ort-cpu"), {"main": model}, stack, threads=1)
     assert "abc-engine" in caught.value.expected
@@ -111,7 +123,9 @@ def test_only_backends_of_the_format_run_it(model):
 def test_a_model_is_exported_to_the_format(known, tmp_path, capsys):
     node = ir.node("Relu", [x := value("x")])
     node.outputs[0].name, node.outputs[0].dtype = "y", ir.DataType.FLOAT
-    model = ir.Model(ir.Graph([x], node.outputs, nodes=[node], opset_imports={"": 21}, name="g"), ir_version=10)
+    model = ir.Model(
+        ir.Graph([x], node.outputs, nodes=[node], opset_imports={"": 21}, name="g"), ir_version=10
+    )
     save_model(model, tmp_path / "m.onnx")
     assert main(["export", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "m.abc")]) == 0
     assert (tmp_path / "m.abc").read_bytes() == b"3"

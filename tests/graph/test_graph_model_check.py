@@ -1,4 +1,6 @@
-"""The gate of ONNX messages: files of others are not read, bombs do not go off, and what is invalid is named."""
+"""The gate of ONNX messages: files of others are not read, bombs do not go off, and what is
+invalid is named.
+"""
 
 import os
 
@@ -70,7 +72,9 @@ def initializer(proto):
 
 
 def inner_initializer(proto):
-    inner_graph(proto).initializer.append(onnx.numpy_helper.from_array(np.ones(2, np.float32), "inside"))
+    inner_graph(proto).initializer.append(
+        onnx.numpy_helper.from_array(np.ones(2, np.float32), "inside")
+    )
     return inner_graph(proto).initializer[0]
 
 
@@ -100,7 +104,9 @@ def function_initializer(proto):
 def function_default(proto):
     """The default value of an attribute of a function, which a Constant of its body refers to."""
     shift = proto.functions[0]
-    made = onnx.helper.make_attribute("v", onnx.numpy_helper.from_array(np.ones(2, np.float32), "v"))
+    made = onnx.helper.make_attribute(
+        "v", onnx.numpy_helper.from_array(np.ones(2, np.float32), "v")
+    )
     shift.attribute_proto.append(made)
     shift.node[0].ClearField("attribute")
     shift.node[0].attribute.add(name="value", ref_attr_name="v", type=onnx.AttributeProto.TENSOR)
@@ -110,7 +116,9 @@ def function_default(proto):
 def default_graph(proto):
     """A constant in a graph that is the default value of an attribute of a function."""
     one = onnx.numpy_helper.from_array(np.ones(2, np.float32), "k3")
-    made = onnx.helper.make_graph([], "g", [], [onnx.helper.make_tensor_value_info("k3", 1, [2])], [one])
+    made = onnx.helper.make_graph(
+        [], "g", [], [onnx.helper.make_tensor_value_info("k3", 1, [2])], [one]
+    )
     proto.functions[0].attribute_proto.append(onnx.helper.make_attribute("b", made))
     return proto.functions[0].attribute_proto[0].g.initializer[0]
 
@@ -136,7 +144,9 @@ def secret(tmp_path):
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("way", ["absolute", "above", "link", "folder link", "fifo", "missing", "folder"])
+@pytest.mark.parametrize(
+    "way", ["absolute", "above", "link", "folder link", "fifo", "missing", "folder"]
+)
 def test_no_constant_is_read_from_outside_the_folder(tmp_path, secret, place, way):
     home = tmp_path / "model"
     home.mkdir()
@@ -153,7 +163,9 @@ def test_no_constant_is_read_from_outside_the_folder(tmp_path, secret, place, wa
 def test_sparse_tensors_are_refused_wherever_their_parts_are(tmp_path, secret):
     values = onnx.numpy_helper.from_array(np.ones(1, np.float32), "s")
     put_outside(values, str(secret))
-    sparse = onnx.helper.make_sparse_tensor(values, onnx.numpy_helper.from_array(np.zeros(1, np.int64)), [4])
+    sparse = onnx.helper.make_sparse_tensor(
+        values, onnx.numpy_helper.from_array(np.zeros(1, np.int64)), [4]
+    )
     one, two = message(), message()
     one.graph.sparse_initializer.append(sparse)
     assert "'s' as a sparse tensor" in refused(one, tmp_path)
@@ -174,7 +186,9 @@ def test_external_data_below_the_folder_are_mapped_once_and_stay_as_they_were(tm
     model = load_model(tmp_path / "net.onnx")
     (tmp_path / "data" / "all").unlink()
     (tmp_path / "data" / "all").symlink_to("/dev/zero")
-    np.testing.assert_array_equal(model.graph.initializers["w"].const_value.numpy(), array[2:].reshape(3, 2))
+    np.testing.assert_array_equal(
+        model.graph.initializers["w"].const_value.numpy(), array[2:].reshape(3, 2)
+    )
     again = onnx.load_model_from_string(model_bytes(model))
     np.testing.assert_array_equal(onnx.numpy_helper.to_array(inner_initializer(again)), array[:2])
 
@@ -184,7 +198,9 @@ def test_a_packed_constant_is_read_from_its_file(tmp_path):
         '<ir_version: 10, opset_import: ["" : 21]> net (float[2] x) => (float[2] y) <float s = {0.5}> '
         "{ d = DequantizeLinear(q, s) y = Add(x, d) }"
     )
-    proto.graph.initializer.append(onnx.helper.make_tensor("q", onnx.TensorProto.INT4, [2], [-3, 7]))
+    proto.graph.initializer.append(
+        onnx.helper.make_tensor("q", onnx.TensorProto.INT4, [2], [-3, 7])
+    )
     put_outside(proto.graph.initializer[1], "four")
     proto.graph.initializer[1].ClearField("int32_data")
     (tmp_path / "four").write_bytes(bytes([0x7D]))
@@ -201,7 +217,8 @@ def test_a_message_in_memory_has_no_folder():
         as_model(proto)
 
 
-# Limits ------------------------------------------------------------------------------------------------------------
+# Limits
+# ------------------------------------------------------------------------------------------------------------
 
 
 def doubling(levels):
@@ -212,7 +229,9 @@ def doubling(levels):
         domain = "local" if level + 1 < levels else ""
         calls = [onnx.helper.make_node(name, ["a"], ["b"], domain=domain),
                  onnx.helper.make_node(name, ["b"], ["c"], domain=domain)]  # fmt: skip
-        proto.functions.append(onnx.helper.make_function("local", f"f{level}", ["a"], ["c"], calls, imports))
+        proto.functions.append(
+            onnx.helper.make_function("local", f"f{level}", ["a"], ["c"], calls, imports)
+        )
     proto.graph.node[1].input[0] = "x2"
     proto.graph.node.insert(0, onnx.helper.make_node("f0", ["x"], ["x2"], domain="local"))
     return proto
@@ -221,11 +240,15 @@ def doubling(levels):
 def nested(levels):
     proto = message()
     output = onnx.helper.make_tensor_value_info("z", 1, None)
-    inner = onnx.helper.make_graph([onnx.helper.make_node("Identity", ["x"], ["z"])], "g", [], [output])
+    inner = onnx.helper.make_graph(
+        [onnx.helper.make_node("Identity", ["x"], ["z"])], "g", [], [output]
+    )
     for level in range(levels):
         name = f"z{level}"
         node = onnx.helper.make_node("If", ["yes"], [name], then_branch=inner)
-        inner = onnx.helper.make_graph([node], "g", [], [onnx.helper.make_tensor_value_info(name, 1, None)])
+        inner = onnx.helper.make_graph(
+            [node], "g", [], [onnx.helper.make_tensor_value_info(name, 1, None)]
+        )
     proto.graph.node.append(inner.node[0])
     return proto
 
@@ -251,7 +274,9 @@ def of_shape(operator, sizes):
 
 def claimed(dims):
     proto = message()
-    proto.graph.initializer.append(onnx.TensorProto(name="b", data_type=1, dims=dims, raw_data=b"1234"))
+    proto.graph.initializer.append(
+        onnx.TensorProto(name="b", data_type=1, dims=dims, raw_data=b"1234")
+    )
     return proto
 
 
@@ -287,8 +312,12 @@ def chain(levels):
     imports = [onnx.helper.make_opsetid("", 21), onnx.helper.make_opsetid("local", 1)]
     for level in range(levels):
         last = level + 1 == levels
-        call = onnx.helper.make_node("Relu" if last else f"f{level + 1}", ["a"], ["b"], domain="" if last else "local")
-        proto.functions.append(onnx.helper.make_function("local", f"f{level}", ["a"], ["b"], [call], imports))
+        call = onnx.helper.make_node(
+            "Relu" if last else f"f{level + 1}", ["a"], ["b"], domain="" if last else "local"
+        )
+        proto.functions.append(
+            onnx.helper.make_function("local", f"f{level}", ["a"], ["b"], [call], imports)
+        )
     proto.graph.node.append(onnx.helper.make_node("f0", ["x"], ["deep"], domain="local"))
     return proto
 
@@ -300,7 +329,9 @@ def two_loops(trips, others):
     )
     second.name, second.input[0], second.output[0] = "second", "trips2", "other"
     proto.graph.node.append(second)
-    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array(others, np.int64), "trips2"))
+    proto.graph.initializer.append(
+        onnx.numpy_helper.from_array(np.array(others, np.int64), "trips2")
+    )
     return proto
 
 
@@ -357,17 +388,26 @@ def test_a_loop_that_ends_by_its_condition_may_have_any_bound(tmp_path):
 def test_inferring_sizes_takes_bounded_memory(tmp_path, monkeypatch):
     """onnx keeps each element of a Range of constants as a message of its own."""
     monkeypatch.setattr("qbench.graph.shapes._INFERENCE_BYTES", 64 << 20)
-    ends = [onnx.numpy_helper.from_array(np.array(n, np.int64), name) for n, name in ((0, "s"), (2**22, "l"), (1, "d"))]
+    ends = [
+        onnx.numpy_helper.from_array(np.array(n, np.int64), name)
+        for n, name in ((0, "s"), (2**22, "l"), (1, "d"))
+    ]
     nodes = [
         onnx.helper.make_node("Range", ["s", "l", "d"], ["r"]),
         onnx.helper.make_node("Gather", ["r", "x"], ["y"]),
     ]
-    values = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.INT64, [3]) for name in ("x", "y")]
+    values = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.INT64, [3]) for name in ("x", "y")
+    ]
     graph = onnx.helper.make_graph(nodes, "net", values[:1], values[1:], ends)
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10)
+    model = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10
+    )
     assert "shapes" in refused(model, tmp_path)
     graph.initializer[1].CopyFrom(onnx.numpy_helper.from_array(np.array(1000, np.int64), "l"))
-    small = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10)
+    small = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10
+    )
     (tmp_path / "small.onnx").write_bytes(small.SerializeToString())
     assert load_model(tmp_path / "small.onnx").graph.name == "net"
 
@@ -378,7 +418,8 @@ def test_special_files_are_not_waited_for(tmp_path):
         load_model(tmp_path / "net.onnx")
 
 
-# Validity ----------------------------------------------------------------------------------------------------------
+# Validity
+# ----------------------------------------------------------------------------------------------------------
 
 
 def edited(edit):
@@ -523,7 +564,8 @@ def test_a_tensor_file_holds_its_own_numbers(tmp_path, secret):
         load_tensor(path)
 
 
-# Metadata of our own -----------------------------------------------------------------------------------------------
+# Metadata of our own
+# -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "null", '"x"', '{"N": 0}', '{"N": 1.5}', '{"N": true}', '{"N": 1e999}',
@@ -557,9 +599,19 @@ HALF = 1 << 27
 @pytest.mark.parametrize(
     ("nodes", "factor"),
     [
-        pytest.param(f"n = Constant <value = int64[1] {{{8 * HALF}}}> () big = ConstantOfShape (n)", 4, id="not read"),
-        pytest.param(f"n = Constant <value = int64[1] {{{3 * HALF}}}> () big = Expand (one, n)", 2, id="Expand"),
-        pytest.param(f"n = Constant <value = int64[1] {{{3 * HALF}}}> () big = Tile (one, n)", 2, id="Tile"),
+        pytest.param(
+            f"n = Constant <value = int64[1] {{{8 * HALF}}}> () big = ConstantOfShape (n)",
+            4,
+            id="not read",
+        ),
+        pytest.param(
+            f"n = Constant <value = int64[1] {{{3 * HALF}}}> () big = Expand (one, n)",
+            2,
+            id="Expand",
+        ),
+        pytest.param(
+            f"n = Constant <value = int64[1] {{{3 * HALF}}}> () big = Tile (one, n)", 2, id="Tile"
+        ),
         pytest.param(
             f"n = Constant <value = int64[1] {{{HALF}}}> () a = ConstantOfShape (n) b = Relu (a)"
             " c = ConstantOfShape (n) d = ConstantOfShape (n)",

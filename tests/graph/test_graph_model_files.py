@@ -1,4 +1,6 @@
-"""Loading and saving: what is read is what was written, and whatever is no model is refused in one sentence."""
+"""Loading and saving: what is read is what was written, and whatever is no model is refused in
+one sentence.
+"""
 
 import numpy as np
 import onnx
@@ -58,7 +60,8 @@ def test_beyond_one_message_constants_go_beside_the_model(tmp_path, monkeypatch)
     save_model(big, tmp_path / "big.onnx")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["big.onnx", "big.onnx.data"]
     np.testing.assert_array_equal(
-        load_model(tmp_path / "big.onnx").graph.initializers["w"].const_value.numpy(), np.ones((3, 200))
+        load_model(tmp_path / "big.onnx").graph.initializers["w"].const_value.numpy(),
+        np.ones((3, 200)),
     )
     with pytest.raises(Exception, match="save_model"):
         model_bytes(big)
@@ -81,7 +84,9 @@ def test_refusals(tmp_path):
     assert "truncated" in broken(path, whole[:-7])
     assert broken(path, b"\x89PNG\r\n\x1a\n" + bytes(100))
     assert broken(path, b"hello, this is text\n")
-    assert "without ONNX's version" in broken(path, onnx.ModelProto(producer_name="x").SerializeToString())
+    assert "without ONNX's version" in broken(
+        path, onnx.ModelProto(producer_name="x").SerializeToString()
+    )
     with pytest.raises(InputError, match="directory"):
         load_model(tmp_path)
 
@@ -124,7 +129,9 @@ def test_large_constants_of_one_message_are_arrays_that_are_there_once(tmp_path)
     )
     net.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(array, "w"))
     net.graph.initializer.append(onnx.numpy_helper.from_array(halves, "half"))
-    net.graph.initializer.append(onnx.helper.make_tensor("t", onnx.TensorProto.FLOAT, [2], [1.5, 2]))
+    net.graph.initializer.append(
+        onnx.helper.make_tensor("t", onnx.TensorProto.FLOAT, [2], [1.5, 2])
+    )
     onnx.save(net, tmp_path / "net.onnx")
     loaded = load_model(tmp_path / "net.onnx")
     plain = ir.from_proto(net)
@@ -140,7 +147,9 @@ def test_large_constants_of_one_message_are_arrays_that_are_there_once(tmp_path)
 
 def test_a_large_constant_of_the_wrong_size_is_refused(tmp_path):
     net = onnx.parser.parse_model(TEXT)
-    net.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.ones((600, 600), np.float32), "w"))
+    net.graph.initializer[0].CopyFrom(
+        onnx.numpy_helper.from_array(np.ones((600, 600), np.float32), "w")
+    )
     net.graph.initializer[0].dims[0] = 7
     assert "'w' of shape 7×600" in broken(tmp_path / "net.onnx", net.SerializeToString())
 

@@ -1,4 +1,6 @@
-"""Operator facts, each checked against ONNX's own definitions or against what onnxruntime computes."""
+"""Operator facts, each checked against ONNX's own definitions or against what onnxruntime
+computes.
+"""
 
 import math
 
@@ -21,7 +23,9 @@ from qbench.graph import (
 WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
-@pytest.mark.parametrize("name", sorted(OPERATORS.keys() - {REQUANTIZE}))  # ONNX has no operator of this name
+@pytest.mark.parametrize(
+    "name", sorted(OPERATORS.keys() - {REQUANTIZE})
+)  # ONNX has no operator of this name
 def test_every_operator_and_index_exists(name):
     schema = onnx.defs.get_schema(name, 21, "")
     facts = OPERATORS[name]
@@ -83,7 +87,9 @@ def test_movers_make_no_new_value(name):
         ("MatMul", (4, 5), {}, 1, 2),
     ],
 )
-def test_scaling_a_weight_channel_scales_that_output_channel(name, shape, attributes, weight_axis, rank):
+def test_scaling_a_weight_channel_scales_that_output_channel(
+    name, shape, attributes, weight_axis, rank
+):
     rng = np.random.default_rng(1)
     x = rng.standard_normal((2, 4, 5, 5)[:rank]).astype(np.float32)
     w = rng.standard_normal(shape).astype(np.float32)
@@ -113,6 +119,12 @@ def test_attributes_are_what_is_given_or_left_out():
     node = ir.node("Any", [], {"count": 3, "slope": 0.5, "mode": "edge", "pads": [1, 2]})
     assert (int_attribute(node, "count", 7), int_attribute(node, "none", 7)) == (3, 7)
     assert (float_attribute(node, "slope", 1.5), float_attribute(node, "none", 1.5)) == (0.5, 1.5)
-    assert (word_attribute(node, "mode", "constant"), word_attribute(node, "none", "constant")) == ("edge", "constant")
-    assert (ints_attribute(node, "pads", (0,)), ints_attribute(node, "none", (0,))) == ((1, 2), (0,))
+    assert (word_attribute(node, "mode", "constant"), word_attribute(node, "none", "constant")) == (
+        "edge",
+        "constant",
+    )
+    assert (ints_attribute(node, "pads", (0,)), ints_attribute(node, "none", (0,))) == (
+        (1, 2),
+        (0,),
+    )
     assert ints_attribute(node, "none") == ()

@@ -1,4 +1,6 @@
-"""A new operator is its row in ``graph/ops.py`` and, where none fits yet, its kernel: nothing else names it."""
+"""A new operator is its row in ``graph/ops.py`` and, where none fits yet, its kernel: nothing
+else names it.
+"""
 
 import json
 import shutil
@@ -51,22 +53,44 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def sources() -> dict[str, str]:
-    """File → its text, of the packages that a model goes through; what hands operators to an engine has its names."""
+    """File → its text, of the packages that a model goes through; what hands operators to an
+    engine has its names.
+    """
     handed = {"tflite_writer", "torch_kernels"}
-    files = (file for package in CORE for file in (PACKAGE / package).rglob("*.py") if file.stem not in handed)
+    files = (
+        file
+        for package in CORE
+        for file in (PACKAGE / package).rglob("*.py")
+        if file.stem not in handed
+    )
     return {str(file.relative_to(PACKAGE)): file.read_text(encoding="utf-8") for file in files}
 
 
 @pytest.mark.parametrize(
-    "name", ["Celu", "DepthToSpace", "Gelu", "HardSwish", "Mish", "ReduceMax", "ReduceMean", "Selu", "ThresholdedRelu"]
+    "name",
+    [
+        "Celu",
+        "DepthToSpace",
+        "Gelu",
+        "HardSwish",
+        "Mish",
+        "ReduceMax",
+        "ReduceMean",
+        "Selu",
+        "ThresholdedRelu",
+    ],
 )
 def test_an_operator_is_named_in_its_row_alone(name, sources):
     names = (f'"{name}"', f'"{QLINEAR}{name}"')
-    assert [file for file, text in sources.items() if any(one in text for one in names)] == ["graph/ops.py"]
+    assert [file for file, text in sources.items() if any(one in text for one in names)] == [
+        "graph/ops.py"
+    ]
 
 
 def test_one_line_makes_an_operator_count_in_integers(tmp_path):
-    """By a copy of the package with one row more; without it the operator stays float, as every unknown one does."""
+    """By a copy of the package with one row more; without it the operator stays float, as every
+    unknown one does.
+    """
     assert "Swish" not in OPERATORS
     copy = tmp_path / "changed"
     shutil.copytree(PACKAGE, copy / "qbench", ignore=shutil.ignore_patterns("__pycache__"))
@@ -74,10 +98,17 @@ def test_one_line_makes_an_operator_count_in_integers(tmp_path):
     text = ops.read_text(encoding="utf-8")
     assert text.count(ROW) == 1
     ops.write_text(text.replace(ROW, f"{ROW}\n    {NEW_ROW}"), encoding="utf-8")
-    done = subprocess.run([sys.executable, "-c", SCRIPT, str(copy)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(copy)], capture_output=True, text=True, check=False
+    )
     assert not done.returncode, done.stderr
     found = json.loads(done.stdout)
-    assert found["operators"] == ["QuantizeLinear", "QLinearMatMul", "QLinearSwish", "MatMulIntegerToFloat"]
+    assert found["operators"] == [
+        "QuantizeLinear",
+        "QLinearMatMul",
+        "QLinearSwish",
+        "MatMulIntegerToFloat",
+    ]
     assert found["difference"] < 1e-5
 
 

@@ -1,4 +1,6 @@
-"""Operators from outside: facts, shapes and kernels, from the float graph to levels, and what has no such operator."""
+"""Operators from outside: facts, shapes and kernels, from the float graph to levels, and what
+has no such operator.
+"""
 
 import numpy as np
 import onnx_ir as ir
@@ -49,14 +51,19 @@ def halve(x):
 MADE = {
     "acme::Swish": Operator(kernel=swish, facts=OperatorFacts(low=-0.3), pointwise=True),
     "acme::Rotate": Operator(
-        kernel=lambda x, shift=0: np.roll(x, shift, axis=-1), facts=OperatorFacts(moved=(0,), real=(0,))
+        kernel=lambda x, shift=0: np.roll(x, shift, axis=-1),
+        facts=OperatorFacts(moved=(0,), real=(0,)),
     ),
-    "acme::Halve": Operator(kernel=halve, shape=lambda shapes: (*shapes[0][:-1], shapes[0][-1] // 2)),
+    "acme::Halve": Operator(
+        kernel=halve, shape=lambda shapes: (*shapes[0][:-1], shapes[0][-1] // 2)
+    ),
 }
 
 
 def extension(made=None, name="acme"):
-    return Extension(name=name, operators={key: lambda one=one: one for key, one in (made or MADE).items()})
+    return Extension(
+        name=name, operators={key: lambda one=one: one for key, one in (made or MADE).items()}
+    )
 
 
 def model(made=None, text=TEXT):
@@ -117,14 +124,18 @@ def test_the_interpreter_and_the_evaluator_compute_the_kernel():
     w, v = (model().graph.initializers[name].const_value.numpy() for name in "wv")
     expected = halve(np.roll(swish(feeds["x"] @ w, 1.5).astype(np.float32), 1, axis=-1)) @ v
     assert run(model(), "onnx-reference", feeds).dtype == np.float32
-    np.testing.assert_allclose(run(model(), "onnx-reference", feeds), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        run(model(), "onnx-reference", feeds), expected, rtol=1e-5, atol=1e-6
+    )
     ours = Program(model(), get_arithmetic("ideal")).run(feeds)["y"]
     np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_the_planner_puts_what_is_computed_on_a_grid_and_what_is_moved_on_the_same():
     plan, _ = quantized(model())
-    decided = {(slot.node, slot.role.value): type(one).__name__ for slot, one in plan.decisions.items()}
+    decided = {
+        (slot.node, slot.role.value): type(one).__name__ for slot, one in plan.decisions.items()
+    }
     assert decided["swish", "output"] == "Static"
     assert decided["turn", "output"] == "Shared"
     assert decided["halve", "output"] == "Static"
@@ -133,7 +144,12 @@ def test_the_planner_puts_what_is_computed_on_a_grid_and_what_is_moved_on_the_sa
 
 def test_an_operator_that_gives_no_data_stays_float():
     plan, _ = quantized(
-        model({**MADE, "acme::Halve": Operator(kernel=halve, shape=MADE["acme::Halve"].shape, data=())})
+        model(
+            {
+                **MADE,
+                "acme::Halve": Operator(kernel=halve, shape=MADE["acme::Halve"].shape, data=()),
+            }
+        )
     )
     assert "operators of the domain 'acme'" in plan.floats["halve"].reason
 
@@ -150,8 +166,13 @@ def test_levels_are_looked_up_and_moved_and_the_rest_is_real_between_grids():
     assert ("com.microsoft", "MatMulIntegerToFloat") in made
     assert set(declined(lowered)) == {"halve"}
     (feeds,) = batches(1, seed=5)
-    np.testing.assert_allclose(run(pairs, "integer-ideal", feeds), run(pairs, "onnx-reference", feeds), atol=1e-5)
-    assert np.abs(run(pairs, "integer-ideal", feeds) - run(model(), "onnx-reference", feeds)).max() < 0.3
+    np.testing.assert_allclose(
+        run(pairs, "integer-ideal", feeds), run(pairs, "onnx-reference", feeds), atol=1e-5
+    )
+    assert (
+        np.abs(run(pairs, "integer-ideal", feeds) - run(model(), "onnx-reference", feeds)).max()
+        < 0.3
+    )
 
 
 @pytest.mark.parametrize("qtype", ["int8", "uint8", "int16"])
@@ -182,7 +203,9 @@ def test_passes_around_it_are_held_to_their_word():
     for one in (MergeRequantize(steps=255), RequantizeIntoProducer(steps=255)):
         checked = assert_effect(one, net)
         assert checked.changed
-        assert [(region.verdict.value, region.inputs) for region in checked.regions] == [("proven", 256)]
+        assert [(region.verdict.value, region.inputs) for region in checked.regions] == [
+            ("proven", 256)
+        ]
 
 
 def test_two_extensions_under_one_name_are_refused_and_so_is_a_name_without_domain():
@@ -213,7 +236,9 @@ def test_without_its_extension_the_operator_is_refused_by_name():
 
 
 def test_the_version_of_a_domain_is_part_of_the_digest():
-    assert graph_digest(model()) != graph_digest(model(text=TEXT.replace('"acme" : 1', '"acme" : 2')))
+    assert graph_digest(model()) != graph_digest(
+        model(text=TEXT.replace('"acme" : 1', '"acme" : 2'))
+    )
 
 
 def test_what_is_moved_is_not_computed():

@@ -1,4 +1,6 @@
-"""The QDQ convention: a graph that keeps it has no breach, and each rule has a graph that breaks just it."""
+"""The QDQ convention: a graph that keeps it has no breach, and each rule has a graph that
+breaks just it.
+"""
 
 import onnx_ir as ir
 import pytest
@@ -85,7 +87,10 @@ def test_integers_may_not_leave_the_graph():
     [
         ("y = Relu(x)", Form.FLOAT),
         (GOOD, Form.QDQ),
-        ("q, t, u = DynamicQuantizeLinear(x) i = MatMulInteger(q, wq, u) y = Cast <to = 1> (i)", Form.QOPERATOR),
+        (
+            "q, t, u = DynamicQuantizeLinear(x) i = MatMulInteger(q, wq, u) y = Cast <to = 1> (i)",
+            Form.QOPERATOR,
+        ),
         ("y = qbench.integer.Add(x, x)", Form.INTEGER),
     ],
 )
@@ -132,12 +137,24 @@ def test_a_grid_in_floats_is_a_quantized_form():
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("[two] e = Mul(c, s)", "[two] e = Mul(c, t)", "read by 'two'; expected a Mul by its scale"),
+        (
+            "[two] e = Mul(c, s)",
+            "[two] e = Mul(c, t)",
+            "read by 'two'; expected a Mul by its scale",
+        ),
         ("[two] e = Mul(c, s)", "[two] e = Neg(c)", "read by 'two'"),
         ("Add(d, e)", "Add(d, d)", "What 'one' gives has not one reader"),
         ("c = Clip(b, low, high)", "c = Clip(b, x)", "no Round and Clip of their own"),
-        ("float s = {0.5}", "float s = {-1}", "The scale of 'divide' is not constant, finite and positive"),
-        ("[sum] y = Add(d, e)", "[q] q = Div(x, t) [sum] y = Sum(d, e, q)", "'x' is quantized 2 times"),
+        (
+            "float s = {0.5}",
+            "float s = {-1}",
+            "The scale of 'divide' is not constant, finite and positive",
+        ),
+        (
+            "[sum] y = Add(d, e)",
+            "[q] q = Div(x, t) [sum] y = Sum(d, e, q)",
+            "'x' is quantized 2 times",
+        ),
     ],
 )
 def test_each_rule_of_a_grid_in_floats_can_be_broken(old, new, words):

@@ -15,7 +15,9 @@ def boom() -> int:
 def test_lookup_is_lazy_and_knows_owners() -> None:
     two = SimpleNamespace(name="two")  # what a factory of others makes is checked to be of its kind
     catalogue = Catalogue("metric", {"one": lambda: 1, "bad": boom})
-    extended = catalogue.extended([Extension(name="acme", metrics={"two": lambda: two}), Extension(name="idle")])
+    extended = catalogue.extended(
+        [Extension(name="acme", metrics={"two": lambda: two}), Extension(name="idle")]
+    )
     assert extended.names() == ("bad", "one", "two")
     assert extended.get("two") is two
     assert (extended.owner("one"), extended.owner("two")) == ("qbench", "acme")
@@ -24,7 +26,9 @@ def test_lookup_is_lazy_and_knows_owners() -> None:
 
 def test_a_clash_names_both_owners() -> None:
     with pytest.raises(InputError, match=r"'one' of 'acme'.*'qbench' defines the same name"):
-        Catalogue("metric", {"one": lambda: 1}).extended([Extension(name="acme", metrics={"one": lambda: 2})])
+        Catalogue("metric", {"one": lambda: 1}).extended(
+            [Extension(name="acme", metrics={"one": lambda: 2})]
+        )
     pair = [Extension(name=name, metrics={"two": lambda: 2}) for name in ("acme", "umbrella")]
     with pytest.raises(InputError, match=r"'two' of 'umbrella'.*'acme'"):
         Catalogue("metric", {}).extended(pair)

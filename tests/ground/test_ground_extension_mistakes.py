@@ -1,4 +1,6 @@
-"""Extensions that hold something else than tables of functions: one sentence when they are made, not later."""
+"""Extensions that hold something else than tables of functions: one sentence when they are
+made, not later.
+"""
 
 from pathlib import Path
 
@@ -55,10 +57,14 @@ def test_names_are_texts():
         Extension(name="mine", models={3: dict})
 
 
-@pytest.mark.parametrize("kind", ["model", "dataset", "backend", "schema", "metric", "arithmetic", "operator"])
+@pytest.mark.parametrize(
+    "kind", ["model", "dataset", "backend", "schema", "metric", "arithmetic", "operator"]
+)
 @pytest.mark.parametrize("value", ["a text", None, 3])
 def test_what_a_factory_makes_is_of_its_kind(kind, value):
-    catalogue = Catalogue(kind, {}).extended([Extension(name="mine", **{f"{kind}s": {"thing": lambda: value}})])
+    catalogue = Catalogue(kind, {}).extended(
+        [Extension(name="mine", **{f"{kind}s": {"thing": lambda: value}})]
+    )
     with pytest.raises(InputError) as caught:
         catalogue.get("thing")
     assert caught.value.doing == f"Making the {kind} 'thing' of 'mine'"
@@ -76,7 +82,9 @@ def test_the_error_of_a_factory_names_its_line_and_keeps_its_type():
     catalogue = Catalogue("model", {}).extended([extension])
     with pytest.raises(InputError, match="ZeroDivisionError") as caught:
         catalogue.get("broken")
-    assert f"{Path(__file__).name}', line {broken.__code__.co_firstlineno + 1}" in caught.value.found
+    assert (
+        f"{Path(__file__).name}', line {broken.__code__.co_firstlineno + 1}" in caught.value.found
+    )
     with pytest.raises(UnsupportedError, match="no driver"):
         catalogue.get("unsupported")
 
@@ -97,7 +105,13 @@ def test_code_that_is_read_sees_the_extensions_before_it():
     assert "mine" not in [one.name for one in known_extensions()]
 
 
-RIGHT = {"id": "a", "graphs": {"model": dict}, "preprocess": ReadyArray(), "task": WholeOutput(), "origin": "here"}
+RIGHT = {
+    "id": "a",
+    "graphs": {"model": dict},
+    "preprocess": ReadyArray(),
+    "task": WholeOutput(),
+    "origin": "here",
+}
 
 
 @pytest.mark.parametrize(

@@ -22,14 +22,19 @@ ASKED = [
 
 @pytest.fixture
 def alone(monkeypatch):
-    """qbench without extensions; its extras ``acme`` and ``abc`` would install the guest ``qbench-acme``."""
+    """qbench without extensions; its extras ``acme`` and ``abc`` would install the guest
+    ``qbench-acme``.
+    """
     monkeypatch.setattr(extension, "read_entry_points", tuple)
     monkeypatch.setattr(importlib.metadata, "requires", lambda name: ASKED)
 
 
 def test_an_extra_has_the_first_word_of_what_it_brings_as_its_name(alone):
     for name in ("acme", "acme-fast", "Acme_fast", "abc", ".abc"):
-        assert missing_extra(name.lstrip(".")) == name.lower().lstrip(".").replace("_", "-").partition("-")[0]
+        assert (
+            missing_extra(name.lstrip("."))
+            == name.lower().lstrip(".").replace("_", "-").partition("-")[0]
+        )
     for name in ("fast", "acm", "ort-cpu", ""):  # an extra without a guest, no extra
         assert missing_extra(name) is None
 
@@ -67,7 +72,9 @@ def test_a_model_file_of_an_extra_says_what_to_install(alone, capsys, tmp_path):
 
 
 def test_every_engine_here_has_its_extra(monkeypatch):
-    """The rule of names holds for the guest of this repository: each backend and each format names an extra."""
+    """The rule of names holds for the guest of this repository: each backend and each format
+    names an extra.
+    """
     from qbench_engines.extension import EXTENSION
 
     monkeypatch.setattr(importlib.metadata, "version", _nothing_installed)

@@ -1,4 +1,6 @@
-"""This computer: words for processors, the probe, versions, commits, the clock; and nothing that names a person."""
+"""This computer: words for processors, the probe, versions, commits, the clock; and nothing
+that names a person.
+"""
 
 import datetime
 import getpass
@@ -36,7 +38,12 @@ from qbench.storage import json_line
     ("machine", "features", "dot_product", "word"),
     [
         ("x64", "avx2 avx512f avx512_vnni", "exact", "x64-avx512-vnni"),
-        ("x64", "avx2 avx512f avx512_vnni", "saturating", "x64-avx512"),  # the probe outranks the flags
+        (
+            "x64",
+            "avx2 avx512f avx512_vnni",
+            "saturating",
+            "x64-avx512",
+        ),  # the probe outranks the flags
         ("x64", "avx2 avx512f", "saturating", "x64-avx512"),
         ("x64", "avx2 avx_vnni", "exact", "x64-avx2-vnni"),
         ("x64", "avx2", "saturating", "x64-avx2"),
@@ -73,25 +80,33 @@ def test_the_probe_speaks_for_larger_products():
         [helper.make_tensor("b", TensorProto.INT8, [64, 64], [127] * 64 * 64)],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
     (result,) = session.run(None, {"a": np.full((64, 64), 255, np.uint8)})
     pair = {DotProduct.EXACT: 2 * 255 * 127, DotProduct.SATURATING: 2**15 - 1}[probe_dot_product()]
     assert (result == 32 * pair).all()
 
 
 def test_features_of_other_systems():
-    x86 = (
-        "processor\t: 0\nmodel name\t: X\nflags\t\t: sse avx2 SSE4_1\nbugs\t: none\n\nprocessor\t: 1\nflags\t\t: fpu\n"
-    )
+    x86 = "processor\t: 0\nmodel name\t: X\nflags\t\t: sse avx2 SSE4_1\nbugs\t: none\n\nprocessor\t: 1\nflags\t\t: fpu\n"
     assert features_of_cpuinfo(x86) == ("avx2", "sse", "sse4_1")
-    assert features_of_cpuinfo("processor : 0\nFeatures\t: fp asimd asimddp\n") == ("asimd", "asimddp", "fp")
+    assert features_of_cpuinfo("processor : 0\nFeatures\t: fp asimd asimddp\n") == (
+        "asimd",
+        "asimddp",
+        "fp",
+    )
     assert features_of_cpuinfo("nothing here") == ()
 
 
 def test_macos_reports_features_through_sysctl(monkeypatch):
     from qbench.host import computer
 
-    answers = {("hw.optional",): "hw.optional.arm.FEAT_DotProd: 1\nhw.optional.arm.FEAT_BF16: 0\nhw.optional.neon: 1\n"}
+    answers = {
+        (
+            "hw.optional",
+        ): "hw.optional.arm.FEAT_DotProd: 1\nhw.optional.arm.FEAT_BF16: 0\nhw.optional.neon: 1\n"
+    }
     monkeypatch.setattr(computer, "_CPUINFO", Path("/nowhere/cpuinfo"))
     monkeypatch.setattr(computer, "_sysctl", lambda *arguments: answers.get(arguments, ""))
     computer.processor_features.cache_clear()
@@ -108,7 +123,9 @@ def test_versions():
 
 def git(folder, *arguments):
     identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
-    done = subprocess.run(["git", "-C", folder, *identity, *arguments], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        ["git", "-C", folder, *identity, *arguments], check=True, capture_output=True, text=True
+    )
     return done.stdout.strip()
 
 
@@ -166,14 +183,20 @@ print(environment_of(get_backend("ort-cpu"), "x64-avx2"))
 def test_kernels_of_another_processor_make_a_class_of_their_own_where_numpy_sums(kernels, named):
     environment = {**os.environ, "OPENBLAS_CORETYPE": kernels}
     done = subprocess.run(
-        [sys.executable, "-c", IN_A_CLASS], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", IN_A_CLASS],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     reference, engine = done.stdout.split()
     assert reference == f"x64-avx2+numpy-{np.__version__}+onnx-{onnx.__version__}{named}"
     assert "openblas" not in engine
 
 
-@pytest.mark.parametrize("library", [[], [{"user_api": "openmp", "internal_api": "openmp", "version": None}]])
+@pytest.mark.parametrize(
+    "library", [[], [{"user_api": "openmp", "internal_api": "openmp", "version": None}]]
+)
 def test_an_unknown_blas_is_left_unsaid(monkeypatch, library):
     monkeypatch.setattr("threadpoolctl.threadpool_info", lambda: library)
     blas_kernels.cache_clear()

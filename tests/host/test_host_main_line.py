@@ -10,8 +10,17 @@ from qbench.host import Worktree, first_parents, subject_line, tree_hash, whole_
 
 
 def git(folder: Path, *arguments: str) -> str:
-    names = ["-c", "user.name=ann", "-c", "user.email=ann@example.org", "-c", "commit.gpgsign=false"]
-    done = subprocess.run(["git", "-C", str(folder), *names, *arguments], check=True, capture_output=True, text=True)
+    names = [
+        "-c",
+        "user.name=ann",
+        "-c",
+        "user.email=ann@example.org",
+        "-c",
+        "commit.gpgsign=false",
+    ]
+    done = subprocess.run(
+        ["git", "-C", str(folder), *names, *arguments], check=True, capture_output=True, text=True
+    )
     return done.stdout.strip()
 
 
@@ -43,15 +52,26 @@ def test_the_main_line_leaves_branches_out(repository: Path) -> None:
 def test_names_become_hashes(repository: Path) -> None:
     assert whole_hash("main", repository) == git(repository, "rev-parse", "HEAD")
     assert whole_hash("main~9", repository) == whole_hash("--all", repository) == ""
-    assert tree_hash("main", repository) == tree_hash("main~1", repository) != tree_hash("main~2", repository)
+    assert (
+        tree_hash("main", repository)
+        == tree_hash("main~1", repository)
+        != tree_hash("main~2", repository)
+    )
 
 
 def test_elsewhere_there_is_no_line(tmp_path: Path) -> None:
     assert first_parents(tmp_path) == ()
-    assert whole_hash("HEAD", tmp_path) == subject_line("HEAD", tmp_path) == tree_hash("HEAD", tmp_path) == ""
+    assert (
+        whole_hash("HEAD", tmp_path)
+        == subject_line("HEAD", tmp_path)
+        == tree_hash("HEAD", tmp_path)
+        == ""
+    )
 
 
-def test_a_working_tree_holds_one_commit_and_leaves_the_checkout_alone(repository: Path, tmp_path: Path) -> None:
+def test_a_working_tree_holds_one_commit_and_leaves_the_checkout_alone(
+    repository: Path, tmp_path: Path
+) -> None:
     line = first_parents(repository)
     (repository / "mine.txt").write_text("not committed")
     with Worktree(repository, tmp_path / "tree") as tree:
@@ -70,5 +90,8 @@ def test_a_working_tree_holds_one_commit_and_leaves_the_checkout_alone(repositor
 
 
 def test_without_a_repository_there_is_no_working_tree(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="Making a working tree"), Worktree(tmp_path, tmp_path / "tree"):
+    with (
+        pytest.raises(StoreError, match="Making a working tree"),
+        Worktree(tmp_path, tmp_path / "tree"),
+    ):
         pass

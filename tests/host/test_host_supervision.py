@@ -58,7 +58,11 @@ def test_only_the_word_of_the_work_itself_is_its_exit_code(act, code, how):
         ("import subprocess; subprocess.run(['true'], check=True)", "", 0),
         ("os.waitpid(os.fork() or os.execv('/bin/true', ['true']), 0)", "", 0),
         ("ctypes.CDLL(None).exit(0)", "", 2),
-        ("threading.Thread(target=os._exit, args=(0,)).start(); __import__('time').sleep(60)", "", 2),
+        (
+            "threading.Thread(target=os._exit, args=(0,)).start(); __import__('time').sleep(60)",
+            "",
+            2,
+        ),
         ("os.waitpid(os.fork() or os._exit(0), 0)", "", 0),
         ("os.waitpid(os.fork() or ctypes.CDLL(None).exit(0), 0)", "", 0),
     ],
@@ -84,7 +88,9 @@ def test_after_the_work_its_result_is_the_exit_code(after, code):
 
 
 def test_a_parent_that_ignores_its_children_does_not_wait_forever():
-    """A shell's ``trap '' CHLD`` is inherited: the system then takes ended children away without a signal."""
+    """A shell's ``trap '' CHLD`` is inherited: the system then takes ended children away
+    without a signal.
+    """
     text = SUPERVISED.format(act="return 3")
     ignoring = "import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN)"
     assert run(f"{ignoring}\n{text}").returncode == 3

@@ -1,4 +1,6 @@
-"""Batches that a graph cannot compute are refused in words that name the node; other mistakes are not dressed up."""
+"""Batches that a graph cannot compute are refused in words that name the node; other mistakes
+are not dressed up.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -33,7 +35,9 @@ def executor_of(text: str, means: Means | None = None, **more: Any) -> Any:
     )
     for name, array in {**CONSTANTS, **more}.items():
         proto.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array), name))
-    return IntegerBackend(arithmetic=get_arithmetic("ort-x64"), means=means).prepare(ir.from_proto(proto))
+    return IntegerBackend(arithmetic=get_arithmetic("ort-x64"), means=means).prepare(
+        ir.from_proto(proto)
+    )
 
 
 PRODUCT = "g (uint8[M, K] a) => (uint8[M, 3] y) { y = QLinearMatMul(a, s, z, w, s, v, s, z) }"
@@ -45,9 +49,7 @@ JOINED = (
     "g (uint8[M, N] a, uint8[K, L] b) => (uint8[I, J] y)"
     "{ y = com.microsoft.QLinearConcat<axis = 0>(s, z, a, s, z, b, s, z) }"
 )
-LARGEST = (
-    "g (uint8[M, N] a, uint8[K, L] b) => (uint8[M, N] y) { y = qbench.integer.QLinearMax(a, s, z, b, s, z, s, z) }"
-)
+LARGEST = "g (uint8[M, N] a, uint8[K, L] b) => (uint8[M, N] y) { y = qbench.integer.QLinearMax(a, s, z, b, s, z, s, z) }"
 POOL = (
     "g (uint8[N, C, H, W] a) => (uint8[N, C, I, J] y)"
     "{ x = QLinearConv<group = 4>(a, s, z, d, s, v, s, z) y = MaxPool<kernel_shape = [3, 3]>(x) }"
@@ -73,7 +75,9 @@ FLOATS = "g (uint8[N] a) => (float[M] y) { r = DequantizeLinear(a, s, z) y = Res
         (FLOATS, [(5,)], "reshape"),
     ],
 )
-def test_shapes_that_do_not_fit_are_refused(text: str, shapes: list[tuple[int, ...]], says: str, means: Means) -> None:
+def test_shapes_that_do_not_fit_are_refused(
+    text: str, shapes: list[tuple[int, ...]], says: str, means: Means
+) -> None:
     feeds = {name: np.zeros(shape, np.uint8) for name, shape in zip("ab", shapes, strict=False)}
     executor = executor_of(text, means, n=np.array([2, 2]))
     with pytest.raises(InputError, match=says) as caught:

@@ -1,4 +1,6 @@
-"""Channels beyond the last whole block of vector code: which they are, and that they alone are scaled otherwise."""
+"""Channels beyond the last whole block of vector code: which they are, and that they alone are
+scaled otherwise.
+"""
 
 from dataclasses import replace
 
@@ -17,10 +19,16 @@ SCALARS = BUILT_IN.beyond_blocks
 """As it counts those beyond."""
 
 
-def conv(arithmetic: Arithmetic, filters: int, depth: int, groups: int, *, own: bool = False) -> np.ndarray:
-    """A convolution's result, channels last, the same with all means; sums are often ties. ``own``: scales differ."""
+def conv(
+    arithmetic: Arithmetic, filters: int, depth: int, groups: int, *, own: bool = False
+) -> np.ndarray:
+    """A convolution's result, channels last, the same with all means; sums are often ties.
+    ``own``: scales differ.
+    """
     random = np.random.default_rng(filters)
-    scales = np.exp2(random.integers(-5, -2, filters) if own else np.full(filters, -3.0)).astype(np.float32)
+    scales = np.exp2(random.integers(-5, -2, filters) if own else np.full(filters, -3.0)).astype(
+        np.float32
+    )
     feeds = {"x": levels_of(filters, "int8", 4, groups * depth, 24, 24)}
     constants = {
         "s": np.float32(0.25),
@@ -33,7 +41,9 @@ def conv(arithmetic: Arithmetic, filters: int, depth: int, groups: int, *, own: 
         "b": random.integers(-9000, 9000, filters).astype(np.int32),
     }
     order = ["x", "s", "z", "w", "ws", "wz", "ys", "yz", "b"]
-    (found,) = counted(model_of("QLinearConv", order, feeds, constants, group=groups), arithmetic, feeds)
+    (found,) = counted(
+        model_of("QLinearConv", order, feeds, constants, group=groups), arithmetic, feeds
+    )
     return np.moveaxis(found, 1, -1)
 
 
@@ -41,10 +51,20 @@ def mean(arithmetic: Arithmetic, channels: int, *, last: bool = False) -> np.nda
     """A global mean, channels last; sums are often ties."""
     codes = levels_of(channels, "int8", 5, 8, 8, channels) >> 2
     feeds = {"x": codes if last else np.ascontiguousarray(np.moveaxis(codes, -1, 1))}
-    constants = {"s": np.float32(0.25), "z": np.int8(3), "ys": np.float32(0.125), "yz": np.int8(-21)}
+    constants = {
+        "s": np.float32(0.25),
+        "z": np.int8(3),
+        "ys": np.float32(0.125),
+        "yz": np.int8(-21),
+    }
     order = ["x", "s", "z", "ys", "yz"]
     model = model_of(
-        "QLinearGlobalAveragePool", order, feeds, constants, domain="com.microsoft", channels_last=int(last)
+        "QLinearGlobalAveragePool",
+        order,
+        feeds,
+        constants,
+        domain="com.microsoft",
+        channels_last=int(last),
     )
     (found,) = counted(model, arithmetic, feeds)
     return found if last else np.moveaxis(found, 1, -1)
@@ -68,24 +88,39 @@ def mean(arithmetic: Arithmetic, channels: int, *, last: bool = False) -> np.nda
     ],
 )
 def test_the_filters_that_are_left(filters, depth, groups, left, own) -> None:
-    found, vectors, scalars = (conv(one, filters, depth, groups, own=own) for one in (BUILT_IN, VECTORS, SCALARS))
+    found, vectors, scalars = (
+        conv(one, filters, depth, groups, own=own) for one in (BUILT_IN, VECTORS, SCALARS)
+    )
     assert np.any((vectors != scalars)[..., filters - left if left else 0 :])
     np.testing.assert_array_equal(found[..., : filters - left], vectors[..., : filters - left])
     np.testing.assert_array_equal(found[..., filters - left :], scalars[..., filters - left :])
 
 
 @pytest.mark.parametrize("last", [False, True])
-@pytest.mark.parametrize(("channels", "left"), [(1, 1), (15, 15), (16, 0), (21, 5), (32, 0), (40, 8)])
+@pytest.mark.parametrize(
+    ("channels", "left"), [(1, 1), (15, 15), (16, 0), (21, 5), (32, 0), (40, 8)]
+)
 def test_the_channels_of_a_mean_that_are_left(channels, left, last) -> None:
-    found, vectors, scalars = (mean(one, channels, last=last) for one in (BUILT_IN, VECTORS, SCALARS))
+    found, vectors, scalars = (
+        mean(one, channels, last=last) for one in (BUILT_IN, VECTORS, SCALARS)
+    )
     assert channels == 1 or np.any(vectors != scalars)
     np.testing.assert_array_equal(found[..., : channels - left], vectors[..., : channels - left])
     np.testing.assert_array_equal(found[..., channels - left :], scalars[..., channels - left :])
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.integers(0, 9), st.integers(0, 9), st.booleans(), st.integers(1, 40), st.integers(1, 4), st.integers(1, 3))
-def test_which_are_left_is_the_rest_of_a_division(depthwise, planes, grouped, groups, depth, each) -> None:
+@given(
+    st.integers(0, 9),
+    st.integers(0, 9),
+    st.booleans(),
+    st.integers(1, 40),
+    st.integers(1, 4),
+    st.integers(1, 3),
+)
+def test_which_are_left_is_the_rest_of_a_division(
+    depthwise, planes, grouped, groups, depth, each
+) -> None:
     assume(depthwise or planes or grouped)
     rule, filters = (
         Remainder(scaling=BUILT_IN.scaling, depthwise=depthwise, planes=planes, grouped=grouped),

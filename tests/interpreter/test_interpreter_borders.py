@@ -1,4 +1,6 @@
-"""Q and DQ as others write them, in either form: against ONNX Runtime, and refused where their rule is not known."""
+"""Q and DQ as others write them, in either form: against ONNX Runtime, and refused where their
+rule is not known.
+"""
 
 from typing import Any
 
@@ -35,7 +37,9 @@ SIGMOID = (
 
 
 def model_of(text: str, opset: int = 21, **constants: Any) -> onnx.ModelProto:
-    proto = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : {opset}, "com.microsoft" : 1]>\n{text}')
+    proto = onnx.parser.parse_model(
+        f'<ir_version: 10, opset_import: ["" : {opset}, "com.microsoft" : 1]>\n{text}'
+    )
     for name, array in constants.items():
         proto.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array), name))
     return proto
@@ -52,7 +56,9 @@ def test_a_zero_point_that_is_left_out_has_the_type_of_the_integers(text: str) -
     proto = model_of(text, w=RANDOM.integers(-128, 128, (4, 3)).astype(np.int8))
     names = [value.name for value in proto.graph.input]
     feeds = {name: RANDOM.integers(-128, 128, (2, 4)).astype(np.int8) for name in names}
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        proto.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
     (theirs,) = session.run(None, feeds)
     found = ours(proto, feeds)
     assert found.dtype == theirs.dtype
@@ -69,7 +75,9 @@ def test_an_operator_has_the_type_of_its_data() -> None:
 
 
 def test_a_zero_point_of_no_known_type_is_refused() -> None:
-    proto = model_of(SIGMOID.replace("{ y", "{ a = Abs(x)  y").replace("(x, s, z, t)", "(a, s, , t)"))
+    proto = model_of(
+        SIGMOID.replace("{ y", "{ a = Abs(x)  y").replace("(x, s, z, t)", "(a, s, , t)")
+    )
     with pytest.raises(UnsupportedError, match="its type is unknown"):
         ours(proto, {})
 
@@ -81,9 +89,13 @@ CAST = (
 )
 
 
-@pytest.mark.parametrize(("text", "opset", "kind"), [(HALVES, 21, np.float16), (CAST, 23, np.float32)])
+@pytest.mark.parametrize(
+    ("text", "opset", "kind"), [(HALVES, 21, np.float16), (CAST, 23, np.float32)]
+)
 def test_reals_of_16_bits_are_refused(text: str, opset: int, kind: Any) -> None:
-    """The answer would be float32 where the graph says float16, and nobody measured how engines round it."""
+    """The answer would be float32 where the graph says float16, and nobody measured how engines
+    round it.
+    """
     proto = model_of(text, opset, s=kind(0.5), z=np.int8(0))
     with pytest.raises(UnsupportedError, match="float16"):
         ours(proto, {"x": np.zeros((2, 4), kind)})

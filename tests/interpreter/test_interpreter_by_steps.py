@@ -1,4 +1,6 @@
-"""Registers that saturate at every product, along K, in the order that is stated; judged by plain integers."""
+"""Registers that saturate at every product, along K, in the order that is stated; judged by
+plain integers.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -21,7 +23,9 @@ GRIDS = {"s": np.float32(1), "t": np.float32(1), "z": np.uint8(0), "v": np.int8(
 
 
 def by_hand(left: Array, right: Array, bits: int = 16) -> tuple[Array, int]:
-    """Plain integers, one product after another: what the register holds, and how often it was full."""
+    """Plain integers, one product after another: what the register holds, and how often it was
+    full.
+    """
     half, events = 1 << (bits - 1), 0
     sums = np.zeros((len(left), right.shape[1]), np.int64)
     for m, n in np.ndindex(*sums.shape):
@@ -44,7 +48,9 @@ def events(model: Any, machine: Any, feeds: dict[str, Array]) -> Counters:
 def product(a: Array, b: Array, *, constant: bool) -> tuple[Any, dict[str, Array]]:
     feeds = {"a": a} if constant else {"a": a, "b": b}
     known = GRIDS | ({"b": b} if constant else {})
-    return model_of("QGemm", ("a", "s", "z", "b", "t", "v"), feeds, known, domain="com.microsoft"), feeds
+    return model_of(
+        "QGemm", ("a", "s", "z", "b", "t", "v"), feeds, known, domain="com.microsoft"
+    ), feeds
 
 
 @pytest.mark.parametrize("constant", [False, True])
@@ -76,7 +82,10 @@ def test_products_are_summed_one_by_one(seed: int, constant: bool) -> None:
 @pytest.mark.parametrize("groups", [1, 3])
 def test_a_convolution_sums_along_its_window_channels_fastest(groups: int) -> None:
     channels, filters = 3, 6
-    x, w = levels_of(0, "uint8", 2, channels, 3, 3), levels_of(1, "int8", filters, channels // groups, 3, 3)
+    x, w = (
+        levels_of(0, "uint8", 2, channels, 3, 3),
+        levels_of(1, "int8", filters, channels // groups, 3, 3),
+    )
     grids = {"sx": np.float32(0.02), "zx": np.uint8(7), "sw": np.float32(0.01), "zw": np.int8(0)}
     grids |= {"sy": np.float32(0.06), "zy": np.uint8(128), "w": w}
     order = ("x", "sx", "zx", "w", "sw", "zw", "sy", "zy")
@@ -84,14 +93,25 @@ def test_a_convolution_sums_along_its_window_channels_fastest(groups: int) -> No
     each, per = filters // groups, channels // groups
     sums, full = np.zeros((2, filters), np.int64), 0
     for group in range(groups):
-        rows = np.moveaxis(x[:, group * per : (group + 1) * per], 1, -1).reshape(2, -1).astype(np.int64) - 7
-        own = np.moveaxis(w[group * each : (group + 1) * each], 1, -1).reshape(each, -1).astype(np.int64)
+        rows = (
+            np.moveaxis(x[:, group * per : (group + 1) * per], 1, -1)
+            .reshape(2, -1)
+            .astype(np.int64)
+            - 7
+        )
+        own = (
+            np.moveaxis(w[group * each : (group + 1) * each], 1, -1)
+            .reshape(each, -1)
+            .astype(np.int64)
+        )
         sums[:, group * each : (group + 1) * each], more = by_hand(rows, own.T)
         full += more
     exact = np.round(sums * (0.02 * 0.01 / 0.06))
     assert full > 0
     expected = np.clip(exact + 128, 0, 255).astype(np.uint8)
-    np.testing.assert_array_equal(counted(model, MACHINE, {"x": x})[0].reshape(2, filters), expected)
+    np.testing.assert_array_equal(
+        counted(model, MACHINE, {"x": x})[0].reshape(2, filters), expected
+    )
     assert events(model, MACHINE, {"x": x}).overflowed == full
 
 

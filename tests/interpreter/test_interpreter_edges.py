@@ -1,4 +1,6 @@
-"""Where kernels could go wrong without a word: each against ONNX's evaluator, ONNX Runtime or plain integers."""
+"""Where kernels could go wrong without a word: each against ONNX's evaluator, ONNX Runtime or
+plain integers.
+"""
 
 from typing import Any
 
@@ -27,7 +29,9 @@ def model_of(text: str, opset: int = 17, **constants: Any) -> ir.Model:
     return ir.serde.deserialize_model(proto)
 
 
-def counted(model: ir.Model, machine: str, feeds: dict[str, Any], means: Means | None = None) -> Any:
+def counted(
+    model: ir.Model, machine: str, feeds: dict[str, Any], means: Means | None = None
+) -> Any:
     return next(iter(Program(model, get_arithmetic(machine), means=means).run(feeds).values()))
 
 
@@ -38,8 +42,12 @@ def test_a_clip_with_computed_ends_is_one() -> None:
 
 
 def test_a_clip_of_old_has_its_ends_in_attributes() -> None:
-    model = model_of("g (float[3] x) => (float[3] y) { y = Clip<min = -1.0, max = 1.0>(x) }", opset=10)
-    np.testing.assert_array_equal(counted(model, "ideal", {"x": np.array([-3, 0.5, 9], np.float32)}), [-1, 0.5, 1])
+    model = model_of(
+        "g (float[3] x) => (float[3] y) { y = Clip<min = -1.0, max = 1.0>(x) }", opset=10
+    )
+    np.testing.assert_array_equal(
+        counted(model, "ideal", {"x": np.array([-3, 0.5, 9], np.float32)}), [-1, 0.5, 1]
+    )
 
 
 @pytest.mark.parametrize("means", [best_means(), counting_means()])
@@ -97,14 +105,18 @@ def engine(model: ir.Model, feeds: dict[str, Any]) -> Any:
     return session.run(None, feeds)[0]
 
 
-@pytest.mark.parametrize("machine", ["tflite-single", "nvdla", "tvm-upward", "tvm-tonearest", "gemmlowp"])
+@pytest.mark.parametrize(
+    "machine", ["tflite-single", "nvdla", "tvm-upward", "tvm-tonearest", "gemmlowp"]
+)
 def test_weights_of_nothing_but_their_zero_point_bound_nothing(machine: str) -> None:
     model = model_of(
         "g (uint8[1, 100] x) => (uint8[1, 2] y) { y = QLinearMatMul(x, s, z, w, s, v, t, z) }",
         s=np.float32(1), z=np.uint8(0), v=np.uint8(128), t=np.float32(0.001), w=np.zeros((100, 2), np.uint8),
     )  # fmt: skip
     x = {"x": np.full((1, 100), 255, np.uint8)}
-    np.testing.assert_array_equal(counted(model, machine, x), counted(model, machine, x, counting_means()))
+    np.testing.assert_array_equal(
+        counted(model, machine, x), counted(model, machine, x, counting_means())
+    )
 
 
 def test_a_narrow_machine_never_reaches_the_lowest_level() -> None:
@@ -122,10 +134,10 @@ def test_a_narrow_machine_never_reaches_the_lowest_level() -> None:
 
 @pytest.mark.parametrize("count_include_pad", [0, 1])
 def test_an_average_counts_what_onnx_counts(count_include_pad: int) -> None:
-    attributes = (
-        f"kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1], ceil_mode=1, count_include_pad={count_include_pad}"
+    attributes = f"kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1], ceil_mode=1, count_include_pad={count_include_pad}"
+    float_pool = model_of(
+        f"g (float[1,1,6,6] x) => (float[1,1,h,w] y) {{ y = AveragePool<{attributes}>(x) }}", 19
     )
-    float_pool = model_of(f"g (float[1,1,6,6] x) => (float[1,1,h,w] y) {{ y = AveragePool<{attributes}>(x) }}", 19)
     pool = model_of(
         f"g (uint8[1,1,6,6] x) => (uint8[1,1,h,w] y) "
         f"{{ y = com.microsoft.QLinearAveragePool<{attributes}>(x, s, z, s, z) }}",
@@ -156,7 +168,8 @@ def test_a_node_with_graphs_of_its_own_is_refused() -> None:
 
 def test_a_zero_point_that_is_left_out_is_zero() -> None:
     model = model_of(
-        "g (float[3] x) => (float[3] y) { q = QuantizeLinear(x, s)\n y = DequantizeLinear(q, s) }", s=np.float32(0.5)
+        "g (float[3] x) => (float[3] y) { q = QuantizeLinear(x, s)\n y = DequantizeLinear(q, s) }",
+        s=np.float32(0.5),
     )
     np.testing.assert_array_equal(
         counted(model, "ort-x64", {"x": np.array([-1, 0.6, 200], np.float32)}), [0, 0.5, 127.5]
@@ -168,7 +181,9 @@ def test_what_is_clipped_and_wrapped_is_counted() -> None:
         "g (uint8[1, 4] x) => (uint8[1, 1] y) { y = QLinearMatMul(x, s, z, w, s, v, s, z) }",
         s=np.float32(1), z=np.uint8(0), v=np.int8(0), w=np.full((4, 1), 127, np.int8),
     )  # fmt: skip
-    program = Program(model, get_arithmetic("ort-x64-avx2"), means=Means(float_gemm, compiled=False))
+    program = Program(
+        model, get_arithmetic("ort-x64-avx2"), means=Means(float_gemm, compiled=False)
+    )
     program.run({"x": np.full((1, 4), 255, np.uint8)})
     (counters,) = program.counters.values()
     assert (counters.levels, counters.clipped_low, counters.clipped_high) == (1, 0, 1)

@@ -1,4 +1,6 @@
-"""Operators that treat every element alike: all levels, or all pairs, against ONNX's evaluator, scalars, the engine."""
+"""Operators that treat every element alike: all levels, or all pairs, against ONNX's evaluator,
+scalars, the engine.
+"""
 
 import math
 from collections.abc import Callable
@@ -36,13 +38,25 @@ PAIRS = (np.repeat(LEVELS, 256), np.tile(LEVELS, 256))
 
 
 def net(
-    body: str, inputs: int = 1, dtype: str = "uint8", constants: str = "", out: str = "", *, powers: bool = False
+    body: str,
+    inputs: int = 1,
+    dtype: str = "uint8",
+    constants: str = "",
+    out: str = "",
+    *,
+    powers: bool = False,
 ) -> onnx.ModelProto:
-    """``body`` makes y of x0, x1, …, which are dequantized; y is quantized; ``powers``: by scales that are such."""
+    """``body`` makes y of x0, x1, …, which are dequantized; y is quantized; ``powers``: by
+    scales that are such.
+    """
     scales = [1 / 32, 1 / 16] if powers else [0.0307, 0.0417]
-    zeros = {"uint8": (121, 97), "int8": (5, -11), "int16": (77, -300), "uint16": (30_000, 31_000)}[dtype]
+    zeros = {"uint8": (121, 97), "int8": (5, -11), "int16": (77, -300), "uint16": (30_000, 31_000)}[
+        dtype
+    ]
     given = ", ".join(f"{dtype}[N] q{i}" for i in range(inputs))
-    grids = ", ".join(f"float s{i} = {{{scales[i]}}}, {dtype} z{i} = {{{zeros[i]}}}" for i in range(inputs))
+    grids = ", ".join(
+        f"float s{i} = {{{scales[i]}}}, {dtype} z{i} = {{{zeros[i]}}}" for i in range(inputs)
+    )
     read = " ".join(f"x{i} = DequantizeLinear(q{i}, s{i}, z{i})" for i in range(inputs))
     proto = onnx.parser.parse_model(
         f'<ir_version: 10, opset_import: ["" : 21]> g ({given}) => ({out or dtype}[N] r) <{grids}, '
@@ -65,7 +79,9 @@ def counted(proto: onnx.ModelProto, machine: str, *levels: Any) -> Any:
 
 
 def evaluated(proto: onnx.ModelProto, *levels: Any) -> Any:
-    """The evaluator's reals on the grid of the result: what its own QuantizeLinear makes of infinities is no level."""
+    """The evaluator's reals on the grid of the result: what its own QuantizeLinear makes of
+    infinities is no level.
+    """
     real = onnx.ModelProto()
     real.CopyFrom(proto)
     quantizer = real.graph.node.pop()
@@ -75,19 +91,26 @@ def evaluated(proto: onnx.ModelProto, *levels: Any) -> Any:
     zero = known[quantizer.input[2]]
     grid = QParams(float(known["sy"]), int(zero), QType.parse(zero.dtype.name))
     with np.errstate(all="ignore"):
-        reals = ReferenceEvaluator(real).run(None, {f"q{i}": array for i, array in enumerate(levels)})[0]
+        reals = ReferenceEvaluator(real).run(
+            None, {f"q{i}": array for i, array in enumerate(levels)}
+        )[0]
     return quantize(np.asarray(reals), grid)
 
 
 def engine(proto: onnx.ModelProto, *levels: Any) -> Any:
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     return session.run(None, {f"q{i}": array for i, array in enumerate(levels)})[0]
 
 
 FUNCTIONS = {
-    **{name: f"y = {name}(x0)" for name in sorted(POINTWISE - {"Add", "Sub", "Mul", "Div", "Pow", "PRelu", "Clip"})},
+    **{
+        name: f"y = {name}(x0)"
+        for name in sorted(POINTWISE - {"Add", "Sub", "Mul", "Div", "Pow", "PRelu", "Clip"})
+    },
     "Elu of another slope": "y = Elu<alpha = 0.4>(x0)",
     "Gelu by tanh": 'y = Gelu<approximate = "tanh">(x0)',
     "HardSigmoid steep": "y = HardSigmoid<alpha = 0.4, beta = 0.3>(x0)",
@@ -113,10 +136,14 @@ def test_every_level_of_every_function(name: str) -> None:
     np.testing.assert_array_equal(counted(proto, "ort-x64", BYTES), evaluated(proto, BYTES))
 
 
-@pytest.mark.parametrize("name", ["Neg", "Abs", "Relu", "Exp", "Tanh", "Floor", "Clip", "Add a number"])
+@pytest.mark.parametrize(
+    "name", ["Neg", "Abs", "Relu", "Exp", "Tanh", "Floor", "Clip", "Add a number"]
+)
 @pytest.mark.parametrize("machine", list_arithmetics())
 def test_every_machine_is_within_a_step(name: str, machine: str) -> None:
-    """Its rounding may part it from the evaluator by a step (by two of XNNPACK's and Glow's eight bits), not more."""
+    """Its rounding may part it from the evaluator by a step (by two of XNNPACK's and Glow's
+    eight bits), not more.
+    """
     proto = net(FUNCTIONS[name], dtype="int8", constants=CONSTANTS, powers=machine in POWERS)
     apart = np.abs(counted(proto, machine, LEVELS).astype(int) - evaluated(proto, LEVELS))
     assert apart.max() <= (2 if machine in ("xnnpack", "glow-cpu") else 1)
@@ -160,32 +187,53 @@ def test_broadcasting_and_means_change_no_bit(operator: str, machine: str) -> No
     model, feeds = lowered(proto), {"q0": column, "q1": row}
     quick = Program(model, get_arithmetic(machine), means=best_means()).run(feeds)["r"]
     plain = Program(model, get_arithmetic(machine), means=counting_means()).run(feeds)["r"]
-    whole = {"q0": np.broadcast_to(column, quick.shape).copy(), "q1": np.broadcast_to(row, quick.shape).copy()}
+    whole = {
+        "q0": np.broadcast_to(column, quick.shape).copy(),
+        "q1": np.broadcast_to(row, quick.shape).copy(),
+    }
     np.testing.assert_array_equal(quick, plain)
     np.testing.assert_array_equal(quick, Program(model, get_arithmetic(machine)).run(whole)["r"])
 
 
 def with_number(operator: str, dtype: str, *, first: bool, powers: bool = False) -> onnx.ModelProto:
     """``operator`` of x0 and a constant of one value on a grid, in either order."""
-    zero, level = {"int8": (-128, 127), "uint8": (3, 200), "int16": (-5, -9000), "uint16": (40_000, 65_535)}[dtype]
+    zero, level = {
+        "int8": (-128, 127),
+        "uint8": (3, 200),
+        "int16": (-5, -9000),
+        "uint16": (40_000, 65_535),
+    }[dtype]
     scale = 1 / 256 if powers else 0.0031
     constant = f", {dtype} k = {{{level}}}, float sk = {{{scale}}}, {dtype} zk = {{{zero}}}"
     operands = "c, x0" if first else "x0, c"
-    return net(f"c = DequantizeLinear(k, sk, zk) y = {operator}({operands})", 1, dtype, constant, powers=powers)
+    return net(
+        f"c = DequantizeLinear(k, sk, zk) y = {operator}({operands})",
+        1,
+        dtype,
+        constant,
+        powers=powers,
+    )
 
 
 @pytest.mark.parametrize("first", [False, True], ids=["x-c", "c-x"])
 @pytest.mark.parametrize("operator", ["Add", "Sub", "Mul", "Div"])
 def test_a_number_on_a_grid_counts_as_an_operand_that_varies(operator: str, first: bool) -> None:
     """A table of one operand's levels has the numbers of the table of all pairs."""
-    for machine in set(list_arithmetics()) - {"qnnpack", "xnnpack"}:  # these take fewer ratios of scales
+    for machine in set(list_arithmetics()) - {
+        "qnnpack",
+        "xnnpack",
+    }:  # these take fewer ratios of scales
         proto = with_number(operator, "int8", first=first, powers=machine in POWERS)
         varying = onnx.ModelProto.FromString(proto.SerializeToString())
         (constant,) = (one for one in varying.graph.initializer if one.name == "k")
         varying.graph.initializer.remove(constant)
-        varying.graph.input.append(onnx.helper.make_tensor_value_info("k", onnx.TensorProto.INT8, []))
+        varying.graph.input.append(
+            onnx.helper.make_tensor_value_info("k", onnx.TensorProto.INT8, [])
+        )
         level = onnx.numpy_helper.to_array(constant)
-        wanted = Program(lowered(varying), get_arithmetic(machine)).run({"q0": LEVELS, "k": level})["r"]
+        wanted = Program(lowered(varying), get_arithmetic(machine)).run({"q0": LEVELS, "k": level})[
+            "r"
+        ]
         np.testing.assert_array_equal(counted(proto, machine, LEVELS), wanted, machine)
 
 
@@ -302,7 +350,10 @@ def test_differences_are_not_swapped_and_round_as_the_machine_does(machine: str)
     random = np.random.default_rng(1)
     a, b = random.integers(-128, 128, (2, 800))
     found = subtract_quantized(a, b, A, B, Y, machine)
-    expected = [min(max(DIFFERENCES[machine](i, j), -128), 127) for i, j in zip(a.tolist(), b.tolist(), strict=True)]
+    expected = [
+        min(max(DIFFERENCES[machine](i, j), -128), 127)
+        for i, j in zip(a.tolist(), b.tolist(), strict=True)
+    ]
     assert found.tolist() == expected
     assert (found != subtract_quantized(b, a, B, A, Y, machine)).mean() > 0.9
     assert found.dtype == np.int8
@@ -317,9 +368,24 @@ def test_a_difference_on_one_grid_is_its_zero_point() -> None:
 
 def test_a_quotient_by_zero_saturates_and_is_counted() -> None:
     one = QParams(1.0, 0, INT8)
-    assert divide_quantized([5, -5, 0, 7], [0, 0, 0, 2], one, one, one, "ort-x64").tolist() == [127, -128, -128, 4]
-    assert divide_quantized([5, -5, 0, 7], [0, 0, 0, 2], one, one, one, "fbgemm").tolist() == [127, -128, 127, 4]
-    assert divide_quantized([5, -5, 0, 5], [0, 0, 0, 2], one, one, one, "ideal").tolist() == [127, -128, -128, 2]
+    assert divide_quantized([5, -5, 0, 7], [0, 0, 0, 2], one, one, one, "ort-x64").tolist() == [
+        127,
+        -128,
+        -128,
+        4,
+    ]
+    assert divide_quantized([5, -5, 0, 7], [0, 0, 0, 2], one, one, one, "fbgemm").tolist() == [
+        127,
+        -128,
+        127,
+        4,
+    ]
+    assert divide_quantized([5, -5, 0, 5], [0, 0, 0, 2], one, one, one, "ideal").tolist() == [
+        127,
+        -128,
+        -128,
+        2,
+    ]
     model = lowered(net("y = Div(x0, x1)", 2, "int8"))
     program = Program(model, get_arithmetic("ideal"), means=counting_means())
     program.run({"q0": np.array([[1, 2, 3]], np.int8), "q1": np.array([[-11], [4]], np.int8)})
@@ -343,8 +409,14 @@ def test_quotients_of_the_exact_machine_are_rational() -> None:
     [
         ("ideal", lambda c: round(Fraction(SA) * c / Fraction(SY))),
         ("gemmlowp", lambda c: doubly_rounded(c, SA / SY)),
-        ("xnnpack", lambda c: half_up(Fraction(c * round(256 * float(np.float32(A.scale / Y.scale))), 256))),
-        ("ort-x64", lambda c: round(float(np.float32(np.float32(np.float32(c) * A.scale) / Y.scale)))),
+        (
+            "xnnpack",
+            lambda c: half_up(Fraction(c * round(256 * float(np.float32(A.scale / Y.scale))), 256)),
+        ),
+        (
+            "ort-x64",
+            lambda c: round(float(np.float32(np.float32(np.float32(c) * A.scale) / Y.scale))),
+        ),
         ("pow2-shift", None),
     ],
 )
@@ -358,9 +430,14 @@ def test_conversions_from_grid_to_grid(machine: str, rule: Any) -> None:
 
 
 def test_eight_fraction_bits_are_coarse() -> None:
-    """The reference's example: .0392157 → .0235294 has m = 427, and 9 of 256 levels are not the exact ones."""
+    """The reference's example: .0392157 → .0235294 has m = 427, and 9 of 256 levels are not the
+    exact ones.
+    """
     x, y = QParams(0.0392157, -128, INT8), QParams(0.0235294, -128, INT8)
-    coarse, exact = rescale_quantized(LEVELS, x, y, "xnnpack"), rescale_quantized(LEVELS, x, y, "ideal")
+    coarse, exact = (
+        rescale_quantized(LEVELS, x, y, "xnnpack"),
+        rescale_quantized(LEVELS, x, y, "ideal"),
+    )
     assert np.count_nonzero(coarse != exact) == 9
     with pytest.raises(InputError, match="steps of 2"):
         rescale_quantized(LEVELS, QParams(1e-4, 0, INT8), QParams(1.0, 0, INT8), "xnnpack")
@@ -382,8 +459,12 @@ def test_a_requantize_node_is_one_operator() -> None:
     identity = next(node for node in model.graph if node.op_type == "Identity")
     identity.outputs[0].replace_all_uses_with(identity.inputs[0])
     model.graph.remove(identity, safe=True)
-    assert [node.op_type for node in lower_to_qoperator(model, INTEGER_INTERPRETER).graph] == ["QLinearRequantize"]
-    found = Program(lower_to_qoperator(model, INTEGER_INTERPRETER), get_arithmetic("gemmlowp")).run({"q0": LEVELS})["r"]
+    assert [node.op_type for node in lower_to_qoperator(model, INTEGER_INTERPRETER).graph] == [
+        "QLinearRequantize"
+    ]
+    found = Program(lower_to_qoperator(model, INTEGER_INTERPRETER), get_arithmetic("gemmlowp")).run(
+        {"q0": LEVELS}
+    )["r"]
     x, y = QParams(0.0307, 5, INT8), QParams(0.0213, 2, INT8)
     np.testing.assert_array_equal(found, rescale_quantized(LEVELS, x, y, "gemmlowp"))
 
@@ -399,7 +480,12 @@ HIGHEST = ("fbgemm", "fbgemm-avx2", "fbgemm-depthwise", "onednn", "qnnpack")
 def test_infinities_saturate_and_nan_is_an_end(machine: str, qtype: QType) -> None:
     low, high = get_arithmetic(machine).limits(QParams(0.5, 3, qtype))
     nan = high if machine in HIGHEST else low
-    assert quantize(EXTREMES[[0, 1, 2, 5]], QParams(0.5, 3, qtype), machine).tolist() == [nan, high, low, 3]
+    assert quantize(EXTREMES[[0, 1, 2, 5]], QParams(0.5, 3, qtype), machine).tolist() == [
+        nan,
+        high,
+        low,
+        3,
+    ]
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])
@@ -411,5 +497,7 @@ def test_extremes_are_onnx_runtimes(dtype: str, count: int) -> None:
     )
     x = np.repeat(EXTREMES[:, None], count, axis=1)
     theirs = engine(proto, x)
-    np.testing.assert_array_equal(quantize(x, QParams(0.1, 3, QType.parse(dtype)), "ort-x64"), theirs)
+    np.testing.assert_array_equal(
+        quantize(x, QParams(0.1, 3, QType.parse(dtype)), "ort-x64"), theirs
+    )
     np.testing.assert_array_equal(quantize(x, QParams(0.1, 3, QType.parse(dtype))), theirs)

@@ -1,4 +1,6 @@
-"""Whole graphs, counted here and by ONNX Runtime: every bit equal, on processors that saturate pairs and others."""
+"""Whole graphs, counted here and by ONNX Runtime: every bit equal, on processors that saturate
+pairs and others.
+"""
 
 from pathlib import Path
 
@@ -43,7 +45,9 @@ class Batches(CalibrationDataReader):
         return next(self._batches, None)
 
 
-def quantized(folder: Path, *, per_channel: bool, weights: QuantType, reduce: bool = False) -> tuple[Path, np.ndarray]:
+def quantized(
+    folder: Path, *, per_channel: bool, weights: QuantType, reduce: bool = False
+) -> tuple[Path, np.ndarray]:
     random = np.random.default_rng(7)
     model = onnx.parser.parse_model(NET)
     for value in model.graph.value_info:
@@ -72,7 +76,9 @@ def engine(path: Path, *, optimized: bool, precise: bool) -> onnxruntime.Inferen
 
 @pytest.mark.parametrize("per_channel", [False, True])
 @pytest.mark.parametrize("weights", [QuantType.QInt8, QuantType.QUInt8])
-def test_exact_engines_and_the_exact_machine_agree_in_every_bit(per_channel, weights, tmp_path) -> None:
+def test_exact_engines_and_the_exact_machine_agree_in_every_bit(
+    per_channel, weights, tmp_path
+) -> None:
     path, x = quantized(tmp_path, per_channel=per_channel, weights=weights)
     (theirs,) = engine(path, optimized=True, precise=True).run(None, {"x": x})
     program = Program(load_model(path), get_arithmetic("ort-x64"))
@@ -86,13 +92,17 @@ def test_this_processor_is_one_of_the_two_machines(tmp_path) -> None:
     saturates = not any("vnni" in feature for feature in processor_features())
     program = Program(load_model(path), get_arithmetic("ort-x64-avx2" if saturates else "ort-x64"))
     np.testing.assert_array_equal(program.run({"x": x})["y"], theirs)
-    slow = Program(load_model(path), get_arithmetic("ort-x64-avx2"), means=Means(float_gemm, compiled=False))
+    slow = Program(
+        load_model(path), get_arithmetic("ort-x64-avx2"), means=Means(float_gemm, compiled=False)
+    )
     assert np.array_equal(slow.run({"x": x})["y"], theirs) == saturates
     assert sum(one.saturated for one in slow.counters.values()) > 0
 
 
 def test_smoke_no_machine_is_far_from_the_exact_one(tmp_path) -> None:
-    """12 steps are what a mistake of a whole layer leaves behind; every bit is compared elsewhere."""
+    """12 steps are what a mistake of a whole layer leaves behind; every bit is compared
+    elsewhere.
+    """
     path, x = quantized(tmp_path, per_channel=True, weights=QuantType.QInt8, reduce=True)
     model = load_model(path)
     ideal = Program(model, get_arithmetic("ideal")).run({"x": x})["y"]
@@ -108,7 +118,9 @@ def test_no_bit_depends_on_the_means(name, tmp_path) -> None:
     path, x = quantized(tmp_path, per_channel=True, weights=QuantType.QInt8)
     model = load_model(path)
     quick = Program(model, get_arithmetic(name)).run({"x": x})["y"]
-    slow = Program(model, get_arithmetic(name), means=Means(float_gemm, compiled=False)).run({"x": x})["y"]
+    slow = Program(model, get_arithmetic(name), means=Means(float_gemm, compiled=False)).run(
+        {"x": x}
+    )["y"]
     np.testing.assert_array_equal(quick, slow)
 
 
@@ -123,6 +135,8 @@ def test_taps_change_nothing(tmp_path) -> None:
 
 
 def test_pairs_that_can_saturate_are_known_beforehand() -> None:
-    weight = np.array([[100, 100, -1], [29, 28, 127], [-128, 127, 0], [-1, 127, 0], [127, 127, 127]], np.int8)
+    weight = np.array(
+        [[100, 100, -1], [29, 28, 127], [-128, 127, 0], [-1, 127, 0], [127, 127, 127]], np.int8
+    )
     pair, column = risky_pairs(weight)
     assert sorted(zip(pair.tolist(), column.tolist(), strict=True)) == [(0, 0), (1, 0), (1, 1)]

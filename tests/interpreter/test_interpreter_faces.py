@@ -1,4 +1,6 @@
-"""What Python's functions of two operands say is what a run of the machine of that name counts, of all pairs."""
+"""What Python's functions of two operands say is what a run of the machine of that name counts,
+of all pairs.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +22,11 @@ from qbench.numerics import (
 )
 from qbench.passes import INTEGER_INTERPRETER, lower_to_qoperator
 
-FACES: dict[str, Callable[..., Any]] = {"Add": add_quantized, "Sub": subtract_quantized, "Div": divide_quantized}
+FACES: dict[str, Callable[..., Any]] = {
+    "Add": add_quantized,
+    "Sub": subtract_quantized,
+    "Div": divide_quantized,
+}
 LEVELS = np.arange(-128, 128).astype(np.int8)
 PAIRS = (np.repeat(LEVELS, 256), np.tile(LEVELS, 256))
 DYADIC = ((0.125, 3), (0.0625, -9), (0.25, 7))
@@ -45,11 +51,15 @@ def counted(operator: str, machine: str) -> Any:
 @pytest.mark.parametrize("operator", FACES)
 def test_a_function_and_a_run_agree(operator: str, machine: str) -> None:
     grids = tuple(QParams(scale, zero_point, "int8") for scale, zero_point in DYADIC)
-    np.testing.assert_array_equal(FACES[operator](*PAIRS, *grids, machine), counted(operator, machine))
+    np.testing.assert_array_equal(
+        FACES[operator](*PAIRS, *grids, machine), counted(operator, machine)
+    )
 
 
 def test_overrides_of_an_operator_hold_in_its_function() -> None:
-    """LiteRT's Add and Sub on x64 are other than its plain scheme, which a machine without overrides counts by."""
+    """LiteRT's Add and Sub on x64 are other than its plain scheme, which a machine without
+    overrides counts by.
+    """
     x, w, y = (QParams(scale, zero_point, "int8") for scale, zero_point in DYADIC)
     for operator in ("Add", "Sub"):
         ours = FACES[operator](*PAIRS, x, w, y, "litert-x64")

@@ -1,7 +1,9 @@
-"""The smallest calls that ONNX's evaluator computes wrongly or not at all: docs/findings/onnx-reference-evaluator.md.
+"""The smallest calls that ONNX's evaluator computes wrongly or not at all:
+docs/findings/onnx-reference-evaluator.md.
 
-Each is right here and in ONNX Runtime. A failure of ``test_the_evaluator_still_differs`` means that the installed onnx
-computes it now: qbench's own kernel, or the row that refuses it, in ``float_kernels/evaluator.py`` can go.
+Each is right here and in ONNX Runtime. A failure of ``test_the_evaluator_still_differs`` means that
+the installed onnx computes it now: qbench's own kernel, or the row that refuses it, in
+``float_kernels/evaluator.py`` can go.
 """
 
 from typing import Any
@@ -85,7 +87,11 @@ _OUTPUTS = {"GRU": 2, "RNN": [False, True], "LSTM": [False, True], "LayerNormali
 def _model(name: str) -> tuple[onnx.ModelProto, dict[str, Any]]:
     operator, opset, inputs, attributes, _ = FINDINGS[name]
     arrays = [None if value is None else np.asarray(value) for value in inputs]
-    fixed = frozenset(range(1, len(arrays))) if operator in ("QuantizeLinear", "DequantizeLinear") else frozenset()
+    fixed = (
+        frozenset(range(1, len(arrays)))
+        if operator in ("QuantizeLinear", "DequantizeLinear")
+        else frozenset()
+    )
     return model_of(operator, opset, Example(arrays, attributes, _OUTPUTS.get(operator, 1), fixed))
 
 
@@ -95,7 +101,11 @@ def _is_right(name: str, found: Any) -> bool:
     wanted, found = np.asarray(right, kind), np.asarray(found)
     if found.dtype != wanted.dtype or found.shape != wanted.shape:
         return False
-    return bool(np.allclose(found, wanted, rtol=1e-6, atol=1e-7) if kind == f else np.array_equal(found, wanted))
+    return bool(
+        np.allclose(found, wanted, rtol=1e-6, atol=1e-7)
+        if kind == f
+        else np.array_equal(found, wanted)
+    )
 
 
 @pytest.mark.parametrize("name", FINDINGS)
@@ -118,17 +128,31 @@ def test_the_evaluator_still_differs(name: str) -> None:
         found = ReferenceEvaluator(model).run(None, feeds)[-1]
     except Exception:
         return
-    assert not _is_right(name, found), "onnx computes it now: what replaces or refuses it here can go"
+    assert not _is_right(name, found), (
+        "onnx computes it now: what replaces or refuses it here can go"
+    )
 
 
 def _loop() -> onnx.ModelProto:
     names = {"count": TensorProto.INT64, "go": TensorProto.BOOL, "state": TensorProto.FLOAT}
-    inputs = [helper.make_tensor_value_info(n, k, [1, 2] if n == "state" else []) for n, k in names.items()]
-    nodes = [helper.make_node("Identity", [a], [b]) for a, b in (("go", "goes"), ("state", "next"), ("state", "seen"))]
+    inputs = [
+        helper.make_tensor_value_info(n, k, [1, 2] if n == "state" else [])
+        for n, k in names.items()
+    ]
+    nodes = [
+        helper.make_node("Identity", [a], [b])
+        for a, b in (("go", "goes"), ("state", "next"), ("state", "seen"))
+    ]
     outputs = [helper.make_tensor_value_info("goes", TensorProto.BOOL, [])]
-    outputs += [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 2]) for name in ("next", "seen")]
+    outputs += [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 2]) for name in ("next", "seen")
+    ]
     body = helper.make_graph(nodes, "body", inputs, outputs)
-    return model_of("Loop", 13, Example([np.array(3), np.array(1, bool), np.zeros((1, 2), f)], {"body": body}, 2))[0]
+    return model_of(
+        "Loop",
+        13,
+        Example([np.array(3), np.array(1, bool), np.zeros((1, 2), f)], {"body": body}, 2),
+    )[0]
 
 
 def test_the_evaluator_still_joins_what_a_loop_gives() -> None:
@@ -141,9 +165,13 @@ def test_the_evaluator_still_joins_what_a_loop_gives() -> None:
 
 def test_a_dilated_block_in_one_dimension_is_misplaced_by_onnx_runtime_alone() -> None:
     x = np.array([[[1], [2], [3], [4]]], f)
-    model, feeds = model_of("Col2Im", 18, Example([x, np.array([3]), np.array([2])], {"dilations": [2]}))
+    model, feeds = model_of(
+        "Col2Im", 18, Example([x, np.array([3]), np.array([2])], {"dilations": [2]})
+    )
     right = [[[1, 0, 2], [3, 0, 4]]]
-    np.testing.assert_array_equal(Program(ir.from_proto(model), get_arithmetic("ideal")).run(feeds)["o0"], right)
+    np.testing.assert_array_equal(
+        Program(ir.from_proto(model), get_arithmetic("ideal")).run(feeds)["o0"], right
+    )
     expected = by_engine(model, feeds)
     assert expected is not None
     assert expected[0].tolist() != right

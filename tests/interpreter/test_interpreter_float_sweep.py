@@ -1,6 +1,8 @@
-"""Every operator of ONNX that the interpreter or ``onnx-reference`` runs in float, held against ONNX Runtime.
+"""Every operator of ONNX that the interpreter or ``onnx-reference`` runs in float, held against
+ONNX Runtime.
 
-``python tests/interpreter/test_interpreter_float_sweep.py [OPERATOR …]`` prints the table of docs/findings.
+``python tests/interpreter/test_interpreter_float_sweep.py [OPERATOR …]`` prints the table of
+docs/findings.
 """
 
 import sys
@@ -51,7 +53,9 @@ def test_no_result_of_an_operator_differs_from_the_engines(operator: str) -> Non
             assert tally.compared >= CASES, (side, tally.counts)
 
 
-@pytest.mark.parametrize("operator", ["BatchNormalization", "LRN", "ConvTranspose", "GRU", "Slice", "QuantizeLinear"])
+@pytest.mark.parametrize(
+    "operator", ["BatchNormalization", "LRN", "ConvTranspose", "GRU", "Slice", "QuantizeLinear"]
+)
 def test_a_few_calls_of_operators_that_were_wrong(operator: str) -> None:
     for side, tally in swept(operator, 8).items():
         assert not tally.shown, (side, tally.counts, tally.shown)
@@ -62,13 +66,21 @@ def _row(operator: str, tallies: dict[str, Tally]) -> str:
     for side in SIDES:
         counts = tallies[side].counts
         wrong = counts["wrong"] + counts["crash"]
-        cells += [counts["equal"], counts["rounding"], counts["refused"], counts["refused-late"], wrong]
+        cells += [
+            counts["equal"],
+            counts["rounding"],
+            counts["refused"],
+            counts["refused-late"],
+            wrong,
+        ]
     return f"| {operator} | {' | '.join(map(str, cells))} |"
 
 
 if __name__ == "__main__":
     np.seterr(all="ignore")
-    print("| operator |" + " equal | rounding | refused | refused by the batch | wrong |" * len(SIDES))
+    print(
+        "| operator |" + " equal | rounding | refused | refused by the batch | wrong |" * len(SIDES)
+    )
     print("|---|" + "--:|" * (5 * len(SIDES)))
     for name in sys.argv[1:] or sorted(STRATEGIES):
         print(_row(name, swept(name, CASES)), flush=True)

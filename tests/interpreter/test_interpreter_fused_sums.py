@@ -1,4 +1,6 @@
-"""Sums that take a convolution's result before it is rounded: by fractions, and where they are not fused."""
+"""Sums that take a convolution's result before it is rounded: by fractions, and where they are
+not fused.
+"""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -28,10 +30,22 @@ F = np.float32
 
 
 def model(
-    *, codes: str = "uint8", first: bool = True, bias: bool = True, other: int = 4, more: str = "", later: str = ""
+    *,
+    codes: str = "uint8",
+    first: bool = True,
+    bias: bool = True,
+    other: int = 4,
+    more: str = "",
+    later: str = "",
 ) -> ir.Model:
     operands = "c, sc, zc, r, sr, zr, sy, zy" if first else "r, sr, zr, c, sc, zc, sy, zy"
-    words = {"OTHER": str(other), "MORE": more, "LATER": later, "FIRST": operands, "BIAS": ", b" if bias else ""}
+    words = {
+        "OTHER": str(other),
+        "MORE": more,
+        "LATER": later,
+        "FIRST": operands,
+        "BIAS": ", b" if bias else "",
+    }
     text = TEXT.replace("uint8", codes)
     for word, instead in words.items():
         text = text.replace(word, instead)
@@ -43,7 +57,9 @@ def model(
         "zw": np.int8(0),
         "b": np.array([500, -300, 0, 7000], np.int32),
     }
-    proto.graph.initializer.extend(onnx.numpy_helper.from_array(np.asarray(one), key) for key, one in constants.items())
+    proto.graph.initializer.extend(
+        onnx.numpy_helper.from_array(np.asarray(one), key) for key, one in constants.items()
+    )
     return ir.from_proto(onnx.shape_inference.infer_shapes(proto))
 
 
@@ -51,7 +67,9 @@ def feeds(codes: str = "uint8", other: int = 4) -> dict[str, Any]:
     return {"x": levels_of(2, codes, 2, 3, 4, 5), "r": levels_of(3, codes, 2, other, 4, 5)}
 
 
-def result(graph: ir.Model, rule: Arithmetic, given: dict[str, Any], taps: tuple[str, ...] = ()) -> dict[str, Any]:
+def result(
+    graph: ir.Model, rule: Arithmetic, given: dict[str, Any], taps: tuple[str, ...] = ()
+) -> dict[str, Any]:
     found = [Program(graph, rule, taps, means=means).run(given) for means in MEANS]
     for one in found[1:]:
         np.testing.assert_array_equal(one["y"], found[0]["y"])
@@ -63,7 +81,9 @@ def fused(a: Any, b: Any, c: Any) -> Any:
     exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
     near = F(float(exact))  # off by one step at most, where float64 rounds first
     steps = [near, np.nextafter(near, F(np.inf)), np.nextafter(near, F(-np.inf))]
-    return min(steps, key=lambda one: (abs(Fraction(float(one)) - exact), int(one.view(np.int32)) & 1))
+    return min(
+        steps, key=lambda one: (abs(Fraction(float(one)) - exact), int(one.view(np.int32)) & 1)
+    )
 
 
 def by_hand(given: dict[str, Any], *, signed: bool, bias: bool) -> Any:
@@ -72,12 +92,18 @@ def by_hand(given: dict[str, Any], *, signed: bool, bias: bool) -> Any:
     zeros = dict.fromkeys(ZEROS, 0) if signed else ZEROS
     scale = {name: F(one) for name, one in SCALES.items()}
     if signed:  # OpenVINO computes the scales of signed codes anew from their ends
-        scale |= {name: F(F(scale[name] * F(127)) - F(scale[name] * F(-128))) / F(255) for name in ("sx", "sc", "sr")}
+        scale |= {
+            name: F(F(scale[name] * F(127)) - F(scale[name] * F(-128))) / F(255)
+            for name in ("sx", "sc", "sr")
+        }
     w, b = levels_of(1, "int8", 4, 3, 1, 1)[:, :, 0, 0].astype(int), [500, -300, 0, 7000]
     step = F(scale["sx"] * scale["sw"])
     ends = [F(F(SCALES["sc"]) * F(end - zeros["zc"])) for end in (low, low + 255)]
     ends = ends if bias else [F(end / step) for end in ends]
-    factor, offset = F(F(255) / F(ends[1] - ends[0])), F(F(-ends[0] * F(255)) / F(ends[1] - ends[0]))
+    factor, offset = (
+        F(F(255) / F(ends[1] - ends[0])),
+        F(F(-ends[0] * F(255)) / F(ends[1] - ends[0])),
+    )
     ratio = F(scale["sc"] / scale["sr"])
     zero = F(F(zeros["zc"]) + F(F(scale["sr"] * F(zeros["zr"])) / scale["sc"]))
     bottom, top = (F(F(F(end) - zero) * ratio) for end in (low, low + 255))
@@ -89,7 +115,11 @@ def by_hand(given: dict[str, Any], *, signed: bool, bias: bool) -> Any:
     out = np.zeros((2, 4, 4, 5), int)
     for n, f, i, j in np.ndindex(out.shape):
         acc = sum(int(w[f, k]) * (int(given["x"][n, k, i, j]) - zeros["zx"]) for k in range(3))
-        real = F(F(F(acc) * step) + F(b[f] * float(F(F(SCALES["sx"]) * scale["sw"])))) if bias else F(acc)
+        real = (
+            F(F(F(acc) * step) + F(b[f] * float(F(F(SCALES["sx"]) * scale["sw"]))))
+            if bias
+            else F(acc)
+        )
         joined = fused(real, F(factor * each), F(F(offset * each) + bottom))
         joined = min(max(joined, bottom), F(F(F(255) * each) + bottom))
         total = F(joined + F(int(given["r"][n, f, i, j])))
@@ -128,7 +158,9 @@ def test_a_result_that_others_read_is_rounded(more: str, later: str) -> None:
 def test_an_operand_that_is_broadcast_is_added_to_rounded_codes() -> None:
     given = feeds()
     given["r"] = given["r"][:1]
-    np.testing.assert_array_equal(result(model(), RULE, given)["y"], result(model(), APART, given)["y"])
+    np.testing.assert_array_equal(
+        result(model(), RULE, given)["y"], result(model(), APART, given)["y"]
+    )
     graph, given = model(other=1), feeds(other=1)
     np.testing.assert_array_equal(result(graph, RULE, given)["y"], result(graph, APART, given)["y"])
 

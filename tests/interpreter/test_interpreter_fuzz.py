@@ -43,7 +43,9 @@ def test_networks_count_as_precise_sessions_do(part: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(6))
 def test_networks_count_as_optimized_sessions_do_on_this_processor(part: int) -> None:
-    """But for a Conv and a Clip at whose ends the grid does not end: the engine leaves these in float, unsaturated."""
+    """But for a Conv and a Clip at whose ends the grid does not end: the engine leaves these in
+    float, unsaturated.
+    """
     ours = "integer-ort-x64-avx2" if SATURATING else "integer-ort-x64"
     found = differing("ort-cpu", ours, range(100 * part, 100 * part + 100))
     assert all("Conv Clip" in steps for steps in found.values()), found
@@ -52,7 +54,11 @@ def test_networks_count_as_optimized_sessions_do_on_this_processor(part: int) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(6))
-def test_networks_count_exactly_what_sessions_without_optimizations_count_in_floats(part: int) -> None:
-    """But for ties, which floats do not have: among them those of products with a number, sums and quotients."""
+def test_networks_count_exactly_what_sessions_without_optimizations_count_in_floats(
+    part: int,
+) -> None:
+    """But for ties, which floats do not have: among them those of products with a number, sums
+    and quotients.
+    """
     found = differing("ort-cpu-noopt", "integer-ideal", range(100 * part, 100 * part + 100))
     assert len(found) <= 3, found

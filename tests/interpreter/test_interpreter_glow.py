@@ -1,4 +1,5 @@
-"""Glow's two backends, by scalar oracles written from its formulas: where each adds the offset and how it averages.
+"""Glow's two backends, by scalar oracles written from its formulas: where each adds the offset
+and how it averages.
 
 rh(v)     half away from zero, of float32 numbers
 S(v; M)   the factor and two shifts of quantizeScaleOffset32To8
@@ -23,8 +24,12 @@ RANDOM = np.random.default_rng(11)
 
 
 def counted(text: str, machine: str, **feeds: Array) -> Array:
-    model = ir.from_proto(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> g {text}'))
-    return Program(lower_to_qoperator(model, INTEGER_INTERPRETER), get_arithmetic(machine)).run(feeds)["y"]
+    model = ir.from_proto(
+        onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> g {text}')
+    )
+    return Program(lower_to_qoperator(model, INTEGER_INTERPRETER), get_arithmetic(machine)).run(
+        feeds
+    )["y"]
 
 
 def rh(value: np.floating[Any]) -> int:
@@ -58,8 +63,13 @@ GRIDS = "float sx = {%r}, int8 zx = {%d}, float sy = {%r}, int8 zy = {%d}"
 @pytest.mark.parametrize(
     ("sx", "sw", "sy", "zy"), [(0.25, 0.5, 1.0, 3), (0.0371, 0.05, 0.013, -7), (0.5, 0.5, 0.5, -3)]
 )
-def test_a_product_of_two_is_rounded_before_its_offset(sx: float, sw: float, sy: float, zy: int) -> None:
-    a, b = np.repeat(np.arange(-128, 128), 256).astype(np.int8), np.tile(np.arange(-128, 128), 256).astype(np.int8)
+def test_a_product_of_two_is_rounded_before_its_offset(
+    sx: float, sw: float, sy: float, zy: int
+) -> None:
+    a, b = (
+        np.repeat(np.arange(-128, 128), 256).astype(np.int8),
+        np.tile(np.arange(-128, 128), 256).astype(np.int8),
+    )
     text = (
         f"(int8[N] qa, int8[N] qb) => (int8[N] y) <{GRIDS % (sx, -5, sy, zy)}, float sw = {{{sw}}}, int8 zw = {{7}}>"
         "{ a = DequantizeLinear(qa, sx, zx) b = DequantizeLinear(qb, sw, zw)"
@@ -67,14 +77,21 @@ def test_a_product_of_two_is_rounded_before_its_offset(sx: float, sw: float, sy:
     )
     found = counted(text, "glow-interpreter", qa=a, qb=b)
     scale = F(F(F(sx) * F(sw)) / F(sy))
-    wanted = [clip(rh(F(F((int(p) + 5) * (int(q) - 7)) * scale)) + zy) for p, q in zip(a, b, strict=True)]
+    wanted = [
+        clip(rh(F(F((int(p) + 5) * (int(q) - 7)) * scale)) + zy) for p, q in zip(a, b, strict=True)
+    ]
     np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.parametrize("operator", ["Gemm", "MatMul"])
-def test_a_fully_connected_layer_is_rounded_before_its_offset_and_a_matrix_product_behind(operator: str) -> None:
+def test_a_fully_connected_layer_is_rounded_before_its_offset_and_a_matrix_product_behind(
+    operator: str,
+) -> None:
     """Published: of −1.5 and an offset of 3 FullyConnected makes 1, Conv 2."""
-    x, w = RANDOM.integers(-128, 128, (64, 6)).astype(np.int8), RANDOM.integers(-20, 20, (6, 5)).astype(np.int8)
+    x, w = (
+        RANDOM.integers(-128, 128, (64, 6)).astype(np.int8),
+        RANDOM.integers(-20, 20, (6, 5)).astype(np.int8),
+    )
     rows = ", ".join(map(str, w.reshape(-1).tolist()))
     bias = ", b" if operator == "Gemm" else ""
     text = (
@@ -85,9 +102,12 @@ def test_a_fully_connected_layer_is_rounded_before_its_offset_and_a_matrix_produ
     )
     sums = (x.astype(int) - 4) @ w.astype(int) + (np.array([0, -12, 7, 900, 4]) if bias else 0)
     wanted = [
-        clip(rh(F(F(one) * F(0.125))) + 100 if bias else rh(F(F(one) * F(0.125) + F(100)))) for one in sums.reshape(-1)
+        clip(rh(F(F(one) * F(0.125))) + 100 if bias else rh(F(F(one) * F(0.125) + F(100))))
+        for one in sums.reshape(-1)
     ]
-    assert ((sums % 8 == 4) & (abs(sums) < 200)).any()  # ties below 0 and not below −100: there both rules differ
+    assert (
+        (sums % 8 == 4) & (abs(sums) < 200)
+    ).any()  # ties below 0 and not below −100: there both rules differ
     np.testing.assert_array_equal(counted(text, "glow-interpreter", q=x).reshape(-1), wanted)
 
 
@@ -102,7 +122,9 @@ def test_a_sum_along_axes_is_rounded_before_its_offset() -> None:
 
 
 @pytest.mark.parametrize("padding_counts", [0, 1])
-def test_an_average_on_the_cpu_is_divided_in_integers_where_padding_does_not_count(padding_counts: int) -> None:
+def test_an_average_on_the_cpu_is_divided_in_integers_where_padding_does_not_count(
+    padding_counts: int,
+) -> None:
     levels = RANDOM.integers(-128, 128, (2, 3, 7, 7)).astype(np.int8)
     text = (
         f"(int8[2, 3, 7, 7] q) => (int8[2, 3, 7, 7] y) <{GRIDS % (0.0371, 9, 0.021, -4)}>"

@@ -1,4 +1,6 @@
-"""Scales that mean nothing are said to, in either form; constants with scales of blocks are multiplied in float."""
+"""Scales that mean nothing are said to, in either form; constants with scales of blocks are
+multiplied in float.
+"""
 
 import numpy as np
 import onnx_ir as ir
@@ -25,7 +27,10 @@ def test_a_scale_that_means_nothing_is_named(scale: float, node: str) -> None:
     }""")
     name = "s" if node == "QuantizeLinear" else "t"
     model.graph.initializers[name].const_value = ir.tensor(np.float32(scale), name=name)
-    with pytest.raises(InputError, match=f"the {node} '{node}': found a scale of {scale}; expected scales that are po"):
+    with pytest.raises(
+        InputError,
+        match=f"the {node} '{node}': found a scale of {scale}; expected scales that are po",
+    ):
         get_backend("integer-ort-x64").prepare(model)
     with pytest.raises(InputError, match="its numbers mean nothing"):
         lower_to_qoperator(model)
@@ -60,7 +65,11 @@ def test_constants_with_scales_of_blocks_are_multiplied_in_float(kind: str, poin
     r = QuantizeLinear(c, u, z)
     y = DequantizeLinear(r, u, z)
     }}""")
-    arrays = {"t": scales.astype(np.float32), "w": values.astype(dtype), "v": np.full((2, 3), 2, dtype)}
+    arrays = {
+        "t": scales.astype(np.float32),
+        "w": values.astype(dtype),
+        "v": np.full((2, 3), 2, dtype),
+    }
     for value in list(model.graph.inputs)[1:]:
         model.graph.inputs.remove(value)
         if value.uses():
@@ -80,9 +89,18 @@ def test_a_schema_of_blocks_is_planned_for_integer_machines() -> None:
     model = ir.from_onnx_text(f"""<ir_version: 10, opset_import: ["" : 21]>
     net (float[N,64] x) => (float[N,3] y) <float[64,3] w = {{{weight}}}> {{ y = MatMul(x, w) }}""")
     machine = get_backend("integer-ort-x64")
-    quantized = quantize_model(model, make_plan(model, None, "w4_sym_b32", capabilities=machine.capabilities))
+    quantized = quantize_model(
+        model, make_plan(model, None, "w4_sym_b32", capabilities=machine.capabilities)
+    )
     x = np.random.default_rng(6).normal(size=(7, 64)).astype(np.float32)
-    with machine.prepare(quantized) as ours, get_backend("ort-cpu-noopt").prepare(quantized) as theirs:
-        np.testing.assert_allclose(ours.run({"x": x})["y"], theirs.run({"x": x})["y"], rtol=1e-5, atol=1e-5)
-    with pytest.raises(UnsupportedError, match=r"'qbench quantize --why' says why slots stay float"):
+    with (
+        machine.prepare(quantized) as ours,
+        get_backend("ort-cpu-noopt").prepare(quantized) as theirs,
+    ):
+        np.testing.assert_allclose(
+            ours.run({"x": x})["y"], theirs.run({"x": x})["y"], rtol=1e-5, atol=1e-5
+        )
+    with pytest.raises(
+        UnsupportedError, match=r"'qbench quantize --why' says why slots stay float"
+    ):
         machine.prepare(model)

@@ -1,4 +1,6 @@
-"""Means and sums of levels: each scheme against a loop over scalars, axes against ONNX's evaluator and the engine."""
+"""Means and sums of levels: each scheme against a loop over scalars, axes against ONNX's
+evaluator and the engine.
+"""
 
 import math
 from dataclasses import replace
@@ -51,10 +53,14 @@ def tflite_mean(total: int, count: int, sx: float, sy: float, zero: int) -> int:
 
 @settings(max_examples=60)
 @given(st.integers(1, 70_000), SCALES, SCALES, st.integers(-128, 127), st.floats(-255, 255))
-def test_a_folded_count_is_tflites(count: int, sx: float, sy: float, zero: int, mean: float) -> None:
+def test_a_folded_count_is_tflites(
+    count: int, sx: float, sy: float, zero: int, mean: float
+) -> None:
     total = round(mean * count)
     x, y = QParams(sx, 4, INT8), QParams(sy, zero, INT8)
-    assert mean_of(total, count, x, y, "gemmlowp", Averaging.FOLDED) == tflite_mean(total, count, sx, sy, zero)
+    assert mean_of(total, count, x, y, "gemmlowp", Averaging.FOLDED) == tflite_mean(
+        total, count, sx, sy, zero
+    )
 
 
 @settings(max_examples=60)
@@ -74,7 +80,9 @@ def test_a_raw_mean_rounds_what_has_its_zero_point(count: int, zero: int, total:
 
 
 def test_raw_means_are_those_of_signed_codes() -> None:
-    """{−1, −2} is −2 in int8; the same data as uint8 are so too: LiteRT's files hold int8 (judged by the engine)."""
+    """{−1, −2} is −2 in int8; the same data as uint8 are so too: LiteRT's files hold int8
+    (judged by the engine).
+    """
     signed, unsigned = QParams(1.0, 0, INT8), QParams(1.0, 128, QType.parse("uint8"))
     assert mean_of(-3, 2, signed, signed, "gemmlowp", Averaging.RAW) == -2
     assert mean_of(-3, 2, unsigned, unsigned, "gemmlowp", Averaging.RAW) - 128 == -2
@@ -84,7 +92,9 @@ def test_raw_means_are_those_of_signed_codes() -> None:
 def test_a_folded_count_differs_from_a_scaled_one() -> None:
     x, y = QParams(0.1, 0, INT8), QParams(0.07, 0, INT8)
     machine, count, totals = get_arithmetic("gemmlowp"), np.asarray(49), np.arange(-6000, 6000)
-    folded, scaled = (averager(s, x, y, count, machine)(totals) for s in (Averaging.FOLDED, Averaging.SCALED))
+    folded, scaled = (
+        averager(s, x, y, count, machine)(totals) for s in (Averaging.FOLDED, Averaging.SCALED)
+    )
     assert np.abs(folded - scaled).max() == 1
     assert np.count_nonzero(folded != scaled) == 208
 
@@ -95,7 +105,9 @@ def test_floats_have_no_mean_of_sums() -> None:
         mean_of(1, 1, one, one, "ideal", Averaging.REAL)
 
 
-def reduction(operator: str, attributes: str, axes: str | None, *, opset: int = 21, sx: float = 0.0625) -> Any:
+def reduction(
+    operator: str, attributes: str, axes: str | None, *, opset: int = 21, sx: float = 0.0625
+) -> Any:
     given = "" if axes is None else f", int64[{axes.count(',') + 1}] axes = {{{axes}}}"
     operand = "" if axes is None else ", axes"
     proto = onnx.parser.parse_model(
@@ -136,8 +148,13 @@ def test_any_axes(operator: str, attributes: str, axes: str | None, machine: str
     proto = reduction(operator, attributes, axes)
     theirs: Any
     (theirs,) = ReferenceEvaluator(proto).run(None, {"q": levels})
-    if (operator, attributes) != ("ReduceSum", "<noop_with_empty_axes = 1>"):  # the engine sums all the same
-        session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    if (operator, attributes) != (
+        "ReduceSum",
+        "<noop_with_empty_axes = 1>",
+    ):  # the engine sums all the same
+        session = onnxruntime.InferenceSession(
+            proto.SerializeToString(), providers=["CPUExecutionProvider"]
+        )
         np.testing.assert_array_equal(session.run(None, {"q": levels})[0], theirs)
     found = counted(proto, machine, levels)
     assert found.shape == theirs.shape
@@ -159,19 +176,28 @@ def global_average(dtype: str = "uint8") -> onnx.ModelProto:
     )
 
 
-@pytest.mark.parametrize("machine", ["ideal", "gemmlowp", "tflite-single", "neon", "xnnpack", "fbgemm", "glow-cpu"])
+@pytest.mark.parametrize(
+    "machine", ["ideal", "gemmlowp", "tflite-single", "neon", "xnnpack", "fbgemm", "glow-cpu"]
+)
 def test_a_global_average_is_a_mean_over_space(machine: str) -> None:
     levels = RANDOM.integers(-128, 128, (2, 7, 5, 9)).astype(np.int8)
-    text = onnx.printer.to_text(global_average("int8")).replace("GlobalAveragePool (x)", "ReduceMean (x, axes)")
+    text = onnx.printer.to_text(global_average("int8")).replace(
+        "GlobalAveragePool (x)", "ReduceMean (x, axes)"
+    )
     mean = onnx.parser.parse_model(text.replace("zx =", "zx =", 1))
     mean.graph.initializer.append(onnx.numpy_helper.from_array(np.array([2, 3]), "axes"))
-    np.testing.assert_array_equal(counted(global_average("int8"), machine, levels), counted(mean, machine, levels))
+    np.testing.assert_array_equal(
+        counted(global_average("int8"), machine, levels), counted(mean, machine, levels)
+    )
 
 
 def test_machines_disagree_about_a_mean() -> None:
     levels = RANDOM.integers(-128, 128, (200, 7, 5, 9)).astype(np.int8)
     ideal = counted(global_average("int8"), "ideal", levels).astype(int)
-    differing = {name: counted(global_average("int8"), name, levels) - ideal for name in ("gemmlowp", "tflite-single")}
+    differing = {
+        name: counted(global_average("int8"), name, levels) - ideal
+        for name in ("gemmlowp", "tflite-single")
+    }
     assert all(np.abs(one).max() <= 1 for one in differing.values())
     assert np.count_nonzero(differing["gemmlowp"]) > 0
 
@@ -209,9 +235,13 @@ def test_a_mean_that_shifts_cannot_hold_is_unsupported_before_anything_runs(
 @pytest.mark.parametrize("machine", ["pow2-shift", "tqt"])
 def test_means_of_powers_of_two_are_shifts(machine: str) -> None:
     levels = RANDOM.integers(-128, 128, (1, 2, 6, 6)).astype(np.int8)
-    found = counted(pooled("AveragePool", "<kernel_shape = [2, 2], strides = [2, 2]>"), machine, levels)
+    found = counted(
+        pooled("AveragePool", "<kernel_shape = [2, 2], strides = [2, 2]>"), machine, levels
+    )
     for channel, row, column in np.ndindex(2, 3, 3):
-        window = levels[0, channel, 2 * row : 2 * row + 2, 2 * column : 2 * column + 2].astype(int) - 3
+        window = (
+            levels[0, channel, 2 * row : 2 * row + 2, 2 * column : 2 * column + 2].astype(int) - 3
+        )
         exact = Fraction(int(window.sum()) * 2, 4)
         expected = (round(exact) if machine == "tqt" else math.floor(exact + Fraction(1, 2))) + 3
         assert found[0, channel, row, column] == min(max(expected, -128), 127)
@@ -232,7 +262,9 @@ def test_an_averager_is_made_once_for_each_size(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr("qbench.interpreter.integer_kernels.pooling.averager", counting)
     proto = pooled("AveragePool", "<kernel_shape = [3, 3]>", "H")
-    program = Program(lower_to_qoperator(ir.from_proto(proto), INTEGER_INTERPRETER), get_arithmetic("gemmlowp"))
+    program = Program(
+        lower_to_qoperator(ir.from_proto(proto), INTEGER_INTERPRETER), get_arithmetic("gemmlowp")
+    )
     for height in (6, 8, 6, 8):
         program.run({"q": np.zeros((1, 2, height, 6), np.int8)})
     assert len(made) == 2 * 2
@@ -241,7 +273,9 @@ def test_an_averager_is_made_once_for_each_size(monkeypatch: pytest.MonkeyPatch)
 def test_what_leaves_the_accumulator_is_counted() -> None:
     proto = reduction("ReduceSum", "<keepdims = 0>", "2, 3")
     lowered = lower_to_qoperator(ir.from_proto(proto), INTEGER_INTERPRETER)
-    machine = replace(get_arithmetic("ideal"), accumulator=Accumulator(bits=8, overflow=Overflow.SATURATE))
+    machine = replace(
+        get_arithmetic("ideal"), accumulator=Accumulator(bits=8, overflow=Overflow.SATURATE)
+    )
     program = Program(lowered, machine, means=counting_means())
     levels = np.full((3, 4, 5, 6), 117, np.uint8)
     levels[0] = 255
@@ -254,7 +288,9 @@ def test_what_leaves_the_accumulator_is_counted() -> None:
 
 @pytest.mark.parametrize("machine", ["gemmlowp", "tflite-single"])
 def test_windows_are_folded_by_their_own_count(machine: str) -> None:
-    """An AveragePool under a machine that folds: corners have four elements, edges six, the rest nine."""
+    """An AveragePool under a machine that folds: corners have four elements, edges six, the
+    rest nine.
+    """
     proto = onnx.parser.parse_model(
         '<ir_version: 10, opset_import: ["" : 21]> g (int8[1, 2, 5, 5] q) => (int8[1, 2, 5, 5] y)'
         "<float sx = {0.0371}, int8 zx = {17}, float sy = {0.0123}, int8 zy = {-3}>"
@@ -267,6 +303,11 @@ def test_windows_are_folded_by_their_own_count(machine: str) -> None:
     found = Program(lowered, folding).run({"q": levels})["y"]
     grids = QParams(0.0371, 17, INT8), QParams(0.0123, -3, INT8)
     for channel, row, column in np.ndindex(2, 5, 5):
-        window = levels[0, channel, max(row - 1, 0) : row + 2, max(column - 1, 0) : column + 2].astype(int) - 17
+        window = (
+            levels[0, channel, max(row - 1, 0) : row + 2, max(column - 1, 0) : column + 2].astype(
+                int
+            )
+            - 17
+        )
         expected = mean_of(int(window.sum()), window.size, *grids, machine, Averaging.FOLDED)
         assert found[0, channel, row, column] == min(max(expected, -128), 127)

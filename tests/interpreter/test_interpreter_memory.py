@@ -1,4 +1,6 @@
-"""Memory of a run: the widest cut of the graph and the taps, not its depth; and nothing is kept behind."""
+"""Memory of a run: the widest cut of the graph and the taps, not its depth; and nothing is kept
+behind.
+"""
 
 import tracemalloc
 from collections.abc import Sequence
@@ -20,14 +22,23 @@ SLOW = Means(float_gemm, compiled=False)
 def chain(depth: int) -> ir.Model:
     """MaxPools one behind another: y0, y1, …, all of one size."""
     nodes = [
-        onnx.helper.make_node("MaxPool", [f"y{i - 1}" if i else "x"], [f"y{i}"], kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+        onnx.helper.make_node(
+            "MaxPool",
+            [f"y{i - 1}" if i else "x"],
+            [f"y{i}"],
+            kernel_shape=[3, 3],
+            pads=[1, 1, 1, 1],
+        )
         for i in range(depth)
     ]
     values = [
-        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.UINT8, SHAPE) for name in ("x", f"y{depth - 1}")
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.UINT8, SHAPE)
+        for name in ("x", f"y{depth - 1}")
     ]
     graph = onnx.helper.make_graph(nodes, "chain", values[:1], values[1:])
-    return ir.serde.deserialize_model(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]))
+    return ir.serde.deserialize_model(
+        onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)])
+    )
 
 
 def peak(depth: int, taps: Sequence[str] = ()) -> float:

@@ -1,4 +1,6 @@
-"""Movers run on levels: bit for bit what the QDQ graph gives in float, and nothing is left between a Q and a DQ."""
+"""Movers run on levels: bit for bit what the QDQ graph gives in float, and nothing is left
+between a Q and a DQ.
+"""
 
 from typing import Any
 
@@ -20,7 +22,9 @@ SHAPE = (2, 4, 6, 8)
 
 
 def net(body: str, dtype: str = "uint8", sy: float = 0.05, **constants: Any) -> onnx.ModelProto:
-    """``body`` makes y of x on one grid, or on one with another scale ``sy``; further results go out as they are."""
+    """``body`` makes y of x on one grid, or on one with another scale ``sy``; further results
+    go out as they are.
+    """
     proto = onnx.parser.parse_model(
         f'<ir_version: 10, opset_import: ["" : 21]> g ({dtype}[{", ".join(map(str, SHAPE))}] q) => ({dtype}[N] r)'
         f"<float s = {{0.05}}, {dtype} z = {{11}}, float sy = {{{sy}}}>"
@@ -80,9 +84,9 @@ def test_levels_move_as_reals_do(name: str, dtype: str) -> None:
     body, constants = MOVERS[name]
     # What is squeezed comes from a mover itself: its own pair has to be there.
     if name == "Squeeze":
-        body = body.replace(" y =", " u = QuantizeLinear(t, s, z) v = DequantizeLinear(u, s, z) y =").replace(
-            "Squeeze(t", "Squeeze(v"
-        )
+        body = body.replace(
+            " y =", " u = QuantizeLinear(t, s, z) v = DequantizeLinear(u, s, z) y ="
+        ).replace("Squeeze(t", "Squeeze(v")
     proto, levels = net(body, dtype, **constants), levels_of(dtype)
     model = lowered(proto)
     assert not [node.op_type for node in model.graph if "uantize" in node.op_type]
@@ -118,7 +122,13 @@ def test_where_both_grids_are_one_nothing_is_computed() -> None:
 
 RESIZES = [
     (mode, nearest)
-    for mode in ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric")
+    for mode in (
+        "half_pixel",
+        "half_pixel_symmetric",
+        "pytorch_half_pixel",
+        "align_corners",
+        "asymmetric",
+    )
     for nearest in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 ]
 
@@ -133,7 +143,9 @@ def test_the_nearest_is_onnx_runtimes(mode: str, nearest: str) -> None:
             f'{{ y = Resize<mode = "nearest", coordinate_transformation_mode = "{mode}", nearest_mode = "{nearest}">'
             "(x, , , sizes) }"
         )
-        session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(
+            proto.SerializeToString(), providers=["CPUExecutionProvider"]
+        )
         for wanted in (1, 2, 4, 7, 10, 15, 17):
             sizes = np.array([1, 1, 1, wanted])
             (theirs,) = session.run(None, {"x": x, "sizes": sizes})
@@ -154,7 +166,9 @@ def _with_constant(proto: onnx.ModelProto, sizes: Any) -> onnx.ModelProto:
 def test_the_nearest_by_scales(scale: float) -> None:
     proto = net("y = Resize(x, , scales)", scales=np.array([1, 1, scale, 2], np.float32))
     levels = levels_of()
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        proto.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
     found = Program(lowered(proto), get_arithmetic("ideal")).run({"q": levels})["r"]
     np.testing.assert_array_equal(found, session.run(None, {"q": levels})[0])
 
@@ -197,7 +211,9 @@ def test_a_flattened_batch_may_be_empty(axis: int, rows: int) -> None:
         f"{{ y = Flatten<axis = {axis}>(q) }}"
     )
     levels = levels_of()[:rows]
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        proto.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
     (theirs,) = session.run(None, {"q": levels})
     found = Program(ir.from_proto(proto), get_arithmetic("ideal")).run({"q": levels})["y"]
     assert found.shape == theirs.shape
@@ -214,6 +230,8 @@ def test_nan_wins_a_maximum_wherever_it_stands() -> None:
     x[0, 0, 2, 3] = np.nan
     (found,) = Program(ir.from_proto(proto), get_arithmetic("ort-x64")).run({"x": x}).values()
     assert np.isnan(found[0, 0]).tolist() == [[False, True, True]] * 3
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        proto.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
     theirs: Any = session.run(None, {"x": x})[0]
     assert np.isnan(theirs[0, 0]).sum() < 6

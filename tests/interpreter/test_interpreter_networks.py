@@ -1,4 +1,6 @@
-"""Trained networks, counted here and by ONNX Runtime: every logit equal, as docs/evidence/arithmetics.md says."""
+"""Trained networks, counted here and by ONNX Runtime: every logit equal, as
+docs/evidence/arithmetics.md says.
+"""
 
 import functools
 from collections.abc import Mapping
@@ -53,7 +55,9 @@ def answer(backend: str, model: ir.Model, feeds: Feeds) -> np.ndarray:
 
 
 def check(name: str, schema: str) -> None:
-    """Signed activations: what the engine's optimizer leaves to floats differs, so that our lowering is judged."""
+    """Signed activations: what the engine's optimizer leaves to floats differs, so that our
+    lowering is judged.
+    """
     model, feeds = quantized(name, schema)
     pairs = {"ort-cpu-qoperator": HERE}
     if schema != SIGNED:
@@ -81,7 +85,9 @@ def test_every_logit_of_a_larger_network_is_the_engines(name: str, schema: str) 
 @pytest.mark.parametrize("schema", ["w8a8_asym_pc", SIGNED])
 @pytest.mark.parametrize("name", MIXED)
 def test_what_is_integer_in_a_mixed_network_is_the_engines(name: str, schema: str) -> None:
-    """Node by node on the engine's own values; floats between them may differ in a bit and so move a level."""
+    """Node by node on the engine's own values; floats between them may differ in a bit and so
+    move a level.
+    """
     model, feeds = quantized(name, schema)
     lowered = ir.serde.serialize_model(lower_to_qoperator(model))
     theirs = every_value(lowered, feeds)
@@ -89,9 +95,17 @@ def test_what_is_integer_in_a_mixed_network_is_the_engines(name: str, schema: st
     for node in ir.serde.deserialize_model(lowered).graph:
         if (node.domain, node.op_type) in KERNELS and node.outputs[0].name in theirs:
             ours = alone(node, theirs)
-            np.testing.assert_array_equal(ours, theirs[node.outputs[0].name], err_msg=f"{node.op_type} {node.name}")
+            np.testing.assert_array_equal(
+                ours, theirs[node.outputs[0].name], err_msg=f"{node.op_type} {node.name}"
+            )
             judged.add(node.op_type)
-    assert judged >= {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QGemm", "MatMulIntegerToFloat"}
+    assert judged >= {
+        "QuantizeLinear",
+        "DequantizeLinear",
+        "QLinearConv",
+        "QGemm",
+        "MatMulIntegerToFloat",
+    }
     # Where pairs saturate, the optimized engine saturates signed ones in graphs of its own making.
     machine, engine = ("ort-x64", "ort-cpu-precise") if schema == SIGNED else (HERE, "ort-cpu")
     ours, engines = answer(f"integer-{machine}", model, feeds), answer(engine, model, feeds)
@@ -121,9 +135,16 @@ def alone(node: ir.Node, values: Feeds) -> np.ndarray:
     graph = onnx.helper.make_graph(
         [ir.to_proto(node)],
         "one",
-        [onnx.helper.make_tensor_value_info(name, _kind(array), None) for name, array in fed.items()],
+        [
+            onnx.helper.make_tensor_value_info(name, _kind(array), None)
+            for name, array in fed.items()
+        ],
         [onnx.ValueInfoProto(name=node.outputs[0].name)],
-        [onnx.numpy_helper.from_array(array, name) for name, array in known.items() if array is not None],
+        [
+            onnx.numpy_helper.from_array(array, name)
+            for name, array in known.items()
+            if array is not None
+        ],
     )
     imports = [onnx.helper.make_opsetid(*one) for one in node.graph.opset_imports.items()]
     proto = onnx.helper.make_model(graph, opset_imports=imports, ir_version=10)

@@ -1,7 +1,9 @@
-"""Every operator that ONNX Runtime counts in integers, alone: types, ties, extremes, groups, pads; no bit may differ.
+"""Every operator that ONNX Runtime counts in integers, alone: types, ties, extremes, groups,
+pads; no bit may differ.
 
-The cases (``operator_cases``) have scales that are powers of two, so that accumulators lie on ties; biases and depths
-that carry sums beyond 2²⁴ and around 2³¹; multipliers that underflow, and products that leave float32.
+The cases (``operator_cases``) have scales that are powers of two, so that accumulators lie on ties;
+biases and depths that carry sums beyond 2²⁴ and around 2³¹; multipliers that underflow, and
+products that leave float32.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +13,14 @@ import numpy as np
 import onnxruntime
 import pytest
 from hypothesis import given, settings
-from operator_cases.elementwise import binaries, clips, concatenations, dequantizations, quantizations, unaries
+from operator_cases.elementwise import (
+    binaries,
+    clips,
+    concatenations,
+    dequantizations,
+    quantizations,
+    unaries,
+)
 from operator_cases.ground import ENGINE, Case, drawn, one_node
 from operator_cases.judges import HERE, counted, engine
 from operator_cases.pools import averages, global_averages, largest
@@ -19,7 +28,12 @@ from operator_cases.products import convolutions, gemms, matrix_products
 
 from qbench.host import processor_features
 from qbench.interpreter import Means, float_gemm
-from qbench.numerics import fused_multiply_add, rational_sigmoid, rational_tanh, separate_multiply_add
+from qbench.numerics import (
+    fused_multiply_add,
+    rational_sigmoid,
+    rational_tanh,
+    separate_multiply_add,
+)
 
 SLOW = Means(float_gemm, compiled=False)
 """numpy alone."""
@@ -73,17 +87,25 @@ def test_every_bit_is_the_engines(family: str) -> None:
 
 
 def test_the_cases_are_what_they_are_said_to_be() -> None:
-    """Ties, extremes, zero multipliers and wraps are among them, or the test above would show less than it says."""
+    """Ties, extremes, zero multipliers and wraps are among them, or the test above would show
+    less than it says.
+    """
     cases = drawn(convolutions(), 200)
     attributes = [{one.name: one for one in case.model.graph.node[0].attribute} for case in cases]
     assert {len(case.feeds["x"].shape) for case in cases} == {3, 4, 5}
-    assert {one["auto_pad"].s for one in attributes if "auto_pad" in one} == {b"SAME_UPPER", b"SAME_LOWER", b"VALID"}
+    assert {one["auto_pad"].s for one in attributes if "auto_pad" in one} == {
+        b"SAME_UPPER",
+        b"SAME_LOWER",
+        b"VALID",
+    }
     assert any(one["group"].i > 1 for one in attributes)
     assert any("pads" in one and len(set(one["pads"].ints)) > 1 for one in attributes)
     wrapping = [case for case in cases if np.abs(_constant(case, "b")).max(initial=0) > 2**30]
     assert len(wrapping) > 5
     ties = [
-        case for case in cases if np.isclose(np.log2(_multiplier(case)) % 1, 0).all() and _multiplier(case).min() > 0
+        case
+        for case in cases
+        if np.isclose(np.log2(_multiplier(case)) % 1, 0).all() and _multiplier(case).min() > 0
     ]
     assert len(ties) > 25
     assert any(_multiplier(case).max() > 1e20 for case in cases)
@@ -101,10 +123,18 @@ def _multiplier(case: Case) -> np.ndarray:
     return np.asarray(_constant(case, "s") * _constant(case, "t") / _constant(case, "r"))
 
 
-@pytest.mark.parametrize(("operator", "ours"), [("Sigmoid", rational_sigmoid), ("Tanh", rational_tanh)])
-def test_functions_of_floats_are_the_engines(operator: str, ours: Callable[..., np.ndarray]) -> None:
+@pytest.mark.parametrize(
+    ("operator", "ours"), [("Sigmoid", rational_sigmoid), ("Tanh", rational_tanh)]
+)
+def test_functions_of_floats_are_the_engines(
+    operator: str, ours: Callable[..., np.ndarray]
+) -> None:
     random = np.random.default_rng(0)
-    feeds = {"x": np.concatenate([random.uniform(-20, 20, 60_000), random.normal(0, 1, 40_000)]).astype(np.float32)}
+    feeds = {
+        "x": np.concatenate([random.uniform(-20, 20, 60_000), random.normal(0, 1, 40_000)]).astype(
+            np.float32
+        )
+    }
     step = fused_multiply_add if "fma" in processor_features() else separate_multiply_add
     theirs = engine(one_node(operator, ["x"], feeds, "float32", {}).model, feeds)
     np.testing.assert_array_equal(ours(feeds["x"], step), theirs)
@@ -136,10 +166,15 @@ PLACES = {
 
 @pytest.mark.parametrize("operator", PLACES)
 def test_no_bit_depends_on_the_place_of_an_element_or_on_threads(operator: str) -> None:
-    """Ties everywhere: what a vector's body, its rest and other threads round must be one thing, and is."""
+    """Ties everywhere: what a vector's body, its rest and other threads round must be one
+    thing, and is.
+    """
     names, fed, kind, domain = PLACES[operator]
     random = np.random.default_rng(0)
-    feeds = {name: (random.integers(0, 256, 70_001) * (0.25 if kind is np.float32 else 1)).astype(kind) for name in fed}
+    feeds = {
+        name: (random.integers(0, 256, 70_001) * (0.25 if kind is np.float32 else 1)).astype(kind)
+        for name in fed
+    }
     constants = {name: value for name, value in _HALF.items() if name in names}
     case = one_node(operator, names, feeds, "uint8", constants, domain=domain)
     ours = counted(case.model, feeds, HERE)
@@ -163,30 +198,46 @@ def test_threads_change_no_sum() -> None:
     }
     constants["w"] = random.integers(-64, 64, (24, 8, 3, 3)).astype(np.int8)
     feeds = {"x": random.integers(0, 256, (2, 8, 61, 59)).astype(np.uint8)}
-    case = one_node("QLinearConv", ["x", "s", "z", "w", "t", "v", "r", "q"], feeds, "uint8", constants)
+    case = one_node(
+        "QLinearConv", ["x", "s", "z", "w", "t", "v", "r", "q"], feeds, "uint8", constants
+    )
     ours = counted(case.model, feeds, HERE)
     for threads in (1, 2, 3):
         assert _same(session(case, threads).run(None, feeds)[0], ours)
 
 
 def pooled(operator: str, size: int, **attributes: object) -> tuple[list[int], list[int]]:
-    """The levels 0, 10, 20, …, pooled by the engine and by us; the scale is one and the zero point zero."""
+    """The levels 0, 10, 20, …, pooled by the engine and by us; the scale is one and the zero
+    point zero.
+    """
     names, domain = (["x"], "") if operator == "MaxPool" else (["x", "s", "z", "s", "z"], ENGINE)
     constants = {} if operator == "MaxPool" else {"s": np.float32(1), "z": np.uint8(0)}
     feeds = {"x": (10 * np.arange(size, dtype=np.uint8)).reshape(1, 1, size)}
     case = one_node(operator, names, feeds, "uint8", constants, domain=domain, **attributes)
-    return engine(case.model, feeds).reshape(-1).tolist(), counted(case.model, feeds, HERE).reshape(-1).tolist()
+    return engine(case.model, feeds).reshape(-1).tolist(), counted(case.model, feeds, HERE).reshape(
+        -1
+    ).tolist()
 
 
 def test_where_the_engine_is_wrong_we_are_not() -> None:
-    """ONNX Runtime 1.31. Its float AveragePool divides as we do; its pools with SAME pads know no dilation."""
-    beyond = {"kernel_shape": [3], "strides": [2], "pads": [1, 1], "ceil_mode": 1, "count_include_pad": 1}
+    """ONNX Runtime 1.31. Its float AveragePool divides as we do; its pools with SAME pads know
+    no dilation.
+    """
+    beyond = {
+        "kernel_shape": [3],
+        "strides": [2],
+        "pads": [1, 1],
+        "ceil_mode": 1,
+        "count_include_pad": 1,
+    }
     assert pooled("QLinearAveragePool", 6, **beyond) == ([3, 20, 40, 17], [3, 20, 40, 25])
     same = {"kernel_shape": [2], "strides": [1], "dilations": [2], "auto_pad": "SAME_UPPER"}
     assert pooled("MaxPool", 6, **same) == ([20, 30, 40, 50, 40], [10, 20, 30, 40, 50, 40])
 
 
 def test_same_pads_of_a_pool_can_be_negative_there() -> None:
-    """A window shorter than its stride: the engine's pads may leave out what comes first; ours are never below zero."""
+    """A window shorter than its stride: the engine's pads may leave out what comes first; ours
+    are never below zero.
+    """
     short = {"kernel_shape": [1], "strides": [3], "auto_pad": "SAME_UPPER"}
     assert pooled("MaxPool", 9, **short) == ([10, 40, 70], [0, 30, 60])

@@ -38,10 +38,18 @@ def counted(*overrides: Override) -> tuple[int, int]:
         ((Override(operators=("MatMul",), scaling=UP),), (1, 1)),
         ((Override(operators=("Conv",), scaling=UP),), (0, 0)),
         ((Override(operators=("Conv",), names=("*",), scaling=UP),), (0, 0)),
-        ((Override(names=("first_node",), multiplying=UP), Override(operators=("MatMul",), scaling=UP)), (0, 1)),
+        (
+            (
+                Override(names=("first_node",), multiplying=UP),
+                Override(operators=("MatMul",), scaling=UP),
+            ),
+            (0, 1),
+        ),
     ],
 )
-def test_the_first_override_that_applies_holds(overrides: tuple[Override, ...], expected: tuple[int, int]) -> None:
+def test_the_first_override_that_applies_holds(
+    overrides: tuple[Override, ...], expected: tuple[int, int]
+) -> None:
     assert counted(*overrides) == expected
 
 
@@ -49,7 +57,9 @@ def test_the_first_override_that_applies_holds(overrides: tuple[Override, ...], 
     ("name", "close"), [("Cnv", "Conv"), ("QLinearMatMul", "MatMul"), ("Requantise", "Requantize")]
 )
 def test_operators_that_nobody_has(name: str, close: str) -> None:
-    with pytest.raises(InputError, match=f"of the arithmetic 'ideal': found unknown operator '{name}'.*'{close}'"):
+    with pytest.raises(
+        InputError, match=f"of the arithmetic 'ideal': found unknown operator '{name}'.*'{close}'"
+    ):
         counted(Override(operators=("Conv", name), scaling=UP))
 
 
@@ -67,10 +77,15 @@ def test_a_file_spells_overrides(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("override", "found"),
-    [('names = ["a"]', "changes nothing"), ("accumulator = { bits = 16 }", "names operators or nodes")],
+    [
+        ('names = ["a"]', "changes nothing"),
+        ("accumulator = { bits = 16 }", "names operators or nodes"),
+    ],
 )
 def test_an_override_without_meaning_is_refused(tmp_path: Path, override: str, found: str) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text(f'name = "mine"\nsource = "here"\nscaling = {{ form = "exact" }}\n[[overrides]]\n{override}\n')
+    path.write_text(
+        f'name = "mine"\nsource = "here"\nscaling = {{ form = "exact" }}\n[[overrides]]\n{override}\n'
+    )
     with pytest.raises(InputError, match=found):
         load_arithmetic(path)

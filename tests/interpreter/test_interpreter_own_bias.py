@@ -1,8 +1,9 @@
-"""Biases at scales of their own, in integers: every operator, form and mode against an oracle of Python's integers.
+"""Biases at scales of their own, in integers: every operator, form and mode against an oracle
+of Python's integers.
 
-The oracle follows TVM's realize.cc: UnifyDTypeScale brings the coarser of product and bias to the finer one's scale
-(left_shift in int32, which wraps; FixedPointMultiply where the ratio is no power of two), they are added in int32, and
-the sum is multiplied for the result.
+The oracle follows TVM's realize.cc: UnifyDTypeScale brings the coarser of product and bias to the
+finer one's scale (left_shift in int32, which wraps; FixedPointMultiply where the ratio is no power
+of two), they are added in int32, and the sum is multiplied for the result.
 """
 
 import json
@@ -63,7 +64,12 @@ class Case:
         lines.append(f"p = {operator}(xr, wr{', br' * fused})")
         last = "p"
         if self.ruled:
-            lines += ["pd = Div(p, sb)", "pr = Round(pd)", "pc = Clip(pr, low, high)", "pm = Mul(pc, sb)"]
+            lines += [
+                "pd = Div(p, sb)",
+                "pr = Round(pd)",
+                "pc = Clip(pr, low, high)",
+                "pm = Mul(pc, sb)",
+            ]
             last = "pm"
         if not fused:
             lines.append(f"s = Add({last}, br)")
@@ -97,7 +103,11 @@ class Case:
         return self.x, self.weight, self.bias, self.result
 
     def shaped(self, x: np.ndarray) -> np.ndarray:
-        shape = {"Conv": (-1, 3, 1, 1), "ConvTranspose": (-1, 3, 1, 1), "MatMul of three axes": (-1, 1, 3)}
+        shape = {
+            "Conv": (-1, 3, 1, 1),
+            "ConvTranspose": (-1, 3, 1, 1),
+            "MatMul of three axes": (-1, 1, 3),
+        }
         return x.reshape(shape.get(self.operator, (-1, 3)))
 
 
@@ -107,7 +117,9 @@ def wrapped(value: int) -> int:
 
 
 def multiplied(value: int, ratio: Fraction) -> int:
-    """By a power of two shifted, rounding half up on the way to the right; else by 31 bits and a shift."""
+    """By a power of two shifted, rounding half up on the way to the right; else by 31 bits and
+    a shift.
+    """
     fraction, exponent = frexp(float(ratio))
     if fraction == 0.5:
         power = exponent - 1
@@ -127,7 +139,9 @@ def oracle(case: Case, x: list[int], w: list[list[int]], b: list[int]) -> list[i
     found = []
     for column, bias in enumerate(b):
         acc = wrapped(sum(one * row[column] for one, row in zip(x, w, strict=True)))
-        total = wrapped(wrapped(multiplied(acc, product / at)) + wrapped(multiplied(bias, own / at)))
+        total = wrapped(
+            wrapped(multiplied(acc, product / at)) + wrapped(multiplied(bias, own / at))
+        )
         found.append(min(max(multiplied(total, at / result), -127), 127))
     return found
 
@@ -149,23 +163,38 @@ def _cases(draw: st.DrawFn) -> tuple[Case, np.ndarray, np.ndarray, np.ndarray]:
         split = True  # fused, it is taken for one at the product's scale
     x, w, b, y = (draw(scales) for _ in range(4))
     case = Case(operator, split, draw(st.booleans()) if split else False, x, w, b, y, kind)
-    data = np.array(draw(st.lists(LEVELS, min_size=DEPTH * ROWS, max_size=DEPTH * ROWS)), np.int8).reshape(ROWS, DEPTH)
-    weight = np.array(draw(st.lists(LEVELS, min_size=DEPTH * COLUMNS, max_size=DEPTH * COLUMNS)), np.int8)
+    data = np.array(
+        draw(st.lists(LEVELS, min_size=DEPTH * ROWS, max_size=DEPTH * ROWS)), np.int8
+    ).reshape(ROWS, DEPTH)
+    weight = np.array(
+        draw(st.lists(LEVELS, min_size=DEPTH * COLUMNS, max_size=DEPTH * COLUMNS)), np.int8
+    )
     end = ENDS[kind]
-    bias = np.array(draw(st.lists(st.integers(-end, end), min_size=COLUMNS, max_size=COLUMNS)), kind)
+    bias = np.array(
+        draw(st.lists(st.integers(-end, end), min_size=COLUMNS, max_size=COLUMNS)), kind
+    )
     return case, data, weight.reshape(DEPTH, COLUMNS), bias
 
 
 @settings(max_examples=40, deadline=None)
 @given(_cases())
-def test_every_product_adds_its_bias_as_the_oracle(drawn: tuple[Case, np.ndarray, np.ndarray, np.ndarray]) -> None:
+def test_every_product_adds_its_bias_as_the_oracle(
+    drawn: tuple[Case, np.ndarray, np.ndarray, np.ndarray],
+) -> None:
     case, x, w, b = drawn
-    derived = case.kind == "int32" and np.float32(case.x) * np.float32(case.weight) == np.float32(case.bias)
-    assume(not (derived and case.operator == "MatMul of three axes"))  # its sum with a derived bias is real
+    derived = case.kind == "int32" and np.float32(case.x) * np.float32(case.weight) == np.float32(
+        case.bias
+    )
+    assume(
+        not (derived and case.operator == "MatMul of three axes")
+    )  # its sum with a derived bias is real
     model = case.model(w, b)
     assert not declined(lower_to_integers(model, integer_target(RELAY)))
     wanted = [oracle(case, row, w.tolist(), b.tolist()) for row in x.tolist()]
-    for backend in (get_backend("integer-tvm-relay"), IntegerBackend(arithmetic=RELAY, means=counting_means())):
+    for backend in (
+        get_backend("integer-tvm-relay"),
+        IntegerBackend(arithmetic=RELAY, means=counting_means()),
+    ):
         with backend.prepare(model) as executor:
             found = executor.run({"x": case.shaped(x)})["y"]
             ran = executor.executed()
@@ -178,14 +207,19 @@ def test_scales_a_channel_meet_channel_by_channel(operator: str) -> None:
     """Weights with a scale a channel: each column has a finer side of its own."""
     case = Case(operator, split=True, ruled=False, x=0.25, weight=0.5, bias=2.0**-5, result=0.5)
     w = np.array([[3, -128], [-77, 127], [55, 1]], np.int8)
-    b, x = np.array([101, -97], np.int8), np.array([[1, 2, 3], [-128, 127, -128], [0, 0, 0], [9, -9, 9]], np.int8)
+    b, x = (
+        np.array([101, -97], np.int8),
+        np.array([[1, 2, 3], [-128, 127, -128], [0, 0, 0], [9, -9, 9]], np.int8),
+    )
     model = case.model(w, b)
     each = np.array([2.0**-6, 2.0**-1], np.float32)
     graph = model.graph
     axis = {"Conv": 0}.get(operator, 1)
     graph.initializers["sw"].const_value = ir.tensor(each, name="sw")
     graph.initializers["sw"].shape = ir.Shape([2])
-    zero = ir.Value(name="zw", shape=ir.Shape([2]), const_value=ir.tensor(np.zeros(2, np.int8), name="zw"))
+    zero = ir.Value(
+        name="zw", shape=ir.Shape([2]), const_value=ir.tensor(np.zeros(2, np.int8), name="zw")
+    )
     zero.type = ir.TensorType(ir.DataType.INT8)
     graph.register_initializer(zero)
     node = next(node for node in graph if node.name == "wr")
@@ -196,22 +230,31 @@ def test_scales_a_channel_meet_channel_by_channel(operator: str) -> None:
     for column, scale in enumerate(each.tolist()):
         one = replace(case, weight=scale)
         wanted = [
-            oracle(one, row, w[:, column : column + 1].tolist(), b[column : column + 1].tolist()) for row in x.tolist()
+            oracle(one, row, w[:, column : column + 1].tolist(), b[column : column + 1].tolist())
+            for row in x.tolist()
         ]
         assert found[:, column : column + 1].tolist() == wanted
 
 
 def test_sums_that_leave_int32_on_the_way_are_counted() -> None:
     """acc = 3 · 127², shifted by 20 bits: beyond 2³¹, and wraps as LLVM's shl does."""
-    case = Case("Gemm", split=True, ruled=False, x=1.0, weight=1.0, bias=2.0**-20, result=1.0, kind="int16")
-    w, b, x = np.full((3, 2), 127, np.int8), np.array([5, -5], np.int16), np.full((1, 3), 127, np.int8)
+    case = Case(
+        "Gemm", split=True, ruled=False, x=1.0, weight=1.0, bias=2.0**-20, result=1.0, kind="int16"
+    )
+    w, b, x = (
+        np.full((3, 2), 127, np.int8),
+        np.array([5, -5], np.int16),
+        np.full((1, 3), 127, np.int8),
+    )
     model = case.model(w, b)
     with IntegerBackend(arithmetic=RELAY, means=counting_means()).prepare(model) as executor:
         found = executor.run({"x": x})["y"].tolist()
         assert executor.counters["p"].overflowed == 2
     assert found == [oracle(case, [127] * 3, w.tolist(), b.tolist())]
     fine = replace(case, bias=2.0**-10)
-    with IntegerBackend(arithmetic=RELAY, means=counting_means()).prepare(fine.model(w, b)) as executor:
+    with IntegerBackend(arithmetic=RELAY, means=counting_means()).prepare(
+        fine.model(w, b)
+    ) as executor:
         executor.run({"x": x})
         assert executor.counters["p"].overflowed == 0
 
@@ -261,13 +304,17 @@ print(json.dumps(given[-1].numpy().tolist()))
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("tvm") is None, reason="needs the extra tvm")
 def test_sums_are_those_of_code_that_tvm_compiles() -> None:
-    """left_shift and add in int32 as AddRealize writes them, compiled by TVM: bits on top are lost in both."""
+    """left_shift and add in int32 as AddRealize writes them, compiled by TVM: bits on top are
+    lost in both.
+    """
     rng = np.random.default_rng(11)
     left = np.concatenate([np.arange(32), rng.integers(0, 32, 200)])
     acc = rng.integers(-(2**31), 2**31, left.size) >> rng.integers(0, 24, left.size)
     bias = rng.integers(-(2**15), 2**15, left.size)
     text = json.dumps([part.tolist() for part in (acc, bias, left)])
-    done = subprocess.run([sys.executable, "-c", _BY_TVM, text], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", _BY_TVM, text], capture_output=True, text=True, check=True
+    )
     own = OwnBias.of(1.0, np.ones(left.size), 2.0**-left, ruled=False)
     sums = held(own.sums(RELAY)(acc) + own.bias_codes(bias, RELAY), RELAY.accumulator)
     assert sums.tolist() == json.loads(done.stdout)

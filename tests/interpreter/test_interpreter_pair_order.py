@@ -1,4 +1,6 @@
-"""Which products are summed in pairs, by plain integers: neighbours along taps, data raised, weights halved."""
+"""Which products are summed in pairs, by plain integers: neighbours along taps, data raised,
+weights halved.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -11,7 +13,15 @@ from one_node import Array, counted, levels_of, model_of
 
 from qbench.diagnosis import lint_products
 from qbench.interpreter import Program, counting_means
-from qbench.numerics import Accumulator, Arithmetic, PairsAlong, PairsIn, get_arithmetic, load_arithmetic, requantize
+from qbench.numerics import (
+    Accumulator,
+    Arithmetic,
+    PairsAlong,
+    PairsIn,
+    get_arithmetic,
+    load_arithmetic,
+    requantize,
+)
 
 SCALES = (0.5, 0.25, 64.0)
 ORDER = ("x", "sx", "zx", "w", "sw", "zw", "sy", "zy")
@@ -26,7 +36,9 @@ def held(total: int) -> int:
     return max(-(2**15), min(2**15 - 1, total))
 
 
-def sums_of(x: Array, w: Array, zero: int, points: Array, groups: int, register: Accumulator) -> Array:
+def sums_of(
+    x: Array, w: Array, zero: int, points: Array, groups: int, register: Accumulator
+) -> Array:
     """Σ of pairs, corrected for both zero points; x is padded by ``zero`` by one on each side."""
     raised, filters, channels = register.raised and x.dtype == np.int8, len(w), w.shape[1]
     plain = np.pad(x.astype(int), ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=zero)
@@ -36,7 +48,10 @@ def sums_of(x: Array, w: Array, zero: int, points: Array, groups: int, register:
     for n, f, top, left in np.ndindex(found.shape):
         first = f // (filters // groups) * channels
         taps = [
-            [(int(plain[n, first + c, top + i, left + j]), int(w[f, c, i, j])) for c in range(channels)]
+            [
+                (int(plain[n, first + c, top + i, left + j]), int(w[f, c, i, j]))
+                for c in range(channels)
+            ]
             for i, j in np.ndindex(3, 3)
         ]
         apart = register.pairs_along is PairsAlong.TAPS and groups == 1
@@ -50,17 +65,27 @@ def sums_of(x: Array, w: Array, zero: int, points: Array, groups: int, register:
     return found
 
 
-def convolution(x: Array, w: Array, zero: int, points: Array, groups: int) -> tuple[Any, dict[str, Array]]:
-    scales = {name: np.float32(scale) for name, scale in zip(("sx", "sw", "sy"), SCALES, strict=True)}
+def convolution(
+    x: Array, w: Array, zero: int, points: Array, groups: int
+) -> tuple[Any, dict[str, Array]]:
+    scales = {
+        name: np.float32(scale) for name, scale in zip(("sx", "sw", "sy"), SCALES, strict=True)
+    }
     if points.any():
         scales["sw"] = np.full(len(w), SCALES[1], np.float32)
-    zeros = {"zx": np.array(zero, x.dtype), "zw": points if points.any() else np.int8(0), "zy": np.array(3, x.dtype)}
+    zeros = {
+        "zx": np.array(zero, x.dtype),
+        "zw": points if points.any() else np.int8(0),
+        "zy": np.array(3, x.dtype),
+    }
     given = {"w": w, **scales, **zeros}
     return model_of("QLinearConv", ORDER, {"x": x}, given, group=groups, pads=[1] * 4), {"x": x}
 
 
 @pytest.mark.parametrize("codes", ["uint8", "int8"])
-@pytest.mark.parametrize(("groups", "channels", "filters"), [(1, 3, 4), (1, 4, 2), (2, 3, 4), (3, 1, 3), (1, 1, 2)])
+@pytest.mark.parametrize(
+    ("groups", "channels", "filters"), [(1, 3, 4), (1, 4, 2), (2, 3, 4), (3, 1, 3), (1, 1, 2)]
+)
 @pytest.mark.parametrize("rule", [machine(), machine(raised=False), machine(PairsAlong.WINDOW)])
 def test_sums_are_those_of_plain_integers(
     rule: Arithmetic, groups: int, channels: int, filters: int, codes: str
@@ -71,7 +96,9 @@ def test_sums_are_those_of_plain_integers(
     for points in (np.zeros(filters, np.int8), levels_of(2, "int8", filters)):
         model, feeds = convolution(x, w, zero, points, groups)
         sums = sums_of(x, w, zero, points, groups, rule.accumulator)
-        np.testing.assert_array_equal(counted(model, rule, feeds)[0], requantize(sums, SCALES, 3, codes, rule))
+        np.testing.assert_array_equal(
+            counted(model, rule, feeds)[0], requantize(sums, SCALES, 3, codes, rule)
+        )
 
 
 @pytest.mark.parametrize("constant", [True, False])
@@ -121,28 +148,46 @@ g (int8[2, 4, 5, 5] x) => (int8[2, F, H, W] y) {
 def test_weights_of_signed_data_behind_a_clip_lose_their_last_bit(
     groups: int, window: int, stride: int, pad: int, loses: bool
 ) -> None:
-    """All but those of a product of matrices: one tap, no padding, strides that divide the sizes, 5 by 5 here."""
+    """All but those of a product of matrices: one tap, no padding, strides that divide the
+    sizes, 5 by 5 here.
+    """
     w = levels_of(5, "int8", 4, 4 // groups, window, window, extreme=True)
-    text = CLIPPED.replace("GROUPS", str(groups)).replace("STRIDE", str(stride)).replace("PAD", str(pad))
+    text = (
+        CLIPPED.replace("GROUPS", str(groups))
+        .replace("STRIDE", str(stride))
+        .replace("PAD", str(pad))
+    )
     model = onnx.parser.parse_model(text)
     constants = {"s": np.float32(0.5), "z": np.int8(0), "w": w, "t": np.float32(300)}
-    model.graph.initializer.extend(onnx.numpy_helper.from_array(np.asarray(one), key) for key, one in constants.items())
+    model.graph.initializer.extend(
+        onnx.numpy_helper.from_array(np.asarray(one), key) for key, one in constants.items()
+    )
     register = Accumulator(halved=True)
     rule = replace(get_arithmetic("ideal"), accumulator=register)
     model = onnx.shape_inference.infer_shapes(model, data_prop=True)
     feeds = {"x": levels_of(6, "int8", 2, 4, 5, 5)}
     x = np.pad(np.maximum(feeds["x"], -50), [(0, 0), (0, 0), (pad, pad), (pad, pad)])
-    used = np.array([2 * round(int(one) / 2) for one in w.flat]).reshape(w.shape) if loses else w.astype(int)
+    used = (
+        np.array([2 * round(int(one) / 2) for one in w.flat]).reshape(w.shape)
+        if loses
+        else w.astype(int)
+    )
     each, size = 4 // groups, (5 + 2 * pad - window) // stride + 1
     sums = np.zeros((2, 4, size, size), np.int64)
     for n, f, top, left in np.ndindex(sums.shape):
         part = x[n, f // each * each : f // each * each + each]
         part = part[:, top * stride : top * stride + window, left * stride : left * stride + window]
-        sums[n, f, top, left] = sum(int(a) * int(b) for a, b in zip(part.flat, used[f].flat, strict=True))
+        sums[n, f, top, left] = sum(
+            int(a) * int(b) for a, b in zip(part.flat, used[f].flat, strict=True)
+        )
     expected = requantize(sums, (0.5, 0.5, 300.0), 0, "int8", rule)
     np.testing.assert_array_equal(counted(model, rule, feeds)[0], expected)
     plain = np.maximum(feeds["x"], -128)
-    assert loses == bool((counted(model, replace(rule, accumulator=Accumulator()), {"x": plain})[0] != expected).any())
+    assert loses == bool(
+        (
+            counted(model, replace(rule, accumulator=Accumulator()), {"x": plain})[0] != expected
+        ).any()
+    )
 
 
 def test_a_file_says_so(tmp_path: Any) -> None:

@@ -1,4 +1,6 @@
-"""Products of two operands, computed or constant, static or dynamic: against ONNX Runtime and plain integers."""
+"""Products of two operands, computed or constant, static or dynamic: against ONNX Runtime and
+plain integers.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -16,9 +18,13 @@ from qbench.numerics import Accumulator, get_arithmetic, requantize
 from qbench.numerics.arithmetic import Overflow, SumShape
 
 HERE = "ort-x64-avx2" if pairs_here() is Pairs.SATURATE else "ort-x64"
-"""The machine that this processor is; ONNX Runtime's precise mode changes nothing of that for computed operands."""
+"""The machine that this processor is; ONNX Runtime's precise mode changes nothing of that for
+computed operands.
+"""
 TYPES = st.sampled_from([("uint8", "uint8"), ("uint8", "int8"), ("int8", "int8")])
-BATCHES = st.sampled_from([((), ()), ((3,), (3,)), ((2, 1), (3,)), ((2, 3), ()), ((), (2,)), ((1,), (2, 2))])
+BATCHES = st.sampled_from(
+    [((), ()), ((3,), (3,)), ((2, 1), (3,)), ((2, 3), ()), ((), (2,)), ((1,), (2, 2))]
+)
 SIZES = st.tuples(st.integers(1, 5), st.integers(1, 40), st.integers(1, 20))
 INTEGER_ORDER = ("a", "b", "za", "zb")
 LINEAR_ORDER = ("a", "sa", "za", "b", "sb", "zb", "sy", "zy")
@@ -28,7 +34,11 @@ LINEAR_ORDER = ("a", "sa", "za", "b", "sb", "zb", "sy", "zy")
 def products(draw: Any) -> tuple[Array, Array, Array, Array]:
     """Operands and their zero points."""
     (left, right), (one, other) = draw(TYPES), draw(BATCHES)
-    (rows, depth, columns), seed, extreme = draw(SIZES), draw(st.integers(0, 99)), draw(st.booleans())
+    (rows, depth, columns), seed, extreme = (
+        draw(SIZES),
+        draw(st.integers(0, 99)),
+        draw(st.booleans()),
+    )
     a = levels_of(seed, left, *one, rows, depth, extreme=extreme)
     b = levels_of(seed + 1, right, *other, depth, columns, extreme=extreme)
     return a, b, levels_of(seed + 2, left), levels_of(seed + 3, right)
@@ -38,12 +48,16 @@ def linear(a: Array, b: Array, za: Array, zb: Array, *, constant: bool) -> Any:
     grids = {"sa": np.float32(0.02), "za": za, "sb": np.float32(0.011), "zb": zb}
     grids |= {"sy": np.float32(0.02 * a.shape[-1] ** 0.5), "zy": np.asarray(3, a.dtype)}
     feeds = {"a": a} if constant else {"a": a, "b": b}
-    return model_of("QLinearMatMul", LINEAR_ORDER, feeds, grids | ({"b": b} if constant else {})), feeds
+    return model_of(
+        "QLinearMatMul", LINEAR_ORDER, feeds, grids | ({"b": b} if constant else {})
+    ), feeds
 
 
 @settings(max_examples=30)
 @given(products())
-def test_computed_operands_are_multiplied_as_the_engine_does(given: tuple[Array, Array, Array, Array]) -> None:
+def test_computed_operands_are_multiplied_as_the_engine_does(
+    given: tuple[Array, Array, Array, Array],
+) -> None:
     a, b, za, zb = given
     model = model_of("MatMulInteger", INTEGER_ORDER, {"a": a, "b": b}, {"za": za, "zb": zb})
     feeds = {"a": a, "b": b}
@@ -64,18 +78,23 @@ def test_their_levels_are_the_engines(given: tuple[Array, Array, Array, Array]) 
     np.testing.assert_array_equal(counted(stacked, HERE, alone)[0], theirs)
 
 
-@pytest.mark.parametrize(("left", "right"), [((7,), (7, 3)), ((4, 7), (7,)), ((2, 4, 7), (7,)), ((7,), (3, 7, 2))])
+@pytest.mark.parametrize(
+    ("left", "right"), [((7,), (7, 3)), ((4, 7), (7,)), ((2, 4, 7), (7,)), ((7,), (3, 7, 2))]
+)
 def test_vectors_are_rows_and_columns(left: tuple[int, ...], right: tuple[int, ...]) -> None:
     a, b = levels_of(0, "uint8", *left), levels_of(1, "int8", *right)
     model = model_of("MatMulInteger", ("a", "b"), {"a": a, "b": b}, {})
     expected = np.matmul(a.astype(np.int64), b.astype(np.int64))
     np.testing.assert_array_equal(counted(model, "ideal", {"a": a, "b": b})[0], expected)
     model, feeds = linear(a, b, np.asarray(9, np.uint8), np.asarray(-4, np.int8), constant=False)
-    np.testing.assert_array_equal(counted(model, HERE, feeds)[0], engine(model, feeds, precise=False)[0])
+    np.testing.assert_array_equal(
+        counted(model, HERE, feeds)[0], engine(model, feeds, precise=False)[0]
+    )
 
 
 NARROW = replace(
-    get_arithmetic("ort-x64-avx2"), accumulator=Accumulator(bits=18, overflow=Overflow.SATURATE, pair_bits=16)
+    get_arithmetic("ort-x64-avx2"),
+    accumulator=Accumulator(bits=18, overflow=Overflow.SATURATE, pair_bits=16),
 )
 WRAPPING = replace(get_arithmetic("gemmlowp"), accumulator=Accumulator(bits=17))
 MACHINES = [
@@ -88,14 +107,22 @@ MACHINES = [
 @pytest.mark.parametrize("constant", [False, True])
 @pytest.mark.parametrize("kinds", [("uint8", "int8"), ("int8", "uint8"), ("int8", "int8")])
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda m: f"{m.name}-{m.accumulator.bits}")
-def test_every_machine_counts_as_plain_integers_do(machine: Any, kinds: tuple[str, str], constant: bool) -> None:
+def test_every_machine_counts_as_plain_integers_do(
+    machine: Any, kinds: tuple[str, str], constant: bool
+) -> None:
     a, b = levels_of(0, kinds[0], 3, 21, extreme=True), levels_of(1, kinds[1], 21, 4, extreme=True)
-    za, zb, pairs = levels_of(2, kinds[0]), levels_of(3, kinds[1]), machine.accumulator.pairs(SumShape())
+    za, zb, pairs = (
+        levels_of(2, kinds[0]),
+        levels_of(3, kinds[1]),
+        machine.accumulator.pairs(SumShape()),
+    )
     exact = product_of(a, b, (za, zb), pairs)
     feeds = {"a": a} if constant else {"a": a, "b": b}
     known = {"b": b} if constant else {}
     model = model_of("MatMulInteger", INTEGER_ORDER, feeds, {"za": za, "zb": zb} | known)
-    np.testing.assert_array_equal(counted(model, machine, feeds)[0], register_of(exact, machine.accumulator, 32))
+    np.testing.assert_array_equal(
+        counted(model, machine, feeds)[0], register_of(exact, machine.accumulator, 32)
+    )
     model, _ = linear(a, b, za, zb, constant=constant)
     scales = (0.02, 0.011, 0.02 * 21**0.5)
     scales = tuple(float(np.float32(scale)) for scale in scales)
@@ -155,16 +182,33 @@ BIASES = [(4,), (1, 4), (3, 1), (3, 4), (1,), (1, 1), ()]
 @pytest.mark.parametrize("constant", [False, True])
 @pytest.mark.parametrize("real", [False, True])
 @pytest.mark.parametrize("shape", BIASES)
-def test_a_gemm_adds_a_bias_of_any_shape(shape: tuple[int, ...], real: bool, constant: bool) -> None:
+def test_a_gemm_adds_a_bias_of_any_shape(
+    shape: tuple[int, ...], real: bool, constant: bool
+) -> None:
     a, b = levels_of(0, "uint8", 3, 6), levels_of(1, "int8", 4, 6)
     bias = np.asarray(np.random.default_rng(2).integers(-20_000, 20_000, shape), np.int32)
     order = ["a", "sa", "za", "b", "sb", "zb", "c"]
-    grids = {"sa": np.float32(0.013), "za": np.uint8(100), "sb": np.float32(0.027), "zb": np.int8(3), "c": bias}
+    grids = {
+        "sa": np.float32(0.013),
+        "za": np.uint8(100),
+        "sb": np.float32(0.027),
+        "zb": np.int8(3),
+        "c": bias,
+    }
     if not real:
         order, grids = [*order, "sy", "zy"], grids | {"sy": np.float32(0.1), "zy": np.uint8(77)}
     feeds = {"a": a} if constant else {"a": a, "b": b}
-    model = model_of("QGemm", order, feeds, grids | ({"b": b} if constant else {}), domain="com.microsoft", transB=1)
-    np.testing.assert_array_equal(counted(model, HERE, feeds)[0], engine(model, feeds, precise=False)[0])
+    model = model_of(
+        "QGemm",
+        order,
+        feeds,
+        grids | ({"b": b} if constant else {}),
+        domain="com.microsoft",
+        transB=1,
+    )
+    np.testing.assert_array_equal(
+        counted(model, HERE, feeds)[0], engine(model, feeds, precise=False)[0]
+    )
 
 
 def test_a_computed_bias_and_an_alpha_are_refused() -> None:
@@ -180,21 +224,34 @@ def test_a_computed_bias_and_an_alpha_are_refused() -> None:
 
 
 @pytest.mark.parametrize("biased", [False, True])
-@pytest.mark.parametrize(("left", "right"), [((3, 5), (5, 4)), ((2, 3, 64), (64, 31)), ((2, 2, 7, 8), (2, 2, 8, 5))])
+@pytest.mark.parametrize(
+    ("left", "right"), [((3, 5), (5, 4)), ((2, 3, 64), (64, 31)), ((2, 2, 7, 8), (2, 2, 8, 5))]
+)
 def test_sums_that_leave_the_integers_are_the_engines(
     left: tuple[int, ...], right: tuple[int, ...], biased: bool
 ) -> None:
     a, b = levels_of(0, "uint8", *left), levels_of(1, "int8", *right)
-    grids = {"sa": np.float32(0.013), "sb": np.float32(0.0271), "za": np.uint8(100), "zb": np.int8(3)}
-    grids |= {"c": np.random.default_rng(2).normal(size=right[-1]).astype(np.float32)} if biased else {}
+    grids = {
+        "sa": np.float32(0.013),
+        "sb": np.float32(0.0271),
+        "za": np.uint8(100),
+        "zb": np.int8(3),
+    }
+    grids |= (
+        {"c": np.random.default_rng(2).normal(size=right[-1]).astype(np.float32)} if biased else {}
+    )
     order = ["a", "b", "sa", "sb", "za", "zb", *(["c"] if biased else [])]
     feeds = {"a": a, "b": b}
     model = model_of("MatMulIntegerToFloat", order, feeds, grids, domain="com.microsoft")
-    np.testing.assert_array_equal(counted(model, HERE, feeds)[0], engine(model, feeds, precise=False)[0])
+    np.testing.assert_array_equal(
+        counted(model, HERE, feeds)[0], engine(model, feeds, precise=False)[0]
+    )
 
 
 @pytest.mark.parametrize("machine", ["ideal", "gemmlowp", "nvdla"])
-@pytest.mark.parametrize("kinds", [("uint16", "int8"), ("int16", "uint8"), ("int16", "int8"), ("uint8", "int16")])
+@pytest.mark.parametrize(
+    "kinds", [("uint16", "int8"), ("int16", "uint8"), ("int16", "int8"), ("uint8", "int16")]
+)
 @pytest.mark.parametrize("constant", [False, True])
 def test_sixteen_bits_by_eight(kinds: tuple[str, str], constant: bool, machine: str) -> None:
     a, b = levels_of(0, kinds[0], 3, 301), levels_of(1, kinds[1], 301, 4)
@@ -222,13 +279,22 @@ def test_what_sixteen_bits_overflow_is_counted(constant: bool) -> None:
 
 @pytest.mark.parametrize("constant", [False, True])
 @pytest.mark.parametrize("overflow", list(Overflow))
-def test_a_gemm_whose_result_is_real_has_the_register_of_the_machine(overflow: Overflow, constant: bool) -> None:
+def test_a_gemm_whose_result_is_real_has_the_register_of_the_machine(
+    overflow: Overflow, constant: bool
+) -> None:
     a, b = np.array([[255] * 8, [1] * 8], np.uint8), np.full((8, 2), 127, np.int8)
-    grids = {"s": np.float32(0.5), "za": np.uint8(0), "zb": np.int8(0), "c": np.array([3, -4], np.int32)}
+    grids = {
+        "s": np.float32(0.5),
+        "za": np.uint8(0),
+        "zb": np.int8(0),
+        "c": np.array([3, -4], np.int32),
+    }
     feeds = {"a": a} if constant else {"a": a, "b": b}
     known = grids | ({"b": b} if constant else {})
     machine = replace(get_arithmetic("ideal"), accumulator=Accumulator(bits=16, overflow=overflow))
-    model = model_of("QGemm", ("a", "s", "za", "b", "s", "zb", "c"), feeds, known, domain="com.microsoft")
+    model = model_of(
+        "QGemm", ("a", "s", "za", "b", "s", "zb", "c"), feeds, known, domain="com.microsoft"
+    )
     exact = a.astype(object) @ b.astype(object) + grids["c"]
     expected = register_of(exact, machine.accumulator).astype(np.float32) * np.float32(0.25)
     np.testing.assert_array_equal(counted(model, machine, feeds)[0], expected)

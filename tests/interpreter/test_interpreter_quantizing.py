@@ -1,4 +1,6 @@
-"""Reals to levels by every machine's rule: one compiled pass gives the bits of numpy's steps, whatever the layout."""
+"""Reals to levels by every machine's rule: one compiled pass gives the bits of numpy's steps,
+whatever the layout.
+"""
 
 from typing import Any
 
@@ -24,8 +26,22 @@ def reals(scale: float, grid: QParams, random: np.random.Generator) -> Array:
     """Ties and what is next to them, the ends, everything that float32 has at its own ends."""
     levels = random.integers(grid.qmin - 3, grid.qmax + 4, 60) - int(grid.zero_point)
     ties = (np.float32(scale) * (levels + 0.5)).astype(np.float32)
-    near = np.concatenate([ties, np.nextafter(ties, np.float32(np.inf)), np.nextafter(ties, -np.float32(np.inf))])
-    odd = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, -1e-45, 3.4e38, -3.4e38, 2.0**24 * scale, -(2.0**31) * scale]
+    near = np.concatenate(
+        [ties, np.nextafter(ties, np.float32(np.inf)), np.nextafter(ties, -np.float32(np.inf))]
+    )
+    odd = [
+        np.nan,
+        np.inf,
+        -np.inf,
+        0.0,
+        -0.0,
+        1e-45,
+        -1e-45,
+        3.4e38,
+        -3.4e38,
+        2.0**24 * scale,
+        -(2.0**31) * scale,
+    ]
     anything = random.normal(0, 100 * scale, 60)
     return np.concatenate([near, odd, anything]).astype(np.float32)
 
@@ -59,10 +75,16 @@ def test_levels_are_those_of_the_steps(
 def test_arrays_of_any_layout(layout: Any) -> None:
     x = layout(np.random.default_rng(0).normal(0, 40, (2, 3, 5, 4)).astype(np.float32))
     grid = QParams(0.5, 3, "int8")
-    np.testing.assert_array_equal(quantizer(grid, get_arithmetic("ort-x64"), compiled=True)(x), quantize(x, grid))
+    np.testing.assert_array_equal(
+        quantizer(grid, get_arithmetic("ort-x64"), compiled=True)(x), quantize(x, grid)
+    )
 
 
-@pytest.mark.parametrize("grid", [QParams(2.0**-12, 5, "int32"), QParams([0.5, 0.25], [0, 3], "int8", axis=1)])
+@pytest.mark.parametrize(
+    "grid", [QParams(2.0**-12, 5, "int32"), QParams([0.5, 0.25], [0, 3], "int8", axis=1)]
+)
 def test_grids_of_more_bits_and_per_channel(grid: QParams) -> None:
     x = np.random.default_rng(0).normal(0, 40, (3, 2)).astype(np.float32)
-    np.testing.assert_array_equal(quantizer(grid, get_arithmetic("ort-x64"), compiled=True)(x), quantize(x, grid))
+    np.testing.assert_array_equal(
+        quantizer(grid, get_arithmetic("ort-x64"), compiled=True)(x), quantize(x, grid)
+    )

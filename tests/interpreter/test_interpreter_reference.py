@@ -1,4 +1,6 @@
-"""Operators that ONNX's evaluator computes between integers: those whose function depends on the types of operands."""
+"""Operators that ONNX's evaluator computes between integers: those whose function depends on
+the types of operands.
+"""
 
 import numpy as np
 import onnx_ir as ir

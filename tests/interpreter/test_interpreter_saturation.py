@@ -1,4 +1,6 @@
-"""Pairs that saturate: which can, and what they take from exact sums, by numba, by numpy and by plain integers."""
+"""Pairs that saturate: which can, and what they take from exact sums, by numba, by numpy and by
+plain integers.
+"""
 
 from typing import Any
 
@@ -14,7 +16,9 @@ Array = np.ndarray[Any, Any]
 
 
 def saturated(x: Array, weight: Array, bits: int) -> tuple[Array, int]:
-    """Sums of pairs that are clamped one by one, and how many of them are others than the exact ones."""
+    """Sums of pairs that are clamped one by one, and how many of them are others than the exact
+    ones.
+    """
     half, lost = 1 << (bits - 1), 0
     sums = np.zeros((len(x), weight.shape[1]), np.int32)
     for m, n in np.ndindex(sums.shape):
@@ -37,7 +41,10 @@ def test_corrected_sums_are_those_of_pairs_that_saturate(
     random = np.random.default_rng(seed)
     weight = np.clip(random.normal(0, spread, (depth, columns)), -128, 127).astype(np.int8)
     x = np.clip(random.normal(180, 90, (rows, depth)), 0, 255).astype(np.uint8)
-    exact, (expected, lost) = x.astype(np.int32) @ weight.astype(np.int32), saturated(x, weight, bits)
+    exact, (expected, lost) = (
+        x.astype(np.int32) @ weight.astype(np.int32),
+        saturated(x, weight, bits),
+    )
     for compiled in (False, True):
         sums, correct = exact.copy(), pair_correction(weight, bits, compiled=compiled)
         assert (0 if correct is None else correct(sums, x)) == lost

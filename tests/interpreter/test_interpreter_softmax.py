@@ -1,4 +1,6 @@
-"""Softmax of levels: ONNX Runtime's table by the engine, TFLite's fixed point by scalars, floats; any axis."""
+"""Softmax of levels: ONNX Runtime's table by the engine, TFLite's fixed point by scalars,
+floats; any axis.
+"""
 
 import math
 from typing import Any
@@ -19,7 +21,9 @@ from qbench.numerics import QParams, QType, get_arithmetic, list_arithmetics, so
 RANDOM = np.random.default_rng(11)
 
 
-def model_of(shape: tuple[int, ...], dtype: str, sx: float, sy: float, zy: int, attributes: str) -> onnx.ModelProto:
+def model_of(
+    shape: tuple[int, ...], dtype: str, sx: float, sy: float, zy: int, attributes: str
+) -> onnx.ModelProto:
     sizes = ", ".join(map(str, shape))
     return onnx.parser.parse_model(
         f'<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]> g ({dtype}[{sizes}] q) => ({dtype}[{sizes}] y)'
@@ -35,7 +39,9 @@ def counted(proto: onnx.ModelProto, machine: str, levels: Any) -> Any:
 def engine(proto: onnx.ModelProto, levels: Any) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     return session.run(None, {"q": levels})[0]
 
 
@@ -43,7 +49,9 @@ def levels_of(shape: tuple[int, ...], dtype: str) -> Any:
     ends = np.iinfo(dtype)
     wild = RANDOM.integers(ends.min, ends.max + 1, shape)
     calm = np.clip(RANDOM.normal(ends.max // 2, 9, shape), ends.min, ends.max).astype(np.int64)
-    return np.where(RANDOM.random(shape[:1] + (1,) * (len(shape) - 1)) < 0.5, wild, calm).astype(dtype)
+    return np.where(RANDOM.random(shape[:1] + (1,) * (len(shape) - 1)) < 0.5, wild, calm).astype(
+        dtype
+    )
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
@@ -57,7 +65,9 @@ def test_tables_are_onnx_runtimes(dtype: str, length: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "attributes", [f"axis = {axis}, opset = 13" for axis in (-3, 0, 1, 2)] + ["axis = 1, opset = 12", "opset = 12"]
+    "attributes",
+    [f"axis = {axis}, opset = 13" for axis in (-3, 0, 1, 2)]
+    + ["axis = 1, opset = 12", "opset = 12"],
 )
 def test_any_axis_and_the_rows_of_old(attributes: str) -> None:
     levels = levels_of((6, 5, 7), "uint8")
@@ -72,7 +82,8 @@ def test_a_row_of_one_level_overflows_as_the_engine_does(dtype: str, zero: int) 
     np.testing.assert_array_equal(counted(proto, "ort-x64", levels), engine(proto, levels))
 
 
-# TFLite's fixed point, number by number: the sign-dependent nudge and the truncating quotient of gemmlowp's own words.
+# TFLite's fixed point, number by number: the sign-dependent nudge and the truncating quotient of
+# gemmlowp's own words.
 
 
 def high(a: int, b: int) -> int:
@@ -170,7 +181,10 @@ def test_other_grids_are_dequantized(machine: str, axis: int) -> None:
 
 @pytest.mark.parametrize("machine", list_arithmetics())
 def test_no_machine_is_far_from_the_truth(machine: str) -> None:
-    levels, scale = levels_of((50, 64), "int8"), 1 / 16 if machine in ("pow2-shift", "tqt") else 0.06
+    levels, scale = (
+        levels_of((50, 64), "int8"),
+        1 / 16 if machine in ("pow2-shift", "tqt") else 0.06,
+    )
     proto = model_of(levels.shape, "int8", scale, 1 / 256, -128, "axis = -1, opset = 13")
     real = np.exp(scale * (levels.astype(np.float64) - levels.max(1, keepdims=True)))
     exact = real / real.sum(1, keepdims=True) * 256 - 128

@@ -40,7 +40,9 @@ def shape(weight: tuple[int, ...], attributes: dict[str, Any]):
         ((16, 1, 3, 3), {"pads": None, "auto_pad": "VALID"}, False),
     ],
 )
-def test_what_fbgemms_depthwise_kernels_take(weight: tuple[int, ...], attributes: dict[str, Any], fast: bool) -> None:
+def test_what_fbgemms_depthwise_kernels_take(
+    weight: tuple[int, ...], attributes: dict[str, Any], fast: bool
+) -> None:
     given = {name: value for name, value in {**USUAL, **attributes}.items() if value is not None}
     found = shape(weight, given)
     assert found.fast_depthwise == fast

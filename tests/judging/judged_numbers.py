@@ -3,7 +3,16 @@
 import dataclasses
 import datetime
 
-from qbench.judging import Accepted, Cell, EnvironmentClass, Expectation, Measurement, Rules, Tolerance, judge
+from qbench.judging import (
+    Accepted,
+    Cell,
+    EnvironmentClass,
+    Expectation,
+    Measurement,
+    Rules,
+    Tolerance,
+    judge,
+)
 from qbench.metrics import Against, Direction, Score
 
 TODAY = datetime.date(2026, 11, 21)
@@ -32,7 +41,10 @@ def top1(hits, n=1000, reference=760, *, metric="top1", losses=None, gains=0):
 
 def agreement(hits, n=500, *, metric="agreement@photo_crops"):
     return dataclasses.replace(
-        top1(hits, n, n, metric=metric), against=Against.REFERENCE, losses=n - hits, reference_hits=n
+        top1(hits, n, n, metric=metric),
+        against=Against.REFERENCE,
+        losses=n - hits,
+        reference_hits=n,
     )
 
 

@@ -1,4 +1,6 @@
-"""Shares and steps as people write them: never as a power of ten, however large or small they are."""
+"""Shares and steps as people write them: never as a power of ten, however large or small they
+are.
+"""
 
 import pytest
 
@@ -28,8 +30,20 @@ def test_a_rough_share_has_two_digits(share, text):
 
 @pytest.mark.parametrize(
     ("steps", "relative", "far"),
-    [(None, 1.0, "100 % of the largest"), (None, 0.0042, "0.42 % of the largest"), (4321.0, 1.0, "4321 steps")],
+    [
+        (None, 1.0, "100 % of the largest"),
+        (None, 0.0042, "0.42 % of the largest"),
+        (4321.0, 1.0, "4321 steps"),
+    ],
 )
 def test_what_a_pass_moved_reads_without_powers_of_ten(steps, relative, far):
-    note = PassNote(name="p", effect="rounding(1)", removed=1, elements=10, differing=3, steps=steps, relative=relative)
+    note = PassNote(
+        name="p",
+        effect="rounding(1)",
+        removed=1,
+        elements=10,
+        differing=3,
+        steps=steps,
+        relative=relative,
+    )
     assert str(note) == f"p (rounding(1)): 1 node fewer, moves 3 of 10 outputs by up to {far}"

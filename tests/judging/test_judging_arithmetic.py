@@ -24,10 +24,14 @@ def expecting(arithmetic):
 def test_drift_under_another_arithmetic_names_it():
     verdict = judged(counted("b" * 64, "p2"), expecting("a" * 64))
     assert verdict.outcome is Outcome.DRIFTED
-    assert verdict.headline.startswith("arithmetic changed: aaaaaaaa → bbbbbbbb; predictions on photos changed")
+    assert verdict.headline.startswith(
+        "arithmetic changed: aaaaaaaa → bbbbbbbb; predictions on photos changed"
+    )
 
 
-@pytest.mark.parametrize(("before", "after"), [("a" * 64, "a" * 64), ("", "a" * 64), ("a" * 64, "")])
+@pytest.mark.parametrize(
+    ("before", "after"), [("a" * 64, "a" * 64), ("", "a" * 64), ("a" * 64, "")]
+)
 def test_drift_under_the_same_or_an_unknown_one_does_not(before, after):
     verdict = judged(counted(after, "p2"), expecting(before))
     assert verdict.outcome is Outcome.DRIFTED

@@ -1,4 +1,6 @@
-"""Calibrated ranges against the accepted ones: on every class, before drift, never in the place of a loss."""
+"""Calibrated ranges against the accepted ones: on every class, before drift, never in the place
+of a loss.
+"""
 
 import dataclasses
 
@@ -17,7 +19,9 @@ def calibrated(**ranges):
 
 
 def verdict(now, *scores, rules=None, environment=HERE, known=ACCEPTED, predictions="p1"):
-    measurement = measured(*scores, environment=environment, predictions=predictions, calibrated=now)
+    measurement = measured(
+        *scores, environment=environment, predictions=predictions, calibrated=now
+    )
     expectation = dataclasses.replace(expected(measured()), calibrations={"default": known})
     return judged(measurement, expectation, rules=rules or Rules())
 
@@ -51,8 +55,12 @@ def test_a_hundredth_of_the_width_is_admitted():
     assert gate_of(verdict(at_most)).detail == "4 calibrated ranges as accepted"
     assert verdict(calibrated(conv=(-2.0, 6.09))).outcome is Outcome.DRIFTED
     assert verdict(calibrated(still=(3.1, 3.1))).outcome is Outcome.DRIFTED
-    assert verdict(calibrated(conv=(-2.0, 6.09)), rules=Rules(ranges=0.02)).outcome is Outcome.PASSED
-    assert verdict(calibrated(conv=(900.0, 901.0)), rules=Rules(ranges=1.0)).outcome is Outcome.PASSED
+    assert (
+        verdict(calibrated(conv=(-2.0, 6.09)), rules=Rules(ranges=0.02)).outcome is Outcome.PASSED
+    )
+    assert (
+        verdict(calibrated(conv=(900.0, 901.0)), rules=Rules(ranges=1.0)).outcome is Outcome.PASSED
+    )
 
 
 def test_what_was_not_calibrated_or_is_not_held_to_a_baseline_has_no_gate():
@@ -92,7 +100,11 @@ def test_ranges_apart_are_a_share_both_ways(before, after, limit):
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [((0.33333, 0.33333), (0.33334, 0.33334)), ((1000.0, 1000.0), (1000.1, 1000.1)), ((-1.2e-9, 1.2e-9), (-4e-9, 0.0))],
+    [
+        ((0.33333, 0.33333), (0.33334, 0.33334)),
+        ((1000.0, 1000.0), (1000.1, 1000.1)),
+        ((-1.2e-9, 1.2e-9), (-4e-9, 0.0)),
+    ],
 )
 def test_what_hardly_spans_anything_is_held_to_what_its_grid_spans(before, after):
     assert not moved_ranges({"v": before}, {"v": after}, Rules().ranges)

@@ -1,4 +1,6 @@
-"""How a loss is decided: by the counts, by what they show, or strictly; and what that makes of a cell."""
+"""How a loss is decided: by the counts, by what they show, or strictly; and what that makes of
+a cell.
+"""
 
 import dataclasses
 
@@ -62,7 +64,9 @@ def test_an_inconclusive_cell_is_green_and_says_what_would_decide_it(words):
 
 
 def test_what_would_decide_is_more_than_what_did_not():
-    """Four losses and a gain of 400: nothing lost would need 331 samples, which these are more than."""
+    """Four losses and a gain of 400: nothing lost would need 331 samples, which these are more
+    than.
+    """
     verdict = judged(
         measured(top1(357, 400, 360, losses=4, gains=1), agreement(470)),
         tolerance=Tolerance(0.02, "suite smoke"),
@@ -78,7 +82,11 @@ def test_what_would_decide_is_more_than_what_did_not():
 
 
 def test_a_loss_of_just_the_margin_is_never_decided(words):
-    even = judged(measured(top1(190, 200, 200)), tolerance=Tolerance(0.05, "suite smoke"), rules=by(DecisionRule.CI))
+    even = judged(
+        measured(top1(190, 200, 200)),
+        tolerance=Tolerance(0.05, "suite smoke"),
+        rules=by(DecisionRule.CI),
+    )
     assert even.gates[0].shown.deciding is None
     words(even.notices[0])
 
@@ -104,11 +112,15 @@ def test_drift_and_floors_stay_red_beside_an_inconclusive_loss():
     moved = measured(FEW, agreement(470), predictions="p2")
     accepted = expected(measured(FEW, agreement(470)))
     assert judged(moved, accepted, rules=by(DecisionRule.CI)).outcome is Outcome.DRIFTED
-    assert judged(measured(FEW, agreement(400)), rules=by(DecisionRule.CI)).outcome is Outcome.FAILED
+    assert (
+        judged(measured(FEW, agreement(400)), rules=by(DecisionRule.CI)).outcome is Outcome.FAILED
+    )
 
 
 def test_a_listed_cell_is_not_unlisted_by_a_sample_that_cannot_tell():
-    entry = QuarantineEntry(cell="*", measured="-5 pp", reason="known", owner="us", expires="2027-01-01")
+    entry = QuarantineEntry(
+        cell="*", measured="-5 pp", reason="known", owner="us", expires="2027-01-01"
+    )
     verdict = judged(measured(FEW, agreement(470)), rules=by(DecisionRule.CI), quarantine=entry)
     assert verdict.outcome is Outcome.QUARANTINED
 
@@ -128,10 +140,14 @@ def test_the_plain_rule_is_untouched_by_what_is_shown():
     ],
 )
 def test_an_error_rate_is_decided_by_its_bootstrap(interval, evidence, ci, strict):
-    """Its interval is of the rate, so more is worse: it is turned round before it is placed beside the margin."""
+    """Its interval is of the rate, so more is worse: it is turned round before it is placed
+    beside the margin.
+    """
     rate = dataclasses.replace(per(110, 2000, 100, least=0.005), interval=interval)
     gates = {d: loss_gate(rate, HALF, Decision(d, "suite smoke")) for d in DecisionRule}
-    assert gates[DecisionRule.POINT].state is (GateState.BROKEN if evidence is Evidence.FAIL else GateState.HOLDS)
+    assert gates[DecisionRule.POINT].state is (
+        GateState.BROKEN if evidence is Evidence.FAIL else GateState.HOLDS
+    )
     assert (gates[DecisionRule.CI].state, gates[DecisionRule.STRICT].state) == (ci, strict)
     shown = gates[DecisionRule.CI].shown
     assert (shown.evidence, shown.low, shown.high) == (evidence, -interval[1], -interval[0])
@@ -141,24 +157,40 @@ def test_an_error_rate_is_decided_by_its_bootstrap(interval, evidence, ci, stric
 def test_what_nothing_is_shown_of_is_decided_by_its_counts():
     for deciding in DecisionRule:
         gate = loss_gate(per(130, 2000, 100), HALF, Decision(deciding, "suite smoke"))
-        assert (gate.state, gate.shown, gate.decided) == (GateState.BROKEN, None, DecisionRule.POINT)
+        assert (gate.state, gate.shown, gate.decided) == (
+            GateState.BROKEN,
+            None,
+            DecisionRule.POINT,
+        )
         assert "decision" not in gate.rule
 
 
 def test_small_samples_gate_only_where_the_evidence_decides():
     few, one = top1(12, 20, 20), top1(19, 20, 20)
-    assert [loss_gate(few, HALF, Decision(each)).state for each in DecisionRule] == [GateState.BROKEN] * 3
+    assert [loss_gate(few, HALF, Decision(each)).state for each in DecisionRule] == [
+        GateState.BROKEN
+    ] * 3
     assert loss_gate(one, HALF).state is GateState.SHOWN
     assert loss_gate(one, HALF, Decision(DecisionRule.CI)).state is GateState.INCONCLUSIVE
     assert loss_gate(one, HALF, Decision(DecisionRule.STRICT)).state is GateState.BROKEN
 
 
 @pytest.mark.parametrize("deciding", DecisionRule)
-@pytest.mark.parametrize("counted", [EVEN, FEW, MANY, SAME, top1(999, losses=1, n=1000, reference=1000)])
+@pytest.mark.parametrize(
+    "counted", [EVEN, FEW, MANY, SAME, top1(999, losses=1, n=1000, reference=1000)]
+)
 @pytest.mark.parametrize("tolerance", [HALF, Tolerance(0.0002, "suite smoke")])
-def test_a_gate_in_one_sentence_keeps_its_counts_and_says_in_words_what_is_proven(deciding, counted, tolerance):
+def test_a_gate_in_one_sentence_keeps_its_counts_and_says_in_words_what_is_proven(
+    deciding, counted, tolerance
+):
     gate = loss_gate(counted, tolerance, Decision(deciding))
     assert gate.sentence.partition(";")[0] == gate.detail.partition(";")[0]
-    assert not any(word in gate.sentence for word in ("INCONCLUSIVE", "FAIL", "PASS", "Bonett-Price"))
-    assert gate.sentence.endswith("; the samples prove it") is (gate.shown.evidence is Evidence.FAIL)
-    assert gate.sentence.endswith("; too few samples to decide") is (gate.state is GateState.INCONCLUSIVE)
+    assert not any(
+        word in gate.sentence for word in ("INCONCLUSIVE", "FAIL", "PASS", "Bonett-Price")
+    )
+    assert gate.sentence.endswith("; the samples prove it") is (
+        gate.shown.evidence is Evidence.FAIL
+    )
+    assert gate.sentence.endswith("; too few samples to decide") is (
+        gate.state is GateState.INCONCLUSIVE
+    )

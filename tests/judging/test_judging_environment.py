@@ -1,4 +1,6 @@
-"""Which accepted result a class is compared with: its own, one declared equivalent, one for any; else none."""
+"""Which accepted result a class is compared with: its own, one declared equivalent, one for
+any; else none.
+"""
 
 import dataclasses
 
@@ -19,12 +21,22 @@ def environment(text):
     ("one", "other", "groups", "equivalent"),
     [
         ("x64-avx2+e-1", "x64-avx512-vnni+e-1", PROCESSORS, True),
-        ("x64-avx2+e-1", "x64-avx512-vnni+e-2", PROCESSORS, False),  # processors only, with equal packages
+        (
+            "x64-avx2+e-1",
+            "x64-avx512-vnni+e-2",
+            PROCESSORS,
+            False,
+        ),  # processors only, with equal packages
         ("x64-avx2+e-1", "arm64-dotprod+e-1", PROCESSORS, False),
         ("x64-avx2", "x64-avx512-vnni", PROCESSORS, True),
         ("x64-avx2+e-1.31.0", "x64-avx2+e-1.31.1", (("x64-*+e-1.31.*",),), True),
         ("x64-avx2+e-1.31.0", "x64-avx2+e-1.32.0", (("x64-*+e-1.31.*",),), False),
-        ("x64-avx2+e-1+threads-4", "x64-avx2+e-1", (("x64-avx2+e-1", "x64-avx2+e-1+threads-*"),), True),
+        (
+            "x64-avx2+e-1+threads-4",
+            "x64-avx2+e-1",
+            (("x64-avx2+e-1", "x64-avx2+e-1+threads-*"),),
+            True,
+        ),
         ("x64-avx2+e-1", "x64-avx2+e-2", (), False),
         ("a", "b", (("a",), ("b",)), False),  # not across groups
     ],
@@ -45,11 +57,15 @@ def test_own_class_before_an_equivalent_before_any():
 
 
 def verdict_on(found, accepted_in, equivalents=()):
-    expectation = dataclasses.replace(expected(measured()), accepted={accepted_in: accepted_of(measured())})
+    expectation = dataclasses.replace(
+        expected(measured()), accepted={accepted_in: accepted_of(measured())}
+    )
     return judged(found, expectation, rules=Rules(equivalents=equivalents))
 
 
-@pytest.mark.parametrize(("accepted_in", "where"), [(str(ELSEWHERE), "declared equivalent"), (ANY, "for any class")])
+@pytest.mark.parametrize(
+    ("accepted_in", "where"), [(str(ELSEWHERE), "declared equivalent"), (ANY, "for any class")]
+)
 def test_what_is_comparable_gates(accepted_in, where):
     same = verdict_on(measured(), accepted_in, PROCESSORS)
     assert same.outcome is Outcome.PASSED

@@ -1,11 +1,22 @@
-"""Equality with another backend, from counts to a verdict: which limits hold, what is said, what needs no baseline."""
+"""Equality with another backend, from counts to a verdict: which limits hold, what is said,
+what needs no baseline.
+"""
 
 import dataclasses
 
 import pytest
 from judged_numbers import agreement, expected, judged, measured, top1
 
-from qbench.judging import Compared, Criterion, Expectation, FirstNode, GateState, Outcome, QuarantineEntry, holds
+from qbench.judging import (
+    Compared,
+    Criterion,
+    Expectation,
+    FirstNode,
+    GateState,
+    Outcome,
+    QuarantineEntry,
+    holds,
+)
 from qbench.judging.verdict import WIDTH
 from qbench.number_text import steps_text
 from qbench.tracking import CellRecord, record_of_line
@@ -21,7 +32,9 @@ OTHER = Compared(
     relative=0.004,
     graph="model",
     sample="crop_17",
-    first=FirstNode(origin="features.3.conv", elements=5, steps=1.0, note="tapping changes what ort-cpu answers"),
+    first=FirstNode(
+        origin="features.3.conv", elements=5, steps=1.0, note="tapping changes what ort-cpu answers"
+    ),
 )
 
 
@@ -43,7 +56,10 @@ OTHER = Compared(
     ],
 )
 def test_both_limits_must_hold_and_nan_is_near_nothing(changes, criterion, held):
-    assert holds(dataclasses.replace(OTHER, **changes), Criterion(backend="ort-cpu", **criterion)) is held
+    assert (
+        holds(dataclasses.replace(OTHER, **changes), Criterion(backend="ort-cpu", **criterion))
+        is held
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,7 +90,10 @@ def test_a_cell_that_is_what_it_should_be_says_so():
     assert verdict.outcome is Outcome.PASSED
     assert verdict.headline.endswith("98 % of MACs in integers, equals ort-cpu")
     gate = next(gate for gate in verdict.gates if gate.kind == "equality")
-    assert (gate.state, gate.detail) == (GateState.HOLDS, "all 4000 elements equal those of ort-cpu")
+    assert (gate.state, gate.detail) == (
+        GateState.HOLDS,
+        "all 4000 elements equal those of ort-cpu",
+    )
     assert gate.rule == "equal_to ort-cpu (suite smoke)"
     near = judged(measured(compared=OTHER), criterion=Criterion(backend="ort-cpu", steps=1))
     assert near.outcome is Outcome.PASSED
@@ -84,7 +103,9 @@ def test_a_cell_that_is_what_it_should_be_says_so():
 def test_a_cell_that_is_not_fails_with_number_sample_and_node(words):
     verdict = judged(measured(compared=OTHER), criterion=EQUAL)
     assert verdict.outcome is Outcome.FAILED
-    assert verdict.headline.startswith("12 of 4000 elements differ from ort-cpu, first at 'features.3.conv'")
+    assert verdict.headline.startswith(
+        "12 of 4000 elements differ from ort-cpu, first at 'features.3.conv'"
+    )
     assert len(verdict.headline) <= WIDTH
     assert verdict.rule == "equal_to ort-cpu (suite smoke)"
     gate = next(gate for gate in verdict.gates if gate.kind == "equality")
@@ -100,7 +121,9 @@ def test_a_worse_loss_is_said_first_and_drift_last():
 
 
 @pytest.mark.parametrize(
-    "expectation", [Expectation.missing("no baseline of 'm'"), Expectation(cell_known=False)], ids=["model", "cell"]
+    "expectation",
+    [Expectation.missing("no baseline of 'm'"), Expectation(cell_known=False)],
+    ids=["model", "cell"],
 )
 def test_it_needs_no_baseline(expectation):
     verdict = judged(measured(compared=OTHER), expectation, criterion=EQUAL)
@@ -110,11 +133,16 @@ def test_it_needs_no_baseline(expectation):
 
 
 def test_a_known_difference_may_be_listed():
-    entry = QuarantineEntry(cell="*", measured="12 differ", reason="ties", owner="kernels", expires="2999-12-31")
+    entry = QuarantineEntry(
+        cell="*", measured="12 differ", reason="ties", owner="kernels", expires="2999-12-31"
+    )
     verdict = judged(measured(compared=OTHER), criterion=EQUAL, quarantine=entry)
     assert verdict.outcome is Outcome.QUARANTINED
     named = dataclasses.replace(entry, cell="mobilenet_v2::ort-cpu+w8a8_asym_pc")
-    assert judged(measured(compared=SAME), criterion=EQUAL, quarantine=named).outcome is Outcome.EXPIRED
+    assert (
+        judged(measured(compared=SAME), criterion=EQUAL, quarantine=named).outcome
+        is Outcome.EXPIRED
+    )
 
 
 @pytest.mark.parametrize("compared", [None, SAME, OTHER])
@@ -126,6 +154,10 @@ def test_the_line_of_a_run_file_keeps_it(compared):
     if compared is OTHER:
         later = {
             **line,
-            "compared": {**line["compared"], "unheard": 1, "first": {**line["compared"]["first"], "of": 2}},
+            "compared": {
+                **line["compared"],
+                "unheard": 1,
+                "first": {**line["compared"]["first"], "of": 2},
+            },
         }
         assert record_of_line(later).measurement() == measurement

@@ -15,7 +15,9 @@ def gate_of(limits, remembered=None, size=None):
     if remembered is not None:
         ((name, held),) = known.accepted.items()
         kept = Accepted(
-            metrics=held.metrics, predictions=held.predictions, remembered={GateKind.FILE_SIZE.value: remembered}
+            metrics=held.metrics,
+            predictions=held.predictions,
+            remembered={GateKind.FILE_SIZE.value: remembered},
         )
         known = expected(measurement, accepted={name: kept})
     rules = Rules(more={"max_file_bytes": Setting(limits, "model m")})
@@ -46,17 +48,23 @@ def test_each_limit(limits, remembered, state):
 
 
 def test_a_model_without_fp32_has_nothing_to_compare_with():
-    assert gate_of(FileLimits(fp32=0.3), size={"cell": 300, "fp32": None})[0] is GateState.INCOMPARABLE
+    assert (
+        gate_of(FileLimits(fp32=0.3), size={"cell": 300, "fp32": None})[0] is GateState.INCOMPARABLE
+    )
 
 
-@pytest.mark.parametrize("limits", [{}, {"bytes": 0}, {"bytes": 10, "fp32": 0.0}, {"accepted": -1.0}])
+@pytest.mark.parametrize(
+    "limits", [{}, {"bytes": 0}, {"bytes": 10, "fp32": 0.0}, {"accepted": -1.0}]
+)
 def test_impossible_limits(limits):
     with pytest.raises(ValueError, match=r"ratio|whole number"):
         FileLimits(**limits)
 
 
 def test_a_file_that_cannot_be_written_has_no_verdict():
-    assert gate_of(FileLimits(bytes=3), size={"cell": None, "fp32": None})[0] is GateState.INCOMPARABLE
+    assert (
+        gate_of(FileLimits(bytes=3), size={"cell": None, "fp32": None})[0] is GateState.INCOMPARABLE
+    )
 
 
 def test_no_quarantine_entry_excuses_a_file_that_is_too_large():
@@ -64,7 +72,11 @@ def test_no_quarantine_entry_excuses_a_file_that_is_too_large():
     measurement = measured(evidence={GateKind.FILE_SIZE: SIZE})
     rules = Rules(more={"max_file_bytes": Setting(FileLimits(bytes=100), "model m")})
     entry = QuarantineEntry(
-        cell="mobilenet_v2::*", measured="77.8 → 70.7", reason="weights", owner="kernels", expires="2026-12-31"
+        cell="mobilenet_v2::*",
+        measured="77.8 → 70.7",
+        reason="weights",
+        owner="kernels",
+        expires="2026-12-31",
     )
     verdict = judged(measurement, rules=rules, quarantine=entry)
     assert verdict.outcome is Outcome.FAILED

@@ -1,4 +1,6 @@
-"""Better than accepted by more than the tolerance: told as such, with the command for it, and still red."""
+"""Better than accepted by more than the tolerance: told as such, with the command for it, and
+still red.
+"""
 
 import dataclasses
 
@@ -53,13 +55,20 @@ def test_a_result_of_another_calibration_or_schema_is_no_improvement(then, now, 
     assert found.outcome is Outcome.DRIFTED
     assert found.headline.startswith("improved: ") is is_improved
     for key in then.keys() & now.keys():
-        words = "the rules of the schema were edited" if key == "schema" else f"{then[key]} → {now[key]}"
+        words = (
+            "the rules of the schema were edited"
+            if key == "schema"
+            else f"{then[key]} → {now[key]}"
+        )
         assert (words in found.headline) == (then[key] != now[key])
 
 
 def test_a_drift_in_decibels_is_written_in_decibels():
     sqnr = dataclasses.replace(
-        top1(42_700, n=1000, reference=0, metric="sqnr"), against=Against.REFERENCE, unit="dB", proportion=False
+        top1(42_700, n=1000, reference=0, metric="sqnr"),
+        against=Against.REFERENCE,
+        unit="dB",
+        proportion=False,
     )
     after = measured(top1(760), dataclasses.replace(sqnr, hits=14_000), predictions="p2")
     accepted = accepted_of(measured(top1(760), sqnr))

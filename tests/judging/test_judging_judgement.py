@@ -78,7 +78,9 @@ def test_a_loss_beyond_tolerance_fails(words):
 
 
 def test_the_winning_tolerance_decides_and_is_named():
-    verdict = judged(measured(top1(746), agreement(470)), tolerance=Tolerance(0.02, "model mobilenet_v2"))
+    verdict = judged(
+        measured(top1(746), agreement(470)), tolerance=Tolerance(0.02, "model mobilenet_v2")
+    )
     assert verdict.outcome is Outcome.PASSED
     assert verdict.rule == "tolerance 2 % (model mobilenet_v2)"
 
@@ -101,10 +103,18 @@ def test_predictions_that_changed_within_tolerance_have_drifted(words):
     assert verdict.outcome is Outcome.DRIFTED
     words(gate(verdict, "drift").detail)
     accept = f'pytest "{NODE}" --qbench-accept=changed --qbench-reason "…" if it is intended'
-    look, bisect = "qbench compare last-green latest", f'qbench bisect commits --good last-green "{NODE}"'
+    look, bisect = (
+        "qbench compare last-green latest",
+        f'qbench bisect commits --good last-green "{NODE}"',
+    )
     assert verdict.remedy.split(THEN) == [look, bisect, accept]  # accepting is the last thing to do
-    assert judged(now, expected(measured()), node_id="tests/test_mine.py::test_m").remedy.count(THEN) == 1
-    equal = judged(measured(predictions="p2"), expected(measured()))  # nothing that a bisection could find is worse
+    assert (
+        judged(now, expected(measured()), node_id="tests/test_mine.py::test_m").remedy.count(THEN)
+        == 1
+    )
+    equal = judged(
+        measured(predictions="p2"), expected(measured())
+    )  # nothing that a bisection could find is worse
     assert equal.remedy.split(THEN) == [look, accept]
 
 
@@ -122,7 +132,9 @@ def test_failing_wins_over_drift_and_says_what_accepting_would_do():
 
 
 def test_another_class_is_incomparable_and_green():
-    verdict = judged(measured(predictions="p2", environment=ELSEWHERE), expected(measured(), environment=HERE))
+    verdict = judged(
+        measured(predictions="p2", environment=ELSEWHERE), expected(measured(), environment=HERE)
+    )
     assert verdict.outcome is Outcome.PASSED
     assert gate(verdict, "drift").state is GateState.INCOMPARABLE
     assert str(ELSEWHERE) in verdict.notices[0]
@@ -134,7 +146,12 @@ def test_loss_is_judged_on_another_class():
 
 
 def test_too_little_in_integers_is_unsupported_before_anything_else(words):
-    now = measured(top1(100), agreement(10), integer_macs=0.49, refusals=("Conv_3: no int8 kernel", "Conv_4: …"))
+    now = measured(
+        top1(100),
+        agreement(10),
+        integer_macs=0.49,
+        refusals=("Conv_3: no int8 kernel", "Conv_4: …"),
+    )
     verdict = judged(now, Expectation.missing("no baseline"))
     assert verdict.outcome is Outcome.UNSUPPORTED
     assert "49.00 %" in verdict.headline
@@ -146,7 +163,10 @@ def test_too_little_in_integers_is_unsupported_before_anything_else(words):
     assert verdict.rule == "integer_macs 50 % (suite smoke)"
     assert judged(measured(integer_macs=0.5)).outcome is Outcome.PASSED
     fresh = expected(measured(), accepted={})
-    assert judged(measured(integer_macs=0.5), fresh, rules=Rules(integer_macs=0.6)).outcome is Outcome.UNSUPPORTED
+    assert (
+        judged(measured(integer_macs=0.5), fresh, rules=Rules(integer_macs=0.6)).outcome
+        is Outcome.UNSUPPORTED
+    )
 
 
 def test_a_floor_of_executed_integers_fails_and_names_the_layers():
@@ -159,7 +179,10 @@ def test_a_floor_of_executed_integers_fails_and_names_the_layers():
     assert judged(now).outcome is Outcome.PASSED
     assert gate(judged(now), "executed").state is GateState.SHOWN
     silent = judged(measured(), rules=rules)
-    assert (silent.outcome, gate(silent, "executed").state) == (Outcome.PASSED, GateState.INCOMPARABLE)
+    assert (silent.outcome, gate(silent, "executed").state) == (
+        Outcome.PASSED,
+        GateState.INCOMPARABLE,
+    )
     assert not [one for one in judged(measured()).gates if one.kind == "executed"]
 
 
@@ -173,15 +196,19 @@ def test_less_run_in_integers_than_accepted_drifts_and_names_the_layers():
     assert judged(before, expected(before, accepted={str(HERE): known})).outcome is Outcome.PASSED
     silent = judged(measured(), expected(before, accepted={str(HERE): known}))
     assert silent.outcome is Outcome.PASSED
-    assert [(one.metric, one.state) for one in silent.gates if one.state is GateState.INCOMPARABLE] == [
-        ("executed_macs", GateState.INCOMPARABLE)
-    ]
+    assert [
+        (one.metric, one.state) for one in silent.gates if one.state is GateState.INCOMPARABLE
+    ] == [("executed_macs", GateState.INCOMPARABLE)]
     assert any("does not report what it executed" in notice for notice in silent.notices)
-    assert judged(now, expected(before)).outcome is Outcome.PASSED  # accepted before the share was known
+    assert (
+        judged(now, expected(before)).outcome is Outcome.PASSED
+    )  # accepted before the share was known
 
 
 def test_weights_alone_are_judged_by_their_own_share(words):
-    verdict = judged(measured(integer_macs=0.0, weight_macs=0.4), Expectation.missing("no baseline"))
+    verdict = judged(
+        measured(integer_macs=0.0, weight_macs=0.4), Expectation.missing("no baseline")
+    )
     assert verdict.outcome is Outcome.UNSUPPORTED
     words(verdict.headline)
     assert judged(measured(integer_macs=0.0, weight_macs=0.6)).outcome is Outcome.PASSED
@@ -191,7 +218,9 @@ def test_a_cell_accepted_here_that_becomes_unsupported_is_red(words):
     now = measured(integer_macs=0.1, refusals=("Conv_3: no int8 kernel",))
     verdict = judged(now, expected(measured()))
     assert verdict.outcome is Outcome.DRIFTED
-    assert verdict.headline.startswith("accepted here before, unsupported now: only 10.00 % of MACs")
+    assert verdict.headline.startswith(
+        "accepted here before, unsupported now: only 10.00 % of MACs"
+    )
     assert verdict.notices[0].startswith("only 10.00 %")
     words(verdict.remedy)
 
@@ -199,14 +228,20 @@ def test_a_cell_accepted_here_that_becomes_unsupported_is_red(words):
 def test_what_was_accepted_elsewhere_or_of_another_model_may_be_unsupported_here():
     now = measured(integer_macs=0.1)
     assert judged(now, expected(measured(), environment=ELSEWHERE)).outcome is Outcome.UNSUPPORTED
-    assert judged(now, expected(measured(), state=State.STALE, what="it is")).outcome is Outcome.UNSUPPORTED
+    assert (
+        judged(now, expected(measured(), state=State.STALE, what="it is")).outcome
+        is Outcome.UNSUPPORTED
+    )
 
 
 def test_a_few_samples_do_not_show_that_a_known_bad_cell_is_mended():
     few = Expectation(whole=False)
     assert judged(measured(), few, quarantine=entry()).outcome is Outcome.PASSED
     assert judged(measured(top1(700)), few, quarantine=entry()).outcome is Outcome.QUARANTINED
-    assert judged(measured(), expected(measured()), quarantine=entry(cell=NAMED)).outcome is Outcome.EXPIRED
+    assert (
+        judged(measured(), expected(measured()), quarantine=entry(cell=NAMED)).outcome
+        is Outcome.EXPIRED
+    )
 
 
 def test_a_run_over_a_few_samples_does_not_say_that_nothing_is_accepted(words):
@@ -253,10 +288,14 @@ def test_a_stale_baseline_says_what_the_float_model_lost_and_stays_stale(hits, d
     score = top1(hits)
     gate = retrained_gate(score, Tolerance(0.005, "suite smoke"), Decision(DecisionRule(decision)))
     verdict = judged(
-        measured(), Expectation(state=State.STALE, what="it is of another model", retrained=((score, gate),))
+        measured(),
+        Expectation(state=State.STALE, what="it is of another model", retrained=((score, gate),)),
     )
     assert verdict.outcome is Outcome.STALE
-    assert verdict.headline == f"the baseline is of another model; fp32 top1 76.00 → {hits / 10:.2f} %, {words}"
+    assert (
+        verdict.headline
+        == f"the baseline is of another model; fp32 top1 76.00 → {hits / 10:.2f} %, {words}"
+    )
     assert [one.kind for one in verdict.gates if one.metric == "top1"] == ["fp32"]
     assert verdict.remedy.endswith("is intended") == (gate.state is GateState.BROKEN)
 
@@ -314,12 +353,16 @@ def test_an_entry_says_what_a_day_looks_like():
 @pytest.mark.parametrize(("day", "outcome"), [(0, Outcome.QUARANTINED), (1, Outcome.EXPIRED)])
 def test_an_entry_holds_through_its_last_day(day, outcome):
     listed = entry(expires=str(TODAY))
-    verdict = judged(measured(top1(700)), quarantine=listed, today=TODAY + datetime.timedelta(days=day))
+    verdict = judged(
+        measured(top1(700)), quarantine=listed, today=TODAY + datetime.timedelta(days=day)
+    )
     assert verdict.outcome is outcome
     assert verdict.outcome.is_red == bool(day)
 
 
-@pytest.mark.parametrize("expectation", [Expectation.missing("none"), Expectation(state=State.STALE, what="other")])
+@pytest.mark.parametrize(
+    "expectation", [Expectation.missing("none"), Expectation(state=State.STALE, what="other")]
+)
 def test_quarantine_does_not_excuse_a_baseline_that_cannot_judge(expectation):
     assert judged(measured(), expectation, quarantine=entry()).outcome.is_red
 
@@ -337,7 +380,9 @@ def test_an_fp32_cell_reproduces_its_reference():
 
 
 def test_an_fp32_cell_that_does_not_is_red_and_names_the_samples(words):
-    now = fp32(predictions="p2", changed={"photos": ("cat.png", "dog.png")}, changed_count={"photos": 2})
+    now = fp32(
+        predictions="p2", changed={"photos": ("cat.png", "dog.png")}, changed_count={"photos": 2}
+    )
     verdict = judged(now, expected(fp32()))
     assert verdict.outcome is Outcome.DRIFTED
     words(verdict.headline)
@@ -390,9 +435,13 @@ def test_headline_and_gate_show_one_margin():
     assert "margin 0.50 pp admits 1 sample;" in gate(verdict, "loss").detail
 
 
-@pytest.mark.parametrize(("hits", "n", "reference", "tolerance"), [(350, 400, 361, 0.02), (700, 1000, 761, 0.005)])
+@pytest.mark.parametrize(
+    ("hits", "n", "reference", "tolerance"), [(350, 400, 361, 0.02), (700, 1000, 761, 0.005)]
+)
 def test_a_margin_of_half_a_digit_is_rounded_alike(hits, n, reference, tolerance):
-    verdict = judged(measured(top1(hits, n, reference)), tolerance=Tolerance(tolerance, "suite smoke"))
+    verdict = judged(
+        measured(top1(hits, n, reference)), tolerance=Tolerance(tolerance, "suite smoke")
+    )
     (told,) = re.findall(r"margin ([\d.]+) pp: ", verdict.headline)
     assert f"margin {told} pp admits" in gate(verdict, "loss").detail
 
@@ -418,7 +467,8 @@ def test_nothing_accepted_yet_is_no_notice_of_a_listed_cell(words):
 
 
 @pytest.mark.parametrize(
-    ("reason", "end"), [("slow", " (listed: slow)"), ("y" * 30, " (listed)"), ("a\nb", " (listed: a b)")]
+    ("reason", "end"),
+    [("slow", " (listed: slow)"), ("y" * 30, " (listed)"), ("a\nb", " (listed: a b)")],
 )
 def test_a_reason_is_in_the_headline_where_all_of_it_fits(reason, end):
     now = measured(top1(700), predictions="p2")
@@ -460,16 +510,31 @@ def test_a_listed_cell_may_not_fall_further(hits, values, outcome, pattern):
 
 def test_a_listed_cell_may_fall_by_its_tolerance():
     wide = Tolerance(0.2)
-    assert judged(measured(top1(560)), tolerance=wide, quarantine=entry(values=OF_CELL)).outcome is Outcome.QUARANTINED
-    assert judged(measured(top1(540)), tolerance=wide, quarantine=entry(values=OF_CELL)).outcome is Outcome.FAILED
+    assert (
+        judged(measured(top1(560)), tolerance=wide, quarantine=entry(values=OF_CELL)).outcome
+        is Outcome.QUARANTINED
+    )
+    assert (
+        judged(measured(top1(540)), tolerance=wide, quarantine=entry(values=OF_CELL)).outcome
+        is Outcome.FAILED
+    )
 
 
 @pytest.mark.parametrize(
     ("values", "least"),
     [
-        ({**OTHERS, str(HERE): {NAMED: {"top1": 0.7}}, HERE.processor: {NAMED: {"top1": 0.3}}}, 680),  # of the class
-        ({**OTHERS, HERE.processor: {NAMED: {"top1": 0.7}}, ANY_CLASS: {NAMED: {"top1": 0.3}}}, 680),  # the processor
-        ({**OTHERS, ANY_CLASS: {NAMED: {"top1": 0.7}}}, 680),  # of a file that does not say the class
+        (
+            {**OTHERS, str(HERE): {NAMED: {"top1": 0.7}}, HERE.processor: {NAMED: {"top1": 0.3}}},
+            680,
+        ),  # of the class
+        (
+            {**OTHERS, HERE.processor: {NAMED: {"top1": 0.7}}, ANY_CLASS: {NAMED: {"top1": 0.3}}},
+            680,
+        ),  # the processor
+        (
+            {**OTHERS, ANY_CLASS: {NAMED: {"top1": 0.7}}},
+            680,
+        ),  # of a file that does not say the class
         (OTHERS, 480),  # of the class where it is worst
     ],
 )
@@ -502,7 +567,12 @@ def test_a_listed_value_is_a_finite_number():
         ((sqnr(20.0),), {"accepted": {}}, {}, True),
         ((agreement(470),), {"accepted": {}, "floors": {}}, {"agreement": 0.9}, False),
         ((agreement(0),), {"accepted": {}, "floors": {}}, {"agreement": 0.0}, True),
-        ((top1(5, n=5, reference=5), agreement(0, n=5)), {"accepted": {}, "floors": {}}, {"agreement": 0.0}, True),
+        (
+            (top1(5, n=5, reference=5), agreement(0, n=5)),
+            {"accepted": {}, "floors": {}},
+            {"agreement": 0.0},
+            True,
+        ),
     ],
 )
 def test_a_cell_that_any_answers_would_pass_says_so(scores, changes, rules, is_ungated):

@@ -1,4 +1,6 @@
-"""The gate of latency: the interval of a median by order statistics, and what it makes of a cell."""
+"""The gate of latency: the interval of a median by order statistics, and what it makes of a
+cell.
+"""
 
 import math
 from itertools import product
@@ -14,7 +16,11 @@ from qbench.judging.suite_keys import RatioLimits
 
 
 def timing(*ratios, fp32=0.002):
-    return {"cell": tuple(fp32 * ratio for ratio in ratios), "fp32": (fp32,) * len(ratios), "samples": 8}
+    return {
+        "cell": tuple(fp32 * ratio for ratio in ratios),
+        "fp32": (fp32,) * len(ratios),
+        "samples": 8,
+    }
 
 
 def rules(**limits):
@@ -27,7 +33,9 @@ def gates_of(evidence, limits, accepted=None):
     if accepted is not None:
         (name,) = known.accepted
         held = known.accepted[name]
-        kept = Accepted(metrics=held.metrics, predictions=held.predictions, remembered={"latency": accepted})
+        kept = Accepted(
+            metrics=held.metrics, predictions=held.predictions, remembered={"latency": accepted}
+        )
         known = expected(measurement, accepted={name: kept})
     verdict = judged(measurement, known, rules=limits)
     return verdict, [gate for gate in verdict.gates if gate.metric == "latency"]
@@ -70,14 +78,18 @@ def test_without_the_key_there_is_no_gate():
     assert gates_of(timing(*STEADY), Rules())[1] == []
 
 
-@pytest.mark.parametrize("limits", [{}, {"fp32": 0.0}, {"accepted": -1.0}, {"fp32": math.inf}, {"fp32": math.nan}])
+@pytest.mark.parametrize(
+    "limits", [{}, {"fp32": 0.0}, {"accepted": -1.0}, {"fp32": math.inf}, {"fp32": math.nan}]
+)
 def test_impossible_limits(limits):
     with pytest.raises(ValueError, match="ratio"):
         RatioLimits(**limits)
 
 
 def coverage(n):
-    """The share of all ways in which n values lie below or above a median, whose interval covers it: by enumeration."""
+    """The share of all ways in which n values lie below or above a median, whose interval
+    covers it: by enumeration.
+    """
     inside = 0
     for signs in product((-1, 1), repeat=n):
         values = [sign * (place + 1) for place, sign in enumerate(signs)]

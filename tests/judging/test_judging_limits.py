@@ -24,12 +24,18 @@ DB = Score(
     losses=128,
     gains=0,
 )
-NATS = dataclasses.replace(DB, metric="kl", direction=Direction.LOWER, unit="nats", hits=64, out_of=128, losses=64)
+NATS = dataclasses.replace(
+    DB, metric="kl", direction=Direction.LOWER, unit="nats", hits=64, out_of=128, losses=64
+)
 
 
 def test_a_distance_is_shown_where_nothing_limits_it():
     gate = judge_score(DB, Tolerance(), Rules(), Floors(stored={"sqnr": 128_000}))
-    assert (gate.state, gate.limit, gate.detail) == (GateState.SHOWN, None, "sqnr 20 dB over 128 samples")
+    assert (gate.state, gate.limit, gate.detail) == (
+        GateState.SHOWN,
+        None,
+        "sqnr 20 dB over 128 samples",
+    )
 
 
 @pytest.mark.parametrize(
@@ -42,7 +48,9 @@ def test_a_distance_is_shown_where_nothing_limits_it():
     ],
 )
 def test_a_limit_is_exact_on_the_side_of_its_metric(score, limit, state):
-    gate = judge_score(score, Tolerance(), Rules(limits={score.metric: Limit(limit, "model m")}), Floors())
+    gate = judge_score(
+        score, Tolerance(), Rules(limits={score.metric: Limit(limit, "model m")}), Floors()
+    )
     assert (gate.state, gate.kind, gate.limit) == (state, "limit", limit)
 
 
@@ -57,10 +65,19 @@ def test_units_are_written_out(words):
 
 def test_a_loss_in_another_unit_than_percent():
     loss = dataclasses.replace(
-        NATS, metric="perplexity", against=Against.LABELS, hits=260, reference_hits=256, interval=(0.01, 0.05)
+        NATS,
+        metric="perplexity",
+        against=Against.LABELS,
+        hits=260,
+        reference_hits=256,
+        interval=(0.01, 0.05),
     )
     gate = loss_gate(loss, Tolerance(0.005, "suite smoke"))
     assert gate.state is GateState.BROKEN
-    assert gate.detail.startswith("perplexity 260/128 = 2.0312 nats against fp32 256/128 = 2 nats: rise 0.03125 nats,")
+    assert gate.detail.startswith(
+        "perplexity 260/128 = 2.0312 nats against fp32 256/128 = 2 nats: rise 0.03125 nats,"
+    )
     assert "paired bootstrap 90 % −0.05 to −0.01 nats" in gate.detail
-    assert breach(measured(loss), gate).startswith("perplexity 2 → 2.0312 nats: rise 0.03125 nats, margin 0.01 nats")
+    assert breach(measured(loss), gate).startswith(
+        "perplexity 2 → 2.0312 nats: rise 0.03125 nats, margin 0.01 nats"
+    )

@@ -53,7 +53,9 @@ def proven(n, reference, hits, thousandths):
 
 
 @given(
-    st.integers(1, 100_000).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(0, n))),
+    st.integers(1, 100_000).flatmap(
+        lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(0, n))
+    ),
     st.integers(0, 999),
 )
 def test_proportions_against_whole_number_arithmetic(counts, thousandths):
@@ -61,7 +63,9 @@ def test_proportions_against_whole_number_arithmetic(counts, thousandths):
     tolerance = Tolerance(thousandths / 1000)
     state = loss_gate(top1(hits, n, reference), tolerance).state
     if 0 < thousandths * reference < 1000:  # the margin is under one sample, and not nothing
-        assert state is (GateState.BROKEN if proven(n, reference, hits, thousandths) else GateState.SHOWN)
+        assert state is (
+            GateState.BROKEN if proven(n, reference, hits, thousandths) else GateState.SHOWN
+        )
     else:
         assert (state is GateState.HOLDS) == (1000 * (reference - hits) <= thousandths * reference)
 
@@ -76,7 +80,9 @@ def test_error_rates_gate_upwards_with_a_least_margin(out_of, reference, edits, 
 
 def test_the_margin_takes_the_number_as_written():
     assert Tolerance(0.005).margin(top1(600, 1000, 600)) == 3
-    assert Tolerance(0.07).margin(top1(700, 1000, 700)) == 49  # 0.07 · 700 is 49.00000000000001 in floats
+    assert (
+        Tolerance(0.07).margin(top1(700, 1000, 700)) == 49
+    )  # 0.07 · 700 is 49.00000000000001 in floats
     assert Tolerance(0.005).margin(per(0, 2000, 0)) == 2
 
 
@@ -86,9 +92,13 @@ def test_what_twenty_pictures_cannot_tell_is_shown_and_does_not_gate():
     assert loss_gate(top1(17, 20, 20), Tolerance(0.05)).state is GateState.BROKEN
 
 
-@pytest.mark.parametrize(("n", "least"), [(1, None), (3, None), (4, 4), (20, 4), (100, 5), (199, 5)])
+@pytest.mark.parametrize(
+    ("n", "least"), [(1, None), (3, None), (4, 4), (20, 4), (100, 5), (199, 5)]
+)
 def test_a_loss_that_is_proven_fails_however_few_the_samples(n, least):
-    """The fewest losses that fail where nothing is gained and the margin is half a per cent of all samples."""
+    """The fewest losses that fail where nothing is gained and the margin is half a per cent of
+    all samples.
+    """
     states = [loss_gate(top1(n - lost, n, n), HALF).state for lost in range(n + 1)]
     shown = n + 1 if least is None else least
     assert states == [GateState.SHOWN] * shown + [GateState.BROKEN] * (n + 1 - shown)
@@ -105,7 +115,9 @@ def test_a_collapse_is_red_where_nothing_was_accepted():
     )
     assert (gate.state, gate.limit, gate.decided) == (GateState.BROKEN, 0.995, DecisionRule.CI)
     assert gate.shown.evidence is Evidence.FAIL
-    assert verdict.headline.startswith("top1 100.00 → 52.00 %: FAIL, drop 48.00 pp, margin 0.50 pp: tolerance 0.5 %")
+    assert verdict.headline.startswith(
+        "top1 100.00 → 52.00 %: FAIL, drop 48.00 pp, margin 0.50 pp: tolerance 0.5 %"
+    )
 
 
 def test_parts_of_a_value_that_is_no_count_are_left_out():
@@ -131,14 +143,18 @@ def test_the_line_has_every_number(words):
     gate = loss_gate(top1(353, 400, 360, losses=9, gains=2), HALF)
     words(gate.detail)
     assert gate.rule == "tolerance 0.5 % (suite smoke)"
-    assert gate.limit == 0.8955  # the margin of 1.8 samples, not the one whole sample that it admits
+    assert (
+        gate.limit == 0.8955
+    )  # the margin of 1.8 samples, not the one whole sample that it admits
     rate = loss_gate(per(120, 2000, 100), Tolerance(0.05, "cell ort-cpu+w8a8"))
     assert "rise 1.00 pp, margin 0.25 pp; " in rate.detail
     assert rate.limit == 105 / 2000
 
 
 def test_a_metric_in_millionths_has_its_margin_in_its_own_unit(words):
-    nats = dataclasses.replace(per(2_520_000, 1_000_000, 2_500_000, least=0.0), metric="log_perplexity", unit="nats")
+    nats = dataclasses.replace(
+        per(2_520_000, 1_000_000, 2_500_000, least=0.0), metric="log_perplexity", unit="nats"
+    )
     detail = loss_gate(nats, HALF).detail
     words(detail)
     assert "unit" not in detail
@@ -181,7 +197,8 @@ def test_a_floor_names_where_it_was_set():
     assert floor_gate(agreement(470), RULES, floors(460)).rule == "accepted floor (baseline)"
     assert floor_gate(agreement(470), RULES, floors(300)).rule == "agreement 85 % (suite smoke)"
     assert (
-        "470/500 = 94.00 %, floor 460/500 = 92.00 %; 30 differ" in floor_gate(agreement(470), RULES, floors(460)).detail
+        "470/500 = 94.00 %, floor 460/500 = 92.00 %; 30 differ"
+        in floor_gate(agreement(470), RULES, floors(460)).detail
     )
 
 
@@ -198,10 +215,16 @@ def test_the_least_margin_is_named_where_it_decides(words):
     assert gate.state is GateState.HOLDS
     words(gate.rule)
     words(gate.detail)
-    assert loss_gate(per(108, 2000, 100, least=0.005), Tolerance(0.2, "default")).rule == "tolerance 20 % (default)"
+    assert (
+        loss_gate(per(108, 2000, 100, least=0.005), Tolerance(0.2, "default")).rule
+        == "tolerance 20 % (default)"
+    )
 
 
-HERE, THERE = (EnvironmentClass.parse(f"{processor}+engine-1.0") for processor in ("x64-avx512-vnni", "x64-avx2"))
+HERE, THERE = (
+    EnvironmentClass.parse(f"{processor}+engine-1.0")
+    for processor in ("x64-avx512-vnni", "x64-avx2")
+)
 
 
 def floors_here(stored, accepted, environment, *equivalents):
@@ -209,7 +232,9 @@ def floors_here(stored, accepted, environment, *equivalents):
 
 
 def chance(fewer, before):
-    """One-sided mid-p of ``fewer`` misses against ``before``, each as likely on either side: an exact sum."""
+    """One-sided mid-p of ``fewer`` misses against ``before``, each as likely on either side: an
+    exact sum.
+    """
     total = fewer + before
     upper = sum(math.comb(total, k) for k in range(fewer + 1, total + 1))
     return Fraction(2 * upper + math.comb(total, fewer), 2 ** (total + 1))
@@ -229,7 +254,9 @@ def test_a_floor_of_another_class_admits_what_chance_explains_and_no_more(n, dat
 
 
 def test_a_collapse_in_a_new_class_is_under_the_floor_of_another():
-    """168 of 200 agreed on the other class: 162 is chance, one in ten is not; a class with a result keeps its floor."""
+    """168 of 200 agreed on the other class: 162 is chance, one in ten is not; a class with a
+    result keeps its floor.
+    """
     accepted = {str(THERE): Accepted(metrics={"agreement": 168}, predictions={})}
     new = floors_here({"agreement": 164}, accepted, HERE)
     assert new.least("agreement", 200) <= 162

@@ -1,4 +1,6 @@
-"""Evidence about a margin: the tables it must reproduce, its errors by enumeration, what it must not depend on."""
+"""Evidence about a margin: the tables it must reproduce, its errors by enumeration, what it
+must not depend on.
+"""
 
 import math
 
@@ -15,25 +17,39 @@ from qbench.metrics import tango_statistic
 HALF_POINT = 0.005
 Z = 1.6448536269514722
 
-# n → gains → (most losses that PASS, fewest that the plain score statistic calls worse), one-sided 5 %, 0.5 pp.
+# n → gains → (most losses that PASS, fewest that the plain score statistic calls worse), one-sided
+# 5 %, 0.5 pp.
 BORDERS = {
     600: {0: (0, 6), 5: (2, 16), 10: (6, 23), 20: (13, 36), 50: (37, 72)},
     1000: {0: (1, 9), 5: (4, 18), 10: (7, 25), 20: (15, 38), 50: (39, 74), 100: (82, 130)},
-    5000: {0: (16, 34), 5: (20, 41), 10: (24, 47), 20: (32, 60), 50: (57, 95), 100: (101, 151), 250: (238, 315)},
+    5000: {
+        0: (16, 34),
+        5: (20, 41),
+        10: (24, 47),
+        20: (32, 60),
+        50: (57, 95),
+        100: (101, 151),
+        250: (238, 315),
+    },
     10_000: {0: (38, 62), 10: (46, 75), 50: (80, 122), 250: (262, 340), 500: (497, 605)},
     50_000: {0: (224, 276), 20: (242, 299), 100: (315, 386), 500: (692, 810)},
 }
 CASES = [(n, gains, *borders) for n, row in BORDERS.items() for gains, borders in row.items()]
 
 counts = st.integers(2, 400).flatmap(
-    lambda n: st.integers(0, n).flatmap(lambda b: st.tuples(st.just(b), st.integers(0, n - b), st.just(n)))
+    lambda n: st.integers(0, n).flatmap(
+        lambda b: st.tuples(st.just(b), st.integers(0, n - b), st.just(n))
+    )
 )
 margins = st.just(0.0) | st.floats(1e-9, 0.3)
 
 
 @pytest.mark.parametrize(("n", "gains", "most_pass", "least_fail"), CASES)
 def test_the_borders_of_the_reference_table(n, gains, most_pass, least_fail):
-    evidence = {b: margin_evidence(b, gains, n, HALF_POINT) for b in (most_pass, most_pass + 1, least_fail - 1)}
+    evidence = {
+        b: margin_evidence(b, gains, n, HALF_POINT)
+        for b in (most_pass, most_pass + 1, least_fail - 1)
+    }
     assert list(evidence.values()) == [Evidence.PASS, Evidence.INCONCLUSIVE, Evidence.INCONCLUSIVE]
     assert (
         tango_statistic(least_fail, gains, n, -HALF_POINT)
@@ -71,7 +87,9 @@ def test_a_wider_margin_never_hurts(numbers, one, other):
     assert order.index(narrow) <= order.index(wide)
 
 
-@pytest.mark.parametrize(("n", "evidence"), [(1, Evidence.INCONCLUSIVE), (538, Evidence.INCONCLUSIVE)])
+@pytest.mark.parametrize(
+    ("n", "evidence"), [(1, Evidence.INCONCLUSIVE), (538, Evidence.INCONCLUSIVE)]
+)
 def test_few_samples_without_a_change_show_nothing(n, evidence):
     assert margin_evidence(0, 0, n, HALF_POINT) is evidence
 
@@ -83,7 +101,9 @@ def test_enough_samples_without_a_change_pass(n):
 
 @pytest.mark.parametrize("n", [1, 200, 1000])
 def test_extremes(n):
-    assert margin_evidence(0, 0, n, 0.0) is Evidence.INCONCLUSIVE  # nothing lost is no proof of a gain
+    assert (
+        margin_evidence(0, 0, n, 0.0) is Evidence.INCONCLUSIVE
+    )  # nothing lost is no proof of a gain
     assert margin_evidence(n, 0, n, 1.0) is Evidence.PASS  # everything may be lost
     assert margin_evidence(0, 0, n, 3.0) is Evidence.PASS
     if n > 1:
@@ -94,11 +114,16 @@ def test_extremes(n):
 @pytest.mark.parametrize("n", [200, 1000])
 @pytest.mark.parametrize("margin", [0.005, 0.01, 0.02])
 def test_type_one_error_by_enumeration(n, margin):
-    """Where the loss is just the margin at most 6 of 100 samples are called PASS, and FAIL; at 10,000: benchmarks/."""
+    """Where the loss is just the margin at most 6 of 100 samples are called PASS, and FAIL; at
+    10,000: benchmarks/.
+    """
     shares = [margin, *np.geomspace(1.1 * margin, min(40 * margin, 0.4), 12)]
     gains = np.arange(1 + binom.ppf(1 - 1e-10, n, max(shares) / 2).astype(int))
     evidence = [
-        [margin_evidence(b, int(c), n, margin) for b in range(min(n - c, len(gains) + int(n * margin) + 40) + 1)]
+        [
+            margin_evidence(b, int(c), n, margin)
+            for b in range(min(n - c, len(gains) + int(n * margin) + 40) + 1)
+        ]
         for c in gains
     ]
     most_pass = np.array([sum(e is Evidence.PASS for e in row) - 1 for row in evidence])
@@ -112,16 +137,23 @@ def test_type_one_error_by_enumeration(n, margin):
 
 @pytest.mark.parametrize("margin", [0.0005, 0.005, 0.01, 0.02, 0.05])
 def test_type_one_error_of_few_samples(margin):
-    """FAIL under a margin of less than one sample errs in 5 of 100 where a fifth change sides, in 8 where all do."""
+    """FAIL under a margin of less than one sample errs in 5 of 100 where a fifth change sides,
+    in 8 where all do.
+    """
     for n in (4, 5, 7, 10, 15, 20, 50):
         if n * margin >= 1:
             continue
-        least = [next((b for b in range(n - c + 1) if fails(b, c, n, margin)), n - c + 1) for c in range(n + 1)]
+        least = [
+            next((b for b in range(n - c + 1) if fails(b, c, n, margin)), n - c + 1)
+            for c in range(n + 1)
+        ]
         gains = np.arange(n + 1)
         for share in [margin, *np.geomspace(1.02 * margin, 1, 40)]:
             losing, gaining = (share + margin) / 2, (share - margin) / 2
             chance = min(losing / (1 - gaining), 1.0)
-            wrong = (binom.pmf(gains, n, gaining) * binom.sf(np.array(least) - 1, n - gains, chance)).sum()
+            wrong = (
+                binom.pmf(gains, n, gaining) * binom.sf(np.array(least) - 1, n - gains, chance)
+            ).sum()
             assert wrong <= (0.05 if share <= 0.2 else 0.0765)
 
 
@@ -130,7 +162,9 @@ def fails(losses, gains, n, margin):
 
 
 def test_without_the_correction_failing_would_err_more_often():
-    """Why FAIL takes half a sample off: with losses alone, the plain statistic condemns 6.8 % of good cells."""
+    """Why FAIL takes half a sample off: with losses alone, the plain statistic condemns 6.8 %
+    of good cells.
+    """
     fewest = next(b for b in range(50) if tango_statistic(b, 0, 1000, -HALF_POINT) < -Z)
     assert fewest == 9
     assert binom.sf(fewest - 1, 1000, HALF_POINT) == pytest.approx(0.0676, abs=1e-4)
@@ -145,7 +179,8 @@ def test_intervals_are_placed_beside_the_margin():
 
 
 @pytest.mark.parametrize(
-    "arguments", [(-1, 0, 5, 0.1), (3, 3, 5, 0.1), (0, 0, 0, 0.1), (0, 0, 5, -0.1), (0, 0, 5, math.nan)]
+    "arguments",
+    [(-1, 0, 5, 0.1), (3, 3, 5, 0.1), (0, 0, 0, 0.1), (0, 0, 5, -0.1), (0, 0, 5, math.nan)],
 )
 def test_impossible_arguments(arguments):
     with pytest.raises(ValueError, match="impossible"):

@@ -1,4 +1,6 @@
-"""The noise of repeated runs: its formulas against plain sums, how it enters the gates, and its coverage."""
+"""The noise of repeated runs: its formulas against plain sums, how it enters the gates, and its
+coverage.
+"""
 
 import dataclasses
 import itertools
@@ -34,16 +36,27 @@ def noise_from(rows, *, averaged=True):
     """Of (samples × runs) hits, each 0 or 1."""
     runs = list(zip(*rows, strict=True))
     pairs = sum(a != b for row in rows for a, b in itertools.combinations(row, 2))
-    counts = MetricNoise(hits=tuple(map(sum, runs)), out_of=(len(rows),) * len(runs), pairs=pairs, flips=pairs)
+    counts = MetricNoise(
+        hits=tuple(map(sum, runs)), out_of=(len(rows),) * len(runs), pairs=pairs, flips=pairs
+    )
     return Noise(counts=counts, averaged=averaged)
 
 
 def repeats_of(*hits, n=1000, pairs=0, flips=0, metric="top1", differing=5):
     counts = MetricNoise(hits=hits, out_of=(n,) * len(hits), pairs=pairs, flips=flips)
-    return Repeats(runs=len(hits), differing={"photos": differing}, flips={"photos": flips}, metrics={metric: counts})
+    return Repeats(
+        runs=len(hits),
+        differing={"photos": differing},
+        flips={"photos": flips},
+        metrics={metric: counts},
+    )
 
 
-@given(st.integers(2, 5).flatmap(lambda k: st.lists(st.lists(st.integers(0, 1), min_size=k, max_size=k), min_size=1)))
+@given(
+    st.integers(2, 5).flatmap(
+        lambda k: st.lists(st.lists(st.integers(0, 1), min_size=k, max_size=k), min_size=1)
+    )
+)
 def test_the_variances_are_those_of_plain_sums(rows):
     noise = noise_from(rows).counts
     runs = [sum(column) / len(rows) for column in zip(*rows, strict=True)]
@@ -60,7 +73,9 @@ def test_the_standard_error_is_that_of_the_mean_change_of_every_sample():
     rows = [[1, 0, 1, 1], [0, 0, 1, 0], [1, 1, 0, 1], [0, 1, 0, 0], *[[1] * 4] * 30, *[[0] * 4] * 6]
     noise = noise_from(rows)
     n = len(rows)
-    one = math.sqrt(statistics.fmean(statistics.pvariance(column) for column in zip(*rows, strict=True)) / n)
+    one = math.sqrt(
+        statistics.fmean(statistics.pvariance(column) for column in zip(*rows, strict=True)) / n
+    )
     means = [statistics.fmean(row) for row in rows]
     assert noise.counts.shared == 0
     assert noise.total(one) == pytest.approx(math.sqrt(statistics.pvariance(means) / n), rel=1e-3)
@@ -127,7 +142,10 @@ def test_noise_beyond_the_margin_is_inconclusive_by_the_counts_too():
 
 def test_a_loss_beyond_margin_and_noise_fails():
     repeats = repeats_of(690, 700, 694, pairs=200)
-    assert judged(measured(top1(690, losses=80, gains=10), agreement(480), repeats=repeats)).outcome is Outcome.FAILED
+    assert (
+        judged(measured(top1(690, losses=80, gains=10), agreement(480), repeats=repeats)).outcome
+        is Outcome.FAILED
+    )
 
 
 def test_a_margin_of_nothing_is_decided_by_no_number_of_runs():
@@ -135,7 +153,8 @@ def test_a_margin_of_nothing_is_decided_by_no_number_of_runs():
 
     repeats = repeats_of(758, 761, 760, pairs=20)
     verdict = judged(
-        measured(top1(758, losses=4, gains=2), agreement(480), repeats=repeats), tolerance=Tolerance(0.0, "suite smoke")
+        measured(top1(758, losses=4, gains=2), agreement(480), repeats=repeats),
+        tolerance=Tolerance(0.0, "suite smoke"),
     )
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert "no number of runs" in " ".join(verdict.notices)
@@ -171,14 +190,20 @@ def test_drift_is_held_to_the_noise_of_these_runs_or_of_those_in_the_baseline():
         measured(top1(757, losses=4, gains=1), agreement(480), predictions="p2"),
     ):
         floor = {} if now.repeats else {str(HERE): noisy}
-        gate = next(g for g in judged(now, expected(now, accepted=accepted, noise=floor)).gates if g.kind == "drift")
+        gate = next(
+            g
+            for g in judged(now, expected(now, accepted=accepted, noise=floor)).gates
+            if g.kind == "drift"
+        )
         assert gate.state is GateState.HOLDS
         assert "757" in gate.detail or "759.67" in gate.detail
     far = measured(top1(700, losses=60), agreement(480), predictions="p2")
     gates = judged(far, expected(far, accepted=accepted, noise={str(HERE): noisy})).gates
     assert next(g for g in gates if g.kind == "drift").state is GateState.BROKEN
     exact = measured(top1(757, losses=4, gains=1), agreement(480), predictions="p2")
-    gates = judged(exact, expected(exact, accepted=accepted, noise={str(HERE): Repeats(runs=2)})).gates
+    gates = judged(
+        exact, expected(exact, accepted=accepted, noise={str(HERE): Repeats(runs=2)})
+    ).gates
     assert next(g for g in gates if g.kind == "drift").state is GateState.BROKEN
 
 
@@ -186,10 +211,14 @@ def test_the_floor_of_an_equivalent_class_holds_too():
     from judged_numbers import ELSEWHERE
 
     noisy = repeats_of(760, 757, 762, pairs=40, flips=40)
-    now = measured(top1(757, losses=4, gains=1), agreement(480), predictions="p2", environment=ELSEWHERE)
+    now = measured(
+        top1(757, losses=4, gains=1), agreement(480), predictions="p2", environment=ELSEWHERE
+    )
     accepted = {str(HERE): accepted_of(measured(top1(760), agreement(480)))}
     rules = Rules(equivalents=(("x64-avx512-vnni", "x64-avx2"),))
-    gates = judged(now, expected(now, accepted=accepted, noise={str(HERE): noisy}), rules=rules).gates
+    gates = judged(
+        now, expected(now, accepted=accepted, noise={str(HERE): noisy}), rules=rules
+    ).gates
     assert next(g for g in gates if g.kind == "drift").state is GateState.HOLDS
 
 
@@ -202,7 +231,9 @@ def test_how_many_flips_noise_admits():
 @pytest.mark.slow
 @pytest.mark.parametrize("shared", [0.0, 0.01])
 def test_intervals_of_noisy_cells_cover_the_expected_change(shared):
-    """95 % intervals of 150 simulated cells, five runs each, with noise of single samples and of whole runs."""
+    """95 % intervals of 150 simulated cells, five runs each, with noise of single samples and
+    of whole runs.
+    """
     from qbench.judging import Tolerance
     from qbench.judging.loss import loss_gate, with_noise
 
@@ -224,14 +255,18 @@ def test_intervals_of_noisy_cells_cover_the_expected_change(shared):
             gains=sum(a and not b for a, b in zip(first, right, strict=True)),
         )
         tolerance = Tolerance(0.02)
-        shown = with_noise(loss_gate(score, tolerance), score, noise, tolerance, Decision(DecisionRule.CI)).shown
+        shown = with_noise(
+            loss_gate(score, tolerance), score, noise, tolerance, Decision(DecisionRule.CI)
+        ).shown
         inside += shown.low <= truth <= shown.high
     assert 0.9 * cells <= inside <= 0.99 * cells
 
 
 @pytest.mark.parametrize("by", [DecisionRule.CI, DecisionRule.STRICT])
 def test_runs_of_one_source_prove_nothing_whatever_the_unit_of_their_metric(words, by):
-    """A margin of 4 decibels is more than any error of a share, which one source was once taken to have."""
+    """A margin of 4 decibels is more than any error of a share, which one source was once taken
+    to have.
+    """
     decibels = Score(
         metric="psnr",
         direction=Direction.HIGHER,
@@ -246,11 +281,17 @@ def test_runs_of_one_source_prove_nothing_whatever_the_unit_of_their_metric(word
         losses=40,
         gains=0,
         interval=(-1.0, 1.0),
-        clusters=Clusters(sources=1, effect=40.0, interval=(-1.0, 1.0), shown=(-1.0, 1.0), p=1.0, error=1.0),
+        clusters=Clusters(
+            sources=1, effect=40.0, interval=(-1.0, 1.0), shown=(-1.0, 1.0), p=1.0, error=1.0
+        ),
     )
-    noisy = noise_of(decibels, repeats_of(30_000_000, 30_000_100, n=1_000_000, metric="psnr"), averaged=True)
+    noisy = noise_of(
+        decibels, repeats_of(30_000_000, 30_000_100, n=1_000_000, metric="psnr"), averaged=True
+    )
     tolerance, decision = Tolerance(4.0, relative_to=RelativeTo.NOTHING), Decision(by)
-    gate = with_noise(loss_gate(decibels, tolerance, decision), decibels, noisy, tolerance, decision)
+    gate = with_noise(
+        loss_gate(decibels, tolerance, decision), decibels, noisy, tolerance, decision
+    )
     assert gate.shown.evidence is Evidence.INCONCLUSIVE
     assert gate.state is (GateState.INCONCLUSIVE if by is DecisionRule.CI else GateState.BROKEN)
     words(gate.detail)
@@ -258,7 +299,9 @@ def test_runs_of_one_source_prove_nothing_whatever_the_unit_of_their_metric(word
 
 @pytest.mark.parametrize("direction", list(Direction))
 def test_a_share_changes_by_no_more_than_all_of_it(direction):
-    """A few samples of a mean overlap: the normal interval and the power reach beyond 100 points, an error rate may."""
+    """A few samples of a mean overlap: the normal interval and the power reach beyond 100
+    points, an error rate may.
+    """
     overlap = Score(
         metric="miou",
         direction=direction,
@@ -309,7 +352,9 @@ def test_the_mean_that_is_judged_is_the_number_of_the_record_and_of_the_headline
     low, high = record.metrics["top1"].noise
     assert 0 < low < high
     assert record.metrics["top1"].accepted == 757, "what was accepted when it was judged"
-    assert record.metrics["agreement@photo_crops"].noise == (0.0, 0.0), "noisy, by how much is not known"
+    assert record.metrics["agreement@photo_crops"].noise == (0.0, 0.0), (
+        "noisy, by how much is not known"
+    )
 
 
 def test_an_accepting_run_records_what_it_accepts():
@@ -326,8 +371,13 @@ def test_samples_unlike_fp32_within_noise_are_not_said_to_be_accepted():
     noisy = repeats_of(760, 757, 762, pairs=40, flips=40)
     before = measured(top1(760), agreement(480), schema="fp32")
     accepted = {str(HERE): accepted_of(before)}
-    for predictions, words in (("p1", "this was accepted"), ("p2", "within what 3 runs of the same code differ")):
-        now = measured(top1(757, losses=4, gains=1), agreement(480), schema="fp32", predictions=predictions)
+    for predictions, words in (
+        ("p1", "this was accepted"),
+        ("p2", "within what 3 runs of the same code differ"),
+    ):
+        now = measured(
+            top1(757, losses=4, gains=1), agreement(480), schema="fp32", predictions=predictions
+        )
         now = dataclasses.replace(now, repeats=noisy)
         gates = judged(now, expected(now, accepted=accepted)).gates
         assert words in next(gate for gate in gates if gate.kind == "reference").detail

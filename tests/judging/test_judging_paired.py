@@ -15,10 +15,13 @@ from qbench.judging import mcnemar_midp, paired_interval
 from qbench.metrics import tango_statistic
 
 counts = st.integers(1, 400).flatmap(
-    lambda n: st.integers(0, n).flatmap(lambda b: st.tuples(st.just(b), st.integers(0, n - b), st.just(n)))
+    lambda n: st.integers(0, n).flatmap(
+        lambda b: st.tuples(st.just(b), st.integers(0, n - b), st.just(n))
+    )
 )
 
-# Rows: both, first only, second only, neither; the difference is first − second, so first only are gains.
+# Rows: both, first only, second only, neither; the difference is first − second, so first only are
+# gains.
 NEWCOMBE_TABLES = [
     ((36, 12, 2, 0), (0.0569, 0.3404), (0.0611, 0.3447), (0.0509, 0.3337)),
     ((1, 1, 7, 12), (-0.5069, -0.0256), (-0.5172, -0.0260), (-0.5084, -0.0134)),
@@ -31,13 +34,19 @@ NEWCOMBE_TABLES = [
 def test_intervals_of_the_published_tables(table, newcombe, tango, bonett_price):
     both, gains, losses, neither = table
     n = both + gains + losses + neither
-    assert paired_interval(losses, gains, n, method="newcombe", both_right=both) == pytest.approx(newcombe, abs=6e-5)
+    assert paired_interval(losses, gains, n, method="newcombe", both_right=both) == pytest.approx(
+        newcombe, abs=6e-5
+    )
     assert paired_interval(losses, gains, n, method="tango") == pytest.approx(tango, abs=6e-5)
-    assert paired_interval(losses, gains, n, method="bonett-price") == pytest.approx(bonett_price, abs=6e-5)
+    assert paired_interval(losses, gains, n, method="bonett-price") == pytest.approx(
+        bonett_price, abs=6e-5
+    )
 
 
 def test_bonett_price_as_documented_by_the_statpsych_package():
-    assert paired_interval(4, 26, 48, method="bonett-price") == pytest.approx((0.2548, 0.6252), abs=6e-5)
+    assert paired_interval(4, 26, 48, method="bonett-price") == pytest.approx(
+        (0.2548, 0.6252), abs=6e-5
+    )
 
 
 @pytest.mark.parametrize(
@@ -59,7 +68,9 @@ def test_intervals_in_percentage_points(n, losses, gains, bonett_price, tango):
 @pytest.mark.parametrize("n", [1, 200, 1000, 50_000])
 def test_without_discordant_samples_tango_has_a_closed_form(n):
     z = scipy.stats.norm.ppf(0.975)
-    assert paired_interval(0, 0, n) == pytest.approx((-z * z / (n + z * z), z * z / (n + z * z)), rel=1e-9)
+    assert paired_interval(0, 0, n) == pytest.approx(
+        (-z * z / (n + z * z), z * z / (n + z * z)), rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("method", ["tango", "bonett-price", "newcombe"])
@@ -105,12 +116,16 @@ def test_wilson_inside_newcombe_is_the_known_one():
 
     z = scipy.stats.norm.ppf(0.975)
     for right, n in [(0, 10), (7, 10), (760, 1000), (50, 50)]:
-        assert _wilson(right, n, z) == pytest.approx(proportion_confint(right, n, method="wilson"), abs=1e-12)
+        assert _wilson(right, n, z) == pytest.approx(
+            proportion_confint(right, n, method="wilson"), abs=1e-12
+        )
 
 
 @pytest.mark.parametrize("n", [10, 20, 30])
 def test_coverage_by_enumeration(n):
-    """Each interval holds the true change in nearly 95 of 100 experiments, counted over every possible one."""
+    """Each interval holds the true change in nearly 95 of 100 experiments, counted over every
+    possible one.
+    """
     for losing, gaining in [(0.05, 0.05), (0.1, 0.3), (0.25, 0.25)]:
         covered = dict.fromkeys(("tango", "bonett-price"), 0.0)
         for losses, gains in itertools.product(range(n + 1), repeat=2):
@@ -163,7 +178,9 @@ def test_midp_against_fractions_scipy_and_statsmodels(losses, gains):
 
 
 def test_midp_of_large_counts_does_not_overflow():
-    assert mcnemar_midp(5200, 5000) == pytest.approx(2 * scipy.stats.norm.sf(200 / math.sqrt(10_200)), rel=1e-2)
+    assert mcnemar_midp(5200, 5000) == pytest.approx(
+        2 * scipy.stats.norm.sf(200 / math.sqrt(10_200)), rel=1e-2
+    )
     assert mcnemar_midp(3000, 0) == 0.0  # 2⁻³⁰⁰⁰ is under the least float
 
 

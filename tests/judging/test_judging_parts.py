@@ -1,4 +1,6 @@
-"""A loss in two parts: they add up, one begins where the other ends, and samples are counted in each."""
+"""A loss in two parts: they add up, one begins where the other ends, and samples are counted in
+each.
+"""
 
 import dataclasses
 
@@ -21,7 +23,9 @@ def test_parts_add_up_to_the_whole(reference, ideal, hits):
 
 
 def test_parts_of_scores_keep_the_samples_of_each_step():
-    parts = parts_of_scores(top1(757, losses=5, gains=2), top1(750, reference=757, losses=9, gains=2))
+    parts = parts_of_scores(
+        top1(757, losses=5, gains=2), top1(750, reference=757, losses=9, gains=2)
+    )
     assert parts.schema == Part(before=760, after=757, out_of=1000, losses=5, gains=2)
     assert parts.counting == Part(before=757, after=750, out_of=1000, losses=9, gains=2)
     assert (parts.metric, parts.change) == ("top1", pytest.approx(-0.01))
@@ -29,8 +33,13 @@ def test_parts_of_scores_keep_the_samples_of_each_step():
 
 def test_parts_have_the_unit_of_their_metric():
     assert parts_of_counts("top1", reference=1, ideal=1, hits=1, out_of=2).unit == "%"
-    assert parts_of_counts("perplexity", reference=1, ideal=1, hits=1, out_of=2, unit="nats").unit == "nats"
-    first, second = (dataclasses.replace(one, unit="nats") for one in (top1(757), top1(750, reference=757)))
+    assert (
+        parts_of_counts("perplexity", reference=1, ideal=1, hits=1, out_of=2, unit="nats").unit
+        == "nats"
+    )
+    first, second = (
+        dataclasses.replace(one, unit="nats") for one in (top1(757), top1(750, reference=757))
+    )
     assert parts_of_scores(first, second).unit == "nats"
 
 
@@ -38,7 +47,11 @@ def test_counting_begins_where_the_schema_ends():
     with pytest.raises(ValueError, match="ends at 757 of 1000, counting begins at 756"):
         parts_of_scores(top1(757), top1(750, reference=756))
     with pytest.raises(ValueError, match="counting begins at 3 of 8"):
-        LossParts(metric="m", schema=Part(before=4, after=3, out_of=9), counting=Part(before=3, after=2, out_of=8))
+        LossParts(
+            metric="m",
+            schema=Part(before=4, after=3, out_of=9),
+            counting=Part(before=3, after=2, out_of=8),
+        )
 
 
 def test_other_metrics_and_metrics_against_the_reference_have_no_parts():

@@ -1,4 +1,6 @@
-"""What samples find and margins need, against the tables; adjusted p-values against scipy and statsmodels."""
+"""What samples find and margins need, against the tables; adjusted p-values against scipy and
+statsmodels.
+"""
 
 import math
 from dataclasses import replace
@@ -10,7 +12,14 @@ from hypothesis import strategies as st
 from scipy.stats import binom, binomtest, false_discovery_control
 from statsmodels.stats.multitest import multipletests
 
-from qbench.judging import benjamini_hochberg, changed_share, detectable_drop, loss_midp, mcnemar_midp, samples_needed
+from qbench.judging import (
+    benjamini_hochberg,
+    changed_share,
+    detectable_drop,
+    loss_midp,
+    mcnemar_midp,
+    samples_needed,
+)
 from qbench.judging.power import DataPower, decidable_drop, excluded_text, open_sentence
 from qbench.judging.statistics import detectable_by_spread, samples_by_spread, spread_of
 from qbench.metrics import Gathering
@@ -35,7 +44,9 @@ def test_detectable_drops_of_the_table(n, drops):
     [(0.005, (1237, 2474, 4947, 12_366, 24_731)), (0.01, (310, 619, 1237, 3092, 6183))],
 )
 def test_needed_samples_of_the_table(margin, needed):
-    assert [samples_needed(share, margin) for share in (0.005, 0.01, 0.02, 0.05, 0.1)] == list(needed)
+    assert [samples_needed(share, margin) for share in (0.005, 0.01, 0.02, 0.05, 0.1)] == list(
+        needed
+    )
 
 
 def test_a_margin_needs_what_an_unchanged_sample_needs_at_least():
@@ -45,14 +56,18 @@ def test_a_margin_needs_what_an_unchanged_sample_needs_at_least():
 
 
 def test_the_detectable_drop_is_found_four_times_in_five():
-    """Exactly: losses and gains at n = 2000 whose true drop is the detectable one, through McNemar's own test."""
+    """Exactly: losses and gains at n = 2000 whose true drop is the detectable one, through
+    McNemar's own test.
+    """
     n, share = 2000, 0.04
     drop = detectable_drop(share, n)
     losing, gaining = (share + drop) / 2, (share - drop) / 2
     power = 0.0
     for flips in range(30, 140):
         weight = binom.pmf(flips, n, share)
-        least = next(b for b in range(flips + 1) if b > flips - b and mcnemar_midp(b, flips - b) <= 0.05)
+        least = next(
+            b for b in range(flips + 1) if b > flips - b and mcnemar_midp(b, flips - b) <= 0.05
+        )
         power += weight * binom.sf(least - 1, flips, losing / (losing + gaining))
     assert power == pytest.approx(0.8, abs=0.015)
 
@@ -70,7 +85,8 @@ def test_one_sample_finds_nothing():
 def test_spread_of_a_normal_estimate():
     z = NormalDist().inv_cdf(0.95)
     assert spread_of(-0.01 * z, 0.01 * z) == pytest.approx(0.01)
-    # the two formulas are one: a share that changes by ±1 in a part π of n samples spreads by √(π/n)
+    # the two formulas are one: a share that changes by ±1 in a part π of n samples spreads by
+    # √(π/n)
     share, n, margin = 0.02, 1000, 0.005
     assert samples_by_spread(math.sqrt(share / n), n, margin) == samples_needed(share, margin)
     assert detectable_by_spread(math.sqrt(share / n)) == pytest.approx(0.0125, abs=1e-4)
@@ -98,7 +114,9 @@ def test_one_sided_midp_of_the_table(losses, gains, p):
 def test_one_sided_midp_against_scipy(losses, gains):
     flips = losses + gains
     greater = binomtest(losses, flips, alternative="greater").pvalue if flips else 1.0
-    assert loss_midp(losses, gains) == pytest.approx(greater - binom.pmf(losses, flips, 0.5) / 2, abs=1e-12)
+    assert loss_midp(losses, gains) == pytest.approx(
+        greater - binom.pmf(losses, flips, 0.5) / 2, abs=1e-12
+    )
     assert loss_midp(losses, gains) + loss_midp(gains, losses) == pytest.approx(1)
 
 
@@ -119,7 +137,8 @@ def test_what_samples_tell_from_chance_follows_the_table_of_sample_sizes():
     # n for a margin of 0.5 pp at 0.5, 1, 2 and 5 % of flips, one-sided 5 %, 80 % power
     for n, flips in ((1237, 0.005), (2474, 0.01), (4947, 0.02), (12366, 0.05)):
         assert decidable_drop(n, flips) == pytest.approx(0.005, rel=1e-3)
-        # of so many sources hardly one that changes as a whole is missed, and Tango's variance is that of flips alone
+        # of so many sources hardly one that changes as a whole is missed, and Tango's variance is
+        # that of flips alone
         many = Gathering(3.0, 1e9, 1e9)
         assert decidable_drop(30_000 * n, flips, many) == pytest.approx(0.00005, rel=0.01)
 
@@ -152,12 +171,16 @@ def test_so_many_sources_more_do_settle_the_margin(sources, margin, size):
         return
     more = int(power.more_text.partition(" more source")[0].replace(",", ""))
     for added, is_open in ((more, False), (more - 1, True)):
-        assert replace(power, n=(sources + added) * size, sources=sources + added).is_open is is_open
+        assert (
+            replace(power, n=(sources + added) * size, sources=sources + added).is_open is is_open
+        )
 
 
 def test_a_suite_says_once_which_models_cannot_decide_their_own_rule(words):
     enough = DataPower(model="big", metric="top1", n=50_000, margin=0.01)
-    exact = DataPower(model="exact", metric="top1", n=50, margin=0.0)  # the first flip counts: nothing to settle
+    exact = DataPower(
+        model="exact", metric="top1", n=50, margin=0.0
+    )  # the first flip counts: nothing to settle
     few = DataPower(model="voices", metric="top1", n=200, sources=4, margin=0.02)
     less = replace(few, metric="top5", margin=0.03)
     rate = DataPower(model="words", metric="wer", n=110, margin=0.001, error=0.004)
@@ -166,5 +189,10 @@ def test_a_suite_says_once_which_models_cannot_decide_their_own_rule(words):
     assert found.startswith("2 of 4 models have too few samples")
     words(found)
     assert "voices top5" not in found
-    more = math.ceil(110 * (4 * (NormalDist().inv_cdf(0.95) + NormalDist().inv_cdf(0.8))) ** 2) - 110
-    assert f"words wer may lose 0.10 pp, 110 samples tell a loss from 0.99 pp on, {more:,} more samples" in found
+    more = (
+        math.ceil(110 * (4 * (NormalDist().inv_cdf(0.95) + NormalDist().inv_cdf(0.8))) ** 2) - 110
+    )
+    assert (
+        f"words wer may lose 0.10 pp, 110 samples tell a loss from 0.99 pp on, {more:,} more samples"
+        in found
+    )

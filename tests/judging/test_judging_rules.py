@@ -51,7 +51,10 @@ def test_the_same_tolerance_of_the_score_admits_twice_the_errors_near_the_top():
 
 def test_a_tolerance_names_what_it_is_relative_to(words):
     words(Tolerance(0.1, "suite smoke", relative_to=RelativeTo.ERROR).text)
-    assert Tolerance(0.01, "model m", relative_to=RelativeTo.NOTHING).text == "tolerance 0.01 absolute (model m)"
+    assert (
+        Tolerance(0.01, "model m", relative_to=RelativeTo.NOTHING).text
+        == "tolerance 0.01 absolute (model m)"
+    )
     different = {str(Tolerance(0.1, relative_to=one).numbers) for one in RelativeTo}
     assert len(different) == 3
     with pytest.raises(ValueError, match="a tolerance of -1 is impossible"):
@@ -87,14 +90,19 @@ def test_a_recovery_that_is_missed_fails_without_a_baseline_too():
     assert found.outcome is Outcome.FAILED
     assert found.headline.startswith("92.11 % recovered")
     assert (
-        judged(measured(top1(759), evidence={GateKind.RECOVERY: (top1(759),)}), missing, rules=rules).outcome
+        judged(
+            measured(top1(759), evidence={GateKind.RECOVERY: (top1(759),)}), missing, rules=rules
+        ).outcome
         is Outcome.MISSING
     )
 
 
 def test_an_error_rate_recovers_where_it_rises_little():
     rules = Rules(recovery=0.95, recovery_rule="suite smoke")
-    edits = {hits: recovery_gate(per(hits, reference=100, least=0.0), rules).state.value for hits in (100, 105, 106)}
+    edits = {
+        hits: recovery_gate(per(hits, reference=100, least=0.0), rules).state.value
+        for hits in (100, 105, 106)
+    }
     assert edits == {100: "holds", 105: "holds", 106: "broken"}
 
 
@@ -145,13 +153,20 @@ def test_one_slice_among_many_has_to_lose_more_to_be_proven():
     ],
 )
 def test_decisions_of_slices(losses, tolerance, states):
-    assert tuple(gate_of(*losses, tolerance=tolerance, by=by).state.value for by in DecisionRule) == states
+    assert (
+        tuple(gate_of(*losses, tolerance=tolerance, by=by).state.value for by in DecisionRule)
+        == states
+    )
 
 
 def test_a_cell_whose_slices_alone_are_undecided_says_so(words):
-    rules = Rules(slices="class", slices_rule="x", decision=Decision(DecisionRule.CI, "suite smoke"))
+    rules = Rules(
+        slices="class", slices_rule="x", decision=Decision(DecisionRule.CI, "suite smoke")
+    )
     measurement = measured(top1(8000, 10000, 8000), evidence=of_slices(cat=9, dog=0))
-    verdict = judged(measurement, expected(measurement), rules=rules, tolerance=Tolerance(0.05, "suite smoke"))
+    verdict = judged(
+        measurement, expected(measurement), rules=rules, tolerance=Tolerance(0.05, "suite smoke")
+    )
     assert [gate.kind for gate in verdict.gates if gate.state.value == "inconclusive"] == ["slice"]
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert verdict.headline.startswith("worst slice 'cat'")
@@ -168,8 +183,14 @@ def test_the_p_of_a_margin_is_below_5_percent_where_it_is_fail(losses, gains, n,
 
 def test_sources_make_the_p_of_a_slice_larger():
     alone = slice_of(40)
-    clusters = Clusters(sources=8, effect=20.0, interval=(-0.5, 0.1), shown=(-0.6, 0.2), p=0.2, error=0.1)
-    assert beyond_margin_p(alone, 0.04) < 0.001 < beyond_margin_p(dataclasses.replace(alone, clusters=clusters), 0.04)
+    clusters = Clusters(
+        sources=8, effect=20.0, interval=(-0.5, 0.1), shown=(-0.6, 0.2), p=0.2, error=0.1
+    )
+    assert (
+        beyond_margin_p(alone, 0.04)
+        < 0.001
+        < beyond_margin_p(dataclasses.replace(alone, clusters=clusters), 0.04)
+    )
     one = dataclasses.replace(clusters, sources=1)
     assert beyond_margin_p(dataclasses.replace(alone, clusters=one), 0.04) == 1.0
 

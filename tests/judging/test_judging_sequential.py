@@ -1,4 +1,6 @@
-"""Cells that end early: the exact rule against every completion, the always-valid test against its own formula."""
+"""Cells that end early: the exact rule against every completion, the always-valid test against
+its own formula.
+"""
 
 import dataclasses
 import itertools
@@ -57,13 +59,18 @@ def test_a_floor_is_decided_when_no_end_is_on_its_other_side(same, other, left, 
     rule = StopRule(tolerance=Tolerance(), rules=Rules(agreement=round(share, 3)), floors=Floors())
     score = agreement(same, same + other)
     n = same + other + left
-    ends = {floor_gate(agreement(same + more, n), rule.rules, Floors()).state for more in range(left + 1)}
+    ends = {
+        floor_gate(agreement(same + more, n), rule.rules, Floors()).state
+        for more in range(left + 1)
+    }
     remaining = Remaining(n=n, reference_hits=n, losable=left, gainable=0)
     assert rule.decided(score, remaining) == (ends.pop() if len(ends) == 1 else None)
 
 
 def test_evidence_by_sources_is_not_taken_for_exact_but_counts_are():
-    clusters = Clusters(sources=5, effect=2.0, interval=(-0.5, 0.5), shown=(-0.6, 0.6), p=0.5, error=0.2)
+    clusters = Clusters(
+        sources=5, effect=2.0, interval=(-0.5, 0.5), shown=(-0.6, 0.6), p=0.5, error=0.2
+    )
     score = dataclasses.replace(top1(10, 100, 90, losses=80), clusters=clusters)
     remaining = Remaining(n=110, reference_hits=99, losable=9, gainable=1)
     rule = StopRule(tolerance=Tolerance(0.05), rules=Rules(decision=Decision(DecisionRule.CI)))
@@ -75,10 +82,15 @@ def wealth(sources, margin, largest, sign):
     """The mixture of products of the module's own text, in plain numbers."""
     top = 1 / ((1 - sign * margin) * largest)
     bets = [0.95 * 2 ** (-k / 2) * top for k in range(14)]
-    return sum(math.prod(1 + sign * bet * (s + margin * n) for s, n in sources) for bet in bets) / len(bets)
+    return sum(
+        math.prod(1 + sign * bet * (s + margin * n) for s, n in sources) for bet in bets
+    ) / len(bets)
 
 
-@given(st.lists(st.tuples(st.integers(-3, 3), st.just(3)), max_size=60), st.sampled_from([0.01, 0.1, 0.4]))
+@given(
+    st.lists(st.tuples(st.integers(-3, 3), st.just(3)), max_size=60),
+    st.sampled_from([0.01, 0.1, 0.4]),
+)
 def test_the_test_is_the_mixture_of_its_bets(sources, margin):
     test = EarlyTest(margin, 3)
     test.add(sources[: len(sources) // 2])
@@ -87,14 +99,20 @@ def test_the_test_is_the_mixture_of_its_bets(sources, margin):
     assert min(up, down) >= 0
     if min(abs(up * EARLY - 1), abs(down * EARLY - 1)) > 1e-6:
         assert test.evidence is (
-            Evidence.PASS if up >= 1 / EARLY else Evidence.FAIL if down >= 1 / EARLY else Evidence.INCONCLUSIVE
+            Evidence.PASS
+            if up >= 1 / EARLY
+            else Evidence.FAIL
+            if down >= 1 / EARLY
+            else Evidence.INCONCLUSIVE
         )
 
 
 def test_each_bet_is_fair_where_the_change_is_the_margin():
     # the expectation of a factor is 1: losses 3 %, gains 1 %, margin 2 %
     for bet in (0.1, 0.5, 0.9):
-        assert 0.03 * (1 + bet * (-1 + 0.02)) + 0.01 * (1 + bet * 1.02) + 0.96 * (1 + bet * 0.02) == pytest.approx(1)
+        assert 0.03 * (1 + bet * (-1 + 0.02)) + 0.01 * (1 + bet * 1.02) + 0.96 * (
+            1 + bet * 0.02
+        ) == pytest.approx(1)
 
 
 @pytest.mark.slow
@@ -105,7 +123,9 @@ def test_wrong_verdicts_at_the_margin_are_rare_however_often_one_looks(losses, g
         test = EarlyTest(0.02)
         for _ in range(60):
             draws = (rng.random() for _ in range(16))
-            test.add([(-1 if one < losses else 1 if one < losses + gains else 0, 1) for one in draws])
+            test.add(
+                [(-1 if one < losses else 1 if one < losses + gains else 0, 1) for one in draws]
+            )
             if test.evidence is not Evidence.INCONCLUSIVE:
                 wrong[test.evidence] += 1
                 break
@@ -120,7 +140,9 @@ def test_a_clear_cell_is_decided_early():
 
 
 def without_replacement(changes, least, most):
-    """Both e-processes of ``CountTest`` at the end of ``changes``, one sample a source, by the module's formula."""
+    """Both e-processes of ``CountTest`` at the end of ``changes``, one sample a source, by the
+    module's formula.
+    """
     found = []
     for sign, limit in ((1, least - 1), (-1, least)):
         total = 0.0
@@ -143,14 +165,22 @@ def test_the_test_of_counts_is_the_mixture_of_its_bets(changes, least):
     up, down = without_replacement(changes, least, 1)
     if min(abs(up * EARLY - 1), abs(down * EARLY - 1)) > 1e-6:
         assert test.evidence is (
-            Evidence.PASS if up >= 1 / EARLY else Evidence.FAIL if down >= 1 / EARLY else Evidence.INCONCLUSIVE
+            Evidence.PASS
+            if up >= 1 / EARLY
+            else Evidence.FAIL
+            if down >= 1 / EARLY
+            else Evidence.INCONCLUSIVE
         )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("lost", "won", "most"), [(21, 0, 1), (20, 0, 1), (60, 40, 1), (30, 0, 0), (31, 0, 0)])
+@pytest.mark.parametrize(
+    ("lost", "won", "most"), [(21, 0, 1), (20, 0, 1), (60, 40, 1), (30, 0, 0), (31, 0, 0)]
+)
 def test_counts_are_misjudged_early_in_few_of_the_orders(lost, won, most):
-    """300 samples of which so many are lost and won, just within 20 (or 30 of agreement) or one beyond, 150 orders."""
+    """300 samples of which so many are lost and won, just within 20 (or 30 of agreement) or one
+    beyond, 150 orders.
+    """
     rng, wrong, least = random.Random(7), 0, -20 if most else -30
     changes = [-1] * lost + [1] * won + [0] * (300 - lost - won)
     for _ in range(150):
@@ -167,7 +197,9 @@ def test_counts_are_misjudged_early_in_few_of_the_orders(lost, won, most):
 def test_what_decides_a_gate_is_tested():
     remaining = Remaining(n=1000, reference_hits=760, losable=500, gainable=200)
     rule = StopRule(
-        tolerance=Tolerance(0.01), rules=Rules(agreement=0.9), floors=Floors(stored={"agreement@photo_crops": 970})
+        tolerance=Tolerance(0.01),
+        rules=Rules(agreement=0.9),
+        floors=Floors(stored={"agreement@photo_crops": 970}),
     )
     counts = rule.test(top1(200, 300, 250), remaining, sources=1000, largest=1)
     assert isinstance(counts, CountTest)

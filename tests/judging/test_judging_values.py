@@ -1,4 +1,6 @@
-"""The small values judging is made of: cells, environment classes, tolerances, quarantine entries."""
+"""The small values judging is made of: cells, environment classes, tolerances, quarantine
+entries.
+"""
 
 import datetime
 
@@ -9,7 +11,12 @@ from qbench.judging import Cell, EnvironmentClass, Outcome, QuarantineEntry, Tol
 
 @pytest.mark.parametrize(
     "packages",
-    [(), (("onnxruntime", "1.24.1"),), (("numpy", "2.3.5"), ("onnx-ir", "1.0.dev3")), (("torch", "2.9.0+cpu"),)],
+    [
+        (),
+        (("onnxruntime", "1.24.1"),),
+        (("numpy", "2.3.5"), ("onnx-ir", "1.0.dev3")),
+        (("torch", "2.9.0+cpu"),),
+    ],
 )
 def test_an_environment_class_survives_its_text(packages):
     here = EnvironmentClass("x64-avx512-vnni", packages)
@@ -31,7 +38,10 @@ def test_a_cell_has_a_slug_and_refuses_other_letters():
 
 def test_the_numbers_of_a_tolerance():
     assert (Tolerance().value, Tolerance().text) == (0.005, "tolerance 0.5 % (default)")
-    assert Tolerance(0.01, "cell", {"top5": Tolerance(0.02, "cell")}).numbers == {"": 0.01, "top5": 0.02}
+    assert Tolerance(0.01, "cell", {"top5": Tolerance(0.02, "cell")}).numbers == {
+        "": 0.01,
+        "top5": 0.02,
+    }
     for impossible in (-0.1, 1.0, float("nan")):
         with pytest.raises(ValueError, match="impossible"):
             Tolerance(impossible)
@@ -39,7 +49,12 @@ def test_the_numbers_of_a_tolerance():
 
 def test_an_entry_covers_by_pattern_and_class():
     entry = QuarantineEntry(
-        cell="m::*+w8a8_asym_pt", measured="1", reason="r", owner="o", expires="2026-12-31", when="x64-avx2"
+        cell="m::*+w8a8_asym_pt",
+        measured="1",
+        reason="r",
+        owner="o",
+        expires="2026-12-31",
+        when="x64-avx2",
     )
     here, there = EnvironmentClass("x64-avx512-vnni"), EnvironmentClass("x64-avx2")
     cell = Cell("smoke", "m", "ort-cpu", "w8a8_asym_pt")
@@ -52,4 +67,10 @@ def test_an_entry_covers_by_pattern_and_class():
 
 def test_red_and_green():
     green = {o for o in Outcome if not o.is_red}
-    assert green == {Outcome.PASSED, Outcome.INCONCLUSIVE, Outcome.QUARANTINED, Outcome.UNSUPPORTED, Outcome.ACCEPTED}
+    assert green == {
+        Outcome.PASSED,
+        Outcome.INCONCLUSIVE,
+        Outcome.QUARANTINED,
+        Outcome.UNSUPPORTED,
+        Outcome.ACCEPTED,
+    }

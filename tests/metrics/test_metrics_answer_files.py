@@ -1,4 +1,6 @@
-"""Files of answers: what was written is read again, in every form, and any other bytes are one sentence."""
+"""Files of answers: what was written is read again, in every form, and any other bytes are one
+sentence.
+"""
 
 import contextlib
 import json
@@ -41,7 +43,11 @@ RECORD = st.fixed_dictionaries(
 
 
 @settings(deadline=None, max_examples=20)
-@given(rows=st.lists(RECORD, min_size=1, max_size=5), names=st.dictionaries(TEXT, TEXT, max_size=2), ids=st.data())
+@given(
+    rows=st.lists(RECORD, min_size=1, max_size=5),
+    names=st.dictionaries(TEXT, TEXT, max_size=2),
+    ids=st.data(),
+)
 def test_what_was_written_is_read_again(tmp_path_factory, rows, names, ids):
     path = tmp_path_factory.mktemp("answers") / "run.jsonl"
     found = [AnswerRecord(id=ids.draw(TEXT), **row) for row in rows]
@@ -52,9 +58,7 @@ def test_what_was_written_is_read_again(tmp_path_factory, rows, names, ids):
     assert is_answer_file(path)
 
 
-GOOD = (
-    b'{"format": "qbench-answers/1"}\n{"id": "a", "answer": [1, 2], "scores": [0.5, 0.25]}\n{"id": 2, "answer": [3]}\n'
-)
+GOOD = b'{"format": "qbench-answers/1"}\n{"id": "a", "answer": [1, 2], "scores": [0.5, 0.25]}\n{"id": 2, "answer": [3]}\n'
 
 
 @settings(deadline=None, max_examples=120)
@@ -86,7 +90,10 @@ def test_nested_json_is_one_sentence(tmp_path):
         ({"id": [], "answer": []}, "no sample"),
         ({"id": ["a"], "answer": [object()]}, "objects"),
         ({"id": ["a"], "answer": [1], "header": "{"}, "header"),
-        ({"id": ["a", "b"], "answer": [[1], [2]], "scores": [[0.5], [np.nan]]}, "row 1, sample 'b'"),
+        (
+            {"id": ["a", "b"], "answer": [[1], [2]], "scores": [[0.5], [np.nan]]},
+            "row 1, sample 'b'",
+        ),
         ({"id": ["a"], "answer": [1j]}, "row 0"),
     ],
 )

@@ -13,7 +13,10 @@ from qbench.metrics import AnswerKind, Answers, OutputKind, Outputs, get_metric,
 
 CLASSES = 4
 scored = st.lists(
-    st.tuples(st.lists(st.integers(0, 5), min_size=CLASSES, max_size=CLASSES), st.sets(st.integers(0, 3), min_size=1)),
+    st.tuples(
+        st.lists(st.integers(0, 5), min_size=CLASSES, max_size=CLASSES),
+        st.sets(st.integers(0, 3), min_size=1),
+    ),
     min_size=1,
     max_size=8,
 )
@@ -25,11 +28,17 @@ def answers(rows, kind=OutputKind.CLASSES, n=None):
 
 
 def average_precision(scores, right):
-    """The mean, over the samples of the class, of the share of them among all that are scored no lower."""
+    """The mean, over the samples of the class, of the share of them among all that are scored
+    no lower.
+    """
     found = Fraction(0)
     for mine, is_right in zip(scores, right, strict=True):
         if is_right:
-            above = [other_right for other, other_right in zip(scores, right, strict=True) if other >= mine]
+            above = [
+                other_right
+                for other, other_right in zip(scores, right, strict=True)
+                if other >= mine
+            ]
             found += Fraction(sum(above), len(above))
     return found / sum(right)
 
@@ -38,14 +47,17 @@ def average_precision(scores, right):
 def test_it_is_the_mean_of_the_formula_over_the_classes_that_are_labelled(samples):
     rows, labels = zip(*samples, strict=True)
     named = set().union(*labels)
-    mean = sum(average_precision([row[c] for row in rows], [c in one for one in labels]) for c in named) / len(named)
+    mean = sum(
+        average_precision([row[c] for row in rows], [c in one for one in labels]) for c in named
+    ) / len(named)
     counts = get_metric("map").count(answers(rows), tuple(map(tuple, labels)), None)
     assert len(counts.hits) == len(samples)
     assert counts.hits.sum() / counts.out_of.sum() == pytest.approx(float(mean), abs=1e-6)
 
 
 def test_by_hand():
-    # class 0: its samples are 1st and 3rd of four, (1/1 + 2/3) / 2; class 1: 1st and 2nd; class 2 is no sample's
+    # class 0: its samples are 1st and 3rd of four, (1/1 + 2/3) / 2; class 1: 1st and 2nd; class 2
+    # is no sample's
     rows, labels = [[9, 0, 5], [5, 1, 5], [6, 7, 5], [1, 8, 5]], ((0,), (0,), (1,), (1,))
     counts = get_metric("map").count(answers(rows), labels, None)
     assert counts.hits.tolist() == [833_333, 833_333, 1_000_000, 1_000_000]

@@ -9,7 +9,16 @@ from box_cases import Case, random_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbench.metrics import Answers, BoxAnswers, Ratio, box_labels, get_metric, ratio_of_boxes, restored_answers, score
+from qbench.metrics import (
+    Answers,
+    BoxAnswers,
+    Ratio,
+    box_labels,
+    get_metric,
+    ratio_of_boxes,
+    restored_answers,
+    score,
+)
 from qbench.metrics.box_matching import areas_of, overlaps
 from qbench.metrics.resampling import RESAMPLES
 
@@ -45,7 +54,9 @@ def ranked(case: Case, picture: int, named: int) -> list[tuple[int, tuple[float,
     return sorted(rows, key=lambda row: -row[0])[:100]
 
 
-def matched(case: Case, picture: int, named: int, least: float, sizes) -> tuple[list[tuple[int, bool]], int]:
+def matched(
+    case: Case, picture: int, named: int, least: float, sizes
+) -> tuple[list[tuple[int, bool]], int]:
     """Score of each answer that counts and whether it is right; and how many labels there are."""
     labels = [row for row in case.labels[picture] if row[4] == named]
     out = [bool(row[6]) or not sizes[0] <= row[5] <= sizes[1] for row in labels]
@@ -84,7 +95,10 @@ def mean_precision(case: Case, pictures, sizes, overlaps=OVERLAPS) -> float | No
             for place, (_, is_right) in enumerate(sorted(rows, key=lambda row: -row[0]), start=1):
                 right += is_right
                 curve.append((right / wanted, right / place))
-            classes.append(sum(max((p for r, p in curve if r >= recall), default=0) for recall in RECALLS) / 101)
+            classes.append(
+                sum(max((p for r, p in curve if r >= recall), default=0) for recall in RECALLS)
+                / 101
+            )
     return sum(classes) / len(classes) if classes else None
 
 
@@ -95,7 +109,11 @@ def test_average_precision_is_cocos_written_out(seed: int) -> None:
     for name, sizes in SIZES.items():
         counts = get_metric(name).count(case.answers, case.labels, None)
         expected = mean_precision(case, every, sizes)
-        assert counts.sums[1] == 0 if expected is None else math.isclose(Fraction(*counts.sums), expected, abs_tol=1e-9)
+        assert (
+            counts.sums[1] == 0
+            if expected is None
+            else math.isclose(Fraction(*counts.sums), expected, abs_tol=1e-9)
+        )
     alone = get_metric("box_map").count(case.answers, case.labels, None)
     for picture in every:
         expected = mean_precision(case, [picture], SIZES["box_map"])
@@ -118,7 +136,11 @@ def test_a_weight_counts_a_picture_so_often(seed: int) -> None:
         places = np.repeat(np.arange(4), row)
         answers = case.answers
         again = BoxAnswers(answers.corners[places], answers.scores[places], answers.classes[places])
-        hits, out_of = metric.count(again, tuple(case.labels[i] for i in places), None).sums if len(places) else (0, 0)
+        hits, out_of = (
+            metric.count(again, tuple(case.labels[i] for i in places), None).sums
+            if len(places)
+            else (0, 0)
+        )
         assert math.isnan(value) if out_of == 0 else abs(value - hits / out_of) < 1e-9
 
 
@@ -134,11 +156,13 @@ def test_precision_recall_and_f1_are_counted_of_confident_boxes(seed: int) -> No
             rows += [is_right for points, is_right in found if points >= 500_000]
             hits, answered, wanted = hits + sum(rows), answered + len(rows), wanted + labels
     sums = {
-        name: get_metric(name).count(case.answers, case.labels, None).sums for name in ("box_precision", "box_recall")
+        name: get_metric(name).count(case.answers, case.labels, None).sums
+        for name in ("box_precision", "box_recall")
     }
     billion = 1_000_000_000 * bool(answered + wanted)
     precision, f1 = (
-        round(billion * Fraction(a, max(b, 1))) for a, b in ((hits, answered), (2 * hits, answered + wanted))
+        round(billion * Fraction(a, max(b, 1)))
+        for a, b in ((hits, answered), (2 * hits, answered + wanted))
     )
     assert sums == {"box_precision": (precision, billion), "box_recall": (hits, wanted)}
     counts = get_metric("box_f1").count(case.answers, case.labels, None)
@@ -159,8 +183,13 @@ BOX = (10.0, 10.0, 30.0, 20.0)
 
 
 def test_hmean_ignores_classes_and_what_nobody_can_read() -> None:
-    labels = (box_labels([BOX, (100, 0, 200, 50)], [0, 0], ignored=[False, True]), box_labels([], []))
-    answers = answers_of([(BOX, 0.9, 3), ((110, 0, 150, 20), 0.9, 0), ((120, 5, 150, 20), 0.9, 0)], [(BOX, 0.7, 0)])
+    labels = (
+        box_labels([BOX, (100, 0, 200, 50)], [0, 0], ignored=[False, True]),
+        box_labels([], []),
+    )
+    answers = answers_of(
+        [(BOX, 0.9, 3), ((110, 0, 150, 20), 0.9, 0), ((120, 5, 150, 20), 0.9, 0)], [(BOX, 0.7, 0)]
+    )
     # one right, one wrong; one label
     for name, value in {"hmean": 666_666_667, "box_f1": 0}.items():
         assert get_metric(name).count(answers, labels, None).sums == (value, 1_000_000_000)
@@ -170,7 +199,9 @@ def test_hmean_ignores_classes_and_what_nobody_can_read() -> None:
 
 def test_of_labels_that_are_overlapped_equally_the_last_is_taken() -> None:
     labels = (box_labels([(0, 0, 10, 10), (2, 0, 12, 10)], [0, 0]),)
-    answers = answers_of([((1, 0, 11, 10), 0.9, 0), ((-1, 0, 9, 10), 0.8, 0)])  # the second fits the first label alone
+    answers = answers_of(
+        [((1, 0, 11, 10), 0.9, 0), ((-1, 0, 9, 10), 0.8, 0)]
+    )  # the second fits the first label alone
     assert get_metric("box_recall_75").count(answers, labels, None).sums == (2, 2)
 
 
@@ -183,15 +214,21 @@ def test_a_ratio_of_boxes_takes_any_overlap() -> None:
 
 
 def test_agreement_counts_the_boxes_that_fp32_found_too() -> None:
-    fp32 = answers_of([(BOX, 0.9, 0), ((50, 50, 70, 70), 0.8, 1)], [], [(BOX, 0.6, 0)], [(BOX, 0.4, 0)])
-    now = answers_of([(BOX, 0.6, 0), ((50, 50, 70, 70), 0.8, 2)], [], [(BOX, 0.4, 0)], [(BOX, 0.1, 0)])
+    fp32 = answers_of(
+        [(BOX, 0.9, 0), ((50, 50, 70, 70), 0.8, 1)], [], [(BOX, 0.6, 0)], [(BOX, 0.4, 0)]
+    )
+    now = answers_of(
+        [(BOX, 0.6, 0), ((50, 50, 70, 70), 0.8, 2)], [], [(BOX, 0.4, 0)], [(BOX, 0.1, 0)]
+    )
     assert [one.tolist() for one in now.agreement_with(fp32)] == [[1, 1, 0, 1], [2, 1, 1, 1]]
     found = score(get_metric("agreement"), now, labels=None, reference=fp32)
     assert (found.hits, found.reference_hits, found.out_of, found.has_floor) == (3, 5, 5, True)
 
 
 def test_answers_are_whole_numbers_by_falling_score() -> None:
-    answers = answers_of([((0, 0, 1, 1.001), 0.25, 7), ((0, 0, 2, 2), 0.75, 1), ((0, 0, 3, 3), 0.75, 0)], [])
+    answers = answers_of(
+        [((0, 0, 1, 1.001), 0.25, 7), ((0, 0, 2, 2), 0.75, 1), ((0, 0, 3, 3), 0.75, 0)], []
+    )
     assert answers.classes.tolist() == [[1, 0, 7], [-1, -1, -1]]
     assert answers.scores[0].tolist() == [750_000, 750_000, 250_000]
     assert answers.corners[0, 2].tolist() == [0, 0, 256, 256]
@@ -227,7 +264,8 @@ def test_impossible_answers_are_refused(row, sentence: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("box", "sentence"), [((5, 0, 4, 1), "a box of negative size"), ((0, 0, math.nan, 1), "NaN or Inf in a box")]
+    ("box", "sentence"),
+    [((5, 0, 4, 1), "a box of negative size"), ((0, 0, math.nan, 1), "NaN or Inf in a box")],
 )
 def test_impossible_labels_are_refused(box, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
@@ -236,7 +274,9 @@ def test_impossible_labels_are_refused(box, sentence: str) -> None:
 
 def test_metrics_of_boxes_refuse_what_is_no_box() -> None:
     with pytest.raises(ValueError, match="box_map counts boxes, and these answers are rankings"):
-        get_metric("box_map").count(Answers(np.zeros((1, 1), np.int32)), (box_labels([], []),), None)
+        get_metric("box_map").count(
+            Answers(np.zeros((1, 1), np.int32)), (box_labels([], []),), None
+        )
     with pytest.raises(ValueError, match=r"labels \(m, 7\) or \(m, 11\), and these are \(2, 2\)"):
         get_metric("box_map").count(answers_of([]), (np.zeros((2, 2)),), None)
 
@@ -252,9 +292,20 @@ def test_the_interval_draws_whole_sources() -> None:
     boxes = [tuple(10 * i + np.array([0, 0, 8, 8.0])) for i in range(4)]
     labels = tuple(box_labels(boxes, [0] * 4) for _ in range(40))
     fp32 = answers_of(*([(box, 0.9, 0) for box in boxes] for _ in range(40)))
-    now = answers_of(*([(box, 0.9, 0) for box in boxes[: 4 if i % 8 else draw.integers(0, 3)]] for i in range(40)))
+    now = answers_of(
+        *(
+            [(box, 0.9, 0) for box in boxes[: 4 if i % 8 else draw.integers(0, 3)]]
+            for i in range(40)
+        )
+    )
     own = score(get_metric("box_map"), now, labels=labels, reference=fp32)
-    together = score(get_metric("box_map"), now, labels=labels, reference=fp32, sources=[str(i % 8) for i in range(40)])
+    together = score(
+        get_metric("box_map"),
+        now,
+        labels=labels,
+        reference=fp32,
+        sources=[str(i % 8) for i in range(40)],
+    )
     change = own.value - own.reference_value
     assert own.interval[0] < change < own.interval[1]
     assert together.interval[1] - together.interval[0] > 1.5 * (own.interval[1] - own.interval[0])
@@ -277,7 +328,9 @@ ANGLE = st.floats(0, 2 * math.pi)
 
 def square(middle, half: float, angle: float) -> np.ndarray:
     turned = angle + math.pi / 4 + np.arange(4) * math.pi / 2
-    return (np.array(middle) + half * math.sqrt(2) * np.stack([np.cos(turned), np.sin(turned)], axis=1)).reshape(1, 8)
+    return (
+        np.array(middle) + half * math.sqrt(2) * np.stack([np.cos(turned), np.sin(turned)], axis=1)
+    ).reshape(1, 8)
 
 
 @given(ANGLE)
@@ -295,8 +348,12 @@ def test_a_square_turned_by_45_degrees_shares_an_octagon() -> None:
 
 
 @settings(max_examples=60)
-@given(st.lists(st.integers(0, 12), min_size=8, max_size=8), st.integers(0, 3), st.booleans(), ANGLE)
-def test_quadrilaterals_overlap_as_their_boxes_however_they_are_written(sides, first, backwards, angle) -> None:
+@given(
+    st.lists(st.integers(0, 12), min_size=8, max_size=8), st.integers(0, 3), st.booleans(), ANGLE
+)
+def test_quadrilaterals_overlap_as_their_boxes_however_they_are_written(
+    sides, first, backwards, angle
+) -> None:
     x0, y0, w, h, x1, y1, v, u = sides
     boxes = np.array([[x0, y0, x0 + w, y0 + h], [x1, y1, x1 + v, y1 + u]], float)
     expected = overlaps(boxes[:1], boxes[1:], np.array([False]))[0]
@@ -305,4 +362,6 @@ def test_quadrilaterals_overlap_as_their_boxes_however_they_are_written(sides, f
     turn = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
     ours, theirs = ((points @ turn).reshape(1, 8) for points in (rolled, corners[1]))
     assert overlaps(ours, theirs, np.array([False]))[0] == pytest.approx(expected, abs=1e-7)
-    assert overlaps(boxes[:1], corners[1].reshape(1, 8), np.array([False]))[0] == pytest.approx(expected, abs=1e-9)
+    assert overlaps(boxes[:1], corners[1].reshape(1, 8), np.array([False]))[0] == pytest.approx(
+        expected, abs=1e-9
+    )

@@ -1,4 +1,6 @@
-"""Samples that share sources: held to a scalar count, to McNemar's test and to scipy's Student distribution."""
+"""Samples that share sources: held to a scalar count, to McNemar's test and to scipy's Student
+distribution.
+"""
 
 import itertools
 import math
@@ -26,13 +28,27 @@ from qbench.metrics import (
     source_interval,
     source_p,
 )
-from qbench.metrics.clusters import clustered, flip_midp, gathering, student_quantile, variance_between
+from qbench.metrics.clusters import (
+    clustered,
+    flip_midp,
+    gathering,
+    student_quantile,
+    variance_between,
+)
 
 
 def top1(now, before, sources):
     """``now`` and ``before``: per sample whether it is right."""
-    answers = [Answers(np.array([[int(right)] for right in one], dtype=np.int32)) for one in (now, before)]
-    return score(get_metric("top1"), answers[0], labels=((1,),) * len(now), reference=answers[1], sources=sources)
+    answers = [
+        Answers(np.array([[int(right)] for right in one], dtype=np.int32)) for one in (now, before)
+    ]
+    return score(
+        get_metric("top1"),
+        answers[0],
+        labels=((1,),) * len(now),
+        reference=answers[1],
+        sources=sources,
+    )
 
 
 SIDES = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40)
@@ -55,9 +71,12 @@ def test_other_sources_than_samples_are_refused():
 def test_the_flip_test_counts_every_sign(sums):
     seen = abs(sum(sums))
     totals = [
-        abs(sum(map(lambda s, sign: s * sign, sums, signs))) for signs in itertools.product((1, -1), repeat=len(sums))
+        abs(sum(map(lambda s, sign: s * sign, sums, signs)))
+        for signs in itertools.product((1, -1), repeat=len(sums))
     ]
-    expected = Fraction(sum(total > seen for total in totals)) + Fraction(sum(total == seen for total in totals), 2)
+    expected = Fraction(sum(total > seen for total in totals)) + Fraction(
+        sum(total == seen for total in totals), 2
+    )
     expected = 1 if seen == 0 else expected / len(totals)
     assert flip_midp(np.array(sums)) == pytest.approx(float(expected), abs=1e-14)
 
@@ -71,20 +90,26 @@ def test_the_flip_test_of_single_samples_is_mcnemars(losses, gains):
 @pytest.mark.parametrize("freedom", [1, 2, 3.5, 19, 199, 9999])
 @pytest.mark.parametrize("chance", [0.5, 0.9, 0.95, 0.975, 0.995])
 def test_students_quantile_is_scipys(freedom, chance):
-    assert student_quantile(chance, freedom) == pytest.approx(scipy.stats.t.ppf(chance, freedom), rel=1e-9, abs=1e-9)
+    assert student_quantile(chance, freedom) == pytest.approx(
+        scipy.stats.t.ppf(chance, freedom), rel=1e-9, abs=1e-9
+    )
 
 
 def changes_of(*sources):
     """(changes, numbers) of sources with (samples, lost, gained) each."""
     changes = [
-        change for n, lost, gained in sources for change in [-1] * lost + [1] * gained + [0] * (n - lost - gained)
+        change
+        for n, lost, gained in sources
+        for change in [-1] * lost + [1] * gained + [0] * (n - lost - gained)
     ]
     return np.array(changes), np.repeat(np.arange(len(sources)), [n for n, _, _ in sources])
 
 
 SOURCES = st.lists(
     st.integers(1, 12).flatmap(
-        lambda n: st.integers(0, n).flatmap(lambda lost: st.tuples(st.just(n), st.just(lost), st.integers(0, n - lost)))
+        lambda n: st.integers(0, n).flatmap(
+            lambda lost: st.tuples(st.just(n), st.just(lost), st.integers(0, n - lost))
+        )
     ),
     min_size=2,
     max_size=8,
@@ -92,7 +117,9 @@ SOURCES = st.lists(
 
 
 def slow_gathering(sources):
-    """The design effect, the degrees of freedom and the number of equal sources, one source at a time."""
+    """The design effect, the degrees of freedom and the number of equal sources, one source at
+    a time.
+    """
     count, n = len(sources), sum(size for size, _, _ in sources)
     change = Fraction(sum(gained - lost for _, lost, gained in sources), n)
     whole = Fraction(sum(size**2 for size, _, _ in sources), n)
@@ -103,7 +130,9 @@ def slow_gathering(sources):
         far = [(gained - lost - size * change) ** 2 for size, lost, gained in sources]
         between = Fraction(count, count - 1) * sum(far)
         most, fewest = max(
-            (one, -lost - gained) for one, (_, lost, gained) in zip(far, sources, strict=True) if lost + gained
+            (one, -lost - gained)
+            for one, (_, lost, gained) in zip(far, sources, strict=True)
+            if lost + gained
         )
         effect = max(Fraction(1), between / within, (between + 8 * most) / (within - 8 * fewest))
     alike = min(Fraction(1), (effect - 1) / (whole - 1)) if whole > 1 else Fraction(0)
@@ -114,7 +143,9 @@ def slow_gathering(sources):
 
 def found_in(sources):
     changes, numbers = changes_of(*sources)
-    sizes, sums, changed = (np.bincount(numbers, weights=one) for one in (np.ones(len(changes)), changes, abs(changes)))
+    sizes, sums, changed = (
+        np.bincount(numbers, weights=one) for one in (np.ones(len(changes)), changes, abs(changes))
+    )
     return gathering(sizes, sums, changed)
 
 
@@ -122,7 +153,9 @@ def found_in(sources):
 @given(SOURCES)
 def test_the_design_effect_is_that_of_a_slow_count(sources):
     found = found_in(sources)
-    assert (found.effect, found.freedom, found.equal) == pytest.approx(slow_gathering(sources), rel=1e-9)
+    assert (found.effect, found.freedom, found.equal) == pytest.approx(
+        slow_gathering(sources), rel=1e-9
+    )
 
 
 def slow_tango(losses, gains, n, change):
@@ -137,11 +170,15 @@ def slow_tango(losses, gains, n, change):
     for _ in range(50):
         middle = (low + high) / 2
         low, high = (middle, high) if slope(middle) > 0 else (low, middle)
-    return (gains - losses - n * change) / math.sqrt(max(n * (2 * low + change * (1 - change)), 1e-300))
+    return (gains - losses - n * change) / math.sqrt(
+        max(n * (2 * low + change * (1 - change)), 1e-300)
+    )
 
 
 def slow_p(losses, gains, n, change, sources):
-    """The largest p of a share that was not met, in steps, and of the rest by Tango's statistic and scipy's t."""
+    """The largest p of a share that was not met, in steps, and of the rest by Tango's statistic
+    and scipy's t.
+    """
     effect, freedom, equal = slow_gathering(sources)
     middle = (gains - losses) / n
     farthest = min(1.0, abs(middle - change))
@@ -163,7 +200,9 @@ def test_the_ends_of_the_interval_are_where_a_slow_count_finds_the_error(sources
     for end in ends:
         if -1 < end < 1:
             assert slow_p(*counts, end, sources) == pytest.approx((1 - confidence) / 2, rel=0.02)
-            assert source_p(*counts, end, found_in(sources)) == pytest.approx((1 - confidence) / 2, rel=0.02)
+            assert source_p(*counts, end, found_in(sources)) == pytest.approx(
+                (1 - confidence) / 2, rel=0.02
+            )
 
 
 @settings(max_examples=40)
@@ -207,7 +246,8 @@ def test_sources_that_are_merged_with_their_like_prove_no_more(count, size, lost
 def test_one_more_source_that_is_lost_as_a_whole_proves_a_greater_loss(count, size, lost):
     lost = min(lost, count - 1)
     less, more = (
-        clustered(*changes_of(*[(size, size, 0)] * k, *[(size, 0, 0)] * (count - k))).interval for k in (lost, lost + 1)
+        clustered(*changes_of(*[(size, size, 0)] * k, *[(size, 0, 0)] * (count - k))).interval
+        for k in (lost, lost + 1)
     )
     assert more[0] <= less[0] + 1e-9
     assert more[1] <= less[1] + 1e-9
@@ -217,7 +257,9 @@ def drawn(rng, sizes, losing, gaining, correlation, whole):
     """Sums and changed samples of sources whose losses gather and whose gains do not."""
     if whole:
         together = rng.random(len(sizes)) < correlation
-        lost = np.where(together, sizes * (rng.random(len(sizes)) < losing), rng.binomial(sizes, losing))
+        lost = np.where(
+            together, sizes * (rng.random(len(sizes)) < losing), rng.binomial(sizes, losing)
+        )
     else:
         scale = 1 / correlation - 1
         lost = rng.binomial(sizes, rng.beta(losing * scale, (1 - losing) * scale, len(sizes)))
@@ -238,7 +280,9 @@ def test_a_loss_of_the_margin_is_rarely_passed(sizes, correlation, whole):
     rng, trials, passed = np.random.default_rng(8), 200, 0
     for _ in range(trials):
         lost, gained = drawn(rng, sizes, 0.03, 0.01, correlation, whole)
-        found = gathering(sizes.astype(float), (gained - lost).astype(float), (gained + lost).astype(float))
+        found = gathering(
+            sizes.astype(float), (gained - lost).astype(float), (gained + lost).astype(float)
+        )
         counts = int(lost.sum()), int(gained.sum()), int(sizes.sum())
         is_less = counts[0] - counts[1] < 0.02 * counts[2]
         passed += is_less and source_p(*counts, -0.02, found) < 0.05
@@ -250,8 +294,12 @@ def test_a_loss_of_the_margin_is_rarely_passed(sizes, correlation, whole):
 def test_intervals_mirror_and_are_wider_than_without_sources(sources):
     changes, numbers = changes_of(*sources)
     found, mirrored = clustered(changes, numbers), clustered(-changes, numbers)
-    assert found.interval == pytest.approx(tuple(-end for end in reversed(mirrored.interval)), abs=1e-9)
-    assert (found.effect, found.p, found.error) == pytest.approx((mirrored.effect, mirrored.p, mirrored.error))
+    assert found.interval == pytest.approx(
+        tuple(-end for end in reversed(mirrored.interval)), abs=1e-9
+    )
+    assert (found.effect, found.p, found.error) == pytest.approx(
+        (mirrored.effect, mirrored.p, mirrored.error)
+    )
     losses, gains = int((changes < 0).sum()), int((changes > 0).sum())
     alone = paired_interval(losses, gains, len(changes), confidence=0.9)
     assert found.interval[0] <= alone[0] + 1e-9
@@ -291,30 +339,50 @@ def test_one_source_proves_nothing():
     for margin in (0.001, 0.5, 1.0):
         shown = shown_by(found, margin)
         assert (shown.evidence, shown.needed, shown.deciding) == (Evidence.INCONCLUSIVE, None, None)
-        assert shown.text(found) == "INCONCLUSIVE: 500 samples from 1 source prove nothing about others"
+        assert (
+            shown.text(found)
+            == "INCONCLUSIVE: 500 samples from 1 source prove nothing about others"
+        )
     rate = score(get_metric("per"), **sequences(40, 3), sources=["the voice"] * 40)
     assert shown_by(rate, 0.01).evidence is Evidence.INCONCLUSIVE
 
 
 def test_a_loss_within_one_source_is_no_proof_of_one():
     alone = top1([False] * 25 + [True] * 475, [True] * 500, None)
-    photos = top1([False] * 25 + [True] * 475, [True] * 500, [f"photo {i // 25}" for i in range(500)])
+    photos = top1(
+        [False] * 25 + [True] * 475, [True] * 500, [f"photo {i // 25}" for i in range(500)]
+    )
     assert shown_by(alone, 0.01).evidence is Evidence.FAIL
     assert shown_by(photos, 0.01).evidence is Evidence.INCONCLUSIVE
     text = shown_by(photos, 0.01).text(photos)
     assert "500 samples from 20 sources detect a drop of" in text
     assert "any change p 0.5 (sign flips by source)" in text
-    assert re.search(r"the margin needs \d+ more sources without a loss, \d+ more sources like these decide", text)
+    assert re.search(
+        r"the margin needs \d+ more sources without a loss, \d+ more sources like these decide",
+        text,
+    )
 
 
 def of_pairs(counts, times):
     changes, numbers = changes_of(*counts * times)
-    return top1([change > 0 for change in changes], [change < 0 for change in changes], [str(one) for one in numbers])
+    return top1(
+        [change > 0 for change in changes],
+        [change < 0 for change in changes],
+        [str(one) for one in numbers],
+    )
 
 
 @settings(max_examples=30)
-@given(st.integers(2, 30), st.integers(0, 4), st.integers(0, 4), st.integers(1, 6), st.floats(0.01, 0.2))
-def test_as_many_more_sources_like_these_as_are_named_do_decide(size, lost, gained, unchanged, margin):
+@given(
+    st.integers(2, 30),
+    st.integers(0, 4),
+    st.integers(0, 4),
+    st.integers(1, 6),
+    st.floats(0.01, 0.2),
+)
+def test_as_many_more_sources_like_these_as_are_named_do_decide(
+    size, lost, gained, unchanged, margin
+):
     counts = [(8 + size, lost, 0), (8 + size, 0, gained), *[(8 + size, 0, 0)] * unchanged]
     shown = shown_by(found := of_pairs(counts, 1), margin)
     if shown.deciding is None:
@@ -330,7 +398,13 @@ def test_as_many_more_sources_like_these_as_are_named_do_decide(size, lost, gain
 def settles_at(found, margin, sources):
     times = sources / found.clusters.sources
     share = changed_share(found.losses, found.gains, found.n)
-    return settles(share, found.drop / found.n, margin, found.n * times, found.clusters.gathering.of_more(times))
+    return settles(
+        share,
+        found.drop / found.n,
+        margin,
+        found.n * times,
+        found.clusters.gathering.of_more(times),
+    )
 
 
 def test_a_margin_takes_as_many_sources_as_would_have_shown_one_that_is_lost():
@@ -348,7 +422,9 @@ def test_a_margin_takes_as_many_sources_as_would_have_shown_one_that_is_lost():
 def test_evidence_agrees_with_the_interval_that_decides(sources, margin):
     changes, numbers = changes_of(*sources)
     before = [bool(change < 0) for change in changes]
-    found = top1([bool(change > 0) for change in changes], before, [str(number) for number in numbers])
+    found = top1(
+        [bool(change > 0) for change in changes], before, [str(number) for number in numbers]
+    )
     if found.clusters is None:
         return
     evidence = shown_by(found, margin).evidence
@@ -359,7 +435,9 @@ def test_evidence_agrees_with_the_interval_that_decides(sources, margin):
 
 
 def sequences(n, edits):
-    """Answers, labels and reference of ``n`` words, the first of which have so many more edits now."""
+    """Answers, labels and reference of ``n`` words, the first of which have so many more edits
+    now.
+    """
     right = np.tile(np.arange(1, 7, dtype=np.int32), (n, 1))
     now = right.copy()
     now[0, :edits] = 50
@@ -377,7 +455,9 @@ def test_the_variance_between_sources_is_that_of_cluster_robust_least_squares(so
     sizes = np.array([float(n) for n, _, _ in sources])
     fitted = statsmodels.OLS(changes.astype(float), np.ones(len(changes)))
     theirs = fitted.fit(cov_type="cluster", cov_kwds={"groups": numbers}).bse[0]
-    assert math.sqrt(variance_between(sizes, np.bincount(numbers, weights=changes))) == pytest.approx(theirs, abs=1e-12)
+    assert math.sqrt(
+        variance_between(sizes, np.bincount(numbers, weights=changes))
+    ) == pytest.approx(theirs, abs=1e-12)
 
 
 @pytest.mark.oracle
@@ -387,31 +467,52 @@ def test_the_variance_between_sources_is_that_of_generalized_estimating_equation
     changes, numbers = changes_of(*sources)
     assume(len({*changes.tolist()}) > 1)
     sizes = np.array([float(n) for n, _, _ in sources])
-    fitted = statsmodels.GEE(changes.astype(float), np.ones(len(changes)), groups=numbers).fit(cov_type="robust")
+    fitted = statsmodels.GEE(changes.astype(float), np.ones(len(changes)), groups=numbers).fit(
+        cov_type="robust"
+    )
     theirs = fitted.bse[0] ** 2 * len(sizes) / (len(sizes) - 1)
-    assert variance_between(sizes, np.bincount(numbers, weights=changes)) == pytest.approx(theirs, abs=1e-12)
+    assert variance_between(sizes, np.bincount(numbers, weights=changes)) == pytest.approx(
+        theirs, abs=1e-12
+    )
 
 
-@pytest.mark.parametrize(("losses", "gains"), [(5200, 5000), (7000, 6500), (165_000, 166_000), (300_000, 100)])
+@pytest.mark.parametrize(
+    ("losses", "gains"), [(5200, 5000), (7000, 6500), (165_000, 166_000), (300_000, 100)]
+)
 def test_mcnemar_of_many_changes_is_scipys(losses, gains):
     fewer, flips = min(losses, gains), losses + gains
-    theirs = 2 * scipy.stats.binom.cdf(fewer - 1, flips, 0.5) + scipy.stats.binom.pmf(fewer, flips, 0.5)
+    theirs = 2 * scipy.stats.binom.cdf(fewer - 1, flips, 0.5) + scipy.stats.binom.pmf(
+        fewer, flips, 0.5
+    )
     assert mcnemar_midp(losses, gains) == pytest.approx(theirs, rel=1e-8)
 
 
 @settings(max_examples=20)
-@given(st.lists(st.tuples(st.booleans(), st.booleans(), st.sampled_from("abc")), min_size=1, max_size=30))
+@given(
+    st.lists(
+        st.tuples(st.booleans(), st.booleans(), st.sampled_from("abc")), min_size=1, max_size=30
+    )
+)
 def test_a_slice_is_scored_like_its_samples_alone(rows):
     now, before, slices = zip(*rows, strict=True)
-    answers = [Answers(np.array([[int(right)] for right in one], dtype=np.int32)) for one in (now, before)]
+    answers = [
+        Answers(np.array([[int(right)] for right in one], dtype=np.int32)) for one in (now, before)
+    ]
     sources = [str(place // 3) for place in range(len(rows))]
     found = slice_scores(
-        get_metric("top1"), answers[0], labels=((1,),) * len(now), reference=answers[1], slices=slices, sources=sources
+        get_metric("top1"),
+        answers[0],
+        labels=((1,),) * len(now),
+        reference=answers[1],
+        slices=slices,
+        sources=sources,
     )
     assert list(found) == sorted(set(slices))
     for name, one in found.items():
         places = [place for place in range(len(rows)) if slices[place] == name]
-        alone = top1([now[i] for i in places], [before[i] for i in places], [sources[i] for i in places])
+        alone = top1(
+            [now[i] for i in places], [before[i] for i in places], [sources[i] for i in places]
+        )
         assert one == alone
 
 
@@ -431,7 +532,9 @@ def test_the_public_interval_is_the_paired_one_and_that_of_clusters():
     changes = [-1] * 9 + [1] * 3 + [0] * 88
     assert qbench.change_interval(changes) == qbench.paired_interval(9, 3, 100)
     own = [f"s{i}" for i in range(100)]
-    assert qbench.change_interval(changes, own, confidence=0.9) == qbench.paired_interval(9, 3, 100, confidence=0.9)
+    assert qbench.change_interval(changes, own, confidence=0.9) == qbench.paired_interval(
+        9, 3, 100, confidence=0.9
+    )
     shared = [f"s{i // 5}" for i in range(100)]
     judged = clustered(np.array(changes), np.arange(100) // 5)
     assert qbench.change_interval(changes, shared, confidence=0.9) == pytest.approx(judged.interval)
@@ -450,7 +553,13 @@ def test_the_public_interval_of_real_changes_is_students():
 
 @pytest.mark.parametrize(
     ("changes", "clusters", "confidence"),
-    [([], None, 0.95), ([math.nan], None, 0.95), ([[1]], None, 0.95), ([1, 0], ["a"], 0.95), ([1.5, 0], None, 1.0)],
+    [
+        ([], None, 0.95),
+        ([math.nan], None, 0.95),
+        ([[1]], None, 0.95),
+        ([1, 0], ["a"], 0.95),
+        ([1.5, 0], None, 1.0),
+    ],
 )
 def test_the_public_interval_refuses_what_it_cannot_take(changes, clusters, confidence):
     with pytest.raises(ValueError, match=r"change|sources|confidence"):

@@ -60,12 +60,17 @@ def test_top1_and_top5_count_any_right_label():
 def test_top_k_is_membership_among_the_first_k(ids, labels):
     answers, labels = Answers(ids), tuple(tuple(right) for right in labels)
     for k in (1, 5):
-        expected = [int(any(int(i) in right for i in row[:k])) for row, right in zip(ids, labels, strict=True)]
+        expected = [
+            int(any(int(i) in right for i in row[:k]))
+            for row, right in zip(ids, labels, strict=True)
+        ]
         assert get_metric(f"top{k}").count(answers, labels, None).hits.tolist() == expected
 
 
 def test_agreement_of_rankings_is_the_best_class_alone():
-    counts = get_metric("agreement").count(ranking([1, 2], [3, 4], [5, 6]), None, ranking([1, 9], [4, 3], [5, 6]))
+    counts = get_metric("agreement").count(
+        ranking([1, 2], [3, 4], [5, 6]), None, ranking([1, 9], [4, 3], [5, 6])
+    )
     assert counts.hits.tolist() == [1, 0, 1]
     assert counts.out_of.tolist() == [1, 1, 1]
 
@@ -84,12 +89,19 @@ def test_exact_and_per_against_the_slow_way(pairs):
     counts = get_metric("per").count(answers, labels, None)
     assert counts.hits.tolist() == [edits(a, b) for a, b in pairs]
     assert counts.out_of.tolist() == [len(b) for _, b in pairs]
-    assert get_metric("exact").count(answers, labels, None).hits.tolist() == [int(a == b) for a, b in pairs]
+    assert get_metric("exact").count(answers, labels, None).hits.tolist() == [
+        int(a == b) for a, b in pairs
+    ]
 
 
 def test_per_is_an_error_rate():
     per = get_metric("per")
-    assert (per.direction, per.unit, per.proportion, per.least_margin) == (Direction.LOWER, "%", False, 0.005)
+    assert (per.direction, per.unit, per.proportion, per.least_margin) == (
+        Direction.LOWER,
+        "%",
+        False,
+        0.005,
+    )
 
 
 @pytest.mark.parametrize("name", ["top1", "top5", "exact", "per"])
@@ -115,12 +127,25 @@ def test_score_counts_losses_and_gains_by_direction():
     found = score(get_metric("top1"), now, labels=labels, reference=before, name="top1@photos")
     assert (found.metric, found.n, found.hits, found.reference_hits) == ("top1@photos", 4, 3, 2)
     assert (found.losses, found.gains, found.drop, found.value) == (1, 2, -1, 0.75)
-    worse = score(get_metric("per"), sequences([1, 2], [3]), labels=((1,), (3,)), reference=sequences([1], [4]))
-    assert (worse.hits, worse.reference_hits, worse.losses, worse.gains, worse.drop) == (1, 1, 1, 1, 0)
+    worse = score(
+        get_metric("per"),
+        sequences([1, 2], [3]),
+        labels=((1,), (3,)),
+        reference=sequences([1], [4]),
+    )
+    assert (worse.hits, worse.reference_hits, worse.losses, worse.gains, worse.drop) == (
+        1,
+        1,
+        1,
+        1,
+        0,
+    )
 
 
 def test_agreement_counts_the_reference_as_perfect():
-    found = score(get_metric("agreement"), ranking([1], [2]), labels=None, reference=ranking([1], [3]))
+    found = score(
+        get_metric("agreement"), ranking([1], [2]), labels=None, reference=ranking([1], [3])
+    )
     assert (found.hits, found.reference_hits, found.losses, found.gains, found.against) == (
         1,
         2,
@@ -155,9 +180,13 @@ def test_unknown_metric_suggests_the_nearest():
 
 def test_an_extension_adds_a_metric():
     def count(answers, labels, reference):
-        return Counts((answers.ids[:, 0] % 2 == 0).astype(np.int64), np.ones(len(answers), dtype=np.int64))
+        return Counts(
+            (answers.ids[:, 0] % 2 == 0).astype(np.int64), np.ones(len(answers), dtype=np.int64)
+        )
 
-    even = Metric(name="even", title="Even", direction=Direction.HIGHER, against=Against.LABELS, count=count)
+    even = Metric(
+        name="even", title="Even", direction=Direction.HIGHER, against=Against.LABELS, count=count
+    )
     found = catalogue([Extension(name="odd-package", metrics={"even": lambda: even})])
     assert found.get("even") is even
     assert found.owner("even") == "odd-package"
@@ -165,7 +194,9 @@ def test_an_extension_adds_a_metric():
 
 
 def test_a_line_has_every_field_of_a_score():
-    """`MetricRecord.score` copies them by name: a field that is new in one of the two is missing in the other."""
+    """`MetricRecord.score` copies them by name: a field that is new in one of the two is
+    missing in the other.
+    """
     from dataclasses import fields
 
     from qbench.metrics import Score

@@ -22,7 +22,9 @@ def total(name, now, labels, fp32):
 def test_flips_are_losses_and_gains(samples):
     now, fp32, right = zip(*samples, strict=True)
     labels = tuple((one,) for one in right)
-    flips, negative = (total(name, ranking(now), labels, ranking(fp32)) for name in ("flips", "negative_flips"))
+    flips, negative = (
+        total(name, ranking(now), labels, ranking(fp32)) for name in ("flips", "negative_flips")
+    )
     top1 = total("top1", ranking(now), labels, ranking(fp32))
     assert (flips.hits, negative.hits) == (top1.losses + top1.gains, top1.losses)
     assert flips.out_of == negative.out_of == len(samples)
@@ -61,7 +63,11 @@ def test_ties_are_of_this_run_and_of_todays_fp32():
 
 
 @given(
-    st.lists(st.tuples(st.permutations(range(12)), st.sets(st.integers(0, 14), min_size=1)), min_size=1, max_size=5),
+    st.lists(
+        st.tuples(st.permutations(range(12)), st.sets(st.integers(0, 14), min_size=1)),
+        min_size=1,
+        max_size=5,
+    ),
     st.sampled_from([5, 10]),
 )
 def test_recall_is_the_share_of_right_ones_among_the_first(samples, k):
@@ -72,5 +78,7 @@ def test_recall_is_the_share_of_right_ones_among_the_first(samples, k):
 
 
 def test_recall_refuses_answers_that_name_too_few():
-    with pytest.raises(ValueError, match="recall10 looks for right ones among 10, and these answers name 5"):
+    with pytest.raises(
+        ValueError, match="recall10 looks for right ones among 10, and these answers name 5"
+    ):
         total("recall10", ranking([range(5)]), ((1,),), ranking([range(5)]))

@@ -5,12 +5,24 @@ import json
 import pytest
 
 from qbench.errors import InputError
-from qbench.metrics import LogChoices, answer_lines, join_foreign_logs, open_answers, open_foreign_log
+from qbench.metrics import (
+    LogChoices,
+    answer_lines,
+    join_foreign_logs,
+    open_answers,
+    open_foreign_log,
+)
 
 
 def write_log(path, answers, *, name="strict"):
     lines = [
-        {"doc_id": number, "filtered_resps": [answer], "filter": name, "metrics": ["exact_match"], "exact_match": 1.0}
+        {
+            "doc_id": number,
+            "filtered_resps": [answer],
+            "filter": name,
+            "metrics": ["exact_match"],
+            "exact_match": 1.0,
+        }
         for number, answer in enumerate(answers)
     ]
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
@@ -18,7 +30,9 @@ def write_log(path, answers, *, name="strict"):
 
 
 def test_a_log_becomes_a_file_of_answers(tmp_path):
-    log = open_foreign_log(write_log(tmp_path / "samples_sums_2026.jsonl", ["7", "8"]), LogChoices(filter="strict"))
+    log = open_foreign_log(
+        write_log(tmp_path / "samples_sums_2026.jsonl", ["7", "8"]), LogChoices(filter="strict")
+    )
     assert (log.header.data.id, log.header.provenance.tool, log.notes) == ("sums", "lm-eval", [])
     path = tmp_path / "answers.jsonl"
     path.write_bytes(b"".join(answer_lines(log.header, log.records)))
@@ -27,7 +41,9 @@ def test_a_log_becomes_a_file_of_answers(tmp_path):
 
 
 def test_several_logs_become_one_with_ids_of_their_tasks(tmp_path):
-    paths = [write_log(tmp_path / f"samples_{task}_2026.jsonl", ["7"]) for task in ("sums", "signs")]
+    paths = [
+        write_log(tmp_path / f"samples_{task}_2026.jsonl", ["7"]) for task in ("sums", "signs")
+    ]
     log = join_foreign_logs([(path.name, open_foreign_log(path)) for path in paths])
     assert log.header.data.id == "sums+signs"
     assert [record.id for record in log.records] == ["sums/0", "signs/0"]

@@ -1,4 +1,6 @@
-"""Masks: intersections over unions, right pixels and agreement, counted as scalars and as scikit-learn count them."""
+"""Masks: intersections over unions, right pixels and agreement, counted as scalars and as
+scikit-learn count them.
+"""
 
 import numpy as np
 import pytest
@@ -14,8 +16,12 @@ def masks(
 ) -> tuple[MaskAnswers, tuple[np.ndarray, ...]]:
     draw = np.random.default_rng(seed)
     right = draw.integers(0, classes, (n, 5, 7)).astype(np.uint8)
-    found = np.where(draw.random(right.shape) < 0.6, right, draw.integers(0, classes, right.shape)).astype(np.uint8)
-    return MaskAnswers(found), tuple(np.where(draw.random(right.shape) < ignored, 255, right).astype(np.uint8))
+    found = np.where(
+        draw.random(right.shape) < 0.6, right, draw.integers(0, classes, right.shape)
+    ).astype(np.uint8)
+    return MaskAnswers(found), tuple(
+        np.where(draw.random(right.shape) < ignored, 255, right).astype(np.uint8)
+    )
 
 
 def value(name: str, answers: MaskAnswers, labels: tuple[np.ndarray, ...]) -> float:
@@ -38,7 +44,9 @@ def test_shares_are_those_of_one_pixel_after_another(seed: int, classes: int) ->
         either = sum(one in pair for pair in pairs)
         shares[one] = both / either
         assert value(f"iou_{one}", answers, labels) == pytest.approx(shares[one], abs=1e-9)
-    assert value("miou", answers, labels) == pytest.approx(sum(shares.values()) / len(shares), abs=1e-9)
+    assert value("miou", answers, labels) == pytest.approx(
+        sum(shares.values()) / len(shares), abs=1e-9
+    )
     assert value("pixel_accuracy", answers, labels) == sum(a == b for a, b in pairs) / len(pairs)
 
 
@@ -99,7 +107,9 @@ def test_large_masks_of_few_areas_come_back_from_a_record() -> None:
     text = packed_answers(MaskAnswers(smooth))
     assert smooth.nbytes > 100 * len(text)
     assert np.array_equal(unpacked_answers(text).arrays()["classes"], smooth)
-    with pytest.raises(ValueError, match="cannot be read"):  # of other answers so much is not unpacked
+    with pytest.raises(
+        ValueError, match="cannot be read"
+    ):  # of other answers so much is not unpacked
         unpacked_answers("values" + text.removeprefix("masks"))
 
 
@@ -107,16 +117,23 @@ def test_large_masks_of_few_areas_come_back_from_a_record() -> None:
     ("labels", "sentence"),
     [
         (np.zeros((6, 4, 7), np.uint8), "miou compares masks of 5×7 pixels, and label 0 has 4×7"),
-        (np.zeros((6, 5, 7), np.float32), "miou compares masks of uint8 or uint16, and label 0 is float32"),
+        (
+            np.zeros((6, 5, 7), np.float32),
+            "miou compares masks of uint8 or uint16, and label 0 is float32",
+        ),
         (np.full((6, 5, 7), 255, np.uint8), "miou has nothing to count in 6 samples"),
     ],
 )
-def test_labels_that_are_no_masks_of_the_answers_are_refused(labels: np.ndarray, sentence: str) -> None:
+def test_labels_that_are_no_masks_of_the_answers_are_refused(
+    labels: np.ndarray, sentence: str
+) -> None:
     with pytest.raises(ValueError, match=sentence):
         value("miou", masks(6)[0], tuple(labels))
 
 
-@pytest.mark.parametrize("name", ["iou_", "iou_x", "iou_-1", "iou_65536", "iou_٣", "iou_" + "9" * 5000])
+@pytest.mark.parametrize(
+    "name", ["iou_", "iou_x", "iou_-1", "iou_65536", "iou_٣", "iou_" + "9" * 5000]
+)
 def test_other_names_are_no_intersection_over_union(name: str) -> None:
     from qbench.errors import InputError
 

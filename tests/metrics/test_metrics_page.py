@@ -29,7 +29,9 @@ def test_the_table_has_every_metric_with_its_direction_and_unit():
 
 def test_each_is_exercised_every_night_by_the_subject_that_is_named():
     suite = tomllib.loads((ROOT / "suites" / "nightly.qbench.toml").read_text(encoding="utf-8"))
-    asked = {model["id"]: {one.partition("@")[0] for one in model["metrics"]} for model in suite["model"]}
+    asked = {
+        model["id"]: {one.partition("@")[0] for one in model["metrics"]} for model in suite["model"]
+    }
     for name, cells in rows().items():
         (subject,) = re.findall(r"`(\w+)`", cells[6])
         assert name in asked[subject], name

@@ -20,7 +20,12 @@ def answers(*samples):
 def test_it_is_the_mean_over_tokens_and_not_over_samples():
     fp32, now = answers([0.5, 0.5, 0.5], [1.0]), answers([0.5, 0.5, 0.5], [0.5])
     found = score(get_metric("perplexity"), now, labels=((1, 2), ()), reference=fp32)
-    assert (found.unit, found.direction, found.n, found.proportion) == ("nats", Direction.LOWER, 2, False)
+    assert (found.unit, found.direction, found.n, found.proportion) == (
+        "nats",
+        Direction.LOWER,
+        2,
+        False,
+    )
     assert math.exp(found.value) == pytest.approx(2, abs=1e-6)
     assert math.exp(found.reference_value) == pytest.approx(2**0.75, abs=1e-6)
     assert (found.losses, found.gains) == (1, 0)

@@ -1,11 +1,23 @@
-"""The paired bootstrap against scipy's and the spread that theory gives, and where there is nothing to draw from."""
+"""The paired bootstrap against scipy's and the spread that theory gives, and where there is
+nothing to draw from.
+"""
 
 import numpy as np
 import pytest
 import scipy.stats
 
 from qbench.judging import paired_interval
-from qbench.metrics import Against, AnswerKind, Answers, Counts, Direction, Metric, catalogue, resampling, score
+from qbench.metrics import (
+    Against,
+    AnswerKind,
+    Answers,
+    Counts,
+    Direction,
+    Metric,
+    catalogue,
+    resampling,
+    score,
+)
 
 
 def counts(hits, out_of):
@@ -13,7 +25,9 @@ def counts(hits, out_of):
 
 
 def change_interval(now, before):
-    return resampling.change_interval(np.stack([now.hits, now.out_of, before.hits, before.out_of], axis=1))
+    return resampling.change_interval(
+        np.stack([now.hits, now.out_of, before.hits, before.out_of], axis=1)
+    )
 
 
 def some_counts(n, seed=3):
@@ -40,11 +54,15 @@ def test_the_ends_are_those_of_scipy():
         rng=np.random.default_rng(1),
     )
     width = theirs.confidence_interval.high - theirs.confidence_interval.low
-    assert change_interval(now, before) == pytest.approx(tuple(theirs.confidence_interval), abs=0.05 * width)
+    assert change_interval(now, before) == pytest.approx(
+        tuple(theirs.confidence_interval), abs=0.05 * width
+    )
 
 
 def test_pairing_is_kept():
-    """What is hard in both runs cancels: the interval is that of the differences, not of two separate runs."""
+    """What is hard in both runs cancels: the interval is that of the differences, not of two
+    separate runs.
+    """
     now, before = some_counts(400)
     low, high = change_interval(now, before)
     spread = np.std(now.hits - before.hits) / np.mean(now.out_of) / np.sqrt(400)
@@ -65,7 +83,9 @@ def test_no_change_has_no_width():
 
 
 def test_nothing_to_draw_from():
-    rare = counts([0, 1, 0, 0], [0, 3, 0, 0])  # a resample may miss the only sample that counts out of anything
+    rare = counts(
+        [0, 1, 0, 0], [0, 3, 0, 0]
+    )  # a resample may miss the only sample that counts out of anything
     assert change_interval(rare, counts([0, 0, 0, 0], [0, 3, 0, 0])) is None
 
 
@@ -76,7 +96,9 @@ def found(name, ids, labels, before):
 
 @pytest.mark.parametrize("n", [1, 4, 300])
 def test_nothing_changed_is_no_proof_that_nothing_will(n):
-    """As far as Tango's statistic goes for top5, which shows a margin m from z² (1 − m)/m samples on."""
+    """As far as Tango's statistic goes for top5, which shows a margin m from z² (1 − m)/m
+    samples on.
+    """
     rows = np.tile(np.arange(10), (n, 1))
     same = found("recall5", rows, [(2,)] * n, rows)
     unmet = 1.6448536**2 / (n + 1.6448536**2)
@@ -91,7 +113,10 @@ def test_few_changes_show_no_more_than_their_counts_do(losses, gains):
     now[:losses], before[losses : losses + gains] = 0, 0
     rows = np.stack([now, np.ones(n, dtype=int), before, np.ones(n, dtype=int)], axis=1)
     drawn = resampling.change_interval(rows)
-    wide, tango = resampling.with_unmet(drawn, rows), paired_interval(losses, gains, n, confidence=0.9)
+    wide, tango = (
+        resampling.with_unmet(drawn, rows),
+        paired_interval(losses, gains, n, confidence=0.9),
+    )
     assert wide[0] <= min(drawn[0], tango[0] + 1e-4)
     assert wide[1] >= drawn[1]
 
@@ -109,7 +134,9 @@ def test_many_changes_are_left_to_the_bootstrap():
 
 def test_an_own_way_to_resample_is_widened_too():
     likeness = Answers(np.array([[9], [8], [1], [2]], dtype=np.int32), kind=AnswerKind.LIKENESS)
-    same = score(catalogue().get("eer"), likeness, labels=((1,), (1,), (0,), (0,)), reference=likeness)
+    same = score(
+        catalogue().get("eer"), likeness, labels=((1,), (1,), (0,), (0,)), reference=likeness
+    )
     assert same.interval[0] < -0.4
     assert same.interval[1] > 0.4
 
@@ -127,7 +154,9 @@ def test_scores_carry_it_where_they_are_no_shares(proportion):
         count=lambda answered, labels, _: given.get(id(answered), before),
         proportion=proportion,
     )
-    found = score(metric, answers, labels=((0,),) * 30, reference=Answers(np.ones((30, 1), dtype=np.int32)))
+    found = score(
+        metric, answers, labels=((0,),) * 30, reference=Answers(np.ones((30, 1), dtype=np.int32))
+    )
     assert (found.interval is None) == proportion
     if not proportion:
         assert found.interval[0] <= found.value - found.reference_value <= found.interval[1]

@@ -23,7 +23,9 @@ def value(name: str, found: np.ndarray, right: np.ndarray) -> float:
 
 def structure(x: np.ndarray, y: np.ndarray, peak: float) -> float:
     """Wang's index of two pictures (H, W), window by window."""
-    window = np.array([[math.exp(-(i * i + j * j) / (2 * 1.5**2)) for j in range(-5, 6)] for i in range(-5, 6)])
+    window = np.array(
+        [[math.exp(-(i * i + j * j) / (2 * 1.5**2)) for j in range(-5, 6)] for i in range(-5, 6)]
+    )
     window /= window.sum()
     c1, c2 = (0.01 * peak) ** 2, (0.03 * peak) ** 2
     found = []
@@ -33,7 +35,9 @@ def structure(x: np.ndarray, y: np.ndarray, peak: float) -> float:
             ma, mb = (window * a).sum(), (window * b).sum()
             va, vb = (window * (a - ma) ** 2).sum(), (window * (b - mb) ** 2).sum()
             shared = (window * (a - ma) * (b - mb)).sum()
-            found.append((2 * ma * mb + c1) * (2 * shared + c2) / ((ma**2 + mb**2 + c1) * (va + vb + c2)))
+            found.append(
+                (2 * ma * mb + c1) * (2 * shared + c2) / ((ma**2 + mb**2 + c1) * (va + vb + c2))
+            )
     return sum(found) / len(found)
 
 
@@ -43,7 +47,9 @@ def test_values_are_those_of_one_window_after_another(dtype: str) -> None:
     peak = {"uint8": 255.0, "uint16": 65535.0, "float32": 1.0}[dtype]
     wide = [each.astype(np.float64) for each in (found, right)]
     errors = [((a - b) ** 2).mean() for a, b in zip(*wide, strict=True)]
-    assert value("psnr", found, right) == pytest.approx(sum(10 * math.log10(peak**2 / e) for e in errors) / 3, abs=1e-9)
+    assert value("psnr", found, right) == pytest.approx(
+        sum(10 * math.log10(peak**2 / e) for e in errors) / 3, abs=1e-9
+    )
     shares = [structure(found[i, c], right[i, c], peak) for i in range(3) for c in range(2)]
     assert value("ssim", found, right) == pytest.approx(sum(shares) / 6, abs=1e-9)
 
@@ -61,9 +67,19 @@ def test_scikit_image_gives_the_same_values() -> None:
         found, right = pictures(seed, (2, 11 + seed % 9, 14), "uint8" if seed % 2 else "float32")
         peak = 255 if seed % 2 else 1.0
         wide = [each.astype(np.float64) for each in (found, right)]
-        settings = {"gaussian_weights": True, "sigma": 1.5, "use_sample_covariance": False, "data_range": peak}
-        shares = [metrics.structural_similarity(b, a, **settings) for a, b in zip(*wide, strict=True)]
-        ratios = [metrics.peak_signal_noise_ratio(b, a, data_range=peak) for a, b in zip(*wide, strict=True)]
+        settings = {
+            "gaussian_weights": True,
+            "sigma": 1.5,
+            "use_sample_covariance": False,
+            "data_range": peak,
+        }
+        shares = [
+            metrics.structural_similarity(b, a, **settings) for a, b in zip(*wide, strict=True)
+        ]
+        ratios = [
+            metrics.peak_signal_noise_ratio(b, a, data_range=peak)
+            for a, b in zip(*wide, strict=True)
+        ]
         assert value("ssim", found, right) == pytest.approx(np.mean(shares), abs=1e-9)
         assert value("psnr", found, right) == pytest.approx(np.mean(ratios), abs=1e-9)
 
@@ -71,16 +87,30 @@ def test_scikit_image_gives_the_same_values() -> None:
 @pytest.mark.parametrize(
     ("found", "right", "sentence"),
     [
-        (np.zeros((2, 10, 12), np.uint8), np.zeros((2, 10, 12), np.uint8), "at least 11 × 11 pixels"),
-        (np.zeros((2, 12, 12), np.uint8), np.zeros((2, 12, 13), np.uint8), "label 0 is 12×13 uint8"),
+        (
+            np.zeros((2, 10, 12), np.uint8),
+            np.zeros((2, 10, 12), np.uint8),
+            "at least 11 × 11 pixels",
+        ),
+        (
+            np.zeros((2, 12, 12), np.uint8),
+            np.zeros((2, 12, 13), np.uint8),
+            "label 0 is 12×13 uint8",
+        ),
         (
             np.zeros((2, 12, 12), np.float32),
             np.zeros((2, 12, 12), np.uint8),
             "12×12 float32, and label 0 is 12×12 uint8",
         ),
-        (np.zeros((2, 12, 12), np.float32), np.full((2, 12, 12), 255.0), "pictures of 0 to 1, and labels go from 255"),
+        (
+            np.zeros((2, 12, 12), np.float32),
+            np.full((2, 12, 12), 255.0),
+            "pictures of 0 to 1, and labels go from 255",
+        ),
     ],
 )
-def test_pictures_that_cannot_be_compared_are_refused(found: np.ndarray, right: np.ndarray, sentence: str) -> None:
+def test_pictures_that_cannot_be_compared_are_refused(
+    found: np.ndarray, right: np.ndarray, sentence: str
+) -> None:
     with pytest.raises(ValueError, match=sentence):
         value("psnr", found, right)

@@ -1,4 +1,6 @@
-"""Metrics of texts, likenesses and ranks: hand-made numbers, plain loops, and the libraries' own corpus counts."""
+"""Metrics of texts, likenesses and ranks: hand-made numbers, plain loops, and the libraries'
+own corpus counts.
+"""
 
 import jiwer
 import numpy as np
@@ -6,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbench.metrics import MILLION, PADDING, AnswerKind, Answers, Direction, get_metric, points_of, score, text_of
+from qbench.metrics import (
+    MILLION,
+    PADDING,
+    AnswerKind,
+    Answers,
+    Direction,
+    get_metric,
+    points_of,
+    score,
+    text_of,
+)
 
 words = st.text("ab c", max_size=12)
 
@@ -54,7 +66,10 @@ def test_error_rates_are_those_of_the_corpus(pairs):
 
 
 def test_chrf_and_bleu_are_means_of_sentences_in_hundredths_of_a_percent():
-    answers, right = texts("the cat sat on the mat", "nothing alike"), labels("the cat sat on the mat", "qqq zzz")
+    answers, right = (
+        texts("the cat sat on the mat", "nothing alike"),
+        labels("the cat sat on the mat", "qqq zzz"),
+    )
     for name in ("chrf", "bleu"):
         hits, out_of = counted(name, answers, right)
         assert hits[0] == 10_000
@@ -66,14 +81,22 @@ def test_chrf_and_bleu_are_means_of_sentences_in_hundredths_of_a_percent():
 
 @pytest.mark.parametrize(
     ("name", "direction"),
-    [("wer", "lower"), ("cer", "lower"), ("eer", "lower"), ("chrf", "higher"), ("bleu", "higher"), ("mrr", "higher")],
+    [
+        ("wer", "lower"),
+        ("cer", "lower"),
+        ("eer", "lower"),
+        ("chrf", "higher"),
+        ("bleu", "higher"),
+        ("mrr", "higher"),
+    ],
 )
 def test_directions(name, direction):
     assert get_metric(name).direction is Direction(direction)
 
 
 def test_equal_error_rate_by_hand():
-    # alike 9 8 7 2, others 6 3 1 0: at 6 one alike of four is missed (2), and one other of four passes (6)
+    # alike 9 8 7 2, others 6 3 1 0: at 6 one alike of four is missed (2), and one other of four
+    # passes (6)
     answers = likenesses(900_000, 800_000, 700_000, 200_000, 600_000, 300_000, 100_000, 0)
     right = ((1,),) * 4 + ((0,),) * 4
     assert counted("eer", answers, right) == ([0, 0, 0, 1, 1, 0, 0, 0], [1] * 8)
@@ -88,7 +111,11 @@ def test_equal_error_rate_is_where_both_rates_meet(pairs):
     crossing = next(i for i, (miss, alarm) in enumerate(rates) if alarm <= miss)
     assert np.mean(hits) == pytest.approx(sum(rates[crossing]) / 2)
     before = rates[max(crossing - 1, 0)]
-    assert min(before[0], rates[crossing][1]) - 1e-9 <= np.mean(hits) <= max(rates[crossing][0], before[1]) + 1e-9
+    assert (
+        min(before[0], rates[crossing][1]) - 1e-9
+        <= np.mean(hits)
+        <= max(rates[crossing][0], before[1]) + 1e-9
+    )
 
 
 def test_equal_error_rate_of_perfect_and_of_useless_answers():
@@ -130,12 +157,16 @@ def test_the_interval_of_an_equal_error_rate_finds_every_threshold_anew():
     labels = tuple((int(one),) for one in alike)
 
     def found(now):
-        return score(get_metric("eer"), likenesses(*now), labels=labels, reference=likenesses(*before))
+        return score(
+            get_metric("eer"), likenesses(*now), labels=labels, reference=likenesses(*before)
+        )
 
     assert not found(before).proportion
     unmet = 1.6448536**2 / (200 + 1.6448536**2)
     assert found(before).interval == pytest.approx((-unmet, unmet))
-    assert found(before // 2).interval == found(before).interval  # the threshold moves along: nothing is lost
+    assert (
+        found(before // 2).interval == found(before).interval
+    )  # the threshold moves along: nothing is lost
     low, high = found(before + generator.integers(-200_000, 200_000, 200)).interval
     assert 0 < low < high < 0.3
     same = found(np.clip(before, 1, 2))  # nothing tells them apart any more

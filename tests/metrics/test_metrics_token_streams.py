@@ -49,7 +49,9 @@ def shares(logits):
 
 LOGIT = st.floats(-12, 12)
 PAIRS = st.integers(2, 24).flatmap(
-    lambda size: st.tuples(st.lists(LOGIT, min_size=size, max_size=size), st.lists(LOGIT, min_size=size, max_size=size))
+    lambda size: st.tuples(
+        st.lists(LOGIT, min_size=size, max_size=size), st.lists(LOGIT, min_size=size, max_size=size)
+    )
 )
 
 
@@ -90,15 +92,17 @@ def test_the_lower_bound_is_reached_by_equal_tails(pair, tail, rest_p, rest_q):
     if p[:size].min() <= p[size] or q[:size].min() <= q[size]:
         return  # then the k best are others
     (low,), _ = kl_bounds(truncated([p], size), truncated([q], size))
-    # D(α) = −α (r_q + ε) + (1 + ln α) r_p + Σ_A at α = r_p / (r_q + ε), less ε |1 + ln α| as r_p is not known better,
-    # and the divergence is r_p ln(r_p / r_q) + Σ_A
+    # D(α) = −α (r_q + ε) + (1 + ln α) r_p + Σ_A at α = r_p / (r_q + ε), less ε |1 + ln α| as r_p is
+    # not known better, and the divergence is r_p ln(r_p / r_q) + Σ_A
     widened = rest_q + ROUNDING
     less = rest_p * math.log(widened / rest_q) + ROUNDING * abs(1 + math.log(rest_p / widened))
     assert low == pytest.approx(max(scalar_kl(p, q) - less, 0), abs=1e-9)
 
 
 def test_caps_raise_the_lower_bound():
-    """P's first token is outside Q's list, so it has at most the least listed probability: 0.9 ln(0.9 / 0.05)."""
+    """P's first token is outside Q's list, so it has at most the least listed probability: 0.9
+    ln(0.9 / 0.05).
+    """
     p = np.array([0.9, *[0.1 / 40] * 40])
     q = np.array([0.01, *[0.99 / 40] * 40])
     (low,), _ = kl_bounds(truncated([p], 1), truncated([q], 3))
@@ -121,7 +125,9 @@ def test_blocks_and_padding_change_nothing(monkeypatch):
     p, q = (np.array([shares(row) for row in rng.normal(0, 3, (50, 12))]) for _ in range(2))
     whole = kl_bounds(truncated(p, 4), truncated(q, 6))
     monkeypatch.setattr("qbench.metrics.token_streams._BLOCK", 100)
-    for one, other in zip(whole, kl_bounds(truncated(p, 4, pad=3), truncated(q, 6, pad=1)), strict=True):
+    for one, other in zip(
+        whole, kl_bounds(truncated(p, 4, pad=3), truncated(q, 6, pad=1)), strict=True
+    ):
         np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
@@ -131,7 +137,9 @@ def test_metrics_are_sums_over_tokens():
     lengths = [4, 0, 5]
     ours, theirs = (truncated(one, 7, lengths=lengths, realised=3) for one in (q, p))
     kl = score(TOKEN_KL_MOST, ours, labels=None, reference=theirs)
-    assert kl.value == pytest.approx(np.mean([scalar_kl(a, b) for a, b in zip(p, q, strict=True)]), abs=1e-5)
+    assert kl.value == pytest.approx(
+        np.mean([scalar_kl(a, b) for a, b in zip(p, q, strict=True)]), abs=1e-5
+    )
     assert score(TOKEN_KL, ours, labels=None, reference=theirs).value <= kl.value + 1e-9
     first = score(TOKEN_TOP1, ours, labels=None, reference=theirs)
     assert (first.hits, first.out_of) == (int((p.argmax(1) == q.argmax(1)).sum()), 9)
@@ -144,7 +152,9 @@ def test_ties_take_the_lowest_token_and_rows_have_samples():
     rows = [[0.25, 0.25, 0.25, 0.25], [0.1, 0.4, 0.4, 0.1]]
     streams = truncated(rows, 4, lengths=[1, 1])
     assert streams.first.tolist() == [0, 1]
-    assert {name: len(array) for name, array in streams.arrays().items()} == dict.fromkeys(streams.arrays(), 2)
+    assert {name: len(array) for name, array in streams.arrays().items()} == dict.fromkeys(
+        streams.arrays(), 2
+    )
 
 
 def test_what_is_no_distribution_is_refused():

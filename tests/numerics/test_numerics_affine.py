@@ -14,7 +14,19 @@ from onnx import TensorProto, helper, numpy_helper
 from qbench.errors import InputError
 from qbench.numerics import QParams, QType, choose_qparams, dequantize, fake_quantize, quantize
 
-NAMES = ["int8", "uint8", "int4", "uint4", "int2", "uint2", "int16", "uint16", "int6", "uint12", "int32"]
+NAMES = [
+    "int8",
+    "uint8",
+    "int4",
+    "uint4",
+    "int2",
+    "uint2",
+    "int16",
+    "uint16",
+    "int6",
+    "uint12",
+    "int32",
+]
 FAMILIES = ["asymmetric", "symmetric", "symmetric_unsigned"]
 ends = st.floats(-(2.0**100), 2.0**100, width=32).filter(lambda v: v == 0 or abs(v) > 1e-25)
 qtypes = st.sampled_from(NAMES).map(QType.parse)
@@ -57,7 +69,9 @@ def test_the_scale_is_the_smallest_that_covers(
 
 @given(low=ends, high=ends, qtype=qtypes, family=st.sampled_from(FAMILIES))
 @settings(max_examples=300)
-def test_a_power_of_two_scale_is_the_next_one_up(low: float, high: float, qtype: QType, family: Any) -> None:
+def test_a_power_of_two_scale_is_the_next_one_up(
+    low: float, high: float, qtype: QType, family: Any
+) -> None:
     low, high = min(low, high), max(low, high)
     chosen = choose_qparams(low, high, qtype, symmetry=family, scale_kind="pow2")
     scale, span = Fraction(float(chosen.scale)), oracle_span(low, high, qtype, family, narrow=False)
@@ -97,13 +111,17 @@ def test_an_exact_power_of_two_stays(exponent: int) -> None:
         (0.0, 1e-40, "uint8", "asymmetric", 1.0, 0),
     ],
 )
-def test_known_ranges(low: float, high: float, qtype: str, family: Any, scale: float, point: int) -> None:
+def test_known_ranges(
+    low: float, high: float, qtype: str, family: Any, scale: float, point: int
+) -> None:
     chosen = choose_qparams(low, high, QType.parse(qtype), symmetry=family)
     assert chosen == QParams(scale, point, QType.parse(qtype))
 
 
 def test_narrow_symmetric_grid_is_absmax_over_127() -> None:
-    chosen = choose_qparams(-12.7, 3.0, QType.parse("int8"), symmetry="symmetric", narrow_range=True)
+    chosen = choose_qparams(
+        -12.7, 3.0, QType.parse("int8"), symmetry="symmetric", narrow_range=True
+    )
     assert chosen == QParams(0.1, 0, QType.parse("int8"), narrow_range=True)
     assert quantize([-99.0, 99.0], chosen).tolist() == [-127, 127]
 
@@ -140,7 +158,9 @@ def test_widest_ranges_have_a_scale() -> None:
         (0.0, 1.0, {"scale_kind": "pow3"}, "Did you mean 'pow2'"),
     ],
 )
-def test_impossible_ranges_are_refused(low: Any, high: Any, extra: dict[str, Any], words: str) -> None:
+def test_impossible_ranges_are_refused(
+    low: Any, high: Any, extra: dict[str, Any], words: str
+) -> None:
     with pytest.raises(InputError, match=words):
         choose_qparams(low, high, QType.parse("int8"), **{"symmetry": "symmetric", **extra})
 
@@ -152,27 +172,43 @@ def test_impossible_ranges_are_refused(low: Any, high: Any, extra: dict[str, Any
     data=st.data(),
 )
 @settings(max_examples=200)
-def test_quantize_is_its_scalar_specification(x: list[float], scale: float, qtype: QType, data: Any) -> None:
+def test_quantize_is_its_scalar_specification(
+    x: list[float], scale: float, qtype: QType, data: Any
+) -> None:
     point = data.draw(st.integers(qtype.qmin, qtype.qmax))
     params = QParams(scale, point, qtype)
     got = quantize(x, params)
     assert got.dtype == qtype.storage_dtype
-    assert got.tolist() == [oracle_quantize(v, float(params.scale), point, qtype.qmin, qtype.qmax) for v in x]
+    assert got.tolist() == [
+        oracle_quantize(v, float(params.scale), point, qtype.qmin, qtype.qmax) for v in x
+    ]
 
 
-@given(scale=st.floats(2.0**-10, 8, width=32), qtype=qtypes.filter(lambda q: q.bits <= 16), data=st.data())
+@given(
+    scale=st.floats(2.0**-10, 8, width=32),
+    qtype=qtypes.filter(lambda q: q.bits <= 16),
+    data=st.data(),
+)
 @settings(max_examples=100)
-def test_the_grid_survives_a_round_trip_and_order_is_kept(scale: float, qtype: QType, data: Any) -> None:
+def test_the_grid_survives_a_round_trip_and_order_is_kept(
+    scale: float, qtype: QType, data: Any
+) -> None:
     point = data.draw(st.integers(qtype.qmin, qtype.qmax))
     params = QParams(scale, point, qtype)
-    levels = np.linspace(qtype.qmin, qtype.qmax, min(300, 2**qtype.bits)).round().astype(qtype.storage_dtype)
+    levels = (
+        np.linspace(qtype.qmin, qtype.qmax, min(300, 2**qtype.bits))
+        .round()
+        .astype(qtype.storage_dtype)
+    )
     real = dequantize(levels, params)
     assert real.dtype == np.float32
     assert np.array_equal(quantize(real, params), levels)
     between = np.sort(np.concatenate([real, (real[1:] + real[:-1]) / 2]))
     assert (np.diff(quantize(between, params).astype(np.int64)) >= 0).all()
     slack = 0.5 + 2.0 ** (qtype.bits - 22)  # what float32 loses at the far end of the grid
-    assert (np.abs(fake_quantize(between, params).astype(np.float64) - between) <= scale * slack).all()
+    assert (
+        np.abs(fake_quantize(between, params).astype(np.float64) - between) <= scale * slack
+    ).all()
 
 
 def test_a_halfway_value_goes_to_the_even_level_before_the_zero_point() -> None:
@@ -183,7 +219,10 @@ def test_a_halfway_value_goes_to_the_even_level_before_the_zero_point() -> None:
 def test_non_finite_values_saturate() -> None:
     params = QParams(0.5, 10, QType.parse("uint8"))
     assert quantize([np.nan, np.inf, -np.inf, 3e38], params).tolist() == [0, 255, 0, 255]
-    assert quantize([np.nan, 3e38], QParams(1e-3, 0, QType.parse("int32"))).tolist() == [-(2**31), 2**31 - 1]
+    assert quantize([np.nan, 3e38], QParams(1e-3, 0, QType.parse("int32"))).tolist() == [
+        -(2**31),
+        2**31 - 1,
+    ]
 
 
 ONNX_TYPES = {
@@ -207,7 +246,9 @@ def engine_round_trip(x: np.ndarray, params: QParams) -> np.ndarray:  # type: ig
         helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], **attributes),
         helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"], **attributes),
     ]
-    zero = helper.make_tensor("z", ONNX_TYPES[name], packed.shape, packed.reshape(-1).astype(np.int32).tolist())
+    zero = helper.make_tensor(
+        "z", ONNX_TYPES[name], packed.shape, packed.reshape(-1).astype(np.int32).tolist()
+    )
     graph = helper.make_graph(
         nodes,
         "g",
@@ -219,7 +260,9 @@ def engine_round_trip(x: np.ndarray, params: QParams) -> np.ndarray:  # type: ig
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     return session.run(None, {"x": x})[0]  # type: ignore[no-any-return]
 
 
@@ -229,7 +272,11 @@ def test_the_engine_agrees_bit_for_bit(name: str, granularity: str) -> None:
     rng = np.random.default_rng(7)
     qtype = QType.parse(name)
     shape: tuple[int, ...]
-    shape, axis, block = {"tensor": ((), None, None), "channel": ((6,), 1, None), "block": ((40, 3), 1, 2)}[granularity]
+    shape, axis, block = {
+        "tensor": ((), None, None),
+        "channel": ((6,), 1, None),
+        "block": ((40, 3), 1, 2),
+    }[granularity]
     scale = rng.uniform(0.01, 0.2, shape).astype(np.float32)
     point = rng.integers(qtype.qmin, qtype.qmax + 1, shape)
     params = QParams(scale, point, qtype, axis=axis, block_size=block)
@@ -246,4 +293,6 @@ def test_four_bits_are_those_of_ml_dtypes() -> None:
     x = np.linspace(-8, 7, 121).astype(np.float32)
     ours = quantize(x, QParams(1.0, 0, QType.parse("int4")))
     assert np.array_equal(ours, np.rint(x).astype(ml_dtypes.int4).astype(np.int8))
-    assert np.array_equal(dequantize(ours.astype(ml_dtypes.int4), QParams(0.5, 0, QType.parse("int4"))), ours * 0.5)
+    assert np.array_equal(
+        dequantize(ours.astype(ml_dtypes.int4), QParams(0.5, 0, QType.parse("int4"))), ours * 0.5
+    )

@@ -1,4 +1,6 @@
-"""Machines against the numbers that were measured on their originals, scalar oracles, and ONNX Runtime itself."""
+"""Machines against the numbers that were measured on their originals, scalar oracles, and ONNX
+Runtime itself.
+"""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -58,7 +60,9 @@ WORKED = [  # acc, M, and what each of MACHINES made of it when its own code was
 
 @pytest.mark.parametrize(("acc", "multiplier", "expected"), WORKED)
 def test_worked_examples(acc: int, multiplier: float, expected: tuple[int, ...]) -> None:
-    found = tuple(int(requantize([acc], (multiplier, 1.0, 1.0), 0, INT32, name)[0]) for name in MACHINES)
+    found = tuple(
+        int(requantize([acc], (multiplier, 1.0, 1.0), 0, INT32, name)[0]) for name in MACHINES
+    )
     assert found == expected
 
 
@@ -79,10 +83,19 @@ def test_names_and_files() -> None:
     ("text", "words"),
     [
         ('name = "x"\nsource = "y"\nscaling = { form = "fixd" }', "fixd"),
-        ('name = "x"\nsource = "y"\nscaling = { form = "fixed" }', "'bits' is of fixed multipliers"),
-        ('name = "x"\nsource = "y"\nscaling = { form = "power", zero_point = "before" }', "the multiplier is no float"),
+        (
+            'name = "x"\nsource = "y"\nscaling = { form = "fixed" }',
+            "'bits' is of fixed multipliers",
+        ),
+        (
+            'name = "x"\nsource = "y"\nscaling = { form = "power", zero_point = "before" }',
+            "the multiplier is no float",
+        ),
         ('name = "x"\nsource = "y"\nscalling = { form = "exact" }', "Did you mean 'scaling'"),
-        ('name = "x"\nsource = "y"\nscaling = { form = "exact", stages = [] }', "every stage but the last"),
+        (
+            'name = "x"\nsource = "y"\nscaling = { form = "exact", stages = [] }',
+            "every stage but the last",
+        ),
     ],
 )
 def test_a_machine_that_makes_no_sense_is_one_sentence(text: str, words: str, tmp_path) -> None:
@@ -94,7 +107,9 @@ def test_a_machine_that_makes_no_sense_is_one_sentence(text: str, words: str, tm
 
 def test_a_machine_of_ones_own(tmp_path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text('name = "mine"\nsource = "here"\nscaling = { form = "exact", stages = [{ rounding = "floor" }] }')
+    path.write_text(
+        'name = "mine"\nsource = "here"\nscaling = { form = "exact", stages = [{ rounding = "floor" }] }'
+    )
     assert requantize([-3, 3], (0.5, 1.0, 1.0), 0, INT8, load_arithmetic(path)).tolist() == [-2, 1]
 
 
@@ -103,10 +118,16 @@ def test_a_multiplier_beyond_every_shift_is_one_sentence() -> None:
         requantize([1], (2.0**70, 1.0, 1.0), 0, INT8, "tflite-single")
 
 
-@pytest.mark.parametrize("machine", ["gemmlowp", "tflite-single", "litert-x64", "neon", "tvm-upward"])
+@pytest.mark.parametrize(
+    "machine", ["gemmlowp", "tflite-single", "litert-x64", "neon", "tvm-upward"]
+)
 @pytest.mark.parametrize("multiplier", [2.0**-32 - 2.0**-60, 2.0**-33, 1e-10, 2.0**-70, 1e-30])
-def test_a_multiplier_below_every_shift_is_zero_as_in_tflite(machine: str, multiplier: float) -> None:
-    """QuantizeMultiplier (kernels/internal/quantization_util.cc): a shift below −31 makes the multiplier 0."""
+def test_a_multiplier_below_every_shift_is_zero_as_in_tflite(
+    machine: str, multiplier: float
+) -> None:
+    """QuantizeMultiplier (kernels/internal/quantization_util.cc): a shift below −31 makes the
+    multiplier 0.
+    """
     ends = [2**31 - 1, -(2**31), 1, -1]
     assert requantize(ends, (multiplier, 1.0, 1.0), 3, INT8, machine).tolist() == [3, 3, 3, 3]
 
@@ -145,7 +166,9 @@ def test_shifting_is_dividing_and_rounding(value: int, shift: int, rounding: Rou
 
 @given(st.floats(-1e6, 1e6, width=32), st.sampled_from(Rounding))
 def test_rounding_reals(value: float, rounding: Rounding) -> None:
-    assert int(round_reals(np.array([value], np.float32), rounding)[0]) == oracle_round(Fraction(value), rounding)
+    assert int(round_reals(np.array([value], np.float32), rounding)[0]) == oracle_round(
+        Fraction(value), rounding
+    )
 
 
 @given(st.integers(-(2**31), 2**31 - 1), st.floats(2.0**-30, 1.0, width=32), st.integers(-128, 127))
@@ -174,10 +197,18 @@ def test_per_channel_is_channel_by_channel() -> None:
     for name in list_arithmetics():
         if name in {"pow2-shift", "tqt"}:
             continue
-        whole = requantize(acc, (0.02, weight, 0.05), 3, INT8, name, bias=bias, axis=1, limits=(-100, 100))
+        whole = requantize(
+            acc, (0.02, weight, 0.05), 3, INT8, name, bias=bias, axis=1, limits=(-100, 100)
+        )
         for channel in range(4):
             one = requantize(
-                acc[:, channel], (0.02, weight[channel], 0.05), 3, INT8, name, bias=bias[channel], limits=(-100, 100)
+                acc[:, channel],
+                (0.02, weight[channel], 0.05),
+                3,
+                INT8,
+                name,
+                bias=bias[channel],
+                limits=(-100, 100),
             )
             np.testing.assert_array_equal(whole[:, channel], one)
 
@@ -219,7 +250,9 @@ def test_one_rounding_or_two_in_an_add_of_equal_scales() -> None:
 @settings(max_examples=200)
 def test_an_ideal_sum_is_the_rational_rounded_once(scales, points, left: int, right: int) -> None:
     a, b, out = (grid(s, z) for s, z in zip(scales, points, strict=True))
-    real = Fraction(float(a.scale)) * (left - points[0]) + Fraction(float(b.scale)) * (right - points[1])
+    real = Fraction(float(a.scale)) * (left - points[0]) + Fraction(float(b.scale)) * (
+        right - points[1]
+    )
     expected = max(-128, min(127, round(real / Fraction(float(out.scale))) + points[2]))
     assert int(add_quantized(left, right, a, b, out, "ideal")) == expected
     for name in ("gemmlowp", "ort-x64", "xnnpack", "qnnpack", "fbgemm", "tvm-upward"):
@@ -243,11 +276,18 @@ def test_onnx_runtime_adds_as_its_machine_says(seed: int) -> None:
     tidy = seed % 2  # powers of two and odd zero points make ties
     scales = 2.0 ** random.integers(-6, 0, 3) if tidy else random.uniform(0.005, 0.2, 3)
     points = random.integers(0, 128, 3) * 2 + 1
-    a, b, out = (grid(float(np.float32(s)), int(z), UINT8) for s, z in zip(scales, points, strict=True))
+    a, b, out = (
+        grid(float(np.float32(s)), int(z), UINT8) for s, z in zip(scales, points, strict=True)
+    )
     parts = [part for g in (a, b, out) for part in (repr(float(g.scale)), int(g.zero_point))]
     model = onnx.parser.parse_model(ADD % tuple(parts))
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    left, right = (levels.reshape(-1).astype(np.uint8) for levels in np.meshgrid(np.arange(256), np.arange(256)))
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    left, right = (
+        levels.reshape(-1).astype(np.uint8)
+        for levels in np.meshgrid(np.arange(256), np.arange(256))
+    )
     (theirs,) = session.run(None, {"a": left, "b": right})
     np.testing.assert_array_equal(add_quantized(left, right, a, b, out, "ort-x64"), theirs)
 
@@ -270,7 +310,9 @@ def test_onnx_runtime_requantizes_as_its_machine_says(seed: int) -> None:
     sx, sw, sy = (float(np.float32(s)) for s in (sx, sw, sy))
     weight, zw, zy = (int(v) for v in random.integers(0, 256, 3))
     model = onnx.parser.parse_model(CONV % (repr(sx), weight, repr(sw), zw, repr(sy), zy))
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
     x = random.integers(0, 256, (1, 1, 64, 64)).astype(np.uint8)
     (theirs,) = session.run(None, {"x": x})
     ours = requantize(x.astype(np.int64) * (weight - zw), (sx, sw, sy), zy, UINT8, "ort-x64")

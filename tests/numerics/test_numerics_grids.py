@@ -1,7 +1,9 @@
-"""What holds on every grid: all widths of 2 to 16 bits, signed or not, narrow or not, per tensor, channel and block.
+"""What holds on every grid: all widths of 2 to 16 bits, signed or not, narrow or not, per
+tensor, channel and block.
 
-On the grid a round trip is the identity; inside the range it errs by at most half a step; order is kept; zero is exact.
-The scalar specification goes element by element and finds each one's parameters by itself.
+On the grid a round trip is the identity; inside the range it errs by at most half a step; order is
+kept; zero is exact. The scalar specification goes element by element and finds each one's
+parameters by itself.
 """
 
 from fractions import Fraction
@@ -21,7 +23,9 @@ SHAPE = (3, 7, 4)
 AXIS, BLOCK = 1, 3  # seven channels; or blocks of three of them, the last of one
 PLACES = ("tensor", "channel", "block")
 FLOAT32 = Fraction(1, 2**23)
-"""More than what dividing by the scale and multiplying by it lose in float32, relative to the number."""
+"""More than what dividing by the scale and multiplying by it lose in float32, relative to the
+number.
+"""
 
 bits = st.integers(2, 16)
 places = st.sampled_from(PLACES)
@@ -29,7 +33,11 @@ families = st.sampled_from(["asymmetric", "symmetric", "symmetric_unsigned"])
 
 
 def parameter_shape(place: str) -> tuple[int, ...]:
-    return {"tensor": (), "channel": (SHAPE[AXIS],), "block": (SHAPE[0], -(-SHAPE[AXIS] // BLOCK), SHAPE[2])}[place]
+    return {
+        "tensor": (),
+        "channel": (SHAPE[AXIS],),
+        "block": (SHAPE[0], -(-SHAPE[AXIS] // BLOCK), SHAPE[2]),
+    }[place]
 
 
 def grid(place: str, qtype: QType, *, narrow: bool, seed: int) -> QParams:
@@ -52,12 +60,16 @@ def parameters_at(params: QParams, index: tuple[int, ...]) -> tuple[float, int]:
     elif params.block_size is None:
         where = (index[params.axis],)
     else:
-        where = tuple(i // params.block_size if axis == params.axis else i for axis, i in enumerate(index))
+        where = tuple(
+            i // params.block_size if axis == params.axis else i for axis, i in enumerate(index)
+        )
     return float(params.scale[where]), int(params.zero_point[where])
 
 
 def everywhere(array: Array, params: QParams) -> Array:
-    """One number for every parameter → one for every element of a tensor of ``SHAPE``, element by element."""
+    """One number for every parameter → one for every element of a tensor of ``SHAPE``, element
+    by element.
+    """
     found = np.empty(SHAPE, np.float32)
     for index in np.ndindex(*SHAPE):
         if params.axis is None:
@@ -70,26 +82,44 @@ def everywhere(array: Array, params: QParams) -> Array:
 
 
 def scalar_level(x: float, params: QParams, index: tuple[int, ...]) -> int:
-    """QuantizeLinear of one element: the float32 quotient, rounded half to even, plus zero point, into the grid."""
+    """QuantizeLinear of one element: the float32 quotient, rounded half to even, plus zero
+    point, into the grid.
+    """
     scale, point = parameters_at(params, index)
     ratio = Fraction(float(np.float32(np.float32(x) / np.float32(scale))))
     return max(params.qmin, min(params.qmax, round(ratio) + point))
 
 
 def every_level(params: QParams, seed: int) -> list[Array]:
-    """Tensors of ``SHAPE`` that hold every level of the grid at some place; of wide grids the ends and some."""
+    """Tensors of ``SHAPE`` that hold every level of the grid at some place; of wide grids the
+    ends and some.
+    """
     count = params.qmax - params.qmin + 1
     rng = np.random.default_rng(seed)
-    chosen = np.arange(count) if count <= 256 else np.unique(np.r_[0, 1, count - 1, rng.integers(0, count, 300)])
+    chosen = (
+        np.arange(count)
+        if count <= 256
+        else np.unique(np.r_[0, 1, count - 1, rng.integers(0, count, 300)])
+    )
     size = int(np.prod(SHAPE))
     rows = -(-len(chosen) // size)
     padded = np.resize(chosen, rows * size) + params.qmin
-    return [row.reshape(SHAPE).astype(params.qtype.storage_dtype) for row in padded.reshape(rows, size)]
+    return [
+        row.reshape(SHAPE).astype(params.qtype.storage_dtype) for row in padded.reshape(rows, size)
+    ]
 
 
-@given(bits=bits, signed=st.booleans(), narrow=st.booleans(), place=places, seed=st.integers(0, 2**32 - 1))
+@given(
+    bits=bits,
+    signed=st.booleans(),
+    narrow=st.booleans(),
+    place=places,
+    seed=st.integers(0, 2**32 - 1),
+)
 @settings(max_examples=150)
-def test_a_round_trip_is_the_identity_on_the_grid(bits: int, signed: bool, narrow: bool, place: str, seed: int) -> None:
+def test_a_round_trip_is_the_identity_on_the_grid(
+    bits: int, signed: bool, narrow: bool, place: str, seed: int
+) -> None:
     params = grid(place, QType(bits, signed), narrow=narrow, seed=seed)
     for levels in every_level(params, seed):
         real = dequantize(levels, params)
@@ -100,7 +130,13 @@ def test_a_round_trip_is_the_identity_on_the_grid(bits: int, signed: bool, narro
             assert real[index] == np.float32(Fraction(scale) * (int(levels[index]) - point))
 
 
-@given(bits=bits, signed=st.booleans(), narrow=st.booleans(), place=places, seed=st.integers(0, 2**32 - 1))
+@given(
+    bits=bits,
+    signed=st.booleans(),
+    narrow=st.booleans(),
+    place=places,
+    seed=st.integers(0, 2**32 - 1),
+)
 @settings(max_examples=60)
 def test_every_element_is_its_scalar_specification(
     bits: int, signed: bool, narrow: bool, place: str, seed: int
@@ -153,11 +189,15 @@ def test_a_chosen_grid_errs_by_half_a_step_keeps_order_and_zero(
         scale = Fraction(parameters_at(params, where[1:])[0])
         span = Fraction(float(highs[where[1:]])) - Fraction(float(lows[where[1:]]))
         # At the ends too, where rounding the zero point has moved the grid: by half a step at most.
-        assert abs(Fraction(float(trips[where])) - Fraction(float(real))) <= scale / 2 + span * FLOAT32
+        assert (
+            abs(Fraction(float(trips[where])) - Fraction(float(real))) <= scale / 2 + span * FLOAT32
+        )
     assert (np.diff(trips, axis=0) >= 0).all()
     zeros = np.zeros(SHAPE, np.float32)
     assert not fake_quantize(zeros, params).any()
-    assert np.array_equal(quantize(zeros, params), np.broadcast_to(params.expanded(SHAPE)[1], SHAPE))
+    assert np.array_equal(
+        quantize(zeros, params), np.broadcast_to(params.expanded(SHAPE)[1], SHAPE)
+    )
 
 
 @pytest.mark.parametrize("name", ["int4", "uint4", "int2", "uint2"])
@@ -168,11 +208,17 @@ def test_narrow_types_are_those_of_ml_dtypes(name: str, place: str) -> None:
     theirs = np.dtype(getattr(ml_dtypes, name))
     params = grid(place, qtype, narrow=False, seed=3)
     steps, points = params.expanded(SHAPE)
-    x = (np.random.default_rng(4).uniform(qtype.qmin - 2, qtype.qmax + 2, (50, *SHAPE)) - points) * steps
+    x = (
+        np.random.default_rng(4).uniform(qtype.qmin - 2, qtype.qmax + 2, (50, *SHAPE)) - points
+    ) * steps
     info = ml_dtypes.iinfo(theirs)
     for row in x.astype(np.float32):
         levels = quantize(row, params)
         assert np.array_equal(levels.astype(theirs).astype(np.int8), levels)
-        exact = np.clip(np.rint(row / steps) + points, info.min, info.max).astype(np.int8).astype(theirs)
+        exact = (
+            np.clip(np.rint(row / steps) + points, info.min, info.max)
+            .astype(np.int8)
+            .astype(theirs)
+        )
         assert np.array_equal(levels.astype(theirs), exact)
         assert np.array_equal(dequantize(exact, params), dequantize(levels, params))

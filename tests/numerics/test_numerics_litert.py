@@ -1,4 +1,6 @@
-"""What LiteRT's kernels count in ways of their own; the numbers are those that ai-edge-litert 2.3.0 gives."""
+"""What LiteRT's kernels count in ways of their own; the numbers are those that ai-edge-litert
+2.3.0 gives.
+"""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -32,7 +34,11 @@ def grid(scale: float, zero_point: int) -> QParams:
 @pytest.mark.parametrize(
     ("x", "y", "levels"),
     [
-        (grid(0.05, 3), grid(0.05, -20), [-20, -20, -20, -27, -27, -28, -23, -21, -20, -17, 10, 54, 104]),
+        (
+            grid(0.05, 3),
+            grid(0.05, -20),
+            [-20, -20, -20, -27, -27, -28, -23, -21, -20, -17, 10, 54, 104],
+        ),
         (grid(0.25, 0), grid(0.5, 1), [1, 1, 1, 1, 1, 1, 0, 1, 2, 5, 21, 39, 64]),
         (grid(0.0117, -5), grid(0.02, 30), [11, 13, 17, 23, 23, 24, 30, 31, 32, 34, 45, 62, 88]),
     ],
@@ -48,7 +54,10 @@ def test_hard_swish_is_near_the_function(scale, ratio, zero):
     real = (levels - zero) * float(x.scale)
     wanted = real * np.clip(real + 3, 0, 6) / 6 / float(y.scale)
     # three products of 15 bits, and a last rounding that truncation may have pushed over
-    assert np.max(np.abs(hard_swish_in_16_bits(levels, x, y) - wanted)) < 1 + np.max(np.abs(wanted)) * 2.0**-12
+    assert (
+        np.max(np.abs(hard_swish_in_16_bits(levels, x, y) - wanted))
+        < 1 + np.max(np.abs(wanted)) * 2.0**-12
+    )
 
 
 def test_hard_swish_has_no_left_shift():
@@ -68,7 +77,10 @@ def test_a_product_in_float32_is_divided_in_float64(x, w, y):
 def test_fully_connected_layers_of_the_reference_round_once_and_half_away():
     scales, machine = (0.5, 0.25, 0.5), get_arithmetic("gemmlowp")
     layers = {name: machine.at(name, "") for name in ("Conv", "Gemm", "MatMul")}
-    found = {name: requantize([-6, -5, 1, 6], scales, 0, "int8", layer).tolist() for name, layer in layers.items()}
+    found = {
+        name: requantize([-6, -5, 1, 6], scales, 0, "int8", layer).tolist()
+        for name, layer in layers.items()
+    }
     assert found["Conv"] == [-2, -1, 1, 2]  # a quarter of 1 is 1: gemmlowp's two roundings
     assert found["Gemm"] == found["MatMul"] == [-2, -1, 0, 2]
 
@@ -83,9 +95,12 @@ def test_built_in_adds_round_their_operands_once():
     assert add_quantized([20], [79], a, b, y, twice).tolist() == [9]
 
 
-@pytest.mark.parametrize(("sums", "level"), [(-64, 29), (-2, 29), (-1, 30), (0, 30), (126, 30), (127, 31)])
+@pytest.mark.parametrize(
+    ("sums", "level"), [(-64, 29), (-2, 29), (-1, 30), (0, 30), (126, 30), (127, 31)]
+)
 def test_a_biased_mean_moves_its_zero_point_by_itself(sums, level):
-    # 5 · ½ = 2.5 is rounded to 3 by itself, where the raw sum of 64 zero points, 320 / 128, is rounded with the rest
+    # 5 · ½ = 2.5 is rounded to 3 by itself, where the raw sum of 64 zero points, 320 / 128, is
+    # rounded with the rest
     x, y = grid(0.25, 5), grid(0.5, 30)
     machine = get_arithmetic("litert-x64").at("GlobalAveragePool", "")
     assert machine.mean is Averaging.BIASED

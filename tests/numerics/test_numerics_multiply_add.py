@@ -1,4 +1,6 @@
-"""Multiply-adds against rational numbers, and the quotients built of them against what they approximate."""
+"""Multiply-adds against rational numbers, and the quotients built of them against what they
+approximate.
+"""
 
 from fractions import Fraction
 
@@ -17,7 +19,13 @@ def nearest(exact: Fraction) -> np.float32:
     """The float32 next to ``exact``, the even one of two that are as near."""
     guess = np.float32(float(exact))
     around = [np.nextafter(guess, np.float32(end)) for end in (-np.inf, np.inf)] + [guess]
-    return min(around, key=lambda one: (abs(Fraction(float(one)) - exact), int(np.float32(one).view(np.int32)) & 1))
+    return min(
+        around,
+        key=lambda one: (
+            abs(Fraction(float(one)) - exact),
+            int(np.float32(one).view(np.int32)) & 1,
+        ),
+    )
 
 
 @settings(max_examples=300)
@@ -28,7 +36,9 @@ def nearest(exact: Fraction) -> np.float32:
 def test_a_fused_step_is_rounded_once(a: float, b: float, c: float) -> None:
     exact = Fraction(a) * Fraction(b) + Fraction(c)
     assert fused(a, b, c) == nearest(exact)
-    assert separate(a, b, c) == nearest(Fraction(float(nearest(Fraction(a) * Fraction(b)))) + Fraction(c))
+    assert separate(a, b, c) == nearest(
+        Fraction(float(nearest(Fraction(a) * Fraction(b)))) + Fraction(c)
+    )
 
 
 def test_rounding_twice_would_be_seen() -> None:

@@ -1,4 +1,6 @@
-"""What PyTorch's engines do and others do not, against scalars: real biases, chains of scales, one rounding."""
+"""What PyTorch's engines do and others do not, against scalars: real biases, chains of scales,
+one rounding.
+"""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -49,7 +51,14 @@ def level(value: np.float32, low: int = 0, high: int = 255) -> int:
 
 
 @settings(max_examples=60)
-@given(st.integers(-100_000, 100_000), st.integers(-5000, 5000), SCALES, SCALES, SCALES, st.integers(0, 255))
+@given(
+    st.integers(-100_000, 100_000),
+    st.integers(-5000, 5000),
+    SCALES,
+    SCALES,
+    SCALES,
+    st.integers(0, 255),
+)
 def test_a_bias_that_stays_a_float(acc: int, bias: int, x: f32, w: f32, y: f32, zero: int) -> None:
     scale, multiplier = f32(x * w), f32(f32(x * w) / y)
     real = f32(bias * float(scale))
@@ -63,7 +72,14 @@ def test_a_bias_that_stays_a_float(acc: int, bias: int, x: f32, w: f32, y: f32, 
 
 
 @settings(max_examples=60)
-@given(st.integers(-100_000, 100_000), st.integers(-5000, 5000), SCALES, SCALES, SCALES, st.integers(0, 255))
+@given(
+    st.integers(-100_000, 100_000),
+    st.integers(-5000, 5000),
+    SCALES,
+    SCALES,
+    SCALES,
+    st.integers(0, 255),
+)
 def test_a_chain_of_scales(acc: int, bias: int, x: f32, w: f32, y: f32, zero: int) -> None:
     def twice(scale: f32) -> f32:
         return f32(f32(1) / f32(f32(1) / scale))
@@ -80,7 +96,9 @@ def test_a_chain_of_scales(acc: int, bias: int, x: f32, w: f32, y: f32, zero: in
 @given(st.integers(-100_000, 100_000), SCALES, SCALES, SCALES)
 def test_the_reciprocal_of_the_output(acc: int, x: f32, w: f32, y: f32) -> None:
     multiplier = f32(f32(x * w) * f32(f32(1) / y))
-    assert int(requantize([acc], (x, w, y), 7, U8, "qnnpack")[0]) == level(f32(np.rint(f32(f32(acc) * multiplier)) + 7))
+    assert int(requantize([acc], (x, w, y), 7, U8, "qnnpack")[0]) == level(
+        f32(np.rint(f32(f32(acc) * multiplier)) + 7)
+    )
 
 
 @settings(max_examples=60)
@@ -113,12 +131,17 @@ def test_means_within_a_grid_do_not_look_at_its_scale() -> None:
     np.testing.assert_array_equal(ours, np.rint(sums.astype(f32) * f32(1 / 6)).astype(int) + 9)
     wider = QParams(f32(0.074), 9, U8)
     scaled = averager(Averaging.SCALED, grid, wider, np.asarray(6), machine)(sums)
-    np.testing.assert_array_equal(averager(Averaging.WITHIN, grid, wider, np.asarray(6), machine)(sums), scaled)
+    np.testing.assert_array_equal(
+        averager(Averaging.WITHIN, grid, wider, np.asarray(6), machine)(sums), scaled
+    )
 
 
 def test_pairs_are_of_some_sums() -> None:
     shapes = [SumShape(), SumShape(depthwise=True), SumShape(depthwise=True, fast_depthwise=True)]
-    found = {where: [Accumulator(pair_bits=16, pairs_in=where).pairs(one) for one in shapes] for where in PairsIn}
+    found = {
+        where: [Accumulator(pair_bits=16, pairs_in=where).pairs(one) for one in shapes]
+        for where in PairsIn
+    }
     assert found[PairsIn.DENSE] == [16, 0, 0]
     assert found[PairsIn.DEPTHWISE] == [0, 16, 16]
     assert found[PairsIn.FAST_DEPTHWISE] == [0, 0, 16]

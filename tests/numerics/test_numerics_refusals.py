@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from qbench.errors import InputError
-from qbench.numerics import QParams, QType, choose_qparams, dequantize, fake_quantize_grad, requantize
+from qbench.numerics import (
+    QParams,
+    QType,
+    choose_qparams,
+    dequantize,
+    fake_quantize_grad,
+    requantize,
+)
 
 U4 = QParams(0.5, 8, QType.parse("uint4"))
 I8 = QParams(0.5, 0, QType.parse("int8"))
@@ -15,7 +22,10 @@ def test_grids_by_name():
         -1, 1, QType.parse("uint8"), symmetry="asymmetric"
     )
     assert QParams(0.5, 8, "uint4") == U4
-    by_name, plain = (requantize([100], (0.5, 0.25, 1.0), 3, grid, "ideal") for grid in ("int8", QType.parse("int8")))
+    by_name, plain = (
+        requantize([100], (0.5, 0.25, 1.0), 3, grid, "ideal")
+        for grid in ("int8", QType.parse("int8"))
+    )
     assert by_name.tolist() == plain.tolist()
     assert by_name.dtype == np.int8
     for wrong in ("uint9000", np.uint8, None, 8):
@@ -67,5 +77,11 @@ def test_names_that_nobody_knows():
 
 @pytest.mark.parametrize("multiplier", [1e12, 1e25, 1e200])
 def test_exact_results_beyond_every_integer_saturate(multiplier):
-    assert requantize([3, -3, 0], (multiplier, 1.0, 1.0), 5, "int8", "ideal").tolist() == [127, -128, 5]
-    assert requantize([2**31 - 1], (multiplier, 1.0, 1.0), 0, "int32", "ideal").tolist() == [2**31 - 1]
+    assert requantize([3, -3, 0], (multiplier, 1.0, 1.0), 5, "int8", "ideal").tolist() == [
+        127,
+        -128,
+        5,
+    ]
+    assert requantize([2**31 - 1], (multiplier, 1.0, 1.0), 0, "int32", "ideal").tolist() == [
+        2**31 - 1
+    ]

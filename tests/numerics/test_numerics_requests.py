@@ -1,4 +1,6 @@
-"""What callers hand to ``requantize`` and its neighbours is right, or one sentence says what is not."""
+"""What callers hand to ``requantize`` and its neighbours is right, or one sentence says what is
+not.
+"""
 
 import numpy as np
 import pytest
@@ -26,14 +28,20 @@ def test_scales_are_positive_and_finite(machine, place, scale):
     scales = [1.0, 0.5, 1.0]
     scales[place] = scale
     name = ("input", "weight", "output")[place]
-    with pytest.raises(InputError, match=f"found a scale of .* of the {name}; expected one that is positive"):
+    with pytest.raises(
+        InputError, match=f"found a scale of .* of the {name}; expected one that is positive"
+    ):
         requantize([1], tuple(scales), 0, "int8", machine)
 
 
-@pytest.mark.parametrize(("machine", "refused"), [("onednn", True), ("ort-x64", True), ("ideal", False)])
+@pytest.mark.parametrize(
+    ("machine", "refused"), [("onednn", True), ("ort-x64", True), ("ideal", False)]
+)
 @pytest.mark.parametrize("tiny", [1e-60, 1e60])
 def test_scales_that_float32_has_not(machine, refused, tiny):
-    """A machine that reads scales as float32 makes 0 or infinity of them; exact ones count with what they are."""
+    """A machine that reads scales as float32 makes 0 or infinity of them; exact ones count with
+    what they are.
+    """
     scales = (tiny, 1.0, tiny)
     if refused:
         with pytest.raises(InputError, match="as float32"):
@@ -76,12 +84,16 @@ def test_zero_points_are_levels(zero_point):
 
 
 @pytest.mark.parametrize(
-    ("limits", "words"), [((5, -5), "limits 5 … -5"), ((-200, 5), "limit -200"), ((0, 128), "limit 128")]
+    ("limits", "words"),
+    [((5, -5), "limits 5 … -5"), ((-200, 5), "limit -200"), ((0, 128), "limit 128")],
 )
 def test_limits_are_levels_in_order(limits, words):
     with pytest.raises(InputError, match=words):
         requantize([1], (1.0, 1.0, 1.0), 0, "int8", "ideal", limits=limits)
-    assert requantize([-9, 9], (1.0, 1.0, 1.0), 0, "int8", "ideal", limits=(0, 6)).tolist() == [0, 6]
+    assert requantize([-9, 9], (1.0, 1.0, 1.0), 0, "int8", "ideal", limits=(0, 6)).tolist() == [
+        0,
+        6,
+    ]
 
 
 @pytest.mark.parametrize("machine", NAMES)
@@ -109,7 +121,10 @@ def test_channels_fit_their_axis(more, words):
     sums, weight = np.ones((2, 3), np.int64), np.array([0.5, 1, 2])
     with pytest.raises(InputError, match=words):
         requantize(sums, (1.0, weight, 1.0), 0, "int8", "ideal", **more)
-    assert requantize(sums, (1.0, weight, 1.0), 0, "int8", "ideal", bias=[1, 2, 3], axis=-1).tolist() == [[1, 3, 8]] * 2
+    assert (
+        requantize(sums, (1.0, weight, 1.0), 0, "int8", "ideal", bias=[1, 2, 3], axis=-1).tolist()
+        == [[1, 3, 8]] * 2
+    )
     with pytest.raises(InputError, match="scales of the weight"):
         requantize(1, (1.0, weight, 1.0), 0, "int8", "ideal")
     with pytest.raises(InputError, match="scales of the input of shape"):
@@ -143,7 +158,9 @@ def test_levels_that_are_brought_to_another_grid():
 
 def test_whole_floats_are_integers():
     whole = requantize(np.array([5.0, -15.0]), (0.1, 1.0, 1.0), 0, "int8", "gemmlowp")
-    np.testing.assert_array_equal(whole, requantize([5, -15], (0.1, 1.0, 1.0), 0, "int8", "gemmlowp"))
+    np.testing.assert_array_equal(
+        whole, requantize([5, -15], (0.1, 1.0, 1.0), 0, "int8", "gemmlowp")
+    )
     for unfit in (np.nan, np.inf, 2.0**60):
         with pytest.raises(InputError, match="accumulators of float64"):
             requantize(np.array([unfit]), (0.1, 1.0, 1.0), 0, "int8", "gemmlowp")

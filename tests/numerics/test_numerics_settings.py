@@ -1,4 +1,6 @@
-"""Settings that no machine has are one sentence when they are written down, not wrong numbers later."""
+"""Settings that no machine has are one sentence when they are written down, not wrong numbers
+later.
+"""
 
 from dataclasses import replace
 
@@ -51,7 +53,16 @@ def test_stages(bits):
         ({"inner_bits": 41}, "'inner_bits'"),
         ({"form": MultiplierForm.SHORT, "bits": 0, "product_bits": -1}, "'product_bits'"),
         ({"form": MultiplierForm.SHORT, "bits": 0, "product_bits": 65}, "'product_bits'"),
-        ({"stages": (Stage(Rounding.FLOOR, 40), Stage(Rounding.FLOOR, 40), Stage(Rounding.FLOOR))}, "62 bits in all"),
+        (
+            {
+                "stages": (
+                    Stage(Rounding.FLOOR, 40),
+                    Stage(Rounding.FLOOR, 40),
+                    Stage(Rounding.FLOOR),
+                )
+            },
+            "62 bits in all",
+        ),
     ],
 )
 def test_scalings(settings, words):
@@ -63,7 +74,10 @@ def test_sums_and_factors_fit_a_product_of_64_bits():
     wide = Accumulator(bits=40)
     with pytest.raises(ValueError, match="40 bits times a multiplier of 31"):
         replace(GEMMLOWP, overrides=(), accumulator=wide)
-    for override in (Override(operators=("Conv",), accumulator=wide), Override(operators=("Conv",), scaling=FIXED)):
+    for override in (
+        Override(operators=("Conv",), accumulator=wide),
+        Override(operators=("Conv",), scaling=FIXED),
+    ):
         own = replace(FIXED, bits=15, stages=FIXED.stages[1:])
         with pytest.raises(ValueError, match="times a multiplier of 31"):
             replace(
@@ -72,7 +86,12 @@ def test_sums_and_factors_fit_a_product_of_64_bits():
                 accumulator=Accumulator() if override.accumulator else wide,
                 overrides=(override,),
             )
-    assert replace(GEMMLOWP, overrides=(), accumulator=wide, scaling=replace(FIXED, bits=23)).accumulator == wide
+    assert (
+        replace(
+            GEMMLOWP, overrides=(), accumulator=wide, scaling=replace(FIXED, bits=23)
+        ).accumulator
+        == wide
+    )
     assert replace(get_arithmetic("ideal"), accumulator=Accumulator(bits=64)).accumulator.bits == 64
 
 
@@ -81,7 +100,10 @@ def test_sums_and_factors_fit_a_product_of_64_bits():
     [
         ("accumulator = { bits = 100 }", "2 to 64 bits"),
         ('adding = { scheme = "weighted" }', "weights of 8 to 31 bits"),
-        ('overrides = [{ operators = ["Conv"], accumulator = { bits = 50 } }]', "50 bits times a multiplier of 31"),
+        (
+            'overrides = [{ operators = ["Conv"], accumulator = { bits = 50 } }]',
+            "50 bits times a multiplier of 31",
+        ),
     ],
 )
 def test_a_file_says_so_when_it_is_read(line, words, tmp_path):

@@ -1,4 +1,6 @@
-"""Sums and differences where settings, scales and widths are extreme: right, or refused in one sentence."""
+"""Sums and differences where settings, scales and widths are extreme: right, or refused in one
+sentence.
+"""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -34,17 +36,22 @@ def grid(scale: float, zero_point: int = 0, qtype: QType | str = INT8) -> QParam
 @pytest.mark.parametrize("machine", HEADROOM)
 @pytest.mark.parametrize("name", ["int16", "uint16"])
 def test_headroom_leaves_room_for_sixteen_bits(machine, name):
-    """TFLite: 15 bits of headroom there; sums of half the range each, within one level of the exact ones."""
+    """TFLite: 15 bits of headroom there; sums of half the range each, within one level of the
+    exact ones.
+    """
     qtype = QType.parse(name)
     a, b = (
-        np.linspace(qtype.qmin, qtype.qmax, 301).astype(int)[order] for order in (slice(None), slice(None, None, -1))
+        np.linspace(qtype.qmin, qtype.qmax, 301).astype(int)[order]
+        for order in (slice(None), slice(None, None, -1))
     )
     x, w, y = grid(0.011, 0, qtype), grid(0.007, qtype.qmax // 3, qtype), grid(0.019, 5, qtype)
     for counted in (add_quantized, subtract_quantized):
         near, exact = (counted(a, b, x, w, y, one).astype(int) for one in (machine, "ideal"))
         assert np.abs(near - exact).max() <= 1
     one = grid(1.0, 0, qtype)
-    assert add_quantized([30_000], [30_000], one, one, grid(2.0, 0, qtype), machine).tolist() == [30_000]
+    assert add_quantized([30_000], [30_000], one, one, grid(2.0, 0, qtype), machine).tolist() == [
+        30_000
+    ]
     assert subtract_quantized([30_000], [1], one, one, one, machine).tolist() == [29_999]
 
 
@@ -59,7 +66,10 @@ def test_levels_that_no_product_has_room_for_are_refused(machine, counted):
 @pytest.mark.parametrize(("machine", "least"), [("xnnpack", 2.0**-10), ("qnnpack", 2.0**-14)])
 @pytest.mark.parametrize("counted", [add_quantized, subtract_quantized])
 def test_weighted_sums_have_a_range_of_ratios(machine, least, counted):
-    one, below = np.nextafter(np.float32(least), np.float32(0)), np.nextafter(np.float32(256), np.float32(0))
+    one, below = (
+        np.nextafter(np.float32(least), np.float32(0)),
+        np.nextafter(np.float32(256), np.float32(0)),
+    )
     assert counted([127], [0], grid(below), grid(least), grid(1.0), machine).tolist() == [127]
     for ratio in (one, 256.0, 2.0**21, 2.0**60, 1e-30):
         for a, b in ((ratio, 1.0), (1.0, ratio)):
@@ -72,7 +82,11 @@ def test_weighted_sums_have_a_range_of_ratios(machine, least, counted):
 def test_results_beyond_every_integer_saturate(machine, ratio):
     big, one = grid(ratio), grid(1.0)
     assert add_quantized([1, -1, 0], [5, 5, 5], big, one, one, machine).tolist() == [127, -128, 5]
-    assert subtract_quantized([5, 5, 5], [1, -1, 0], one, big, one, machine).tolist() == [-128, 127, 5]
+    assert subtract_quantized([5, 5, 5], [1, -1, 0], one, big, one, machine).tolist() == [
+        -128,
+        127,
+        5,
+    ]
 
 
 @pytest.mark.parametrize("machine", FLOATS)
@@ -130,8 +144,12 @@ def test_the_exact_machine_is_exact_at_any_scale_and_width(scales, left, right):
 def test_adding_what_is_negated_is_subtracting_where_nothing_mirrors(machine):
     """Within one level: two roundings each may part; and a − b is never b − a."""
     a, b, y = grid(0.031, -12), grid(0.027, 0), grid(0.05, -3)
-    left, right = (one.reshape(-1) for one in np.meshgrid(np.arange(-128, 128), np.arange(-127, 128)))
-    gap = subtract_quantized(left, right, a, b, y, machine).astype(int) - add_quantized(left, -right, a, b, y, machine)
+    left, right = (
+        one.reshape(-1) for one in np.meshgrid(np.arange(-128, 128), np.arange(-127, 128))
+    )
+    gap = subtract_quantized(left, right, a, b, y, machine).astype(int) - add_quantized(
+        left, -right, a, b, y, machine
+    )
     assert np.abs(gap).max() <= 1
 
 
@@ -141,11 +159,17 @@ def test_operands_of_a_difference_round_as_those_of_a_sum():
     machine = replace(base, overrides=(), adding=once)
     x, w = grid(0.15342818200588226), grid(0.5051593780517578)
     y = grid(0.3508257567882538, -114)
-    left, right = (one.reshape(-1) for one in np.meshgrid(np.arange(-128, 128), np.arange(-127, 128)))
+    left, right = (
+        one.reshape(-1) for one in np.meshgrid(np.arange(-128, 128), np.arange(-127, 128))
+    )
     ours, plain = (subtract_quantized(left, right, x, w, y, one) for one in (machine, base))
     assert (ours != plain).any()
-    factors = [round(Fraction(float(one.scale)) / Fraction(2 * float(w.scale)) * 2**40) for one in (x, w)]
-    scaled = [[(level * 2**20 * factor + 2**39) >> 40 for level in range(-128, 128)] for factor in factors]
+    factors = [
+        round(Fraction(float(one.scale)) / Fraction(2 * float(w.scale)) * 2**40) for one in (x, w)
+    ]
+    scaled = [
+        [(level * 2**20 * factor + 2**39) >> 40 for level in range(-128, 128)] for factor in factors
+    ]
     for i, j in ((20, -79), (-128, 127), (64, 3), (-77, -120)):
         real = (
             Fraction(scaled[0][i + 128] - scaled[1][j + 128], 2**20)

@@ -1,1 +1,3 @@
-"""One-operator models and data drawn by hypothesis, for every test that holds the interpreter against an engine."""
+"""One-operator models and data drawn by hypothesis, for every test that holds the interpreter
+against an engine.
+"""

@@ -1,4 +1,6 @@
-"""Families of random graphs that each engine runs, and how its outputs are compared with those of its arithmetic."""
+"""Families of random graphs that each engine runs, and how its outputs are compared with those
+of its arithmetic.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,17 +16,37 @@ from operator_cases.graphs import Array, Family, RandomGraph
 FLOATS = 1e-5
 """Of the largest element: what differs by less is a last bit of a float."""
 _TFLITE = ("Sigmoid", "Tanh", "LeakyRelu", "HardSwish", "Clip")
-_FUNCTIONS = ("Sigmoid", "Tanh", "LeakyRelu", "HardSwish", "Softplus", "Abs", "Neg", "Exp", "HardSigmoid", "Clip")
+_FUNCTIONS = (
+    "Sigmoid",
+    "Tanh",
+    "LeakyRelu",
+    "HardSwish",
+    "Softplus",
+    "Abs",
+    "Neg",
+    "Exp",
+    "HardSigmoid",
+    "Clip",
+)
 _UNSIGNED = {"Sigmoid": (1 / 256, 0), "Softmax": (1 / 256, 0), "Tanh": (1 / 128, 128)}
 _SIGNED = {"Sigmoid": (1 / 256, -128), "Softmax": (1 / 256, -128), "Tanh": (1 / 128, 0)}
 _SIX = ("Add", "Mul", "Sub", "Max", "Min", "Concat")
 _LITERT = (
     Family(functions=_TFLITE, pairs=_SIX, fixed=_UNSIGNED, same_grid=True, quantized_ends=True),
-    Family(codes="int8", functions=_TFLITE, pairs=_SIX, fixed=_SIGNED, same_grid=True, quantized_ends=True),
+    Family(
+        codes="int8",
+        functions=_TFLITE,
+        pairs=_SIX,
+        fixed=_SIGNED,
+        same_grid=True,
+        quantized_ends=True,
+    ),
 )
 _ALL = (Family(functions=_FUNCTIONS), Family(codes="int8", functions=_FUNCTIONS))
 _UNBIASED = Family(functions=_FUNCTIONS, biased=0.0, quantized_ends=True)
-_TORCH = (Family(functions=_TFLITE, pairs=("Add", "Mul", "Concat"), fixed=_UNSIGNED, quantized_ends=True),)
+_TORCH = (
+    Family(functions=_TFLITE, pairs=("Add", "Mul", "Concat"), fixed=_UNSIGNED, quantized_ends=True),
+)
 FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
     {
         "ort-cpu": _ALL[:1],
@@ -43,7 +65,9 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One graph: its ``model``, one batch, its operators, and the steps of the outputs behind a DequantizeLinear."""
+    """One graph: its ``model``, one batch, its operators, and the steps of the outputs behind a
+    DequantizeLinear.
+    """
 
     model: ir.Model
     feeds: dict[str, Array]
@@ -82,8 +106,12 @@ def _steps_of(model: ir.Model) -> dict[str, float]:
     return found
 
 
-def compared(theirs: Mapping[str, Array], ours: Mapping[str, Array], steps: Mapping[str, float]) -> dict[str, Any]:
-    """Elements, how many differ, by how many steps at most, and how many outputs have another shape."""
+def compared(
+    theirs: Mapping[str, Array], ours: Mapping[str, Array], steps: Mapping[str, float]
+) -> dict[str, Any]:
+    """Elements, how many differ, by how many steps at most, and how many outputs have another
+    shape.
+    """
     found: dict[str, Any] = {"elements": 0, "differ": 0, "most": 0.0, "shapes": 0}
     for name, array in ours.items():
         if theirs[name].shape != array.shape:
@@ -94,5 +122,7 @@ def compared(theirs: Mapping[str, Array], ours: Mapping[str, Array], steps: Mapp
         found["elements"] += array.size
         found["differ"] += int(wrong.sum())
         if wrong.any():
-            found["most"] = max(found["most"], round(float(away[wrong].max()) / (steps.get(name) or 1.0), 3))
+            found["most"] = max(
+                found["most"], round(float(away[wrong].max()) / (steps.get(name) or 1.0), 3)
+            )
     return found

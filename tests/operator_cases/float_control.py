@@ -1,4 +1,6 @@
-"""Strategies for the operators with graphs of their own; their bodies hold kernels that are ours."""
+"""Strategies for the operators with graphs of their own; their bodies hold kernels that are
+ours.
+"""
 
 import numpy as np
 from onnx import TensorProto, helper
@@ -13,7 +15,9 @@ def branch(draw: Draw) -> Example:
     graphs = {}
     for name in ("then_branch", "else_branch"):
         axis = draw.whole(0, 1)
-        nodes = [helper.make_node(draw.choose("Softmax", "Softsign", "Mean"), ["i1"], [f"{name}_y"])]
+        nodes = [
+            helper.make_node(draw.choose("Softmax", "Softsign", "Mean"), ["i1"], [f"{name}_y"])
+        ]
         if nodes[0].op_type == "Softmax":
             nodes[0].attribute.append(helper.make_attribute("axis", axis))
         outputs = [helper.make_tensor_value_info(f"{name}_y", _FLOAT, [None, None, None])]
@@ -52,10 +56,18 @@ def loop(draw: Draw) -> Example:
 
 def scan(draw: Draw) -> Example:
     """Scan with a running sum, forwards or backwards, from version 9 on."""
-    nodes = [helper.make_node("Add", ["state", "x"], ["next"]), helper.make_node("Softsign", ["next"], ["y"])]
+    nodes = [
+        helper.make_node("Add", ["state", "x"], ["next"]),
+        helper.make_node("Softsign", ["next"], ["y"]),
+    ]
     size = draw.whole(1, 4)
-    infos = {name: helper.make_tensor_value_info(name, _FLOAT, [size]) for name in ("state", "x", "next", "y")}
-    body = helper.make_graph(nodes, "body", [infos["state"], infos["x"]], [infos["next"], infos["y"]])
+    infos = {
+        name: helper.make_tensor_value_info(name, _FLOAT, [size])
+        for name in ("state", "x", "next", "y")
+    }
+    body = helper.make_graph(
+        nodes, "body", [infos["state"], infos["x"]], [infos["next"], infos["y"]]
+    )
     attributes = {"body": body, "num_scan_inputs": 1}
     if draw.maybe(0.4):
         attributes["scan_input_directions"] = [draw.whole(0, 1)]
@@ -63,7 +75,12 @@ def scan(draw: Draw) -> Example:
         attributes["scan_output_directions"] = [draw.whole(0, 1)]
     x = draw.numbers([draw.whole(1, 4), size])
     if draw.since < 9:
-        return Example([None, draw.numbers([1, size]), x[None]], {"body": body, "num_scan_inputs": 1}, 2, slack=8)
+        return Example(
+            [None, draw.numbers([1, size]), x[None]],
+            {"body": body, "num_scan_inputs": 1},
+            2,
+            slack=8,
+        )
     return Example([draw.numbers([size]), x], attributes, 2, slack=8)
 
 

@@ -1,4 +1,6 @@
-"""Strategies for operators that act on each element, and for those that read two or more broadcast operands."""
+"""Strategies for operators that act on each element, and for those that read two or more
+broadcast operands.
+"""
 
 import numpy as np
 
@@ -34,12 +36,16 @@ def unary(draw: Draw) -> Example:
     ):
         odd = draw.random.choice(np.array([np.nan, np.inf, -np.inf, -0.0, 0, 1], dtype), x.shape)
         keeps_nan = draw.operator in ("IsInf", "IsNaN", "Abs", "Neg", "Floor", "Ceil", "Round")
-        x = np.where(draw.random.random(x.shape) < 0.3, odd if keeps_nan else np.nan_to_num(odd), x).astype(dtype)
+        x = np.where(
+            draw.random.random(x.shape) < 0.3, odd if keeps_nan else np.nan_to_num(odd), x
+        ).astype(dtype)
     attributes = {}
     for name, attribute in draw.schema.attributes.items():
         if draw.maybe():
             is_float = attribute.type == attribute.type.FLOAT
-            attributes[name] = (0.05 + float(draw.random.random()) * 1.5) if is_float else draw.whole(0, 1)
+            attributes[name] = (
+                (0.05 + float(draw.random.random()) * 1.5) if is_float else draw.whole(0, 1)
+            )
     if "approximate" in attributes:
         attributes["approximate"] = draw.choose("none", "tanh")
     return Example([x], attributes)
@@ -59,7 +65,10 @@ def binary(draw: Draw) -> Example:
         b = np.where(np.abs(b.astype(float)) < 0.1, np.ones_like(b), b)
     if draw.maybe() and not (draw.operator == "Div" and (np.abs(a.astype(float)) < 0.1).any()):
         a, b = b, a
-    if draw.operator in ("Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual") and draw.maybe():
+    if (
+        draw.operator in ("Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual")
+        and draw.maybe()
+    ):
         a, b = (np.round(a), np.round(b)) if dtype.kind == "f" else (a, b)
     return Example([a, b], fixed=frozenset({1} if draw.maybe() else ()))
 
@@ -70,7 +79,9 @@ def power(draw: Draw) -> Example:
     exponent_type = draw.dtype("T1") if draw.since >= 12 else base_type
     whole = draw.shape(0)
     base = np.abs(draw.numbers(whole, base_type, low=0.2, high=2)) + np.ones((), base_type)
-    exponent = draw.numbers(draw.smaller(whole), exponent_type, low=0 if exponent_type.kind in "iu" else -2, high=0.6)
+    exponent = draw.numbers(
+        draw.smaller(whole), exponent_type, low=0 if exponent_type.kind in "iu" else -2, high=0.6
+    )
     if exponent_type.kind in "iu":
         exponent = np.abs(exponent)
     return Example([base.astype(base_type), exponent])
@@ -93,7 +104,8 @@ def shift(draw: Draw) -> Example:
     whole = draw.shape(0)
     bits = draw.random.integers(0, dtype.itemsize * 8, draw.smaller(whole)).astype(dtype)
     return Example(
-        [draw.random.integers(0, 200, whole).astype(dtype), bits], {"direction": draw.choose("LEFT", "RIGHT")}
+        [draw.random.integers(0, 200, whole).astype(dtype), bits],
+        {"direction": draw.choose("LEFT", "RIGHT")},
     )
 
 
@@ -109,13 +121,21 @@ def choice(draw: Draw) -> Example:
     """Where."""
     dtype, whole = draw.dtype("T"), draw.shape(0)
     condition = draw.numbers(draw.smaller(whole), bool)
-    return Example([condition, draw.numbers(draw.smaller(whole), dtype), draw.numbers(draw.smaller(whole), dtype)])
+    return Example(
+        [
+            condition,
+            draw.numbers(draw.smaller(whole), dtype),
+            draw.numbers(draw.smaller(whole), dtype),
+        ]
+    )
 
 
 def slope(draw: Draw) -> Example:
     """PRelu."""
     dtype, whole = draw.dtype("T"), draw.shape(1)
-    return Example([draw.numbers(whole, dtype), draw.numbers(draw.smaller(whole), dtype)], fixed=frozenset({1}))
+    return Example(
+        [draw.numbers(whole, dtype), draw.numbers(draw.smaller(whole), dtype)], fixed=frozenset({1})
+    )
 
 
 def clip(draw: Draw) -> Example:
@@ -125,7 +145,9 @@ def clip(draw: Draw) -> Example:
     low, high = sorted(draw.numbers([2], dtype, low=-1.5, high=1.5).tolist())
     if draw.since < 11:
         return Example([x], {k: v for k, v in (("min", low), ("max", high)) if draw.maybe(0.7)})
-    limits: list[Array | None] = [np.array(v, dtype) if draw.maybe(0.7) else None for v in (low, high)]
+    limits: list[Array | None] = [
+        np.array(v, dtype) if draw.maybe(0.7) else None for v in (low, high)
+    ]
     if dtype.kind == "f" and draw.maybe(0.1):
         limits = [np.array(high, dtype), np.array(low, dtype)]
     while limits and limits[-1] is None:

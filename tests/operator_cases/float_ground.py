@@ -1,7 +1,8 @@
 """Random models of one operator with the data for one batch, and who is asked about them.
 
-A strategy is a function of a ``Draw`` that gives an ``Example``: the operator's inputs in order, its attributes and
-how many outputs it has. It asks the draw which version of the operator is meant, and which types its schema allows.
+A strategy is a function of a ``Draw`` that gives an ``Example``: the operator's inputs in order,
+its attributes and how many outputs it has. It asks the draw which version of the operator is meant,
+and which types its schema allows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +24,10 @@ _DTYPES = {
         "float16": np.float16,
         "bfloat16": ml_dtypes.bfloat16,
         "bool": np.bool_,
-        **{kind: kind for kind in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")},
+        **{
+            kind: kind
+            for kind in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+        },
     }.items()
 }
 _LIKELY = {"float32": 12, "float64": 2, "float16": 1, "int32": 2, "int64": 2, "int8": 1, "uint8": 1}
@@ -38,10 +42,10 @@ class Example:
         attributes: those that are set.
         outputs: how many there are; a False in a sequence leaves one out.
         fixed: the inputs that are initializers; the rest is fed.
-        terms: whether the results are sums of products, whose rounding is in proportion to the sums of absolute ones.
-        steps: whether the results are rounded to levels, which rounding before may move by one.
-        slack: how many times the usual rounding is allowed, where many steps follow one another.
-        outer: how many of the last inputs only the node's own graphs read.
+        terms: whether the results are sums of products, whose rounding is in proportion to the sums
+        of absolute ones. steps: whether the results are rounded to levels, which rounding before
+        may move by one. slack: how many times the usual rounding is allowed, where many steps
+        follow one another. outer: how many of the last inputs only the node's own graphs read.
     """
 
     inputs: Sequence[Array | None]
@@ -101,8 +105,14 @@ class Draw:
             for text in constraint.allowed_type_strs
             if text in _DTYPES
         ]
-        allowed = [d for d in dict.fromkeys(allowed) if not only or (d.kind in only and d.name != "bfloat16")]
-        allowed = allowed or [np.dtype(np.float32)]  # the schema has no such constraint, or types that are no tensors
+        allowed = [
+            d
+            for d in dict.fromkeys(allowed)
+            if not only or (d.kind in only and d.name != "bfloat16")
+        ]
+        allowed = allowed or [
+            np.dtype(np.float32)
+        ]  # the schema has no such constraint, or types that are no tensors
         weights = np.array([_LIKELY.get(d.name, 0.3) for d in allowed])
         return allowed[self.random.choice(len(allowed), p=weights / weights.sum())]
 
@@ -110,8 +120,12 @@ class Draw:
         """Of ``low`` to ``high`` dimensions."""
         return self.wholes(self.whole(low, high), 1, largest)
 
-    def numbers(self, shape: Sequence[int], dtype: Any = np.float32, *, low: float = -3, high: float = 3) -> Array:
-        """Random numbers: normal ones clipped to ``low`` … ``high``, whole ones where the type is, or truths."""
+    def numbers(
+        self, shape: Sequence[int], dtype: Any = np.float32, *, low: float = -3, high: float = 3
+    ) -> Array:
+        """Random numbers: normal ones clipped to ``low`` … ``high``, whole ones where the type
+        is, or truths.
+        """
         dtype = np.dtype(dtype)
         if dtype.kind == "b":
             return self.random.random(shape) < 0.5
@@ -141,18 +155,30 @@ class Draw:
 Strategy = Callable[[Draw], Example]
 
 
-def model_of(operator: str, opset: int, example: Example) -> tuple[onnx.ModelProto, dict[str, Array]]:
+def model_of(
+    operator: str, opset: int, example: Example
+) -> tuple[onnx.ModelProto, dict[str, Array]]:
     """The model of one node, and what it is fed."""
     names = ["" if array is None else f"i{index}" for index, array in enumerate(example.inputs)]
     wanted = [True] * example.outputs if isinstance(example.outputs, int) else example.outputs
     outputs = [f"o{index}" if is_wanted else "" for index, is_wanted in enumerate(wanted)]
-    arrays = {name: np.asarray(array) for name, array in zip(names, example.inputs, strict=True) if array is not None}
+    arrays = {
+        name: np.asarray(array)
+        for name, array in zip(names, example.inputs, strict=True)
+        if array is not None
+    }
     fixed = {names[index] for index in example.fixed if index < len(names) and names[index]}
     graph = helper.make_graph(
-        [helper.make_node(operator, names[: len(names) - example.outer], outputs, "one", **example.attributes)],
+        [
+            helper.make_node(
+                operator, names[: len(names) - example.outer], outputs, "one", **example.attributes
+            )
+        ],
         "one_node",
         [
-            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), [None] * array.ndim)
+            helper.make_tensor_value_info(
+                name, helper.np_dtype_to_tensor_dtype(array.dtype), [None] * array.ndim
+            )
             for name, array in arrays.items()
             if name not in fixed
         ],
@@ -160,5 +186,7 @@ def model_of(operator: str, opset: int, example: Example) -> tuple[onnx.ModelPro
         [numpy_helper.from_array(array, name) for name, array in arrays.items() if name in fixed],
     )
     ir_version = 8 if opset < 19 else 10
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version)
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version
+    )
     return model, {name: array for name, array in arrays.items() if name not in fixed}

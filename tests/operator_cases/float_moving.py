@@ -1,4 +1,6 @@
-"""Strategies for operators that move, select, repeat or resize values, and for those that make values of shapes."""
+"""Strategies for operators that move, select, repeat or resize values, and for those that make
+values of shapes.
+"""
 
 from typing import Any
 
@@ -23,7 +25,10 @@ def _data(draw: Draw, low: int = 1, high: int = 4) -> Array:
 def transpose(draw: Draw) -> Example:
     """By a permutation, or turned round."""
     x = _data(draw, 0)
-    return Example([x], {"perm": draw.random.permutation(x.ndim).tolist()} if x.ndim and draw.maybe(0.8) else {})
+    return Example(
+        [x],
+        {"perm": draw.random.permutation(x.ndim).tolist()} if x.ndim and draw.maybe(0.8) else {},
+    )
 
 
 def reshape(draw: Draw) -> Example:
@@ -53,7 +58,11 @@ def squeeze(draw: Draw) -> Example:
     """Axes as an attribute or as an input, or all of 1."""
     shape = [1 if draw.maybe(0.4) else n for n in draw.shape(1, 4)]
     ones = [i for i, n in enumerate(shape) if n == 1]
-    axes = [a - len(shape) if draw.since >= 11 and draw.maybe(0.3) else a for a in ones if draw.maybe(0.7)]
+    axes = [
+        a - len(shape) if draw.since >= 11 and draw.maybe(0.3) else a
+        for a in ones
+        if draw.maybe(0.7)
+    ]
     x = draw.numbers(shape, draw.dtype("T"))
     if not axes:
         return Example([x])
@@ -112,7 +121,9 @@ def pad(draw: Draw) -> Example:
         inputs.append(draw.numbers([], dtype))
     if draw.since >= 18 and draw.maybe(0.4):
         axes = draw.axes(x.ndim)
-        inputs[1] = _ints([pads[a % x.ndim] for a in axes] + [pads[a % x.ndim + x.ndim] for a in axes])
+        inputs[1] = _ints(
+            [pads[a % x.ndim] for a in axes] + [pads[a % x.ndim + x.ndim] for a in axes]
+        )
         inputs = [*inputs, *[None] * (3 - len(inputs)), _ints(axes)]
     return Example(inputs, attributes, fixed=_known(draw, 1, 2, 3))
 
@@ -169,8 +180,12 @@ def gather(draw: Draw) -> Example:
     axis = draw.axis(x.ndim)
     size = x.shape[axis % x.ndim]
     low = -size if draw.since >= 11 else 0
-    indices = draw.random.integers(low, size, draw.shape(0, 3)).astype(draw.choose(np.int64, np.int32))
-    return Example([x, indices], {"axis": axis} if axis % x.ndim or draw.maybe() else {}, fixed=_known(draw, 1))
+    indices = draw.random.integers(low, size, draw.shape(0, 3)).astype(
+        draw.choose(np.int64, np.int32)
+    )
+    return Example(
+        [x, indices], {"axis": axis} if axis % x.ndim or draw.maybe() else {}, fixed=_known(draw, 1)
+    )
 
 
 def gather_elements(draw: Draw) -> Example:
@@ -178,9 +193,13 @@ def gather_elements(draw: Draw) -> Example:
     x = _data(draw)
     axis = draw.axis(x.ndim)
     size = x.shape[axis % x.ndim]
-    shape = [draw.whole(1, n) if i != axis % x.ndim else draw.whole(1, 5) for i, n in enumerate(x.shape)]
+    shape = [
+        draw.whole(1, n) if i != axis % x.ndim else draw.whole(1, 5) for i, n in enumerate(x.shape)
+    ]
     indices = draw.random.integers(-size, size, shape).astype(draw.choose(np.int64, np.int32))
-    return Example([x, indices], {"axis": axis} if axis % x.ndim or draw.maybe() else {}, fixed=_known(draw, 1))
+    return Example(
+        [x, indices], {"axis": axis} if axis % x.ndim or draw.maybe() else {}, fixed=_known(draw, 1)
+    )
 
 
 def gather_nd(draw: Draw) -> Example:
@@ -190,10 +209,16 @@ def gather_nd(draw: Draw) -> Example:
     depth = draw.whole(1, x.ndim - batch)
     shape = [*x.shape[:batch], *draw.shape(1, 2), depth]
     indices = np.stack(
-        [draw.random.integers(-x.shape[batch + d], x.shape[batch + d], shape[:-1]) for d in range(depth)], axis=-1
+        [
+            draw.random.integers(-x.shape[batch + d], x.shape[batch + d], shape[:-1])
+            for d in range(depth)
+        ],
+        axis=-1,
     )
     return Example(
-        [x, _ints(indices)], {"batch_dims": batch} if batch or draw.maybe(0.3) else {}, fixed=_known(draw, 1)
+        [x, _ints(indices)],
+        {"batch_dims": batch} if batch or draw.maybe(0.3) else {},
+        fixed=_known(draw, 1),
     )
 
 
@@ -233,7 +258,9 @@ def scatter_nd(draw: Draw) -> Example:
     indices = np.stack(np.unravel_index(flat, x.shape[:depth]), axis=-1)
     if draw.maybe(0.3):
         indices = indices - np.array(x.shape[:depth])
-    return Example([x, _ints(indices), draw.numbers([count, *x.shape[depth:]], x.dtype)], attributes, slack=4)
+    return Example(
+        [x, _ints(indices), draw.numbers([count, *x.shape[depth:]], x.dtype)], attributes, slack=4
+    )
 
 
 def tensor_scatter(draw: Draw) -> Example:
@@ -284,27 +311,41 @@ def upsample(draw: Draw) -> Example:
 
 def resize(draw: Draw) -> Example:
     """Every mode, by scales or sizes."""
-    mode = draw.choose("nearest", "nearest", "linear", "linear", *(["cubic"] if draw.since >= 11 else []))
+    mode = draw.choose(
+        "nearest", "nearest", "linear", "linear", *(["cubic"] if draw.since >= 11 else [])
+    )
     attributes: dict[str, Any] = {"mode": mode}
     rank = draw.choose(3, 4, 4, 4) if mode == "cubic" or draw.maybe(0.8) else draw.whole(1, 3)
     spatial = 2 if rank == 4 else 1
     dtype = (
-        draw.dtype("T" if draw.since < 11 else "T1") if mode == "nearest" or draw.maybe(0.1) else np.dtype("float32")
+        draw.dtype("T" if draw.since < 11 else "T1")
+        if mode == "nearest" or draw.maybe(0.1)
+        else np.dtype("float32")
     )
-    x = draw.numbers([*draw.wholes(rank - spatial, 1, 3), *draw.wholes(spatial, 1 if draw.maybe(0.2) else 2, 6)], dtype)
-    # The nearest of places that only rounding separates: the evaluator computes them in float64, engines in float32.
+    x = draw.numbers(
+        [*draw.wholes(rank - spatial, 1, 3), *draw.wholes(spatial, 1 if draw.maybe(0.2) else 2, 6)],
+        dtype,
+    )
+    # The nearest of places that only rounding separates: the evaluator computes them in float64,
+    # engines in float32.
     others = (1.0, 2.0) if mode == "nearest" else (0.7, 2.3)
     factors = [draw.choose(1.0, 2.0, 3.0, 0.5, 1.5, *others) for _ in range(spatial)]
-    factors = [f if int(n * f) >= 1 else 1.0 for f, n in zip(factors, x.shape[-spatial:], strict=True)]
+    factors = [
+        f if int(n * f) >= 1 else 1.0 for f, n in zip(factors, x.shape[-spatial:], strict=True)
+    ]
     scales = np.array([1.0] * (rank - spatial) + factors, np.float32)
     if draw.since < 10 or (draw.since == 10):
         return Example([x, scales], attributes, fixed=frozenset({1}))
     modes = ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"]
     modes += ["half_pixel_symmetric"] if draw.since >= 19 else []
     if draw.maybe(0.8):
-        attributes["coordinate_transformation_mode"] = draw.choose(*modes, *modes, "tf_crop_and_resize")
+        attributes["coordinate_transformation_mode"] = draw.choose(
+            *modes, *modes, "tf_crop_and_resize"
+        )
     if mode == "nearest" and draw.maybe(0.8):
-        attributes["nearest_mode"] = draw.choose("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+        attributes["nearest_mode"] = draw.choose(
+            "round_prefer_floor", "round_prefer_ceil", "floor", "ceil"
+        )
     if mode == "cubic":
         if draw.maybe(0.4):
             attributes["cubic_coeff_a"] = draw.choose(-0.5, -0.75)
@@ -323,14 +364,21 @@ def resize(draw: Draw) -> Example:
     elif draw.since < 13:
         roi = np.empty(0, np.float32)
     if draw.maybe(0.6):
-        return _axes_of(draw, Example([x, roi, scales], attributes, fixed=frozenset({1, 2})), rank, spatial)
+        return _axes_of(
+            draw, Example([x, roi, scales], attributes, fixed=frozenset({1, 2})), rank, spatial
+        )
     sizes = _ints(
-        [*x.shape[: rank - spatial], *(max(1, int(n * f)) for n, f in zip(x.shape[-spatial:], factors, strict=True))]
+        [
+            *x.shape[: rank - spatial],
+            *(max(1, int(n * f)) for n, f in zip(x.shape[-spatial:], factors, strict=True)),
+        ]
     )
     none = np.empty(0, np.float32) if draw.since < 13 else None
     if draw.since >= 18 and draw.maybe(0.3):
         attributes["keep_aspect_ratio_policy"] = draw.choose("stretch", "not_larger", "not_smaller")
-    return _axes_of(draw, Example([x, roi, none, sizes], attributes, fixed=frozenset({1, 2, 3})), rank, spatial)
+    return _axes_of(
+        draw, Example([x, roi, none, sizes], attributes, fixed=frozenset({1, 2, 3})), rank, spatial
+    )
 
 
 def _axes_of(draw: Draw, whole: Example, rank: int, spatial: int) -> Example:
@@ -349,7 +397,9 @@ def _axes_of(draw: Draw, whole: Example, rank: int, spatial: int) -> Example:
 
 def grid_sample(draw: Draw) -> Example:
     """Every mode, inside and outside of the picture."""
-    names = ["nearest", "linear", "cubic"] if draw.since >= 20 else ["nearest", "bilinear", "bicubic"]
+    names = (
+        ["nearest", "linear", "cubic"] if draw.since >= 20 else ["nearest", "bilinear", "bicubic"]
+    )
     rank = draw.choose(2, 2, 3) if draw.since >= 20 else 2
     attributes: dict[str, Any] = {}
     if draw.maybe(0.9):
@@ -375,7 +425,11 @@ def trilu(draw: Draw) -> Example:
     """Either half, any diagonal, batches."""
     x = draw.numbers(draw.shape(2, 4), draw.dtype("T"))
     attributes = {"upper": draw.whole(0, 1)} if draw.maybe(0.8) else {}
-    return Example([x, *([_ints(draw.whole(-4, 4))] if draw.maybe(0.7) else [])], attributes, fixed=_known(draw, 1))
+    return Example(
+        [x, *([_ints(draw.whole(-4, 4))] if draw.maybe(0.7) else [])],
+        attributes,
+        fixed=_known(draw, 1),
+    )
 
 
 def compress(draw: Draw) -> Example:
@@ -390,7 +444,9 @@ def compress(draw: Draw) -> Example:
 def one_hot(draw: Draw) -> Example:
     """Indices of any rank, negative and outside ones."""
     depth = draw.whole(2, 6)
-    indices = draw.random.integers(-depth - 1 if draw.since >= 11 else 0, depth + 1, draw.shape(1, 3))
+    indices = draw.random.integers(
+        -depth - 1 if draw.since >= 11 else 0, depth + 1, draw.shape(1, 3)
+    )
     indices = indices.astype(draw.choose(np.int64, np.int32, np.float32))
     attributes = {"axis": draw.axis(indices.ndim + 1)} if draw.maybe(0.8) else {}
     values = draw.numbers([2], draw.dtype("T3"))
@@ -401,7 +457,11 @@ def arange(draw: Draw) -> Example:
     """Up or down, by any step."""
     dtype = draw.dtype("T")
     start, count = draw.whole(-3, 3), draw.whole(0, 8)
-    step = draw.choose(1, 2, -1, -2) if dtype.kind in "i" or draw.maybe() else draw.choose(0.5, -0.3, 1.7)
+    step = (
+        draw.choose(1, 2, -1, -2)
+        if dtype.kind in "i" or draw.maybe()
+        else draw.choose(0.5, -0.3, 1.7)
+    )
     return Example([np.array(v, dtype) for v in (start, start + step * count, step)])
 
 
@@ -410,7 +470,9 @@ def eye(draw: Draw) -> Example:
     from onnx import TensorProto
 
     x = draw.numbers(draw.wholes(2, 1, 5), draw.dtype("T1"))
-    attributes = {k: v for k, v in (("k", draw.whole(-4, 4)), ("dtype", TensorProto.FLOAT)) if draw.maybe(0.7)}
+    attributes = {
+        k: v for k, v in (("k", draw.whole(-4, 4)), ("dtype", TensorProto.FLOAT)) if draw.maybe(0.7)
+    }
     return Example([x], attributes)
 
 
@@ -461,7 +523,9 @@ def center_crop_pad(draw: Draw) -> Example:
     x = _data(draw)
     axes = draw.axes(x.ndim) if draw.maybe() else None
     target = draw.wholes(x.ndim if axes is None else len(axes), 1, 7)
-    return Example([x, _ints(target)], {} if axes is None else {"axes": axes}, fixed=_known(draw, 1))
+    return Example(
+        [x, _ints(target)], {} if axes is None else {"axes": axes}, fixed=_known(draw, 1)
+    )
 
 
 def top_k(draw: Draw) -> Example:
@@ -469,7 +533,9 @@ def top_k(draw: Draw) -> Example:
     x = draw.numbers(draw.shape(), draw.dtype("T"))
     axis = draw.axis(x.ndim)
     count = draw.whole(1, x.shape[axis % x.ndim])
-    attributes: dict[str, Any] = {"axis": axis} if axis % x.ndim != x.ndim - 1 or draw.maybe() else {}
+    attributes: dict[str, Any] = (
+        {"axis": axis} if axis % x.ndim != x.ndim - 1 or draw.maybe() else {}
+    )
     if draw.since < 10:
         return Example([x], attributes | {"k": count}, 2)
     if draw.since >= 11 and draw.maybe(0.7):
@@ -483,7 +549,9 @@ def suppression(draw: Draw) -> Example:
     """Boxes in either form."""
     batch, count, classes = draw.whole(1, 3), draw.whole(1, 6), draw.whole(1, 3)
     low = draw.random.random((batch, count, 2)).astype(np.float32)
-    boxes = np.concatenate([low, low + draw.random.random((batch, count, 2)).astype(np.float32)], axis=2)
+    boxes = np.concatenate(
+        [low, low + draw.random.random((batch, count, 2)).astype(np.float32)], axis=2
+    )
     scores = draw.random.random((batch, classes, count)).astype(np.float32)
     limits = [_ints([draw.whole(1, 5)]), np.array([0.4], np.float32), np.array([0.3], np.float32)]
     attributes = {"center_point_box": draw.whole(0, 1)} if draw.maybe() else {}

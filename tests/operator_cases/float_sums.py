@@ -12,8 +12,12 @@ def _ints(values: Any) -> Array:
 
 
 def _levels(draw: Draw, kind: np.dtype[Any], shape: Any) -> Array:
-    """Of 7 bits: pairs of products of 8 bits saturate in ONNX Runtime on processors without VNNI."""
-    return draw.random.integers(max(np.iinfo(kind).min, -64), min(np.iinfo(kind).max, 127) // 2 + 1, shape).astype(kind)
+    """Of 7 bits: pairs of products of 8 bits saturate in ONNX Runtime on processors without
+    VNNI.
+    """
+    return draw.random.integers(
+        max(np.iinfo(kind).min, -64), min(np.iinfo(kind).max, 127) // 2 + 1, shape
+    ).astype(kind)
 
 
 def reduction(draw: Draw) -> Example:
@@ -33,7 +37,9 @@ def reduction(draw: Draw) -> Example:
             inputs.append(_ints(axes or []))
     elif axes is not None:
         attributes["axes"] = axes
-    return Example(inputs, attributes, fixed=frozenset({1} if draw.maybe(0.7) else ()), terms=True, slack=2)
+    return Example(
+        inputs, attributes, fixed=frozenset({1} if draw.maybe(0.7) else ()), terms=True, slack=2
+    )
 
 
 def arg(draw: Draw) -> Example:
@@ -53,7 +59,9 @@ def softmax(draw: Draw) -> Example:
     x = draw.numbers(draw.shape(), draw.dtype("T", only="f"), low=-9, high=9)
     if draw.maybe(0.2):
         x = (x * 100).astype(x.dtype) if x.dtype != np.float16 else x
-    return Example([x], {"axis": draw.axis(x.ndim)} if draw.maybe(0.7) or x.ndim < 2 else {}, slack=2)
+    return Example(
+        [x], {"axis": draw.axis(x.ndim)} if draw.maybe(0.7) or x.ndim < 2 else {}, slack=2
+    )
 
 
 def matmul(draw: Draw) -> Example:
@@ -63,15 +71,21 @@ def matmul(draw: Draw) -> Example:
     a = [k] if draw.maybe(0.15) else [*draw.smaller(lead), m, k]
     b = [k] if draw.maybe(0.15) else [*draw.smaller(lead), k, n]
     return Example(
-        [draw.numbers(a, dtype), draw.numbers(b, dtype)], fixed=frozenset({1} if draw.maybe() else ()), terms=True
+        [draw.numbers(a, dtype), draw.numbers(b, dtype)],
+        fixed=frozenset({1} if draw.maybe() else ()),
+        terms=True,
     )
 
 
 def gemm(draw: Draw) -> Example:
     """Transposed or not, with factors, and a C that broadcasts."""
     dtype, (m, k, n) = draw.dtype("T"), draw.wholes(3, 1, 6)
-    attributes: dict[str, Any] = {name: draw.whole(0, 1) for name in ("transA", "transB") if draw.maybe()}
-    attributes |= {name: draw.choose(0.5, 2.0, 1.0, 0.0) for name in ("alpha", "beta") if draw.maybe(0.4)}
+    attributes: dict[str, Any] = {
+        name: draw.whole(0, 1) for name in ("transA", "transB") if draw.maybe()
+    }
+    attributes |= {
+        name: draw.choose(0.5, 2.0, 1.0, 0.0) for name in ("alpha", "beta") if draw.maybe(0.4)
+    }
     a = draw.numbers([k, m] if attributes.get("transA") else [m, k], dtype)
     b = draw.numbers([n, k] if attributes.get("transB") else [k, n], dtype)
     inputs = [a, b]
@@ -90,7 +104,8 @@ def einsum(draw: Draw) -> Example:
     dots, dtype = draw.shape(1, 2, 3), draw.dtype("T")
     terms = equation.split("->")[0].split(",")
     shapes = [
-        (dots if term.startswith("...") else []) + [sizes[letter] for letter in term if letter.isalpha()]
+        (dots if term.startswith("...") else [])
+        + [sizes[letter] for letter in term if letter.isalpha()]
         for term in terms
     ]
     text = equation.replace(",", " , ") if draw.maybe(0.2) else equation
@@ -102,7 +117,9 @@ def cumulative(draw: Draw) -> Example:
     x = draw.numbers(draw.shape(), draw.dtype("T"))
     attributes = {name: draw.whole(0, 1) for name in ("exclusive", "reverse") if draw.maybe()}
     axis = np.array(draw.whole(-x.ndim, x.ndim - 1), draw.choose(np.int64, np.int32))
-    return Example([x, axis], attributes, fixed=frozenset({1} if draw.maybe(0.7) else ()), terms=True)
+    return Example(
+        [x, axis], attributes, fixed=frozenset({1} if draw.maybe(0.7) else ()), terms=True
+    )
 
 
 def determinant(draw: Draw) -> Example:
@@ -114,7 +131,12 @@ def determinant(draw: Draw) -> Example:
 def recurrent(draw: Draw) -> Example:
     """Every direction, initial states, lengths, activations, clip, layout."""
     gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[draw.operator]
-    steps, batch, features, hidden = draw.whole(1, 4), draw.whole(1, 3), draw.whole(1, 4), draw.whole(1, 4)
+    steps, batch, features, hidden = (
+        draw.whole(1, 4),
+        draw.whole(1, 3),
+        draw.whole(1, 4),
+        draw.whole(1, 4),
+    )
     direction = draw.choose("forward", "reverse", "bidirectional")
     ways = 2 if direction == "bidirectional" else 1
     attributes: dict[str, Any] = {"hidden_size": hidden}
@@ -131,7 +153,9 @@ def recurrent(draw: Draw) -> Example:
         attributes["clip"] = 0.8
     if draw.maybe(0.2):
         each = {"RNN": 1, "GRU": 2, "LSTM": 3}[draw.operator]
-        attributes["activations"] = [draw.choose("Sigmoid", "Tanh", "Relu") for _ in range(each)] * ways
+        attributes["activations"] = [
+            draw.choose("Sigmoid", "Tanh", "Relu") for _ in range(each)
+        ] * ways
     x = draw.numbers([batch, steps, features] if has_layout else [steps, batch, features])
     inputs: list[Array | None] = [
         x,
@@ -153,7 +177,13 @@ def recurrent(draw: Draw) -> Example:
         outputs[0] = True
     while not outputs[-1]:
         outputs.pop()
-    return Example(inputs, attributes, outputs, fixed=frozenset({1, 2, 3, 7} if draw.maybe(0.7) else ()), slack=16)
+    return Example(
+        inputs,
+        attributes,
+        outputs,
+        fixed=frozenset({1, 2, 3, 7} if draw.maybe(0.7) else ()),
+        slack=16,
+    )
 
 
 def attention(draw: Draw) -> Example:
@@ -170,9 +200,17 @@ def attention(draw: Draw) -> Example:
     is_deep = draw.maybe()
     attributes: dict[str, Any] = {}
     if is_deep:
-        shapes = [[batch, heads, length, size], [batch, groups, total, size], [batch, groups, total, value_size]]
+        shapes = [
+            [batch, heads, length, size],
+            [batch, groups, total, size],
+            [batch, groups, total, value_size],
+        ]
     else:
-        shapes = [[batch, length, heads * size], [batch, total, groups * size], [batch, total, groups * value_size]]
+        shapes = [
+            [batch, length, heads * size],
+            [batch, total, groups * size],
+            [batch, total, groups * value_size],
+        ]
         attributes |= {"q_num_heads": heads, "kv_num_heads": groups}
     if draw.maybe(0.4):
         attributes["is_causal"] = draw.whole(0, 1)
@@ -203,7 +241,12 @@ def attention(draw: Draw) -> Example:
 
 def rotary(draw: Draw) -> Example:
     """Three or four dimensions, a part of each head, interleaved or not."""
-    batch, heads, length, half = draw.whole(1, 2), draw.whole(1, 3), draw.whole(1, 4), draw.whole(1, 3)
+    batch, heads, length, half = (
+        draw.whole(1, 2),
+        draw.whole(1, 3),
+        draw.whole(1, 4),
+        draw.whole(1, 3),
+    )
     size, attributes = 2 * half, {}
     turned = half
     if draw.maybe(0.3) and half > 1:
@@ -220,7 +263,11 @@ def rotary(draw: Draw) -> Example:
         places = draw.random.integers(0, 6, (batch, length)).astype(np.int64)
         caches = [draw.numbers([6, turned], low=-1, high=1) for _ in range(2)]
         return Example([x, *caches, places], attributes, slack=4)
-    return Example([x, *(draw.numbers([batch, length, turned], low=-1, high=1) for _ in range(2))], attributes, slack=4)
+    return Example(
+        [x, *(draw.numbers([batch, length, turned], low=-1, high=1) for _ in range(2))],
+        attributes,
+        slack=4,
+    )
 
 
 def fourier(draw: Draw) -> Example:
@@ -249,7 +296,9 @@ def short_fourier(draw: Draw) -> Example:
     signal = draw.numbers([batch, length + draw.whole(0, 8), 1])
     attributes = {"onesided": draw.whole(0, 1)} if draw.maybe(0.7) else {}
     window = draw.numbers([length], low=0, high=1) if draw.maybe() else None
-    return Example([signal, _ints(step), window, _ints(length)], attributes, fixed=frozenset({1, 3}), slack=16)
+    return Example(
+        [signal, _ints(step), window, _ints(length)], attributes, fixed=frozenset({1, 3}), slack=16
+    )
 
 
 def window(draw: Draw) -> Example:
@@ -260,8 +309,14 @@ def window(draw: Draw) -> Example:
 
 def mel(draw: Draw) -> Example:
     """A matrix of triangular filters."""
-    values = [_ints(draw.whole(2, 8)), _ints(draw.choose(16, 32, 64)), _ints(draw.choose(8000, 16000))]
-    edges = [np.array(v, np.float32) for v in (float(draw.whole(0, 200)), float(draw.whole(2000, 4000)))]
+    values = [
+        _ints(draw.whole(2, 8)),
+        _ints(draw.choose(16, 32, 64)),
+        _ints(draw.choose(8000, 16000)),
+    ]
+    edges = [
+        np.array(v, np.float32) for v in (float(draw.whole(0, 200)), float(draw.whole(2000, 4000)))
+    ]
     return Example([*values, *edges])
 
 
@@ -271,7 +326,9 @@ def loss(draw: Draw) -> Example:
     rest = draw.shape(0, 2, 3)
     scores = draw.numbers([draw.whole(1, 4), classes, *rest])
     labels = draw.random.integers(0, classes, [scores.shape[0], *rest]).astype(np.int64)
-    attributes: dict[str, Any] = {"reduction": draw.choose("none", "mean", "sum")} if draw.maybe(0.8) else {}
+    attributes: dict[str, Any] = (
+        {"reduction": draw.choose("none", "mean", "sum")} if draw.maybe(0.8) else {}
+    )
     if draw.maybe(0.3):
         attributes["ignore_index"] = draw.whole(0, classes - 1)
         labels.reshape(-1)[0] = (attributes["ignore_index"] + 1) % classes
@@ -286,7 +343,9 @@ def quantize(draw: Draw) -> Example:
     """Per tensor, channel or block; values that saturate, ties, infinities."""
     x = draw.numbers(draw.wholes(draw.whole(1, 4), 2, 4), np.float32, low=-40, high=40)
     axis = draw.whole(0, x.ndim - 1)
-    kind = np.dtype(draw.choose(np.uint8, np.int8, *([np.int16, np.uint16] if draw.since >= 21 else [])))
+    kind = np.dtype(
+        draw.choose(np.uint8, np.int8, *([np.int16, np.uint16] if draw.since >= 21 else []))
+    )
     shape: list[int] = [] if draw.since < 13 or draw.maybe() else [x.shape[axis]]
     attributes: dict[str, Any] = {"axis": axis} if shape else {}
     if draw.since >= 21 and shape and draw.maybe(0.4):
@@ -299,8 +358,12 @@ def quantize(draw: Draw) -> Example:
     scale = (np.abs(draw.numbers(shape)) * np.float32(0.1) + np.float32(0.02)).astype(np.float32)
     if draw.maybe(0.3):
         scale, x = np.full(shape, 0.5, np.float32), (np.round(x * 4) / 4).astype(np.float32)
-    if draw.maybe(0.2) and "block_size" not in attributes:  # ONNX Runtime wraps what is beyond 2³¹ steps of a block
-        odd = draw.random.choice(np.array([np.inf, -np.inf, 3e9, -3e9, 1e30, -1e30], np.float32), x.shape)
+    if (
+        draw.maybe(0.2) and "block_size" not in attributes
+    ):  # ONNX Runtime wraps what is beyond 2³¹ steps of a block
+        odd = draw.random.choice(
+            np.array([np.inf, -np.inf, 3e9, -3e9, 1e30, -1e30], np.float32), x.shape
+        )
         x = np.where(draw.random.random(x.shape) < 0.3, odd, x)
     ends = np.iinfo(kind)
     zero = draw.random.integers(ends.min, ends.max + 1, shape).astype(kind)
@@ -310,9 +373,15 @@ def quantize(draw: Draw) -> Example:
 
 def dequantize(draw: Draw) -> Example:
     """Levels of any grid, and sums of int32."""
-    kind = np.dtype(draw.choose(np.uint8, np.int8, np.int32, *([np.int16, np.uint16] if draw.since >= 21 else [])))
+    kind = np.dtype(
+        draw.choose(
+            np.uint8, np.int8, np.int32, *([np.int16, np.uint16] if draw.since >= 21 else [])
+        )
+    )
     ends = np.iinfo(kind)
-    x = draw.random.integers(ends.min, ends.max + 1, draw.wholes(draw.whole(1, 4), 2, 4), dtype=np.int64).astype(kind)
+    x = draw.random.integers(
+        ends.min, ends.max + 1, draw.wholes(draw.whole(1, 4), 2, 4), dtype=np.int64
+    ).astype(kind)
     axis = draw.whole(0, x.ndim - 1)
     shape: list[int] = [] if draw.since < 13 or draw.maybe() else [x.shape[axis]]
     attributes: dict[str, Any] = {"axis": axis} if shape else {}
@@ -339,16 +408,24 @@ def conv_integer(draw: Draw) -> Example:
 
     plain = conv(draw)
     kinds = [np.dtype(draw.choose(np.uint8, np.int8)) for _ in range(2)]
-    arrays = [_levels(draw, kind, np.shape(array)) for kind, array in zip(kinds, plain.inputs[:2], strict=True)]
+    arrays = [
+        _levels(draw, kind, np.shape(array))
+        for kind, array in zip(kinds, plain.inputs[:2], strict=True)
+    ]
     zeros = [np.array(draw.random.integers(np.iinfo(k).min, np.iinfo(k).max + 1), k) for k in kinds]
-    return Example([*arrays, *zeros[: draw.whole(0, 2)]], plain.attributes, fixed=frozenset({1, 2, 3}))
+    return Example(
+        [*arrays, *zeros[: draw.whole(0, 2)]], plain.attributes, fixed=frozenset({1, 2, 3})
+    )
 
 
 def matmul_integer(draw: Draw) -> Example:
     """Levels with zero points, into int32."""
     (m, k, n), lead = draw.wholes(3, 1, 6), draw.shape(0, 2)
     kinds = [np.dtype(draw.choose(np.uint8, np.int8)) for _ in range(2)]
-    arrays = [_levels(draw, kind, shape) for kind, shape in zip(kinds, ([*lead, m, k], [k, n]), strict=True)]
+    arrays = [
+        _levels(draw, kind, shape)
+        for kind, shape in zip(kinds, ([*lead, m, k], [k, n]), strict=True)
+    ]
     zeros = [np.array(draw.random.integers(np.iinfo(k).min, np.iinfo(k).max + 1), k) for k in kinds]
     return Example([*arrays, *zeros[: draw.whole(0, 2)]], fixed=frozenset({1, 2, 3}))
 
@@ -360,8 +437,14 @@ def qlinear_conv(draw: Draw) -> Example:
     plain = conv(draw)
     levels = np.dtype(draw.choose(np.uint8, np.int8))
     kinds = [levels, np.dtype(np.int8)]
-    x, w = (_levels(draw, kind, np.shape(array)) for kind, array in zip(kinds, plain.inputs[:2], strict=True))
-    zero = [np.array(draw.random.integers(np.iinfo(levels).min, np.iinfo(levels).max + 1), levels) for _ in range(2)]
+    x, w = (
+        _levels(draw, kind, np.shape(array))
+        for kind, array in zip(kinds, plain.inputs[:2], strict=True)
+    )
+    zero = [
+        np.array(draw.random.integers(np.iinfo(levels).min, np.iinfo(levels).max + 1), levels)
+        for _ in range(2)
+    ]
     scales = [np.array(draw.choose(0.1, 0.03), np.float32) for _ in range(2)]
     out = np.array(draw.choose(2.0, 0.9), np.float32)
     bias = [draw.random.integers(-900, 900, w.shape[0]).astype(np.int32)] if draw.maybe() else []
@@ -374,7 +457,10 @@ def qlinear_matmul(draw: Draw) -> Example:
     (m, k, n), lead = draw.wholes(3, 1, 6), draw.shape(0, 2)
     levels = np.dtype(draw.choose(np.uint8, np.int8))
     a, b = _levels(draw, levels, [*lead, m, k]), _levels(draw, np.dtype(np.int8), [k, n])
-    zero = [np.array(draw.random.integers(np.iinfo(levels).min, np.iinfo(levels).max + 1), levels) for _ in range(2)]
+    zero = [
+        np.array(draw.random.integers(np.iinfo(levels).min, np.iinfo(levels).max + 1), levels)
+        for _ in range(2)
+    ]
     scales = [np.array(draw.choose(0.1, 0.03), np.float32) for _ in range(2)]
     out = np.array(draw.choose(2.0, 0.9), np.float32)
     inputs = [a, scales[0], zero[0], b, scales[1], np.zeros((), np.int8), out, zero[1]]

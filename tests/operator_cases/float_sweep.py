@@ -1,7 +1,9 @@
-"""Random calls of one operator, computed by the interpreter and by ``onnx-reference``, and judged by ONNX Runtime.
+"""Random calls of one operator, computed by the interpreter and by ``onnx-reference``, and
+judged by ONNX Runtime.
 
-A result is equal, within float rounding, or wrong: |ours − engine's| ≤ slack · (64 ε |y| + 8 ε max |y|), or for sums of
-products slack · 16 ε Σ |terms|, where the sum is the operator's own result for the absolute values of its operands.
+A result is equal, within float rounding, or wrong: |ours − engine's| ≤ slack · (64 ε |y| + 8 ε max
+|y|), or for sums of products slack · 16 ε Σ |terms|, where the sum is the operator's own result for
+the absolute values of its operands.
 """
 
 import warnings
@@ -49,14 +51,18 @@ SIDES: Mapping[str, Callable[[onnx.ModelProto, Feeds], list[Array]]] = {
 
 
 def by_engine(model: onnx.ModelProto, feeds: Feeds) -> list[Array] | None:
-    """What ONNX Runtime makes of it without optimizing it; None where it has no kernel or does not take the batch."""
+    """What ONNX Runtime makes of it without optimizing it; None where it has no kernel or does
+    not take the batch.
+    """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.add_session_config_entry("session.x64quantprecision", "1")
     try:
-        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
         return [np.asarray(found) for found in session.run(None, dict(feeds))]
     except Exception:
         return None
@@ -67,8 +73,8 @@ class Tally:
     """What came of the calls of one operator on one side.
 
     Args:
-        counts: equal, rounding, refused, refused-late (by the batch), wrong, crash; unjudged (the engine refused it),
-            neither (both did).
+        counts: equal, rounding, refused, refused-late (by the batch), wrong, crash; unjudged (the
+            engine refused it), neither (both did).
         shown: the first calls of each kind that is not meant to be.
         reasons: why calls were refused.
     """
@@ -86,7 +92,9 @@ class Tally:
 def swept(
     operator: str, count: int, seed: int = 0, sides: Sequence[str] = tuple(SIDES), most: int = 5
 ) -> dict[str, Tally]:
-    """Side → what came of calls of ``operator``: until ``count`` are compared, ``most`` × ``count`` calls at most."""
+    """Side → what came of calls of ``operator``: until ``count`` are compared, ``most`` ×
+    ``count`` calls at most.
+    """
     random = np.random.default_rng([seed, zlib.crc32(operator.encode())])
     tallies = {side: Tally() for side in sides}
     versions = opset_ranges(operator)
@@ -101,7 +109,9 @@ def swept(
 
 
 def opset_ranges(operator: str) -> list[tuple[int, int]]:
-    """The first and last opset, from 7 to 25, of each version of ``operator`` that is not removed."""
+    """The first and last opset, from 7 to 25, of each version of ``operator`` that is not
+    removed.
+    """
     found: dict[int, list[int]] = {}
     for opset in range(OLDEST, NEWEST + 1):
         try:
@@ -144,7 +154,9 @@ def _verdict(
     except UnsupportedError as error:
         return ("refused" if expected is not None else "neither"), error.found
     except (InputError, BatchError) as error:
-        return ("refused-late" if expected is not None else "neither"), f"{getattr(error, 'found', error)}"[:200]
+        return (
+            "refused-late" if expected is not None else "neither"
+        ), f"{getattr(error, 'found', error)}"[:200]
     except Exception as error:
         return "crash", f"{type(error).__name__}: {error}"[:300]
     if expected is None or scales is None:
@@ -157,12 +169,21 @@ def _verdict(
 
 
 def _scales(operator: str, opset: int, example: Example, expected: Sequence[Array]) -> list[Array]:
-    """How large the terms are that each element is the sum of: the results for absolute values, where it is a sum."""
+    """How large the terms are that each element is the sum of: the results for absolute values,
+    where it is a sum.
+    """
     if example.terms:
         arrays = [None if a is None or a.dtype.kind != "f" else np.abs(a) for a in example.inputs]
-        inputs = [b if a is None or b is not None else a for a, b in zip(example.inputs, arrays, strict=True)]
-        attributes = {k: abs(v) if isinstance(v, float) else v for k, v in example.attributes.items()}
-        model, feeds = model_of(operator, opset, Example(inputs, attributes, example.outputs, example.fixed))
+        inputs = [
+            b if a is None or b is not None else a
+            for a, b in zip(example.inputs, arrays, strict=True)
+        ]
+        attributes = {
+            k: abs(v) if isinstance(v, float) else v for k, v in example.attributes.items()
+        }
+        model, feeds = model_of(
+            operator, opset, Example(inputs, attributes, example.outputs, example.fixed)
+        )
         found = by_engine(model, feeds)
         if found is not None and [f.shape for f in found] == [e.shape for e in expected]:
             return [2 * np.abs(_wide(f)) for f in found]
@@ -177,7 +198,9 @@ def _largest(array: Array) -> float:
 
 def _wide(array: Array) -> Array:
     is_real = array.dtype.kind == "f" or array.dtype == ml_dtypes.bfloat16
-    return array.astype(np.float64) if is_real or array.dtype.kind in "iub" else np.zeros(array.shape)
+    return (
+        array.astype(np.float64) if is_real or array.dtype.kind in "iub" else np.zeros(array.shape)
+    )
 
 
 def compared(found: Array, expected: Array, scale: Array, example: Example) -> str:
@@ -189,15 +212,22 @@ def compared(found: Array, expected: Array, scale: Array, example: Example) -> s
     if found.tobytes() == expected.tobytes():
         return "equal"
     if found.dtype.kind not in "f" and found.dtype != ml_dtypes.bfloat16:
-        if example.steps and np.max(np.abs(found.astype(np.int64) - expected.astype(np.int64))) <= 1:
+        if (
+            example.steps
+            and np.max(np.abs(found.astype(np.int64) - expected.astype(np.int64))) <= 1
+        ):
             return "rounding"
         return "equal" if np.array_equal(found, expected) else f"{_first(found, expected)}"
     ours, theirs = _wide(found), _wide(expected)
-    epsilon = {2: 2.0**-7 if found.dtype == ml_dtypes.bfloat16 else 2.0**-10, 4: 2.0**-23, 8: 2.0**-23}[
-        found.dtype.itemsize
-    ]
+    epsilon = {
+        2: 2.0**-7 if found.dtype == ml_dtypes.bfloat16 else 2.0**-10,
+        4: 2.0**-23,
+        8: 2.0**-23,
+    }[found.dtype.itemsize]
     with np.errstate(all="ignore"):
-        near = np.abs(ours - theirs) <= example.slack * 8 * epsilon * scale + np.finfo(np.float32).tiny
+        near = (
+            np.abs(ours - theirs) <= example.slack * 8 * epsilon * scale + np.finfo(np.float32).tiny
+        )
     good = near | (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
     if np.array_equal(ours, theirs, equal_nan=True):
         return "equal"

@@ -7,10 +7,14 @@ import numpy as np
 from operator_cases.float_ground import Array, Draw, Example, Strategy
 
 _COUNTED = ("ConvInteger", "MaxPool", "QLinearConv")
-"""Kernels of levels in the interpreter, whose SAME padding other tests judge where engines are at odds about it."""
+"""Kernels of levels in the interpreter, whose SAME padding other tests judge where engines are
+at odds about it.
+"""
 
 
-def _geometry(draw: Draw, rank: int, *, dilated: bool = True) -> tuple[list[int], dict[str, Any], list[int]]:
+def _geometry(
+    draw: Draw, rank: int, *, dilated: bool = True
+) -> tuple[list[int], dict[str, Any], list[int]]:
     """Kernel, attributes and the spatial size that they need at least."""
     kernel = draw.wholes(rank, 1, 3)
     attributes: dict[str, Any] = {}
@@ -67,7 +71,9 @@ def conv_transpose(draw: Draw) -> Example:
     if draw.maybe(0.3):
         attributes["output_padding"] = [draw.whole(0, s - 1) for s in strides]
     if draw.maybe(0.15) and "pads" not in attributes:
-        attributes["output_shape"] = [n * s + draw.whole(0, 1) for n, s in zip(x.shape[2:], strides, strict=True)]
+        attributes["output_shape"] = [
+            n * s + draw.whole(0, 1) for n, s in zip(x.shape[2:], strides, strict=True)
+        ]
     inputs = [x, w, *([draw.numbers([filters * group], dtype)] if draw.maybe() else [])]
     return Example(inputs, attributes, fixed=frozenset({1, 2} if draw.maybe() else ()), terms=True)
 
@@ -98,8 +104,12 @@ def deform_conv(draw: Draw) -> Example:
 def pool(draw: Draw) -> Example:
     """Average, maximum (with indices) and p-norm."""
     rank, name = draw.choose(1, 2, 2, 2, 3), draw.operator
-    dilated = (name == "MaxPool" and draw.since >= 10) or (name == "AveragePool" and draw.since >= 19)
-    kernel, attributes, reach = _geometry(draw, rank, dilated=dilated or (name == "LpPool" and draw.since >= 18))
+    dilated = (name == "MaxPool" and draw.since >= 10) or (
+        name == "AveragePool" and draw.since >= 19
+    )
+    kernel, attributes, reach = _geometry(
+        draw, rank, dilated=dilated or (name == "LpPool" and draw.since >= 18)
+    )
     attributes["kernel_shape"] = kernel
     has_ceil = draw.since >= (18 if name == "LpPool" else 10)
     if has_ceil and draw.maybe(0.4):
@@ -144,12 +154,17 @@ def unpool(draw: Draw) -> Example:
 
 
 def lrn(draw: Draw) -> Example:
-    """Any window over the channels, odd or even, wider than they are, more samples than channels."""
+    """Any window over the channels, odd or even, wider than they are, more samples than
+    channels.
+    """
     attributes = {"size": draw.whole(1, 6)}
     for name, high in (("alpha", 0.5), ("beta", 1), ("bias", 2)):
         if draw.maybe():
             attributes[name] = 0.1 + float(draw.random.random()) * high
-    x = draw.numbers([*draw.wholes(2, 1, 6), *draw.shape(0 if draw.maybe(0.2) else 2, 2)], draw.dtype("T", only="f"))
+    x = draw.numbers(
+        [*draw.wholes(2, 1, 6), *draw.shape(0 if draw.maybe(0.2) else 2, 2)],
+        draw.dtype("T", only="f"),
+    )
     return Example([x], attributes, fixed=frozenset())
 
 
@@ -173,8 +188,16 @@ def batch_norm(draw: Draw) -> Example:
         attributes["spatial"] = draw.whole(0, 1)
         if not attributes["spatial"]:
             scale, bias, mean = (draw.numbers(x.shape[1:], dtype) for _ in range(3))
-            variance = (np.abs(draw.numbers(x.shape[1:], dtype)) + np.ones((), dtype) / 4).astype(dtype)
-    return Example([x, scale, bias, mean, variance], attributes, outputs, slack=4, fixed=frozenset({1, 2, 3, 4}))
+            variance = (np.abs(draw.numbers(x.shape[1:], dtype)) + np.ones((), dtype) / 4).astype(
+                dtype
+            )
+    return Example(
+        [x, scale, bias, mean, variance],
+        attributes,
+        outputs,
+        slack=4,
+        fixed=frozenset({1, 2, 3, 4}),
+    )
 
 
 def instance_norm(draw: Draw) -> Example:
@@ -182,18 +205,26 @@ def instance_norm(draw: Draw) -> Example:
     dtype = draw.dtype("T", only="f")
     x = draw.numbers([*draw.wholes(2, 1, 4), *draw.wholes(draw.whole(1, 3), 2, 5)], dtype)
     attributes = {"epsilon": draw.choose(1e-5, 1e-3, 0.1)} if draw.maybe() else {}
-    return Example([x, draw.numbers(x.shape[1:2], dtype), draw.numbers(x.shape[1:2], dtype)], attributes, slack=16)
+    return Example(
+        [x, draw.numbers(x.shape[1:2], dtype), draw.numbers(x.shape[1:2], dtype)],
+        attributes,
+        slack=16,
+    )
 
 
 def group_norm(draw: Draw) -> Example:
     """Over groups of channels."""
     dtype, groups = draw.dtype("T", only="f"), draw.whole(1, 3)
-    x = draw.numbers([draw.whole(1, 3), groups * draw.whole(1, 3), *draw.wholes(draw.whole(1, 3), 2, 4)], dtype)
+    x = draw.numbers(
+        [draw.whole(1, 3), groups * draw.whole(1, 3), *draw.wholes(draw.whole(1, 3), 2, 4)], dtype
+    )
     size = groups if draw.since < 21 else x.shape[1]
     attributes: dict[str, Any] = {"num_groups": groups}
     if draw.maybe():
         attributes["epsilon"] = draw.choose(1e-5, 1e-3, 0.1)
-    return Example([x, draw.numbers([size], dtype), draw.numbers([size], dtype)], attributes, slack=16)
+    return Example(
+        [x, draw.numbers([size], dtype), draw.numbers([size], dtype)], attributes, slack=16
+    )
 
 
 def layer_norm(draw: Draw) -> Example:
@@ -218,7 +249,9 @@ def layer_norm(draw: Draw) -> Example:
 
 def lp_norm(draw: Draw) -> Example:
     """Along one axis."""
-    attributes = {k: v for k, v in (("axis", draw.axis(2)), ("p", draw.whole(1, 2))) if draw.maybe(0.7)}
+    attributes = {
+        k: v for k, v in (("axis", draw.axis(2)), ("p", draw.whole(1, 2))) if draw.maybe(0.7)
+    }
     shape = draw.shape(2, 4)
     return Example([draw.numbers(shape, draw.dtype("T", only="f"))], attributes)
 
@@ -233,14 +266,23 @@ def mean_variance(draw: Draw) -> Example:
 def columns_to_image(draw: Draw) -> Example:
     """Col2Im."""
     rank = draw.choose(1, 2, 2, 3)
-    # ONNX Runtime 1.31 misplaces dilated blocks of other than two dimensions; a scalar oracle judges those.
+    # ONNX Runtime 1.31 misplaces dilated blocks of other than two dimensions; a scalar oracle
+    # judges those.
     kernel, attributes, reach = _geometry(draw, rank, dilated=rank == 2)
     attributes.pop("auto_pad", None)
     spatial = _spatial(draw, reach)
     strides, pads = attributes.get("strides", [1] * rank), attributes.get("pads", [0] * (2 * rank))
-    blocks = [(n + pads[i] + pads[i + rank] - reach[i]) // strides[i] + 1 for i, n in enumerate(spatial)]
-    x = draw.numbers([draw.whole(1, 3), draw.whole(1, 3) * int(np.prod(kernel)), int(np.prod(blocks))])
-    return Example([x, np.array(spatial, np.int64), np.array(kernel, np.int64)], attributes, fixed=frozenset({1, 2}))
+    blocks = [
+        (n + pads[i] + pads[i + rank] - reach[i]) // strides[i] + 1 for i, n in enumerate(spatial)
+    ]
+    x = draw.numbers(
+        [draw.whole(1, 3), draw.whole(1, 3) * int(np.prod(kernel)), int(np.prod(blocks))]
+    )
+    return Example(
+        [x, np.array(spatial, np.int64), np.array(kernel, np.int64)],
+        attributes,
+        fixed=frozenset({1, 2}),
+    )
 
 
 def roi_align(draw: Draw) -> Example:
@@ -248,7 +290,9 @@ def roi_align(draw: Draw) -> Example:
     x = draw.numbers([draw.whole(1, 3), draw.whole(1, 3), *draw.wholes(2, 4, 9)])
     count = draw.whole(1, 4)
     corners = draw.random.random((count, 2)) * 4
-    rois = np.concatenate([corners, corners + 0.5 + draw.random.random((count, 2)) * 5], axis=1).astype(np.float32)
+    rois = np.concatenate(
+        [corners, corners + 0.5 + draw.random.random((count, 2)) * 5], axis=1
+    ).astype(np.float32)
     batch = draw.random.integers(0, x.shape[0], count).astype(np.int64)
     options = {
         "mode": draw.choose("avg", "avg", "max"),
@@ -259,7 +303,9 @@ def roi_align(draw: Draw) -> Example:
     }
     attributes = {name: value for name, value in options.items() if draw.maybe(0.6)}
     if draw.since >= 16 and draw.maybe(0.6):
-        attributes["coordinate_transformation_mode"] = draw.choose("half_pixel", "output_half_pixel")
+        attributes["coordinate_transformation_mode"] = draw.choose(
+            "half_pixel", "output_half_pixel"
+        )
     return Example([x, rois, batch], attributes, slack=8)
 
 
@@ -269,7 +315,9 @@ def max_roi_pool(draw: Draw) -> Example:
     count = draw.whole(1, 4)
     corners = draw.random.integers(0, 4, (count, 2))
     batch = draw.random.integers(0, x.shape[0], (count, 1))
-    rois = np.concatenate([batch, corners, corners + draw.random.integers(1, 5, (count, 2))], axis=1)
+    rois = np.concatenate(
+        [batch, corners, corners + draw.random.integers(1, 5, (count, 2))], axis=1
+    )
     return Example([x, rois.astype(np.float32)], {"pooled_shape": draw.wholes(2, 1, 3)})
 
 

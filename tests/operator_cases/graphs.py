@@ -1,8 +1,10 @@
-"""Random small quantized graphs: a float graph of a few operators, its ranges, and the QDQ graph that these give.
+"""Random small quantized graphs: a float graph of a few operators, its ranges, and the QDQ
+graph that these give.
 
-Ordinary graphs are those on which ONNX Runtime counts every operator in integers that it has an integer kernel for:
-uint8 activations, symmetric int8 weights, biases of int32 at s_x · s_w. ``untidy`` ones are written as no tool should:
-clips of dequantized values, Identity, dead nodes, requantizations, limits, a quantizer for every reader, other types.
+Ordinary graphs are those on which ONNX Runtime counts every operator in integers that it has an
+integer kernel for: uint8 activations, symmetric int8 weights, biases of int32 at s_x · s_w.
+``untidy`` ones are written as no tool should: clips of dequantized values, Identity, dead nodes,
+requantizations, limits, a quantizer for every reader, other types.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +19,17 @@ from onnx import TensorProto, helper, numpy_helper
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Parameters = tuple[np.float32, int, str]
-FUNCTIONS = ("Sigmoid", "Tanh", "LeakyRelu", "HardSwish", "Softplus", "Abs", "Neg", "Exp", "HardSigmoid")
+FUNCTIONS = (
+    "Sigmoid",
+    "Tanh",
+    "LeakyRelu",
+    "HardSwish",
+    "Softplus",
+    "Abs",
+    "Neg",
+    "Exp",
+    "HardSigmoid",
+)
 _ENDS = {"uint8": (0, 255), "int8": (-128, 127), "uint16": (0, 65535), "int16": (-32768, 32767)}
 
 
@@ -25,9 +37,10 @@ _ENDS = {"uint8": (0, 255), "int8": (-128, 127), "uint16": (0, 65535), "int16": 
 class Family:
     """What graphs are drawn from, for engines that do not run every graph.
 
-    ``codes`` is the type of activations; of int8 half have zero point 0. ``fixed`` are grids that an operator's result
-    has, whatever its range. Where ``same_grid``, averages have the grid of their data. Where ``quantized_ends``, every
-    output is behind Q and DQ. ``biased`` is the share of linear products with a bias.
+    ``codes`` is the type of activations; of int8 half have zero point 0. ``fixed`` are grids that
+    an operator's result has, whatever its range. Where ``same_grid``, averages have the grid of
+    their data. Where ``quantized_ends``, every output is behind Q and DQ. ``biased`` is the share
+    of linear products with a bias.
     """
 
     codes: str = "uint8"
@@ -52,7 +65,9 @@ class Value:
 
 @dataclass(frozen=True)
 class Step:
-    """One operator of the float graph: ``data`` are quantized values, ``weights`` constants (weight, bias)."""
+    """One operator of the float graph: ``data`` are quantized values, ``weights`` constants
+    (weight, bias).
+    """
 
     operator: str
     data: tuple[str, ...]
@@ -63,19 +78,26 @@ class Step:
     clip: str = ""
 
 
-def evaluated(nodes: Sequence[onnx.NodeProto], feeds: dict[str, Array], outputs: Sequence[str]) -> dict[str, Array]:
+def evaluated(
+    nodes: Sequence[onnx.NodeProto], feeds: dict[str, Array], outputs: Sequence[str]
+) -> dict[str, Array]:
     """What ONNX Runtime computes of ``nodes``, not optimized."""
     graph = helper.make_graph(
         list(nodes),
         "g",
-        [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in feeds.items()],
+        [
+            helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+            for n, a in feeds.items()
+        ],
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads, options.log_severity_level = 1, 4
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     return dict(zip(outputs, session.run(list(outputs), feeds), strict=True))
 
 
@@ -88,7 +110,9 @@ class RandomGraph:
         self._floats: list[onnx.NodeProto] = []
         flat = self.random.random() < 0.3
         shape = (int(self.random.integers(1, 4)), int(self.random.integers(2, 9)))
-        x = self.random.normal(0, 2, shape if flat else (*shape, *self.random.integers(3, 8, 2).tolist()))
+        x = self.random.normal(
+            0, 2, shape if flat else (*shape, *self.random.integers(3, 8, 2).tolist())
+        )
         self.values = {"x": x.astype(np.float32)}
         for _ in range(int(self.random.integers(1, 6))):
             self._add()
@@ -102,12 +126,19 @@ class RandomGraph:
     def _add(self) -> None:
         name = str(self.random.choice(list(self.values)[-3:]))
         array = self.values[name]
-        choices: list[Callable[[str, Array], Step | None]] = [self._pointwise, self._pair, self._shaped, self._product]
+        choices: list[Callable[[str, Array], Step | None]] = [
+            self._pointwise,
+            self._pair,
+            self._shaped,
+            self._product,
+        ]
         weights = np.array([0.2, 0.2, 0.2, 0.4])
         step = choices[int(self.random.choice(4, p=weights))](name, array)
         if step is None:
             return
-        clip = str(self.random.choice(["", "", "Relu", "Clip"])) if step.operator in _CLIPPED else ""
+        clip = (
+            str(self.random.choice(["", "", "Relu", "Clip"])) if step.operator in _CLIPPED else ""
+        )
         step = Step(**{**step.__dict__, "clip": clip})
         found = _float_result(step, self.values)
         if not np.isfinite(found).all() or not found.size:
@@ -122,7 +153,9 @@ class RandomGraph:
         operator = str(self.random.choice(self.family.functions))
         if operator == "Clip":
             ends = np.sort(self.random.normal(0, 2, 2)).astype(np.float32)
-            return Step(operator, (name,), self._name(), more=(np.asarray(ends[0]), np.asarray(ends[1])))
+            return Step(
+                operator, (name,), self._name(), more=(np.asarray(ends[0]), np.asarray(ends[1]))
+            )
         attributes = {"alpha": 0.125} if operator == "LeakyRelu" else {}
         return Step(operator, (name,), self._name(), attributes=attributes)
 
@@ -141,14 +174,21 @@ class RandomGraph:
     def _shaped(self, name: str, array: Array) -> Step | None:
         if array.ndim == 2:
             return Step(str(self.random.choice(["Softmax", "Transpose"])), (name,), self._name())
-        kind = str(self.random.choice(["MaxPool", "AveragePool", "GlobalAveragePool", "Flatten", "Transpose", "Pad"]))
+        kind = str(
+            self.random.choice(
+                ["MaxPool", "AveragePool", "GlobalAveragePool", "Flatten", "Transpose", "Pad"]
+            )
+        )
         if kind == "Transpose":
             return Step(kind, (name,), self._name(), attributes={"perm": [0, 1, 3, 2]})
         if kind == "Pad":
             return Step(kind, (name,), self._name(), more=(np.array([0, 0, 1, 0, 0, 0, 0, 1]),))
         if kind in ("MaxPool", "AveragePool"):
             size = self.random.integers(1, min(array.shape[2:]) + 1, 2).tolist()
-            attributes: dict[str, Any] = {"kernel_shape": size, "strides": self.random.integers(1, 3, 2).tolist()}
+            attributes: dict[str, Any] = {
+                "kernel_shape": size,
+                "strides": self.random.integers(1, 3, 2).tolist(),
+            }
             if min(size) > 1:
                 attributes["pads"] = self.random.integers(0, 2, 4).tolist()
             if kind == "AveragePool":
@@ -160,7 +200,10 @@ class RandomGraph:
         filters, depth = int(self.random.integers(1, 7)), array.shape[1]
         spread = float(self.random.choice([0.1, 0.5]))
         if array.ndim == 2:
-            operator, biased = str(self.random.choice(["Gemm", "MatMul"])), self.random.random() < self.family.biased
+            operator, biased = (
+                str(self.random.choice(["Gemm", "MatMul"])),
+                self.random.random() < self.family.biased,
+            )
             weights: tuple[Array, ...] = (self._weight((depth, filters), spread),)
             weights += (self._weight((filters,), 1.0),) if biased else ()
             return Step(operator, (name,), self._name(), weights)
@@ -176,7 +219,13 @@ class RandomGraph:
             weight, operator = (filters, depth, *size), "Conv"
         columns = weight[1] if operator == "ConvTranspose" else weight[0]
         weights = (self._weight(weight, spread), self._weight((columns,), 1.0))
-        return Step(operator, (name,), self._name(), weights[: 1 + int(self.random.random() < 0.7)], attributes)
+        return Step(
+            operator,
+            (name,),
+            self._name(),
+            weights[: 1 + int(self.random.random() < 0.7)],
+            attributes,
+        )
 
     def _weight(self, shape: tuple[int, ...], spread: float) -> Array:
         return self.random.normal(0, spread, shape).astype(np.float32)
@@ -195,7 +244,13 @@ def _float_nodes(step: Step, names: Sequence[str], result: str) -> list[onnx.Nod
         ]
     else:
         nodes = [
-            helper.make_node(step.operator, list(names), [made], f"{result}_{step.operator.lower()}", **attributes)
+            helper.make_node(
+                step.operator,
+                list(names),
+                [made],
+                f"{result}_{step.operator.lower()}",
+                **attributes,
+            )
         ]
     if step.clip == "Relu":
         nodes.append(helper.make_node("Relu", [made], [result], f"{result}_relu"))
@@ -211,7 +266,11 @@ def _float_result(step: Step, values: dict[str, Array]) -> Array:
     feeds = {f"d{i}": values[name] for i, name in enumerate(step.data)}
     constants = {f"k{i}": array for i, array in enumerate((*step.weights, *step.more))}
     nodes = _float_nodes(step, [*feeds, *constants], "y")
-    feeds |= {name: np.asarray(array) for name, array in _ENDS_OF_CLIP.items()} if step.clip == "Clip" else {}
+    feeds |= (
+        {name: np.asarray(array) for name, array in _ENDS_OF_CLIP.items()}
+        if step.clip == "Clip"
+        else {}
+    )
     return evaluated(nodes, feeds | constants, ["y"])["y"]
 
 
@@ -252,7 +311,9 @@ class _Written:
         names += self._weights(step)
         for array in step.more:
             plain = array.dtype == np.int64 or step.operator == "Clip"
-            names.append(self._constant(np.asarray(array)) if plain else self._quantized_constant(array))
+            names.append(
+                self._constant(np.asarray(array)) if plain else self._quantized_constant(array)
+            )
         if step.operator == "Pad":
             names.append(self._quantized_constant(np.float32(0)))
         real = f"{step.result}_real"
@@ -276,7 +337,11 @@ class _Written:
 
     def _leave(self, real: str) -> None:
         name = f"y{len(self.outputs)}"
-        self.nodes.append(helper.make_node("Cos" if self._often(0.2) else "Identity", [real], [name], f"{name}_node"))
+        self.nodes.append(
+            helper.make_node(
+                "Cos" if self._often(0.2) else "Identity", [real], [name], f"{name}_node"
+            )
+        )
         if self.nodes[-1].op_type == "Identity":
             self.nodes.pop()
             for node in self.nodes:
@@ -294,11 +359,17 @@ class _Written:
         self.grids[name] = grid
         self.levels[name] = self._quantize(real, grid)
         if self._often(0.15):  # nothing reads it
-            self.nodes.append(helper.make_node("Exp", [real], [self._fresh("dead")], self._fresh("dead_node")))
+            self.nodes.append(
+                helper.make_node("Exp", [real], [self._fresh("dead")], self._fresh("dead_node"))
+            )
 
     def _quantize(self, real: str, grid: Parameters) -> str:
         levels = self._fresh("q")
-        self.nodes.append(helper.make_node("QuantizeLinear", [real, *self._parameters(grid)], [levels], f"{levels}_n"))
+        self.nodes.append(
+            helper.make_node(
+                "QuantizeLinear", [real, *self._parameters(grid)], [levels], f"{levels}_n"
+            )
+        )
         if self._often(0.2) and "16" not in grid[2]:
             low, high = sorted(self.random.integers(*_ENDS[grid[2]], 2).tolist())
             ends = [self._constant(np.array(end, grid[2])) for end in (low, high)]
@@ -311,7 +382,11 @@ class _Written:
         grid, levels = self.grids[name], self.levels[name]
         real = self._dequantize(levels, grid)
         if self._often(0.2):
-            other = self._near(grid) if self.random.random() < 0.6 else self._grid(self.source.values[name])
+            other = (
+                self._near(grid)
+                if self.random.random() < 0.6
+                else self._grid(self.source.values[name])
+            )
             real = self._dequantize(self._quantize(real, other), other)
             grid = other
         if self._often(0.25):
@@ -331,12 +406,20 @@ class _Written:
 
     def _dequantize(self, levels: str, grid: Parameters) -> str:
         real = self._fresh("d")
-        self.nodes.append(helper.make_node("DequantizeLinear", [levels, *self._parameters(grid)], [real], f"{real}_n"))
+        self.nodes.append(
+            helper.make_node(
+                "DequantizeLinear", [levels, *self._parameters(grid)], [real], f"{real}_n"
+            )
+        )
         return real
 
     def _near(self, grid: Parameters) -> Parameters:
         scale, zero, kind = grid
-        moved = (scale, max(zero - 128, -128), "int8") if kind == "uint8" else (scale, min(zero + 100, 127), kind)
+        moved = (
+            (scale, max(zero - 128, -128), "int8")
+            if kind == "uint8"
+            else (scale, min(zero + 100, 127), kind)
+        )
         narrower = (np.float32(scale * self.random.choice([0.5, 0.75, 2.0, 1.5])), zero, kind)
         return moved if self.random.random() < 0.5 and "16" not in kind else narrower
 
@@ -361,12 +444,16 @@ class _Written:
         axis = 0 if step.operator == "Conv" else 1
         each = bool(self.random.random() < 0.5)
         around = tuple(i for i in range(weight.ndim) if i != axis) if each else None
-        scale = np.maximum(np.abs(weight).max(axis=around), 1e-3).astype(np.float32) / np.float32(127)
+        scale = np.maximum(np.abs(weight).max(axis=around), 1e-3).astype(np.float32) / np.float32(
+            127
+        )
         if self.random.random() < 0.3:
             scale = (2.0 ** np.ceil(np.log2(scale))).astype(np.float32)
         shape = [-1 if i == axis else 1 for i in range(weight.ndim)] if each else ()
         levels = np.clip(np.rint(weight / scale.reshape(shape)), -127, 127).astype(np.int8)
-        names = [self._dequantized(levels, scale, np.zeros(scale.shape, np.int8), axis if each else None)]
+        names = [
+            self._dequantized(levels, scale, np.zeros(scale.shape, np.int8), axis if each else None)
+        ]
         if bias:
             product = np.asarray(data * scale, np.float32)
             found = np.rint(bias[0] / product).astype(np.int32)
@@ -383,7 +470,9 @@ class _Written:
         names = [self._constant(one) for one in (levels, scale, points)]
         real = self._fresh("w")
         attributes = {} if axis is None else {"axis": axis}
-        self.nodes.append(helper.make_node("DequantizeLinear", names, [real], f"{real}_n", **attributes))
+        self.nodes.append(
+            helper.make_node("DequantizeLinear", names, [real], f"{real}_n", **attributes)
+        )
         return real
 
     def _quantized_constant(self, array: Array) -> str:

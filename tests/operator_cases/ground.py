@@ -1,4 +1,6 @@
-"""What a case is, and what all of them draw: grids with scales that make ties or underflow, levels at the extremes."""
+"""What a case is, and what all of them draw: grids with scales that make ties or underflow,
+levels at the extremes.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,8 +28,14 @@ class Case:
 
     def __repr__(self) -> str:
         """What hypothesis shows of a failure."""
-        constants = {t.name: numpy_helper.to_array(t).tolist() for t in self.model.graph.initializer}
-        shown = {name: value for name, value in constants.items() if not isinstance(value, list) or len(value) < 20}
+        constants = {
+            t.name: numpy_helper.to_array(t).tolist() for t in self.model.graph.initializer
+        }
+        shown = {
+            name: value
+            for name, value in constants.items()
+            if not isinstance(value, list) or len(value) < 20
+        }
         shapes = {name: (array.dtype.name, array.shape) for name, array in self.feeds.items()}
         return f"{self.name} {shapes} {shown}\n{onnx.printer.to_text(self.model.graph.node[0])}"
 
@@ -44,7 +52,9 @@ def one_node(
     op: str, inputs: Sequence[str], feeds: Mapping[str, np.ndarray], out: str, constants: Mapping[str, Any],
     *, domain: str = "", opset: int = 17, **attributes: Any,
 ) -> Case:  # fmt: skip
-    """The case of one node whose inputs are ``feeds`` and ``constants``; ``out`` is the result's type."""
+    """The case of one node whose inputs are ``feeds`` and ``constants``; ``out`` is the
+    result's type.
+    """
     node = helper.make_node(op, list(inputs), ["y"], domain=domain, name=op, **attributes)
     graph = helper.make_graph(
         [node], op,
@@ -94,7 +104,9 @@ def grids(draw: st.DrawFn, kind: str, low: float = 1e-3, high: float = 1.0) -> G
     return Grid(draw(scales(low, high)), np.asarray(point, kind))
 
 
-def levels(random: np.random.Generator, kind: str, shape: Sequence[int], *, extreme: bool) -> np.ndarray:
+def levels(
+    random: np.random.Generator, kind: str, shape: Sequence[int], *, extreme: bool
+) -> np.ndarray:
     """Levels of ``kind``: any, or the two ends only."""
     limits = np.iinfo(kind)
     if extreme:

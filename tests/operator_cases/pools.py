@@ -31,7 +31,12 @@ def largest(draw: st.DrawFn) -> Case:
     if "pads" in attributes and draw(st.booleans()):
         attributes["dilations"] = draw(st.lists(st.integers(1, 2), min_size=rank, max_size=rank))
         spatial = [size + 3 for size in spatial]
-    x = levels(random, kind, (draw(st.integers(1, 2)), draw(st.sampled_from([1, 3, 16])), *spatial), extreme=False)
+    x = levels(
+        random,
+        kind,
+        (draw(st.integers(1, 2)), draw(st.sampled_from([1, 3, 16])), *spatial),
+        extreme=False,
+    )
     return one_node("MaxPool", ["x"], {"x": x}, kind, {}, **attributes)
 
 
@@ -47,7 +52,13 @@ def averages(draw: st.DrawFn) -> Case:
     feeds = {"x": levels(random, kind, shape, extreme=draw(st.booleans()))}
     constants = {"s": x.scale, "z": x.zero, "t": y.scale, "v": y.zero}
     return one_node(
-        "QLinearAveragePool", ["x", "s", "z", "t", "v"], feeds, kind, constants, domain=ENGINE, **attributes
+        "QLinearAveragePool",
+        ["x", "s", "z", "t", "v"],
+        feeds,
+        kind,
+        constants,
+        domain=ENGINE,
+        **attributes,
     )
 
 

@@ -1,4 +1,6 @@
-"""Cases of QLinearConv, QLinearMatMul and QGemm: sums of products by constant weights, and what becomes of the sums."""
+"""Cases of QLinearConv, QLinearMatMul and QGemm: sums of products by constant weights, and what
+becomes of the sums.
+"""
 
 from typing import Any
 
@@ -19,13 +21,17 @@ def _weights(draw: st.DrawFn, kind: str, channels: int, random: np.random.Genera
     zero = one.zero if draw(st.booleans()) else np.zeros((), kind)
     if draw(st.booleans()):
         return Grid(one.scale, zero)
-    spread = np.exp2(random.integers(-4, 5, channels)) * (1 if draw(st.booleans()) else random.uniform(0.5, 2))
+    spread = np.exp2(random.integers(-4, 5, channels)) * (
+        1 if draw(st.booleans()) else random.uniform(0.5, 2)
+    )
     return Grid((one.scale * spread).astype(np.float32), np.full(channels, zero))
 
 
 @st.composite
 def _result(draw: st.DrawFn, kind: str, depth: int, x: Grid, w: Grid) -> Grid:
-    """A grid on which typical sums use many levels; in one case of four, one whose multiplier nearly leaves float32."""
+    """A grid on which typical sums use many levels; in one case of four, one whose multiplier
+    nearly leaves float32.
+    """
     typical = float(x.scale) * float(np.mean(w.scale)) * 100 * max(depth, 1) ** 0.5
     base = draw(grids(kind, 0.25, 2.0))
     scale = draw(st.sampled_from([0.0] * 9 + [1e-30, 1e30, 1e-37])) or typical * float(base.scale)
@@ -36,7 +42,9 @@ def _result(draw: st.DrawFn, kind: str, depth: int, x: Grid, w: Grid) -> Grid:
 def _three(
     draw: st.DrawFn, kinds: tuple[str, str], channels: int, depth: int, random: np.random.Generator
 ) -> tuple[Grid, Grid, Grid]:
-    """Grids of activations, weights and results; in half of the cases all are powers of two, for ties."""
+    """Grids of activations, weights and results; in half of the cases all are powers of two,
+    for ties.
+    """
     x, w = draw(grids(kinds[0])), draw(_weights(kinds[1], channels, random))
     y = draw(_result(kinds[0], depth, x, w))
     return (_dyadic(x), _dyadic(w), _dyadic(y)) if draw(st.booleans()) else (x, w, y)
@@ -48,7 +56,9 @@ def _dyadic(grid: Grid) -> Grid:
 
 @st.composite
 def _bias(draw: st.DrawFn, channels: int, random: np.random.Generator) -> np.ndarray | None:
-    """None, small, or far beyond 2²⁴, where a float32 no longer holds every sum; some make an int32 wrap."""
+    """None, small, or far beyond 2²⁴, where a float32 no longer holds every sum; some make an
+    int32 wrap.
+    """
     size = draw(st.sampled_from([None, 10**3, 2**24, 2**27, 2**31 - 1]))
     return None if size is None else random.integers(-size, size, channels, np.int32, endpoint=True)
 
@@ -74,12 +84,22 @@ def convolutions(draw: st.DrawFn) -> Case:
         attributes |= {"auto_pad": auto, "dilations": dilations}
     elif draw(st.booleans()):
         attributes["pads"] = draw(st.lists(st.integers(0, 2), min_size=2 * rank, max_size=2 * rank))
-    spatial = [(k - 1) * d + draw(st.integers(1, 4)) for k, d in zip(kernel, dilations, strict=True)]
+    spatial = [
+        (k - 1) * d + draw(st.integers(1, 4)) for k, d in zip(kernel, dilations, strict=True)
+    ]
     shape = (draw(st.integers(1, 2)), groups * depth, *spatial)
     x, w, y = draw(_three((x_kind, w_kind), groups * filters, depth * int(np.prod(kernel)), random))
     extreme = draw(st.booleans())
     weight = levels(random, w_kind, (groups * filters, depth, *kernel), extreme=extreme)
-    constants = {"s": x.scale, "z": x.zero, "w": weight, "t": w.scale, "v": w.zero, "r": y.scale, "q": y.zero}
+    constants = {
+        "s": x.scale,
+        "z": x.zero,
+        "w": weight,
+        "t": w.scale,
+        "v": w.zero,
+        "r": y.scale,
+        "q": y.zero,
+    }
     bias = draw(_bias(groups * filters, random))
     if bias is not None:
         constants["b"] = bias
@@ -114,7 +134,9 @@ def gemms(draw: st.DrawFn) -> Case:
     x, w, y = draw(_three((x_kind, w_kind), columns, depth, random))
     extreme, bias, real = draw(st.booleans()), draw(_bias(columns, random)), draw(st.booleans())
     constants = {"s": x.scale, "z": x.zero, "t": w.scale, "v": w.zero}
-    constants["w"] = levels(random, w_kind, (columns, depth) if other else (depth, columns), extreme=extreme)
+    constants["w"] = levels(
+        random, w_kind, (columns, depth) if other else (depth, columns), extreme=extreme
+    )
     if bias is not None:
         constants["b"] = bias
     if not real:

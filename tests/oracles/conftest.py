@@ -1,6 +1,8 @@
-"""The engines that judge, each by a fixture: they are an extra, and a test that asks for a missing one skips.
+"""The engines that judge, each by a fixture: they are an extra, and a test that asks for a
+missing one skips.
 
-The fixtures import; a test file here must not, or collecting the quick tests would load every engine.
+The fixtures import; a test file here must not, or collecting the quick tests would load every
+engine.
 """
 
 from types import ModuleType
@@ -10,7 +12,9 @@ import pytest
 
 def engine(module: str) -> ModuleType:
     """The module ``module`` of an engine; skips the test where it cannot be imported."""
-    reason = f"{module} cannot be imported here; `make test-oracles` installs it with the extra 'oracle'"
+    reason = (
+        f"{module} cannot be imported here; `make test-oracles` installs it with the extra 'oracle'"
+    )
     return pytest.importorskip(module, reason=reason, exc_type=ImportError)
 
 

@@ -1,4 +1,6 @@
-"""Runs in a process of its own, under QEMU: ONNX Runtime on pickled jobs (model, feeds, options), answers pickled."""
+"""Runs in a process of its own, under QEMU: ONNX Runtime on pickled jobs (model, feeds,
+options), answers pickled.
+"""
 
 import pickle
 import sys
@@ -24,4 +26,6 @@ def answer(model: bytes, feeds: dict, *, optimized: bool, precise: bool):
 
 if __name__ == "__main__":
     jobs, answers = (Path(one) for one in sys.argv[1:])
-    answers.write_bytes(pickle.dumps([answer(*job[:2], **job[2]) for job in pickle.loads(jobs.read_bytes())]))
+    answers.write_bytes(
+        pickle.dumps([answer(*job[:2], **job[2]) for job in pickle.loads(jobs.read_bytes())])
+    )

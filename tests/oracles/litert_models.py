@@ -1,4 +1,5 @@
-"""TFLite models of one operator, written as flatbuffers, and run by one of LiteRT's three sets of kernels.
+"""TFLite models of one operator, written as flatbuffers, and run by one of LiteRT's three sets
+of kernels.
 
 reference    the plain C++ kernels                                OpResolverType.BUILTIN_REF
 optimized    the built-in kernels without any delegate            OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
@@ -39,7 +40,8 @@ BUILT_IN = [*list(MACHINES.items())[:2], (Kernels.OPTIMIZED, "xnnpack")]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tensor:
-    """A tensor of the model: its levels or reals, and its grid; ``data`` is what goes in, or a constant.
+    """A tensor of the model: its levels or reals, and its grid; ``data`` is what goes in, or a
+    constant.
 
     Args:
         data: of an output an array of its shape and type, whatever it holds.
@@ -59,9 +61,13 @@ def run(
     output: Tensor,
     kernels: Kernels,
 ) -> Array:
-    """What LiteRT gives for ``operator`` with ``options`` (their table's name, its fields), one thread."""
+    """What LiteRT gives for ``operator`` with ``options`` (their table's name, its fields), one
+    thread.
+    """
     interpreter = _prepared(written(operator, options, inputs, output), kernels)
-    assert _delegates(interpreter) == (kernels is Kernels.XNNPACK), f"{operator} is run by other kernels"
+    assert _delegates(interpreter) == (kernels is Kernels.XNNPACK), (
+        f"{operator} is run by other kernels"
+    )
     fed = [tensor for tensor in inputs if tensor is not None and not tensor.constant]
     for detail, tensor in zip(interpreter.get_input_details(), fed, strict=True):
         interpreter.set_tensor(detail["index"], tensor.data)
@@ -69,7 +75,9 @@ def run(
     return np.asarray(interpreter.get_tensor(interpreter.get_output_details()[0]["index"]))
 
 
-def is_delegated(operator: str, options: Options, inputs: Sequence[Tensor | None], output: Tensor) -> bool:
+def is_delegated(
+    operator: str, options: Options, inputs: Sequence[Tensor | None], output: Tensor
+) -> bool:
     """Whether XNNPACK takes ``operator`` over, where LiteRT is left to itself."""
     return _delegates(_prepared(written(operator, options, inputs, output), Kernels.XNNPACK))
 
@@ -78,7 +86,9 @@ def _prepared(model: bytes, kernels: Kernels) -> Any:
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     resolver = OpResolverType[kernels.value]
-    interpreter = Interpreter(model_content=model, experimental_op_resolver_type=resolver, num_threads=1)
+    interpreter = Interpreter(
+        model_content=model, experimental_op_resolver_type=resolver, num_threads=1
+    )
     interpreter.allocate_tensors()
     return interpreter
 
@@ -87,7 +97,9 @@ def _delegates(interpreter: Any) -> bool:
     return any(detail["op_name"] == "DELEGATE" for detail in interpreter._get_ops_details())
 
 
-def written(operator: str, options: Options, inputs: Sequence[Tensor | None], output: Tensor) -> bytes:
+def written(
+    operator: str, options: Options, inputs: Sequence[Tensor | None], output: Tensor
+) -> bytes:
     """The flatbuffer of a model of one ``operator``; an absent input is None."""
     from qbench_engines.tflite_file import Grid, TfliteFile, int8_version
 

@@ -1,4 +1,6 @@
-"""TFLite files that are given: their cells answer as the ONNX file does that they were written from."""
+"""TFLite files that are given: their cells answer as the ONNX file does that they were written
+from.
+"""
 
 import numpy as np
 import onnx_ir as ir
@@ -31,8 +33,14 @@ def files(tmp_path_factory):
     save_model(quantized, folder / "quantized.onnx")
     (folder / "net.tflite").write_bytes(write_tflite(quantized).data)
     data = get_dataset("digits_test")
-    (feeds,) = prepare_samples(data, get_model("digits_cnn").preprocess, Cache.default()).batches(len(data))
-    np.savez(folder / "test.npz", x=next(iter(feeds.values())), y=np.array([label[0] for label in data.labels]))
+    (feeds,) = prepare_samples(data, get_model("digits_cnn").preprocess, Cache.default()).batches(
+        len(data)
+    )
+    np.savez(
+        folder / "test.npz",
+        x=next(iter(feeds.values())),
+        y=np.array([label[0] for label in data.labels]),
+    )
     return folder
 
 
@@ -40,7 +48,10 @@ def files(tmp_path_factory):
 def test_a_file_answers_as_the_graph_that_it_was_written_from(files, name) -> None:
     x = np.load(files / "test.npz")["x"]
     model = load_tflite(files / "net.tflite")
-    with get_backend(name).prepare(model) as given, get_backend(name).prepare(files / "quantized.onnx") as written:
+    with (
+        get_backend(name).prepare(model) as given,
+        get_backend(name).prepare(files / "quantized.onnx") as written,
+    ):
         (ours,) = given.run({str(model.graph.inputs[0].name): x}).values()
         (theirs,) = written.run({str(model.graph.inputs[0].name): x}).values()
         (once,) = given.run({str(model.graph.inputs[0].name): x[:1]}).values()
@@ -51,7 +62,12 @@ def test_a_file_answers_as_the_graph_that_it_was_written_from(files, name) -> No
 @pytest.mark.parametrize("name", NAMES)
 def test_planned_and_executed_shares_are_known(files, name) -> None:
     subject = build_subject(
-        str(files / "float.onnx"), str(files / "test.npz"), None, ["top1"], None, given=str(files / "net.tflite")
+        str(files / "float.onnx"),
+        str(files / "test.npz"),
+        None,
+        ["top1"],
+        None,
+        given=str(files / "net.tflite"),
     )
     measured = measure_cell(subject, name, None)
     assert measured.cell.schema == "given"
@@ -63,7 +79,13 @@ def test_planned_and_executed_shares_are_known(files, name) -> None:
 
 
 def test_the_command_measures_it_and_other_backends_and_localize_refuse_it(files, capsys) -> None:
-    words = [str(files / "net.tflite"), "--fp32", str(files / "float.onnx"), "--data", str(files / "test.npz")]
+    words = [
+        str(files / "net.tflite"),
+        "--fp32",
+        str(files / "float.onnx"),
+        "--data",
+        str(files / "test.npz"),
+    ]
     assert main(["eval", *words, "--backend", "litert-xnnpack"]) == 0
     assert "100.0 % were executed in integers" in capsys.readouterr().out
     assert main(["eval", *words, "--backend", "ort-cpu"]) != 0
@@ -83,7 +105,19 @@ def test_a_damaged_file_is_refused(files, tmp_path) -> None:
 def test_the_products_of_a_file_alone_are_counted(files, capsys) -> None:
     printed = []
     for name in ("net.tflite", "float.onnx"):
-        assert main(["eval", str(files / name), "--data", str(files / "test.npz"), "--backend", "litert-builtin"]) == 0
+        assert (
+            main(
+                [
+                    "eval",
+                    str(files / name),
+                    "--data",
+                    str(files / "test.npz"),
+                    "--backend",
+                    "litert-builtin",
+                ]
+            )
+            == 0
+        )
         printed.append(capsys.readouterr().out.splitlines()[0].partition("  (")[2])
     assert printed[0] == printed[1]
     assert not printed[0].startswith("0 ")
@@ -119,12 +153,17 @@ def codes_graph() -> ir.Model:
     ]
     tensors = [
         helper.make_tensor(
-            name, helper.np_dtype_to_tensor_dtype(np.asarray(one).dtype), np.shape(one), np.asarray(one).reshape(-1)
+            name,
+            helper.np_dtype_to_tensor_dtype(np.asarray(one).dtype),
+            np.shape(one),
+            np.asarray(one).reshape(-1),
         )
         for name, one in constants.items()
     ]
     made = helper.make_graph(nodes, "g", ends[:1], ends[1:], tensors)
-    return ir.from_proto(helper.make_model(made, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+    return ir.from_proto(
+        helper.make_model(made, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    )
 
 
 def test_codes_at_the_ends_are_reals_outside(tmp_path) -> None:
@@ -135,7 +174,9 @@ def test_codes_at_the_ends_are_reals_outside(tmp_path) -> None:
     codes = np.random.default_rng(1).integers(0, 256, (4, 3, 6, 5)).astype(np.uint8)
     with get_backend("litert-builtin").prepare(given) as executor:
         reals = np.float32(0.02) * (codes.astype(np.float32) - 100)
-        found = np.concatenate([array for one in reals for array in executor.run({"x": one[None]}).values()])
+        found = np.concatenate(
+            [array for one in reals for array in executor.run({"x": one[None]}).values()]
+        )
         assert [one.precision for one in executed_by(executor).values()][1] == "int8"
     with get_backend("integer-litert-x64").prepare(model) as interpreter:
         expected = np.concatenate([interpreter.run({"x": one[None]})["y"] for one in codes])

@@ -1,4 +1,6 @@
-"""Whole graphs on LiteRT, written as TFLite files: every code as the arithmetic of the kernels gives it."""
+"""Whole graphs on LiteRT, written as TFLite files: every code as the arithmetic of the kernels
+gives it.
+"""
 
 import numpy as np
 import onnx_ir as ir
@@ -27,19 +29,25 @@ REFUSED = {"Div", "Gelu"}
 def integers_of(model: ir.Model) -> list[str]:
     """The computed codes of the lowered graph."""
     values = [value for node in lower_to_integers(model).graph for value in node.outputs]
-    return [str(value.name) for value in values if value.dtype in {ir.DataType.INT8, ir.DataType.UINT8}]
+    return [
+        str(value.name) for value in values if value.dtype in {ir.DataType.INT8, ir.DataType.UINT8}
+    ]
 
 
 def quantized_digits(schema: str) -> tuple[ir.Model, dict[str, np.ndarray]]:
     subject = get_model("digits_cnn")
-    samples = prepare_samples(get_dataset("digits_test").take(64), subject.preprocess, Cache.default())
+    samples = prepare_samples(
+        get_dataset("digits_test").take(64), subject.preprocess, Cache.default()
+    )
     (feeds,) = samples.batches(64)
     graph = subject.graphs["model"]()
     return quantize_model(graph, make_plan(graph, calibrate(graph, [feeds]), schema)), dict(feeds)
 
 
 @pytest.mark.parametrize("kernels", list(Kernels))
-@pytest.mark.parametrize("name", [one for one in list_operators() if "one_dimension" in one or "convtranspose" in one])
+@pytest.mark.parametrize(
+    "name", [one for one in list_operators() if "one_dimension" in one or "convtranspose" in one]
+)
 def test_signals_and_transposed_convolutions(name, kernels) -> None:
     model, feeds = operator_graph(get_operator(name)), dict(operator_feeds(get_operator(name)))
     with get_backend(f"litert-{NAMES[kernels]}").prepare(model) as engine:
@@ -60,7 +68,9 @@ def transposed(**attributes) -> ir.Model:
     ]
     tensors = [helper.make_tensor("w", TensorProto.FLOAT, weight.shape, weight.reshape(-1))]
     made = helper.make_graph(nodes, "g", ends[:1], ends[1:], tensors)
-    return ir.from_proto(helper.make_model(made, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+    return ir.from_proto(
+        helper.make_model(made, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,13 +82,25 @@ def transposed(**attributes) -> ir.Model:
     ],
 )
 def test_a_float_transposed_convolution_is_onnxs(attributes) -> None:
-    model, x = transposed(**attributes), np.random.default_rng(5).normal(size=(3, 2, 4, 5)).astype(np.float32)
-    with get_backend("litert-builtin").prepare(model) as engine, get_backend("ort-cpu").prepare(model) as expected:
-        np.testing.assert_allclose(engine.run({"x": x})["y"], expected.run({"x": x})["y"], rtol=1e-5, atol=1e-5)
-        np.testing.assert_allclose(engine.run({"x": x[:1]})["y"], expected.run({"x": x[:1]})["y"], rtol=1e-5, atol=1e-5)
+    model, x = (
+        transposed(**attributes),
+        np.random.default_rng(5).normal(size=(3, 2, 4, 5)).astype(np.float32),
+    )
+    with (
+        get_backend("litert-builtin").prepare(model) as engine,
+        get_backend("ort-cpu").prepare(model) as expected,
+    ):
+        np.testing.assert_allclose(
+            engine.run({"x": x})["y"], expected.run({"x": x})["y"], rtol=1e-5, atol=1e-5
+        )
+        np.testing.assert_allclose(
+            engine.run({"x": x[:1]})["y"], expected.run({"x": x[:1]})["y"], rtol=1e-5, atol=1e-5
+        )
 
 
-@pytest.mark.parametrize("attributes", [{"dilations": [2, 2]}, {"output_padding": [1, 1], "strides": [2, 2]}])
+@pytest.mark.parametrize(
+    "attributes", [{"dilations": [2, 2]}, {"output_padding": [1, 1], "strides": [2, 2]}]
+)
 def test_a_transposed_convolution_that_tflite_lacks_is_refused(attributes) -> None:
     with pytest.raises(UnsupportedError):
         write_tflite(transposed(**attributes))
@@ -112,7 +134,10 @@ def test_a_whole_network(kernels, schema) -> None:
     model, feeds = quantized_digits(schema)
     taps = integers_of(model)
     with get_backend(f"litert-{NAMES[kernels]}").prepare(model, taps=taps) as engine:
-        theirs, few = engine.run(feeds), engine.run({name: array[:3] for name, array in feeds.items()})
+        theirs, few = (
+            engine.run(feeds),
+            engine.run({name: array[:3] for name, array in feeds.items()}),
+        )
         executed = executed_by(engine)
     with get_backend(f"integer-{MACHINES[kernels]}").prepare(model, taps=taps) as interpreter:
         ours = interpreter.run(feeds)
@@ -120,7 +145,8 @@ def test_a_whole_network(kernels, schema) -> None:
     for name in taps:
         np.testing.assert_array_equal(ours[name], theirs[name], strict=True)
         np.testing.assert_array_equal(few[name], theirs[name][:3])
-    # the last layer has no QuantizeLinear behind it: LiteRT has no kernel that gives reals of codes, so it is float
+    # the last layer has no QuantizeLinear behind it: LiteRT has no kernel that gives reals of
+    # codes, so it is float
     np.testing.assert_allclose(theirs["logits"], ours["logits"], rtol=0, atol=1e-4)
     assert executed["conv1"].precision == executed["dense1"].precision == "int8"
     assert executed["dense2"].precision == "float32"
@@ -128,7 +154,9 @@ def test_a_whole_network(kernels, schema) -> None:
 
 def test_a_float_network_with_its_normalizations() -> None:
     subject = get_model("digits_cnn")
-    samples = prepare_samples(get_dataset("digits_test").take(8), subject.preprocess, Cache.default())
+    samples = prepare_samples(
+        get_dataset("digits_test").take(8), subject.preprocess, Cache.default()
+    )
     (feeds,) = samples.batches(8)
     found = {}
     for name in ("litert-reference", "litert-xnnpack", "ort-cpu-noopt"):
@@ -155,7 +183,9 @@ def test_the_file_holds_the_models_own_numbers() -> None:
     (conv,) = (node for node in lower_to_integers(model).graph if node.name == "conv2")
     weight, scale, bias = (conv.inputs[index].const_value.numpy() for index in (3, 4, 8))
     stored = known[conv.inputs[3].name]
-    np.testing.assert_array_equal(interpreter.get_tensor(stored["index"]), weight.transpose(0, 2, 3, 1))
+    np.testing.assert_array_equal(
+        interpreter.get_tensor(stored["index"]), weight.transpose(0, 2, 3, 1)
+    )
     np.testing.assert_array_equal(stored["quantization_parameters"]["scales"], scale)
     added = known[f"{conv.outputs[0].name}_bias"]
     np.testing.assert_array_equal(interpreter.get_tensor(added["index"]), bias)
@@ -174,9 +204,14 @@ def test_a_softmax_that_would_end_the_process_is_refused_by_the_reference_kernel
         helper.make_node("QuantizeLinear", ["y", "t", "u"], ["y_q"]),
         helper.make_node("DequantizeLinear", ["y_q", "t", "u"], ["out"]),
     ]
-    inputs, outputs = ([helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 1000])] for name in ("x", "out"))
+    inputs, outputs = (
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 1000])]
+        for name in ("x", "out")
+    )
     graph = helper.make_graph(nodes, "long", inputs, outputs, ends)
-    model = ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+    model = ir.from_proto(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    )
     x = np.random.default_rng(0).normal(size=(2, 1000)).astype(np.float32)
     with pytest.raises(UnsupportedError) as caught:
         get_backend("litert-reference").prepare(model)

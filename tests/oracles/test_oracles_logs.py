@@ -1,7 +1,7 @@
 """lm-eval and Inspect themselves write logs that are imported: their own averages are ours.
 
-Both run without a model and without a network. Where one is not installed (``pip install lm-eval inspect-ai``), its
-test is skipped.
+Both run without a model and without a network. Where one is not installed (``pip install lm-eval
+inspect-ai``), its test is skipped.
 """
 
 import importlib.util
@@ -74,10 +74,19 @@ def folder(tmp_path, monkeypatch):
 
 
 def run(*words):
-    environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": "cache"}
+    environment = os.environ | {
+        "HF_HUB_OFFLINE": "1",
+        "HF_DATASETS_OFFLINE": "1",
+        "HF_HOME": "cache",
+    }
     environment.pop("INSPECT_TELEMETRY", None)
     done = subprocess.run(
-        [sys.executable, *words], capture_output=True, text=True, check=False, env=environment, timeout=600
+        [sys.executable, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr[-2000:]
 
@@ -92,10 +101,14 @@ def imported(path, *more):
 
 def means(records):
     names = records[0]["metrics"]
-    return {name: sum(record["metrics"][name] for record in records) / len(records) for name in names}
+    return {
+        name: sum(record["metrics"][name] for record in records) / len(records) for name in names
+    }
 
 
-@pytest.mark.skipif(importlib.util.find_spec("inspect_ai") is None, reason="inspect-ai is not installed")
+@pytest.mark.skipif(
+    importlib.util.find_spec("inspect_ai") is None, reason="inspect-ai is not installed"
+)
 def test_inspect(folder):
     (folder / "task.py").write_text(INSPECT)
     run("task.py")
@@ -114,20 +127,29 @@ def test_inspect(folder):
 @pytest.mark.skipif(importlib.util.find_spec("lm_eval") is None, reason="lm-eval is not installed")
 def test_lm_eval(folder):
     rows = [
-        {"question": f"{row}+1=", "choices": [str(row), str(row + 1), "x"], "label": 1, "answer": "lol" * (row % 2)}
+        {
+            "question": f"{row}+1=",
+            "choices": [str(row), str(row + 1), "x"],
+            "label": 1,
+            "answer": "lol" * (row % 2),
+        }
         for row in range(20)
     ]
     (folder / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "tasks").mkdir()
     (folder / "tasks" / "sums.yaml").write_text(CHOICE)
     (folder / "tasks" / "gensums.yaml").write_text(TEXT)
-    words = "--model dummy --include_path tasks --tasks sums,gensums --log_samples --output_path out"
+    words = (
+        "--model dummy --include_path tasks --tasks sums,gensums --log_samples --output_path out"
+    )
     run("-m", "lm_eval", *words.split())
     (facts,) = (json.loads(path.read_text()) for path in folder.glob("out/*/results_*.json"))
     (choice,) = folder.glob("out/*/samples_sums_*.jsonl")
     header, records = imported(choice)
     results = facts["results"]
-    assert means(records) == pytest.approx({name: results["sums"][f"{name},none"] for name in ("acc", "acc_norm")})
+    assert means(records) == pytest.approx(
+        {name: results["sums"][f"{name},none"] for name in ("acc", "acc_norm")}
+    )
     assert header["provenance"]["tool"] == f"lm-eval {facts['lm_eval_version']}"
     assert all((record["answer"] == 1) == bool(record["metrics"]["acc"]) for record in records)
     (text,) = folder.glob("out/*/samples_gensums_*.jsonl")

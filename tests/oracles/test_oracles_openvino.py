@@ -1,4 +1,6 @@
-"""OpenVINO against its arithmetics: products between Q and DQ, element for element, on this processor and on AVX2."""
+"""OpenVINO against its arithmetics: products between Q and DQ, element for element, on this
+processor and on AVX2.
+"""
 
 import itertools
 import os
@@ -22,9 +24,12 @@ from qbench.host import processor_class, processor_features
 
 pytestmark = pytest.mark.oracle
 with_vnni = pytest.mark.skipif(
-    processor_class() not in ("x64-avx512-vnni", "x64-avx2-vnni"), reason="the arithmetic follows kernels with VNNI"
+    processor_class() not in ("x64-avx512-vnni", "x64-avx2-vnni"),
+    reason="the arithmetic follows kernels with VNNI",
 )
-with_avx2 = pytest.mark.skipif("avx2" not in processor_features(), reason="this processor has no AVX2")
+with_avx2 = pytest.mark.skipif(
+    "avx2" not in processor_features(), reason="this processor has no AVX2"
+)
 QEMU = shutil.which("qemu-x86_64")
 
 CHANNELS = (1, 2, 3, 4, 5, 8, 12, 16, 17, 31, 32, 33, 48, 64)
@@ -33,7 +38,9 @@ GROUPED = {"grouped": 3, "two filters a channel": 3}
 STORED = {"int8": TensorProto.INT8, "uint8": TensorProto.UINT8}
 
 
-def block(random: np.random.Generator, kind: str, codes: str, *, ties: bool) -> tuple[ir.Model, np.ndarray[Any, Any]]:
+def block(
+    random: np.random.Generator, kind: str, codes: str, *, ties: bool
+) -> tuple[ir.Model, np.ndarray[Any, Any]]:
     """Q, DQ, one product, perhaps a bias and a Relu, Q, DQ; and a batch for it.
 
     Where ``ties``, products of scales are by the scale of the result as 1 to a power of two.
@@ -56,9 +63,18 @@ def block(random: np.random.Generator, kind: str, codes: str, *, ties: bool) -> 
     weights = random.integers(-127, 128, shape).astype(np.int8)
     scales = (w * random.uniform(0.3, 1, filters)).astype(np.float32) if per_channel else w
     fan = weights.size / filters
-    y = x * w * np.float32(2.0 ** np.ceil(np.log2(90 * np.sqrt(fan))) if ties else 90 * np.sqrt(fan))
+    y = (
+        x
+        * w
+        * np.float32(2.0 ** np.ceil(np.log2(90 * np.sqrt(fan))) if ties else 90 * np.sqrt(fan))
+    )
     constants = {"w": weights, "ws": scales, "wz": np.zeros(np.shape(scales), np.int8)}
-    constants |= {"xs": x, "xz": np.array(x_zero, codes), "ys": np.float32(y), "yz": np.array(y_zero, codes)}
+    constants |= {
+        "xs": x,
+        "xz": np.array(x_zero, codes),
+        "ys": np.float32(y),
+        "yz": np.array(y_zero, codes),
+    }
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "xs", "xz"], ["xq"]),
         helper.make_node("DequantizeLinear", ["xq", "xs", "xz"], ["xd"]),
@@ -72,7 +88,11 @@ def block(random: np.random.Generator, kind: str, codes: str, *, ties: bool) -> 
         operands.append("bd")
     layout = {"pads": [kernel // 2] * 4, "strides": [2, 2] if kind == "strided" else [1, 1]}
     layout["group"] = groups
-    nodes.append(helper.make_node("Conv" if kernel else "Gemm", operands, ["c"], **(layout if kernel else {})))
+    nodes.append(
+        helper.make_node(
+            "Conv" if kernel else "Gemm", operands, ["c"], **(layout if kernel else {})
+        )
+    )
     if relu:
         nodes.append(helper.make_node("Relu", ["c"], ["r"]))
     nodes.append(helper.make_node("QuantizeLinear", ["r" if relu else "c", "ys", "yz"], ["yq"]))
@@ -80,7 +100,10 @@ def block(random: np.random.Generator, kind: str, codes: str, *, ties: bool) -> 
     sides = [channels, 6, 6] if kernel else [channels]
     inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", *sides])]
     outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
-    held = [numpy_helper.from_array(np.ascontiguousarray(array), name) for name, array in constants.items()]
+    held = [
+        numpy_helper.from_array(np.ascontiguousarray(array), name)
+        for name, array in constants.items()
+    ]
     graph = helper.make_graph(nodes, kind, inputs, outputs, held)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     batch = ((random.integers(low, high + 1, (2, *sides)) - x_zero) * x).astype(np.float32)
@@ -89,15 +112,24 @@ def block(random: np.random.Generator, kind: str, codes: str, *, ties: bool) -> 
 
 
 def differing(model: ir.Model, batch: "np.ndarray[Any, Any]") -> tuple[int, int]:
-    """Codes that differ between the engine and the arithmetic that it declares, and by how much at most."""
+    """Codes that differ between the engine and the arithmetic that it declares, and by how much
+    at most.
+    """
     engine = get_backend("openvino")
     arithmetic = arithmetic_of(engine)
     assert arithmetic is not None
     scale = model.graph.initializers["ys"].const_value
     assert scale is not None
-    with engine.prepare(model) as theirs, get_backend(f"integer-{arithmetic.name}").prepare(model) as ours:
-        # OpenVINO computes the scale of signed results anew from their range, so floats may differ in the last bit
-        codes = [np.rint(run.run({"x": batch})["y"] / scale.numpy()).astype(int) for run in (theirs, ours)]
+    with (
+        engine.prepare(model) as theirs,
+        get_backend(f"integer-{arithmetic.name}").prepare(model) as ours,
+    ):
+        # OpenVINO computes the scale of signed results anew from their range, so floats may differ
+        # in the last bit
+        codes = [
+            np.rint(run.run({"x": batch})["y"] / scale.numpy()).astype(int)
+            for run in (theirs, ours)
+        ]
     return int((codes[0] != codes[1]).sum()), int(np.abs(codes[0] - codes[1]).max())
 
 
@@ -132,14 +164,22 @@ def test_a_thousand_convolutions(openvino: ModuleType) -> None:
 # Sums behind a convolution, which OpenVINO fuses into it.
 
 
-def residual(random: np.random.Generator, codes: str) -> tuple[ir.Model, dict[str, "np.ndarray[Any, Any]"]]:
+def residual(
+    random: np.random.Generator, codes: str
+) -> tuple[ir.Model, dict[str, "np.ndarray[Any, Any]"]]:
     """Q, DQ, a convolution, Q, DQ, the sum with another input behind its Q and DQ; and a batch."""
     channels, first = int(random.choice((3, 8, 16, 24))), random.random() < 0.5
     zeros = [0] * 4 if codes == "int8" else random.integers(0, 256, 4).tolist()
     x, w = (np.float32(random.uniform(0.001, 0.1)) for _ in range(2))
-    scales = np.asarray(w * random.uniform(0.3, 1, channels), np.float32) if random.random() < 0.5 else np.asarray(w)
+    scales = (
+        np.asarray(w * random.uniform(0.3, 1, channels), np.float32)
+        if random.random() < 0.5
+        else np.asarray(w)
+    )
     y = np.float32(x * w * 60 * np.sqrt(channels))
-    constants: dict[str, Any] = {"w": random.integers(-127, 128, (channels, channels, 1, 1)).astype(np.int8)}
+    constants: dict[str, Any] = {
+        "w": random.integers(-127, 128, (channels, channels, 1, 1)).astype(np.int8)
+    }
     constants |= {"ws": scales, "wz": np.zeros(scales.shape, np.int8)}
     steps = {"x": x, "c": y, "r": y * random.uniform(0.5, 2), "y": y * random.uniform(0.8, 2)}
     for (name, step), zero in zip(steps.items(), zeros, strict=True):
@@ -150,10 +190,20 @@ def residual(random: np.random.Generator, codes: str) -> tuple[ir.Model, dict[st
         quantizer = helper.make_node("QuantizeLinear", [of, *grid], [f"{name}q"])
         return [quantizer, helper.make_node("DequantizeLinear", [f"{name}q", *grid], [f"{name}d"])]
 
-    nodes = [*pair("x", "x"), *pair("r", "r"), helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["wd"], axis=0)]
+    nodes = [
+        *pair("x", "x"),
+        *pair("r", "r"),
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["wd"], axis=0),
+    ]
     nodes += [helper.make_node("Conv", ["xd", "wd"], ["conv"]), *pair("c", "conv")]
-    nodes += [helper.make_node("Add", ["cd", "rd"] if first else ["rd", "cd"], ["sum"]), *pair("y", "sum")]
-    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", channels, 6, 6]) for name in "xr"]
+    nodes += [
+        helper.make_node("Add", ["cd", "rd"] if first else ["rd", "cd"], ["sum"]),
+        *pair("y", "sum"),
+    ]
+    inputs = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", channels, 6, 6])
+        for name in "xr"
+    ]
     outputs = [helper.make_tensor_value_info("yd", TensorProto.FLOAT, None)]
     held = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
     model = helper.make_model(
@@ -163,7 +213,9 @@ def residual(random: np.random.Generator, codes: str) -> tuple[ir.Model, dict[st
     )
     ends = np.iinfo(codes)
     batch = {
-        name: ((random.integers(ends.min, ends.max + 1, (2, channels, 6, 6)) - zero) * steps[name]).astype(np.float32)
+        name: (
+            (random.integers(ends.min, ends.max + 1, (2, channels, 6, 6)) - zero) * steps[name]
+        ).astype(np.float32)
         for name, zero in (("x", zeros[0]), ("r", zeros[2]))
     }
     return ir.from_proto(onnx.shape_inference.infer_shapes(model)), batch
@@ -189,7 +241,8 @@ def test_sums_take_unrounded_products(codes: str, openvino: ModuleType) -> None:
     assert apart > 1000
 
 
-# Codes that another operator on codes reads. What comes behind them is a product by one, whose codes are the same.
+# Codes that another operator on codes reads. What comes behind them is a product by one, whose
+# codes are the same.
 
 ONWARD = ("product", "clip and product", "reals")
 
@@ -197,11 +250,16 @@ ONWARD = ("product", "clip and product", "reals")
 def passed_on(
     random: np.random.Generator, codes: str, onward: str, *, zero: int
 ) -> tuple[ir.Model, "np.ndarray[Any, Any]"]:
-    """Q, DQ, a 1×1 convolution with a bias, Q, a Clip of codes or none, DQ, perhaps a convolution by one, Q, DQ."""
+    """Q, DQ, a 1×1 convolution with a bias, Q, a Clip of codes or none, DQ, perhaps a
+    convolution by one, Q, DQ.
+    """
     x, w = (np.float32(random.uniform(0.001, 0.1)) for _ in range(2))
     y = np.float32(x * w * 1024)  # a power of two: most sums are ties
     ends = np.iinfo(codes)
-    constants: dict[str, Any] = {"w": random.integers(-127, 128, (16, 16, 1, 1)).astype(np.int8), "ws": w}
+    constants: dict[str, Any] = {
+        "w": random.integers(-127, 128, (16, 16, 1, 1)).astype(np.int8),
+        "ws": w,
+    }
     constants |= {"b": random.integers(-5000, 5000, 16).astype(np.int32), "bs": np.float32(x * w)}
     constants |= {"xs": x, "xz": np.array(0, codes), "ys": y, "yz": np.array(zero, codes)}
     constants |= {"one": np.eye(16, dtype=np.int8).reshape(16, 16, 1, 1), "ones": np.float32(1)}
@@ -217,7 +275,11 @@ def passed_on(
     if onward == "clip and product":
         nodes.append(helper.make_node("Clip", ["cq", "low", "high"], ["limited"]))
     read = "limited" if onward == "clip and product" else "cq"
-    nodes.append(helper.make_node("DequantizeLinear", [read, "ys", "yz"], ["y" if onward == "reals" else "cd"]))
+    nodes.append(
+        helper.make_node(
+            "DequantizeLinear", [read, "ys", "yz"], ["y" if onward == "reals" else "cd"]
+        )
+    )
     if onward != "reals":
         nodes.append(helper.make_node("DequantizeLinear", ["one", "ones"], ["oned"]))
         nodes.append(helper.make_node("Conv", ["cd", "oned"], ["same"]))
@@ -234,30 +296,44 @@ def passed_on(
 
 @with_vnni
 @pytest.mark.parametrize("onward", ONWARD)
-@pytest.mark.parametrize(("codes", "zero"), [("uint8", 0), ("uint8", 113), ("int8", 0), ("int8", 7)])
-def test_codes_count_by_where_they_go(codes: str, zero: int, onward: str, openvino: ModuleType) -> None:
+@pytest.mark.parametrize(
+    ("codes", "zero"), [("uint8", 0), ("uint8", 113), ("int8", 0), ("int8", 7)]
+)
+def test_codes_count_by_where_they_go(
+    codes: str, zero: int, onward: str, openvino: ModuleType
+) -> None:
     random = np.random.default_rng(31)
-    assert [differing(*passed_on(random, codes, onward, zero=zero)) for _ in range(12)] == [(0, 0)] * 12
+    assert [differing(*passed_on(random, codes, onward, zero=zero)) for _ in range(12)] == [
+        (0, 0)
+    ] * 12
 
 
-# OpenVINO on a processor with AVX2 and without VNNI: its oneDNN limited by a variable, or the processor emulated. Both
-# in a process of their own.
+# OpenVINO on a processor with AVX2 and without VNNI: its oneDNN limited by a variable, or the
+# processor emulated. Both in a process of their own.
 
 
-def on_avx2(jobs: list[tuple[ir.Model, "np.ndarray[Any, Any]"]], folder: Path, *emulator: str) -> list[Any]:
+def on_avx2(
+    jobs: list[tuple[ir.Model, "np.ndarray[Any, Any]"]], folder: Path, *emulator: str
+) -> list[Any]:
     """(results, the names of the kernels) of each job there."""
     asked, told = folder / "jobs", folder / "answers"
-    asked.write_bytes(pickle.dumps([(ir.to_proto(model).SerializeToString(), batch) for model, batch in jobs]))
+    asked.write_bytes(
+        pickle.dumps([(ir.to_proto(model).SerializeToString(), batch) for model, batch in jobs])
+    )
     script = Path(__file__).with_name("limited_openvino.py")
     limit = {} if emulator else {"ONEDNN_MAX_CPU_ISA": "AVX2"}
     command = [*emulator, sys.executable, str(script), str(asked), str(told)]
-    done = subprocess.run(command, env={**os.environ, **limit}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env={**os.environ, **limit}, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     answers: list[Any] = pickle.loads(told.read_bytes())
     return answers
 
 
-def differing_on_avx2(jobs: list[tuple[ir.Model, "np.ndarray[Any, Any]"]], answers: Iterable[Any]) -> tuple[int, int]:
+def differing_on_avx2(
+    jobs: list[tuple[ir.Model, "np.ndarray[Any, Any]"]], answers: Iterable[Any]
+) -> tuple[int, int]:
     """Codes that differ from those of 'openvino-avx2', and from those of 'openvino-vnni'."""
     lost = [0, 0]
     for (model, batch), (theirs, kernels) in zip(jobs, answers, strict=True):
@@ -266,7 +342,10 @@ def differing_on_avx2(jobs: list[tuple[ir.Model, "np.ndarray[Any, Any]"]], answe
         assert scale is not None
         for index, name in enumerate(("openvino-avx2", "openvino-vnni")):
             with get_backend(f"integer-{name}").prepare(model) as ours:
-                codes = [np.rint(one / scale.numpy()).astype(int) for one in (theirs, ours.run({"x": batch})["y"])]
+                codes = [
+                    np.rint(one / scale.numpy()).astype(int)
+                    for one in (theirs, ours.run({"x": batch})["y"])
+                ]
             lost[index] += int((codes[0] != codes[1]).sum())
     return lost[0], lost[1]
 
@@ -275,7 +354,12 @@ def blocks(seed: int, count: int) -> list[tuple[ir.Model, "np.ndarray[Any, Any]"
     random = np.random.default_rng(seed)
     kinds = [str(random.choice([*KINDS, *GROUPED])) for _ in range(count)]
     return [
-        block(random, kind, str(random.choice([*STORED])), ties=kind != "linear" and random.random() < 0.2)
+        block(
+            random,
+            kind,
+            str(random.choice([*STORED])),
+            ties=kind != "linear" and random.random() < 0.2,
+        )
         for kind in kinds
     ]
 
@@ -314,17 +398,22 @@ def transposed(levels: str, zero: int, groups: int, filters: int, stride: int) -
 def test_transposed_convolutions_on_avx2(openvino: ModuleType, tmp_path: Path) -> None:
     data = np.random.default_rng(1).normal(0, 1.5, (2, 8, 7, 7)).astype(np.float32)
     shapes = itertools.product(
-        [("uint8", 113), ("uint8", 0), ("int8", 3), ("int8", 0)], [(1, 6), (1, 16), (2, 8), (8, 8)], [1, 2]
+        [("uint8", 113), ("uint8", 0), ("int8", 3), ("int8", 0)],
+        [(1, 6), (1, 16), (2, 8), (8, 8)],
+        [1, 2],
     )
     jobs = [(transposed(*levels, *groups, stride), data) for levels, groups, stride in shapes]
     assert differing_on_avx2(jobs, on_avx2(jobs, tmp_path)) == (0, 0)
 
 
-# Signed data behind a Clip of codes stay signed: whether weights lose their last bit there depends on the kernel.
-# Another convolution reads them too: OpenVINO moves strides in front of a Clip that is read once, and counts in float.
+# Signed data behind a Clip of codes stay signed: whether weights lose their last bit there depends
+# on the kernel. Another convolution reads them too: OpenVINO moves strides in front of a Clip that
+# is read once, and counts in float.
 
 POINTWISE = {(8, 8, 1, 0), (9, 6, 3, 0)}
-"""Height, width, stride and padding of a convolution by windows of one tap that is a product of matrices."""
+"""Height, width, stride and padding of a convolution by windows of one tap that is a product of
+matrices.
+"""
 BY_TAPS = {(7, 7, 2, 0), (8, 7, 2, 0), (7, 8, 2, 0), (8, 8, 1, 1)}
 """Of one that is not."""
 
@@ -335,11 +424,22 @@ def behind_a_clip(
     """Q, Clip, DQ, a convolution by one tap, Q, DQ; and one by nine taps as a second output."""
     x, w = np.float32(0.02), np.float32(0.01)
     y = np.float32(x * w * 240)
-    constants: dict[str, Any] = {"w": random.integers(-127, 128, (24, 16, 1, 1)).astype(np.int8), "ws": w, "xs": x}
-    constants |= {"v": random.integers(-127, 128, (24, 16, 3, 3)).astype(np.int8), "zero": np.int8(0), "ys": y}
+    constants: dict[str, Any] = {
+        "w": random.integers(-127, 128, (24, 16, 1, 1)).astype(np.int8),
+        "ws": w,
+        "xs": x,
+    }
+    constants |= {
+        "v": random.integers(-127, 128, (24, 16, 3, 3)).astype(np.int8),
+        "zero": np.int8(0),
+        "ys": y,
+    }
     constants |= {"b": random.integers(-5000, 5000, 24).astype(np.int32), "bs": np.float32(x * w)}
     nodes = [helper.make_node("QuantizeLinear", ["x", "xs", "zero"], ["q"])]
-    nodes += [helper.make_node("Clip", ["q", "zero"], ["c"]), helper.make_node("DequantizeLinear", ["b", "bs"], ["bd"])]
+    nodes += [
+        helper.make_node("Clip", ["q", "zero"], ["c"]),
+        helper.make_node("DequantizeLinear", ["b", "bs"], ["bd"]),
+    ]
     for name, result, pads in (("w", "y", pad), ("v", "other", 1)):
         nodes += [helper.make_node("DequantizeLinear", ["c", "xs", "zero"], [f"{name}x"])]
         nodes += [helper.make_node("DequantizeLinear", [name, "ws"], [f"{name}d"])]
@@ -348,7 +448,9 @@ def behind_a_clip(
         nodes += [helper.make_node("QuantizeLinear", [f"{name}y", "ys", "zero"], [f"{name}q"])]
         nodes += [helper.make_node("DequantizeLinear", [f"{name}q", "ys", "zero"], [result])]
     inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 16, *sides])]
-    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("y", "other")]
+    outputs = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("y", "other")
+    ]
     held = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
     graph = helper.make_graph(nodes, "behind_a_clip", inputs, outputs, held)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
@@ -368,7 +470,9 @@ def test_windows_of_one_tap_behind_a_clip_on_avx2(openvino: ModuleType, tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(QEMU is None, reason="qemu-x86_64 is not installed; on Debian it is in the package qemu-user")
+@pytest.mark.skipif(
+    QEMU is None, reason="qemu-x86_64 is not installed; on Debian it is in the package qemu-user"
+)
 def test_an_emulated_processor_with_avx2_counts_alike(openvino: ModuleType, tmp_path: Path) -> None:
     jobs = blocks(26, 40)
     assert differing_on_avx2(jobs, on_avx2(jobs, tmp_path, str(QEMU), "-cpu", "Haswell"))[0] == 0

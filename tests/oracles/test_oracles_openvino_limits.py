@@ -1,4 +1,6 @@
-"""What OpenVINO computes wrong without a word: each pattern is wrong there, refused here, and its neighbours run."""
+"""What OpenVINO computes wrong without a word: each pattern is wrong there, refused here, and
+its neighbours run.
+"""
 
 from types import ModuleType
 from typing import Any
@@ -16,8 +18,8 @@ from qbench.host import DotProduct, probe_dot_product, processor_class
 
 pytestmark = pytest.mark.oracle
 VNNI = processor_class().endswith("-vnni")
-# Without VNNI pairs of products saturate in 16 bits, which is another fact than those here. Weights of half the size on
-# twice the scale have the same reals, and no pair of them saturates.
+# Without VNNI pairs of products saturate in 16 bits, which is another fact than those here. Weights
+# of half the size on twice the scale have the same reals, and no pair of them saturates.
 MOST, WEIGHT_SCALE = (127, 0.01) if probe_dot_product() is DotProduct.EXACT else (63, 0.02)
 HEAD = """
 <ir_version: 10, opset_import: ["" : 21]>
@@ -47,10 +49,16 @@ def model(body: str, shape: str, weight: tuple[int, ...], codes: str, zero: int)
     text = text.replace("WEIGHTS", str(WEIGHT_SCALE)) + body
     proto = onnx.parser.parse_model(text if text.endswith("}") else text + END)
     random = np.random.default_rng(1)
-    constants = {name: random.integers(-MOST, MOST + 1, weight).astype(np.int8) for name in ("w", "v")}
-    constants["b"] = random.normal(0, 1, weight[-1] if len(weight) == 2 else weight[0]).astype(np.float32)
+    constants = {
+        name: random.integers(-MOST, MOST + 1, weight).astype(np.int8) for name in ("w", "v")
+    }
+    constants["b"] = random.normal(0, 1, weight[-1] if len(weight) == 2 else weight[0]).astype(
+        np.float32
+    )
     constants["n"] = random.integers(-5000, 5000, constants["b"].shape).astype(np.int32)
-    proto.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
+    proto.graph.initializer.extend(
+        numpy_helper.from_array(array, name) for name, array in constants.items()
+    )
     return ir.from_proto(onnx.shape_inference.infer_shapes(proto))
 
 
@@ -82,7 +90,13 @@ RIGHT = {
     "symmetric": (TWO, ROWS, MATRIX, "int8", 0),
     "one product": ("o = MatMul (d, wd)", ROWS, MATRIX, "uint8", 128),
     "padding does not count": (POOL.format(0), PICTURE, POINT, "uint8", 128),
-    "a point without padding": ("o = Conv <strides = [2, 2]> (d, wd)", PICTURE, POINT, "uint8", 128),
+    "a point without padding": (
+        "o = Conv <strides = [2, 2]> (d, wd)",
+        PICTURE,
+        POINT,
+        "uint8",
+        128,
+    ),
     "limits at levels": (CLIP.format("levels", "top"), PICTURE, POINT, "uint8", 128),
 }
 
@@ -90,8 +104,14 @@ RIGHT = {
 def plain(engine: ModuleType, graph: ir.Model, x: Array, threads: int) -> Array:
     """What the engine gives without qbench."""
     core = engine.Core()
-    settings = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads, "EXECUTION_MODE_HINT": "ACCURACY"}
-    compiled = core.compile_model(core.read_model(ir.to_proto(graph).SerializeToString()), "CPU", settings)
+    settings = {
+        "INFERENCE_PRECISION_HINT": "f32",
+        "INFERENCE_NUM_THREADS": threads,
+        "EXECUTION_MODE_HINT": "ACCURACY",
+    }
+    compiled = core.compile_model(
+        core.read_model(ir.to_proto(graph).SerializeToString()), "CPU", settings
+    )
     return np.array(compiled({"x": x})[0])
 
 
@@ -105,7 +125,9 @@ def test_a_pattern_is_wrong_there_and_refused_here(name: str, openvino: ModuleTy
     pattern, *given = WRONG[name]
     graph, x = model(*given), batch(given[1])
     if pattern == "products" and not VNNI:
-        pytest.skip("OpenVINO is wrong here with VNNI alone: test_two_products_are_right_without_vnni")
+        pytest.skip(
+            "OpenVINO is wrong here with VNNI alone: test_two_products_are_right_without_vnni"
+        )
     expected, found = right(graph, x), plain(openvino, graph, x, 1)
     assert found.shape != expected.shape or np.abs(found - expected).max() > 0.015
     assert pattern in get_backend("openvino").capabilities.miscomputes
@@ -125,7 +147,9 @@ def test_neighbours_run_with_any_number_of_threads(name: str, openvino: ModuleTy
     expected = right(graph, x)
     for threads in (1, 2, 4):
         with get_backend("openvino").prepare(graph, threads=threads) as executor:
-            assert np.abs(executor.run({"x": x})["y"] - expected).max() < 0.31  # one step, next to a tie
+            assert (
+                np.abs(executor.run({"x": x})["y"] - expected).max() < 0.31
+            )  # one step, next to a tie
 
 
 @pytest.mark.skipif(not VNNI, reason="OpenVINO is wrong here with VNNI alone")
@@ -134,22 +158,31 @@ def test_two_products_by_threads(rows: int, openvino: ModuleType) -> None:
     """One row is wrong with one thread alone, several are with any number."""
     graph, x = model(TWO, f"{rows}, 16", MATRIX, "uint8", 128), batch(f"{rows}, 16")
     expected = right(graph, x)
-    wrong = [bool(np.abs(plain(openvino, graph, x, threads) - expected).max() > 1) for threads in (1, 2, 4)]
+    wrong = [
+        bool(np.abs(plain(openvino, graph, x, threads) - expected).max() > 1)
+        for threads in (1, 2, 4)
+    ]
     assert wrong == ([True, False, False] if rows == 1 else [True] * 3)
 
 
-@pytest.mark.skipif(VNNI, reason="OpenVINO computes these wrong with VNNI: test_two_products_by_threads")
+@pytest.mark.skipif(
+    VNNI, reason="OpenVINO computes these wrong with VNNI: test_two_products_by_threads"
+)
 @pytest.mark.parametrize("name", [name for name, given in WRONG.items() if given[0] == "products"])
 def test_two_products_are_right_without_vnni(name: str, openvino: ModuleType) -> None:
     """They are listed for computers with VNNI, and run here."""
     _, *given = WRONG[name]
     graph, x = model(*given), batch(given[1])
     expected, listed = right(graph, x), miscomputed(graph)
-    assert [(one.pattern, one.arithmetics) for one in listed] == [("products", ("openvino-vnni",))] * len(listed)
+    assert [(one.pattern, one.arithmetics) for one in listed] == [
+        ("products", ("openvino-vnni",))
+    ] * len(listed)
     assert listed
     for threads in (1, 2, 4):
         with get_backend("openvino").prepare(graph, threads=threads) as executor:
-            assert np.abs(executor.run({"x": x})["y"] - expected).max() < 0.31  # one step, next to a tie
+            assert (
+                np.abs(executor.run({"x": x})["y"] - expected).max() < 0.31
+            )  # one step, next to a tie
 
 
 def limited(scale: np.float32, zero: int, ends: tuple[float, float], codes: str) -> ir.Model:
@@ -163,14 +196,22 @@ def limited(scale: np.float32, zero: int, ends: tuple[float, float], codes: str)
 
 
 @pytest.mark.parametrize("codes", ["uint8", "int8"])
-def test_limits_at_levels_are_refused_where_the_engine_is_wrong(codes: str, openvino: ModuleType) -> None:
-    """The code of an end is truncated there: float32 puts half of them a rounding below the level."""
+def test_limits_at_levels_are_refused_where_the_engine_is_wrong(
+    codes: str, openvino: ModuleType
+) -> None:
+    """The code of an end is truncated there: float32 puts half of them a rounding below the
+    level.
+    """
     random, bounds, found = np.random.default_rng(6), np.iinfo(codes), set()
     for _ in range(100):
         scale = np.float32(random.choice([0.02, 2**-6, random.uniform(0.001, 0.1)]))
         zero = int(random.integers(bounds.min, bounds.max + 1))
-        low, high = sorted(random.choice(np.arange(bounds.min + 1, bounds.max), 2, replace=False) - zero)
-        graph = limited(scale, zero, (float(np.float32(low) * scale), float(np.float32(high) * scale)), codes)
+        low, high = sorted(
+            random.choice(np.arange(bounds.min + 1, bounds.max), 2, replace=False) - zero
+        )
+        graph = limited(
+            scale, zero, (float(np.float32(low) * scale), float(np.float32(high) * scale)), codes
+        )
         x = ((random.permutation(256)[:160] + bounds.min - zero) * scale).astype(np.float32)
         wrong = bool((np.abs(plain(openvino, graph, x, 1) - right(graph, x)) > scale / 2).any())
         found.add((bool(miscomputed(graph)), wrong))

@@ -24,7 +24,10 @@ def judged(case: Case, coco_type, eval_type) -> list[float]:
     with contextlib.redirect_stdout(io.StringIO()):
         labels, answers = coco_type(), coco_type()
         images = [{"id": index + 1} for index in range(len(case.labels))]
-        table = {"images": images, "categories": [{"id": index + 1} for index in range(case.classes)]}
+        table = {
+            "images": images,
+            "categories": [{"id": index + 1} for index in range(case.classes)],
+        }
         labels.dataset = {**table, "annotations": [dict(one) for one in case.annotations]}
         labels.createIndex()
         if case.detections:
@@ -51,7 +54,9 @@ def test_values_are_those_of_pycocotools() -> None:
 
     for seed in range(CASES):
         case = random_case(seed)
-        np.testing.assert_allclose(ours(case), judged(case, COCO, COCOeval), rtol=0, atol=1e-9, err_msg=f"seed {seed}")
+        np.testing.assert_allclose(
+            ours(case), judged(case, COCO, COCOeval), rtol=0, atol=1e-9, err_msg=f"seed {seed}"
+        )
 
 
 def test_values_are_those_of_faster_coco_eval() -> None:
@@ -61,4 +66,6 @@ def test_values_are_those_of_faster_coco_eval() -> None:
         case = random_case(seed)
         if case.detections and case.annotations:  # its own reader takes no empty lists
             expected = judged(case, COCO, COCOeval_faster)
-            np.testing.assert_allclose(ours(case), expected, rtol=0, atol=1e-9, err_msg=f"seed {seed}")
+            np.testing.assert_allclose(
+                ours(case), expected, rtol=0, atol=1e-9, err_msg=f"seed {seed}"
+            )

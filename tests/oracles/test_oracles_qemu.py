@@ -1,6 +1,8 @@
-"""ONNX Runtime on x64 processors that are not here, emulated: with AVX2 but no VNNI, and without AVX2 and FMA.
+"""ONNX Runtime on x64 processors that are not here, emulated: with AVX2 but no VNNI, and
+without AVX2 and FMA.
 
-The emulated processor is what decides, whatever this one has: `ort-x64-avx2` and `ort-x64-sse` are judged everywhere.
+The emulated processor is what decides, whatever this one has: `ort-x64-avx2` and `ort-x64-sse` are
+    judged everywhere.
 """
 
 import pickle
@@ -23,15 +25,25 @@ from operator_cases.products import convolutions, gemms, matrix_products
 
 from qbench.backends import get_backend
 from qbench.calibration import calibrate
-from qbench.numerics import fused_multiply_add, rational_sigmoid, rational_tanh, separate_multiply_add
+from qbench.numerics import (
+    fused_multiply_add,
+    rational_sigmoid,
+    rational_tanh,
+    separate_multiply_add,
+)
 from qbench.quantization import make_plan, quantize_model
 from qbench.subjects import get_model
 
 QEMU = shutil.which("qemu-x86_64")
 pytestmark = [
     pytest.mark.oracle,
-    pytest.mark.skipif(QEMU is None, reason="qemu-x86_64 is not installed; on Debian it is in the package qemu-user"),
-    pytest.mark.skipif(platform.machine() != "x86_64", reason="the engine installed here is no program for x64"),
+    pytest.mark.skipif(
+        QEMU is None,
+        reason="qemu-x86_64 is not installed; on Debian it is in the package qemu-user",
+    ),
+    pytest.mark.skipif(
+        platform.machine() != "x86_64", reason="the engine installed here is no program for x64"
+    ),
 ]
 
 MACHINES = {"Haswell": "ort-x64-avx2", "SandyBridge": "ort-x64-sse"}
@@ -76,18 +88,24 @@ def job(case: Case, options: dict[str, bool]) -> Job:
 
 
 def same(left: np.ndarray, right: np.ndarray) -> bool:
-    return left.dtype == right.dtype and np.array_equal(left, right, equal_nan=left.dtype.kind == "f")
+    return left.dtype == right.dtype and np.array_equal(
+        left, right, equal_nan=left.dtype.kind == "f"
+    )
 
 
 @pytest.mark.parametrize("processor", MACHINES)
 def test_every_operator_counts_as_its_machine(processor: str, emulated: Emulated) -> None:
     probe = {"x": np.array([[255, 255, 0, 0]], np.uint8)}
-    pair = one_node("MatMulInteger", ["x", "w"], probe, "int32", {"w": np.full((4, 1), 127, np.int8)})
+    pair = one_node(
+        "MatMulInteger", ["x", "w"], probe, "int32", {"w": np.full((4, 1), 127, np.int8)}
+    )
     cases = [case for strategy, count in FAMILIES.values() for case in drawn(strategy, count)]
     probed, *theirs = emulated(processor, [job(case, PLAIN) for case in (pair, *cases)])
     assert probed.item() == PROBES[processor]
     ours = [counted(case.model, case.feeds, MACHINES[processor]) for case in cases]
-    wrong = [case for case, left, right in zip(cases, ours, theirs, strict=True) if not same(left, right)]
+    wrong = [
+        case for case, left, right in zip(cases, ours, theirs, strict=True) if not same(left, right)
+    ]
     assert not wrong
     exact = [counted(case.model, case.feeds, "ort-x64") for case in cases]
     assert any(not same(left, right) for left, right in zip(exact, theirs, strict=True))
@@ -104,8 +122,14 @@ def test_functions_of_floats_are_the_engines(processor: str, emulated: Emulated)
 
 
 def test_precise_mode_is_exact_without_vnni_too(emulated: Emulated) -> None:
-    """Signed activations aside: the mode makes their weights unsigned, for which there is no kernel (1.31)."""
-    cases = [case for family in ("convolution", "matrix product", "gemm") for case in drawn(*FAMILIES[family])]
+    """Signed activations aside: the mode makes their weights unsigned, for which there is no
+    kernel (1.31).
+    """
+    cases = [
+        case
+        for family in ("convolution", "matrix product", "gemm")
+        for case in drawn(*FAMILIES[family])
+    ]
     found = emulated("Haswell", [job(case, PRECISE) for case in cases])
     signed = [case.feeds["x"].dtype == np.int8 for case in cases]
     refused = [isinstance(answer, str) for answer in found]
@@ -116,7 +140,11 @@ def test_precise_mode_is_exact_without_vnni_too(emulated: Emulated) -> None:
             assert same(counted(case.model, case.feeds, "ort-x64"), answer), case
 
 
-NETS = (("digits_cnn", "w8a8_asym_pt"), ("digits_cnn", "w8a8_sym_pc"), ("fashion_preact", "w8a8_asym_pc"))
+NETS = (
+    ("digits_cnn", "w8a8_asym_pt"),
+    ("digits_cnn", "w8a8_sym_pc"),
+    ("fashion_preact", "w8a8_asym_pc"),
+)
 
 
 def network(name: str, schema: str) -> tuple[ir.Model, dict[str, np.ndarray]]:
@@ -131,14 +159,18 @@ def network(name: str, schema: str) -> tuple[ir.Model, dict[str, np.ndarray]]:
 
 @pytest.mark.parametrize("processor", MACHINES)
 def test_whole_networks_count_as_their_machines(processor: str, emulated: Emulated) -> None:
-    """Precise mode with unsigned activations: with signed ones it leaves the last product to floats."""
+    """Precise mode with unsigned activations: with signed ones it leaves the last product to
+    floats.
+    """
     fused, asked = {"optimized": True, "precise": False}, []
     for name, schema in NETS:
         model, feeds = network(name, schema)
         asked.append((MACHINES[processor], model, feeds, fused))
         if processor == "Haswell" and "asym" in schema:
             asked.append(("ort-x64", model, feeds, PRECISE))
-    jobs = [(ir.serde.serialize_model(model).SerializeToString(), *rest) for _, model, *rest in asked]
+    jobs = [
+        (ir.serde.serialize_model(model).SerializeToString(), *rest) for _, model, *rest in asked
+    ]
     for (machine, model, feeds, _), theirs in zip(asked, emulated(processor, jobs), strict=True):
         ours = next(iter(get_backend(f"integer-{machine}").prepare(model).run(feeds).values()))
         np.testing.assert_array_equal(ours, theirs, err_msg=f"{machine} {model.graph.name}")

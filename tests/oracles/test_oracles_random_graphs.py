@@ -1,4 +1,6 @@
-"""A few random graphs on every engine, code by code; ``benchmarks/random_graphs.py`` runs a thousand."""
+"""A few random graphs on every engine, code by code; ``benchmarks/random_graphs.py`` runs a
+thousand.
+"""
 
 import pytest
 from operator_cases.families import FAMILIES, compared, drawn
@@ -8,7 +10,12 @@ from qbench.errors import UnsupportedError
 
 pytestmark = pytest.mark.oracle
 SEEDS = range(9_000_000, 9_000_014)
-PACKAGES = {"openvino": "openvino", "litert": "ai_edge_litert", "torch": "torch", "ort": "onnxruntime"}
+PACKAGES = {
+    "openvino": "openvino",
+    "litert": "ai_edge_litert",
+    "torch": "torch",
+    "ort": "onnxruntime",
+}
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -1,7 +1,8 @@
-"""PyTorch's quantized operators without products of matrices against ours: sums, functions, means, quantizing.
+"""PyTorch's quantized operators without products of matrices against ours: sums, functions,
+means, quantizing.
 
-Its vectors round before they add the zero point; what is left over at the end of an array is rounded behind. Arrays
-here are whole vectors, but where that end is what is looked at.
+Its vectors round before they add the zero point; what is left over at the end of an array is
+rounded behind. Arrays here are whole vectors, but where that end is what is looked at.
 """
 
 from collections.abc import Iterator
@@ -40,16 +41,30 @@ def drawn_grids(random: np.random.Generator, count: int, *, ties: bool) -> list[
     """Scales, powers of two where there shall be ``ties``, and zero points."""
     found = []
     for _ in range(count):
-        scale = 2.0 ** -int(random.integers(3, 8)) if ties else float(np.float32(random.uniform(0.005, 0.08)))
+        scale = (
+            2.0 ** -int(random.integers(3, 8))
+            if ties
+            else float(np.float32(random.uniform(0.005, 0.08)))
+        )
         found.append((scale, int(random.integers(0, 256))))
     return found
 
 
 def alone(
-    operator: str, feeds: dict[str, Array], grids: dict[str, tuple[float, int]], machine: str, **attributes: Any
+    operator: str,
+    feeds: dict[str, Array],
+    grids: dict[str, tuple[float, int]],
+    machine: str,
+    **attributes: Any,
 ) -> Array:
-    """An operator of ours on the grids (name → scale, zero point) in the order of its inputs, which ``feeds`` name."""
-    domain = ENGINE if operator in ("QLinearMul", "QLinearLeakyRelu", "QLinearSigmoid") else INTEGER_DOMAIN
+    """An operator of ours on the grids (name → scale, zero point) in the order of its inputs,
+    which ``feeds`` name.
+    """
+    domain = (
+        ENGINE
+        if operator in ("QLinearMul", "QLinearLeakyRelu", "QLinearSigmoid")
+        else INTEGER_DOMAIN
+    )
     domain = ENGINE if "Pool" in operator or operator == "QLinearConcat" else domain
     names, constants = [], {}
     for name, (scale, zero) in grids.items():
@@ -69,7 +84,9 @@ def test_sums_of_two(engine: str, ties: bool, torch: ModuleType) -> None:
         ours = add_quantized(LEFT, RIGHT, grid(*a), grid(*b), grid(*y), engine)
         pair = tensor(torch, LEFT, *a), tensor(torch, RIGHT, *b)
         np.testing.assert_array_equal(ours, operators.add(*pair, *y).int_repr().numpy())
-        np.testing.assert_array_equal(np.maximum(ours, y[1]), operators.add_relu(*pair, *y).int_repr().numpy())
+        np.testing.assert_array_equal(
+            np.maximum(ours, y[1]), operators.add_relu(*pair, *y).int_repr().numpy()
+        )
 
 
 def test_sums_of_signed_levels_are_pytorchs_own(torch: ModuleType) -> None:
@@ -78,7 +95,11 @@ def test_sums_of_signed_levels_are_pytorchs_own(torch: ModuleType) -> None:
     left, right = ((one ^ 128).view(np.int8) for one in (LEFT, RIGHT))
     for ties in (False, True):
         a, b, y = ((scale, zero - 128) for scale, zero in drawn_grids(random, 3, ties=ties))
-        theirs = torch.ops.quantized.add(tensor(torch, left, *a), tensor(torch, right, *b), *y).int_repr().numpy()
+        theirs = (
+            torch.ops.quantized.add(tensor(torch, left, *a), tensor(torch, right, *b), *y)
+            .int_repr()
+            .numpy()
+        )
         ours = add_quantized(left, right, grid(*a, int8), grid(*b, int8), grid(*y, int8), "fbgemm")
         np.testing.assert_array_equal(ours, theirs)
 
@@ -89,11 +110,20 @@ def test_products_of_two(engine: str, torch: ModuleType) -> None:
     random, operators = np.random.default_rng(23), torch.ops.quantized
     for _ in range(6):
         a, b, y = drawn_grids(random, 3, ties=False)
-        y = float(np.float32(a[0] * b[0] * int(random.integers(1, 300)) * 2 / int(random.integers(1, 9)))), y[1]
+        y = (
+            float(
+                np.float32(
+                    a[0] * b[0] * int(random.integers(1, 300)) * 2 / int(random.integers(1, 9))
+                )
+            ),
+            y[1],
+        )
         ours = alone("QLinearMul", {"a": LEFT, "b": RIGHT}, {"a": a, "b": b, "y": y}, engine)
         pair = tensor(torch, LEFT, *a), tensor(torch, RIGHT, *b)
         np.testing.assert_array_equal(ours, operators.mul(*pair, *y).int_repr().numpy())
-        np.testing.assert_array_equal(np.maximum(ours, y[1]), operators.mul_relu(*pair, *y).int_repr().numpy())
+        np.testing.assert_array_equal(
+            np.maximum(ours, y[1]), operators.mul_relu(*pair, *y).int_repr().numpy()
+        )
 
 
 @pytest.mark.parametrize("ties", [False, True], ids=["any", "ties"])
@@ -113,8 +143,12 @@ def test_functions_of_one(engine: str, ties: bool, torch: ModuleType) -> None:
             "QLinearTanh": torch.tanh(levels),
         }
         for operator, result in theirs.items():
-            attributes = {"QLinearLeakyRelu": {"alpha": 0.1}, "QLinearElu": {"alpha": 1.0}}.get(operator, {})
-            ours = alone(operator, {"x": LEVELS}, {"x": x, "y": fixed.get(operator, y)}, engine, **attributes)
+            attributes = {"QLinearLeakyRelu": {"alpha": 0.1}, "QLinearElu": {"alpha": 1.0}}.get(
+                operator, {}
+            )
+            ours = alone(
+                operator, {"x": LEVELS}, {"x": x, "y": fixed.get(operator, y)}, engine, **attributes
+            )
             np.testing.assert_array_equal(ours, result.int_repr().numpy(), err_msg=operator)
 
 
@@ -129,12 +163,22 @@ def test_concatenated_channels(engine: str, torch: ModuleType) -> None:
             tensor(torch, part, *one).contiguous(memory_format=torch.channels_last)
             for part, one in zip(parts, (a, b), strict=True)
         ]
-        ours = alone("QLinearConcat", {"a": parts[0], "b": parts[1]}, {"y": y, "a": a, "b": b}, engine, axis=1)
+        ours = alone(
+            "QLinearConcat",
+            {"a": parts[0], "b": parts[1]},
+            {"y": y, "a": a, "b": b},
+            engine,
+            axis=1,
+        )
         np.testing.assert_array_equal(ours, torch.ops.quantized.cat(last, 1, *y).int_repr().numpy())
         # With channels first every part is dequantized and quantized.
         first = [tensor(torch, part, *one) for part, one in zip(parts, (a, b), strict=True)]
-        whole = np.concatenate([quantize(one.dequantize().numpy(), grid(*y), engine) for one in first], axis=1)
-        np.testing.assert_array_equal(whole, torch.ops.quantized.cat(first, 1, *y).int_repr().numpy())
+        whole = np.concatenate(
+            [quantize(one.dequantize().numpy(), grid(*y), engine) for one in first], axis=1
+        )
+        np.testing.assert_array_equal(
+            whole, torch.ops.quantized.cat(first, 1, *y).int_repr().numpy()
+        )
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -150,7 +194,9 @@ def test_means_of_windows(engine: str, torch: ModuleType) -> None:
         x = drawn_grids(random, 1, ties=False)[0]
         levels = random.integers(0, 256, (2, 64, 8, 8)).astype(np.uint8)
         last = tensor(torch, levels, *x).contiguous(memory_format=torch.channels_last)
-        theirs = functional.avg_pool2d(last, window, stride, pad, False, counted_in).int_repr().numpy()
+        theirs = (
+            functional.avg_pool2d(last, window, stride, pad, False, counted_in).int_repr().numpy()
+        )
         # QNNPACK's counts what it pads with, asked to or not.
         included = counted_in or engine == "qnnpack"
         ours = alone(
@@ -173,7 +219,9 @@ def test_means_of_all(engine: str, torch: ModuleType) -> None:
         for one in (first, last):
             theirs = torch.nn.functional.adaptive_avg_pool2d(one, 1).int_repr().numpy()
             np.testing.assert_array_equal(ours, theirs)
-        np.testing.assert_array_equal(ours, torch.mean(first, (2, 3), keepdim=True).int_repr().numpy())
+        np.testing.assert_array_equal(
+            ours, torch.mean(first, (2, 3), keepdim=True).int_repr().numpy()
+        )
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -182,18 +230,28 @@ def test_quantizing(engine: str, torch: ModuleType) -> None:
     random = np.random.default_rng(28)
     for ties in (False, True) * 6:
         (scale, zero), *channels = drawn_grids(random, 6, ties=ties)
-        real = ((random.integers(-600, 600, 997) + 0.5) * scale / (2 if ties else 1)).astype(np.float32)
+        real = ((random.integers(-600, 600, 997) + 0.5) * scale / (2 if ties else 1)).astype(
+            np.float32
+        )
         real[:4] = [np.inf, -np.inf, np.nan, 1e38]
-        theirs = torch.quantize_per_tensor(torch.from_numpy(real), scale, zero, torch.quint8).int_repr().numpy()
+        theirs = (
+            torch.quantize_per_tensor(torch.from_numpy(real), scale, zero, torch.quint8)
+            .int_repr()
+            .numpy()
+        )
         np.testing.assert_array_equal(quantize(real, grid(scale, zero), engine), theirs)
         scales, zeros = (np.array(part) for part in zip(*channels, strict=True))
         each = ((random.integers(-300, 300, (5, 400)) + 0.5) * scales[:, None]).astype(np.float32)
-        by_channel = grid(1.0, 0).__class__(scales.astype(np.float32), zeros, QType.parse("uint8"), axis=0)
+        by_channel = grid(1.0, 0).__class__(
+            scales.astype(np.float32), zeros, QType.parse("uint8"), axis=0
+        )
         told = torch.tensor(scales), torch.tensor(zeros), 0, torch.quint8
         theirs = torch.quantize_per_channel(torch.from_numpy(each), *told).int_repr().numpy()
         np.testing.assert_array_equal(quantize(each, by_channel, engine), theirs)
         # Not a number per channel is level 0, whatever the grid; per tensor it is the highest.
-        assert not torch.quantize_per_channel(torch.full((5, 2), float("nan")), *told).int_repr().any()
+        assert (
+            not torch.quantize_per_channel(torch.full((5, 2), float("nan")), *told).int_repr().any()
+        )
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -205,12 +263,18 @@ def test_softmax(engine: str, torch: ModuleType) -> None:
         levels = random.integers(0, 256, (16, 64)).astype(np.uint8)
         for target in (y, (1 / 256, 0)):
             ours, _ = softmax_of_codes(grid(*x), grid(*target), 64, machine)(levels)
-            theirs = torch.ops.quantized.softmax(tensor(torch, levels, *x), -1, *target).int_repr().numpy()
+            theirs = (
+                torch.ops.quantized.softmax(tensor(torch, levels, *x), -1, *target)
+                .int_repr()
+                .numpy()
+            )
             np.testing.assert_array_equal(ours, theirs)
 
 
 def test_means_of_channels_last_are_taken_in_floats(torch: ModuleType) -> None:
-    """torch.mean dequantizes there and sums in an order of its own: ties of Σ x / 64 go either way."""
+    """torch.mean dequantizes there and sums in an order of its own: ties of Σ x / 64 go either
+    way.
+    """
     torch.backends.quantized.engine = "fbgemm"
     random, differing, size = np.random.default_rng(30), 0, 0
     for _ in range(10):
@@ -232,11 +296,16 @@ def test_the_end_of_an_array_is_rounded_behind_the_zero_point(torch: ModuleType)
         pytest.skip("vectors of another length")
     vector = 64  # of levels, on both
     size = 70_001
-    half, zero = tensor(torch, np.full(size, 1, np.uint8), 0.5, 0), tensor(torch, np.zeros(size, np.uint8), 1.0, 0)
+    half, zero = (
+        tensor(torch, np.full(size, 1, np.uint8), 0.5, 0),
+        tensor(torch, np.zeros(size, np.uint8), 1.0, 0),
+    )
     ends = {}
     for threads in (1, 2):
         torch.set_num_threads(threads)
-        theirs = torch.ops.quantized.add(half, zero, 1.0, 1).int_repr().numpy()  # 0.5 and a zero point of 1
+        theirs = (
+            torch.ops.quantized.add(half, zero, 1.0, 1).int_repr().numpy()
+        )  # 0.5 and a zero point of 1
         assert set(theirs.tolist()) == {1, 2}
         ends[threads] = np.flatnonzero(theirs == 2)
     np.testing.assert_array_equal(ends[1], np.arange(size - size % vector, size))

@@ -1,4 +1,6 @@
-"""PyTorch's kernels that depend on the engine or on the order of axes in memory, in small graphs."""
+"""PyTorch's kernels that depend on the engine or on the order of axes in memory, in small
+graphs.
+"""
 
 from typing import Any
 
@@ -12,7 +14,8 @@ from qbench.errors import UnsupportedError
 from qbench.host import DotProduct, probe_dot_product
 
 pytestmark = pytest.mark.oracle
-# Without VNNI pairs of products saturate in 16 bits: weights of half the size on twice the scale keep them below.
+# Without VNNI pairs of products saturate in 16 bits: weights of half the size on twice the scale
+# keep them below.
 MOST, WEIGHT_SCALE = (127, 0.01) if probe_dot_product() is DotProduct.EXACT else (63, 0.02)
 pytest.importorskip("torch")
 BEHIND = "rq = QuantizeLinear (r, t, tz)  y = DequantizeLinear (rq, t, tz)"
@@ -29,9 +32,13 @@ def graph(body: str) -> ir.Model:
     proto = onnx.parser.parse_model(HEAD.replace("WEIGHTS", str(WEIGHT_SCALE)) + body + " }")
     random = np.random.default_rng(3)
     proto.graph.initializer.append(
-        onnx.numpy_helper.from_array(random.integers(-MOST, MOST + 1, (6, 6, 1, 1)).astype(np.int8), "w")
+        onnx.numpy_helper.from_array(
+            random.integers(-MOST, MOST + 1, (6, 6, 1, 1)).astype(np.int8), "w"
+        )
     )
-    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros((6, 6, 3, 3), np.int8), "up"))
+    proto.graph.initializer.append(
+        onnx.numpy_helper.from_array(np.zeros((6, 6, 3, 3), np.int8), "up")
+    )
     return ir.from_proto(proto if "up," in body else onnx.shape_inference.infer_shapes(proto))
 
 
@@ -45,9 +52,8 @@ def outputs(body: str, *backends: str) -> list[np.ndarray[Any, Any]]:
 
 
 def pooled(operator: str, attributes: str) -> str:
-    return (
-        f"r = {operator} <{attributes}> (d)  rq = QuantizeLinear (r, s, z)  y = DequantizeLinear (rq, s, z)"  # one grid
-    )
+    # one grid
+    return f"r = {operator} <{attributes}> (d)  rq = QuantizeLinear (r, s, z)  y = DequantizeLinear (rq, s, z)"
 
 
 CONV = "wd = DequantizeLinear (w, ws, wz)  c = Conv (d, wd)  cq = QuantizeLinear (c, t, tz) "
@@ -55,8 +61,13 @@ CONV = "wd = DequantizeLinear (w, ws, wz)  c = Conv (d, wd)  cq = QuantizeLinear
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_clip_of_its_own_behind_a_convolution(engine: str) -> None:
-    body = CONV + "cd = DequantizeLinear (cq, t, tz) r = Clip (cd, low, high) rq = QuantizeLinear (r, t, tz) "
-    theirs, ours = outputs(body + "y = DequantizeLinear (rq, t, tz)", f"torch-{engine}", f"integer-{engine}")
+    body = (
+        CONV
+        + "cd = DequantizeLinear (cq, t, tz) r = Clip (cd, low, high) rq = QuantizeLinear (r, t, tz) "
+    )
+    theirs, ours = outputs(
+        body + "y = DequantizeLinear (rq, t, tz)", f"torch-{engine}", f"integer-{engine}"
+    )
     assert int((theirs != ours).sum()) == 0
     assert ours.max() == np.float32(1.5)
 
@@ -72,7 +83,9 @@ def test_pools_by_windows_of_one_element(engine: str, operator: str) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_padding_that_is_left_out_of_an_average(engine: str) -> None:
-    body = pooled("AveragePool", "kernel_shape = [3, 3], pads = [1, 1, 1, 1], count_include_pad = 0")
+    body = pooled(
+        "AveragePool", "kernel_shape = [3, 3], pads = [1, 1, 1, 1], count_include_pad = 0"
+    )
     if engine == "qnnpack":
         with pytest.raises(UnsupportedError) as error:
             outputs(body, "torch-qnnpack")
@@ -92,7 +105,9 @@ def test_softmax_along_any_axis(engine: str, axis: int) -> None:
 
 @pytest.mark.parametrize("filters", [1, 4, 6])
 def test_transposed_convolutions_that_onednn_gets_wrong(filters: int) -> None:
-    model = graph("ud = DequantizeLinear (up, ws, wz)  r = ConvTranspose <strides = [2, 2]> (d, ud) " + BEHIND)
+    model = graph(
+        "ud = DequantizeLinear (up, ws, wz)  r = ConvTranspose <strides = [2, 2]> (d, ud) " + BEHIND
+    )
     levels = np.random.default_rng(5).integers(-MOST, MOST + 1, (6, filters, 3, 3)).astype(np.int8)
     model.graph.initializers["up"].const_value = ir.tensor(levels)
     x = np.random.default_rng(4).normal(0, 1.5, (2, 6, 7, 7)).astype(np.float32)
@@ -101,5 +116,8 @@ def test_transposed_convolutions_that_onednn_gets_wrong(filters: int) -> None:
             get_backend("torch-onednn").prepare(model)
         assert "6 channels by 4 filters" in error.value.found
         return
-    with get_backend("torch-onednn").prepare(model) as theirs, get_backend("integer-onednn").prepare(model) as ours:
+    with (
+        get_backend("torch-onednn").prepare(model) as theirs,
+        get_backend("integer-onednn").prepare(model) as ours,
+    ):
         assert np.count_nonzero(theirs.run({"x": x})["y"] != ours.run({"x": x})["y"]) == 0

@@ -1,4 +1,6 @@
-"""Whole networks on PyTorch's quantized engines: what the integer interpreter computes, value by value."""
+"""Whole networks on PyTorch's quantized engines: what the integer interpreter computes, value
+by value.
+"""
 
 from dataclasses import replace
 from types import ModuleType
@@ -35,12 +37,16 @@ def known(name: str) -> Any:
 
 
 def compared(model: ir.Model, feeds: dict[str, Any], name: str) -> dict[str, tuple[Any, Any]]:
-    """Each value of the lowered graph: PyTorch's and the interpreter's, the network run once by each."""
+    """Each value of the lowered graph: PyTorch's and the interpreter's, the network run once by
+    each.
+    """
     backend = known(name)
     taps = [value.name or "" for node in lower_to_integers(model).graph for value in node.outputs]
     with backend.prepare(model, taps=taps) as executor:
         theirs = executor.run(feeds)
-    with get_backend(f"integer-{arithmetic_of(backend).name}").prepare(model, taps=taps) as executor:
+    with get_backend(f"integer-{arithmetic_of(backend).name}").prepare(
+        model, taps=taps
+    ) as executor:
         ours = executor.run(feeds)
     return {name: (theirs[name], ours[name]) for name in taps}
 
@@ -76,13 +82,17 @@ def test_every_quantized_value_is_that_of_the_interpreter(
     assert len(integers) >= 5
     for name, (theirs, ours) in integers.items():
         np.testing.assert_array_equal(theirs, ours, err_msg=name)
-    for name in found.keys() - integers.keys():  # a Gemm whose result is real is a product of floats in PyTorch
+    for name in (
+        found.keys() - integers.keys()
+    ):  # a Gemm whose result is real is a product of floats in PyTorch
         theirs, ours = found[name]
         np.testing.assert_allclose(theirs, ours, rtol=1e-5, atol=1e-4, err_msg=name)
 
 
 def graph(body: str, result: str) -> ir.Model:
-    """``body`` between the quantized input ``d``, (N, 8, 6, 6), and ``r``, quantized with the parameters ``result``."""
+    """``body`` between the quantized input ``d``, (N, 8, 6, 6), and ``r``, quantized with the
+    parameters ``result``.
+    """
     scale, zero = result.split()
     return ir.from_onnx_text(f"""<ir_version: 10, opset_import: ["" : 21]>
     net (float[N, 8, 6, 6] x) => (float[N, C, H, W] y)
@@ -95,18 +105,29 @@ def graph(body: str, result: str) -> ir.Model:
     }}""")
 
 
-_OTHER = "e = LeakyRelu<alpha = 0.1>(d) g = QuantizeLinear(e, st, zt) h = DequantizeLinear(g, st, zt)"
+_OTHER = (
+    "e = LeakyRelu<alpha = 0.1>(d) g = QuantizeLinear(e, st, zt) h = DequantizeLinear(g, st, zt)"
+)
 _UNIT = "0.00390625 0"
 BLOCKS = {
     "add": (f"{_OTHER} r = Add(d, h)", "0.07 90"),
     "mul": (f"{_OTHER} r = Mul(d, h)", "0.07 90"),
     "concat": ("r = Concat<axis = 1>(d, d)", "0.04 99"),
     "average pool": ("r = AveragePool<kernel_shape = [2, 2], strides = [2, 2]>(d)", "0.03 101"),
-    "average pool, requantized": ("r = AveragePool<kernel_shape = [2, 2], strides = [2, 2]>(d)", "0.02 90"),
+    "average pool, requantized": (
+        "r = AveragePool<kernel_shape = [2, 2], strides = [2, 2]>(d)",
+        "0.02 90",
+    ),
     "global average pool": ("r = GlobalAveragePool(d)", "0.03 101"),
     "mean": ("r = ReduceMean(d, axis)", "0.03 101"),
-    "max pool": ("e = MaxPool<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(d) r = Sigmoid(e)", _UNIT),
-    "max pool padded behind": ("e = MaxPool<kernel_shape = [3, 3], pads = [0, 0, 1, 1]>(d) r = Sigmoid(e)", _UNIT),
+    "max pool": (
+        "e = MaxPool<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(d) r = Sigmoid(e)",
+        _UNIT,
+    ),
+    "max pool padded behind": (
+        "e = MaxPool<kernel_shape = [3, 3], pads = [0, 0, 1, 1]>(d) r = Sigmoid(e)",
+        _UNIT,
+    ),
     "sigmoid": ("r = Sigmoid(d)", _UNIT),
     "tanh": ("r = Tanh(d)", "0.0078125 128"),
     "leaky relu": ("r = LeakyRelu<alpha = 0.2>(d)", "0.02 40"),
@@ -115,7 +136,10 @@ BLOCKS = {
     "softmax": ("r = Softmax(d)", _UNIT),
     "relu": ("r = Relu(d)", "0.02 40"),
     "clip": ("r = Clip(d, low, high)", "0.02 40"),
-    "moves": ("e = Transpose<perm = [0, 1, 3, 2]>(d) g = Reshape(e, rows) h = Reshape(g, back) r = Sigmoid(h)", _UNIT),
+    "moves": (
+        "e = Transpose<perm = [0, 1, 3, 2]>(d) g = Reshape(e, rows) h = Reshape(g, back) r = Sigmoid(h)",
+        _UNIT,
+    ),
     "requantize": ("r = Identity(d)", "0.02 40"),
     "softplus, which PyTorch lacks": ("r = Softplus(d)", "0.02 0"),
 }
@@ -130,7 +154,9 @@ DIFFERING = {
     # x · min(max(x + 3, 0), 6) / 6 above 3, where ONNX has x: ties of x / s.
     **{("hard swish", engine): 0.005 for engine in ENGINES},
 }
-"""Block and engine → the largest share of elements that differ, by one level; of others none does."""
+"""Block and engine → the largest share of elements that differ, by one level; of others none
+does.
+"""
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -142,7 +168,9 @@ def test_operators(block: str, engine: str, torch: ModuleType) -> None:
     with backend.prepare(model, taps=["p"]) as executor:
         theirs = executor.run({"x": x})["p"].astype(int)
         precisions = {one.precision for one in executed_by(executor).values()}
-    with get_backend(f"integer-{arithmetic_of(backend).name}").prepare(model, taps=["p"]) as executor:
+    with get_backend(f"integer-{arithmetic_of(backend).name}").prepare(
+        model, taps=["p"]
+    ) as executor:
         ours = executor.run({"x": x})["p"].astype(int)
     assert np.abs(theirs - ours).max() <= 1
     assert np.count_nonzero(theirs != ours) <= theirs.size * DIFFERING.get((block, engine), 0)
@@ -172,7 +200,10 @@ def test_the_model_may_be_refused(torch: ModuleType) -> None:
 
 
 def test_taps_and_feeds(torch: ModuleType) -> None:
-    backend, model = get_backend("torch-fbgemm"), graph("e = LeakyRelu<alpha = 0.2>(d) r = Sigmoid(e)", "0.00390625 0")
+    backend, model = (
+        get_backend("torch-fbgemm"),
+        graph("e = LeakyRelu<alpha = 0.2>(d) r = Sigmoid(e)", "0.00390625 0"),
+    )
     x = np.ones((2, 8, 6, 6), np.float32)
     with backend.prepare(model, taps=["e", "q"]) as executor:
         found = executor.run({"x": x})
@@ -197,7 +228,9 @@ def test_a_measured_cell(torch: ModuleType) -> None:
 
 @pytest.mark.parametrize(("outputs", "last"), [("auto", "uint8"), ("float", "float32")])
 def test_executed_precisions(torch: ModuleType, outputs: str, last: str) -> None:
-    """PyTorch has no operator on integers with a real result: the last Gemm needs a quantized output."""
+    """PyTorch has no operator on integers with a real result: the last Gemm needs a quantized
+    output.
+    """
     subject = build_subject("digits_cnn", "digits_test", "digits_train", ["agreement"], 64)
     backend = get_backend("torch-fbgemm")
     shared = subject_artifacts(subject, get_backend("ort-cpu"))

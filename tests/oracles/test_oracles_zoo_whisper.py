@@ -1,4 +1,6 @@
-"""Whisper in PyTorch's own layers with the same weights: states and logits agree to 1e-4 of the greatest of them."""
+"""Whisper in PyTorch's own layers with the same weights: states and logits agree to 1e-4 of the
+greatest of them.
+"""
 
 from types import ModuleType
 from typing import Any
@@ -19,11 +21,15 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 class Layers:
-    """The network out of ``torch.nn``: attention is MultiheadAttention, over the whole text at once, with a mask."""
+    """The network out of ``torch.nn``: attention is MultiheadAttention, over the whole text at
+    once, with a mask.
+    """
 
     def __init__(self, torch: ModuleType, arrays: Arrays, size: WhisperSize) -> None:
         self.torch, self.size = torch, size
-        self.arrays = {name: torch.from_numpy(array.astype(np.float32)) for name, array in arrays.items()}
+        self.arrays = {
+            name: torch.from_numpy(array.astype(np.float32)) for name, array in arrays.items()
+        }
 
     def states(self, mel: Any) -> Any:
         functional = self.torch.nn.functional
@@ -51,7 +57,9 @@ class Layers:
             key = f"decoder/layer_{index}"
             normal = self.norm(x, f"{key}/self_attention/layer_norm")
             x = x + self.attention(f"{key}/self_attention", normal, normal, fused=True, mask=mask)
-            x = x + self.attention(f"{key}/attention", self.norm(x, f"{key}/attention/layer_norm"), states, fused=False)
+            x = x + self.attention(
+                f"{key}/attention", self.norm(x, f"{key}/attention/layer_norm"), states, fused=False
+            )
             x = x + self.forward(f"{key}/ffn", x)
         return self.norm(x, "decoder/layer_norm") @ embedding.T
 
@@ -62,7 +70,9 @@ class Layers:
     def forward(self, key: str, x: Any) -> Any:
         functional, arrays = self.torch.nn.functional, self.arrays
         wide = functional.linear(
-            self.norm(x, f"{key}/layer_norm"), arrays[f"{key}/linear_0/weight"], arrays[f"{key}/linear_0/bias"]
+            self.norm(x, f"{key}/layer_norm"),
+            arrays[f"{key}/linear_0/weight"],
+            arrays[f"{key}/linear_0/bias"],
         )
         return functional.linear(
             functional.gelu(wide), arrays[f"{key}/linear_1/weight"], arrays[f"{key}/linear_1/bias"]
@@ -70,7 +80,9 @@ class Layers:
 
     def attention(self, key: str, x: Any, states: Any, *, fused: bool, mask: Any = None) -> Any:
         torch, arrays = self.torch, self.arrays
-        layer = torch.nn.MultiheadAttention(self.size.width, self.size.heads, batch_first=True).eval()
+        layer = torch.nn.MultiheadAttention(
+            self.size.width, self.size.heads, batch_first=True
+        ).eval()
         into = ("linear_0",) if fused else ("linear_0", "linear_1")
         out = "linear_1" if fused else "linear_2"
         layer.in_proj_weight.data = torch.cat([arrays[f"{key}/{name}/weight"] for name in into])
@@ -85,7 +97,11 @@ def test_encoder_and_steps_are_those_of_torch(torch: ModuleType, frames: int) ->
     size, random, arrays = WhisperSize(), np.random.default_rng(frames), whisper_arrays()
     mel = random.normal(0, 0.4, (2, size.mels, frames)).astype(np.float32)
     tokens = np.array([[50257, 50362, 3406, 3802], [50257, 50362, 383, 4495]])
-    layers, graphs, backend = Layers(torch, arrays, size), whisper_networks(arrays, size), get_backend("ort-cpu")
+    layers, graphs, backend = (
+        Layers(torch, arrays, size),
+        whisper_networks(arrays, size),
+        get_backend("ort-cpu"),
+    )
     with torch.no_grad():
         states = layers.states(torch.from_numpy(mel))
         logits = layers.logits(torch.from_numpy(tokens), states).numpy()
@@ -94,8 +110,8 @@ def test_encoder_and_steps_are_those_of_torch(torch: ModuleType, frames: int) ->
     expected, apart = states.numpy(), heard.pop("states") - states.numpy()
     beyond = np.abs(apart) > TOLERANCE * np.abs(expected).max()
     assert np.linalg.norm(apart) <= TOLERANCE * np.linalg.norm(expected)
-    # The order of sums depends on the processor. Of a million states, those that nearly cancel are further apart: four
-    # with AVX2, none or one on two processors with AVX-512.
+    # The order of sums depends on the processor. Of a million states, those that nearly cancel are
+    # further apart: four with AVX2, none or one on two processors with AVX-512.
     assert beyond.sum() <= (1 if "avx512f" in processor_features() else 4)
     depth = size.width // size.heads
     feeds: Arrays = {**heard}
@@ -106,6 +122,12 @@ def test_encoder_and_steps_are_those_of_torch(torch: ModuleType, frames: int) ->
         for place, token in enumerate(tokens.T):
             outputs = decoder.run({**feeds, "token": token[:, None]})
             expected = logits[:, place]
-            np.testing.assert_allclose(outputs["logits"], expected, rtol=0, atol=TOLERANCE * np.abs(expected).max())
+            np.testing.assert_allclose(
+                outputs["logits"], expected, rtol=0, atol=TOLERANCE * np.abs(expected).max()
+            )
             np.testing.assert_array_equal(outputs["logits"].argmax(axis=1), expected.argmax(axis=1))
-            feeds |= {name.removeprefix("next_"): array for name, array in outputs.items() if name != "logits"}
+            feeds |= {
+                name.removeprefix("next_"): array
+                for name, array in outputs.items()
+                if name != "logits"
+            }

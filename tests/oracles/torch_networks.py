@@ -1,7 +1,8 @@
-"""The zoo's networks as PyTorch has them: its own layers, the checkpoint's names, nothing of our graphs.
+"""The zoo's networks as PyTorch has them: its own layers, the checkpoint's names, nothing of
+our graphs.
 
-Each function takes the checkpoint's tensors by name and gives a function of the same inputs as the graph's; a tensor
-that no layer takes is an error, as in a strict ``load_state_dict``.
+Each function takes the checkpoint's tensors by name and gives a function of the same inputs as the
+graph's; a tensor that no layer takes is an error, as in a strict ``load_state_dict``.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,7 +36,9 @@ def mobilenet_v2(torch: ModuleType, tensors: Mapping[str, Tensor]) -> Network:
         state = State(tensors, (".num_batches_tracked",))
 
         def normalized(x: Tensor, key: str) -> Tensor:
-            parts = [state[f"{key}.{role}"] for role in ("running_mean", "running_var", "weight", "bias")]
+            parts = [
+                state[f"{key}.{role}"] for role in ("running_mean", "running_var", "weight", "bias")
+            ]
             return functional.batch_norm(x, *parts)
 
         def unit(x: Tensor, key: str, stride: int = 1) -> Tensor:
@@ -53,7 +56,9 @@ def mobilenet_v2(torch: ModuleType, tensors: Mapping[str, Tensor]) -> Network:
                 if expansion != 1:
                     y, at = unit(y, f"{key}.0"), 1
                 y = unit(y, f"{key}.{at}", first if repeat == 0 else 1)
-                y = normalized(functional.conv2d(y, state[f"{key}.{at + 1}.weight"]), f"{key}.{at + 2}")
+                y = normalized(
+                    functional.conv2d(y, state[f"{key}.{at + 1}.weight"]), f"{key}.{at + 2}"
+                )
                 x = x + y if x.shape == y.shape else y
                 block += 1
         x = unit(x, f"features.{block}").mean([2, 3])
@@ -65,20 +70,26 @@ def mobilenet_v2(torch: ModuleType, tensors: Mapping[str, Tensor]) -> Network:
 
 
 def squeezenet(torch: ModuleType, tensors: Mapping[str, Tensor]) -> Network:
-    """SqueezeNet 1.1 of weights (height, width, inputs, outputs), its first convolution padded behind."""
+    """SqueezeNet 1.1 of weights (height, width, inputs, outputs), its first convolution padded
+    behind.
+    """
     functional = torch.nn.functional
 
     def run(x: Tensor) -> Tensor:
         state = State(tensors)
 
         def conv(x: Tensor, key: str, stride: int = 1, padding: int = 0) -> Tensor:
-            return functional.conv2d(x, state[f"{key}.0"].permute(3, 2, 0, 1), state[f"{key}.1"], stride, padding)
+            return functional.conv2d(
+                x, state[f"{key}.0"].permute(3, 2, 0, 1), state[f"{key}.1"], stride, padding
+            )
 
         def fire(x: Tensor, number: int) -> Tensor:
             key = f"fire{number}"
             s = functional.relu(conv(x, f"{key}/squeeze1x1"))
             return functional.relu(
-                torch.cat([conv(s, f"{key}/expand1x1"), conv(s, f"{key}/expand3x3", padding=1)], dim=1)
+                torch.cat(
+                    [conv(s, f"{key}/expand1x1"), conv(s, f"{key}/expand3x3", padding=1)], dim=1
+                )
             )
 
         x = functional.relu(conv(functional.pad(x, (0, 1, 0, 1)), "conv1", stride=2))
@@ -93,7 +104,9 @@ def squeezenet(torch: ModuleType, tensors: Mapping[str, Tensor]) -> Network:
 
 
 def minilm(torch: ModuleType, tensors: Mapping[str, Tensor]) -> Network:
-    """Six of PyTorch's own encoder layers, which normalize behind each sum, and the mean of all tokens."""
+    """Six of PyTorch's own encoder layers, which normalize behind each sum, and the mean of all
+    tokens.
+    """
     state = State(tensors, ("position_ids", "pooler.dense.weight", "pooler.dense.bias"))
     layers = [_encoder_layer(torch, state, f"encoder.layer.{index}") for index in range(6)]
     words, places, kinds = (
@@ -137,7 +150,9 @@ def resemblyzer(torch: ModuleType, tensors: Mapping[str, Tensor]) -> Network:
     """PyTorch's LSTM and linear layer, as ``resemblyzer/voice_encoder.py`` puts them together."""
     lstm, linear = torch.nn.LSTM(40, 256, 3, batch_first=True), torch.nn.Linear(256, 256)
     for name, module in (("lstm", lstm), ("linear", linear)):
-        module.load_state_dict({key.partition(".")[2]: t for key, t in tensors.items() if key.startswith(f"{name}.")})
+        module.load_state_dict(
+            {key.partition(".")[2]: t for key, t in tensors.items() if key.startswith(f"{name}.")}
+        )
 
     def run(mel: Tensor) -> Tensor:
         _, (hidden, _) = lstm(mel)
@@ -147,9 +162,11 @@ def resemblyzer(torch: ModuleType, tensors: Mapping[str, Tensor]) -> Network:
     return run
 
 
-def g2p_words(torch: ModuleType, tensors: Mapping[str, Tensor]) -> Callable[[list[int], int, int], list[int]]:
-    """Letters, start token and end token → phonemes, one word at a time, by PyTorch's GRU cells (the greedy loop of
-    ``g2p_en/g2p.py``).
+def g2p_words(
+    torch: ModuleType, tensors: Mapping[str, Tensor]
+) -> Callable[[list[int], int, int], list[int]]:
+    """Letters, start token and end token → phonemes, one word at a time, by PyTorch's GRU cells
+    (the greedy loop of ``g2p_en/g2p.py``).
     """
     steps = {part: g2p_step(torch, tensors, part) for part in ("enc", "dec")}
 
@@ -168,10 +185,16 @@ def g2p_words(torch: ModuleType, tensors: Mapping[str, Tensor]) -> Callable[[lis
     return run
 
 
-def g2p_step(torch: ModuleType, tensors: Mapping[str, Tensor], part: str) -> Callable[[Tensor, Tensor], Tensor]:
+def g2p_step(
+    torch: ModuleType, tensors: Mapping[str, Tensor], part: str
+) -> Callable[[Tensor, Tensor], Tensor]:
     """Tokens and states before → states behind, by PyTorch's GRU cell."""
     cell = torch.nn.GRUCell(256, 256)
     cell.load_state_dict(
-        {f"{word}_{side}": tensors[f"{part}_{word[0]}_{side}"] for word in ("weight", "bias") for side in ("ih", "hh")}
+        {
+            f"{word}_{side}": tensors[f"{part}_{word[0]}_{side}"]
+            for word in ("weight", "bias")
+            for side in ("ih", "hh")
+        }
     )
     return lambda tokens, h: cell(tensors[f"{part}_emb"][tokens], h)

@@ -1,4 +1,5 @@
-"""Products of levels, drawn so that roundings are tight, as PyTorch computes them and as a machine of ours does.
+"""Products of levels, drawn so that roundings are tight, as PyTorch computes them and as a
+machine of ours does.
 
 As a program it is PyTorch in a process of its own: pickled products in, levels out.
 """
@@ -27,7 +28,9 @@ U8 = QType.parse("uint8")
 
 @dataclass(frozen=True)
 class Layout:
-    """Shapes of data and weight, and how a convolution goes over them; ``linear`` for a matrix product."""
+    """Shapes of data and weight, and how a convolution goes over them; ``linear`` for a matrix
+    product.
+    """
 
     x: tuple[int, ...]
     w: tuple[int, ...]
@@ -62,12 +65,25 @@ class Product:
 
 
 def drawn(
-    layout: Layout, random: np.random.Generator, *, per_channel: bool, biased: bool, largest: int = 24
+    layout: Layout,
+    random: np.random.Generator,
+    *,
+    per_channel: bool,
+    biased: bool,
+    largest: int = 24,
 ) -> Product:
-    """Levels over their whole type, weights up to ``largest``, and an output scale that puts sums next to ties."""
+    """Levels over their whole type, weights up to ``largest``, and an output scale that puts
+    sums next to ties.
+    """
     filters, parts = layout.w[0], int(random.integers(3, 100)) * 2
-    x_scale, w_scale = (np.float32(random.uniform(low, high)) for low, high in ((0.01, 0.05), (0.002, 0.02)))
-    scales: Any = (float(w_scale) / random.integers(1, 12, filters)).astype(np.float32) if per_channel else w_scale
+    x_scale, w_scale = (
+        np.float32(random.uniform(low, high)) for low, high in ((0.01, 0.05), (0.002, 0.02))
+    )
+    scales: Any = (
+        (float(w_scale) / random.integers(1, 12, filters)).astype(np.float32)
+        if per_channel
+        else w_scale
+    )
     return Product(
         layout=layout,
         x=random.integers(0, 256, layout.x).astype(np.uint8),
@@ -76,21 +92,27 @@ def drawn(
         x_zero=int(random.integers(0, 256)),
         w_scale=scales,
         w_zero=0,
-        y_scale=float(np.float32(float(x_scale) * float(w_scale) * parts / int(random.integers(1, 6)))),
+        y_scale=float(
+            np.float32(float(x_scale) * float(w_scale) * parts / int(random.integers(1, 6)))
+        ),
         y_zero=int(random.integers(0, 256)),
         bias=random.integers(-3000, 3000, filters) if biased else None,
     )
 
 
 def extreme(product: Product, random: np.random.Generator) -> Product:
-    """The same with levels and weights at the ends of their types, pushed apart by a coarser output."""
+    """The same with levels and weights at the ends of their types, pushed apart by a coarser
+    output.
+    """
     x = random.choice([0, 1, 254, 255], product.x.shape).astype(np.uint8)
     w = random.choice([-128, -127, 126, 127], product.w.shape).astype(np.int8)
     return replace(product, x=x, w=w, y_scale=float(np.float32(product.y_scale * 97)))
 
 
 def by_engine(torch: ModuleType, engine: str, product: Product, *, relu: bool = False) -> Array:
-    """What PyTorch's ``engine`` makes of it; its biases are floats, here those that the integers stand for."""
+    """What PyTorch's ``engine`` makes of it; its biases are floats, here those that the
+    integers stand for.
+    """
     torch.backends.quantized.engine = engine
     x = tensor(torch, product.x, product.x_scale, product.x_zero)
     if np.ndim(product.w_scale):
@@ -114,7 +136,9 @@ def by_engine(torch: ModuleType, engine: str, product: Product, *, relu: bool = 
 
 
 def counted(product: Product, machine: Arithmetic, *, relu: bool = False) -> Array:
-    """What the interpreter counts under ``machine`` for the same product as one ONNX operator on integers."""
+    """What the interpreter counts under ``machine`` for the same product as one ONNX operator
+    on integers.
+    """
     layout = product.layout
     scales = np.asarray(product.w_scale, np.float32)
     constants = {
@@ -143,24 +167,37 @@ def counted(product: Product, machine: Arithmetic, *, relu: bool = False) -> Arr
     return np.maximum(levels, np.uint8(product.y_zero)) if relu else levels
 
 
-def run(node: Any, constants: dict[str, Any], feeds: dict[str, Array], machine: Arithmetic) -> Array:
+def run(
+    node: Any, constants: dict[str, Any], feeds: dict[str, Array], machine: Arithmetic
+) -> Array:
     """``node`` alone in a graph, under ``machine``."""
     kinds = {"uint8": TensorProto.UINT8, "int8": TensorProto.INT8}
     graph = helper.make_graph(
         [node],
         "one",
-        [helper.make_tensor_value_info(name, kinds[fed.dtype.name], fed.shape) for name, fed in feeds.items()],
+        [
+            helper.make_tensor_value_info(name, kinds[fed.dtype.name], fed.shape)
+            for name, fed in feeds.items()
+        ],
         [helper.make_tensor_value_info("y", TensorProto.UINT8, None)],
-        [numpy_helper.from_array(np.asarray(constant), name) for name, constant in constants.items()],
+        [
+            numpy_helper.from_array(np.asarray(constant), name)
+            for name, constant in constants.items()
+        ],
     )
-    opsets = [helper.make_opsetid(name, 17 if not name else 1) for name in ("", "com.microsoft", INTEGER_DOMAIN)]
+    opsets = [
+        helper.make_opsetid(name, 17 if not name else 1)
+        for name in ("", "com.microsoft", INTEGER_DOMAIN)
+    ]
     model = ir.serde.deserialize_model(helper.make_model(graph, opset_imports=opsets, ir_version=8))
     return Program(model, machine).run(feeds)["y"]
 
 
 def tensor(torch: ModuleType, levels: Array, scale: float, zero: int) -> Any:
     """Levels as a quantized tensor."""
-    return torch._make_per_tensor_quantized_tensor(torch.from_numpy(levels), float(scale), int(zero))
+    return torch._make_per_tensor_quantized_tensor(
+        torch.from_numpy(levels), float(scale), int(zero)
+    )
 
 
 def grid(scale: float, zero: int, qtype: QType = U8) -> QParams:
@@ -169,10 +206,16 @@ def grid(scale: float, zero: int, qtype: QType = U8) -> QParams:
 
 
 def on_avx2(products: Sequence[Product], emulator: Sequence[str] = ()) -> list[Array]:
-    """What FBGEMM makes of ``products`` when it is told to do without VNNI, or on an emulated processor without it."""
-    told = {**os.environ, "OMP_NUM_THREADS": "1"} | ({} if emulator else {"FBGEMM_ENABLE_INSTRUCTIONS": "AVX2"})
+    """What FBGEMM makes of ``products`` when it is told to do without VNNI, or on an emulated
+    processor without it.
+    """
+    told = {**os.environ, "OMP_NUM_THREADS": "1"} | (
+        {} if emulator else {"FBGEMM_ENABLE_INSTRUCTIONS": "AVX2"}
+    )
     command = [*emulator, sys.executable, __file__]
-    done = subprocess.run(command, input=pickle.dumps(products), capture_output=True, env=told, check=True)
+    done = subprocess.run(
+        command, input=pickle.dumps(products), capture_output=True, env=told, check=True
+    )
     return pickle.loads(done.stdout)
 
 

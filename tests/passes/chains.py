@@ -23,15 +23,25 @@ class Grid:
     qtype: str = "int8"
 
 
-def chain(*grids: Grid, last: str = "y", integers_in: Grid | None = None, size: int = 16) -> ir.Model:
-    """x ─Q₁[limits]─DQ₁─Q₂[limits]─DQ₂ … → y; ``integers_in``: x is levels of that grid, behind a DequantizeLinear."""
+def chain(
+    *grids: Grid, last: str = "y", integers_in: Grid | None = None, size: int = 16
+) -> ir.Model:
+    """x ─Q₁[limits]─DQ₁─Q₂[limits]─DQ₂ … → y; ``integers_in``: x is levels of that grid, behind
+    a DequantizeLinear.
+    """
     constants, lines, value = [], [], "x"
     if integers_in is not None:
-        constants += [f"float s = {{{integers_in.scale!r}}}", f"{integers_in.qtype} z = {{{integers_in.zero}}}"]
+        constants += [
+            f"float s = {{{integers_in.scale!r}}}",
+            f"{integers_in.qtype} z = {{{integers_in.zero}}}",
+        ]
         lines.append("r = DequantizeLinear(x, s, z)")
         value = "r"
     for index, grid in enumerate(grids):
-        constants += [f"float s{index} = {{{grid.scale!r}}}", f"{grid.qtype} z{index} = {{{grid.zero}}}"]
+        constants += [
+            f"float s{index} = {{{grid.scale!r}}}",
+            f"{grid.qtype} z{index} = {{{grid.zero}}}",
+        ]
         lines.append(f"q{index} = QuantizeLinear({value}, s{index}, z{index})")
         levels = f"q{index}"
         if (grid.low, grid.high) != (None, None):
@@ -48,7 +58,9 @@ def chain(*grids: Grid, last: str = "y", integers_in: Grid | None = None, size: 
     return text(f"{of}[{size}] x", f"float[{size}] y", constants, lines)
 
 
-def text(inputs: str, outputs: str, constants: Sequence[str], lines: Sequence[str], domains: str = "") -> ir.Model:
+def text(
+    inputs: str, outputs: str, constants: Sequence[str], lines: Sequence[str], domains: str = ""
+) -> ir.Model:
     """A model at opset 21 whose nodes have names (the first output's)."""
     body = "\n    ".join(lines)
     model = ir.from_onnx_text(
@@ -71,6 +83,8 @@ def run_qdq(model: ir.Model, **feeds: np.ndarray) -> dict[str, np.ndarray]:
         return executor.run(feeds)
 
 
-def run_machine(model: ir.Model, machine: str = "ideal", **feeds: np.ndarray) -> dict[str, np.ndarray]:
+def run_machine(
+    model: ir.Model, machine: str = "ideal", **feeds: np.ndarray
+) -> dict[str, np.ndarray]:
     """The lowered graph as ``machine`` counts it."""
     return Program(lower_to_integers(model), get_arithmetic(machine)).run(feeds)

@@ -65,7 +65,9 @@ def test_a_setting_of_pipelines_that_were_stored_earlier_is_still_read() -> None
         (lambda: Idle(name="other"), "one that calls itself 'other'"),
     ],
 )
-def test_an_extension_gives_passes_under_their_own_names(make: Callable[[], object], found: str) -> None:
+def test_an_extension_gives_passes_under_their_own_names(
+    make: Callable[[], object], found: str
+) -> None:
     with pytest.raises(InputError, match=f"Making the pass 'idle' of 'mine': found {found}"):
         idle(make)
 

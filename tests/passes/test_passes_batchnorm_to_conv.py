@@ -1,4 +1,6 @@
-"""A batch normalization that cannot be folded becomes a depthwise convolution: same numbers, and never without need."""
+"""A batch normalization that cannot be folded becomes a depthwise convolution: same numbers,
+and never without need.
+"""
 
 from typing import Any
 
@@ -49,7 +51,8 @@ def test_the_numbers_stay_and_names_too(shape: str) -> None:
     x = np.random.default_rng(3).normal(scale=4, size=size).astype(np.float32)
     channels = (-1, *[1] * (len(size) - 2))
     gain, shift, mean = (
-        np.array(a, np.float64).reshape(channels) for a in ([1.5, -0.25, 0, 3], [0.5, 0, -2, 1], [0.25, -3, 1, 0])
+        np.array(a, np.float64).reshape(channels)
+        for a in ([1.5, -0.25, 0, 3], [0.5, 0, -2, 1], [0.25, -3, 1, 0])
     )
     spread = np.sqrt(np.array([0.125, 4, 1, 1e-6]).reshape(channels) + 0.01)
     twice = 2 * x.astype(np.float64)
@@ -61,16 +64,21 @@ def test_the_numbers_stay_and_names_too(shape: str) -> None:
 
 
 def test_at_the_end_of_the_graph_the_output_keeps_its_name() -> None:
-    changed = canonicalize(model_of("N,4,5,3", "{ s = Relu(x) y = BatchNormalization(s, g, b, m, v) }"))
+    changed = canonicalize(
+        model_of("N,4,5,3", "{ s = Relu(x) y = BatchNormalization(s, g, b, m, v) }")
+    )
     assert operators(changed) == ["Relu", "Conv"]
     assert [value.name for value in changed.graph.outputs] == ["y"]
 
 
-COMPUTED = RESIDUAL.replace("{\n", "{ k = ReduceMean<keepdims = 0>(x, a)\n", 1).replace("b, m, v", "b, k, v")
+COMPUTED = RESIDUAL.replace("{\n", "{ k = ReduceMean<keepdims = 0>(x, a)\n", 1).replace(
+    "b, m, v", "b, k, v"
+)
 
 
 @pytest.mark.parametrize(
-    ("shape", "body", "more"), [("N,4", RESIDUAL, ""), ("N,4,5,3", COMPUTED, ", int64[3] a = {0, 2, 3}")]
+    ("shape", "body", "more"),
+    [("N,4", RESIDUAL, ""), ("N,4,5,3", COMPUTED, ", int64[3] a = {0, 2, 3}")],
 )
 def test_rows_and_computed_parameters_stay(shape: str, body: str, more: str) -> None:
     assert "BatchNormalization" in operators(canonicalize(model_of(shape, body, more)))

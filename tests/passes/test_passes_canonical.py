@@ -1,4 +1,6 @@
-"""Canonical passes on graphs written as ONNX text: structure, the same numbers in onnxruntime, idempotence."""
+"""Canonical passes on graphs written as ONNX text: structure, the same numbers in onnxruntime,
+idempotence.
+"""
 
 import numpy as np
 import onnx
@@ -9,16 +11,28 @@ from hypothesis import strategies as st
 
 from qbench.backends import get_backend
 from qbench.errors import InputError, UnsupportedError
-from qbench.graph import check_convention, constant_value, graph_digest, lineage_of, model_bytes, values_by_name
+from qbench.graph import (
+    check_convention,
+    constant_value,
+    graph_digest,
+    lineage_of,
+    model_bytes,
+    values_by_name,
+)
 from qbench.passes import CANONICAL, Pass, canonical_pipeline, canonicalize, plannable, rewrite
 
 
-def net(body, inputs="float[N, 4, 6, 6] x", outputs="float[N, C, H, W] y", opset=21, ir_version=10, **constants):
+def net(
+    body,
+    inputs="float[N, 4, 6, 6] x",
+    outputs="float[N, C, H, W] y",
+    opset=21,
+    ir_version=10,
+    **constants,
+):
     # Values that only ``constants`` define are declared as inputs for the parser, then taken back.
     declared = "".join(f", float[] {name}" for name in constants)
-    text = (
-        f'<ir_version: {ir_version}, opset_import: ["" : {opset}]> net ({inputs}{declared}) => ({outputs}) {{ {body} }}'
-    )
+    text = f'<ir_version: {ir_version}, opset_import: ["" : {opset}]> net ({inputs}{declared}) => ({outputs}) {{ {body} }}'
     model = ir.from_onnx_text(text)
     for value in [v for v in model.graph.inputs if v.name in constants]:
         array = np.asarray(constants[value.name])
@@ -46,12 +60,18 @@ def checked(model, seed=0, tolerance=1e-5, backend="ort-cpu-noopt"):
     assert all(names)
     assert len(set(names)) == len(names)
     rng = np.random.default_rng(seed)
-    shapes = {v.name: [d if isinstance(d, int) else 2 for d in v.shape] for v in result.graph.inputs}
+    shapes = {
+        v.name: [d if isinstance(d, int) else 2 for d in v.shape] for v in result.graph.inputs
+    }
     feeds = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
     for (name, a), b in zip(
-        outputs(model, feeds, backend).items(), outputs(result, feeds, backend).values(), strict=True
+        outputs(model, feeds, backend).items(),
+        outputs(result, feeds, backend).values(),
+        strict=True,
     ):
-        np.testing.assert_allclose(b, a, rtol=tolerance, atol=tolerance * max(1, np.abs(a).max()), err_msg=name)
+        np.testing.assert_allclose(
+            b, a, rtol=tolerance, atol=tolerance * max(1, np.abs(a).max()), err_msg=name
+        )
     return result
 
 
@@ -70,13 +90,17 @@ def arrays(seed, **shapes):
 def test_batchnorm_into_conv(group, bias):
     body = f"""[c] h = Conv <group = {group}> (x, w{", b" if bias else ""})
                [n] k = BatchNormalization <epsilon = 0.01> (h, g, be, m, v) [r] y = Relu(k)"""
-    constants = arrays(group, w=(8, 4 // group, 3, 3), **({"b": (8,)} if bias else {}), g=8, be=8, m=8, v=8)
+    constants = arrays(
+        group, w=(8, 4 // group, 3, 3), **({"b": (8,)} if bias else {}), g=8, be=8, m=8, v=8
+    )
     result = checked(net(body, **constants))
     assert operators(result) == ["Conv", "Relu"]
     assert [node.name for node in result.graph] == ["c", "r"]
     assert next(iter(result.graph)).outputs[0].name == "k"
     assert set(result.graph.initializers) == {"w", "b" if bias else "c.bias"}
-    scale = constants["g"].astype(np.float64) / np.sqrt(constants["v"].astype(np.float64) + np.float32(0.01))
+    scale = constants["g"].astype(np.float64) / np.sqrt(
+        constants["v"].astype(np.float64) + np.float32(0.01)
+    )
     expected = (constants["w"].astype(np.float64) * scale.reshape(-1, 1, 1, 1)).astype(np.float32)
     np.testing.assert_array_equal(constant_value(result.graph.initializers["w"]), expected)
 
@@ -96,8 +120,13 @@ def test_batchnorm_into_gemm_with_alpha_and_beta(transposed, bias):
     body = f"""a = Flatten(x) h = Gemm <alpha = 0.5, beta = 3.0, transB = {transposed}> ({inputs})
                y = BatchNormalization(h, g, be, m, v)"""
     shapes = {"w": (5, 144) if transposed else (144, 5)} | ({} if bias is None else {"b": bias})
-    constants = {k: np.asarray(a, np.float32) for k, a in arrays(4, **shapes, g=5, be=5, m=5, v=5).items()}
-    assert operators(checked(net(body, outputs="float[N, M] y", **constants))) == ["Flatten", "Gemm"]
+    constants = {
+        k: np.asarray(a, np.float32) for k, a in arrays(4, **shapes, g=5, be=5, m=5, v=5).items()
+    }
+    assert operators(checked(net(body, outputs="float[N, M] y", **constants))) == [
+        "Flatten",
+        "Gemm",
+    ]
 
 
 def test_batchnorm_is_not_folded_where_the_product_is_read_twice_or_given_out():
@@ -110,7 +139,9 @@ def test_batchnorm_is_not_folded_where_the_product_is_read_twice_or_given_out():
 
 
 def test_batchnorm_leaves_a_weight_that_another_node_shares():
-    body = """h = Conv(x, w) k = BatchNormalization(h, g, be, m, v) [o] o = Conv(x, w) y = Add(k, o)"""
+    body = (
+        """h = Conv(x, w) k = BatchNormalization(h, g, be, m, v) [o] o = Conv(x, w) y = Add(k, o)"""
+    )
     constants = arrays(6, w=(8, 4, 3, 3), g=8, be=8, m=8, v=8)
     result = checked(net(body, **constants))
     other = next(node for node in result.graph if node.name == "o")
@@ -122,7 +153,9 @@ def test_identity_and_dropout_go_but_the_interface_stays():
     result = checked(net(body, outputs="float[N, C, H, W] y"))
     assert operators(result) == ["Relu"]
     assert next(iter(result.graph)).outputs[0].name == "y"
-    two = checked(net("y = Relu(x) z = Identity(y)", outputs="float[N, C, H, W] y, float[N, C, H, W] z"))
+    two = checked(
+        net("y = Relu(x) z = Identity(y)", outputs="float[N, C, H, W] y, float[N, C, H, W] z")
+    )
     assert operators(two) == ["Relu", "Identity"]
     assert operators(checked(net("y = Identity(x)"))) == ["Identity"]
 
@@ -189,8 +222,13 @@ def test_zero_padding_goes_into_the_convolution(given_pads):
     ],
 )
 def test_other_padding_stays(body, pads):
-    known = arrays(8, w=(8, 4, 3, 3), w5=(8, 5, 3, 3)) | {"one": np.float32(1), "pads": np.array(pads)}
-    constants = {name: array for name, array in known.items() if f" {name})" in body or f" {name}," in body}
+    known = arrays(8, w=(8, 4, 3, 3), w5=(8, 5, 3, 3)) | {
+        "one": np.float32(1),
+        "pads": np.array(pads),
+    }
+    constants = {
+        name: array for name, array in known.items() if f" {name})" in body or f" {name}," in body
+    }
     assert operators(checked(net(body, **constants)))[0] == "Pad"
 
 
@@ -281,7 +319,9 @@ def test_lineage_names_the_ancestor_once():
 def test_every_pass_returns_whether_it_changed_and_is_idempotent():
     body = """c = Constant <value_floats = [2.0]> () a = Identity(x) p = Pad(a, pads) h = Conv(p, w) j = Conv(p, w)
               n = BatchNormalization(h, g, be, m, v) s = Add(n, j) d = Add(c, c) y = Mul(s, d) dead = Exp(y)"""
-    constants = arrays(11, w=(8, 4, 3, 3), g=8, be=8, m=8, v=8) | {"pads": np.array([0, 0, 1, 1, 0, 0, 1, 1])}
+    constants = arrays(11, w=(8, 4, 3, 3), g=8, be=8, m=8, v=8) | {
+        "pads": np.array([0, 0, 1, 1, 0, 0, 1, 1])
+    }
     model = net(body, opset=17, **constants)
     for step in CANONICAL["default"].watched:
         assert isinstance(step, Pass)
@@ -334,7 +374,8 @@ BLOCKS = {
 
 @settings(max_examples=30)
 @given(
-    st.lists(st.tuples(st.sampled_from(sorted(BLOCKS)), st.integers(0, 9)), min_size=1, max_size=8), st.integers(13, 21)
+    st.lists(st.tuples(st.sampled_from(sorted(BLOCKS)), st.integers(0, 9)), min_size=1, max_size=8),
+    st.integers(13, 21),
 )
 def test_random_networks_keep_their_numbers(blocks, opset):
     body, constants = ["v0 = Relu(x)"], {}
@@ -357,10 +398,14 @@ def test_random_networks_keep_their_numbers(blocks, opset):
 
 
 def test_what_is_plannable_is_known_for_it(monkeypatch):
-    """No pass runs on a marked graph; one that was touched is rewritten, and nothing stays with what it is made of."""
+    """No pass runs on a marked graph; one that was touched is rewritten, and nothing stays with
+    what it is made of.
+    """
     ran = []
     kept = canonical_pipeline.rewrite
-    monkeypatch.setattr(canonical_pipeline, "rewrite", lambda *given: (ran.append(1), kept(*given))[1])
+    monkeypatch.setattr(
+        canonical_pipeline, "rewrite", lambda *given: (ran.append(1), kept(*given))[1]
+    )
     model = ir.from_onnx_text(
         '<ir_version: 10, opset_import: ["" : 21]> g (float[N,4] x) => (float[N,4] y) { h = Identity(x)\n y = Relu(h) }'
     )

@@ -1,4 +1,6 @@
-"""Activations around grids become limits: exact on every number, gone where a grid's own ends say the same."""
+"""Activations around grids become limits: exact on every number, gone where a grid's own ends
+say the same.
+"""
 
 import numpy as np
 import onnx_ir as ir
@@ -16,9 +18,20 @@ ABSORB, LEVELS = Pipeline((AbsorbClip(),)), Pipeline((ClipCodes(),))
 
 
 def in_front(
-    clip: str, *, scale: float = 0.5, zero: int = 0, qtype: str = "int8", size: int = 8, more: str = ""
+    clip: str,
+    *,
+    scale: float = 0.5,
+    zero: int = 0,
+    qtype: str = "int8",
+    size: int = 8,
+    more: str = "",
 ) -> ir.Model:
-    constants = [f"float s = {{{scale!r}}}", f"{qtype} z = {{{zero}}}", "float a = {-1.2}", "float b = {3.3}"]
+    constants = [
+        f"float s = {{{scale!r}}}",
+        f"{qtype} z = {{{zero}}}",
+        "float a = {-1.2}",
+        "float b = {3.3}",
+    ]
     lines = [f"c = {clip}", "q = QuantizeLinear(c, s, z)", "y = DequantizeLinear(q, s, z)"]
     outputs = f"float[{size}] y" + (f", float[{size}] n" if more else "")
     return text(f"float[{size}] x", outputs, constants, [*lines, *([more] if more else [])])
@@ -60,7 +73,12 @@ def test_the_lower_end_of_a_clip_above_zero_is_kept() -> None:
 
 def test_two_clips_in_a_row_are_both_absorbed() -> None:
     constants = ["float s = {0.5}", "uint8 z = {0}", "float b = {3.3}"]
-    lines = ["r = Relu(x)", "c = Clip(r, , b)", "q = QuantizeLinear(c, s, z)", "y = DequantizeLinear(q, s, z)"]
+    lines = [
+        "r = Relu(x)",
+        "c = Clip(r, , b)",
+        "q = QuantizeLinear(c, s, z)",
+        "y = DequantizeLinear(q, s, z)",
+    ]
     after = run_pipeline(text("float[4] x", "float[4] y", constants, lines), ABSORB).model
     assert operators(after) == ["QuantizeLinear", "Clip", "DequantizeLinear"]
     assert limits(after) == [(0, 7)]
@@ -84,7 +102,9 @@ def test_no_limit_is_written_on_levels_that_engines_do_not_clip() -> None:
     assert "int16" in done.declined[0].reason
 
 
-CLIPS = st.sampled_from(["Relu(x)", "Clip(x, a, b)", "Clip(x, a)", "Clip(x, , b)", "Clip(x, b, a)", "Clip(x)"])
+CLIPS = st.sampled_from(
+    ["Relu(x)", "Clip(x, a, b)", "Clip(x, a)", "Clip(x, , b)", "Clip(x, b, a)", "Clip(x)"]
+)
 
 
 @settings(max_examples=25)
@@ -100,7 +120,9 @@ def test_every_number_gives_the_same_level(clip: str, scale: float, zero: int, q
     grid_q = next(node for node in shown.graph if node.op_type == "QuantizeLinear")
     grid = node_qparams(grid_q)
     assert grid is not None
-    numbers = np.concatenate([critical_reals(grid), np.array([-1.2, 3.3, 0.0, -0.0], np.float32)]).astype(np.float32)
+    numbers = np.concatenate(
+        [critical_reals(grid), np.array([-1.2, 3.3, 0.0, -0.0], np.float32)]
+    ).astype(np.float32)
     numbers = np.concatenate([numbers, np.nextafter(numbers, np.float32(0))])
     numbers = np.clip(numbers, -1e6, 1e6)  # ONNX's evaluator makes the lowest level of +∞
     model = in_front(clip, scale=scale, zero=zero, qtype=qtype, size=numbers.size)
@@ -161,8 +183,12 @@ def test_a_clip_at_minus_zero_is_no_limit() -> None:
 
 @pytest.mark.parametrize("operator", ["Add(d, d)", "Abs(d)", "Neg(d)"])
 @pytest.mark.parametrize("clip", ["Relu(a)", "Clip(a, lo, hi)"])
-def test_machines_count_alike_before_and_after_although_ties_abound(operator: str, clip: str) -> None:
-    """With a Relu between, an operator would run in floats; machines fuse it, so that nothing changes when it goes."""
+def test_machines_count_alike_before_and_after_although_ties_abound(
+    operator: str, clip: str
+) -> None:
+    """With a Relu between, an operator would run in floats; machines fuse it, so that nothing
+    changes when it goes.
+    """
     constants = [
         "float s = {0.1}",
         "float t = {0.2}",
@@ -181,9 +207,13 @@ def test_machines_count_alike_before_and_after_although_ties_abound(operator: st
         np.testing.assert_array_equal(run(done.model, x=every)["y"], run(model, x=every)["y"])
 
 
-@pytest.mark.parametrize("clip", ["Clip(d, lo, hi)", "Clip(d, , hi)", "Relu(d)"], ids=["idle", "idle above", "a limit"])
+@pytest.mark.parametrize(
+    "clip", ["Clip(d, lo, hi)", "Clip(d, , hi)", "Relu(d)"], ids=["idle", "idle above", "a limit"]
+)
 def test_machines_count_an_operator_behind_a_clip_of_levels_as_without_it(clip: str) -> None:
-    """A clip between the levels and their reader left a product in floats, whose ties are others."""
+    """A clip between the levels and their reader left a product in floats, whose ties are
+    others.
+    """
     constants = [
         "float s = {0.1}", "float u = {0.1}", "float t = {0.2}", "uint8 z = {128}", "uint8 m = {128}",
         "float lo = {-100}", "float hi = {100}",
@@ -201,8 +231,15 @@ def test_machines_count_an_operator_behind_a_clip_of_levels_as_without_it(clip: 
 
 
 def test_a_limit_does_not_go_to_levels_that_a_quantizer_behind_would_round_otherwise() -> None:
-    """3 · 0.3 / 0.2 is a tie in float32, and above it by the exact scales: machines absorb the clip as reals."""
-    constants = ["float s = {0.3}", "float t = {0.2}", "int8 z = {0}", "float hi = {0.9000000357627869}"]
+    """3 · 0.3 / 0.2 is a tie in float32, and above it by the exact scales: machines absorb the
+    clip as reals.
+    """
+    constants = [
+        "float s = {0.3}",
+        "float t = {0.2}",
+        "int8 z = {0}",
+        "float hi = {0.9000000357627869}",
+    ]
     lines = ["i = QuantizeLinear(x, s, z)", "d = DequantizeLinear(i, s, z)", "c = Clip(d, , hi)",
              "q = QuantizeLinear(c, t, z)", "y = DequantizeLinear(q, t, z)"]  # fmt: skip
     model = text("float[512] x", "float[512] y", constants, lines)

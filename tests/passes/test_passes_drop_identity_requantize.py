@@ -1,4 +1,6 @@
-"""Q(DQ(levels)) on one grid are the levels; what its limits hold back it holds back behind the rewrite too."""
+"""Q(DQ(levels)) on one grid are the levels; what its limits hold back it holds back behind the
+rewrite too.
+"""
 
 import numpy as np
 import onnx_ir as ir
@@ -28,7 +30,9 @@ def test_one_grid_again_is_dropped_whatever_its_type(qtype: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [Grid(0.30000004), Grid(0.3, 1), Grid(0.3, qtype="uint8"), Grid(0.3, qtype="int16")], ids=str
+    "other",
+    [Grid(0.30000004), Grid(0.3, 1), Grid(0.3, qtype="uint8"), Grid(0.3, qtype="int16")],
+    ids=str,
 )
 def test_any_other_grid_is_not_its_business(other: Grid) -> None:
     model = chain(Grid(0.3), other)
@@ -71,7 +75,11 @@ SHARED = ["float s = {1.0}", "int8 z = {0}", "int8 l = {2}"]
 
 def test_levels_that_others_read_keep_their_own_limits() -> None:
     lines = [
-        *("q = QuantizeLinear(x, s, z)", "d = DequantizeLinear(q, s, z)", "a = DequantizeLinear(q, s, z)"),
+        *(
+            "q = QuantizeLinear(x, s, z)",
+            "d = DequantizeLinear(q, s, z)",
+            "a = DequantizeLinear(q, s, z)",
+        ),
         *("p = QuantizeLinear(d, s, z)", "c = Clip(p, l)", "b = DequantizeLinear(c, s, z)"),
     ]
     model = text("float[256] x", "float[256] a, float[256] b", SHARED, lines)
@@ -99,7 +107,11 @@ def test_levels_that_leave_the_graph_keep_their_name() -> None:
 
 
 def test_constants_are_levels_like_others() -> None:
-    lines = ["d = DequantizeLinear(k, s, z)", "q = QuantizeLinear(d, s, z)", "e = DequantizeLinear(q, s, z)"]
+    lines = [
+        "d = DequantizeLinear(k, s, z)",
+        "q = QuantizeLinear(d, s, z)",
+        "e = DequantizeLinear(q, s, z)",
+    ]
     constants = [*SHARED, "int8[3] k = {-128, 5, 127}"]
     model = text("float[3] x", "float[3] y", constants, [*lines, "y = Add(x, e)"])
     after = rewritten(model, DROP)
@@ -109,10 +121,16 @@ def test_constants_are_levels_like_others() -> None:
 
 def test_integers_of_32_bits_change_on_the_way_and_stay() -> None:
     constants = ["float s = {1.0}", "int32 z = {0}"]
-    lines = ["d = DequantizeLinear(x, s, z)", "q = QuantizeLinear(d, s, t)", "y = DequantizeLinear(q, s, t)"]
+    lines = [
+        "d = DequantizeLinear(x, s, z)",
+        "q = QuantizeLinear(d, s, t)",
+        "y = DequantizeLinear(q, s, t)",
+    ]
     model = text("int32[2] x", "float[2] y", [*constants, "int16 t = {0}"], lines)
     assert reasons(model)[0].endswith("wider than 16 bits, or its limits cross")
-    beyond = np.float32(np.int32(2**24 + 1))  # what an identity of 32 bits would have to keep, and float32 does not
+    beyond = np.float32(
+        np.int32(2**24 + 1)
+    )  # what an identity of 32 bits would have to keep, and float32 does not
     assert int(beyond) != 2**24 + 1
 
 
@@ -129,4 +147,6 @@ def test_grids_of_channels_stay() -> None:
 
 def test_the_ideal_machine_counts_what_is_left_alone() -> None:
     model = chain(Grid(0.3, 7), Grid(0.3, 7), integers_in=Grid(0.3, 7), size=256)
-    np.testing.assert_array_equal(run_machine(rewritten(model, DROP), **LEVELS)["y"], run_qdq(model, **LEVELS)["y"])
+    np.testing.assert_array_equal(
+        run_machine(rewritten(model, DROP), **LEVELS)["y"], run_qdq(model, **LEVELS)["y"]
+    )

@@ -1,4 +1,6 @@
-"""A pair between floats goes under the policy that allows it, with its rounding; its limits stay, and other pairs."""
+"""A pair between floats goes under the policy that allows it, with its rounding; its limits
+stay, and other pairs.
+"""
 
 import numpy as np
 import onnx_ir as ir
@@ -32,7 +34,9 @@ CONSTANTS = ["float s = {0.5}", "int8 z = {0}", "int8[3,3] v = {1, 2, 3, 4, 5, 6
 PAIR = ["q = QuantizeLinear(r, s, z)", "d = DequantizeLinear(q, s, z)"]
 
 
-def fast(lines: list[str], outputs: str = "float[3,3] y", inputs: str = "float[3,3] x") -> tuple[ir.Model, list[str]]:
+def fast(
+    lines: list[str], outputs: str = "float[3,3] y", inputs: str = "float[3,3] x"
+) -> tuple[ir.Model, list[str]]:
     found = run_pipeline(text(inputs, outputs, CONSTANTS, lines), Pipeline((DROP,)), Policy.FAST)
     return found.model, [one.reason for one in found.declined]
 
@@ -56,13 +60,37 @@ def test_an_output_keeps_its_name() -> None:
             ["u = DequantizeLinear(v, s, z)", "r = Add(x, u)", *PAIR, "y = Cos(d)"],
             "what is quantized was computed from quantized values",
         ),
-        (["r = Cos(x)", *PAIR, "t = Relu(d)", "p = QuantizeLinear(t, s, z)", "y = DequantizeLinear(p, s, z)"], None),
         (
-            ["r = Cos(x)", *PAIR, "t = Transpose(d)", "p = QuantizeLinear(t, s, z)", "y = DequantizeLinear(p, s, z)"],
+            [
+                "r = Cos(x)",
+                *PAIR,
+                "t = Relu(d)",
+                "p = QuantizeLinear(t, s, z)",
+                "y = DequantizeLinear(p, s, z)",
+            ],
+            None,
+        ),
+        (
+            [
+                "r = Cos(x)",
+                *PAIR,
+                "t = Transpose(d)",
+                "p = QuantizeLinear(t, s, z)",
+                "y = DequantizeLinear(p, s, z)",
+            ],
             None,
         ),
         (["r = Cos(x)", *PAIR, "w = DequantizeLinear(v, s, z)", "y = MatMul(d, w)"], None),
-        (["r = Cos(x)", *PAIR, "m = Transpose(d)", "w = DequantizeLinear(v, s, z)", "y = MatMul(m, w)"], None),
+        (
+            [
+                "r = Cos(x)",
+                *PAIR,
+                "m = Transpose(d)",
+                "w = DequantizeLinear(v, s, z)",
+                "y = MatMul(m, w)",
+            ],
+            None,
+        ),
     ],
 )
 def test_pairs_around_what_counts_in_integers_stay(lines: list[str], reason: str | None) -> None:
@@ -86,19 +114,35 @@ def test_levels_that_come_from_outside_and_constants_are_no_pair() -> None:
 
 
 def test_only_ends_that_the_reals_can_pass_are_written() -> None:
-    """What a Cos gives lies within the grid; a Relu has no negative numbers to limit, and a Sigmoid ends at 1."""
+    """What a Cos gives lies within the grid; a Relu has no negative numbers to limit, and a
+    Sigmoid ends at 1.
+    """
     fine = ["float t = {0.25}", "uint8 p = {0}"]
-    for maker, ends in (("Cos", None), ("Relu", (None, 63.75)), ("Sigmoid", None), ("Identity", (0.0, 63.75))):
-        lines = [f"r = {maker}(x)", "q = QuantizeLinear(r, t, p)", "d = DequantizeLinear(q, t, p)", "y = Tan(d)"]
+    for maker, ends in (
+        ("Cos", None),
+        ("Relu", (None, 63.75)),
+        ("Sigmoid", None),
+        ("Identity", (0.0, 63.75)),
+    ):
+        lines = [
+            f"r = {maker}(x)",
+            "q = QuantizeLinear(r, t, p)",
+            "d = DequantizeLinear(q, t, p)",
+            "y = Tan(d)",
+        ]
         model = text("float[3,3] x", "float[3,3] y", fine, lines)
         after = rewritten(model, DROP, policy=Policy.FAST)
         clips = [node for node in after.graph if node.op_type == "Clip"]
         if ends is None and maker != "Cos":
             assert operators(after) == [maker, "Tan"]
         elif maker == "Cos":  # it is below 0 at times
-            assert [constant_value(end).item() for end in clips[0].inputs[1:] if end is not None] == [0.0]
+            assert [
+                constant_value(end).item() for end in clips[0].inputs[1:] if end is not None
+            ] == [0.0]
         else:
-            found = [None if end is None else constant_value(end).item() for end in clips[0].inputs[1:]]
+            found = [
+                None if end is None else constant_value(end).item() for end in clips[0].inputs[1:]
+            ]
             assert tuple(found) == ends
 
 

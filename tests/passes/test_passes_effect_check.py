@@ -1,4 +1,6 @@
-"""Checking a pass: what is proven and what is tried, which inputs count, what else than numbers gives a pass away."""
+"""Checking a pass: what is proven and what is tried, which inputs count, what else than numbers
+gives a pass away.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +12,16 @@ from chains import Grid, chain, text
 
 from qbench.errors import InputError
 from qbench.graph import constant_value
-from qbench.passes import EXACT, Effect, NameScope, PassVerdict, assert_effect, check_pass, run_pipeline, within
+from qbench.passes import (
+    EXACT,
+    Effect,
+    NameScope,
+    PassVerdict,
+    assert_effect,
+    check_pass,
+    run_pipeline,
+    within,
+)
 from qbench.passes.editing import set_constant_operand
 from qbench.passes.effect_check.regions import Side, changed_regions, step_of
 from qbench.passes.effect_check.trials import shrunk
@@ -33,7 +44,9 @@ class Does:
 
 
 def respelled(model: ir.Model) -> bool:
-    """Scales of quantizers as lists of one: nothing changes, and every region has to be looked at."""
+    """Scales of quantizers as lists of one: nothing changes, and every region has to be looked
+    at.
+    """
     found = False
     for node in model.graph:
         scale = constant_value(node.inputs[1]) if node.op_type == "QuantizeLinear" else None
@@ -56,7 +69,9 @@ def moved(step: float) -> Does:
         node.metadata_props["moved"] = "yes"
         array = constant_value(node.inputs[2])
         assert array is not None
-        set_constant_operand(node, 2, array + np.array(step, array.dtype), NameScope.of_values(model))
+        set_constant_operand(
+            node, 2, array + np.array(step, array.dtype), NameScope.of_values(model)
+        )
         return True
 
     return Does(edit)
@@ -67,15 +82,25 @@ def pairs(kind: str = "int8", channels: int = 0) -> ir.Model:
     constants = [f"{kind} z = {{0}}", "float s = {0.1}", "float t = {0.3}", "int8 n = {3}"]
     lines = ["a = DequantizeLinear(x, s, z)", "b = DequantizeLinear(v, s, z)", "c = Add(a, b)"]
     if channels:
-        constants.append(f"float[{channels},1] k = {{{', '.join(str(0.1 * i) for i in range(channels))}}}")
+        constants.append(
+            f"float[{channels},1] k = {{{', '.join(str(0.1 * i) for i in range(channels))}}}"
+        )
         lines += ["m = Mul(c, k)"]
-    lines += [f"q = QuantizeLinear({'m' if channels else 'c'}, t, n)", "y = DequantizeLinear(q, t, n)"]
+    lines += [
+        f"q = QuantizeLinear({'m' if channels else 'c'}, t, n)",
+        "y = DequantizeLinear(q, t, n)",
+    ]
     return text(f"{kind}[2,3,4] x, {kind}[2,3,4] v", "float[2,3,4] y", constants, lines)
 
 
 def convolution(rows: str = "5") -> ir.Model:
     weights = ", ".join(str(i % 7 - 3) for i in range(9))
-    constants = ["float s = {0.1}", "int8 z = {0}", "float t = {0.4}", f"int8[1,1,3,3] w = {{{weights}}}"]
+    constants = [
+        "float s = {0.1}",
+        "int8 z = {0}",
+        "float t = {0.4}",
+        f"int8[1,1,3,3] w = {{{weights}}}",
+    ]
     lines = [
         *("a = DequantizeLinear(x, s, z)", "k = DequantizeLinear(w, s, z)", "c = Conv(a, k)"),
         *("q = QuantizeLinear(c, t, z)", "y = DequantizeLinear(q, t, z)"),
@@ -98,18 +123,25 @@ def convolution(rows: str = "5") -> ir.Model:
 def test_what_can_be_counted_is_proven(model: ir.Model, verdict: PassVerdict, inputs: int) -> None:
     (region,) = check_pass(Does(respelled), model).regions
     assert (region.verdict, region.moved, region.steps) == (verdict, 0, 0)
-    assert region.inputs == pytest.approx(inputs, abs=8), "both sides of 255 steps, both infinities and zeros, say"
+    assert region.inputs == pytest.approx(inputs, abs=8), (
+        "both sides of 255 steps, both infinities and zeros, say"
+    )
 
 
 def test_levels_are_tried_within_the_limits_of_what_makes_them() -> None:
     model = chain(Grid(0.1, low=-3, high=5), Grid(0.2))
     found = check_pass(Does(respelled), model)
     assert {one.output: one.inputs for one in found.regions}["q1"] == 9
-    assert (reach_of(Side.of(model).values["q1"]).low, reach_of(Side.of(model).values["q1"]).high) == (-2, 2)
+    assert (
+        reach_of(Side.of(model).values["q1"]).low,
+        reach_of(Side.of(model).values["q1"]).high,
+    ) == (-2, 2)
 
 
 def test_values_that_stem_from_one_another_are_no_inputs_beside_each_other() -> None:
-    """Two quantizers of one value become one; levels of the first and the value itself would contradict each other."""
+    """Two quantizers of one value become one; levels of the first and the value itself would
+    contradict each other.
+    """
     constants = ["float s = {0.1}", "float u = {0.3}", "int8 z = {0}"]
     lines = [
         *("p = QuantizeLinear(x, s, z)", "a = DequantizeLinear(p, s, z)"),
@@ -120,16 +152,22 @@ def test_values_that_stem_from_one_another_are_no_inputs_beside_each_other() -> 
     found = check_pass(ShareQuantize(), model)
     assert found.changed
     assert not found.refuted, str(found)
-    (region,) = changed_regions(Side.of(model), Side.of(run_pipeline(model, Pipeline((ShareQuantize(),))).model))
+    (region,) = changed_regions(
+        Side.of(model), Side.of(run_pipeline(model, Pipeline((ShareQuantize(),))).model)
+    )
     assert region.inputs == ("x",)
 
 
 def test_limits_may_wander_where_what_reads_them_does_not_notice() -> None:
-    """The limits of a second border move into the first, whose levels keep their name and are others since."""
+    """The limits of a second border move into the first, whose levels keep their name and are
+    others since.
+    """
     model = chain(Grid(0.1), Grid(0.1, low=-3, high=5), Grid(0.2))
 
     def wandered(graph: ir.Model) -> bool:
-        first, clip = (next(node for node in graph.graph if node.name == name) for name in ("q0", "c1"))
+        first, clip = (
+            next(node for node in graph.graph if node.name == name) for name in ("q0", "c1")
+        )
         if clip.inputs[0] is first.outputs[0]:
             return False
         second, levels = clip.inputs[0].producer(), first.outputs[0]
@@ -162,7 +200,9 @@ def test_a_counterexample_is_one_element_and_runs() -> None:
 def test_shrinking_leaves_what_is_needed_and_makes_it_small() -> None:
     array = np.random.default_rng(1).integers(-90, 90, (4, 6)).astype(np.int8)
     array[1, 2], array[3, 5] = 77, 66
-    found = shrunk({"x": array}, {"x": 0.0}, lambda feeds: bool(feeds["x"][1, 2] > 5 and feeds["x"][3, 5] > 60))
+    found = shrunk(
+        {"x": array}, {"x": 0.0}, lambda feeds: bool(feeds["x"][1, 2] > 5 and feeds["x"][3, 5] > 60)
+    )
     assert np.flatnonzero(found["x"]).tolist() == [8, 23]
     assert 5 < found["x"][1, 2] < 20
 
@@ -237,7 +277,10 @@ def break_down(_: ir.Model) -> bool:
     [
         (lose_output, "it leaves the output"),
         (lambda _: True, "returned True, and the graph is the same"),
-        (lambda model: rename_for_ever(model) and False, "returned False, and the graph is another"),
+        (
+            lambda model: rename_for_ever(model) and False,
+            "returned False, and the graph is another",
+        ),
         (rename_for_ever, "run on its own result it changes that once more"),
         (break_down, "breaks down (KeyError: 'what')"),
     ],
@@ -254,9 +297,15 @@ def test_a_value_of_another_shape_is_refuted_in_words() -> None:
     def turned(model: ir.Model) -> bool:
         node = next(one for one in model.graph if one.op_type == "Transpose")
         node.attributes["perm"] = ir.AttrInt64s("perm", [0, 1])
-        return "turned" not in model.metadata_props and not model.metadata_props.update(turned="yes")
+        return "turned" not in model.metadata_props and not model.metadata_props.update(
+            turned="yes"
+        )
 
-    lines = ["a = DequantizeLinear(x, s, z)", "b = Transpose<perm=[1,0]>(a)", "q = QuantizeLinear(b, s, z)"]
+    lines = [
+        "a = DequantizeLinear(x, s, z)",
+        "b = Transpose<perm=[1,0]>(a)",
+        "q = QuantizeLinear(b, s, z)",
+    ]
     model = text("int8[2,3] x", "int8[3,2] q", ["float s = {0.1}", "int8 z = {0}"], lines)
     assert "'q' is int8[3,2] before and int8[2,3] after" in str(check_pass(Does(turned), model))
 
@@ -284,17 +333,27 @@ def test_a_graph_that_does_not_run_refutes_its_pass() -> None:
 
 
 def unrounded(model: ir.Model) -> bool:
-    """Drops a rounding: what reads 'e' reads 'd', within half a step of the grid that is gone where none saturates."""
+    """Drops a rounding: what reads 'e' reads 'd', within half a step of the grid that is gone
+    where none saturates.
+    """
     first, last = (next(one for one in model.graph if one.name == name) for name in ("d", "e"))
     found = bool(last.outputs[0].uses())
     last.outputs[0].replace_all_uses_with(first.outputs[0])
     return found
 
 
-@pytest.mark.parametrize(("behind", "step"), [("Neg(e)", 0.7), ("Tanh(e)", 0.7), ("Add(e, e)", 1.4), ("Exp(e)", None)])
-def test_reals_behind_operators_are_measured_in_steps_of_the_grid_that_was_there(behind: str, step: float) -> None:
+@pytest.mark.parametrize(
+    ("behind", "step"), [("Neg(e)", 0.7), ("Tanh(e)", 0.7), ("Add(e, e)", 1.4), ("Exp(e)", None)]
+)
+def test_reals_behind_operators_are_measured_in_steps_of_the_grid_that_was_there(
+    behind: str, step: float
+) -> None:
     constants = ["float s = {0.3}", "float t = {0.7}", "int8 z = {0}"]
-    lines = ["d = DequantizeLinear(x, s, z)", "q = QuantizeLinear(d, t, z)", "e = DequantizeLinear(q, t, z)"]
+    lines = [
+        "d = DequantizeLinear(x, s, z)",
+        "q = QuantizeLinear(d, t, z)",
+        "e = DequantizeLinear(q, t, z)",
+    ]
     model = text("int8[256] x", "float[256] y", constants, [*lines, f"y = {behind}"])
     assert step_of(Side.of(model).end("y")) == (None if step is None else pytest.approx(step))
     found = check_pass(Does(unrounded, within(1)), model)
@@ -304,9 +363,24 @@ def test_reals_behind_operators_are_measured_in_steps_of_the_grid_that_was_there
 
 @pytest.mark.parametrize(("steps", "refuted"), [(1, False), (2, True)])
 def test_reals_that_move_by_more_steps_are_refuted(steps: int, refuted: bool) -> None:
-    constants = ["float s = {0.3}", "float t = {0.7}", "int8 z = {0}", "int8 low = {-40}", "int8 high = {40}"]
-    lines = ["c = Clip(x, low, high)", "d = DequantizeLinear(c, s, z)", "q = QuantizeLinear(d, t, z)"]
-    model = text("int8[256] x", "float[256] y", constants, [*lines, "e = DequantizeLinear(q, t, z)", "y = Neg(e)"])
+    constants = [
+        "float s = {0.3}",
+        "float t = {0.7}",
+        "int8 z = {0}",
+        "int8 low = {-40}",
+        "int8 high = {40}",
+    ]
+    lines = [
+        "c = Clip(x, low, high)",
+        "d = DequantizeLinear(c, s, z)",
+        "q = QuantizeLinear(d, t, z)",
+    ]
+    model = text(
+        "int8[256] x",
+        "float[256] y",
+        constants,
+        [*lines, "e = DequantizeLinear(q, t, z)", "y = Neg(e)"],
+    )
     assert check_pass(Does(moved(steps).edit, within(1)), model).refuted is refuted
 
 
@@ -324,13 +398,17 @@ class Silent:
 
 def test_a_change_that_is_not_told_is_watched_and_counted() -> None:
     seen = []
-    found = run_pipeline(pairs(), Pipeline((Silent(),)), watch=lambda one, _, __, said: seen.append((one.name, said)))
+    found = run_pipeline(
+        pairs(), Pipeline((Silent(),)), watch=lambda one, _, __, said: seen.append((one.name, said))
+    )
     assert seen == [("silent", False)]
     assert [one.changed for one in found.accounts] == [True]
 
 
 def test_a_grid_of_channels_has_steps_too() -> None:
-    """A pass that widens every channel's scale moves levels between the ends: nothing of that is proven by the ends."""
+    """A pass that widens every channel's scale moves levels between the ends: nothing of that
+    is proven by the ends.
+    """
     constants = ["float[2] s = {0.5,0.25}", "int8[2] z = {0,3}"]
     lines = ["q = QuantizeLinear<axis=0>(x, s, z)", "y = DequantizeLinear<axis=0>(q, s, z)"]
     model = text("float[2,3] x", "float[2,3] y", constants, lines)

@@ -1,4 +1,6 @@
-"""Cross-layer equalization: like ranges afterwards, the same function, nothing left to do the second time."""
+"""Cross-layer equalization: like ranges afterwards, the same function, nothing left to do the
+second time.
+"""
 
 import numpy as np
 import onnx_ir as ir
@@ -24,7 +26,10 @@ Array = np.ndarray
 
 
 def net(
-    body: str, inputs: str = "float[N,4,6,6] x", outputs: str = "float[N,C,H,W] y", **constants: object
+    body: str,
+    inputs: str = "float[N,4,6,6] x",
+    outputs: str = "float[N,C,H,W] y",
+    **constants: object,
 ) -> ir.Model:
     arrays = {name: np.asarray(array) for name, array in constants.items()}
     declared = "".join(f", float[] {name}" for name in arrays)
@@ -52,15 +57,22 @@ def outputs(model: ir.Model, shape: tuple[int, ...] = (3, 4, 6, 6)) -> Array:
 
 
 def equalized(model: ir.Model, shape: tuple[int, ...] = (3, 4, 6, 6)) -> ir.Model:
-    """The model after the pass, when all that must hold was asserted: function, ranges, idempotence, interface."""
+    """The model after the pass, when all that must hold was asserted: function, ranges,
+    idempotence, interface.
+    """
     plain = canonicalize(model)
     result = rewrite(plain, [Equalize()])
     before, after = outputs(plain, shape), outputs(result, shape)
     np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-5 * np.abs(before).max())
     assert [n.op_type for n in result.graph] == [n.op_type for n in plain.graph]
-    assert [v.name for n in result.graph for v in n.outputs] == [v.name for n in plain.graph for v in n.outputs]
+    assert [v.name for n in result.graph for v in n.outputs] == [
+        v.name for n in plain.graph for v in n.outputs
+    ]
     for pair in linear_pairs(result.graph):
-        made, read = ranges(pair.first)[0], ranges(pair.second)[1].reshape(-1, pair.columns).max(axis=1)
+        made, read = (
+            ranges(pair.first)[0],
+            ranges(pair.second)[1].reshape(-1, pair.columns).max(axis=1),
+        )
         living = (made > made.max() / 2**20) & (read > read.max() / 2**20)
         np.testing.assert_allclose(made[living], read[living], rtol=2e-3)
     assert Equalize().run(result.clone()) is False
@@ -69,12 +81,18 @@ def equalized(model: ir.Model, shape: tuple[int, ...] = (3, 4, 6, 6)) -> ir.Mode
 
 
 def ranges(node: ir.Node) -> tuple[Array, Array]:
-    """The largest absolute weight of every output and of every input channel, by loops over channels."""
+    """The largest absolute weight of every output and of every input channel, by loops over
+    channels.
+    """
     weight = constant_value(node.inputs[1])
     assert weight is not None
     weight = np.abs(weight)
     if node.op_type == "Gemm":
-        by_output = weight if node.attributes.get("transB") and node.attributes["transB"].as_int() else weight.T
+        by_output = (
+            weight
+            if node.attributes.get("transB") and node.attributes["transB"].as_int()
+            else weight.T
+        )
         return by_output.max(axis=1), by_output.max(axis=0)
     group = node.attributes["group"].as_int() if "group" in node.attributes else 1
     parts = np.split(weight, group)
@@ -90,7 +108,9 @@ def ranges(node: ir.Node) -> tuple[Array, Array]:
 
 
 def weights(model: ir.Model) -> dict[str, Array]:
-    return {str(name): np.asarray(constant_value(v)) for name, v in model.graph.initializers.items()}
+    return {
+        str(name): np.asarray(constant_value(v)) for name, v in model.graph.initializers.items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -112,20 +132,28 @@ def test_a_pair_gets_like_ranges_and_the_formula_of_the_paper(between: str) -> N
     made = np.abs(constants["w"].astype(np.float64)).max(axis=(1, 2, 3))
     read = np.abs(constants["v"].astype(np.float64)).max(axis=(0, 2, 3))
     scale = np.sqrt(made * read) / read
-    np.testing.assert_array_equal(result["w"], (constants["w"] / scale.reshape(-1, 1, 1, 1)).astype(np.float32))
+    np.testing.assert_array_equal(
+        result["w"], (constants["w"] / scale.reshape(-1, 1, 1, 1)).astype(np.float32)
+    )
     np.testing.assert_array_equal(result["b"], (constants["b"] / scale).astype(np.float32))
-    np.testing.assert_array_equal(result["v"], (constants["v"] * scale.reshape(1, -1, 1, 1)).astype(np.float32))
+    np.testing.assert_array_equal(
+        result["v"], (constants["v"] * scale.reshape(1, -1, 1, 1)).astype(np.float32)
+    )
 
 
 def test_a_chain_through_a_depthwise_convolution_settles_at_one_range_for_all_three() -> None:
-    body = (
-        """a = Conv(x, w) r = Relu(a) d = Conv<group = 8, pads = [1, 1, 1, 1]>(r, dw, db) s = Relu(d) y = Conv(s, v)"""
-    )
-    constants = {"w": random(8, 4, 1, 1, spread=2), "dw": random(8, 1, 3, 3, spread=2), "db": random(8)}
+    body = """a = Conv(x, w) r = Relu(a) d = Conv<group = 8, pads = [1, 1, 1, 1]>(r, dw, db) s = Relu(d) y = Conv(s, v)"""
+    constants = {
+        "w": random(8, 4, 1, 1, spread=2),
+        "dw": random(8, 1, 3, 3, spread=2),
+        "db": random(8),
+    }
     constants["v"] = random(5, 8, 1, 1)
     result = equalized(net(body, **constants))
     first, middle, last = (n for n in result.graph if n.op_type == "Conv")
-    product = np.abs(constants["w"]).max(axis=(1, 2, 3)) * np.abs(constants["dw"]).max(axis=(1, 2, 3))
+    product = np.abs(constants["w"]).max(axis=(1, 2, 3)) * np.abs(constants["dw"]).max(
+        axis=(1, 2, 3)
+    )
     product = product * np.abs(constants["v"]).max(axis=(0, 2, 3))
     for found in (ranges(first)[0], ranges(middle)[0], ranges(last)[1]):
         np.testing.assert_allclose(found, np.cbrt(product), rtol=2e-3)
@@ -149,7 +177,9 @@ def test_groups_and_transposed_convolutions(group: int) -> None:
 
 @pytest.mark.parametrize("bias", [None, (5,), (1, 5), (1,), ()])
 @pytest.mark.parametrize("transposed", [0, 1])
-def test_rows_behind_pictures_and_rows_behind_rows(bias: tuple[int, ...] | None, transposed: int) -> None:
+def test_rows_behind_pictures_and_rows_behind_rows(
+    bias: tuple[int, ...] | None, transposed: int
+) -> None:
     operands = "f, w1" if bias is None else "f, w1, b1"
     body = f"""a = Conv(x, w0, b0) r = Relu(a) f = Flatten(r)
                g = Gemm<transB = {transposed}, alpha = 0.5, beta = 2.0>({operands}) s = Relu(g) y = Gemm(s, w2)"""
@@ -157,7 +187,9 @@ def test_rows_behind_pictures_and_rows_behind_rows(bias: tuple[int, ...] | None,
     wide = random(48, 5, spread=1)
     constants["w1"] = np.ascontiguousarray(wide.T) if transposed else wide
     if bias is not None:
-        constants["b1"] = np.asarray(random(5)[:1].reshape(bias) if bias in ((1,), ()) else random(5).reshape(bias))
+        constants["b1"] = np.asarray(
+            random(5)[:1].reshape(bias) if bias in ((1,), ()) else random(5).reshape(bias)
+        )
     result = equalized(net(body, outputs="float[N, M] y", **constants))
     assert [(p.first.op_type, p.second.op_type, p.columns) for p in linear_pairs(result.graph)] == [
         ("Conv", "Gemm", 16),
@@ -173,7 +205,10 @@ def test_rows_behind_pictures_and_rows_behind_rows(bias: tuple[int, ...] | None,
         ("c = Conv(x, w) r = Relu(c) y = Conv(r, v)", "float[N,C,H,W] y, float[N,C,H,W] r"),
         ("c = Conv(x, w) r = Sigmoid(c) y = Conv(r, v)", None),
         ("c = Conv(x, w) s = Add(c, c) y = Conv(s, v)", None),
-        ("k = Relu(x) b = ReduceMax<keepdims = 0>(k) e = Expand(b, eight) c = Conv(x, w, e) y = Conv(c, v)", None),
+        (
+            "k = Relu(x) b = ReduceMax<keepdims = 0>(k) e = Expand(b, eight) c = Conv(x, w, e) y = Conv(c, v)",
+            None,
+        ),
         (
             "c = Conv(x, w) r, i = MaxPool<kernel_shape = [2, 2]>(c) y = Conv(r, v)",
             "float[N,C,H,W] y, int64[N,C,H,W] i",
@@ -194,7 +229,13 @@ def test_what_lets_no_factor_through_is_left_alone(body: str, outs: str | None) 
 
 def test_a_value_on_a_grid_of_its_own_is_left_alone() -> None:
     body = """c = Conv(x, w) q = QuantizeLinear(c, s, z) r = DequantizeLinear(q, s, z) y = Conv(r, v)"""
-    model = net(body, w=random(8, 4, 1, 1, spread=2), v=random(5, 8, 1, 1), s=np.float32(0.1), z=np.array(7, np.uint8))
+    model = net(
+        body,
+        w=random(8, 4, 1, 1, spread=2),
+        v=random(5, 8, 1, 1),
+        s=np.float32(0.1),
+        z=np.array(7, np.uint8),
+    )
     lifted = plannable(model)
     assert [n.op_type for n in lifted.graph] == ["Conv", "Conv"]
     assert Equalize().run(lifted) is False
@@ -229,13 +270,20 @@ def test_the_result_does_not_know_how_the_factors_were_placed_before(powers: lis
 
 
 @settings(max_examples=30)
-@given(st.sampled_from(["Conv", "ConvTranspose", "Gemm"]), st.integers(1, 3), st.integers(1, 3), st.integers(0, 1))
+@given(
+    st.sampled_from(["Conv", "ConvTranspose", "Gemm"]),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.integers(0, 1),
+)
 def test_blocks_are_undone(operator: str, group: int, inner: int, transposed: int) -> None:
     shape = (4, inner) if operator == "Gemm" else (4 * group, inner, 2, 3)
     weight = random(*shape)
     attributes = {"transB": transposed} if operator == "Gemm" else {"group": group}
     node = ir.node(operator, [], attributes)
-    np.testing.assert_array_equal(weight_of_blocks(node, blocks_of(node, weight), weight.shape), weight)
+    np.testing.assert_array_equal(
+        weight_of_blocks(node, blocks_of(node, weight), weight.shape), weight
+    )
 
 
 CLIPPED = "c = Conv(x, w, b) r = Clip(c, low, high) y = Conv(r, v)"
@@ -253,23 +301,41 @@ def test_an_opened_clip_is_another_function_above_its_end_and_the_same_below() -
         before = outputs(model)
         close = np.allclose(outputs(result), before, rtol=1e-5, atol=1e-5 * np.abs(before).max())
         assert close is same
-        assert [n.op_type for n in canonicalize(model, "equalized").graph] == ["Conv", "Clip", "Conv"]
+        assert [n.op_type for n in canonicalize(model, "equalized").graph] == [
+            "Conv",
+            "Clip",
+            "Conv",
+        ]
 
 
 @pytest.mark.parametrize(("low", "high"), [(-1.0, 6.0), (1.0, 6.0), (0.0, -1.0), (0.0, np.inf)])
 def test_other_clips_stay(low: float, high: float) -> None:
     ends = {"low": np.float32(low), "high": np.float32(high)}
-    model = canonicalize(net(CLIPPED, w=random(8, 4, 1, 1), b=random(8), v=random(5, 8, 1, 1), **ends))
+    model = canonicalize(
+        net(CLIPPED, w=random(8, 4, 1, 1), b=random(8), v=random(5, 8, 1, 1), **ends)
+    )
     assert OpenClips().run(model) is False
     alone = "c = Conv(x, w, b) r = Clip(c, low, high) y = Sigmoid(r)"
-    assert OpenClips().run(canonicalize(net(alone, w=random(8, 4, 1, 1), b=random(8), low=0.0, high=6.0))) is False
+    assert (
+        OpenClips().run(
+            canonicalize(net(alone, w=random(8, 4, 1, 1), b=random(8), low=0.0, high=6.0))
+        )
+        is False
+    )
 
 
 @pytest.mark.slow
 def test_factors_that_do_not_settle_are_a_sentence() -> None:
     rng = np.random.default_rng(0)
-    sizes = {str(i): np.abs(rng.normal(size=(1, 4, 4))) * np.exp(rng.normal(size=(1, 1, 4))) for i in range(100)}
-    short, long = ([SharedChannels(str(i), str(i + 1), 1) for i in range(count)] for count in (9, 99))
+    sizes = {
+        str(i): np.abs(rng.normal(size=(1, 4, 4))) * np.exp(rng.normal(size=(1, 1, 4)))
+        for i in range(100)
+    }
+    short, long = (
+        [SharedChannels(str(i), str(i + 1), 1) for i in range(count)] for count in (9, 99)
+    )
     assert equalizing_scales(sizes, short) is not None
-    with pytest.raises(UnsupportedError, match=r"factors that still move by .*% after 1000 sweeps; expected"):
+    with pytest.raises(
+        UnsupportedError, match=r"factors that still move by .*% after 1000 sweeps; expected"
+    ):
         equalizing_scales(sizes, long)

@@ -1,4 +1,6 @@
-"""Constants are quantized, requantized and moved beforehand, to the very levels; none becomes a float again."""
+"""Constants are quantized, requantized and moved beforehand, to the very levels; none becomes a
+float again.
+"""
 
 import numpy as np
 import onnx_ir as ir
@@ -12,7 +14,14 @@ from qbench.passes.rewrites.pairs import FoldQuantizedConstants
 
 PASSES = Pipeline((FoldQuantizedConstants(),))
 GRIDS = [
-    *("float s = {0.1}", "int8 z = {3}", "float t = {0.25}", "int8 w = {-2}", "float u = {0.125}", "uint8 v = {9}"),
+    *(
+        "float s = {0.1}",
+        "int8 z = {3}",
+        "float t = {0.25}",
+        "int8 w = {-2}",
+        "float u = {0.125}",
+        "uint8 v = {9}",
+    ),
     *("float[2] k = {0.25, 0.5}", "int8[2] n = {0, 0}", "int8 l = {-5}", "int8 h = {3}"),
 ]
 
@@ -48,7 +57,13 @@ def same(before: ir.Model, after: ir.Model, **feeds: np.ndarray) -> None:
 def test_a_quantized_constant_is_integers_that_round_and_saturate() -> None:
     before = added("c = QuantizeLinear(r, t, w)", "d = DequantizeLinear(c, t, w)", constants=TIES)
     after = folded(before)
-    assert operators(after) == ["DequantizeLinear", "DequantizeLinear", "Add", "QuantizeLinear", "DequantizeLinear"]
+    assert operators(after) == [
+        "DequantizeLinear",
+        "DequantizeLinear",
+        "Add",
+        "QuantizeLinear",
+        "DequantizeLinear",
+    ]
     np.testing.assert_array_equal(levels(after, "c"), np.array([-2, -4, 127, -128], np.int8))
     same(before, after, x=FEED)
     assert_effect(FoldQuantizedConstants(), before)
@@ -65,16 +80,28 @@ def test_limits_hold_in_the_constant() -> None:
 
 def test_a_requantized_constant_keeps_the_rounding_and_the_range_of_the_first_grid() -> None:
     lines = [
-        *("b = QuantizeLinear(r, t, w)", "o = DequantizeLinear(b, t, w)", "c = QuantizeLinear(o, u, v)"),
+        *(
+            "b = QuantizeLinear(r, t, w)",
+            "o = DequantizeLinear(b, t, w)",
+            "c = QuantizeLinear(o, u, v)",
+        ),
         "d = DequantizeLinear(c, u, v)",
     ]
     before = added(*lines, constants=TIES)
     after = folded(before)
-    assert operators(after) == ["DequantizeLinear", "DequantizeLinear", "Add", "QuantizeLinear", "DequantizeLinear"]
+    assert operators(after) == [
+        "DequantizeLinear",
+        "DequantizeLinear",
+        "Add",
+        "QuantizeLinear",
+        "DequantizeLinear",
+    ]
     numbers, grid = np.array([0.125, -0.375, 1000, -1000], np.float32), QParams(0.125, 9, "uint8")
     stored = dequantize(quantize(numbers, QParams(0.25, -2, "int8")), QParams(0.25, -2, "int8"))
     np.testing.assert_array_equal(levels(after, "c"), quantize(stored, grid))
-    assert (levels(after, "c") != quantize(numbers, grid)).any(), "as from the numbers before, which Glow takes"
+    assert (levels(after, "c") != quantize(numbers, grid)).any(), (
+        "as from the numbers before, which Glow takes"
+    )
     same(before, after, x=FEED)
 
 
@@ -87,7 +114,11 @@ def test_a_dequantized_constant_is_never_floats() -> None:
 
 def multiplied(weight: str, axis: int, *lines: str) -> ir.Model:
     whole = [
-        *("a = DequantizeLinear(x, s, z)", f"b = DequantizeLinear<axis={axis}>({weight}, k, n)", *lines),
+        *(
+            "a = DequantizeLinear(x, s, z)",
+            f"b = DequantizeLinear<axis={axis}>({weight}, k, n)",
+            *lines,
+        ),
         *("e = MatMul(a, d)", "f = QuantizeLinear(e, t, w)", "y = DequantizeLinear(f, t, w)"),
     ]
     rows = "int8[2,3] rows = {1, -128, 127, 4, 5, 6}"
@@ -100,14 +131,24 @@ def test_the_axis_of_the_scales_is_transposed_with_a_weight() -> None:
     assert "Transpose" not in operators(after)
     (weight,) = [node for node in after.graph if node.outputs[0].name == "d"]
     assert weight.attributes["axis"].as_int() == 1
-    np.testing.assert_array_equal(constant_value(weight.inputs[0]), np.array([[1, 4], [-128, 5], [127, 6]], np.int8))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(
+        constant_value(weight.inputs[0]), np.array([[1, 4], [-128, 5], [127, 6]], np.int8)
+    )  # type: ignore[arg-type]
     same(before, after, x=np.arange(-7, 8).astype(np.int8).reshape(5, 3))
     assert_effect(FoldQuantizedConstants(), before)
 
 
 def test_blocks_of_scales_are_transposed_too() -> None:
-    grids = ["float[2,2] k = {0.25, 0.5, 1.0, 2.0}", "int8[2,2] n = {0, 1, 2, 3}", "int8[2,4] rows = {1,2,3,4,5,6,7,8}"]
-    lines = ["b = DequantizeLinear<axis=1, block_size=2>(rows, k, n)", "d = Transpose(b)", "y = MatMul(x, d)"]
+    grids = [
+        "float[2,2] k = {0.25, 0.5, 1.0, 2.0}",
+        "int8[2,2] n = {0, 1, 2, 3}",
+        "int8[2,4] rows = {1,2,3,4,5,6,7,8}",
+    ]
+    lines = [
+        "b = DequantizeLinear<axis=1, block_size=2>(rows, k, n)",
+        "d = Transpose(b)",
+        "y = MatMul(x, d)",
+    ]
     before = text("float[5,4] x", "float[5,2] y", grids, lines)
     after = folded(before)
     assert operators(after) == ["DequantizeLinear", "MatMul"]
@@ -120,8 +161,15 @@ def test_a_reshape_does_not_move_scales_of_channels() -> None:
 
 
 def test_what_others_read_unmoved_is_not_stored_twice() -> None:
-    lines = ["b = DequantizeLinear<axis=0>(rows, k, n)", "d = Transpose(b)", "e = MatMul(x, d)", "y = MatMul(e, b)"]
-    before = text("float[5,3] x", "float[5,3] y", [*GRIDS, "int8[2,3] rows = {1, 2, 3, 4, 5, 6}"], lines)
+    lines = [
+        "b = DequantizeLinear<axis=0>(rows, k, n)",
+        "d = Transpose(b)",
+        "e = MatMul(x, d)",
+        "y = MatMul(e, b)",
+    ]
+    before = text(
+        "float[5,3] x", "float[5,3] y", [*GRIDS, "int8[2,3] rows = {1, 2, 3, 4, 5, 6}"], lines
+    )
     found = run_pipeline(before, PASSES)
     assert "stored twice" in found.declined[0].reason
 
@@ -135,7 +183,9 @@ def test_a_weight_that_is_quantized_in_the_graph_is_counted_in_integers_with_and
         ),
         *("e = Conv(a, b)", "f = QuantizeLinear(e, t, w)", "y = DequantizeLinear(f, t, w)"),
     ]
-    before = text("int8[1,1,2,2] x", "float[1,2,2,2] y", [*GRIDS, "float[2,1,1,1] r = {0.3, -1.7}"], lines)
+    before = text(
+        "int8[1,1,2,2] x", "float[1,2,2,2] y", [*GRIDS, "float[2,1,1,1] r = {0.3, -1.7}"], lines
+    )
     after = folded(before)
     assert operators(after).count("QuantizeLinear") == 1
     for model in (before, after):
@@ -152,7 +202,9 @@ def test_where_a_machine_quantizes_otherwise_it_stays() -> None:
 
 def test_no_rule_says_what_nan_becomes() -> None:
     before = added("c = QuantizeLinear(r, t, w)", "d = DequantizeLinear(c, t, w)", constants=TIES)
-    before.graph.initializers["r"].const_value = ir.tensor(np.array([0.1, np.nan, 1, 2], np.float32), name="r")
+    before.graph.initializers["r"].const_value = ir.tensor(
+        np.array([0.1, np.nan, 1, 2], np.float32), name="r"
+    )
     assert "NaN" in run_pipeline(before, PASSES).declined[0].reason
 
 

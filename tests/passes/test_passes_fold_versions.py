@@ -1,4 +1,6 @@
-"""Folded constants and batch normalizations of every opset from 7 to 25 are what ONNX Runtime computes."""
+"""Folded constants and batch normalizations of every opset from 7 to 25 are what ONNX Runtime
+computes.
+"""
 
 import numpy as np
 import onnx
@@ -11,7 +13,9 @@ from qbench.passes import canonicalize
 from qbench.passes.canonical.constants import FoldConstants
 
 
-def _model(nodes: list[onnx.NodeProto], constants: dict[str, np.ndarray], opset: int) -> onnx.ModelProto:
+def _model(
+    nodes: list[onnx.NodeProto], constants: dict[str, np.ndarray], opset: int
+) -> onnx.ModelProto:
     graph = helper.make_graph(
         nodes,
         "net",
@@ -27,7 +31,9 @@ def _random(*shape: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("opset", range(7, 26))
-def test_constants_of_operators_that_changed_are_folded_as_the_engine_computes_them(opset: int) -> None:
+def test_constants_of_operators_that_changed_are_folded_as_the_engine_computes_them(
+    opset: int,
+) -> None:
     statistics = [_random(4), _random(4) + 1, _random(4) - 1, np.abs(_random(4)) + 1]
     nodes = [
         helper.make_node("BatchNormalization", ["c", "s", "b", "m", "v"], ["n"], epsilon=1e-3),
@@ -51,7 +57,12 @@ def test_constants_of_operators_that_changed_are_folded_as_the_engine_computes_t
 
 @pytest.mark.parametrize("opset", range(7, 26))
 def test_a_batch_normalization_is_folded_as_the_engine_computes_it(opset: int) -> None:
-    constants = {"w": _random(4, 4, 1, 1), "s": _random(4), "b": _random(4) + 1, "m": _random(4) - 1}
+    constants = {
+        "w": _random(4, 4, 1, 1),
+        "s": _random(4),
+        "b": _random(4) + 1,
+        "m": _random(4) - 1,
+    }
     constants["v"] = np.abs(_random(4)) + 1
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["c"]),

@@ -1,4 +1,6 @@
-"""Functions of one 8-bit value as tables: every entry is the machine's own, engines read them alike, some refuse."""
+"""Functions of one 8-bit value as tables: every entry is the machine's own, engines read them
+alike, some refuse.
+"""
 
 import numpy as np
 import onnx_ir as ir
@@ -30,9 +32,19 @@ FUNCTIONS = {
 
 def squashed(lines: list[str], at: str = "int8", zero: int = 5, scale: float = 0.07) -> ir.Model:
     """All 256 levels ─DQ─ lines ─Q─[−100, 90]─DQ─ y."""
-    grids = [f"float s = {{{scale}}}", f"{at} z = {{{zero}}}", "float t = {0.0078125}", "int8 w = {-20}"]
+    grids = [
+        f"float s = {{{scale}}}",
+        f"{at} z = {{{zero}}}",
+        "float t = {0.0078125}",
+        "int8 w = {-20}",
+    ]
     whole = [
-        *("a = DequantizeLinear(x, s, z)", *lines, "q = QuantizeLinear(r, t, w)", "k = Clip(q, l, h)"),
+        *(
+            "a = DequantizeLinear(x, s, z)",
+            *lines,
+            "q = QuantizeLinear(r, t, w)",
+            "k = Clip(q, l, h)",
+        ),
         "y = DequantizeLinear(k, t, w)",
     ]
     return text(f"{at}[256] x", "float[256] y", [*CONSTANTS, *grids], whole)
@@ -51,7 +63,9 @@ def test_the_table_gives_what_the_function_gave(name: str, at: str, zero: int) -
     for run in (run_qdq, run_machine):
         np.testing.assert_array_equal(run(after, x=every(at))["y"], run(before, x=every(at))["y"])
     with get_backend("ort-cpu").prepare(after) as executor:
-        np.testing.assert_array_equal(executor.run({"x": every(at)})["y"], run_qdq(before, x=every(at))["y"])
+        np.testing.assert_array_equal(
+            executor.run({"x": every(at)})["y"], run_qdq(before, x=every(at))["y"]
+        )
 
 
 @pytest.mark.parametrize("name", ["Sigmoid", "Clip"])
@@ -65,7 +79,11 @@ def test_no_entry_is_stepped_to_from_its_neighbour() -> None:
     (name,) = [name for name in after.graph.initializers if str(name).endswith("_table")]
     found = constant_value(after.graph.initializers[name])
     assert found is not None
-    grid, to, levels = QParams(0.0137, 5, "int8"), QParams(0.0078125, -20, "int8"), np.arange(-128, 128)
+    grid, to, levels = (
+        QParams(0.0137, 5, "int8"),
+        QParams(0.0078125, -20, "int8"),
+        np.arange(-128, 128),
+    )
     right = np.clip(quantize(np.tanh(dequantize(levels.astype(np.int8), grid)), to), -100, 90)
     np.testing.assert_array_equal(found[levels % 256], right)
 
@@ -105,14 +123,22 @@ def test_a_target_without_tables_refuses_them() -> None:
         (["r = Mul(a, a)"], None),
         (["b = Sigmoid(a)", "r = Mul(a, b)"], None),
         (["b = Sigmoid(a)", "c = Cos(b)", "r = Mul(c, b)"], None),
-        (["d = QuantizeLinear(a, u, v)", "e = DequantizeLinear(d, u, v)", "r = Sigmoid(e)"], "does not have 8 bits"),
+        (
+            ["d = QuantizeLinear(a, u, v)", "e = DequantizeLinear(d, u, v)", "r = Sigmoid(e)"],
+            "does not have 8 bits",
+        ),
     ],
     ids=["rows", "twice", "two ways", "shared", "16 bits"],
 )
 def test_what_is_no_function_of_one_8_bit_value_is_left(lines: list[str], why: str | None) -> None:
     wide = ["float u = {0.01}", "int16 v = {0}"]
     grids = ["float s = {0.1}", "int8 z = {5}", "float t = {0.01}", "int8 w = {-20}"]
-    whole = ["a = DequantizeLinear(x, s, z)", *lines, "q = QuantizeLinear(r, t, w)", "y = DequantizeLinear(q, t, w)"]
+    whole = [
+        "a = DequantizeLinear(x, s, z)",
+        *lines,
+        "q = QuantizeLinear(r, t, w)",
+        "y = DequantizeLinear(q, t, w)",
+    ]
     model = text("int8[256] x", "float[256] y", [*wide, *grids], whole)
     found = run_pipeline(model, Pipeline((FunctionTables(),)))
     assert operators(found.model) == operators(model)
@@ -122,10 +148,17 @@ def test_what_is_no_function_of_one_8_bit_value_is_left(lines: list[str], why: s
 
 def test_levels_that_others_read_stay_and_those_that_leave_keep_their_name() -> None:
     grids = ["float s = {0.1}", "uint8 z = {5}", "float t = {0.01}", "int8 w = {-20}"]
-    lines = ["a = DequantizeLinear(x, s, z)", "r = Sigmoid(a)", "q = QuantizeLinear(r, t, w)", "y = Neg(a)"]
+    lines = [
+        "a = DequantizeLinear(x, s, z)",
+        "r = Sigmoid(a)",
+        "q = QuantizeLinear(r, t, w)",
+        "y = Neg(a)",
+    ]
     model = text("uint8[256] x", "float[256] y, int8[256] q", grids, lines)
     after = run_pipeline(model, Pipeline((FunctionTables(),))).model
     assert sorted(operators(after)) == ["Cast", "DequantizeLinear", "Gather", "Neg"]
     for run in (run_qdq, run_machine):
         for name in ("y", "q"):
-            np.testing.assert_array_equal(run(after, x=every("uint8"))[name], run(model, x=every("uint8"))[name])
+            np.testing.assert_array_equal(
+                run(after, x=every("uint8"))[name], run(model, x=every("uint8"))[name]
+            )

@@ -1,4 +1,6 @@
-"""A bias that was split from its product is fused back where the product has no grid of its own, by its very levels."""
+"""A bias that was split from its product is fused back where the product has no grid of its
+own, by its very levels.
+"""
 
 import numpy as np
 import onnx_ir as ir
@@ -27,8 +29,14 @@ CONSTANTS = [
 ]  # fmt: skip
 
 
-def split(added: str, *, per_channel: bool = False, between: str = "c", grid: str = "t") -> ir.Model:
-    weights = "w = DequantizeLinear<axis=0>(wq, v, oo)" if per_channel else "w = DequantizeLinear(wq, u, o)"
+def split(
+    added: str, *, per_channel: bool = False, between: str = "c", grid: str = "t"
+) -> ir.Model:
+    weights = (
+        "w = DequantizeLinear<axis=0>(wq, v, oo)"
+        if per_channel
+        else "w = DequantizeLinear(wq, u, o)"
+    )
     lines = [
         "q = QuantizeLinear(x, s, z)", "d = DequantizeLinear(q, s, z)", weights, "c = Conv(d, w)",
         *([] if between == "c" else ["cq = QuantizeLinear(c, t, z)", "cd = DequantizeLinear(cq, t, z)"]),
@@ -58,17 +66,23 @@ def fold_identity(model: ir.Model) -> ir.Model:
 
 
 @pytest.mark.parametrize("per_channel", [False, True])
-def test_levels_moves_are_one_step_at_most_and_the_bias_is_on_the_product(per_channel: bool) -> None:
+def test_levels_moves_are_one_step_at_most_and_the_bias_is_on_the_product(
+    per_channel: bool,
+) -> None:
     model = fold_identity(split(FLOAT, per_channel=per_channel))
     done = run_pipeline(model, FUSE, Policy.ROUNDING)
     assert "Add" not in operators(done.model)
     (conv,) = (node for node in done.model.graph if node.op_type == "Conv")
     maker = conv.inputs[2].producer()
     scales = constant_value(maker.inputs[1])
-    expected = np.float32(0.25) * np.array([0.125, 0.25, 0.5] if per_channel else [0.125], np.float32)
+    expected = np.float32(0.25) * np.array(
+        [0.125, 0.25, 0.5] if per_channel else [0.125], np.float32
+    )
     np.testing.assert_array_equal(scales.reshape(-1), expected)
     levels = constant_value(maker.inputs[0])
-    np.testing.assert_array_equal(levels, np.rint(np.round(BIAS * 0.031, 3) / expected.astype(np.float64)))
+    np.testing.assert_array_equal(
+        levels, np.rint(np.round(BIAS * 0.031, 3) / expected.astype(np.float64))
+    )
     for run in (run_qdq, run_machine):
         apart = np.abs(run(done.model, x=DATA)["y"] - run(model, x=DATA)["y"])
         assert apart.max() <= 9.0
@@ -88,7 +102,9 @@ def test_a_fused_bias_is_counted_in_the_accumulator() -> None:
             acc += np.einsum("nchw,oc->nohw", x_q[:, :, i : i + 4, j : j + 4], WEIGHT[:, :, i, j])
     acc += np.rint(np.round(BIAS * 0.031, 3) / 0.03125).astype(np.int64).reshape(1, 3, 1, 1)
     levels = np.clip(np.rint(acc * 0.03125 / 9.0) + 7, 0, 255)
-    np.testing.assert_array_equal(run_machine(done.model, x=DATA)["y"], ((levels - 7) * 9.0).astype(np.float32))
+    np.testing.assert_array_equal(
+        run_machine(done.model, x=DATA)["y"], ((levels - 7) * 9.0).astype(np.float32)
+    )
 
 
 @pytest.mark.parametrize(
@@ -104,7 +120,11 @@ def test_what_is_not_compatible_is_left(options: dict, says: str | None) -> None
     model = fold_identity(split(**{"added": FLOAT, **options}))
     done = run_pipeline(model, FUSE, Policy.ROUNDING)
     assert "Add" in operators(done.model)
-    assert [one.reason for one in done.declined] == [] if says is None else says in done.declined[0].reason
+    assert (
+        [one.reason for one in done.declined] == []
+        if says is None
+        else says in done.declined[0].reason
+    )
 
 
 def test_exact_policy_declines_it() -> None:
@@ -114,7 +134,9 @@ def test_exact_policy_declines_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "constant", ["float[1,1,1,1,1] f = {1.0}", "float[3,1,1] f = {1.0,nan,2.0}"], ids=["rank", "NaN"]
+    "constant",
+    ["float[1,1,1,1,1] f = {1.0}", "float[3,1,1] f = {1.0,nan,2.0}"],
+    ids=["rank", "NaN"],
 )
 def test_a_constant_that_would_widen_the_result_or_is_no_number_is_left(constant: str) -> None:
     constants = [one for one in CONSTANTS if not one.startswith("float[3,1,1] f")]
@@ -128,6 +150,8 @@ def test_a_constant_that_would_widen_the_result_or_is_no_number_is_left(constant
             "q = QuantizeLinear(x, s, z)", "d = DequantizeLinear(q, s, z)", "w = DequantizeLinear(wq, u, o)",
             "c = Conv(d, w)", "a = Add(c, f)", "r = QuantizeLinear(a, t, z)", "y = DequantizeLinear(r, t, z)",
         ]  # fmt: skip
-        model = ir_shapes(text("float[2,2,5,5] x", "float[1,2,3,4,4] y", [*constants, constant], lines))
+        model = ir_shapes(
+            text("float[2,2,5,5] x", "float[1,2,3,4,4] y", [*constants, constant], lines)
+        )
     done = run_pipeline(model, FUSE, Policy.ROUNDING)
     assert "Add" in operators(done.model)

@@ -1,4 +1,6 @@
-"""Factors of a Gemm go into its constants, to the last bit that float64 gives, and into nothing else."""
+"""Factors of a Gemm go into its constants, to the last bit that float64 gives, and into nothing
+else.
+"""
 
 from fractions import Fraction
 from typing import Any
@@ -24,7 +26,9 @@ def model_of(body: str, inputs: str = "float[N,3] x", **constants: Array) -> ir.
     """A model from ONNX text, giving z [N, 4]; the keyword arguments are its initializers."""
     head = '<ir_version: 10, opset_import: ["" : 21]>'
     model = ir.from_onnx_text(f"{head}\nfactors ({inputs}) => (float[N,4] z) {{\n{body}\n}}")
-    values = {value.name: value for node in model.graph for value in node.inputs if value is not None}
+    values = {
+        value.name: value for node in model.graph for value in node.inputs if value is not None
+    }
     for name, array in constants.items():
         tensor = ir.tensor(array, name=name)
         value = values[name]
@@ -61,7 +65,10 @@ def test_constants_are_the_rounded_products(alpha: float, beta: float, seed: int
     w, b = rng.normal(size=(3, 4)).astype(np.float32), rng.normal(size=4).astype(np.float32)
     model = model_of("z = Gemm(x, w, b)", w=w, b=b)
     node = only_gemm(model)
-    node.attributes["alpha"], node.attributes["beta"] = ir.AttrFloat32("alpha", alpha), ir.AttrFloat32("beta", beta)
+    node.attributes["alpha"], node.attributes["beta"] = (
+        ir.AttrFloat32("alpha", alpha),
+        ir.AttrFloat32("beta", beta),
+    )
     modified = FoldGemmFactors().run(model)
     assert modified is (alpha != 1 or beta != 1)
     assert FoldGemmFactors().run(model) is False
@@ -76,7 +83,9 @@ def test_constants_are_the_rounded_products(alpha: float, beta: float, seed: int
             assert abs(Fraction(float(new)) - exact) <= spacing / 2 + spacing / 2**28
 
 
-@pytest.mark.parametrize("attributes", ["alpha=0.37", "beta=-2.5", "alpha=3.1, beta=0.25", "transB=1, alpha=0.5"])
+@pytest.mark.parametrize(
+    "attributes", ["alpha=0.37", "beta=-2.5", "alpha=3.1, beta=0.25", "transB=1, alpha=0.5"]
+)
 def test_the_function_stays(attributes: str) -> None:
     w = numbers(4, 3) if "transB" in attributes else numbers(3, 4)
     model = gemm(attributes, w=w, b=numbers(4))
@@ -105,7 +114,9 @@ def test_computed_operands_and_overflow_are_left_alone() -> None:
     inputs = "float[N,3] x, float[3,4] v, float[4] c"
     computed = model_of("z = Gemm<alpha=2.0, beta=3.0>(x, v, c)", inputs=inputs)
     assert FoldGemmFactors().run(computed) is False
-    half = model_of("z = Gemm<alpha=2.0, beta=3.0>(x, w, c)", inputs="float[N,3] x, float[4] c", w=numbers(3, 4))
+    half = model_of(
+        "z = Gemm<alpha=2.0, beta=3.0>(x, w, c)", inputs="float[N,3] x, float[4] c", w=numbers(3, 4)
+    )
     assert FoldGemmFactors().run(half)
     assert set(only_gemm(half).attributes) == {"beta"}
     huge = gemm("alpha=1e20", w=np.full((3, 4), 1e30, np.float32), b=numbers(4))

@@ -10,9 +10,18 @@ CLIP = "k = Clip(q, low, high)"
 BODIES = {
     "pair": ("float[2,3] y", "q = QuantizeLinear(x, s, z)\n y = DequantizeLinear(q, s, z)"),
     "integers leave": ("uint8[2,3] y", "y = QuantizeLinear(x, s, z)"),
-    "clipped integers leave": ("uint8[2,3] y", f"q = QuantizeLinear(x, s, z)\n {CLIP}\n y = Identity(k)"),
-    "moved integers leave": ("uint8[3,2] y", "q = QuantizeLinear(x, s, z)\n y = Transpose<perm=[1,0]>(q)"),
-    "clip of levels": ("float[2,3] y", f"q = QuantizeLinear(x, s, z)\n {CLIP}\n y = DequantizeLinear(k, s, z)"),
+    "clipped integers leave": (
+        "uint8[2,3] y",
+        f"q = QuantizeLinear(x, s, z)\n {CLIP}\n y = Identity(k)",
+    ),
+    "moved integers leave": (
+        "uint8[3,2] y",
+        "q = QuantizeLinear(x, s, z)\n y = Transpose<perm=[1,0]>(q)",
+    ),
+    "clip of levels": (
+        "float[2,3] y",
+        f"q = QuantizeLinear(x, s, z)\n {CLIP}\n y = DequantizeLinear(k, s, z)",
+    ),
     "mover": (
         "float[3,2] y",
         "q = QuantizeLinear(x, s, z)\n k = Transpose<perm=[1,0]>(q)\n y = DequantizeLinear(k, s, z)",

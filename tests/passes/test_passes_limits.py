@@ -1,9 +1,11 @@
-"""Whatever the policy, a rewritten graph keeps the limits of the model, and its function but for rounding.
+"""Whatever the policy, a rewritten graph keeps the limits of the model, and its function but
+for rounding.
 
-Graphs are drawn: sums and products with constants, sums, maxima and minima of two values, Relu, Clip, maxima and minima
-with a constant, and pairs of Q and DQ anywhere, some with limits of their levels. A scalar reference computes the
-function without rounding (a pair limits and does not round) and what all rounding before can have moved it by; inputs
-go far beyond every limit. A new operator is a row of ``_ONE`` or ``_TWO``.
+Graphs are drawn: sums and products with constants, sums, maxima and minima of two values, Relu,
+Clip, maxima and minima with a constant, and pairs of Q and DQ anywhere, some with limits of their
+levels. A scalar reference computes the function without rounding (a pair limits and does not round)
+and what all rounding before can have moved it by; inputs go far beyond every limit. A new operator
+is a row of ``_ONE`` or ``_TWO``.
 """
 
 import math
@@ -106,7 +108,10 @@ def _graphs(draw: st.DrawFn) -> _Drawn:
 
 
 def _pair(draw: st.DrawFn, graph: _Drawn, index: int) -> None:
-    scale, kind = draw(st.sampled_from((0.02, 0.1, 0.25, 1.0))), draw(st.sampled_from(sorted(_ENDS)))
+    scale, kind = (
+        draw(st.sampled_from((0.02, 0.1, 0.25, 1.0))),
+        draw(st.sampled_from(sorted(_ENDS))),
+    )
     zero = draw(st.sampled_from((0, *_ENDS[kind], 3)))
     low, high = _ENDS[kind]
     parameters = f"{graph.constant(scale)}, {graph.constant(zero, kind)}"
@@ -134,7 +139,11 @@ def test_no_policy_loses_a_limit(graph: _Drawn) -> None:
         after = run_pipeline(model, standard_pipeline(policy), policy).model
         found = run_qdq(after, x=x)["y"]
         for (wanted, room), got in zip(known, found.tolist(), strict=True):
-            assert math.isclose(wanted, got, rel_tol=1e-4, abs_tol=room + 1e-3), (policy, wanted, got)
+            assert math.isclose(wanted, got, rel_tol=1e-4, abs_tol=room + 1e-3), (
+                policy,
+                wanted,
+                got,
+            )
 
 
 _RELU = [
@@ -162,8 +171,21 @@ LIMITED = {
         "d = DequantizeLinear(m, s, o)",
         "y = Mul(d, k)",
     ],
-    "behind": [_SUM, "q = QuantizeLinear(a, s, o)", "d = DequantizeLinear(q, s, o)", "r = Relu(d)", "y = Mul(r, k)"],
-    "shared": [_SUM, "r = Relu(a)", *_PAIRED, "e = DequantizeLinear(q, s, z)", "f = Mul(d, k)", "y = Add(f, e)"],
+    "behind": [
+        _SUM,
+        "q = QuantizeLinear(a, s, o)",
+        "d = DequantizeLinear(q, s, o)",
+        "r = Relu(d)",
+        "y = Mul(r, k)",
+    ],
+    "shared": [
+        _SUM,
+        "r = Relu(a)",
+        *_PAIRED,
+        "e = DequantizeLinear(q, s, z)",
+        "f = Mul(d, k)",
+        "y = Add(f, e)",
+    ],
     "twice": [
         _SUM,
         "r = Relu(a)",
@@ -178,8 +200,13 @@ LIMITED = {
 
 @pytest.mark.parametrize("name", LIMITED)
 def test_a_limit_moved_into_a_grid_survives_its_pair(name: str) -> None:
-    """``absorb-clip`` makes a Relu the end of a grid; the pair that goes then leaves the end behind."""
-    model, x = text("float[5] x", "float[5] y", _RELU, LIMITED[name]), np.array([-900, -1, 2, 9, 900], np.float32)
+    """``absorb-clip`` makes a Relu the end of a grid; the pair that goes then leaves the end
+    behind.
+    """
+    model, x = (
+        text("float[5] x", "float[5] y", _RELU, LIMITED[name]),
+        np.array([-900, -1, 2, 9, 900], np.float32),
+    )
     before = run_qdq(model, x=x)["y"]
     after = run_pipeline(model, standard_pipeline(Policy.FAST), Policy.FAST).model
     assert "QuantizeLinear" not in operators(after)
@@ -206,7 +233,9 @@ class _Forgetful:
 
 @pytest.mark.parametrize("name", sorted(LIMITED.keys() - {"behind"}))
 def test_a_lossy_pass_that_loses_a_limit_is_reported_as_another_function(name: str) -> None:
-    lines = [line for line in LIMITED[name] if not line.startswith("r =")]  # a quantizer had taken it in
+    lines = [
+        line for line in LIMITED[name] if not line.startswith("r =")
+    ]  # a quantizer had taken it in
     lines = [line.replace("(r,", "(a,") for line in lines]
     found = check_pass(_Forgetful(), text("float[5] x", "float[5] y", _RELU, lines))
     assert found.verdict is PassVerdict.CHANGED

@@ -1,4 +1,6 @@
-"""The operator-oriented form: which operators there are, and that ONNX Runtime counts as it does on the QDQ form."""
+"""The operator-oriented form: which operators there are, and that ONNX Runtime counts as it
+does on the QDQ form.
+"""
 
 from collections import Counter
 from collections.abc import Callable
@@ -15,7 +17,15 @@ from qbench.calibration import calibrate
 from qbench.graph import Form, constant_value, form_of, graph_digest, lineage_of, model_bytes
 from qbench.numerics import QType
 from qbench.passes import LowerToQOperator, declined, lower_to_qoperator
-from qbench.quantization import Granularity, Rule, Schema, Spec, get_schema, make_plan, quantize_model
+from qbench.quantization import (
+    Granularity,
+    Rule,
+    Schema,
+    Spec,
+    get_schema,
+    make_plan,
+    quantize_model,
+)
 
 Array = np.ndarray[Any, Any]
 UNSIGNED = ("w8a8_asym_pt", "w8a8_asym_pc", "w8a8_symu8_pc", "w8a8_asym_pc_pow2", "w4a8_asym_pc")
@@ -23,11 +33,15 @@ UNSIGNED = ("w8a8_asym_pt", "w8a8_asym_pc", "w8a8_symu8_pc", "w8a8_asym_pc_pow2"
 
 def model_of(inputs: str, outputs: str, body: str, **constants: Array) -> ir.Model:
     """A model from ONNX text; the keyword arguments are its initializers."""
-    declared = ", ".join(f"{_type(a)}[{', '.join(map(str, a.shape))}] {n}" for n, a in constants.items())
+    declared = ", ".join(
+        f"{_type(a)}[{', '.join(map(str, a.shape))}] {n}" for n, a in constants.items()
+    )
     text = f'<ir_version: 10, opset_import: ["" : 21]>\nnet ({inputs}) => ({outputs}) <{declared}> {{\n{body}\n}}'
     proto = onnx.parser.parse_model(text)
     del proto.graph.initializer[:]
-    proto.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in constants.items())
+    proto.graph.initializer.extend(
+        onnx.numpy_helper.from_array(array, name) for name, array in constants.items()
+    )
     return ir.from_proto(proto)
 
 
@@ -78,7 +92,9 @@ def image_net() -> ir.Model:
 
 
 def gate_net() -> ir.Model:
-    """Matrix products with and without a bias, of rank 2 and 3, products of computed operands, sigmoid and softmax."""
+    """Matrix products with and without a bias, of rank 2 and 3, products of computed operands,
+    sigmoid and softmax.
+    """
     return model_of(
         "float[N,8] x, float[N,4,8] s",
         "float[N,6] y, float[N,4,8] z",
@@ -115,7 +131,10 @@ LOWERED = {
 
 def feeds_of(model: ir.Model, rows: int = 48) -> dict[str, Array]:
     rng = np.random.default_rng(7)
-    shapes = {str(v.name): [d if isinstance(d, int) else rows for d in v.shape or ()] for v in model.graph.inputs}
+    shapes = {
+        str(v.name): [d if isinstance(d, int) else rows for d in v.shape or ()]
+        for v in model.graph.inputs
+    }
     return {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
 
 
@@ -158,11 +177,16 @@ def test_it_counts_as_the_optimized_pairs_do_bit_for_bit(name: str, schema: str)
     assert lineage_of(result)[-1] == graph_digest(pairs)
     feeds = feeds_of(model)
     optimized = run(pairs, feeds, "ort-cpu")
-    for backend, graph in (("ort-cpu", result), ("ort-cpu-noopt", result), ("ort-cpu-qoperator", pairs)):
+    for backend, graph in (
+        ("ort-cpu", result),
+        ("ort-cpu-noopt", result),
+        ("ort-cpu-qoperator", pairs),
+    ):
         got = run(graph, feeds, backend)
         assert got.keys() == optimized.keys()
         for output, expected in optimized.items():
-            # Constants of 4 bits are widened here, which the optimizer does not: its products are floats.
+            # Constants of 4 bits are widened here, which the optimizer does not: its products are
+            # floats.
             if schema == "w4a8_asym_pc":
                 assert np.linalg.norm(got[output] - expected) < 0.1 * np.linalg.norm(expected)
             else:
@@ -194,7 +218,9 @@ def test_the_onnx_evaluator_counts_the_standard_operators() -> None:
     pairs = quantized(model, "w8a8_asym_pc")
     result = lowered(pairs)
     feeds = feeds_of(model, rows=4)
-    evaluated = ReferenceEvaluator(onnx.load_model_from_string(model_bytes(result))).run(None, feeds)[0]
+    evaluated = ReferenceEvaluator(onnx.load_model_from_string(model_bytes(result))).run(
+        None, feeds
+    )[0]
     ours = run(result, feeds, "ort-cpu-precise")["y"]
     step = np.abs(np.diff(np.unique(ours))).min()
     # The evaluator requantizes in another order of float steps; a tie may fall to the other side.
@@ -242,7 +268,12 @@ def test_dynamic_products_are_integers() -> None:
         rules=(
             Rule(
                 activation=Spec(qtype="uint8", symmetry="asymmetric", dynamic=True),
-                weight=Spec(qtype="int8", symmetry="symmetric", granularity=Granularity.CHANNEL, narrow_range=True),
+                weight=Spec(
+                    qtype="int8",
+                    symmetry="symmetric",
+                    granularity=Granularity.CHANNEL,
+                    narrow_range=True,
+                ),
             ),
         ),
     )
@@ -255,7 +286,9 @@ def test_dynamic_products_are_integers() -> None:
         expected = run(graph, feeds, "ort-cpu-noopt")
         exact = run(result, feeds, "ort-cpu-precise")
         for output, real in expected.items():
-            np.testing.assert_allclose(exact[output], real, rtol=1e-4, atol=1e-4 * np.abs(real).max())
+            np.testing.assert_allclose(
+                exact[output], real, rtol=1e-4, atol=1e-4 * np.abs(real).max()
+            )
     assert uniform
 
 
@@ -285,7 +318,9 @@ BIASES = [("int32", 0.25, True), ("int32", 0.5, False), ("int16", 0.25, False)]
 
 
 @pytest.mark.parametrize(("qtype", "scale", "taken"), BIASES)
-def test_only_a_bias_on_the_grid_of_the_product_is_added_inside(qtype: str, scale: float, taken: bool) -> None:
+def test_only_a_bias_on_the_grid_of_the_product_is_added_inside(
+    qtype: str, scale: float, taken: bool
+) -> None:
     text = f"""<ir_version: 10, opset_import: ["" : 21]>
     net (float[N,2,6,6] x) => (float[N,2,6,6] y)
     <float s = {{0.5}}, uint8 z = {{3}}, int8[2,2,1,1] wq = {{1,2,3,4}}, int8 wz = {{0}},
@@ -301,9 +336,13 @@ def test_only_a_bias_on_the_grid_of_the_product_is_added_inside(qtype: str, scal
     model = ir.from_onnx_text(text)
     result = lowered(model)
     assert kinds(result).get("QLinearConv", 0) == taken
-    assert declined(result) == ({} if taken else {"conv": "its bias does not have the scale of the product"})
+    assert declined(result) == (
+        {} if taken else {"conv": "its bias does not have the scale of the product"}
+    )
     feeds = feeds_of(model, rows=3)
-    np.testing.assert_array_equal(run(result, feeds, "ort-cpu")["y"], run(model, feeds, "ort-cpu-noopt")["y"])
+    np.testing.assert_array_equal(
+        run(result, feeds, "ort-cpu")["y"], run(model, feeds, "ort-cpu-noopt")["y"]
+    )
 
 
 def test_pairs_without_zero_points_are_lowered_too() -> None:
@@ -319,14 +358,18 @@ def test_pairs_without_zero_points_are_lowered_too() -> None:
     result = lower_to_qoperator(model)
     assert kinds(result) == {"QuantizeLinear": 1, "Flatten": 1, "DequantizeLinear": 1}
     feeds = {"x": np.array([[0.3, 4.4], [-1, 200]], np.float32)}
-    np.testing.assert_array_equal(run(result, feeds, "ort-cpu")["y"], run(model, feeds, "ort-cpu")["y"])
+    np.testing.assert_array_equal(
+        run(result, feeds, "ort-cpu")["y"], run(model, feeds, "ort-cpu")["y"]
+    )
 
 
 def test_float_and_lowered_graphs_are_left_alone() -> None:
     model = image_net()
     assert graph_digest(lower_to_qoperator(model)) == graph_digest(model)
     feeds = feeds_of(model, rows=4)
-    np.testing.assert_array_equal(run(model, feeds, "ort-cpu-qoperator")["y"], run(model, feeds, "ort-cpu")["y"])
+    np.testing.assert_array_equal(
+        run(model, feeds, "ort-cpu-qoperator")["y"], run(model, feeds, "ort-cpu")["y"]
+    )
 
 
 def test_taps_are_answered() -> None:

@@ -1,4 +1,6 @@
-"""Where lowering to integer operators ends: biases, targets, zero points that are not written, windows; and clips."""
+"""Where lowering to integer operators ends: biases, targets, zero points that are not written,
+windows; and clips.
+"""
 
 from typing import Any
 
@@ -42,9 +44,17 @@ WEIGHT = "int8[3,4] wq = {1,-2,3,4,5,6,-7,8,9,1,2,-3}"
 
 @pytest.mark.parametrize(
     ("shape", "count", "taken"),
-    [("[4]", 4, True), ("[1,4]", 4, True), ("[4,1]", 4, False), ("[4,4]", 16, False), ("[1]", 1, False)],
+    [
+        ("[4]", 4, True),
+        ("[1,4]", 4, True),
+        ("[4,1]", 4, False),
+        ("[4,4]", 16, False),
+        ("[1]", 1, False),
+    ],
 )
-def test_a_gemm_takes_a_bias_inside_only_when_it_is_one_a_column(shape: str, count: int, taken: bool) -> None:
+def test_a_gemm_takes_a_bias_inside_only_when_it_is_one_a_column(
+    shape: str, count: int, taken: bool
+) -> None:
     levels = ",".join(str(37 * i - 50) for i in range(count))
     model = net(
         "4,3",
@@ -96,7 +106,9 @@ LACKING = [
 
 
 @pytest.mark.parametrize(("body", "output", "reason"), LACKING)
-def test_an_operator_that_the_target_lacks_stays_between_its_pairs(body: str, output: str, reason: str) -> None:
+def test_an_operator_that_the_target_lacks_stays_between_its_pairs(
+    body: str, output: str, reason: str
+) -> None:
     model = net("4,3", output, WEIGHT, body)
     result, everything = lower_to_qoperator(model, SMALL), lower_to_qoperator(model)
     assert declined(result)["fc"] == reason
@@ -155,16 +167,28 @@ WITHOUT_POINTS = {
 
 
 @pytest.mark.parametrize(
-    ("operator", "bits"), [("QGemm", 8), ("QLinearMatMul", 8), ("QLinearMatMul", 4), ("Transpose", 8)]
+    ("operator", "bits"),
+    [("QGemm", 8), ("QLinearMatMul", 8), ("QLinearMatMul", 4), ("Transpose", 8)],
 )
-def test_zero_points_that_are_left_out_are_0_of_the_type_of_the_integers(operator: str, bits: int) -> None:
-    model = ir.from_onnx_text('<ir_version: 10, opset_import: ["" : 21]>\n' + WITHOUT_POINTS[operator])
+def test_zero_points_that_are_left_out_are_0_of_the_type_of_the_integers(
+    operator: str, bits: int
+) -> None:
+    model = ir.from_onnx_text(
+        '<ir_version: 10, opset_import: ["" : 21]>\n' + WITHOUT_POINTS[operator]
+    )
     if bits == 4:
         narrow = ir.Tensor(WEIGHTS.astype(ml_dtypes.int4), name="wq")
-        model.graph.initializers["wq"].const_value, model.graph.initializers["wq"].dtype = narrow, narrow.dtype
+        model.graph.initializers["wq"].const_value, model.graph.initializers["wq"].dtype = (
+            narrow,
+            narrow.dtype,
+        )
     result = lower_to_qoperator(model)
     assert declined(result) == {}
-    assert [node.op_type for node in result.graph] == ["QuantizeLinear", operator, "DequantizeLinear"]
+    assert [node.op_type for node in result.graph] == [
+        "QuantizeLinear",
+        operator,
+        "DequantizeLinear",
+    ]
     feeds = feeds_of(4, 3)
     np.testing.assert_array_equal(run(result, feeds), run(model, feeds))
     again = result.clone()
@@ -187,7 +211,9 @@ def test_a_pool_that_would_count_beyond_its_padding_stays_float(ceil: int, inclu
     )
     result = lower_to_qoperator(model)
     assert ("QLinearAveragePool" in kinds(result)) is not bool(ceil and include)
-    assert ("ceil_mode and count_include_pad" in declined(result).get("pool", "")) is bool(ceil and include)
+    assert ("ceil_mode and count_include_pad" in declined(result).get("pool", "")) is bool(
+        ceil and include
+    )
     feeds = feeds_of(2, 3, 6, 6)
     # One step for a tie: the kernel of integers multiplies by one factor.
     assert np.abs(run(result, feeds) - run(model, feeds)).max() <= 0.25

@@ -1,4 +1,6 @@
-"""Movers without a pair behind them are lowered, and so is what reads them; judged by ONNX Runtime on the QDQ graph."""
+"""Movers without a pair behind them are lowered, and so is what reads them; judged by ONNX
+Runtime on the QDQ graph.
+"""
 
 from typing import Any
 
@@ -43,10 +45,25 @@ FLAT = f"int8[32,5] wq = {levels(160)}"
 WINDOW = f"int8[3,2,2,2] wq = {levels(24)}"
 CASES = {
     "flatten": (IMAGE, "2,5", FLAT, "m = Flatten(a)\nc = Gemm(m, w)"),
-    "reshape": (IMAGE, "2,5", f"{FLAT}, int64[2] to = {{2, 32}}", "m = Reshape(a, to)\nc = MatMul(m, w)"),
+    "reshape": (
+        IMAGE,
+        "2,5",
+        f"{FLAT}, int64[2] to = {{2, 32}}",
+        "m = Reshape(a, to)\nc = MatMul(m, w)",
+    ),
     "transpose": (IMAGE, "2,3,3,3", WINDOW, "m = Transpose<perm=[0,1,3,2]>(a)\nc = Conv(m, w)"),
-    "max_pool": (IMAGE, "2,3,1,1", WINDOW, "m = MaxPool<kernel_shape=[2,2],strides=[2,2]>(a)\nc = Conv(m, w)"),
-    "pad": (IMAGE, "2,3,5,5", f"{WINDOW}, int64[8] p = {{0,0,1,1,0,0,1,1}}", "m = Pad(a, p)\nc = Conv(m, w)"),
+    "max_pool": (
+        IMAGE,
+        "2,3,1,1",
+        WINDOW,
+        "m = MaxPool<kernel_shape=[2,2],strides=[2,2]>(a)\nc = Conv(m, w)",
+    ),
+    "pad": (
+        IMAGE,
+        "2,3,5,5",
+        f"{WINDOW}, int64[8] p = {{0,0,1,1,0,0,1,1}}",
+        "m = Pad(a, p)\nc = Conv(m, w)",
+    ),
     "chain": (
         IMAGE,
         "2,5",
@@ -61,12 +78,19 @@ CASES = {
         "k = MatMul(a, w)\nkq = QuantizeLinear(k, v, z)\nkd = DequantizeLinear(kq, v, z)\n"
         "m = Transpose<perm=[1,0]>(kd)\nc = MatMul(a, m)",
     ),
-    "constant": ((6, 4), "6,5", f"int8[5,4] wq = {levels(20)}", "m = Transpose<perm=[1,0]>(w)\nc = MatMul(a, m)"),
+    "constant": (
+        (6, 4),
+        "6,5",
+        f"int8[5,4] wq = {levels(20)}",
+        "m = Transpose<perm=[1,0]>(w)\nc = MatMul(a, m)",
+    ),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_product_behind_a_mover_without_a_pair_counts_in_integers_as_the_engine_does(case: str) -> None:
+def test_a_product_behind_a_mover_without_a_pair_counts_in_integers_as_the_engine_does(
+    case: str,
+) -> None:
     shape, output, constants, body = CASES[case]
     model = net(",".join(map(str, shape)), output, constants, body)
     before = model_bytes(model)
@@ -94,7 +118,11 @@ def test_channels_of_a_constant_move_with_it() -> None:
     y = DequantizeLinear(r, u, z)
     }}""")
     result = lower_to_qoperator(model)
-    assert [n.op_type for n in result.graph] == ["QuantizeLinear", "QLinearMatMul", "DequantizeLinear"]
+    assert [n.op_type for n in result.graph] == [
+        "QuantizeLinear",
+        "QLinearMatMul",
+        "DequantizeLinear",
+    ]
     expected = run(model, "ort-cpu-noopt", (6, 4))
     np.testing.assert_array_equal(run(model, "integer-ort-x64", (6, 4)), expected)
 
@@ -121,8 +149,13 @@ def test_a_moved_value_keeps_its_name_and_its_reals_for_every_reader() -> None:
 def test_padding_with_another_number_is_left_in_reals() -> None:
     shape, output, constants, _ = CASES["pad"]
     model = net(
-        ",".join(map(str, shape)), output, f"{constants}, float v = {{0.3}}", "[pad] m = Pad(a, p, v)\nc = Conv(m, w)"
+        ",".join(map(str, shape)),
+        output,
+        f"{constants}, float v = {{0.3}}",
+        "[pad] m = Pad(a, p, v)\nc = Conv(m, w)",
     )
     result = lower_to_qoperator(model)
     assert declined(result)["pad"] == "it pads with a number other than 0"
-    np.testing.assert_array_equal(run(model, "integer-ort-x64", shape), run(model, "ort-cpu-noopt", shape))
+    np.testing.assert_array_equal(
+        run(model, "integer-ort-x64", shape), run(model, "ort-cpu-noopt", shape)
+    )

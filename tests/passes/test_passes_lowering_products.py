@@ -1,4 +1,6 @@
-"""Products that integer machines take and ONNX Runtime's kernels do not, and whole nets that are made of them."""
+"""Products that integer machines take and ONNX Runtime's kernels do not, and whole nets that
+are made of them.
+"""
 
 from collections import Counter
 from typing import Any
@@ -13,7 +15,13 @@ from qbench.backends import get_backend
 from qbench.calibration import calibrate
 from qbench.graph import model_bytes
 from qbench.host import DotProduct, probe_dot_product
-from qbench.passes import INTEGER_INTERPRETER, ONNX_RUNTIME, LowerToQOperator, declined, lower_to_qoperator
+from qbench.passes import (
+    INTEGER_INTERPRETER,
+    ONNX_RUNTIME,
+    LowerToQOperator,
+    declined,
+    lower_to_qoperator,
+)
 from qbench.quantization import make_plan, quantize_model
 
 Array = np.ndarray[Any, Any]
@@ -24,7 +32,9 @@ def net(inputs: str, outputs: str, body: str, **constants: Array) -> ir.Model:
     graph = onnx.parser.parse_model(
         f'<ir_version: 10, opset_import: ["" : 21]>\nnet ({inputs}) => ({outputs}) {{\n{body}\n}}'
     )
-    graph.graph.initializer.extend(onnx.numpy_helper.from_array(np.asarray(a), name) for name, a in constants.items())
+    graph.graph.initializer.extend(
+        onnx.numpy_helper.from_array(np.asarray(a), name) for name, a in constants.items()
+    )
     return ir.from_proto(graph)
 
 
@@ -38,7 +48,9 @@ def run(model: ir.Model, feeds: dict[str, Array], backend: str) -> Array:
 
 
 HERE = "ort-x64-avx2" if probe_dot_product() is DotProduct.SATURATING else "ort-x64"
-"""The machine that ONNX Runtime is here: products with computed parameters saturate whatever the session asks for."""
+"""The machine that ONNX Runtime is here: products with computed parameters saturate whatever
+the session asks for.
+"""
 
 
 def engine(model: ir.Model, feeds: dict[str, Array]) -> Array:
@@ -46,7 +58,9 @@ def engine(model: ir.Model, feeds: dict[str, Array]) -> Array:
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.add_session_config_entry("session.x64quantprecision", "1")
-    session = onnxruntime.InferenceSession(model_bytes(model), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        model_bytes(model), options, providers=["CPUExecutionProvider"]
+    )
     return session.run(None, feeds)[0]
 
 
@@ -56,7 +70,9 @@ def reals(seed: int, *shape: int, size: float = 1.0) -> Array:
 
 def levels(seed: int, dtype: str, *shape: int) -> Array:
     ends = np.iinfo(dtype)
-    return np.random.default_rng(seed).integers(ends.min, ends.max, shape, endpoint=True).astype(dtype)
+    return (
+        np.random.default_rng(seed).integers(ends.min, ends.max, shape, endpoint=True).astype(dtype)
+    )
 
 
 GRIDS = {"s": np.float32(0.05), "z": np.uint8(120), "o": np.float32(0.4)}
@@ -84,10 +100,15 @@ def transposed(**weight: Array) -> ir.Model:
 
 
 @pytest.mark.parametrize("channels", [(), (4,)])
-def test_a_transposed_convolution_is_an_operator_of_ours_where_the_target_has_it(channels: tuple[int, ...]) -> None:
+def test_a_transposed_convolution_is_an_operator_of_ours_where_the_target_has_it(
+    channels: tuple[int, ...],
+) -> None:
     scales = np.asarray(np.random.default_rng(2).uniform(0.01, 0.02, channels), np.float32)
     model = transposed(wq=levels(0, "int8", 3, 4, 3, 3), t=scales, wz=np.zeros(channels, np.int8))
-    ours, theirs = lower_to_qoperator(model, INTEGER_INTERPRETER), lower_to_qoperator(model, ONNX_RUNTIME)
+    ours, theirs = (
+        lower_to_qoperator(model, INTEGER_INTERPRETER),
+        lower_to_qoperator(model, ONNX_RUNTIME),
+    )
     assert kinds(ours) == {"QuantizeLinear": 1, "QLinearConvTranspose": 1, "DequantizeLinear": 1}
     assert next(node for node in ours.graph if node.name == "up").domain == "qbench.integer"
     assert declined(theirs) == {"up": "the target has no QLinearConvTranspose"}
@@ -137,7 +158,9 @@ TYPES = [
 
 
 @pytest.mark.parametrize(("left", "right", "result", "engines", "machines"), TYPES)
-def test_computed_operands_of_these_types(left: str, right: str, result: str, engines: bool, machines: bool) -> None:
+def test_computed_operands_of_these_types(
+    left: str, right: str, result: str, engines: bool, machines: bool
+) -> None:
     a, b = levels(0, left, 5, 9), levels(1, right, 9, 4)
     model = product(a, b, result)
     assert kinds(lower_to_qoperator(model, ONNX_RUNTIME)).get("QLinearMatMul", 0) == engines
@@ -172,9 +195,15 @@ def test_a_stack_of_constant_weights_with_scales_a_column() -> None:
         wz=np.array([0, 5, -3, 2], np.int8),
     )
     assert kinds(lower_to_qoperator(model, INTEGER_INTERPRETER))["QLinearMatMul"] == 1
-    assert declined(lower_to_qoperator(model))["product"] == "its weight has scales that are not one a column"
+    assert (
+        declined(lower_to_qoperator(model))["product"]
+        == "its weight has scales that are not one a column"
+    )
     feeds = {"x": reals(2, 2, 5, 9, size=3)}
-    steps = np.abs(run(model, feeds, "integer-ort-x64") - run(model, feeds, "ort-cpu-noopt")) / GRIDS["o"]
+    steps = (
+        np.abs(run(model, feeds, "integer-ort-x64") - run(model, feeds, "ort-cpu-noopt"))
+        / GRIDS["o"]
+    )
     assert steps.max() < 1.01
     assert (steps > 0.5).mean() < 0.05
 
@@ -200,7 +229,10 @@ def test_a_convolution_with_a_zero_point_a_channel() -> None:
     feeds = {"x": reals(2, 2, 3, 6, 6)}
     for model, operator in ((static, "QLinearConv"), (dynamic, "ConvInteger")):
         assert kinds(lower_to_qoperator(model, INTEGER_INTERPRETER))[operator] == 1
-        assert declined(lower_to_qoperator(model))["conv"] == f"{operator} has one zero point for all channels"
+        assert (
+            declined(lower_to_qoperator(model))["conv"]
+            == f"{operator} has one zero point for all channels"
+        )
         np.testing.assert_allclose(
             run(model, feeds, "integer-ideal"),
             run(model, feeds, "ort-cpu-noopt"),
@@ -224,18 +256,29 @@ def dynamic_net(operator: str) -> ir.Model:
             [score] y = MatMul(q, t)""",
     }
     weights = {
-        "Conv": {"w": reals(0, 6, 3, 3, 3), "b": reals(1, 6), "v": reals(2, 6, 1, 3, 3), "u": reals(3, 4, 6, 1, 1)},
+        "Conv": {
+            "w": reals(0, 6, 3, 3, 3),
+            "b": reals(1, 6),
+            "v": reals(2, 6, 1, 3, 3),
+            "u": reals(3, 4, 6, 1, 1),
+        },
         "MatMul": {"w": reals(0, 8, 6), "b": reals(1, 6), "v": reals(2, 4, 6), "c": reals(3, 4)},
         "attention": {"w": reals(0, 8, 6), "v": reals(2, 8, 6)},
     }
-    shapes = {"Conv": ("2,3,8,8", "2,4,4,4"), "MatMul": ("5,8", "5,4"), "attention": ("2,7,8", "2,7,7")}
+    shapes = {
+        "Conv": ("2,3,8,8", "2,4,4,4"),
+        "MatMul": ("5,8", "5,4"),
+        "attention": ("2,7,8", "2,7,7"),
+    }
     given, made = shapes[operator]
     return net(f"float[{given}] x", f"float[{made}] y", bodies[operator], **weights[operator])
 
 
 @pytest.mark.parametrize("schema", ["w8a8_asym_pc_dyn"])
 @pytest.mark.parametrize(("operator", "products"), [("Conv", 3), ("MatMul", 2), ("attention", 2)])
-def test_a_net_on_dynamic_grids_counts_as_the_engine_does(operator: str, products: int, schema: str) -> None:
+def test_a_net_on_dynamic_grids_counts_as_the_engine_does(
+    operator: str, products: int, schema: str
+) -> None:
     model = dynamic_net(operator)
     feeds = {"x": reals(9, *(int(d) for d in model.graph.inputs[0].shape or ()))}
     plan = make_plan(model, calibrate(model, [feeds]), schema, capabilities="integer-ort-x64")
@@ -245,7 +288,9 @@ def test_a_net_on_dynamic_grids_counts_as_the_engine_does(operator: str, product
     assert kinds(ours)["ConvInteger"] + kinds(ours)["MatMulInteger"] == products
     np.testing.assert_array_equal(run(quantized, feeds, f"integer-{HERE}"), engine(theirs, feeds))
     exact = run(quantized, feeds, "integer-ort-x64")
-    np.testing.assert_array_equal(exact, run(quantized, feeds, "integer-pow2-shift"))  # no multiplier, no rounding
+    np.testing.assert_array_equal(
+        exact, run(quantized, feeds, "integer-pow2-shift")
+    )  # no multiplier, no rounding
 
 
 def with_bias(operator: str, qtype: str, scale: float) -> tuple[ir.Model, dict[str, Array]]:
@@ -254,7 +299,9 @@ def with_bias(operator: str, qtype: str, scale: float) -> tuple[ir.Model, dict[s
     shape = (2, 3, 5, 5) if window else (6, 3) if operator == "Gemm" else (2, 6, 3)
     w = levels(1, "int8", 3, 3, 2, 2) if window else levels(1, "int8", 3, 3)
     product = (
-        f"a = {operator}(xr, wr, br)" if operator != "MatMul" else "[matmul] m = MatMul(xr, wr)\n[add] a = Add(m, br)"
+        f"a = {operator}(xr, wr, br)"
+        if operator != "MatMul"
+        else "[matmul] m = MatMul(xr, wr)\n[add] a = Add(m, br)"
     )
     sizes = ",".join(map(str, shape))
     model = net(
@@ -275,12 +322,16 @@ def with_bias(operator: str, qtype: str, scale: float) -> tuple[ir.Model, dict[s
 
 @pytest.mark.parametrize("operator", ["Conv", "ConvTranspose", "Gemm", "MatMul"])
 @pytest.mark.parametrize("qtype", ["int8", "int16"])
-def test_a_product_with_a_bias_on_a_grid_of_its_own_is_what_the_engine_makes_of_it(operator: str, qtype: str) -> None:
+def test_a_product_with_a_bias_on_a_grid_of_its_own_is_what_the_engine_makes_of_it(
+    operator: str, qtype: str
+) -> None:
     model, feeds = with_bias(operator, qtype, 0.02 if qtype == "int8" else 0.0001)
     wanted = run(model, feeds, "ort-cpu-noopt")
     for backend in ("integer-ideal", "integer-ort-x64", "integer-ort-x64-avx2", "ort-cpu-precise"):
         np.testing.assert_array_equal(run(model, feeds, backend), wanted, backend)
-    assert "scale of the product" in " ".join(declined(lower_to_qoperator(model, INTEGER_INTERPRETER)).values())
+    assert "scale of the product" in " ".join(
+        declined(lower_to_qoperator(model, INTEGER_INTERPRETER)).values()
+    )
 
 
 def test_pairs_saturate_in_no_transposed_convolution_of_the_engine() -> None:

@@ -1,4 +1,6 @@
-"""Merging requantizations keeps the narrowest limits, moves no level unless it may, and says what it leaves."""
+"""Merging requantizations keeps the narrowest limits, moves no level unless it may, and says
+what it leaves.
+"""
 
 import numpy as np
 import onnx_ir as ir
@@ -22,7 +24,9 @@ def merged(model: ir.Model, steps: int = 0, policy: Policy = Policy.ROUNDING) ->
 
 
 def test_three_limits_leave_their_intersection() -> None:
-    model = chain(Grid(1.0, low=0, high=4), Grid(1.0, low=2, high=4), integers_in=Grid(1.0, low=1, high=3))
+    model = chain(
+        Grid(1.0, low=0, high=4), Grid(1.0, low=2, high=4), integers_in=Grid(1.0, low=1, high=3)
+    )
     levels = np.arange(-128, 112, 15).astype(np.int8)
     after = merged(model)
     assert operators(after) == ["DequantizeLinear", "QuantizeLinear", "Clip", "DequantizeLinear"]
@@ -42,7 +46,9 @@ def test_a_middle_that_is_the_narrowest_keeps_its_limits() -> None:
     every = np.arange(-128, 128).astype(np.int8)
     wide = chain(Grid(0.5, low=-4, high=6), Grid(0.25), integers_in=Grid(0.5), size=256)
     np.testing.assert_array_equal(run_qdq(merged(wide), x=every)["y"], run_qdq(wide, x=every)["y"])
-    np.testing.assert_array_equal(run_machine(merged(wide), x=every)["y"], run_machine(wide, x=every)["y"])
+    np.testing.assert_array_equal(
+        run_machine(merged(wide), x=every)["y"], run_machine(wide, x=every)["y"]
+    )
 
 
 def test_what_would_move_a_level_is_declined_with_the_count() -> None:
@@ -52,7 +58,12 @@ def test_what_would_move_a_level_is_declined_with_the_count() -> None:
     assert "inputs would move, by up to 1 step" in found.declined[0].reason
     assert found.declined[0].node == "q1"
     rounded = run_pipeline(model, Pipeline((MergeRequantize(1),)), Policy.ROUNDING)
-    assert operators(rounded.model) == ["DequantizeLinear", "QuantizeLinear", "Clip", "DequantizeLinear"]
+    assert operators(rounded.model) == [
+        "DequantizeLinear",
+        "QuantizeLinear",
+        "Clip",
+        "DequantizeLinear",
+    ]
 
 
 def test_a_policy_declines_the_whole_pass() -> None:
@@ -72,7 +83,9 @@ GRIDS = st.builds(
 
 
 def test_steps_do_not_add_up_along_a_chain() -> None:
-    """Each merge of these would move some level by one step; twenty of them would move one by many."""
+    """Each merge of these would move some level by one step; twenty of them would move one by
+    many.
+    """
     model = chain(*(Grid(0.1 * 1.07**i) for i in range(20)), integers_in=Grid(0.1), size=256)
     left = operators(merged(model, 1)).count("QuantizeLinear")
     assert 10 <= left < 20
@@ -94,7 +107,9 @@ def test_no_number_of_exact_merges_moves_a_level(grids: list[Grid]) -> None:
 
 
 def farthest(grids: list[Grid], steps: int) -> float:
-    """By how many steps of the last grid any level of the first moves, in floats or on the ideal machine."""
+    """By how many steps of the last grid any level of the first moves, in floats or on the
+    ideal machine.
+    """
     model = chain(*grids[1:], integers_in=Grid(grids[0].scale, grids[0].zero), size=256)
     return farthest_of(model, merged(model, steps), grids[-1].scale)
 
@@ -102,13 +117,22 @@ def farthest(grids: list[Grid], steps: int) -> float:
 def farthest_of(model: ir.Model, after: ir.Model, scale: float) -> float:
     every, step = np.arange(-128, 128).astype(np.int8), np.float32(scale)
     pairs = [(run(model, x=every)["y"], run(after, x=every)["y"]) for run in (run_qdq, run_machine)]
-    return max(float(np.abs(np.rint(before / step) - np.rint(now / step)).max()) for before, now in pairs)
+    return max(
+        float(np.abs(np.rint(before / step) - np.rint(now / step)).max()) for before, now in pairs
+    )
 
 
 def test_a_last_clip_that_becomes_idle_may_be_a_graph_output() -> None:
-    """Levels that come reach no farther than −64 … 63 on the last grid, so that its limits go; files of others give
-    types to inputs and outputs alone."""
-    model = chain(Grid(0.5, 128, qtype="uint8"), Grid(1.0, 0, -128, 100), integers_in=Grid(0.5), last="gone", size=256)
+    """Levels that come reach no farther than −64 … 63 on the last grid, so that its limits go;
+    files of others give types to inputs and outputs alone.
+    """
+    model = chain(
+        Grid(0.5, 128, qtype="uint8"),
+        Grid(1.0, 0, -128, 100),
+        integers_in=Grid(0.5),
+        last="gone",
+        size=256,
+    )
     last = next(node for node in model.graph if node.op_type == "Clip").outputs[0]
     model.graph.outputs[0] = last
     last.type, last.shape = ir.TensorType(ir.DataType.INT8), ir.Shape([256])

@@ -1,7 +1,9 @@
-"""Passes with the mistakes that such passes are made with: each is caught with its counterexample, no real one accused.
+"""Passes with the mistakes that such passes are made with: each is caught with its
+counterexample, no real one accused.
 
-A mutant is a right rewrite and what a slip leaves behind: the pass runs as it is, or as written here by hand, then the
-graph is spoilt in one place. It is honest, settles and leaves sound graphs, so that its numbers alone give it away.
+A mutant is a right rewrite and what a slip leaves behind: the pass runs as it is, or as written
+here by hand, then the graph is spoilt in one place. It is honest, settles and leaves sound graphs,
+so that its numbers alone give it away.
 """
 
 from collections.abc import Callable
@@ -22,7 +24,9 @@ Edit = Callable[[ir.Model], bool]
 
 @dataclass(frozen=True)
 class Slip:
-    """A pass that does ``right``, then ``wrong``; one edit alone where the rewrite itself is the mistake."""
+    """A pass that does ``right``, then ``wrong``; one edit alone where the rewrite itself is
+    the mistake.
+    """
 
     edits: tuple[Edit, ...]
     effect: Effect = EXACT
@@ -49,14 +53,18 @@ def node(model: ir.Model, op_type: str, place: int = -1) -> ir.Node:
     return [one for one in model.graph if one.op_type == op_type][place]
 
 
-def constant(op_type: str, index: int, change: Callable[[np.ndarray], object], place: int = -1) -> Edit:
+def constant(
+    op_type: str, index: int, change: Callable[[np.ndarray], object], place: int = -1
+) -> Edit:
     """Another constant at input ``index`` of the last (or so) node of an operator."""
 
     def edit(model: ir.Model) -> bool:
         there = node(model, op_type, place)
         old = constant_value(there.inputs[index])
         assert old is not None
-        set_constant_operand(there, index, np.asarray(change(old), old.dtype), NameScope.of_values(model))
+        set_constant_operand(
+            there, index, np.asarray(change(old), old.dtype), NameScope.of_values(model)
+        )
         return True
 
     return edit
@@ -101,7 +109,9 @@ def swapped(model: ir.Model) -> bool:
 
 def shared(model: ir.Model) -> bool:
     """Whoever reads the second QuantizeLinear of a value reads the first."""
-    first, second = (one for one in model.graph if one.op_type == "QuantizeLinear" and one.inputs[0].name == "x")
+    first, second = (
+        one for one in model.graph if one.op_type == "QuantizeLinear" and one.inputs[0].name == "x"
+    )
     second.outputs[0].replace_all_uses_with(first.outputs[0])
     model.graph.remove(second, safe=True)
     return True
@@ -134,9 +144,13 @@ def by_table(spoilt: int) -> Edit:
         table[spoilt] += 1
         quantizer = node(model, "QuantizeLinear")
         constants = model.graph.register_initializer
-        stored = ir.val("table", ir.DataType.UINT8, ir.Shape([256]), const_value=ir.Tensor(table, name="table"))
+        stored = ir.val(
+            "table", ir.DataType.UINT8, ir.Shape([256]), const_value=ir.Tensor(table, name="table")
+        )
         constants(stored)
-        index = ir.node("Cast", [model.graph.inputs[0]], {"to": ir.DataType.INT32.value}, name="index")
+        index = ir.node(
+            "Cast", [model.graph.inputs[0]], {"to": ir.DataType.INT32.value}, name="index"
+        )
         looked_up = ir.node("Gather", [stored, index.outputs[0]], name="looked_up")
         index.outputs[0].name, levels = "wide", quantizer.outputs[0]
         model.graph.insert_before(node(model, "DequantizeLinear", 0), [index, looked_up])
@@ -171,7 +185,12 @@ def narrow() -> ir.Model:
 
 
 def three() -> ir.Model:
-    return chain(Grid(1.0, low=1, high=3), Grid(1.0, low=0, high=4), Grid(1.0, low=2, high=4), integers_in=Grid(1.0))
+    return chain(
+        Grid(1.0, low=1, high=3),
+        Grid(1.0, low=0, high=4),
+        Grid(1.0, low=2, high=4),
+        integers_in=Grid(1.0),
+    )
 
 
 def uneven() -> ir.Model:
@@ -185,11 +204,19 @@ def limited() -> ir.Model:
 def rectified() -> ir.Model:
     lines = ["a = DequantizeLinear(x, s, z)", "r = Relu(a)", "q = QuantizeLinear(r, t, y0)"]
     constants = ["float s = {0.1}", "int8 z = {5}", "float t = {0.1}", "int8 y0 = {-5}"]
-    return text("int8[4,4] x", "float[4,4] y", constants, [*lines, "y = DequantizeLinear(q, t, y0)"])
+    return text(
+        "int8[4,4] x", "float[4,4] y", constants, [*lines, "y = DequantizeLinear(q, t, y0)"]
+    )
 
 
 def residual() -> ir.Model:
-    constants = ["float s = {0.1}", "float t = {0.2}", "float u = {0.3}", "int8 z = {0}", "int8 w = {4}"]
+    constants = [
+        "float s = {0.1}",
+        "float t = {0.2}",
+        "float u = {0.3}",
+        "int8 z = {0}",
+        "int8 w = {4}",
+    ]
     lines = [
         *("a0 = QuantizeLinear(x, s, z)", "a = DequantizeLinear(a0, s, z)"),
         *("b0 = QuantizeLinear(x, t, w)", "b = DequantizeLinear(b0, t, w)"),
@@ -210,7 +237,11 @@ def added() -> ir.Model:
 def joined() -> ir.Model:
     constants = ["float s = {0.1}", "int8 z = {0}"]
     lines = [
-        *("a = DequantizeLinear(x, s, z)", "b = DequantizeLinear(v, s, z)", "c = Concat<axis=1>(a, b)"),
+        *(
+            "a = DequantizeLinear(x, s, z)",
+            "b = DequantizeLinear(v, s, z)",
+            "c = Concat<axis=1>(a, b)",
+        ),
         *("q = QuantizeLinear(c, s, z)", "y = DequantizeLinear(q, s, z)"),
     ]
     return text("int8[2,3] x, int8[2,3] v", "float[2,6] y", constants, lines)
@@ -245,12 +276,25 @@ def squashed() -> ir.Model:
 
 def convolution() -> ir.Model:
     constants = [
-        *("float s = {0.1}", "int8 z = {0}", "float k = {0.02}", "float p = {0.002}", "int32 n = {0}"),
-        *("float t = {0.05}", f"int8[2,2,3,3] w = {{{', '.join(str(i * 5 % 23 - 11) for i in range(36))}}}"),
+        *(
+            "float s = {0.1}",
+            "int8 z = {0}",
+            "float k = {0.02}",
+            "float p = {0.002}",
+            "int32 n = {0}",
+        ),
+        *(
+            "float t = {0.05}",
+            f"int8[2,2,3,3] w = {{{', '.join(str(i * 5 % 23 - 11) for i in range(36))}}}",
+        ),
         "int32[2] b = {40, -60}",
     ]
     lines = [
-        *("a = DequantizeLinear(x, s, z)", "wr = DequantizeLinear(w, k, z)", "br = DequantizeLinear(b, p, n)"),
+        *(
+            "a = DequantizeLinear(x, s, z)",
+            "wr = DequantizeLinear(w, k, z)",
+            "br = DequantizeLinear(b, p, n)",
+        ),
         *("c = Conv<pads=[1,1,1,1]>(a, wr, br)", "r = Relu(c)"),
         *("q = QuantizeLinear(r, t, z)", "y = DequantizeLinear(q, t, z)"),
     ]
@@ -277,11 +321,16 @@ MUTANTS = {
     "lower limit lost": Mutant(narrow, Slip((merging, *limits(-128, 12)))),
     "last limits win": Mutant(three, Slip((merging, *limits(2, 4)))),
     "limits of another grid": Mutant(narrow, Slip((merging, *limits(-4, 6)))),
-    "scale of the middle grid": Mutant(narrow, Slip((merging, constant("QuantizeLinear", 1, lambda _: 0.5)))),
-    "zero point moved with the clip": Mutant(limited, Slip((constant("QuantizeLinear", 2, lambda z: z - 1),))),
+    "scale of the middle grid": Mutant(
+        narrow, Slip((merging, constant("QuantizeLinear", 1, lambda _: 0.5)))
+    ),
+    "zero point moved with the clip": Mutant(
+        limited, Slip((constant("QuantizeLinear", 2, lambda z: z - 1),))
+    ),
     "a rounding dropped": Mutant(uneven, Slip((merging_anyway,))),
     "two steps where one is declared": Mutant(
-        lambda: chain(Grid(0.5), Grid(0.1), integers_in=Grid(0.1)), Slip((merging_anyway,), within(1))
+        lambda: chain(Grid(0.5), Grid(0.1), integers_in=Grid(0.1)),
+        Slip((merging_anyway,), within(1)),
     ),
     "beyond the limit within a step": Mutant(narrow, Slip((merging, *limits(-8, 13)), within(1))),
     "narrower range dropped": Mutant(
@@ -290,15 +339,30 @@ MUTANTS = {
     "clip dropped": Mutant(limited, Slip((without("Clip"),))),
     "relu dropped": Mutant(rectified, Slip((without("Relu"),))),
     "merged across two grids": Mutant(residual, Slip((shared,))),
-    "scale of one operand": Mutant(added, Slip((constant("DequantizeLinear", 1, lambda _: 0.1, 1),)), 2),
+    "scale of one operand": Mutant(
+        added, Slip((constant("DequantizeLinear", 1, lambda _: 0.1, 1),)), 2
+    ),
     "concat swapped": Mutant(joined, Slip((swapped,))),
     "wrong axes": Mutant(turned, Slip((attribute("Transpose", ir.AttrInt64s("perm", [2, 0, 1])),))),
-    "wrong window": Mutant(pooled, Slip((attribute("MaxPool", ir.AttrInt64s("kernel_shape", [1, 2])),)), 2),
-    "wrong table entry": Mutant(squashed, Slip((by_table(77),), Effect(EffectKind.EXACT, arithmetics=("qdq",)))),
+    "wrong window": Mutant(
+        pooled, Slip((attribute("MaxPool", ir.AttrInt64s("kernel_shape", [1, 2])),)), 2
+    ),
+    "wrong table entry": Mutant(
+        squashed, Slip((by_table(77),), Effect(EffectKind.EXACT, arithmetics=("qdq",)))
+    ),
     "re-based on a wrong zero point": Mutant(lopsided, Slip((rebased(3 - 127),))),
-    "bias off by a step": Mutant(convolution, Slip((constant("DequantizeLinear", 0, lambda b: b + 25, 2),)), 0),
+    "bias off by a step": Mutant(
+        convolution, Slip((constant("DequantizeLinear", 0, lambda b: b + 25, 2),)), 0
+    ),
     "one weight lost": Mutant(
-        convolution, Slip((constant("DequantizeLinear", 0, lambda w: w * (np.arange(36).reshape(w.shape) != 13), 1),))
+        convolution,
+        Slip(
+            (
+                constant(
+                    "DequantizeLinear", 0, lambda w: w * (np.arange(36).reshape(w.shape) != 13), 1
+                ),
+            )
+        ),
     ),
 }
 
@@ -311,7 +375,9 @@ def test_every_mutant_is_caught_with_a_small_counterexample(name: str) -> None:
     assert not found.faults, "its numbers alone give it away"
     example = found.counterexample
     assert example is not None
-    assert len([one for one in example.elements if one[2] or len(example.elements) == 1]) <= max(mutant.elements, 1)
+    assert len([one for one in example.elements if one[2] or len(example.elements) == 1]) <= max(
+        mutant.elements, 1
+    )
     assert example.before != example.after
     assert "slip" in str(found)
     assert example.arithmetic in str(found)
@@ -331,9 +397,16 @@ def test_no_real_pass_is_accused(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("edits", "graph"),
-    [((by_table(-1),), squashed), ((rebased(3 - 128),), lopsided), ((merging,), three), ((merging,), narrow)],
+    [
+        ((by_table(-1),), squashed),
+        ((rebased(3 - 128),), lopsided),
+        ((merging,), three),
+        ((merging,), narrow),
+    ],
 )
-def test_without_the_slip_nothing_is_found(edits: tuple[Edit, ...], graph: Callable[[], ir.Model]) -> None:
+def test_without_the_slip_nothing_is_found(
+    edits: tuple[Edit, ...], graph: Callable[[], ir.Model]
+) -> None:
     model = graph()
     if edits[0].__qualname__.startswith("by_table"):
         edits = (by_table_rightly,)

@@ -1,4 +1,6 @@
-"""A pass held to its promise on the levels that occur: where it is broken first, and what is no break."""
+"""A pass held to its promise on the levels that occur: where it is broken first, and what is no
+break.
+"""
 
 import numpy as np
 import onnx_ir as ir
@@ -26,12 +28,16 @@ def occurring(model: ir.Model, asked: list[tuple[str, ...]] | None = None):
 
 
 def shifted(model: ir.Model, *steps: tuple[str, int]) -> ir.Model:
-    """``model`` with zero points of quantizers and of their readers exchanged: node → steps more."""
+    """``model`` with zero points of quantizers and of their readers exchanged: node → steps
+    more.
+    """
     copy = model.clone()
     for name, step in steps:
         node = next(one for one in copy.graph if one.name == name)
         point = node.inputs[2].const_value.numpy()
-        moved = ir.Value(name=f"{name}_moved", const_value=ir.tensor(point + np.array(step, point.dtype)))
+        moved = ir.Value(
+            name=f"{name}_moved", const_value=ir.tensor(point + np.array(step, point.dtype))
+        )
         copy.graph.register_initializer(moved)
         node.replace_input_with(2, moved)
     return copy
@@ -56,13 +62,17 @@ def test_every_value_that_is_broken_by_itself_is_named() -> None:
 def test_what_a_later_value_makes_good_for_is_no_break() -> None:
     """Levels and those that read them move together: reals stay what they were."""
     model = chain(*CHAIN)
-    reader = next(use.node for node in model.graph if node.name == "q1" for use in node.outputs[0].uses())
+    reader = next(
+        use.node for node in model.graph if node.name == "q1" for use in node.outputs[0].uses()
+    )
     assert broken(model, shifted(model, ("q1", 1), (str(reader.name), 1))) == []
 
 
 def test_what_is_made_good_for_hides_no_break_behind_it() -> None:
     model = chain(*CHAIN)
-    reader = next(use.node for node in model.graph if node.name == "q1" for use in node.outputs[0].uses())
+    reader = next(
+        use.node for node in model.graph if node.name == "q1" for use in node.outputs[0].uses()
+    )
     assert broken(model, shifted(model, ("q1", 1), (str(reader.name), 1), ("q3", 1))) == ["q3"]
 
 

@@ -1,4 +1,6 @@
-"""What a whole pipeline does to outputs: nothing if every pass is exact; rounding adds up, and that is measured."""
+"""What a whole pipeline does to outputs: nothing if every pass is exact; rounding adds up, and
+that is measured.
+"""
 
 import numpy as np
 from chains import Grid, chain, run_machine, run_qdq
@@ -8,12 +10,20 @@ from hypothesis import strategies as st
 from qbench.passes import Policy, output_changes, run_pipeline, standard_pipeline
 
 LEVELS = np.arange(-128, 128).astype(np.int8)
-GRIDS = st.builds(Grid, scale=st.sampled_from([0.25, 0.5, 0.75, 1.0, 0.1, 0.2, 0.3]), zero=st.sampled_from([0, 3, -7]))
+GRIDS = st.builds(
+    Grid,
+    scale=st.sampled_from([0.25, 0.5, 0.75, 1.0, 0.1, 0.2, 0.3]),
+    zero=st.sampled_from([0, 3, -7]),
+)
 
 
 @settings(max_examples=15, deadline=None)
-@given(first=GRIDS, grids=st.lists(GRIDS, min_size=2, max_size=6), policy=st.sampled_from(list(Policy)))
-def test_changes_of_outputs_are_what_runs_show(first: Grid, grids: list[Grid], policy: Policy) -> None:
+@given(
+    first=GRIDS, grids=st.lists(GRIDS, min_size=2, max_size=6), policy=st.sampled_from(list(Policy))
+)
+def test_changes_of_outputs_are_what_runs_show(
+    first: Grid, grids: list[Grid], policy: Policy
+) -> None:
     model = chain(*grids, integers_in=first, size=256)
     after = run_pipeline(model, standard_pipeline(policy), policy).model
     changes = {one.arithmetic: one for one in output_changes(model, after, [{"x": LEVELS}])}
@@ -28,7 +38,9 @@ def test_changes_of_outputs_are_what_runs_show(first: Grid, grids: list[Grid], p
 
 
 def test_sites_that_move_one_step_each_add_up_to_three() -> None:
-    """The effect of a pass holds per site: a step of a coarse grid is several of a finer one behind it."""
+    """The effect of a pass holds per site: a step of a coarse grid is several of a finer one
+    behind it.
+    """
     grids = [Grid(0.75), Grid(0.3, 3), Grid(0.3), Grid(0.1, 3), Grid(0.1, 3), Grid(0.1, -7)]
     model = chain(*grids, integers_in=Grid(0.5), size=256)
     found = run_pipeline(model, standard_pipeline(Policy.ROUNDING), Policy.ROUNDING)

@@ -1,4 +1,6 @@
-"""Islands: convex, integer, in an order that runs; stitched together they are the whole, bit for bit."""
+"""Islands: convex, integer, in an order that runs; stitched together they are the whole, bit
+for bit.
+"""
 
 from collections.abc import Sequence
 
@@ -14,7 +16,15 @@ from qbench.errors import UnsupportedError
 from qbench.graph import constant_value, graph_digest, is_qdq, node_key
 from qbench.interpreter import Program
 from qbench.numerics import get_arithmetic
-from qbench.passes import Device, Limits, Partition, Place, float_name, partition_costs, partition_model
+from qbench.passes import (
+    Device,
+    Limits,
+    Partition,
+    Place,
+    float_name,
+    partition_costs,
+    partition_model,
+)
 
 CHANNELS, SIDE = 3, 4
 SHAPE = f"1, {CHANNELS}, {SIDE}, {SIDE}"
@@ -32,8 +42,12 @@ def device(*operators: str, arithmetic: str = "gemmlowp", limits: Limits | None 
     )
 
 
-def net(steps: Sequence[Step], outputs: Sequence[str], *, inputs: Sequence[str] = ("x",)) -> ir.Model:
-    """Each step is an operator on dequantized inputs and earlier results, v0, v1, …; what it gives is quantized."""
+def net(
+    steps: Sequence[Step], outputs: Sequence[str], *, inputs: Sequence[str] = ("x",)
+) -> ir.Model:
+    """Each step is an operator on dequantized inputs and earlier results, v0, v1, …; what it
+    gives is quantized.
+    """
     lines = [f"{name}_q = QuantizeLinear({name}, s, z)" for name in inputs]
     reads = 0
     for number, (operator, read) in enumerate(steps):
@@ -52,7 +66,9 @@ def net(steps: Sequence[Step], outputs: Sequence[str], *, inputs: Sequence[str] 
     returned = ", ".join(f"float[{SHAPE}] {name}_out" for name in outputs)
     proto = onnx.parser.parse_model(
         f'<ir_version: 10, opset_import: ["" : 21]> g ({given_}) => ({returned})'
-        "<float s = {0.05}, uint8 z = {120}, float sw = {0.004}, int8 zw = {0}>{ " + " ".join(lines) + " }"
+        "<float s = {0.05}, uint8 z = {120}, float sw = {0.004}, int8 zw = {0}>{ "
+        + " ".join(lines)
+        + " }"
     )
     proto.graph.initializer.append(onnx.numpy_helper.from_array(WEIGHT, "w"))
     return ir.from_proto(proto)
@@ -60,7 +76,10 @@ def net(steps: Sequence[Step], outputs: Sequence[str], *, inputs: Sequence[str] 
 
 def feeds(model: ir.Model) -> dict[str, np.ndarray]:
     draw = np.random.default_rng(3)
-    return {str(v.name): draw.normal(0, 3, (1, CHANNELS, SIDE, SIDE)).astype(np.float32) for v in model.graph.inputs}
+    return {
+        str(v.name): draw.normal(0, 3, (1, CHANNELS, SIDE, SIDE)).astype(np.float32)
+        for v in model.graph.inputs
+    }
 
 
 def names(section_nodes: Sequence[ir.Node]) -> list[str]:
@@ -73,7 +92,9 @@ def stitched(partition: Partition, fed: dict[str, np.ndarray]) -> dict[str, np.n
     for section in partition.sections:
         model = section.model(partition.model)
         program = Program(model, partition.device.arithmetic)
-        held |= program.run({str(value.name): held[str(value.name)] for value in model.graph.inputs})
+        held |= program.run(
+            {str(value.name): held[str(value.name)] for value in model.graph.inputs}
+        )
     return {str(value.name): held[str(value.name)] for value in partition.model.graph.outputs}
 
 
@@ -94,17 +115,31 @@ def check(partition: Partition) -> None:
     for section in partition.sections:
         assert seen.isdisjoint(section.nodes)
         seen.update(section.nodes)
-        assert all(value.producer() in seen for value in section.reads if value.producer() is not None)
+        assert all(
+            value.producer() in seen for value in section.reads if value.producer() is not None
+        )
     unpacked = [node for node in partition.model.graph if node not in seen]
-    assert all(node.op_type == "DequantizeLinear" and constant_value(node.inputs[0]) is not None for node in unpacked)
+    assert all(
+        node.op_type == "DequantizeLinear" and constant_value(node.inputs[0]) is not None
+        for node in unpacked
+    )
     for island in partition.islands:
         inside = set(island.nodes)
         assert not [node for node in island.nodes if is_qdq(node)]
-        computed = {v for node in island.nodes for v in node.inputs if v is not None and constant_value(v) is None}
+        computed = {
+            v
+            for node in island.nodes
+            for v in node.inputs
+            if v is not None and constant_value(v) is None
+        }
         computed |= {value for node in island.nodes for value in node.outputs}
         assert all(value.dtype is not None and value.dtype.is_integer() for value in computed)
-        left = {use.node for node in island.nodes for value in node.outputs for use in value.uses()} - inside
-        assert inside.isdisjoint(descendants(list(left)) | left), "a path leaves the island and comes back"
+        left = {
+            use.node for node in island.nodes for value in node.outputs for use in value.uses()
+        } - inside
+        assert inside.isdisjoint(descendants(list(left)) | left), (
+            "a path leaves the island and comes back"
+        )
 
 
 @st.composite
@@ -154,13 +189,16 @@ def test_the_same_cut_every_time(drawn: tuple[ir.Model, tuple[str, ...]]) -> Non
     if not any(node.op_type in operators for node in model.graph):
         return
     first, second = (partition_model(model, device(*operators)) for _ in range(2))
-    assert [(s.place, names(s.nodes)) for s in first.sections] == [(s.place, names(s.nodes)) for s in second.sections]
+    assert [(s.place, names(s.nodes)) for s in first.sections] == [
+        (s.place, names(s.nodes)) for s in second.sections
+    ]
 
 
 def test_a_residual_branch_over_the_host_splits_the_island() -> None:
     """conv0 ── sin1 ── add2, and conv0 ── add2: one island of both would wait for itself."""
     partition = partition_model(
-        net([("Conv", ("x",)), ("Sin", ("v0",)), ("Add", ("v1", "v0"))], ["v2"]), device("Conv", "Add")
+        net([("Conv", ("x",)), ("Sin", ("v0",)), ("Add", ("v1", "v0"))], ["v2"]),
+        device("Conv", "Add"),
     )
     check(partition)
     assert [names(island.nodes) for island in partition.islands] == [["conv0"], ["add2"]]
@@ -168,42 +206,70 @@ def test_a_residual_branch_over_the_host_splits_the_island() -> None:
 
 
 def test_a_residual_branch_on_the_device_is_one_island() -> None:
-    steps: list[Step] = [("Conv", ("x",)), ("Conv", ("v0",)), ("Add", ("v1", "v0")), ("Sin", ("v2",))]
+    steps: list[Step] = [
+        ("Conv", ("x",)),
+        ("Conv", ("v0",)),
+        ("Add", ("v1", "v0")),
+        ("Sin", ("v2",)),
+    ]
     partition = partition_model(net(steps, ["v3"]), device("Conv", "Add"))
     assert [names(island.nodes) for island in partition.islands] == [["conv0", "conv1", "add2"]]
 
 
 def test_an_island_that_can_wait_joins_the_one_that_reads_it() -> None:
-    """The main branch is ready at once, the shortcut only behind device and host: two islands, not three."""
+    """The main branch is ready at once, the shortcut only behind device and host: two islands,
+    not three.
+    """
     steps: list[Step] = [
         *(("Conv", ("x",)), ("Sin", ("v0",)), ("Conv", ("y",)), ("Conv", ("v2",))),
         ("Add", ("v1", "v3")),
     ]
     partition = partition_model(net(steps, ["v4"], inputs=("x", "y")), device("Conv", "Add"))
     check(partition)
-    assert [names(island.nodes) for island in partition.islands] == [["conv0"], ["conv2", "conv3", "add4"]]
+    assert [names(island.nodes) for island in partition.islands] == [
+        ["conv0"],
+        ["conv2", "conv3", "add4"],
+    ]
 
 
 def test_an_island_that_the_host_waits_for_does_not_wait() -> None:
-    steps: list[Step] = [("Conv", ("x",)), ("Sin", ("v0",)), ("Conv", ("v1",)), ("Add", ("v2", "v0")), ("Sin", ("v2",))]
+    steps: list[Step] = [
+        ("Conv", ("x",)),
+        ("Sin", ("v0",)),
+        ("Conv", ("v1",)),
+        ("Add", ("v2", "v0")),
+        ("Sin", ("v2",)),
+    ]
     partition = partition_model(net(steps, ["v3", "v4"]), device("Conv", "Add"))
     check(partition)
     assert [names(island.nodes) for island in partition.islands] == [["conv0"], ["conv2", "add3"]]
 
 
 def test_two_islands_never_wait_for_each_other() -> None:
-    """a1 ── host ── b2 and b1 ── host ── a2: each pair is convex by itself, both together are a circle."""
+    """a1 ── host ── b2 and b1 ── host ── a2: each pair is convex by itself, both together are a
+    circle.
+    """
     steps: list[Step] = [
         *(("Conv", ("x",)), ("Conv", ("y",)), ("Sin", ("v0",)), ("Sin", ("v1",))),
         *(("Add", ("v0", "v3")), ("Add", ("v1", "v2"))),
     ]
     partition = partition_model(net(steps, ["v4", "v5"], inputs=("x", "y")), device("Conv", "Add"))
     check(partition)
-    assert [names(island.nodes) for island in partition.islands] == [["conv0"], ["conv1"], ["add4"], ["add5"]]
+    assert [names(island.nodes) for island in partition.islands] == [
+        ["conv0"],
+        ["conv1"],
+        ["add4"],
+        ["add5"],
+    ]
 
 
 def test_conversions_and_bytes_at_the_borders() -> None:
-    steps: list[Step] = [("Conv", ("x",)), ("Sin", ("v0",)), ("Conv", ("v1",)), ("Add", ("v2", "v0"))]
+    steps: list[Step] = [
+        ("Conv", ("x",)),
+        ("Sin", ("v0",)),
+        ("Conv", ("v1",)),
+        ("Add", ("v2", "v0")),
+    ]
     partition = partition_model(net(steps, ["v3"]), device("Conv", "Add"))
     levels = CHANNELS * SIDE * SIDE
     found = partition.conversions
@@ -229,7 +295,11 @@ GRIDS = (
 def test_a_grid_that_the_device_cannot_change_is_changed_at_its_border() -> None:
     partition = partition_model(ir.from_onnx_text(GRIDS), device("Relu"))
     assert [names(island.nodes) for island in partition.islands] == [["one"], ["two"]]
-    assert [section.place for section in partition.sections] == [Place.DEVICE, Place.BORDER, Place.DEVICE]
+    assert [section.place for section in partition.sections] == [
+        Place.DEVICE,
+        Place.BORDER,
+        Place.DEVICE,
+    ]
     assert (partition.conversions.requantize, partition.conversions.total) == (1, 1)
     whole = partition_model(ir.from_onnx_text(GRIDS), device("Relu", "Requantize"))
     assert [names(island.nodes) for island in whole.islands] == [["one", "change", "two"]]

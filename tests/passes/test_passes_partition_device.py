@@ -27,11 +27,18 @@ zero_points = "zero or qmin"
 
 
 def device(limits: Limits, *operators: str) -> Device:
-    return Device(name="d", source="t", arithmetic=get_arithmetic("ideal"), operators=operators, limits=limits)
+    return Device(
+        name="d", source="t", arithmetic=get_arithmetic("ideal"), operators=operators, limits=limits
+    )
 
 
 def convolution(
-    *, levels: str = "uint8", point: int = 120, side: int = 3, channels: bool = False, **attributes: object
+    *,
+    levels: str = "uint8",
+    point: int = 120,
+    side: int = 3,
+    channels: bool = False,
+    **attributes: object,
 ) -> ir.Model:
     """x on a grid, a Conv called ``conv``, and a Relu called ``relu``, each on a grid."""
     weight = np.random.default_rng(4).integers(-100, 100, (2, 2, side, side)).astype(np.int8)
@@ -55,17 +62,37 @@ def convolution(
 @pytest.mark.parametrize(
     ("model", "limits", "reason"),
     [
-        (convolution(levels="int16", point=0), Limits(), "activations of int16, where the device has int8, uint8"),
+        (
+            convolution(levels="int16", point=0),
+            Limits(),
+            "activations of int16, where the device has int8, uint8",
+        ),
         (convolution(), Limits(weights=("uint8",)), "weights of int8, where the device has uint8"),
-        (convolution(channels=True), Limits(weight_per_channel=False), "weights with one scale per channel"),
-        (convolution(), Limits(zero_points=ZeroPoints.ZERO), "a zero point of 120, where the device has zero"),
-        (convolution(side=5), Limits(largest_kernel=3), "a window of 5×5, where the device has sides up to 3"),
+        (
+            convolution(channels=True),
+            Limits(weight_per_channel=False),
+            "weights with one scale per channel",
+        ),
+        (
+            convolution(),
+            Limits(zero_points=ZeroPoints.ZERO),
+            "a zero point of 120, where the device has zero",
+        ),
+        (
+            convolution(side=5),
+            Limits(largest_kernel=3),
+            "a window of 5×5, where the device has sides up to 3",
+        ),
         (
             convolution(dilations="[2, 2]"),
             Limits(dilations=False),
             "a window with dilations, which the device does not have",
         ),
-        (convolution(group=2), Limits(groups=False), "a convolution with groups, which the device does not have"),
+        (
+            convolution(group=2),
+            Limits(groups=False),
+            "a convolution with groups, which the device does not have",
+        ),
     ],
     ids=["levels", "weights", "channels", "zero points", "kernel", "dilations", "groups"],
 )
@@ -76,9 +103,15 @@ def test_each_limit_refuses_what_is_beyond_it(model: ir.Model, limits: Limits, r
 
 
 def test_limits_at_their_ends_are_within() -> None:
-    assert partition_model(convolution(side=5), device(Limits(largest_kernel=5), "Conv", "Relu")).off == {}
+    assert (
+        partition_model(convolution(side=5), device(Limits(largest_kernel=5), "Conv", "Relu")).off
+        == {}
+    )
     ends = Limits(zero_points=ZeroPoints.ZERO_OR_QMIN)
-    assert partition_model(convolution(levels="int8", point=-128), device(ends, "Conv", "Relu")).off == {}
+    assert (
+        partition_model(convolution(levels="int8", point=-128), device(ends, "Conv", "Relu")).off
+        == {}
+    )
     with pytest.raises(UnsupportedError, match="a zero point of -127"):
         partition_model(convolution(levels="int8", point=-127), device(ends, "Conv", "Relu"))
 
@@ -96,8 +129,14 @@ def test_a_device_speaks_to_the_planner() -> None:
 def test_a_file_spells_a_device(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(FILE)
     found = load_device(tmp_path / "mine.toml")
-    assert (found.name, found.operators, found.arithmetic) == ("mine", ("Conv", "Relu"), get_arithmetic("gemmlowp"))
-    assert found.limits == Limits(activations=("int8",), largest_kernel=3, zero_points=ZeroPoints.ZERO_OR_QMIN)
+    assert (found.name, found.operators, found.arithmetic) == (
+        "mine",
+        ("Conv", "Relu"),
+        get_arithmetic("gemmlowp"),
+    )
+    assert found.limits == Limits(
+        activations=("int8",), largest_kernel=3, zero_points=ZeroPoints.ZERO_OR_QMIN
+    )
     other = load_device(tmp_path / "mine.toml", lambda _: get_arithmetic("ideal"))
     assert other.arithmetic.name == "ideal"
     assert other.digests["device"] == found.digests["device"]
@@ -107,7 +146,11 @@ def test_a_file_spells_a_device(tmp_path: Path) -> None:
 def test_another_description_has_another_digest() -> None:
     one, other = device(Limits(), "Conv", "Relu"), device(Limits(largest_kernel=7), "Conv", "Relu")
     assert one.digests["device"] == device(Limits(), "Relu", "Conv").digests["device"]
-    assert one.digests["device"] != other.digests["device"] != device(Limits(), "Conv").digests["device"]
+    assert (
+        one.digests["device"]
+        != other.digests["device"]
+        != device(Limits(), "Conv").digests["device"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,9 +158,15 @@ def test_another_description_has_another_digest() -> None:
     [
         (FILE.replace("source", "sources"), "unknown key 'sources'.* Did you mean 'source'"),
         (FILE.replace("largest_kernel", "largest_kernels"), "unknown key 'largest_kernels'"),
-        (FILE.replace('"Relu"', '"Rellu"'), "unknown operator on integers 'Rellu'.* Did you mean 'Relu'"),
+        (
+            FILE.replace('"Relu"', '"Rellu"'),
+            "unknown operator on integers 'Rellu'.* Did you mean 'Relu'",
+        ),
         (FILE.replace('"Relu"', '"LSTM"'), "unknown operator on integers 'LSTM'"),
-        (FILE.replace("gemmlowp", "gemlowp"), "unknown arithmetic 'gemlowp'.* Did you mean 'gemmlowp'"),
+        (
+            FILE.replace("gemmlowp", "gemlowp"),
+            "unknown arithmetic 'gemlowp'.* Did you mean 'gemmlowp'",
+        ),
         (FILE.replace('["Conv", "Relu"]', "[]"), "no operators, so that it takes nothing"),
         (FILE.replace('["int8"]', "[]"), "no types of activations, so that it takes nothing"),
         (FILE.replace('["int8"]', '["int32"]'), "activations of type 'int32'"),
@@ -126,7 +175,9 @@ def test_another_description_has_another_digest() -> None:
         (FILE.replace("arithmetic =", "# arithmetic ="), "no key 'arithmetic'"),
     ],
 )
-def test_a_file_that_spells_none_says_why_in_a_sentence(tmp_path: Path, wrong: str, said: str) -> None:
+def test_a_file_that_spells_none_says_why_in_a_sentence(
+    tmp_path: Path, wrong: str, said: str
+) -> None:
     (tmp_path / "mine.toml").write_text(wrong)
     with pytest.raises(InputError, match=rf"^Reading .*device 'mine\.toml'.*{said}") as caught:
         load_device(tmp_path / "mine.toml")
@@ -141,12 +192,17 @@ def test_the_devices_of_the_package() -> None:
 
 def test_a_device_that_takes_nothing_of_a_model_says_why() -> None:
     with pytest.raises(
-        UnsupportedError, match="nothing that it takes: of 2 nodes, 1 stay off because the device has no"
+        UnsupportedError,
+        match="nothing that it takes: of 2 nodes, 1 stay off because the device has no",
     ):
         partition_model(convolution(), device(Limits(), "Softmax"))
 
 
 def test_only_qdq_is_cut() -> None:
-    text = '<ir_version: 10, opset_import: ["" : 21]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
-    with pytest.raises(UnsupportedError, match="a graph in the form float; expected one that is quantized"):
+    text = (
+        '<ir_version: 10, opset_import: ["" : 21]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
+    )
+    with pytest.raises(
+        UnsupportedError, match="a graph in the form float; expected one that is quantized"
+    ):
         partition_model(ir.from_onnx_text(text), device(Limits(), "Relu"))

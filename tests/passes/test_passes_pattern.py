@@ -1,4 +1,6 @@
-"""Rules of onnxscript's rewriter as passes: names, origins, refusals, constants, chains, and rules that never end."""
+"""Rules of onnxscript's rewriter as passes: names, origins, refusals, constants, chains, and
+rules that never end.
+"""
 
 import sys
 from dataclasses import dataclass
@@ -12,7 +14,15 @@ from chains import operators, run_qdq, text
 from qbench.errors import InputError, UnavailableError
 from qbench.extension import Extension
 from qbench.graph import constant_value, origin_of, set_origin
-from qbench.passes import LOSSY, Effect, apply_rules, catalogue, parse_pipeline, rewrite_rule, run_pipeline
+from qbench.passes import (
+    LOSSY,
+    Effect,
+    apply_rules,
+    catalogue,
+    parse_pipeline,
+    rewrite_rule,
+    run_pipeline,
+)
 from qbench.passes.contract import Policy
 
 X = np.linspace(-3, 3, 16, dtype=np.float32)
@@ -66,7 +76,9 @@ def test_a_match_is_replaced_under_the_name_of_its_result_and_its_origin():
 
 
 def test_chains_are_merged_whole_and_a_second_run_does_nothing():
-    model = graph("a = Mul(x, two)", "b = Mul(a, three)", "c = Mul(b, two)", "d = Mul(c, two)", "y = Neg(d)")
+    model = graph(
+        "a = Mul(x, two)", "b = Mul(a, three)", "c = Mul(b, two)", "d = Mul(c, two)", "y = Neg(d)"
+    )
     before = run_qdq(model, x=X)
     assert Merge().run(model)
     assert operators(model) == ["Mul", "Neg"]
@@ -76,7 +88,9 @@ def test_chains_are_merged_whole_and_a_second_run_does_nothing():
 
 
 def test_what_a_rule_refuses_is_declined_with_its_reason():
-    found = run_pipeline(graph("a = Mul(x, two)", "y = Mul(a, three)"), parse(limit=5.0), Policy.FAST)
+    found = run_pipeline(
+        graph("a = Mul(x, two)", "y = Mul(a, three)"), parse(limit=5.0), Policy.FAST
+    )
     assert [(one.name, one.node, one.reason) for one in found.declined] == [
         ("merge-factors", "y", "the product reaches 5")
     ]
@@ -101,7 +115,10 @@ def test_a_result_that_is_another_value_keeps_the_name_of_that_one():
     twice = rewrite_rule(lambda op, x: op.Neg(op.Neg(x)), lambda op, x: x)
     model = graph("a = Abs(x)", "b = Neg(a)", "c = Neg(b)", "y = Sqrt(c)")
     assert apply_rules(model, [twice], by="neg")
-    assert [(node.op_type, node.inputs[0].name) for node in model.graph] == [("Abs", "x"), ("Sqrt", "a")]
+    assert [(node.op_type, node.inputs[0].name) for node in model.graph] == [
+        ("Abs", "x"),
+        ("Sqrt", "a"),
+    ]
     leaving = graph("a = Abs(x)", "b = Neg(a)", "y = Neg(b)")
     assert not apply_rules(leaving, [twice], by="neg")
     assert operators(leaving) == ["Abs", "Neg", "Neg"]
@@ -110,7 +127,9 @@ def test_a_result_that_is_another_value_keeps_the_name_of_that_one():
 
 def test_inner_values_and_constants_take_no_name_that_is_borne():
     def split(op, x, b):
-        return op.Add(op.Mul(x, op.initializer(ir.tensor(np.float32(1)), name="two"), _outputs=["x"]), b)
+        return op.Add(
+            op.Mul(x, op.initializer(ir.tensor(np.float32(1)), name="two"), _outputs=["x"]), b
+        )
 
     rule = rewrite_rule(lambda op, x, b: op.Sub(x, b), split)
     model = graph("[s] y = Sub(x, two)")

@@ -1,4 +1,6 @@
-"""What every canonical pipeline promises: names keep numbers, profiles of ancestors carry over and others do not."""
+"""What every canonical pipeline promises: names keep numbers, profiles of ancestors carry over
+and others do not.
+"""
 
 import re
 from dataclasses import replace
@@ -25,7 +27,9 @@ def constant(*shape: int, positive: bool = False) -> np.ndarray:
 
 
 def network() -> ir.Model:
-    """A residual network in little: normalizations that fold, one that cannot, one behind rows, a Clip, a Relu."""
+    """A residual network in little: normalizations that fold, one that cannot, one behind rows,
+    a Clip, a Relu.
+    """
     constants = {
         "w0": constant(6, 3, 1, 1),
         "w1": constant(6, 6, 3, 3),
@@ -55,7 +59,9 @@ def network() -> ir.Model:
         f = Flatten(p)
         d = Gemm<transB=1>(f, w4)
         y = BatchNormalization(d, g4, b4, m4, v4)"""
-    declared = ", ".join(f"float[{','.join(map(str, a.shape))}] {name}" for name, a in constants.items())
+    declared = ", ".join(
+        f"float[{','.join(map(str, a.shape))}] {name}" for name, a in constants.items()
+    )
     text = f'<ir_version: 10, opset_import: ["" : 21]> net (float[N,3,8,8] x, {declared}) => (float[N,5] y) {{{body}}}'
     model = ir.from_onnx_text(text)
     for value in list(model.graph.inputs)[1:]:
@@ -96,7 +102,9 @@ def test_every_pipeline_is_valid_idempotent_and_keeps_names_with_numbers(pipelin
     for name in common:
         np.testing.assert_allclose(after[name], before[name], rtol=2e-5, atol=2e-5, err_msg=name)
     if pipeline != "equalized_relu":
-        np.testing.assert_allclose(numbers(planned, ["y"])["y"], numbers(NETWORK, ["y"])["y"], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            numbers(planned, ["y"])["y"], numbers(NETWORK, ["y"])["y"], rtol=1e-5, atol=1e-5
+        )
 
 
 @pytest.mark.parametrize("pipeline", CANONICAL)
@@ -125,9 +133,12 @@ def test_folded_after_profiling_a_product_has_the_statistics_of_its_normalizatio
         statistics = profile.values[name]
         assert statistics.low == pytest.approx(products[name].min(), rel=1e-5)
         assert statistics.high == pytest.approx(products[name].max(), rel=1e-5)
-        assert statistics.high != pytest.approx(profile.values[name.replace("n", "c")].high, rel=1e-2)
+        assert statistics.high != pytest.approx(
+            profile.values[name.replace("n", "c")].high, rel=1e-2
+        )
     before, after = (
-        make_plan(NETWORK, calibrate(NETWORK, [FEEDS], pipeline=p), schema(p)) for p in ("default", "fold_after")
+        make_plan(NETWORK, calibrate(NETWORK, [FEEDS], pipeline=p), schema(p))
+        for p in ("default", "fold_after")
     )
     assert before.values.keys() == after.values.keys()
     for name, grid in before.values.items():
@@ -136,11 +147,17 @@ def test_folded_after_profiling_a_product_has_the_statistics_of_its_normalizatio
 
 def test_a_kept_normalization_is_an_operator_of_its_own() -> None:
     kept = plannable(NETWORK, "keep_batchnorm")
-    assert [n.op_type for n in kept.graph if n.op_type in ("Conv", "BatchNormalization", "Gemm")] == [
+    assert [
+        n.op_type for n in kept.graph if n.op_type in ("Conv", "BatchNormalization", "Gemm")
+    ] == [
         *["Conv"] * 7,
         "Gemm",
     ]
-    assert [n.attributes["group"].as_int() for n in kept.graph if n.outputs[0].name in ("n1", "n2", "n3")] == [6, 6, 6]
+    assert [
+        n.attributes["group"].as_int()
+        for n in kept.graph
+        if n.outputs[0].name in ("n1", "n2", "n3")
+    ] == [6, 6, 6]
 
 
 @pytest.mark.parametrize("pipeline", ["equalized", "equalized_relu"])
@@ -150,7 +167,12 @@ def test_a_profile_from_before_equalizing_is_refused(pipeline: str) -> None:
     stale = calibrate(plain, [FEEDS])
     with pytest.raises(InputError, match="a profile of another graph"):
         make_plan(plain, stale, schema(pipeline))
-    assert make_plan(plain, calibrate(plain, [FEEDS], pipeline=pipeline), schema(pipeline)).integer_macs == 1
+    assert (
+        make_plan(
+            plain, calibrate(plain, [FEEDS], pipeline=pipeline), schema(pipeline)
+        ).integer_macs
+        == 1
+    )
     make_plan(plain, stale, schema("fold_after"))  # the same values under the same names
     again = plannable(plain, pipeline)
     assert lineage_of(again) == ()

@@ -1,11 +1,21 @@
-"""Random small networks, written as no tool should: every pass that declares exact leaves every output bit of them."""
+"""Random small networks, written as no tool should: every pass that declares exact leaves every
+output bit of them.
+"""
 
 import numpy as np
 import pytest
 from operator_cases.graphs import RandomGraph
 
 from qbench.graph import graph_digest
-from qbench.passes import EffectKind, Pass, Pipeline, Policy, catalogue, run_pipeline, standard_pipeline
+from qbench.passes import (
+    EffectKind,
+    Pass,
+    Pipeline,
+    Policy,
+    catalogue,
+    run_pipeline,
+    standard_pipeline,
+)
 from qbench.passes.effect_check.verdicts import running
 
 _ALL = [catalogue().get(name) for name in catalogue().names()]
@@ -14,9 +24,13 @@ STANDARD = "standard pipeline"
 
 
 def differing(seed: int, passes: list[Pass]) -> list[str]:
-    """The passes, of these and the standard pipeline, that move an output of the graph of ``seed``, and where."""
+    """The passes, of these and the standard pipeline, that move an output of the graph of
+    ``seed``, and where.
+    """
     graph = RandomGraph(seed, untidy=True)
-    pipelines = {one.name: Pipeline((one,)) for one in passes} | {STANDARD: standard_pipeline(Policy.EXACT)}
+    pipelines = {one.name: Pipeline((one,)) for one in passes} | {
+        STANDARD: standard_pipeline(Policy.EXACT)
+    }
     before, found = {}, []
     for name, pipeline in pipelines.items():
         after = run_pipeline(graph.model, pipeline).model

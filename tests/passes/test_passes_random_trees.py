@@ -1,4 +1,6 @@
-"""Rewrites that are exact leave every output bit of random trees; those that round leave every limit."""
+"""Rewrites that are exact leave every output bit of random trees; those that round leave every
+limit.
+"""
 
 import pytest
 from chains import Grid

@@ -1,4 +1,6 @@
-"""Activations move to the other type of 8 bits and back without a real moving; what keeps its type says why."""
+"""Activations move to the other type of 8 bits and back without a real moving; what keeps its
+type says why.
+"""
 
 import numpy as np
 import onnx_ir as ir
@@ -12,9 +14,27 @@ from qbench.passes.rewrites.rebase import RebaseInt8, RebaseUint8
 from qbench.quantization import make_plan, quantize_model
 
 TO_INT8, TO_UINT8 = RebaseInt8(), RebaseUint8()
-# beyond 2³¹ steps ONNX's own evaluator wraps around; what is infinite is in what ``assert_effect`` tries
+# beyond 2³¹ steps ONNX's own evaluator wraps around; what is infinite is in what ``assert_effect``
+# tries
 ADVERSARIAL = np.array(
-    [0.0, -0.0, 1e6, -1e6, 2e8, -2e8, 0.05, -0.05, 0.15, 12.85, 12.75, -12.8, 3.15, 1e-30, 25.45, 25.5],
+    [
+        0.0,
+        -0.0,
+        1e6,
+        -1e6,
+        2e8,
+        -2e8,
+        0.05,
+        -0.05,
+        0.15,
+        12.85,
+        12.75,
+        -12.8,
+        3.15,
+        1e-30,
+        25.45,
+        25.5,
+    ],
     np.float32,
 )
 
@@ -24,8 +44,13 @@ def rebased(model: ir.Model, one: Pass = TO_INT8) -> ir.Model:
 
 
 def types(model: ir.Model) -> list[str]:
-    """Of the levels that quantizers and clips give, and of what DequantizeLinear reads, in graph order."""
-    found = [(node.outputs[0] if node.op_type == "QuantizeLinear" else node.inputs[0]) for node in model.graph]
+    """Of the levels that quantizers and clips give, and of what DequantizeLinear reads, in
+    graph order.
+    """
+    found = [
+        (node.outputs[0] if node.op_type == "QuantizeLinear" else node.inputs[0])
+        for node in model.graph
+    ]
     wanted = {"QuantizeLinear", "DequantizeLinear", "Clip"}
     return [
         value.dtype.name.lower()
@@ -41,7 +66,11 @@ def same(before: ir.Model, after: ir.Model, **feeds: np.ndarray) -> None:
 
 @pytest.mark.parametrize(
     "grid",
-    [Grid(0.1, 0, 7, 200, "uint8"), Grid(0.1, 255, None, 200, "uint8"), Grid(0.1, 128, 128, None, "uint8")],
+    [
+        Grid(0.1, 0, 7, 200, "uint8"),
+        Grid(0.1, 255, None, 200, "uint8"),
+        Grid(0.1, 128, 128, None, "uint8"),
+    ],
 )
 def test_zero_points_and_limits_move_and_no_real_does(grid: Grid) -> None:
     before = chain(grid, Grid(0.3, 11, qtype="uint8"))
@@ -67,8 +96,18 @@ def network() -> ir.Model:
         "float[1,4,1,1] k = {0.5, 1.5, -1.0, 2.0}",
     ]
     lines = [
-        *("c = Conv<pads=[1,1,1,1]>(x, w, b)", "r = Relu(c)", "d = Conv(r, v)", "a = Add(d, r)", "m = Mul(a, k)"),
-        *("p = MaxPool<kernel_shape=[2,2], strides=[2,2]>(m)", "s = Sigmoid(p)", "g = GlobalAveragePool(s)"),
+        *(
+            "c = Conv<pads=[1,1,1,1]>(x, w, b)",
+            "r = Relu(c)",
+            "d = Conv(r, v)",
+            "a = Add(d, r)",
+            "m = Mul(a, k)",
+        ),
+        *(
+            "p = MaxPool<kernel_shape=[2,2], strides=[2,2]>(m)",
+            "s = Sigmoid(p)",
+            "g = GlobalAveragePool(s)",
+        ),
         *("j = Concat<axis=1>(g, g)", "y = Flatten(j)"),
     ]
     return text("float[1,3,6,6] x", "float[1,8] y", constants, lines)
@@ -78,9 +117,12 @@ PICTURE = np.random.default_rng(3).normal(size=(1, 3, 6, 6)).astype(np.float32)
 
 
 @pytest.mark.parametrize(
-    ("schema", "there", "back"), [("w8a8_asym_pc", TO_INT8, TO_UINT8), ("w8a8_sym_pt", TO_UINT8, TO_INT8)]
+    ("schema", "there", "back"),
+    [("w8a8_asym_pc", TO_INT8, TO_UINT8), ("w8a8_sym_pt", TO_UINT8, TO_INT8)],
 )
-def test_a_network_gives_the_same_bits_and_comes_back_whole(schema: str, there: Pass, back: Pass) -> None:
+def test_a_network_gives_the_same_bits_and_comes_back_whole(
+    schema: str, there: Pass, back: Pass
+) -> None:
     model = network()
     plan = make_plan(model, calibrate(model, [{"x": PICTURE}, {"x": -PICTURE}]), schema)
     before = quantize_model(model, plan)
@@ -98,30 +140,52 @@ GRIDS = ["float s = {0.1}", "uint8 z = {7}", "float t = {0.2}", "uint8 w = {130}
 
 def test_a_constant_that_no_product_reads_is_an_activation() -> None:
     lines = [
-        *("a = QuantizeLinear(x, s, z)", "b = DequantizeLinear(a, s, z)", "c = DequantizeLinear(k, t, w)"),
+        *(
+            "a = QuantizeLinear(x, s, z)",
+            "b = DequantizeLinear(a, s, z)",
+            "c = DequantizeLinear(k, t, w)",
+        ),
         *("d = Add(b, c)", "e = QuantizeLinear(d, t, w)", "y = DequantizeLinear(e, t, w)"),
     ]
     before = text("float[2,3] x", "float[2,3] y", [*GRIDS, "uint8[3] k = {0, 255, 128}"], lines)
     after = rebased(before)
     assert set(types(after)) == {"int8"}
-    np.testing.assert_array_equal(constant_value(after.graph.initializers["k"]), np.array([-128, 127, 0], np.int8))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(
+        constant_value(after.graph.initializers["k"]), np.array([-128, 127, 0], np.int8)
+    )  # type: ignore[arg-type]
     same(before, after, x=ADVERSARIAL[4:10].reshape(2, 3))
     assert graph_digest(rebased(after, TO_UINT8)) == graph_digest(before)
 
 
 def test_a_weight_stays() -> None:
     lines = [
-        *("a = QuantizeLinear(x, s, z)", "b = DequantizeLinear(a, s, z)", "c = DequantizeLinear(k, t, w)"),
-        *("t0 = Transpose(c)", "d = MatMul(b, t0)", "e = QuantizeLinear(d, t, w)", "y = DequantizeLinear(e, t, w)"),
+        *(
+            "a = QuantizeLinear(x, s, z)",
+            "b = DequantizeLinear(a, s, z)",
+            "c = DequantizeLinear(k, t, w)",
+        ),
+        *(
+            "t0 = Transpose(c)",
+            "d = MatMul(b, t0)",
+            "e = QuantizeLinear(d, t, w)",
+            "y = DequantizeLinear(e, t, w)",
+        ),
     ]
-    before = text("float[2,3] x", "float[2,2] y", [*GRIDS, "uint8[2,3] k = {0, 255, 128, 1, 2, 3}"], lines)
+    before = text(
+        "float[2,3] x", "float[2,2] y", [*GRIDS, "uint8[2,3] k = {0, 255, 128, 1, 2, 3}"], lines
+    )
     after = rebased(before)
     assert types(after) == ["int8", "int8", "uint8", "int8", "int8"]
     same(before, after, x=ADVERSARIAL[4:10].reshape(2, 3))
 
 
 def test_a_zero_point_that_was_left_out_is_written() -> None:
-    before = text("float[4] x", "float[4] y", GRIDS, ["a = QuantizeLinear(x, s)", "y = DequantizeLinear(a, s)"])
+    before = text(
+        "float[4] x",
+        "float[4] y",
+        GRIDS,
+        ["a = QuantizeLinear(x, s)", "y = DequantizeLinear(a, s)"],
+    )
     after = rebased(before)
     assert [int(constant_value(node.inputs[2])) for node in after.graph] == [-128, -128]  # type: ignore[arg-type]
     assert types(after) == ["int8", "int8"]
@@ -131,7 +195,12 @@ def test_a_zero_point_that_was_left_out_is_written() -> None:
 @pytest.mark.parametrize(
     ("inputs", "outputs", "lines", "why"),
     [
-        ("uint8[4] x", "float[4] y", ["y = DequantizeLinear(x, s, z)"], "enters or leaves the graph"),
+        (
+            "uint8[4] x",
+            "float[4] y",
+            ["y = DequantizeLinear(x, s, z)"],
+            "enters or leaves the graph",
+        ),
         ("float[4] x", "uint8[4] y", ["y = QuantizeLinear(x, s, z)"], "enters or leaves the graph"),
         (
             "float[4] x",
@@ -147,7 +216,9 @@ def test_a_zero_point_that_was_left_out_is_written() -> None:
         ),
     ],
 )
-def test_what_keeps_its_type_says_why(inputs: str, outputs: str, lines: list[str], why: str) -> None:
+def test_what_keeps_its_type_says_why(
+    inputs: str, outputs: str, lines: list[str], why: str
+) -> None:
     before = text(inputs, outputs, [*GRIDS, "int64[2] n = {2, 2}"], lines)
     found = run_pipeline(before, Pipeline((TO_INT8,)))
     assert graph_digest(found.model) == graph_digest(before)
@@ -156,7 +227,11 @@ def test_what_keeps_its_type_says_why(inputs: str, outputs: str, lines: list[str
 
 def test_an_input_of_levels_keeps_its_type_among_others_that_do_not() -> None:
     lines = [
-        *("a = DequantizeLinear(x, s, z)", "b = QuantizeLinear(a, t, w)", "c = DequantizeLinear(b, t, w)"),
+        *(
+            "a = DequantizeLinear(x, s, z)",
+            "b = QuantizeLinear(a, t, w)",
+            "c = DequantizeLinear(b, t, w)",
+        ),
         *("d = Add(a, c)", "e = QuantizeLinear(d, t, w)", "y = DequantizeLinear(e, t, w)"),
     ]
     before = text("uint8[256] x", "float[256] y", GRIDS, lines)

@@ -1,4 +1,6 @@
-"""What is requantized for readers of reals is read as it was, where every level means the same real."""
+"""What is requantized for readers of reals is read as it was, where every level means the same
+real.
+"""
 
 import numpy as np
 import onnx_ir as ir
@@ -24,7 +26,9 @@ def why(model: ir.Model) -> list[str]:
 
 
 def test_glow_would_let_out_what_the_requantize_held_back() -> None:
-    """DQ(Rescale(x)) → DQ(x) turns 127 · 0.5 = 63.5 into more than the 31.75 that a grid of half the scale holds."""
+    """DQ(Rescale(x)) → DQ(x) turns 127 · 0.5 = 63.5 into more than the 31.75 that a grid of
+    half the scale holds.
+    """
     model = chain(Grid(0.25), integers_in=Grid(0.5), size=256)
     lines = ["y = DequantizeLinear(x, s, z)"]
     without = text("int8[256] x", "float[256] y", ["float s = {0.5}", "int8 z = {0}"], lines)
@@ -55,7 +59,9 @@ def test_limits_of_the_source_may_make_room() -> None:
     after = rewritten(model, EXACT)
     assert operators(after) == ["QuantizeLinear", "Clip", "DequantizeLinear"]
     assert_same(model, after, x=np.linspace(-90, 90, 600, dtype=np.float32))
-    assert len(rewritten(chain(Grid(0.5, low=-20, high=32), second), EXACT).graph) == 6  # one level too many
+    assert (
+        len(rewritten(chain(Grid(0.5, low=-20, high=32), second), EXACT).graph) == 6
+    )  # one level too many
 
 
 def test_what_rounds_is_left() -> None:
@@ -68,24 +74,42 @@ def test_what_rounds_is_left() -> None:
 def test_products_round_otherwise_by_another_mantissa() -> None:
     """All levels mean what they meant, but s₁·s_w/s_y need not round as s₂·s_w/s_y times three."""
     model = chain(Grid(0.25, qtype="int16"), integers_in=Grid(0.75), size=256)
-    assert why(model) == ["the ratio of the scales is no power of two, so that products round otherwise"]
+    assert why(model) == [
+        "the ratio of the scales is no power of two, so that products round otherwise"
+    ]
 
 
 @pytest.mark.parametrize("policy", Policy)
 def test_a_rounding_that_others_multiply_is_left(policy: Policy) -> None:
-    lines = ["d = DequantizeLinear(x, s, z)", "q = QuantizeLinear(d, t, z)", "e = DequantizeLinear(q, t, z)"]
-    lines += ["m = Mul(e, five)", "n = Mul(m, five)", "p = QuantizeLinear(n, t, z)", "y = DequantizeLinear(p, t, z)"]
+    lines = [
+        "d = DequantizeLinear(x, s, z)",
+        "q = QuantizeLinear(d, t, z)",
+        "e = DequantizeLinear(q, t, z)",
+    ]
+    lines += [
+        "m = Mul(e, five)",
+        "n = Mul(m, five)",
+        "p = QuantizeLinear(n, t, z)",
+        "y = DequantizeLinear(p, t, z)",
+    ]
     given = ["float s = {0.1}", "float t = {0.37}", "int8 z = {0}", "float five = {5.0}"]
     model = text("int8[256] x", "float[256] y", given, lines)
     assert operators(by_standard(model, policy)) == operators(model)
-    run_pipeline(model, standard_pipeline(policy), policy)  # settles: it is stopped with an error otherwise
+    run_pipeline(
+        model, standard_pipeline(policy), policy
+    )  # settles: it is stopped with an error otherwise
 
 
 def in_a_row(grids: list[Grid], side: str, *, last: str) -> ir.Model:
-    """x on the first grid ─DQ─Q─ on the next, and so on; ``side`` reads between any two, ``last`` behind the last."""
+    """x on the first grid ─DQ─Q─ on the next, and so on; ``side`` reads between any two,
+    ``last`` behind the last.
+    """
     given, lines, outputs, levels = [], [], [], "x"
     for index, grid in enumerate(grids):
-        given += [f"float s{index} = {{{grid.scale!r}}}", f"{grid.qtype} z{index} = {{{grid.zero}}}"]
+        given += [
+            f"float s{index} = {{{grid.scale!r}}}",
+            f"{grid.qtype} z{index} = {{{grid.zero}}}",
+        ]
         lines.append(f"d{index} = DequantizeLinear({levels}, s{index}, z{index})")
         call = last if grid is grids[-1] else side
         if call == "Cos":
@@ -116,7 +140,9 @@ def test_a_chain_that_rounds_with_side_readers_is_left(policy: Policy) -> None:
     """One requantize a round would go otherwise, each when the one behind it is gone."""
     model = in_a_row([Grid(0.3 + 0.01 * index) for index in range(31)], "Cos", last="Cos")
     assert operators(by_standard(model, policy)) == operators(model)
-    run_pipeline(model, standard_pipeline(policy), policy)  # settles: it is stopped with an error otherwise
+    run_pipeline(
+        model, standard_pipeline(policy), policy
+    )  # settles: it is stopped with an error otherwise
 
 
 @pytest.mark.parametrize("side", ["Cos", "Q"])
@@ -128,20 +154,41 @@ def test_a_chain_of_same_reals_with_side_readers_goes_at_once(side: str) -> None
     assert not EXACT.run(swept)
     after = run_pipeline(model, standard_pipeline(Policy.EXACT), Policy.EXACT).model
     for one in (swept, after):
-        assert "uint8" not in {str(value.dtype).lower() for node in one.graph for value in node.outputs}
+        assert "uint8" not in {
+            str(value.dtype).lower() for node in one.graph for value in node.outputs
+        }
         assert operators(one).count("QuantizeLinear") == (30 if side == "Q" else 0)
         assert_same(model, one, **LEVELS)
 
 
 GIVEN = [
-    *("float s = {0.5}", "int8 z = {0}", "float t = {0.25}", "int16 o = {0}", "int64[1] flat = {-1}"),
-    *(f"int8[16,2] v = {{{', '.join(str(number * 3 % 41 - 20) for number in range(32))}}}", "uint8 c = {128}"),
+    *(
+        "float s = {0.5}",
+        "int8 z = {0}",
+        "float t = {0.25}",
+        "int16 o = {0}",
+        "int64[1] flat = {-1}",
+    ),
+    *(
+        f"int8[16,2] v = {{{', '.join(str(number * 3 % 41 - 20) for number in range(32))}}}",
+        "uint8 c = {128}",
+    ),
 ]
-BEFORE = ["d = DequantizeLinear(x, s, z)", "q = QuantizeLinear(d, t, o)", "e = DequantizeLinear(q, t, o)"]
+BEFORE = [
+    "d = DequantizeLinear(x, s, z)",
+    "q = QuantizeLinear(d, t, o)",
+    "e = DequantizeLinear(q, t, o)",
+]
 
 
 def test_operators_on_reals_and_what_moves_for_them() -> None:
-    lines = [*BEFORE, "m = Reshape(e, flat)", "n = Cos(m)", "f = DequantizeLinear(q, t, o)", "w = Tanh(f)"]
+    lines = [
+        *BEFORE,
+        "m = Reshape(e, flat)",
+        "n = Cos(m)",
+        "f = DequantizeLinear(q, t, o)",
+        "w = Tanh(f)",
+    ]
     model = text("int8[16,16] x", "float[256] n, float[16,16] w", GIVEN, lines)
     after = rewritten(model, EXACT)
     assert operators(after) == ["DequantizeLinear", "Reshape", "Cos", "DequantizeLinear", "Tanh"]
@@ -157,17 +204,35 @@ def test_a_product_counts_in_steps_of_its_scale(moved: str) -> None:
 
 
 def test_a_product_of_the_same_scale_counts_the_same() -> None:
-    lines = ["d = DequantizeLinear(x, s, z)", "q = QuantizeLinear(d, s, c)", "e = DequantizeLinear(q, s, c)"]
-    model = text("int8[16,16] x", "float[16,2] y", GIVEN, [*lines, "w = DequantizeLinear(v, s, z)", "y = MatMul(e, w)"])
+    lines = [
+        "d = DequantizeLinear(x, s, z)",
+        "q = QuantizeLinear(d, s, c)",
+        "e = DequantizeLinear(q, s, c)",
+    ]
+    model = text(
+        "int8[16,16] x",
+        "float[16,2] y",
+        GIVEN,
+        [*lines, "w = DequantizeLinear(v, s, z)", "y = MatMul(e, w)"],
+    )
     after = rewritten(model, EXACT)
     assert operators(after) == ["DequantizeLinear", "DequantizeLinear", "MatMul"]
     assert_same(model, after, x=LEVELS["x"].reshape(16, 16))
 
 
 def test_readers_of_both_kinds_go_past_together_or_not_at_all() -> None:
-    both = ["a = Cos(e)", "f = DequantizeLinear(q, t, c)", "r = Relu(f)", "p = QuantizeLinear(r, s, z)"]
+    both = [
+        "a = Cos(e)",
+        "f = DequantizeLinear(q, t, c)",
+        "r = Relu(f)",
+        "p = QuantizeLinear(r, s, z)",
+    ]
     lines = [
-        *("d = DequantizeLinear(x, s, z)", "q = QuantizeLinear(d, t, c)", "e = DequantizeLinear(q, t, c)"),
+        *(
+            "d = DequantizeLinear(x, s, z)",
+            "q = QuantizeLinear(d, t, c)",
+            "e = DequantizeLinear(q, t, c)",
+        ),
         *(*both, "b = DequantizeLinear(p, s, z)"),
     ]
     like = [*GIVEN[:2], "float t = {0.5}", *GIVEN[3:]]
@@ -175,7 +240,12 @@ def test_readers_of_both_kinds_go_past_together_or_not_at_all() -> None:
     after = rewritten(model, EXACT)
     assert operators(after).count("QuantizeLinear") == 1
     assert_same(model, after, **LEVELS)
-    unlike = text("int8[256] x", "float[256] a, float[256] b", [*GIVEN[:2], "float t = {0.7}", *GIVEN[3:]], lines)
+    unlike = text(
+        "int8[256] x",
+        "float[256] a, float[256] b",
+        [*GIVEN[:2], "float t = {0.7}", *GIVEN[3:]],
+        lines,
+    )
     assert operators(rewritten(unlike, EXACT)) == operators(unlike)
 
 

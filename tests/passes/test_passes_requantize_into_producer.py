@@ -23,12 +23,18 @@ def limits(model: ir.Model) -> list[tuple[int, ...]]:
 
 def reals(*scales: float) -> dict[str, np.ndarray]:
     """Both sides of every step of int8 grids, 4,096 numbers."""
-    return {"x": np.resize(np.concatenate([steps_of(*scales), np.arange(-300, 300, dtype=np.float32)]), 4096)}
+    return {
+        "x": np.resize(
+            np.concatenate([steps_of(*scales), np.arange(-300, 300, dtype=np.float32)]), 4096
+        )
+    }
 
 
 def test_glow_would_keep_the_last_limits_alone() -> None:
     """Rescale(Quantize(x)) → Quantize' lets 3.7 become 4 where the chain gave 3."""
-    model = chain(Grid(1.0, low=1, high=3), Grid(1.0, low=0, high=4), Grid(1.0, low=2, high=4), size=4096)
+    model = chain(
+        Grid(1.0, low=1, high=3), Grid(1.0, low=0, high=4), Grid(1.0, low=2, high=4), size=4096
+    )
     last_alone = chain(Grid(1.0, low=2, high=4), size=4096)
     after = rewritten(model, EXACT)
     feeds = reals(1.0)
@@ -63,7 +69,9 @@ def test_one_scale_is_exact_whatever_point_and_type(
 
 
 def test_a_multiple_of_a_scale_is_not_exact_at_ties() -> None:
-    """Round(round(x)/3) is round(x/3) but where x/3 is a tie: 1.5 is 2 → 1 in two steps and 0 in one."""
+    """Round(round(x)/3) is round(x/3) but where x/3 is a tie: 1.5 is 2 → 1 in two steps and 0
+    in one.
+    """
     model = chain(Grid(1.0), Grid(3.0), size=2)
     found = run_pipeline(model, Pipeline((EXACT,)))
     assert operators(found.model) == operators(model)
@@ -87,7 +95,14 @@ def test_a_multiple_of_a_scale_is_not_exact_at_ties() -> None:
 )
 def test_operators_between_grids_give_the_same_bits(body: str, first: str, second: str) -> None:
     constants = [
-        *("float s0 = {0.1}", "int8 z0 = {-3}", "float s1 = {0.05}", first, "float s2 = {0.05}", second),
+        *(
+            "float s0 = {0.1}",
+            "int8 z0 = {-3}",
+            "float s1 = {0.05}",
+            first,
+            "float s2 = {0.05}",
+            second,
+        ),
         *("int8[2,2,1,1] v = {3, -7, 11, 2}", "float sv = {0.3}", "int8 zv = {0}"),
     ]
     lines = [
@@ -105,17 +120,34 @@ def test_operators_between_grids_give_the_same_bits(body: str, first: str, secon
 @pytest.mark.parametrize("body", ["Concat<axis=1>(d, d)", "AveragePool<kernel_shape=[3,3]>(d)"])
 def test_producers_of_one_type_keep_it(body: str) -> None:
     """Integer machines would count them in floats: another rounding."""
-    constants = ["float s = {0.1}", "int8 z = {-3}", "float t = {0.3}", "int8 o = {4}", "uint8 c = {132}"]
+    constants = [
+        "float s = {0.1}",
+        "int8 z = {-3}",
+        "float t = {0.3}",
+        "int8 o = {4}",
+        "uint8 c = {132}",
+    ]
     lines = [
         *("d = DequantizeLinear(x, s, z)", f"r = {body}", "q = QuantizeLinear(r, t, o)"),
-        *("e = DequantizeLinear(q, t, o)", "p = QuantizeLinear(e, t, {})", "y = DequantizeLinear(p, t, {})"),
+        *(
+            "e = DequantizeLinear(q, t, o)",
+            "p = QuantizeLinear(e, t, {})",
+            "y = DequantizeLinear(p, t, {})",
+        ),
     ]
     x = np.random.default_rng(3).integers(-128, 128, (1, 2, 16, 16)).astype(np.int8)
     for point, removed in (("c", 0), ("o", 1)):
-        model = text("int8[1,2,16,16] x", "float[1,A,B,C] y", constants, [line.format(point) for line in lines])
+        model = text(
+            "int8[1,2,16,16] x",
+            "float[1,A,B,C] y",
+            constants,
+            [line.format(point) for line in lines],
+        )
         found = run_pipeline(model, Pipeline((EXACT,)))
         assert operators(found.model).count("QuantizeLinear") == 2 - removed
-        assert ["its producer takes integers of one type alone"][removed:] == [one.reason for one in found.declined]
+        assert ["its producer takes integers of one type alone"][removed:] == [
+            one.reason for one in found.declined
+        ]
         assert_same(model, found.model, x=x)
 
 
@@ -139,11 +171,15 @@ def test_integers_that_leave_the_graph_stay() -> None:
 
 @settings(max_examples=25)
 @given(first=GRIDS, second=GRIDS, steps=st.sampled_from([1, 2, 4]))
-def test_rounding_moves_few_steps_and_saturates_at_the_same_ends(first: Grid, second: Grid, steps: int) -> None:
+def test_rounding_moves_few_steps_and_saturates_at_the_same_ends(
+    first: Grid, second: Grid, steps: int
+) -> None:
     model = chain(first, second, size=4096)
     after = rewritten(model, RequantizeIntoProducer(steps), policy=Policy.ROUNDING)
     feeds = reals(first.scale, second.scale)
     for run in (run_qdq, run_machine):
-        before, now = (np.rint(run(one, **feeds)["y"] / np.float32(second.scale)) for one in (model, after))
+        before, now = (
+            np.rint(run(one, **feeds)["y"] / np.float32(second.scale)) for one in (model, after)
+        )
         assert np.abs(before - now).max() <= steps
         assert (before.min(), before.max()) == (now.min(), now.max())

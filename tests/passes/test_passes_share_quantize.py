@@ -8,7 +8,14 @@ from qbench.passes import Pipeline, lower_to_integers, run_pipeline
 from qbench.passes.rewrites.pairs import ShareQuantize
 
 SHARE = Pipeline((ShareQuantize(),))
-CONSTANTS = ["float s = {0.5}", "float t = {0.25}", "int8 z = {3}", "int8 l = {0}", "int8 h = {9}", "float o = {4.0}"]
+CONSTANTS = [
+    "float s = {0.5}",
+    "float t = {0.25}",
+    "int8 z = {3}",
+    "int8 l = {0}",
+    "int8 h = {9}",
+    "float o = {4.0}",
+]
 
 
 def branches(second: str, third: str, grid: str = "s") -> list[str]:
@@ -25,7 +32,12 @@ def branches(second: str, third: str, grid: str = "s") -> list[str]:
 
 
 def test_branches_of_a_residual_share_one_quantizer() -> None:
-    model = text("float[6] x", "float[6] y", CONSTANTS, branches("k = QuantizeLinear(x, s, z)", "b = Identity(k)"))
+    model = text(
+        "float[6] x",
+        "float[6] y",
+        CONSTANTS,
+        branches("k = QuantizeLinear(x, s, z)", "b = Identity(k)"),
+    )
     after = run_pipeline(model, SHARE).model
     assert operators(after).count("QuantizeLinear") == 1
     numbers = np.array([-9, -0.3, 0.1, 0.74, 0.76, 99], np.float32)
@@ -64,7 +76,11 @@ def test_what_differs_is_not_shared(second: str, third: str, grid: str) -> None:
 
 
 def test_levels_that_leave_the_graph_keep_their_name() -> None:
-    lines = ["a = QuantizeLinear(x, s, z)", "y = DequantizeLinear(a, s, z)", "b = QuantizeLinear(x, s, z)"]
+    lines = [
+        "a = QuantizeLinear(x, s, z)",
+        "y = DequantizeLinear(a, s, z)",
+        "b = QuantizeLinear(x, s, z)",
+    ]
     done = run_pipeline(text("float[6] x", "float[6] y, int8[6] b", CONSTANTS, lines), SHARE)
     assert operators(done.model).count("QuantizeLinear") == 2
     assert "leaves the graph" in done.declined[0].reason
@@ -87,7 +103,9 @@ def test_a_product_with_a_pair_for_every_reader_counts_in_integers_before_and_af
     numbers = rng.normal(size=(64, 8)).astype(np.float32)
     after = run_pipeline(model, SHARE)
     assert after.removed == 1
-    np.testing.assert_array_equal(run_machine(after.model, x=numbers)["y"], run_machine(model, x=numbers)["y"])
+    np.testing.assert_array_equal(
+        run_machine(after.model, x=numbers)["y"], run_machine(model, x=numbers)["y"]
+    )
 
 
 def test_a_clip_that_stands_behind_the_readers_of_its_twin_moves_before_them() -> None:
@@ -100,4 +118,6 @@ def test_a_clip_that_stands_behind_the_readers_of_its_twin_moves_before_them() -
     done = run_pipeline(model, SHARE)
     assert done.removed == 2
     numbers = np.array([-9, -0.3, 0.1, 0.74, 0.76, 99], np.float32)
-    np.testing.assert_array_equal(run_qdq(done.model, x=numbers)["y"], run_qdq(model, x=numbers)["y"])
+    np.testing.assert_array_equal(
+        run_qdq(done.model, x=numbers)["y"], run_qdq(model, x=numbers)["y"]
+    )

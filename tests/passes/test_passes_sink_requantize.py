@@ -1,4 +1,6 @@
-"""A requantize sinks below what moves levels, bit for bit, and what merging could not reach before it reaches then."""
+"""A requantize sinks below what moves levels, bit for bit, and what merging could not reach
+before it reaches then.
+"""
 
 import numpy as np
 import onnx_ir as ir
@@ -11,8 +13,21 @@ from qbench.passes.rewrites.requantize import MergeRequantize
 from qbench.passes.rewrites.sink_requantize import SinkRequantize
 
 CONSTANTS = [
-    *("float s = {0.1}", "int8 z = {3}", "float t = {0.17}", "int8 w = {-20}", "float u = {0.2}", "int8 v = {0}"),
-    *("int8 l = {-90}", "int8 h = {60}", "int8 k = {40}", "int64[1] one = {1}", "int64[1] five = {5}"),
+    *(
+        "float s = {0.1}",
+        "int8 z = {3}",
+        "float t = {0.17}",
+        "int8 w = {-20}",
+        "float u = {0.2}",
+        "int8 v = {0}",
+    ),
+    *(
+        "int8 l = {-90}",
+        "int8 h = {60}",
+        "int8 k = {40}",
+        "int64[1] one = {1}",
+        "int64[1] five = {5}",
+    ),
     *("int64[2] flat = {1, 64}", "int64[2] picked = {3, 1}", "int64[4] tiles = {1, 1, 2, 1}"),
     *("int64[4] ends = {0, 0, 1, 1}", "int64[8] border = {0, 0, 1, 1, 0, 0, 1, 1}"),
 ]
@@ -43,7 +58,9 @@ DECLINED = {
 
 
 def moved(mover: str, shape: str, behind: str = "t, w") -> ir.Model:
-    """x of levels ─DQ─Q─[−90, 60]─DQ─ mover ─Q─DQ─ y; ``behind``: the parameters of the last two."""
+    """x of levels ─DQ─Q─[−90, 60]─DQ─ mover ─Q─DQ─ y; ``behind``: the parameters of the last
+    two.
+    """
     lines = [
         *("a = DequantizeLinear(x, s, z)", "b = QuantizeLinear(a, t, w)", "c = Clip(b, l, h)"),
         *("d = DequantizeLinear(c, t, w)", f"e = {mover}", f"f = QuantizeLinear(e, {behind})"),
@@ -74,7 +91,13 @@ def test_it_goes_below_whatever_moves_levels(name: str, behind: str) -> None:
     after = run_pipeline(before, PASSES).model
     found = operators(after)
     mover = MOVERS[name][0].split("(")[0].split("<")[0]
-    assert found[:5] == ["DequantizeLinear", mover, "QuantizeLinear", "DequantizeLinear", "QuantizeLinear"]
+    assert found[:5] == [
+        "DequantizeLinear",
+        mover,
+        "QuantizeLinear",
+        "DequantizeLinear",
+        "QuantizeLinear",
+    ]
     assert len(found) == len(operators(before)) + 2 * (behind != "t, w")
     assert [clip is not None for clip in map(clip_of_codes, after.graph)].count(True) == 1
     assert check_convention(after) == check_convention(before)
@@ -92,18 +115,28 @@ def test_what_computes_copies_or_mixes_in_is_left(name: str) -> None:
 
 
 def test_a_chain_is_passed_in_one_run() -> None:
-    lines = ["a = DequantizeLinear(x, s, z)", "b = QuantizeLinear(a, t, w)", "d0 = DequantizeLinear(b, t, w)"]
+    lines = [
+        "a = DequantizeLinear(x, s, z)",
+        "b = QuantizeLinear(a, t, w)",
+        "d0 = DequantizeLinear(b, t, w)",
+    ]
     for index in range(6):
         lines += [
             f"e{index} = Transpose<perm=[1,0]>(d{index})",
             *([f"f{index} = QuantizeLinear(e{index}, t, w)"] if index % 2 else []),
-            f"d{index + 1} = " + (f"DequantizeLinear(f{index}, t, w)" if index % 2 else f"Identity(e{index})"),
+            f"d{index + 1} = "
+            + (f"DequantizeLinear(f{index}, t, w)" if index % 2 else f"Identity(e{index})"),
         ]
     before = text("int8[4,5] x", "float[4,5] y", CONSTANTS, [*lines, "y = Identity(d6)"])
     after = before.clone()
     assert SinkRequantize().run(after)
     assert not SinkRequantize().run(after)
-    assert operators(after)[-4:] == ["DequantizeLinear", "QuantizeLinear", "DequantizeLinear", "Identity"]
+    assert operators(after)[-4:] == [
+        "DequantizeLinear",
+        "QuantizeLinear",
+        "DequantizeLinear",
+        "Identity",
+    ]
     assert operators(after).count("Transpose") == 6
     assert len(after.graph) == len(before.graph)
     assert after.graph.outputs[0].name == "y"
@@ -121,7 +154,9 @@ def alternating(count: int, *scales: float) -> ir.Model:
             *(f"t{n} = Transpose<perm=[1,0]>(d{n})", f"p{n} = QuantizeLinear(t{n}, {scale})"),
             f"a{n + 1} = DequantizeLinear(p{n}, {scale})",
         ]
-    return text("int8[4,5] x", "float[4,5] y", ["int8 z = {0}", *constants], [*lines, f"y = Neg(a{count})"])
+    return text(
+        "int8[4,5] x", "float[4,5] y", ["int8 z = {0}", *constants], [*lines, f"y = Neg(a{count})"]
+    )
 
 
 def test_those_that_cannot_merge_meet_in_pairs_and_settle() -> None:
@@ -130,7 +165,9 @@ def test_those_that_cannot_merge_meet_in_pairs_and_settle() -> None:
     assert SinkRequantize().run(after)
     assert not SinkRequantize().run(after)
     assert operators(after).count("Transpose") == 60
-    requantizes = sum(two == ["DequantizeLinear", "QuantizeLinear"] for two in pairs(operators(after)))
+    requantizes = sum(
+        two == ["DequantizeLinear", "QuantizeLinear"] for two in pairs(operators(after))
+    )
     assert requantizes == 60
     same(before, after, x=levels(4, 5))
 
@@ -138,7 +175,9 @@ def test_those_that_cannot_merge_meet_in_pairs_and_settle() -> None:
 def test_those_that_can_are_one_in_the_end() -> None:
     before = alternating(40, 0.25)
     after = run_pipeline(before, Pipeline((SinkRequantize(), MergeRequantize()))).model
-    assert sum(two == ["DequantizeLinear", "QuantizeLinear"] for two in pairs(operators(after))) == 1
+    assert (
+        sum(two == ["DequantizeLinear", "QuantizeLinear"] for two in pairs(operators(after))) == 1
+    )
     same(before, after, x=levels(4, 5))
 
 
@@ -153,7 +192,14 @@ def test_merging_finds_the_partner_that_a_reshape_hid() -> None:
     both = run_pipeline(before, Pipeline((SinkRequantize(), MergeRequantize())))
     assert operators(alone.model) == operators(before)
     assert operators(both.model) == [
-        *("DequantizeLinear", "Reshape", "QuantizeLinear", "DequantizeLinear", "QuantizeLinear", "Clip"),
+        *(
+            "DequantizeLinear",
+            "Reshape",
+            "QuantizeLinear",
+            "DequantizeLinear",
+            "QuantizeLinear",
+            "Clip",
+        ),
         "DequantizeLinear",
     ]
     (clip,) = [one for one in both.model.graph if one.op_type == "Clip"]
@@ -164,7 +210,12 @@ def test_merging_finds_the_partner_that_a_reshape_hid() -> None:
 def test_limits_of_both_grids_stay() -> None:
     lines = [
         *("a = DequantizeLinear(x, s, z)", "b = QuantizeLinear(a, t, w)", "c = Clip(b, l, h)"),
-        *("d = DequantizeLinear(c, t, w)", "e = Flatten(d)", "f = QuantizeLinear(e, t, w)", "g = Clip(f, , k)"),
+        *(
+            "d = DequantizeLinear(c, t, w)",
+            "e = Flatten(d)",
+            "f = QuantizeLinear(e, t, w)",
+            "g = Clip(f, , k)",
+        ),
         "y = DequantizeLinear(g, t, w)",
     ]
     before = text("int8[4,4] x", "float[4,4] y", CONSTANTS, lines)
@@ -175,11 +226,21 @@ def test_limits_of_both_grids_stay() -> None:
 
 
 def joined(*scales: str, limit: str = "h") -> ir.Model:
-    """Two requantized operands of a Concat, the second from the scale and behind the limit given."""
+    """Two requantized operands of a Concat, the second from the scale and behind the limit
+    given.
+    """
     first, second = scales or ("s", "s")
     lines = [
-        *(f"a = DequantizeLinear(x, {first}, z)", "b = QuantizeLinear(a, t, w)", "c = Clip(b, l, h)"),
-        *("d = DequantizeLinear(c, t, w)", f"i = DequantizeLinear(v2, {second}, z)", "j = QuantizeLinear(i, t, w)"),
+        *(
+            f"a = DequantizeLinear(x, {first}, z)",
+            "b = QuantizeLinear(a, t, w)",
+            "c = Clip(b, l, h)",
+        ),
+        *(
+            "d = DequantizeLinear(c, t, w)",
+            f"i = DequantizeLinear(v2, {second}, z)",
+            "j = QuantizeLinear(i, t, w)",
+        ),
         *(f"m = Clip(j, l, {limit})", "n = DequantizeLinear(m, t, w)", "o = Concat<axis=1>(d, n)"),
         *("p = QuantizeLinear(o, t, w)", "y = DequantizeLinear(p, t, w)"),
     ]
@@ -190,7 +251,14 @@ def test_a_concat_is_of_levels_where_all_are_brought_alike() -> None:
     before = joined()
     after = run_pipeline(before, PASSES).model
     assert operators(after) == [
-        *("DequantizeLinear", "DequantizeLinear", "Concat", "QuantizeLinear", "DequantizeLinear", "QuantizeLinear"),
+        *(
+            "DequantizeLinear",
+            "DequantizeLinear",
+            "Concat",
+            "QuantizeLinear",
+            "DequantizeLinear",
+            "QuantizeLinear",
+        ),
         *("Clip", "DequantizeLinear"),
     ]
     same(before, after, x=levels(2, 8), v2=levels(2, 8)[::-1])
@@ -207,7 +275,11 @@ def test_a_concat_of_others_is_left_with_the_reason(before: ir.Model) -> None:
 
 def test_a_concat_with_a_real_operand_is_left() -> None:
     lines = [
-        *("a = DequantizeLinear(x, s, z)", "b = QuantizeLinear(a, t, w)", "d = DequantizeLinear(b, t, w)"),
+        *(
+            "a = DequantizeLinear(x, s, z)",
+            "b = QuantizeLinear(a, t, w)",
+            "d = DequantizeLinear(b, t, w)",
+        ),
         "y = Concat<axis=1>(d, r)",
     ]
     before = text("int8[2,8] x, float[2,8] r", "float[2,16] y", CONSTANTS, lines)
@@ -218,17 +290,27 @@ def test_a_concat_with_a_real_operand_is_left() -> None:
 
 def test_others_that_read_the_levels_keep_them() -> None:
     lines = [
-        *("a = DequantizeLinear(x, s, z)", "b = QuantizeLinear(a, t, w)", "d = DequantizeLinear(b, t, w)"),
+        *(
+            "a = DequantizeLinear(x, s, z)",
+            "b = QuantizeLinear(a, t, w)",
+            "d = DequantizeLinear(b, t, w)",
+        ),
         *("o = DequantizeLinear(b, t, w)", "y = Flatten(d)"),
     ]
-    found = run_pipeline(text("int8[4,4] x", "float[4,4] y, float[4,4] o", CONSTANTS, lines), PASSES)
+    found = run_pipeline(
+        text("int8[4,4] x", "float[4,4] y, float[4,4] o", CONSTANTS, lines), PASSES
+    )
     assert operators(found.model)[-1] == "Flatten"
     assert "others read its values" in found.declined[0].reason
 
 
 def test_places_of_maxima_are_not_places_of_requantized_maxima() -> None:
     lines = [
-        *("a = DequantizeLinear(x, s, z)", "b = QuantizeLinear(a, t, w)", "d = DequantizeLinear(b, t, w)"),
+        *(
+            "a = DequantizeLinear(x, s, z)",
+            "b = QuantizeLinear(a, t, w)",
+            "d = DequantizeLinear(b, t, w)",
+        ),
         "y, places = MaxPool<kernel_shape=[2,2]>(d)",
     ]
     before = text("int8[1,1,4,4] x", "float[1,1,3,3] y, int64[1,1,3,3] places", CONSTANTS, lines)
@@ -239,8 +321,16 @@ def test_places_of_maxima_are_not_places_of_requantized_maxima() -> None:
 
 def test_the_real_value_that_leaves_keeps_its_name_and_numbers() -> None:
     lines = [
-        *("a = DequantizeLinear(x, s, z)", "b = QuantizeLinear(a, t, w)", "d = DequantizeLinear(b, t, w)"),
-        *("e = DequantizeLinear(v2, s, z)", "f = QuantizeLinear(e, t, w)", "g = DequantizeLinear(f, t, w)"),
+        *(
+            "a = DequantizeLinear(x, s, z)",
+            "b = QuantizeLinear(a, t, w)",
+            "d = DequantizeLinear(b, t, w)",
+        ),
+        *(
+            "e = DequantizeLinear(v2, s, z)",
+            "f = QuantizeLinear(e, t, w)",
+            "g = DequantizeLinear(f, t, w)",
+        ),
         "y = Concat<axis=0>(d, g)",
     ]
     before = text("int8[4,4] x, int8[4,4] v2", "float[8,4] y", CONSTANTS, lines)

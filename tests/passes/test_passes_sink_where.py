@@ -1,4 +1,6 @@
-"""Where a requantize is not sunk: for nothing, into or out of a branch; and a Concat is looked at once."""
+"""Where a requantize is not sunk: for nothing, into or out of a branch; and a Concat is looked
+at once.
+"""
 
 import numpy as np
 import onnx_ir as ir
@@ -11,7 +13,14 @@ from qbench.passes.rewrites import sink_requantize
 from qbench.passes.rewrites.sink_requantize import SinkRequantize
 
 CONSTANTS = [
-    *("float s = {0.1}", "int8 z = {3}", "float t = {0.17}", "int8 w = {-20}", "float u = {0.2}", "int8 v = {0}"),
+    *(
+        "float s = {0.1}",
+        "int8 z = {3}",
+        "float t = {0.17}",
+        "int8 w = {-20}",
+        "float u = {0.2}",
+        "int8 v = {0}",
+    ),
     *("int8 l = {-90}", "int8 h = {60}"),
 ]
 FEED = np.array([-128, 127, -127, 126, *range(-120, 120, 20)], np.int8).reshape(4, 4)
@@ -20,13 +29,18 @@ FEED = np.array([-128, 127, -127, 126, *range(-120, 120, 20)], np.int8).reshape(
 def requantized(value: str) -> list[str]:
     """The levels ``value`` brought from (s, z) to (t, w), as the reals d_``value``."""
     return [
-        *(f"a_{value} = DequantizeLinear({value}, s, z)", f"b_{value} = QuantizeLinear(a_{value}, t, w)"),
+        *(
+            f"a_{value} = DequantizeLinear({value}, s, z)",
+            f"b_{value} = QuantizeLinear(a_{value}, t, w)",
+        ),
         f"d_{value} = DequantizeLinear(b_{value}, t, w)",
     ]
 
 
 def looks(operands: int, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How often a refused Concat of so many requantized operands and a real one makes the pass look for one."""
+    """How often a refused Concat of so many requantized operands and a real one makes the pass
+    look for one.
+    """
     values = [f"x{index}" for index in range(operands)]
     lines = [line for value in values for line in requantized(value)]
     lines.append(f"y = Concat<axis=0>({', '.join(f'd_{value}' for value in values)}, r)")
@@ -43,13 +57,20 @@ def looks(operands: int, monkeypatch: pytest.MonkeyPatch) -> int:
     return len(seen)
 
 
-def test_a_refused_concat_is_looked_at_once_whatever_feeds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_concat_is_looked_at_once_whatever_feeds_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     two, four, eight = (looks(count, monkeypatch) for count in (2, 4, 8))
     assert eight - four == 2 * (four - two)
 
 
 def test_a_concat_of_one_value_twice_is_left() -> None:
-    before = text("int8[4,4] x", "float[8,4] y", CONSTANTS, [*requantized("x"), "y = Concat<axis=0>(d_x, d_x)"])
+    before = text(
+        "int8[4,4] x",
+        "float[8,4] y",
+        CONSTANTS,
+        [*requantized("x"), "y = Concat<axis=0>(d_x, d_x)"],
+    )
     assert operators(run_pipeline(before, Pipeline((SinkRequantize(),))).model) == operators(before)
 
 
@@ -80,8 +101,15 @@ ENDS = {
     "a product": ["y = MatMul(e, r)"],
     "the output": ["y = Identity(e)"],
     "the same grid": ["f = QuantizeLinear(e, t, w)", "y = DequantizeLinear(f, t, w)"],
-    "a grid that merges": ["f = QuantizeLinear(e, t, z)", "g = Clip(f, l, h)", "y = DequantizeLinear(g, t, z)"],
-    "a grid that would need limits": ["f = QuantizeLinear(e, t, z)", "y = DequantizeLinear(f, t, z)"],
+    "a grid that merges": [
+        "f = QuantizeLinear(e, t, z)",
+        "g = Clip(f, l, h)",
+        "y = DequantizeLinear(g, t, z)",
+    ],
+    "a grid that would need limits": [
+        "f = QuantizeLinear(e, t, z)",
+        "y = DequantizeLinear(f, t, z)",
+    ],
     "a grid that does not merge": ["f = QuantizeLinear(e, u, v)", "y = DequantizeLinear(f, u, v)"],
 }
 
@@ -90,7 +118,13 @@ ENDS = {
 @pytest.mark.parametrize("movers", [1, 3])
 def test_no_graph_becomes_larger(name: str, movers: int) -> None:
     road = [f"m{index + 1} = Transpose(m{index})" for index in range(movers - 1)]
-    lines = [*requantized("x"), "m0 = Transpose(d_x)", *road, f"e = Identity(m{movers - 1})", *ENDS[name]]
+    lines = [
+        *requantized("x"),
+        "m0 = Transpose(d_x)",
+        *road,
+        f"e = Identity(m{movers - 1})",
+        *ENDS[name],
+    ]
     weights = "float[4,4] r = {" + ", ".join(str(n / 4) for n in range(16)) + "}"
     before = text("int8[4,4] x", "float[4,4] y", [*CONSTANTS, weights], lines)
     after = run_pipeline(before, standard_pipeline(Policy.EXACT)).model

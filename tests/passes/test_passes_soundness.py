@@ -1,4 +1,6 @@
-"""What a pass may not leave: operators that there are not, operands too few or too many, types that do not agree."""
+"""What a pass may not leave: operators that there are not, operands too few or too many, types
+that do not agree.
+"""
 
 from collections.abc import Callable
 
@@ -58,7 +60,9 @@ def test_what_no_schema_allows_is_a_fault(edit: Callable[[ir.Model], None], foun
 
 def test_of_other_domains_nothing_is_known() -> None:
     lines = ["a = acme.NoSuchOp(x)", "y = com.microsoft.QuickGelu(a)"]
-    model = text("float[4] x", "float[4] y", ["float s = {1.0}"], lines, ', "acme" : 1, "com.microsoft" : 1')
+    model = text(
+        "float[4] x", "float[4] y", ["float s = {1.0}"], lines, ', "acme" : 1, "com.microsoft" : 1'
+    )
     assert Interface.of(model).forbidden == frozenset()
 
 
@@ -66,7 +70,12 @@ def test_operands_that_may_differ_do() -> None:
     constants = ["float s = {0.5}", "int8 z = {0}", "int64[1] flat = {-1}"]
     lines = [
         *("q = QuantizeLinear(x, s, z)", "f = Reshape(q, flat)", "d = DequantizeLinear(f, s, z)"),
-        *("c = Cast<to = 7>(d)", "m = Concat<axis = 0>(d, d, d)", "a, b = TopK(m, flat)", "y = Max(a, a, a)"),
+        *(
+            "c = Cast<to = 7>(d)",
+            "m = Concat<axis = 0>(d, d, d)",
+            "a, b = TopK(m, flat)",
+            "y = Max(a, a, a)",
+        ),
     ]
     model = text("float[4] x", "float[1] y", constants, lines)
     assert Interface.of(model).forbidden == frozenset()

@@ -31,22 +31,34 @@ def numbers(seed: int, *shape: int) -> Array:
 
 def convolution() -> ir.Model:
     body = "c = Conv<pads=[1,1,1,1]>(x, w, b)\n y = Relu(c)"
-    return model_of("float[N,3,5,5] x", "float[N,4,5,5] y", body, w=numbers(0, 4, 3, 3, 3), b=numbers(1, 4))
+    return model_of(
+        "float[N,3,5,5] x", "float[N,4,5,5] y", body, w=numbers(0, 4, 3, 3, 3), b=numbers(1, 4)
+    )
 
 
 def convolution_of_one_axis() -> ir.Model:
-    return model_of("float[N,3,5] x", "float[N,4,5] y", "y = Conv(x, w, b)", w=numbers(0, 4, 3, 1), b=numbers(1, 4))
+    return model_of(
+        "float[N,3,5] x",
+        "float[N,4,5] y",
+        "y = Conv(x, w, b)",
+        w=numbers(0, 4, 3, 1),
+        b=numbers(1, 4),
+    )
 
 
 def transposed() -> ir.Model:
     body = "y = ConvTranspose<strides=[2,2], group=2>(x, w, b)"
-    return model_of("float[N,4,5,5] x", "float[N,6,10,10] y", body, w=numbers(0, 4, 3, 2, 2), b=numbers(1, 6))
+    return model_of(
+        "float[N,4,5,5] x", "float[N,6,10,10] y", body, w=numbers(0, 4, 3, 2, 2), b=numbers(1, 6)
+    )
 
 
 def dense() -> ir.Model:
     body = "g = Gemm<transB=1>(x, w, b)\n y = Clip(g, low, high)"
     ends = {"low": np.array(-0.5, np.float32), "high": np.array(0.5, np.float32)}
-    return model_of("float[N,3] x", "float[N,4] y", body, w=numbers(0, 4, 3), b=numbers(1, 4), **ends)
+    return model_of(
+        "float[N,3] x", "float[N,4] y", body, w=numbers(0, 4, 3), b=numbers(1, 4), **ends
+    )
 
 
 def shared() -> ir.Model:
@@ -68,8 +80,13 @@ SUBJECTS = (convolution, convolution_of_one_axis, transposed, dense, shared)
 def test_the_numbers_stay_and_no_operator_adds_its_bias(subject: Callable[[], ir.Model]) -> None:
     model = subject()
     split = canonicalize(model, "split_bias")
-    assert [node.op_type for node in split.graph if len(node.inputs) > 2 and node.op_type != "Clip"] == []
-    shape = [3, *(d if isinstance(d, int) else 3 for d in list(model.graph.inputs[0].shape or ())[1:])]
+    assert [
+        node.op_type for node in split.graph if len(node.inputs) > 2 and node.op_type != "Clip"
+    ] == []
+    shape = [
+        3,
+        *(d if isinstance(d, int) else 3 for d in list(model.graph.inputs[0].shape or ())[1:]),
+    ]
     x = numbers(7, *shape)
     with get_backend("ort-cpu-noopt").prepare(model) as executor:
         before = executor.run({"x": x})["y"]
@@ -100,7 +117,12 @@ def test_a_result_that_is_the_sum_or_the_product_is_watched_once() -> None:
     (unit,) = units_of(split.graph)
     assert unit.sum is None
     assert unit.correlation is not None
-    bare = model_of("float[N,3,5,5] x", "float[N,4,5,5] y", "c = Conv(x, w)\n y = Relu(c)", w=numbers(0, 4, 3, 1, 1))
+    bare = model_of(
+        "float[N,3,5,5] x",
+        "float[N,4,5,5] y",
+        "c = Conv(x, w)\n y = Relu(c)",
+        w=numbers(0, 4, 3, 1, 1),
+    )
     (unit,) = units_of(canonicalize(bare, "split_bias").graph)
     assert unit.correlation is unit.sum
     assert unit.correlation is not None
@@ -110,12 +132,21 @@ def test_a_result_that_is_the_sum_or_the_product_is_watched_once() -> None:
 def test_a_bias_of_two_convolutions_is_split_from_each() -> None:
     split = canonicalize(shared(), "split_bias")
     units = units_of(split.graph)
-    assert [[node_key(node) for node in unit.nodes] for unit in units] == [["c", "c.bias"], ["d", "d.bias"], ["y"]]
+    assert [[node_key(node) for node in unit.nodes] for unit in units] == [
+        ["c", "c.bias"],
+        ["d", "d.bias"],
+        ["y"],
+    ]
     assert all(unit.bias is not None for unit in units[:2])
 
 
 def test_a_computed_bias_is_left_alone() -> None:
-    model = model_of("float[N,3] x, float[4] b", "float[N,4] y", "y = Gemm<transB=1>(x, w, b)", w=numbers(0, 4, 3))
+    model = model_of(
+        "float[N,3] x, float[4] b",
+        "float[N,4] y",
+        "y = Gemm<transB=1>(x, w, b)",
+        w=numbers(0, 4, 3),
+    )
     split = canonicalize(model, "split_bias")
     assert [node.op_type for node in split.graph] == ["Gemm"]
     assert not is_product(split.graph[0])
@@ -141,7 +172,11 @@ def test_the_marks_survive_a_file() -> None:
 
 def test_a_matmul_and_its_bias_have_the_same_inner_values() -> None:
     model = model_of(
-        "float[N,3] x", "float[N,4] y", "p = MatMul(x, w)\n y = Add(p, b)", w=numbers(0, 3, 4), b=numbers(1, 4)
+        "float[N,3] x",
+        "float[N,4] y",
+        "p = MatMul(x, w)\n y = Add(p, b)",
+        w=numbers(0, 3, 4),
+        b=numbers(1, 4),
     )
     (unit,) = units_of(canonicalize(model, "split_bias").graph)
     assert unit.bias is not None

@@ -1,4 +1,6 @@
-"""Reals with several readers are stored once, narrow; what that saves is counted, and no branch is computed twice."""
+"""Reals with several readers are stored once, narrow; what that saves is counted, and no branch
+is computed twice.
+"""
 
 import numpy as np
 import onnx_ir as ir
@@ -13,17 +15,30 @@ from qbench.passes.stored_values import Shared, storage_cost
 
 PASSES = Pipeline((StoreNarrow(),))
 CONSTANTS = [
-    *("float s = {0.05}", "int8 z = {0}", "float t = {0.1}", "int8 w = {-128}", "int8 l = {-120}", "int8 h = {100}"),
+    *(
+        "float s = {0.05}",
+        "int8 z = {0}",
+        "float t = {0.1}",
+        "int8 w = {-128}",
+        "int8 l = {-120}",
+        "int8 h = {100}",
+    ),
     f"float[4,4,1,1] k = {{{', '.join(str(np.cos(i).round(3)) for i in range(16))}}}",
 ]
 BRANCH = [
-    *("q{n} = QuantizeLinear({x}, t, w)", "d{n} = DequantizeLinear(q{n}, t, w)", "c{n} = Conv(d{n}, k)"),
+    *(
+        "q{n} = QuantizeLinear({x}, t, w)",
+        "d{n} = DequantizeLinear(q{n}, t, w)",
+        "c{n} = Conv(d{n}, k)",
+    ),
     *("s{n} = Add(c{n}, {x})", "r{n} = Relu(s{n})"),
 ]
 
 
 def residual(blocks: int) -> ir.Model:
-    """A Conv and a Relu, then blocks: quantized for a Conv, whose result the unquantized value is added to."""
+    """A Conv and a Relu, then blocks: quantized for a Conv, whose result the unquantized value
+    is added to.
+    """
     lines, value = ["c = Conv(x, k)", "r = Relu(c)"], "r"
     for n in range(blocks):
         lines += [line.format(n=n, x=value) for line in BRANCH]
@@ -39,14 +54,19 @@ def test_a_residual_branch_is_stored_once_and_not_computed_twice() -> None:
     before = residual(1)
     wide, again = storage_cost(before, Shared.STORED), storage_cost(before, Shared.RECOMPUTED)
     elements = 4 * 5 * 5
-    # r in 32 bits, its levels and y: a product reads levels from memory, and takes the sum behind it in
+    # r in 32 bits, its levels and y: a product reads levels from memory, and takes the sum behind
+    # it in
     assert (wide.intermediates, wide.bytes_written, dict(wide.recomputed)) == (2, 9 * elements, {})
     assert (again.intermediates, again.bytes_written) == (1, 5 * elements)
     assert dict(again.recomputed) == {"c": 1, "r": 1}
     after = stored(before)
     for shared in Shared:
         cost = storage_cost(after, shared)
-        assert (cost.intermediates, cost.bytes_written, dict(cost.recomputed)) == (1, 5 * elements, {})
+        assert (cost.intermediates, cost.bytes_written, dict(cost.recomputed)) == (
+            1,
+            5 * elements,
+            {},
+        )
     assert check_convention(after) == ()
     assert not StoreNarrow().run(after)
 
@@ -82,7 +102,13 @@ def test_the_other_readers_read_what_is_rounded() -> None:
 
 def test_readers_before_the_quantizer_and_on_both_sides_of_a_sum_read_levels() -> None:
     lines = [
-        *("r = Relu(x)", "n = Neg(r)", "a = Add(r, r)", "b = Add(a, n)", "q = QuantizeLinear(r, t, w)"),
+        *(
+            "r = Relu(x)",
+            "n = Neg(r)",
+            "a = Add(r, r)",
+            "b = Add(a, n)",
+            "q = QuantizeLinear(r, t, w)",
+        ),
         *("m = Clip(q, l, h)", "d = DequantizeLinear(m, t, w)", "y = Add(b, d)"),
     ]
     before = text("float[6] x", "float[6] y", CONSTANTS, lines)
@@ -97,16 +123,34 @@ def test_readers_before_the_quantizer_and_on_both_sides_of_a_sum_read_levels() -
 @pytest.mark.parametrize(
     ("lines", "outputs", "why"),
     [
-        (["r = Relu(x)", "q = QuantizeLinear(r, t, w)", "y = DequantizeLinear(q, t, w)"], "y, float[6] r", None),
-        (["r = Relu(x)", "q = QuantizeLinear(r, t, w)", "y = DequantizeLinear(q, t, w)"], "y", None),
         (
-            ["r = Relu(x)", "q = QuantizeLinear(r, t, w)", "d = DequantizeLinear(q, t, w)", "y = Add(r, d)"],
+            ["r = Relu(x)", "q = QuantizeLinear(r, t, w)", "y = DequantizeLinear(q, t, w)"],
+            "y, float[6] r",
+            None,
+        ),
+        (
+            ["r = Relu(x)", "q = QuantizeLinear(r, t, w)", "y = DequantizeLinear(q, t, w)"],
+            "y",
+            None,
+        ),
+        (
+            [
+                "r = Relu(x)",
+                "q = QuantizeLinear(r, t, w)",
+                "d = DequantizeLinear(q, t, w)",
+                "y = Add(r, d)",
+            ],
             "y, float[6] r",
             "leaves the graph",
         ),
         (
             [
-                *("r = Relu(x)", "q = QuantizeLinear(r, t, w)", "d = DequantizeLinear(q, t, w)", "e = Add(r, d)"),
+                *(
+                    "r = Relu(x)",
+                    "q = QuantizeLinear(r, t, w)",
+                    "d = DequantizeLinear(q, t, w)",
+                    "e = Add(r, d)",
+                ),
                 *("p = QuantizeLinear(r, s, z)", "f = DequantizeLinear(p, s, z)", "y = Add(e, f)"),
             ],
             "y",
@@ -114,7 +158,11 @@ def test_readers_before_the_quantizer_and_on_both_sides_of_a_sum_read_levels() -
         ),
         (
             [
-                *("r = Relu(x)", "q = QuantizeLinear<axis=0>(r, g, o)", "d = DequantizeLinear<axis=0>(q, g, o)"),
+                *(
+                    "r = Relu(x)",
+                    "q = QuantizeLinear<axis=0>(r, g, o)",
+                    "d = DequantizeLinear<axis=0>(q, g, o)",
+                ),
                 "y = Add(r, d)",
             ],
             "y",
@@ -122,7 +170,9 @@ def test_readers_before_the_quantizer_and_on_both_sides_of_a_sum_read_levels() -
         ),
     ],
 )
-def test_what_gains_nothing_or_has_no_one_grid_is_left(lines: list[str], outputs: str, why: str | None) -> None:
+def test_what_gains_nothing_or_has_no_one_grid_is_left(
+    lines: list[str], outputs: str, why: str | None
+) -> None:
     channels = ["float[6] g = {1,2,3,4,5,6}", "int8[6] o = {0,0,0,0,0,0}"]
     before = text("float[6] x", f"float[6] {outputs}", [*CONSTANTS, *channels], lines)
     found = run_pipeline(before, PASSES, Policy.FAST)
@@ -132,7 +182,9 @@ def test_what_gains_nothing_or_has_no_one_grid_is_left(lines: list[str], outputs
 
 
 def test_it_loses_and_is_never_run_unasked() -> None:
-    assert all(one.name != "store-narrow" for policy in Policy for one in standard_pipeline(policy).passes)
+    assert all(
+        one.name != "store-narrow" for policy in Policy for one in standard_pipeline(policy).passes
+    )
     found = run_pipeline(residual(1), PASSES, Policy.ROUNDING)
     assert not found.accounts
     assert "lossy" in found.declined[0].reason
@@ -140,11 +192,16 @@ def test_it_loses_and_is_never_run_unasked() -> None:
 
 def test_movers_and_integers_are_counted_as_they_are_stored() -> None:
     lines = [
-        *("q = QuantizeLinear(x, s, z)", "d = DequantizeLinear(q, s, z)", "e = DequantizeLinear(q, s, z)"),
+        *(
+            "q = QuantizeLinear(x, s, z)",
+            "d = DequantizeLinear(q, s, z)",
+            "e = DequantizeLinear(q, s, z)",
+        ),
         *("f = Transpose<perm=[0,2,1]>(d)", "g = Neg(e)", "p = MatMul(f, g)", "y = ReduceSum(p)"),
     ]
     found = storage_cost(text("float[1,3,3] x", "float[1,1,1] y", CONSTANTS, lines))
-    # levels have two readers; both operands of a product lie in memory; its result does for the reduction
+    # levels have two readers; both operands of a product lie in memory; its result does for the
+    # reduction
     assert found.intermediates == 4
     assert found.bytes_written == 9 + 3 * 9 * 4 + 4
     assert str(found) == "4 intermediates, 121 bytes written, 0 nodes computed again"

@@ -1,4 +1,6 @@
-"""Real networks, as ONNX Runtime's own quantizer writes them: every pass removes what it removes and moves no bit."""
+"""Real networks, as ONNX Runtime's own quantizer writes them: every pass removes what it
+removes and moves no bit.
+"""
 
 import logging
 from pathlib import Path
@@ -11,7 +13,14 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 from qbench.graph import load_model, save_model
 from qbench.interpreter import Program
 from qbench.numerics import get_arithmetic
-from qbench.passes import Pipeline, Policy, canonicalize, lower_to_integers, run_pipeline, standard_pipeline
+from qbench.passes import (
+    Pipeline,
+    Policy,
+    canonicalize,
+    lower_to_integers,
+    run_pipeline,
+    standard_pipeline,
+)
 from qbench.storage import Cache
 from qbench.subjects import get_dataset, get_model, prepare_samples
 
@@ -59,12 +68,16 @@ def bits(model: ir.Model, feeds: dict[str, np.ndarray]) -> list[bytes]:
     ("name", "data", "least"),
     [("magika", "magika_files", 10), ("mobilenet_v2", "photo_crops_128", 100)],
 )
-def test_no_bit_moves_by_any_pass_nor_by_all_of_them(name: str, data: str, least: int, tmp_path: Path) -> None:
+def test_no_bit_moves_by_any_pass_nor_by_all_of_them(
+    name: str, data: str, least: int, tmp_path: Path
+) -> None:
     model, feeds = quantized(name, data, tmp_path)
     before, standard = bits(model, feeds), standard_pipeline(Policy.EXACT)
     for one in standard.passes:
         done = run_pipeline(model, Pipeline((one,)))
-        assert not done.accounts or not done.accounts[0].changed or bits(done.model, feeds) == before, one.name
+        assert (
+            not done.accounts or not done.accounts[0].changed or bits(done.model, feeds) == before
+        ), one.name
     done = run_pipeline(model, standard)
     assert bits(done.model, feeds) == before
     assert done.removed >= least

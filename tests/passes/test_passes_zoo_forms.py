@@ -1,4 +1,6 @@
-"""Choices of form on real networks, as ONNX Runtime's quantizer writes them: no bit moves, what is saved is counted."""
+"""Choices of form on real networks, as ONNX Runtime's quantizer writes them: no bit moves, what
+is saved is counted.
+"""
 
 from pathlib import Path
 
@@ -20,11 +22,15 @@ def test_other_types_and_tables_move_no_bit(tmp_path: Path) -> None:
     rebased = run_pipeline(model, Pipeline((RebaseInt8(),))).model
     assert graph_digest(rebased) != graph_digest(model)
     assert bits(rebased, feeds) == before
-    assert graph_digest(run_pipeline(rebased, Pipeline((RebaseUint8(),))).model) == graph_digest(model)
+    assert graph_digest(run_pipeline(rebased, Pipeline((RebaseUint8(),))).model) == graph_digest(
+        model
+    )
     tables = run_pipeline(model, Pipeline((FunctionTables(),)))
     assert tables.removed >= 30  # an activation behind every other convolution
     assert bits(tables.model, feeds) == before
     shared = run_pipeline(model, Pipeline((ShareQuantize(),))).model
-    assert storage_cost(model, Shared.RECOMPUTED).recomputed_nodes > 0  # residual values have two quantizers each
+    assert (
+        storage_cost(model, Shared.RECOMPUTED).recomputed_nodes > 0
+    )  # residual values have two quantizers each
     assert storage_cost(shared, Shared.RECOMPUTED).recomputed_nodes == 0
     assert storage_cost(shared).bytes_written < storage_cost(model).bytes_written

@@ -1,4 +1,6 @@
-"""Random trees of grids for tests of rewrites: levels and reals that are requantized, combined, moved and read."""
+"""Random trees of grids for tests of rewrites: levels and reals that are requantized, combined,
+moved and read.
+"""
 
 import numpy as np
 import onnx_ir as ir
@@ -25,7 +27,9 @@ GRIDS = st.builds(
 )
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["requantize", "again", "near", "near", "near", "unary", "binary", "moved", "real"]),
+        st.sampled_from(
+            ["requantize", "again", "near", "near", "near", "unary", "binary", "moved", "real"]
+        ),
         st.integers(0, 99),
         st.integers(0, 99),
         GRIDS,
@@ -36,7 +40,9 @@ STEPS = st.lists(
 
 
 def tree(first: Grid, steps: list[tuple[str, int, int, Grid]]) -> ir.Model:
-    """Levels u and reals x; every step reads what is there and puts its result on a grid; leaves are outputs."""
+    """Levels u and reals x; every step reads what is there and puts its result on a grid;
+    leaves are outputs.
+    """
     made = _Making(first)
     for kind, one, other, grid in steps:
         made.step(kind, one, other, grid)
@@ -47,12 +53,19 @@ def feeds(seed: int = 0) -> dict[str, np.ndarray]:
     """Every level, and both sides of every step of every scale; the rest at random."""
     generator = np.random.default_rng(seed)
     reals = steps_of(*SCALES)
-    reals = np.concatenate([reals, generator.normal(scale=20, size=SIZE - len(reals))]).astype(np.float32)
-    return {"x": generator.permutation(reals), "u": np.resize(np.arange(-128, 128), SIZE).astype(np.int8)}
+    reals = np.concatenate([reals, generator.normal(scale=20, size=SIZE - len(reals))]).astype(
+        np.float32
+    )
+    return {
+        "x": generator.permutation(reals),
+        "u": np.resize(np.arange(-128, 128), SIZE).astype(np.int8),
+    }
 
 
 def steps_of(*scales: float) -> np.ndarray:
-    """Both sides of every step of int8 grids; no infinities, which ONNX's evaluator wraps round a zero point."""
+    """Both sides of every step of int8 grids; no infinities, which ONNX's evaluator wraps round
+    a zero point.
+    """
     found = np.concatenate([critical_reals(QParams(scale, 0, "int8")) for scale in scales])
     return found[np.isfinite(found)]
 
@@ -68,7 +81,9 @@ def assert_same(before: ir.Model, after: ir.Model, **given: np.ndarray) -> None:
         wanted, found = run(before, **given), run(after, **given)
         assert wanted.keys() == found.keys()
         for name, array in wanted.items():
-            np.testing.assert_array_equal(found[name].view(np.uint8), array.view(np.uint8), err_msg=name)
+            np.testing.assert_array_equal(
+                found[name].view(np.uint8), array.view(np.uint8), err_msg=name
+            )
 
 
 def _near(grid: Grid, which: int) -> Grid:
@@ -85,7 +100,11 @@ def _near(grid: Grid, which: int) -> Grid:
 
 class _Making:
     def __init__(self, first: Grid) -> None:
-        self.constants = [f"float su = {{{first.scale!r}}}", f"int8 zu = {{{first.zero}}}", "int64[1] flat = {-1}"]
+        self.constants = [
+            f"float su = {{{first.scale!r}}}",
+            f"int8 zu = {{{first.zero}}}",
+            "int64[1] flat = {-1}",
+        ]
         self.lines: list[str] = []
         self.levels: list[tuple[str, str]] = [("u", "u")]  # the value, and the name of its grid
         self.grids = {"u": first}
@@ -98,13 +117,17 @@ class _Making:
             self._quantized(value, grid)
         elif kind == "again":  # the grid it is on, with other limits, all of which any type has
             before = self.grids[self._at(one)[1]]
-            self._quantized(value, Grid(before.scale, before.zero, grid.low, grid.high, before.qtype))
+            self._quantized(
+                value, Grid(before.scale, before.zero, grid.low, grid.high, before.qtype)
+            )
         elif kind == "near":
             self._quantized(value, _near(self.grids[self._at(one)[1]], other))
         elif kind == "unary":
             self._quantized(self._made(f"{UNARY[other % len(UNARY)]}({value})"), grid)
         elif kind == "binary":
-            self._quantized(self._made(f"{BINARY[one % len(BINARY)]}({value}, {self._real(other)})"), grid)
+            self._quantized(
+                self._made(f"{BINARY[one % len(BINARY)]}({value}, {self._real(other)})"), grid
+            )
         elif kind == "moved":
             self._quantized(self._made(f"Reshape({value}, flat)"), grid)
         else:
@@ -137,12 +160,19 @@ class _Making:
         self.count += 1
         name = str(self.count)
         self.grids[name] = grid
-        self.constants += [f"float s{name} = {{{grid.scale!r}}}", f"{grid.qtype} z{name} = {{{grid.zero}}}"]
+        self.constants += [
+            f"float s{name} = {{{grid.scale!r}}}",
+            f"{grid.qtype} z{name} = {{{grid.zero}}}",
+        ]
         self.lines.append(f"q{name} = QuantizeLinear({value}, s{name}, z{name})")
         ends = [("l", grid.low), ("h", grid.high)]
         if any(end is not None for _, end in ends):
-            self.constants += [f"{grid.qtype} {word}{name} = {{{end}}}" for word, end in ends if end is not None]
-            given = ", ".join("" if end is None else f"{word}{name}" for word, end in ends).rstrip(", ")
+            self.constants += [
+                f"{grid.qtype} {word}{name} = {{{end}}}" for word, end in ends if end is not None
+            ]
+            given = ", ".join("" if end is None else f"{word}{name}" for word, end in ends).rstrip(
+                ", "
+            )
             self.lines.append(f"c{name} = Clip(q{name}, {given})")
             self.levels.append((f"c{name}", name))
         else:

@@ -1,4 +1,6 @@
-"""A scratch project: two tiny random networks on made-up data, in a conftest as users write theirs."""
+"""A scratch project: two tiny random networks on made-up data, in a conftest as users write
+theirs.
+"""
 
 import json
 import os
@@ -17,9 +19,17 @@ import qbench.quantization
 import qbench.subjects
 import qbench.suite
 
-# pytester forgets the modules that a run in this process has loaded. What is loaded here stays: runs take milliseconds,
-# and a name that a lazy door has handed out keeps belonging to the file it came from.
-for room in (qbench.backends, qbench.metrics, qbench.passes, qbench.quantization, qbench.suite, qbench.subjects):
+# pytester forgets the modules that a run in this process has loaded. What is loaded here stays:
+# runs take milliseconds, and a name that a lazy door has handed out keeps belonging to the file it
+# came from.
+for room in (
+    qbench.backends,
+    qbench.metrics,
+    qbench.passes,
+    qbench.quantization,
+    qbench.suite,
+    qbench.subjects,
+):
     for name in room.__all__:
         getattr(room, name)
 
@@ -131,7 +141,9 @@ metrics = ["agreement"]
 """
 
 PLAIN = ("--assert=plain",)
-"""For other processes: else pytest rewrites the asserts of every file of a plugin there, which takes half of a run."""
+"""For other processes: else pytest rewrites the asserts of every file of a plugin there, which
+takes half of a run.
+"""
 
 OWN_VARIABLES = {"PYTEST_CURRENT_TEST", "HOME", "USERPROFILE", "PYTEST_DEBUG_TEMPROOT", "TMPDIR"}
 """What pytest sets anew for each test; every other variable may change what a run measures."""
@@ -149,7 +161,9 @@ class Project:
         self.suite_path.parent.mkdir()
         self.write_suite(SUITE)
         self.write_conftest()
-        self.write_ini(f"qbench_cache = {cache}", "qbench_localize = 0")  # looked for only where tests are about it
+        self.write_ini(
+            f"qbench_cache = {cache}", "qbench_localize = 0"
+        )  # looked for only where tests are about it
         self.cache = cache
 
     def write_ini(self, *settings):
@@ -163,14 +177,20 @@ class Project:
         (self.path / "conftest.py").write_text(pytest_text + "\n" + extra)
 
     def run(self, *args, suite=True, process=False, workers=0):
-        """pytest on the suite, in this process or one of its own (``process``); ``workers``: so many that measure."""
+        """pytest on the suite, in this process or one of its own (``process``); ``workers``: so
+        many that measure.
+        """
         arguments = [*(["suites/scratch.qbench.toml"] if suite else []), *args]
         start = self.pytester.runpytest_subprocess if process else self.pytester.runpytest_inprocess
         spread = (f"-n{workers}",) if workers else ("-p", "no:xdist")
-        return start("-p", "no:hypothesispytest", *(PLAIN if process or workers else ()), *spread, *arguments)
+        return start(
+            "-p", "no:hypothesispytest", *(PLAIN if process or workers else ()), *spread, *arguments
+        )
 
     def accept(self, *args, **how):
-        """Accept what is new; equal projects are accepted once: all but the first get a copy of the files."""
+        """Accept what is new; equal projects are accepted once: all but the first get a copy of
+        the files.
+        """
         if args or how or self.monkeypatch._setattr:
             return self.run("--qbench-accept-fp32", "--qbench-accept=new", *args, **how)
         before = self.files()
@@ -201,14 +221,19 @@ class Project:
 
     @property
     def run_files(self):
-        return sorted((self.path / "reports" / "history").rglob("*.jsonl"), key=lambda p: p.stat().st_mtime_ns)
+        return sorted(
+            (self.path / "reports" / "history").rglob("*.jsonl"), key=lambda p: p.stat().st_mtime_ns
+        )
 
     def lines(self, index=-1, kind=None):
         lines = [json.loads(line) for line in self.run_files[index].read_text().splitlines()]
         return [line for line in lines if kind is None or line["type"] == kind]
 
     def outcomes(self, index=-1):
-        return {f"{c['model']}::{c['backend']}+{c['schema']}": c["outcome"] for c in self.lines(index, "cell")}
+        return {
+            f"{c['model']}::{c['backend']}+{c['schema']}": c["outcome"]
+            for c in self.lines(index, "cell")
+        }
 
 
 @pytest.fixture(scope="session")
@@ -222,5 +247,7 @@ def project(pytester, monkeypatch, tmp_path_factory, accepted_projects):
     for name in ("CI", "PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "160")
-    cache = tmp_path_factory.getbasetemp() / "qbench-cache"  # content-addressed: all tests may share it
+    cache = (
+        tmp_path_factory.getbasetemp() / "qbench-cache"
+    )  # content-addressed: all tests may share it
     return Project(pytester, monkeypatch, cache, accepted_projects)

@@ -1,4 +1,6 @@
-"""Missing → accepted → green → other weights → stale → accepted → green, and whatever refuses to accept."""
+"""Missing → accepted → green → other weights → stale → accepted → green, and whatever refuses
+to accept.
+"""
 
 import json
 
@@ -29,7 +31,10 @@ def test_the_whole_story(project, monkeypatch):
     assert result.ret == 0
     assert result.parseoutcomes() == {"accepted": 8}
     result.stdout.fnmatch_lines(
-        ["accepted in x64-test+onnxruntime-*:", "  tiny_b::ort-cpu+w8a8_asym_pc  *agreement*— → 9?.?? %"]
+        [
+            "accepted in x64-test+onnxruntime-*:",
+            "  tiny_b::ort-cpu+w8a8_asym_pc  *agreement*— → 9?.?? %",
+        ]
     )
     assert project.run().parseoutcomes() == {"passed": 8}
 
@@ -46,12 +51,16 @@ def test_the_whole_story(project, monkeypatch):
     )
     assert set(project.outcomes().values()) == {"passed", "stale"}
 
-    result = project.run("--qbench-accept-fp32", "--qbench-accept=all", "--qbench-reason", "trained anew")
+    result = project.run(
+        "--qbench-accept-fp32", "--qbench-accept=all", "--qbench-reason", "trained anew"
+    )
     assert result.ret == 0
     assert project.run().parseoutcomes() == {"passed": 8}
     assert (project.path / "baselines/scratch/tiny_a.json").read_bytes() == before
     stored = json.loads((project.path / "baselines/scratch/tiny_b.json").read_text())
-    reasons = {a.get("reason") for cell in stored["cells"].values() for a in cell["accepted"].values()}
+    reasons = {
+        a.get("reason") for cell in stored["cells"].values() for a in cell["accepted"].values()
+    }
     assert "trained anew" in reasons
 
 
@@ -60,19 +69,29 @@ def test_before_a_retrained_model_is_accepted_its_fp32_is_judged_on_the_same_sam
     project, monkeypatch, seeds, state
 ):
     before, after = seeds.split()
-    project.write_suite(project.suite_path.read_text().replace('metrics = ["agreement"]', 'metrics = ["top1"]'))
+    project.write_suite(
+        project.suite_path.read_text().replace('metrics = ["agreement"]', 'metrics = ["top1"]')
+    )
     monkeypatch.setenv("TINY_B_SEED", before)
     project.accept()
     place = project.path / "baselines/scratch"
-    old, labels = load_baseline(place / "tiny_b.json"), load_baseline(place / "tiny_a.json").stored["points"].ids[:, 0]
+    old, labels = (
+        load_baseline(place / "tiny_b.json"),
+        load_baseline(place / "tiny_a.json").stored["points"].ids[:, 0],
+    )
     monkeypatch.setenv("TINY_B_SEED", after)
     result = project.run()
     stale = [line for line in project.lines() if line.get("outcome") == "stale"]
-    (gate,) = {json.dumps(gate) for line in stale for gate in line["gates"] if gate["kind"] == "fp32"}
+    (gate,) = {
+        json.dumps(gate) for line in stale for gate in line["gates"] if gate["kind"] == "fp32"
+    }
     (headline,) = {line["headline"] for line in stale}
     (remedy,) = {line["remedy"] for line in stale}
     project.run("--qbench-accept-fp32", "--qbench-accept=all", "--qbench-reason", "trained anew")
-    right, now = (one.stored["points"].ids[:, 0] == labels for one in (old, load_baseline(place / "tiny_b.json")))
+    right, now = (
+        one.stored["points"].ids[:, 0] == labels
+        for one in (old, load_baseline(place / "tiny_b.json"))
+    )
     losses, gains, n = int((right & ~now).sum()), int((now & ~right).sum()), len(labels)
     gate = json.loads(gate)
     assert gate["state"] == state
@@ -110,12 +129,16 @@ def test_drift_is_red_until_accepted_with_a_reason(project):
 def test_drift_on_another_processor_is_a_notice(project, monkeypatch):
     project.accept()
     fewer_calibration_samples(project)
-    project.write_suite(project.suite_path.read_text().replace("[suite]", "[suite]\nranges = 1.0"))  # not what is asked
+    project.write_suite(
+        project.suite_path.read_text().replace("[suite]", "[suite]\nranges = 1.0")
+    )  # not what is asked
     monkeypatch.setenv("FAKE_PROCESSOR", "arm64-test")
     result = project.run()
     assert result.ret == 0
     assert result.parseoutcomes() == {"passed": 8}
-    result.stdout.fnmatch_lines(["note: nothing accepted for arm64-test+onnxruntime-*(accepted: x64-test*"])
+    result.stdout.fnmatch_lines(
+        ["note: nothing accepted for arm64-test+onnxruntime-*(accepted: x64-test*"]
+    )
     assert project.lines(kind="environment")[0]["processor"] == "arm64-test"
     run = project.lines(kind="run")[0]["id"]
     result.stdout.fnmatch_lines(
@@ -126,13 +149,33 @@ def test_drift_on_another_processor_is_a_notice(project, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "environment", "sentence"),
     [
-        (["--qbench-accept=new"], {"CI": "true"}, "*found the environment variable CI;*--qbench-accept-in-ci*"),
+        (
+            ["--qbench-accept=new"],
+            {"CI": "true"},
+            "*found the environment variable CI;*--qbench-accept-in-ci*",
+        ),
         (["--qbench-accept-fp32"], {"CI": "1"}, "*found the environment variable CI;*"),
-        (["--qbench-accept=new", "--qbench-limit=10"], {}, "*found --qbench-limit; expected a run over all samples.*"),
-        (["--qbench-accept"], {}, "*found --qbench-accept=changed without a reason;*Add --qbench-reason*"),
+        (
+            ["--qbench-accept=new", "--qbench-limit=10"],
+            {},
+            "*found --qbench-limit; expected a run over all samples.*",
+        ),
+        (
+            ["--qbench-accept"],
+            {},
+            "*found --qbench-accept=changed without a reason;*Add --qbench-reason*",
+        ),
         (["--qbench-accept=all"], {}, "*found --qbench-accept=all without a reason;*"),
-        (["--qbench-prune"], {"CI": "true"}, "*Pruning baselines: found the environment variable CI;*"),
-        (["--qbench-accept=most"], {}, "*found 'most'; expected one of new, improved, changed, all*"),
+        (
+            ["--qbench-prune"],
+            {"CI": "true"},
+            "*Pruning baselines: found the environment variable CI;*",
+        ),
+        (
+            ["--qbench-accept=most"],
+            {},
+            "*found 'most'; expected one of new, improved, changed, all*",
+        ),
     ],
 )
 def test_refused_before_anything_runs(project, monkeypatch, options, environment, sentence):
@@ -152,7 +195,9 @@ def test_in_ci_with_the_word_for_it(project, monkeypatch):
 
 
 def test_a_run_that_ended_early_accepts_nothing(project):
-    project.write_suite(project.suite_path.read_text().replace("tolerance = 0.2", "tolerance = 0.003"))
+    project.write_suite(
+        project.suite_path.read_text().replace("tolerance = 0.2", "tolerance = 0.003")
+    )
     result = project.accept("-x")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["Nothing was accepted*"])
@@ -160,7 +205,9 @@ def test_a_run_that_ended_early_accepts_nothing(project):
 
 
 def test_a_loss_beyond_tolerance_is_recorded_but_stays_red(project):
-    project.write_suite(project.suite_path.read_text().replace("tolerance = 0.2", "tolerance = 0.003"))
+    project.write_suite(
+        project.suite_path.read_text().replace("tolerance = 0.2", "tolerance = 0.003")
+    )
     result = project.accept()
     assert result.parseoutcomes() == {"accepted": 6, "failed": 2}
     result = project.run()
@@ -190,7 +237,9 @@ def test_a_damaged_baseline_is_one_sentence_and_can_be_accepted_anew(project):
     refused = project.run("--qbench-accept-fp32", "--qbench-accept=all", "--qbench-reason=x")
     assert refused.ret != 0
     assert path.read_bytes() == torn
-    path.rename(f"{path}.damaged")  # as the message advises: what it held for other classes stays there
+    path.rename(
+        f"{path}.damaged"
+    )  # as the message advises: what it held for other classes stays there
     assert project.accept().ret == 0
     assert project.run().parseoutcomes() == {"passed": 8}
 
@@ -203,7 +252,9 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("what", UNREADABLE)
-def test_accepting_over_a_value_that_cannot_be_read_loses_no_other_class(what, project, monkeypatch):
+def test_accepting_over_a_value_that_cannot_be_read_loses_no_other_class(
+    what, project, monkeypatch
+):
     """It is made again by this run, or nothing is written."""
     select = ("-k", "tiny_b and not noopt and not fp32")
     project.accept(*select)
@@ -216,8 +267,12 @@ def test_accepting_over_a_value_that_cannot_be_read_loses_no_other_class(what, p
     UNREADABLE[what](cell, other)
     path.write_text(json.dumps(table))
     before = path.read_bytes()
-    project.write_suite(project.suite_path.read_text().replace("count = 64", "count = 48"))  # another result
-    result = project.run("--qbench-accept-fp32", "--qbench-accept=all", "--qbench-reason=x", *select)
+    project.write_suite(
+        project.suite_path.read_text().replace("count = 64", "count = 48")
+    )  # another result
+    result = project.run(
+        "--qbench-accept-fp32", "--qbench-accept=all", "--qbench-reason=x", *select
+    )
     if what == "floors":
         assert result.ret == 0
         assert json.loads(path.read_text())["cells"][slug]["accepted"].keys() == {own, other}
@@ -241,7 +296,9 @@ def test_results_of_another_class_outlive_a_damaged_reference(project, monkeypat
     assert project.run(*select).parseoutcomes()["passed"] == 1
 
 
-@pytest.mark.parametrize(("choice", "outcomes"), [("warn", {"missing": 8}), ("skip", {"skipped": 8})])
+@pytest.mark.parametrize(
+    ("choice", "outcomes"), [("warn", {"missing": 8}), ("skip", {"skipped": 8})]
+)
 def test_what_missing_baselines_do_is_a_choice(project, choice, outcomes):
     result = project.run(f"--qbench-missing={choice}")
     assert result.ret == 0
@@ -279,28 +336,40 @@ def test_an_entry_that_ran_out_does_not_keep_from_accepting(project):
 
 
 def test_a_loss_that_is_being_accepted_is_not_told_to_be_accepted(project):
-    project.write_suite(project.suite_path.read_text().replace("tolerance = 0.2", "tolerance = 0.003"))
+    project.write_suite(
+        project.suite_path.read_text().replace("tolerance = 0.2", "tolerance = 0.003")
+    )
     result = project.accept("-k", "tiny_a and not noopt")
     assert result.parseoutcomes()["failed"] == 1
     result.stdout.fnmatch_lines(
-        ["  next: find the cause, or give the cell its own tolerance or a quarantine entry ('qbench*"]
+        [
+            "  next: find the cause, or give the cell its own tolerance or a quarantine entry ('qbench*"
+        ]
     )
     for text in ("*next: pytest*", "*never accepted*", "note: nothing accepted yet*"):
         result.stdout.no_fnmatch_line(text)
 
 
 def test_a_cell_that_is_bad_on_one_processor_only_passes_on_another(project, monkeypatch):
-    """Listed here, it can never be accepted here; where it is not listed it is judged against fp32 all the same."""
+    """Listed here, it can never be accepted here; where it is not listed it is judged against
+    fp32 all the same.
+    """
     (project.suite_path.parent / "scratch.quarantine.toml").write_text(
         '[[cell]]\ncell = "tiny_a::ort-cpu+w8a8_asym_pc"\nmeasured = "97 %"\nreason = "pairs saturate"\n'
         'owner = "ann"\nexpires = "2999-01-01"\nwhen = ["x64-test"]\n'
     )
-    project.write_suite(project.suite_path.read_text().replace("tolerance = 0.2", "tolerance = 0.003"))
+    project.write_suite(
+        project.suite_path.read_text().replace("tolerance = 0.2", "tolerance = 0.003")
+    )
     project.accept("-k", "tiny_a and not noopt")
     assert project.run("-k", "tiny_a and not noopt").parseoutcomes()["quarantined"] == 1
     monkeypatch.setenv("FAKE_PROCESSOR", "arm64-test")
-    assert project.run("-k", "tiny_a and not noopt").parseoutcomes()["failed"] == 1  # its loss is judged
-    project.write_suite(project.suite_path.read_text().replace("tolerance = 0.003", "tolerance = 0.2"))
+    assert (
+        project.run("-k", "tiny_a and not noopt").parseoutcomes()["failed"] == 1
+    )  # its loss is judged
+    project.write_suite(
+        project.suite_path.read_text().replace("tolerance = 0.003", "tolerance = 0.2")
+    )
     result = project.run("-k", "tiny_a and not noopt")
     assert result.ret == 0
     assert set(project.outcomes().values()) == {"passed"}
@@ -344,12 +413,18 @@ MORE = {}
     ],
 )
 def test_changed_code_is_measured_anew_though_its_name_stays(project, before, after):
-    """Samples, profile and fp32 run of the former code would make the reference and the ranges those of the former."""
+    """Samples, profile and fp32 run of the former code would make the reference and the ranges
+    those of the former.
+    """
     project.write_suite(
-        project.suite_path.read_text().replace('backends = ["ort-cpu", "ort-cpu-noopt"]', 'backends = ["ort-cpu"]')
+        project.suite_path.read_text().replace(
+            'backends = ["ort-cpu", "ort-cpu-noopt"]', 'backends = ["ort-cpu"]'
+        )
     )
     code = "import dataclasses\nSCALE = 1.0\n" + OWN_CODE
-    wired = "\nWEIGHTS.clear(); MODELS_OF_MINE = {'tiny_a': stepped_a, 'tiny_b': model('tiny_b', 2)}\n"
+    wired = (
+        "\nWEIGHTS.clear(); MODELS_OF_MINE = {'tiny_a': stepped_a, 'tiny_b': model('tiny_b', 2)}\n"
+    )
     hook = (
         "\ndef pytest_qbench_extension(config):\n"
         "    return Extension(name='mine', models=MODELS_OF_MINE, datasets={'points': data('points', 10), "
@@ -358,16 +433,28 @@ def test_changed_code_is_measured_anew_though_its_name_stays(project, before, af
 
     def measured(text):
         project.write_conftest(text, wired + hook)
-        assert project.run("-k", "tiny_a", "--qbench-accept-fp32", "--qbench-accept=all", "--qbench-reason=x").ret == 0
+        assert (
+            project.run(
+                "-k", "tiny_a", "--qbench-accept-fp32", "--qbench-accept=all", "--qbench-reason=x"
+            ).ret
+            == 0
+        )
         quantized, bare = (
-            next(c for c in project.lines(kind="cell") if (c["schema"] == "fp32") is floats) for floats in (False, True)
+            next(c for c in project.lines(kind="cell") if (c["schema"] == "fp32") is floats)
+            for floats in (False, True)
         )
         baseline = json.loads((project.path / "baselines" / "scratch" / "tiny_a.json").read_text())
         ranges = next(iter(baseline["calibrations"].values()))
-        return bare["metrics"]["top1"]["hits"], quantized["metrics"]["top1"]["reference_hits"], ranges["x"]
+        return (
+            bare["metrics"]["top1"]["hits"],
+            quantized["metrics"]["top1"]["reference_hits"],
+            ranges["x"],
+        )
 
     fp32, reference, seen = measured(code)
     assert fp32 == reference
     fp32_now, reference_now, seen_now = measured(code.replace(before, after))
     assert fp32_now == reference_now != reference
-    assert [float(end) for end in seen_now.split()] == pytest.approx([0.01 * float(end) for end in seen.split()])
+    assert [float(end) for end in seen_now.split()] == pytest.approx(
+        [0.01 * float(end) for end in seen.split()]
+    )

@@ -1,4 +1,6 @@
-"""Answers that were recorded elsewhere, in a suite: their cells, their environment class, accepting and drift."""
+"""Answers that were recorded elsewhere, in a suite: their cells, their environment class,
+accepting and drift.
+"""
 
 import json
 import sys
@@ -23,14 +25,18 @@ CELL = "tiny_a::answers-pixel+recorded"
 
 @pytest.fixture
 def record(project):
-    """Write the answers of the float model to ``points``, ``flips`` of them turned to another class."""
+    """Write the answers of the float model to ``points``, ``flips`` of them turned to another
+    class.
+    """
     project.write_suite(SUITE)
     rng = np.random.default_rng(5)
     order = rng.random((400, 7)).argsort(axis=1)[:, :3].tolist()
 
     def write(flips=0, device="pixel-8", rows=400, right=None):
         answers = order if right is None else right
-        lines = [{"format": "qbench-answers/1", "provenance": {"device": device, "firmware": "14.1"}}]
+        lines = [
+            {"format": "qbench-answers/1", "provenance": {"device": device, "firmware": "14.1"}}
+        ]
         for row in reversed(range(rows)):
             one = answers[row] if row >= flips else answers[row][::-1]
             lines.append({"id": f"points-{row}", "answer": one})
@@ -44,7 +50,9 @@ def record(project):
 def right_answers(project):
     """Of each sample the class that ``tiny_a`` gives, from its stored reference, and two others."""
     with np.load(next((project.path / "baselines").rglob("tiny_a*.npz"))) as arrays:
-        name = next(name for name in arrays.files if arrays[name].ndim == 2 and len(arrays[name]) == 400)
+        name = next(
+            name for name in arrays.files if arrays[name].ndim == 2 and len(arrays[name]) == 400
+        )
         return arrays[name].tolist()
 
 

@@ -1,4 +1,6 @@
-"""Another calibration, from a suite to the terminal: told on every machine, accepted once, never by the way."""
+"""Another calibration, from a suite to the terminal: told on every machine, accepted once,
+never by the way.
+"""
 
 import json
 
@@ -48,7 +50,9 @@ def test_it_is_told_where_nothing_was_ever_accepted(recalibrated, monkeypatch):
 
     result = recalibrated.run(*CHANGED)
     assert result.parseoutcomes() == {"accepted": 2}
-    result.stdout.fnmatch_lines(["*tiny_a::calibration:default  ranges (* moved)  * values → * values*"])
+    result.stdout.fnmatch_lines(
+        ["*tiny_a::calibration:default  ranges (* moved)  * values → * values*"]
+    )
     assert known(recalibrated) != before
     assert recalibrated.run().parseoutcomes() == {"passed": 2}
 
@@ -63,7 +67,9 @@ def test_it_is_why_predictions_drift_and_new_does_not_take_it(recalibrated):
     assert recalibrated.run().parseoutcomes() == {"passed": 2}
 
 
-def test_a_cell_that_is_new_here_stays_red_until_its_calibration_is_accepted(recalibrated, monkeypatch):
+def test_a_cell_that_is_new_here_stays_red_until_its_calibration_is_accepted(
+    recalibrated, monkeypatch
+):
     monkeypatch.setenv("FAKE_PROCESSOR", "other-test")
     assert recalibrated.run("--qbench-accept=new").parseoutcomes() == {"failed": 2}
     assert recalibrated.run().parseoutcomes() == {"failed": 2}
@@ -71,7 +77,9 @@ def test_a_cell_that_is_new_here_stays_red_until_its_calibration_is_accepted(rec
 
 def test_a_suite_may_admit_it(recalibrated, monkeypatch):
     monkeypatch.setenv("FAKE_PROCESSOR", "other-test")
-    recalibrated.write_suite(SUITE.format(count=16).replace("fp32 = false", "fp32 = false\nranges = 1.0"))
+    recalibrated.write_suite(
+        SUITE.format(count=16).replace("fp32 = false", "fp32 = false\nranges = 1.0")
+    )
     assert recalibrated.run().parseoutcomes() == {"passed": 2}
 
 
@@ -79,5 +87,8 @@ def test_a_run_made_elsewhere_brings_its_calibration(recalibrated):
     from qbench.cli.program import main
 
     recalibrated.run()
-    assert main(["accept", str(recalibrated.run_files[-1]), "--what", "changed", "--reason", "fewer"]) == 0
+    assert (
+        main(["accept", str(recalibrated.run_files[-1]), "--what", "changed", "--reason", "fewer"])
+        == 0
+    )
     assert recalibrated.run().parseoutcomes() == {"passed": 2}

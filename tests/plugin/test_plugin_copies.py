@@ -1,4 +1,6 @@
-"""Copies of one content under several names, and calibration samples that are scored under other names, are notes."""
+"""Copies of one content under several names, and calibration samples that are scored under
+other names, are notes.
+"""
 
 import pytest
 
@@ -35,7 +37,9 @@ def own(project):
 
 def notes(project):
     texts = [line["text"] for line in project.lines(kind="note")]
-    return [text for text in texts if "distinct content" in text or "the content of calibration" in text]
+    return [
+        text for text in texts if "distinct content" in text or "the content of calibration" in text
+    ]
 
 
 @pytest.mark.parametrize(
@@ -45,8 +49,18 @@ def notes(project):
         ("copies:1", ["'points': 400 samples, 1 distinct content "]),
         ("copies:399", ["'points': 400 samples, 399 distinct contents "]),
         ("copies:1:sources", []),  # they are counted as one
-        ("scored:1", ["'points': 1 of 400 scored samples has the content of calibration samples of 'spare' "]),
-        ("scored:64", ["'points': 64 of 400 scored samples have the content of calibration samples of 'spare' "]),
+        (
+            "scored:1",
+            [
+                "'points': 1 of 400 scored samples has the content of calibration samples of 'spare' "
+            ],
+        ),
+        (
+            "scored:64",
+            [
+                "'points': 64 of 400 scored samples have the content of calibration samples of 'spare' "
+            ],
+        ),
     ],
 )
 def test_what_is_the_same_under_another_name_is_a_note(own, monkeypatch, how, found):
@@ -63,6 +77,8 @@ def test_it_is_noted_once_for_all_models_and_workers_and_in_each_report(own, mon
     monkeypatch.setenv("COPIES", "copies:3")
     own.accept("-q", "--qbench-report=html", "--qbench-report=md", workers=workers)
     assert len(notes(own)) == 1
-    reports = [path for path in (own.path / "reports").rglob("*") if path.suffix in (".html", ".md")]
+    reports = [
+        path for path in (own.path / "reports").rglob("*") if path.suffix in (".html", ".md")
+    ]
     noted = [path for path in reports if "400 samples, 3 distinct contents" in path.read_text()]
     assert {path.suffix for path in noted} == {".html", ".md"}

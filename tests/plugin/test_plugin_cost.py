@@ -1,14 +1,31 @@
-"""The installed plugin is almost free where nobody uses it, and thousands of cells are collected in no time."""
+"""The installed plugin is almost free where nobody uses it, and thousands of cells are
+collected in no time.
+"""
 
 import subprocess
 import sys
 
-HEAVY = ("numpy", "onnx", "onnx_ir", "onnxruntime", "pandas", "matplotlib", "rich", "jinja2", "tomllib", "qbench.suite")
+HEAVY = (
+    "numpy",
+    "onnx",
+    "onnx_ir",
+    "onnxruntime",
+    "pandas",
+    "matplotlib",
+    "rich",
+    "jinja2",
+    "tomllib",
+    "qbench.suite",
+)
 
 
 def loaded_after(*code, folder=None):
-    text = f"import sys; {'; '.join(code)}; print(*(name for name in {HEAVY} if name in sys.modules))"
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, cwd=folder)
+    text = (
+        f"import sys; {'; '.join(code)}; print(*(name for name in {HEAVY} if name in sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, check=True, cwd=folder
+    )
     return done.stdout.splitlines()[-1].split()
 
 
@@ -18,9 +35,7 @@ def test_importing_the_plugin_loads_nothing_heavy():
 
 def test_a_session_without_cells_loads_nothing_heavy(tmp_path):
     (tmp_path / "test_x.py").write_text("def test_x(): pass\n")
-    run = (
-        f"import pytest; pytest.main(['-q', '-p', 'no:hypothesispytest', '-p', 'no:cacheprovider', {str(tmp_path)!r}])"
-    )
+    run = f"import pytest; pytest.main(['-q', '-p', 'no:hypothesispytest', '-p', 'no:cacheprovider', {str(tmp_path)!r}])"
     assert loaded_after(run) == []
 
 
@@ -43,6 +58,8 @@ def test_cells_are_collected_by_the_thousand(project):
     project.write_conftest(more, f"WEIGHTS.update(dict.fromkeys({models}, 1))")
     schemas = ["w8a8_asym_pc", "w8a8_asym_pt", "w8a8_sym_pc", "w8a8_sym_pt"]
     table = '[[model]]\nid = "{}"\ndata = "points"\ncalibration = {{ data = "spare", count = 9 }}\nmetrics = ["top1"]\n'
-    project.write_suite(f"[suite]\nbackends = {engines}\nschemas = {schemas}\n" + "".join(map(table.format, models)))
+    project.write_suite(
+        f"[suite]\nbackends = {engines}\nschemas = {schemas}\n" + "".join(map(table.format, models))
+    )
     result = project.run("--collect-only", "-qq")  # what it costs: benchmarks/plugin_cost.py
     result.stdout.fnmatch_lines(["suites/scratch.qbench.toml: 1250"])

@@ -30,7 +30,12 @@ def test_a_file_that_is_too_large_fails_and_one_that_fits_passes(run):
     small = run("max_file_bytes = 1", "--qbench-accept-fp32", "--qbench-accept=new")
     assert small.ret == 1
     small.stdout.fnmatch_lines(["*at most 1*max_file_bytes 1 (suite own)*"])
-    kept = run("max_file_bytes = { fp32 = 0.9, accepted = 1.0 }", "--qbench-accept=all", "--qbench-reason", "sizes")
+    kept = run(
+        "max_file_bytes = { fp32 = 0.9, accepted = 1.0 }",
+        "--qbench-accept=all",
+        "--qbench-reason",
+        "sizes",
+    )
     assert kept.ret == 0
     assert run("max_file_bytes = { fp32 = 0.9, accepted = 1.0 }").ret == 0
     red = run("max_file_bytes = { accepted = 0.5 }")
@@ -48,7 +53,14 @@ def test_a_key_that_is_new_is_accepted_as_new(run):
 
 
 def test_a_latency_that_no_engine_reaches_fails_and_a_generous_one_passes(run):
-    assert run('max_latency_ratio = { "ort-cpu+w8a8_*" = 1e9 }', "--qbench-accept-fp32", "--qbench-accept=new").ret == 0
+    assert (
+        run(
+            'max_latency_ratio = { "ort-cpu+w8a8_*" = 1e9 }',
+            "--qbench-accept-fp32",
+            "--qbench-accept=new",
+        ).ret
+        == 0
+    )
     slow = run("max_latency_ratio = 1e-9")
     assert slow.ret == 1
     slow.stdout.fnmatch_lines(["*max_latency_ratio 1e-09 of fp32 (suite own)*"])

@@ -43,20 +43,28 @@ def test_a_suite_asks_for_more_than_was_accepted(project):
     assert result.parseoutcomes() == {"passed": 2}
     fp32, quantized = (line["metrics"] for line in project.lines(kind="cell"))
     assert (fp32["sqnr"]["value"], fp32["gap"]["value"], fp32["kl"]["hits"]) == (150, 0, 0)
-    assert {(name, quantized[name]["unit"], quantized[name]["n"]) for name in ("gap", "sqnr", "ties")} == {
+    assert {
+        (name, quantized[name]["unit"], quantized[name]["n"]) for name in ("gap", "sqnr", "ties")
+    } == {
         ("gap", "mV", 128),
         ("sqnr", "dB", 128),
         ("ties", "%", 400),
     }
     assert 10 < quantized["sqnr"]["value"] < 60
     gates = {gate["metric"]: gate for gate in project.lines(kind="cell")[1]["gates"]}
-    assert {gates[name]["state"] for name in ("gap", "sqnr", "kl", "negative_flips", "ties")} == {"shown"}
+    assert {gates[name]["state"] for name in ("gap", "sqnr", "kl", "negative_flips", "ties")} == {
+        "shown"
+    }
 
     project.write_suite(asked + "limits = { gap = 0.0001, sqnr = 5.0 }\n")
     result = project.run()
     assert result.parseoutcomes() == {"passed": 1, "failed": 1}
     result.stdout.fnmatch_lines(
-        ["*limit: gap * mV over 128 samples, at most 0.0001 mV", "*gap * mV, limit 0.0001 mV*", "*1 beyond its limit*"]
+        [
+            "*limit: gap * mV over 128 samples, at most 0.0001 mV",
+            "*gap * mV, limit 0.0001 mV*",
+            "*1 beyond its limit*",
+        ]
     )
 
     assert project.accept("--qbench-accept=new").parseoutcomes() == {"passed": 1, "failed": 1}

@@ -96,7 +96,9 @@ def pytest_sessionfinish(session):
 @pytest.fixture
 def accepted(project):
     text = project.suite_path.read_text()
-    project.write_suite(text.replace('backends = ["ort-cpu", "ort-cpu-noopt"]', 'backends = ["engine"]'))
+    project.write_suite(
+        text.replace('backends = ["ort-cpu", "ort-cpu-noopt"]', 'backends = ["engine"]')
+    )
     project.write_conftest(ENDS, HOOKS)
     project.accept()
     return project
@@ -132,8 +134,12 @@ def test_where_nothing_was_accepted_a_skip_is_unsupported(accepted, monkeypatch,
     assert accepted.run("-k", "tiny_b").ret == 1  # nothing was measured
 
 
-@pytest.mark.parametrize("where", ["loader:SystemExit", "loader:fail", "loader:os._exit", "record:skip"])
-def test_what_ends_the_process_or_the_test_is_an_error_of_the_cell_and_the_others_run(accepted, monkeypatch, where):
+@pytest.mark.parametrize(
+    "where", ["loader:SystemExit", "loader:fail", "loader:os._exit", "record:skip"]
+)
+def test_what_ends_the_process_or_the_test_is_an_error_of_the_cell_and_the_others_run(
+    accepted, monkeypatch, where
+):
     monkeypatch.setenv("ENDS", where)
     result = accepted.run()
     assert (result.ret, result.parseoutcomes()) == (1, {"failed": 2, "passed": 2})
@@ -141,21 +147,28 @@ def test_what_ends_the_process_or_the_test_is_an_error_of_the_cell_and_the_other
 
 
 @pytest.mark.parametrize(
-    ("where", "code"), [("backend:exit", 2), ("collection:exit", 2), ("protocol:none", 2), ("call:exit", 2)]
+    ("where", "code"),
+    [("backend:exit", 2), ("collection:exit", 2), ("protocol:none", 2), ("call:exit", 2)],
 )
-def test_a_session_that_ends_early_with_0_ends_with_another_code(accepted, monkeypatch, where, code):
+def test_a_session_that_ends_early_with_0_ends_with_another_code(
+    accepted, monkeypatch, where, code
+):
     monkeypatch.setenv("ENDS", where)
     assert accepted.run().ret == code
 
 
 def test_a_hook_that_clears_the_exit_code_does_not_make_red_cells_green(accepted, monkeypatch):
-    accepted.write_conftest(ENDS.replace("plain_model(name, seed)", "plain_model(name, seed + 1)"), HOOKS)
+    accepted.write_conftest(
+        ENDS.replace("plain_model(name, seed)", "plain_model(name, seed + 1)"), HOOKS
+    )
     monkeypatch.setenv("ENDS", "session:zero")
     assert accepted.run().ret == 1
 
 
 def test_a_red_cell_that_is_expected_to_fail_stays_red(accepted, monkeypatch):
-    accepted.write_conftest(ENDS.replace("plain_model(name, seed)", "plain_model(name, seed + 1)"), HOOKS)
+    accepted.write_conftest(
+        ENDS.replace("plain_model(name, seed)", "plain_model(name, seed + 1)"), HOOKS
+    )
     monkeypatch.setenv("ENDS", "mark:run")
     result = accepted.run()
     assert (result.ret, result.parseoutcomes()) == (1, {"failed": 4})
@@ -183,7 +196,9 @@ def test_a_run_with_an_end_is_whole_only_with_a_line_of_each_selected_cell(accep
     path = max((accepted.path / "reports" / "history").glob("*.jsonl"))
     assert read_run(path).complete
     lines = path.read_text().splitlines(keepends=True)
-    first = next(place for place, line in enumerate(lines) if '"type":"cell"' in line.replace(" ", ""))
+    first = next(
+        place for place, line in enumerate(lines) if '"type":"cell"' in line.replace(" ", "")
+    )
     path.write_text("".join(lines[:first] + lines[first + 1 :]))
     assert not read_run(path).complete
 

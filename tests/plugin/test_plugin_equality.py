@@ -1,4 +1,6 @@
-"""A cell beside another backend, from outside: equal, unequal with number and node, close by steps, refused."""
+"""A cell beside another backend, from outside: equal, unequal with number and node, close by
+steps, refused.
+"""
 
 import re
 
@@ -136,7 +138,11 @@ def test_an_equal_cell_is_green_and_its_line_counts(project):
     assert line["outcome"] == "passed"
     assert line["headline"].endswith("equals ort-cpu")
     compared = line["compared"]
-    assert (compared["backend"], compared["elements"], compared["differing"]) == ("ort-cpu", 400 * 7, 0)
+    assert (compared["backend"], compared["elements"], compared["differing"]) == (
+        "ort-cpu",
+        400 * 7,
+        0,
+    )
     assert compared["environment_class"].startswith("x64-test+onnxruntime-")
     assert compared["first"] is None
     assert line["seconds"]["compared"] > 0
@@ -152,7 +158,11 @@ def test_our_machine_equals_the_engine_and_has_no_float_cell(project):
 
 def test_an_unequal_cell_is_red_with_number_sample_and_node_whatever_was_accepted(project):
     ask(project, "off", 'equal_to = "ort-cpu"')
-    for options in (("--qbench-missing=warn",), ("--qbench-accept-fp32", "--qbench-accept=new"), ()):
+    for options in (
+        ("--qbench-missing=warn",),
+        ("--qbench-accept-fp32", "--qbench-accept=new"),
+        (),
+    ):
         result = project.run(*options)
         assert result.ret == pytest.ExitCode.TESTS_FAILED
         result.stdout.fnmatch_lines(
@@ -166,9 +176,7 @@ def test_an_unequal_cell_is_red_with_number_sample_and_node_whatever_was_accepte
             ]
         )
         if options and "--qbench-accept=new" in options:
-            refused = (
-                "not accepted: tiny_a::off+w8a8_asym_pc: * of 2800 elements differ from ort-cpu, first at 'relu1': *"
-            )
+            refused = "not accepted: tiny_a::off+w8a8_asym_pc: * of 2800 elements differ from ort-cpu, first at 'relu1': *"
             result.stdout.fnmatch_lines([refused])
     stored = [path for path in project.path.glob("baselines/**/tiny_a*") if path.is_file()]
     assert stored
@@ -206,8 +214,16 @@ def test_what_is_close_passes_by_its_steps_and_fails_without_them(project):
 @pytest.mark.parametrize(
     ("asked", "outcome", "sentence"),
     [
-        ('equal_to = "picky"', "unsupported", "Comparing 'tiny_a::twin+w8a8_asym_pc' with 'picky': found a Gemm; *"),
-        ('close_to = { backend = "ort-cpu", steps = 1 }', "error", "*output 'h2', which comes out of no Dequantize*"),
+        (
+            'equal_to = "picky"',
+            "unsupported",
+            "Comparing 'tiny_a::twin+w8a8_asym_pc' with 'picky': found a Gemm; *",
+        ),
+        (
+            'close_to = { backend = "ort-cpu", steps = 1 }',
+            "error",
+            "*output 'h2', which comes out of no Dequantize*",
+        ),
     ],
 )
 def test_what_cannot_be_compared_says_why(project, asked, outcome, sentence):
@@ -221,7 +237,9 @@ def test_a_criterion_without_meaning_stops_before_the_first_cell(project):
     ask(project, "twin", 'equal_to = "twin"')
     result = project.run()
     assert result.ret == pytest.ExitCode.INTERRUPTED
-    result.stdout.fnmatch_lines(["*cell 'tiny_a::twin+w8a8_asym_pc': found 'twin' compared with itself*"])
+    result.stdout.fnmatch_lines(
+        ["*cell 'tiny_a::twin+w8a8_asym_pc': found 'twin' compared with itself*"]
+    )
 
 
 def rival_gate(project):
@@ -262,7 +280,9 @@ def test_a_cell_worse_than_its_rival_fails_though_its_tolerance_to_fp32_admits_i
     theirs, ours = (one["metrics"]["top1"]["hits"] for one in (other, line))
     assert f"top1 {ours}/400" in gate["detail"]
     assert f"against ort-cpu {theirs}/400" in gate["detail"]
-    losses, gains = (int(re.search(rf"{word} (\d+)", gate["detail"])[1]) for word in ("losses", "gains"))
+    losses, gains = (
+        int(re.search(rf"{word} (\d+)", gate["detail"])[1]) for word in ("losses", "gains")
+    )
     assert losses - gains == theirs - ours
     result.stdout.fnmatch_lines(["*qbench diff MODEL *--left backend=ort-cpu --right backend=off*"])
 
@@ -290,6 +310,8 @@ def test_a_rival_that_cannot_be_is_refused_before_anything_runs(project, asked, 
 
 def test_losses_are_compared_only_where_labels_are(project):
     ask(project, "twin", 'no_worse_than = "ort-cpu"')
-    project.write_suite(project.suite_path.read_text().replace('["top1", "agreement"]', '["agreement"]'))
+    project.write_suite(
+        project.suite_path.read_text().replace('["top1", "agreement"]', '["agreement"]')
+    )
     result = project.run()
     result.stdout.fnmatch_lines(["*found no metric that counts against labels*"])

@@ -1,4 +1,6 @@
-"""Whatever is wrong with a suite, a model, data or a name: one sentence, the right exit code, and no traceback."""
+"""Whatever is wrong with a suite, a model, data or a name: one sentence, the right exit code,
+and no traceback.
+"""
 
 import pytest
 
@@ -15,19 +17,40 @@ HEAD = '[suite]\nbackends = ["ort-cpu"]\nschemas = ["w8a8_asym_pc"]\n'
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (HEAD + "tolerence = 0.1\n" + MODEL, "*found an unknown key 'tolerence';*Did you mean 'tolerance'?"),
-        (HEAD + 'tolerance = "much"\n' + MODEL, "*'tolerance'*found a string ('much'); expected a number*"),
+        (
+            HEAD + "tolerence = 0.1\n" + MODEL,
+            "*found an unknown key 'tolerence';*Did you mean 'tolerance'?",
+        ),
+        (
+            HEAD + 'tolerance = "much"\n' + MODEL,
+            "*'tolerance'*found a string ('much'); expected a number*",
+        ),
         (HEAD + "tolerance = 1.5\n" + MODEL, "*found a tolerance of 1.5 is impossible*"),
         (HEAD + "tolerance = -0.1\n" + MODEL, "*found a tolerance of -0.1 is impossible*"),
-        (HEAD + MODEL.replace("tiny_a", "tiny_x"), "*found unknown model 'tiny_x';*Did you mean 'tiny_*'?"),
-        (HEAD.replace("ort-cpu", "ort-cqu") + MODEL, "*found unknown backend 'ort-cqu';*Did you mean 'ort-cpu*'?"),
+        (
+            HEAD + MODEL.replace("tiny_a", "tiny_x"),
+            "*found unknown model 'tiny_x';*Did you mean 'tiny_*'?",
+        ),
+        (
+            HEAD.replace("ort-cpu", "ort-cqu") + MODEL,
+            "*found unknown backend 'ort-cqu';*Did you mean 'ort-cpu*'?",
+        ),
         (
             HEAD.replace("asym_pc", "asim_pc") + MODEL,
             "*found unknown schema 'w8a8_asim_pc';*Did you mean 'w8a8_asym_pc'?",
         ),
-        (HEAD + MODEL.replace('"top1"', '"top_1"'), "*found unknown metric 'top_1';*Did you mean 'top1'?"),
-        (HEAD + MODEL.replace('"points"', '"point"'), "*found unknown dataset 'point';*Did you mean 'points'?"),
-        (HEAD.replace('"ort-cpu"', '"ort-cpu", "ort-cpu"') + MODEL, "*found 'ort-cpu' twice among the backends;*"),
+        (
+            HEAD + MODEL.replace('"top1"', '"top_1"'),
+            "*found unknown metric 'top_1';*Did you mean 'top1'?",
+        ),
+        (
+            HEAD + MODEL.replace('"points"', '"point"'),
+            "*found unknown dataset 'point';*Did you mean 'points'?",
+        ),
+        (
+            HEAD.replace('"ort-cpu"', '"ort-cpu", "ort-cpu"') + MODEL,
+            "*found 'ort-cpu' twice among the backends;*",
+        ),
         (HEAD + MODEL + MODEL, "*found the model 'tiny_a' 2 times;*"),
         (HEAD + MODEL.replace("count = 64", "count = 0"), "*found a calibration count of 0*"),
         (HEAD + MODEL.replace("calibration =", "#"), "*found no key 'calibration'*"),
@@ -62,7 +85,9 @@ def test_a_name_with_two_owners_names_both(project):
     project.write_conftest('MORE = {"backends": {"ort-cpu": object}}')
     result = project.run()
     assert result.ret == pytest.ExitCode.INTERRUPTED
-    result.stdout.fnmatch_lines(["Adding the backend 'ort-cpu' of 'scratch conftest': found that 'qbench' defines*"])
+    result.stdout.fnmatch_lines(
+        ["Adding the backend 'ort-cpu' of 'scratch conftest': found that 'qbench' defines*"]
+    )
 
 
 def test_a_hook_that_returns_no_extension_is_one_sentence(project):
@@ -70,7 +95,9 @@ def test_a_hook_that_returns_no_extension_is_one_sentence(project):
     result = project.run()
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines(
-        ["Reading what the hook pytest_qbench_extension of *'conftest.py' returned: found a int; expected a *"]
+        [
+            "Reading what the hook pytest_qbench_extension of *'conftest.py' returned: found a int; expected a *"
+        ]
     )
     result.stdout.no_fnmatch_line("*AttributeError*")
 
@@ -163,10 +190,15 @@ def pytest_qbench_extension(config, _first=pytest_qbench_extension):
         ("nan_output", "*found NaN or Inf*"),
         ("nan_data", "*sample 'points-7'*found NaN or Inf*"),
         ("wide_data", "*found *17*"),
-        ("overlap", "Calibrating *found 64 sources that *expected calibration samples that are never scored*"),
+        (
+            "overlap",
+            "Calibrating *found 64 sources that *expected calibration samples that are never scored*",
+        ),
     ],
 )
-def test_a_model_or_data_that_cannot_be_measured_is_one_sentence(project, monkeypatch, fault, sentence):
+def test_a_model_or_data_that_cannot_be_measured_is_one_sentence(
+    project, monkeypatch, fault, sentence
+):
     monkeypatch.setenv("FAULT", fault)
     project.write_suite(HEAD + MODEL.replace("tiny_a", "bad").replace('"points"', '"bad_points"'))
     project.write_conftest(extra=FAULTS)
@@ -207,16 +239,30 @@ def test_a_full_disk_of_the_cache_is_a_sentence_and_no_traceback(project):
 @pytest.mark.parametrize(
     ("hook", "sentence"),
     [
-        ("Extension(name='mine')", "Expanding suite *found unknown model 'tiny_a', and that the hook *returned None;*"),
-        ("return 1 // 0", "Calling the hook *'conftest.py'*found ZeroDivisionError: *conftest.py', line 5*"),
-        ("return Extension(name='mine', models=['tiny_a'])", "Reading 'models' of *conftest.py', line 5*found a list*"),
-        ("return get_model('nothing')", "Looking up a model*conftest.py', line 5*found unknown model 'nothing'*"),
+        (
+            "Extension(name='mine')",
+            "Expanding suite *found unknown model 'tiny_a', and that the hook *returned None;*",
+        ),
+        (
+            "return 1 // 0",
+            "Calling the hook *'conftest.py'*found ZeroDivisionError: *conftest.py', line 5*",
+        ),
+        (
+            "return Extension(name='mine', models=['tiny_a'])",
+            "Reading 'models' of *conftest.py', line 5*found a list*",
+        ),
+        (
+            "return get_model('nothing')",
+            "Looking up a model*conftest.py', line 5*found unknown model 'nothing'*",
+        ),
     ],
 )
 def test_a_hook_that_fails_is_one_sentence_with_its_file(project, hook, sentence):
     project.write_suite(HEAD + MODEL)
     head = "from qbench.extension import Extension\nfrom qbench.subjects import get_model\n\n"
-    (project.path / "conftest.py").write_text(f"{head}def pytest_qbench_extension(config):\n    {hook}\n")
+    (project.path / "conftest.py").write_text(
+        f"{head}def pytest_qbench_extension(config):\n    {hook}\n"
+    )
     result = project.run()
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines([sentence])

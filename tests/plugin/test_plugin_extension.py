@@ -1,4 +1,6 @@
-"""A small installed package adds a model, data, a backend, a schema and a metric by its entry point alone."""
+"""A small installed package adds a model, data, a backend, a schema and a metric by its entry
+point alone.
+"""
 
 import subprocess
 import sys
@@ -102,13 +104,24 @@ DIST_INFO = {
 
 
 def install(site, folder):
-    """Install the package into ``site`` by pip, from a wheel made here: no index, no build backend."""
+    """Install the package into ``site`` by pip, from a wheel made here: no index, no build
+    backend.
+    """
     wheel = folder / "qbench_plus-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("qbench_plus.py", PACKAGE)
         for name, text in DIST_INFO.items():
             archive.writestr(f"qbench_plus-1.0.dist-info/{name}", text)
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-index",
+        "--no-deps",
+    ]
     subprocess.run([*pip, "--target", site, wheel], check=True)
 
 
@@ -125,7 +138,10 @@ def test_an_installed_package_adds_one_of_everything(project, site):
     (project.path / "conftest.py").unlink()
     result = project.accept("-v", process=True)
     assert result.parseoutcomes() == {"accepted": 2}
-    assert set(project.outcomes()) == {"plus_net::plus-engine+fp32", "plus_net::plus-engine+plus_schema"}
+    assert set(project.outcomes()) == {
+        "plus_net::plus-engine+fp32",
+        "plus_net::plus-engine+plus_schema",
+    }
     assert project.lines(kind="cell")[1]["metrics"]["plus_metric"]["n"] == 50
 
 
@@ -133,4 +149,6 @@ def test_an_entry_point_that_names_something_else_is_one_sentence(project, site)
     (site / "qbench_plus.py").write_text("EXTENSION = 3\n")
     result = project.run(process=True)
     assert result.ret == pytest.ExitCode.INTERRUPTED
-    result.stdout.fnmatch_lines(["Loading the qbench extension 'plus' (qbench_plus:EXTENSION): found a int; *"])
+    result.stdout.fnmatch_lines(
+        ["Loading the qbench extension 'plus' (qbench_plus:EXTENSION): found a int; *"]
+    )

@@ -1,4 +1,6 @@
-"""An engine that breaks overnight: the right cells turn red, with the right words, and the step shows in the report."""
+"""An engine that breaks overnight: the right cells turn red, with the right words, and the step
+shows in the report.
+"""
 
 import pytest
 
@@ -42,7 +44,8 @@ MORE = {"backends": {"my-engine": Engine}}
 
 
 @pytest.mark.parametrize(
-    ("fault", "schemas"), [("zero_point", {"w8a8_asym_pc", "w8a8_asym_pt"}), ("neighbour", {"w8a8_asym_pc"})]
+    ("fault", "schemas"),
+    [("zero_point", {"w8a8_asym_pc", "w8a8_asym_pt"}), ("neighbour", {"w8a8_asym_pc"})],
 )
 def test_the_right_cells_turn_red(project, monkeypatch, fault, schemas):
     project.write_conftest(more=ENGINE)
@@ -57,11 +60,15 @@ def test_the_right_cells_turn_red(project, monkeypatch, fault, schemas):
     result = project.run("--qbench-report", "md")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     red = {cell for cell, outcome in project.outcomes().items() if outcome in ("failed", "drifted")}
-    assert red == {f"{model}::my-engine+{schema}" for model in ("tiny_a", "tiny_b") for schema in schemas}
+    assert red == {
+        f"{model}::my-engine+{schema}" for model in ("tiny_a", "tiny_b") for schema in schemas
+    }
     result.stdout.fnmatch_lines(["*drift: *points*"])
     assert "Traceback" not in result.stdout.str()
     report = (project.path / "reports" / "report.md").read_text()
-    assert all(cell.partition("::")[2].replace("+", " ") in report or cell in report for cell in red)
+    assert all(
+        cell.partition("::")[2].replace("+", " ") in report or cell in report for cell in red
+    )
     monkeypatch.delenv("FAULT")
     assert project.run().ret == 0
 

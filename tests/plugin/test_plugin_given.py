@@ -1,4 +1,6 @@
-"""A model that came quantized: its cells, its partner's baseline, accepting, and the wrong ways to write it."""
+"""A model that came quantized: its cells, its partner's baseline, accepting, and the wrong ways
+to write it.
+"""
 
 import json
 
@@ -120,7 +122,11 @@ def test_it_is_measured_as_it_is_against_its_partner(given):
         "tiny_qoperator::ort-cpu-noopt+given",
         "tiny_dynamic::ort-cpu-noopt+given",
     ]
-    cells = {cell["model"]: cell for cell in given.lines(kind="cell") if cell["schema"] in ("given", "fp32")}
+    cells = {
+        cell["model"]: cell
+        for cell in given.lines(kind="cell")
+        if cell["schema"] in ("given", "fp32")
+    }
     float_model = cells["tiny_a"]["digests"]
     for name in ("tiny_qdq", "tiny_qoperator", "tiny_dynamic"):
         digests = cells[name]["digests"]
@@ -160,7 +166,10 @@ def test_it_may_stand_before_its_partner(given, monkeypatch):
     path.write_text(path.read_text().replace('"preprocessing": "', '"preprocessing": "0'))
     assert given.run().parseoutcomes() == {"failed": 5}
     assert set(given.outcomes().values()) == {"stale"}
-    assert given.run("--qbench-accept-fp32", "--qbench-accept=all", "--qbench-reason", "mended").ret == 0
+    assert (
+        given.run("--qbench-accept-fp32", "--qbench-accept=all", "--qbench-reason", "mended").ret
+        == 0
+    )
     assert given.run().parseoutcomes() == {"passed": 5}
 
 
@@ -188,11 +197,31 @@ def test_results_of_a_run_are_accepted_later(given):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('fp32 = "tiny_a"\n\n', 'fp32 = "tiny_c"\n\n', "found unknown model 'tiny_c'*Did you mean 'tiny_a'*"),
-        ('fp32 = "tiny_a"\n\n', 'fp32 = "tiny_dynamic"\n\n', "which came quantized itself*fp32 = 'tiny_a'*"),
-        ('fp32 = "tiny_a"\n\n', 'fp32 = "tiny_a"\nschemas = ["w8a8_asym_pc"]\n\n', "found the key 'schemas' together*"),
-        ('fp32 = "tiny_a"\n\n', 'fp32 = "tiny_a"\ndata = "spare"\n\n', "found data 'spare', where 'tiny_a' has*"),
-        ('fp32 = "tiny_a"\n\n', 'fp32 = "tiny_a"\nsamples = 5\n\n', "found samples = 5, where 'tiny_a' has all*"),
+        (
+            'fp32 = "tiny_a"\n\n',
+            'fp32 = "tiny_c"\n\n',
+            "found unknown model 'tiny_c'*Did you mean 'tiny_a'*",
+        ),
+        (
+            'fp32 = "tiny_a"\n\n',
+            'fp32 = "tiny_dynamic"\n\n',
+            "which came quantized itself*fp32 = 'tiny_a'*",
+        ),
+        (
+            'fp32 = "tiny_a"\n\n',
+            'fp32 = "tiny_a"\nschemas = ["w8a8_asym_pc"]\n\n',
+            "found the key 'schemas' together*",
+        ),
+        (
+            'fp32 = "tiny_a"\n\n',
+            'fp32 = "tiny_a"\ndata = "spare"\n\n',
+            "found data 'spare', where 'tiny_a' has*",
+        ),
+        (
+            'fp32 = "tiny_a"\n\n',
+            'fp32 = "tiny_a"\nsamples = 5\n\n',
+            "found samples = 5, where 'tiny_a' has all*",
+        ),
         (
             'fp32 = "tiny_a"\n\n',
             'fp32 = "tiny_a"\nmetrics = ["agreement@spare"]\n\n',
@@ -214,10 +243,14 @@ def test_models_that_do_not_fit_their_key_are_one_sentence(given, monkeypatch):
     )
     keys = 'data = "points"\ncalibration = { data = "spare", count = 64 }\nmetrics = ["agreement"]'
     given.write_suite(SUITE.replace('"tiny_qdq"\nfp32 = "tiny_a"', f'"tiny_qdq"\n{keys}'))
-    given.run("-k", "tiny_qdq").stdout.fnmatch_lines(["*quantized already (qdq)*Name its fp32 partner*"])
+    given.run("-k", "tiny_qdq").stdout.fnmatch_lines(
+        ["*quantized already (qdq)*Name its fp32 partner*"]
+    )
     given.write_suite(SUITE)
     monkeypatch.setenv("GIVEN_K", "2")
-    given.run("-k", "tiny_qdq").stdout.fnmatch_lines(["*against its fp32 partner 'tiny_a': found the task*k=2*"])
+    given.run("-k", "tiny_qdq").stdout.fnmatch_lines(
+        ["*against its fp32 partner 'tiny_a': found the task*k=2*"]
+    )
 
 
 def test_python_tests_can_ask_for_it(given):
@@ -298,7 +331,9 @@ def test_a_trained_network_quantized_by_onnxruntime(project):
     cells = {cell["model"]: cell for cell in project.lines(kind="cell")}
     stored = json.loads((project.path / "baselines/scratch/digits_cnn.json").read_text())
     given = cells["digits_int8"]
-    assert given["fp32_correct"] == stored["fp32"]["metrics"]["top1"] == cells["digits_cnn"]["correct"]
+    assert (
+        given["fp32_correct"] == stored["fp32"]["metrics"]["top1"] == cells["digits_cnn"]["correct"]
+    )
     assert given["correct"] == given["fp32_correct"] - given["losses"] + given["gains"]
     assert given["correct"] > 0.97 * given["n"]
     assert given["integer_macs"] == 1.0

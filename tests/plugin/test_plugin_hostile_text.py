@@ -1,10 +1,14 @@
-"""What strangers wrote reaches pytest's terminal as text, in every section; reading a suite starts no program."""
+"""What strangers wrote reaches pytest's terminal as text, in every section; reading a suite
+starts no program.
+"""
 
 import re
 
 import pytest
 
-HOSTILE = "a\\n::error title=x::boom\\r ##[error]red \\x1b[31mcode \\u202eturned \\u2028::warning::end"
+HOSTILE = (
+    "a\\n::error title=x::boom\\r ##[error]red \\x1b[31mcode \\u202eturned \\u2028::warning::end"
+)
 
 MORE = f'''
 TEXT = "{HOSTILE}"
@@ -32,9 +36,15 @@ MORE = {{"backends": {{"refused": refused, "wrong": wrong, "broken": broken}}}}
 
 
 def offences(text):
-    """Lines that GitHub's runner takes for a command, and what a terminal acts on; pytest's own colours are off."""
+    """Lines that GitHub's runner takes for a command, and what a terminal acts on; pytest's own
+    colours are off.
+    """
     hidden = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
-    return [one for one in text.split("\n") if one.strip().startswith("::") or "##[" in one or hidden.search(one)]
+    return [
+        one
+        for one in text.split("\n")
+        if one.strip().startswith("::") or "##[" in one or hidden.search(one)
+    ]
 
 
 @pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
@@ -57,7 +67,11 @@ def test_a_report_for_github_commands_and_nothing_else_does(project):
         '[[model]]\nid = "tiny_a"\ndata = "points"\ncalibration = { data = "spare", count = 8 }\nmetrics = ["top1"]\n'
     )
     text = str(project.run("--qbench-report=github").stdout)
-    ours = [line for line in text.split("\n") if line.startswith("::error file=suites/scratch.qbench.toml,title=")]
+    ours = [
+        line
+        for line in text.split("\n")
+        if line.startswith("::error file=suites/scratch.qbench.toml,title=")
+    ]
     assert len(ours) == 1
     assert offences(text) == ours
 
@@ -73,7 +87,12 @@ def test_collecting_starts_no_python(project):
         '[suite]\nschemas = ["w8a8_asym_pc"]\nbackends = ["far"]\n'
         '[[model]]\nid = "tiny_a"\ndata = "points"\ncalibration = { data = "spare", count = 8 }\nmetrics = ["top1"]\n'
     )
-    for words in (("--collect-only",), ("--collect-only", "--qbench-prune"), ("--help",), ("-m", "qbench(model='b')")):
+    for words in (
+        ("--collect-only",),
+        ("--collect-only", "--qbench-prune"),
+        ("--help",),
+        ("-m", "qbench(model='b')"),
+    ):
         project.run(*words)
         assert not mark.exists(), words
     project.run()

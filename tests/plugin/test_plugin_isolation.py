@@ -1,4 +1,6 @@
-"""Cells of engines that end their process or hang: each fails alone, with the reason, and the run goes on."""
+"""Cells of engines that end their process or hang: each fails alone, with the reason, and the
+run goes on.
+"""
 
 import pytest
 
@@ -84,7 +86,9 @@ def test_an_engine_that_dies_or_hangs_fails_its_cells_only(project, workers):
     )
     result = project.run("--qbench-accept-fp32", "--qbench-accept=new", workers=workers)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert {name.split("::")[1].split("+")[0]: outcome for name, outcome in project.outcomes().items()} == {
+    assert {
+        name.split("::")[1].split("+")[0]: outcome for name, outcome in project.outcomes().items()
+    } == {
         "aborts-early": "error",
         "aborts-late": "error",
         "hangs": "error",

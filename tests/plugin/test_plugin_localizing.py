@@ -1,4 +1,6 @@
-"""A red cell in pytest says which node went wrong and why, in the summary, in the run file, and beside the reports."""
+"""A red cell in pytest says which node went wrong and why, in the summary, in the run file, and
+beside the reports.
+"""
 
 import html
 import shutil
@@ -46,27 +48,46 @@ def spoilt(project):
     schemas.mkdir()
     (schemas / "spoilt.toml").write_text(SPOILT)
     project.accept()  # the references; a bad cell is accepted by nobody
-    project.write_ini(f"qbench_cache = {project.cache}", "qbench_localize = 300")  # on a busy machine too
+    project.write_ini(
+        f"qbench_cache = {project.cache}", "qbench_localize = 300"
+    )  # on a busy machine too
     return project
 
 
-@pytest.mark.parametrize("ignored", [ROOT / ".gitignore", pytest.param(OWN, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "ignored", [ROOT / ".gitignore", pytest.param(OWN, marks=pytest.mark.slow)]
+)
 def test_a_red_run_writes_nothing_that_git_would_take(spoilt, ignored):
-    """Pages, charts, models, overrides, findings, the run file: all of this machine; what people noted is kept."""
+    """Pages, charts, models, overrides, findings, the run file: all of this machine; what
+    people noted is kept.
+    """
 
     def git(*command):
-        name = ("-c", "user.name=q", "-c", "user.email=q@example.org", "-c", "init.defaultBranch=main")
-        return subprocess.run(["git", *name, *command], check=True, capture_output=True, text=True, cwd=spoilt.path)
+        name = (
+            "-c",
+            "user.name=q",
+            "-c",
+            "user.email=q@example.org",
+            "-c",
+            "init.defaultBranch=main",
+        )
+        return subprocess.run(
+            ["git", *name, *command], check=True, capture_output=True, text=True, cwd=spoilt.path
+        )
 
     shutil.copy(ignored, spoilt.path / ".gitignore")
     git("init")
     home = spoilt.path / ".git" / "info" / "exclude"
-    home.write_text(".cache/\n")  # the home folder of a test is its project, and engines write there
+    home.write_text(
+        ".cache/\n"
+    )  # the home folder of a test is its project, and engines write there
     for command in (("add", "."), ("commit", "-m", "before")):
         git(*command)
     assert not git("ls-files", "reports").stdout
     assert spoilt.run(*(f"--qbench-report={kind}" for kind in ("html", "md", "png"))).ret == 1
-    written = {path.relative_to(spoilt.path).parts[1] for path in (spoilt.path / "reports").rglob("*")}
+    written = {
+        path.relative_to(spoilt.path).parts[1] for path in (spoilt.path / "reports").rglob("*")
+    }
     assert {"models", "overrides", "index.html", "report.md", "history"} <= written
     assert git("status", "--porcelain").stdout == ""
     (spoilt.path / "reports" / "history" / "annotations.toml").write_text("")
@@ -92,7 +113,9 @@ def test_a_red_cell_names_its_node_and_a_schema_that_repairs_it(spoilt):
     result.stdout.fnmatch_lines([f"*{told}*"])
     path = spoilt.path / "reports" / "overrides" / "scratch" / f"{CELL}.toml"
     assert path.read_text() == finding.repair.overrides
-    result.stdout.fnmatch_lines([f"*wrote reports/overrides/scratch/{CELL}.toml: a schema that repairs the cell*"])
+    result.stdout.fnmatch_lines(
+        [f"*wrote reports/overrides/scratch/{CELL}.toml: a schema that repairs the cell*"]
+    )
     schemas = spoilt.suite_path.parent / "schemas"
     (schemas / "mended.toml").write_text(path.read_text())
     assert load_schema(path).rules == load_schema(schemas / "mended.toml").rules
@@ -100,7 +123,9 @@ def test_a_red_cell_names_its_node_and_a_schema_that_repairs_it(spoilt):
     spoilt.run("--qbench-missing=warn")
     (mended,) = (c for c in spoilt.lines(kind="cell") if c["schema"] == "mended")
     assert "never accepted" in mended["headline"]
-    assert not any(gate["state"] == "broken" and gate["kind"] in ("loss", "floor") for gate in mended["gates"])
+    assert not any(
+        gate["state"] == "broken" and gate["kind"] in ("loss", "floor") for gate in mended["gates"]
+    )
 
 
 def test_a_cell_that_was_never_accepted_and_would_fail_is_localised(spoilt):
@@ -112,7 +137,8 @@ def test_a_cell_that_was_never_accepted_and_would_fail_is_localised(spoilt):
     assert spoilt.outcomes()["tiny_a::ort-cpu-precise+fresh"] == "missing"
     assert spoilt.outcomes()["tiny_a::ort-cpu-precise+holds"] == "missing"
     found = {
-        str(cell).rpartition("+")[2]: finding for cell, finding in map(finding_of_line, spoilt.lines(kind="finding"))
+        str(cell).rpartition("+")[2]: finding
+        for cell, finding in map(finding_of_line, spoilt.lines(kind="finding"))
     }
     assert set(found) == {"spoilt", "fresh"}
     repair = found["fresh"].repair
@@ -187,7 +213,9 @@ def test_an_engine_that_aborts_on_a_node_alone_is_a_finding_and_the_other_cells_
     assert crash.evidence.startswith("'aborting' ")
     assert "SIGABRT" in crash.evidence
     assert crash.remedy
-    assert {"gemm0", "gemm1"} <= {node.node.replace("relu", "gemm") for node in found["aborting"].nodes}
+    assert {"gemm0", "gemm1"} <= {
+        node.node.replace("relu", "gemm") for node in found["aborting"].nodes
+    }
     assert found["ort-cpu-precise"].suspects[0].cause is Cause.CLIPPING
     result.stdout.fnmatch_lines(["*; gemm2: engine crash; repaired by *"])
     (page,) = (spoilt.path / "reports" / "findings").glob("*aborting*spoilt*.html")
@@ -208,7 +236,9 @@ def test_what_is_no_number_of_seconds_is_refused(project):
     result.stderr.fnmatch_lines(["*--qbench-localize: found 'soon'*"])
 
 
-def test_a_failure_to_localise_is_a_sentence_and_the_cell_red_for_its_own_reason(spoilt, monkeypatch):
+def test_a_failure_to_localise_is_a_sentence_and_the_cell_red_for_its_own_reason(
+    spoilt, monkeypatch
+):
     import qbench.diagnosis
 
     def broken(*arguments, **more):

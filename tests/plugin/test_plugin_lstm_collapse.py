@@ -1,8 +1,9 @@
-"""A recurrent network that collapses in an engine's own dynamic quantization and not in ours: red where it should be.
+"""A recurrent network that collapses in an engine's own dynamic quantization and not in ours:
+red where it should be.
 
-ONNX Runtime's ``quantize_dynamic`` gives each LSTM one scale for all its weights, or one for a row of a gate, and one
-at run time for what a batch feeds it. The first layer's input weights reach from -61.0 to 40.6, half of their rows not
-beyond 1.7: under one scale 61 % of them round to 0.
+ONNX Runtime's ``quantize_dynamic`` gives each LSTM one scale for all its weights, or one for a row
+of a gate, and one at run time for what a batch feeds it. The first layer's input weights reach from
+-61.0 to 40.6, half of their rows not beyond 1.7: under one scale 61 % of them round to 0.
 """
 
 import pytest
@@ -73,7 +74,9 @@ fp32 = "resemblyzer"
 def test_the_collapse_is_red_and_what_stays_float_is_green(project):
     project.write_suite(SUITE)
     project.write_conftest(extra=GIVEN)
-    project.pytester.makeini(f"[pytest]\nqbench_cache = {Cache.default().folder}\n")  # 110 MB are there already
+    project.pytester.makeini(
+        f"[pytest]\nqbench_cache = {Cache.default().folder}\n"
+    )  # 110 MB are there already
     project.accept()
     assert project.run().ret == pytest.ExitCode.TESTS_FAILED
     assert project.outcomes() == {
@@ -85,7 +88,9 @@ def test_the_collapse_is_red_and_what_stays_float_is_green(project):
         "voice_dyn_pc::ort-cpu+given": "failed",
     }
     cells = {f"{cell['model']}+{cell['schema']}": cell for cell in project.lines(kind="cell")}
-    right = {name: cell["correct"] for name, cell in cells.items()}  # of 200; another processor moves some
+    right = {
+        name: cell["correct"] for name, cell in cells.items()
+    }  # of 200; another processor moves some
     assert right["resemblyzer+fp32"] == pytest.approx(195, abs=1)
     assert right["resemblyzer+w8_sym_pc"] == pytest.approx(196, abs=3)
     assert right["resemblyzer+w8_sym_pt"] == pytest.approx(186, abs=6)
@@ -94,4 +99,6 @@ def test_the_collapse_is_red_and_what_stays_float_is_green(project):
     for name in ("voice_dyn_pt+given", "voice_dyn_pc+given"):
         assert cells[name]["integer_macs"] == 1.0
     kept = cells["resemblyzer+w8a8_asym_pc_dyn"]["refusals"]
-    assert [line.partition(":")[0] for line in kept] == [f"lstm{layer} stays float" for layer in range(3)]
+    assert [line.partition(":")[0] for line in kept] == [
+        f"lstm{layer} stays float" for layer in range(3)
+    ]

@@ -1,4 +1,6 @@
-"""What pytest prints of red cells: as much as --tb, -v and -q request, equal messages once, and nothing twice."""
+"""What pytest prints of red cells: as much as --tb, -v and -q request, equal messages once, and
+nothing twice.
+"""
 
 import pytest
 
@@ -25,15 +27,17 @@ def summary(result):
 def red(project):
     """Two cells with equal numbers are red, and the others are green.
 
-    The backends sum products exactly on every processor: outside of its precise mode ONNX Runtime saturates pairs of
-    them without VNNI.
+    The backends sum products exactly on every processor: outside of its precise mode ONNX Runtime
+    saturates pairs of them without VNNI.
     """
     text = project.suite_path.read_text().replace(
         '["ort-cpu", "ort-cpu-noopt"]', '["ort-cpu-precise", "ort-cpu-noopt"]'
     )
     project.write_suite(text)
     project.accept()
-    project.write_suite(text.replace("tolerance = 0.2", "tolerance = 0.003").replace("count = 64", "count = 8", 1))
+    project.write_suite(
+        text.replace("tolerance = 0.2", "tolerance = 0.003").replace("count = 64", "count = 8", 1)
+    )
     return project
 
 
@@ -65,7 +69,8 @@ def test_line_is_one_line_for_each_cell(red):
     lines = failures(result)
     assert len(lines) == len(cells) == 2
     assert all(
-        line.startswith(f"suites/scratch.qbench.toml::{cell}: top1 ") for cell, line in zip(cells, lines, strict=True)
+        line.startswith(f"suites/scratch.qbench.toml::{cell}: top1 ")
+        for cell, line in zip(cells, lines, strict=True)
     )
     short = [line for line in result.outlines if line.startswith("FAILED ")]
     assert all(" - top1 " in line for line in short)
@@ -79,7 +84,11 @@ def test_quiet_has_no_matrix_and_keeps_what_is_red(red):
     quiet, plain = summary(red.run("-q")), summary(red.run())
     assert any(line.startswith("tiny_a ") for line in plain)
     assert not any(line.startswith(("tiny_a ", "note: ")) for line in quiet)
-    assert [line for line in quiet if line.startswith("✗ ")] == [line for line in plain if line.startswith("✗ ")] != []
+    assert (
+        [line for line in quiet if line.startswith("✗ ")]
+        == [line for line in plain if line.startswith("✗ ")]
+        != []
+    )
     assert next(line for line in quiet if line.startswith("scratch: ")) in plain
 
 
@@ -122,14 +131,22 @@ def test_an_error_of_a_loader_is_printed_once_without_the_frames_of_qbench(proje
     assert any("the same in 7 other cells" in line for line in lines)
     verbose = failures(project.run("-v", workers=workers))
     assert [line for line in verbose if "qbench/suite/" in line]
-    *_, line = failures(project.run("--tb=line", workers=workers))  # xdist writes the worker before it
+    *_, line = failures(
+        project.run("--tb=line", workers=workers)
+    )  # xdist writes the worker before it
     assert "RuntimeError: no weights here (the same in 7 other cells)" in line
 
 
 def test_an_error_of_the_function_that_makes_data_is_one_sentence_with_its_line(project):
     path = project.path / "conftest.py"
-    path.write_text(path.read_text().replace("    rng = ", '    raise RuntimeError("no weights here")\n    rng = ', 1))
-    number = next(n for n, line in enumerate(path.read_text().splitlines(), 1) if "raise RuntimeError" in line)
+    path.write_text(
+        path.read_text().replace(
+            "    rng = ", '    raise RuntimeError("no weights here")\n    rng = ', 1
+        )
+    )
+    number = next(
+        n for n, line in enumerate(path.read_text().splitlines(), 1) if "raise RuntimeError" in line
+    )
     result = project.run()
     assert result.parseoutcomes() == {"failed": 8}
     lines = failures(result)
@@ -142,9 +159,14 @@ def test_an_error_of_the_function_that_makes_data_is_one_sentence_with_its_line(
 def test_x_at_the_last_cell_interrupts_nothing(red):
     for how in ({}, {"workers": 1}):
         result = red.run("-x", "-k", "tiny_a and noopt and w8a8", **how)
-        assert result.ret in (pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED)  # the latter is xdist's own
+        assert result.ret in (
+            pytest.ExitCode.TESTS_FAILED,
+            pytest.ExitCode.INTERRUPTED,
+        )  # the latter is xdist's own
         assert red.lines(kind="end")[0]["cells"] == 1
-        assert not any("interrupted" in line.lower() or "Incomplete" in line for line in summary(result))
+        assert not any(
+            "interrupted" in line.lower() or "Incomplete" in line for line in summary(result)
+        )
 
 
 def test_x_before_the_last_cell_says_how_many_were_not_run_and_not_that_it_was_interrupted(red):
@@ -177,12 +199,21 @@ def test_names_that_suggest_crops_are_noted_once_and_not_where_sources_are_decla
     for declared in ("", ".with_sources(lambda sample: sample.partition('_')[0])"):
         conftest = project.path / "conftest.py"
         project.write_conftest()
-        text = conftest.read_text().replace('f"{name}-{i}" for', 'f"{name}{i // 8}_crop{i % 8}" for')
+        text = conftest.read_text().replace(
+            'f"{name}-{i}" for', 'f"{name}{i // 8}_crop{i % 8}" for'
+        )
         conftest.write_text(
-            text.replace("load=lambda index: x[index],\n        )", f"load=x.__getitem__,\n        ){declared}")
+            text.replace(
+                "load=lambda index: x[index],\n        )",
+                f"load=x.__getitem__,\n        ){declared}",
+            )
         )
         project.accept("-q", "-k", "tiny_a and not noopt")
-        notes = [line["text"] for line in project.lines(kind="note") if "come from about 50 sources" in line["text"]]
+        notes = [
+            line["text"]
+            for line in project.lines(kind="note")
+            if "come from about 50 sources" in line["text"]
+        ]
         assert len(notes) == (0 if declared else 1)
         (tiny, *_) = project.lines(kind="cell")
         known = tiny["metrics"]["agreement"].get("clusters")

@@ -1,4 +1,6 @@
-"""Operators on trial from outside: a backend of a conftest in a suite, an arithmetic of its own, kernels in tests."""
+"""Operators on trial from outside: a backend of a conftest in a suite, an arithmetic of its
+own, kernels in tests.
+"""
 
 import re
 from pathlib import Path
@@ -93,11 +95,16 @@ def test_a_right_backend_passes_and_nothing_is_stored(trial):
     assert not (project.path / "baselines").exists()
     (skipped,) = (cell for cell in project.lines(kind="cell") if cell["outcome"] == "unsupported")
     assert "a Softmax" in skipped["headline"]
-    line = next(cell for cell in project.lines(kind="cell") if cell["model"] == "op.conv.grouped.u8s8.ties")
+    line = next(
+        cell for cell in project.lines(kind="cell") if cell["model"] == "op.conv.grouped.u8s8.ties"
+    )
     assert line["compared"]["elements"] == 2160
     assert line["compared"]["differing"] == 0
     assert line["notices"] == []
-    assert project.run("--qbench-accept-fp32", "--qbench-accept=new").parseoutcomes() == {"passed": 3, "skipped": 1}
+    assert project.run("--qbench-accept-fp32", "--qbench-accept=new").parseoutcomes() == {
+        "passed": 3,
+        "skipped": 1,
+    }
     assert not (project.path / "baselines").exists()
 
 
@@ -125,7 +132,9 @@ def test_close_is_enough_where_a_suite_says_so(trial):
     project = trial.project
     close = SUITE.format(backend="mine-half-up", machine="ort-x64")
     project.write_suite(
-        close.replace('equal_to = "integer-ort-x64"', 'close_to = { backend = "integer-ort-x64", steps = 1 }')
+        close.replace(
+            'equal_to = "integer-ort-x64"', 'close_to = { backend = "integer-ort-x64", steps = 1 }'
+        )
     )
     assert project.run().parseoutcomes() == {"passed": 3, "skipped": 1}
     project.write_suite(close.replace("equal_to", "# equal_to"))
@@ -151,9 +160,16 @@ def test_the_kernel_in_the_docs_is_right(kernels):
 
 
 def test_the_message_in_the_docs_is_what_is_said(kernels):
-    result = kernels("np.rint(sums.astype(np.float32) * (x_grid.scale * w_grid.scale / y_grid.scale))", HALF_UP)
+    result = kernels(
+        "np.rint(sums.astype(np.float32) * (x_grid.scale * w_grid.scale / y_grid.scale))", HALF_UP
+    )
     assert result.parseoutcomes()["failed"] >= 3
-    shown = DOCS.read_text().partition("np.floor(… + 0.5)`:\n\n```\n")[2].partition("```")[0].splitlines()
+    shown = (
+        DOCS.read_text()
+        .partition("np.floor(… + 0.5)`:\n\n```\n")[2]
+        .partition("```")[0]
+        .splitlines()
+    )
     assert len(shown) == 4
     said = result.stdout.str()
     for line in shown:

@@ -31,12 +31,15 @@ MORE = {"backends": {"picky": lambda: Engine("picky"), "broken": lambda: Engine(
 
 def only(project, backend):
     text = project.suite_path.read_text()
-    project.write_suite(text.replace('backends = ["ort-cpu", "ort-cpu-noopt"]', f'backends = ["{backend}"]'))
+    project.write_suite(
+        text.replace('backends = ["ort-cpu", "ort-cpu-noopt"]', f'backends = ["{backend}"]')
+    )
     project.write_conftest(ENGINES)
 
 
 @pytest.mark.parametrize(
-    ("backend", "reason"), [("picky", "*found a Gemm; expected no Gemm*"), ("absent", "*provides 'no_such_engine'*")]
+    ("backend", "reason"),
+    [("picky", "*found a Gemm; expected no Gemm*"), ("absent", "*provides 'no_such_engine'*")],
 )
 def test_what_a_backend_cannot_do_is_skipped_with_its_reason(project, backend, reason):
     only(project, backend)
@@ -72,7 +75,9 @@ MORE = {}
 """
 
 
-def test_a_model_whose_package_cannot_be_had_is_red_where_it_was_accepted_and_skipped_elsewhere(project, monkeypatch):
+def test_a_model_whose_package_cannot_be_had_is_red_where_it_was_accepted_and_skipped_elsewhere(
+    project, monkeypatch
+):
     project.write_conftest(MISSING)
     project.accept()
     monkeypatch.setenv("OFFLINE", "1")
@@ -83,7 +88,9 @@ def test_a_model_whose_package_cannot_be_had_is_red_where_it_was_accepted_and_sk
     assert result.ret == 1
     assert result.parseoutcomes() == {"failed": 4, "passed": 4}
     result.stdout.fnmatch_lines(["*Downloading the package 'x==1': found no index*"])
-    assert sum(bool(cell.get("unfetched")) for cell in project.lines() if cell["type"] == "cell") == 4
+    assert (
+        sum(bool(cell.get("unfetched")) for cell in project.lines() if cell["type"] == "cell") == 4
+    )
     assert project.run("-k", "tiny_a").ret == 1  # nothing at all was measured
 
 
@@ -155,9 +162,13 @@ def test_an_accepted_model_replaced_by_one_that_no_engine_knows_is_red(project, 
 
 def test_the_short_summary_says_the_news_not_the_cell_again(project):
     project.accept()
-    project.write_suite(project.suite_path.read_text().replace("tolerance = 0.2", "tolerance = 0.003"))
+    project.write_suite(
+        project.suite_path.read_text().replace("tolerance = 0.2", "tolerance = 0.003")
+    )
     result = project.run("-k", "tiny_a and not noopt")
-    result.stdout.fnmatch_lines(["FAILED suites/scratch.qbench.toml::tiny_a::ort-cpu+w8a8_asym_pc - top1 100.00*"])
+    result.stdout.fnmatch_lines(
+        ["FAILED suites/scratch.qbench.toml::tiny_a::ort-cpu+w8a8_asym_pc - top1 100.00*"]
+    )
 
 
 def test_a_crash_of_an_engine_keeps_its_traceback_and_is_recorded(project):
@@ -165,7 +176,9 @@ def test_a_crash_of_an_engine_keeps_its_traceback_and_is_recorded(project):
     result = project.run()
     assert result.parseoutcomes() == {"failed": 4}
     result.stdout.fnmatch_lines(["*in prepare*", "E*RuntimeError: the engine fell over"])
-    assert {line["headline"] for line in project.lines(kind="cell")} == {"RuntimeError: the engine fell over"}
+    assert {line["headline"] for line in project.lines(kind="cell")} == {
+        "RuntimeError: the engine fell over"
+    }
     assert set(project.outcomes().values()) == {"error"}
     assert project.lines(kind="end")[0]["exit_code"] == 1
 
@@ -177,11 +190,17 @@ def quarantine(project, cell="tiny_a::ort-cpu+w8a8*", expires="2999-01-01"):
 
 
 def test_a_known_bad_cell_is_its_own_category(project):
-    project.write_suite(project.suite_path.read_text().replace("tolerance = 0.2", "tolerance = 0.003"))
+    project.write_suite(
+        project.suite_path.read_text().replace("tolerance = 0.2", "tolerance = 0.003")
+    )
     project.accept()
     quarantine(project)
     result = project.run()
-    assert result.parseoutcomes() == {"passed": 6, "quarantined": 1, "failed": 1}  # noopt is not listed
+    assert result.parseoutcomes() == {
+        "passed": 6,
+        "quarantined": 1,
+        "failed": 1,
+    }  # noopt is not listed
     assert any(line.startswith("suites/scratch.qbench.toml .q.F....") for line in result.outlines)
     assert project.run("-k", "not noopt", "-v").ret == 0
 
@@ -194,7 +213,9 @@ def test_a_known_bad_cell_is_its_own_category(project):
     ],
 )
 def test_an_entry_that_ran_out_or_is_not_needed_is_red(project, tolerance, expires, sentence, word):
-    project.write_suite(project.suite_path.read_text().replace("tolerance = 0.2", f"tolerance = {tolerance}"))
+    project.write_suite(
+        project.suite_path.read_text().replace("tolerance = 0.2", f"tolerance = {tolerance}")
+    )
     project.accept()
     quarantine(project, "tiny_a::ort-cpu+w8a8_asym_pc", expires)
     result = project.run("-k", "tiny_a and not noopt", "-v")
@@ -225,16 +246,22 @@ def test_a_part_of_its_cells_or_samples_does_not_tell_that_a_pattern_is_not_need
 
 
 def test_a_pattern_of_which_some_cells_fail_is_needed(project):
-    project.write_suite(project.suite_path.read_text().replace("tolerance = 0.2", "tolerance = 0.003"))
+    project.write_suite(
+        project.suite_path.read_text().replace("tolerance = 0.2", "tolerance = 0.003")
+    )
     project.accept()
     quarantine(project, "tiny_*::*+w8a8*")
     result = project.run()
     assert result.ret == pytest.ExitCode.OK
-    # How many answers a processor loses depends on how it multiplies bytes: what must fail follows from its counts.
+    # How many answers a processor loses depends on how it multiplies bytes: what must fail follows
+    # from its counts.
     labelled = [cell for cell in project.lines(kind="cell") if cell["model"] == "tiny_a"]
     failing = [cell for cell in labelled if cell["fp32_correct"] * 0.997 > cell["correct"]]
     assert [cell["outcome"] for cell in failing] == ["quarantined"] * len(failing)
-    assert Counter(project.outcomes().values()) == {"passed": 8 - len(failing), "quarantined": len(failing)}
+    assert Counter(project.outcomes().values()) == {
+        "passed": 8 - len(failing),
+        "quarantined": len(failing),
+    }
     bad = len(failing)
     assert 1 <= bad < 4
     note = f"note: does not fail, though 'tiny_[*]::[*]+w8a8[*]' lists it as known bad ({4 - bad} cell*)"
@@ -271,7 +298,10 @@ def test_tolerance_and_threads_by_option_and_ini(project):
     [
         ("--qbench-tolerance=1.5", "*found '1.5'; expected a number from 0 to below 1*"),
         ("--qbench-threads=none", "*found 'none'; expected a whole number from 1*"),
-        ("--qbench-report=pdf", "*found 'pdf'; expected one of html, md, png, badge, comment, github*"),
+        (
+            "--qbench-report=pdf",
+            "*found 'pdf'; expected one of html, md, png, badge, comment, github*",
+        ),
         ("--qbench-missing=ignore", "*found 'ignore'; expected one of fail, warn, skip*"),
         ("--qbench-limit=0", "*found '0'; expected a whole number from 1*"),
     ],

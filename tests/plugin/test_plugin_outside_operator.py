@@ -1,4 +1,6 @@
-"""A cell whose network has an operator of the conftest's own: profiled, planned, written, counted, judged."""
+"""A cell whose network has an operator of the conftest's own: profiled, planned, written,
+counted, judged.
+"""
 
 import json
 import sys
@@ -59,14 +61,22 @@ def test_an_operator_of_a_conftest_is_counted_on_integers(project):
     result = project.accept()
     assert result.ret == 0
     assert project.run().ret == 0
-    cells = {line["backend"]: line for line in project.lines(kind="cell") if line["schema"] != "fp32"}
+    cells = {
+        line["backend"]: line for line in project.lines(kind="cell") if line["schema"] != "fp32"
+    }
     assert set(cells) == {"integer-ideal", "onnx-reference"}
     assert all(cell["outcome"] == "passed" and cell["integer_macs"] == 1 for cell in cells.values())
 
     option = ("--extension", "conftest:pytest_qbench_extension")
-    listed = project.pytester.run(sys.executable, "-m", "qbench", "list", "operators", "--json", *option)
+    listed = project.pytester.run(
+        sys.executable, "-m", "qbench", "list", "operators", "--json", *option
+    )
     (row,) = json.loads(listed.stdout.str())
-    assert row == {"name": "acme::Swish", "owner": "scratch conftest", "what": "looked up on integers"}
+    assert row == {
+        "name": "acme::Swish",
+        "owner": "scratch conftest",
+        "what": "looked up on integers",
+    }
 
 
 def test_without_a_domain_of_its_own_it_is_refused(project):
@@ -74,4 +84,6 @@ def test_without_a_domain_of_its_own_it_is_refused(project):
     project.write_conftest(OPERATORS.replace("acme::Swish", "Swish"))
     result = project.accept()
     assert result.ret != 0
-    result.stdout.fnmatch_lines(["*Adding the operator 'Swish' of 'scratch conftest'*no domain of its own*"])
+    result.stdout.fnmatch_lines(
+        ["*Adding the operator 'Swish' of 'scratch conftest'*no domain of its own*"]
+    )

@@ -24,7 +24,13 @@ class Terminal:
 
 
 def history_of(folder, seconds):
-    run = {"type": "run", "format": "qbench-run/1", "id": "1", "suite": "s", "started": "2026-11-21"}
+    run = {
+        "type": "run",
+        "format": "qbench-run/1",
+        "id": "1",
+        "suite": "s",
+        "started": "2026-11-21",
+    }
     cells = [
         {
             "type": "cell",
@@ -52,7 +58,10 @@ def test_a_long_run_says_so_at_once_and_then_once_a_minute(tmp_path):
     for node_id in IDS:
         now[0] += INTERVAL / 2
         reporter.finish(node_id)
-    assert told(terminal) == ["qbench: 0 of 4 cells, about 40 min left", "qbench: 2 of 4 cells, about 1 min left"]
+    assert told(terminal) == [
+        "qbench: 0 of 4 cells, about 40 min left",
+        "qbench: 2 of 4 cells, about 1 min left",
+    ]
     assert terminal.currentfspath is None
 
 
@@ -82,11 +91,15 @@ def test_nothing_where_nobody_looks(project):
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_log_hears_which_cells_run_and_how_many_are_done(project, workers):
-    """Here with lines every few milliseconds; standard error is pytest's own, not what it captures of tests."""
+    """Here with lines every few milliseconds; standard error is pytest's own, not what it
+    captures of tests.
+    """
     settings = project.path / "conftest.py"
     shorter = "import qbench.working\n\nqbench.working.INTERVAL = 0.002\n"
     settings.write_text((settings.read_text() if settings.exists() else "") + shorter)
     result = project.run("-k", "fp32", process=True, workers=workers)
-    told = [line for line in result.stderr.str().splitlines() if line.startswith("qbench: running ")]
+    told = [
+        line for line in result.stderr.str().splitlines() if line.startswith("qbench: running ")
+    ]
     assert any("tiny_a::" in line and " of " in line for line in told), result.stderr.str()
     assert not [line for line in result.stdout.str().splitlines() if " so far" in line]

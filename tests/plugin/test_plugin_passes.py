@@ -1,4 +1,6 @@
-"""Passes as an axis: cells called by it, a pass from a conftest in its place, and what each moved on the record."""
+"""Passes as an axis: cells called by it, a pass from a conftest in its place, and what each
+moved on the record.
+"""
 
 import pytest
 
@@ -60,7 +62,9 @@ def forgetful(project):
 
 
 def cells(project):
-    return {line["variant"]: line for line in project.lines(kind="cell") if line["schema"] != "fp32"}
+    return {
+        line["variant"]: line for line in project.lines(kind="cell") if line["schema"] != "fp32"
+    }
 
 
 def test_each_policy_is_a_cell_that_says_what_its_passes_moved(forgetful):
@@ -72,7 +76,10 @@ def test_each_policy_is_a_cell_that_says_what_its_passes_moved(forgetful):
     exact, fast, one = (found[name]["rewritten"] for name in ("passes=exact", "passes=fast", "one"))
     assert exact["policy"] == "exact"
     assert not [note for note in exact["passes"] if note["effect"] != "exact"]
-    assert found["passes=exact"]["digests"]["predictions:points"] == found[""]["digests"]["predictions:points"]
+    assert (
+        found["passes=exact"]["digests"]["predictions:points"]
+        == found[""]["digests"]["predictions:points"]
+    )
     (lossy,) = (note for note in fast["passes"] if note["name"] == "forget-grid")
     assert lossy["effect"] == "lossy"
     assert 0 < lossy["differing"] <= lossy["elements"] == 64 * 7
@@ -94,7 +101,9 @@ def test_a_circle_of_places_is_one_sentence(forgetful):
 
 def test_a_pass_that_breaks_the_graph_is_an_error_of_its_cells_alone(forgetful):
     project = forgetful()
-    text = FORGETFUL.format(effect="EXACT", before="").replace("[node, maker], safe=True", "maker, safe=False")
+    text = FORGETFUL.format(effect="EXACT", before="").replace(
+        "[node, maker], safe=True", "maker, safe=False"
+    )
     project.write_conftest(text)
     assert project.accept().ret != 0
     outcomes = {name: line["outcome"] for name, line in cells(project).items()}
@@ -105,7 +114,10 @@ def test_a_pass_that_breaks_the_graph_is_an_error_of_its_cells_alone(forgetful):
 
 @pytest.mark.parametrize(
     ("passes", "says"),
-    [('["exactly"]', "none of none, exact, rounding, fast"), ('["exact", "exact"]', "with a duplicate")],
+    [
+        ('["exactly"]', "none of none, exact, rounding, fast"),
+        ('["exact", "exact"]', "with a duplicate"),
+    ],
 )
 def test_a_word_that_is_no_policy_is_one_sentence(forgetful, passes, says):
     project = forgetful(suite=SUITE.replace('["none", "exact", "fast"]', passes))

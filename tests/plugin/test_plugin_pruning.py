@@ -1,4 +1,6 @@
-"""Baselines that nothing uses: listed by every run, removed by ``--qbench-prune`` and only over a whole suite."""
+"""Baselines that nothing uses: listed by every run, removed by ``--qbench-prune`` and only over
+a whole suite.
+"""
 
 import json
 
@@ -25,14 +27,19 @@ def test_every_run_lists_them_also_one_of_a_part(shrunk):
     assert result.ret == 0
     result.stdout.fnmatch_lines(["note: 1 baseline*'scratch'*: tiny_b; *"])
     notes = [line["text"] for line in shrunk.lines(kind="note")]
-    assert any("2 baselines are left over" in text and "tiny_a::ort-cpu-noopt+fp32" in text for text in notes)
+    assert any(
+        "2 baselines are left over" in text and "tiny_a::ort-cpu-noopt+fp32" in text
+        for text in notes
+    )
     assert baselines(shrunk) == before
 
 
 def test_collecting_the_whole_suite_suffices_to_prune(shrunk):
     result = shrunk.run("--collect-only", "--qbench-prune")
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["pruned tiny_a::ort-cpu-noopt+fp32: *", "pruned tiny_b: no such model*"])
+    result.stdout.fnmatch_lines(
+        ["pruned tiny_a::ort-cpu-noopt+fp32: *", "pruned tiny_b: no such model*"]
+    )
     assert baselines(shrunk) == {"tiny_a": {"ort-cpu+fp32", "ort-cpu+w8a8_asym_pc"}}
     assert not list((shrunk.path / "baselines" / "scratch").glob("tiny_b*"))
     result = shrunk.run("--qbench-prune")
@@ -40,7 +47,9 @@ def test_collecting_the_whole_suite_suffices_to_prune(shrunk):
     result.stdout.fnmatch_lines(["nothing to prune: scratch.qbench.toml"])
 
 
-@pytest.mark.parametrize("selection", [["-k", "fp32"], ["--qbench-select=model=tiny_a schema=fp32"]])
+@pytest.mark.parametrize(
+    "selection", [["-k", "fp32"], ["--qbench-select=model=tiny_a schema=fp32"]]
+)
 @pytest.mark.parametrize("collect_only", [True, False])
 def test_a_part_of_a_suite_prunes_nothing_and_measures_nothing(shrunk, selection, collect_only):
     before = baselines(shrunk)
@@ -105,13 +114,23 @@ def test_not_in_ci_without_being_told(shrunk, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_new_model_of_the_same_name_leaves_the_results_of_other_machines_behind(project, monkeypatch):
-    """They are of the former model: they neither judge nor make anything red there, and pruning takes them."""
+def test_a_new_model_of_the_same_name_leaves_the_results_of_other_machines_behind(
+    project, monkeypatch
+):
+    """They are of the former model: they neither judge nor make anything red there, and pruning
+    takes them.
+    """
     project.accept("-k", "tiny_b")
     monkeypatch.setenv("FAKE_PROCESSOR", "arm64-test")
     project.run("-k", "tiny_b", "--qbench-accept=new")
     monkeypatch.setenv("TINY_B_SEED", "7")
-    project.run("-k", "tiny_b", "--qbench-accept-fp32", "--qbench-accept=all", "--qbench-reason=trained anew")
+    project.run(
+        "-k",
+        "tiny_b",
+        "--qbench-accept-fp32",
+        "--qbench-accept=all",
+        "--qbench-reason=trained anew",
+    )
     monkeypatch.setenv("FAKE_PROCESSOR", "x64-test")
     result = project.run("-k", "tiny_b")
     assert result.parseoutcomes()["passed"] == 4

@@ -22,12 +22,15 @@ def run(project, *options):
 
 
 def ids(result):
-    return [line.partition("::")[2] for line in result.outlines if line.startswith("test_cells.py::")]
+    return [
+        line.partition("::")[2] for line in result.outlines if line.startswith("test_cells.py::")
+    ]
 
 
 def test_lists_are_crossed(project):
     write_test(
-        project, f'models=["tiny_b"], backends=["ort-cpu", "onnx-reference"], schemas=["fp32", "w8a8_sym_pt"], {SUITE}'
+        project,
+        f'models=["tiny_b"], backends=["ort-cpu", "onnx-reference"], schemas=["fp32", "w8a8_sym_pt"], {SUITE}',
     )
     assert ids(run(project, "--collect-only", "-q")) == [
         "test_cell[tiny_b-ort-cpu+fp32]",
@@ -35,11 +38,13 @@ def test_lists_are_crossed(project):
         "test_cell[tiny_b-onnx-reference+fp32]",
         "test_cell[tiny_b-onnx-reference+w8a8_sym_pt]",
     ]
-    result = run(project, "--collect-only", "-q", "-m", 'qbench(backend="onnx-reference", schema="fp32")')
+    result = run(
+        project, "--collect-only", "-q", "-m", 'qbench(backend="onnx-reference", schema="fp32")'
+    )
     assert ids(result) == ["test_cell[tiny_b-onnx-reference+fp32]"]
-    assert ids(run(project, "--collect-only", "-q", "--qbench-select", "schema=fp32 backend=ort-cpu")) == [
-        "test_cell[tiny_b-ort-cpu+fp32]"
-    ]
+    assert ids(
+        run(project, "--collect-only", "-q", "--qbench-select", "schema=fp32 backend=ort-cpu")
+    ) == ["test_cell[tiny_b-ort-cpu+fp32]"]
 
 
 def test_the_suites_own_axes_where_none_are_named_and_the_suite_from_the_ini(project):
@@ -68,7 +73,9 @@ def test_measure_and_judge(project):
 def test_the_run_line_counts_the_suites_cells_whoever_reports_first(project):
     project.accept()
     write_test(project, f'models=["tiny_a"], {SUITE}', "qbench_cell.measure()")
-    assert project.run("test_cells.py", "suites/scratch.qbench.toml", suite=False).parseoutcomes() == {"passed": 12}
+    assert project.run(
+        "test_cells.py", "suites/scratch.qbench.toml", suite=False
+    ).parseoutcomes() == {"passed": 12}
     header = project.lines(kind="run")[0]
     assert (header["planned"], header["selected"], header["complete_selection"]) == (8, 8, True)
     assert project.lines(kind="end")[0]["cells"] == 12
@@ -76,7 +83,11 @@ def test_the_run_line_counts_the_suites_cells_whoever_reports_first(project):
 
 def test_measuring_alone_is_recorded_and_a_failed_assertion_is_pytests(project):
     project.accept()
-    write_test(project, f'models=["tiny_a"], {SUITE}', "assert qbench_cell.measure().score('top1').losses == 0")
+    write_test(
+        project,
+        f'models=["tiny_a"], {SUITE}',
+        "assert qbench_cell.measure().score('top1').losses == 0",
+    )
     result = run(project)
     assert result.parseoutcomes() == {"passed": 2, "failed": 2}
     result.stdout.fnmatch_lines(["E *assert * == 0"])
@@ -87,9 +98,15 @@ def test_measuring_alone_is_recorded_and_a_failed_assertion_is_pytests(project):
     ("marker", "sentence"),
     [
         (f'models=["tiny_c"], {SUITE}', "*found unknown model 'tiny_c';*Did you mean 'tiny_*"),
-        (f'backends=["ort-cpo"], {SUITE}', "*found unknown backend 'ort-cpo';*Did you mean 'ort-cpu'?*"),
+        (
+            f'backends=["ort-cpo"], {SUITE}',
+            "*found unknown backend 'ort-cpo';*Did you mean 'ort-cpu'?*",
+        ),
         (f'schemas=["w8"], {SUITE}', "*found unknown schema 'w8';*"),
-        (f'modles=["tiny_a"], {SUITE}', "*found an unknown argument 'modles';*Did you mean 'models'?*"),
+        (
+            f'modles=["tiny_a"], {SUITE}',
+            "*found an unknown argument 'modles';*Did you mean 'models'?*",
+        ),
         (f'models="tiny_a", {SUITE}', "*found models='tiny_a'; expected a list of names.*"),
         ('models=["tiny_a"]', "*found no suite;*Add suite=*"),
         ('suite="suites/none.qbench.toml"', "Reading '*none.qbench.toml': found *"),
@@ -113,4 +130,6 @@ def test_the_fixture_without_a_marker(project):
 def test_strict_markers_know_ours(project):
     write_test(project, f'models=["tiny_a"], {SUITE}')
     assert run(project, "--strict-markers", "--collect-only").ret == 0
-    run(project, "--markers").stdout.fnmatch_lines(["@pytest.mark.qbench(models, backends, schemas, suite): *"])
+    run(project, "--markers").stdout.fnmatch_lines(
+        ["@pytest.mark.qbench(models, backends, schemas, suite): *"]
+    )

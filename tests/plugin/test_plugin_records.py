@@ -1,4 +1,6 @@
-"""Run files: written by one process, line by line, so that whatever ends it, what was measured is kept."""
+"""Run files: written by one process, line by line, so that whatever ends it, what was measured
+is kept.
+"""
 
 import signal
 import time
@@ -46,7 +48,9 @@ def pytest_runtest_logreport(report):
 @pytest.fixture
 def odd(project):
     text = project.suite_path.read_text()
-    project.write_suite(text.replace('backends = ["ort-cpu", "ort-cpu-noopt"]', 'backends = ["odd"]'))
+    project.write_suite(
+        text.replace('backends = ["ort-cpu", "ort-cpu-noopt"]', 'backends = ["odd"]')
+    )
     project.write_conftest(SLOW)
     return project
 
@@ -74,7 +78,9 @@ def test_first_lines_say_what_and_where(project):
 def test_an_interrupted_run_keeps_what_was_measured(odd, monkeypatch, how, workers):
     monkeypatch.setenv("HANG", "1")
     command = odd.pytester._getpytestargs()
-    process = odd.pytester.popen([*command, "--assert=plain", "suites/scratch.qbench.toml", *workers])
+    process = odd.pytester.popen(
+        [*command, "--assert=plain", "suites/scratch.qbench.toml", *workers]
+    )
     try:
         until = time.monotonic() + 600
         while not (odd.run_files and '"type":"cell"' in odd.run_files[0].read_text()):
@@ -123,7 +129,9 @@ def test_a_worker_that_dies_marks_the_run_and_its_cell(odd, monkeypatch):
 @pytest.mark.slow
 def test_reports_are_drawn_from_the_history(project):
     project.accept()
-    result = project.run("--qbench-report", "html", "--qbench-report", "md", "--qbench-report", "png")
+    result = project.run(
+        "--qbench-report", "html", "--qbench-report", "md", "--qbench-report", "png"
+    )
     assert result.ret == 0
     result.stdout.fnmatch_lines(["wrote reports/charts/ (2 charts)"])
     assert result.stdout.str().count("charts") == 2
@@ -150,7 +158,9 @@ def test_a_damaged_history_file_hinders_nobody(project):
         ("--qbench-baselines", ("--qbench-accept=new",)),
     ],
 )
-def test_a_folder_that_cannot_be_written_is_noticed_before_anything_is_measured(project, option, other, workers):
+def test_a_folder_that_cannot_be_written_is_noticed_before_anything_is_measured(
+    project, option, other, workers
+):
     (project.path / "blocked").touch()  # a file in the place of the folder: it hinders root too
     result = project.run(f"{option}=blocked/folder", *other, workers=workers)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -199,7 +209,9 @@ def test_a_folder_that_breaks_while_measuring_is_one_sentence_and_red(project):
     result = project.run("--qbench-reports=blocked/folder", "--qbench-report=md")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert result.parseoutcomes() == {"passed": 8}
-    result.stdout.fnmatch_lines(["scratch: All 8 cells pass", "qbench: Writing *blocked*found *expected a writable*"])
+    result.stdout.fnmatch_lines(
+        ["scratch: All 8 cells pass", "qbench: Writing *blocked*found *expected a writable*"]
+    )
     assert "Traceback" not in result.stdout.str() + result.stderr.str()
 
 
@@ -220,7 +232,9 @@ def test_a_session_without_cells_writes_nothing(project):
     result = project.run("test_a_session_without_cells_writes_nothing.py", suite=False)
     assert result.ret == 0
     assert not project.run_files
-    assert "qbench" not in "\n".join(line for line in result.outlines if not line.startswith(("rootdir", "plugins")))
+    assert "qbench" not in "\n".join(
+        line for line in result.outlines if not line.startswith(("rootdir", "plugins"))
+    )
 
 
 def test_a_run_that_is_not_kept_is_reported_and_leaves_no_file(project):
@@ -231,7 +245,9 @@ def test_a_run_that_is_not_kept_is_reported_and_leaves_no_file(project):
     assert {name for name in project.files() if name not in kept} == {"reports/report.md"}
     assert read_run(project.run_files[0]).id not in (project.path / "reports/report.md").read_text()
     result.stdout.fnmatch_lines(["run file: none (--qbench-history=off)"])
-    project.write_ini(f"qbench_cache = {project.cache}", "qbench_localize = 0", "qbench_history = off")
+    project.write_ini(
+        f"qbench_cache = {project.cache}", "qbench_localize = 0", "qbench_history = off"
+    )
     project.run()
     assert len(project.run_files) == 1
     project.run("--qbench-history=elsewhere")

@@ -1,4 +1,6 @@
-"""Cells that run several times, from outside: an engine that repeats its answers, and one that does not."""
+"""Cells that run several times, from outside: an engine that repeats its answers, and one that
+does not.
+"""
 
 import json
 
@@ -70,7 +72,9 @@ def write(project):
     project.write_conftest(f"{NOISY}\n{MORE}")
 
     def write(backend, settings="repeats = 5", tolerance=0.1, model="tiny_a"):
-        project.write_suite(SUITE.format(backend=backend, settings=settings, tolerance=tolerance, model=model))
+        project.write_suite(
+            SUITE.format(backend=backend, settings=settings, tolerance=tolerance, model=model)
+        )
         return project
 
     return write
@@ -129,9 +133,13 @@ def test_the_runs_of_a_noisy_engine_are_counted_and_its_drift_is_held_to_them(wr
     project.run("--qbench-accept=all", "--qbench-reason=the same again").assert_outcomes(passed=1)
     files = project.path / "baselines" / "scratch" / "tiny_a.json"
     accepted = json.loads(files.read_text())["cells"]["noisy+w8a8_asym_pc"]["accepted"]
-    assert "reason" not in next(iter(accepted.values()))  # nothing was replaced: what noise moves is no change
+    assert "reason" not in next(
+        iter(accepted.values())
+    )  # nothing was replaced: what noise moves is no change
 
-    write("noisy", settings="")  # one run, and no floor: the answers are not those that were accepted
+    write(
+        "noisy", settings=""
+    )  # one run, and no floor: the answers are not those that were accepted
     project.run().assert_outcomes(failed=1)
     assert cell(project)["outcome"] == "drifted"
 

@@ -1,4 +1,6 @@
-"""Reports at the end of a run know what was accepted and said of it; GitHub is told; JUnit has the counts."""
+"""Reports at the end of a run know what was accepted and said of it; GitHub is told; JUnit has
+the counts.
+"""
 
 import json
 import re
@@ -14,7 +16,9 @@ def cell_page(project, model):
 
 
 def worse_from(project, night):
-    """Four more nights like the accepted one; from number ``night`` on tiny_a has lost forty samples."""
+    """Four more nights like the accepted one; from number ``night`` on tiny_a has lost forty
+    samples.
+    """
     accepted = project.run_files[0].read_text().splitlines()
     for number in range(1, 8):
         lines = [json.loads(line) for line in accepted]
@@ -52,7 +56,9 @@ def test_github_is_told_what_broke_and_in_which_suite_file(project, monkeypatch,
     result = project.run("--qbench-report=github")
     assert result.ret == 1
     (command,) = [line for line in result.outlines if line.startswith("::error ")]
-    assert re.match(r"::error file=suites/scratch\.qbench\.toml,title=scratch%3A .*::tiny_a::ort-cpu", command)
+    assert re.match(
+        r"::error file=suites/scratch\.qbench\.toml,title=scratch%3A .*::tiny_a::ort-cpu", command
+    )
     assert told.read_text().startswith("before\n# qbench scratch\n" if summary else "before\n")
     assert ("# qbench" in told.read_text()) is summary
     assert not (project.path / "reports" / "index.html").exists()
@@ -64,7 +70,9 @@ def test_github_is_told_of_the_suites_of_this_job_alone(project, monkeypatch, tm
     project.accept()
     lines = [json.loads(line) for line in project.run_files[0].read_text().splitlines()]
     lines[0] |= {"id": "other-night", "suite": "other", "started": "2020-01-01T00:00:00Z"}
-    cells = [line | {"suite": "other", "outcome": "failed"} for line in lines if line["type"] == "cell"]
+    cells = [
+        line | {"suite": "other", "outcome": "failed"} for line in lines if line["type"] == "cell"
+    ]
     (project.path / "reports/history/other.jsonl").write_text(
         "".join(json.dumps(line) + "\n" for line in [lines[0], *cells, lines[-1]])
     )

@@ -26,7 +26,8 @@ def gates(project, kind):
 def test_a_cell_is_judged_by_the_error_of_fp32_what_it_recovers_and_every_class(project):
     project.write_suite(
         SUITE.format(
-            model="tiny_b", asked='tolerance = { rel = 0.5 }\nrelative_to = "error"\nrecovery = 0.5\nslices = "class"'
+            model="tiny_b",
+            asked='tolerance = { rel = 0.5 }\nrelative_to = "error"\nrecovery = 0.5\nslices = "class"',
         )
     )
     assert project.accept().ret == 0
@@ -36,7 +37,9 @@ def test_a_cell_is_judged_by_the_error_of_fp32_what_it_recovers_and_every_class(
     wrong = top1["n"] - top1["reference_hits"]
     assert "of the error (suite" in loss["rule"]
     margin = max(wrong / 2, 0)
-    assert loss["limit"] is None or loss["limit"] * top1["n"] == pytest.approx(top1["reference_hits"] - margin)
+    assert loss["limit"] is None or loss["limit"] * top1["n"] == pytest.approx(
+        top1["reference_hits"] - margin
+    )
     _, (recovery,) = gates(project, "recovery")
     assert recovery["state"] == "holds"
     assert f"% recovered: top1 {top1['hits']}/{top1['n']}" in recovery["detail"]

@@ -1,4 +1,6 @@
-"""Suites are ordinary pytest items: whatever selects, repeats, stops or reports tests does so with cells."""
+"""Suites are ordinary pytest items: whatever selects, repeats, stops or reports tests does so
+with cells.
+"""
 
 import xml.etree.ElementTree
 
@@ -23,7 +25,9 @@ def test_node_ids_in_the_order_of_the_file(project):
 
 def test_the_tree_is_file_model_cell(project):
     result = project.run("--collect-only")
-    result.stdout.fnmatch_lines(["*<SuiteFile scratch.qbench.toml>", "*<ModelNode tiny_a>", "*<CellItem ort-cpu+fp32>"])
+    result.stdout.fnmatch_lines(
+        ["*<SuiteFile scratch.qbench.toml>", "*<ModelNode tiny_a>", "*<CellItem ort-cpu+fp32>"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -42,7 +46,9 @@ def test_selecting(project, options, chosen):
 
 
 def test_node_ids_on_the_command_line(project):
-    assert collected(project.run("--collect-only", "-q", CELLS[3], f"{NODE}tiny_b", suite=False)) == [
+    assert collected(
+        project.run("--collect-only", "-q", CELLS[3], f"{NODE}tiny_b", suite=False)
+    ) == [
         CELLS[3],
         *CELLS[4:],
     ]
@@ -51,7 +57,9 @@ def test_node_ids_on_the_command_line(project):
 def test_selection_that_cannot_be_read_is_a_usage_error(project):
     result = project.run("--qbench-select", "modle=tiny_a")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*found 'modle=tiny_a'; expected axis=pattern*Did you mean 'model'?"])
+    result.stderr.fnmatch_lines(
+        ["*found 'modle=tiny_a'; expected axis=pattern*Did you mean 'model'?"]
+    )
 
 
 def test_last_failed_runs_only_the_red_cells(project):
@@ -59,7 +67,10 @@ def test_last_failed_runs_only_the_red_cells(project):
     assert project.run().parseoutcomes() == {"passed": 6, "failed": 2}
     result = project.run("--lf")
     assert result.parseoutcomes() == {"failed": 2, "deselected": 6}
-    assert set(project.outcomes()) == {"tiny_b::ort-cpu-noopt+fp32", "tiny_b::ort-cpu-noopt+w8a8_asym_pc"}
+    assert set(project.outcomes()) == {
+        "tiny_b::ort-cpu-noopt+fp32",
+        "tiny_b::ort-cpu-noopt+w8a8_asym_pc",
+    }
     assert project.lines(kind="run")[0]["complete_selection"] is False
 
 
@@ -99,4 +110,6 @@ def test_the_same_under_two_workers_one_model_each(project):
 
 
 def test_verbose_shows_how_far_the_score_moved(project):
-    project.run("-v", "-k", "tiny_a and w8a8").stdout.fnmatch_lines(["*::ort-cpu+w8a8_asym_pc MISSING top1 *pp*"])
+    project.run("-v", "-k", "tiny_a and w8a8").stdout.fnmatch_lines(
+        ["*::ort-cpu+w8a8_asym_pc MISSING top1 *pp*"]
+    )

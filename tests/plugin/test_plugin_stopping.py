@@ -1,4 +1,6 @@
-"""``stop = "decided"`` from outside: cells that end early, what they still check, and those that run to the end."""
+"""``stop = "decided"`` from outside: cells that end early, what they still check, and those
+that run to the end.
+"""
 
 import pytest
 
@@ -55,9 +57,20 @@ metrics = [{metrics}]
 @pytest.fixture
 def write(project):
     def write(
-        decision="ci", tolerance=0.2, schema="w8a8_asym_pc", settings="", model="tiny_a", fp32="false", metrics='"top1"'
+        decision="ci",
+        tolerance=0.2,
+        schema="w8a8_asym_pc",
+        settings="",
+        model="tiny_a",
+        fp32="false",
+        metrics='"top1"',
     ):
-        given = {"decision": decision, "tolerance": tolerance, "schema": schema, "settings": settings}
+        given = {
+            "decision": decision,
+            "tolerance": tolerance,
+            "schema": schema,
+            "settings": settings,
+        }
         project.write_suite(SUITE.format(model=model, fp32=fp32, metrics=metrics, **given))
         return project
 
@@ -91,7 +104,9 @@ def test_a_good_cell_ends_when_its_loss_is_proven_and_is_compared_with_what_was_
     assert (drift["state"], "are answered as accepted" in drift["detail"]) == ("holds", True)
     first = cell["stopped"]
     project.run().assert_outcomes(passed=1)
-    assert cells(project)["w8a8_asym_pc"]["stopped"] == first  # the order is that of the data's digest
+    assert (
+        cells(project)["w8a8_asym_pc"]["stopped"] == first
+    )  # the order is that of the data's digest
 
 
 def test_a_changed_answer_among_those_that_ran_is_drift(write):
@@ -102,7 +117,9 @@ def test_a_changed_answer_among_those_that_ran_is_drift(write):
     project.accept()
     project.run().assert_outcomes(passed=1)
     project.write_conftest(
-        f"{ENGINE}\nMORE = dict(backends=dict(own=Engine))".replace("+ 0.0", "+ 0.1 * np.sin(30 * one)")
+        f"{ENGINE}\nMORE = dict(backends=dict(own=Engine))".replace(
+            "+ 0.0", "+ 0.1 * np.sin(30 * one)"
+        )
     )
     project.run()
     cell = cells(project)["w8a8_asym_pc"]
@@ -146,8 +163,14 @@ expires = "2999-12-31"
     [
         ("", False),  # nothing to compare a part of the samples with
         ('[cell.values.x64]\n"tiny_a::ort-cpu+w8a8_asym_pc" = { top1 = 0.1 }\n', True),
-        ('[cell.values]\n"tiny_a::ort-cpu+w8a8_asym_pc" = { top1 = 0.1 }\n', True),  # version 2 of the file
-        ('when = "riscv64"\n[cell.values.riscv64]\n"tiny_a::ort-cpu+w8a8_asym_pc" = { top1 = 0.1 }\n', False),
+        (
+            '[cell.values]\n"tiny_a::ort-cpu+w8a8_asym_pc" = { top1 = 0.1 }\n',
+            True,
+        ),  # version 2 of the file
+        (
+            'when = "riscv64"\n[cell.values.riscv64]\n"tiny_a::ort-cpu+w8a8_asym_pc" = { top1 = 0.1 }\n',
+            False,
+        ),
     ],
 )
 def test_a_cell_that_is_listed_with_values_is_run_whole(write, added, is_whole):
@@ -161,12 +184,16 @@ def test_a_cell_that_is_listed_with_values_is_run_whole(write, added, is_whole):
 
 
 def test_a_bad_cell_fails_early_by_its_counts_alone(write):
-    project = write(decision="point", tolerance=0.02, schema="w4a8_sym_pt", settings="integer_macs = 0")
+    project = write(
+        decision="point", tolerance=0.02, schema="w4a8_sym_pt", settings="integer_macs = 0"
+    )
     project.accept()
     project.run()
     cell = cells(project)["w4a8_sym_pt"]
     assert cell["outcome"] == "failed"
-    assert cell["stopped"]["proven"] == []  # fp32 answers all of them right, so that nothing is left to gain
+    assert (
+        cell["stopped"]["proven"] == []
+    )  # fp32 answers all of them right, so that nothing is left to gain
     assert cell["stopped"]["decided"] == {"top1": "broken"}
     score = cell["metrics"]["top1"]
     assert score["losses"] - score["gains"] > 8  # the margin, 2 % of 400
@@ -180,7 +207,9 @@ def test_an_agreement_floor_is_decided_too(write):
     assert cell["stopped"]["decided"] == {"top1": "holds", "agreement": "holds"}
     project.accept()
     project.run()
-    found = cells(project)["w8a8_asym_pc"]  # the accepted floor is 2 % under what was measured: closer, so later
+    found = cells(project)[
+        "w8a8_asym_pc"
+    ]  # the accepted floor is 2 % under what was measured: closer, so later
     assert found["n"] > cell["n"]
     (floor,) = (gate for gate in found["gates"] if gate["kind"] == "floor")
     assert floor["state"] == "holds"
@@ -236,7 +265,10 @@ def test_an_early_end_has_no_point_in_a_series_and_is_not_accepted(write):
 
     baseline = load_baseline(project.path / "baselines" / "scratch" / "tiny_a.json")
     taken = accept_measurements(
-        baseline, [record.measurement()], accepting=Accepting(scope=Scope.ALL, reason="try"), rules=Rules()
+        baseline,
+        [record.measurement()],
+        accepting=Accepting(scope=Scope.ALL, reason="try"),
+        rules=Rules(),
     )
     assert not taken.rows
     assert "stopped after" in taken.refusals[0].reason

@@ -8,13 +8,23 @@ from qbench.tracking import record_of_line
 
 
 def line(**more):
-    axes = {"suite": "s", "model": "m", "backend": "ort-cpu", "schema": "w8a8_asym_pc", "variant": ""}
+    axes = {
+        "suite": "s",
+        "model": "m",
+        "backend": "ort-cpu",
+        "schema": "w8a8_asym_pc",
+        "variant": "",
+    }
     return {"type": "cell", **axes, "outcome": "passed", **more}
 
 
 @pytest.mark.parametrize(
     ("name", "unit", "text"),
-    [("f1-macro", "%", "f1-macro −1.00 pp"), ("rouge-l", "dB", "rouge-l −0.01 dB"), ("top1", "%", "top1 −1.00 pp")],
+    [
+        ("f1-macro", "%", "f1-macro −1.00 pp"),
+        ("rouge-l", "dB", "rouge-l −0.01 dB"),
+        ("top1", "%", "top1 −1.00 pp"),
+    ],
 )
 def test_the_name_of_a_metric_keeps_its_hyphens(name, unit, text):
     score = {"hits": 98, "reference_hits": 99, "out_of": 100, "unit": unit}
@@ -25,7 +35,10 @@ def test_of_several_runs_the_mean_is_shown_that_is_judged():
     score = {"hits": 96, "reference_hits": 99, "out_of": 100, "unit": "%"}
     runs = {"runs": 3, "metrics": {"top1": {"hits": [96, 98, 97], "out_of": [100] * 3, "pairs": 4}}}
     assert change_text(line(metrics={"top1": score}, repeats=runs)) == "top1 −2.00 pp"
-    assert change_text(line(metrics={"top1": score}, repeats=runs | {"metrics": {}})) == "top1 −3.00 pp"
+    assert (
+        change_text(line(metrics={"top1": score}, repeats=runs | {"metrics": {}}))
+        == "top1 −3.00 pp"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""The workflows that users copy: their keys, and their shell steps run on a scratch repository with a bare remote."""
+"""The workflows that users copy: their keys, and their shell steps run on a scratch repository
+with a bare remote.
+"""
 
 import json
 import os
@@ -21,7 +23,9 @@ PYTHON = f"""#!/bin/sh
 '''exec' "{sys.executable}" "$0" "$@"
 ' '''
 """
-"""The first lines of a program in Python whose path may hold blanks, which a shebang may not: a shell starts it."""
+"""The first lines of a program in Python whose path may hold blanks, which a shebang may not: a
+shell starts it.
+"""
 
 GH = """
 import json, os, shutil, subprocess, sys
@@ -63,7 +67,9 @@ def shell_steps(path):
 
 
 class Machine:
-    """A runner: it checks out a branch of the remote, and runs the shell steps of a workflow as GitHub does."""
+    """A runner: it checks out a branch of the remote, and runs the shell steps of a workflow as
+    GitHub does.
+    """
 
     def __init__(self, root, remote, cache):
         self.root, self.remote, self.cache = root, remote, cache
@@ -71,7 +77,10 @@ class Machine:
         programs = root / "bin"
         self.forge.mkdir()
         programs.mkdir()
-        modules = {"pip": "raise SystemExit(0)", "qbench": "import qbench.cli; raise SystemExit(qbench.cli.main())"}
+        modules = {
+            "pip": "raise SystemExit(0)",
+            "qbench": "import qbench.cli; raise SystemExit(qbench.cli.main())",
+        }
         modules["pytest"] = "import pytest; raise SystemExit(pytest.main())"
         for name, text in modules.items():
             self.program(programs / name, f"{PYTHON}{text}\n")
@@ -86,7 +95,15 @@ class Machine:
     def check_out(self, number, branch="main"):
         """A fresh checkout of ``branch``, and its temporary folder."""
         place = self.root / f"run{number}"
-        git(self.root, "clone", "-q", "--depth=1", f"--branch={branch}", self.remote.as_uri(), str(place))
+        git(
+            self.root,
+            "clone",
+            "-q",
+            "--depth=1",
+            f"--branch={branch}",
+            self.remote.as_uri(),
+            str(place),
+        )
         (self.root / f"temp{number}").mkdir()
         return place
 
@@ -120,9 +137,14 @@ class Machine:
                 continue
             if failed and "always()" not in str(step.get("if", "")):
                 continue
-            if "comment.md" in str(step.get("if", "")) and not (place / "site" / "comment.md").is_file():
+            if (
+                "comment.md" in str(step.get("if", ""))
+                and not (place / "site" / "comment.md").is_file()
+            ):
                 continue
-            assert "${{" not in step["run"], "an expression in a script can be a script of a stranger"
+            assert "${{" not in step["run"], (
+                "an expression in a script can be a script of a stranger"
+            )
             one = subprocess.run(
                 ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
                 cwd=place,
@@ -137,8 +159,17 @@ class Machine:
 
 
 def git(folder, *words):
-    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "init.defaultBranch=main"]
-    done = subprocess.run(["git", *identity, *words], cwd=folder, capture_output=True, text=True, check=True)
+    identity = [
+        "-c",
+        "user.name=t",
+        "-c",
+        "user.email=t@example.org",
+        "-c",
+        "init.defaultBranch=main",
+    ]
+    done = subprocess.run(
+        ["git", *identity, *words], cwd=folder, capture_output=True, text=True, check=True
+    )
     return done.stdout
 
 
@@ -171,11 +202,19 @@ def test_nights_are_kept_on_a_branch_that_the_first_one_makes(machine, project):
     names = on_branch(machine)
     assert sorted(name.rpartition(".")[2] for name in names) == ["json", "jsonl"]
     badge = json.loads(git(machine.remote, "show", f"{BRANCH}:badge.json"))
-    assert badge == {"schemaVersion": 1, "label": "qbench", "message": "8 cells green", "color": "brightgreen"}
+    assert badge == {
+        "schemaVersion": 1,
+        "label": "qbench",
+        "message": "8 cells green",
+        "color": "brightgreen",
+    }
     assert json.loads((place / "site" / "badge.json").read_text()) == badge
     assert (place / "site" / "index.html").is_file()
     assert "# qbench scratch" in (machine.root / "summary1.md").read_text()
-    assert git(place, "status", "--porcelain").split() == ["??", "site/"]  # neither index nor tree was touched
+    assert git(place, "status", "--porcelain").split() == [
+        "??",
+        "site/",
+    ]  # neither index nor tree was touched
 
     push_in_between(machine, project)
     place, second = machine.run("nightly.yml", 2)
@@ -188,7 +227,9 @@ def test_nights_are_kept_on_a_branch_that_the_first_one_makes(machine, project):
 
 
 def push_in_between(machine, project):
-    """A hook of the remote: between fetch and push of the next night another night is pushed, once."""
+    """A hook of the remote: between fetch and push of the next night another night is pushed,
+    once.
+    """
     (other,) = project.run_files
     hook = machine.remote / "hooks" / "pre-receive"
     machine.program(
@@ -206,16 +247,19 @@ def push_in_between(machine, project):
 
 def test_a_night_that_may_not_push_ends_with_one_sentence(machine, project):
     hook = machine.remote / "hooks" / "pre-receive"
-    machine.program(hook, "#!/bin/sh\necho 'Permission to somebody/nets.git denied to github-actions[bot].'\nexit 1\n")
+    machine.program(
+        hook,
+        "#!/bin/sh\necho 'Permission to somebody/nets.git denied to github-actions[bot].'\nexit 1\n",
+    )
     place = machine.check_out(1)
     shutil.copytree(project.path / "reports", place / "reports")
     push = machine.steps("nightly.yml", place, PUSH)[PUSH]
     assert push.returncode == 2
     assert "contents: write" in push.stderr
     assert "denied" in push.stderr
-    assert [line for line in push.stderr.splitlines() if "does not exist: left out" not in line] == [
-        push.stderr.splitlines()[-1]
-    ]
+    assert [
+        line for line in push.stderr.splitlines() if "does not exist: left out" not in line
+    ] == [push.stderr.splitlines()[-1]]
     assert on_branch(machine) == []
     assert len(list((place / "reports" / "history").glob("*.jsonl"))) == 1
 
@@ -300,21 +344,33 @@ def test_the_action_does_what_the_workflows_do():
     assert set(action) == {"name", "description", "inputs", "runs"}
     assert action["runs"]["using"] == "composite"
     steps = {step["name"]: step for step in action["runs"]["steps"]}
-    assert all(set(step) <= STEP_KEYS and ("uses" in step or step["shell"] == "bash") for step in steps.values())
+    assert all(
+        set(step) <= STEP_KEYS and ("uses" in step or step["shell"] == "bash")
+        for step in steps.values()
+    )
     assert not any("${{" in step.get("run", "") for step in steps.values())
-    assert set(action["inputs"]) == set(re.findall(r"\$\{\{ inputs\.(\w+) \}\}", (ROOT / "action.yml").read_text()))
-    of_workflows = {**shell_steps(STARTERS / "nightly.yml"), **shell_steps(STARTERS / "pull-request.yml")}
+    assert set(action["inputs"]) == set(
+        re.findall(r"\$\{\{ inputs\.(\w+) \}\}", (ROOT / "action.yml").read_text())
+    )
+    of_workflows = {
+        **shell_steps(STARTERS / "nightly.yml"),
+        **shell_steps(STARTERS / "pull-request.yml"),
+    }
     assert {name for name, step in steps.items() if "run" in step} == set(of_workflows)
     assert steps[COMMENT]["run"] == of_workflows[COMMENT]["run"]
     for name in (PUSH, "Get the history"):
         assert steps[name]["run"].replace(' --branch "$BRANCH"', "") == of_workflows[name]["run"]
     runs = [shell_steps(STARTERS / name)["Run the suites"]["run"] for name in WORKFLOWS]
-    assert set(steps["Run the suites"]["run"].split()) - {"$SUITES"} == set(" ".join(runs).split()) - {"suites"}
+    assert set(steps["Run the suites"]["run"].split()) - {"$SUITES"} == set(
+        " ".join(runs).split()
+    ) - {"suites"}
 
 
 @pytest.mark.parametrize("action", ["pull", "push"])
 @pytest.mark.parametrize("place", ["no repository", "no remote", "a remote that is gone"])
-def test_a_history_that_cannot_be_fetched_is_one_sentence(action, place, tmp_path, monkeypatch, capsys, project):
+def test_a_history_that_cannot_be_fetched_is_one_sentence(
+    action, place, tmp_path, monkeypatch, capsys, project
+):
     monkeypatch.chdir(tmp_path)
     history = tmp_path / "reports" / "history"
     history.mkdir(parents=True)

@@ -1,4 +1,6 @@
-"""Small float graphs with one idea each, and a numpy interpreter that fake-quantizes them as a plan says."""
+"""Small float graphs with one idea each, and a numpy interpreter that fake-quantizes them as a
+plan says.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -99,7 +101,9 @@ def pooled_concat() -> ir.Model:
 
 
 def gates() -> ir.Model:
-    """A step of a gated recurrent unit: products of two computed operands, constants in differences."""
+    """A step of a gated recurrent unit: products of two computed operands, constants in
+    differences.
+    """
     return model_of(
         "float[N,8] x, float[N,6] h",
         "float[N,6] z",
@@ -136,19 +140,24 @@ def attention() -> ir.Model:
 
 
 SUBJECTS: dict[str, Callable[[], ir.Model]] = {
-    make.__name__: make for make in (conv_relu, residual, depthwise, pooled_concat, gates, attention)
+    make.__name__: make
+    for make in (conv_relu, residual, depthwise, pooled_concat, gates, attention)
 }
 
 
 def feeds_of(model: ir.Model, seed: int = 5, rows: int = 16) -> dict[str, Array]:
     """Normal numbers for every input, ``rows`` samples."""
     rng = np.random.default_rng(seed)
-    shapes = {v.name: [d if isinstance(d, int) else rows for d in v.shape or ()] for v in model.graph.inputs}
+    shapes = {
+        v.name: [d if isinstance(d, int) else rows for d in v.shape or ()]
+        for v in model.graph.inputs
+    }
     return {str(name): rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
 
 
 def fake_quantized(model: ir.Model, plan: Plan, feeds: dict[str, Array]) -> dict[str, Array]:
-    """The float graph, node by node through the onnx evaluator, with a round trip at every slot of ``plan``.
+    """The float graph, node by node through the onnx evaluator, with a round trip at every slot
+    of ``plan``.
 
     A graph output leaves as computed; everything else that has a grid is read through it.
     """
@@ -173,10 +182,14 @@ def _evaluated(node: ir.Node, operands: dict[str, Array]) -> dict[str, Array]:
     inputs = [
         None
         if v is None
-        else ir.Value(name=f"i{i}", type=ir.TensorType(ir.DataType.from_numpy(operands[f"i{i}"].dtype)))
+        else ir.Value(
+            name=f"i{i}", type=ir.TensorType(ir.DataType.from_numpy(operands[f"i{i}"].dtype))
+        )
         for i, v in enumerate(node.inputs)
     ]
-    alone = ir.Node("", node.op_type, inputs, list(node.attributes.values()), num_outputs=len(node.outputs))
+    alone = ir.Node(
+        "", node.op_type, inputs, list(node.attributes.values()), num_outputs=len(node.outputs)
+    )
     for output, value in zip(node.outputs, alone.outputs, strict=True):
         value.name = output.name
     present = [value for value in inputs if value is not None]

@@ -1,4 +1,6 @@
-"""On trained networks our plans cost what those of onnxruntime's quantizer cost: benchmarks/against_onnxruntime.py."""
+"""On trained networks our plans cost what those of onnxruntime's quantizer cost:
+benchmarks/against_onnxruntime.py.
+"""
 
 import re
 import subprocess
@@ -21,7 +23,9 @@ class Row:
 
 
 def rows(*arguments: str) -> dict[str, Row]:
-    """The table that the script prints, by granularity; it says by its exit code that the bar is kept."""
+    """The table that the script prints, by granularity; it says by its exit code that the bar
+    is kept.
+    """
     script = [sys.executable, BENCHMARKS / "against_onnxruntime.py", *arguments]
     done = subprocess.run(script, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

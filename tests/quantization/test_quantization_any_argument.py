@@ -1,4 +1,6 @@
-"""The functions people call first, given what people have: paths, messages, names, and things that are none of it."""
+"""The functions people call first, given what people have: paths, messages, names, and things
+that are none of it.
+"""
 
 import numpy as np
 import onnx
@@ -22,7 +24,12 @@ def forms(tmp_path):
     """One model three times: in memory, as a message, as a file."""
     proto = onnx.parser.parse_model(NET)
     onnx.save(proto, tmp_path / "net.onnx")
-    return load_model(tmp_path / "net.onnx"), proto, tmp_path / "net.onnx", str(tmp_path / "net.onnx")
+    return (
+        load_model(tmp_path / "net.onnx"),
+        proto,
+        tmp_path / "net.onnx",
+        str(tmp_path / "net.onnx"),
+    )
 
 
 def test_a_model_is_taken_in_every_form(forms, tmp_path):
@@ -32,7 +39,9 @@ def test_a_model_is_taken_in_every_form(forms, tmp_path):
     assert all(plan == plans[0] for plan in plans)
     for form in forms:
         save_model(quantize_model(form, plans[0]), tmp_path / "q.onnx")
-        assert [node.op_type for node in load_model(tmp_path / "q.onnx").graph].count("DequantizeLinear") == 3
+        assert [node.op_type for node in load_model(tmp_path / "q.onnx").graph].count(
+            "DequantizeLinear"
+        ) == 3
 
 
 @pytest.mark.parametrize("none", [None, 3, b"bytes"])
@@ -77,14 +86,19 @@ def test_a_path_is_no_profile(forms):
 
 @pytest.mark.parametrize("schema", ["w8_sym_pc", "w8a8_asym_pc_dyn"])
 def test_no_profile_where_none_is_needed(forms, schema):
-    bare, plain = make_plan(forms[0], None, schema), make_plan(forms[0], calibrate(forms[0], [{"x": X}]), schema)
+    bare, plain = (
+        make_plan(forms[0], None, schema),
+        make_plan(forms[0], calibrate(forms[0], [{"x": X}]), schema),
+    )
     assert dict(bare.decisions) == dict(plain.decisions)
     assert bare.quantized_units == ("fc",)
 
 
 def test_nan_in_a_constant_is_blamed_on_the_constant(forms):
     model = forms[1]
-    model.graph.initializer[1].CopyFrom(onnx.numpy_helper.from_array(np.array([1, np.nan], np.float32), "b"))
+    model.graph.initializer[1].CopyFrom(
+        onnx.numpy_helper.from_array(np.array([1, np.nan], np.float32), "b")
+    )
     with pytest.raises(InputError, match="found NaN in its constant 'b'"):
         calibrate(model, [{"x": X}])
 

@@ -1,4 +1,6 @@
-"""Attention masks cost nothing: scores keep the accuracy that they have without a mask, whatever writes the mask."""
+"""Attention masks cost nothing: scores keep the accuracy that they have without a mask,
+whatever writes the mask.
+"""
 
 from collections.abc import Callable
 
@@ -131,7 +133,9 @@ def run(model: ir.Model, backend: str, feeds: dict[str, Array]) -> Array:
         return np.asarray(executor.run(feeds)["z"], np.float64)
 
 
-def sqnr(model: ir.Model, plan: Plan, feeds: dict[str, Array], backend: str = "integer-ort-x64") -> float:
+def sqnr(
+    model: ir.Model, plan: Plan, feeds: dict[str, Array], backend: str = "integer-ort-x64"
+) -> float:
     real = run(model, "ort-cpu-precise", feeds)
     error = run(quantize_model(model, plan), backend, feeds) - real
     return float(10 * np.log10((real**2).sum() / (error**2).sum()))
@@ -143,7 +147,9 @@ def test_a_mask_costs_nothing(name: str) -> None:
     """Without a mask 33 dB; with one there were 1 to 5 dB wherever the mask lay on a grid."""
     model, masks = CASES[name]()
     batches = [{"x": numbers(16, i), **masks(kept(16, i))} for i in range(2)]
-    plan = make_plan(model, calibrate(model, batches), "w8a8_asym_pc", capabilities="integer-ort-x64")
+    plan = make_plan(
+        model, calibrate(model, batches), "w8a8_asym_pc", capabilities="integer-ort-x64"
+    )
     test = {"x": numbers(32, 9), **masks(kept(32, 9))}
     plain = attention("p = Softmax(scores)")
     without = make_plan(plain, calibrate(plain, [{"x": b["x"]} for b in batches]), "w8a8_asym_pc")
@@ -154,10 +160,14 @@ def test_a_mask_costs_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["BERT", "fed", "fed -inf", "multiplied", "guarded"])
 def test_a_mask_that_calibration_did_not_see_is_not_lost(name: str) -> None:
-    """Samples without padding leave a mask of zeros: on a grid of its own it would be 0 for ever."""
+    """Samples without padding leave a mask of zeros: on a grid of its own it would be 0 for
+    ever.
+    """
     model, masks = CASES[name]()
     everything = np.ones((64, LENGTH), bool)
-    plan = make_plan(model, calibrate(model, [{"x": numbers(64, 1), **masks(everything)}]), "w8a8_asym_pc")
+    plan = make_plan(
+        model, calibrate(model, [{"x": numbers(64, 1), **masks(everything)}]), "w8a8_asym_pc"
+    )
     assert sqnr(model, plan, {"x": numbers(16, 1), **masks(kept(16, 1))}) > 25
 
 
@@ -181,7 +191,9 @@ def test_ordinary_scores_and_outliers_elsewhere_are_no_masks() -> None:
 def test_an_overflow_on_the_way_to_a_softmax_is_no_mask() -> None:
     body = "h = MatMul(x, w)\n e = Exp(h)\n m = Min(e, h)\n z = Softmax(m)"
     model = model_of("float[N,8] x", "float[N,8] z", body, w=weights(1, 8, 8))
-    profile = calibrate(model, [{"x": 200 * np.random.default_rng(1).normal(size=(16, 8)).astype(np.float32)}])
+    profile = calibrate(
+        model, [{"x": 200 * np.random.default_rng(1).normal(size=(16, 8)).astype(np.float32)}]
+    )
     assert profile.values["e"].infinite
     assert not profile.values["e"].negative_infinite
     refusals = make_plan(model, profile, "w8a8_asym_pc").refusals

@@ -1,4 +1,6 @@
-"""Biases as a choice: their widths and scales, whose grid is finer, what makes room for them, what saturates."""
+"""Biases as a choice: their widths and scales, whose grid is finer, what makes room for them,
+what saturates.
+"""
 
 from fractions import Fraction
 from typing import Any
@@ -38,7 +40,9 @@ from qbench.quantization.constant_qparams import saturated_entries
 POW2 = Spec(qtype="int8", symmetry="symmetric", scale_kind="pow2")
 POW2_WEIGHT = Spec(qtype="int8", symmetry="symmetric", scale_kind="pow2", narrow_range=True)
 INT8 = Spec(qtype="int8", symmetry="symmetric")
-CHANNELS = Spec(qtype="int8", symmetry="symmetric", granularity=Granularity.CHANNEL, narrow_range=True)
+CHANNELS = Spec(
+    qtype="int8", symmetry="symmetric", granularity=Granularity.CHANNEL, narrow_range=True
+)
 
 
 def own(qtype: str, finer: Finer = Finer.CHOSEN, scale_kind: str = "real") -> BiasSpec:
@@ -65,10 +69,16 @@ def levels_of(model: ir.Model, plan: Plan, role: Role) -> Any:
 
 
 def worked() -> tuple[ir.Model, dict[str, Any]]:
-    """Scales 1/16 of the data and 1/256 of the weight, a bias of .7 beside one of −3.2 in magnitude 3.2."""
+    """Scales 1/16 of the data and 1/256 of the weight, a bias of .7 beside one of −3.2 in
+    magnitude 3.2.
+    """
     w = np.array([[0.49, -0.25], [0.125, 0.3]], np.float32).reshape(2, 2, 1, 1)
     model = model_of(
-        "float[N,2,1,1] x", "float[N,2,1,1] z", "z = Conv(x, w, b)", w=w, b=np.array([0.7, 3.2], np.float32)
+        "float[N,2,1,1] x",
+        "float[N,2,1,1] z",
+        "z = Conv(x, w, b)",
+        w=w,
+        b=np.array([0.7, 3.2], np.float32),
     )
     x = np.array([[7.5, -3], [-7.9, 0.25], [1, 2]], np.float32).reshape(3, 2, 1, 1)
     return model, {"x": x}
@@ -82,7 +92,11 @@ def worked() -> tuple[ir.Model, dict[str, Any]]:
         (own("int16", scale_kind="pow2"), Fraction(1, 8192), 5734),
         (own("int16", Finer.PRODUCT, "pow2"), Fraction(1, 4096), 2867),
         (own("int8", Finer.PRODUCT, "pow2"), Fraction(1, 32), 22),
-        (own("int32", scale_kind="pow2"), Fraction(1, 2**29), 375809632),  # the float32 next to .7, in steps of 32
+        (
+            own("int32", scale_kind="pow2"),
+            Fraction(1, 2**29),
+            375809632,
+        ),  # the float32 next to .7, in steps of 32
         (own("int32", Finer.PRODUCT, "pow2"), Fraction(1, 4096), 2867),
         (BiasSpec(), Fraction(1, 4096), 2867),
     ],
@@ -104,9 +118,15 @@ def test_the_worked_example(bias: BiasSpec, step: Fraction, level: int) -> None:
 
 @pytest.mark.parametrize("bias", [own("int8"), own("int9"), own("int16"), own("int32"), BiasSpec()])
 def test_the_sum_is_exact_on_the_finer_grid(bias: BiasSpec) -> None:
-    """Products and bias in Fraction; with scales that are powers of two float32 has to give the same."""
+    """Products and bias in Fraction; with scales that are powers of two float32 has to give the
+    same.
+    """
     model, feeds = worked()
-    chosen = BiasSpec(kind=bias.kind, qtype=bias.qtype, scale_kind="pow2") if bias.kind is BiasKind.OWN else bias
+    chosen = (
+        BiasSpec(kind=bias.kind, qtype=bias.qtype, scale_kind="pow2")
+        if bias.kind is BiasKind.OWN
+        else bias
+    )
     plan, _ = planned(model, schema_of(chosen, POW2, POW2_WEIGHT), feeds)
     b = plan.constants[slot_of(plan, Role.BIAS)]
     x = [[round(Fraction(float(v)) * 16) for v in row] for row in feeds["x"].reshape(3, 2)]
@@ -114,7 +134,11 @@ def test_the_sum_is_exact_on_the_finer_grid(bias: BiasSpec) -> None:
     q_b = [int(v) for v in levels_of(model, plan, Role.BIAS)]
     steps = [Fraction(float(s)) for s in np.broadcast_to(b.scale, 2)]
     exact = [
-        [sum(a * c for a, c in zip(row, w[m], strict=True)) * Fraction(1, 4096) + q_b[m] * steps[m] for m in range(2)]
+        [
+            sum(a * c for a, c in zip(row, w[m], strict=True)) * Fraction(1, 4096)
+            + q_b[m] * steps[m]
+            for m in range(2)
+        ]
         for row in x
     ]
     got = fake_quantized(model, plan, feeds)["z"].reshape(3, 2)
@@ -159,7 +183,9 @@ def test_more_bits_of_bias_bring_the_result_closer() -> None:
 
 def test_the_bias_forced_on_the_products_grid_is_no_finer_in_any_channel() -> None:
     w = weights(0, 4, 3, 1, 1) * np.array([1e-4, 1, 30, 3000], np.float32).reshape(4, 1, 1, 1)
-    model = model_of("float[N,3,5,5] x", "float[N,4,5,5] z", "z = Conv(x, w, b)", w=w, b=weights(1, 4))
+    model = model_of(
+        "float[N,3,5,5] x", "float[N,4,5,5] z", "z = Conv(x, w, b)", w=w, b=weights(1, 4)
+    )
     plan, _ = planned(model, schema_of(own("int8", Finer.PRODUCT)))
     slot = slot_of(plan, Role.BIAS)
     alone = planned(model, schema_of(own("int8")))[0].constants[slot]
@@ -170,10 +196,15 @@ def test_the_bias_forced_on_the_products_grid_is_no_finer_in_any_channel() -> No
     assert 0 < finer < 4
     decision = plan.decisions[slot]
     assert isinstance(decision, Static)
-    assert f"the bias is finer in {finer} of 4 channels; raised to the product's scale" in decision.note
+    assert (
+        f"the bias is finer in {finer} of 4 channels; raised to the product's scale"
+        in decision.note
+    )
 
 
-@pytest.mark.parametrize("bias", [own("int8"), own("int16"), own("int16", Finer.PRODUCT), own("int32")])
+@pytest.mark.parametrize(
+    "bias", [own("int8"), own("int16"), own("int16", Finer.PRODUCT), own("int32")]
+)
 @pytest.mark.parametrize("dead", [[2], [0, 1, 2, 3]])
 @pytest.mark.parametrize("weight", [CHANNELS, POW2_WEIGHT])
 def test_a_channel_of_zeros_keeps_its_bias(bias: BiasSpec, dead: list[int], weight: Spec) -> None:
@@ -186,14 +217,20 @@ def test_a_channel_of_zeros_keeps_its_bias(bias: BiasSpec, dead: list[int], weig
         assert np.abs(got[:, channel] - b[channel]).max() < 0.005 * abs(float(b[channel]))
 
 
-@pytest.mark.parametrize("bias", [own("int8"), own("int16"), own("int8", Finer.PRODUCT), BiasSpec()])
+@pytest.mark.parametrize(
+    "bias", [own("int8"), own("int16"), own("int8", Finer.PRODUCT), BiasSpec()]
+)
 @pytest.mark.parametrize("scale_kind", ["real", "pow2", "pow2_nearest"])
-def test_a_weight_gets_coarser_when_its_bias_would_not_fit_beside_the_products(bias: BiasSpec, scale_kind: str) -> None:
+def test_a_weight_gets_coarser_when_its_bias_would_not_fit_beside_the_products(
+    bias: BiasSpec, scale_kind: str
+) -> None:
     w, b = weights(0, 3, 3, 1, 1), np.array([0.1, 5.0, 2e6], np.float32)
     w[2] *= 1e-6
     model = model_of("float[N,3,5,5] x", "float[N,3,5,5] z", "z = Conv(x, w, b)", w=w, b=b)
     feeds = {"x": feeds_of(model)["x"] * np.float32(1e-3)}
-    weight = Spec(qtype="int8", symmetry="symmetric", granularity=Granularity.CHANNEL, scale_kind=scale_kind)
+    weight = Spec(
+        qtype="int8", symmetry="symmetric", granularity=Granularity.CHANNEL, scale_kind=scale_kind
+    )
     plan, _ = planned(model, schema_of(bias, weight=weight), feeds)
     slot = slot_of(plan, Role.WEIGHT)
     decision = plan.decisions[slot]
@@ -231,7 +268,11 @@ def test_a_bias_of_two_convolutions_has_a_grid_for_each(bias: BiasSpec) -> None:
 
 def test_a_bias_of_zeros_is_exact_on_any_grid() -> None:
     model = model_of(
-        "float[N,3,5,5] x", "float[N,4,5,5] z", "z = Conv(x, w, b)", w=weights(0, 4, 3, 1, 1), b=np.zeros(4, np.float32)
+        "float[N,3,5,5] x",
+        "float[N,4,5,5] z",
+        "z = Conv(x, w, b)",
+        w=weights(0, 4, 3, 1, 1),
+        b=np.zeros(4, np.float32),
     )
     for bias in (own("int8"), own("int16", Finer.PRODUCT), BiasSpec()):
         plan, feeds = planned(model, schema_of(bias))
@@ -259,7 +300,9 @@ def test_what_a_backend_adds_in_float_is_said() -> None:
 
 
 @pytest.mark.parametrize("level", ["ort-cpu", "ort-cpu-noopt"])
-@pytest.mark.parametrize("bias", [own("int8"), own("int9"), own("int16"), own("int32"), own("int32", Finer.PRODUCT)])
+@pytest.mark.parametrize(
+    "bias", [own("int8"), own("int9"), own("int16"), own("int32"), own("int32", Finer.PRODUCT)]
+)
 def test_engines_take_own_grids_by_the_convention(bias: BiasSpec, level: str) -> None:
     """An int32 bias off the product's scale is above all not taken for one at it."""
     model = SUBJECTS["residual"]()
@@ -279,7 +322,9 @@ def test_own_biases_need_no_integer_products_unless_forced_on_their_grid() -> No
     slot = slot_of(plan, Role.BIAS)
     assert plan.constants[slot].qtype.name == "int8"
     with get_backend("ort-cpu-noopt").prepare(quantize_model(model, plan)) as executor:
-        np.testing.assert_allclose(executor.run(feeds)["z"], fake_quantized(model, plan, feeds)["z"], atol=1e-5)
+        np.testing.assert_allclose(
+            executor.run(feeds)["z"], fake_quantized(model, plan, feeds)["z"], atol=1e-5
+        )
     for bias in (own("int8", Finer.PRODUCT), BiasSpec()):
         plan, _ = planned(model, Schema(name="ours", rules=(Rule(weight=CHANNELS, bias=bias),)))
         assert plan.decisions[slot] == KeptFloat("the products are not integers")
@@ -297,10 +342,16 @@ def test_matmul_and_gemm_have_the_same_choices() -> None:
         c=weights(3, 3),
     )
     plan, feeds = planned(model, schema_of(own("int8", Finer.PRODUCT)))
-    slots = [str(slot) for slot, q in plan.constants.items() if slot.role is Role.BIAS and q.qtype.name == "int8"]
+    slots = [
+        str(slot)
+        for slot, q in plan.constants.items()
+        if slot.role is Role.BIAS and q.qtype.name == "int8"
+    ]
     assert slots == ["q.bias[0]", "z.bias[2]"]
     with get_backend("ort-cpu-noopt").prepare(quantize_model(model, plan)) as executor:
-        np.testing.assert_allclose(executor.run(feeds)["z"], fake_quantized(model, plan, feeds)["z"], atol=1e-5)
+        np.testing.assert_allclose(
+            executor.run(feeds)["z"], fake_quantized(model, plan, feeds)["z"], atol=1e-5
+        )
 
 
 def test_saturated_entries_are_counted_and_survive_a_file(tmp_path: Any) -> None:
@@ -311,7 +362,9 @@ def test_saturated_entries_are_counted_and_survive_a_file(tmp_path: Any) -> None
     plan, _ = planned(model, schema_of(own("int8"), weight=fixed))
     # 12.75 / 0.1f rounds to 127 or 128 by its float32 quotient, −12.8 to −128: by scalar arithmetic
     levels = [round(float(np.float32(v) / np.float32(0.1))) for v in w.reshape(-1)]
-    assert plan.saturated == {slot_of(plan, Role.WEIGHT): sum(not -128 <= level <= 127 for level in levels)}
+    assert plan.saturated == {
+        slot_of(plan, Role.WEIGHT): sum(not -128 <= level <= 127 for level in levels)
+    }
     assert any("entries saturate" in line for line in plan.lines())
     save_plan(plan, tmp_path / "plan.json")
     back = load_plan(tmp_path / "plan.json")
@@ -348,7 +401,10 @@ def test_notes_of_derived_biases_are_read_back(tmp_path: Any) -> None:
     noted = Plan(
         **{
             **{name: getattr(plan, name) for name in Plan.__dataclass_fields__},
-            "decisions": {**plan.decisions, slot: Derived(decision.qparams, decision.sources, "as told")},
+            "decisions": {
+                **plan.decisions,
+                slot: Derived(decision.qparams, decision.sources, "as told"),
+            },
         }
     )
     save_plan(noted, tmp_path / "plan.json")

@@ -1,4 +1,6 @@
-"""Bias correction: means of every unit meet those of the float graph; what is not asked for stays as it is."""
+"""Bias correction: means of every unit meet those of the float graph; what is not asked for
+stays as it is.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,7 +16,14 @@ from quantization_subjects import SUBJECTS, feeds_of, model_of, weights
 from qbench.backends import get_backend
 from qbench.calibration import calibrate, units_of
 from qbench.errors import InputError
-from qbench.graph import check_convention, constant_value, graph_digest, model_bytes, node_key, values_by_name
+from qbench.graph import (
+    check_convention,
+    constant_value,
+    graph_digest,
+    model_bytes,
+    node_key,
+    values_by_name,
+)
 from qbench.passes import plannable
 from qbench.quantization import (
     BiasCorrection,
@@ -39,7 +48,9 @@ Array = np.ndarray
 ENGINE = get_backend("ort-cpu-noopt")
 
 
-def means_of(model: ir.Model, axes: Mapping[str, int], batches: list[dict[str, Array]]) -> dict[str, Array]:
+def means_of(
+    model: ir.Model, axes: Mapping[str, int], batches: list[dict[str, Array]]
+) -> dict[str, Array]:
     """By one run of the whole graph and plain float64 means: knows nothing of pieces."""
     found: dict[str, list[Array]] = {name: [] for name in axes}
     with ENGINE.prepare(model, taps=list(axes)) as executor:
@@ -55,16 +66,24 @@ def results_of_units(model: ir.Model, plan: Plan) -> dict[str, tuple[int, str]]:
     """Value before the clip → (axis of channels, unit) for the units whose weights are on grids."""
     weighted = {slot.node for slot in plan.constants if slot.role is Role.WEIGHT}
     return {
-        str((unit.bias or unit.head).outputs[0].name): (1 if "Conv" in unit.head.op_type else -1, unit.name)
+        str((unit.bias or unit.head).outputs[0].name): (
+            1 if "Conv" in unit.head.op_type else -1,
+            unit.name,
+        )
         for unit in units_of(plannable(model, plan.canonical).graph)
-        if unit.name in weighted and unit.head.op_type in ("Conv", "ConvTranspose", "Gemm", "MatMul")
+        if unit.name in weighted
+        and unit.head.op_type in ("Conv", "ConvTranspose", "Gemm", "MatMul")
     }
 
 
 def step_of(plan: Plan, unit: str) -> float:
     """The largest step of the grid of the unit's products, on which its bias stands."""
-    value = next(slot.value for slot in plan.decisions if (slot.node, slot.role) == (unit, Role.INPUT))
-    weight = next(q for slot, q in plan.constants.items() if (slot.node, slot.role) == (unit, Role.WEIGHT))
+    value = next(
+        slot.value for slot in plan.decisions if (slot.node, slot.role) == (unit, Role.INPUT)
+    )
+    weight = next(
+        q for slot, q in plan.constants.items() if (slot.node, slot.role) == (unit, Role.WEIGHT)
+    )
     return float(plan.values[value].scale) * float(np.max(weight.scale))
 
 
@@ -81,10 +100,15 @@ def coarse(bias: BiasSpec | None = None, canonical: str = "default", **more: Any
 
 def batches_of(model: ir.Model, count: int = 3) -> list[dict[str, Array]]:
     """Samples whose means are not zero, as pictures' are not."""
-    return [{k: a + np.float32(0.5) for k, a in feeds_of(model, seed=i, rows=5 + i).items()} for i in range(count)]
+    return [
+        {k: a + np.float32(0.5) for k, a in feeds_of(model, seed=i, rows=5 + i).items()}
+        for i in range(count)
+    ]
 
 
-def planned(model: ir.Model, schema: Schema, batches: list[dict[str, Array]]) -> tuple[Plan, ir.Model]:
+def planned(
+    model: ir.Model, schema: Schema, batches: list[dict[str, Array]]
+) -> tuple[Plan, ir.Model]:
     plan = make_plan(model, calibrate(model, batches, pipeline=schema.canonical), schema)
     assert not plan.refusals
     return plan, quantize_model(model, plan)
@@ -92,7 +116,9 @@ def planned(model: ir.Model, schema: Schema, batches: list[dict[str, Array]]) ->
 
 @pytest.mark.parametrize("name", ["conv_relu", "residual", "depthwise", "pooled_concat"])
 @pytest.mark.parametrize("canonical", ["default", "split_bias", "equalized", "fold_after"])
-def test_behind_corrected_predecessors_every_mean_is_that_of_the_float_graph(name: str, canonical: str) -> None:
+def test_behind_corrected_predecessors_every_mean_is_that_of_the_float_graph(
+    name: str, canonical: str
+) -> None:
     model = SUBJECTS[name]()
     batches = batches_of(model)
     plan, quantized = planned(model, coarse(canonical=canonical), batches)
@@ -108,7 +134,10 @@ def test_behind_corrected_predecessors_every_mean_is_that_of_the_float_graph(nam
     for value, (_, unit) in units.items():
         room = 0.51 * step_of(plan, unit) + 2e-6 * max(np.abs(real[value]).max(), 1)
         np.testing.assert_allclose(now[value], real[value], atol=room, rtol=0, err_msg=value)
-    assert any(np.abs(was[value] - real[value]).max() > 3 * step_of(plan, unit) for value, (_, unit) in units.items())
+    assert any(
+        np.abs(was[value] - real[value]).max() > 3 * step_of(plan, unit)
+        for value, (_, unit) in units.items()
+    )
     report = bias_correction_of(corrected)
     assert report == BiasCorrection(len(units), 18)
     assert str(report) == f"{len(units)} biases corrected on 18 samples"
@@ -129,12 +158,15 @@ def test_one_unit_by_hand() -> None:
     weight = next(q for s, q in plan.constants.items() if s.role is Role.WEIGHT)
     grid = plan.values["x"]
     assert float(weight.scale) == pytest.approx(1 / 7)
-    rounded = np.rint(np.array([[1.0, 0.1], [0.3, -0.2], [-0.7, 0.45]]) / float(weight.scale)) * float(weight.scale)
+    rounded = np.rint(
+        np.array([[1.0, 0.1], [0.3, -0.2], [-0.7, 0.45]]) / float(weight.scale)
+    ) * float(weight.scale)
     seen = (np.rint(x / float(grid.scale)) * float(grid.scale)).astype(np.float64)
     product = float(weight.scale) * float(grid.scale)
     integers = np.rint(np.array([0.5, -0.25, 0.125]) / product)
     error = (seen @ rounded.T + integers * product).mean(axis=0) - (
-        x.astype(np.float64) @ np.array([[1.0, 0.1], [0.3, -0.2], [-0.7, 0.45]]).T + [0.5, -0.25, 0.125]
+        x.astype(np.float64) @ np.array([[1.0, 0.1], [0.3, -0.2], [-0.7, 0.45]]).T
+        + [0.5, -0.25, 0.125]
     ).mean(axis=0)
     bias = _integers(corrected, "bias")
     np.testing.assert_array_equal(bias, integers - np.rint(error / product))
@@ -174,7 +206,9 @@ def test_a_bias_that_is_not_there_is_made_on_the_product_s_grid() -> None:
     assert check_convention(corrected) == ()
     onnx.checker.check_model(onnx.load_model_from_string(model_bytes(corrected)), full_check=True)
     real = means_of(plannable(model), {"c": 1}, batches)["c"]
-    np.testing.assert_allclose(means_of(corrected, {"c": 1}, batches)["c"], real, atol=float(expected) + 1e-5)
+    np.testing.assert_allclose(
+        means_of(corrected, {"c": 1}, batches)["c"], real, atol=float(expected) + 1e-5
+    )
     with get_backend("ort-cpu").prepare(corrected) as executor:  # the integer kernel takes it
         assert executor.run(batches[0])["y"].shape == (5, 4, 4, 4)
 
@@ -188,7 +222,9 @@ def test_weights_alone_on_a_grid_get_a_bias_in_float(with_bias: bool) -> None:
     bias = _integers(corrected, "bias")
     assert bias.dtype == np.float32
     real, was = (means_of(m, {"c": 1}, batches)["c"] for m in (plannable(model), quantized))
-    np.testing.assert_allclose(bias, (weights(1, 4) if with_bias else 0) + real - was, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        bias, (weights(1, 4) if with_bias else 0) + real - was, rtol=1e-5, atol=1e-6
+    )
     assert "b" not in corrected.graph.initializers
 
 
@@ -204,7 +240,9 @@ def test_a_bias_on_its_own_grid_moves_in_its_own_steps(bits: int) -> None:
     real, was = (means_of(m, {"c": 1}, batches)["c"] for m in (plannable(model), quantized))
     ends = (max(grid.qmin, -(2**30)), min(grid.qmax, 2**30))
     wanted = before + np.rint((real - was) / np.asarray(grid.scale, np.float64))
-    np.testing.assert_allclose(levels, np.clip(wanted, *ends), atol=1 if bits == 32 else 0, rtol=1e-6)
+    np.testing.assert_allclose(
+        levels, np.clip(wanted, *ends), atol=1 if bits == 32 else 0, rtol=1e-6
+    )
     saturated = int(((wanted < ends[0]) | (wanted > ends[1])).sum())
     assert bias_correction_of(corrected) == BiasCorrection(1, 18, saturated)
 
@@ -243,7 +281,9 @@ def test_matrix_products_and_what_is_left_alone() -> None:
     ((_, unit),) = (found for value, found in results_of_units(model, plan).items() if value == "s")
     real, now = (means_of(m, {"s": -1}, batches)["s"] for m in (plannable(model), corrected))
     np.testing.assert_allclose(now, real, atol=0.51 * step_of(plan, unit) + 1e-6)
-    computed = model_of("float[N,6] x, float[7] c", "float[N,7] y", "y = Gemm(x, w, c)", w=weights(0, 6, 7))
+    computed = model_of(
+        "float[N,6] x, float[7] c", "float[N,7] y", "y = Gemm(x, w, c)", w=weights(0, 6, 7)
+    )
     feeds = [{"x": f["x"], "c": np.ones(7, np.float32)} for f in batches_of(computed)]
     plan, quantized = planned(computed, coarse(), feeds)
     assert graph_digest(correct_biases(computed, quantized, plan, feeds)) == graph_digest(quantized)
@@ -258,7 +298,8 @@ def test_a_unit_in_float_keeps_its_bias() -> None:
     corrected = correct_biases(model, quantized, plan, batches)
     assert bias_correction_of(corrected) == BiasCorrection(1, 18)
     np.testing.assert_array_equal(
-        constant_value(corrected.graph.initializers["b"]), constant_value(model.graph.initializers["b"])
+        constant_value(corrected.graph.initializers["b"]),
+        constant_value(model.graph.initializers["b"]),
     )
 
 
@@ -282,7 +323,9 @@ class Counting:
 
 def deep(count: int) -> ir.Model:
     body = "\n".join(f"c{i} = Conv(r{i}, w{i}, b{i}) r{i + 1} = Relu(c{i})" for i in range(count))
-    constants = {f"w{i}": weights(i, 4, 4, 1, 1) for i in range(count)} | {f"b{i}": weights(i, 4) for i in range(count)}
+    constants = {f"w{i}": weights(i, 4, 4, 1, 1) for i in range(count)} | {
+        f"b{i}": weights(i, 4) for i in range(count)
+    }
     return model_of("float[N,4,5,5] r0", f"float[N,4,5,5] r{count}", body, **constants)
 
 
@@ -311,7 +354,9 @@ def test_the_size_of_batches_and_a_fixed_one_do_not_matter() -> None:
     feeds = {k: np.concatenate([a, a[:1]]) for k, a in feeds.items()}
     plan, quantized = planned(model, coarse(), [feeds])
     whole = correct_biases(model, quantized, plan, [feeds])
-    singly = correct_biases(model, quantized, plan, [{k: a[i : i + 1] for k, a in feeds.items()} for i in range(6)])
+    singly = correct_biases(
+        model, quantized, plan, [{k: a[i : i + 1] for k, a in feeds.items()} for i in range(6)]
+    )
     plan, quantized = planned(fixed, coarse(), [feeds])
     sliced = correct_biases(fixed, quantized, plan, [feeds])
     for other in (singly, sliced):
@@ -347,7 +392,11 @@ def test_branches_inside_an_if_are_read_too() -> None:
                        else_branch = else_graph () => (float[N,4,6,6] e) { e = Neg(r) }>
           y = Conv(k, v, b) }"""
     )
-    for name, array in (("w", weights(0, 4, 3, 1, 1)), ("b", weights(1, 4)), ("v", weights(2, 4, 4, 1, 1))):
+    for name, array in (
+        ("w", weights(0, 4, 3, 1, 1)),
+        ("b", weights(1, 4)),
+        ("v", weights(2, 4, 4, 1, 1)),
+    ):
         value = values_by_name(model)[name]
         model.graph.inputs.remove(value)
         value.const_value = ir.tensor(array, name=name)
@@ -363,20 +412,29 @@ def test_branches_inside_an_if_are_read_too() -> None:
 
 
 def batches_of_x(model: ir.Model) -> list[dict[str, Array]]:
-    return [{"x": np.random.default_rng(i).normal(size=(4, 3, 6, 6)).astype(np.float32) + 1} for i in range(2)]
+    return [
+        {"x": np.random.default_rng(i).normal(size=(4, 3, 6, 6)).astype(np.float32) + 1}
+        for i in range(2)
+    ]
 
 
 def test_a_bias_that_is_made_leaves_half_of_int32_to_the_products() -> None:
     model = bare()
     plan, quantized = planned(model, coarse(), batches_of(model))
     node = next(node for node in quantized.graph if node.op_type == "Conv")
-    weight = next(q for slot, q in plan.constants.items() if (slot.node, slot.role) == (node_key(node), Role.WEIGHT))
+    weight = next(
+        q
+        for slot, q in plan.constants.items()
+        if (slot.node, slot.role) == (node_key(node), Role.WEIGHT)
+    )
     scale = float(plan.values["x"].scale) * float(weight.scale)
     array = constant_value(node.inputs[1].producer().inputs[0])
     assert array is not None
     shift = np.zeros(len(array))
     shift[:3] = scale * np.array([1.5 * 2.0**30, -(2.0**40), 2.0**20])
-    saturated = move_bias(quantized, node, BiasPlace(node_key(node), node_key(node), 2), plan, shift)
+    saturated = move_bias(
+        quantized, node, BiasPlace(node_key(node), node_key(node), 2), plan, shift
+    )
     integers = constant_value(node.inputs[2].producer().inputs[0])
     assert integers is not None
     assert saturated == 2
@@ -412,7 +470,11 @@ def test_corrected_once_more_hardly_anything_moves() -> None:
 
 
 def _biases(model: ir.Model) -> list[Array]:
-    operands = [node.inputs[2].producer().inputs[0] for node in model.graph if node.op_type in ("Conv", "Gemm")]
+    operands = [
+        node.inputs[2].producer().inputs[0]
+        for node in model.graph
+        if node.op_type in ("Conv", "Gemm")
+    ]
     return [np.asarray(constant_value(operand), np.int64) for operand in operands]
 
 
@@ -428,5 +490,8 @@ def test_bad_input_is_a_sentence() -> None:
     with pytest.raises(InputError, match="a model that this plan was not written into"):
         correct_biases(model, quantized, other, batches)
     broken = [{"x": np.full((2, 3, 6, 6), np.nan, np.float32)}]
-    with pytest.raises(InputError, match=r"Correcting the bias of '.*': found results that are not finite on average"):
+    with pytest.raises(
+        InputError,
+        match=r"Correcting the bias of '.*': found results that are not finite on average",
+    ):
         correct_biases(model, quantized, plan, broken)

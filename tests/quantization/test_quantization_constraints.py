@@ -1,4 +1,6 @@
-"""The table of operators: whose grid a result has, which ranges are fixed, what stays float, judged by ONNX Runtime."""
+"""The table of operators: whose grid a result has, which ranges are fixed, what stays float,
+judged by ONNX Runtime.
+"""
 
 from fractions import Fraction
 from typing import Any
@@ -13,7 +15,18 @@ from quantization_subjects import feeds_of, model_of, weights
 from qbench.backends import get_backend
 from qbench.calibration import calibrate
 from qbench.numerics import QParams, QType
-from qbench.quantization import Fixed, Plan, Role, Rule, Schema, Shared, Spec, Static, make_plan, quantize_model
+from qbench.quantization import (
+    Fixed,
+    Plan,
+    Role,
+    Rule,
+    Schema,
+    Shared,
+    Spec,
+    Static,
+    make_plan,
+    quantize_model,
+)
 from qbench.quantization.candidates import ClipForm, clip_form, fixed_interval
 
 UINT8 = Spec(qtype="uint8", symmetry="asymmetric")
@@ -49,7 +62,9 @@ def result_of(plan: Plan, value: str) -> Any:
 
 def close(model: ir.Model, plan: Plan, feeds: Any) -> None:
     real = run(model, feeds)
-    assert np.linalg.norm(run(quantize_model(model, plan), feeds) - real) < 0.04 * np.linalg.norm(real)
+    assert np.linalg.norm(run(quantize_model(model, plan), feeds) - real) < 0.04 * np.linalg.norm(
+        real
+    )
 
 
 INT64 = {"dtype": np.int64}
@@ -64,10 +79,19 @@ SHARING = {
         {"s": np.array([1], **INT64), "e": np.array([5], **INT64), "n": np.array([2], **INT64)},
     ),
     "Split": ("f, g = Split<axis=2, num_outputs=2>(a)", {}),
-    "Pad": ("g = Pad(a, n)\n f = Transpose<perm=[0,1,3,2]>(g)", {"n": np.array([0, 0, 1, 1, 0, 0, 1, 1], **INT64)}),
-    "reflecting Pad": ('f = Pad<mode="reflect">(a, n)', {"n": np.array([0, 0, 1, 1, 0, 0, 1, 1], **INT64)}),
+    "Pad": (
+        "g = Pad(a, n)\n f = Transpose<perm=[0,1,3,2]>(g)",
+        {"n": np.array([0, 0, 1, 1, 0, 0, 1, 1], **INT64)},
+    ),
+    "reflecting Pad": (
+        'f = Pad<mode="reflect">(a, n)',
+        {"n": np.array([0, 0, 1, 1, 0, 0, 1, 1], **INT64)},
+    ),
     "nearest Resize": ("f = Resize(a, , s)", {"s": np.array([1, 1, 2, 2], np.float32)}),
-    "linear Resize": ('f = Resize<mode="linear">(a, , s)', {"s": np.array([1, 1, 2, 2], np.float32)}),
+    "linear Resize": (
+        'f = Resize<mode="linear">(a, , s)',
+        {"s": np.array([1, 1, 2, 2], np.float32)},
+    ),
     "Gather": ("f = Gather<axis=2>(a, n)", {"n": np.array([0, 2, 1], **INT64)}),
     "TopK": ("f, i = TopK<axis=2>(a, n)", {"n": np.array([3], **INT64)}),
     "Tile": ("f = Tile(a, n)", {"n": np.array([1, 1, 2, 1], **INT64)}),
@@ -101,7 +125,10 @@ OWN = {
     "Sub": ("f = Sub(a, k)", {"k": weights(5, 4, 1, 1)}),
     "Sum": ("g = Relu(a)\n f = Sum(a, g, a)", {}),
     "Mean": ("g = Relu(a)\n f = Mean(a, g)", {}),
-    "InstanceNormalization": ("f = InstanceNormalization(a, k, b)", {"k": weights(5, 4), "b": weights(6, 4)}),
+    "InstanceNormalization": (
+        "f = InstanceNormalization(a, k, b)",
+        {"k": weights(5, 4), "b": weights(6, 4)},
+    ),
 }
 
 
@@ -133,12 +160,17 @@ def test_fixed_results(operator: str) -> None:
     decision = result_of(plan, "f")
     assert isinstance(decision, Fixed)
     scale, point = FIXED[operator]
-    assert (Fraction(float(decision.qparams.scale)), int(decision.qparams.zero_point)) == (scale, point)
+    assert (Fraction(float(decision.qparams.scale)), int(decision.qparams.zero_point)) == (
+        scale,
+        point,
+    )
     close(model, plan, feeds)
 
 
 def test_a_log_softmax_has_the_range_that_was_seen() -> None:
-    """TFLite's [−16, 0] saturated what calibration had seen at −47: 12.7 dB where its own range leaves 28.6."""
+    """TFLite's [−16, 0] saturated what calibration had seen at −47: 12.7 dB where its own range
+    leaves 28.6.
+    """
     model = between("g = Mul(a, k)\n f = LogSoftmax<axis=1>(g)", k=np.float32(200).reshape(1))
     plan, feeds = planned(model)
     decision = result_of(plan, "f")
@@ -158,11 +190,18 @@ def test_asymmetric_scales_of_fixed_results_are_powers_of_two(operator: str, bit
 
 
 FLOAT = {
-    "cubic": ('f = Resize<mode="cubic">(a, , s)', {"s": np.array([1, 1, 2, 2], np.float32)}, "Resize by cubic curves"),
+    "cubic": (
+        'f = Resize<mode="cubic">(a, , s)',
+        {"s": np.array([1, 1, 2, 2], np.float32)},
+        "Resize by cubic curves",
+    ),
     "crop": (
         'f = Resize<mode="linear", coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=9.0>'
         "(a, r, s)",
-        {"s": np.array([1, 1, 2, 2], np.float32), "r": np.array([0, 0, 0, 0, 1, 1, 2, 2], np.float32)},
+        {
+            "s": np.array([1, 1, 2, 2], np.float32),
+            "r": np.array([0, 0, 0, 0, 1, 1, 2, 2], np.float32),
+        },
         "Resize that fills with a value other than 0",
     ),
     "filled": (
@@ -213,7 +252,10 @@ def test_a_clip_is_absorbed_only_where_the_grid_ends_with_it(
     low: float, width: float, scale: float, signed: bool, point: int
 ) -> None:
     qparams = QParams(scale, point if signed else 128 + point, QType(8, signed))
-    ends = [ir.val(n, const_value=ir.tensor(np.float32(v), name=n)) for n, v in (("l", low), ("h", low + width))]
+    ends = [
+        ir.val(n, const_value=ir.tensor(np.float32(v), name=n))
+        for n, v in (("l", low), ("h", low + width))
+    ]
     clip = ir.Node("", "Clip", [ir.Value(name="v"), *ends], num_outputs=1)
     step, middle = Fraction(float(np.float32(scale))), int(qparams.zero_point)
     images = [round(Fraction(float(np.float32(v))) / step) + middle for v in (low, low + width)]

@@ -30,7 +30,9 @@ from qbench.quantization import (
 
 UINT8 = Spec(qtype="uint8", symmetry="asymmetric")
 AT_RUN_TIME = Spec(qtype="uint8", symmetry="asymmetric", dynamic=True)
-CHANNELS = Spec(qtype="int8", symmetry="symmetric", granularity=Granularity.CHANNEL, narrow_range=True)
+CHANNELS = Spec(
+    qtype="int8", symmetry="symmetric", granularity=Granularity.CHANNEL, narrow_range=True
+)
 DYNAMIC = "w8a8_asym_pc_dyn"
 
 
@@ -77,7 +79,11 @@ def test_every_batch_gets_its_own_parameters(backend: str) -> None:
     onnx.checker.check_model(onnx.load_from_string(model_bytes(written)), full_check=True)
     assert check_convention(written) == ()
     constants = {s.value: q for s, q in plan.constants.items()}
-    arrays = {name: value.const_value.numpy() for name, value in model.graph.initializers.items() if value.const_value}
+    arrays = {
+        name: value.const_value.numpy()
+        for name, value in model.graph.initializers.items()
+        if value.const_value
+    }
     w, v = (fake_quantize(arrays[name], constants[name]) for name in "wv")
     for size in (1e-3, 1.0, 40.0):
         x = feeds["x"] * np.float32(size)
@@ -85,7 +91,10 @@ def test_every_batch_gets_its_own_parameters(backend: str) -> None:
         expected = quantized_at_run_time(hidden) @ v.T + arrays["d"] + arrays["k"]
         got = run(written, {"x": x}, backend)
         # A sum rounded in another order may move one hidden level; none moves more.
-        assert np.abs(got - expected).max() <= 1.2 * hidden.max() / 255 * np.abs(v).sum(axis=1).max() / 2 + 1e-6
+        assert (
+            np.abs(got - expected).max()
+            <= 1.2 * hidden.max() / 255 * np.abs(v).sum(axis=1).max() / 2 + 1e-6
+        )
 
 
 def test_it_needs_no_statistics() -> None:
@@ -97,7 +106,9 @@ def test_it_needs_no_statistics() -> None:
 
 @pytest.mark.parametrize("backend", ["ort-cpu", "integer-ort-x64"])
 def test_a_plan_says_which_products_the_backend_runs_in_float(backend: str, tmp_path: Path) -> None:
-    """ONNX Runtime has no integer product of 4-bit weights, nor of values on grids of their own batch."""
+    """ONNX Runtime has no integer product of 4-bit weights, nor of values on grids of their own
+    batch.
+    """
     model = mlp()
     for schema, words in ((DYNAMIC, "computed at run time"), ("w4a8_sym_pc", "int8 by int4")):
         plan, _ = planned(model, schema, capabilities=backend)
@@ -106,7 +117,8 @@ def test_a_plan_says_which_products_the_backend_runs_in_float(backend: str, tmp_
         assert len(plan.run_in_float) == (0 if runs_them else 2)
         assert all(words in reason for reason in plan.run_in_float.values())
         assert (
-            sum(f"{backend} runs this in float" in line for line in plan.lines(backend=backend)) == (not runs_them) * 2
+            sum(f"{backend} runs this in float" in line for line in plan.lines(backend=backend))
+            == (not runs_them) * 2
         )
         save_plan(plan, tmp_path / "plan.json")
         assert load_plan(tmp_path / "plan.json").run_in_float == plan.run_in_float
@@ -127,10 +139,18 @@ def test_only_products_read_what_is_quantized_at_run_time() -> None:
 
 def test_a_derived_bias_has_nothing_to_be_derived_from() -> None:
     plan, _ = planned(mlp(), (Rule(activation=AT_RUN_TIME, weight=CHANNELS),))
-    reasons = [d.reason for s, d in plan.decisions.items() if s.role is Role.BIAS and isinstance(d, KeptFloat)]
+    reasons = [
+        d.reason
+        for s, d in plan.decisions.items()
+        if s.role is Role.BIAS and isinstance(d, KeptFloat)
+    ]
     assert reasons == ["the scale of its product is known at run time only"] * 2
     plan, _ = planned(mlp(), DYNAMIC)
-    reasons = [d.reason for s, d in plan.decisions.items() if s.role is Role.BIAS and isinstance(d, KeptFloat)]
+    reasons = [
+        d.reason
+        for s, d in plan.decisions.items()
+        if s.role is Role.BIAS and isinstance(d, KeptFloat)
+    ]
     assert reasons == ["the schema keeps biases in float"] * 2
 
 
@@ -138,7 +158,11 @@ def test_a_derived_bias_has_nothing_to_be_derived_from() -> None:
     ("spec", "capabilities", "words"),
     [
         (AT_RUN_TIME, Capabilities(), "no parameters that are computed at run time"),
-        (Spec(qtype="int8", symmetry="asymmetric", dynamic=True), Capabilities(dynamic=True), "makes uint8 asymmetric"),
+        (
+            Spec(qtype="int8", symmetry="asymmetric", dynamic=True),
+            Capabilities(dynamic=True),
+            "makes uint8 asymmetric",
+        ),
         (
             Spec(qtype="uint8", symmetry="asymmetric", narrow_range=True, dynamic=True),
             Capabilities(dynamic=True),
@@ -183,8 +207,14 @@ def test_one_value_is_not_both(words) -> None:
 
 def test_results_may_be_static_behind_dynamic_operands(tmp_path: Any) -> None:
     model = mlp()
-    plan, feeds = planned(model, (Rule(operators=("Gemm",), first=1, input=AT_RUN_TIME, output=UINT8, weight=CHANNELS),
-                                  Rule(operators=("Gemm",), activation=UINT8, weight=CHANNELS)))  # fmt: skip
+    plan, feeds = planned(
+        model,
+        (
+            Rule(operators=("Gemm",), first=1, input=AT_RUN_TIME, output=UINT8, weight=CHANNELS),
+            # fmt: skip
+            Rule(operators=("Gemm",), activation=UINT8, weight=CHANNELS),
+        ),
+    )
     assert set(plan.values) == {"r", "c"}
     assert plan.integer_macs == 1.0
     written = quantize_model(model, plan)
@@ -208,7 +238,9 @@ def test_as_onnxruntime_quantizes_dynamically(tmp_path: Any) -> None:
     )
     path = tmp_path / "float.onnx"
     path.write_bytes(model_bytes(model))
-    quantization.quantize_dynamic(path, tmp_path / "theirs.onnx", weight_type=quantization.QuantType.QInt8)
+    quantization.quantize_dynamic(
+        path, tmp_path / "theirs.onnx", weight_type=quantization.QuantType.QInt8
+    )
     plan, feeds = planned(model, "w8a8_asym_pt_dyn")
     theirs = ir.load(tmp_path / "theirs.onnx")
     scales = {

@@ -1,4 +1,6 @@
-"""What is written computes what was planned: engines against the float graph with a round trip at every slot."""
+"""What is written computes what was planned: engines against the float graph with a round trip
+at every slot.
+"""
 
 import re
 from typing import Any
@@ -43,7 +45,8 @@ def test_the_engine_computes_the_plan(name: str, schema: str) -> None:
     run(written, feeds, "ort-cpu")
     for output, real in floats.items():
         spread = float(np.abs(real).max())
-        # Sums in another order may put a value on the other side of a tie: one step of one grid, rarely.
+        # Sums in another order may put a value on the other side of a tie: one step of one grid,
+        # rarely.
         assert np.mean(np.abs(got[output] - expected[output]) > 1e-5 * spread) < 0.02
         assert np.abs(got[output] - expected[output]).max() < 0.1 * spread
         assert np.linalg.norm(got[output] - real) < 0.12 * np.linalg.norm(real)
@@ -61,6 +64,8 @@ def test_writing_twice_changes_nothing() -> None:
 def test_the_onnx_evaluator_runs_it_too() -> None:
     model = SUBJECTS["depthwise"]()
     feeds = feeds_of(model)
-    written = quantize_model(model, make_plan(model, calibrate(model, [feeds]), "w8a8_asym_pc_pow2"))
+    written = quantize_model(
+        model, make_plan(model, calibrate(model, [feeds]), "w8a8_asym_pc_pow2")
+    )
     ours, theirs = run(written, feeds, "ort-cpu-noopt"), run(written, feeds, "onnx-reference")
     assert np.mean(ours["z"] != theirs["z"]) < 0.05

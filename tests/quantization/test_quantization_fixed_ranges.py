@@ -1,4 +1,5 @@
-"""Operators that fix their range keep it in whatever reads them: each value has its own grid, and no unit falls out.
+"""Operators that fix their range keep it in whatever reads them: each value has its own grid,
+and no unit falls out.
 
 A table of what joins two values crossed with what makes them; a new operator is a row.
 """
@@ -63,7 +64,11 @@ CROSSED = [(join, "Sigmoid and Tanh") for join in JOINS] + [("Max", maker) for m
 def test_nothing_falls_to_float(join: str, maker: str) -> None:
     _, plan, _ = planned(join, maker, "w8a8_asym_pc")
     assert in_float(plan) == []
-    made = {s.node: d for s, d in plan.decisions.items() if s.role is Role.OUTPUT and isinstance(d, Fixed)}
+    made = {
+        s.node: d
+        for s, d in plan.decisions.items()
+        if s.role is Role.OUTPUT and isinstance(d, Fixed)
+    }
     for node, decision in made.items():
         operator = next(name for name in FIXED if f"{node} = {name}" in MAKERS[maker])
         assert float(decision.qparams.scale) == 1 / FIXED[operator]

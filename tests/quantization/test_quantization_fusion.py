@@ -1,4 +1,6 @@
-"""What ONNX Runtime's optimizer makes of our QDQ: integer kernels throughout, residual sums included."""
+"""What ONNX Runtime's optimizer makes of our QDQ: integer kernels throughout, residual sums
+included.
+"""
 
 from collections import Counter
 from pathlib import Path
@@ -27,7 +29,11 @@ def inverted_residuals() -> ir.Model:
     last = "r0"
     for block in range(3):
         for part, (shape, extra) in enumerate(
-            [((24, 8, 1, 1), ""), ((24, 1, 3, 3), "<pads=[1,1,1,1], group=24>"), ((8, 24, 1, 1), "")]
+            [
+                ((24, 8, 1, 1), ""),
+                ((24, 1, 3, 3), "<pads=[1,1,1,1], group=24>"),
+                ((8, 24, 1, 1), ""),
+            ]
         ):
             tag = f"{block}_{part}"
             source = last if part == 0 else f"r{block}_{part - 1}"
@@ -36,11 +42,20 @@ def inverted_residuals() -> ir.Model:
                 weights(len(constants) + 1, shape[0]),
             )
             body.append(f"v{tag} = Conv{extra}({source}, w{tag}, b{tag})")
-            body.append(f"r{tag} = Clip(v{tag}, low, high)" if part < 2 else f"s{block} = Add(v{tag}, {last})")
+            body.append(
+                f"r{tag} = Clip(v{tag}, low, high)"
+                if part < 2
+                else f"s{block} = Add(v{tag}, {last})"
+            )
         last = f"s{block}"
     body += [f"p = GlobalAveragePool({last})", "f = Flatten(p)", "z = Gemm<transB=1>(f, g, h)"]
     return model_of(
-        "float[N,3,16,16] x", "float[N,10] z", "\n".join(body), **constants, g=weights(90, 10, 8), h=weights(91, 10)
+        "float[N,3,16,16] x",
+        "float[N,10] z",
+        "\n".join(body),
+        **constants,
+        g=weights(90, 10, 8),
+        h=weights(91, 10),
     )
 
 
@@ -54,7 +69,8 @@ def optimized_operators(model: ir.Model, folder: Path) -> Counter[str]:
 
 
 @pytest.mark.parametrize(
-    "schema", ["w8a8_asym_pt", "w8a8_asym_pc", "w8a8_symu8_pc", "w8a8_asym_pc_pow2", "w8a8_symu8_pt_pow2"]
+    "schema",
+    ["w8a8_asym_pt", "w8a8_asym_pc", "w8a8_symu8_pc", "w8a8_asym_pc_pow2", "w8a8_symu8_pt_pow2"],
 )
 def test_everything_becomes_an_integer_kernel(schema: str, tmp_path: Path) -> None:
     model = inverted_residuals()
@@ -64,4 +80,9 @@ def test_everything_becomes_an_integer_kernel(schema: str, tmp_path: Path) -> No
     assert operators["QLinearAdd"] == 3
     assert operators["QGemm"] == 1
     assert operators["QLinearGlobalAveragePool"] == 1
-    assert not operators["Conv"] + operators["FusedConv"] + operators["Add"] + operators["DequantizeLinear"]
+    assert (
+        not operators["Conv"]
+        + operators["FusedConv"]
+        + operators["Add"]
+        + operators["DequantizeLinear"]
+    )

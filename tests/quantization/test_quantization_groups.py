@@ -1,4 +1,6 @@
-"""Groups of values with one grid, against an oracle that walks all accepted claims again each time."""
+"""Groups of values with one grid, against an oracle that walks all accepted claims again each
+time.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -49,9 +51,15 @@ class Oracle:
         return found
 
     def own(self, heard: Sequence[Claims], part: frozenset[ir.Value]) -> dict[ir.Value, str]:
-        """Values with a range of their own, and the operator that fixes it: as whoever claimed them first says."""
+        """Values with a range of their own, and the operator that fixes it: as whoever claimed
+        them first says.
+        """
         first = {value: next(one for one in heard if value in one.specs) for value in part}
-        return {value: one.fixed.get(value, "") for value, one in first.items() if value not in one.moved}
+        return {
+            value: one.fixed.get(value, "")
+            for value, one in first.items()
+            if value not in one.moved
+        }
 
     def _sound(self, heard: Sequence[Claims], part: frozenset[ir.Value]) -> bool:
         specs = {one.specs[value] for one in heard for value in part if value in one.specs}
@@ -75,10 +83,16 @@ def sequences(draw: st.DrawFn) -> list[Claims]:
             specs[values[claimed[-1]]] = INT8
         moves = bool(joined) and draw(st.booleans())
         free = claimed[len(joined) :]
-        fixed = {values[free[0]]: draw(st.sampled_from(["Sigmoid", "Tanh"]))} if free and draw(st.booleans()) else {}
+        fixed = (
+            {values[free[0]]: draw(st.sampled_from(["Sigmoid", "Tanh"]))}
+            if free and draw(st.booleans())
+            else {}
+        )
         moved = frozenset(values[name] for name in joined[1:]) if moves else frozenset()
         chain = tuple(values[name] for name in joined)
-        found.append(Claims(unit=f"unit{index}", specs=specs, joined=chain, moved=moved, fixed=fixed))
+        found.append(
+            Claims(unit=f"unit{index}", specs=specs, joined=chain, moved=moved, fixed=fixed)
+        )
     return found
 
 
@@ -105,7 +119,11 @@ def test_what_is_accepted_is_what_the_oracle_accepts(sequence: list[Claims]) -> 
 
 def claims(unit: str, specs: dict[ir.Value, Spec], *joined: ir.Value, **more: object) -> Claims:
     return Claims(
-        unit=unit, specs=specs, joined=joined, fixed=more.get("fixed", {}), moved=more.get("moved", frozenset())
+        unit=unit,
+        specs=specs,
+        joined=joined,
+        fixed=more.get("fixed", {}),
+        moved=more.get("moved", frozenset()),
     )  # type: ignore[arg-type]
 
 
@@ -126,13 +144,20 @@ def test_reasons_name_both_sides(words) -> None:
 def test_what_the_model_came_with_stands(words) -> None:
     a, b, c, d = (ir.Value(name=name) for name in "abcd")
     grid = QParams(0.5, 3, QType.parse("uint8"))
-    given_here = {"a": Given(grid, "the pair 'q'"), "c": KeptFloat("read on two grids"), "d": Dynamic(grid.qtype)}
+    given_here = {
+        "a": Given(grid, "the pair 'q'"),
+        "c": KeptFloat("read on two grids"),
+        "d": Dynamic(grid.qtype),
+    }
     groups = Groups(given_here)
     assert groups.add(claims("conv", {a: INT8, b: INT8})) is None
     assert groups.members[a].given == given_here["a"]
     words(groups.add(claims("move", {a: INT8, b: INT8}, a, b)))
     fresh = ir.Value(name="fresh")
-    assert groups.add(claims("pool", {a: INT8, fresh: INT8}, a, fresh, moved=frozenset({fresh}))) is None
+    assert (
+        groups.add(claims("pool", {a: INT8, fresh: INT8}, a, fresh, moved=frozenset({fresh})))
+        is None
+    )
     assert groups.members[fresh].given == given_here["a"]
     words(groups.add(claims("late", {c: INT8})))
     assert "computed at run time" in str(groups.add(claims("later", {d: INT8})))
@@ -145,6 +170,11 @@ def test_chains_end_at_their_first_value(count: int) -> None:
     assert groups.add(claims("source", {values[0]: UINT8})) is None
     for index, (before, after) in enumerate(pairwise(values)):
         moved = frozenset({after})
-        assert groups.add(claims(f"move{index}", {before: UINT8, after: UINT8}, before, after, moved=moved)) is None
+        assert (
+            groups.add(
+                claims(f"move{index}", {before: UINT8, after: UINT8}, before, after, moved=moved)
+            )
+            is None
+        )
     assert {groups.leader(value) for value in values} == {values[0]}
     assert groups.members[values[-1]].own == (values[0],)

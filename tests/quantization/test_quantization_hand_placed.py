@@ -1,4 +1,6 @@
-"""Q/DQ pairs that a person placed in a float model: their parameters stand, the rest is planned around them."""
+"""Q/DQ pairs that a person placed in a float model: their parameters stand, the rest is planned
+around them.
+"""
 
 from typing import Any
 
@@ -44,7 +46,9 @@ WEIGHT = "wd = DequantizeLinear<axis=0>(wq, ws)"
 OF_WEIGHT = {"wq": INT8, "ws": SCALES}
 
 
-def net(before: str = "", behind: str = "", *, w: str = "w", r: str = "r", **constants: Array) -> ir.Model:
+def net(
+    before: str = "", behind: str = "", *, w: str = "w", r: str = "r", **constants: Array
+) -> ir.Model:
     if w == "w":
         constants["w"] = weights(0, 6, 3, 3, 3)
     body = NET.format(before=before, behind=behind, w=w, r=r)
@@ -80,14 +84,21 @@ def test_an_activation_keeps_its_pair_and_the_rest_is_planned() -> None:
     written = quantize_model(model, plan)
     assert check_convention(written) == ()
     scales = [constant_value(n.inputs[1]) for n in written.graph if n.op_type == "QuantizeLinear"]
-    assert sum(scale is not None and scale.ndim == 0 and float(scale) == float(ODD) for scale in scales) == 1
+    assert (
+        sum(
+            scale is not None and scale.ndim == 0 and float(scale) == float(ODD) for scale in scales
+        )
+        == 1
+    )
     feeds = feeds_of(model, seed=9)
     near = answers(model, feeds)
     assert np.abs(answers(written, feeds) - near).max() < 0.05 * np.abs(near).max()
 
 
 def test_a_pair_that_clips_is_profiled_as_it_clips() -> None:
-    """Behind a pair of a small range values are small: the profile is taken with the pair in place."""
+    """Behind a pair of a small range values are small: the profile is taken with the pair in
+    place.
+    """
     tight = {"s": np.asarray(np.float32(0.001)), "p": np.asarray(np.uint8(0))}
     model = net(behind=ACTIVATION, r="rd", **tight)
     profile = calibrate(model, [feeds_of(model)])
@@ -118,7 +129,12 @@ def test_a_bias_stays_where_its_grid_is_that_of_the_product() -> None:
     integers = np.array([7, -900, 12345, 0, 1, -1], np.int32)
     body = pair + WEIGHT + "\nz = Conv<pads=[1,1,1,1]>(xd, wd, bd)"
     for factor, kind in ((1.0, Given), (3.0, Derived)):
-        constants = {**FIXED, **OF_WEIGHT, "bq": integers, "bs": (ODD * SCALES * np.float32(factor)).astype(np.float32)}
+        constants = {
+            **FIXED,
+            **OF_WEIGHT,
+            "bq": integers,
+            "bs": (ODD * SCALES * np.float32(factor)).astype(np.float32),
+        }
         model = model_of("float[N,3,8,8] x", "float[N,6,8,8] z", body, **constants)
         plan = planned(model)
         (decision,) = (d for s, d in plan.decisions.items() if s.role is Role.BIAS)
@@ -148,7 +164,9 @@ def test_a_pair_around_what_the_schema_keeps_in_float_stands() -> None:
 def test_a_pair_between_a_product_and_its_clip_keeps_them_apart() -> None:
     pair = "cq = QuantizeLinear(c, s, p)\n cd = DequantizeLinear(cq, s, p)"
     body = "c = Conv<pads=[1,1,1,1]>(x, w, b)\n" + pair + "\nr = Relu(cd)\n z = Conv(r, w2, b2)"
-    model = model_of("float[N,3,8,8] x", "float[N,4,8,8] z", body, w=weights(0, 6, 3, 3, 3), **CONSTANTS, **FIXED)
+    model = model_of(
+        "float[N,3,8,8] x", "float[N,4,8,8] z", body, w=weights(0, 6, 3, 3, 3), **CONSTANTS, **FIXED
+    )
     plan = planned(model)
     assert plan.values["c"] == QParams(ODD, 9, QType.parse("uint8"))
     written = quantize_model(model, plan)
@@ -162,7 +180,9 @@ def test_values_that_are_moved_share_the_grid_that_was_placed() -> None:
         "c = Conv<pads=[1,1,1,1]>(x, w, b)\n cq = QuantizeLinear(c, s, p)\n cd = DequantizeLinear(cq, s, p)\n"
         "m = MaxPool<kernel_shape=[2,2], strides=[2,2]>(cd)\n t = Transpose<perm=[0,1,3,2]>(m)\n z = Conv(t, w2, b2)"
     )
-    model = model_of("float[N,3,8,8] x", "float[N,4,4,4] z", body, w=weights(0, 6, 3, 3, 3), **CONSTANTS, **FIXED)
+    model = model_of(
+        "float[N,3,8,8] x", "float[N,4,4,4] z", body, w=weights(0, 6, 3, 3, 3), **CONSTANTS, **FIXED
+    )
     plan = planned(model)
     grid = QParams(ODD, 9, QType.parse("uint8"))
     assert {plan.values[name] for name in ("c", "m", "t")} == {grid}
@@ -186,7 +206,9 @@ def test_a_whole_quantized_model_is_imported_whatever_the_schema_says() -> None:
     feeds = feeds_of(model, seed=9)
     plan = planned(source, "w8a8_asym_pt_pow2")
     assert is_quantized(source)
-    assert {type(d) for slot, d in plan.decisions.items() if slot.value != "z"} == {Given}  # z leaves the graph
+    assert {type(d) for slot, d in plan.decisions.items() if slot.value != "z"} == {
+        Given
+    }  # z leaves the graph
     assert plan.integer_macs == 1.0
     again = quantize_model(source, plan)
     assert again.metadata_props[MARK] != source.metadata_props[MARK]  # it was written anew

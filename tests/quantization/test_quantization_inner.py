@@ -1,4 +1,6 @@
-"""Grids inside a unit: the product before its bias, the sum before its clip, and a bias on the product's grid."""
+"""Grids inside a unit: the product before its bias, the sum before its clip, and a bias on the
+product's grid.
+"""
 
 import tomllib
 from dataclasses import replace
@@ -40,7 +42,9 @@ from qbench.quantization import (
 
 INT8 = Spec(qtype="int8", symmetry="symmetric")
 INT16 = Spec(qtype="int16", symmetry="symmetric")
-CHANNELS = Spec(qtype="int8", symmetry="symmetric", granularity=Granularity.CHANNEL, narrow_range=True)
+CHANNELS = Spec(
+    qtype="int8", symmetry="symmetric", granularity=Granularity.CHANNEL, narrow_range=True
+)
 POW2 = Spec(qtype="int8", symmetry="symmetric", scale_kind="pow2")
 SPLIT = "split_bias"
 
@@ -77,14 +81,19 @@ def agrees(got: Any, want: Any, plan: Plan) -> None:
 
 @pytest.mark.parametrize("subject", list(SUBJECTS))
 @pytest.mark.parametrize("bias", [BiasSpec(), BiasSpec(kind=BiasKind.OWN, qtype="int8")])
-def test_without_a_wish_a_split_unit_has_the_grids_of_a_fused_one(subject: str, bias: BiasSpec) -> None:
+def test_without_a_wish_a_split_unit_has_the_grids_of_a_fused_one(
+    subject: str, bias: BiasSpec
+) -> None:
     model = SUBJECTS[subject]()
     plan, feeds = planned(model, schema_of(bias=bias))
     fused = make_plan(model, calibrate(model, [feeds]), schema_of("default", bias=bias))
     assert plan.values == fused.values
 
     def of_constants(one: Plan) -> dict[str, Any]:
-        return {slot.value: (q.scale.tolist(), q.qtype.name, slot.role) for slot, q in one.constants.items()}
+        return {
+            slot.value: (q.scale.tolist(), q.qtype.name, slot.role)
+            for slot, q in one.constants.items()
+        }
 
     assert of_constants(plan) == of_constants(fused)
     assert dict(plan.floats).keys() == dict(fused.floats).keys()
@@ -101,7 +110,9 @@ def test_the_correlation_has_the_grid_of_its_own_range() -> None:
         seen = profile.values[name].distribution()
         wide = max(Fraction(seen.low) / -32768, Fraction(seen.high) / 32767)
         assert float(found[name].qparams.scale) == float(np.float32(float(wide)))
-    assert found["z"] == KeptFloat("no bias and no clip follow: the product is the result, which has a grid of its own")
+    assert found["z"] == KeptFloat(
+        "no bias and no clip follow: the product is the result, which has a grid of its own"
+    )
     assert set(plan.values) >= {"a.correlation", "c.correlation"}
     want = fake_quantized(model, plan, feeds)["z"]
     agrees(run(model, plan, feeds), want, plan)
@@ -116,7 +127,9 @@ def test_the_sum_has_a_grid_before_its_clip() -> None:
     plan, feeds = planned(model, schema_of(correlation=INT16, sum=INT8))
     found = decisions(plan, Role.SUM)
     assert isinstance(found["a"], Static)
-    assert found["c"] == KeptFloat("no clip follows: the sum is the result, which has a grid of its own")
+    assert found["c"] == KeptFloat(
+        "no clip follows: the sum is the result, which has a grid of its own"
+    )
     agrees(run(model, plan, feeds), fake_quantized(model, plan, feeds)["z"], plan)
     assert [str(slot) for slot in plan.decisions if slot.node.startswith("a")] == [
         "a.input[0]",
@@ -138,14 +151,18 @@ def test_a_product_without_bias_before_a_clip_is_correlation_and_sum() -> None:
     )
     plan, feeds = planned(model, schema_of(correlation=INT16, sum=INT8))
     assert plan.values["c"].qtype.name == "int16"
-    assert decisions(plan, Role.SUM)["c"] == KeptFloat("there is no bias: the sum is the correlation, which has a grid")
+    assert decisions(plan, Role.SUM)["c"] == KeptFloat(
+        "there is no bias: the sum is the correlation, which has a grid"
+    )
     alone, _ = planned(model, schema_of(sum=INT16))
     assert alone.values["c"] == plan.values["c"]
     agrees(run(model, alone, feeds), fake_quantized(model, alone, feeds)["z"], alone)
 
 
 def test_product_and_bias_on_one_grid() -> None:
-    """q8(relu(q16(Σ q8(w) q8(x)) + q16(b))), the scales of both q16 shared, as Graffitist has it."""
+    """q8(relu(q16(Σ q8(w) q8(x)) + q16(b))), the scales of both q16 shared, as Graffitist has
+    it.
+    """
     model = SUBJECTS["conv_relu"]()
     sixteen = Spec(qtype="int16", symmetry="symmetric", scale_kind="pow2")
     schema = schema_of(
@@ -180,9 +197,13 @@ def worked() -> tuple[ir.Model, Any]:
     return model, {"x": np.array([[7.5, -3], [-7.9, 0.25], [1, 2]], np.float32).reshape(3, 2, 1, 1)}
 
 
-@pytest.mark.parametrize(("qtype", "step"), [("int8", 32), ("int9", 64), ("int12", 512), ("int16", 8192)])
+@pytest.mark.parametrize(
+    ("qtype", "step"), [("int8", 32), ("int9", 64), ("int12", 512), ("int16", 8192)]
+)
 def test_a_product_forced_on_the_biass_grid(qtype: str, step: int) -> None:
-    """Scales 1/16, 1/256 and 1/step: products are rounded half to even to 1/step, in Fraction, then the bias added."""
+    """Scales 1/16, 1/256 and 1/step: products are rounded half to even to 1/step, in Fraction,
+    then the bias added.
+    """
     model, feeds = worked()
     bias = BiasSpec(kind=BiasKind.OWN, qtype=qtype, scale_kind="pow2", finer=Finer.BIAS)
     narrow = Spec(qtype="int8", symmetry="symmetric", scale_kind="pow2", narrow_range=True)
@@ -210,7 +231,9 @@ def test_a_product_forced_on_the_biass_grid(qtype: str, step: int) -> None:
 def test_widths_that_onnx_lacks(width: str, backend: str) -> None:
     model = SUBJECTS["residual"]()
     spec = Spec(qtype=width, symmetry="symmetric")
-    plan, feeds = planned(model, schema_of(correlation=spec, bias=BiasSpec(kind=BiasKind.OWN, qtype="int12")))
+    plan, feeds = planned(
+        model, schema_of(correlation=spec, bias=BiasSpec(kind=BiasKind.OWN, qtype="int12"))
+    )
     assert plan.values["a.correlation"].qtype.name == width
     agrees(run(model, plan, feeds, backend), fake_quantized(model, plan, feeds)["z"], plan)
 
@@ -232,10 +255,14 @@ def test_a_bias_of_zeros_or_in_float_forces_nothing() -> None:
     model = SUBJECTS["conv_relu"]()
     model.graph.initializers["b"].const_value = ir.tensor(np.zeros(6, np.float32), name="b")
     plan, _ = planned(model, schema_of(bias=forced))
-    assert decisions(plan, Role.CORRELATION)["c.correlation"] == KeptFloat("its bias is zero, on any grid")
+    assert decisions(plan, Role.CORRELATION)["c.correlation"] == KeptFloat(
+        "its bias is zero, on any grid"
+    )
     rule = Rule(weight=CHANNELS, bias=forced)
     plan, _ = planned(SUBJECTS["conv_relu"](), Schema(name="ours", rules=(rule,), canonical=SPLIT))
-    assert decisions(plan, Role.CORRELATION)["c.correlation"] == KeptFloat("its bias has no grid to put it on")
+    assert decisions(plan, Role.CORRELATION)["c.correlation"] == KeptFloat(
+        "its bias has no grid to put it on"
+    )
 
 
 @pytest.mark.parametrize(
@@ -247,7 +274,10 @@ def test_a_bias_of_zeros_or_in_float_forces_nothing() -> None:
             {"bias": BiasSpec(kind=BiasKind.OWN, qtype="int8", finer=Finer.BIAS)},
             "the schema adds the bias on the bias's grid",
         ),
-        ({"bias": BiasSpec(kind=BiasKind.SHARED)}, "the schema adds the bias on the correlation's grid"),
+        (
+            {"bias": BiasSpec(kind=BiasKind.SHARED)},
+            "the schema adds the bias on the correlation's grid",
+        ),
     ],
 )
 def test_fused_graphs_have_no_place_for_such_grids(slots: Any, words: str) -> None:
@@ -265,7 +295,10 @@ def test_fused_graphs_have_no_place_for_such_grids(slots: Any, words: str) -> No
     [
         ({"bias": BiasSpec(kind=BiasKind.SHARED)}, "the schema gives the correlation none"),
         (
-            {"correlation": INT16, "bias": BiasSpec(kind=BiasKind.OWN, qtype="int8", finer=Finer.BIAS)},
+            {
+                "correlation": INT16,
+                "bias": BiasSpec(kind=BiasKind.OWN, qtype="int8", finer=Finer.BIAS),
+            },
             "on the bias's grid, and on one of its own",
         ),
         ({"correlation": CHANNELS}, "the correlation has one grid a tensor"),
@@ -281,7 +314,9 @@ def test_a_profile_without_the_inner_values_is_no_ground_for_them(words) -> None
     model = SUBJECTS["conv_relu"]()
     feeds, split = feeds_of(model), canonicalize(model, SPLIT)
     profile = calibrate(split, [feeds])
-    poor = replace(profile, values={name: s for name, s in profile.values.items() if "correlation" not in name})
+    poor = replace(
+        profile, values={name: s for name, s in profile.values.items() if "correlation" not in name}
+    )
     plan = make_plan(model, poor, schema_of(correlation=INT16))
     words(plan.floats["c"].reason)
 
@@ -292,7 +327,11 @@ def test_fixed_grids_inside() -> None:
     assert isinstance(decisions(plan, Role.CORRELATION)["c.correlation"], Given)
     assert isinstance(decisions(plan, Role.SUM)["c"], Given)
     assert plan.values["c"] == plan.values["c.correlation"]
-    agrees(run(SUBJECTS["conv_relu"](), plan, feeds), fake_quantized(SUBJECTS["conv_relu"](), plan, feeds)["z"], plan)
+    agrees(
+        run(SUBJECTS["conv_relu"](), plan, feeds),
+        fake_quantized(SUBJECTS["conv_relu"](), plan, feeds)["z"],
+        plan,
+    )
 
 
 def test_a_dense_layer_and_a_matmul_have_grids_inside() -> None:
@@ -305,8 +344,13 @@ def test_a_dense_layer_and_a_matmul_have_grids_inside() -> None:
         v=weights(2, 4, 3),
         c=weights(3, 3),
     )
-    plan, feeds = planned(model, schema_of(correlation=INT16, sum=INT16, bias=BiasSpec(kind=BiasKind.SHARED)))
-    assert [slot.value for slot in plan.decisions if slot.role is Role.CORRELATION] == ["p", "z.correlation"]
+    plan, feeds = planned(
+        model, schema_of(correlation=INT16, sum=INT16, bias=BiasSpec(kind=BiasKind.SHARED))
+    )
+    assert [slot.value for slot in plan.decisions if slot.role is Role.CORRELATION] == [
+        "p",
+        "z.correlation",
+    ]
     assert [slot.value for slot in plan.decisions if slot.role is Role.SUM] == ["q", "z"]
     agrees(run(model, plan, feeds), fake_quantized(model, plan, feeds)["z"], plan)
 

@@ -1,4 +1,6 @@
-"""A value inside a unit may have no range: it was infinite in calibration, or the range method finds none."""
+"""A value inside a unit may have no range: it was infinite in calibration, or the range method
+finds none.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -18,7 +20,11 @@ INT8 = Spec(qtype="int8", symmetry="symmetric")
 
 def test_it_is_refused_with_its_count() -> None:
     model = conv_relu()
-    schema = Schema(name="s", canonical="split_bias", rules=(Rule(activation=INT8, weight=INT8, correlation=INT16),))
+    schema = Schema(
+        name="s",
+        canonical="split_bias",
+        rules=(Rule(activation=INT8, weight=INT8, correlation=INT16),),
+    )
     profile = calibrate(model, [feeds_of(model)], pipeline="split_bias")
     assert not make_plan(model, profile, schema).refusals
     name = next(name for name in profile.values if name.endswith(".correlation"))
@@ -30,23 +36,33 @@ def test_it_is_refused_with_its_count() -> None:
 def searching(slot: str) -> Schema:
     spec = Spec(qtype="int16", symmetry="symmetric", range_method="mse")
     options: Any = {"correlation": INT16, slot: spec}
-    return Schema(name="s", canonical="split_bias", rules=(Rule(activation=INT8, weight=INT8, **options),))
+    return Schema(
+        name="s", canonical="split_bias", rules=(Rule(activation=INT8, weight=INT8, **options),)
+    )
 
 
 @pytest.mark.parametrize("slot", ["correlation", "sum"])
-def test_a_method_that_finds_no_range_is_a_refusal(slot: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_method_that_finds_no_range_is_a_refusal(
+    slot: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(self: Mse, distribution: Distribution, kind: GridKind) -> Interval:
-        raise InputError("Searching", found="too few values", expected="a million", remedy="Watch more.")
+        raise InputError(
+            "Searching", found="too few values", expected="a million", remedy="Watch more."
+        )
 
     monkeypatch.setattr(Mse, "of_distribution", refused)
     model = conv_relu()
     profile = calibrate(model, [feeds_of(model)], pipeline="split_bias")
     plan = make_plan(model, profile, searching(slot))
-    assert any("has no range by mse: found too few values, expected a million" in r for r in plan.refusals)
+    assert any(
+        "has no range by mse: found too few values, expected a million" in r for r in plan.refusals
+    )
 
 
 @pytest.mark.parametrize("slot", ["correlation", "sum"])
-def test_a_range_inside_a_unit_is_searched_for_once(slot: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_range_inside_a_unit_is_searched_for_once(
+    slot: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     searched, search = [], Mse.of_distribution
 
     def counted(self: Mse, distribution: Distribution, kind: GridKind) -> Interval:

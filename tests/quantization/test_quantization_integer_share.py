@@ -1,4 +1,6 @@
-"""A share in integers that engines keep: what their optimized graphs multiply, beside what the plan says."""
+"""A share in integers that engines keep: what their optimized graphs multiply, beside what the
+plan says.
+"""
 
 from dataclasses import replace
 
@@ -10,7 +12,14 @@ from quantization_subjects import conv_relu, feeds_of, model_of, weights
 from qbench.backends import get_backend
 from qbench.calibration import calibrate
 from qbench.graph import load_model, model_bytes
-from qbench.quantization import GraphOutputs, get_schema, load_plan, make_plan, quantize_model, save_plan
+from qbench.quantization import (
+    GraphOutputs,
+    get_schema,
+    load_plan,
+    make_plan,
+    quantize_model,
+    save_plan,
+)
 
 
 def network():
@@ -30,7 +39,12 @@ def engine_multiplies_integers(model, folder) -> bool:
     options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "0")
     onnxruntime.InferenceSession(model_bytes(model), options, providers=["CPUExecutionProvider"])
     kinds = {node.op_type for node in load_model(folder / "optimized.onnx").graph}
-    return any(kind.startswith("QLinearConv") for kind in kinds) and not kinds & {"Conv", "FusedConv", "Gemm", "MatMul"}
+    return any(kind.startswith("QLinearConv") for kind in kinds) and not kinds & {
+        "Conv",
+        "FusedConv",
+        "Gemm",
+        "MatMul",
+    }
 
 
 @pytest.mark.parametrize(
@@ -39,7 +53,9 @@ def engine_multiplies_integers(model, folder) -> bool:
      "w16a16_sym_pc", "w8a8_asym_b32", "w8a8_asym_pc_dyn", "w8_sym_pc"],
 )  # fmt: skip
 def test_the_share_is_what_the_engine_multiplies(schema, tmp_path) -> None:
-    """Int8 activations are left out: x64 kernels take them after a conversion that fuses some units and not others."""
+    """Int8 activations are left out: x64 kernels take them after a conversion that fuses some
+    units and not others.
+    """
     model = network()
     feeds = feeds_of(model)
     profile = calibrate(model, [feeds])
@@ -48,10 +64,15 @@ def test_the_share_is_what_the_engine_multiplies(schema, tmp_path) -> None:
     assert plan.integer_macs == (1.0 if expected else 0.0)
 
 
-@pytest.mark.parametrize(("backend", "share"), [("ort-cpu", 0.0), ("integer-ideal", 1.0), (None, 1.0)])
+@pytest.mark.parametrize(
+    ("backend", "share"), [("ort-cpu", 0.0), ("integer-ideal", 1.0), (None, 1.0)]
+)
 def test_a_transposed_convolution_is_in_integers_where_there_is_a_kernel(backend, share) -> None:
     model = model_of(
-        "float[N,3,8,8] x", "float[N,4,17,17] y", "y = ConvTranspose<strides=[2,2]>(x, w)", w=weights(0, 3, 4, 3, 3)
+        "float[N,3,8,8] x",
+        "float[N,4,17,17] y",
+        "y = ConvTranspose<strides=[2,2]>(x, w)",
+        w=weights(0, 3, 4, 3, 3),
     )
     profile = calibrate(model, [feeds_of(model)])
     assert make_plan(model, profile, "w8a8_asym_pc", capabilities=backend).integer_macs == share
@@ -65,14 +86,18 @@ def test_dynamic_products_are_in_integers_where_there_are_kernels(backend, share
 
 
 def test_dynamic_products_by_constant_matrices_are_in_integers_on_onnxruntime(tmp_path) -> None:
-    """DynamicQuantizeMatMul takes constant weights; a product of two computed operands stays float, as executed."""
+    """DynamicQuantizeMatMul takes constant weights; a product of two computed operands stays
+    float, as executed.
+    """
     model = model_of(
         "float[N,4,16] x", "float[N,4,4] y",
         "a = MatMul(x, w)\n r = Relu(a)\n t = Transpose<perm=[0,2,1]>(r)\n y = MatMul(r, t)",
         w=weights(0, 16, 16),
     )  # fmt: skip
     backend = get_backend("ort-cpu")
-    plan = make_plan(model, calibrate(model, [feeds_of(model)]), "w8a8_asym_pc_dyn", capabilities="ort-cpu")
+    plan = make_plan(
+        model, calibrate(model, [feeds_of(model)]), "w8a8_asym_pc_dyn", capabilities="ort-cpu"
+    )
     constant, computed = plan.node_macs
     assert 0.0 < plan.integer_macs < 1.0
     with backend.prepare(quantize_model(model, plan)) as executor:
@@ -92,15 +117,22 @@ def test_what_came_is_not_as_asked() -> None:
     assert "as it came" in text
 
 
-@pytest.mark.parametrize(("outputs", "executed"), [("float", "float32"), ("auto", "uint8"), ("quantized", "uint8")])
+@pytest.mark.parametrize(
+    ("outputs", "executed"), [("float", "float32"), ("auto", "uint8"), ("quantized", "uint8")]
+)
 def test_a_graph_output_is_quantized_where_the_schema_says_so(outputs, executed, tmp_path):
-    model = model_of("float[N,3,6,6] x", "float[N,4,4,4] y", "y = Conv(x, w)", w=weights(0, 4, 3, 3, 3))
+    model = model_of(
+        "float[N,3,6,6] x", "float[N,4,4,4] y", "y = Conv(x, w)", w=weights(0, 4, 3, 3, 3)
+    )
     feeds, backend = feeds_of(model), get_backend("ort-cpu")
-    # Weights of 7 bits: pairs of products by 8 bits saturate on a processor without VNNI, in some of these backends.
+    # Weights of 7 bits: pairs of products by 8 bits saturate on a processor without VNNI, in some
+    # of these backends.
     schema = replace(get_schema("w7a8_asym_pc"), outputs=GraphOutputs(outputs))
     plan = make_plan(model, calibrate(model, [feeds]), schema, capabilities=backend.capabilities)
     assert plan.quantized_outputs == (() if outputs == "float" else ("y",))
-    assert ("quantized where it leaves the graph" in "\n".join(plan.lines())) == (outputs != "float")
+    assert ("quantized where it leaves the graph" in "\n".join(plan.lines())) == (
+        outputs != "float"
+    )
     save_plan(plan, tmp_path / "plan.json")
     assert load_plan(tmp_path / "plan.json").quantized_outputs == plan.quantized_outputs
     quantized = quantize_model(model, plan)
@@ -110,9 +142,11 @@ def test_a_graph_output_is_quantized_where_the_schema_says_so(outputs, executed,
         with get_backend(name).prepare(quantized) as executor:
             results[name] = executor.run(feeds)["y"]
             if name == "ort-cpu":
-                assert [one.precision for key, one in executor.executed().items() if key in plan.node_macs] == [
-                    executed
-                ]
+                assert [
+                    one.precision
+                    for key, one in executor.executed().items()
+                    if key in plan.node_macs
+                ] == [executed]
     assert len(np.unique(results["ort-cpu"])) <= 256 or outputs == "float"
     step = 0.0 if outputs == "float" else float(plan.values["y"].scale)
     for one in results.values():

@@ -1,4 +1,6 @@
-"""Our integer machines beside the engine they follow, on graphs that qbench itself wrote: every bit equal."""
+"""Our integer machines beside the engine they follow, on graphs that qbench itself wrote: every
+bit equal.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -31,7 +33,9 @@ def outputs(model: Any, feeds: dict[str, Any], backend: str) -> dict[str, Any]:
         return executor.run(feeds)
 
 
-@pytest.mark.parametrize("schema", ["w8a8_asym_pt", "w8a8_asym_pc", "w8a8_symu8_pc", "w8a8_asym_pc_pow2"])
+@pytest.mark.parametrize(
+    "schema", ["w8a8_asym_pt", "w8a8_asym_pc", "w8a8_symu8_pc", "w8a8_asym_pc_pow2"]
+)
 @pytest.mark.parametrize("name", COUNTED)
 def test_the_machine_of_this_processor_counts_as_onnx_runtime_does(name: str, schema: str) -> None:
     model, feeds = written(name, schema)
@@ -52,9 +56,13 @@ def test_the_exact_machine_counts_as_the_precise_mode_does(name: str, schema: st
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUN)
-@pytest.mark.parametrize("machine", ["ideal", "gemmlowp", "glow-cpu", "nvdla", "tvm-upward", "onednn"])
+@pytest.mark.parametrize(
+    "machine", ["ideal", "gemmlowp", "glow-cpu", "nvdla", "tvm-upward", "onednn"]
+)
 def test_smoke_no_machine_is_far_from_the_float_simulation(machine: str, name: str) -> None:
-    """5 % of the spread are more than any rounding; every bit is compared in the interpreter's tests."""
+    """5 % of the spread are more than any rounding; every bit is compared in the interpreter's
+    tests.
+    """
     model, feeds = written(name, "w8a8_asym_pt")
     simulated = outputs(model, feeds, "ort-cpu-noopt")
     for key, ours in outputs(model, feeds, f"integer-{machine}").items():
@@ -63,7 +71,9 @@ def test_smoke_no_machine_is_far_from_the_float_simulation(machine: str, name: s
 
 
 def test_every_arithmetic_has_a_backend() -> None:
-    named = {name.removeprefix("integer-") for name in catalogue().names() if name.startswith("integer-")}
+    named = {
+        name.removeprefix("integer-") for name in catalogue().names() if name.startswith("integer-")
+    }
     assert named == {*list_arithmetics()}
     assert get_backend("integer-gemmlowp").name == "integer-gemmlowp"
 

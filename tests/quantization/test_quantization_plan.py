@@ -14,7 +14,11 @@ from qbench.calibration import calibrate
 from qbench.errors import InputError, QbenchError, StoreError
 from qbench.numerics import QParams, QType
 from qbench.quantization import Role, Static, load_plan, make_plan, save_plan
-from qbench.quantization.internal_qparams import bias_qparams, raised_for_bias, without_dead_channels
+from qbench.quantization.internal_qparams import (
+    bias_qparams,
+    raised_for_bias,
+    without_dead_channels,
+)
 from qbench.quantization.plan import plan_digest
 
 INT8 = QType.parse("int8")
@@ -120,7 +124,9 @@ def test_a_plan_per_block_has_a_digest_of_its_numbers() -> None:
     slot, decision = next((s, d) for s, d in plan.decisions.items() if s.role is Role.WEIGHT)
     assert isinstance(decision, Static)
     scale = np.nextafter(decision.qparams.scale, np.float32(9), dtype=np.float32)
-    other = QParams(scale, decision.qparams.zero_point, decision.qparams.qtype, axis=0, narrow_range=True)
+    other = QParams(
+        scale, decision.qparams.zero_point, decision.qparams.qtype, axis=0, narrow_range=True
+    )
     moved = replace(plan, decisions={**plan.decisions, slot: Static(other, decision.note)})
     assert len({plan_digest(one) for one in (plan, moved, replace(plan, schema="another"))}) == 3
     assert plan_digest(replace(plan)) == plan_digest(plan)

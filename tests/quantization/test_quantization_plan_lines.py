@@ -36,9 +36,13 @@ from qbench.quantization.candidates import ClipForm, Float
 from qbench.quantization.plan import letters
 
 UINT8 = Spec(qtype="uint8", symmetry="asymmetric")
-CHANNELS = Spec(qtype="int8", symmetry="symmetric", granularity=Granularity.CHANNEL, narrow_range=True)
+CHANNELS = Spec(
+    qtype="int8", symmetry="symmetric", granularity=Granularity.CHANNEL, narrow_range=True
+)
 
-words = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), min_size=1, max_size=12)
+words = st.text(
+    st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), min_size=1, max_size=12
+)
 qtypes = st.builds(QType, st.sampled_from([*range(2, 17), 32]), st.booleans())
 scales = st.floats(2.0**-100, 2.0**100, width=32)
 
@@ -49,8 +53,12 @@ def grids(draw: st.DrawFn) -> QParams:
     points = st.integers(qtype.qmin + narrow, qtype.qmax)
     shape: tuple[int, ...] = draw(st.sampled_from([(), (3,), (2, 3)]))
     count = int(np.prod(shape, dtype=int))
-    scale = np.array(draw(st.lists(scales, min_size=count, max_size=count)), np.float32).reshape(shape)
-    point = np.array(draw(st.lists(points, min_size=count, max_size=count)), np.int64).reshape(shape)
+    scale = np.array(draw(st.lists(scales, min_size=count, max_size=count)), np.float32).reshape(
+        shape
+    )
+    point = np.array(draw(st.lists(points, min_size=count, max_size=count)), np.int64).reshape(
+        shape
+    )
     axis = None if not shape else draw(st.integers(0, len(shape) - 1))
     block = draw(st.integers(1, 64)) if len(shape) == 2 else None
     return QParams(scale, point, qtype, axis=axis, block_size=block, narrow_range=narrow)
@@ -60,7 +68,9 @@ decisions = st.one_of(
     st.builds(Static, grids(), st.just("") | words),
     st.builds(Fixed, grids()),
     st.builds(Shared, grids(), words),
-    st.builds(Derived, grids(), st.lists(words, min_size=1, max_size=2).map(tuple), st.just("") | words),
+    st.builds(
+        Derived, grids(), st.lists(words, min_size=1, max_size=2).map(tuple), st.just("") | words
+    ),
     st.builds(Given, grids(), words),
     st.builds(Dynamic, qtypes),
     st.builds(KeptFloat, words),
@@ -84,7 +94,9 @@ plans = st.builds(
 
 @given(plan=plans, data=st.data())
 @settings(max_examples=120)
-def test_any_plan_reads_back(plan: Plan, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_any_plan_reads_back(
+    plan: Plan, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     if plan.decisions:
         some = data.draw(st.lists(st.sampled_from(list(plan.decisions)), unique=True))
         plan = replace(plan, saturated={slot: data.draw(st.integers(1, 99)) for slot in some})
@@ -99,7 +111,9 @@ def test_any_plan_reads_back(plan: Plan, data: st.DataObject, tmp_path_factory: 
 @given(plan=plans, width=st.integers(40, 120))
 @settings(max_examples=80)
 def test_every_fact_has_a_line(plan: Plan, width: int) -> None:
-    """Folding breaks at blanks only, so that the words of the long form are those of the narrow one."""
+    """Folding breaks at blanks only, so that the words of the long form are those of the narrow
+    one.
+    """
     long, narrow = " ".join(plan.lines()).split(), " ".join(plan.lines(width)).split()
     assert sorted(long) == sorted(narrow)
     text = "\n".join(plan.lines())
@@ -115,8 +129,12 @@ def planned(name: str, *rules: Rule, **more: Any) -> Plan:
 
 def test_a_difference_is_that_of_a_slot() -> None:
     plan = planned("residual", Rule(activation=UINT8, weight=CHANNELS))
-    one, two = (slot for slot in plan.decisions if slot.role is Role.WEIGHT and slot.value in ("w", "w2"))
-    swapped = replace(plan, decisions={**plan.decisions, one: plan.decisions[two], two: plan.decisions[one]})
+    one, two = (
+        slot for slot in plan.decisions if slot.role is Role.WEIGHT and slot.value in ("w", "w2")
+    )
+    swapped = replace(
+        plan, decisions={**plan.decisions, one: plan.decisions[two], two: plan.decisions[one]}
+    )
     difference = plan.diff(swapped)
     assert [line.split(":")[0] for line in difference] == [
         f"{sign} {slot} '{slot.value}'" for slot in (one, two) for sign in "-+"
@@ -137,15 +155,23 @@ def test_what_was_asked_and_what_became_of_it() -> None:
         capabilities=Capabilities(tables=False),
     )
     lines = plan.lines()
-    asked = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines[lines.index("asked for") + 1 :][:3]}
+    asked = {
+        line.split()[0]: line.split(maxsplit=1)[1]
+        for line in lines[lines.index("asked for") + 1 :][:3]
+    }
     assert asked["A"] == (
         "input uint8 asymmetric; weight int8 symmetric per channel narrow; bias int32 at the product's scale; "
         "output uint8 asymmetric"
     )
-    assert asked["B"] == "input uint8 asymmetric; weight int8 symmetric per channel narrow; output uint8 asymmetric"
+    assert (
+        asked["B"]
+        == "input uint8 asymmetric; weight int8 symmetric per channel narrow; output uint8 asymmetric"
+    )
     assert asked["C"] == "input uint8 asymmetric; output uint8 asymmetric"
     (sigmoid,) = (line for line in lines if "Sigmoid" in line and "→" in line)
-    assert sigmoid.endswith("C → float, refused: the backend has no tables, hence computes Sigmoid in float")
+    assert sigmoid.endswith(
+        "C → float, refused: the backend has no tables, hence computes Sigmoid in float"
+    )
     (tanh,) = (line for line in lines if line.endswith("float, as an example"))
     assert "→" not in tanh
     assert "rule 2 (operators Conv) matches nothing" in lines
@@ -169,8 +195,21 @@ def test_a_plan_that_was_read_out_of_a_model_has_no_requests() -> None:
 
 def test_columns_are_aligned_and_fold() -> None:
     plan = planned("residual", Rule(activation=UINT8, weight=CHANNELS))
-    wide = [line for line in plan.lines() if line.startswith("  ") and "scale" in line and "  A" not in line]
-    assert len({line.index("int8") - line[: line.index("int8")].endswith("u") for line in wide if "int8" in line}) == 1
+    wide = [
+        line
+        for line in plan.lines()
+        if line.startswith("  ") and "scale" in line and "  A" not in line
+    ]
+    assert (
+        len(
+            {
+                line.index("int8") - line[: line.index("int8")].endswith("u")
+                for line in wide
+                if "int8" in line
+            }
+        )
+        == 1
+    )
     assert max(map(len, plan.lines(76)[1:])) <= 76
     assert max(map(len, plan.lines(40)[1:])) <= 48  # names are not broken
 

@@ -1,4 +1,6 @@
-"""Models quantized by others: their parameters come out of them, and written again they give the very same numbers."""
+"""Models quantized by others: their parameters come out of them, and written again they give
+the very same numbers.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -32,13 +34,19 @@ from qbench.quantization import (
 Array = np.ndarray[Any, Any]
 
 
-def answers(model: ir.Model, feeds: dict[str, Array], backend: str = "ort-cpu-noopt") -> dict[str, Array]:
+def answers(
+    model: ir.Model, feeds: dict[str, Array], backend: str = "ort-cpu-noopt"
+) -> dict[str, Array]:
     with get_backend(backend).prepare(model) as executor:
         return executor.run(feeds)
 
 
 def given(plan: Plan) -> dict[str, Given]:
-    return {str(slot): decision for slot, decision in plan.decisions.items() if isinstance(decision, Given)}
+    return {
+        str(slot): decision
+        for slot, decision in plan.decisions.items()
+        if isinstance(decision, Given)
+    }
 
 
 def statically(name: str, folder: Path, form: str, per_channel: bool) -> ir.Model:
@@ -68,7 +76,9 @@ STATIC = ("conv_relu", "residual", "depthwise", "pooled_concat", "attention")
 @pytest.mark.parametrize("per_channel", [False, True])
 @pytest.mark.parametrize("form", ["QDQ", "QOperator"])
 @pytest.mark.parametrize("name", STATIC)
-def test_static_models_of_onnxruntime(name: str, form: str, per_channel: bool, tmp_path: Path) -> None:
+def test_static_models_of_onnxruntime(
+    name: str, form: str, per_channel: bool, tmp_path: Path
+) -> None:
     model = statically(name, tmp_path, form, per_channel)
     plan = read_plan(model)
     assert plan.schema == "given"
@@ -87,7 +97,10 @@ def test_static_models_of_onnxruntime(name: str, form: str, per_channel: bool, t
     stored = {scale.tobytes() for scale in scales if scale.size}
     # A bias in operator form has no scale of its own in the file: it is the product of two others.
     assert stored - read == set()
-    assert per_channel == any(grid.axis is not None for grid in grids if grid.qtype.bits == 8) or name == "attention"
+    assert (
+        per_channel == any(grid.axis is not None for grid in grids if grid.qtype.bits == 8)
+        or name == "attention"
+    )
 
     again = quantize_model(model, plan)
     assert check_convention(again) == ()
@@ -112,13 +125,16 @@ def test_dynamic_models_of_onnxruntime(name: str, tmp_path: Path) -> None:
     weighted = [slot for slot in plan.decisions if slot.role is Role.WEIGHT]
     assert weighted
     for slot in weighted:
-        data = next(d for s, d in plan.decisions.items() if (s.node, s.role) == (slot.node, Role.INPUT))
+        data = next(
+            d for s, d in plan.decisions.items() if (s.node, s.role) == (slot.node, Role.INPUT)
+        )
         assert data == Dynamic(data.qtype)  # type: ignore[union-attr]
         assert isinstance(plan.decisions[slot], Given)
     assert plan.integer_macs == 1.0 if name != "attention" else plan.integer_macs < 1.0
     again = quantize_model(model, plan)
     feeds = feeds_of(model, seed=9)
-    # onnx's evaluator: without a dot product instruction onnxruntime adds pairs of int8 products in 16 bits.
+    # onnx's evaluator: without a dot product instruction onnxruntime adds pairs of int8 products in
+    # 16 bits.
     before, after = (answers(m, feeds, "onnx-reference") for m in (model, again))
     for key in before:  # the products are exact integers; their scale is applied in another order
         assert np.abs(before[key] - after[key]).max() <= 1e-5 * np.abs(before[key]).max()
@@ -129,14 +145,20 @@ def test_products_that_an_engine_fused_are_read(tmp_path: Path) -> None:
     import onnxruntime
 
     model = model_of(
-        "float[N,8] x", "float[N,6] z", "p = MatMul(x, w)\n z = Add(p, b)", w=weights(0, 8, 6), b=weights(1, 6)
+        "float[N,8] x",
+        "float[N,6] z",
+        "p = MatMul(x, w)\n z = Add(p, b)",
+        w=weights(0, 8, 6),
+        b=weights(1, 6),
     )
     ir.save(model, tmp_path / "float.onnx")
     quantization.quantize_dynamic(tmp_path / "float.onnx", tmp_path / "int8.onnx", per_channel=True)
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(tmp_path / "fused.onnx")
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
-    onnxruntime.InferenceSession(tmp_path / "int8.onnx", options, providers=["CPUExecutionProvider"])
+    onnxruntime.InferenceSession(
+        tmp_path / "int8.onnx", options, providers=["CPUExecutionProvider"]
+    )
     plain, fused = (load_model(tmp_path / f"{name}.onnx") for name in ("int8", "fused"))
     assert {node.op_type for node in fused.graph} == {"DynamicQuantizeMatMul"}
     weight, of_fused = (
@@ -156,7 +178,14 @@ def test_products_that_an_engine_fused_are_read(tmp_path: Path) -> None:
 
 INT8 = np.random.default_rng(3).integers(-127, 128, (4, 3, 1, 1)).astype(np.int8)
 S, W = np.float32(0.0371), np.float32(0.0113)
-CONSTANTS = {"w": INT8, "sw": W, "zw": np.int8(0), "sx": S, "zx": np.uint8(117), "sy": np.float32(0.05)}
+CONSTANTS = {
+    "w": INT8,
+    "sw": W,
+    "zw": np.int8(0),
+    "sx": S,
+    "zx": np.uint8(117),
+    "sy": np.float32(0.05),
+}
 CONV = "float[N,3,5,5] x", "float[N,4,5,5] y"
 WEIGHT = "wr = DequantizeLinear(w, sw, zw)\n"
 
@@ -232,7 +261,11 @@ def foreign(name: str) -> ir.Model:
     body, _ = FOREIGN[name]
     wf = (INT8 * W * np.float32(1.0005)).astype(np.float32)
     constants = {**CONSTANTS, "wf": wf, "top": np.uint8(201)}
-    used = {k: np.asarray(v) for k, v in constants.items() if any(f"{c}{k}{e}" in body for c in " (" for e in ",)")}
+    used = {
+        k: np.asarray(v)
+        for k, v in constants.items()
+        if any(f"{c}{k}{e}" in body for c in " (" for e in ",)")
+    }
     model = model_of(*CONV, body, **used)
     model.opset_imports["com.microsoft"] = 1
     return model
@@ -269,7 +302,9 @@ def test_stored_integers_come_back_exactly() -> None:
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_transposed_weights_keep_the_axis_of_their_scales(axis: int) -> None:
-    """As torch exports a linear layer: int8 (out, in), scales along ``axis``, DequantizeLinear, Transpose, MatMul."""
+    """As torch exports a linear layer: int8 (out, in), scales along ``axis``, DequantizeLinear,
+    Transpose, MatMul.
+    """
     weight = np.random.default_rng(1).integers(-127, 128, (6, 8)).astype(np.int8)
     scales = np.linspace(0.01, 0.03, weight.shape[axis], dtype=np.float32)
     model = model_of(
@@ -291,7 +326,9 @@ def test_transposed_weights_keep_the_axis_of_their_scales(axis: int) -> None:
     assert (grid.axis, grid.scale.tolist()) == (1 - axis, scales.tolist())
     assert plan.integer_macs == 1.0
     feeds = {"x": weights(4, 5, 8)}
-    assert np.array_equal(answers(model, feeds)["y"], answers(quantize_model(model, plan), feeds)["y"])
+    assert np.array_equal(
+        answers(model, feeds)["y"], answers(quantize_model(model, plan), feeds)["y"]
+    )
 
 
 OF_ENGINE = {
@@ -317,7 +354,11 @@ def test_operators_of_the_engine_become_float_ones_between_pairs(operator: str) 
     q2 = QuantizeLinear(x, sy, zy)
     {OF_ENGINE[operator]}
     y = DequantizeLinear(r, sz, zz)"""
-    used = {key: np.asarray(value) for key, value in constants.items() if f"{key}," in body or f"{key})" in body}
+    used = {
+        key: np.asarray(value)
+        for key, value in constants.items()
+        if f"{key}," in body or f"{key})" in body
+    }
     model = model_of("float[N,4,6,6] x", "float[N,a,b,c] y", body, **used)
     model.opset_imports["com.microsoft"] = 1
     plan = read_plan(model)
@@ -353,7 +394,9 @@ def test_a_gemm_of_the_engine_has_its_bias_inside_its_bracket(alpha: float) -> N
     plan = read_plan(model)
     (bias,) = (qparams_of(d) for slot, d in plan.decisions.items() if slot.role is Role.BIAS)
     assert bias is not None
-    assert np.array_equal(bias.scale, S * np.linspace(0.01, 0.02, 5, dtype=np.float32) * np.float32(alpha))
+    assert np.array_equal(
+        bias.scale, S * np.linspace(0.01, 0.02, 5, dtype=np.float32) * np.float32(alpha)
+    )
     feeds = {"x": weights(4, 200, 8, size=1.5)}
     before, after = answers(model, feeds)["y"], answers(quantize_model(model, plan), feeds)["y"]
     assert np.abs(before - after).max() < 0.061
@@ -364,7 +407,9 @@ def test_integer_inputs_and_outputs_stay_integers() -> None:
     model = model_of(
         "uint8[N,3,5,5] x",
         "uint8[N,4,5,5] y",
-        "d = DequantizeLinear(x, sx, zx)\n" + WEIGHT + "c = Conv(d, wr)\n y = QuantizeLinear(c, sy, zx)",
+        "d = DequantizeLinear(x, sx, zx)\n"
+        + WEIGHT
+        + "c = Conv(d, wr)\n y = QuantizeLinear(c, sy, zx)",
         **{key: np.asarray(value) for key, value in CONSTANTS.items()},
     )
     plan = read_plan(model)
@@ -385,14 +430,32 @@ def test_integer_inputs_and_outputs_stay_integers() -> None:
         ("y = DequantizeLinear(q, s, z)", {"s": np.float32(0)}, "found a scale of 0.0"),
         ("y = DequantizeLinear(q, s, z)", {"s": np.float32(np.nan)}, "found a scale of nan"),
         ("y = DequantizeLinear(q, s, z)", {"s": np.float32(-1)}, "found a scale of -1.0"),
-        ("y = DequantizeLinear(q, s, z)", {"s": np.float32([0.1, np.inf, 0.1])}, "found a scale of inf"),
+        (
+            "y = DequantizeLinear(q, s, z)",
+            {"s": np.float32([0.1, np.inf, 0.1])},
+            "found a scale of inf",
+        ),
         ("y = DequantizeLinear(x, s, z)", {}, "found integers that are float"),
-        ("y = DequantizeLinear(q, s, z)", {"z": np.int8(3)}, "found integers of uint8 and a zero point of int8"),
-        ("y = DequantizeLinear(q, s, z)", {"s": np.float32([0.1, 0.1])}, "found 2 scales for 3 slices of axis 1"),
-        ("y = DequantizeLinear<axis=4>(q, s, z)", {"s": np.float32([0.1, 0.1])}, "along axis 4 of 4 dimensions"),
+        (
+            "y = DequantizeLinear(q, s, z)",
+            {"z": np.int8(3)},
+            "found integers of uint8 and a zero point of int8",
+        ),
+        (
+            "y = DequantizeLinear(q, s, z)",
+            {"s": np.float32([0.1, 0.1])},
+            "found 2 scales for 3 slices of axis 1",
+        ),
+        (
+            "y = DequantizeLinear<axis=4>(q, s, z)",
+            {"s": np.float32([0.1, 0.1])},
+            "along axis 4 of 4 dimensions",
+        ),
     ],
 )
-def test_what_means_nothing_is_refused_in_a_sentence(body: str, constants: dict[str, Array], found: str) -> None:
+def test_what_means_nothing_is_refused_in_a_sentence(
+    body: str, constants: dict[str, Array], found: str
+) -> None:
     all_constants = {"s": S, "z": np.uint8(117), "s0": S, **constants}
     model = model_of(
         "float[N,3,5,5] x",

@@ -1,4 +1,6 @@
-"""Operators of an engine that quantize inside themselves: what they say is noted, and they are measured as they are."""
+"""Operators of an engine that quantize inside themselves: what they say is noted, and they are
+measured as they are.
+"""
 
 import json
 from pathlib import Path
@@ -50,13 +52,17 @@ def slots_of(plan: Plan, node: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("directions", "per_channel"), [(1, False), (2, False), (1, True)])
-def test_an_lstm_with_parameters_at_run_time_is_noted(directions: int, per_channel: bool, tmp_path: Path) -> None:
+def test_an_lstm_with_parameters_at_run_time_is_noted(
+    directions: int, per_channel: bool, tmp_path: Path
+) -> None:
     model = dynamically(tmp_path, recurrent(directions), per_channel=per_channel)
     (node,) = (n for n in model.graph if n.op_type == "DynamicQuantizeLSTM")
     plan = read_plan(model)
     slots = slots_of(plan, node_key(node))
     assert isinstance(slots["input[0]"], Dynamic)
-    constants = {name: value.const_value.numpy() for name, value in model.graph.initializers.items()}  # type: ignore[union-attr]
+    constants = {
+        name: value.const_value.numpy() for name, value in model.graph.initializers.items()
+    }  # type: ignore[union-attr]
     for index, float_weights in ((1, weights(0, directions, 4 * UNITS, FEATURES)), (2, None)):
         decision = slots[f"weight[{index}]"]
         assert isinstance(decision, Given)
@@ -74,7 +80,9 @@ def test_an_lstm_with_parameters_at_run_time_is_noted(directions: int, per_chann
     assert node_macs(before)[node_key(lstm)] == node_macs(model)[node_key(node)] == per_sample
 
 
-def test_an_lstm_that_came_quantized_is_measured_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_lstm_that_came_quantized_is_measured_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     dynamically(tmp_path, recurrent())
     rng = np.random.default_rng(5)
     x = rng.normal(size=(200, STEPS, FEATURES)).astype(np.float32)
@@ -86,7 +94,18 @@ def test_an_lstm_that_came_quantized_is_measured_as_it_is(tmp_path: Path, capsys
             found[name] = np.concatenate(parts).argmax(axis=1)
     np.savez(tmp_path / "test.npz", x=x, y=found["float"])
     arguments = ["--data", str(tmp_path / "test.npz"), "--cache", str(tmp_path / "cache"), "--json"]
-    assert main(["eval", str(tmp_path / "int8.onnx"), "--fp32", str(tmp_path / "float.onnx"), *arguments]) == 0
+    assert (
+        main(
+            [
+                "eval",
+                str(tmp_path / "int8.onnx"),
+                "--fp32",
+                str(tmp_path / "float.onnx"),
+                *arguments,
+            ]
+        )
+        == 0
+    )
     facts = json.loads(capsys.readouterr().out)
     scores = {score["metric"]: score for score in facts["quantized"]["scores"]}
     same = int((found["int8"] == found["float"]).sum())
@@ -116,7 +135,12 @@ def test_weights_in_blocks_of_bits_are_unpacked(symmetric: bool, tmp_path: Path)
         return
     grid = qparams_of(slots["weight[1]"])
     assert grid is not None
-    assert (grid.qtype.name, grid.axis, grid.block_size, grid.scale.shape) == ("uint4", 1, 32, (6, 2))
+    assert (grid.qtype.name, grid.axis, grid.block_size, grid.scale.shape) == (
+        "uint4",
+        1,
+        32,
+        (6, 2),
+    )
     packed = blocked.graph.initializers[str(node.inputs[1].name)].const_value.numpy().reshape(6, -1)  # type: ignore[union-attr]
     levels = np.stack([packed & 15, packed >> 4], axis=-1).reshape(6, 64)
     with get_backend("ort-cpu-noopt").prepare(blocked) as executor:
@@ -135,7 +159,11 @@ def test_products_whose_scale_is_nowhere_are_read_as_they_multiply() -> None:
     )
     plan = read_plan(model)
     grids = {str(slot): qparams_of(d) for slot, d in plan.decisions.items()}
-    assert {name: (str(g.qtype), float(g.scale), int(g.zero_point)) for name, g in grids.items() if g is not None} == {
+    assert {
+        name: (str(g.qtype), float(g.scale), int(g.zero_point))
+        for name, g in grids.items()
+        if g is not None
+    } == {
         "z.input[0]": ("uint8", 1.0, 12),
         "z.weight[1]": ("int8", 1.0, 3),
     }

@@ -1,4 +1,6 @@
-"""What a plan decides and refuses, rule by rule; where others go wrong is in test_quantization_correctness.py."""
+"""What a plan decides and refuses, rule by rule; where others go wrong is in
+test_quantization_correctness.py.
+"""
 
 from typing import Any
 
@@ -35,14 +37,18 @@ from qbench.quantization import (
 
 UINT8 = Spec(qtype="uint8", symmetry="asymmetric")
 INT8 = Spec(qtype="int8", symmetry="symmetric")
-CHANNELS = Spec(qtype="int8", symmetry="symmetric", granularity=Granularity.CHANNEL, narrow_range=True)
+CHANNELS = Spec(
+    qtype="int8", symmetry="symmetric", granularity=Granularity.CHANNEL, narrow_range=True
+)
 
 
 def schema_of(*rules: Rule) -> Schema:
     return Schema(name="ours", rules=rules)
 
 
-def planned(model: ir.Model, schema: Schema | str, feeds: Any = None, **more: Any) -> tuple[Plan, Any]:
+def planned(
+    model: ir.Model, schema: Schema | str, feeds: Any = None, **more: Any
+) -> tuple[Plan, Any]:
     feeds = feeds_of(model) if feeds is None else feeds
     return make_plan(model, calibrate(model, [feeds]), schema, **more), feeds
 
@@ -63,7 +69,10 @@ def test_a_weight_gets_coarser_when_its_bias_would_not_fit(schema: str) -> None:
     model = model_of("float[N,3,5,5] x", "float[N,3,5,5] z", "z = Conv(x, w, b)", w=w, b=b)
     feeds = {"x": feeds_of(model)["x"] * np.float32(1e-3)}
     plan, _ = planned(model, schema, feeds)
-    weight, bias = (next(d for s, d in plan.decisions.items() if s.role is role) for role in (Role.WEIGHT, Role.BIAS))
+    weight, bias = (
+        next(d for s, d in plan.decisions.items() if s.role is role)
+        for role in (Role.WEIGHT, Role.BIAS)
+    )
     assert "raised" in weight.note
     assert np.abs(b / bias.qparams.scale).max() <= 2**30 * (1 + 1e-6)
     if "pow2" in schema:
@@ -103,7 +112,9 @@ def test_moved_values_share_a_grid_and_movers_alone_stay_float() -> None:
     moved = {s.value: d for s, d in plan.decisions.items() if isinstance(d, Shared)}
     assert {name: d.source for name, d in moved.items()} == {"p": "a", "t": "c"}
     assert plan.values["p"] == plan.values["a"]
-    lone = model_of("float[N,4] x", "float[N,4] z", "e = Erf(x)\nt = Identity(e)\nf = Flatten(t)\nz = Exp(f)")
+    lone = model_of(
+        "float[N,4] x", "float[N,4] z", "e = Erf(x)\nt = Identity(e)\nf = Flatten(t)\nz = Exp(f)"
+    )
     plan, _ = planned(lone, "w8a8_asym_pt")
     assert not plan.values
     assert plan.integer_macs == 0.0
@@ -112,7 +123,9 @@ def test_moved_values_share_a_grid_and_movers_alone_stay_float() -> None:
 
 
 def test_a_normalization_spelled_out_stays_float_between_integers() -> None:
-    """E[x²] − E[x]² on 8 bits would be noise: what no integer unit made, or reads, is not put on a grid."""
+    """E[x²] − E[x]² on 8 bits would be noise: what no integer unit made, or reads, is not put
+    on a grid.
+    """
     model = model_of(
         "float[N,8] x",
         "float[N,5] z",
@@ -134,7 +147,10 @@ def test_a_normalization_spelled_out_stays_float_between_integers() -> None:
     plan, feeds = planned(model, "w8a8_asym_pc")
     assert set(plan.values) == {"x", "a", "y"}
     assert plan.integer_macs == 1.0
-    assert any(reason.startswith("q stays float: nothing that counts in integers reads it") for reason in plan.refusals)
+    assert any(
+        reason.startswith("q stays float: nothing that counts in integers reads it")
+        for reason in plan.refusals
+    )
     real, got = outputs(model, feeds)["z"], outputs(quantize_model(model, plan), feeds)["z"]
     assert np.linalg.norm(real - got) < 0.1 * np.linalg.norm(real)
 
@@ -173,13 +189,17 @@ def test_a_backend_without_channels_or_types_refuses_visibly() -> None:
 def test_the_first_rule_that_matches_decides() -> None:
     model = SUBJECTS["conv_relu"]()
     names = [n.name for n in get_plan_nodes(model)]
-    schema = get_schema("w8a8_asym_pc").preceded_by((Rule(names=(names[0],), reason="the first layer"),))
+    schema = get_schema("w8a8_asym_pc").preceded_by(
+        (Rule(names=(names[0],), reason="the first layer"),)
+    )
     plan, feeds = planned(model, schema)
     assert plan.floats[str(names[0])].reason == "the first layer"
     assert plan.refusals == ()
     assert 0 < plan.integer_macs < 1
     outputs(quantize_model(model, plan), feeds, "ort-cpu")
-    everything, _ = planned(model, schema_of(Rule(operators=("Gemm",), activation=UINT8, weight=INT8)))
+    everything, _ = planned(
+        model, schema_of(Rule(operators=("Gemm",), activation=UINT8, weight=INT8))
+    )
     assert not everything.decisions
     assert all("no rule" in f.reason for f in everything.floats.values())
 
@@ -194,7 +214,10 @@ def test_two_grids_for_one_value_are_refused() -> None:
     model = SUBJECTS["conv_relu"]()
     last = get_plan_nodes(model)[-1].name
     wide = Spec(qtype="uint16", symmetry="asymmetric")
-    rules = (Rule(names=(str(last),), activation=wide, weight=INT8), Rule(activation=UINT8, weight=INT8))
+    rules = (
+        Rule(names=(str(last),), activation=wide, weight=INT8),
+        Rule(activation=UINT8, weight=INT8),
+    )
     plan, _ = planned(model, schema_of(*rules))
     first = get_plan_nodes(model)[0].name
     words = f"wants 'y' as uint16 asymmetric, where '{first}' has it as uint8 asymmetric"
@@ -204,7 +227,10 @@ def test_two_grids_for_one_value_are_refused() -> None:
 def test_weights_alone() -> None:
     model = SUBJECTS["conv_relu"]()
     plan, feeds = planned(
-        model, schema_of(Rule(weight=Spec(qtype="int4", symmetry="symmetric", granularity=Granularity.CHANNEL)))
+        model,
+        schema_of(
+            Rule(weight=Spec(qtype="int4", symmetry="symmetric", granularity=Granularity.CHANNEL))
+        ),
     )
     assert not plan.values
     assert plan.integer_macs == 0.0
@@ -218,7 +244,9 @@ def test_weights_alone() -> None:
 def test_float_biases_and_16_bit_activations() -> None:
     model = SUBJECTS["residual"]()
     rule = Rule(
-        activation=Spec(qtype="uint16", symmetry="asymmetric"), weight=CHANNELS, bias=BiasSpec(kind=BiasKind.FLOAT)
+        activation=Spec(qtype="uint16", symmetry="asymmetric"),
+        weight=CHANNELS,
+        bias=BiasSpec(kind=BiasKind.FLOAT),
     )
     plan, feeds = planned(model, schema_of(rule))
     assert all(s.role is not Role.BIAS for s in plan.constants)
@@ -242,7 +270,10 @@ def test_a_profile_that_lacks_a_value_leaves_its_units_float() -> None:
     model = SUBJECTS["conv_relu"]()
     profile = calibrate(model, [feeds_of(model)])
     partial = Profile(
-        profile.graph, profile.samples, profile.rows, {n: s for n, s in profile.values.items() if n != "y"}
+        profile.graph,
+        profile.samples,
+        profile.rows,
+        {n: s for n, s in profile.values.items() if n != "y"},
     )
     plan = make_plan(model, partial, "w8a8_asym_pt")
     assert any("no statistics of 'y'" in reason for reason in plan.refusals)
@@ -260,7 +291,9 @@ def test_weights_that_are_no_numbers_are_refused(constant: str) -> None:
     from qbench.graph import graph_digest
     from qbench.passes import canonicalize
 
-    profile = Profile(graph_digest(canonicalize(model)), profile.samples, profile.rows, profile.values)
+    profile = Profile(
+        graph_digest(canonicalize(model)), profile.samples, profile.rows, profile.values
+    )
     with pytest.raises(InputError, match=f"NaN or Inf in its constant '{constant}'"):
         make_plan(model, profile, "w8a8_asym_pt")
 

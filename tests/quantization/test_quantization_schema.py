@@ -1,4 +1,6 @@
-"""What a schema asks of every slot, against an oracle of loops; its TOML spelling; and what it refuses."""
+"""What a schema asks of every slot, against an oracle of loops; its TOML spelling; and what it
+refuses.
+"""
 
 import fnmatch
 from dataclasses import replace
@@ -71,7 +73,9 @@ def test_a_schema_is_a_toml_table(tmp_path: Path) -> None:
     path = tmp_path / "s.toml"
     path.write_text(TEXT)
     schema = schema_from_table(read_toml(path), f"'{path}'")
-    stem, conv, head = schema.options_of([("Conv", "stem.0"), ("Conv", "block"), ("Softmax", "head")])
+    stem, conv, head = schema.options_of(
+        [("Conv", "stem.0"), ("Conv", "block"), ("Softmax", "head")]
+    )
     assert stem.silent
     assert stem.reason == "the first layer is worth it"
     assert conv.weight is not None
@@ -96,10 +100,18 @@ def test_every_key_has_a_toml_spelling(tmp_path: Path) -> None:
                 first=2,
                 last=1,
                 input=Spec(qtype="uint8", symmetry="asymmetric", dynamic=True),
-                output=Spec(qtype="int8", symmetry="symmetric", scale_kind="pow2_nearest", narrow_range=True),
-                weight=Spec(qtype="int4", symmetry="symmetric", granularity=Granularity.BLOCK, block_size=32),
-                correlation=Spec(qtype="int16", symmetry="symmetric", scale=0.25, zero_point=0, scale_kind="pow2"),
-                bias=BiasSpec(kind=BiasKind.OWN, qtype="int9", scale_kind="pow2", finer=Finer.PRODUCT),
+                output=Spec(
+                    qtype="int8", symmetry="symmetric", scale_kind="pow2_nearest", narrow_range=True
+                ),
+                weight=Spec(
+                    qtype="int4", symmetry="symmetric", granularity=Granularity.BLOCK, block_size=32
+                ),
+                correlation=Spec(
+                    qtype="int16", symmetry="symmetric", scale=0.25, zero_point=0, scale_kind="pow2"
+                ),
+                bias=BiasSpec(
+                    kind=BiasKind.OWN, qtype="int9", scale_kind="pow2", finer=Finer.PRODUCT
+                ),
                 keep_float=(Role.SUM,),
                 share=(Share.INPUTS, Share.OUTPUT),
                 reason="to show them all",
@@ -116,36 +128,72 @@ def test_every_key_has_a_toml_spelling(tmp_path: Path) -> None:
     ("old", "new", "words"),
     [
         ("symmetry", "symetry", "Did you mean 'symmetry'"),
-        ('"uint8"', '"uint99"', "Reading 'activation' of item 2 of 'rules' of a schema: .* 2 to 16 or 32 bits"),
+        (
+            '"uint8"',
+            '"uint99"',
+            "Reading 'activation' of item 2 of 'rules' of a schema: .* 2 to 16 or 32 bits",
+        ),
         ('"asymmetric"', '"lopsided"', "lopsided"),
         ('"channel"', '"pixel"', "pixel"),
         ('"channel"', '"block"', "no block_size with the granularity 'block'"),
         ('"channel"', '"block", block_size = 0', "a block_size of 0, below one element"),
-        ('"channel"', '"channel", block_size = 8', "a block_size of 8 with the granularity 'channel'"),
+        (
+            '"channel"',
+            '"channel", block_size = 8',
+            "a block_size of 8 with the granularity 'channel'",
+        ),
         ("narrow_range = true", "narrow_range = 1", "true or false"),
         ("narrow_range = true", 'scale_kind = "power"', "none of real, pow2, pow2_nearest"),
-        ("narrow_range = true", "dynamic = true", "dynamic parameters with the granularity 'channel'"),
+        (
+            "narrow_range = true",
+            "dynamic = true",
+            "dynamic parameters with the granularity 'channel'",
+        ),
         ("narrow_range = true", "scale = 1.0", "a fixed scale without a fixed zero_point"),
         ('"asymmetric"', '"asymmetric", range_method = "minimax"', "Did you mean 'minmax'"),
-        ('"asymmetric"', '"asymmetric", scale = 1.0, zero_point = 300', "a zero point lies in 0 … 255"),
+        (
+            '"asymmetric"',
+            '"asymmetric", scale = 1.0, zero_point = 300',
+            "a zero point lies in 0 … 255",
+        ),
         ('"asymmetric"', '"symmetric", scale = 1.0, zero_point = 3', "no symmetric uint8 grid has"),
-        ('"asymmetric"', '"symmetric_unsigned", scale = 1, zero_point = 3', "no symmetric_unsigned uint8 grid has"),
+        (
+            '"asymmetric"',
+            '"symmetric_unsigned", scale = 1, zero_point = 3',
+            "no symmetric_unsigned uint8 grid has",
+        ),
         ('"asymmetric"', '"asymmetric", scale = -1.0, zero_point = 3', "positive and finite"),
         ('"asymmetric"', '"asymmetric", scale = 1.0, zero_point = 0.5', "an integer"),
-        ('"asymmetric"', '"asymmetric", scale = 0.3, zero_point = 0, scale_kind = "pow2"', "no power of two"),
+        (
+            '"asymmetric"',
+            '"asymmetric", scale = 0.3, zero_point = 0, scale_kind = "pow2"',
+            "no power of two",
+        ),
         (
             '"asymmetric"',
             '"asymmetric", scale = 0.3, zero_point = 0, dynamic = true',
             "a fixed scale with dynamic = true",
         ),
-        ('"asymmetric"', '"symmetric", dynamic = true', "dynamic parameters that are symmetric with real scales"),
-        ('"asymmetric"', '"asymmetric", granularity = "block", block_size = 4', "only weights have them"),
+        (
+            '"asymmetric"',
+            '"symmetric", dynamic = true',
+            "dynamic parameters that are symmetric with real scales",
+        ),
+        (
+            '"asymmetric"',
+            '"asymmetric", granularity = "block", block_size = 4',
+            "only weights have them",
+        ),
         ('"own"', '"owned"', "owned"),
         ('"own"', '"derived"', "for a bias of kind 'derived', not 'own'"),
         ('"int16"', '"uint16"', "the unsigned uint16 for a bias"),
         ('"int16"', '"int17"', "Reading 'bias' of item 2"),
         ("[[rules]]", "[[rulez]]", "rulez"),
-        ("bias =", 'keep_float = ["bias"]\nbias =', "a spec for 'bias', which 'keep_float' keeps in float"),
+        (
+            "bias =",
+            'keep_float = ["bias"]\nbias =',
+            "a spec for 'bias', which 'keep_float' keeps in float",
+        ),
         ("bias =", 'keep_float = ["biases"]\nbias =', "biases"),
         ("bias =", 'share = ["everything"]\nbias =', "everything"),
         ("bias =", "first = 0\nbias =", "count from 1, not 0"),
@@ -158,7 +206,9 @@ def test_every_key_has_a_toml_spelling(tmp_path: Path) -> None:
 def test_a_wrong_table_is_one_sentence(old: str, new: str, words: str, tmp_path: Path) -> None:
     path = tmp_path / "s.toml"
     path.write_text(TEXT.replace(old, new))
-    if words == "^never$":  # the edit as such is fine: what is refused above is refused for what it says
+    if (
+        words == "^never$"
+    ):  # the edit as such is fine: what is refused above is refused for what it says
         schema_from_table(read_toml(path), "a schema")
         return
     with pytest.raises(InputError, match=words) as raised:
@@ -184,7 +234,14 @@ def test_a_rule_without_use_is_none() -> None:
     assert Rule(activation=UINT8, output=INT8).spec_of(Role.INPUT) is UINT8
 
 
-NETWORK = [("Conv", "stem"), ("Conv", "a/c1"), ("Add", "a/sum"), ("Conv", "b/c1"), ("Conv", "b/c2"), ("Gemm", "fc")]
+NETWORK = [
+    ("Conv", "stem"),
+    ("Conv", "a/c1"),
+    ("Add", "a/sum"),
+    ("Conv", "b/c1"),
+    ("Conv", "b/c2"),
+    ("Gemm", "fc"),
+]
 
 
 def test_positions_count_among_the_units_that_match() -> None:
@@ -210,7 +267,11 @@ def test_a_rule_leaves_slots_it_does_not_speak_about_to_the_next() -> None:
     stem, _, add, first, last, head = schema.options_of(NETWORK)
     assert (stem.input, stem.weight, stem.output, stem.bias) == (UINT8, INT8, UINT8, BiasSpec())
     assert (add.share, add.input) == (frozenset({Share.INPUTS}), UINT8)
-    assert (first.weight, first.bias, first.input) == (replace(INT8, qtype="int4"), BiasSpec(), UINT8)
+    assert (first.weight, first.bias, first.input) == (
+        replace(INT8, qtype="int4"),
+        BiasSpec(),
+        UINT8,
+    )
     assert (last.weight, last.bias, last.rules) == (replace(INT8, qtype="int4"), int16, (0, 1, 4))
     assert (head.output, head.bias, head.input, head.weight) == (None, FLOAT, UINT8, INT8)
 
@@ -223,7 +284,10 @@ def test_rules_that_never_spoke_are_told() -> None:
     )
     schema = Schema(name="s", rules=rules)
     options = schema.options_of(NETWORK)
-    assert schema.idle_rules(options) == ("rule 1 (names steam)", "rule 3 (operators Conv; first 1)")
+    assert schema.idle_rules(options) == (
+        "rule 1 (names steam)",
+        "rule 3 (operators Conv; first 1)",
+    )
     assert schema.idle_rules(()) == (
         "rule 1 (names steam)",
         "rule 2 (operators Conv)",
@@ -242,7 +306,10 @@ def test_an_override_comes_first() -> None:
 SPECS = st.sampled_from([None, None, UINT8, INT8, replace(INT8, qtype="int16")])
 BIASES = st.sampled_from([None, None, FLOAT, BiasSpec(), BiasSpec(kind=BiasKind.OWN, qtype="int9")])
 UNITS = st.lists(
-    st.tuples(st.sampled_from(["Conv", "Gemm", "Add"]), st.sampled_from(["a", "ab", "b", "b/a", "cab"])), max_size=12
+    st.tuples(
+        st.sampled_from(["Conv", "Gemm", "Add"]), st.sampled_from(["a", "ab", "b", "b/a", "cab"])
+    ),
+    max_size=12,
 )
 
 
@@ -281,7 +348,9 @@ def _matches(rule: Rule, at: int, units: list[tuple[str, str]]) -> bool:
     behind = sum(fits(unit) for unit in units[at + 1 :])
     if rule.first is None and rule.last is None:
         return True
-    return (rule.first is not None and before < rule.first) or (rule.last is not None and behind < rule.last)
+    return (rule.first is not None and before < rule.first) or (
+        rule.last is not None and behind < rule.last
+    )
 
 
 def _slot(rule: Rule, role: Role) -> tuple[bool, Any]:
@@ -294,12 +363,18 @@ def _slot(rule: Rule, role: Role) -> tuple[bool, Any]:
     if said is not None:
         return True, said
     fields = ("activation", "input", "output", "weight", "correlation", "sum", "bias")
-    empty = all(getattr(rule, name) is None for name in fields) and not rule.keep_float and not rule.share
+    empty = (
+        all(getattr(rule, name) is None for name in fields)
+        and not rule.keep_float
+        and not rule.share
+    )
     return empty, None
 
 
 @given(st.lists(rules(), min_size=1, max_size=5), UNITS)
-def test_wishes_are_those_of_the_first_rule_that_speaks(given_rules: list[Rule], units: list[tuple[str, str]]) -> None:
+def test_wishes_are_those_of_the_first_rule_that_speaks(
+    given_rules: list[Rule], units: list[tuple[str, str]]
+) -> None:
     schema = Schema(name="s", rules=tuple(given_rules))
     options = schema.options_of(units)
     assert len(options) == len(units)
@@ -315,11 +390,16 @@ def test_wishes_are_those_of_the_first_rule_that_speaks(given_rules: list[Rule],
                     spoke.add(index)
                     break
             assert getattr(option, role.value) == expected
-        sharing = [i for i, rule in enumerate(given_rules) if rule.share and _matches(rule, at, units)][:1]
+        sharing = [
+            i for i, rule in enumerate(given_rules) if rule.share and _matches(rule, at, units)
+        ][:1]
         assert option.share == {share for i in sharing for share in given_rules[i].share}
         spoke.update(sharing)
         assert option.rules == tuple(sorted(spoke))
-        assert option.reason == ([given_rules[i].reason for i in sorted(spoke) if given_rules[i].reason] + [""])[0]
+        assert (
+            option.reason
+            == ([given_rules[i].reason for i in sorted(spoke) if given_rules[i].reason] + [""])[0]
+        )
         ever |= spoke
     idle = [f"rule {i + 1} ({rule})" for i, rule in enumerate(given_rules) if i not in ever]
     assert list(schema.idle_rules(options)) == idle
@@ -331,7 +411,11 @@ def test_a_rule_in_words_and_wishes_in_words(rule: Rule) -> None:
     for word in (*rule.operators, *rule.names):
         assert word in text
     assert (text == "every unit") == (not (rule.operators or rule.names or rule.first or rule.last))
-    told = str(Schema(name="s", rules=(replace(rule, operators=(), names=()),)).options_of([("Conv", "a")])[0])
+    told = str(
+        Schema(name="s", rules=(replace(rule, operators=(), names=()),)).options_of(
+            [("Conv", "a")]
+        )[0]
+    )
     for role in Role:
         spec = rule.spec_of(role)
         assert (f"{role.value} {spec}" in told) == (spec is not None) or role is Role.BIAS
@@ -344,5 +428,7 @@ def test_wishes_say_float_when_nothing_is_asked() -> None:
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, float("inf"), float("nan")])
 def test_a_fixed_scale_that_is_none(scale):
-    with pytest.raises(ValueError, match=f"a fixed scale of {scale:g}, which is not positive and finite"):
+    with pytest.raises(
+        ValueError, match=f"a fixed scale of {scale:g}, which is not positive and finite"
+    ):
         Spec(qtype="int8", symmetry="symmetric", scale=scale, zero_point=0)

@@ -1,4 +1,6 @@
-"""The schema files of this repository: each reads, plans a network of the zoo, and does what it is called for."""
+"""The schema files of this repository: each reads, plans a network of the zoo, and does what it
+is called for.
+"""
 
 from pathlib import Path
 
@@ -26,7 +28,10 @@ def plans() -> dict[str, Plan]:
         pipeline: calibrate(model, [{x.name or "": batch}], pipeline=pipeline)
         for pipeline in {schema.canonical for schema in schemas.values()}
     }
-    return {name: make_plan(model, profiles[schema.canonical], schema) for name, schema in schemas.items()}
+    return {
+        name: make_plan(model, profiles[schema.canonical], schema)
+        for name, schema in schemas.items()
+    }
 
 
 def test_there_are_some() -> None:
@@ -41,7 +46,11 @@ def test_every_rule_has_a_use(name: str, plans: dict[str, Plan]) -> None:
 
 
 def test_the_ends_stay_in_float(plans: dict[str, Plan]) -> None:
-    kept = [name for name, why in plans["first_and_last_float"].floats.items() if why.reason.startswith("the first")]
+    kept = [
+        name
+        for name, why in plans["first_and_last_float"].floats.items()
+        if why.reason.startswith("the first")
+    ]
     assert len(kept) == 2
     assert plans["first_and_last_float"].integer_macs < plans["glow_like"].integer_macs == 1.0
 
@@ -58,7 +67,9 @@ def test_biases_of_eight_bits(plans: dict[str, Plan]) -> None:
 def test_a_file_is_called_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('name = "yours"\n[[rules]]\nreason = "float"\n')
-    with pytest.raises(InputError, match="found the name 'yours' in it; expected 'mine', as the file is called"):
+    with pytest.raises(
+        InputError, match="found the name 'yours' in it; expected 'mine', as the file is called"
+    ):
         load_schema(path)
     path.write_text('name = "mine"\n[[rules]]\nreason = "float"\n')
     assert load_schema(path).name == "mine"

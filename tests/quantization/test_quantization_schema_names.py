@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from qbench.calibration.ranges import MinMax
 from qbench.errors import InputError
 from qbench.extension import Extension, named_also
-from qbench.quantization import BiasKind, BiasSpec, Granularity, Rule, Schema, Spec, catalogue, get_schema
+from qbench.quantization import (
+    BiasKind,
+    BiasSpec,
+    Granularity,
+    Rule,
+    Schema,
+    Spec,
+    catalogue,
+    get_schema,
+)
 from qbench.quantization.grammar import FORM, SchemaGrammar, SchemaName, builtin_schemas
 
 WEIGHT = Spec(qtype="int8", symmetry="symmetric", narrow_range=True)
@@ -28,7 +37,8 @@ def only(name: str) -> Rule:
 
 
 @pytest.mark.parametrize(
-    ("family", "place", "power"), list(itertools.product(("asym", "sym", "symu8"), ("pt", "pc"), ("", "_pow2")))
+    ("family", "place", "power"),
+    list(itertools.product(("asym", "sym", "symu8"), ("pt", "pc"), ("", "_pow2"))),
 )
 def test_eight_bits_are_what_they_always_were(family: str, place: str, power: str) -> None:
     qtype, symmetry = {
@@ -57,14 +67,39 @@ def test_eight_bits_are_what_they_always_were(family: str, place: str, power: st
         ("w4_sym_b32", "None", "int4 symmetric per block of 32", "float"),
         ("w4_asym_b128_minmax", "None", "uint4 asymmetric per block of 128", "float"),
         ("w8_symu8_pt", "None", "uint8 symmetric_unsigned", "float"),
-        ("w4a8_asym_pc", "uint8 asymmetric", "int4 symmetric per channel", "int32 at the product's scale"),
+        (
+            "w4a8_asym_pc",
+            "uint8 asymmetric",
+            "int4 symmetric per channel",
+            "int32 at the product's scale",
+        ),
         ("w2a4_sym_pt", "int4 symmetric", "int2 symmetric", "int32 at the product's scale"),
         ("w5a6_asym_pt", "uint6 asymmetric", "int5 symmetric", "int32 at the product's scale"),
-        ("w8a16_sym_pc", "int16 symmetric", "int8 symmetric per channel narrow", "int32 at the product's scale"),
-        ("w8a16_asym_pt", "uint16 asymmetric", "int8 symmetric narrow", "int32 at the product's scale"),
+        (
+            "w8a16_sym_pc",
+            "int16 symmetric",
+            "int8 symmetric per channel narrow",
+            "int32 at the product's scale",
+        ),
+        (
+            "w8a16_asym_pt",
+            "uint16 asymmetric",
+            "int8 symmetric narrow",
+            "int32 at the product's scale",
+        ),
         ("w16a16_sym_pc", "int16 symmetric", "int16 symmetric per channel narrow", "float"),
-        ("w8a8_asym_pc_dyn", "uint8 asymmetric dynamic", "int8 symmetric per channel narrow", "float"),
-        ("w8a8_asym_pc_bias9", "uint8 asymmetric", "int8 symmetric per channel narrow", "int9 at a scale of its own"),
+        (
+            "w8a8_asym_pc_dyn",
+            "uint8 asymmetric dynamic",
+            "int8 symmetric per channel narrow",
+            "float",
+        ),
+        (
+            "w8a8_asym_pc_bias9",
+            "uint8 asymmetric",
+            "int8 symmetric per channel narrow",
+            "int9 at a scale of its own",
+        ),
         (
             "w8a8_sym_pt_pow2_bias16",
             "int8 symmetric pow2",
@@ -75,7 +110,11 @@ def test_eight_bits_are_what_they_always_were(family: str, place: str, power: st
 )
 def test_words(name: str, activation: str, weight: str, bias: str) -> None:
     rule = only(name)
-    assert (str(rule.activation), str(rule.weight), str(rule.bias or BiasSpec())) == (activation, weight, bias)
+    assert (str(rule.activation), str(rule.weight), str(rule.bias or BiasSpec())) == (
+        activation,
+        weight,
+        bias,
+    )
 
 
 def test_the_method_is_of_what_the_family_is_of() -> None:
@@ -114,7 +153,11 @@ def test_the_method_is_of_what_the_family_is_of() -> None:
         ("w8a8_asym_pc_dyn_minmax", "the method 'minmax' with 'dyn'", "w8a8_asym_pc_dyn"),
         ("w4_sym_b32_bias8", "a bias in integers with activations in float", "w4_sym_b32"),
         ("w8a8_asym_pc_bias16_pow2", "'pow2' at the end", "w8a8_asym_pc_pow2_bias16"),
-        ("w8a8_asym_pc_pow2_moving_averge", "unknown range method 'moving_averge'", "w8a8_asym_pc_pow2_moving_average"),
+        (
+            "w8a8_asym_pc_pow2_moving_averge",
+            "unknown range method 'moving_averge'",
+            "w8a8_asym_pc_pow2_moving_average",
+        ),
         ("w8a8_asym_pc_fixed", "the method 'fixed', which needs settings", "w8a8_asym_pc.*"),
         ("w8a8_sym_pc_entopy", "unknown range method 'entopy'", "w8a8_sym_pc_entropy"),
         ("w8a8_sym_pc_l2", "unknown range method 'l2'", "w8a8_sym_pc_mse"),
@@ -123,7 +166,9 @@ def test_the_method_is_of_what_the_family_is_of() -> None:
         ("w8a8_asym_pc_minmaxx", "unknown range method 'minmaxx'", "w8a8_asym_pc_minmax"),
     ],
 )
-def test_what_is_no_schema_is_said_with_the_grammar_and_a_name(name: str, found: str, suggested: str) -> None:
+def test_what_is_no_schema_is_said_with_the_grammar_and_a_name(
+    name: str, found: str, suggested: str
+) -> None:
     assert not catalogue().knows(name)
     with pytest.raises(InputError) as raised:
         get_schema(name)
@@ -164,7 +209,9 @@ WIDTHS = st.integers(0, 40)
 )
 def test_a_name_is_what_its_words_say_or_an_error(name: str) -> None:
     """An oracle from the text of the name alone."""
-    match = re.fullmatch(r"w(\d+)(?:a(\d+))?_(\w+?)_(pt|pc|b(\d+))(_pow2)?(_dyn)?(?:_bias(\d+))?(_minmax)?", name)
+    match = re.fullmatch(
+        r"w(\d+)(?:a(\d+))?_(\w+?)_(pt|pc|b(\d+))(_pow2)?(_dyn)?(?:_bias(\d+))?(_minmax)?", name
+    )
     assert match is not None
     weight, activation, family, place, block, pow2, dynamic, bias, method = match.groups()
     legal = (
@@ -173,7 +220,10 @@ def test_a_name_is_what_its_words_say_or_an_error(name: str) -> None:
         and block != "0"
         and (family != "symu8" or (activation or weight) == "8")
         and (bias is None or ((2 <= int(bias) <= 16 or bias == "32") and activation is not None))
-        and (dynamic is None or (activation == "8" and family == "asym" and pow2 is None and method is None))
+        and (
+            dynamic is None
+            or (activation == "8" and family == "asym" and pow2 is None and method is None)
+        )
     )
     assert catalogue().knows(name) == legal
     if not legal:

@@ -1,4 +1,6 @@
-"""Each side of a unit has a spec of its own, and values share grids where operators or schemas say so."""
+"""Each side of a unit has a spec of its own, and values share grids where operators or schemas
+say so.
+"""
 
 from typing import Any
 
@@ -34,14 +36,18 @@ from qbench.quantization import (
 UINT8 = Spec(qtype="uint8", symmetry="asymmetric")
 UINT16 = Spec(qtype="uint16", symmetry="asymmetric")
 INT8 = Spec(qtype="int8", symmetry="symmetric")
-CHANNELS = Spec(qtype="int8", symmetry="symmetric", granularity=Granularity.CHANNEL, narrow_range=True)
+CHANNELS = Spec(
+    qtype="int8", symmetry="symmetric", granularity=Granularity.CHANNEL, narrow_range=True
+)
 
 MINMAX = get_range_method("minmax")
 
 
 def planned(model: ir.Model, *rules: Rule, feeds: Any = None, **more: Any) -> tuple[Plan, Any]:
     feeds = feeds_of(model) if feeds is None else feeds
-    return make_plan(model, calibrate(model, [feeds], channels=True), Schema(name="ours", rules=rules), **more), feeds
+    return make_plan(
+        model, calibrate(model, [feeds], channels=True), Schema(name="ours", rules=rules), **more
+    ), feeds
 
 
 def run(model: ir.Model, feeds: Any, backend: str = "ort-cpu-noopt") -> Any:
@@ -99,7 +105,9 @@ def test_one_side_may_stay_float(kept: Role) -> None:
     assert plan.values
     if kept is Role.INPUT:  # results are rounded, and nothing multiplies integers
         assert plan.integer_macs == 0.0
-        assert all(isinstance(d, KeptFloat) for s, d in plan.decisions.items() if s.role is Role.BIAS)
+        assert all(
+            isinstance(d, KeptFloat) for s, d in plan.decisions.items() if s.role is Role.BIAS
+        )
         assert {"r", "t"} <= set(plan.values)
         assert "x" not in plan.values
     else:  # every convolution rounds what it reads
@@ -147,7 +155,9 @@ def test_inputs_on_one_grid_cover_the_union_of_their_ranges() -> None:
     assert alone.values["a"] != alone.values["b"]
     assert plan.values["a"] == plan.values["b"]
     a, b = (alone.values[name] for name in "ab")
-    ends = [(float(g.scale) * (0 - g.zero_point), float(g.scale) * (255 - g.zero_point)) for g in (a, b)]
+    ends = [
+        (float(g.scale) * (0 - g.zero_point), float(g.scale) * (255 - g.zero_point)) for g in (a, b)
+    ]
     low, high = min(e[0] for e in ends), max(e[1] for e in ends)
     assert float(plan.values["a"].scale) == pytest.approx((high - low) / 255, rel=0.01)
     assert isinstance(role(plan, "b", Role.OUTPUT), Shared)
@@ -237,19 +247,25 @@ def test_values_of_very_different_range_have_grids_of_their_own(operator: str) -
     rule = Rule(activation=UINT8, weight=CHANNELS)
     plan, feeds = planned(model, rule)
     assert float(plan.values["b"].scale) > 20 * float(plan.values["a"].scale)
-    assert not plan.refusals or all("Less" in refusal or "k" in refusal or "h" in refusal for refusal in plan.refusals)
+    assert not plan.refusals or all(
+        "Less" in refusal or "k" in refusal or "h" in refusal for refusal in plan.refusals
+    )
     decision = role(plan, "c", Role.OUTPUT)
     assert isinstance(decision, Static)
     assert "grids of their own" in decision.note
     written_as_said(model, plan, feeds)
     close = two_branches(last, channels=4, size=3)
     assert "grids" not in getattr(
-        role(planned(close, Rule(activation=INT8, weight=CHANNELS))[0], "c", Role.OUTPUT), "note", ""
+        role(planned(close, Rule(activation=INT8, weight=CHANNELS))[0], "c", Role.OUTPUT),
+        "note",
+        "",
     )
 
 
 def test_where_picks_on_one_grid_and_its_condition_has_none() -> None:
-    model = two_branches("k = Greater(a, b)\n c = Where(k, a, b)\n z = Conv(c, v)", channels=4, size=3)
+    model = two_branches(
+        "k = Greater(a, b)\n c = Where(k, a, b)\n z = Conv(c, v)", channels=4, size=3
+    )
     plan, feeds = planned(model, Rule(activation=INT8, weight=CHANNELS))
     assert plan.values["a"] == plan.values["b"] == plan.values["c"]
     assert "k" not in plan.values
@@ -282,7 +298,9 @@ def test_a_fixed_grid_needs_no_statistics() -> None:
     )
     plan = make_plan(model, profile, Schema(name="ours", rules=rules[:1]))
     assert set(plan.values) == {"x", "y"}
-    plan = make_plan(model, profile, Schema(name="ours", rules=(Rule(activation=UINT8, weight=CHANNELS),)))
+    plan = make_plan(
+        model, profile, Schema(name="ours", rules=(Rule(activation=UINT8, weight=CHANNELS),))
+    )
     assert any("the profile has no statistics of 'x'" in refusal for refusal in plan.refusals)
 
 
@@ -291,7 +309,9 @@ def test_channels_of_activations() -> None:
     channels = Spec(qtype="uint8", symmetry="asymmetric", granularity=Granularity.CHANNEL)
     feeds = {"x": feeds_of(model)["x"] * np.array([1, 30, 0.1], np.float32).reshape(1, 3, 1, 1)}
     float_bias = BiasSpec(kind=BiasKind.FLOAT)
-    plan, _ = planned(model, Rule(activation=channels, weight=CHANNELS, bias=float_bias), feeds=feeds)
+    plan, _ = planned(
+        model, Rule(activation=channels, weight=CHANNELS, bias=float_bias), feeds=feeds
+    )
     assert plan.values["x"].axis == 1
     lows, highs = feeds["x"].min(axis=(0, 2, 3)), feeds["x"].max(axis=(0, 2, 3))
     assert plan.values["x"].scale == pytest.approx((highs - lows) / 255, rel=1e-6)
@@ -309,16 +329,24 @@ def test_channels_that_a_profile_has_not() -> None:
     model = SUBJECTS["conv_relu"]()
     channels = Spec(qtype="uint8", symmetry="asymmetric", granularity=Granularity.CHANNEL)
     profile = calibrate(model, [feeds_of(model)])
-    plan = make_plan(model, profile, Schema(name="ours", rules=(Rule(activation=channels, weight=CHANNELS),)))
+    plan = make_plan(
+        model, profile, Schema(name="ours", rules=(Rule(activation=channels, weight=CHANNELS),))
+    )
     assert not plan.values
     assert any("the profile has no channels of 'x'" in refusal for refusal in plan.refusals)
     percentile = Spec(
-        qtype="uint8", symmetry="asymmetric", granularity=Granularity.CHANNEL, range_method="percentile(99.9)"
+        qtype="uint8",
+        symmetry="asymmetric",
+        granularity=Granularity.CHANNEL,
+        range_method="percentile(99.9)",
     )
     plan, _ = planned(model, Rule(activation=percentile, weight=CHANNELS))
     assert any("of channels a profile keeps extremes only" in refusal for refusal in plan.refusals)
     plan, _ = planned(SUBJECTS["pooled_concat"](), Rule(activation=channels, weight=CHANNELS))
-    assert any("a grid per channel does not follow values that are moved" in refusal for refusal in plan.refusals)
+    assert any(
+        "a grid per channel does not follow values that are moved" in refusal
+        for refusal in plan.refusals
+    )
 
 
 def test_a_value_that_was_infinite_stays_float() -> None:
@@ -339,7 +367,9 @@ def test_a_value_that_was_infinite_stays_float() -> None:
 def test_a_method_that_finds_no_range_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     class Picky:
         def of_distribution(self, distribution: Any, kind: Any) -> Any:
-            raise InputError("Searching", found="too few values", expected="a million", remedy="Show it more.")
+            raise InputError(
+                "Searching", found="too few values", expected="a million", remedy="Show it more."
+            )
 
     monkeypatch.setattr("qbench.quantization.spec.get_range_method", lambda text: Picky())
     model = SUBJECTS["conv_relu"]()
@@ -347,7 +377,9 @@ def test_a_method_that_finds_no_range_says_so(monkeypatch: pytest.MonkeyPatch) -
     plan, _ = planned(model, Rule(activation=averaged, weight=CHANNELS))
     assert not plan.values
     assert len(plan.refusals) == 2
-    assert plan.refusals[0].endswith("'x' has no range by mse: found too few values, expected a million")
+    assert plan.refusals[0].endswith(
+        "'x' has no range by mse: found too few values, expected a million"
+    )
 
 
 def test_a_method_is_asked_once_for_each_kind_of_grid(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,10 +398,13 @@ def test_a_method_is_asked_once_for_each_kind_of_grid(monkeypatch: pytest.Monkey
     profile = calibrate(model, [feeds_of(model)])
     ranges = Ranges(profile)
     plans = [
-        make_plan(model, profile, name, ranges=ranges) for name in ("w8a8_asym_pc", "w8a8_asym_pt", "w4a8_asym_pc")
+        make_plan(model, profile, name, ranges=ranges)
+        for name in ("w8a8_asym_pc", "w8a8_asym_pt", "w4a8_asym_pc")
     ]
     chosen = {
-        s.value for s, d in plans[0].decisions.items() if isinstance(d, Static) and s.role in (Role.INPUT, Role.OUTPUT)
+        s.value
+        for s, d in plans[0].decisions.items()
+        if isinstance(d, Static) and s.role in (Role.INPUT, Role.OUTPUT)
     }
     assert len(asked) == len(chosen)
     assert all(plan.values == plans[0].values for plan in plans)

@@ -1,4 +1,6 @@
-"""Weights alone: what multiplies is quantized, recurrences too, and everything else says why it is not."""
+"""Weights alone: what multiplies is quantized, recurrences too, and everything else says why it
+is not.
+"""
 
 from typing import Any
 
@@ -71,10 +73,14 @@ def test_everything_else_says_why() -> None:
     model = embedded()
     feeds = {"i": np.array([[0, 5, 8], [1, 2, 3]]), "y": feeds_of(model, rows=2)["y"]}
     plan, _ = planned(model, "w8_sym_pc", feeds)
-    assert [f.reason for f in plan.floats.values()] == ["it has no weight, and the schema asks for nothing else"] * 2
+    assert [f.reason for f in plan.floats.values()] == [
+        "it has no weight, and the schema asks for nothing else"
+    ] * 2
     assert plan.refusals == ()
     assert [slot.value for slot in plan.constants] == ["w"]
-    assert not any(isinstance(d, KeptFloat) for s, d in plan.decisions.items() if s.role is Role.WEIGHT)
+    assert not any(
+        isinstance(d, KeptFloat) for s, d in plan.decisions.items() if s.role is Role.WEIGHT
+    )
     real, got = run(model, feeds), run(quantize_model(model, plan), feeds)
     assert np.linalg.norm(got - real) < 0.03 * np.linalg.norm(real)
 

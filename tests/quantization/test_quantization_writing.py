@@ -1,4 +1,6 @@
-"""What is written for every kind of grid: its structure, and its numbers by ONNX Runtime and the onnx evaluator."""
+"""What is written for every kind of grid: its structure, and its numbers by ONNX Runtime and
+the onnx evaluator.
+"""
 
 from collections import Counter
 from dataclasses import replace
@@ -17,7 +19,15 @@ from quantization_subjects import SUBJECTS, feeds_of, model_of
 from qbench.backends import get_backend
 from qbench.calibration import calibrate
 from qbench.errors import InputError, UnsupportedError
-from qbench.graph import Form, check_convention, form_of, graph_digest, load_model, model_bytes, save_model
+from qbench.graph import (
+    Form,
+    check_convention,
+    form_of,
+    graph_digest,
+    load_model,
+    model_bytes,
+    save_model,
+)
 from qbench.numerics import QParams, QType, fake_quantize, quantize
 from qbench.passes import plannable
 from qbench.quantization import (
@@ -42,15 +52,23 @@ ENGINES = ("ort-cpu", "ort-cpu-noopt", "onnx-reference")
 Array = np.ndarray[Any, Any]
 
 NEGATED = plannable(model_of("float[N,4,5] x", "float[N,4,5] y", "[neg] y = Neg(x)"))
-CLIPPED = plannable(model_of("float[N,4,5] x", "float[N,4,5] y", "[relu] v = Relu(x)\n[neg] y = Neg(v)"))
+CLIPPED = plannable(
+    model_of("float[N,4,5] x", "float[N,4,5] y", "[relu] v = Relu(x)\n[neg] y = Neg(v)")
+)
 ADDED = plannable(
-    model_of("float[N,6,10] x", "float[N,6,10] y", "[add] y = Add(x, w)", w=np.zeros((6, 10), np.float32))
+    model_of(
+        "float[N,6,10] x", "float[N,6,10] y", "[add] y = Add(x, w)", w=np.zeros((6, 10), np.float32)
+    )
 )
 
 
-def plan_of(model: ir.Model, decisions: dict[Slot, Decision], clips: dict[str, ClipForm] | None = None) -> Plan:
+def plan_of(
+    model: ir.Model, decisions: dict[Slot, Decision], clips: dict[str, ClipForm] | None = None
+) -> Plan:
     """A plan of ``model``, which is canonical, with these decisions and nothing else."""
-    return Plan("by hand", "default", graph_digest(model), "0" * 64, decisions, clips or {}, {}, 0, 0)
+    return Plan(
+        "by hand", "default", graph_digest(model), "0" * 64, decisions, clips or {}, {}, 0, 0
+    )
 
 
 def checked(model: ir.Model, plan: Plan) -> ir.Model:
@@ -72,9 +90,13 @@ def kinds(model: ir.Model) -> Counter[str]:
     return Counter(node.op_type for node in model.graph)
 
 
-def on_a_value(model: ir.Model, name: str, qparams: QParams, clip: ClipForm | None = None) -> ir.Model:
+def on_a_value(
+    model: ir.Model, name: str, qparams: QParams, clip: ClipForm | None = None
+) -> ir.Model:
     clips = {} if clip is None else {"relu": clip}
-    return checked(model, plan_of(model, {Slot("neg", Role.INPUT, 0, name): Static(qparams)}, clips))
+    return checked(
+        model, plan_of(model, {Slot("neg", Role.INPUT, 0, name): Static(qparams)}, clips)
+    )
 
 
 @st.composite
@@ -106,7 +128,9 @@ def test_every_grid_of_a_value_is_counted_as_numerics_say(qparams: QParams, seed
     x = values_for(qparams, seed)
     written = on_a_value(NEGATED, "x", qparams)
     for engine in ENGINES:
-        np.testing.assert_array_equal(run(written, {"x": x}, engine)["y"], -fake_quantize(x, qparams), engine)
+        np.testing.assert_array_equal(
+            run(written, {"x": x}, engine)["y"], -fake_quantize(x, qparams), engine
+        )
 
 
 @settings(max_examples=60)
@@ -122,9 +146,14 @@ def test_a_relu_before_any_grid_keeps_its_numbers(qparams: QParams, seed: int) -
 
 @settings(max_examples=80)
 @given(
-    st.sampled_from((*range(2, 17), 32)), st.booleans(), st.booleans(), st.sampled_from(("tensor", 0, 1, "b0", "b1"))
+    st.sampled_from((*range(2, 17), 32)),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(("tensor", 0, 1, "b0", "b1")),
 )
-def test_every_grid_of_a_constant_is_stored_exactly(bits: int, signed: bool, narrow: bool, along: str | int) -> None:
+def test_every_grid_of_a_constant_is_stored_exactly(
+    bits: int, signed: bool, narrow: bool, along: str | int
+) -> None:
     qtype = QType(bits, signed or bits == 32)
     block = {"b0": (0, 4), "b1": (1, 5)}.get(str(along))
     shape = {"tensor": (), 0: (6,), 1: (10,), "b0": (2, 10), "b1": (6, 2)}[along]
@@ -132,7 +161,9 @@ def test_every_grid_of_a_constant_is_stored_exactly(bits: int, signed: bool, nar
     rng = np.random.default_rng(bits)
     point = 0 if bits == 32 else rng.integers(qtype.qmin + narrow, qtype.qmax + 1, shape)
     scale = rng.uniform(0.01, 1, shape)
-    qparams = QParams(scale, point, qtype, axis=axis, block_size=block[1] if block else None, narrow_range=narrow)
+    qparams = QParams(
+        scale, point, qtype, axis=axis, block_size=block[1] if block else None, narrow_range=narrow
+    )
     model = ADDED.clone()
     array = (rng.uniform(-1.2, 1.2, (6, 10)) * 2.0 ** (bits - 1)).astype(np.float32)
     model.graph.initializers["w"].const_value = ir.tensor(array, name="w")
@@ -142,7 +173,10 @@ def test_every_grid_of_a_constant_is_stored_exactly(bits: int, signed: bool, nar
         got = run(written, {"x": x}, engine)["y"][1]
         np.testing.assert_array_equal(got, fake_quantize(array, qparams) + np.float32(0), engine)
     (stored,) = (t for n, t in tensors(written).items() if n == "w_quantized")
-    assert stored.dtype.name == f"{'' if qtype.signed else 'U'}INT{next(w for w in (4, 8, 16, 32) if bits <= w)}"
+    assert (
+        stored.dtype.name
+        == f"{'' if qtype.signed else 'U'}INT{next(w for w in (4, 8, 16, 32) if bits <= w)}"
+    )
 
 
 def tensors(model: ir.Model) -> dict[str, Any]:
@@ -173,7 +207,9 @@ def test_four_bits_are_packed_as_ml_dtypes_has_them() -> None:
         ("int32", False, {"Div", "Round", "Clip", "Mul"}, None),
     ],
 )
-def test_where_a_narrow_grid_is_clipped(qtype: str, narrow: bool, operators: set[str], dtype: str | None) -> None:
+def test_where_a_narrow_grid_is_clipped(
+    qtype: str, narrow: bool, operators: set[str], dtype: str | None
+) -> None:
     written = on_a_value(NEGATED, "x", QParams(0.1, 0, QType.parse(qtype), narrow_range=narrow))
     assert set(kinds(written)) == operators | {"Neg"}
     nodes = list(written.graph)
@@ -187,11 +223,27 @@ def test_where_a_narrow_grid_is_clipped(qtype: str, narrow: bool, operators: set
 
 
 def test_a_grid_in_floats_is_one_division_and_a_product_a_reader() -> None:
-    model = plannable(model_of("float[N,3] x", "float[N,3] y", "[a] a = Neg(x)\n[b] b = Abs(x)\n[s] y = Add(a, b)"))
+    model = plannable(
+        model_of(
+            "float[N,3] x", "float[N,3] y", "[a] a = Neg(x)\n[b] b = Abs(x)\n[s] y = Add(a, b)"
+        )
+    )
     grid = QParams(0.5, 0, QType.parse("int32"))
     written = checked(model, plan_of(model, {Slot("a", Role.INPUT, 0, "x"): Static(grid)}))
-    assert kinds(written) == {"Div": 1, "Round": 1, "Clip": 1, "Mul": 2, "Neg": 1, "Abs": 1, "Add": 1}
-    assert all("qbench.levels" in n.metadata_props for n in written.graph if n.op_type in ("Div", "Round", "Clip"))
+    assert kinds(written) == {
+        "Div": 1,
+        "Round": 1,
+        "Clip": 1,
+        "Mul": 2,
+        "Neg": 1,
+        "Abs": 1,
+        "Add": 1,
+    }
+    assert all(
+        "qbench.levels" in n.metadata_props
+        for n in written.graph
+        if n.op_type in ("Div", "Round", "Clip")
+    )
     broken = written.clone()
     mul = next(node for node in broken.graph if node.op_type == "Mul")
     mul.replace_input_with(1, broken.graph.initializers["x_low"])
@@ -199,7 +251,9 @@ def test_a_grid_in_floats_is_one_division_and_a_product_a_reader() -> None:
 
 
 def test_a_rounding_of_the_network_itself_is_no_grid() -> None:
-    model = model_of("float[N] x", "float[N] y", "a = Div(x, s)\n b = Round(a)\n y = Mul(b, s)", s=np.float32(2))
+    model = model_of(
+        "float[N] x", "float[N] y", "a = Div(x, s)\n b = Round(a)\n y = Mul(b, s)", s=np.float32(2)
+    )
     assert form_of(model) is Form.FLOAT
 
 
@@ -219,7 +273,9 @@ def test_dynamic_parameters_follow_every_batch() -> None:
     for seed in range(3):
         x = (np.random.default_rng(seed).normal(size=(2, 4, 5)) * 10.0**seed).astype(np.float32)
         for engine in ENGINES:
-            np.testing.assert_array_equal(run(written, {"x": x}, engine)["y"], -dynamic_oracle(x), engine)
+            np.testing.assert_array_equal(
+                run(written, {"x": x}, engine)["y"], -dynamic_oracle(x), engine
+            )
 
 
 def test_dynamic_parameters_of_another_type_are_refused() -> None:
@@ -267,7 +323,9 @@ def of_width(activation: str, weight: str) -> Schema:
     """Every unit on grids of these types, weights per channel."""
     rule = Rule(
         activation=Spec(qtype=activation, symmetry="asymmetric"),
-        weight=Spec(qtype=weight, symmetry="symmetric", granularity=Granularity.CHANNEL, narrow_range=True),
+        weight=Spec(
+            qtype=weight, symmetry="symmetric", granularity=Granularity.CHANNEL, narrow_range=True
+        ),
     )
     return Schema(name=f"{activation} {weight}", rules=(rule,))
 
@@ -275,9 +333,18 @@ def of_width(activation: str, weight: str) -> Schema:
 SCHEMAS = {
     **{
         name: get_schema(name)
-        for name in ("w8_sym_pc", "w4_asym_b32", "w8a8_asym_pc_dyn", "w8a16_asym_pc", "w4a8_asym_pc")
+        for name in (
+            "w8_sym_pc",
+            "w4_asym_b32",
+            "w8a8_asym_pc_dyn",
+            "w8a16_asym_pc",
+            "w4a8_asym_pc",
+        )
     },
-    **{f"{a}_{w}": of_width(a, w) for a, w in (("int6", "int6"), ("uint3", "int5"), ("int12", "int9"))},
+    **{
+        f"{a}_{w}": of_width(a, w)
+        for a, w in (("int6", "int6"), ("uint3", "int5"), ("int12", "int9"))
+    },
 }
 
 
@@ -286,7 +353,10 @@ SCHEMAS = {
 def test_schemas_of_every_kind_run(name: str, schema: str, tmp_path: Any) -> None:
     model, feeds = SUBJECTS[name](), feeds_of(SUBJECTS[name]())
     plan = make_plan(
-        model, calibrate(model, [feeds]), SCHEMAS[schema], capabilities=get_backend("ort-cpu").capabilities
+        model,
+        calibrate(model, [feeds]),
+        SCHEMAS[schema],
+        capabilities=get_backend("ort-cpu").capabilities,
     )
     assert all("at run time" in refusal for refusal in plan.refusals)
     canonical = plannable(model, plan.canonical)

@@ -1,4 +1,6 @@
-"""Made-up findings that look like real ones: a network of any number of nodes, some of them suspected."""
+"""Made-up findings that look like real ones: a network of any number of nodes, some of them
+suspected.
+"""
 
 import random
 from dataclasses import replace
@@ -55,7 +57,9 @@ def make_node(place: int, noise: random.Random, name: str = "") -> NodeErrors:
 
 
 def make_finding(nodes: int = 66, suspects: tuple[int, ...] = (9,), seed: int = 3) -> Finding:
-    """A finding on ``nodes`` nodes, those at ``suspects`` (places from 0) spoilt, the first one worst."""
+    """A finding on ``nodes`` nodes, those at ``suspects`` (places from 0) spoilt, the first one
+    worst.
+    """
     noise = random.Random(seed)
     made = [make_node(place, noise) for place in range(nodes)]
     causes = (Cause.RANGE_OUTLIER, Cause.CLIPPING, Cause.PAIR_SATURATION, Cause.GRID)
@@ -106,8 +110,14 @@ def make_finding(nodes: int = 66, suspects: tuple[int, ...] = (9,), seed: int = 
 def hostile_finding() -> Finding:
     """A finding whose every text is markup."""
     made = make_finding(12, (3, 4))
-    spoilt = [replace(n, node=f"{HOSTILE}{i}", operators=(HOSTILE,), value=HOSTILE) for i, n in enumerate(made.nodes)]
-    told = [replace(s, node=f"{HOSTILE}{3 + i}", evidence=HOSTILE, remedy=HOSTILE) for i, s in enumerate(made.suspects)]
+    spoilt = [
+        replace(n, node=f"{HOSTILE}{i}", operators=(HOSTILE,), value=HOSTILE)
+        for i, n in enumerate(made.nodes)
+    ]
+    told = [
+        replace(s, node=f"{HOSTILE}{3 + i}", evidence=HOSTILE, remedy=HOSTILE)
+        for i, s in enumerate(made.suspects)
+    ]
     return replace(
         made,
         model="<b>net</b>",

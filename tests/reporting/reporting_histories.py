@@ -1,7 +1,9 @@
-"""Made-up histories that look like real ones: five models × four backends × six schemas over many nights.
+"""Made-up histories that look like real ones: five models × four backends × six schemas over
+many nights.
 
-One commit makes every per-channel cell on two backends worse, one night the machine changes, one cell sits in
-quarantine, some are unsupported, and in the last run a few turn red for different reasons.
+One commit makes every per-channel cell on two backends worse, one night the machine changes, one
+cell sits in quarantine, some are unsupported, and in the last run a few turn red for different
+reasons.
 """
 
 import functools
@@ -21,7 +23,14 @@ MODELS: dict[str, tuple[str, int, float, Direction]] = {
     "mobilenet_v2": ("top1", 1000, 0.741, Direction.HIGHER),
 }
 BACKENDS = ("onnx-reference", "ort-cpu", "ort-cpu-noopt", "ort-cpu-precise")
-SCHEMAS = ("fp32", "w8a8_asym_pc", "w8a8_asym_pt", "w8a8_sym_pc", "w8a8_sym_pc_pow2", "w8a8_symu8_pc")
+SCHEMAS = (
+    "fp32",
+    "w8a8_asym_pc",
+    "w8a8_asym_pt",
+    "w8a8_sym_pc",
+    "w8a8_sym_pc_pow2",
+    "w8a8_symu8_pc",
+)
 BASE_LOSS = {
     "fp32": 0.0,
     "w8a8_asym_pc": 0.0010,
@@ -37,7 +46,14 @@ NEW = EnvironmentClass("x64-avx512-vnni", (("onnxruntime", "1.31.1"),))
 
 
 def make_score(
-    name: str, n: int, share: float, direction: Direction, worse: int, *, losses: int, against: Against = Against.LABELS
+    name: str,
+    n: int,
+    share: float,
+    direction: Direction,
+    worse: int,
+    *,
+    losses: int,
+    against: Against = Against.LABELS,
 ) -> Score:
     """A score whose reference is right in ``share`` of n and which is ``worse`` units worse."""
     out_of = n * 6 if direction is Direction.LOWER else n
@@ -74,11 +90,15 @@ def make_cell(
     metric, n, share, direction = MODELS.get(model, ("top1", 1000, 0.8, Direction.HIGHER))
     out_of = n * 6 if direction is Direction.LOWER else n
     worse = round(loss * out_of)
-    first = make_score(metric, n, share, direction, worse, losses=max(0, worse) + (3 if loss else 0))
+    first = make_score(
+        metric, n, share, direction, worse, losses=max(0, worse) + (3 if loss else 0)
+    )
     others = ()
     if direction is Direction.HIGHER:
         others = (
-            make_score("top5", n, min(1.0, share + 0.12), direction, worse // 3, losses=max(0, worse // 3)),
+            make_score(
+                "top5", n, min(1.0, share + 0.12), direction, worse // 3, losses=max(0, worse // 3)
+            ),
             make_score(
                 "agreement@photo_crops",
                 512,
@@ -115,7 +135,9 @@ def make_cell(
         rule=rule,
         gates=(loss_gate,),
         remedy=remedies.get(decided, ""),
-        notices=("drift: nothing accepted for this environment class yet",) if decided is Outcome.DRIFTED else (),
+        notices=("drift: nothing accepted for this environment class yet",)
+        if decided is Outcome.DRIFTED
+        else (),
     )
     measurement = Measurement(
         cell=cell,
@@ -125,7 +147,9 @@ def make_cell(
         changed_count={"photos": first.losses + first.gains},
         macs=300_000_000,
         integer_macs=0.0 if schema == "fp32" else 0.981,
-        refusals=("/features/0/Clip: its bounds are not constants",) if schema.endswith("pow2") else (),
+        refusals=("/features/0/Clip: its bounds are not constants",)
+        if schema.endswith("pow2")
+        else (),
         seconds={"prepare": 0.8, "inference": 4.2},
     )
     return CellRecord.of(cell, verdict, measurement).line()
@@ -142,7 +166,9 @@ def skipped_cell(
 ) -> dict[str, Any]:
     """A ``cell`` line without a measurement."""
     return CellRecord.of(
-        Cell(suite, model, backend, schema), Verdict(outcome=outcome, headline=reason, rule="capabilities"), None
+        Cell(suite, model, backend, schema),
+        Verdict(outcome=outcome, headline=reason, rule="capabilities"),
+        None,
     ).line()
 
 
@@ -205,7 +231,10 @@ def _night(index: int, noise: random.Random) -> list[dict[str, Any]]:
                 if _is_unsupported(model, backend):
                     lines.append(
                         skipped_cell(
-                            model, backend, schema, "onnx-reference takes models under 50 million multiply-accumulates"
+                            model,
+                            backend,
+                            schema,
+                            "onnx-reference takes models under 50 million multiply-accumulates",
                         )
                     )
                     continue
@@ -227,14 +256,25 @@ def _night(index: int, noise: random.Random) -> list[dict[str, Any]]:
                     loss -= 0.002
                 if schema != "fp32" and noise.random() < 0.12:
                     loss += noise.choice((-0.001, 0.001))
-                if index == 39 and model == "g2p_gru" and backend == "ort-cpu" and schema == "w8a8_symu8_pc":
+                if (
+                    index == 39
+                    and model == "g2p_gru"
+                    and backend == "ort-cpu"
+                    and schema == "w8a8_symu8_pc"
+                ):
                     outcome = Outcome.DRIFTED
-                lines.append(make_cell(model, backend, schema, loss, environment=environment, outcome=outcome))
+                lines.append(
+                    make_cell(
+                        model, backend, schema, loss, environment=environment, outcome=outcome
+                    )
+                )
     return lines
 
 
 def nightly_history(runs: int = 40) -> list[Run]:
-    """``runs`` nights, the newest with cells red for five different reasons; made once: nobody changes them."""
+    """``runs`` nights, the newest with cells red for five different reasons; made once: nobody
+    changes them.
+    """
     return list(_nights(runs))
 
 
@@ -260,7 +300,9 @@ def _nights(runs: int) -> tuple[Run, ...]:
                     "digits_cnn", "ort-cpu", "w8a8_symu8_pc", 0.001, outcome=Outcome.STALE
                 ),
             }
-            lines = [swap.get((c["model"], c["backend"], c["schema"]), lambda c=c: c)() for c in lines]
+            lines = [
+                swap.get((c["model"], c["backend"], c["schema"]), lambda c=c: c)() for c in lines
+            ]
         history.append(make_run(lines, index, environment=OLD if index < MACHINE_RUN else NEW))
     return tuple(history)
 
@@ -279,7 +321,15 @@ def edge_histories() -> dict[str, list[Run]]:
     }
     rubbish: list[dict[str, Any]] = [
         {"type": "cell"},
-        {"type": "cell", "model": 3, "backend": None, "schema": [], "metrics": "none", "gates": 7, "outcome": "purple"},
+        {
+            "type": "cell",
+            "model": 3,
+            "backend": None,
+            "schema": [],
+            "metrics": "none",
+            "gates": 7,
+            "outcome": "purple",
+        },
         {
             "type": "cell",
             "model": "m",
@@ -302,7 +352,9 @@ def edge_histories() -> dict[str, list[Run]]:
         "empty": [],
         "one run": [make_run(one)],
         "nothing measured": [
-            make_run([skipped_cell("digits_cnn", b, s, "no engine") for b in BACKENDS for s in SCHEMAS])
+            make_run(
+                [skipped_cell("digits_cnn", b, s, "no engine") for b in BACKENDS for s in SCHEMAS]
+            )
         ],
         "no cells": [make_run([])],
         "incomplete": [
@@ -315,7 +367,9 @@ def edge_histories() -> dict[str, list[Run]]:
         "two suites": [
             make_run(one, 0),
             make_run(
-                [make_cell("magika", "ort-cpu", s, BASE_LOSS[s], suite="smoke") for s in SCHEMAS], 1, suite="smoke"
+                [make_cell("magika", "ort-cpu", s, BASE_LOSS[s], suite="smoke") for s in SCHEMAS],
+                1,
+                suite="smoke",
             ),
         ],
         "two machines by turns": [

@@ -1,4 +1,6 @@
-"""Alerts of the history in every form of a report: the worst of what is new first, in the unit of the metric."""
+"""Alerts of the history in every form of a report: the worst of what is new first, in the unit
+of the metric.
+"""
 
 import re
 from dataclasses import replace
@@ -6,7 +8,14 @@ from dataclasses import replace
 import pytest
 from reporting_histories import make_cell, make_run
 
-from qbench.reporting import annotations, build_report, html_pages, markdown_text, remember, step_summary
+from qbench.reporting import (
+    annotations,
+    build_report,
+    html_pages,
+    markdown_text,
+    remember,
+    step_summary,
+)
 from qbench.reporting.github import GROUPS
 from qbench.reporting.markdown import ROWS_SHOWN
 from qbench.reporting.report import TITLES, alert_rows
@@ -28,11 +37,15 @@ PERPLEXITY = {
 
 
 def history(*losses: float, perplexity: int = 0):
-    """A model for each of ``losses``, which it loses from its own night on; another's ``perplexity`` rises."""
+    """A model for each of ``losses``, which it loses from its own night on; another's
+    ``perplexity`` rises.
+    """
     runs = []
     for night in range(NIGHTS):
         cells = [
-            make_cell(f"m{place}", "ort-cpu", "w8a8_sym_pc", loss if night >= STEP + place % 5 else 0.0)
+            make_cell(
+                f"m{place}", "ort-cpu", "w8a8_sym_pc", loss if night >= STEP + place % 5 else 0.0
+            )
             for place, loss in enumerate(losses)
         ]
         for cell in cells:
@@ -77,7 +90,10 @@ def test_a_summary_tells_the_alerts_before_its_long_tables():
     assert [row[0].strip() for row in rows] == ["✗ **detected**", "acknowledged"]
     assert rows[0][1].strip() == f"step at {runs[STEP].commit[:9]}"
     assert [field.strip() for field in rows[0][5:]] == ["80.00 %", "79.70 %", "**−0.30 pp**"]
-    assert rows[1][4].strip() == "the &lt;b&gt;table&lt;/b&gt; of &#64;ann &#124; is mended later (ann)"
+    assert (
+        rows[1][4].strip()
+        == "the &lt;b&gt;table&lt;/b&gt; of &#64;ann &#124; is mended later (ann)"
+    )
     assert "## Alerts" not in markdown_text([build_report(runs)])
 
 

@@ -1,4 +1,6 @@
-"""Below a chart stands when its runs were; lines have the names of machines; a new firmware is marked among turns."""
+"""Below a chart stands when its runs were; lines have the names of machines; a new firmware is
+marked among turns.
+"""
 
 import re
 from dataclasses import replace
@@ -14,12 +16,20 @@ KEY = CellKey("network", "ort-cpu", "w8a8_sym_pc")
 
 
 def by_turns(machines, nights=20):
-    """The report of a cell on machines that take turns; ``machines`` of a night are its environment classes."""
+    """The report of a cell on machines that take turns; ``machines`` of a night are its
+    environment classes.
+    """
     runs = []
     for night in range(nights):
         named = machines(night)
-        line = make_cell("network", "ort-cpu", "w8a8_sym_pc", 0.002 if named.endswith("2") else 0.004)
-        runs.append(make_run([line | {"environment_class": named}], night, environment=NEW if night % 2 else OLD))
+        line = make_cell(
+            "network", "ort-cpu", "w8a8_sym_pc", 0.002 if named.endswith("2") else 0.004
+        )
+        runs.append(
+            make_run(
+                [line | {"environment_class": named}], night, environment=NEW if night % 2 else OLD
+            )
+        )
     return build_report(runs)
 
 
@@ -40,23 +50,38 @@ def test_every_line_has_the_name_of_its_machine_beside_its_stroke():
     assert names == [(0, "board-b+fw-1"), (1, "board-a+fw-2"), (2, "board-a+fw-1")]
     page = html_pages([report])["models/network.html"]
     told = re.search(r'<p class="lines">(.*?)</p>', page, re.DOTALL)[1].replace("<wbr>", "")
-    assert re.findall(r'class="line c(\d)"[^>]*></svg>([^<]*)<', told) == [(str(n), name) for n, name in names]
-    assert all(name in trend_svg(report.trends[KEY][0], report.cells[0], report.runs) for _, name in names)
+    assert re.findall(r'class="line c(\d)"[^>]*></svg>([^<]*)<', told) == [
+        (str(n), name) for n, name in names
+    ]
+    assert all(
+        name in trend_svg(report.trends[KEY][0], report.cells[0], report.runs) for _, name in names
+    )
 
 
 @pytest.mark.parametrize(
     ("started", "names"),
     [
-        (["2026-01-03 02:00 UTC", "2026-02-03 02:00 UTC", "2026-12-26 02:00 UTC"], "2026-01-03 2026-12-26 2026-02-03"),
-        (["2026-01-03 02:00 UTC", "2026-01-03 03:15 UTC", "2026-01-03 04:00 UTC"], "02:00 04:00 03:15"),
+        (
+            ["2026-01-03 02:00 UTC", "2026-02-03 02:00 UTC", "2026-12-26 02:00 UTC"],
+            "2026-01-03 2026-12-26 2026-02-03",
+        ),
+        (
+            ["2026-01-03 02:00 UTC", "2026-01-03 03:15 UTC", "2026-01-03 04:00 UTC"],
+            "02:00 04:00 03:15",
+        ),
         (["", "", ""], "c0ffee0 c0ffee2 c0ffee1"),
         (["2026-01-03 02:00 UTC"], "2026-01-03"),
     ],
 )
 def test_the_axis_names_days_times_or_commits(started, names):
     run = by_turns(upgraded, 2).runs[0]
-    runs = [replace(run, started=text, commit=f"c0ffee{place}") for place, text in enumerate(started)]
-    assert re.findall(r"<tspan[^>]*>([^<]*)<", run_axis(runs, Frame(0.0, 1.0, len(runs)))) == names.split()
+    runs = [
+        replace(run, started=text, commit=f"c0ffee{place}") for place, text in enumerate(started)
+    ]
+    assert (
+        re.findall(r"<tspan[^>]*>([^<]*)<", run_axis(runs, Frame(0.0, 1.0, len(runs))))
+        == names.split()
+    )
     assert run_axis([], Frame(0.0, 1.0, 0)) == ""
 
 

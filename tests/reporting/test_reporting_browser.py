@@ -1,4 +1,6 @@
-"""The pages in a real browser: no complaint, no request, filters that work, names that stay text, no page too wide."""
+"""The pages in a real browser: no complaint, no request, filters that work, names that stay
+text, no page too wide.
+"""
 
 import re
 import shutil
@@ -14,7 +16,9 @@ from qbench.reporting.view import read_run
 from qbench.tracking import Annotation, Ruling
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
 NARROW, WIDE = 390, 1440
 
@@ -30,7 +34,10 @@ class Visit:
         self.asked: list[str] = []
         self.page.on("console", lambda message: self.said.append(message.text))
         self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("dialog", lambda dialog: (self.said.append(f"dialog {dialog.message}"), dialog.dismiss()))
+        self.page.on(
+            "dialog",
+            lambda dialog: (self.said.append(f"dialog {dialog.message}"), dialog.dismiss()),
+        )
         self.page.on("request", lambda request: self.asked.append(request.url))
 
     def open(self, path: Path) -> "Visit":
@@ -45,7 +52,9 @@ class Visit:
 def browser() -> Iterator:
     with playwright.sync_playwright() as driver:
         launched = driver.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"], timeout=600_000
+            executable_path=CHROMIUM,
+            args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
+            timeout=600_000,
         )
         yield launched
         launched.close()
@@ -113,7 +122,14 @@ def test_leaving_out_unused_rules_changes_no_element(visit, tmp_path, monkeypatc
     monkeypatch.setattr("qbench.reporting.html.trim_page", lambda page: page)
     write_reports(runs, tmp_path / "whole", ["html"])
     page = visit().page
-    for path in ("index.html", "cells.html", "known.html", "compare.html", "run.html", "models/magika.html"):
+    for path in (
+        "index.html",
+        "cells.html",
+        "known.html",
+        "compare.html",
+        "run.html",
+        "models/magika.html",
+    ):
         seen, names = [], []
         for kind in ("whole", "trimmed"):
             page.goto((tmp_path / kind / path).as_uri())
@@ -128,7 +144,9 @@ def test_leaving_out_unused_rules_changes_no_element(visit, tmp_path, monkeypatc
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_words_can_be_told_from_their_ground(site, visit, scheme):
-    """WCAG 2.2, 1.4.3: contrast of at least 4.5 between the text of every shade of the matrix and what is behind it."""
+    """WCAG 2.2, 1.4.3: contrast of at least 4.5 between the text of every shade of the matrix
+    and what is behind it.
+    """
     one = visit(color_scheme=scheme).open(site / "index.html")
     contrasts = one.js("""() => {
       const light = (text) => {
@@ -160,7 +178,9 @@ def test_the_overview_filters_by_name_and_outcome(site, visit):
     one.page.get_by_label("Filter cells by name").fill("mobilenet ort-cpu-noopt sym_pc")
     assert output.text_content() == "3 of 120"
     names = one.page.locator(shown).evaluate_all("cells => cells.map((cell) => cell.dataset.cell)")
-    assert names == [f"mobilenet_v2::ort-cpu-noopt+w8a8_{end}" for end in ("asym_pc", "sym_pc", "sym_pc_pow2")]
+    assert names == [
+        f"mobilenet_v2::ort-cpu-noopt+w8a8_{end}" for end in ("asym_pc", "sym_pc", "sym_pc_pow2")
+    ]
     visible = "rows => rows.filter((row) => row.checkVisibility()).length"
     assert one.page.locator(".matrix tbody tr").evaluate_all(visible) == 1
     one.page.get_by_label("Filter cells by name").fill("")
@@ -183,7 +203,10 @@ def test_tables_sort_by_the_keyboard_and_say_so(site, visit):
     names = "rows => rows.map((row) => row.dataset.cell)"
     rows = one.page.locator(".all tbody tr").evaluate_all(names)
     assert rows[0] == "efficientnet_lite0::ort-cpu+w8a8_asym_pt"
-    assert all("onnx-reference" in name or "magika::ort-cpu+w8a8_sym_pc_pow2" in name for name in rows[-13:])
+    assert all(
+        "onnx-reference" in name or "magika::ort-cpu+w8a8_sym_pc_pow2" in name
+        for name in rows[-13:]
+    )
     one.page.keyboard.press("Enter")
     assert head.get_attribute("aria-sort") == "descending"
     assert one.page.locator(".all tbody tr").evaluate_all(names)[-13:] == rows[-13:]
@@ -207,11 +230,18 @@ def test_steps_are_read_without_scrolling_on_a_narrow_page(site, visit):
     one = visit(NARROW).open(site / "index.html")
     tables = one.page.locator("details[open] table.steps")
     assert tables.count() > 0
-    assert tables.first.evaluate("table => table.parentElement.scrollWidth <= table.parentElement.clientWidth")
-    assert tables.first.locator("tbody tr").first.evaluate("row => getComputedStyle(row).display") == "flex"
+    assert tables.first.evaluate(
+        "table => table.parentElement.scrollWidth <= table.parentElement.clientWidth"
+    )
+    assert (
+        tables.first.locator("tbody tr").first.evaluate("row => getComputedStyle(row).display")
+        == "flex"
+    )
 
 
-@pytest.mark.parametrize(("page", "table", "columns"), [("index", ".matrix", 4), ("models/magika", ".still", 4)])
+@pytest.mark.parametrize(
+    ("page", "table", "columns"), [("index", ".matrix", 4), ("models/magika", ".still", 4)]
+)
 def test_on_a_phone_names_stay_while_numbers_scroll_past(page, table, columns, site, visit):
     one = visit(NARROW).open(site / f"{page}.html")
     box = one.page.locator(f".scroll:has({table})").first
@@ -225,13 +255,21 @@ def test_on_a_phone_names_stay_while_numbers_scroll_past(page, table, columns, s
 
 
 @pytest.mark.parametrize("width", [NARROW, 800, 1280])
-@pytest.mark.parametrize(("page", "table", "moved"), [("cells", ".cells", 8), ("compare", ".pairs", 7)])
-def test_the_change_of_every_cell_is_read_without_scrolling_sideways(page, table, moved, width, site, visit):
+@pytest.mark.parametrize(
+    ("page", "table", "moved"), [("cells", ".cells", 8), ("compare", ".pairs", 7)]
+)
+def test_the_change_of_every_cell_is_read_without_scrolling_sideways(
+    page, table, moved, width, site, visit
+):
     one = visit(width).open(site / f"{page}.html")
     boxes = one.page.locator(f".scroll:has({table})")
-    assert boxes.evaluate_all("boxes => boxes.every((box) => box.scrollWidth <= box.clientWidth + 1)")
+    assert boxes.evaluate_all(
+        "boxes => boxes.every((box) => box.scrollWidth <= box.clientWidth + 1)"
+    )
     fields = one.page.locator(f"{table} tbody tr:not(:has([colspan])) > :nth-child({moved})")
-    spans = fields.evaluate_all(f"fields => fields.filter((field) => field.textContent.trim()).map({SPAN})")
+    spans = fields.evaluate_all(
+        f"fields => fields.filter((field) => field.textContent.trim()).map({SPAN})"
+    )
     assert spans
     assert all(0 <= left < right <= width for left, right in spans)
 
@@ -288,10 +326,15 @@ def test_a_click_on_a_chart_opens_a_large_one_whose_points_lead_to_commits(width
     assert card.locator(".scale tspan").count() >= 2
     points, rows = card.locator("a:has(.point)"), card.locator(".values tbody tr")
     assert points.count() == rows.count() > 10
-    assert re.fullmatch(r"https://example.com/o/n/commit/[0-9a-f]{9}", points.last.get_attribute("href"))
+    assert re.fullmatch(
+        r"https://example.com/o/n/commit/[0-9a-f]{9}", points.last.get_attribute("href")
+    )
     assert rows.first.locator("a").get_attribute("href") == points.last.get_attribute("href")
     chart.hover(position={"x": 60, "y": 60})
-    assert re.search(r"[0-9.]+ %95 %: [0-9.]+ … [0-9.]+ %.*UTC · [0-9a-f]{9}", one.page.locator("#tip").text_content())
+    assert re.search(
+        r"[0-9.]+ %95 %: [0-9.]+ … [0-9.]+ %.*UTC · [0-9a-f]{9}",
+        one.page.locator("#tip").text_content(),
+    )
     card.locator("summary").first.press("Escape")
     assert not card.locator(".scale").is_visible()
     assert one.js("document.documentElement.scrollWidth") <= width
@@ -327,7 +370,8 @@ def test_two_runs_chosen_on_the_page_differ_as_the_comparison_finds(first, secon
         one.page.locator("#chosen tbody tr").first.wait_for()
     rows = one.page.locator("#chosen tbody tr").evaluate_all(ROWS)
     assert sorted((name, relation) for name, relation, _ in rows) == sorted(
-        (f"{cell.key.model} {cell.key.backend} · {cell.key.column}", cell.relation.value) for cell in expected
+        (f"{cell.key.model} {cell.key.backend} · {cell.key.column}", cell.relation.value)
+        for cell in expected
     )
     moved = {name: change for name, _, change in rows}
     for cell in expected:
@@ -341,9 +385,15 @@ def test_two_runs_chosen_on_the_page_differ_as_the_comparison_finds(first, secon
 
 def test_the_list_offers_the_runs_that_the_page_of_comparisons_holds(linked, visit):
     listed = visit(1280).open(linked / "run.html")
-    offered = listed.page.locator("[data-run]").evaluate_all("rows => rows.map((row) => row.dataset.run)")
+    offered = listed.page.locator("[data-run]").evaluate_all(
+        "rows => rows.map((row) => row.dataset.run)"
+    )
     other = visit(1280).open(linked / "compare.html")
-    held = other.page.get_by_label("Before").locator("option").evaluate_all("all => all.map((one) => one.value)")
+    held = (
+        other.page.get_by_label("Before")
+        .locator("option")
+        .evaluate_all("all => all.map((one) => one.value)")
+    )
     assert 2 < len(offered) < 34
     assert sorted(offered) == sorted(held)
 
@@ -366,7 +416,9 @@ def test_another_choice_draws_the_table_anew_and_fits(width, linked, visit):
 
 def test_names_are_explained_by_a_title_wherever_they_stand(tmp_path, visit):
     runs = nightly_history(4)
-    write_reports(runs, tmp_path, ["html"], memory=Memory(meanings={"w8a8_sym_pc": "int8", "top1": "Top-1"}))
+    write_reports(
+        runs, tmp_path, ["html"], memory=Memory(meanings={"w8a8_sym_pc": "int8", "top1": "Top-1"})
+    )
     one = visit().open(tmp_path / "index.html")
     titles = one.page.locator("thead th").evaluate_all("heads => heads.map((head) => head.title)")
     assert "w8a8_sym_pc: int8" in titles
@@ -387,7 +439,10 @@ def test_hostile_names_are_shown_and_do_nothing(tmp_path, visit):
         one.open(path)
         assert one.page.locator("img").count() == 0
     assert one.said == []
-    assert "<script>alert(1)</script>" in one.open(tmp_path / "index.html").page.locator(".matrix").inner_text()
+    assert (
+        "<script>alert(1)</script>"
+        in one.open(tmp_path / "index.html").page.locator(".matrix").inner_text()
+    )
 
 
 def test_on_paper_nothing_is_cut_off_or_folded(site, visit):
@@ -396,7 +451,9 @@ def test_on_paper_nothing_is_cut_off_or_folded(site, visit):
     assert not one.page.locator(".bar").is_visible()
     one.open(site / "models" / "mobilenet_v2.html")
     one.js("dispatchEvent(new Event('beforeprint'))")
-    assert one.page.locator("details:not([open]):not(.chart)").count() == 0  # small charts are printed small
+    assert (
+        one.page.locator("details:not([open]):not(.chart)").count() == 0
+    )  # small charts are printed small
     pdf = one.page.pdf(format="A4")
     assert pdf.startswith(b"%PDF")
     assert one.said == []
@@ -406,7 +463,10 @@ def test_on_paper_nothing_is_cut_off_or_folded(site, visit):
 def test_a_table_wider_than_the_window_says_that_it_scrolls(width, wide, tmp_path, visit):
     line = make_cell("magika", "ort-cpu", "fp32", 0.0)
     score = line["metrics"]["top1"] | {"hits": 3120, "reference_hits": 3120}
-    cells = [line | {"metrics": {"top1": score}}, *(make_cell("magika", "ort-cpu", f"s{n}", 0.001) for n in range(5))]
+    cells = [
+        line | {"metrics": {"top1": score}},
+        *(make_cell("magika", "ort-cpu", f"s{n}", 0.001) for n in range(5)),
+    ]
     write_reports([make_run(cells)], tmp_path, ["html"])
     one = visit(width).open(tmp_path / "index.html")
     box = one.page.locator(".scroll:has(.matrix)")
@@ -417,25 +477,37 @@ def test_a_table_wider_than_the_window_says_that_it_scrolls(width, wide, tmp_pat
     assert abs(mark["y"] + mark["height"] - value["y"] - value["height"]) < 8
 
 
-WORDS = "The new kernel rounds half away from zero; it is kept until the table of multipliers is mended"
+WORDS = (
+    "The new kernel rounds half away from zero; it is kept until the table of multipliers is mended"
+)
 
 
 @pytest.fixture(scope="module")
 def annotated(tmp_path_factory) -> Path:
     folder, runs = tmp_path_factory.mktemp("annotated"), nightly_history(34)
-    said = Annotation(commit=runs[27].commit[:9], state=Ruling.ACKNOWLEDGED, author="ann", reason=WORDS)
+    said = Annotation(
+        commit=runs[27].commit[:9], state=Ruling.ACKNOWLEDGED, author="ann", reason=WORDS
+    )
     write_reports(runs, folder, ["html"], memory=remember(runs, accepted={}, annotations=(said,)))
     return folder
 
 
-@pytest.mark.parametrize("width", [390, *(pytest.param(w, marks=pytest.mark.slow) for w in (500, 768))])
+@pytest.mark.parametrize(
+    "width", [390, *(pytest.param(w, marks=pytest.mark.slow) for w in (500, 768))]
+)
 def test_what_is_said_of_alerts_and_known_cells_is_read_without_scrolling(width, annotated, visit):
     one = visit(width)
-    for path, table in (("index.html", ".alerts"), ("index.html", ".attention"), ("known.html", ".reasons")):
+    for path, table in (
+        ("index.html", ".alerts"),
+        ("index.html", ".attention"),
+        ("known.html", ".reasons"),
+    ):
         one.open(annotated / path)
         boxes = one.page.locator(f".scroll:has({table})")
         assert boxes.count() > 0
-        assert boxes.evaluate_all("boxes => boxes.every((box) => box.scrollWidth <= box.clientWidth + 1)"), table
+        assert boxes.evaluate_all(
+            "boxes => boxes.every((box) => box.scrollWidth <= box.clientWidth + 1)"
+        ), table
     one.open(annotated / "index.html")
     why = one.page.locator(".alerts .words").filter(has_text=WORDS).first.bounding_box()
     assert why["width"] > 0.85 * width
@@ -446,8 +518,21 @@ def test_what_is_said_of_alerts_and_known_cells_is_read_without_scrolling(width,
 @pytest.mark.slow
 def test_the_values_of_a_card_stay_within_it(tmp_path, visit):
     cell = make_cell("words", "ort-cpu", "w8a8_sym_pc", 0.05)
-    nature = {"direction": "lower", "against": "labels", "unit": "nats", "proportion": False, "least_margin": 0.005}
-    counts = {"n": 10, "hits": 1_834_567, "out_of": 10**6, "reference_hits": 1_800_000, "losses": 0, "gains": 0}
+    nature = {
+        "direction": "lower",
+        "against": "labels",
+        "unit": "nats",
+        "proportion": False,
+        "least_margin": 0.005,
+    }
+    counts = {
+        "n": 10,
+        "hits": 1_834_567,
+        "out_of": 10**6,
+        "reference_hits": 1_800_000,
+        "losses": 0,
+        "gains": 0,
+    }
     cell["metrics"] |= {"perplexity": nature | counts}
     write_reports([make_run([cell])], tmp_path, ["html"])
     one = visit(NARROW).open(tmp_path / "models" / "words.html")

@@ -1,5 +1,6 @@
-"""The one list of columns: keys are unique, tables name known ones, fields about a metric are neighbours, and what
-columns read is what reports keep."""
+"""The one list of columns: keys are unique, tables name known ones, fields about a metric are
+neighbours, and what columns read is what reports keep.
+"""
 
 import dataclasses
 from statistics import NormalDist
@@ -31,9 +32,13 @@ WER_GATE = GateRecord(kind="loss", metric="wer", state="shown")
 AXES = ("model", "backend", "schema", "variant")
 TOP1 = MetricRecord(n=1000, hits=774, out_of=1000, reference_hits=778, losses=9, gains=5)
 GATE = GateRecord(kind="loss", metric="top1", state="broken", limit=0.7741)
-FAILED = CellRecord(model="m", backend="b", schema="s", variant="v", outcome="failed", metrics={"top1": TOP1})
+FAILED = CellRecord(
+    model="m", backend="b", schema="s", variant="v", outcome="failed", metrics={"top1": TOP1}
+)
 CELL = read_cell(structs.replace(FAILED, gates=(GATE,)))
-BARE = read_cell(CellRecord(model="m", backend="b", schema="s", outcome="error", headline="it crashed"))
+BARE = read_cell(
+    CellRecord(model="m", backend="b", schema="s", outcome="error", headline="it crashed")
+)
 
 
 def test_every_key_is_there_once():
@@ -54,7 +59,11 @@ def test_one_field_can_take_the_place_of_all_columns_about_a_metric(name):
 def test_a_field_is_the_value_of_the_cell_as_it_is_written():
     texts = {key: column.text(CELL) for key, column in columns.COLUMNS.items()}
     assert texts["now_count"] == "77.40 % (774 / 1,000)"
-    assert (texts["fp32"], texts["change"], texts["margin_size"]) == ("77.80 %", "−0.40 pp", "0.39 pp")
+    assert (texts["fp32"], texts["change"], texts["margin_size"]) == (
+        "77.80 %",
+        "−0.40 pp",
+        "0.39 pp",
+    )
     assert (texts["flips"], texts["flips_words"]) == ("9 / 5", "9 losses, 5 gains")
     assert columns.words_instead(CELL) is None
 
@@ -74,13 +83,26 @@ def test_a_report_takes_the_strictest_margin_and_the_median_effect_of_a_model():
         ends = {"interval": (-0.02, 0.01), "shown": (-0.03, 0.02), "p": 0.5, "error": 0.01}
         shared = structs.replace(TOP1, clusters=Clusters(sources=20, effect=effect, **ends))
         gate = structs.replace(GATE, limit=limit)
-        return read_cell(structs.replace(FAILED, schema=schema, metrics={"top1": shared}, gates=(gate,)))
+        return read_cell(
+            structs.replace(FAILED, schema=schema, metrics={"top1": shared}, gates=(gate,))
+        )
 
-    cells = (cell("a", 2.0, 0.768), cell("b", 9.0, 0.773), cell("c", 4.0, 0.758), cell(FP32, 1.0, 0.778))
+    cells = (
+        cell("a", 2.0, 0.768),
+        cell("b", 9.0, 0.773),
+        cell("c", 4.0, 0.758),
+        cell(FP32, 1.0, 0.778),
+    )
     (power,) = data_powers(cells)
     assert (power.n, power.sources, power.found.effect) == (1000, 20, 4.0)
     assert power.margin == pytest.approx(0.005)
-    (rate,) = data_powers([read_cell(structs.replace(FAILED, metrics={"wer": WER}, gates=(WER_GATE,), tolerance=0.02))])
+    (rate,) = data_powers(
+        [
+            read_cell(
+                structs.replace(FAILED, metrics={"wer": WER}, gates=(WER_GATE,), tolerance=0.02)
+            )
+        ]
+    )
     assert rate.error == pytest.approx(0.03 / (2 * NormalDist().inv_cdf(0.95)))
     assert rate.margin == pytest.approx(0.02 * 0.25)  # a margin under one sample has no limit
 
@@ -105,7 +127,9 @@ WHOLE = structs.replace(
     FAILED,
     gates=(GATE,),
     **dict.fromkeys(("suite", "headline", "rule", "remedy", "environment_class"), "some words"),
-    **dict.fromkeys(("n", "fp32_correct", "correct", "losses", "gains", "macs", "refusal_count"), 7),
+    **dict.fromkeys(
+        ("n", "fp32_correct", "correct", "losses", "gains", "macs", "refusal_count"), 7
+    ),
     **dict.fromkeys(("notices", "refusals", "idle_rules"), ("some words",)),
     changed_count={"data": 7},
     ties={"data": 7},
@@ -131,16 +155,24 @@ WHOLE = structs.replace(
     unfetched=True,
     ungated=True,
 )
-"""A cell with a value for every field but ``excused``, which would make it green, and ``left_out``."""
+"""A cell with a value for every field but ``excused``, which would make it green, and
+``left_out``.
+"""
 
 
 def test_the_whole_cell_has_a_value_of_its_own_for_every_field():
     plain = CellRecord()
-    same = {name for name in CellRecord.__struct_fields__ if getattr(WHOLE, name) == getattr(plain, name)}
+    same = {
+        name
+        for name in CellRecord.__struct_fields__
+        if getattr(WHOLE, name) == getattr(plain, name)
+    }
     assert same == {"excused", "left_out"}
 
 
-@pytest.mark.parametrize("outcome", ["", "passed"])  # of some fields a column reads more where the cell passes
+@pytest.mark.parametrize(
+    "outcome", ["", "passed"]
+)  # of some fields a column reads more where the cell passes
 @pytest.mark.parametrize("key", columns.COLUMNS)
 def test_a_column_names_every_field_that_it_reads(key, outcome):
     column = columns.COLUMNS[key]

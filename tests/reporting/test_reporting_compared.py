@@ -1,4 +1,6 @@
-"""Two runs side by side: what is news comes first, what neither measured is none, and the page says why."""
+"""Two runs side by side: what is news comes first, what neither measured is none, and the page
+says why.
+"""
 
 import json
 import re
@@ -29,8 +31,18 @@ def line(model: str, loss: float, answers: str, **more):
 
 
 def both():
-    old = [line("a", 0.001, "x"), line("b", 0.001, "x"), line("c", 0.001, "x", environment=OLD), line("gone", 0.0, "x")]
-    new = [line("a", 0.001, "x"), line("b", 0.02, "y"), line("c", 0.001, "y", environment=NEW), line("here", 0.0, "x")]
+    old = [
+        line("a", 0.001, "x"),
+        line("b", 0.001, "x"),
+        line("c", 0.001, "x", environment=OLD),
+        line("gone", 0.0, "x"),
+    ]
+    new = [
+        line("a", 0.001, "x"),
+        line("b", 0.02, "y"),
+        line("c", 0.001, "y", environment=NEW),
+        line("here", 0.0, "x"),
+    ]
     skipped = skipped_cell("d", "ort-cpu", "w8a8_sym_pc", "no engine")
     return make_run([*old, skipped], 0), make_run([*new, skipped], 1)
 
@@ -51,19 +63,36 @@ def test_what_is_news_comes_first_and_what_neither_measured_is_none():
 
 def test_only_what_may_be_compared_has_moved():
     moved = {cell.key.model: cell.moved for cell in compare(*both()).cells}
-    assert moved == {"a": 0, "b": pytest.approx(-0.019), "c": None, "d": None, "here": None, "gone": None}
+    assert moved == {
+        "a": 0,
+        "b": pytest.approx(-0.019),
+        "c": None,
+        "d": None,
+        "here": None,
+        "gone": None,
+    }
 
 
 def test_the_page_stands_alone_and_says_why():
     page = compare_page(compare(*both()))
-    assert "environment class x64-avx2+onnxruntime-1.30.2 against x64-avx512-vnni+onnxruntime-1.31.1" in page
+    assert (
+        "environment class x64-avx2+onnxruntime-1.30.2 against x64-avx512-vnni+onnxruntime-1.31.1"
+        in page
+    )
     assert "−1.90 pp" in page
     assert "<a href" not in page.replace('<a class="skip" href', "")
-    assert page.count('<tr><th scope="row">') == len(compare(*both()).news) + len(compare(*both()).same) == 6
+    assert (
+        page.count('<tr><th scope="row">')
+        == len(compare(*both()).news) + len(compare(*both()).same)
+        == 6
+    )
 
 
 def test_nothing_comparable_is_an_error_of_the_command_and_a_sentence_in_the_report():
-    runs = [make_run([line("a", 0.001, "x") | {"digests": {"data:photos": f"{n}"}}], n) for n in range(2)]
+    runs = [
+        make_run([line("a", 0.001, "x") | {"digests": {"data:photos": f"{n}"}}], n)
+        for n in range(2)
+    ]
     with pytest.raises(IncomparableError):
         compare(*runs)
     assert "other samples" in newest_comparison(runs).problem
@@ -80,7 +109,9 @@ def test_the_page_after_an_upgrade_shows_both_classes_next_to_each_other():
     found = newest_comparison(runs)
     assert (found.across, found.problem) == (True, "")
     assert found.differs == (("x64-avx2 → x64-avx512-vnni, onnxruntime 1.30.2 → 1.31.1", 1),)
-    assert [(cell.relation, cell.moved) for cell in found.cells] == [(Relation.CHANGED, pytest.approx(-0.019))]
+    assert [(cell.relation, cell.moved) for cell in found.cells] == [
+        (Relation.CHANGED, pytest.approx(-0.019))
+    ]
     page = compare_page(found)
     assert "Across environment classes." in page
     assert "onnxruntime 1.30.2 → 1.31.1 (1 cell)" in page
@@ -88,7 +119,9 @@ def test_the_page_after_an_upgrade_shows_both_classes_next_to_each_other():
 
 
 def night(number: int, outcome: Outcome, answers: str, **more):
-    return make_run([line("a", 0.001, answers, outcome=outcome), *more.pop("others", ())], number, **more)
+    return make_run(
+        [line("a", 0.001, answers, outcome=outcome), *more.pop("others", ())], number, **more
+    )
 
 
 def test_a_red_run_is_compared_with_the_last_green_one_and_a_green_one_with_the_one_before():
@@ -125,8 +158,21 @@ def test_the_newest_run_is_compared_with_the_last_complete_one():
 
 def with_kl(model: str, kl: int, loss: float = 0.001):
     cell = line(model, loss, "x")
-    nature = {"direction": "lower", "against": "reference", "unit": "nats", "proportion": False, "least_margin": 0.0}
-    counts = {"n": 1000, "hits": kl, "out_of": 10**6, "reference_hits": 10**6, "losses": 0, "gains": 0}
+    nature = {
+        "direction": "lower",
+        "against": "reference",
+        "unit": "nats",
+        "proportion": False,
+        "least_margin": 0.0,
+    }
+    counts = {
+        "n": 1000,
+        "hits": kl,
+        "out_of": 10**6,
+        "reference_hits": 10**6,
+        "losses": 0,
+        "gains": 0,
+    }
     return cell | {"metrics": {**cell["metrics"], "kl": {**nature, **counts}}}
 
 
@@ -148,7 +194,9 @@ def test_a_distance_that_moved_alone_is_news_and_says_which_way():
 def test_the_page_links_to_the_pages_of_the_site_it_lies_in(tmp_path):
     runs = [make_run([line("a", 0.001, answers)], night) for night, answers in enumerate("xyz")]
     write_reports(runs, tmp_path, ["html"])
-    links = re.findall(r'<a href="([a-z]+\.html)"', (tmp_path / "compare.html").read_text(encoding="utf-8"))
+    links = re.findall(
+        r'<a href="([a-z]+\.html)"', (tmp_path / "compare.html").read_text(encoding="utf-8")
+    )
     assert {"index.html", "cells.html", "known.html", "run.html"} <= set(links)
     path = write_comparison(compare(runs[0], runs[2]), tmp_path, first="nightly")
     assert path == tmp_path / "compare.html"
@@ -159,7 +207,10 @@ def test_the_page_links_to_the_pages_of_the_site_it_lies_in(tmp_path):
 
 
 def test_the_page_of_another_suite_lies_with_its_suite_and_alone_it_links_nowhere(tmp_path):
-    smoke = [make_run([line("a", 0.001, answers)], night, suite="smoke") for night, answers in enumerate("xy")]
+    smoke = [
+        make_run([line("a", 0.001, answers)], night, suite="smoke")
+        for night, answers in enumerate("xy")
+    ]
     alone = write_comparison(compare(*smoke), tmp_path / "alone", first="nightly")
     assert alone == tmp_path / "alone" / "compare.html"
     assert "<a href=" not in alone.read_text(encoding="utf-8").replace('<a class="skip" href=', "")
@@ -190,7 +241,9 @@ def test_among_several_computers_a_run_is_compared_with_one_of_its_own_class():
 
 def test_the_data_of_the_choice_fit_and_hold_each_state_once():
     runs = [
-        make_run([make_cell("m", "a", "s", 0.001 * (night % 3)), make_cell("m", "a", "t", 0.0)], night)
+        make_run(
+            [make_cell("m", "a", "s", 0.001 * (night % 3)), make_cell("m", "a", "t", 0.0)], night
+        )
         for night in range(9)
     ]
     found = json.loads(run_choice(build_report(runs)))
@@ -207,7 +260,10 @@ def test_the_data_of_the_choice_fit_and_hold_each_state_once():
 @pytest.mark.slow
 def test_of_too_much_the_newest_runs_are_kept():
     cells = [f"s{number}" for number in range(400)]
-    runs = [make_run([make_cell("m", "a", s, 0.0001 * (night % 9)) for s in cells], night) for night in range(40)]
+    runs = [
+        make_run([make_cell("m", "a", s, 0.0001 * (night % 9)) for s in cells], night)
+        for night in range(40)
+    ]
     text = run_choice(build_report(runs))
     assert len(text) <= CHOICE_BYTES
     kept = [run[0] for run in json.loads(text)["runs"]]
@@ -217,9 +273,12 @@ def test_of_too_much_the_newest_runs_are_kept():
 
 def test_no_name_ends_the_script_of_the_choice():
     hostile = edge_histories()["hostile"]
-    runs = [*hostile, *(replace(run, header=run.header | {"id": "</script><b>"}) for run in hostile)]
-    page = html_pages(build_reports(runs), {r.suite: newest_comparison(runs) for r in build_reports(runs)})[
-        "compare.html"
+    runs = [
+        *hostile,
+        *(replace(run, header=run.header | {"id": "</script><b>"}) for run in hostile),
     ]
+    page = html_pages(
+        build_reports(runs), {r.suite: newest_comparison(runs) for r in build_reports(runs)}
+    )["compare.html"]
     assert page.count("</script>") == 1
     assert "\\u003c/script" in page

@@ -1,4 +1,6 @@
-"""Cells that are not what another backend is: every report says how much differs and where, not their metrics."""
+"""Cells that are not what another backend is: every report says how much differs and where, not
+their metrics.
+"""
 
 from typing import Any
 
@@ -14,13 +16,28 @@ EQUAL = "all 4000 elements equal those of ort-cpu"
 
 def line(model: str, detail: str, *, broken: bool) -> dict[str, Any]:
     cell = make_cell(model, "integer-ort-x64", "w8a8_sym_pc", 0.0)
-    gate = {"kind": "equality", "metric": "ort-cpu", "state": "broken" if broken else "holds", "detail": detail}
-    return {**cell, "outcome": "failed" if broken else "passed", "gates": [*cell["gates"], {**gate, "rule": "r"}]}
+    gate = {
+        "kind": "equality",
+        "metric": "ort-cpu",
+        "state": "broken" if broken else "holds",
+        "detail": detail,
+    }
+    return {
+        **cell,
+        "outcome": "failed" if broken else "passed",
+        "gates": [*cell["gates"], {**gate, "rule": "r"}],
+    }
 
 
 @pytest.fixture
 def report() -> Report:
-    return build_report([make_run([line("magika", UNEQUAL, broken=True), line("mobilenet_v2", EQUAL, broken=False)])])
+    return build_report(
+        [
+            make_run(
+                [line("magika", UNEQUAL, broken=True), line("mobilenet_v2", EQUAL, broken=False)]
+            )
+        ]
+    )
 
 
 def test_they_are_a_cause_of_their_own(report: Report) -> None:
@@ -31,7 +48,11 @@ def test_they_are_a_cause_of_their_own(report: Report) -> None:
 
 
 def test_every_report_says_how_much_differs_and_where(report: Report) -> None:
-    pages = ("\n".join(summary_lines(report, 200)), markdown_text([report]), "".join(html_pages([report]).values()))
+    pages = (
+        "\n".join(summary_lines(report, 200)),
+        markdown_text([report]),
+        "".join(html_pages([report]).values()),
+    )
     for page in pages:
         assert "Differs from another backend" in page
         flat = page.replace("&#39;", "'")

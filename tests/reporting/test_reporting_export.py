@@ -1,4 +1,6 @@
-"""Exports: what their readers will find, checked against the cells they came from and by readers of others."""
+"""Exports: what their readers will find, checked against the cells they came from and by
+readers of others.
+"""
 
 import csv
 import io
@@ -38,15 +40,20 @@ def test_json_is_the_same_rows():
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", '"quoted", and\nbroken'])
 def test_a_spreadsheet_computes_nothing(text):
     line = {**MEASURED[0], "environment_class": text}
-    (_, *rows) = csv.reader(io.StringIO(export_text([replace(RUN, cells=(record_of_line(line),))], "csv")))
-    assert {row[9] for row in rows} == {visible(text) if text.startswith('"') else f"'{visible(text)}"}
+    (_, *rows) = csv.reader(
+        io.StringIO(export_text([replace(RUN, cells=(record_of_line(line),))], "csv"))
+    )
+    assert {row[9] for row in rows} == {
+        visible(text) if text.startswith('"') else f"'{visible(text)}"
+    }
 
 
 def test_junit_counts_cells_by_what_became_of_them():
     root = ElementTree.fromstring(export_text([RUN], "junit"))
     (suite,) = root.findall("testsuite")
     kinds = Counter(
-        next((child.tag for child in case if child.tag != "properties"), "") for case in suite.iter("testcase")
+        next((child.tag for child in case if child.tag != "properties"), "")
+        for case in suite.iter("testcase")
     )
     outcomes = Counter(record.outcome for record in RUN.cells)
     assert kinds["error"] == outcomes["error"] == int(suite.get("errors")) > 0
@@ -64,7 +71,10 @@ def test_junit_holds_the_counts():
         case = cases[f"nightly.{line['model']}", f"{line['backend']}+{line['schema']}"]
         facts = {item.get("name"): item.get("value") for item in case.iter("property")}
         for metric, table in line["metrics"].items():
-            assert (facts[f"{metric}:hits"], facts[f"{metric}:losses"]) == (str(table["hits"]), str(table["losses"]))
+            assert (facts[f"{metric}:hits"], facts[f"{metric}:losses"]) == (
+                str(table["hits"]),
+                str(table["losses"]),
+            )
         assert math.isclose(float(case.get("time")), sum(line["seconds"].values()), abs_tol=1e-3)
 
 
@@ -84,7 +94,9 @@ def test_a_drop_is_smaller_where_a_cell_is_better():
     for row in ROWS:
         entry = entries[f"nightly/{row.model}::{row.backend}+{row.schema} {row.metric}"]
         direction = TABLES[row.model, row.backend, row.schema][row.metric]["direction"]
-        worse = row.hits - row.reference_hits if direction == "lower" else row.reference_hits - row.hits
+        worse = (
+            row.hits - row.reference_hits if direction == "lower" else row.reference_hits - row.hits
+        )
         assert math.isclose(entry["value"], 100 * worse / row.out_of, abs_tol=1e-6)
         assert entry["unit"] == "pp"
         seen.add((direction, worse > 0))
@@ -108,11 +120,20 @@ def test_bencher_gets_scores_with_bounds_where_there_are_some():
 
 def exported(name, **metrics):
     line = {**MEASURED[0], "metrics": metrics}
-    return json.loads(export_text([replace(RUN, cells=(record_of_line(line),))], name), parse_float=str)
+    return json.loads(
+        export_text([replace(RUN, cells=(record_of_line(line),))], name), parse_float=str
+    )
 
 
 def table(hits, out_of, reference, *, losses=0, gains=0, **nature):
-    counts = {"hits": hits, "out_of": out_of, "reference_hits": reference, "losses": losses, "gains": gains, "n": 100}
+    counts = {
+        "hits": hits,
+        "out_of": out_of,
+        "reference_hits": reference,
+        "losses": losses,
+        "gains": gains,
+        "n": 100,
+    }
     share = {"direction": "higher", "against": "labels", "unit": "%", "proportion": True}
     return {**counts, **share, **nature}
 
@@ -125,12 +146,18 @@ DISTANCE = {"against": "reference", "proportion": False}
     [
         (table(98, 100, 98), "0.0", "pp"),
         (table(10**9, 10**9, 10**9 - 1), "0.0", "pp"),
-        (table(1_900_000, 10**6, 1_800_000, direction="lower", unit="nats", proportion=False), "0.1", "nats"),
+        (
+            table(1_900_000, 10**6, 1_800_000, direction="lower", unit="nats", proportion=False),
+            "0.1",
+            "nats",
+        ),
         (table(12_000, 10**6, 10**6, direction="lower", unit="nats", **DISTANCE), "0.012", "nats"),
         (table(35_200, 1000, 1000, unit="dB", **DISTANCE), "-35.2", "dB"),
     ],
 )
-def test_a_dashboard_gets_values_in_the_unit_of_the_metric_and_no_negative_zero(metric, value, unit):
+def test_a_dashboard_gets_values_in_the_unit_of_the_metric_and_no_negative_zero(
+    metric, value, unit
+):
     (entry,) = exported("github-benchmark", m=metric)
     assert (entry["value"], entry["unit"]) == (value, unit)
     assert ("fp32" in entry["extra"]) is (metric["against"] == "labels")
@@ -143,7 +170,9 @@ def test_bounds_of_a_share_are_shares():
     assert (top1["value"], top1["upper_value"]) == ("100.0", "100.0")
     assert (eer["value"], eer["lower_value"]) == ("0.0", "0.0")
     assert 0 < float(eer["upper_value"]) < 10
-    (nats,) = exported("bencher", ppl=table(1_900_000, 10**6, 1, unit="nats", proportion=False)).values()
+    (nats,) = exported(
+        "bencher", ppl=table(1_900_000, 10**6, 1, unit="nats", proportion=False)
+    ).values()
     assert nats["ppl"] == {"value": "1.9"}
 
 

@@ -1,4 +1,6 @@
-"""Findings in reports: which of them a cell gets, their pages and lines, what is escaped, and what they weigh."""
+"""Findings in reports: which of them a cell gets, their pages and lines, what is escaped, and
+what they weigh.
+"""
 
 import json
 import posixpath
@@ -44,13 +46,20 @@ def pages(finding) -> dict[str, str]:
 
 
 def words(text: str) -> str:
-    return " ".join("".join(Page(re.sub(r"<(style|script)>.*?</\1>", "", text, flags=re.S)).text).split())
+    return " ".join(
+        "".join(Page(re.sub(r"<(style|script)>.*?</\1>", "", text, flags=re.S)).text).split()
+    )
 
 
 def test_a_finding_has_a_page_that_says_all_of_it(pages, finding):
     text = words(pages[PATH])
     for rank, suspect in enumerate(finding.suspects, start=1):
-        for part in (f"{rank} {suspect.node}", suspect.cause.value, suspect.evidence, suspect.remedy):
+        for part in (
+            f"{rank} {suspect.node}",
+            suspect.cause.value,
+            suspect.evidence,
+            suspect.remedy,
+        ):
             assert part in text
     repair = finding.repair
     assert "3.1 % of the multiply-accumulates leave integers" in text
@@ -59,13 +68,18 @@ def test_a_finding_has_a_page_that_says_all_of_it(pages, finding):
     assert " ".join(OVERRIDES.split()) in text
     assert finding.matched in text
     assert finding.notes[0] in text
-    assert f"{finding.unaligned[0].value} {finding.unaligned[0].reason}".replace(" fp32", "fp32") in text
+    assert (
+        f"{finding.unaligned[0].value} {finding.unaligned[0].reason}".replace(" fp32", "fp32")
+        in text
+    )
     assert "failed top1 74.10 → 68.70 %" in text
     assert "61.2 s" in text
 
 
 def test_pages_of_findings_are_well_formed_offline_and_linked_both_ways(pages):
-    ids = {path: {a["id"] for _, a in Page(text).elements if "id" in a} for path, text in pages.items()}
+    ids = {
+        path: {a["id"] for _, a in Page(text).elements if "id" in a} for path, text in pages.items()
+    }
     assert {PATH, "findings.html"} < set(pages)
     leading = set()
     for path, text in pages.items():
@@ -75,7 +89,9 @@ def test_pages_of_findings_are_well_formed_offline_and_linked_both_ways(pages):
         assert all(head.get("scope") in ("col", "row", "rowgroup") for head in page.all("th"))
         for target in {str(a["href"]) for a in page.all("a")}:
             file, _, anchor = target.partition("#")
-            there = posixpath.normpath(posixpath.join(posixpath.dirname(path), file)) if file else path
+            there = (
+                posixpath.normpath(posixpath.join(posixpath.dirname(path), file)) if file else path
+            )
             assert not anchor or anchor in ids[there], target
             leading |= {path} if there == PATH != path else set()
     assert leading == {"index.html", "cells.html", "findings.html", "models/mobilenet_v2.html"}
@@ -86,7 +102,9 @@ def test_pages_of_findings_are_well_formed_offline_and_linked_both_ways(pages):
 
 def test_without_findings_nothing_speaks_of_them():
     pages = html_pages(build_reports([red_run(make_finding(), with_line=False)]))
-    assert not any("inding" in re.sub(r"<style>.*?</style>", "", text, flags=re.S) for text in pages.values())
+    assert not any(
+        "inding" in re.sub(r"<style>.*?</style>", "", text, flags=re.S) for text in pages.values()
+    )
     assert not any(path.startswith("finding") for path in pages)
 
 
@@ -114,7 +132,15 @@ def test_a_finding_stands_as_long_as_its_cell_is_red():
         {"finding": None},
         {"model": 3},
         {"finding": {"model": "m"}},
-        {"finding": {"model": "m", "backend": "b", "schema": "s", "samples": 1, "seconds": float("nan")}},
+        {
+            "finding": {
+                "model": "m",
+                "backend": "b",
+                "schema": "s",
+                "samples": 1,
+                "seconds": float("nan"),
+            }
+        },
     ],
     ids=["none", "no name", "parts missing", "not a number"],
 )
@@ -128,7 +154,12 @@ def test_a_line_that_cannot_be_read_is_counted_and_passed_over(finding, damage):
 def test_a_finding_in_one_line(finding):
     node = "features.3.expand.conv"
     worst, repaired = found_text(finding).split("; ")
-    assert worst.split(", ") == [f"worst: {node}", "isolated SQNR 9.8 dB", "clipped 31 %", "cause: range outlier"]
+    assert worst.split(", ") == [
+        f"worst: {node}",
+        "isolated SQNR 9.8 dB",
+        "clipped 31 %",
+        "cause: range outlier",
+    ]
     assert repaired.endswith(f"1 node in float ({node}), 3.1 % of MACs")
     many = Repair(nodes=tuple("abcd"), restores=True, macs_share=0.5)
     assert found_text(replace(finding, repair=many)).endswith("4 nodes in float, 50 % of MACs")
@@ -150,11 +181,15 @@ def test_every_other_report_has_the_line(finding):
     text = markdown_text(reports)
     assert f"## Findings\n\n- `{KEY.name}` worst: features.3.expand.conv" in text
     assert any("%0A  worst: features.3.expand.conv" in command for command in annotations(reports))
-    assert "worst: features.3.expand.conv" in " ".join(line.strip() for line in summary_lines(reports[0]))
+    assert "worst: features.3.expand.conv" in " ".join(
+        line.strip() for line in summary_lines(reports[0])
+    )
 
 
 def test_the_page_stands_alone(finding):
-    page = finding_page(Found(key=KEY, finding=finding, outcome="failed", is_red=True, judged="top1 fell"))
+    page = finding_page(
+        Found(key=KEY, finding=finding, outcome="failed", is_red=True, judged="top1 fell")
+    )
     assert_offline(page)
     assert {str(a["href"]).partition("#")[0] for a in Page(page).all("a")} == {""}
     assert words(page).count("top1 fell") == 1
@@ -163,11 +198,27 @@ def test_the_page_stands_alone(finding):
 @pytest.mark.parametrize(
     "finding",
     [
-        Finding(model="m", backend="b", schema="s", samples=0, complete=False, notes=("could not be localised: x",)),
+        Finding(
+            model="m",
+            backend="b",
+            schema="s",
+            samples=0,
+            complete=False,
+            notes=("could not be localised: x",),
+        ),
         replace(make_finding(1, ()), repair=None),
-        replace(make_finding(3, ()), suspects=(Suspect(node="gone", cause=Cause.CRASH, evidence="it ends"),)),
+        replace(
+            make_finding(3, ()),
+            suspects=(Suspect(node="gone", cause=Cause.CRASH, evidence="it ends"),),
+        ),
         replace(make_finding(2, (0,)), repair=Repair(nodes=(), restores=False, probes=3)),
-        Finding(model="m", backend="b", schema="s", samples=1, nodes=(NodeErrors(node="n", operators=(), value="v"),)),
+        Finding(
+            model="m",
+            backend="b",
+            schema="s",
+            samples=1,
+            nodes=(NodeErrors(node="n", operators=(), value="v"),),
+        ),
     ],
     ids=["nothing", "one node", "crash", "no repair", "no numbers"],
 )
@@ -184,7 +235,10 @@ def test_names_stay_text():
     reports = build_reports([replace(run, findings=(json.loads(json.dumps(run.findings[0])),))])
     pages = html_pages(reports)
     odd = CellKey("<b>net</b>", HOSTILE, HOSTILE)
-    for text in (*pages.values(), finding_page(Found(key=odd, finding=hostile, outcome=HOSTILE, judged=HOSTILE))):
+    for text in (
+        *pages.values(),
+        finding_page(Found(key=odd, finding=hostile, outcome=HOSTILE, judged=HOSTILE)),
+    ):
         assert HOSTILE not in text
         assert "<b>net" not in text
         Page(text)
@@ -210,7 +264,9 @@ def test_the_heat_map_has_the_nodes_in_order_and_a_scale_a_column(finding):
         "Differ": ("0 %", 0, False),
         "Not as claimed": ("25 %", 4, True),
     }
-    assert float(worst["Excess"].text) == pytest.approx(float(worst["Explained"].text) - 9.8, abs=0.11)
+    assert float(worst["Excess"].text) == pytest.approx(
+        float(worst["Explained"].text) - 9.8, abs=0.11
+    )
     assert [field.text for field in table.rows[0].fields][2:5] == ["", "", ""]
 
 
@@ -218,7 +274,15 @@ def test_columns_without_numbers_are_left_out():
     plain = make_finding(4, ())
     bare = tuple(replace(node, gain_db=None, claimed=None, explained=None) for node in plain.nodes)
     names = [column.name for column in heat_map(replace(plain, nodes=bare)).columns]
-    assert names == ["In the run", "Alone", "Steps", "Clipped low", "Clipped high", "Ties", "Differ"]
+    assert names == [
+        "In the run",
+        "Alone",
+        "Steps",
+        "Clipped low",
+        "Clipped high",
+        "Ties",
+        "Differ",
+    ]
 
 
 @pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.name)
@@ -232,7 +296,9 @@ def test_shades_deepen_from_limit_to_limit(column):
 
 
 def test_a_suspect_that_makes_two_values_is_marked_once():
-    node = NodeErrors(node="split", operators=("Split",), value="a", isolated=Errors(sqnr_db=9.0, relative=0.3))
+    node = NodeErrors(
+        node="split", operators=("Split",), value="a", isolated=Errors(sqnr_db=9.0, relative=0.3)
+    )
     twice = Finding(
         model="m",
         backend="b",
@@ -254,7 +320,13 @@ def test_numbers_in_few_letters():
 
 
 def test_no_two_cells_share_a_page():
-    names = [("a--b", "c", "s"), ("a", "b--c", "s"), ("a", "b", "c--s"), ("a", "b", "s"), ("A", "b", "s")]
+    names = [
+        ("a--b", "c", "s"),
+        ("a", "b--c", "s"),
+        ("a", "b", "c--s"),
+        ("a", "b", "s"),
+        ("A", "b", "s"),
+    ]
     assert len({Places().finding(*one) for one in names}) == len(names)
 
 
@@ -269,7 +341,9 @@ def test_pages_of_findings_weigh_little_and_the_overview_hardly_more():
     one = make_finding()
     named = [(record.cell, one) for record in runs[-1].cells if record.outcome == "failed"]
     lines = tuple(finding_line(cell, replace(found, model=cell.model)) for cell, found in named)
-    before, after = (html_pages(build_reports([*runs[:-1], replace(runs[-1], findings=f)])) for f in ((), lines))
+    before, after = (
+        html_pages(build_reports([*runs[:-1], replace(runs[-1], findings=f)])) for f in ((), lines)
+    )
     assert len(lines) == 3
     assert len(after["index.html"].encode()) - len(before["index.html"].encode()) < 700 * len(lines)
     assert max(len(page.encode()) for page in after.values()) < BUDGET / 7

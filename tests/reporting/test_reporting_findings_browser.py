@@ -1,4 +1,6 @@
-"""Pages of findings in a real browser: silent, never too wide, readable, sorted and filtered, whole on paper."""
+"""Pages of findings in a real browser: silent, never too wide, readable, sorted and filtered,
+whole on paper.
+"""
 
 import shutil
 from collections.abc import Iterator
@@ -11,7 +13,9 @@ from qbench.reporting import Found, finding_page, write_reports
 from qbench.reporting.view import CellKey
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
 KEY = CellKey("mobilenet_v2", "ort-cpu", "w8a8_sym_pc")
 
@@ -20,7 +24,9 @@ KEY = CellKey("mobilenet_v2", "ort-cpu", "w8a8_sym_pc")
 def browser() -> Iterator:
     with playwright.sync_playwright() as driver:
         launched = driver.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"], timeout=600_000
+            executable_path=CHROMIUM,
+            args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
+            timeout=600_000,
         )
         yield launched
         launched.close()
@@ -28,12 +34,16 @@ def browser() -> Iterator:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """A site with a finding, and pages that stand alone: of a large network, and of hostile names."""
+    """A site with a finding, and pages that stand alone: of a large network, and of hostile
+    names.
+    """
     folder = tmp_path_factory.mktemp("findings")
     write_reports([red_run(make_finding(suspects=(9, 10, 40)))], folder, ["html"])
     alone = {
         "large": Found(key=KEY, finding=make_finding(300, (5, 6, 150, 299)), is_red=True),
-        "hostile": Found(key=CellKey("<b>net</b>", "b", "s"), finding=hostile_finding(), is_red=True),
+        "hostile": Found(
+            key=CellKey("<b>net</b>", "b", "s"), finding=hostile_finding(), is_red=True
+        ),
     }
     for name, found in alone.items():
         (folder / f"{name}.html").write_text(finding_page(found), encoding="utf-8")
@@ -53,7 +63,10 @@ def opened(browser, folder):
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
         uri = (folder / path).as_uri()
-        page.on("request", lambda request: None if request.url.startswith(uri) else said.append(request.url))
+        page.on(
+            "request",
+            lambda request: None if request.url.startswith(uri) else said.append(request.url),
+        )
         page.goto(uri)
         return page, said
 
@@ -84,7 +97,11 @@ def test_the_heat_map_of_a_usual_network_needs_no_scrolling_and_its_head_stays(o
     assert box.evaluate("box => box.scrollTop") == 400
     assert abs(head.bounding_box()["y"] - box.bounding_box()["y"]) < 2
     assert page.locator(".heat .worst").count() == 1
-    assert page.locator(".heat .worst th").inner_text().split() == ["suspect", "1", "features.3.expand.conv"]
+    assert page.locator(".heat .worst th").inner_text().split() == [
+        "suspect",
+        "1",
+        "features.3.expand.conv",
+    ]
 
 
 @pytest.mark.slow

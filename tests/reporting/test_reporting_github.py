@@ -26,7 +26,9 @@ CODES = {"%25": "%", "%0D": "\r", "%0A": "\n", "%3A": ":", "%2C": ","}
 
 
 def read(text: str) -> str:
-    """What GitHub's runner reads (actions/runner, ActionCommand.cs): each code once, whatever it gives."""
+    """What GitHub's runner reads (actions/runner, ActionCommand.cs): each code once, whatever
+    it gives.
+    """
     return re.sub("|".join(CODES), lambda match: CODES[match[0]], text)
 
 
@@ -44,7 +46,9 @@ def test_one_error_a_cause_with_its_worst_cells_and_the_next_command(report):
     ]
     assert {match[2] for match in errors} == {"suites/nightly.qbench.toml"}
     loss = read(errors[1][4]).splitlines()
-    assert [line.partition(": ")[0] for line in loss[:4]] == [cell.key.name for cell in report.causes[1].cells]
+    assert [line.partition(": ")[0] for line in loss[:4]] == [
+        cell.key.name for cell in report.causes[1].cells
+    ]
     assert loss[-1] == f"Next: {report.causes[1].remedies[0]}"
 
 
@@ -58,16 +62,21 @@ def test_at_most_ten_groups_and_errors_first():
 def test_more_cells_than_are_told_are_counted():
     cells = [make_cell(f"m{n}", "ort-cpu", "w8a8_sym_pc", 0.05) for n in range(9)]
     (command,) = annotations([build_report([make_run(cells)])])
-    assert read(command).endswith("\nand 4 more\nNext: qbench localize m0 --backend ort-cpu --schema w8a8_sym_pc")
+    assert read(command).endswith(
+        "\nand 4 more\nNext: qbench localize m0 --backend ort-cpu --schema w8a8_sym_pc"
+    )
 
 
 def test_what_is_not_sure_is_a_warning():
     assert [
-        c.split("title=")[1].split("::")[0] for c in annotations([build_report(edge_histories()["incomplete"])])
+        c.split("title=")[1].split("::")[0]
+        for c in annotations([build_report(edge_histories()["incomplete"])])
     ] == ["nightly%3A incomplete"]
     unsure = [make_cell("magika", "ort-cpu", "w8a8_sym_pc", 0.001) | {"outcome": "inconclusive"}]
     (command,) = annotations([build_report([make_run(unsure)])])
-    assert command.startswith("::warning title=nightly%3A inconclusive (1 cell)::magika::ort-cpu+w8a8_sym_pc: ")
+    assert command.startswith(
+        "::warning title=nightly%3A inconclusive (1 cell)::magika::ort-cpu+w8a8_sym_pc: "
+    )
     runs = [make_run([make_cell("magika", "ort-cpu", "w8a8_sym_pc", 0.0)], n) for n in range(11)]
     runs.append(make_run([make_cell("magika", "ort-cpu", "w8a8_sym_pc", 0.004)], 11))
     (step,) = [c for c in annotations([build_report(runs)]) if "possible step" in c]
@@ -82,12 +91,18 @@ def test_what_may_have_got_worse_is_told_worst_first_and_distances_never():
 
     def night(number):
         late = number == 11
-        cells = [make_cell(model, "ort-cpu", "w8a8_sym_pc", loss[late]) for model, loss in losses.items()]
+        cells = [
+            make_cell(model, "ort-cpu", "w8a8_sym_pc", loss[late]) for model, loss in losses.items()
+        ]
         for cell in cells:
             cell["metrics"]["sqnr"] = {**noise, **nature, "hits": 35_000 - 5_000 * late}
         return make_run(cells, number)
 
-    (step,) = [c for c in annotations([build_report([night(n) for n in range(12)])]) if "possible step" in c]
+    (step,) = [
+        c
+        for c in annotations([build_report([night(n) for n in range(12)])])
+        if "possible step" in c
+    ]
     told = read(step.split("::", 2)[2]).splitlines()
     sizes = [float(re.search(r": −([0-9.]+) pp", line)[1]) for line in told if "pp" in line]
     assert sizes == sorted(sizes, reverse=True)
@@ -129,7 +144,11 @@ def test_the_summary_keeps_within_the_limit_and_says_what_is_missing():
 
 def night(loss, number, **how):
     models = {"magika": 0.0, "mobilenet_v2": loss}
-    return make_run([make_cell(name, "ort-cpu", "w8a8_sym_pc", lost) for name, lost in models.items()], number, **how)
+    return make_run(
+        [make_cell(name, "ort-cpu", "w8a8_sym_pc", lost) for name, lost in models.items()],
+        number,
+        **how,
+    )
 
 
 def commented(runs, limit=COMMENT_LENGTH):
@@ -154,7 +173,9 @@ def test_a_comment_says_what_was_red_before(words):
 
 def test_a_comment_compares_with_the_newest_whole_run_of_the_same_class():
     def of_class(run, name):
-        return replace(run, cells=tuple(structs.replace(cell, environment_class=name) for cell in run.cells))
+        return replace(
+            run, cells=tuple(structs.replace(cell, environment_class=name) for cell in run.cells)
+        )
 
     ours, other = of_class(night(0.0, 0), "a"), of_class(night(0.0, 1), "b")
     half = replace(night(0.0, 2), complete=False)
@@ -165,18 +186,29 @@ def test_a_comment_compares_with_the_newest_whole_run_of_the_same_class():
 
 def test_a_comment_on_a_machine_without_an_earlier_run_compares_classes_and_says_so():
     def of_class(run, name):
-        return replace(run, cells=tuple(structs.replace(cell, environment_class=name) for cell in run.cells))
+        return replace(
+            run, cells=tuple(structs.replace(cell, environment_class=name) for cell in run.cells)
+        )
 
-    other, new = of_class(night(0.0, 0), "x64-a+onnxruntime-1"), of_class(night(0.05, 1), "x64-b+onnxruntime-1")
+    other, new = (
+        of_class(night(0.0, 0), "x64-a+onnxruntime-1"),
+        of_class(night(0.05, 1), "x64-b+onnxruntime-1"),
+    )
     assert comparison_with_main([other, new]).across
     text = commented([other, new])
     (row,) = [line for line in text.splitlines() if line.startswith("| `")]
     assert row.startswith("| `mobilenet_v2::")
-    (said,) = [line for line in text.splitlines() if line.startswith("No earlier run is of this environment class")]
+    (said,) = [
+        line
+        for line in text.splitlines()
+        if line.startswith("No earlier run is of this environment class")
+    ]
     assert "x64" in said
 
     def on_data(run, digest):
-        return replace(run, cells=tuple(structs.replace(c, digests={"data:points": digest}) for c in run.cells))
+        return replace(
+            run, cells=tuple(structs.replace(c, digests={"data:points": digest}) for c in run.cells)
+        )
 
     nothing = commented([on_data(other, "1"), on_data(new, "2")])
     assert "Nothing of commit" in nothing
@@ -205,9 +237,16 @@ def test_a_badge_counts_the_cells_and_has_the_colour_of_the_worst_suite():
     half = replace(green, run=replace(green.run, complete=False))
     badges = {
         name: json.loads(badge_text(reports))
-        for name, reports in {"green": [green], "red": [green, red], "half": [green, half], "none": []}.items()
+        for name, reports in {
+            "green": [green],
+            "red": [green, red],
+            "half": [green, half],
+            "none": [],
+        }.items()
     }
-    assert all(badge["schemaVersion"] == 1 and badge["label"] == "qbench" for badge in badges.values())
+    assert all(
+        badge["schemaVersion"] == 1 and badge["label"] == "qbench" for badge in badges.values()
+    )
     assert {name: badge["color"] for name, badge in badges.items()} == {
         "green": "brightgreen",
         "red": "red",

@@ -1,4 +1,6 @@
-"""A site of too many models to read: what needs attention is shown, and every link leads somewhere."""
+"""A site of too many models to read: what needs attention is shown, and every link leads
+somewhere.
+"""
 
 import posixpath
 import re
@@ -32,7 +34,11 @@ def test_of_more_models_those_that_need_attention_come_first_and_the_rest_is_sai
     assert shown.models == ("network_00", "network_01", RED)
     assert shown.notices[0].startswith("3 of 20 models")
     assert {row[0] for matrix in shown.matrices for row in matrix.rows} == set(shown.models)
-    assert (shown.causes, shown.tallies, shown.headline) == (report.causes, report.tallies, report.headline)
+    assert (shown.causes, shown.tallies, shown.headline) == (
+        report.causes,
+        report.tallies,
+        report.headline,
+    )
 
 
 def test_every_link_of_such_a_site_leads_to_a_page(report, monkeypatch):
@@ -42,7 +48,9 @@ def test_every_link_of_such_a_site_leads_to_a_page(report, monkeypatch):
     for path, page in pages.items():
         for target in re.findall(r'href="([^"#]+)[#"]', page):
             if not target.startswith(("http", "data:")):
-                assert posixpath.normpath(posixpath.join(posixpath.dirname(path), target)) in pages, (path, target)
+                assert (
+                    posixpath.normpath(posixpath.join(posixpath.dirname(path), target)) in pages
+                ), (path, target)
 
 
 def test_the_part_of_a_model_has_its_cells_and_all_parts_have_all(report):
@@ -53,6 +61,17 @@ def test_the_part_of_a_model_has_its_cells_and_all_parts_have_all(report):
 
 @pytest.mark.parametrize("keep", ["", "\n\t", "]^-\\"])
 def test_characters_are_escaped_as_one_by_one(keep):
-    signs = [chr(code) for code in (*range(0x300), *range(0x1FF0, 0x2070), 0xD800, 0xFEFF, 0xFFFE, 0x1FFFF, 0x1F600)]
+    signs = [
+        chr(code)
+        for code in (
+            *range(0x300),
+            *range(0x1FF0, 0x2070),
+            0xD800,
+            0xFEFF,
+            0xFFFE,
+            0x1FFFF,
+            0x1F600,
+        )
+    ]
     for text in ("".join(signs), *signs):
         assert visible(text, keep) == "".join(one if one in keep else visible(one) for one in text)

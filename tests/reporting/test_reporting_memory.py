@@ -1,4 +1,6 @@
-"""What a report knows beside the runs: accepted levels drawn, alerts the same as those of every series."""
+"""What a report knows beside the runs: accepted levels drawn, alerts the same as those of every
+series.
+"""
 
 from dataclasses import replace
 
@@ -48,7 +50,11 @@ def test_alerts_are_those_of_every_series(hits):
     levels = {} if hits is None else accepted(hits)
     line = main_line(runs, ())
     every = find_alerts(trend_series(runs, commits=line), commits=line, accepted=levels)
-    found = [alert for one in remember(runs, accepted=levels).regressions["nightly"] for alert in one.alerts]
+    found = [
+        alert
+        for one in remember(runs, accepted=levels).regressions["nightly"]
+        for alert in one.alerts
+    ]
     assert len(found) == len(every) > 4
     assert set(found) == set(every)
 
@@ -64,9 +70,17 @@ def test_a_series_that_is_unchanged_below_what_was_accepted_is_a_slide():
 def test_the_page_says_what_got_worse_and_what_people_said():
     runs = nightly_history()
     step = runs[27].commit
-    said = Annotation(commit=step[:9], state=Ruling.EXPECTED, author="ann", reason="rounds away from zero <b>now</b>")
+    said = Annotation(
+        commit=step[:9],
+        state=Ruling.EXPECTED,
+        author="ann",
+        reason="rounds away from zero <b>now</b>",
+    )
     quiet, loud = (remember(runs, accepted={}, annotations=notes) for notes in ((said,), ()))
-    pages = {memory is loud: html_pages([build_report(runs, memory=memory)])["index.html"] for memory in (quiet, loud)}
+    pages = {
+        memory is loud: html_pages([build_report(runs, memory=memory)])["index.html"]
+        for memory in (quiet, loud)
+    }
     assert "rounds away from zero &lt;b&gt;now&lt;/b&gt; (ann)" in pages[False]
     assert "rounds away" not in pages[True]
     assert f"<td>{step[:9]}</td>" in pages[True]
@@ -83,10 +97,20 @@ def test_the_accepted_level_is_drawn_on_the_same_samples_only():
     assert '<path class="approved" d="M4 ' in page
     assert ", accepted 74.00 %" in page
     others = [
-        replace(run, cells=tuple(msgspec.structs.replace(c, digests={"data:photos": "0" * 64}) for c in run.cells))
+        replace(
+            run,
+            cells=tuple(
+                msgspec.structs.replace(c, digests={"data:photos": "0" * 64}) for c in run.cells
+            ),
+        )
         for run in runs
     ]
-    assert build_report(others, memory=remember(others, accepted=accepted(740))).trends[key][0].accepted is None
+    assert (
+        build_report(others, memory=remember(others, accepted=accepted(740)))
+        .trends[key][0]
+        .accepted
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,7 +134,11 @@ def test_what_was_accepted_for_an_equivalent_class_is_seen(tmp_path, held_in, gr
         metrics={"top1": 741},
         data={"photos": StoredData(samples=1000, digest=SAMPLES, reference=answers.digest)},
         stored={"photos": answers},
-        cells={CELL.slug: AcceptedCell(accepted={name: Accepted(metrics={"top1": 741}, predictions={})})},
+        cells={
+            CELL.slug: AcceptedCell(
+                accepted={name: Accepted(metrics={"top1": 741}, predictions={})}
+            )
+        },
     )
     save_baseline(baseline_path(tmp_path, "nightly", CELL.model), stored)
     memory = read_memory(runs, tmp_path, tmp_path / "none.toml", equivalents={"nightly": groups})
@@ -127,7 +155,9 @@ def test_a_series_that_stands_where_it_was_accepted_is_not_followed(monkeypatch)
     runs, followed = sliding([0.004] * 6), []
     real = memory.trend_series
     monkeypatch.setattr(
-        memory, "trend_series", lambda runs, **more: followed.extend(found := real(runs, **more)) or found
+        memory,
+        "trend_series",
+        lambda runs, **more: followed.extend(found := real(runs, **more)) or found,
     )
     hits = runs[0].cells[0].metrics["top1"].hits
     assert remember(runs, accepted=accepted(hits)).regressions == {}

@@ -1,4 +1,6 @@
-"""A suite has one address: what an earlier report drew of what has moved or is gone goes, and nothing else does."""
+"""A suite has one address: what an earlier report drew of what has moved or is gone goes, and
+nothing else does.
+"""
 
 from reporting_histories import make_cell, make_run
 
@@ -7,7 +9,11 @@ from qbench.reporting import compare, write_comparison, write_reports
 
 def nights(*suites, models=("magika", "resnet50")):
     return [
-        make_run([make_cell(model, "ort-cpu", "w8a8_sym_pc", 0.0, suite=suite) for model in models], n, suite=suite)
+        make_run(
+            [make_cell(model, "ort-cpu", "w8a8_sym_pc", 0.0, suite=suite) for model in models],
+            n,
+            suite=suite,
+        )
         for n, suite in enumerate(suites)
     ]
 
@@ -40,4 +46,6 @@ def test_what_somebody_else_put_there_and_what_was_asked_for_stays(tmp_path):
         (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / place).write_text("<!doctype html><title>qbench and I</title>")
     write_reports(runs[:1], tmp_path, ["html"])
-    assert {"models/own.html", "suites/own/index.html", "notes.html", "compare.html"} <= drawn(tmp_path)
+    assert {"models/own.html", "suites/own/index.html", "notes.html", "compare.html"} <= drawn(
+        tmp_path
+    )

@@ -41,7 +41,12 @@ def test_without_a_history_cells_count_alike():
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(None, ""), (39.6, "about 40 s left"), (700, "about 12 min left"), (4800, "about 1 h 20 min left")],
+    [
+        (None, ""),
+        (39.6, "about 40 s left"),
+        (700, "about 12 min left"),
+        (4800, "about 1 h 20 min left"),
+    ],
 )
 def test_words(seconds, text):
     assert left_text(seconds) == text
@@ -51,13 +56,17 @@ def test_the_last_seconds_of_a_cell_are_those_of_its_newest_run(tmp_path):
     import json
 
     for number, seconds in enumerate((8.0, 2.0)):
-        cell = make_cell("m", "ort-cpu", "fp32", 0.0) | {"seconds": {"prepare": 1.0, "inference": seconds}}
+        cell = make_cell("m", "ort-cpu", "fp32", 0.0) | {
+            "seconds": {"prepare": 1.0, "inference": seconds}
+        }
         run = make_run([cell], number)
         lines = [
             {**run.header, "type": "run"},
             *(record.line() for record in run.cells),
             {"type": "cell", "suite": "s"},
         ]
-        (tmp_path / f"{number}.jsonl").write_text("".join(json.dumps(dict(line)) + "\n" for line in lines))
+        (tmp_path / f"{number}.jsonl").write_text(
+            "".join(json.dumps(dict(line)) + "\n" for line in lines)
+        )
     assert list(last_seconds(tmp_path).values()) == [3.0]
     assert last_seconds(tmp_path / "none") == {}

@@ -77,7 +77,14 @@ def pages(history) -> dict[str, str]:
 
 def test_there_is_a_page_for_everything(pages, report):
     models = {f"models/{model}.html" for model in report.models}
-    assert set(pages) == {"index.html", "cells.html", "known.html", "compare.html", "run.html", *models}
+    assert set(pages) == {
+        "index.html",
+        "cells.html",
+        "known.html",
+        "compare.html",
+        "run.html",
+        *models,
+    }
 
 
 def test_every_page_is_well_formed_and_every_table_can_be_heard(pages):
@@ -85,22 +92,38 @@ def test_every_page_is_well_formed_and_every_table_can_be_heard(pages):
         page = Page(text)
         assert len(page.all("table")) == len(page.all("caption"))
         assert all(head.get("scope") in ("col", "row", "rowgroup") for head in page.all("th"))
-        assert all(svg.get("role") == "img" or svg.get("aria-hidden") == "true" for svg in page.all("svg"))
+        assert all(
+            svg.get("role") == "img" or svg.get("aria-hidden") == "true" for svg in page.all("svg")
+        )
         assert page.all("html")[0]["lang"] == "en"
         assert len(page.all("h1")) == len(page.all("main")) == 1
-        assert [a for a in page.all("a") if a.get("class") == "skip"] == [{"class": "skip", "href": "#main"}]
+        assert [a for a in page.all("a") if a.get("class") == "skip"] == [
+            {"class": "skip", "href": "#main"}
+        ]
     assert len(Page(pages["index.html"]).all("table")) > 8
 
 
 def test_what_moved_has_a_chart_that_is_described_and_what_stood_still_a_row(pages, report):
-    still = [is_unchanged(cell, report.trends[cell.key]) for cell in report.cells if cell.key in report.trends]
+    still = [
+        is_unchanged(cell, report.trends[cell.key])
+        for cell in report.cells
+        if cell.key in report.trends
+    ]
     described = re.compile(r'<svg class="trend"[^>]*><title>[^<]+</title><desc>[^<]+</desc>')
     drawn = [len(Page(text).all("desc")) for text in pages.values()]
     assert [len(described.findall(text)) for text in pages.values()] == drawn
     assert sum(drawn) == still.count(False) > 80
-    rows = [line for text in pages.values() for line in text.splitlines() if re.match(r'<tr id="[^"]+"><th', line)]
+    rows = [
+        line
+        for text in pages.values()
+        for line in text.splitlines()
+        if re.match(r'<tr id="[^"]+"><th', line)
+    ]
     assert len(rows) == still.count(True) > 15
-    assert any(">74.10 %</td><td>86.10 %</td><td>100.00 %</td>" in row and "<td>40</td>" in row for row in rows)
+    assert any(
+        ">74.10 %</td><td>86.10 %</td><td>100.00 %</td>" in row and "<td>40</td>" in row
+        for row in rows
+    )
 
 
 def test_ids_are_unique_and_every_link_has_its_target(pages):
@@ -112,7 +135,9 @@ def test_ids_are_unique_and_every_link_has_its_target(pages):
     for path, text in pages.items():
         for target in {str(a["href"]) for a in Page(text).all("a")}:
             file, _, anchor = target.partition("#")
-            there = posixpath.normpath(posixpath.join(posixpath.dirname(path), file)) if file else path
+            there = (
+                posixpath.normpath(posixpath.join(posixpath.dirname(path), file)) if file else path
+            )
             assert not anchor or anchor in ids[there]
             assert there in ids
 
@@ -139,7 +164,14 @@ def test_nothing_is_requested_from_anywhere(pages):
 def test_the_overview_says_what_matters(pages, report):
     text = " ".join(" ".join(Page(pages["index.html"]).text).split())
     assert report.headline in text
-    for words in ("72.60 %", "726 / 1,000", "−1.50 pp", "may lose 0.37 pp", "x64-avx512-vnni", report.run.commit):
+    for words in (
+        "72.60 %",
+        "726 / 1,000",
+        "−1.50 pp",
+        "may lose 0.37 pp",
+        "x64-avx512-vnni",
+        report.run.commit,
+    ):
         assert words in text
     assert "dark" in pages["index.html"]
     assert "@media print" in pages["index.html"]
@@ -147,7 +179,14 @@ def test_the_overview_says_what_matters(pages, report):
 
 def test_the_page_of_the_run_names_machine_versions_and_what_took_longest(pages, report):
     text = " ".join(" ".join(Page(pages["run.html"]).text).split())
-    for words in ("1.31.1", "avx512_vnni", report.run.id, "Slowest cells", "5.00", report.runs[0].started):
+    for words in (
+        "1.31.1",
+        "avx512_vnni",
+        report.run.id,
+        "Slowest cells",
+        "5.00",
+        report.runs[0].started,
+    ):
         assert words in text
 
 
@@ -167,7 +206,9 @@ def test_a_chart_marks_the_step_the_change_of_machine_and_the_confidence(pages):
     assert ">−1.20 commit " in chart
     assert "Step of −1.20 pp at" in chart
     flips = page[page.index('<svg class="flips"', start) :]
-    assert flips.startswith('<svg class="flips" viewBox="0 0 280 30" role="img"><title>Losses and gains over 40 runs')
+    assert flips.startswith(
+        '<svg class="flips" viewBox="0 0 280 30" role="img"><title>Losses and gains over 40 runs'
+    )
 
 
 @pytest.mark.slow
@@ -205,7 +246,10 @@ def test_hostile_names_stay_text():
 
 
 def test_markdown_escapes_what_has_a_meaning():
-    assert escaped("a|b *c* _d_ `e` <f> [g](h) @i # j") == r"a&#124;b \*c\* \_d\_ \`e\` &lt;f&gt; \[g\](h) &#64;i # j"
+    assert (
+        escaped("a|b *c* _d_ `e` <f> [g](h) @i # j")
+        == r"a&#124;b \*c\* \_d\_ \`e\` &lt;f&gt; \[g\](h) &#64;i # j"
+    )
     assert escaped("# no heading\n- nor list") == r"\# no heading - nor list"
     assert "://" not in escaped("see https://example.invalid")
     assert code("a`b|c") == "``a`b\\|c``"
@@ -245,7 +289,12 @@ def test_kinds_can_be_chosen_and_unknown_ones_are_named(history, tmp_path):
 
 def test_problems_of_the_history_are_shown(tmp_path):
     write_reports([], tmp_path, ["md"], problems=["'x.jsonl' could not be read"])
-    write_reports(edge_histories()["one run"], tmp_path / "b", ["html", "md"], problems=["'x.jsonl' could not be read"])
+    write_reports(
+        edge_histories()["one run"],
+        tmp_path / "b",
+        ["html", "md"],
+        problems=["'x.jsonl' could not be read"],
+    )
     assert "x.jsonl" in (tmp_path / "report.md").read_text(encoding="utf-8")
     assert "x.jsonl" in (tmp_path / "b" / "report.md").read_text(encoding="utf-8")
     assert "x.jsonl" in (tmp_path / "b" / "index.html").read_text(encoding="utf-8")
@@ -274,7 +323,11 @@ def test_a_page_names_another_by_a_relative_path():
 
 def test_other_suites_have_a_folder_of_their_own_and_are_linked():
     pages = html_pages(build_reports(edge_histories()["two suites"]))
-    assert {"index.html", "suites/nightly/index.html", "suites/nightly/models/digits_cnn.html"} <= set(pages)
+    assert {
+        "index.html",
+        "suites/nightly/index.html",
+        "suites/nightly/models/digits_cnn.html",
+    } <= set(pages)
     assert 'href="suites/nightly/index.html"' in pages["index.html"]
     assert 'href="../../index.html"' in pages["suites/nightly/index.html"]
 
@@ -301,8 +354,20 @@ def test_a_commit_leads_to_the_repository_that_the_project_names(written, addres
 @pytest.mark.parametrize(
     "written",
     [
-        *('"javascript:alert(1)"', '"ftp://example.com/n"', '"https://"', "7", "'https://a/b\">'", '"//example.com/n"'),
-        *('"https://ann:pw@a.com/n"', '"https://[::1/n"', '"https://a.com/{commit}/{commit}"', '"https://a.com/{x}"'),
+        *(
+            '"javascript:alert(1)"',
+            '"ftp://example.com/n"',
+            '"https://"',
+            "7",
+            "'https://a/b\">'",
+            '"//example.com/n"',
+        ),
+        *(
+            '"https://ann:pw@a.com/n"',
+            '"https://[::1/n"',
+            '"https://a.com/{commit}/{commit}"',
+            '"https://a.com/{x}"',
+        ),
     ],
 )
 def test_what_is_no_public_address_is_refused_by_name(written, tmp_path):
@@ -324,12 +389,20 @@ def test_commits_of_runs_are_links_on_every_page_that_names_them_and_nothing_els
         assert {commit for commit in found if len(commit) == 40} <= known, path
     assert pages["run.html"].count(f'href="{HOUSE}/commit/') >= len(runs)
     plain = html_pages(build_reports(runs))
-    assert all("http" not in page.replace("http-equiv", "").replace("http://www.w3.org", "") for page in plain.values())
+    assert all(
+        "http" not in page.replace("http-equiv", "").replace("http://www.w3.org", "")
+        for page in plain.values()
+    )
 
 
 def test_schemas_and_metrics_are_explained_where_they_are_known():
-    cells = [make_cell("m", "ort-cpu", "w8a8_sym_pc", 0.001), make_cell("m", "ort-cpu", "mine", 0.001, variant="half")]
-    memory = Memory(meanings={"w8a8_sym_pc": "weights <int8>", "top1": "Top-1 accuracy", "other": "elsewhere"})
+    cells = [
+        make_cell("m", "ort-cpu", "w8a8_sym_pc", 0.001),
+        make_cell("m", "ort-cpu", "mine", 0.001, variant="half"),
+    ]
+    memory = Memory(
+        meanings={"w8a8_sym_pc": "weights <int8>", "top1": "Top-1 accuracy", "other": "elsewhere"}
+    )
     pages = html_pages(build_reports([make_run(cells)], memory=memory))
     for path in ("index.html", "cells.html", "models/m.html"):
         words = dict(re.findall(r"<dt>([^<]*)</dt><dd>([^<]*)</dd>", pages[path]))

@@ -1,4 +1,6 @@
-"""Reports show a change in two parts where integer-ideal ran the very same graph, and nowhere else."""
+"""Reports show a change in two parts where integer-ideal ran the very same graph, and nowhere
+else.
+"""
 
 import pytest
 from reporting_histories import make_cell, make_run
@@ -18,7 +20,9 @@ def report_of(*cells):
 
 
 def parts_of(report, backend):
-    (cell,) = [cell for cell in report.cells if cell.key.backend == backend and cell.key.schema == SCHEMA]
+    (cell,) = [
+        cell for cell in report.cells if cell.key.backend == backend and cell.key.schema == SCHEMA
+    ]
     return cell.parts
 
 
@@ -48,12 +52,16 @@ def test_another_graph_other_data_and_other_machines_tell_nothing(ideal):
 def test_agreement_has_no_parts():
     cells = [line("integer-ideal", 0.002), line("ort-cpu", 0.012)]
     for cell in cells:
-        cell["metrics"] = {name: one for name, one in cell["metrics"].items() if name.startswith("agreement")}
+        cell["metrics"] = {
+            name: one for name, one in cell["metrics"].items() if name.startswith("agreement")
+        }
     assert parts_of(report_of(*cells), "ort-cpu") is None
 
 
 def test_pages_show_both_beside_the_change():
-    report = report_of(line("integer-ideal", 0.002), line("ort-cpu", 0.012), line("ort-cpu-noopt", 0.003))
+    report = report_of(
+        line("integer-ideal", 0.002), line("ort-cpu", 0.012), line("ort-cpu-noopt", 0.003)
+    )
     text = markdown_text([report])
     assert text.count("schema −0.20 pp, counting −1.00 pp") == 1  # the red cell
     table = text.partition("## Loss in two parts")[2].partition("##")[0]
@@ -61,14 +69,26 @@ def test_pages_show_both_beside_the_change():
     assert [row.split("|")[1].strip() for row in rows] == [
         f"`{MODEL}::{backend}+{SCHEMA}`" for backend in ("ort-cpu", "ort-cpu-noopt")
     ]
-    assert [cell.strip() for cell in rows[0].split("|")[3:6]] == ["−1.20 pp", "−0.20 pp", "−1.00 pp"]
+    assert [cell.strip() for cell in rows[0].split("|")[3:6]] == [
+        "−1.20 pp",
+        "−0.20 pp",
+        "−1.00 pp",
+    ]
     page = "".join(html_pages([report]).values())
-    assert page.count("schema −0.20 pp, counting −1.00 pp") == 3  # attention, card, table of all cells
+    assert (
+        page.count("schema −0.20 pp, counting −1.00 pp") == 3
+    )  # attention, card, table of all cells
     assert page.count("schema −0.20 pp, counting −0.10 pp") == 2
 
 
 def test_parts_of_another_unit_than_percent_are_told_in_it():
-    perplexity = {"direction": "lower", "against": "labels", "unit": "nats", "proportion": False, "least_margin": 0.005}
+    perplexity = {
+        "direction": "lower",
+        "against": "labels",
+        "unit": "nats",
+        "proportion": False,
+        "least_margin": 0.005,
+    }
     counts = {"n": 1000, "out_of": 10**6, "reference_hits": 1_800_000, "losses": 0, "gains": 0}
     cells = [line("integer-ideal", 0.002), line("ort-cpu", 0.012)]
     for cell, hits in zip(cells, (1_850_000, 1_849_000), strict=True):

@@ -1,4 +1,6 @@
-"""The newest runs of each suite, found by the first line of each file; what cannot be read is said."""
+"""The newest runs of each suite, found by the first line of each file; what cannot be read is
+said.
+"""
 
 import json
 import shutil
@@ -12,7 +14,9 @@ from qbench.reporting.view import read_cell
 from qbench.tracking import FolderStore
 
 
-def write(folder: Path, index: int, *, suite: str = "nightly", name: str = "", whole: bool = True) -> Path:
+def write(
+    folder: Path, index: int, *, suite: str = "nightly", name: str = "", whole: bool = True
+) -> Path:
     run = make_run([make_cell("magika", "ort-cpu", "fp32", 0.0, suite=suite)], index, suite=suite)
     path = folder / (name or f"{run.id}.jsonl")
     lines = [
@@ -59,7 +63,12 @@ def test_the_shards_of_a_night_are_one_run_and_count_as_one(tmp_path):
         for share in (1, 2):
             path = write(tmp_path, index, name=f"{index}-{share}.jsonl")
             head, rest = path.read_text().split("\n", 1)
-            line = json.loads(head) | {"shard": f"{share}/2", "planned": 2, "selected": 1, "complete_selection": False}
+            line = json.loads(head) | {
+                "shard": f"{share}/2",
+                "planned": 2,
+                "selected": 1,
+                "complete_selection": False,
+            }
             line |= {"id": f"{line['id']}-{share}", "limited": None}
             path.write_text(json.dumps(line) + "\n" + rest.replace("magika", f"magika{share}"))
     runs = recent_runs(tmp_path, 2).runs
@@ -75,7 +84,10 @@ def test_of_a_run_copied_twice_the_fuller_copy_counts_once(tmp_path):
     write(tmp_path, 0, name="b.jsonl")
     write(tmp_path, 1, name="c.jsonl")
     runs = recent_runs(tmp_path, 2).runs
-    assert [(run.complete, Path(run.path).name) for run in runs] == [(True, "b.jsonl"), (True, "c.jsonl")]
+    assert [(run.complete, Path(run.path).name) for run in runs] == [
+        (True, "b.jsonl"),
+        (True, "c.jsonl"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -105,13 +117,27 @@ def test_no_folder_holds_no_runs(tmp_path):
 
 def test_cells_of_one_run_share_equal_texts_digests_and_counts_and_keep_signs(tmp_path):
     counts = {"n": 10, "hits": 8, "out_of": 10, "reference_hits": 8, "losses": 0, "gains": 0}
-    line = {"type": "cell", "suite": "s", "backend": "ort-cpu", "schema": "fp32", "outcome": "passed"}
+    line = {
+        "type": "cell",
+        "suite": "s",
+        "backend": "ort-cpu",
+        "schema": "fp32",
+        "outcome": "passed",
+    }
     full = {
         "notices": ["Some words"],
         "digests": {"model": "1" * 64},
         "gates": [{"kind": "loss", "detail": "few lost"}],
     }
-    lines = [{"type": "run", "format": "qbench-run/1", "id": "a", "started": "2026-01-03T03:00:00Z", "suite": "s"}]
+    lines = [
+        {
+            "type": "run",
+            "format": "qbench-run/1",
+            "id": "a",
+            "started": "2026-01-03T03:00:00Z",
+            "suite": "s",
+        }
+    ]
     for model, low in (("one", -0.0), ("two", 0.0)):
         distance = counts | {"proportion": False, "interval": [low, 0.5]}
         lines.append(line | full | {"model": model, "metrics": {"top1": counts, "rmse": distance}})
@@ -131,7 +157,9 @@ def test_cells_of_one_run_share_equal_texts_digests_and_counts_and_keep_signs(tm
 def test_trends_are_made_when_a_page_reads_them(tmp_path, monkeypatch):
     cells = [make_cell(f"network_{place}", "engine", "w8a8", 0.0) for place in range(4)]
     made = []
-    monkeypatch.setattr(assembly, "trend_of", lambda history, cell, *rest, **more: made.append(cell.key.model))
+    monkeypatch.setattr(
+        assembly, "trend_of", lambda history, cell, *rest, **more: made.append(cell.key.model)
+    )
     report = build_report([make_run(cells, night) for night in range(3)])
     assert made == []
     assert len(report.trends) == 4

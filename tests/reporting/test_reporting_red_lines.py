@@ -1,4 +1,6 @@
-"""What stands under a cause: one command for several cells, words apart from it, the file and the key of the rule."""
+"""What stands under a cause: one command for several cells, words apart from it, the file and
+the key of the rule.
+"""
 
 from dataclasses import replace
 
@@ -24,9 +26,16 @@ def command(number):
         ([command(1)], [Step(command(1))]),
         (
             [command(1), command(2)],
-            [Step(f'pytest "suites/s.qbench.toml::m::b+s1" "suites/s.qbench.toml::m::b+s2" {ACCEPT}')],
+            [
+                Step(
+                    f'pytest "suites/s.qbench.toml::m::b+s1" "suites/s.qbench.toml::m::b+s2" {ACCEPT}'
+                )
+            ],
         ),
-        ([f"{command(1)} records them, but this stays red"], [Step(command(1), "records them, but this stays red")]),
+        (
+            [f"{command(1)} records them, but this stays red"],
+            [Step(command(1), "records them, but this stays red")],
+        ),
         (
             ['pytest "s::m::c" --qbench-accept=changed lowers the floor'],
             [Step('pytest "s::m::c" --qbench-accept=changed', "lowers the floor")],
@@ -35,7 +44,10 @@ def command(number):
             ["qbench localize mobilenet_v2 --backend ort-cpu --schema w8a8 and look"],
             [Step("qbench localize mobilenet_v2 --backend ort-cpu --schema w8a8", "and look")],
         ),
-        (["find the cause; if it is meant, take it out"], [Step("", "find the cause; if it is meant, take it out")]),
+        (
+            ["find the cause; if it is meant, take it out"],
+            [Step("", "find the cause; if it is meant, take it out")],
+        ),
         ([], []),
     ],
 )
@@ -84,11 +96,16 @@ def test_one_fault_of_many_cells_is_said_once():
         cell.update(outcome="error", headline="TypeError: no such thing", gates=[])
     text = [line.text for line in styled_lines(make_run(cells), 80)]
     assert sum("no such thing" in line for line in text) == 1
-    assert [line for line in text if line.startswith("  m::")] == [f"  m::ort-cpu+s{i}" for i in range(3)]
+    assert [line for line in text if line.startswith("  m::")] == [
+        f"  m::ort-cpu+s{i}" for i in range(3)
+    ]
 
 
 def test_of_cells_that_lose_alike_each_finding_says_whose_it_is():
-    lines = [make_cell("mobilenet_v2", backend, "s1", 0.02) for backend in ("ort-cpu", "ort-noopt", "engine")]
+    lines = [
+        make_cell("mobilenet_v2", backend, "s1", 0.02)
+        for backend in ("ort-cpu", "ort-noopt", "engine")
+    ]
     found = make_finding(12, (9,))
     findings = (found, found, replace(found, suspects=(), repair=None))
     told = [
@@ -109,14 +126,18 @@ def test_of_cells_that_lose_alike_each_finding_says_whose_it_is():
 def drifted(number):
     node = f'"suites/s.qbench.toml::m::b+s{number}"'
     bisect = f"qbench bisect commits --good last-green {node}"
-    return THEN.join(["qbench compare last-green latest", bisect, f"pytest {node} --qbench-accept=changed if so"])
+    return THEN.join(
+        ["qbench compare last-green latest", bisect, f"pytest {node} --qbench-accept=changed if so"]
+    )
 
 
 def test_the_steps_of_a_remedy_stay_in_their_order_and_a_commit_is_searched_for_one_cell():
     look, bisect, accept = next_steps(map(drifted, range(2)))
     assert look == Step("qbench compare last-green latest")
     assert bisect == Step(
-        'qbench bisect commits --good last-green "suites/s.qbench.toml::m::b+s0"', more=1, is_later=True
+        'qbench bisect commits --good last-green "suites/s.qbench.toml::m::b+s0"',
+        more=1,
+        is_later=True,
     )
     both = '"suites/s.qbench.toml::m::b+s0" "suites/s.qbench.toml::m::b+s1"'
     assert accept == Step(f"pytest {both} --qbench-accept=changed", "if so", is_later=True)

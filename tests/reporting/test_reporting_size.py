@@ -1,4 +1,6 @@
-"""What a page weighs: a budget for sixty models; bytes for a cell, a chart and a night; nothing that is unused."""
+"""What a page weighs: a budget for sixty models; bytes for a cell, a chart and a night; nothing
+that is unused.
+"""
 
 import re
 
@@ -34,19 +36,32 @@ def weight(pages):
 
 
 def test_sixty_models_that_stand_still_but_for_one_cell_in_sixty_stay_within_the_budget():
-    pages = site(models=60, schemas=6, nights=4, loss=lambda night, model: 0.001 * (1 + (night > 1 and not model)))
+    pages = site(
+        models=60,
+        schemas=6,
+        nights=4,
+        loss=lambda night, model: 0.001 * (1 + (night > 1 and not model)),
+    )
     assert weight(pages) <= BUDGET
     assert pages["index.html"].count('<td class="m') == 720
 
 
 def test_no_page_exceeds_the_budget_where_every_cell_moves_all_the_time():
-    pages = site(models=60, schemas=6, nights=6, loss=lambda night, model: 0.001 * ((night * 7 + model) % 3 + 1))
+    pages = site(
+        models=60,
+        schemas=6,
+        nights=6,
+        loss=lambda night, model: 0.001 * ((night * 7 + model) % 3 + 1),
+    )
     assert max(len(page.encode()) for page in pages.values()) <= BUDGET / 7
 
 
 def test_a_night_in_which_everything_is_red_stays_within_the_budget():
     cells = [
-        make_cell(f"network_{m:02}", b, f"s{s}", 0.05) for m in range(60) for b in ("a", "b", "c") for s in range(6)
+        make_cell(f"network_{m:02}", b, f"s{s}", 0.05)
+        for m in range(60)
+        for b in ("a", "b", "c")
+        for s in range(6)
     ]
     page = html_pages(build_reports([make_run(cells, 0), make_run(cells, 1)]))["index.html"]
     assert len(page.encode()) <= BUDGET
@@ -64,7 +79,10 @@ def test_a_chart_grows_with_what_happened_and_not_with_the_nights():
         for night in range(nights):
             loss += 0.004 * (night in changes)
             losses.append(loss)
-        runs = [make_run([make_cell("magika", "ort-cpu", "w8a8_sym_pc", x)], n) for n, x in enumerate(losses)]
+        runs = [
+            make_run([make_cell("magika", "ort-cpu", "w8a8_sym_pc", x)], n)
+            for n, x in enumerate(losses)
+        ]
         report = build_report(runs)
         (cell,) = report.cells
         trend = report.trends[cell.key][0]
@@ -77,10 +95,17 @@ def test_a_chart_grows_with_what_happened_and_not_with_the_nights():
 
 def test_a_night_takes_a_line_on_the_page_of_the_run_and_a_few_words_on_pages_with_charts():
     def moving(nights):
-        return site(models=1, backends=1, nights=nights, loss=lambda night, model: 0.001 * (1 + (night > 5)))
+        return site(
+            models=1, backends=1, nights=nights, loss=lambda night, model: 0.001 * (1 + (night > 5))
+        )
 
     more, less = moving(50), moving(20)
-    for path, most in {"models/network_00.html": 40, "run.html": 260, "index.html": 8, "cells.html": 1}.items():
+    for path, most in {
+        "models/network_00.html": 40,
+        "run.html": 260,
+        "index.html": 8,
+        "cells.html": 1,
+    }.items():
         assert len(more[path].encode()) - len(less[path].encode()) <= 30 * most, path
 
 

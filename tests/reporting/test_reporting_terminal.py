@@ -1,7 +1,14 @@
 """The terminal summary: within its width, readable without colours, and never an exception."""
 
 import pytest
-from reporting_histories import MODELS, SCHEMAS, edge_histories, make_cell, make_run, nightly_history
+from reporting_histories import (
+    MODELS,
+    SCHEMAS,
+    edge_histories,
+    make_cell,
+    make_run,
+    nightly_history,
+)
 
 from qbench.reporting import PYTEST_MARKUP, RICH_STYLES, build_report, styled_lines, summary_lines
 from qbench.reporting.report import TITLES
@@ -21,7 +28,11 @@ def report(history):
 def test_lines_fit_except_commands_which_are_whole(report, width):
     lines = styled_lines(report, width)
     assert max(len(line.text) for line in lines if line.tone != "command") <= width
-    commands = [line.text.removeprefix("  next: ") for line in lines if line.text.startswith("  next: qbench")]
+    commands = [
+        line.text.removeprefix("  next: ")
+        for line in lines
+        if line.text.startswith("  next: qbench")
+    ]
     remedies = [remedy for cause in report.causes for remedy in cause.remedies]
     assert commands
     assert all(any(remedy.startswith(command) for remedy in remedies) for command in commands)
@@ -77,7 +88,9 @@ def test_every_tone_is_known_to_both_doors(report):
 
 def test_another_metric_than_its_rows_is_marked():
     odd = make_cell("magika", "ort-cpu", SCHEMAS[1], 0.001)
-    odd["gates"] = [{"kind": "floor", "metric": "agreement@photo_crops", "state": "holds", "limit": 0.9}]
+    odd["gates"] = [
+        {"kind": "floor", "metric": "agreement@photo_crops", "state": "holds", "limit": 0.9}
+    ]
     cells = [make_cell("magika", "ort-cpu", s, 0.001) for s in (SCHEMAS[0], *SCHEMAS[2:])]
     lines = summary_lines(build_report([make_run([*cells, odd])]), 80)
     assert sum("*" in line for line in lines) == 2

@@ -1,4 +1,6 @@
-"""What a report says: counts, causes in order, ages, steps at the right run, nothing for what was not measured."""
+"""What a report says: counts, causes in order, ages, steps at the right run, nothing for what
+was not measured.
+"""
 
 import dataclasses
 import re
@@ -52,11 +54,17 @@ BAD = CellKey("mobilenet_v2", "ort-cpu", "w8a8_sym_pc")
 
 def metric(hits: int, reference: int, out_of: int = 1000, **more) -> MetricView:
     flips = {"losses": 0, "gains": 0} | more
-    return MetricView(name="top1", n=out_of, hits=hits, out_of=out_of, reference_hits=reference, **flips)
+    return MetricView(
+        name="top1", n=out_of, hits=hits, out_of=out_of, reference_hits=reference, **flips
+    )
 
 
 def test_every_cell_is_there_once_and_counted(report):
-    assert len(report.cells) == len(MODELS) * len(BACKENDS) * len(SCHEMAS) == len({c.key for c in report.cells})
+    assert (
+        len(report.cells)
+        == len(MODELS) * len(BACKENDS) * len(SCHEMAS)
+        == len({c.key for c in report.cells})
+    )
     assert sum(count for _, count in report.tallies) == len(report.cells)
     assert dict(report.tallies)["unsupported"] == 2 * len(SCHEMAS)
     assert sum(len(keys) for _, keys in report.unsupported) == 2 * len(SCHEMAS)
@@ -69,7 +77,13 @@ def test_unsupported_is_never_counted_among_what_ran(report):
 
 
 def test_causes_are_worst_first_and_cells_within_them_too(report):
-    assert [cause.name for cause in report.causes] == ["error", "loss", "drifted", "stale", "missing"]
+    assert [cause.name for cause in report.causes] == [
+        "error",
+        "loss",
+        "drifted",
+        "stale",
+        "missing",
+    ]
     loss = next(cause for cause in report.causes if cause.name == "loss")
     assert [c.excess for c in loss.cells] == sorted((c.excess for c in loss.cells), reverse=True)
     assert {c.key.model for c in loss.cells} == {"mobilenet_v2"}
@@ -86,7 +100,9 @@ def test_the_step_is_found_at_its_run_and_the_machine_change_is_none(report):
     ]
     group = next(g for g in report.step_groups if g.position == STEP_RUN)
     assert group.run == report.runs[STEP_RUN]
-    assert {key for key, m, _ in group.steps if m.name == "top1" and key.model == "mobilenet_v2"} == {
+    assert {
+        key for key, m, _ in group.steps if m.name == "top1" and key.model == "mobilenet_v2"
+    } == {
         CellKey("mobilenet_v2", backend, schema)
         for backend in ("ort-cpu", "ort-cpu-noopt")
         for schema in ("w8a8_sym_pc", "w8a8_sym_pc_pow2")
@@ -111,7 +127,9 @@ def test_moved_compares_within_one_environment_class():
     history = edge_histories()["two machines by turns"]
     assert build_report(history).cells[0].moved == 0
     assert build_report(history[:1]).cells[0].moved is None
-    assert all(not trend.steps for trends in build_report(history).trends.values() for trend in trends)
+    assert all(
+        not trend.steps for trends in build_report(history).trends.values() for trend in trends
+    )
 
 
 def test_other_samples_are_a_line_and_no_step():
@@ -128,7 +146,10 @@ def test_another_calibration_or_schema_is_marked_in_the_chart():
     runs = []
     for index in range(6):
         line = make_cell("magika", "ort-cpu", "w8a8_sym_pc", 0.001)
-        made = {"calibration": f"{32 if index < 2 else 4} samples of 'c'", "schema": "a" if index < 4 else "b"}
+        made = {
+            "calibration": f"{32 if index < 2 else 4} samples of 'c'",
+            "schema": "a" if index < 4 else "b",
+        }
         runs.append(make_run([line | {"made": made}], index))
     trend = next(iter(build_report(runs).trends.values()))[0]
     marks = [(switch.position, switch.label) for switch in trend.switches]
@@ -147,7 +168,9 @@ def test_an_interrupted_run_of_a_smaller_suite_is_counted_by_itself():
     former = make_run([make_cell(model, "ort-cpu", "s1", 0.0) for model in "abcd"], 0)
     cut = make_run([make_cell("a", "ort-cpu", "s1", 0.0)], 1, complete=False)
     for planned, tallies in ((2, {"passed": 1}), (4, {"passed": 1, "absent": 3})):
-        now = dataclasses.replace(cut, header={**cut.header, "planned": planned, "selected": planned})
+        now = dataclasses.replace(
+            cut, header={**cut.header, "planned": planned, "selected": planned}
+        )
         assert dict(build_report([former, now]).tallies) == tallies
 
 
@@ -169,17 +192,27 @@ def test_a_run_of_a_part_replaces_only_what_it_measured():
     """The front page stays that of the last whole run, red cells included; nothing is absent."""
     night = selected(make_run([make_cell(model, "ort-cpu", "s1", 0.0) for model in "abc"], 0), 3, 3)
     bad = make_cell("b", "ort-cpu", "s1", 0.0) | {"outcome": "failed"}
-    red = selected(make_run([make_cell("a", "ort-cpu", "s1", 0.0), bad, make_cell("c", "ort-cpu", "s1", 0.0)], 1), 3, 3)
+    red = selected(
+        make_run(
+            [make_cell("a", "ort-cpu", "s1", 0.0), bad, make_cell("c", "ort-cpu", "s1", 0.0)], 1
+        ),
+        3,
+        3,
+    )
     part = selected(make_run([make_cell("a", "ort-cpu", "s1", 0.001)], 2), 1, 3)
     report = build_report([night, red, part])
     assert dict(report.tallies) == {"passed": 2, "failed": 1}
     assert (report.is_red, report.run.id) == (True, red.id)
-    assert report.notices[0].startswith("1 of the 3 cells of the suite was selected in the later run")
+    assert report.notices[0].startswith(
+        "1 of the 3 cells of the suite was selected in the later run"
+    )
     fixed = selected(make_run([make_cell("b", "ort-cpu", "s1", 0.0)], 3), 1, 3)
     assert not build_report([night, red, part, fixed]).is_red
     assert dict(build_report([part]).tallies) == {"passed": 1}, "there is no whole one"
     cut = dataclasses.replace(part, complete=False)
-    assert "absent" in dict(build_report([night, red, cut]).tallies), "an interrupted run is said to be so"
+    assert "absent" in dict(build_report([night, red, cut]).tallies), (
+        "an interrupted run is said to be so"
+    )
 
 
 def test_a_whole_run_without_a_cell_has_dropped_it():
@@ -205,12 +238,17 @@ def test_states(name, state):
 
 def test_rubbish_is_read_as_nothing_and_an_unknown_outcome_is_red():
     report = build_report(edge_histories()["rubbish"][:1])
-    assert {c.key.model: c.is_red for c in report.cells if c.record.outcome == "purple"} == {"?": True}
+    assert {c.key.model: c.is_red for c in report.cells if c.record.outcome == "purple"} == {
+        "?": True
+    }
     assert all(cell.lead is None for cell in report.cells)
 
 
 def test_one_report_a_suite_the_newest_first():
-    assert [report.suite for report in build_reports(edge_histories()["two suites"])] == ["smoke", "nightly"]
+    assert [report.suite for report in build_reports(edge_histories()["two suites"])] == [
+        "smoke",
+        "nightly",
+    ]
     assert [report.suite for report in build_reports([])] == [""]
 
 
@@ -239,7 +277,10 @@ def test_worse_and_change_follow_the_direction():
 
 
 def test_margin_used_and_its_shades():
-    levels = [margin_level(metric(hits, 800, limit=0.79)) for hits in (801, 800, 796, 795, 790, 785, 780, 779)]
+    levels = [
+        margin_level(metric(hits, 800, limit=0.79))
+        for hits in (801, 800, 796, 795, 790, 785, 780, 779)
+    ]
     assert levels == [-1, 0, 1, 1, 2, 3, 3, 4]
     assert margin_used(metric(798, 800)) == pytest.approx(0.5)
     assert margin_used(metric(0, 0)) == 0
@@ -255,12 +296,17 @@ def test_a_failed_cell_is_grouped_by_its_broken_gate():
     assert cause_name(cell) == "loss"
     bare = structs.replace(cell.record, gates=())
     assert cause_name(replace(cell, record=bare)) == "failed"
-    others = [replace(cell, record=structs.replace(bare, outcome=o.value)) for o in Outcome if o.is_red]
+    others = [
+        replace(cell, record=structs.replace(bare, outcome=o.value)) for o in Outcome if o.is_red
+    ]
     assert set(map(cause_name, others)) >= {"error", "stale"}
 
 
 def test_class_difference_names_what_is_new():
-    assert class_difference("x64-avx2+onnxruntime-1.30.2", "x64-avx2+onnxruntime-1.31.1") == "onnxruntime 1.31.1"
+    assert (
+        class_difference("x64-avx2+onnxruntime-1.30.2", "x64-avx2+onnxruntime-1.31.1")
+        == "onnxruntime 1.31.1"
+    )
     assert class_difference("x64-avx2+a-1", "arm64-dotprod+a-1") == "arm64-dotprod"
     assert class_difference("x64+a-1", "x64") == "x64"
 
@@ -280,17 +326,34 @@ FLOOR = "agreement@photo_crops"
 
 
 def accepted_cell(schema: str, loss: float, tolerance: float | None = 0.02, **more):
-    """A cell whose first gate is an accepted floor of agreement that it meets; ``loss`` × 3 of its samples differ."""
-    gate = {"kind": "floor", "metric": FLOOR, "state": "holds", "limit": 0.5, "rule": "accepted floor (baseline)"}
+    """A cell whose first gate is an accepted floor of agreement that it meets; ``loss`` × 3 of
+    its samples differ.
+    """
+    gate = {
+        "kind": "floor",
+        "metric": FLOOR,
+        "state": "holds",
+        "limit": 0.5,
+        "rule": "accepted floor (baseline)",
+    }
     cell = make_cell("m", "ort-cpu", schema, loss, outcome=Outcome.PASSED)
     return (
-        cell | {"gates": [gate | {"detail": "met"}], "rule": "tolerance 2 % (model m)", "tolerance": tolerance} | more
+        cell
+        | {
+            "gates": [gate | {"detail": "met"}],
+            "rule": "tolerance 2 % (model m)",
+            "tolerance": tolerance,
+        }
+        | more
     )
 
 
 def test_a_cell_that_passes_by_its_floor_alone_has_another_symbol_on_every_surface():
     low, high = accepted_cell("low", 0.02), accepted_cell("high", 0.002)
-    wide, alone = accepted_cell("wide", 0.02, tolerance=0.1), accepted_cell("alone", 0.02, tolerance=None)
+    wide, alone = (
+        accepted_cell("wide", 0.02, tolerance=0.1),
+        accepted_cell("alone", 0.02, tolerance=None),
+    )
     failed = accepted_cell("failed", 0.02, outcome="failed")
     reports = build_reports([make_run([low, high, wide, alone, failed])])
     (report,) = reports
@@ -314,7 +377,12 @@ def test_a_score_against_labels_that_holds_is_never_below_its_tolerance(report):
 def test_the_table_of_quarantine_has_the_reason_and_the_entry():
     cell = make_cell("m", "ort-cpu", "s", 0.05, outcome=Outcome.QUARANTINED)
     cell |= {"rule": "quarantine 'm::*' until 2030-01-01 (ann)"}
-    cell |= {"notices": ["another", "'m::*' is listed as top1 75 %: its kernel saturates (ann, 2030-01-01)"]}
+    cell |= {
+        "notices": [
+            "another",
+            "'m::*' is listed as top1 75 %: its kernel saturates (ann, 2030-01-01)",
+        ]
+    }
     (known,) = build_report([make_run([cell])]).quarantined
     text = COLUMNS["why"].text(known)
     assert "its kernel saturates" in text

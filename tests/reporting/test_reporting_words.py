@@ -43,7 +43,15 @@ class Words(HTMLParser):
         self.feed(re.sub(r"(?s)<(style|script)>.*?</\1>", "", page))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.text += "\n" if tag in BLOCKS else " | " if tag in ("td", "th") else " " if tag in ("br", "small") else ""
+        self.text += (
+            "\n"
+            if tag in BLOCKS
+            else " | "
+            if tag in ("td", "th")
+            else " "
+            if tag in ("br", "small")
+            else ""
+        )
 
     def handle_data(self, data: str) -> None:
         self.text += re.sub(r"\s+", " ", data)
@@ -74,16 +82,31 @@ def every_state(index):
     strict = "tolerance 0.5 % (default), decision strict (suite nightly)"
     unproven = make_cell("m_strict", "ort-cpu", SCHEMA, 0.006)
     improved = {"outcome": "drifted", "headline": "improved: predictions changed"}
-    ended = {"outcome": "expired", "headline": "the quarantine ended on 2020-01-01: top1 80.00 → 78.00 %"}
-    healed = {"outcome": "expired", "headline": "no longer fails: remove the entry; top1 80.00 → 80.00 %"}
-    unequal = {"kind": "equality", "state": "broken", "detail": "3 of 100 elements differ from ort-cpu-noopt"}
+    ended = {
+        "outcome": "expired",
+        "headline": "the quarantine ended on 2020-01-01: top1 80.00 → 78.00 %",
+    }
+    healed = {
+        "outcome": "expired",
+        "headline": "no longer fails: remove the entry; top1 80.00 → 80.00 %",
+    }
+    unequal = {
+        "kind": "equality",
+        "state": "broken",
+        "detail": "3 of 100 elements differ from ort-cpu-noopt",
+    }
     crashed = make_cell("m_error", "ort-cpu", SCHEMA, 0.0)
     del crashed["metrics"]
-    quarantined = {"outcome": "quarantined", "rule": "quarantine m_known::* until 2030-01-01: a known bug (ann)"}
+    quarantined = {
+        "outcome": "quarantined",
+        "rule": "quarantine m_known::* until 2030-01-01: a known bug (ann)",
+    }
     return [
         make_cell("m_loss", "ort-cpu", SCHEMA, 0.05 if index > 2 else 0.001),
-        gate_of(unproven, state="broken", rule=strict, detail="INCONCLUSIVE") | {"outcome": "failed", "rule": strict},
-        gate_of(make_cell("m_floor", "ort-cpu", SCHEMA, 0.02), kind="floor", state="broken") | {"outcome": "failed"},
+        gate_of(unproven, state="broken", rule=strict, detail="INCONCLUSIVE")
+        | {"outcome": "failed", "rule": strict},
+        gate_of(make_cell("m_floor", "ort-cpu", SCHEMA, 0.02), kind="floor", state="broken")
+        | {"outcome": "failed"},
         gate_of(make_cell("m_unequal", "ort-cpu", SCHEMA, 0.0), **unequal) | {"outcome": "failed"},
         make_cell("m_drifted", "ort-cpu", SCHEMA, 0.0) | {"outcome": "drifted"},
         make_cell("m_improved", "ort-cpu", SCHEMA, 0.0) | improved,
@@ -91,10 +114,17 @@ def every_state(index):
         make_cell("m_healed", "ort-cpu", SCHEMA, 0.0) | healed,
         make_cell("m_stale", "ort-cpu", SCHEMA, 0.0) | {"outcome": "stale"},
         make_cell("m_missing", "ort-cpu", SCHEMA, 0.0) | {"outcome": "missing"},
-        crashed | {"outcome": "error", "headline": "the session could not be made", "remedy": "qbench doctor"},
+        crashed
+        | {
+            "outcome": "error",
+            "headline": "the session could not be made",
+            "remedy": "qbench doctor",
+        },
         undecided(),
         make_cell("m_known", "ort-cpu", SCHEMA, 0.05) | quarantined,
-        gate_of(make_cell("m_coarse", "ort-cpu", SCHEMA, 0.0), state="shown", limit=None, rule=COARSE),
+        gate_of(
+            make_cell("m_coarse", "ort-cpu", SCHEMA, 0.0), state="shown", limit=None, rule=COARSE
+        ),
         make_cell("m_passed", "ort-cpu", SCHEMA, 0.001 if index else 0.0),
         make_cell("m_passed", "ort-cpu", "fp32", 0.0),
         skipped_cell("m_skipped", "onnx-reference", SCHEMA, "no integer kernel"),
@@ -105,19 +135,31 @@ def every_state(index):
 def history():
     runs = [make_run(every_state(index), index) for index in range(6)]
     with_finding = red_run(make_finding(), 5)
-    last = replace(runs[-1], cells=(*runs[-1].cells, *with_finding.cells), findings=with_finding.findings)
+    last = replace(
+        runs[-1], cells=(*runs[-1].cells, *with_finding.cells), findings=with_finding.findings
+    )
     return [*runs[:-1], last]
 
 
 @pytest.fixture(scope="module")
 def reports(history):
-    note = Annotation(commit=history[3].commit[:9], state=Ruling.ACKNOWLEDGED, author="ann", reason="is being fixed")
+    note = Annotation(
+        commit=history[3].commit[:9],
+        state=Ruling.ACKNOWLEDGED,
+        author="ann",
+        reason="is being fixed",
+    )
     return build_reports(history, memory=remember(history, accepted={}, annotations=[note]))
 
 
-@pytest.mark.parametrize("page", ["index", "cells", "findings", "known", "compare", "run", "model", "finding"])
+@pytest.mark.parametrize(
+    "page", ["index", "cells", "findings", "known", "compare", "run", "model", "finding"]
+)
 def test_page(golden, reports, history, page):
-    name = {"model": "models/m_loss.html", "finding": f"findings/mobilenet_v2--ort-cpu--{SCHEMA}.html"}
+    name = {
+        "model": "models/m_loss.html",
+        "finding": f"findings/mobilenet_v2--ort-cpu--{SCHEMA}.html",
+    }
     text = html_pages(reports, {"nightly": compare(*history[-2:])})[name.get(page, f"{page}.html")]
     golden(f"report/{page}.html.txt", Words(text).lines())
 
@@ -132,11 +174,23 @@ def test_terminal_of_special_runs(golden):
     part = make_run(one[:1], 1, whole=False)
     limited = make_run(one[:1], whole=False)
     histories = {
-        **{name: runs for name, runs in edge_histories().items() if name not in ("hostile", "rubbish")},
-        "a part": [make_run(one, 0), replace(part, header={**part.header, "planned": 2, "selected": 1})],
-        "few samples": [replace(limited, header={**limited.header, "planned": 1, "selected": 1, "limited": 40})],
+        **{
+            name: runs
+            for name, runs in edge_histories().items()
+            if name not in ("hostile", "rubbish")
+        },
+        "a part": [
+            make_run(one, 0),
+            replace(part, header={**part.header, "planned": 2, "selected": 1}),
+        ],
+        "few samples": [
+            replace(limited, header={**limited.header, "planned": 1, "selected": 1, "limited": 40})
+        ],
     }
-    texts = (f"--- {name} ---\n" + "\n".join(summary_lines(runs, 100)) for name, runs in histories.items())
+    texts = (
+        f"--- {name} ---\n" + "\n".join(summary_lines(runs, 100))
+        for name, runs in histories.items()
+    )
     golden("report/terminal-special.txt", "\n\n".join(texts))
 
 
@@ -151,7 +205,13 @@ def test_github(golden, reports):
 
 @pytest.mark.parametrize("name", EXPORT_FORMATS)
 def test_export(golden, name):
-    run = make_run([cell for cell in every_state(0) if cell["model"] in ("m_loss", "m_stale", "m_skipped", "m_error")])
+    run = make_run(
+        [
+            cell
+            for cell in every_state(0)
+            if cell["model"] in ("m_loss", "m_stale", "m_skipped", "m_error")
+        ]
+    )
     golden(f"report/export.{name}.txt", export_text([run], name).replace("\r\n", "\n"))
 
 
@@ -164,11 +224,15 @@ def test_names_of_any_length_become_different_names_of_files(letter):
     names = [letter * 400, letter * 401, f"{letter * 400}a", f"{letter * 400}b"]
     files = [file_name(name) for name in names]
     assert len(set(files)) == 4
-    assert all(len(name.encode()) <= 100 and "/" not in name and not name.startswith(".") for name in files)
+    assert all(
+        len(name.encode()) <= 100 and "/" not in name and not name.startswith(".") for name in files
+    )
 
 
 def test_every_gate_that_fails_a_cell_has_a_heading_of_its_own():
-    """A red cell whose kind of gate has none would be in no group, and the sentence on top would not count it."""
+    """A red cell whose kind of gate has none would be in no group, and the sentence on top
+    would not count it.
+    """
     for kind in FAILING:
         assert TITLES[kind.value]
         assert SHORT[kind.value]

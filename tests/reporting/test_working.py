@@ -1,4 +1,6 @@
-"""Lines about long work in a log: what is done, how much of it, and the rest; by an injected clock."""
+"""Lines about long work in a log: what is done, how much of it, and the rest; by an injected
+clock.
+"""
 
 import threading
 
@@ -8,7 +10,9 @@ from qbench.working import INTERVAL, each_told, steps_line, tell_steps, telling,
 
 
 class Clock:
-    """Time that only ``wait`` moves; ``acts`` are done one after another, each within an interval."""
+    """Time that only ``wait`` moves; ``acts`` are done one after another, each within an
+    interval.
+    """
 
     def __init__(self, *acts):
         self.now = 0.0
@@ -37,8 +41,15 @@ def nothing():
 
 def test_a_line_every_interval_with_what_is_done_and_left():
     clock = Clock()
-    with working("qbench eval", clock=clock), working("batches", 225, "samples", clock=clock) as step:
-        clock.acts = [nothing, lambda: setattr(step, "done", 75), lambda: setattr(step, "done", 150)]
+    with (
+        working("qbench eval", clock=clock),
+        working("batches", 225, "samples", clock=clock) as step,
+    ):
+        clock.acts = [
+            nothing,
+            lambda: setattr(step, "done", 75),
+            lambda: setattr(step, "done", 150),
+        ]
         lines = told(clock)
     assert lines == [
         "qbench: qbench eval: batches, 0 of 225 samples; 30 s so far",
@@ -64,7 +75,10 @@ def test_a_step_ends_with_its_block_however_it_ends():
 
 def test_the_outermost_estimate_counts():
     clock = Clock()
-    with working("cells", 4, "cells", clock=clock) as cells, working("batches", 10, "samples", clock=clock) as batches:
+    with (
+        working("cells", 4, "cells", clock=clock) as cells,
+        working("batches", 10, "samples", clock=clock) as batches,
+    ):
         cells.done, batches.done = 1, 5
         assert steps_line([cells, batches], 100.0).endswith("; 100 s so far, about 5 min left")
         assert steps_line([batches], 100.0).endswith("; 100 s so far, about 2 min left")

@@ -15,7 +15,11 @@ from hypothesis import strategies as st
 
 from qbench.storage import ArchiveError, TooLargeError, array_names, inflate, read_archive
 
-ARRAYS = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.array([1, -1]), "c": np.float16(0.5)}
+ARRAYS = {
+    "a": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "b": np.array([1, -1]),
+    "c": np.float16(0.5),
+}
 MOST = 1 << 20
 
 
@@ -53,7 +57,9 @@ def header(text: str) -> bytes:
 
 
 def shaped(shape: str, dtype: str = "<f4", body: bytes = b"") -> bytes:
-    return member(header(f"{{'descr': {dtype!r}, 'fortran_order': False, 'shape': {shape}}}") + body)
+    return member(
+        header(f"{{'descr': {dtype!r}, 'fortran_order': False, 'shape': {shape}}}") + body
+    )
 
 
 def locked(data: bytes) -> bytes:

@@ -1,4 +1,6 @@
-"""Digests, atomic writes and the cache: the same content has one name, and no half file is ever seen."""
+"""Digests, atomic writes and the cache: the same content has one name, and no half file is ever
+seen.
+"""
 
 import errno
 import json
@@ -130,7 +132,9 @@ def flip(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["key/0.raw", "key/layout.json", "key.sha256"])
-@pytest.mark.parametrize("how", [flip, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"\xff\n")])
+@pytest.mark.parametrize(
+    "how", [flip, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"\xff\n")]
+)
 def test_a_damaged_entry_is_made_anew_with_one_notice(
     tmp_path: Path, name: str, how: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -167,11 +171,15 @@ def test_an_entry_of_an_older_version_is_made_anew_without_a_word(tmp_path: Path
     assert cache.take_notices() == ()
 
 
-def test_an_entry_is_read_once_unless_its_files_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_entry_is_read_once_unless_its_files_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cache, read = Cache(tmp_path), []
     cache.entry("kind", "key", write_entry)
     digests = qbench.storage.cache._digests
-    monkeypatch.setattr(qbench.storage.cache, "_digests", lambda path: read.append(path) or digests(path))
+    monkeypatch.setattr(
+        qbench.storage.cache, "_digests", lambda path: read.append(path) or digests(path)
+    )
     for _ in range(3):
         cache.entry("kind", "key", write_entry)
     assert len(read) == 1
@@ -232,7 +240,9 @@ def test_nothing_is_left_of_files_that_were_not_finished(tmp_path):
 
 
 def _left(folder):
-    """The work folder of a process that is gone, with a temporary file in it, and one that it was taking away."""
+    """The work folder of a process that is gone, with a temporary file in it, and one that it
+    was taking away.
+    """
     for name in (".qbench", ".qbench-0123456789abcdef"):
         (folder / name / "part-0123456789abcdef").mkdir(parents=True)
         (folder / name / ".gitignore").write_bytes(qbench.storage.cache._MARKER)
@@ -262,7 +272,9 @@ def test_what_a_process_holds_or_another_made_is_left_alone(tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="the system has no files without a name")
 def test_the_ignoring_file_appears_with_its_content(tmp_path, monkeypatch):
-    """Where a process is killed before it is written, there is none: git would show an empty one."""
+    """Where a process is killed before it is written, there is none: git would show an empty
+    one.
+    """
     seen = []
     link = os.link
 
@@ -282,7 +294,9 @@ def test_without_files_without_a_name_it_is_written_as_others(tmp_path, monkeypa
     if fault == "no such flag":
         monkeypatch.delattr(os, "O_TMPFILE", raising=False)
     else:
-        monkeypatch.setattr(os, "link", lambda *_, **__: (_ for _ in ()).throw(FileNotFoundError(2, "no")))
+        monkeypatch.setattr(
+            os, "link", lambda *_, **__: (_ for _ in ()).throw(FileNotFoundError(2, "no"))
+        )
     with work_folder(tmp_path):
         assert (tmp_path / ".qbench" / ".gitignore").read_bytes() == qbench.storage.cache._MARKER
     assert list(tmp_path.iterdir()) == []

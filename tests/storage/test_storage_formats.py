@@ -1,4 +1,6 @@
-"""Every stored format refuses a file of a newer version by name, and its keys are pinned to its version."""
+"""Every stored format refuses a file of a newer version by name, and its keys are pinned to its
+version.
+"""
 
 import dataclasses
 import datetime
@@ -27,7 +29,9 @@ from qbench.tracking import (
     record,
 )
 
-SUITE = '[suite]\nbackends = ["ort-cpu"]\nschemas = ["w8a8_asym_pc"]\n[[model]]\nid = "a"\ndata = "b"\n'
+SUITE = (
+    '[suite]\nbackends = ["ort-cpu"]\nschemas = ["w8a8_asym_pc"]\n[[model]]\nid = "a"\ndata = "b"\n'
+)
 SUITE += 'calibration = { data = "c", count = 1 }\nmetrics = ["top1"]\n'
 
 
@@ -44,12 +48,22 @@ def written(folder, name, table):
 
 
 NEWER = {
-    "baseline": lambda folder: load_baseline(written(folder, "a.json", {"format": "qbench-baseline/9", "more": 1})),
-    "plan": lambda folder: load_plan(written(folder, "p.json", {"format": "qbench-plan", "version": 9})),
-    "profile": lambda folder: Profile.load(written(folder, "p.json", {"format": "qbench-profile", "version": 9})),
-    "answers": lambda folder: open_answers(written(folder, "a.jsonl", {"format": "qbench-answers/9", "more": [1]})),
+    "baseline": lambda folder: load_baseline(
+        written(folder, "a.json", {"format": "qbench-baseline/9", "more": 1})
+    ),
+    "plan": lambda folder: load_plan(
+        written(folder, "p.json", {"format": "qbench-plan", "version": 9})
+    ),
+    "profile": lambda folder: Profile.load(
+        written(folder, "p.json", {"format": "qbench-profile", "version": 9})
+    ),
+    "answers": lambda folder: open_answers(
+        written(folder, "a.jsonl", {"format": "qbench-answers/9", "more": [1]})
+    ),
     "suite": lambda folder: suite_of(folder, 'format = "qbench-suite/9"\nmore = 1\n'),
-    "quarantine": lambda folder: suite_of(folder, quarantine='format = "qbench-quarantine/9"\nmore = 1\n'),
+    "quarantine": lambda folder: suite_of(
+        folder, quarantine='format = "qbench-quarantine/9"\nmore = 1\n'
+    ),
     "annotations": lambda folder: load_annotations(
         written(folder, "a.toml", 'format = "qbench-annotations/9"\nmore = 1\n')
     ),
@@ -87,7 +101,9 @@ def test_a_quarantine_file_of_version_2_is_read_as_values_of_any_class(values, r
     assert entry.values == read
 
 
-@pytest.mark.parametrize("values", ["values = 3", 'values = { "a::b+c" = 3 }', 'values = { x64 = { "a::b+c" = 3 } }'])
+@pytest.mark.parametrize(
+    "values", ["values = 3", 'values = { "a::b+c" = 3 }', 'values = { x64 = { "a::b+c" = 3 } }']
+)
 def test_values_of_another_form_are_refused(values, tmp_path):
     with pytest.raises(QbenchError):
         suite_of(tmp_path, quarantine=f"{ENTRY}{values}\n")
@@ -114,12 +130,18 @@ def is_struct(kind):
 
 
 def held(kind):
-    """``kind`` and all tables that its fields hold, each once, in the order in which they are met."""
+    """``kind`` and all tables that its fields hold, each once, in the order in which they are
+    met.
+    """
     found, waiting = {}, [kind]
     while waiting:
         one = waiting.pop(0)
         waiting += typing.get_args(one)
-        if isinstance(one, type) and (is_struct(one) or dataclasses.is_dataclass(one)) and one not in found:
+        if (
+            isinstance(one, type)
+            and (is_struct(one) or dataclasses.is_dataclass(one))
+            and one not in found
+        ):
             found[one] = None
             waiting += typing.get_type_hints(one, include_extras=True).values()
     return list(found)
@@ -163,16 +185,26 @@ def lines_of_a_run(folder):
 
 
 def test_the_keys_of_each_version(golden, tmp_path):
-    """A key that an older version must not ignore needs a higher version: then change both in this file.
+    """A key that an older version must not ignore needs a higher version: then change both in
+    this file.
 
-    JSON: an older qbench ignores keys that it does not know, so a new key may change nothing about the others.
-    TOML: people write it, so an unknown key is an error there.
+    JSON: an older qbench ignores keys that it does not know, so a new key may change nothing about
+    the others. TOML: people write it, so an unknown key is an error there.
     """
-    lines = [f"{name}  {kind.__name__}: {', '.join(keys(kind))}" for name, kinds in FORMATS.items() for kind in kinds]
-    lines += [f"{record.FORMAT}  {kind} line: {', '.join(names)}" for kind, names in lines_of_a_run(tmp_path).items()]
+    lines = [
+        f"{name}  {kind.__name__}: {', '.join(keys(kind))}"
+        for name, kinds in FORMATS.items()
+        for kind in kinds
+    ]
+    lines += [
+        f"{record.FORMAT}  {kind} line: {', '.join(names)}"
+        for kind, names in lines_of_a_run(tmp_path).items()
+    ]
     golden("format_keys.txt", "\n".join(lines) + "\n")
 
 
 def test_an_unknown_key_of_a_baseline_is_ignored(tmp_path):
-    value = msgspec.convert({"samples": 1, "digest": "a", "reference": "b", "later": np.pi}, StoredData)
+    value = msgspec.convert(
+        {"samples": 1, "digest": "a", "reference": "b", "later": np.pi}, StoredData
+    )
     assert (value.samples, value.digest) == (1, "a")

@@ -1,7 +1,9 @@
-"""The key of what a value holds: every layout that can hold a step, each changed by its code and by its setting.
+"""The key of what a value holds: every layout that can hold a step, each changed by its code
+and by its setting.
 
-A layout is a module ``joined`` with ``made(setting)``; the step itself is ``helper.turn`` or ``helper.Turn``.
-A stranger adds a row: a text, and an expression that gives a value which holds the step and its setting.
+A layout is a module ``joined`` with ``made(setting)``; the step itself is ``helper.turn`` or
+``helper.Turn``. A stranger adds a row: a text, and an expression that gives a value which holds the
+step and its setting.
 """
 
 import functools
@@ -61,13 +63,22 @@ LAYOUTS = {
     "set": (OBJECT, "Held({helper.turn, setting, 'x', 'y'})"),
     "frozenset": (OBJECT, "Held(frozenset((helper.turn, setting, 'x', 'y')))"),
     "deque": ("import collections\n" + OBJECT, "Held(collections.deque([helper.turn, setting]))"),
-    "ordered dictionary": ("import collections\n" + OBJECT, "Held(collections.OrderedDict(a=helper.turn, b=setting))"),
-    "defaultdict": ("import collections\n" + OBJECT, "Held(collections.defaultdict(helper.Turn, {'a': setting}))"),
+    "ordered dictionary": (
+        "import collections\n" + OBJECT,
+        "Held(collections.OrderedDict(a=helper.turn, b=setting))",
+    ),
+    "defaultdict": (
+        "import collections\n" + OBJECT,
+        "Held(collections.defaultdict(helper.Turn, {'a': setting}))",
+    ),
     "named tuple": (
         OBJECT + "import typing\nclass Pair(typing.NamedTuple):\n    step: object\n    by: int\n",
         "Pair(helper.turn, setting)",
     ),
-    "subclass of a list": (OBJECT + "class Steps(list):\n    by = 0\n", "Steps([helper.turn, setting])"),
+    "subclass of a list": (
+        OBJECT + "class Steps(list):\n    by = 0\n",
+        "Steps([helper.turn, setting])",
+    ),
     "attribute of a subclass of a dictionary": (
         OBJECT + "class Steps(dict):\n    pass\ndef filled(by):\n    one = Steps()\n"
         "    one.by = helper.Turn(by)\n    return one\n",
@@ -79,8 +90,14 @@ LAYOUTS = {
         "Held(setting)",
     ),
     "array": ("import numpy\n" + OBJECT, "Held([helper.turn, numpy.full(3, setting, 'float32')])"),
-    "array of objects": ("import numpy\n" + OBJECT, "Held(numpy.array([helper.turn, setting], dtype=object))"),
-    "large array": ("import numpy\n" + OBJECT, "Held([helper.turn, numpy.full(600_000, setting, 'int32')])"),
+    "array of objects": (
+        "import numpy\n" + OBJECT,
+        "Held(numpy.array([helper.turn, setting], dtype=object))",
+    ),
+    "large array": (
+        "import numpy\n" + OBJECT,
+        "Held([helper.turn, numpy.full(600_000, setting, 'int32')])",
+    ),
     "bytes": (OBJECT, "Held([helper.turn, bytes([setting]) * 400, bytearray([setting])])"),
     "array.array": ("import array\n" + OBJECT, "Held([helper.turn, array.array('d', [setting])])"),
     "closure": (
@@ -116,7 +133,10 @@ LAYOUTS = {
         "make(setting)",
     ),
     "partial": ("import functools, helper\n", "functools.partial(helper.turn, by=setting)"),
-    "partial of an object": ("import functools, helper\n", "functools.partial(helper.Turn(setting), 1)"),
+    "partial of an object": (
+        "import functools, helper\n",
+        "functools.partial(helper.Turn(setting), 1)",
+    ),
     "bound method": (OBJECT, "helper.Turn(setting).__call__"),
     "method of a built-in type": (OBJECT, "[helper.turn, [setting].__getitem__]"),
     "wrapped function": (
@@ -164,7 +184,10 @@ LAYOUTS = {
         "import importlib\nBY = 0\ndef run(batch):\n    return importlib.import_module('helper').turn(batch, BY)\n",
         "by_global(setting)",
     ),
-    "__import__": ("BY = 0\ndef run(batch):\n    return __import__('helper').turn(batch, BY)\n", "by_global(setting)"),
+    "__import__": (
+        "BY = 0\ndef run(batch):\n    return __import__('helper').turn(batch, BY)\n",
+        "by_global(setting)",
+    ),
     "class attribute": (
         "import helper\nclass Held:\n    by = 0\n    def prepare(self, batch):\n"
         "        return helper.turn(batch, self.by)\n",
@@ -214,15 +237,24 @@ LAYOUTS = {
         "    return Kind.A\n",
         "make(setting)",
     ),
-    "simple namespace": ("import helper, types\n", "types.SimpleNamespace(step=helper.turn, by=setting)"),
-    "mapping proxy": ("import helper, types\n", "types.MappingProxyType({'step': helper.turn, 'by': setting})"),
+    "simple namespace": (
+        "import helper, types\n",
+        "types.SimpleNamespace(step=helper.turn, by=setting)",
+    ),
+    "mapping proxy": (
+        "import helper, types\n",
+        "types.MappingProxyType({'step': helper.turn, 'by': setting})",
+    ),
     "itemgetter": ("import helper, operator\n", "[helper.turn, operator.itemgetter(setting)]"),
     "regular expression": ("import helper, re\n", "[helper.turn, re.compile('a' * setting)]"),
     "fraction and date": (
         "import helper, fractions, datetime\n",
         "[helper.turn, fractions.Fraction(1, setting), datetime.date(2000, 1, setting)]",
     ),
-    "random generator": ("import helper, numpy\n", "[helper.turn, numpy.random.default_rng(setting)]"),
+    "random generator": (
+        "import helper, numpy\n",
+        "[helper.turn, numpy.random.default_rng(setting)]",
+    ),
     "weak reference": (
         "import helper, weakref\nKEPT = []\ndef make(by):\n    KEPT.append(helper.Turn(by))\n"
         "    return weakref.ref(KEPT[-1])\n",
@@ -307,7 +339,9 @@ def written(tmp_path_factory):
 
 @pytest.fixture
 def key(written, monkeypatch):
-    """layout, its setting and the text of its helper's code → what is followed, from modules loaded anew."""
+    """layout, its setting and the text of its helper's code → what is followed, from modules
+    loaded anew.
+    """
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
 
     def found(layout, setting=1, code=1):
@@ -344,7 +378,9 @@ def test_keys_are_the_same_in_other_processes(written):
 
     def keys(seed):
         command = [sys.executable, "-B", "-c", _KEY, str(written), *names]
-        done = subprocess.run(command, capture_output=True, text=True, env={"PYTHONHASHSEED": seed}, check=True)
+        done = subprocess.run(
+            command, capture_output=True, text=True, env={"PYTHONHASHSEED": seed}, check=True
+        )
         return json.loads(done.stdout)
 
     first = keys("1")
@@ -381,7 +417,8 @@ def test_what_cannot_be_followed_is_named(what, tmp_path, monkeypatch):
         sys.modules.pop("opaque")
 
 
-# What changes besides code and settings: (the module, the expression of the value, a change of it in the folder).
+# What changes besides code and settings: (the module, the expression of the value, a change of it
+# in the folder).
 #
 # A stranger adds a row. The key is another after the change, or it says what it cannot follow.
 
@@ -392,7 +429,10 @@ def _many(folder):
         (folder / "many" / f"{number}.bin").write_bytes(b"1")
 
 
-HELD = "import os\nfrom pathlib import Path\nHERE = Path(__file__).parent\nDATA = HERE / 'data'\n" + OBJECT
+HELD = (
+    "import os\nfrom pathlib import Path\nHERE = Path(__file__).parent\nDATA = HERE / 'data'\n"
+    + OBJECT
+)
 PATHS = "[str(HERE / 'many' / f'{i}.bin') for i in range(2_100)]"
 
 
@@ -417,13 +457,21 @@ def add_file(folder, monkeypatch):
 
 
 CHANGES = {
-    "os.environ[]": ("import os\ndef made():\n    return float(os.environ['QBENCH_TRIED'])\n", "made", change_variable),
+    "os.environ[]": (
+        "import os\ndef made():\n    return float(os.environ['QBENCH_TRIED'])\n",
+        "made",
+        change_variable,
+    ),
     "os.environ.get": (
         "import os\ndef made():\n    return os.environ.get('QBENCH_TRIED', 1)\n",
         "made",
         change_variable,
     ),
-    "os.getenv": ("import os\ndef made():\n    return os.getenv('QBENCH_TRIED')\n", "made", change_variable),
+    "os.getenv": (
+        "import os\ndef made():\n    return os.getenv('QBENCH_TRIED')\n",
+        "made",
+        change_variable,
+    ),
     "in os.environ": (
         "import os\ndef made():\n    return (\n        'QBENCH_TRIED' in os.environ\n    )\n",
         "made",
@@ -451,12 +499,20 @@ CHANGES = {
     ),
     "thousands of paths": (HELD, f"Held([Path(one) for one in {PATHS}])", change_last_of_many),
     "thousands of texts": (HELD, f"Held({PATHS})", change_last_of_many),
-    "thousands of texts in tuples": (HELD, f"Held([(one, 1) for one in {PATHS}])", change_last_of_many),
+    "thousands of texts in tuples": (
+        HELD,
+        f"Held([(one, 1) for one in {PATHS}])",
+        change_last_of_many,
+    ),
     "20 texts": (HELD, f"Held({PATHS}[-20:])", change_last_of_many),
     "folder": (HELD, "Held(DATA)", change_file),
     "folder in a text": (HELD, "Held(str(DATA))", change_file),
     "folder with another file": (HELD, "Held(DATA)", add_file),
-    "folder in a global": (HELD + "def made():\n    return sorted(DATA.iterdir())\n", "made", add_file),
+    "folder in a global": (
+        HELD + "def made():\n    return sorted(DATA.iterdir())\n",
+        "made",
+        add_file,
+    ),
     "folder in a constant": (HELD + "def made():\n    return open('data/')\n", "made", add_file),
 }
 
@@ -496,18 +552,36 @@ def test_what_a_result_depends_on_is_followed(what, followed, tmp_path, monkeypa
 
 
 OPAQUE = {
-    "variable of a computed name": ("import os\ndef made(name):\n    return os.environ[name]\n", "made"),
+    "variable of a computed name": (
+        "import os\ndef made(name):\n    return os.environ[name]\n",
+        "made",
+    ),
     "copy of a copy": ("import os\ndef made():\n    return {**os.environ}\n", "made"),
     "code without a file": (
         "import os\nspace = {'os': os, '__name__': 'changing'}\nexec('def run():\\n    return os.environ[1]', space)\n",
         "space['run']",
     ),
-    "getenv of a computed name": ("import os\ndef made(name):\n    return os.getenv('A' + name)\n", "made"),
+    "getenv of a computed name": (
+        "import os\ndef made(name):\n    return os.getenv('A' + name)\n",
+        "made",
+    ),
     "copy of the environment": ("import os\ndef made():\n    return dict(os.environ)\n", "made"),
-    "environment in a variable": ("import os\ndef made(a):\n    b = os.environ\n    return b['A']\n", "made"),
-    "environment under another name": ("from os import environ as E\ndef made():\n    return E['A']\n", "made"),
-    "getenv under another name": ("from os import getenv as g\ndef made():\n    return g('A')\n", "made"),
-    "in a function under another name": ("def made():\n    from os import environ as E\n    return E['A']\n", "made"),
+    "environment in a variable": (
+        "import os\ndef made(a):\n    b = os.environ\n    return b['A']\n",
+        "made",
+    ),
+    "environment under another name": (
+        "from os import environ as E\ndef made():\n    return E['A']\n",
+        "made",
+    ),
+    "getenv under another name": (
+        "from os import getenv as g\ndef made():\n    return g('A')\n",
+        "made",
+    ),
+    "in a function under another name": (
+        "def made():\n    from os import environ as E\n    return E['A']\n",
+        "made",
+    ),
     "environment in an attribute": ("import os\n" + OBJECT, "Held(os.environ)"),
 }
 

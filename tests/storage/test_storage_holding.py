@@ -1,4 +1,6 @@
-"""What a killed process leaves in a folder is swept, what a process holds or others made is not; one holds a name."""
+"""What a killed process leaves in a folder is swept, what a process holds or others made is
+not; one holds a name.
+"""
 
 import contextlib
 import os
@@ -55,7 +57,14 @@ def test_entries_are_not_swept_whatever_they_are_called(tmp_path):
     (tmp_path / ".making-0123456789abcdef").mkdir()
     (tmp_path / "old.lock").touch()
     sweep(tmp_path)
-    assert sorted(os.listdir(tmp_path)) == [".hidden", ".making-mine", "key", "lock", "making-x", "other.lock"]
+    assert sorted(os.listdir(tmp_path)) == [
+        ".hidden",
+        ".making-mine",
+        "key",
+        "lock",
+        "making-x",
+        "other.lock",
+    ]
 
 
 def test_a_name_is_held_by_one_at_a_time_while_others_sweep(tmp_path):
@@ -190,7 +199,12 @@ def test_writers_remove_nothing_foreign_from_a_marked_folder(tmp_path, left, wri
 @pytest.mark.parametrize("write", WRITERS)
 def test_writers_leave_folders_that_only_look_like_theirs(tmp_path, left, write):
     marker = (left / ".gitignore").read_bytes()
-    for name in (".qbench-mine", ".qbench-0123456789abcde", ".qbench-0123456789abcdef0", ".qbench-0123456789abcdef"):
+    for name in (
+        ".qbench-mine",
+        ".qbench-0123456789abcde",
+        ".qbench-0123456789abcdef0",
+        ".qbench-0123456789abcdef",
+    ):
         (tmp_path / name / "part-0123456789abcdef").mkdir(parents=True)
         (tmp_path / name / ".gitignore").write_bytes(b"*\n" if name.endswith("def") else marker)
     (tmp_path / "elsewhere" / "part-0123456789abcdef").mkdir(parents=True)
@@ -244,7 +258,9 @@ FOREIGN = (
 
 
 @pytest.mark.parametrize("make", FOREIGN)
-def test_a_foreign_work_folder_is_refused_where_it_must_be_locked_and_passed_over_elsewhere(tmp_path, make):
+def test_a_foreign_work_folder_is_refused_where_it_must_be_locked_and_passed_over_elsewhere(
+    tmp_path, make
+):
     make(tmp_path / ".qbench")
     before = tree(tmp_path)
     with pytest.raises(StoreError) as refused, work_folder(tmp_path):
@@ -290,4 +306,7 @@ def test_a_disk_without_locks_is_worked_on_and_never_swept(tmp_path, monkeypatch
         with made_aside(tmp_path) as work:
             assert work.is_dir()
         assert not work.exists()
-        assert set(os.listdir(tmp_path)) <= {".making-0123456789abcdef", ".making-0123456789abcdef.lock"}
+        assert set(os.listdir(tmp_path)) <= {
+            ".making-0123456789abcdef",
+            ".making-0123456789abcdef.lock",
+        }

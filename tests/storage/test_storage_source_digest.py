@@ -80,7 +80,9 @@ def test_partials_and_wrapped_objects_are_seen_through():
         def __init__(self, inner):
             self.__wrapped__ = inner
 
-    assert digest_code(functools.partial(scaled, factor=1)) != digest_code(functools.partial(scaled, factor=2))
+    assert digest_code(functools.partial(scaled, factor=1)) != digest_code(
+        functools.partial(scaled, factor=2)
+    )
     assert digest_code(Kept(functools.partial(scaled, factor=1))) != digest_code(
         Kept(functools.partial(scaled, factor=2))
     )
@@ -93,7 +95,15 @@ def test_code_without_a_file_counts_by_its_instructions():
         return names["f"]
 
     assert digest_code(function("a * 2")) == digest_code(function("a * 2"))
-    assert len({digest_code(function(text)) for text in ("a * 2", "a * 3", "a + 2", "(lambda: a * 2)()")}) == 4
+    assert (
+        len(
+            {
+                digest_code(function(text))
+                for text in ("a * 2", "a * 3", "a + 2", "(lambda: a * 2)()")
+            }
+        )
+        == 4
+    )
 
 
 def test_a_cycle_of_objects_ends():
@@ -106,7 +116,9 @@ def test_a_cycle_of_objects_ends():
     assert digest_code(one) == digest_code(one)
 
 
-def test_code_of_other_packages_is_followed_into_the_subjects_it_is_built_on(digest_of, monkeypatch):
+def test_code_of_other_packages_is_followed_into_the_subjects_it_is_built_on(
+    digest_of, monkeypatch
+):
     text = MODULE + "from qbench.subjects import Picture\n"
     before = digest_of(text=text)
     read = source_digest._read
@@ -132,7 +144,20 @@ def test_imports_anywhere_in_a_file_are_found(tmp_path):
     file.write_text(text)
     status = file.stat()
     found = source_digest._read(file, status.st_mtime_ns, status.st_size, "written", "")[1]
-    expected = ["array", "bisect", "calendar", "cmd", "code", "colorsys", "copy", "csv", "dbm", "dis", "enum", "json"]
+    expected = [
+        "array",
+        "bisect",
+        "calendar",
+        "cmd",
+        "code",
+        "colorsys",
+        "copy",
+        "csv",
+        "dbm",
+        "dis",
+        "enum",
+        "json",
+    ]
     assert list(found) == expected
 
 
@@ -140,7 +165,11 @@ def test_the_distribution_of_a_package_is_found_as_importlib_does_it():
     distributions = list(importlib.metadata.distributions())
     known = importlib.metadata.packages_distributions()
     for package in ("PIL", "onnx", "google", "_pytest", "filelock", "onnx_ir", "does_not_exist"):
-        found = {one.metadata["Name"] for one in distributions if source_digest._has_package(one, package)}
+        found = {
+            one.metadata["Name"]
+            for one in distributions
+            if source_digest._has_package(one, package)
+        }
         assert found == set(known.get(package, ()))
 
 
@@ -153,5 +182,8 @@ def test_a_distribution_without_a_record_is_asked_for_its_files(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     distribution = importlib.metadata.Distribution.at(folder)
-    found = {name: source_digest._has_package(distribution, name) for name in ("old", "alone", "data", "ol")}
+    found = {
+        name: source_digest._has_package(distribution, name)
+        for name in ("old", "alone", "data", "ol")
+    }
     assert found == {"old": True, "alone": True, "data": False, "ol": False}

@@ -55,7 +55,9 @@ def test_every_understood_type() -> None:
         "inners": [{"count": 1}],
     }
     value = value_from_table(Outer, table, "t")
-    assert value == Outer("x", 1.0, True, Color.RED, ("a", "b"), Inner(3), {"a": 0.5, "b": Inner(1)}, (Inner(1),))
+    assert value == Outer(
+        "x", 1.0, True, Color.RED, ("a", "b"), Inner(3), {"a": 0.5, "b": Inner(1)}, (Inner(1),)
+    )
     assert isinstance(value.share, float)
 
 
@@ -64,7 +66,10 @@ def test_every_understood_type() -> None:
     [
         ({"name": "x", "shere": 1.0}, ["'shere'", "Did you mean 'share'?"]),
         ({}, ["no key 'name'"]),
-        ({"name": "x", "inners": [{"count": 1}, {}]}, ["no key 'count'", "item 2 of 'inners' of t"]),
+        (
+            {"name": "x", "inners": [{"count": 1}, {}]},
+            ["no key 'count'", "item 2 of 'inners' of t"],
+        ),
         (
             {"name": "x", "pairs": [{"id": "a"}]},
             ["item 1 ('a') of 'pairs'", "'left', 'right'", "'left = …', 'right = …'"],

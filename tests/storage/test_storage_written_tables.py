@@ -61,7 +61,11 @@ def test_what_is_as_by_default_is_left_out():
 
 
 def test_one_line_a_field():
-    value = Outer(name="a", several=(Inner(colour=Colour.BLUE), Inner(colour=Colour.RED, depth=1)), words=("x", "y"))
+    value = Outer(
+        name="a",
+        several=(Inner(colour=Colour.BLUE), Inner(colour=Colour.RED, depth=1)),
+        words=("x", "y"),
+    )
     assert toml_text(value).splitlines() == [
         'name = "a"',
         'several = [{ colour = "blue" }, { colour = "red", depth = 1 }]',

@@ -1,4 +1,6 @@
-"""The suites this repository ships: every name is known, and exceptions from the rule stay exceptions."""
+"""The suites this repository ships: every name is known, and exceptions from the rule stay
+exceptions.
+"""
 
 import datetime
 import subprocess
@@ -17,11 +19,16 @@ CLASSES = [EnvironmentClass(name) for name in ("x64-avx2", "x64-avx512-vnni", "a
 @pytest.mark.parametrize("path", sorted(FOLDER.glob(f"*{SUFFIX}")), ids=lambda path: path.name)
 def test_few_cells_are_excused(path: Path) -> None:
     suite = load_suite(path)
-    gated = [planned for planned in expand(suite, gather(suites=FOLDER)) if not planned.cell.is_fp32]
+    gated = [
+        planned for planned in expand(suite, gather(suites=FOLDER)) if not planned.cell.is_fp32
+    ]
     models, backends, schemas = (
-        len({getattr(planned.cell, axis) for planned in gated}) for axis in ("model", "backend", "schema")
+        len({getattr(planned.cell, axis) for planned in gated})
+        for axis in ("model", "backend", "schema")
     )
-    alone = all(planned.model.is_alone for planned in gated)  # of models that came quantized there is one schema
+    alone = all(
+        planned.model.is_alone for planned in gated
+    )  # of models that came quantized there is one schema
     assert min(models, backends) >= 3
     assert alone or schemas >= 3
     assert models * backends * schemas >= 75  # a suite of many engines has few models

@@ -1,4 +1,6 @@
-"""The first lines of a run file: the same whichever door opened it, and never half of them without being told."""
+"""The first lines of a run file: the same whichever door opened it, and never half of them
+without being told.
+"""
 
 import datetime
 import json
@@ -14,12 +16,19 @@ START = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
 
 
 def start(folder, *, planned=8, selected=8, limit=None, processor=None):
-    extent = {"suite": "smoke", "planned": planned, "selected": selected, "select": "model=a", "limit": limit}
+    extent = {
+        "suite": "smoke",
+        "planned": planned,
+        "selected": selected,
+        "select": "model=a",
+        "limit": limit,
+    }
     return describe_start(folder, **extent, started=START, token="abc123", processor=processor)
 
 
 @pytest.mark.parametrize(
-    ("selected", "limit", "whole"), [(8, None, True), (7, None, False), (8, 10, False), (7, 10, False)]
+    ("selected", "limit", "whole"),
+    [(8, None, True), (7, None, False), (8, 10, False), (7, 10, False)],
 )
 def test_a_selection_is_whole_when_nothing_was_left_out(tmp_path, selected, limit, whole):
     assert start(tmp_path, selected=selected, limit=limit).header == {

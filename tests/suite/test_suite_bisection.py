@@ -7,7 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbench.errors import IncomparableError, InputError, StoreError
-from qbench.suite import Mark, Notes, Task, Trial, ask, next_commit, open_notes, save_notes, suspects
+from qbench.suite import (
+    Mark,
+    Notes,
+    Task,
+    Trial,
+    ask,
+    next_commit,
+    open_notes,
+    save_notes,
+    suspects,
+)
 
 TASK = Task(good="a" * 40, bad="b" * 40, build="make", suite="suites/s.qbench.toml")
 
@@ -19,7 +29,9 @@ def line(hits, *, metric="top1", direction="higher", backend="ort-cpu"):
 
 
 def hunt(commits, first_bad, skipped):
-    """(suspects, commits tried) of a hunt in which ``commits[first_bad:]`` are bad and some cannot be built."""
+    """(suspects, commits tried) of a hunt in which ``commits[first_bad:]`` are bad and some
+    cannot be built.
+    """
     marks = {commits[-1]: Mark.BAD}
     while (commit := next_commit(commits, marks)) is not None:
         assert commit not in marks
@@ -49,7 +61,12 @@ def test_skipped_commits_leave_a_stretch_that_holds_the_first_bad_one(count, dat
 
 def test_the_question_is_what_got_worse_the_most():
     question = ask([line(90), line(80, backend="b")], [line(85), line(60, backend="b")])
-    assert (question.cell, question.metric, question.good, question.bad) == ("m::b+w8a8_asym_pc", "top1", 0.8, 0.6)
+    assert (question.cell, question.metric, question.good, question.bad) == (
+        "m::b+w8a8_asym_pc",
+        "top1",
+        0.8,
+        0.6,
+    )
     assert [question.mark(v) for v in (0.79, 0.71, 0.7, 0.5, None)] == [
         Mark.GOOD, Mark.GOOD, Mark.BAD, Mark.BAD, Mark.SKIPPED,
     ]  # fmt: skip
@@ -58,7 +75,9 @@ def test_the_question_is_what_got_worse_the_most():
 
 
 def test_an_error_rate_is_worse_when_it_rises():
-    question = ask([line(5, metric="per", direction="lower")], [line(9, metric="per", direction="lower")])
+    question = ask(
+        [line(5, metric="per", direction="lower")], [line(9, metric="per", direction="lower")]
+    )
     assert question.mark(0.08) is Mark.BAD
     with pytest.raises(IncomparableError):
         ask([line(9, metric="per", direction="lower")], [line(5, metric="per", direction="lower")])
@@ -80,7 +99,9 @@ def test_ends_that_do_not_differ_are_told(good, bad, metric, words):
 def test_notes_come_back(tmp_path):
     path = tmp_path / "bisect/notes.json"
     notes = open_notes(path, TASK).with_trial("c1", Trial(artifact="d1"), [line(90)])
-    notes = notes.with_trial("c2", Trial(problem="the build failed")).with_trial("c3", Trial(artifact="d1"), [line(1)])
+    notes = notes.with_trial("c2", Trial(problem="the build failed")).with_trial(
+        "c3", Trial(artifact="d1"), [line(1)]
+    )
     save_notes(path, notes)
     again = open_notes(path, TASK)
     assert again == notes
@@ -100,20 +121,29 @@ def test_notes_of_another_task_are_refused(tmp_path):
 
 
 def with_calibration(one, ranges="r1", answers="p1"):
-    return {**one, "calibrated": {"key": "default", "ranges": ranges}, "digests": {"predictions:d": answers}}
+    return {
+        **one,
+        "calibrated": {"key": "default", "ranges": ranges},
+        "digests": {"predictions:d": answers},
+    }
 
 
 @pytest.mark.parametrize(
-    ("ranges", "answers", "metric"), [("r2", "p2", "ranges"), ("r1", "p2", "answers"), ("r2", "p1", "ranges")]
+    ("ranges", "answers", "metric"),
+    [("r2", "p2", "ranges"), ("r1", "p2", "answers"), ("r2", "p1", "ranges")],
 )
-def test_where_no_metric_is_worse_ranges_or_answers_that_changed_are_hunted(ranges, answers, metric):
+def test_where_no_metric_is_worse_ranges_or_answers_that_changed_are_hunted(
+    ranges, answers, metric
+):
     good, bad = with_calibration(line(90)), with_calibration(line(90), ranges, answers)
     question = ask([good], [bad])
     assert question.metric == metric
     assert [question.mark(question.value([one])) for one in (good, bad)] == [Mark.GOOD, Mark.BAD]
     assert question.mark(question.value([])) is Mark.SKIPPED
     assert question.text(question.bad) == "changed"
-    assert ask([good], [with_calibration(line(80), ranges, answers)]).metric == "top1", "a loss comes first"
+    assert ask([good], [with_calibration(line(80), ranges, answers)]).metric == "top1", (
+        "a loss comes first"
+    )
     assert ask([good], [bad], metric=metric).metric == metric
 
 

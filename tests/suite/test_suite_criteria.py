@@ -1,4 +1,6 @@
-"""``equal_to`` and ``close_to`` of a suite: which cells they are about, which layer wins, what has no meaning."""
+"""``equal_to`` and ``close_to`` of a suite: which cells they are about, which layer wins, what
+has no meaning.
+"""
 
 from pathlib import Path
 
@@ -47,15 +49,23 @@ def criteria(folder: Path, suite: str = "", *models: str) -> dict[str, Criterion
     """Slug → criterion of the first model's cells."""
     path = folder / "small.qbench.toml"
     ids = ("net_a", "net_b")
-    texts = [MODEL.format(model).replace("net_a", ids[place]) for place, model in enumerate(models or ("",))]
+    texts = [
+        MODEL.format(model).replace("net_a", ids[place])
+        for place, model in enumerate(models or ("",))
+    ]
     path.write_text(SUITE.format(suite) + "".join(texts))
     cells = expand(load_suite(path), CATALOGUES)
-    return {planned.cell.slug: planned.criterion for planned in cells if planned.cell.model == "net_a"}
+    return {
+        planned.cell.slug: planned.criterion for planned in cells if planned.cell.model == "net_a"
+    }
 
 
 def test_every_quantized_cell_of_a_suite_and_no_float_one(tmp_path: Path) -> None:
     found = criteria(tmp_path, 'equal_to = "exact"')
-    assert {slug for slug, criterion in found.items() if criterion is None} == {"fast+fp32", "slow+fp32"}
+    assert {slug for slug, criterion in found.items() if criterion is None} == {
+        "fast+fp32",
+        "slow+fp32",
+    }
     assert found["slow+w8a8_sym_pc"] == Criterion(backend="exact", rule="suite small")
     assert found["slow+w8a8_sym_pc"].text == "equal_to exact (suite small)"
     assert not any(criteria(tmp_path).values())
@@ -63,7 +73,9 @@ def test_every_quantized_cell_of_a_suite_and_no_float_one(tmp_path: Path) -> Non
 
 def test_the_most_particular_layer_wins_and_is_named(tmp_path: Path) -> None:
     suite = 'equal_to = { "slow" = "fast" }'
-    found = criteria(tmp_path, suite, 'close_to = { "slow+w8a8_sym_*" = { backend = "exact", steps = 1 } }')
+    found = criteria(
+        tmp_path, suite, 'close_to = { "slow+w8a8_sym_*" = { backend = "exact", steps = 1 } }'
+    )
     assert found["fast+w8a8_sym_pc"] is None
     assert found["slow+w8a8_asym_pt"].text == "equal_to fast (suite small::slow)"
     near = found["slow+w8a8_sym_pc"]
@@ -74,17 +86,24 @@ def test_the_most_particular_layer_wins_and_is_named(tmp_path: Path) -> None:
 
 
 def test_the_first_key_of_a_table_wins_and_an_empty_name_asks_nothing(tmp_path: Path) -> None:
-    found = criteria(tmp_path, "", 'equal_to = { "slow+w8a8_sym_pc" = "fast", "w8a8_sym_pc" = "exact" }')
+    found = criteria(
+        tmp_path, "", 'equal_to = { "slow+w8a8_sym_pc" = "fast", "w8a8_sym_pc" = "exact" }'
+    )
     assert {slug: criterion.backend for slug, criterion in found.items() if criterion} == {
         "fast+w8a8_sym_pc": "exact",
         "slow+w8a8_sym_pc": "fast",
     }
     spared = criteria(tmp_path, 'equal_to = "exact"', 'equal_to = { "slow" = "" }', "")
-    assert {slug for slug, criterion in spared.items() if criterion} == {"fast+w8a8_sym_pc", "fast+w8a8_asym_pt"}
+    assert {slug for slug, criterion in spared.items() if criterion} == {
+        "fast+w8a8_sym_pc",
+        "fast+w8a8_asym_pt",
+    }
 
 
 def test_machines_that_count_integers_get_no_float_cell(tmp_path: Path) -> None:
-    assert set(criteria(tmp_path, "", 'backends = ["fast", "integer-ideal"]\nschemas = ["w8a8_sym_pc"]')) == {
+    assert set(
+        criteria(tmp_path, "", 'backends = ["fast", "integer-ideal"]\nschemas = ["w8a8_sym_pc"]')
+    ) == {
         "fast+fp32",
         "fast+w8a8_sym_pc",
         "integer-ideal+w8a8_sym_pc",
@@ -94,23 +113,57 @@ def test_machines_that_count_integers_get_no_float_cell(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("suite", "model", "words"),
     [
-        ('equal_to = "exakt"', "", ["unknown backend 'exakt'", "equal_to (suite small)", "Did you mean 'exact'?"]),
-        ("", 'close_to = { backend = "exakt", steps = 1 }', ["unknown backend 'exakt'", "close_to (model net_a)"]),
-        ('equal_to = "fast"', "", ["cell 'net_a::fast+w8a8_sym_pc'", "'fast' compared with itself"]),
-        ('equal_to = "exact"\nclose_to = { backend = "exact", steps = 1 }', "", ["both 'equal_to' and 'close_to'"]),
-        ("", 'equal_to = "exact"\nclose_to = { fast = { backend = "slow", steps = 1 } }', ["both 'equal_to' and"]),
+        (
+            'equal_to = "exakt"',
+            "",
+            ["unknown backend 'exakt'", "equal_to (suite small)", "Did you mean 'exact'?"],
+        ),
+        (
+            "",
+            'close_to = { backend = "exakt", steps = 1 }',
+            ["unknown backend 'exakt'", "close_to (model net_a)"],
+        ),
+        (
+            'equal_to = "fast"',
+            "",
+            ["cell 'net_a::fast+w8a8_sym_pc'", "'fast' compared with itself"],
+        ),
+        (
+            'equal_to = "exact"\nclose_to = { backend = "exact", steps = 1 }',
+            "",
+            ["both 'equal_to' and 'close_to'"],
+        ),
+        (
+            "",
+            'equal_to = "exact"\nclose_to = { fast = { backend = "slow", steps = 1 } }',
+            ["both 'equal_to' and"],
+        ),
         ('equal_to = { "slwo" = "exact" }', "", ["unknown cell 'slwo'", "Did you mean 'slow'?"]),
-        ("", 'equal_to = { "*+fp32" = "exact" }', ["unknown cell '*+fp32'", "equal_to (cell net_a::*+fp32)"]),
+        (
+            "",
+            'equal_to = { "*+fp32" = "exact" }',
+            ["unknown cell '*+fp32'", "equal_to (cell net_a::*+fp32)"],
+        ),
         ('close_to = { backend = "exact" }', "", ["a closeness without 'steps' or 'relative'"]),
-        ('close_to = { backend = "exact", step = 1 }', "", ["unknown key 'step'", "Did you mean 'steps'?"]),
+        (
+            'close_to = { backend = "exact", step = 1 }',
+            "",
+            ["unknown key 'step'", "Did you mean 'steps'?"],
+        ),
         ("close_to = { steps = 1 }", "", ["no key 'backend'"]),
         ('close_to = { backend = "exact", steps = -1 }', "", ["steps = -1.0 is impossible"]),
-        ('close_to = { slow = "exact" }', "", ["'slow' = 'exact'", "a table of a backend and limits"]),
+        (
+            'close_to = { slow = "exact" }',
+            "",
+            ["'slow' = 'exact'", "a table of a backend and limits"],
+        ),
         ("close_to = {}", "", ["no key 'backend'"]),
         ("", "equal_to = 3", ["'equal_to' of item 1 ('", "an integer"]),
     ],
 )
-def test_criteria_without_meaning_are_one_sentence(tmp_path: Path, suite: str, model: str, words: list[str]) -> None:
+def test_criteria_without_meaning_are_one_sentence(
+    tmp_path: Path, suite: str, model: str, words: list[str]
+) -> None:
     with pytest.raises(InputError) as caught:
         criteria(tmp_path, suite, model)
     for word in words:

@@ -19,13 +19,19 @@ def idle_rule_errors(lines):
 
 def line(model, schema, idle=(), *, measured=True):
     found = {"model": model, "backend": "b", "schema": schema}
-    return found | ({"metrics": {"top1": COUNTS}} if measured else {}) | ({"idle_rules": list(idle)} if idle else {})
+    return (
+        found
+        | ({"metrics": {"top1": COUNTS}} if measured else {})
+        | ({"idle_rules": list(idle)} if idle else {})
+    )
 
 
 def test_only_what_no_model_has_is_idle():
     both, one = line("net", "s", RULES), line("web", "s", RULES[1:])
     (sentence,) = idle_rule_errors([both, one])
-    assert sentence.startswith("Running the schema 's': found rule 2 (names b), which matches no operator of net, web;")
+    assert sentence.startswith(
+        "Running the schema 's': found rule 2 (names b), which matches no operator of net, web;"
+    )
     assert len(idle_rule_errors([both])) == 2
     assert idle_rule_errors([both, line("web", "s")]) == ()
     assert idle_rule_errors([]) == ()
@@ -34,11 +40,18 @@ def test_only_what_no_model_has_is_idle():
 def test_what_was_not_measured_is_not_known():
     unmeasured = line("web", "s", measured=False)
     assert idle_rule_errors([line("net", "s", RULES), unmeasured]) == ()
-    assert len(idle_rule_errors([line("net", "s", RULES), unmeasured, line("web", "s", RULES)])) == 2
+    assert (
+        len(idle_rule_errors([line("net", "s", RULES), unmeasured, line("web", "s", RULES)])) == 2
+    )
     assert idle_rule_errors([unmeasured]) == ()
 
 
-@given(st.lists(st.tuples(st.sampled_from(CELLS), st.booleans(), st.sets(st.sampled_from(RULES))), max_size=12))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(CELLS), st.booleans(), st.sets(st.sampled_from(RULES))),
+        max_size=12,
+    )
+)
 def test_against_an_oracle(drawn):
     lines = [
         line(model, schema, () if schema == "fp32" else tuple(sorted(idle)), measured=measured)
@@ -48,7 +61,8 @@ def test_against_an_oracle(drawn):
     for schema in ("mine", "theirs"):
         cells = [one for one in lines if one["schema"] == schema]
         known = cells and all(
-            any("metrics" in one for one in cells if one["model"] == model) for model in {c["model"] for c in cells}
+            any("metrics" in one for one in cells if one["model"] == model)
+            for model in {c["model"] for c in cells}
         )
         for rule in RULES if known else ():
             if all(rule in one.get("idle_rules", ()) for one in cells if "metrics" in one):

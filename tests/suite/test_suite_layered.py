@@ -1,4 +1,6 @@
-"""``decision``, ``flips``, ``probabilities`` and ``equivalents`` of a suite: who wins and is named, what is refused."""
+"""``decision``, ``flips``, ``probabilities`` and ``equivalents`` of a suite: who wins and is
+named, what is refused.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -70,7 +72,13 @@ def test_nothing_set_is_as_ever(tmp_path: Path) -> None:
 
 
 def test_the_most_particular_layer_wins_and_is_named(tmp_path: Path) -> None:
-    of = rules(suite(tmp_path, 'decision = "ci"', 'decision = { "w8a8_asym_pt" = "strict", "fast+*" = "point" }'))
+    of = rules(
+        suite(
+            tmp_path,
+            'decision = "ci"',
+            'decision = { "w8a8_asym_pt" = "strict", "fast+*" = "point" }',
+        )
+    )
     cells = (of(), of("w8a8_asym_pt"), of(backend="slow"), of(model="net_b"), of("fp32"))
     assert [one.decision for one in cells] == [
         Decision(DecisionRule.POINT, "model net_a::fast+*"),
@@ -93,7 +101,10 @@ def test_flips_and_probabilities_are_layered_apart(tmp_path: Path) -> None:
         flips=3, absolute=0.001, relative=0.01, flips_rule="suite small", moves_rule="suite small"
     )
     assert of("w8a8_asym_pt", "slow").allowance == Allowance(
-        flips=0, absolute=0.0, flips_rule="model net_a::w8a8_asym_pt", moves_rule="model net_a::slow"
+        flips=0,
+        absolute=0.0,
+        flips_rule="model net_a::w8a8_asym_pt",
+        moves_rule="model net_a::slow",
     )
     assert of("fp32").allowance.flips == 3
 
@@ -116,7 +127,9 @@ def test_what_has_no_meaning_is_refused(tmp_path: Path, line: str, message: str)
         suite(tmp_path, line)
 
 
-@pytest.mark.parametrize("line", ['decision = { "w8a8_sym_pt" = "ci" }', 'flips = { "w8a8_sym_pt" = 1 }'])
+@pytest.mark.parametrize(
+    "line", ['decision = { "w8a8_sym_pt" = "ci" }', 'flips = { "w8a8_sym_pt" = 1 }']
+)
 @pytest.mark.parametrize("where", [0, 1])
 def test_a_pattern_about_no_cell_is_refused(tmp_path: Path, line: str, where: int) -> None:
     texts = ["", ""]
@@ -141,4 +154,6 @@ def test_threads_are_of_the_class_where_an_engine_counts() -> None:
     several = EnvironmentClass.of("x64-avx2", packages, threads=4)
     assert str(several) == "x64-avx2+onnxruntime-1.31.1+threads-4"
     assert EnvironmentClass.parse(str(several)) == several
-    assert str(EnvironmentClass.of("x64-avx2", {}, threads=4)) == "x64-avx2"  # our interpreter gives the same bits
+    assert (
+        str(EnvironmentClass.of("x64-avx2", {}, threads=4)) == "x64-avx2"
+    )  # our interpreter gives the same bits

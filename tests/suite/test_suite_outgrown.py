@@ -1,4 +1,6 @@
-"""A pattern of the quarantine file is outgrown when all its cells were run and none of them fails."""
+"""A pattern of the quarantine file is outgrown when all its cells were run and none of them
+fails.
+"""
 
 from pathlib import Path
 
@@ -13,18 +15,33 @@ CELLS = [Cell("s", model, "b", schema) for model in ("net", "web") for schema in
 
 
 def entry(pattern, when=None):
-    return QuarantineEntry(cell=pattern, measured="bad", reason="r", owner="o", expires="2020-01-01", when=when)
+    return QuarantineEntry(
+        cell=pattern, measured="bad", reason="r", owner="o", expires="2020-01-01", when=when
+    )
 
 
 def suite(*entries):
     return Suite(
-        name="s", path=Path("suites/s.qbench.toml"), table=SuiteTable(), models=(), quarantine=entries, lines={}
+        name="s",
+        path=Path("suites/s.qbench.toml"),
+        table=SuiteTable(),
+        models=(),
+        quarantine=entries,
+        lines={},
     )
 
 
 def line(cell, outcome="passed", processor="x64"):
-    found = {"suite": "s", "model": cell.model, "backend": "b", "schema": cell.schema, "outcome": outcome}
-    return found | ({} if outcome in ("unsupported", "error") else {"environment_class": f"{processor}+ort-1.0"})
+    found = {
+        "suite": "s",
+        "model": cell.model,
+        "backend": "b",
+        "schema": cell.schema,
+        "outcome": outcome,
+    }
+    return found | (
+        {} if outcome in ("unsupported", "error") else {"environment_class": f"{processor}+ort-1.0"}
+    )
 
 
 def errors(lines, *entries):
@@ -39,7 +56,9 @@ def test_all_of_its_cells_pass():
     )
 
 
-@pytest.mark.parametrize("outcome", ["quarantined", "failed", "expired", "error", "missing", "stale"])
+@pytest.mark.parametrize(
+    "outcome", ["quarantined", "failed", "expired", "error", "missing", "stale"]
+)
 def test_one_that_fails_or_cannot_be_judged_keeps_it(outcome):
     assert errors([line(CELLS[0]), line(CELLS[1], outcome)], entry("net::*")) == ()
 

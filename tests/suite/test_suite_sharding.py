@@ -1,4 +1,6 @@
-"""Shares of a suite: every model in exactly one, the same one everywhere, and errors that say how it is written."""
+"""Shares of a suite: every model in exactly one, the same one everywhere, and errors that say
+how it is written.
+"""
 
 import pytest
 from hypothesis import given
@@ -16,8 +18,13 @@ def test_every_model_falls_to_exactly_one_share(model, count):
 
 
 def test_shares_are_the_same_on_every_machine():
-    """By ``sha256sum``: SHA-256 of the name modulo 4, plus one. Python's own hash would differ in every process."""
-    shares = {m: next(i for i in range(1, 5) if Shard(i, 4).holds(m)) for m in ("mobilenet_v2", "digits_cnn", "magika")}
+    """By ``sha256sum``: SHA-256 of the name modulo 4, plus one. Python's own hash would differ
+    in every process.
+    """
+    shares = {
+        m: next(i for i in range(1, 5) if Shard(i, 4).holds(m))
+        for m in ("mobilenet_v2", "digits_cnn", "magika")
+    }
     assert shares == {"mobilenet_v2": 1, "digits_cnn": 4, "magika": 2}
 
 

@@ -59,7 +59,10 @@ def suite(folder: Path, text: str, quarantine: str | None = None) -> Suite:
 
 def test_the_matrix_in_file_order_fp32_first(tmp_path: Path) -> None:
     found = suite(
-        tmp_path, SUITE + MODEL + 'variants = { few = { "calibration.count" = 2, schemas = ["w8a8_sym_pc"] } }'
+        tmp_path,
+        SUITE
+        + MODEL
+        + 'variants = { few = { "calibration.count" = 2, schemas = ["w8a8_sym_pc"] } }',
     )
     cells = expand(found, CATALOGUES)
     assert [str(c.cell) for c in cells] == [
@@ -88,10 +91,15 @@ def test_tolerance_layers_and_the_winner_is_named(tmp_path: Path) -> None:
     table = 'tolerance = { "slow+*" = 0.03, w8a8_sym_pc = { value = 0.04, when = "x64-avx2", reason = "no VNNI" } }'
     assert winner(SUITE + MODEL + table, "slow+w8a8_sym_pc") == (0.03, "cell net_a::slow+*")
     assert winner(SUITE + MODEL + table, "fast+w8a8_sym_pc") == (0.01, "suite small")
-    assert winner(SUITE + MODEL + table, "fast+w8a8_sym_pc", ELSEWHERE) == (0.04, "cell net_a::w8a8_sym_pc (no VNNI)")
+    assert winner(SUITE + MODEL + table, "fast+w8a8_sym_pc", ELSEWHERE) == (
+        0.04,
+        "cell net_a::w8a8_sym_pc (no VNNI)",
+    )
 
 
-def one_tolerance(folder: Path, text: str, slug: str = "fast+w8a8_sym_pc") -> tuple[float, str, str]:
+def one_tolerance(
+    folder: Path, text: str, slug: str = "fast+w8a8_sym_pc"
+) -> tuple[float, str, str]:
     found_suite = suite(folder, text)
     cell = Cell(found_suite.name, "net_a", *slug.split("+"))
     found = tolerances_of(found_suite, found_suite.models[0], cell)[0][1].of("top1")
@@ -102,7 +110,9 @@ def test_what_tolerances_are_relative_to_is_a_setting_of_its_own(tmp_path: Path)
     of_error = SUITE + 'relative_to = "error"' + MODEL
     assert one_tolerance(tmp_path, of_error) == (0.01, "error", "suite small")
     assert one_tolerance(tmp_path, of_error + "tolerance = 0.2") == (0.2, "error", "model net_a")
-    assert one_tolerance(tmp_path, of_error + 'tolerance = 0.2\nrelative_to = "score"')[1] == "score"
+    assert (
+        one_tolerance(tmp_path, of_error + 'tolerance = 0.2\nrelative_to = "score"')[1] == "score"
+    )
     table = 'tolerance = { "fast+*" = { value = 0.3, relative_to = "nothing" }, "slow+*" = 0.2 }'
     assert one_tolerance(tmp_path, of_error + table) == (0.3, "nothing", "cell net_a::fast+*")
     assert one_tolerance(tmp_path, of_error + table, "slow+w8a8_sym_pc")[1] == "error"
@@ -112,7 +122,10 @@ def test_short_names_of_tolerances(tmp_path: Path) -> None:
     whole = SUITE.replace("tolerance = 0.01", "tolerance = { abs = 0.02 }") + MODEL
     assert one_tolerance(tmp_path, whole) == (0.02, "nothing", "suite small")
     assert one_tolerance(tmp_path, whole + "tolerance = 0.3") == (0.3, "score", "model net_a")
-    assert one_tolerance(tmp_path, SUITE + MODEL + "tolerance = { rel = 0.02 }")[:2] == (0.02, "score")
+    assert one_tolerance(tmp_path, SUITE + MODEL + "tolerance = { rel = 0.02 }")[:2] == (
+        0.02,
+        "score",
+    )
     table = 'tolerance = { w8a8_sym_pc = { abs = 0.5 }, "*" = { rel = 0.04, metrics = { top1 = 0.1 } } }'
     assert one_tolerance(tmp_path, SUITE + MODEL + table)[:2] == (0.5, "nothing")
     assert one_tolerance(tmp_path, SUITE + MODEL + table, "fast+w8a8_asym_pt")[:2] == (0.1, "score")
@@ -133,7 +146,9 @@ def test_short_names_of_tolerances(tmp_path: Path) -> None:
         ('recovery = { "fastt+*" = 0.9 }', ["unknown cell 'fastt+*'"]),
     ],
 )
-def test_tolerances_that_are_given_twice_are_refused(tmp_path: Path, written: str, words: list[str]) -> None:
+def test_tolerances_that_are_given_twice_are_refused(
+    tmp_path: Path, written: str, words: list[str]
+) -> None:
     with pytest.raises(InputError) as refused:
         expand(suite(tmp_path, SUITE + MODEL + written), CATALOGUES)
     for word in words:
@@ -156,7 +171,11 @@ def test_recovery_and_slices_are_for_quantized_cells(tmp_path: Path) -> None:
 def test_a_tolerance_of_some_metrics(tmp_path: Path) -> None:
     table = 'tolerance = { "fast+*" = { value = 0.3, metrics = { top1 = 0.06 } } }'
     fast, slow = (
-        next(c for c in expand(suite(tmp_path, SUITE + MODEL + table), CATALOGUES) if c.cell.slug == slug)
+        next(
+            c
+            for c in expand(suite(tmp_path, SUITE + MODEL + table), CATALOGUES)
+            if c.cell.slug == slug
+        )
         for slug in ("fast+w8a8_sym_pc", "slow+w8a8_sym_pc")
     )
     assert [fast.tolerance(HERE).of(metric).value for metric in ("top1", "top5")] == [0.06, 0.3]
@@ -165,9 +184,18 @@ def test_a_tolerance_of_some_metrics(tmp_path: Path) -> None:
 
 
 def test_a_model_may_ask_for_more_agreement_than_its_suite(tmp_path: Path) -> None:
-    found = suite(tmp_path, SUITE + "agreement = 0.8" + MODEL + "agreement = 0.9" + MODEL.replace("net_a", "net_b"))
-    assert (found.rules("net_a").agreement, found.rules("net_a").agreement_rule) == (0.9, "model net_a")
-    assert (found.rules("net_b").agreement, found.rules("net_b").agreement_rule) == (0.8, "suite small")
+    found = suite(
+        tmp_path,
+        SUITE + "agreement = 0.8" + MODEL + "agreement = 0.9" + MODEL.replace("net_a", "net_b"),
+    )
+    assert (found.rules("net_a").agreement, found.rules("net_a").agreement_rule) == (
+        0.9,
+        "model net_a",
+    )
+    assert (found.rules("net_b").agreement, found.rules("net_b").agreement_rule) == (
+        0.8,
+        "suite small",
+    )
     with pytest.raises(InputError, match=r"agreement = 1\.2"):
         suite(tmp_path, SUITE + MODEL + "agreement = 1.2")
 
@@ -186,8 +214,14 @@ def test_a_floor_of_executed_integers_is_layered_and_unset_by_default(tmp_path: 
     assert suite(tmp_path, SUITE + MODEL).rules("net_a").executed_macs is None
     models = MODEL + "executed_macs = 0.9" + MODEL.replace("net_a", "net_b")
     found = suite(tmp_path, SUITE + "executed_macs = 0.3" + models)
-    assert (found.rules("net_a").executed_macs, found.rules("net_a").executed_rule) == (0.9, "model net_a")
-    assert (found.rules("net_b").executed_macs, found.rules("net_b").executed_rule) == (0.3, "suite small")
+    assert (found.rules("net_a").executed_macs, found.rules("net_a").executed_rule) == (
+        0.9,
+        "model net_a",
+    )
+    assert (found.rules("net_b").executed_macs, found.rules("net_b").executed_rule) == (
+        0.3,
+        "suite small",
+    )
     with pytest.raises(InputError, match=r"executed_macs = 2"):
         suite(tmp_path, SUITE + MODEL + "executed_macs = 2.0")
 
@@ -214,21 +248,36 @@ def test_quarantine_entries_cover_cells_and_expire(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (SUITE.replace("tolerance", "tolerence") + MODEL, ["'tolerence'", "Did you mean 'tolerance'?"]),
+        (
+            SUITE.replace("tolerance", "tolerence") + MODEL,
+            ["'tolerence'", "Did you mean 'tolerance'?"],
+        ),
         (SUITE.replace("0.01", '"1 %"') + MODEL, ["a string", "a number"]),
         (SUITE.replace("0.01", "1.5") + MODEL, ["a tolerance of 1.5 is impossible"]),
-        (SUITE.replace("0.01", "5") + MODEL, ["expected a fraction in [0, 1), such as 0.05 for 5 %"]),
+        (
+            SUITE.replace("0.01", "5") + MODEL,
+            ["expected a fraction in [0, 1), such as 0.05 for 5 %"],
+        ),
         (SUITE + MODEL + "tolerance = -0.1", ["a tolerance of -0.1 is impossible"]),
         (SUITE + MODEL.replace("net_a", "net_aa"), ["unknown model 'net_aa'", "'net_a'"]),
         (SUITE + MODEL.replace("photos", "fotos"), ["unknown dataset 'fotos'", "'photos'"]),
-        (SUITE + MODEL.replace("agreement@crops", "agreement@corps"), ["unknown dataset 'corps'", "'crops'"]),
+        (
+            SUITE + MODEL.replace("agreement@crops", "agreement@corps"),
+            ["unknown dataset 'corps'", "'crops'"],
+        ),
         (SUITE + MODEL.replace("top1", "tpo1"), ["unknown metric 'tpo1'", "'top1'"]),
         (SUITE.replace('"slow"', '"slwo"') + MODEL, ["unknown backend 'slwo'", "'slow'"]),
-        (SUITE.replace("w8a8_sym_pc", "w8a8_sim_pc") + MODEL, ["unknown schema 'w8a8_sim_pc'", "'w8a8_sym_pc'"]),
+        (
+            SUITE.replace("w8a8_sym_pc", "w8a8_sim_pc") + MODEL,
+            ["unknown schema 'w8a8_sim_pc'", "'w8a8_sym_pc'"],
+        ),
         (SUITE.replace('"slow"', '"fast"') + MODEL, ["'fast' twice among the backends"]),
         (SUITE + MODEL + MODEL, ["the model 'net_a' 2 times"]),
         (SUITE + MODEL.replace("count = 8", "count = 0"), ["a calibration count of 0"]),
-        (SUITE + MODEL + "tolerance = { w8a8_sym_cp = 0.1 }", ["unknown cell 'w8a8_sym_cp'", "'w8a8_sym_pc'"]),
+        (
+            SUITE + MODEL + "tolerance = { w8a8_sym_cp = 0.1 }",
+            ["unknown cell 'w8a8_sym_cp'", "'w8a8_sym_pc'"],
+        ),
         (
             SUITE + MODEL + 'tolerance = { "*" = { value = 0.1, metrics = { tpo1 = 0.2 } } }',
             ["unknown metric 'tpo1'", "'top1'"],
@@ -242,7 +291,10 @@ def test_quarantine_entries_cover_cells_and_expire(tmp_path: Path) -> None:
             ["'calibration.cont'", "'calibration.count'"],
         ),
         (SUITE + MODEL + 'variants = { "V 1" = {} }', ["variant 'V 1'"]),
-        (SUITE + MODEL + 'variants = { v = { "calibration.count" = 0 } }', ["variant 'v' of 'net_a'", "count of 0"]),
+        (
+            SUITE + MODEL + 'variants = { v = { "calibration.count" = 0 } }',
+            ["variant 'v' of 'net_a'", "count of 0"],
+        ),
         (SUITE, ["no key 'model'"]),
     ],
 )
@@ -254,9 +306,7 @@ def test_bad_suites_are_one_sentence(tmp_path: Path, text: str, words: list[str]
 
 
 def test_a_quarantine_entry_about_no_cell_is_an_error(tmp_path: Path) -> None:
-    entry = (
-        '[[cell]]\ncell = "net_a::fast+w8a8_sym_pt"\nmeasured = "x"\nreason = "x"\nowner = "x"\nexpires = "2027-01-31"'
-    )
+    entry = '[[cell]]\ncell = "net_a::fast+w8a8_sym_pt"\nmeasured = "x"\nreason = "x"\nowner = "x"\nexpires = "2027-01-31"'
     with pytest.raises(InputError, match=r"quarantine file.*'net_a::fast\+w8a8_sym_pt'"):
         expand(suite(tmp_path, SUITE + MODEL, entry), CATALOGUES)
     with pytest.raises(InputError, match="Invalid isoformat"):
@@ -268,7 +318,9 @@ def test_a_suite_is_utf8_whatever_the_machine_writes(tmp_path: Path) -> None:
     path.write_text(f"# models × backends\n{SUITE}{MODEL}", encoding="utf-8")
     ascii_only = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     program = "import pathlib, sys; from qbench.suite import load_suite; load_suite(pathlib.Path(sys.argv[1]))"
-    done = subprocess.run([sys.executable, "-c", program, path], env=ascii_only, capture_output=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program, path], env=ascii_only, capture_output=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -28,9 +28,24 @@ def planned(tmp_path_factory):
 @pytest.mark.parametrize(
     ("error", "outcome", "headline", "remedy"),
     [
-        (UnsupportedError("Running x", **PARTS), "unsupported", "Running x: found a; expected b. Do c.", "Do c."),
-        (InputError("Reading y", **PARTS), "error", "Reading y: found a; expected b. Do c.", "Do c."),
-        (ZeroDivisionError("division by zero\nand more"), "error", "ZeroDivisionError: division by zero", ""),
+        (
+            UnsupportedError("Running x", **PARTS),
+            "unsupported",
+            "Running x: found a; expected b. Do c.",
+            "Do c.",
+        ),
+        (
+            InputError("Reading y", **PARTS),
+            "error",
+            "Reading y: found a; expected b. Do c.",
+            "Do c.",
+        ),
+        (
+            ZeroDivisionError("division by zero\nand more"),
+            "error",
+            "ZeroDivisionError: division by zero",
+            "",
+        ),
         (KeyError(), "error", "KeyError: no message", ""),
     ],
 )

@@ -31,4 +31,8 @@ def postgres():
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request, tmp_path):
     """Where an index may be made."""
-    return str(tmp_path / "index.sqlite") if request.param == "sqlite" else request.getfixturevalue("postgres")
+    return (
+        str(tmp_path / "index.sqlite")
+        if request.param == "sqlite"
+        else request.getfixturevalue("postgres")
+    )

@@ -5,7 +5,18 @@ import datetime
 
 import numpy as np
 import pytest
-from tracked_results import ANSWERS, ELSEWHERE, HERE, agreement, baseline, line, measured, per, run, top1
+from tracked_results import (
+    ANSWERS,
+    ELSEWHERE,
+    HERE,
+    agreement,
+    baseline,
+    line,
+    measured,
+    per,
+    run,
+    top1,
+)
 
 from qbench.errors import IncompleteError, InputError
 from qbench.judging import Compared, Criterion, QuarantineEntry, Rules
@@ -32,7 +43,9 @@ SAME_COUNTS = measured(predictions="p5")
 
 def accept(base, *measurements, scope=Scope.ALL, reason="a new kernel", for_any=False, **more):
     accepting = Accepting(scope=scope, reason=reason, for_any=for_any)
-    return accept_measurements(base, measurements, accepting=accepting, **({"rules": Rules()} | more))
+    return accept_measurements(
+        base, measurements, accepting=accepting, **({"rules": Rules()} | more)
+    )
 
 
 @pytest.fixture
@@ -61,8 +74,12 @@ def test_scopes(known, measurement, scope, scopes):
 
 
 def test_an_error_rate_improves_downwards(known):
-    assert accept(known, measured(top1(758), per(103), agreement(940), predictions="p"), scope=Scope.IMPROVED).rows
-    assert not accept(known, measured(top1(758), per(105), agreement(940), predictions="p"), scope=Scope.IMPROVED).rows
+    assert accept(
+        known, measured(top1(758), per(103), agreement(940), predictions="p"), scope=Scope.IMPROVED
+    ).rows
+    assert not accept(
+        known, measured(top1(758), per(105), agreement(940), predictions="p"), scope=Scope.IMPROVED
+    ).rows
 
 
 def test_the_table_is_old_to_new(known):
@@ -126,7 +143,12 @@ def test_the_executed_share_is_accepted_and_less_needs_a_reason(known):
 
 def entry(cell, when=None):
     return QuarantineEntry(
-        cell=cell, measured="70.7", reason="per-tensor weights", owner="kernels", expires="2026-12-31", when=when
+        cell=cell,
+        measured="70.7",
+        reason="per-tensor weights",
+        owner="kernels",
+        expires="2026-12-31",
+        when=when,
     )
 
 
@@ -155,7 +177,9 @@ BESIDE = Criterion(backend="ort-cpu-noopt", rule="suite smoke")
 def test_a_cell_that_is_not_what_another_backend_is_is_never_accepted(known, scope, slug):
     asked = []
     worse = measured(top1(755), compared=UNEQUAL, predictions="p2", slug=slug)
-    found = accept(known, worse, scope=scope, criterion=lambda cell: asked.append(cell.slug) or BESIDE)
+    found = accept(
+        known, worse, scope=scope, criterion=lambda cell: asked.append(cell.slug) or BESIDE
+    )
     assert found.baseline is known
     assert asked == [slug]
     (refusal,) = found.refusals
@@ -173,13 +197,17 @@ def test_a_cell_that_is_not_what_another_backend_is_is_never_accepted(known, sco
 )
 def test_a_cell_that_is_close_enough_or_asked_nothing_is_accepted(known, compared_and_criterion):
     compared, criterion = compared_and_criterion
-    found = accept(known, dataclasses.replace(WORSE, compared=compared), criterion=lambda cell: criterion)
+    found = accept(
+        known, dataclasses.replace(WORSE, compared=compared), criterion=lambda cell: criterion
+    )
     assert found.rows
     assert not found.refusals
 
 
 def test_one_refusal_does_not_stop_the_others(known):
-    found = accept(known, WORSE, measured(slug="ort-cpu+new"), quarantine=[entry(f"mobilenet_v2::{SLUG}")])
+    found = accept(
+        known, WORSE, measured(slug="ort-cpu+new"), quarantine=[entry(f"mobilenet_v2::{SLUG}")]
+    )
     assert [r.cell for r in found.refusals] == [SLUG]
     assert set(found.baseline.cells) == {SLUG, "ort-cpu+new"}
 
@@ -190,12 +218,16 @@ def test_quarantine_of_another_class_is_no_refusal(known):
 
 def test_an_expired_entry_prevents_no_acceptance_and_gives_one_notice(known):
     day = datetime.date(2027, 1, 1)
-    found = accept(known, WORSE, measured(slug="ort-cpu+new"), quarantine=[entry("mobilenet_v2::*")], today=day)
+    found = accept(
+        known, WORSE, measured(slug="ort-cpu+new"), quarantine=[entry("mobilenet_v2::*")], today=day
+    )
     assert {row.cell for row in found.rows} == {SLUG, "ort-cpu+new"}
     assert not found.refusals
     (notice,) = found.notices
     assert all(fact in notice for fact in ("'mobilenet_v2::*'", "2026-12-31", "kernels"))
-    held = accept(known, WORSE, quarantine=[entry("mobilenet_v2::*")], today=datetime.date(2026, 12, 31))
+    held = accept(
+        known, WORSE, quarantine=[entry("mobilenet_v2::*")], today=datetime.date(2026, 12, 31)
+    )
     assert held.refusals[0].is_listed
     assert not held.notices
 
@@ -204,7 +236,13 @@ def test_accepting_twice_changes_no_byte(known, tmp_path):
     path = baseline_path(tmp_path, "smoke", "mobilenet_v2")
     once = accept(known, WORSE, measured(environment=ELSEWHERE), measured(slug="ort-cpu+new"))
     assert save_baseline(path, once.baseline)
-    again = accept(once.baseline, measured(slug="ort-cpu+new"), measured(environment=ELSEWHERE), WORSE, reason="other")
+    again = accept(
+        once.baseline,
+        measured(slug="ort-cpu+new"),
+        measured(environment=ELSEWHERE),
+        WORSE,
+        reason="other",
+    )
     assert not again.rows
     assert not save_baseline(path, again.baseline)
 
@@ -223,7 +261,9 @@ def reference(base, answers=ANSWERS, reason="trained anew", **more):
     measurement = measured(**more)
     digests = {**measurement.digests, **{f"reference:{k}": a.digest for k, a in answers.items()}}
     measurement = dataclasses.replace(measurement, digests=digests)
-    return accept_reference(base, measurement, answers, backend="ort-cpu", environment_class=str(HERE), reason=reason)
+    return accept_reference(
+        base, measurement, answers, backend="ort-cpu", environment_class=str(HERE), reason=reason
+    )
 
 
 def test_a_first_reference():
@@ -237,16 +277,23 @@ def test_a_first_reference():
 
 
 def test_the_same_reference_is_no_change_even_from_elsewhere(known):
-    again = accept_reference(known, measured(), ANSWERS, backend="ort-cpu", environment_class=str(ELSEWHERE))
+    again = accept_reference(
+        known, measured(), ANSWERS, backend="ort-cpu", environment_class=str(ELSEWHERE)
+    )
     assert again.baseline is known
     assert not again.rows
 
 
-def test_sources_that_are_declared_later_are_stored_without_a_reason_and_change_no_result(known, tmp_path):
+def test_sources_that_are_declared_later_are_stored_without_a_reason_and_change_no_result(
+    known, tmp_path
+):
     found = measured()
-    shared = Clusters(sources=40, effect=2.0, interval=(-0.1, 0.1), shown=(-0.1, 0.1), p=1.0, error=0.1)
+    shared = Clusters(
+        sources=40, effect=2.0, interval=(-0.1, 0.1), shown=(-0.1, 0.1), p=1.0, error=0.1
+    )
     scores = tuple(
-        dataclasses.replace(one, clusters=shared if one.metric.endswith("@photos") else None) for one in found.scores
+        dataclasses.replace(one, clusters=shared if one.metric.endswith("@photos") else None)
+        for one in found.scores
     )
     again = accept_reference(
         known,
@@ -256,7 +303,10 @@ def test_sources_that_are_declared_later_are_stored_without_a_reason_and_change_
         environment_class=str(HERE),
     )
     assert not again.rows
-    assert {name: data.sources for name, data in again.baseline.data.items()} == {"photos": 40, "words": None}
+    assert {name: data.sources for name, data in again.baseline.data.items()} == {
+        "photos": 40,
+        "words": None,
+    }
     assert (again.baseline.cells, again.baseline.metrics) == (known.cells, known.metrics)
     path = baseline_path(tmp_path, "smoke", "m")
     save_baseline(path, again.baseline)
@@ -291,10 +341,14 @@ def test_what_was_accepted_of_a_former_model_judges_nothing_until_it_is_measured
 def test_a_result_declared_for_any_class_takes_the_place_of_its_own(known):
     found = accept(known, measured(), scope=Scope.NEW, reason="", for_any=True)
     assert set(found.baseline.cells[SLUG].accepted) == {"any"}
-    again = accept(found.baseline, dataclasses.replace(measured(), environment=ELSEWHERE), scope=Scope.NEW)
+    again = accept(
+        found.baseline, dataclasses.replace(measured(), environment=ELSEWHERE), scope=Scope.NEW
+    )
     assert not again.rows  # it inherits
     with pytest.raises(InputError, match="no reason"):
-        accept(known, WORSE, scope=Scope.CHANGED, reason="", for_any=True)  # replaces what its class had
+        accept(
+            known, WORSE, scope=Scope.CHANGED, reason="", for_any=True
+        )  # replaces what its class had
 
 
 def test_what_was_accepted_of_its_class_moves_with_its_old_values_and_the_reason(known):
@@ -309,7 +363,9 @@ def test_what_was_accepted_of_its_class_moves_with_its_old_values_and_the_reason
     assert kept.cells[SLUG].accepted["any"].reason == "a new kernel"
 
 
-@pytest.mark.parametrize(("scope", "is_taken"), [(Scope.NEW, False), (Scope.CHANGED, True), (Scope.ALL, True)])
+@pytest.mark.parametrize(
+    ("scope", "is_taken"), [(Scope.NEW, False), (Scope.CHANGED, True), (Scope.ALL, True)]
+)
 def test_a_changed_result_is_new_in_no_class(known, scope, is_taken):
     found = accept(known, WORSE, scope=scope, reason="portable", for_any=True)
     assert bool(found.rows) == is_taken
@@ -329,9 +385,17 @@ def test_what_another_scope_would_take_is_counted(known):
 
 def test_the_table_is_in_the_units_of_its_metrics():
     decibels = AcceptedRow(
-        cell=SLUG, environment_class="any", metric="sqnr", old=2_610_584, new=2_607_154, out_of=128_000, unit="dB"
+        cell=SLUG,
+        environment_class="any",
+        metric="sqnr",
+        old=2_610_584,
+        new=2_607_154,
+        out_of=128_000,
+        unit="dB",
     )
-    share = AcceptedRow(cell=SLUG, environment_class="any", metric="top1", old=None, new=353, out_of=400)
+    share = AcceptedRow(
+        cell=SLUG, environment_class="any", metric="top1", old=None, new=353, out_of=400
+    )
     assert accepted_lines("m", [share, decibels], most=12) == (
         "accepted in any:",
         f"  m::{SLUG}  top1          — → 88.25 %",
@@ -343,7 +407,11 @@ def test_the_table_is_in_the_units_of_its_metrics():
 
 
 def test_what_is_not_finite_is_never_accepted(known):
-    scores = (dataclasses.replace(top1(758), interval=(float("nan"), 0.0)), per(104), agreement(940))
+    scores = (
+        dataclasses.replace(top1(758), interval=(float("nan"), 0.0)),
+        per(104),
+        agreement(940),
+    )
     found = accept(known, measured(*scores, predictions="p2"))
     assert not found.rows
     assert [refusal.reason.partition(" ")[0] for refusal in found.refusals] == ["top1@photos"]
@@ -357,7 +425,15 @@ def test_a_reference_is_replaced_for_a_reason_only(known):
 
 def test_accepting_cells_leaves_the_reference_alone(known):
     found = accept(known, WORSE).baseline
-    for name in ("model_digest", "preprocessing", "data", "metrics", "stored", "backend", "environment_class"):
+    for name in (
+        "model_digest",
+        "preprocessing",
+        "data",
+        "metrics",
+        "stored",
+        "backend",
+        "environment_class",
+    ):
         assert getattr(found, name) is getattr(known, name)
 
 

@@ -1,4 +1,6 @@
-"""What one annotation covers: every machine that saw the same change; and values that are no shares keep their unit."""
+"""What one annotation covers: every machine that saw the same change; and values that are no
+shares keep their unit.
+"""
 
 import dataclasses
 
@@ -29,15 +31,20 @@ ACCEPTED = {
 def by_turns(hits):
     """A run of each commit, on two machines that take turns."""
     places = [(number, (HERE, ELSEWHERE)[number % 2]) for number in range(len(hits))]
-    return [run(line(measured(top1(hits[n]), environment=machine)), number=n) for n, machine in places]
+    return [
+        run(line(measured(top1(hits[n]), environment=machine)), number=n) for n, machine in places
+    ]
 
 
 def regressions(hits, *named):
     notes = [
-        Annotation(commit=COMMITS[number], state=Ruling.ACKNOWLEDGED, author="ann", reason="known") for number in named
+        Annotation(commit=COMMITS[number], state=Ruling.ACKNOWLEDGED, author="ann", reason="known")
+        for number in named
     ]
     series = trend_series(by_turns(hits), commits=COMMITS)
-    return group_alerts(find_alerts(series, commits=COMMITS, accepted=ACCEPTED, annotations=notes), COMMITS)
+    return group_alerts(
+        find_alerts(series, commits=COMMITS, accepted=ACCEPTED, annotations=notes), COMMITS
+    )
 
 
 STAIRS = [760] * 10 + [759] * 12 + [758] * 12
@@ -65,7 +72,9 @@ def test_a_slide_that_goes_on_behind_a_commit_of_another_machine_is_new_again(na
     found = regressions([760 - n // 3 for n in range(60)], named)
     slides = [alert for one in found for alert in one.alerts if alert.kind is Kind.SLIDE]
     assert len(slides) == 2
-    assert [(alert.is_new, "worse since then" in alert.why) for alert in slides] == [(is_new, is_new)] * 2
+    assert [(alert.is_new, "worse since then" in alert.why) for alert in slides] == [
+        (is_new, is_new)
+    ] * 2
 
 
 @pytest.mark.parametrize("named", [19, 20, 21])
@@ -83,7 +92,10 @@ def test_slides_without_a_common_commit_are_two_things_to_look_at():
         for n in range(40)
         for machine, hits in (((HERE, early), (ELSEWHERE, late))[n % 2],)
     ]
-    found = group_alerts(find_alerts(trend_series(runs, commits=COMMITS), commits=COMMITS, accepted=ACCEPTED), COMMITS)
+    found = group_alerts(
+        find_alerts(trend_series(runs, commits=COMMITS), commits=COMMITS, accepted=ACCEPTED),
+        COMMITS,
+    )
     assert [len(one.alerts) for one in found] == [1, 1]
 
 
@@ -101,7 +113,8 @@ NOISE = dataclasses.replace(
 
 def test_noise_louder_than_the_signal_is_kept():
     runs = [
-        run(line(measured(dataclasses.replace(NOISE, hits=hits))), number=n) for n, hits in enumerate((400, -1_500))
+        run(line(measured(dataclasses.replace(NOISE, hits=hits))), number=n)
+        for n, hits in enumerate((400, -1_500))
     ]
     (series,) = trend_series(runs)
     assert [point.value for point in series.points] == [0.4, -1.5]
@@ -117,9 +130,17 @@ def test_a_share_below_nothing_makes_no_sense():
 
 def test_an_alert_knows_the_unit_of_its_levels():
     words = dataclasses.replace(
-        top1(0), metric="perplexity", direction=Direction.LOWER, unit="per token", proportion=False, out_of=1000
+        top1(0),
+        metric="perplexity",
+        direction=Direction.LOWER,
+        unit="per token",
+        proportion=False,
+        out_of=1000,
     )
-    runs = [run(line(measured(dataclasses.replace(words, hits=9_000 + 500 * (n >= 10)))), number=n) for n in range(16)]
+    runs = [
+        run(line(measured(dataclasses.replace(words, hits=9_000 + 500 * (n >= 10)))), number=n)
+        for n in range(16)
+    ]
     (alert,) = find_alerts(trend_series(runs, commits=COMMITS), commits=COMMITS)
     assert (alert.unit, alert.before, alert.after) == ("per token", 9.0, 9.5)
     assert alert.loss == pytest.approx(0.5 / 9)

@@ -1,4 +1,6 @@
-"""Alerts on histories whose truth is known: fifteen nights of a newcomer, and random ones with all that can happen."""
+"""Alerts on histories whose truth is known: fifteen nights of a newcomer, and random ones with
+all that can happen.
+"""
 
 import importlib.util
 import sys
@@ -31,7 +33,9 @@ def fifteen(request):
 
 
 def test_a_step_in_decibels_alone_is_the_one_new_alert_of_its_nights(fifteen):
-    """The schema clipped one layer: 42.7 → 14.0 dB with top-1 unmoved, confirmed in the third night."""
+    """The schema clipped one layer: 42.7 → 14.0 dB with top-1 unmoved, confirmed in the third
+    night.
+    """
     after = alerts_of(fifteen, 11)
     (new,) = [one for one in after if one.is_new and one.commit >= made_by.sha(9)]
     assert (new.metric, new.unit, new.before, new.after) == ("sqnr", "dB", 42.7, 14.0)
@@ -73,14 +77,20 @@ def test_one_fall_is_one_alert_at_its_commit_in_random_histories():
 
 
 def test_a_change_of_the_baseline_long_after_reopens_nothing():
-    """What was accepted is in each record: another baseline today is no matter of the nights before."""
+    """What was accepted is in each record: another baseline today is no matter of the nights
+    before.
+    """
     made = made_by.fifteen_nights(1)
     series = trend_series(made.runs[:12], commits=made.line)
     from qbench.tracking import AcceptedLevel
 
-    key = next((one.cell, one.metric, one.environment_class) for one in series if one.metric == "top1")
+    key = next(
+        (one.cell, one.metric, one.environment_class) for one in series if one.metric == "top1"
+    )
     before = find_alerts(series, commits=made.line)
     level = AcceptedLevel(hits=40, data=frozenset(["d"]))
     ended = {State.ACCEPTED, State.FIXED}
     after = find_alerts(series, commits=made.line, accepted={key: level})
-    assert [one for one in before if one.state in ended] == [one for one in after if one.state in ended]
+    assert [one for one in before if one.state in ended] == [
+        one for one in after if one.state in ended
+    ]

@@ -1,4 +1,6 @@
-"""Alerts over time: confirmed ones stay, end once, name a commit where one is known, and show what was measured."""
+"""Alerts over time: confirmed ones stay, end once, name a commit where one is known, and show
+what was measured.
+"""
 
 import importlib.util
 import sys
@@ -31,15 +33,17 @@ def alerts(runs, known=None):
     return find_alerts(trend_series(runs, commits=COMMITS), commits=COMMITS, accepted=known)
 
 
-# A newcomer's nights: accepted at 98.00 %, three green ones, one of a wrong calibration (97.25), reverted, retrained
-# (97.75, accepted), then four nights red at 97.25 from one commit on.
+# A newcomer's nights: accepted at 98.00 %, three green ones, one of a wrong calibration (97.25),
+# reverted, retrained (97.75, accepted), then four nights red at 97.25 from one commit on.
 DAYS = [392, 392, 392, 392, 389, 392, 391, 391, 391, 391, 389, 389, 389, 389]
 BROKEN = 10
 FOUR_RED = [night(day, hits) for day, hits in enumerate(DAYS)]
 
 
 @pytest.mark.parametrize("known", [None, 391, 392])
-@pytest.mark.parametrize("red", [FOUR_RED, [night(n, h) for n, h in enumerate([391, 389, 389, 389, 389])]])
+@pytest.mark.parametrize(
+    "red", [FOUR_RED, [night(n, h) for n, h in enumerate([391, 389, 389, 389, 389])]]
+)
 def test_four_red_nights_from_one_commit_are_a_step_at_that_commit(red, known):
     (alert,) = alerts(red, None if known is None else accepted(known))
     commit = COMMITS[len(red) - 4]
@@ -48,10 +52,13 @@ def test_four_red_nights_from_one_commit_are_a_step_at_that_commit(red, known):
 
 
 @pytest.mark.parametrize(
-    "before", [[392, 392, 392, 392, 389, 392, 390, 391, 391], [392] * 4 + [389] * 2 + [392, 391, 391]]
+    "before",
+    [[392, 392, 392, 392, 389, 392, 390, 391, 391], [392] * 4 + [389] * 2 + [392, 391, 391]],
 )
 def test_what_was_accepted_shows_a_step_that_the_series_alone_does_not(before):
-    (alert,) = alerts([night(day, hits) for day, hits in enumerate(before + [389] * 4)], accepted(391))
+    (alert,) = alerts(
+        [night(day, hits) for day, hits in enumerate(before + [389] * 4)], accepted(391)
+    )
     assert (alert.kind, alert.suspects, alert.before, alert.after) == (
         Kind.STEP,
         (COMMITS[len(before)],),
@@ -71,11 +78,21 @@ def test_an_alert_outlives_a_good_night_beside_repeated_runs_and_another_engine(
         night(day + 4, 391, commit=14),
     ]
     (alert,) = alerts(runs, accepted(391))
-    assert (alert.kind, alert.state, alert.suspects) == (Kind.STEP, State.DETECTED, (COMMITS[BROKEN],))
-    (alert,) = alerts([*runs, night(day + 5, 391, commit=15), night(day + 6, 391, commit=16)], accepted(391))
+    assert (alert.kind, alert.state, alert.suspects) == (
+        Kind.STEP,
+        State.DETECTED,
+        (COMMITS[BROKEN],),
+    )
+    (alert,) = alerts(
+        [*runs, night(day + 5, 391, commit=15), night(day + 6, 391, commit=16)], accepted(391)
+    )
     assert (alert.state, alert.suspects) == (State.FIXED, (COMMITS[BROKEN],))
-    (alert,) = alerts([*runs, night(day + 5, 392, commit=2), night(day + 6, 391, commit=11)], accepted(391))
-    assert (alert.state, alert.suspects) == (State.DETECTED, (COMMITS[BROKEN],)), "old commits, measured again"
+    (alert,) = alerts(
+        [*runs, night(day + 5, 392, commit=2), night(day + 6, 391, commit=11)], accepted(391)
+    )
+    assert (alert.state, alert.suspects) == (State.DETECTED, (COMMITS[BROKEN],)), (
+        "old commits, measured again"
+    )
 
 
 def test_many_runs_of_one_good_commit_do_not_bend_the_level_behind_it():
@@ -115,9 +132,19 @@ def test_the_table_of_steps_and_the_alerts_are_one_computation():
 def test_a_slide_names_no_commit_with_and_without_an_accepted_result(start):
     runs = [night(day, start - max(0, day - 10) // 4) for day in range(60)]
     (slide,) = alerts(runs, accepted(start))
-    assert (slide.kind, slide.own_past, slide.suspects, slide.before) == (Kind.SLIDE, False, (), start / 400)
+    assert (slide.kind, slide.own_past, slide.suspects, slide.before) == (
+        Kind.SLIDE,
+        False,
+        (),
+        start / 400,
+    )
     (slide,) = alerts(runs)
-    assert (slide.kind, slide.own_past, slide.suspects, slide.before) == (Kind.SLIDE, True, (), start / 400)
+    assert (slide.kind, slide.own_past, slide.suspects, slide.before) == (
+        Kind.SLIDE,
+        True,
+        (),
+        start / 400,
+    )
     slide, *_ = alerts(runs, accepted(start - 12))
     assert (slide.kind, slide.state) == (Kind.SLIDE, State.ACCEPTED)
 
@@ -177,5 +204,10 @@ def test_a_confirmed_alert_is_there_after_every_later_run_and_ends_once(rates, s
 
 
 def test_machines_in_turn_name_the_commit_between_their_nights():
-    runs = [night(n, 392 if n < 20 else 386, environment=(HERE, ELSEWHERE)[n % 2]) for n in range(40)]
-    assert {alert.suspects for alert in alerts(runs)} == {tuple(COMMITS[19:21]), tuple(COMMITS[20:22])}
+    runs = [
+        night(n, 392 if n < 20 else 386, environment=(HERE, ELSEWHERE)[n % 2]) for n in range(40)
+    ]
+    assert {alert.suspects for alert in alerts(runs)} == {
+        tuple(COMMITS[19:21]),
+        tuple(COMMITS[20:22]),
+    }

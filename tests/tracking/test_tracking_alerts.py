@@ -1,4 +1,6 @@
-"""Alerts: steps and slides, what quietens them, which commit they name, how they are put together."""
+"""Alerts: steps and slides, what quietens them, which commit they name, how they are put
+together.
+"""
 
 import dataclasses
 
@@ -44,7 +46,9 @@ def nights(hits, **more):
 
 
 def alerts(runs, *, commits=COMMITS, notes=(), known=None):
-    return find_alerts(trend_series(runs, commits=commits), commits=commits, annotations=notes, accepted=known)
+    return find_alerts(
+        trend_series(runs, commits=commits), commits=commits, annotations=notes, accepted=known
+    )
 
 
 def said(state, number=10, **more):
@@ -129,10 +133,14 @@ def test_a_slide_without_steps_is_seen_too():
 
 
 def test_a_slide_is_not_seen_in_its_first_two_points():
-    assert not any(a.kind is Kind.SLIDE for a in alerts(nights([760] * 9 + [758] * 2), known=accepted(760)))
+    assert not any(
+        a.kind is Kind.SLIDE for a in alerts(nights([760] * 9 + [758] * 2), known=accepted(760))
+    )
 
 
-@pytest.mark.parametrize(("number", "is_new"), [(59, False), (54, False), (50, True), (12, True), (2, True)])
+@pytest.mark.parametrize(
+    ("number", "is_new"), [(59, False), (54, False), (50, True), (12, True), (2, True)]
+)
 def test_a_slide_that_was_acknowledged_is_new_again_when_it_goes_on(number, is_new):
     note = said(Ruling.ACKNOWLEDGED, number)
     found = alerts(nights(SLIDE), known=accepted(760), notes=[note])
@@ -153,13 +161,19 @@ def test_a_slide_that_was_ruled_on_stays_so_when_a_step_of_its_own_follows():
     step, slide = alerts(nights(hits), known=accepted(760), notes=notes)
     assert (step.kind, step.state) == (Kind.STEP, State.DETECTED)
     assert (slide.kind, slide.state) == (Kind.SLIDE, State.ACKNOWLEDGED)
-    *_, slide = alerts(nights([*hits, 699, 698, 697, 696, 696, 696]), known=accepted(760), notes=notes)
+    *_, slide = alerts(
+        nights([*hits, 699, 698, 697, 696, 696, 696]), known=accepted(760), notes=notes
+    )
     assert (slide.kind, slide.is_new) == (Kind.SLIDE, True), "beside the step it has slid on"
 
 
 def test_a_ruling_on_other_cells_or_commits_changes_nothing():
     runs = nights([760] * 10 + [740] * 5)
-    for note in (said(Ruling.EXPECTED, cell="digits::*"), said(Ruling.EXPECTED, 9), said(Ruling.EXPECTED, metric="x")):
+    for note in (
+        said(Ruling.EXPECTED, cell="digits::*"),
+        said(Ruling.EXPECTED, 9),
+        said(Ruling.EXPECTED, metric="x"),
+    ):
         (alert,) = alerts(runs, notes=[note])
         assert alert.is_new
 
@@ -180,15 +194,21 @@ def test_the_last_ruling_counts():
 
 
 def test_other_machines_other_samples_and_newer_engines_raise_none():
-    turns = [night(n, 760 if n % 2 else 740, environment=HERE if n % 2 else ELSEWHERE) for n in range(30)]
+    turns = [
+        night(n, 760 if n % 2 else 740, environment=HERE if n % 2 else ELSEWHERE) for n in range(30)
+    ]
     assert alerts(turns) == ()
-    moved = dataclasses.replace(measured(top1(700)), digests={**measured().digests, "data:photos": "d2"})
+    moved = dataclasses.replace(
+        measured(top1(700)), digests={**measured().digests, "data:photos": "d2"}
+    )
     others = [*nights([760] * 10), *[run(line(moved), number=n) for n in range(10, 20)]]
     assert alerts(others, known=accepted(760)) == ()
 
 
 def test_machines_in_turn_narrow_the_stretch_down():
-    """Each machine is seen every fourth night; the change is between nights that only both together tell."""
+    """Each machine is seen every fourth night; the change is between nights that only both
+    together tell.
+    """
     here = [night(n, 760 if n < 18 else 740) for n in range(0, 40, 4)]
     there = [night(n, 750 if n < 18 else 730, environment=ELSEWHERE) for n in range(2, 40, 4)]
     found = alerts([*here, *there])
@@ -200,7 +220,10 @@ def test_machines_in_turn_narrow_the_stretch_down():
 
 def test_alerts_of_one_commit_are_one_regression_the_largest_loss_first():
     def both(n):
-        lines = [line(measured(top1(760 if n < 10 else low), slug=slug)) for slug, low in (("a+s", 750), ("b+s", 700))]
+        lines = [
+            line(measured(top1(760 if n < 10 else low), slug=slug))
+            for slug, low in (("a+s", 750), ("b+s", 700))
+        ]
         lines.append(line(measured(top1(760 if n < 20 else 740), slug="c+s")))
         return run(*lines, number=n)
 
@@ -211,7 +234,10 @@ def test_alerts_of_one_commit_are_one_regression_the_largest_loss_first():
 
 def test_what_was_ruled_on_is_not_put_beside_what_is_new():
     def both(n):
-        return run(*[line(measured(top1(760 if n < 10 else 740), slug=slug)) for slug in ("a+s", "b+s")], number=n)
+        return run(
+            *[line(measured(top1(760 if n < 10 else 740), slug=slug)) for slug in ("a+s", "b+s")],
+            number=n,
+        )
 
     found = alerts([both(n) for n in range(20)], notes=[said(Ruling.EXPECTED, cell="*::a+*")])
     groups = group_alerts(found, COMMITS)
@@ -219,7 +245,9 @@ def test_what_was_ruled_on_is_not_put_beside_what_is_new():
 
 
 def test_outside_version_control_the_run_is_named():
-    runs = [run(line(measured(top1(760 if n < 10 else 740))), number=n, commit=None) for n in range(15)]
+    runs = [
+        run(line(measured(top1(760 if n < 10 else 740))), number=n, commit=None) for n in range(15)
+    ]
     (alert,) = alerts(runs, commits=())
     assert (alert.commit, alert.suspects, alert.run) == ("", (), runs[10].id)
     (regression,) = group_alerts([alert], ())
@@ -228,7 +256,9 @@ def test_outside_version_control_the_run_is_named():
 
 def test_what_baselines_hold_is_what_is_compared_with():
     result = Accepted(metrics={METRIC: 758}, predictions={})
-    stored = dataclasses.replace(baseline(), cells={CELL.slug: AcceptedCell(accepted={str(HERE): result})})
+    stored = dataclasses.replace(
+        baseline(), cells={CELL.slug: AcceptedCell(accepted={str(HERE): result})}
+    )
     levels = accepted_levels("smoke", [stored])
     assert levels[CELL, METRIC, str(HERE)].hits == 758
     (slide,) = alerts(nights([755] * 9), known=levels)
@@ -237,14 +267,28 @@ def test_what_baselines_hold_is_what_is_compared_with():
 
 def test_a_distance_to_fp32_that_grew_is_an_alert_in_its_unit():
     noise = dataclasses.replace(
-        top1(760), metric="sqnr", against=Against.REFERENCE, unit="dB", proportion=False, out_of=1000
+        top1(760),
+        metric="sqnr",
+        against=Against.REFERENCE,
+        unit="dB",
+        proportion=False,
+        out_of=1000,
     )
     runs = [
-        run(line(measured(top1(760), dataclasses.replace(noise, hits=30_000 if n < 10 else 20_000))), number=n)
+        run(
+            line(
+                measured(top1(760), dataclasses.replace(noise, hits=30_000 if n < 10 else 20_000))
+            ),
+            number=n,
+        )
         for n in range(15)
     ]
     found = {one.metric: one for one in trend_series(runs, commits=COMMITS)}
-    assert (found["sqnr"].unit, found["sqnr"].is_distance, found["sqnr"].steps) == ("dB", True, (10,))
+    assert (found["sqnr"].unit, found["sqnr"].is_distance, found["sqnr"].steps) == (
+        "dB",
+        True,
+        (10,),
+    )
     assert (found[METRIC].unit, found[METRIC].is_distance) == ("%", False)
     (alert,) = alerts(runs)
     assert (alert.metric, alert.unit, alert.before, alert.after) == ("sqnr", "dB", 30, 20)
@@ -261,7 +305,9 @@ def test_a_distance_to_fp32_that_grew_is_an_alert_in_its_unit():
 )
 def test_trends_are_held_to_what_drift_is_held_to(accepted_for, equivalents, known):
     result = Accepted(metrics={METRIC: 758}, predictions={})
-    stored = dataclasses.replace(baseline(), cells={CELL.slug: AcceptedCell(accepted={accepted_for: result})})
+    stored = dataclasses.replace(
+        baseline(), cells={CELL.slug: AcceptedCell(accepted={accepted_for: result})}
+    )
     levels = accepted_levels("smoke", [stored], classes=[str(HERE)], equivalents=equivalents)
     assert ((CELL, METRIC, str(HERE)) in levels) == known
     assert bool(alerts(nights([755] * 9), known=levels)) == known

@@ -7,7 +7,14 @@ import pytest
 from tracked_results import HERE, baseline, measured
 
 from qbench.judging import Rules
-from qbench.tracking import Accepting, Scope, accept_measurements, baseline_path, load_baseline, save_baseline
+from qbench.tracking import (
+    Accepting,
+    Scope,
+    accept_measurements,
+    baseline_path,
+    load_baseline,
+    save_baseline,
+)
 
 SLUG = "integer-mine+w8a8_asym_pc"
 

@@ -31,7 +31,9 @@ from qbench.tracking import (
 
 def accepted():
     everything = Accepting(scope=Scope.ALL, reason="the first")
-    return accept_measurements(baseline(), [measured()], accepting=everything, rules=Rules()).baseline
+    return accept_measurements(
+        baseline(), [measured()], accepting=everything, rules=Rules()
+    ).baseline
 
 
 @pytest.fixture
@@ -43,7 +45,10 @@ def path(tmp_path):
 
 def test_files_lie_by_suite_and_model(path, tmp_path):
     assert path == tmp_path / "smoke" / "mobilenet_v2.json"
-    assert sorted(p.name for p in path.parent.iterdir()) == ["mobilenet_v2.fp32.npz", "mobilenet_v2.json"]
+    assert sorted(p.name for p in path.parent.iterdir()) == [
+        "mobilenet_v2.fp32.npz",
+        "mobilenet_v2.json",
+    ]
 
 
 def test_round_trip(path):
@@ -79,7 +84,10 @@ def test_the_text_is_made_for_review(path):
     assert json.dumps(json.loads(text), indent=1, sort_keys=True, ensure_ascii=False) + "\n" == text
     for line in text.splitlines():  # one scalar a line
         assert sum(line.count(mark) for mark in "{[") <= 1
-        assert line.rstrip().endswith((",", "{", "}", "[", "]", "{}", '"')) or line.strip().split(": ")[-1].isdigit()
+        assert (
+            line.rstrip().endswith((",", "{", "}", "[", "]", "{}", '"'))
+            or line.strip().split(": ")[-1].isdigit()
+        )
 
     def numbers(value):
         if isinstance(value, dict):
@@ -129,7 +137,9 @@ DAMAGES = {
     "unknown key": lambda path: path.write_text(path.read_text().replace('"backend"', '"bakend"')),
     "float": lambda path: path.write_text(path.read_text().replace(": 758", ": 758.5")),
     "NaN": lambda path: path.write_text(path.read_text().replace(": 758", ": NaN")),
-    "other digest": lambda path: path.write_text(path.read_text().replace(ANSWERS["words"].digest, "0" * 64)),
+    "other digest": lambda path: path.write_text(
+        path.read_text().replace(ANSWERS["words"].digest, "0" * 64)
+    ),
     "absent": lambda path: path.unlink(),
     "npz absent": lambda path: path.with_name("mobilenet_v2.fp32.npz").unlink(),
     "npz cut short": lambda path: cut(path.with_name("mobilenet_v2.fp32.npz")),
@@ -154,7 +164,10 @@ def bare(path):
 
 
 def packed(path, photos):
-    np.savez(path.with_name("mobilenet_v2.fp32.npz"), **{"ids-photos": photos, "ids-words": ANSWERS["words"].ids})
+    np.savez(
+        path.with_name("mobilenet_v2.fp32.npz"),
+        **{"ids-photos": photos, "ids-words": ANSWERS["words"].ids},
+    )
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -236,7 +249,9 @@ def test_damage_names_the_command_that_restores_first(path):
     with pytest.raises(DamagedError) as caught:
         load_baseline(path)
     restored, anew = caught.value.remedy.split(", or ")
-    assert f"git -C {path.parent} stash push -- mobilenet_v2.json mobilenet_v2.fp32.npz)" in restored
+    assert (
+        f"git -C {path.parent} stash push -- mobilenet_v2.json mobilenet_v2.fp32.npz)" in restored
+    )
     assert "--qbench-accept-fp32" in anew
 
 
@@ -246,7 +261,9 @@ def test_whole_parts_are_kept_for_a_new_reference(path):
     kept = find_baseline(path, keep_whole_parts=True)
     assert len(kept.lost) == 1
     assert (kept.cells, kept.data) == (whole.cells, whole.data)
-    again = accept_reference(kept, measured(), ANSWERS, backend="ort-cpu", environment_class=str(HERE))
+    again = accept_reference(
+        kept, measured(), ANSWERS, backend="ort-cpu", environment_class=str(HERE)
+    )
     assert save_baseline(path, again.baseline)
     assert load_baseline(path).cells == whole.cells
 
@@ -273,13 +290,18 @@ def test_what_a_killed_process_left_is_hidden_from_git_and_swept_by_the_next(pat
     shutil.copytree(left, path.parent / ".qbench-0123456789abcdef")
     subprocess.run(["git", "init", "-q", path.parent], check=True)
     shown = ["git", "-C", path.parent, "status", "--porcelain", "--untracked-files=all"]
-    assert subprocess.run(shown, check=True, capture_output=True, text=True).stdout.split()[1::2] == [
+    assert subprocess.run(shown, check=True, capture_output=True, text=True).stdout.split()[
+        1::2
+    ] == [
         "mobilenet_v2.fp32.npz",
         "mobilenet_v2.json",
     ]
     shutil.rmtree(path.parent / ".git")
     save_baseline(path, load_baseline(path))
-    assert sorted(file.name for file in path.parent.iterdir()) == ["mobilenet_v2.fp32.npz", "mobilenet_v2.json"]
+    assert sorted(file.name for file in path.parent.iterdir()) == [
+        "mobilenet_v2.fp32.npz",
+        "mobilenet_v2.json",
+    ]
 
 
 def test_our_own_baselines_are_written_again_as_they_are(tmp_path):
@@ -303,7 +325,12 @@ def test_a_fitting_measurement_is_known():
 
 def test_a_cell_nobody_accepted_is_not_known():
     found = accepted().expectation(measured(slug="ort-cpu+other").cell, measured().digests)
-    assert (found.state, found.cell_known, found.accepted, found.floors) == (State.KNOWN, False, {}, {})
+    assert (found.state, found.cell_known, found.accepted, found.floors) == (
+        State.KNOWN,
+        False,
+        {},
+        {},
+    )
 
 
 @pytest.mark.parametrize(
@@ -325,7 +352,8 @@ def test_what_differs_makes_it_stale(key, words):
 
 
 @pytest.mark.parametrize(
-    ("now", "words"), [(-1, "({0} samples, today's has {1})"), (0, "(as many samples, {0}, but other contents")]
+    ("now", "words"),
+    [(-1, "({0} samples, today's has {1})"), (0, "(as many samples, {0}, but other contents")],
 )
 def test_another_data_set_is_told_by_its_count(now, words):
     digests = {**measured().digests, "data:photos": "something else"}
@@ -342,13 +370,18 @@ def test_noise_is_stored_by_class_and_absent_where_none_was_measured(path):
     assert '"noise"' not in text
     counts = MetricNoise(hits=(350, 352, 349), out_of=(400, 400, 400), pairs=9, flips=12)
     noise = {
-        "x64-avx2": Repeats(runs=3, differing={"photos": 5}, flips={"photos": 12}, metrics={"top1": counts}),
+        "x64-avx2": Repeats(
+            runs=3, differing={"photos": 5}, flips={"photos": 12}, metrics={"top1": counts}
+        ),
         "x64-test": Repeats(runs=2),
     }
     slug = next(iter(before.cells))
     save_baseline(
         path,
-        dataclasses.replace(before, cells={**before.cells, slug: dataclasses.replace(before.cells[slug], noise=noise)}),
+        dataclasses.replace(
+            before,
+            cells={**before.cells, slug: dataclasses.replace(before.cells[slug], noise=noise)},
+        ),
     )
     assert load_baseline(path).cells[slug].noise == noise
     assert json.loads(path.read_text())["cells"][slug]["noise"]["x64-test"] == {"runs": 2}

@@ -1,4 +1,6 @@
-"""Calibrations in baselines and run files: what scopes take, what comes back from disk, what is refused."""
+"""Calibrations in baselines and run files: what scopes take, what comes back from disk, what is
+refused.
+"""
 
 import base64
 import dataclasses
@@ -26,7 +28,9 @@ MORE = Calibrated(key="default", ranges=dict(SEEN.ranges) | {"z": (0.0, 1.0)})
 
 
 def accept(base, *measurements, scope, reason="a new kernel"):
-    return accept_measurements(base, measurements, accepting=Accepting(scope=scope, reason=reason), rules=Rules())
+    return accept_measurements(
+        base, measurements, accepting=Accepting(scope=scope, reason=reason), rules=Rules()
+    )
 
 
 def calibrated(by, *scores, **more):
@@ -62,7 +66,9 @@ def test_a_moved_calibration_is_taken_as_a_change(known, scope):
     found = accept(known, calibrated(MOVED), scope=scope)
     if scope in (Scope.CHANGED, Scope.ALL):
         assert found.baseline.calibrations == {"default": MOVED.ranges}
-        assert [(row.metric, row.old, row.new) for row in found.rows] == [("ranges (1 moved)", 2, 2)]
+        assert [(row.metric, row.old, row.new) for row in found.rows] == [
+            ("ranges (1 moved)", 2, 2)
+        ]
     else:
         assert found.baseline is known
         assert found.left_changed == 1
@@ -83,7 +89,9 @@ def test_last_digits_are_no_change_and_further_values_are_new(known):
     close = Calibrated(key="default", ranges=dict(SEEN.ranges) | {"x": (-1.2501, 6.0001)})
     assert accept(known, calibrated(close), scope=Scope.ALL).baseline is known
     assert accept(known, calibrated(MORE), scope=Scope.CHANGED).baseline is known
-    assert accept(known, calibrated(MORE), scope=Scope.NEW).baseline.calibrations == {"default": MORE.ranges}
+    assert accept(known, calibrated(MORE), scope=Scope.NEW).baseline.calibrations == {
+        "default": MORE.ranges
+    }
 
 
 def test_new_keeps_what_did_not_move_as_it_was_accepted(known):
@@ -92,7 +100,9 @@ def test_new_keeps_what_did_not_move_as_it_was_accepted(known):
         "default": MORE.ranges
     }
     fewer = Calibrated(key="default", ranges={"x": (-1.25, 6.0)})
-    assert accept(known, calibrated(fewer), scope=Scope.NEW).baseline.calibrations == {"default": fewer.ranges}
+    assert accept(known, calibrated(fewer), scope=Scope.NEW).baseline.calibrations == {
+        "default": fewer.ranges
+    }
 
 
 def test_two_calibrations_in_one_acceptance_are_refused(known):
@@ -102,7 +112,9 @@ def test_two_calibrations_in_one_acceptance_are_refused(known):
 
 
 def test_what_a_later_cell_takes_is_not_left(known):
-    better = calibrated(MOVED, top1(765), per(104), agreement(940), predictions="p2", slug="ort-cpu+w8a8_asym_pc")
+    better = calibrated(
+        MOVED, top1(765), per(104), agreement(940), predictions="p2", slug="ort-cpu+w8a8_asym_pc"
+    )
     other = calibrated(MOVED, slug="ort-aaa+w8a8_asym_pc")
     both = accept(known, better, calibrated(SEEN, slug="ort-aaa+w8a8_asym_pc"), scope=Scope.NEW)
     found = accept(both.baseline, other, better, scope=Scope.IMPROVED)
@@ -112,7 +124,12 @@ def test_what_a_later_cell_takes_is_not_left(known):
 def test_another_model_forgets_its_calibrations(known):
     def again(**more):
         return accept_reference(
-            known, measured(**more), ANSWERS, backend="ort-cpu", environment_class=str(HERE), reason="retrained"
+            known,
+            measured(**more),
+            ANSWERS,
+            backend="ort-cpu",
+            environment_class=str(HERE),
+            reason="retrained",
         ).baseline
 
     assert again(model="m2").calibrations == {}
@@ -157,12 +174,19 @@ def test_a_record_with_strange_ranges_is_refused(ranges):
 
 def test_a_borrowed_reference_brings_none(known):
     assert known.as_reference_of("quantized", None).calibrations == {}
-    assert dataclasses.replace(known, calibrations={}).expectation(measured().cell, {}).calibrations == {}
-    assert known.expectation(measured().cell, measured().digests).calibrations == {"default": SEEN.ranges}
+    assert (
+        dataclasses.replace(known, calibrations={}).expectation(measured().cell, {}).calibrations
+        == {}
+    )
+    assert known.expectation(measured().cell, measured().digests).calibrations == {
+        "default": SEEN.ranges
+    }
 
 
 @pytest.mark.parametrize("text", [b'{"x": "0 1"' + b" " * (1 << 24) + b"}", b"[" * 100_000])
 def test_ranges_that_unpack_to_too_much_are_one_sentence(text):
     words = {"key": "default", "ranges": base64.b64encode(zlib.compress(text)).decode()}
     with pytest.raises(InputError, match="cannot be read"):
-        record_of_line({**json.loads(json.dumps(line(calibrated(SEEN)))), "calibrated": words}).measurement()
+        record_of_line(
+            {**json.loads(json.dumps(line(calibrated(SEEN)))), "calibrated": words}
+        ).measurement()

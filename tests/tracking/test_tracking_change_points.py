@@ -18,20 +18,26 @@ def found(values, *, min_effect=0.002, confirm=3):
 
 def cost_of(values, starts):
     parts = [np.array(values[a:b]) for a, b in itertools.pairwise([*starts, len(values)])]
-    return sum(float(((p - p.mean()) ** 2).sum()) for p in parts) + 4 * math.log(len(values)) * (len(starts) - 1)
+    return sum(float(((p - p.mean()) ** 2).sum()) for p in parts) + 4 * math.log(len(values)) * (
+        len(starts) - 1
+    )
 
 
 @given(st.lists(st.integers(-9, 9), min_size=2, max_size=9))
 def test_the_partition_is_the_cheapest_of_all(numbers):
     values = [float(n) for n in numbers]
     every = (
-        [0, *cuts] for count in range(len(values)) for cuts in itertools.combinations(range(1, len(values)), count)
+        [0, *cuts]
+        for count in range(len(values))
+        for cuts in itertools.combinations(range(1, len(values)), count)
     )
     cheapest = min(cost_of(values, starts) for starts in every)
     assert cost_of(values, _cheapest(np.array(values), 1.0)) == pytest.approx(cheapest, abs=1e-6)
 
 
-@pytest.mark.parametrize("values", [[], [0.76], [0.76, 0.76], [0.76] * 60, [math.nan] * 5, [math.nan, 0.7]])
+@pytest.mark.parametrize(
+    "values", [[], [0.76], [0.76, 0.76], [0.76] * 60, [math.nan] * 5, [math.nan, 0.7]]
+)
 def test_nothing_to_find(values):
     assert found(values) == []
 
@@ -82,7 +88,9 @@ def test_a_spike_beside_a_step_leaves_the_step():
     assert found([0.76] * 20 + [0.50] + [0.76] * 10 + [0.74] * 20) == [31]
 
 
-@pytest.mark.parametrize("out_of", [200, 400, 1000])  # at 200 the step is exactly the least that matters
+@pytest.mark.parametrize(
+    "out_of", [200, 400, 1000]
+)  # at 200 the step is exactly the least that matters
 @pytest.mark.parametrize("fault", [0.85, 1.0])
 def test_a_short_fault_does_not_hide_the_step_behind_it(out_of, fault):
     values = [0.995] * 12 + [fault] * 2 + [0.985] * 8
@@ -155,7 +163,9 @@ def test_noise_raises_few_alarms_and_a_held_step_is_seen():
     assert seen >= 190
 
 
-@given(st.lists(st.floats(0, 1) | st.just(math.nan), max_size=30), st.floats(0, 0.5), st.integers(1, 5))
+@given(
+    st.lists(st.floats(0, 1) | st.just(math.nan), max_size=30), st.floats(0, 0.5), st.integers(1, 5)
+)
 def test_positions_are_sorted_places_of_measured_values(values, min_effect, confirm):
     levels = find_levels(values, min_effect=min_effect, confirm=confirm)
     positions = find_change_points(values, min_effect=min_effect, confirm=confirm)
@@ -168,7 +178,13 @@ def test_positions_are_sorted_places_of_measured_values(values, min_effect, conf
 
 @pytest.mark.parametrize(
     ("values", "min_effect", "confirm"),
-    [([0.1], -1, 3), ([0.1], 0.1, 0), ([0.1], math.inf, 3), ([math.inf], 0.1, 3), ([0.1], math.nan, 1)],
+    [
+        ([0.1], -1, 3),
+        ([0.1], 0.1, 0),
+        ([0.1], math.inf, 3),
+        ([math.inf], 0.1, 3),
+        ([0.1], math.nan, 1),
+    ],
 )
 def test_impossible_arguments(values, min_effect, confirm):
     with pytest.raises(ValueError, match=r"confirm|infinite"):

@@ -1,4 +1,6 @@
-"""Two runs compared: what their counts against one fp32 reference tell about single samples, never more."""
+"""Two runs compared: what their counts against one fp32 reference tell about single samples,
+never more.
+"""
 
 import itertools
 import json
@@ -30,10 +32,19 @@ def run(name, metric, *, where=X64, **more):
         "outcome": "passed",
         "environment_class": where,
         "metrics": {"top1": metric},
-        "digests": {"data:d": "d", "reference:d": "r", "predictions:d": name, **more.pop("digests", {})},
+        "digests": {
+            "data:d": "d",
+            "reference:d": "r",
+            "predictions:d": name,
+            **more.pop("digests", {}),
+        },
         **more,
     }
-    return Run(header={"id": name, "suite": "smoke", "format": FORMAT}, cells=(record_of_line(line),), complete=True)
+    return Run(
+        header={"id": name, "suite": "smoke", "format": FORMAT},
+        cells=(record_of_line(line),),
+        complete=True,
+    )
 
 
 def counted(reference, answers, *, lower=False):
@@ -77,17 +88,24 @@ def test_both_ends_of_the_range_are_possible(n):
     bits = list(itertools.product((False, True), repeat=n))
     for reference, old, new in itertools.product(bits, repeat=3):
         key = tuple(
-            tuple(counted(reference, one)[k] for k in ("reference_hits", "losses", "gains")) for one in (old, new)
+            tuple(counted(reference, one)[k] for k in ("reference_hits", "losses", "gains"))
+            for one in (old, new)
         )
         ends.setdefault(key, (reference, old, new, set()))[3].add(
             sum(a and not b for a, b in zip(old, new, strict=True))
         )
     for reference, old, new, lost in ends.values():
-        assert pairs_of(counted(reference, old), counted(reference, new)).losses == (min(lost), max(lost))
+        assert pairs_of(counted(reference, old), counted(reference, new)).losses == (
+            min(lost),
+            max(lost),
+        )
 
 
 def test_samples_that_share_sources_show_less_of_a_change():
-    old, new = counted([True] * 400, [True] * 400), counted([True] * 400, [True] * 380 + [False] * 20)
+    old, new = (
+        counted([True] * 400, [True] * 400),
+        counted([True] * 400, [True] * 380 + [False] * 20),
+    )
     ends = {"interval": [-0.08, 0.0], "shown": [-0.09, 0.01], "p": 0.1, "error": 0.02}
     grouped = new | {"clusters": {"sources": 20, "effect": 4.0} | ends}
     alone, together = pairs_of(old, new), pairs_of(old, grouped)
@@ -124,7 +142,10 @@ def test_flips_are_exact_where_answers_are_kept_and_bounded_by_the_named_samples
     assert flips(named("s1", "s2"), named("s2", "s3", "s4")) == {"d": (3, 4)}
     assert flips(named("s1", count=30), named("s2", count=25)) == {"d": (5, 55)}
     assert flips({}, {}) == {}
-    kept = [{"kept": {"d": packed_answers(Answers(np.array([[i % k] for i in range(10)], np.int32)))}} for k in (4, 5)]
+    kept = [
+        {"kept": {"d": packed_answers(Answers(np.array([[i % k] for i in range(10)], np.int32)))}}
+        for k in (4, 5)
+    ]
     exact = sum(i % 4 != i % 5 for i in range(10))
     assert flips(kept[0] | named("s1"), kept[1] | named("s1")) == {"d": (exact, exact)}
     assert flips(kept[0], {"kept": {"d": "rubbish"}}) == {}
@@ -159,7 +180,11 @@ def test_what_differs_between_two_classes(old, new, words):
 
 def test_a_retrained_model_is_named_and_what_fp32_lost():
     old = run("a", counted([1] * 9 + [0], [1] * 9 + [0]), digests={"model": "one"})
-    new = run("b", counted([1] * 8 + [0] * 2, [1] * 8 + [0] * 2), digests={"model": "two", "reference:d": "r2"})
+    new = run(
+        "b",
+        counted([1] * 8 + [0] * 2, [1] * 8 + [0] * 2),
+        digests={"model": "two", "reference:d": "r2"},
+    )
     (row,) = compare_runs(old, new)
     assert row.has_another_model
     assert row.why == "another model"

@@ -1,4 +1,6 @@
-"""Findings in run files: written short, read back whole, and by readers that are older than what was written."""
+"""Findings in run files: written short, read back whole, and by readers that are older than
+what was written.
+"""
 
 import datetime
 import json
@@ -34,8 +36,22 @@ FINDING = Finding(
     matched="bit for bit",
     nodes=NODES,
     unaligned=(Unaligned(value="odd", reason="fp32 has no value 'odd'"),),
-    suspects=(Suspect(node="conv1", cause=Cause.RANGE_OUTLIER, evidence="12 × the 99.9th percentile", score=7.5),),
-    repair=Repair(nodes=("conv1",), restores=True, smallest=True, macs_share=0.125, probes=4, overrides="[[rules]]\n"),
+    suspects=(
+        Suspect(
+            node="conv1",
+            cause=Cause.RANGE_OUTLIER,
+            evidence="12 × the 99.9th percentile",
+            score=7.5,
+        ),
+    ),
+    repair=Repair(
+        nodes=("conv1",),
+        restores=True,
+        smallest=True,
+        macs_share=0.125,
+        probes=4,
+        overrides="[[rules]]\n",
+    ),
     notes=("the budget ran out",),
     complete=False,
     seconds=1.5,
@@ -67,7 +83,9 @@ def test_what_a_later_qbench_knows_does_not_break_an_older_reader():
     line["weather"] = "rain"
     line["finding"]["colour"] = {"red": 1}
     line["finding"]["nodes"][0]["cumulative"]["taste"] = 3
-    line["finding"]["suspects"].append({"node": "conv2", "cause": "moonlight", "evidence": "it shone", "score": 1.0})
+    line["finding"]["suspects"].append(
+        {"node": "conv2", "cause": "moonlight", "evidence": "it shone", "score": 1.0}
+    )
     _, finding = finding_of_line(line)
     assert finding.nodes == FINDING.nodes
     assert finding.suspects == FINDING.suspects
@@ -84,7 +102,15 @@ def test_what_a_later_qbench_knows_does_not_break_an_older_reader():
         {"finding": "nothing"},
         {"model": 3},
         {"finding": {"model": "net", "backend": "b", "schema": "s", "samples": "many"}},
-        {"finding": {"model": "net", "backend": "b", "schema": "s", "samples": 1, "suspects": [{"node": "a"}]}},
+        {
+            "finding": {
+                "model": "net",
+                "backend": "b",
+                "schema": "s",
+                "samples": 1,
+                "suspects": [{"node": "a"}],
+            }
+        },
     ],
 )
 def test_a_line_without_sense_is_named(broken):
@@ -93,8 +119,12 @@ def test_a_line_without_sense_is_named(broken):
 
 
 def test_a_run_file_gives_its_findings_back(tmp_path):
-    with RunWriter.open(tmp_path, {"suite": "smoke"}, started=NOW, commit=None, token="t") as writer:
-        axes = {name: getattr(CELL, name) for name in ("suite", "model", "backend", "schema", "variant")}
+    with RunWriter.open(
+        tmp_path, {"suite": "smoke"}, started=NOW, commit=None, token="t"
+    ) as writer:
+        axes = {
+            name: getattr(CELL, name) for name in ("suite", "model", "backend", "schema", "variant")
+        }
         writer.write({"type": "cell", **axes, "outcome": "failed", "headline": "top1 lost"})
         writer.write(finding_line(CELL, FINDING))
         writer.write({"type": "prophecy", "text": "of a later qbench"})

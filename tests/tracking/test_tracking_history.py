@@ -34,7 +34,12 @@ from qbench.tracking import (
 
 
 def test_round_trip(tmp_path):
-    path = written(tmp_path, {"type": "environment", "processor": "x"}, {"type": "note", "text": "n"}, line(measured()))
+    path = written(
+        tmp_path,
+        {"type": "environment", "processor": "x"},
+        {"type": "note", "text": "n"},
+        line(measured()),
+    )
     run = read_run(path)
     assert path.name == "20261121T043000000Z-abc1234-aa.jsonl"
     assert run.id == path.stem
@@ -44,15 +49,27 @@ def test_round_trip(tmp_path):
 
 
 def test_every_line_has_a_type_and_a_cell_its_axes(tmp_path):
-    lines = [json.loads(text) for text in written(tmp_path, line(measured())).read_text().splitlines()]
+    lines = [
+        json.loads(text) for text in written(tmp_path, line(measured())).read_text().splitlines()
+    ]
     assert [item["type"] for item in lines] == ["run", "cell", "end"]
     assert lines[0]["format"] == FORMAT
-    assert {"model", "backend", "schema", "variant", "environment_class", "metrics", "outcome"} <= lines[1].keys()
+    assert {
+        "model",
+        "backend",
+        "schema",
+        "variant",
+        "environment_class",
+        "metrics",
+        "outcome",
+    } <= lines[1].keys()
     assert (lines[2]["cells"], lines[2]["exit_code"]) == (1, 0)
 
 
 def test_a_skipped_cell_has_no_measurement():
-    skipped = CellRecord.of(measured().cell, Verdict(outcome=Outcome.UNSUPPORTED, headline="h", rule="r"), None).line()
+    skipped = CellRecord.of(
+        measured().cell, Verdict(outcome=Outcome.UNSUPPORTED, headline="h", rule="r"), None
+    ).line()
     assert record_of_line(skipped).measurement() is None
 
 
@@ -93,7 +110,9 @@ def test_lines_are_on_disk_at_once(tmp_path):
 
 def test_leaving_early_leaves_the_run_incomplete(tmp_path):
     def interrupted():
-        with RunWriter.open(tmp_path, {"suite": "smoke"}, started=START, commit="c", token="t") as writer:
+        with RunWriter.open(
+            tmp_path, {"suite": "smoke"}, started=START, commit="c", token="t"
+        ) as writer:
             writer.write(line(measured()))
             raise KeyboardInterrupt
 
@@ -174,7 +193,9 @@ def test_a_read_only_folder_is_one_sentence(tmp_path, monkeypatch):
     def refuse(*_arguments):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(os, "open", refuse)  # root may write anywhere, so the mode bits would prove nothing
+    monkeypatch.setattr(
+        os, "open", refuse
+    )  # root may write anywhere, so the mode bits would prove nothing
     with pytest.raises(StoreError, match="Permission denied"):
         RunWriter.open(tmp_path, {"suite": "s"}, started=START, commit=None, token="t")
 
@@ -225,7 +246,9 @@ def test_a_newer_format_is_read_with_a_notice(tmp_path):
     assert History(tmp_path).problems == run.notices
 
 
-@pytest.mark.parametrize("content", [b"", b"garbage\n", b'{"type":"note","text":"x"}\n', b'{"type":"run"}\n'])
+@pytest.mark.parametrize(
+    "content", [b"", b"garbage\n", b'{"type":"note","text":"x"}\n', b'{"type":"run"}\n']
+)
 def test_a_file_that_is_no_run_is_a_problem_and_not_the_end(tmp_path, content):
     written(tmp_path, line(measured()))
     (tmp_path / "bad.jsonl").write_bytes(content)
@@ -258,7 +281,9 @@ def test_merging_is_copying(tmp_path):
     path = written(tmp_path / "a", line(measured()))
     content = path.read_bytes()
     (tmp_path / "b").mkdir()
-    (tmp_path / "b" / path.name).write_bytes(content[: len(content) // 2])  # an unfinished copy of the same run
+    (tmp_path / "b" / path.name).write_bytes(
+        content[: len(content) // 2]
+    )  # an unfinished copy of the same run
     (run,) = History(tmp_path).runs()
     assert run.complete
 
@@ -272,9 +297,9 @@ def test_runs_of_one_second_are_in_the_order_they_began(tmp_path):
     moment = datetime.datetime(2026, 11, 21, 4, 30, tzinfo=datetime.UTC)
     for number, token in enumerate(["zz", "mm", "aa"]):
         later = moment + datetime.timedelta(milliseconds=number)
-        RunWriter.open(tmp_path, {"suite": "s", "n": number}, started=later, commit=None, token=token).close(
-            exit_code=0
-        )
+        RunWriter.open(
+            tmp_path, {"suite": "s", "n": number}, started=later, commit=None, token=token
+        ).close(exit_code=0)
     assert [run.header["n"] for run in History(tmp_path).runs()] == [0, 1, 2]
     assert [path.name[-8:-6] for path in sorted(tmp_path.glob("*.jsonl"))] == ["zz", "mm", "aa"]
 
@@ -320,7 +345,9 @@ def test_what_is_no_plain_file_is_passed_over_and_named(tmp_path, monkeypatch):
 )
 def test_a_line_that_does_not_hold_together_is_counted_and_left(tmp_path, odd):
     path = written(tmp_path, line(measured()), end=False)
-    text = re.sub(r'"x": "([^"]*)"', r'"x": \1', json.dumps({**line(measured()), **odd}))  # a number as it is spelled
+    text = re.sub(
+        r'"x": "([^"]*)"', r'"x": \1', json.dumps({**line(measured()), **odd})
+    )  # a number as it is spelled
     path.write_text(path.read_text() + text + "\n")
     run = read_run(path)
     assert (len(run.cells), run.damaged, len(run.notices)) == (1, 1, 1)
@@ -328,7 +355,9 @@ def test_a_line_that_does_not_hold_together_is_counted_and_left(tmp_path, odd):
 
 def test_half_characters_and_names_that_are_not_utf8_can_be_written_down(tmp_path):
     path = written(tmp_path)
-    cell = json.dumps({**line(measured()), "headline": "\ud800", "notices": ["a\udfffb", "\U0001f600"]})
+    cell = json.dumps(
+        {**line(measured()), "headline": "\ud800", "notices": ["a\udfffb", "\U0001f600"]}
+    )
     path.write_text(path.read_text() + cell + '\n{"type":"note","text":"\\ud83d"}\n' + "garbage\n")
     odd = tmp_path / os.fsdecode(b"\xff\xfe.jsonl")
     path.rename(odd)
@@ -351,7 +380,9 @@ def small_history(folder, runs):
     """``runs`` files of twenty cells that move each night."""
     for number in range(runs):
         lines = [
-            line(measured(top1(700 + number % 9), slug=f"ort-cpu+s{cell}", predictions=f"p{number}"))
+            line(
+                measured(top1(700 + number % 9), slug=f"ort-cpu+s{cell}", predictions=f"p{number}")
+            )
             for cell in range(20)
         ]
         written(folder, *lines, started=START + datetime.timedelta(days=number))
@@ -385,8 +416,12 @@ def test_memory_grows_by_little_with_each_run(tmp_path, reader):
 
     read(tmp_path / "few")  # what is imported and cached once
     read(tmp_path / "many")
-    growth = (peak_of(lambda: read(tmp_path / "many")) - peak_of(lambda: read(tmp_path / "few"))) / (many - few)
-    assert growth < 6000 < size / 3  # bytes a run; one that is kept whole takes several times its size
+    growth = (
+        peak_of(lambda: read(tmp_path / "many")) - peak_of(lambda: read(tmp_path / "few"))
+    ) / (many - few)
+    assert (
+        growth < 6000 < size / 3
+    )  # bytes a run; one that is kept whole takes several times its size
 
 
 @pytest.mark.parametrize("place", ["nope", None, 3, ["runs"], b"runs"])

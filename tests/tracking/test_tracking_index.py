@@ -1,4 +1,6 @@
-"""The index says what the files say: whatever they are, however often it is brought up to date, on either database."""
+"""The index says what the files say: whatever they are, however often it is brought up to date,
+on either database.
+"""
 
 import datetime
 import json
@@ -14,7 +16,15 @@ from tracked_results import ELSEWHERE, START, line, measured, per, top1, written
 
 from qbench.errors import InputError, StoreError, UnavailableError
 from qbench.judging import Outcome
-from qbench.tracking import History, HistoryIndex, Wanted, cell_frame, index_building, metric_rows, trend_series
+from qbench.tracking import (
+    History,
+    HistoryIndex,
+    Wanted,
+    cell_frame,
+    index_building,
+    metric_rows,
+    trend_series,
+)
 
 SLUGS = ("ort-cpu+w8a8_asym_pc", "ort-cpu+w8a8_asym_pt", "integer-ort-x64+w8a8_asym_pc+calib32")
 
@@ -24,10 +34,17 @@ def nights(folder, count=6):
     for night in range(count):
         environment = ELSEWHERE if night % 2 else None
         more = {} if environment is None else {"environment": environment}
-        lines = [line(measured(top1(758 - 9 * (night > 3)), per(104 + night), slug=slug, **more)) for slug in SLUGS]
+        lines = [
+            line(measured(top1(758 - 9 * (night > 3)), per(104 + night), slug=slug, **more))
+            for slug in SLUGS
+        ]
         day = START + datetime.timedelta(days=night)
         written(
-            folder / f"{night % 2}", *lines, started=day, commit=f"{night:040x}", suite="nightly" if night else "smoke"
+            folder / f"{night % 2}",
+            *lines,
+            started=day,
+            commit=f"{night:040x}",
+            suite="nightly" if night else "smoke",
         )
 
 
@@ -38,7 +55,9 @@ def same(index, folder):
     assert trend_series(index.runs()) == trend_series(runs) == index.series()
     commits = [run.commit for run in runs][::-1]
     assert index.series(commits=commits) == trend_series(runs, commits=commits)
-    assert [(run.id, run.header, run.cells) for run in index.starts()] == [(run.id, run.header, ()) for run in runs]
+    assert [(run.id, run.header, run.cells) for run in index.starts()] == [
+        (run.id, run.header, ()) for run in runs
+    ]
 
 
 def test_the_index_says_what_the_files_say(tmp_path, place):
@@ -54,7 +73,9 @@ def test_the_index_says_what_the_files_say(tmp_path, place):
 
 def test_what_the_documentation_does_sees_the_newest_run(tmp_path, monkeypatch):
     text = (Path(__file__).parents[2] / "docs/history.md").read_text()
-    (snippet,) = [one for one in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "HistoryIndex" in one]
+    (snippet,) = [
+        one for one in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "HistoryIndex" in one
+    ]
     monkeypatch.chdir(tmp_path)
     nights(Path("reports/history"), 3)
     for count in (3, 5):
@@ -92,7 +113,13 @@ def test_a_line_that_says_almost_what_it_said_the_night_before_is_counted_again(
         same(index, folder)
         top, _ = sorted(index.series(), key=lambda one: one.metric != "top1@photos")
     assert [point.out_of for point in top.points] == [1000, 1000, 1000, 999, 1000]
-    assert [point.data for point in top.points] == ["d-photos", "d-photos", "d-other", "d-photos", "d-photos"]
+    assert [point.data for point in top.points] == [
+        "d-photos",
+        "d-photos",
+        "d-other",
+        "d-photos",
+        "d-photos",
+    ]
 
 
 def test_two_copies_that_disagree_are_told_as_by_the_files(tmp_path, place):
@@ -138,7 +165,9 @@ def test_an_update_reads_what_is_new_alone(tmp_path, place, monkeypatch):
 
         parse = index_tables.parse_run
         monkeypatch.setattr(
-            index_tables, "parse_run", lambda data, path, keep: (read.append(path), parse(data, path, keep))[1]
+            index_tables,
+            "parse_run",
+            lambda data, path, keep: (read.append(path), parse(data, path, keep))[1],
         )
         done = index.update(folder)
         assert (done.added, done.changed, done.gone, done.kept) == (1, 1, 1, 4)
@@ -169,7 +198,10 @@ def test_what_numbers_are_is_kept(tmp_path, place):
     with HistoryIndex(place) as index:
         index.update(folder)
         same(index, folder)
-        found = {one.metric: (one.unit, one.is_distance, one.lower_is_better) for one in trend_series(index.runs())}
+        found = {
+            one.metric: (one.unit, one.is_distance, one.lower_is_better)
+            for one in trend_series(index.runs())
+        }
     assert found["sqnr@photos"] == ("dB", True, False)
     assert found["per@words"] == ("%", False, True)
 
@@ -181,7 +213,10 @@ def test_a_run_that_measured_nothing_is_a_run_of_its_suite(tmp_path, place):
     written(folder, suite="other", started=START + datetime.timedelta(days=2))
     with HistoryIndex(place) as index:
         index.update(folder)
-        assert [(len(run.cells), run.complete) for run in index.runs(Wanted(suite="smoke"))] == [(1, True), (0, False)]
+        assert [(len(run.cells), run.complete) for run in index.runs(Wanted(suite="smoke"))] == [
+            (1, True),
+            (0, False),
+        ]
         assert [run.id for run in index.runs()] == [run.id for run in History(folder).runs()]
 
 
@@ -217,7 +252,9 @@ def test_files_that_are_no_runs_are_told_each_time_until_they_are(tmp_path, plac
     folder = tmp_path / "h"
     good = written(folder, line(measured()))
     (folder / "bad.jsonl").write_text("nonsense\n")
-    (folder / "newer.jsonl").write_text(good.read_text().replace("qbench-run/1", "qbench-run/9").replace("-aa", "-bb"))
+    (folder / "newer.jsonl").write_text(
+        good.read_text().replace("qbench-run/1", "qbench-run/9").replace("-aa", "-bb")
+    )
     with HistoryIndex(place) as index:
         for _ in range(2):
             done = index.update(folder)
@@ -242,7 +279,9 @@ def test_cells_that_were_not_measured_have_no_rows(tmp_path, place):
         assert len(index.rows()) == 1
 
 
-@pytest.mark.parametrize("text", ["nul \0 here", "half a pair \ud800", "ünïcode ✓", "'; DROP TABLE qbench_run; --"])
+@pytest.mark.parametrize(
+    "text", ["nul \0 here", "half a pair \ud800", "ünïcode ✓", "'; DROP TABLE qbench_run; --"]
+)
 def test_any_text_can_be_kept(tmp_path, place, text):
     item = line(measured(top1(758)))
     item["metrics"] = {text: item["metrics"]["top1@photos"]}
@@ -294,7 +333,9 @@ def test_an_index_of_another_version_is_made_anew_or_refused(tmp_path, place):
 
         def call_it(version):
             with engine.begin() as connection:
-                connection.execute(sqlalchemy.text("UPDATE qbench_index SET version = :v"), {"v": version})
+                connection.execute(
+                    sqlalchemy.text("UPDATE qbench_index SET version = :v"), {"v": version}
+                )
 
         call_it(0)
         with HistoryIndex(place) as other, pytest.raises(StoreError, match="an index of version 0"):
@@ -314,7 +355,9 @@ def test_reading_where_there_is_none_makes_none(tmp_path, place):
     assert not (tmp_path / "index.sqlite").exists()
 
 
-@pytest.mark.parametrize("place", ["mysql://host/db", "sqlite:x://y", "://", "postgresql://host:port/db"])
+@pytest.mark.parametrize(
+    "place", ["mysql://host/db", "sqlite:x://y", "://", "postgresql://host:port/db"]
+)
 def test_a_place_that_is_none_is_one_sentence(place):
     with pytest.raises(InputError, match="expected the path of an SQLite"):
         HistoryIndex(place)

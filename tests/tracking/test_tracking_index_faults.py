@@ -1,4 +1,6 @@
-"""What happens to an index when its database does not behave: one sentence, the state of before, and it catches up."""
+"""What happens to an index when its database does not behave: one sentence, the state of
+before, and it catches up.
+"""
 
 import sqlite3
 import threading
@@ -14,7 +16,12 @@ SENTENCE = "Updating the index .*; expected a database that can be reached and w
 
 def history(folder, count=3, first=0):
     for number in range(first, first + count):
-        written(folder, *(line(measured(slug=f"b{cell}+s")) for cell in range(8)), token=f"t{number}", started=START)
+        written(
+            folder,
+            *(line(measured(slug=f"b{cell}+s")) for cell in range(8)),
+            token=f"t{number}",
+            started=START,
+        )
     return folder
 
 
@@ -29,7 +36,9 @@ def catches_up(place, folder):
 
 
 def broken_off(monkeypatch, breaking, after):
-    """Let ``breaking(connection)`` run in an update that writes file by file, before so many writings."""
+    """Let ``breaking(connection)`` run in an update that writes file by file, before so many
+    writings.
+    """
     real, calls = index_tables.insert_values, []
 
     def insert(connection, table, rows):
@@ -114,7 +123,9 @@ def test_a_full_disk(tmp_path):
     history(folder, count=40, first=3)
     files = held(folder)
     with HistoryIndex(place) as one:
-        sqlalchemy.event.listen(one._engine, "connect", lambda c, _: c.execute("PRAGMA max_page_count=1"))
+        sqlalchemy.event.listen(
+            one._engine, "connect", lambda c, _: c.execute("PRAGMA max_page_count=1")
+        )
         with pytest.raises(StoreError, match="disk is full"):
             one.update(folder)
         assert one.rows() == before
@@ -137,7 +148,8 @@ def test_a_database_that_somebody_holds(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "content", [b"no database at all, but long enough to be one" * 100, b"SQLite format 3\0" + b"\0" * 4096]
+    "content",
+    [b"no database at all, but long enough to be one" * 100, b"SQLite format 3\0" + b"\0" * 4096],
 )
 def test_a_file_that_is_no_database_is_left_alone(tmp_path, content):
     folder, path = history(tmp_path / "h"), tmp_path / "index.sqlite"
@@ -168,7 +180,10 @@ def test_an_index_that_was_torn_is_made_anew(tmp_path):
 def test_a_file_of_another_name_is_never_thrown_away(tmp_path):
     folder, path = history(tmp_path / "h"), tmp_path / "letter.txt"
     path.write_bytes(content := b"Dear aunt, " * 200)
-    with HistoryIndex(str(path)) as one, pytest.raises(StoreError, match=r"name another file, .* and keep this one"):
+    with (
+        HistoryIndex(str(path)) as one,
+        pytest.raises(StoreError, match=r"name another file, .* and keep this one"),
+    ):
         one.update(folder, rebuild=True)
     assert path.read_bytes() == content
 

@@ -1,4 +1,6 @@
-"""Answers kept with accepted results: stored beside the baseline, compared by flips and probabilities, replaced."""
+"""Answers kept with accepted results: stored beside the baseline, compared by flips and
+probabilities, replaced.
+"""
 
 import dataclasses
 import json
@@ -48,14 +50,20 @@ def measurement(answers=ANSWERS, *, keeps=True):
         cell=Cell("smoke", "mobilenet_v2", *SLUG.split("+")),
         environment=HERE,
         scores=(top1(760, metric="top1"),),
-        digests={**digests, "reference:photos": ANSWERS.digest, "predictions:photos": answers.digest},
+        digests={
+            **digests,
+            "reference:photos": ANSWERS.digest,
+            "predictions:photos": answers.digest,
+        },
         integer_macs=0.98,
         kept={"photos": packed_answers(answers)} if keeps else {},
     )
 
 
 def judged(found, expectation, rules):
-    return judge(found, expectation, tolerance=Tolerance(), rules=rules, today=START.date(), node_id="node")
+    return judge(
+        found, expectation, tolerance=Tolerance(), rules=rules, today=START.date(), node_id="node"
+    )
 
 
 def empty_baseline():
@@ -111,7 +119,9 @@ def test_nothing_is_stored_that_nobody_asked_for(tmp_path: Path) -> None:
 def test_the_file_goes_with_its_last_answers(baseline: Baseline, tmp_path: Path) -> None:
     save_baseline(tmp_path / "m.json", baseline)
     changed = measurement(moved(flips=1), keeps=False)
-    save_baseline(tmp_path / "m.json", accepting(baseline, changed, scope=Scope.CHANGED, reason="r1").baseline)
+    save_baseline(
+        tmp_path / "m.json", accepting(baseline, changed, scope=Scope.CHANGED, reason="r1").baseline
+    )
     assert not (tmp_path / "m.accepted.npz").exists()
 
 
@@ -191,13 +201,19 @@ print(json.dumps([states, names]))
 
 
 @pytest.mark.parametrize(
-    "direction", ["replaced", *(pytest.param(name, marks=pytest.mark.slow) for name in ("first kept", "last kept"))]
+    "direction",
+    [
+        "replaced",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("first kept", "last kept")),
+    ],
 )
 def test_a_kill_before_any_file_operation_leaves_the_old_baseline_or_the_new(
     baseline: Baseline, tmp_path: Path, direction: str
 ) -> None:
     if direction == "replaced":  # answers and the reference at once
-        later = accepting(baseline, measurement(moved(flips=1)), scope=Scope.CHANGED, reason="r").baseline
+        later = accepting(
+            baseline, measurement(moved(flips=1)), scope=Scope.CHANGED, reason="r"
+        ).baseline
         other = Answers(IDS[:, ::-1].copy())
         data = {"photos": dataclasses.replace(later.data["photos"], reference=other.digest)}
         later = dataclasses.replace(later, stored={"photos": other}, data=data, preprocessing="x2")
@@ -208,22 +224,31 @@ def test_a_kill_before_any_file_operation_leaves_the_old_baseline_or_the_new(
     save_baseline(tmp_path / "new" / "m.json", new)
     folders = [tmp_path / name for name in ("old", "new", "work")]
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, *map(str, folders)], check=True, capture_output=True, text=True
+        [sys.executable, "-c", KILLED, *map(str, folders)],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     states, names = json.loads(done.stdout)
     assert len(states) > 10
     assert set(states) == {states[0], states[-1]}
     assert "unreadable" not in states
-    assert all(name == [*sorted(file.name for file in folders[1].iterdir()), states[-1]] for name in names)
+    assert all(
+        name == [*sorted(file.name for file in folders[1].iterdir()), states[-1]] for name in names
+    )
 
 
-def test_a_reader_between_two_writes_reads_again(baseline: Baseline, tmp_path: Path, monkeypatch) -> None:
+def test_a_reader_between_two_writes_reads_again(
+    baseline: Baseline, tmp_path: Path, monkeypatch
+) -> None:
     """It has the old .json, and everything else is new by then."""
     from qbench.tracking import baseline_file
 
     path = tmp_path / "m.json"
     save_baseline(path, baseline)
-    later = accepting(baseline, measurement(moved(flips=1)), scope=Scope.CHANGED, reason="r").baseline
+    later = accepting(
+        baseline, measurement(moved(flips=1)), scope=Scope.CHANGED, reason="r"
+    ).baseline
     read, calls = baseline_file.read_bytes, []
 
     def slow(file: Path) -> bytes | None:
@@ -237,7 +262,9 @@ def test_a_reader_between_two_writes_reads_again(baseline: Baseline, tmp_path: P
     assert load_baseline(path).cells == later.cells
 
 
-def test_of_damaged_answers_the_results_stay_for_a_new_reference(baseline: Baseline, tmp_path: Path) -> None:
+def test_of_damaged_answers_the_results_stay_for_a_new_reference(
+    baseline: Baseline, tmp_path: Path
+) -> None:
     path = tmp_path / "m.json"
     save_baseline(path, baseline)
     (tmp_path / "m.accepted.npz").write_bytes(b"torn")
@@ -251,13 +278,25 @@ def test_of_damaged_answers_the_results_stay_for_a_new_reference(baseline: Basel
     assert taken.cells == baseline.cells
 
 
-def test_answers_of_data_that_the_baseline_has_no_more_are_read(baseline: Baseline, tmp_path: Path) -> None:
+def test_answers_of_data_that_the_baseline_has_no_more_are_read(
+    baseline: Baseline, tmp_path: Path
+) -> None:
     other = dataclasses.replace(
         measurement(),
-        digests={"model": "m2", "preprocessing": "x1", "data:words": "d2", "reference:words": ANSWERS.digest},
+        digests={
+            "model": "m2",
+            "preprocessing": "x1",
+            "data:words": "d2",
+            "reference:words": ANSWERS.digest,
+        },
     )
     changed = accept_reference(
-        baseline, other, {"words": ANSWERS}, backend="ort-cpu", environment_class=str(HERE), reason="other data"
+        baseline,
+        other,
+        {"words": ANSWERS},
+        backend="ort-cpu",
+        environment_class=str(HERE),
+        reason="other data",
     )
     save_baseline(tmp_path / "m.json", changed.baseline)
     again = load_baseline(tmp_path / "m.json")
@@ -269,8 +308,14 @@ def test_a_record_with_damaged_answers_is_refused(word: str) -> None:
     text = packed_answers(ANSWERS)
     kind, _, packed = text.partition(":")
     short = packed_answers(Answers(IDS[:3], SCORES[:3]))
-    torn = {"torn": f"{kind}:{packed[: len(packed) // 2 // 4 * 4]}", "short": short, "other kind": f"sequence:{packed}"}
-    found = accepting(empty_baseline(), dataclasses.replace(measurement(), kept={"photos": torn[word]}))
+    torn = {
+        "torn": f"{kind}:{packed[: len(packed) // 2 // 4 * 4]}",
+        "short": short,
+        "other kind": f"sequence:{packed}",
+    }
+    found = accepting(
+        empty_baseline(), dataclasses.replace(measurement(), kept={"photos": torn[word]})
+    )
     assert not found.rows
     assert "its record is damaged" in found.refusals[0].reason
 
@@ -281,7 +326,10 @@ def test_a_record_carries_answers_and_only_where_asked() -> None:
     line = CellRecord.of(given.cell, verdict(plain, given), given).line()
     assert record_of_line(line).measurement().kept == given.kept
     assert kept_digest(unpacked_answers(line["kept"]["photos"])) == kept_digest(ANSWERS)
-    assert "kept" not in CellRecord.of(given.cell, verdict(plain, given), measurement(keeps=False)).line()
+    assert (
+        "kept"
+        not in CellRecord.of(given.cell, verdict(plain, given), measurement(keeps=False)).line()
+    )
 
 
 def test_flips_within_and_beyond(baseline: Baseline) -> None:
@@ -350,11 +398,15 @@ def test_moved_probabilities_are_accepted_by_word(baseline: Baseline) -> None:
 
 
 def test_classes_that_only_one_names() -> None:
-    """Of a class that fell out it is known that it has no more than the last of those that are named."""
+    """Of a class that fell out it is known that it has no more than the last of those that are
+    named.
+    """
     before = Answers(np.array([[1, 2]], np.int32), np.array([[0.6, 0.3]], np.float32))
     now = Answers(np.array([[1, 3]], np.int32), np.array([[0.5, 0.4]], np.float32))
     change = count_changes(now, before)
-    assert change.largest == pytest.approx(0.1, abs=1e-6)  # 1: 0.1; 2: 0.3 → at most 0.4; 3: at most 0.3 → 0.4
+    assert change.largest == pytest.approx(
+        0.1, abs=1e-6
+    )  # 1: 0.1; 2: 0.3 → at most 0.4; 3: at most 0.3 → 0.4
     low = Answers(np.array([[1, 3]], np.int32), np.array([[0.6, 0.05]], np.float32))
     assert count_changes(low, before).largest == pytest.approx(0.25, abs=1e-6)
     with pytest.raises(ValueError, match="compared with"):
@@ -369,7 +421,10 @@ def test_changes_against_a_scalar_count(orders, seed) -> None:
     now, before = (Answers(i, s) for i, s in zip(ids, scores, strict=True))
     largest = 0.0
     for row in range(len(now)):
-        p, q = (dict(zip(a.ids[row].tolist(), a.scores[row].tolist(), strict=True)) for a in (now, before))
+        p, q = (
+            dict(zip(a.ids[row].tolist(), a.scores[row].tolist(), strict=True))
+            for a in (now, before)
+        )
         for name in p.keys() | q.keys():
             if name in p and name in q:
                 largest = max(largest, abs(p[name] - q[name]))
@@ -400,12 +455,16 @@ def test_kept_answers_that_unpack_to_too_much_are_not_unpacked(monkeypatch) -> N
         assert len(unpacked_answers(word)) == 1 << 12
 
 
-def test_what_an_equivalent_class_has_is_accepted_for_this_one_only_by_word(baseline: Baseline) -> None:
+def test_what_an_equivalent_class_has_is_accepted_for_this_one_only_by_word(
+    baseline: Baseline,
+) -> None:
     rules = Rules(equivalents=((ELSEWHERE.processor, HERE.processor),))
     same = dataclasses.replace(measurement(), environment=ELSEWHERE)
     other = dataclasses.replace(measurement(moved(flips=1)), environment=ELSEWHERE)
     assert accepting(baseline, same).rows  # without a declaration it is another class, and new
     assert not accepting(baseline, same, rules=rules).rows
     assert not accepting(baseline, other, rules=rules).rows
-    done = accepting(baseline, other, scope=Scope.CHANGED, reason="it differs", rules=rules).baseline
+    done = accepting(
+        baseline, other, scope=Scope.CHANGED, reason="it differs", rules=rules
+    ).baseline
     assert set(done.cells[SLUG].accepted) == {str(HERE), str(ELSEWHERE)}

@@ -1,4 +1,6 @@
-"""Which run is later: by what it found in the folder, and by clocks only where that does not decide."""
+"""Which run is later: by what it found in the folder, and by clocks only where that does not
+decide.
+"""
 
 import datetime
 import random
@@ -37,7 +39,11 @@ def test_a_run_stamped_in_the_future_is_before_those_that_found_it():
     for name, started in (("a", day(-4)), ("future", day(3650)), ("b", day(-3)), ("c", day(-2))):
         headers = begun(headers, name, started)
     assert names(headers) == ["old", "a", "future", "b", "c"]
-    assert names(headers, None) == names(headers, NOW + datetime.timedelta(days=9000)) == names(headers)
+    assert (
+        names(headers, None)
+        == names(headers, NOW + datetime.timedelta(days=9000))
+        == names(headers)
+    )
     (notice,) = clock_notices(headers, NOW)
     assert "1 of 5 runs are" in notice
     assert "(future)" in notice
@@ -71,7 +77,9 @@ def test_a_clock_set_back_changes_nothing():
     headers = begun(headers, "still", "1970-01-02T00:00:07+00:00")
     headers = begun(headers, "right", day(-3))
     assert names(headers)[-4:] == ["old8", "back", "still", "right"]
-    assert names([head("back", "1970-01-01T00:00:00Z", committed=day(-4)), *headers[:9]])[-1] == "back"
+    assert (
+        names([head("back", "1970-01-01T00:00:00Z", committed=day(-4)), *headers[:9]])[-1] == "back"
+    )
 
 
 def test_histories_that_never_met_are_put_together_by_time():
@@ -87,9 +95,14 @@ def test_histories_that_never_met_are_put_together_by_time():
 
 @given(st.lists(st.tuples(st.datetimes(), st.sampled_from("abc")), max_size=8), st.randoms())
 def test_files_without_a_word_of_their_place_keep_their_order(starts, noise):
-    headers = [head(f"{name}{number}", start.isoformat() + "Z") for number, (start, name) in enumerate(starts)]
+    headers = [
+        head(f"{name}{number}", start.isoformat() + "Z")
+        for number, (start, name) in enumerate(starts)
+    ]
     noise.shuffle(headers)
-    expected = sorted(headers, key=lambda one: (datetime.datetime.fromisoformat(one["started"]), one["id"]))
+    expected = sorted(
+        headers, key=lambda one: (datetime.datetime.fromisoformat(one["started"]), one["id"])
+    )
     assert names(headers, None) == [one["id"] for one in expected]
 
 
@@ -114,7 +127,9 @@ def test_a_number_that_no_history_has_takes_no_later_run_its_place(number):
     for name in ("a", "b", "c", "d"):  # by clocks that were set back
         headers = begun(headers, name, day(-1000))
     assert names(headers)[-3:] == ["b", "c", "d"]
-    if number != 1_000_003:  # that is plausible from the third run on: what came before it has only its clock
+    if (
+        number != 1_000_003
+    ):  # that is plausible from the third run on: what came before it has only its clock
         assert names(headers) == ["old", "damaged", "a", "b", "c", "d"]
 
 
@@ -122,18 +137,28 @@ def test_every_reader_of_a_history_has_the_same_order(tmp_path):
     folder = tmp_path / "h"
     for number, year in enumerate((2025, 2036, 2026, 1999, 2026)):
         started = datetime.datetime(year, 1, 1 + number, tzinfo=datetime.UTC)
-        with RunWriter.open(folder, {"suite": "smoke"}, started=started, commit="ab", token=f"t{number}") as writer:
+        with RunWriter.open(
+            folder, {"suite": "smoke"}, started=started, commit="ab", token=f"t{number}"
+        ) as writer:
             writer.write(line(measured()))
             writer.close(exit_code=0)
     history = History(folder, now=NOW)
     order = ["t0", "t1", "t2", "t3", "t4"]
-    assert [run.id[-2:] for run in history.runs()] == [run.id[-2:] for run in history.nights()] == order
+    assert (
+        [run.id[-2:] for run in history.runs()]
+        == [run.id[-2:] for run in history.nights()]
+        == order
+    )
     assert history.latest().id.endswith("t4")
     assert [run.header["sequence"] for run in history.heads] == [1, 2, 3, 4, 5]
     assert len(history.clock_notices) == 1
     with HistoryIndex(str(tmp_path / "index.sqlite"), now=NOW) as index:
         index.update(folder)
-        assert [run.id[-2:] for run in index.starts()] == [run.id[-2:] for run in index.runs()] == order
+        assert (
+            [run.id[-2:] for run in index.starts()]
+            == [run.id[-2:] for run in index.runs()]
+            == order
+        )
         assert list(dict.fromkeys(row.run[-2:] for row in index.rows())) == order
         (series, *_) = index.series()
         assert [point.run[-2:] for point in series.points] == order

@@ -4,7 +4,14 @@ import pytest
 from tracked_results import line, measured
 
 from qbench.judging import EnvironmentClass
-from qbench.tracking import Run, joined_shards, lacking_shares, record_of_line, shard_groups, trend_series
+from qbench.tracking import (
+    Run,
+    joined_shards,
+    lacking_shares,
+    record_of_line,
+    shard_groups,
+    trend_series,
+)
 
 SHA = "a" * 40
 
@@ -29,7 +36,11 @@ def shard(index, processor="x64-avx2", *, complete=True, **more):
     cells = (record_of_line(line(measured(environment=environment, slug=f"ort-cpu+s{index}"))),)
     notes = ("one note", f"note {index}")
     return Run(
-        header=header(index, **more), environment={"processor": processor}, cells=cells, notes=notes, complete=complete
+        header=header(index, **more),
+        environment={"processor": processor},
+        cells=cells,
+        notes=notes,
+        complete=complete,
     )
 
 
@@ -74,7 +85,9 @@ def test_what_is_not_of_that_night(other):
 
 
 def test_two_nights_at_one_commit_and_runs_without_one():
-    nights = [header(index, f"2026-11-{day}T0{index}:00:00Z") for day in (21, 22) for index in (1, 2)]
+    nights = [
+        header(index, f"2026-11-{day}T0{index}:00:00Z") for day in (21, 22) for index in (1, 2)
+    ]
     assert shard_groups(nights) == ((0, 1), (2, 3))
     assert shard_groups([header(1, commit=None), header(2, commit=None)]) == ((0,), (1,))
     assert shard_groups([]) == ()
@@ -84,7 +97,9 @@ def test_what_a_night_lacks_is_told_by_its_shares():
     (night,) = joined_shards([shard(1, selected=3), shard(3, selected=3)])
     assert lacking_shares(night.header) == ("2/3",)
     assert lacking_shares(header(2)) == ("1/3", "3/3")
-    assert lacking_shares(header(2, selected=10)) == ()  # the other shares hold no model, and wrote nothing
+    assert (
+        lacking_shares(header(2, selected=10)) == ()
+    )  # the other shares hold no model, and wrote nothing
     (whole,) = joined_shards([shard(1), shard(2)])
     assert lacking_shares(whole.header) == ()
     assert lacking_shares(header(0)) == lacking_shares({"shard": "some"}) == ()

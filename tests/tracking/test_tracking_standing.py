@@ -30,7 +30,9 @@ def night(slugs=SLUGS, *, number=0, red=(), unsupported=(), predictions="p1", pl
         outcome = Outcome.DRIFTED if slug in red else Outcome.PASSED
         one = line(measured(top1(758), slug=slug, predictions=predictions), outcome)
         if slug in unsupported:
-            one = {key: one[key] for key in ("type", "suite", "model", "backend", "schema", "variant")}
+            one = {
+                key: one[key] for key in ("type", "suite", "model", "backend", "schema", "variant")
+            }
             one |= {"outcome": "unsupported"}
         lines.append(one)
     return run(*lines, number=number, **{"planned": planned, "selected": planned, **more})
@@ -44,7 +46,11 @@ def night(slugs=SLUGS, *, number=0, red=(), unsupported=(), predictions="p1", pl
         (night(()), 3, False),
         (night(SLUGS[:1], selected=1), 0, True),  # -k
         (run(line(measured())), 0, True),  # of an older qbench, whose header counts nothing
-        (night((SLUGS[0], SLUGS[0], SLUGS[1])), 1, False),  # a cell that a worker lost and another one measured
+        (
+            night((SLUGS[0], SLUGS[0], SLUGS[1])),
+            1,
+            False,
+        ),  # a cell that a worker lost and another one measured
         (dataclasses.replace(night(), complete=False), 0, False),
         (dataclasses.replace(night(), damaged=1), 0, False),
     ],
@@ -59,7 +65,10 @@ def test_a_run_that_ended_without_lines_of_its_cells_was_not_interrupted():
     short = dataclasses.replace(night(SLUGS[:1]), complete=False)
     ended = dataclasses.replace(short, ended=True)
     assert list(incomplete_words(ended, "it")) == ["2 of 3 selected cells of it have no lines"]
-    assert list(incomplete_words(short, "it")) == ["it was interrupted", *incomplete_words(ended, "it")]
+    assert list(incomplete_words(short, "it")) == [
+        "it was interrupted",
+        *incomplete_words(ended, "it"),
+    ]
     with pytest.raises(IncompleteError, match="no line for 2 of the 3 cells"):
         demand_whole(ended)
     with pytest.raises(IncompleteError, match="interrupted"):
@@ -97,7 +106,9 @@ def test_an_interrupted_run_of_the_suite_loses_no_cell_that_it_did_not_reach():
     assert [record.cell for record in standing.red] == [cell(SLUGS[0]), cell(SLUGS[1])]
     assert standing.lost.count == 0
     assert standing.newest.id == stopped.id
-    ended = dataclasses.replace(stopped, ended=True)  # it came to its end and has no line of two cells
+    ended = dataclasses.replace(
+        stopped, ended=True
+    )  # it came to its end and has no line of two cells
     assert standing_of("smoke", [ended, night()], {}).lost.count == len(SLUGS) - 1
 
 
@@ -112,7 +123,8 @@ def test_runs_of_shards_alone_stand_together():
 def test_what_was_accepted_since_is_not_red_any_more(predictions, red):
     made = night(red=SLUGS[:1], predictions="p2")
     accepted = Accepted(
-        metrics={"top1@photos": 758}, predictions={n: f"{predictions}-{n}" for n in ("photos", "words")}
+        metrics={"top1@photos": 758},
+        predictions={n: f"{predictions}-{n}" for n in ("photos", "words")},
     )
     held = {cell(SLUGS[0]): AcceptedCell(accepted={str(HERE): accepted})}
     assert len(standing_of("smoke", [made], held).red) == red

@@ -30,7 +30,11 @@ def the_series(runs, commits=()):
 def test_points_are_in_the_order_of_commits_not_of_nights():
     late = [at(0, 760, day=0), at(2, 750, day=1), at(1, 760, day=2)]
     assert [p.value for p in the_series(late).points] == [0.76, 0.75, 0.76]
-    assert [p.value for p in the_series(late, [sha(n) for n in range(3)]).points] == [0.76, 0.76, 0.75]
+    assert [p.value for p in the_series(late, [sha(n) for n in range(3)]).points] == [
+        0.76,
+        0.76,
+        0.75,
+    ]
 
 
 def test_several_runs_of_one_commit_are_their_median():
@@ -69,7 +73,9 @@ def test_every_run_is_kept_once_and_known_commits_never_go_back(line_of, measure
 
 def test_a_new_version_of_an_engine_begins_a_series():
     newer = EnvironmentClass(HERE.processor, (("onnxruntime", "1.31.0"),))
-    runs = [at(n, 760 if n < 5 else 740, day=n, environment=HERE if n < 5 else newer) for n in range(10)]
+    runs = [
+        at(n, 760 if n < 5 else 740, day=n, environment=HERE if n < 5 else newer) for n in range(10)
+    ]
     found = trend_series(runs)
     assert {s.environment_class for s in found} == {str(HERE), str(newer)}
     assert all(s.steps == () for s in found)

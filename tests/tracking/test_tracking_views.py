@@ -39,7 +39,9 @@ def test_identical_predictions_are_the_same():
 
 def distance(name, hits, *, direction, unit):
     kind = {"direction": direction, "unit": unit, "against": Against.REFERENCE, "proportion": False}
-    return dataclasses.replace(top1(0), metric=name, hits=hits, out_of=1000, reference_hits=1000, **kind)
+    return dataclasses.replace(
+        top1(0), metric=name, hits=hits, out_of=1000, reference_hits=1000, **kind
+    )
 
 
 @pytest.mark.parametrize(
@@ -52,15 +54,23 @@ def distance(name, hits, *, direction, unit):
         ("smape", Direction.LOWER, "%", 20, 10, False),
     ],
 )
-def test_runs_that_differ_in_a_distance_alone_are_not_the_same(name, direction, unit, before, after, is_worse):
+def test_runs_that_differ_in_a_distance_alone_are_not_the_same(
+    name, direction, unit, before, after, is_worse
+):
     old, new = (
-        run(line(measured(top1(758), distance(name, hits, direction=direction, unit=unit)))) for hits in (before, after)
+        run(line(measured(top1(758), distance(name, hits, direction=direction, unit=unit))))
+        for hits in (before, after)
     )
     (row,) = compare_runs(old, new)
     assert row.relation is Relation.CHANGED
     assert "the same predictions" in row.why
     (moved,) = row.moved
-    assert (moved.metric, moved.unit, moved.is_distance, moved.is_worse) == (name, unit, True, is_worse)
+    assert (moved.metric, moved.unit, moved.is_distance, moved.is_worse) == (
+        name,
+        unit,
+        True,
+        is_worse,
+    )
     assert moved.moved == pytest.approx((after - before) / 1000)
     assert compare_runs(old, old)[0].relation is Relation.SAME
 
@@ -69,13 +79,17 @@ def test_a_metric_that_only_one_run_knows_is_no_change():
     more = measured(top1(758), distance("kl", 12, direction=Direction.LOWER, unit="nats"))
     (row,) = compare_runs(run(line(measured(top1(758)))), run(line(more)))
     assert (row.relation, row.moved) == (Relation.SAME, ())
-    assert [(m.metric, m.old, m.new) for m in row.metrics] == [("top1@photos", 758, 758), ("kl", None, 12)]
+    assert [(m.metric, m.old, m.new) for m in row.metrics] == [
+        ("top1@photos", 758, 758),
+        ("kl", None, 12),
+    ]
 
 
 def test_other_classes_and_other_data_are_incomparable_beside_a_cell_that_is():
     steady = line(measured(slug="ort-cpu+steady"))
     (row, _) = compare_runs(
-        run(line(measured(slug="a+b")), steady), run(line(measured(slug="a+b", environment=ELSEWHERE)), steady)
+        run(line(measured(slug="a+b")), steady),
+        run(line(measured(slug="a+b", environment=ELSEWHERE)), steady),
     )
     assert row.relation is Relation.INCOMPARABLE
     assert str(HERE) in row.why
@@ -88,7 +102,9 @@ def test_other_classes_and_other_data_are_incomparable_beside_a_cell_that_is():
 
 def test_cells_in_one_run_only_are_listed():
     steady = line(measured(slug="ort-cpu+steady"))
-    rows = compare_runs(run(line(measured(slug="a+old")), steady), run(line(measured(slug="a+new")), steady))
+    rows = compare_runs(
+        run(line(measured(slug="a+old")), steady), run(line(measured(slug="a+new")), steady)
+    )
     assert [(row.cell.slug, row.relation) for row in rows] == [
         ("a+new", Relation.ONLY_NEW),
         ("a+old", Relation.ONLY_OLD),
@@ -99,7 +115,9 @@ def test_cells_in_one_run_only_are_listed():
 
 
 def test_a_cell_that_was_skipped_is_incomparable():
-    skipped = CellRecord.of(measured().cell, Verdict(outcome=Outcome.UNSUPPORTED, headline="h", rule="r"), None).line()
+    skipped = CellRecord.of(
+        measured().cell, Verdict(outcome=Outcome.UNSUPPORTED, headline="h", rule="r"), None
+    ).line()
     steady = line(measured(slug="ort-cpu+steady"))
     rows = compare_runs(run(line(measured()), steady), run(skipped, steady))
     (why,) = (row.why for row in rows if row.relation is Relation.INCOMPARABLE)
@@ -121,14 +139,18 @@ def test_nothing_to_compare(old, new, words):
 
 
 def test_the_frame_has_a_row_for_each_metric():
-    skipped = CellRecord.of(measured().cell, Verdict(outcome=Outcome.UNSUPPORTED, headline="h", rule="r"), None).line()
+    skipped = CellRecord.of(
+        measured().cell, Verdict(outcome=Outcome.UNSUPPORTED, headline="h", rule="r"), None
+    ).line()
     frame = cell_frame([run(line(measured()), skipped), run(line(CHANGED), number=1)])
     assert tuple(frame.columns) == COLUMNS
     assert len(frame) == 6
     assert frame["value"].tolist()[:2] == [0.758, 0.052]
     assert frame["commit"].tolist()[-1] == f"{1:040x}"
     assert str(frame["started"].dt.tz) == "UTC"
-    pivot = frame[frame["metric"] == "top1@photos"].pivot_table(index="started", columns="schema", values="hits")
+    pivot = frame[frame["metric"] == "top1@photos"].pivot_table(
+        index="started", columns="schema", values="hits"
+    )
     assert pivot["w8a8_asym_pc"].tolist() == [758, 750]
 
 
@@ -148,7 +170,9 @@ def series_of(runs, metric="top1@photos"):
 
 
 def test_a_step_is_marked_at_its_run():
-    (series,) = series_of([run(line(measured() if n < 6 else CHANGED), number=n) for n in range(12)])
+    (series,) = series_of(
+        [run(line(measured() if n < 6 else CHANGED), number=n) for n in range(12)]
+    )
     assert series.steps == (6,)
     assert series.points[6].commit == f"{6:040x}"
     assert [level.value for level in series.levels] == pytest.approx([0.758, 0.750])
@@ -156,7 +180,10 @@ def test_a_step_is_marked_at_its_run():
 
 def test_machines_that_take_turns_are_two_flat_series():
     runs = [
-        run(line(measured() if n % 2 else dataclasses.replace(CHANGED, environment=ELSEWHERE)), number=n)
+        run(
+            line(measured() if n % 2 else dataclasses.replace(CHANGED, environment=ELSEWHERE)),
+            number=n,
+        )
         for n in range(20)
     ]
     found = series_of(runs)
@@ -179,6 +206,8 @@ def test_other_words_do_not_break_the_photos():
 
 
 def test_a_new_level_is_provisional_until_it_lasts():
-    (series,) = series_of([run(line(measured() if n < 10 else CHANGED), number=n) for n in range(11)])
+    (series,) = series_of(
+        [run(line(measured() if n < 10 else CHANGED), number=n) for n in range(11)]
+    )
     assert series.steps == ()
     assert series.levels[-1].provisional

@@ -16,7 +16,8 @@ START = datetime.datetime(2026, 11, 21, 4, 30, tzinfo=datetime.UTC)
 
 PHOTOS = Answers(np.arange(5000, dtype=np.int32).reshape(1000, 5) % 991)
 WORDS = Answers(
-    np.array([[3, 1, PADDING], [2, PADDING, PADDING], [7, 7, 7]] * 100, dtype=np.int32), kind=AnswerKind.SEQUENCE
+    np.array([[3, 1, PADDING], [2, PADDING, PADDING], [7, 7, 7]] * 100, dtype=np.int32),
+    kind=AnswerKind.SEQUENCE,
 )
 ANSWERS = {"photos": PHOTOS, "words": WORDS}
 
@@ -40,7 +41,9 @@ def top1(hits, *, reference=760, n=1000, metric="top1@photos"):
 
 def per(edits):
     score = dataclasses.replace(top1(edits, reference=100, n=300, metric="per@words"), out_of=2000)
-    return dataclasses.replace(score, direction=Direction.LOWER, proportion=False, least_margin=0.001)
+    return dataclasses.replace(
+        score, direction=Direction.LOWER, proportion=False, least_margin=0.001
+    )
 
 
 def agreement(hits):
@@ -48,7 +51,9 @@ def agreement(hits):
     return dataclasses.replace(score, against=Against.REFERENCE)
 
 
-def measured(*scores, predictions="p1", environment=HERE, slug="ort-cpu+w8a8_asym_pc", model="m1", **more):
+def measured(
+    *scores, predictions="p1", environment=HERE, slug="ort-cpu+w8a8_asym_pc", model="m1", **more
+):
     backend, schema, *variant = slug.split("+")
     digests = {"model": model, "preprocessing": "x1", "quantized": "q1"}
     for name, answers in ANSWERS.items():
@@ -71,25 +76,36 @@ def measured(*scores, predictions="p1", environment=HERE, slug="ort-cpu+w8a8_asy
 
 
 def baseline(**more):
-    made = accept_reference(None, measured(**more), ANSWERS, backend="ort-cpu", environment_class=str(HERE))
+    made = accept_reference(
+        None, measured(**more), ANSWERS, backend="ort-cpu", environment_class=str(HERE)
+    )
     return made.baseline
 
 
 def line(measurement, outcome=Outcome.PASSED):
-    return CellRecord.of(measurement.cell, Verdict(outcome=outcome, headline="h", rule="r"), measurement).line()
+    return CellRecord.of(
+        measurement.cell, Verdict(outcome=outcome, headline="h", rule="r"), measurement
+    ).line()
 
 
 def run(*lines, number=0, complete=True, **header):
     started = START + datetime.timedelta(days=number)
     first = {"format": FORMAT, "id": f"{started:%Y%m%dT%H%M%SZ}-abc1234-0", "suite": "smoke"}
     return Run(
-        header={**first, "started": started.isoformat(), "commit": {"sha": f"{number:040x}"}, **header},
+        header={
+            **first,
+            "started": started.isoformat(),
+            "commit": {"sha": f"{number:040x}"},
+            **header,
+        },
         cells=tuple(map(record_of_line, lines)),
         complete=complete,
     )
 
 
-def written(folder, *lines, suite="smoke", started=START, token="aa", end=True, commit="abc1234def"):
+def written(
+    folder, *lines, suite="smoke", started=START, token="aa", end=True, commit="abc1234def"
+):
     writer = RunWriter.open(folder, {"suite": suite}, started=started, commit=commit, token=token)
     for item in lines:
         writer.write(item)

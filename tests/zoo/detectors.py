@@ -1,4 +1,6 @@
-"""A detector that finds the bright rectangle of a picture, and folders of such pictures with COCO's labels."""
+"""A detector that finds the bright rectangle of a picture, and folders of such pictures with
+COCO's labels.
+"""
 
 import json
 from pathlib import Path
@@ -14,16 +16,30 @@ FORMS = ("three", "one", "no batch")
 
 
 def write_detector(path: Path, form: str = "three", *, shift: float = 0.0) -> Path:
-    """``x`` (N, 3, 64, 64) → the rectangle of the greatest value, ``shift`` pixels further right, and the value."""
-    nodes = [helper.make_node("ReduceMax", ["x", f"{axis}_axes"], [f"{axis}_profile"], keepdims=0) for axis in "xy"]
+    """``x`` (N, 3, 64, 64) → the rectangle of the greatest value, ``shift`` pixels further
+    right, and the value.
+    """
+    nodes = [
+        helper.make_node("ReduceMax", ["x", f"{axis}_axes"], [f"{axis}_profile"], keepdims=0)
+        for axis in "xy"
+    ]
     for axis in "xy":
         for end, last in (("first", 0), ("last", 1)):
             nodes += [
                 helper.make_node(
-                    "ArgMax", [f"{axis}_profile"], [f"{axis}_{end}_at"], axis=1, keepdims=1, select_last_index=last
+                    "ArgMax",
+                    [f"{axis}_profile"],
+                    [f"{axis}_{end}_at"],
+                    axis=1,
+                    keepdims=1,
+                    select_last_index=last,
                 ),
-                helper.make_node("Cast", [f"{axis}_{end}_at"], [f"{axis}_{end}_float"], to=TensorProto.FLOAT),
-                helper.make_node("Add", [f"{axis}_{end}_float", f"{axis}_{end}_shift"], [f"{axis}_{end}"]),
+                helper.make_node(
+                    "Cast", [f"{axis}_{end}_at"], [f"{axis}_{end}_float"], to=TensorProto.FLOAT
+                ),
+                helper.make_node(
+                    "Add", [f"{axis}_{end}_float", f"{axis}_{end}_shift"], [f"{axis}_{end}"]
+                ),
             ]
     held = {
         "x_axes": np.array([1, 2]),
@@ -45,7 +61,9 @@ def write_detector(path: Path, form: str = "three", *, shift: float = 0.0) -> Pa
     ]
     if form == "one":
         nodes += [
-            helper.make_node("Concat", ["corners", "score_column", "class_column"], ["row"], axis=1),
+            helper.make_node(
+                "Concat", ["corners", "score_column", "class_column"], ["row"], axis=1
+            ),
             helper.make_node("Unsqueeze", ["row", "one"], ["detections"]),
         ]
         outputs = {"detections": ["N", 1, 6]}
@@ -66,11 +84,20 @@ def write_detector(path: Path, form: str = "three", *, shift: float = 0.0) -> Pa
     graph = helper.make_graph(
         nodes,
         "detector",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1 if form == "no batch" else "N", 3, SIDE, SIDE])],
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in outputs.items()],
+        [
+            helper.make_tensor_value_info(
+                "x", TensorProto.FLOAT, [1 if form == "no batch" else "N", 3, SIDE, SIDE]
+            )
+        ],
+        [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+            for name, shape in outputs.items()
+        ],
         [numpy_helper.from_array(array, name) for name, array in held.items()],
     )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path
+    )
     return path
 
 
@@ -89,7 +116,9 @@ def write_pictures(folder: Path, count: int = 6, *, size: tuple[int, int] = (64,
         Image.fromarray(pixels).save(folder / name)
         coco["images"].append({"id": 10 + number, "file_name": name, "width": wide, "height": high})
         box = [left, top, width, height]
-        coco["annotations"].append({"id": number, "image_id": 10 + number, "category_id": 7, "bbox": box})
+        coco["annotations"].append(
+            {"id": number, "image_id": 10 + number, "category_id": 7, "bbox": box}
+        )
     return coco
 
 

@@ -1,4 +1,6 @@
-"""Fetching packages: verified before kept, whole or not at all, once for all processes, and clear when it fails."""
+"""Fetching packages: verified before kept, whole or not at all, once for all processes, and
+clear when it fails.
+"""
 
 import base64
 import hashlib
@@ -44,7 +46,10 @@ def wheel(tmp_path: Path) -> Path:
         for name, data in files.items()
     )
     with zipfile.ZipFile(path, "w") as archive:
-        for name, data in {**files, f"{meta}/RECORD": f"{record}{meta}/RECORD,,\n".encode()}.items():
+        for name, data in {
+            **files,
+            f"{meta}/RECORD": f"{record}{meta}/RECORD,,\n".encode(),
+        }.items():
             archive.writestr(name, data)
     return path
 
@@ -52,7 +57,9 @@ def wheel(tmp_path: Path) -> Path:
 @pytest.fixture
 def package(wheel: Path) -> Package:
     data = wheel.read_bytes()
-    return Package(name="qbfake", version="1.0", sha256=hashlib.sha256(data).hexdigest(), size=len(data))
+    return Package(
+        name="qbfake", version="1.0", sha256=hashlib.sha256(data).hexdigest(), size=len(data)
+    )
 
 
 @pytest.fixture
@@ -132,7 +139,9 @@ def test_a_damaged_file_in_the_cache_is_noticed_and_replaced(
     assert len(fake_pip.calls()) == 2
 
 
-def test_a_wrong_digest_is_one_sentence_and_leaves_nothing(package: Package, cache: Cache, index: Path) -> None:
+def test_a_wrong_digest_is_one_sentence_and_leaves_nothing(
+    package: Package, cache: Cache, index: Path
+) -> None:
     wrong = Package(name="qbfake", version="1.0", sha256="0" * 64, size=package.size)
     with pytest.raises(UnavailableError) as caught:
         fetch_package(wrong, cache)
@@ -142,7 +151,9 @@ def test_a_wrong_digest_is_one_sentence_and_leaves_nothing(package: Package, cac
     assert kept(cache) == []
 
 
-def test_a_version_nobody_has_quotes_the_client(package: Package, cache: Cache, index: Path) -> None:
+def test_a_version_nobody_has_quotes_the_client(
+    package: Package, cache: Cache, index: Path
+) -> None:
     with pytest.raises(UnavailableError) as caught:
         fetch_package(Package(name="qbfake", version="9.9", sha256="1" * 64, size=1), cache)
     assert "No matching distribution found for qbfake==9.9" in caught.value.found
@@ -162,7 +173,9 @@ def test_a_version_nobody_has_quotes_the_client(package: Package, cache: Cache, 
         ("pass", "no file and no message"),  # says that all is well and brings nothing
     ],
 )
-def test_a_failing_client_is_quoted(package: Package, cache: Cache, fake_pip: FakePip, code: str, words: str) -> None:
+def test_a_failing_client_is_quoted(
+    package: Package, cache: Cache, fake_pip: FakePip, code: str, words: str
+) -> None:
     fake_pip.behave(code)
     with pytest.raises(UnavailableError) as caught:
         fetch_package(package, cache)
@@ -171,7 +184,9 @@ def test_a_failing_client_is_quoted(package: Package, cache: Cache, fake_pip: Fa
     assert kept(cache) == []
 
 
-def test_an_interrupt_takes_the_client_along(package: Package, cache: Cache, fake_pip: FakePip) -> None:
+def test_an_interrupt_takes_the_client_along(
+    package: Package, cache: Cache, fake_pip: FakePip
+) -> None:
     fake_pip.behave("(target / 'half.whl').write_bytes(b'half'); time.sleep(600)")
 
     def interrupt(_: Package, done: int) -> None:
@@ -211,7 +226,9 @@ def test_a_killed_download_leaves_no_entry_and_the_next_one_clears_up(
 ) -> None:
     fake_pip.behave("(target / 'half.whl').write_bytes(b'half'); time.sleep(600)")
     with fetching(cache, package, fake_pip) as process:
-        wait_for(lambda: any((cache.folder / "packages").glob(".making-*/download/archive/half.whl")))
+        wait_for(
+            lambda: any((cache.folder / "packages").glob(".making-*/download/archive/half.whl"))
+        )
         process.send_signal(signal.SIGKILL)
     os.kill(fake_pip.calls()[0], signal.SIGKILL)  # the fake client of our own killed process
     assert not (cache.folder / "packages" / f"{package.sha256}.whl").exists()
@@ -220,7 +237,9 @@ def test_a_killed_download_leaves_no_entry_and_the_next_one_clears_up(
     assert kept(cache) == [f"{package.sha256}.whl"]
 
 
-def test_two_processes_download_once(package: Package, cache: Cache, fake_pip: FakePip, wheel: Path) -> None:
+def test_two_processes_download_once(
+    package: Package, cache: Cache, fake_pip: FakePip, wheel: Path
+) -> None:
     fake_pip.behave(f"import shutil; time.sleep(0.5); shutil.copy({str(wheel)!r}, target)")
     with fetching(cache, package, fake_pip) as one, fetching(cache, package, fake_pip) as other:
         assert (one.wait(), other.wait()) == (0, 0)
@@ -248,7 +267,9 @@ def test_nothing_is_drawn_where_there_is_no_terminal(
     assert capfd.readouterr() == ("", "")
 
 
-def test_on_a_terminal_the_bar_names_package_and_size(package: Package, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_terminal_the_bar_names_package_and_size(
+    package: Package, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import io
 
     class Terminal(io.StringIO):
@@ -283,11 +304,15 @@ def test_what_could_not_be_had_is_tried_once_and_told_again_in_the_same_words(
     with pytest.raises(NotFetchedError):
         fetch_package(package, Cache(tmp_path / "other"))  # another cache knows nothing of it
     assert len(fake_pip.calls()) == 2
-    (cache.folder / "packages" / package.file_name).write_bytes(wheel.read_bytes())  # another process got it
+    (cache.folder / "packages" / package.file_name).write_bytes(
+        wheel.read_bytes()
+    )  # another process got it
     assert fetch_package(package, cache).exists()
 
 
-def test_a_wrong_digest_is_not_downloaded_again(package: Package, cache: Cache, fake_pip: FakePip) -> None:
+def test_a_wrong_digest_is_not_downloaded_again(
+    package: Package, cache: Cache, fake_pip: FakePip
+) -> None:
     fake_pip.behave("(target / 'other.whl').write_bytes(b'other')")
     for _ in range(2):
         with pytest.raises(UnavailableError, match="SHA-256"):

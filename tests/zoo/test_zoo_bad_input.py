@@ -32,7 +32,9 @@ class Call:
 
 
 def one_sentence(error: QbenchError) -> bool:
-    return bool(re.fullmatch(r"[^\n]+", str(error))) and bool(error.found and error.expected and error.remedy)
+    return bool(re.fullmatch(r"[^\n]+", str(error))) and bool(
+        error.found and error.expected and error.remedy
+    )
 
 
 # -- checkpoints that hold more than tensors, or others
@@ -88,7 +90,9 @@ def test_a_data_set_that_holds_another_number_is_refused(monkeypatch: pytest.Mon
 
     monkeypatch.setattr("qbench_zoo.pronunciation.cmudict_words", few)
     assert len(Entry("qbench_zoo.pronunciation", "cmudict_words", samples=2)()) == 2
-    with pytest.raises(UnavailableError, match=r"'cmudict_words'.*found 2 samples.*expected 3") as caught:
+    with pytest.raises(
+        UnavailableError, match=r"'cmudict_words'.*found 2 samples.*expected 3"
+    ) as caught:
         Entry("qbench_zoo.pronunciation", "cmudict_words", samples=3)()
     assert one_sentence(caught.value)
 
@@ -97,9 +101,12 @@ LINE = '00003993 03 n 02 congener 0 other 0 001 @ 00003553 n 0000 | a whole; "an
 
 
 @pytest.mark.parametrize(
-    ("text", "found"), [("  1 a licence\n" + 3 * LINE, "3 synsets"), ("", "0 synsets"), (LINE + "half a", "'half a'")]
+    ("text", "found"),
+    [("  1 a licence\n" + 3 * LINE, "3 synsets"), ("", "0 synsets"), (LINE + "half a", "'half a'")],
 )
-def test_a_wordnet_of_another_size_is_refused(text: str, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wordnet_of_another_size_is_refused(
+    text: str, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(wordnet, "open_member", functools.partial(_given, text.encode()))
     with pytest.raises(UnavailableError) as caught:
         wordnet.nouns.__wrapped__()
@@ -116,7 +123,9 @@ def test_a_wordnet_of_another_size_is_refused(text: str, found: str, monkeypatch
         ({"sample_ids": ("w0", "w0", "w1")}, "2 different names for 3 samples"),
     ],
 )
-def test_a_data_set_whose_parts_differ_in_number_is_named_with_both(changed: dict[str, Any], found: str) -> None:
+def test_a_data_set_whose_parts_differ_in_number_is_named_with_both(
+    changed: dict[str, Any], found: str
+) -> None:
     with pytest.raises(InputError, match="'mine'") as caught:
         replace(words("mine", ["one", "two", "three"]), **changed)
     assert caught.value.found == found
@@ -125,7 +134,9 @@ def test_a_data_set_whose_parts_differ_in_number_is_named_with_both(changed: dic
 
 @pytest.mark.parametrize("count", [0, 4])
 def test_more_samples_than_there_are_is_a_sentence(count: int) -> None:
-    with pytest.raises(InputError, match=rf"Taking {count} samples of the data set 'mine'.*found 3") as caught:
+    with pytest.raises(
+        InputError, match=rf"Taking {count} samples of the data set 'mine'.*found 3"
+    ) as caught:
         words("mine", ["one", "two", "three"]).take(count)
     assert one_sentence(caught.value)
 
@@ -136,12 +147,16 @@ def test_more_samples_than_there_are_is_a_sentence(count: int) -> None:
 def words(name: str, samples: list[str]) -> Dataset:
     ids = tuple(f"w{place}" for place in range(len(samples)))
     load: Callable[[int], str] = samples.__getitem__
-    return Dataset(id=name, kind="word", sample_ids=ids, sources=ids, labels=None, content="made up", load=load)
+    return Dataset(
+        id=name, kind="word", sample_ids=ids, sources=ids, labels=None, content="made up", load=load
+    )
 
 
 def test_a_bad_sample_leaves_nothing_behind_and_a_mended_one_goes_through(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache")
     with pytest.raises(InputError, match="'na1ve'"):
         prepare_samples(words("mine", ["good", "na1ve"]), Spelling(), cache)
-    assert not [path for path in cache.folder.rglob("*") if path.is_file() and path.suffix != ".lock"]
+    assert not [
+        path for path in cache.folder.rglob("*") if path.is_file() and path.suffix != ".lock"
+    ]
     assert len(prepare_samples(words("mine", ["good", "naive"]), Spelling(), cache)) == 2

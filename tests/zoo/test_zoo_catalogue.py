@@ -1,4 +1,6 @@
-"""The zoo's tables: names resolve, an extension's beside ours, and a name tells which packages it needs."""
+"""The zoo's tables: names resolve, an extension's beside ours, and a name tells which packages
+it needs.
+"""
 
 import subprocess
 import sys
@@ -8,7 +10,13 @@ import pytest
 from qbench.errors import InputError
 from qbench.extension import Extension, installed_extensions
 from qbench.metrics import catalogue as metric_catalogue
-from qbench.subjects import dataset_catalogue, get_dataset, get_model, model_catalogue, needed_packages
+from qbench.subjects import (
+    dataset_catalogue,
+    get_dataset,
+    get_model,
+    model_catalogue,
+    needed_packages,
+)
 
 
 @pytest.mark.parametrize("name", model_catalogue(installed_extensions()).names())
@@ -22,7 +30,9 @@ def test_a_model_bears_its_name_and_its_task_finds_its_graphs(name: str) -> None
     assert set(usual) <= set(metric_catalogue(()).names())
 
 
-@pytest.mark.parametrize("name", ["imagenet_photos", "photo_crops", "calibration_photos", "calibration_crops"])
+@pytest.mark.parametrize(
+    "name", ["imagenet_photos", "photo_crops", "calibration_photos", "calibration_crops"]
+)
 def test_a_data_set_bears_its_name(name: str) -> None:
     assert get_dataset(name).id == name
 
@@ -42,7 +52,12 @@ def test_an_extension_adds_and_cannot_replace() -> None:
     with pytest.raises(InputError, match="house"):
         dataset_catalogue([Extension(name="house", datasets={"digits_test": lambda: None})])
     with pytest.raises(InputError, match="qbench-zoo"):
-        dataset_catalogue([*installed_extensions(), Extension(name="house", datasets={"photo_crops": lambda: None})])
+        dataset_catalogue(
+            [
+                *installed_extensions(),
+                Extension(name="house", datasets={"photo_crops": lambda: None}),
+            ]
+        )
 
 
 def test_packages_are_told_once_each() -> None:
@@ -59,5 +74,8 @@ def test_listing_names_loads_no_network_and_no_engine() -> None:
         "sys.exit(', '.join(sorted(heavy)))"
     )
     assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False).stderr.strip() == ""
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=False
+        ).stderr.strip()
+        == ""
     )

@@ -38,8 +38,12 @@ def refused(text: str) -> str:
     return str(caught.value)
 
 
-def test_sources_are_the_folders_below_the_classes_and_one_folder_of_two_classes_is_one_source(tmp_path: Path) -> None:
-    for shade, name in enumerate(("ill/p1/a.png", "ill/p1/b.png", "ill/p2/a.png", "well/p1/c.png", "well/x/p3/d.png")):
+def test_sources_are_the_folders_below_the_classes_and_one_folder_of_two_classes_is_one_source(
+    tmp_path: Path,
+) -> None:
+    for shade, name in enumerate(
+        ("ill/p1/a.png", "ill/p1/b.png", "ill/p2/a.png", "well/p1/c.png", "well/x/p3/d.png")
+    ):
         picture(tmp_path / name, shade)
     data = read(f"folder:{tmp_path}?sources=folder")
     assert data.drawn_from == ("p1", "p1", "p2", "p1", "x/p3")
@@ -62,7 +66,13 @@ def test_two_equal_pictures_are_two_samples_and_overlap(tmp_path: Path) -> None:
 
 def test_sources_of_a_column_of_an_npz_file(tmp_path: Path) -> None:
     path = tmp_path / "d.npz"
-    np.savez(path, x=np.ones((3, 2)), y=np.arange(3), speaker=np.array(["anna", "ben", "anna"]), wide=np.ones((3, 2)))
+    np.savez(
+        path,
+        x=np.ones((3, 2)),
+        y=np.arange(3),
+        speaker=np.array(["anna", "ben", "anna"]),
+        wide=np.ones((3, 2)),
+    )
     assert read(f"{path}?sources=speaker").drawn_from == ("anna", "ben", "anna")
     np.savez(path, x=np.ones((3, 2)), y=np.arange(3), speaker=np.array([7, 7, 8]))
     data = read(f"{path}?sources=speaker")
@@ -89,7 +99,10 @@ def test_columns_that_do_not_fit_are_one_sentence(tmp_path: Path, column: Any, w
 def test_sources_of_a_field_of_a_jsonl_file(tmp_path: Path) -> None:
     for name in ("p1/a.png", "p1/b.png", "p2/a.png"):
         picture(tmp_path / name)
-    rows = [{"path": name, "photo": photo} for name, photo in (("p1/a.png", 3), ("p1/b.png", 4), ("p2/a.png", 3))]
+    rows = [
+        {"path": name, "photo": photo}
+        for name, photo in (("p1/a.png", 3), ("p1/b.png", 4), ("p2/a.png", 3))
+    ]
     path = lines(tmp_path / "d.jsonl", *rows)
     assert read(f"{path}?sources=photo").drawn_from == ("3", "4", "3")
     bare = lines(tmp_path / "bare.jsonl", *({"path": row["path"]} for row in rows))
@@ -104,7 +117,9 @@ def test_sources_of_a_field_of_a_jsonl_file(tmp_path: Path) -> None:
     ("source", "words"),
     [("", 'the source ""'), (None, "no 'who'"), (True, "the source true"), ([1], "the source [1]")],
 )
-def test_fields_that_are_no_source_are_named_by_their_line(tmp_path: Path, source: object, words: str) -> None:
+def test_fields_that_are_no_source_are_named_by_their_line(
+    tmp_path: Path, source: object, words: str
+) -> None:
     path = lines(tmp_path / "d.jsonl", {"x": [1], "who": "a"}, {"x": [2], "who": source})
     found = refused(f"{path}?sources=who")
     assert words in found
@@ -133,7 +148,9 @@ def test_sources_of_a_table(tmp_path: Path) -> None:
     assert read(f"{text}&columns={table}").columns["light"] == ("d", "d", "n")
     table.unlink()
     assert "No such file" in refused(text)
-    assert "expected folder, the name of a column, or a .csv file" in refused(f"{tmp_path / 'd.npz'}?sources=")
+    assert "expected folder, the name of a column, or a .csv file" in refused(
+        f"{tmp_path / 'd.npz'}?sources="
+    )
 
 
 def test_headings_of_a_table_are_distinct_and_hide_no_classes(tmp_path: Path) -> None:
@@ -157,7 +174,8 @@ def test_sources_in_python_are_names_or_a_function() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "clusters"), [("photo_crops", 20), ("voices", 4), ("voice_pairs", 4), ("rendered_pages", 60)]
+    ("name", "clusters"),
+    [("photo_crops", 20), ("voices", 4), ("voice_pairs", 4), ("rendered_pages", 60)],
 )
 def test_the_zoo_says_what_its_samples_were_drawn_from(name: str, clusters: int) -> None:
     assert len(set(get_dataset(name).drawn_from)) == clusters
@@ -167,16 +185,24 @@ def test_the_zoo_says_what_its_samples_were_drawn_from(name: str, clusters: int)
 
 QUIET = {
     "ImageNet, validation": [f"ILSVRC2012_val_{i:08}.JPEG" for i in range(1, 500)],
-    "ImageNet, validation by class": [f"n{i % 10:08}/ILSVRC2012_val_{i:08}.JPEG" for i in range(1, 500)],
-    "ImageNet, training": [f"n{k:08}/n{k:08}_{i * 37 + k}.JPEG" for k in range(10) for i in range(50)],
+    "ImageNet, validation by class": [
+        f"n{i % 10:08}/ILSVRC2012_val_{i:08}.JPEG" for i in range(1, 500)
+    ],
+    "ImageNet, training": [
+        f"n{k:08}/n{k:08}_{i * 37 + k}.JPEG" for k in range(10) for i in range(50)
+    ],
     "Tiny ImageNet": [f"n{k:08}/images/n{k:08}_{i}.JPEG" for k in range(10) for i in range(50)],
-    "EuroSAT": [f"{name}/{name}_{i}.jpg" for name in ("AnnualCrop", "PermanentCrop") for i in range(1, 40)],
+    "EuroSAT": [
+        f"{name}/{name}_{i}.jpg" for name in ("AnnualCrop", "PermanentCrop") for i in range(1, 40)
+    ],
     "Oxford pets": [f"{name}_{i}.jpg" for name in ("Abyssinian", "beagle") for i in range(1, 40)],
     "COCO": [f"{i * 31:012}.jpg" for i in range(300)],
     "CIFAR-10": [f"{name}/{i:04}.png" for name in "abc" for i in range(40)],
     "CIFAR-10, class last": [f"{i}_{name}.png" for name in ("cat", "dog") for i in range(40)],
     "a camera": [f"IMG_{i:04}.jpg" for i in range(100)],
-    "CUB-200": [f"00{k}.Bird/Bird_{i:04}_{796000 + i * k}.jpg" for k in range(1, 5) for i in range(30)],
+    "CUB-200": [
+        f"00{k}.Bird/Bird_{i:04}_{796000 + i * k}.jpg" for k in range(1, 5) for i in range(30)
+    ],
     "Pascal VOC": [f"{year}_{i * 3:06}.jpg" for year in (2007, 2008) for i in range(50)],
     "LFW": [f"{name}/{name}_{i:04}.jpg" for name in ("A_B", "C_D") for i in range(1, 9)],
     "Cityscapes": [f"frankfurt_000000_{i * 19:06}_leftImg8bit.png" for i in range(60)],
@@ -188,11 +214,36 @@ QUIET = {
 }
 LOUD = {
     "crops": ([f"photo{k}_crop{i:02}.png" for k in range(20) for i in range(25)], 20),
-    "crops by class": ([f"{k % 2}/photo{k}_crop{i:02}.png" for k in range(20) for i in range(5)], 20),
-    "tiles": ([f"P{k:04}_tile_{row}_{column}.png" for k in range(9) for row in range(3) for column in range(3)], 9),
-    "grid": ([f"a{k}.tile_r{row}c{column}.png" for k in range(9) for row in range(3) for column in range(3)], 9),
-    "clips, unlabelled": ([f"v_g01_c{k:02}_frame{i:03}.jpg" for k in range(5) for i in range(10)], 5),
-    "GTSRB": ([f"{c:05}/{c}{t:04}_{i:05}.ppm" for c in range(4) for t in range(6) for i in range(30)], 24),
+    "crops by class": (
+        [f"{k % 2}/photo{k}_crop{i:02}.png" for k in range(20) for i in range(5)],
+        20,
+    ),
+    "tiles": (
+        [
+            f"P{k:04}_tile_{row}_{column}.png"
+            for k in range(9)
+            for row in range(3)
+            for column in range(3)
+        ],
+        9,
+    ),
+    "grid": (
+        [
+            f"a{k}.tile_r{row}c{column}.png"
+            for k in range(9)
+            for row in range(3)
+            for column in range(3)
+        ],
+        9,
+    ),
+    "clips, unlabelled": (
+        [f"v_g01_c{k:02}_frame{i:03}.jpg" for k in range(5) for i in range(10)],
+        5,
+    ),
+    "GTSRB": (
+        [f"{c:05}/{c}{t:04}_{i:05}.ppm" for c in range(4) for t in range(6) for i in range(30)],
+        24,
+    ),
     "LibriSpeech": ([f"84-{k}-{i:04}.npz" for k in (121123, 121550) for i in range(30)], 2),
     "copies": ([f"IMG_{k:04}_{i}.png" for k in range(12) for i in range(1, 5)], 12),
 }
@@ -200,11 +251,20 @@ LOUD = {
 
 def named(ids: Sequence[str], *, clusters: Sequence[str] | None = None) -> Dataset:
     classes = sorted({one.partition("/")[0] for one in ids}) if "/" in ids[0] else None
-    labels = None if classes is None else tuple((classes.index(one.partition("/")[0]),) for one in ids)
+    labels = (
+        None if classes is None else tuple((classes.index(one.partition("/")[0]),) for one in ids)
+    )
     every = tuple(ids)
     known = every if clusters is None else tuple(clusters)
     return Dataset(
-        id="d", kind="picture", sample_ids=every, sources=every, clusters=known, labels=labels, content="", load=len
+        id="d",
+        kind="picture",
+        sample_ids=every,
+        sources=every,
+        clusters=known,
+        labels=labels,
+        content="",
+        load=len,
     )
 
 
@@ -249,7 +309,10 @@ def test_columns_of_an_npz_file_of_lines_and_of_a_table(tmp_path):
     assert found.slices("class") == ("class 0", "class 1", "class 1")
     assert found.pick([2, 0]).columns["light"] == ("day", "dim")
 
-    lines = [{"x": row.tolist(), "label": 1, "light": one} for row, one in zip(x, light.tolist(), strict=True)]
+    lines = [
+        {"x": row.tolist(), "label": 1, "light": one}
+        for row, one in zip(x, light.tolist(), strict=True)
+    ]
     (tmp_path / "b.jsonl").write_text("\n".join(map(json.dumps, lines)))
     found, _ = dataset_from_text(f"{tmp_path / 'b.jsonl'}?columns=light")
     assert found.columns == {"light": ("dim", "dim", "day")}
@@ -283,7 +346,9 @@ def test_columns_that_are_not_there_are_one_sentence(tmp_path, monkeypatch, text
 
 
 def test_slices_that_data_does_not_have_are_one_sentence():
-    data = Dataset.from_arrays("rows", np.zeros((2, 2), np.float32)).with_columns(light=["dim", "day"])
+    data = Dataset.from_arrays("rows", np.zeros((2, 2), np.float32)).with_columns(
+        light=["dim", "day"]
+    )
     with pytest.raises(InputError, match=r"unknown column 'lite'.*Did you mean 'light'"):
         data.slices("lite")
     with pytest.raises(InputError, match="samples without a label"):

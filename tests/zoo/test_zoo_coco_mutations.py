@@ -1,4 +1,6 @@
-"""COCO files, tables of labels and arrays with a value exchanged: read, or refused by an InputError."""
+"""COCO files, tables of labels and arrays with a value exchanged: read, or refused by an
+InputError.
+"""
 
 import contextlib
 import copy
@@ -16,10 +18,28 @@ from qbench.subjects import Dataset, dataset_from_text
 from qbench.subjects.detection import read_coco
 from qbench.subjects.pictures import Picture, decode_picture
 
-WRONG = (None, True, "", "a", "\0", "\ud800", "../x", -1, 0, 10**30, 10**400, 1e308, -1e308, float("nan"))
+WRONG = (
+    None,
+    True,
+    "",
+    "a",
+    "\0",
+    "\ud800",
+    "../x",
+    -1,
+    0,
+    10**30,
+    10**400,
+    1e308,
+    -1e308,
+    float("nan"),
+)
 WRONG += (float("inf"), [], [1], [[1]], {}, {"a": 1}, "1", 2**63, 0.5)
 COCO = {
-    "images": [{"id": 1, "file_name": "a.png", "width": 8, "height": 6}, {"id": 2, "file_name": "b.png"}],
+    "images": [
+        {"id": 1, "file_name": "a.png", "width": 8, "height": 6},
+        {"id": 2, "file_name": "b.png"},
+    ],
     "categories": [{"id": 1, "name": "cat"}, {"id": 7, "name": "dog"}],
     "annotations": [
         {"id": 1, "image_id": 1, "category_id": 7, "bbox": [1, 1, 4, 3], "area": 12, "iscrowd": 0},
@@ -30,7 +50,13 @@ COCO = {
 
 def places(value, path=()):
     """The path of every value below ``value``."""
-    below = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    below = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, one in below:
         yield (*path, key)
         yield from places(one, (*path, key))
@@ -114,4 +140,8 @@ def test_a_picture_is_not_made_larger_than_that():
     prepared = Picture(resize=20_000, crop=20_000)
     with pytest.raises(InputError, match="400,000,000 pixels"):
         prepared.prepare(np.zeros((6, 6, 3), np.uint8))
-    assert Picture(resize=32, crop=32).prepare(np.zeros((6, 6, 3), np.uint8))["x"].shape == (32, 32, 3)
+    assert Picture(resize=32, crop=32).prepare(np.zeros((6, 6, 3), np.uint8))["x"].shape == (
+        32,
+        32,
+        3,
+    )

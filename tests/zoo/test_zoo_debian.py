@@ -1,4 +1,6 @@
-"""Fetching from Debian: without rights, with lists of its own where there are none, and judged by the files inside."""
+"""Fetching from Debian: without rights, with lists of its own where there are none, and judged
+by the files inside.
+"""
 
 import hashlib
 import os
@@ -13,10 +15,16 @@ from qbench.errors import InputError, NotFetchedError, UnavailableError
 from qbench.storage import Cache
 from qbench.subjects import DebianPackage, fetch_package, list_members, open_member
 
-FILES = {"usr/share/qbfake/b.bin": b"\x00\x01data", "usr/share/qbfake/deep/a.bin": b"more", "usr/share/doc/x": b"doc"}
+FILES = {
+    "usr/share/qbfake/b.bin": b"\x00\x01data",
+    "usr/share/qbfake/deep/a.bin": b"more",
+    "usr/share/doc/x": b"doc",
+}
 WANTED = sorted(name for name in FILES if "qbfake" in name)
 
-pytestmark = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="no dpkg-deb, so no Debian packages")
+pytestmark = pytest.mark.skipif(
+    shutil.which("dpkg-deb") is None, reason="no dpkg-deb, so no Debian packages"
+)
 
 
 def built(folder: Path, version: str, files: dict[str, bytes], compressor: str = "xz") -> Path:
@@ -29,7 +37,9 @@ def built(folder: Path, version: str, files: dict[str, bytes], compressor: str =
     control = f"Package: qbfake\nVersion: {version}\nArchitecture: all\nMaintainer: n <n@n.invalid>\nDescription: x\n"
     (tree / "DEBIAN" / "control").write_text(control)
     path = folder / f"qbfake_{version}_all.deb"
-    subprocess.run(["dpkg-deb", f"-Z{compressor}", "-b", tree, path], check=True, capture_output=True)
+    subprocess.run(
+        ["dpkg-deb", f"-Z{compressor}", "-b", tree, path], check=True, capture_output=True
+    )
     return path
 
 
@@ -40,7 +50,9 @@ def listed_digest(files: dict[str, bytes]) -> str:
 
 
 class FakeApt:
-    """An apt-get on the path: writes what it was asked, and behaves as the shell lines of a test say."""
+    """An apt-get on the path: writes what it was asked, and behaves as the shell lines of a
+    test say.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -70,7 +82,9 @@ def cache(tmp_path: Path) -> Cache:
 
 
 def pinned(sha256: str = listed_digest(FILES), version: str = "1.0-1") -> DebianPackage:
-    return DebianPackage(name="qbfake", version=version, sha256=sha256, size=1000, wanted=("usr/share/qbfake/*",))
+    return DebianPackage(
+        name="qbfake", version=version, sha256=sha256, size=1000, wanted=("usr/share/qbfake/*",)
+    )
 
 
 def kept(cache: Cache) -> list[str]:
@@ -91,8 +105,12 @@ def test_the_wanted_files_are_kept_and_read(tmp_path: Path, cache: Cache, apt: F
     assert not list(tmp_path.glob("*.deb.*"))
 
 
-def test_another_revision_or_compressor_with_the_same_files_will_do(tmp_path: Path, cache: Cache, apt: FakeApt) -> None:
-    package = built(tmp_path, "1.0-2", {**FILES, "usr/share/doc/x": b"other papers"}, compressor="gzip")
+def test_another_revision_or_compressor_with_the_same_files_will_do(
+    tmp_path: Path, cache: Cache, apt: FakeApt
+) -> None:
+    package = built(
+        tmp_path, "1.0-2", {**FILES, "usr/share/doc/x": b"other papers"}, compressor="gzip"
+    )
     apt.behave(
         'for last; do true; done\n[ "$last" = update ] && exit 0\n'
         f'[ "$last" = qbfake ] && cp {package} . && exit 0\necho "E: Version not found" >&2; exit 100'
@@ -106,7 +124,9 @@ def test_another_revision_or_compressor_with_the_same_files_will_do(tmp_path: Pa
     ]
 
 
-def test_lists_of_its_own_are_made_where_the_computer_has_none(tmp_path: Path, cache: Cache, apt: FakeApt) -> None:
+def test_lists_of_its_own_are_made_where_the_computer_has_none(
+    tmp_path: Path, cache: Cache, apt: FakeApt
+) -> None:
     package = built(tmp_path, "1.0-1", FILES)
     apt.behave(
         'case "$*" in *Dir::State::Lists=*update) ;; *Dir::State::Lists=*download*) cp '
@@ -114,10 +134,14 @@ def test_lists_of_its_own_are_made_where_the_computer_has_none(tmp_path: Path, c
     )
     fetch_package(pinned(), cache)
     assert apt.calls() == [["download", "qbfake=1.0-1"], ["update"], ["download", "qbfake=1.0-1"]]
-    assert kept(cache) == [f"{listed_digest(FILES)}.zip"]  # the lists went with the download's folder
+    assert kept(cache) == [
+        f"{listed_digest(FILES)}.zip"
+    ]  # the lists went with the download's folder
 
 
-def test_other_files_are_refused_and_nothing_is_kept(tmp_path: Path, cache: Cache, apt: FakeApt) -> None:
+def test_other_files_are_refused_and_nothing_is_kept(
+    tmp_path: Path, cache: Cache, apt: FakeApt
+) -> None:
     apt.behave(f"cp {built(tmp_path, '1.0-1', {**FILES, 'usr/share/qbfake/b.bin': b'changed'})} .")
     with pytest.raises(UnavailableError) as caught:
         fetch_package(pinned(), cache)
@@ -126,8 +150,12 @@ def test_other_files_are_refused_and_nothing_is_kept(tmp_path: Path, cache: Cach
     assert kept(cache) == []
 
 
-def test_a_package_without_the_wanted_files_says_so(tmp_path: Path, cache: Cache, apt: FakeApt) -> None:
-    apt.behave(f"cp {built(tmp_path, '1.0-1', {'usr/share/doc/x': b'doc', 'usr/share/qbfake/z/.keep': b''})} .")
+def test_a_package_without_the_wanted_files_says_so(
+    tmp_path: Path, cache: Cache, apt: FakeApt
+) -> None:
+    apt.behave(
+        f"cp {built(tmp_path, '1.0-1', {'usr/share/doc/x': b'doc', 'usr/share/qbfake/z/.keep': b''})} ."
+    )
     package = replace(pinned(), wanted=("usr/share/elsewhere/*",))
     with pytest.raises(UnavailableError, match=r"'qbfake=1\.0-1'") as caught:
         fetch_package(package, cache)
@@ -137,7 +165,9 @@ def test_a_package_without_the_wanted_files_says_so(tmp_path: Path, cache: Cache
     assert kept(cache) == []
 
 
-def test_a_damaged_archive_in_the_cache_is_fetched_again(tmp_path: Path, cache: Cache, apt: FakeApt) -> None:
+def test_a_damaged_archive_in_the_cache_is_fetched_again(
+    tmp_path: Path, cache: Cache, apt: FakeApt
+) -> None:
     apt.behave(f"cp {built(tmp_path, '1.0-1', FILES)} .")
     path = fetch_package(pinned(), cache)
     for damage in (b"", path.read_bytes()[:40], path.read_bytes().replace(b"more", b"less")):
@@ -149,7 +179,10 @@ def test_a_damaged_archive_in_the_cache_is_fetched_again(tmp_path: Path, cache: 
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        ("echo 'W: x' >&2; echo 'E: Unable to locate package qbfake' >&2; exit 100", "Unable to locate package qbfake"),
+        (
+            "echo 'W: x' >&2; echo 'E: Unable to locate package qbfake' >&2; exit 100",
+            "Unable to locate package qbfake",
+        ),
         ("echo 'E: Failed to fetch it  404' >&2; echo 'W: y' >&2; exit 100", "404"),
         ("exit 0", "nothing"),
     ],
@@ -165,12 +198,16 @@ def test_a_failing_client_is_quoted(cache: Cache, apt: FakeApt, code: str, words
 
 def test_a_file_that_is_no_package_is_a_sentence(cache: Cache, apt: FakeApt) -> None:
     apt.behave("echo nonsense > qbfake_1.0-1_all.deb")
-    with pytest.raises(UnavailableError, match=r"Unpacking the Debian package 'qbfake_1.0-1_all\.deb'"):
+    with pytest.raises(
+        UnavailableError, match=r"Unpacking the Debian package 'qbfake_1.0-1_all\.deb'"
+    ):
         fetch_package(pinned(), cache)
     assert kept(cache) == []
 
 
-def test_a_computer_without_apt_says_so(cache: Cache, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_computer_without_apt_says_so(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UnavailableError, match="no apt-get"):
         fetch_package(pinned(), cache)

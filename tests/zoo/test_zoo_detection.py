@@ -56,7 +56,9 @@ def samples(folder: Path, preprocess=None, count: int = 1, size: tuple[int, int]
 # ---- the frame
 
 
-@pytest.mark.parametrize(("fit", "frame"), [(Fit.LETTERBOX, [2, 2, 0, 50]), (Fit.STRETCH, [2, 4, 0, 0])])
+@pytest.mark.parametrize(
+    ("fit", "frame"), [(Fit.LETTERBOX, [2, 2, 0, 50]), (Fit.STRETCH, [2, 4, 0, 0])]
+)
 def test_a_frame_says_where_its_picture_is(fit: Fit, frame: list[float]) -> None:
     preprocess = FramedPicture(width=200, height=200, fit=fit, divisor=1)
     picture = np.full((50, 100, 3), 200, np.uint8)
@@ -77,13 +79,18 @@ def test_a_frame_of_one_pixel_is_the_least(tmp_path: Path) -> None:
 
 # ---- outputs
 
-BOXES = [[[20, 70, 60, 110], [0, 50, 200, 150], [1, 1, 2, 2]]]  # in a frame of 200: (10, 10, 30, 30) and the picture
+BOXES = [
+    [[20, 70, 60, 110], [0, 50, 200, 150], [1, 1, 2, 2]]
+]  # in a frame of 200: (10, 10, 30, 30) and the picture
 
 
 @pytest.mark.parametrize(
     ("task", "outputs"),
     [
-        (Detection(boxes="b", scores="s", classes="c"), {"b": BOXES, "s": [[0.25, 0.5, 0]], "c": [[3, 1, 0]]}),
+        (
+            Detection(boxes="b", scores="s", classes="c"),
+            {"b": BOXES, "s": [[0.25, 0.5, 0]], "c": [[3, 1, 0]]},
+        ),
         (
             Detection(boxes="b", scores="s", classes="c", corners=Corners.XYWH),
             {"b": [[[20, 70, 40, 40], [0, 50, 200, 100]]], "s": [[0.25, 0.5]], "c": [[3, 1]]},
@@ -92,7 +99,10 @@ BOXES = [[[20, 70, 60, 110], [0, 50, 200, 150], [1, 1, 2, 2]]]  # in a frame of 
             Detection(boxes="b", scores="s", classes="c", corners=Corners.CXCYWH, relative=True),
             {"b": [[[0.2, 0.45, 0.2, 0.2], [0.5, 0.5, 1, 0.5]]], "s": [[0.25, 0.5]], "c": [[3, 1]]},
         ),
-        (Detection(boxes="b"), {"b": [[[20, 70, 60, 110, 0.25, 3], [0, 50, 200, 150, 0.5, 1], [-1] * 6]]}),
+        (
+            Detection(boxes="b"),
+            {"b": [[[20, 70, 60, 110, 0.25, 3], [0, 50, 200, 150, 0.5, 1], [-1] * 6]]},
+        ),
         (Detection(boxes="b"), {"b": [[20, 70, 60, 110, 0.25, 3], [0, 50, 200, 150, 0.5, 1]]}),
     ],
 )
@@ -107,32 +117,55 @@ def test_boxes_come_in_every_common_form(task: Detection, outputs: dict, tmp_pat
 @pytest.mark.parametrize(
     ("outputs", "found"),
     [
-        ({"b": BOXES, "s": [[0.2, math.nan, 0]], "c": [[0, 0, 0]]}, "NaN or Inf in boxes or scores"),
+        (
+            {"b": BOXES, "s": [[0.2, math.nan, 0]], "c": [[0, 0, 0]]},
+            "NaN or Inf in boxes or scores",
+        ),
         ({"b": [[[math.inf, 0, 1, 1]]], "s": [[0.2]], "c": [[0]]}, "NaN or Inf in boxes or scores"),
         ({"b": BOXES, "s": [[0.2, 7, 0]], "c": [[0, 0, 0]]}, "a score of 7"),
-        ({"b": BOXES, "s": [[0.2, 0.3, 0]], "c": [[0, -1, 0]]}, "a class that is below 0 or no number"),
-        ({"b": [[[9, 9, 3, 3], [0, 9, 9, 3]]], "s": [[0.2, 0.9]], "c": [[0, 0]]}, "2 of 2 boxes with a negative size"),
-        ({"b": BOXES, "s": [[0.2, 0.3]], "c": [[0, 0, 0]]}, "outputs of the shapes [(1, 3, 4), (1, 2), (1, 3)]"),
+        (
+            {"b": BOXES, "s": [[0.2, 0.3, 0]], "c": [[0, -1, 0]]},
+            "a class that is below 0 or no number",
+        ),
+        (
+            {"b": [[[9, 9, 3, 3], [0, 9, 9, 3]]], "s": [[0.2, 0.9]], "c": [[0, 0]]},
+            "2 of 2 boxes with a negative size",
+        ),
+        (
+            {"b": BOXES, "s": [[0.2, 0.3]], "c": [[0, 0, 0]]},
+            "outputs of the shapes [(1, 3, 4), (1, 2), (1, 3)]",
+        ),
         ({"b": BOXES, "s": [[0.2, 0.3, 0]]}, "the outputs ['b', 's']"),
     ],
 )
 def test_outputs_that_are_no_boxes_are_refused(outputs: dict, found: str, tmp_path: Path) -> None:
     with pytest.raises(InputError) as error:
-        Detection(boxes="b", scores="s", classes="c").answer({"model": Outputs(**outputs)}, samples(tmp_path))
+        Detection(boxes="b", scores="s", classes="c").answer(
+            {"model": Outputs(**outputs)}, samples(tmp_path)
+        )
     assert error.value.found == found
 
 
 def test_a_few_boxes_of_negative_size_count_as_boxes(tmp_path: Path) -> None:
     rows = [[[9, 9, 3, 3, 0.9, 0], [0, 0, 9, 9, 0.8, 0]]]
-    assert len(Detection(boxes="b").answer({"model": Outputs(b=rows)}, samples(tmp_path)).scores[0]) == 2
+    assert (
+        len(Detection(boxes="b").answer({"model": Outputs(b=rows)}, samples(tmp_path)).scores[0])
+        == 2
+    )
 
 
 @pytest.mark.parametrize(("listed", "count"), [(None, 2), (3, 3)])
-def test_confident_boxes_of_a_class_beyond_the_labels_are_refused(listed, count, tmp_path: Path) -> None:
-    labelled = dataclasses.replace(samples(tmp_path), classes=ClassNames({"cat": 0, "dog": 1}, listed))
+def test_confident_boxes_of_a_class_beyond_the_labels_are_refused(
+    listed, count, tmp_path: Path
+) -> None:
+    labelled = dataclasses.replace(
+        samples(tmp_path), classes=ClassNames({"cat": 0, "dog": 1}, listed)
+    )
 
     def answer(number: int, score: float) -> object:
-        return Detection(boxes="b").answer({"model": Outputs(b=[[[0, 0, 9, 9, score, number]]])}, labelled)
+        return Detection(boxes="b").answer(
+            {"model": Outputs(b=[[[0, 0, 9, 9, score, number]]])}, labelled
+        )
 
     answer(count - 1, 0.9)
     answer(count, 0.1)
@@ -164,7 +197,10 @@ def test_a_detector_is_scored_by_cocos_labels(form: str, folder: Path) -> None:
     data = f"{folder}/pics?labels={folder}/labels.json&resize=64"
     subject = build_subject(str(folder / f"{form}.onnx"), data, None, (), None)
     measured = measure_cell(subject, "ort-cpu", None)
-    assert {name: measured.score(name).value for name in ("box_map", "box_map50")} == {"box_map": 1, "box_map50": 1}
+    assert {name: measured.score(name).value for name in ("box_map", "box_map50")} == {
+        "box_map": 1,
+        "box_map50": 1,
+    }
     assert measured.score("agreement").value == 1
 
 
@@ -175,7 +211,9 @@ def test_a_detector_that_misses_by_pixels_loses_precision(folder: Path) -> None:
     assert 0 < measured.score("box_map").value < measured.score("box_map50").value == 1
 
 
-def test_pictures_of_other_sizes_are_framed_and_answered_in_their_own_pixels(folder: Path, tmp_path: Path) -> None:
+def test_pictures_of_other_sizes_are_framed_and_answered_in_their_own_pixels(
+    folder: Path, tmp_path: Path
+) -> None:
     write_labels(tmp_path / "wide.json", write_pictures(tmp_path / "pics", size=(128, 96)))
     data = f"{tmp_path}/pics?labels={tmp_path}/wide.json&resize=64&interpolation=nearest"
     subject = build_subject(str(folder / "three.onnx"), data, None, ("box_map50",), None)
@@ -187,7 +225,9 @@ def test_names_of_classes_are_numbered_by_a_list(folder: Path, tmp_path: Path) -
     listed.write_text("sun\nlamp\n")
     labelled = f"{folder}/pics?labels={folder}/labels.json"
     assert {label[0, 4] for label in dataset_from_text(labelled)[0].labels} == {0}
-    assert {label[0, 4] for label in dataset_from_text(f"{labelled}&classes={listed}")[0].labels} == {1}
+    assert {
+        label[0, 4] for label in dataset_from_text(f"{labelled}&classes={listed}")[0].labels
+    } == {1}
 
 
 def test_a_detector_without_labels_is_framed_too(folder: Path) -> None:
@@ -222,7 +262,9 @@ def edited(coco: dict, **changes: object) -> dict:
         ({"categories": []}, "0 of them with 0 different ids"),
     ],
 )
-def test_labels_that_do_not_fit_are_refused_in_one_sentence(changes: dict, found: str, folder: Path) -> None:
+def test_labels_that_do_not_fit_are_refused_in_one_sentence(
+    changes: dict, found: str, folder: Path
+) -> None:
     labels = folder / "broken.json"
     write_labels(labels, edited(json.loads((folder / "labels.json").read_text()), **changes))
     with pytest.raises(InputError) as error:
@@ -244,7 +286,9 @@ def test_labels_that_do_not_fit_are_refused_in_one_sentence(changes: dict, found
         ("pics?labels=labels.json&fit=tall", "'tall'"),
     ],
 )
-def test_settings_that_do_not_fit_are_refused(text: str, found: str, folder: Path, monkeypatch) -> None:
+def test_settings_that_do_not_fit_are_refused(
+    text: str, found: str, folder: Path, monkeypatch
+) -> None:
     monkeypatch.chdir(folder)
     with pytest.raises(InputError) as error:
         dataset_from_text(text)
@@ -253,13 +297,20 @@ def test_settings_that_do_not_fit_are_refused(text: str, found: str, folder: Pat
 
 def test_a_network_without_boxes_is_no_detector(folder: Path) -> None:
     with pytest.raises(InputError) as error:
-        model_from_file(folder / "three.onnx", preprocess=FramedPicture(width=64, height=64), output="labels")
+        model_from_file(
+            folder / "three.onnx", preprocess=FramedPicture(width=64, height=64), output="labels"
+        )
     assert error.value.found == "the outputs boxes, scores, labels"
-    assert not isinstance(model_from_file(folder / "three.onnx", preprocess=ReadyArray()).task, Detection)
+    assert not isinstance(
+        model_from_file(folder / "three.onnx", preprocess=ReadyArray()).task, Detection
+    )
 
 
 def test_a_frame_of_another_size_than_the_input_is_refused(folder: Path) -> None:
     data = f"{folder}/pics?labels={folder}/labels.json&resize=32"
     with pytest.raises(InputError) as error:
         build_subject(str(folder / "three.onnx"), data, None, (), None)
-    assert (error.value.found, error.value.remedy) == ("3×32×32 a sample for input 'x'", "Add ?resize=64 to the path.")
+    assert (error.value.found, error.value.remedy) == (
+        "3×32×32 a sample for input 'x'",
+        "Add ?resize=64 to the path.",
+    )

@@ -1,4 +1,6 @@
-"""The digits: split as ruled, read by the committed network, whose training can be rerun; its layers learn rightly."""
+"""The digits: split as ruled, read by the committed network, whose training can be rerun; its
+layers learn rightly.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,17 @@ from qbench.storage import Cache
 from qbench.subjects import digits, get_dataset, get_model, prepare_samples
 from qbench.subjects.digits import WEIGHTS, digits_arrays
 from qbench_zoo.networks.pictures import digits_network
-from qbench_zoo.training.digits import BatchNorm, Conv3x3, Dense, Flatten, Layer, MaxPool, Relu, softmax_gradient, train
+from qbench_zoo.training.digits import (
+    BatchNorm,
+    Conv3x3,
+    Dense,
+    Flatten,
+    Layer,
+    MaxPool,
+    Relu,
+    softmax_gradient,
+    train,
+)
 
 
 class Engine:
@@ -63,7 +75,9 @@ def test_the_committed_file_is_small_valid_and_says_nothing_of_a_machine() -> No
         *("Conv", "BatchNormalization", "Relu", "Conv", "BatchNormalization", "Relu"),
         *("MaxPool", "Flatten", "Gemm", "Relu", "Gemm"),
     ]
-    assert b"/" not in b"".join(node.doc_string.encode() + node.name.encode() for node in proto.graph.node)
+    assert b"/" not in b"".join(
+        node.doc_string.encode() + node.name.encode() for node in proto.graph.node
+    )
 
 
 def test_other_weights_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,9 +95,14 @@ def test_other_weights_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_four_epochs_learn_most_of_it() -> None:
     pictures, labels = digits_arrays(test=False)
     weights = train(pictures.astype(np.float32) / np.float32(16), labels, epochs=4)
-    assert all(array.dtype == np.float32 for array in (*weights.convolutions, *weights.norms[0], *weights.dense[0]))
+    assert all(
+        array.dtype == np.float32
+        for array in (*weights.convolutions, *weights.norms[0], *weights.dense[0])
+    )
     x, y = digits_arrays(test=True)
-    logits = Engine(digits_network(weights)).run({"x": x.astype(np.float32) / np.float32(16)})["logits"]
+    logits = Engine(digits_network(weights)).run({"x": x.astype(np.float32) / np.float32(16)})[
+        "logits"
+    ]
     assert (logits.argmax(axis=1) == y).mean() > 0.9
 
 
@@ -101,10 +120,14 @@ def layers() -> list[tuple[Layer, tuple[int, ...]]]:
 
 @pytest.mark.parametrize(("layer", "shape"), layers(), ids=lambda value: type(value).__name__)
 def test_gradients_are_the_slopes(layer: Layer, shape: tuple[int, ...]) -> None:
-    """∂(Σ c∘y)/∂x and ∂/∂w against central differences, in float64 so that the differences mean something."""
+    """∂(Σ c∘y)/∂x and ∂/∂w against central differences, in float64 so that the differences mean
+    something.
+    """
     random = np.random.default_rng(4)
     layer.weights = {name: array.astype(np.float64) for name, array in layer.weights.items()}
-    x = random.permutation(np.prod(shape)).reshape(shape) / 10 - 1.03  # no equals to pool, nothing at zero
+    x = (
+        random.permutation(np.prod(shape)).reshape(shape) / 10 - 1.03
+    )  # no equals to pool, nothing at zero
     factors = random.normal(size=layer.forward(x, training=True).shape)
 
     def total() -> float:
@@ -113,7 +136,10 @@ def test_gradients_are_the_slopes(layer: Layer, shape: tuple[int, ...]) -> None:
     dx = layer.backward(factors)
     gradients = dict(layer.gradients)
     assert set(gradients) == set(layer.weights)
-    for array, gradient in ((x, dx), *((layer.weights[name], gradients[name]) for name in gradients)):
+    for array, gradient in (
+        (x, dx),
+        *((layer.weights[name], gradients[name]) for name in gradients),
+    ):
         for index in list(np.ndindex(array.shape))[:40]:
             kept, step = array[index], 1e-5
             array[index] = kept + step

@@ -1,4 +1,6 @@
-"""Fashion-MNIST: split as ruled, read by the two committed networks, whose graphs the builders write."""
+"""Fashion-MNIST: split as ruled, read by the two committed networks, whose graphs the builders
+write.
+"""
 
 import gzip
 import importlib.util
@@ -75,44 +77,61 @@ def test_the_committed_graph_is_what_the_builder_writes(name: str) -> None:
         (n.op_type, n.name, *n.input) for n in proto.graph.node
     ]
     for initializer in built.graph.initializer:
-        np.testing.assert_array_equal(onnx.numpy_helper.to_array(initializer), known[initializer.name])
+        np.testing.assert_array_equal(
+            onnx.numpy_helper.to_array(initializer), known[initializer.name]
+        )
 
 
 def _state(known: dict[str, Any]) -> dict[str, Any]:
     """The graph's constants under the names that checkpoints use."""
-    theirs = {".bn.scale": ".bn.weight", ".bn.mean": ".bn.running_mean", ".bn.variance": ".bn.running_var"}
+    theirs = {
+        ".bn.scale": ".bn.weight",
+        ".bn.mean": ".bn.running_mean",
+        ".bn.variance": ".bn.running_var",
+    }
     state = {}
     for name, array in known.items():
         ending = next((end for end in theirs if name.endswith(end)), "")
         state[name.removesuffix(ending) + theirs[ending] if ending else name] = array
     return state | {
-        name.replace("classifier.", "dense."): array for name, array in known.items() if "classifier" in name
+        name.replace("classifier.", "dense."): array
+        for name, array in known.items()
+        if "classifier" in name
     }
 
 
 def test_a_checkpoint_of_another_network_is_refused() -> None:
     with pytest.raises(InputError, match="stem"):
-        build_preactivation(Parameters("other", {"stem.weight": np.zeros((16, 3, 3, 3), np.float32)}), "other")
+        build_preactivation(
+            Parameters("other", {"stem.weight": np.zeros((16, 3, 3, 3), np.float32)}), "other"
+        )
 
 
 def test_other_weights_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "fashion_preact.onnx").write_bytes((WEIGHTS / "fashion_preact.onnx").read_bytes() + b"\0")
+    (tmp_path / "fashion_preact.onnx").write_bytes(
+        (WEIGHTS / "fashion_preact.onnx").read_bytes() + b"\0"
+    )
     monkeypatch.setattr(fashion, "_WEIGHTS", tmp_path)
     with pytest.raises(StoreError, match="SHA-256"):
         get_model("fashion_preact").graphs["model"]()
 
 
 @pytest.mark.parametrize(
-    "content", [b"\0\0\x08\x01\0\0\0\x03ab", b"\0\0\x0d\x01\0\0\0\x02ab", b"\x01\0\x08\x01\0\0\0\x02ab"]
+    "content",
+    [b"\0\0\x08\x01\0\0\0\x03ab", b"\0\0\x0d\x01\0\0\0\x02ab", b"\x01\0\x08\x01\0\0\0\x02ab"],
 )
-def test_a_file_that_is_no_idx_of_bytes_is_a_sentence(content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_no_idx_of_bytes_is_a_sentence(
+    content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(fashion, "open_member", lambda *_: gzip.compress(content))
     with pytest.raises(UnavailableError, match="IDX"):
         fashion.fashion_arrays(test=True)
 
 
 def test_the_residual_network_counts_in_integers_but_for_its_end() -> None:
-    """bn₂ is folded, bn₁ becomes a convolution: no normalization is left, and every sum is one of two values."""
+    """bn₂ is folded, bn₁ becomes a convolution: no normalization is left, and every sum is one
+    of two values.
+    """
     graph = canonicalize(get_model("fashion_preact").graphs["model"]()).graph
     kinds = Counter(node.op_type for node in graph)
     assert kinds["BatchNormalization"] == 0
@@ -120,7 +139,9 @@ def test_the_residual_network_counts_in_integers_but_for_its_end() -> None:
     assert kinds["Add"] == 9
 
 
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed (the extra 'oracle')")
+@pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None, reason="torch is not installed (the extra 'oracle')"
+)
 @pytest.mark.parametrize("name", RIGHT)
 def test_the_graph_that_is_trained_is_the_graph_that_runs(name: str) -> None:
     import torch

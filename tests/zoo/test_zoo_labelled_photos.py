@@ -29,8 +29,14 @@ def photos() -> Dataset:
 
 def test_every_source_gives_its_share(photos: Dataset) -> None:
     assert photos.labels is not None
-    counts = {name: sum(sample.startswith(f"{name}.") for sample in photos.sample_ids) for name in ("foolbox", "cats")}
-    counts |= {name: sum(sample.startswith(f"{name}.") for sample in photos.sample_ids) for name in ("stamps", "game")}
+    counts = {
+        name: sum(sample.startswith(f"{name}.") for sample in photos.sample_ids)
+        for name in ("foolbox", "cats")
+    }
+    counts |= {
+        name: sum(sample.startswith(f"{name}.") for sample in photos.sample_ids)
+        for name in ("stamps", "game")
+    }
     assert counts == {"foolbox": 20, "cats": 4, "stamps": 149, "game": 52}
     assert len({labels[0] for labels in photos.labels}) == 155
     assert not {*photos.sources} & {*get_dataset("calibration_crops").sources}
@@ -50,7 +56,9 @@ class Engine:
     def __init__(self, name: str) -> None:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
-        self.session = onnxruntime.InferenceSession(model_bytes(get_model(name).graphs["model"]()), options)
+        self.session = onnxruntime.InferenceSession(
+            model_bytes(get_model(name).graphs["model"]()), options
+        )
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         return {"logits": np.asarray(self.session.run(None, dict(feeds))[0])}
@@ -59,7 +67,9 @@ class Engine:
 @pytest.mark.parametrize("name", SCORES)
 def test_what_the_networks_make_of_them(name: str, photos: Dataset) -> None:
     model = get_model(name)
-    answers = model.task.answer({"model": Engine(name)}, prepare_samples(photos, model.preprocess, Cache.default()))
+    answers = model.task.answer(
+        {"model": Engine(name)}, prepare_samples(photos, model.preprocess, Cache.default())
+    )
     assert photos.labels is not None
     rows = list(zip(answers.ids.tolist(), photos.labels, strict=True))
     found = (
@@ -68,5 +78,6 @@ def test_what_the_networks_make_of_them(name: str, photos: Dataset) -> None:
         sum(row[0] == labels[0] for row, labels in rows),
         sum(labels[0] in row for row, labels in rows),
     )
-    # a last bit of a resized picture or of a float kernel may move one sample; another preprocessing moves several
+    # a last bit of a resized picture or of a float kernel may move one sample; another
+    # preprocessing moves several
     assert np.abs(np.subtract(found, SCORES[name])).max() <= 1, found

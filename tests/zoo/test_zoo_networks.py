@@ -17,9 +17,16 @@ from qbench.storage import Cache
 from qbench.subjects import ZooModel, get_dataset, get_model, prepare_samples
 from qbench.subjects.operator_graphs import GraphBuilder
 from qbench_zoo.networks.parameters import Parameters
-from qbench_zoo.networks.pictures import Layers, Unit, build_efficientnet_lite, build_mobilenet_v2, same_pads
+from qbench_zoo.networks.pictures import (
+    Layers,
+    Unit,
+    build_efficientnet_lite,
+    build_mobilenet_v2,
+    same_pads,
+)
 
-# Right at first and among the first five, of the 20 labelled pictures; and the number of trained parameters.
+# Right at first and among the first five, of the 20 labelled pictures; and the number of trained
+# parameters.
 EXPECTED = {"mobilenet_v2": (18, 20, 3_504_872), "efficientnet_lite0": (18, 19, 4_652_008)}
 
 
@@ -32,7 +39,13 @@ class OneThread:
         self.session = onnxruntime.InferenceSession(ir.to_proto(model).SerializeToString(), options)
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return dict(zip([o.name for o in self.session.get_outputs()], self.session.run(None, dict(feeds)), strict=True))
+        return dict(
+            zip(
+                [o.name for o in self.session.get_outputs()],
+                self.session.run(None, dict(feeds)),
+                strict=True,
+            )
+        )
 
 
 @pytest.fixture(scope="module", params=sorted(EXPECTED))
@@ -48,15 +61,30 @@ def test_real_photographs_are_recognized(real: tuple[ZooModel, ir.Model]) -> Non
     samples = prepare_samples(data, entry.preprocess, Cache.default())
     answers = entry.task.answer({"model": OneThread(model)}, samples)
     assert data.labels is not None
-    top1 = sum(row[0] in right for row, right in zip(answers.ids.tolist(), data.labels, strict=True))
-    top5 = sum(bool({*row} & {*right}) for row, right in zip(answers.ids.tolist(), data.labels, strict=True))
+    top1 = sum(
+        row[0] in right for row, right in zip(answers.ids.tolist(), data.labels, strict=True)
+    )
+    top5 = sum(
+        bool({*row} & {*right})
+        for row, right in zip(answers.ids.tolist(), data.labels, strict=True)
+    )
     assert (top1, top5) == EXPECTED[entry.id][:2]
 
 
-def test_every_parameter_is_in_the_graph_and_every_node_has_its_own_name(real: tuple[ZooModel, ir.Model]) -> None:
+def test_every_parameter_is_in_the_graph_and_every_node_has_its_own_name(
+    real: tuple[ZooModel, ir.Model],
+) -> None:
     entry, model = real
-    sizes = {name: value.const_value.size for name, value in model.graph.initializers.items() if value.const_value}
-    trained = sum(size for name, size in sizes.items() if not name.endswith((".mean", ".variance", ".low", ".high")))
+    sizes = {
+        name: value.const_value.size
+        for name, value in model.graph.initializers.items()
+        if value.const_value
+    }
+    trained = sum(
+        size
+        for name, size in sizes.items()
+        if not name.endswith((".mean", ".variance", ".low", ".high"))
+    )
     assert trained == EXPECTED[entry.id][2]
     names = [node.name for node in model.graph]
     assert len(set(names)) == len(names)
@@ -72,7 +100,11 @@ def test_the_model_is_valid_and_its_batch_is_free(real: tuple[ZooModel, ir.Model
     assert [(o.domain, o.version) for o in proto.opset_import] == [("", 21)]
     (feed,), (logits,) = model.graph.inputs, model.graph.outputs
     assert (feed.name, str(feed.shape), feed.dtype) == ("x", "[N,3,H,W]", ir.DataType.FLOAT)
-    assert (logits.name, str(logits.shape), logits.dtype) == ("logits", "[N,1000]", ir.DataType.FLOAT)
+    assert (logits.name, str(logits.shape), logits.dtype) == (
+        "logits",
+        "[N,1000]",
+        ir.DataType.FLOAT,
+    )
     assert all(value.shape is not None for node in model.graph for value in node.outputs)
 
 
@@ -87,7 +119,9 @@ def shapes() -> dict[str, dict[str, tuple[int, ...]]]:
     ):
         taken: dict[str, tuple[int, ...]] = {}
 
-        def take(self: Parameters, key: str, shape: tuple[int, ...], taken: Any = taken) -> np.ndarray:
+        def take(
+            self: Parameters, key: str, shape: tuple[int, ...], taken: Any = taken
+        ) -> np.ndarray:
             taken[key] = shape
             return np.zeros(shape, np.float32)
 
@@ -98,11 +132,16 @@ def shapes() -> dict[str, dict[str, tuple[int, ...]]]:
     return found
 
 
-BUILDERS = [("mobilenet_v2", build_mobilenet_v2), ("efficientnet_lite0", partial(build_efficientnet_lite, 0))]
+BUILDERS = [
+    ("mobilenet_v2", build_mobilenet_v2),
+    ("efficientnet_lite0", partial(build_efficientnet_lite, 0)),
+]
 
 
 @pytest.mark.parametrize(("name", "build"), BUILDERS)
-def test_a_checkpoint_of_another_network_is_refused(name: str, build: Any, shapes: dict[str, Any]) -> None:
+def test_a_checkpoint_of_another_network_is_refused(
+    name: str, build: Any, shapes: dict[str, Any]
+) -> None:
     state = {key: np.zeros(shape, np.float32) for key, shape in shapes[name].items()}
     counters = {"extra.num_batches_tracked": np.array(3)}
     assert build({**state, **counters}).graph.outputs[0].name == "logits"
@@ -116,7 +155,9 @@ def test_a_checkpoint_of_another_network_is_refused(name: str, build: Any, shape
 
 
 @given(st.integers(1, 64), st.sampled_from([1, 3, 5, 7]), st.integers(1, 3))
-def test_padding_is_the_least_that_keeps_the_size_with_the_odd_one_behind(side: int, kernel: int, stride: int) -> None:
+def test_padding_is_the_least_that_keeps_the_size_with_the_odd_one_behind(
+    side: int, kernel: int, stride: int
+) -> None:
     top, left, bottom, right = same_pads(side, kernel, stride)
     assert (top, bottom) == (left, right)
     assert 0 <= bottom - top <= 1
@@ -155,7 +196,9 @@ def test_a_unit_counts_as_its_formula_says(seed: int, stride: int, clipped: bool
     side = (6 - 3) // stride + 1
     expected = np.zeros((2, outputs, side, side))
     for n, o, row, column in np.ndindex(*expected.shape):
-        window = padded[n, o // 2, row * stride : row * stride + 3, column * stride : column * stride + 3]
+        window = padded[
+            n, o // 2, row * stride : row * stride + 3, column * stride : column * stride + 3
+        ]
         value = (window * state["c.weight"][o, 0]).sum()
         value = (value - state["n.running_mean"][o]) / np.sqrt(state["n.running_var"][o] + 1e-3)
         value = value * state["n.weight"][o] + state["n.bias"][o]

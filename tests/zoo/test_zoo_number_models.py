@@ -18,7 +18,12 @@ from qbench.storage import Cache
 from qbench.subjects import fetch_package, get_dataset, get_model, prepare_samples
 from qbench_zoo import number_models
 from qbench_zoo.networks.parameters import TrainedArrays
-from qbench_zoo.networks.pixels import build_denoiser, build_pointer, build_regressor, build_segmenter
+from qbench_zoo.networks.pixels import (
+    build_denoiser,
+    build_pointer,
+    build_regressor,
+    build_segmenter,
+)
 from qbench_zoo.packages import FASHION_MNIST, FOOLBOX, IMGAUG, MATPLOTLIB, SCIKIT_IMAGE
 from qbench_zoo.scenes import CLASSES, POINTS
 
@@ -33,7 +38,10 @@ JUDGED = {
     "clothes_segmenter": ("clothes_scenes", {"miou": 0.5720, "pixel_accuracy": 0.9076}),
     "clothes_points": ("clothes_single", {"oks": 0.7757}),
     "photo_denoiser": ("noisy_pieces", {"psnr": 23.94, "ssim": 0.584}),
-    "diabetes_mlp": ("diabetes_test", {"mae": 48.95, "rmse": 59.46, "mape": 0.3818, "spearman": 0.6346}),
+    "diabetes_mlp": (
+        "diabetes_test",
+        {"mae": 48.95, "rmse": 59.46, "mape": 0.3818, "spearman": 0.6346},
+    ),
 }
 
 
@@ -47,7 +55,9 @@ def packages() -> None:
 
 
 @pytest.mark.usefixtures("packages")
-@pytest.mark.parametrize("name", [pytest.param("clothes_segmenter", marks=pytest.mark.slow), *list(JUDGED)[1:]])
+@pytest.mark.parametrize(
+    "name", [pytest.param("clothes_segmenter", marks=pytest.mark.slow), *list(JUDGED)[1:]]
+)
 def test_the_committed_networks_score_what_the_page_says(name: str) -> None:
     dataset, values = JUDGED[name]
     model, data = get_model(name), get_dataset(dataset)
@@ -83,9 +93,25 @@ def test_no_photograph_is_scored_and_calibrated_on(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("packages")
-def test_the_node_that_costs_a_network_of_points_its_accuracy_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_node_that_costs_a_network_of_points_its_accuracy_is_found(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     data = ["--data", "clothes_single", "--calib", "clothes_single_calibration"]
-    assert main(["localize", "clothes_points", *data, "--backend", "ort-cpu", "--schema", "w4_sym_b32", "--json"]) == 1
+    assert (
+        main(
+            [
+                "localize",
+                "clothes_points",
+                *data,
+                "--backend",
+                "ort-cpu",
+                "--schema",
+                "w4_sym_b32",
+                "--json",
+            ]
+        )
+        == 1
+    )
     first = json.loads(capsys.readouterr().out)["finding"]["suspects"][0]
     assert (first["node"], first["cause"]) == ("points", "coarse grid")
 
@@ -117,7 +143,9 @@ def test_the_committed_graph_is_what_the_builder_writes(name: str) -> None:
 
 
 def test_other_weights_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "diabetes_mlp.onnx").write_bytes((WEIGHTS / "diabetes_mlp.onnx").read_bytes() + b"\0")
+    (tmp_path / "diabetes_mlp.onnx").write_bytes(
+        (WEIGHTS / "diabetes_mlp.onnx").read_bytes() + b"\0"
+    )
     monkeypatch.setattr(number_models, "_WEIGHTS", tmp_path)
     with pytest.raises(StoreError, match="Restore the file"):
         get_model("diabetes_mlp").graphs["model"]()

@@ -27,7 +27,13 @@ from qbench.subjects import (
     weight_levels,
 )
 
-SOME = ("op.conv.dense.u8s8.ties", "op.gemm.plain.s8s8.pc", "op.add.u8.real", "op.concat.s8.ties", "op.pad.u8")
+SOME = (
+    "op.conv.dense.u8s8.ties",
+    "op.gemm.plain.s8s8.pc",
+    "op.add.u8.real",
+    "op.concat.s8.ties",
+    "op.pad.u8",
+)
 
 
 def test_all_names_fit_cells_and_all_operators_are_there() -> None:
@@ -35,12 +41,36 @@ def test_all_names_fit_cells_and_all_operators_are_there() -> None:
     for name in names:
         Cell("operators", name, "mine", "given")
     for operator in (
-        *("conv", "convtranspose", "gemm", "matmul", "add", "sub", "mul", "div", "concat", "averagepool", "maxpool"),
-        *("globalaveragepool", "reducemean", "relu", "clip", "leakyrelu", "sigmoid", "tanh", "hardswish", "gelu"),
+        *(
+            "conv",
+            "convtranspose",
+            "gemm",
+            "matmul",
+            "add",
+            "sub",
+            "mul",
+            "div",
+            "concat",
+            "averagepool",
+            "maxpool",
+        ),
+        *(
+            "globalaveragepool",
+            "reducemean",
+            "relu",
+            "clip",
+            "leakyrelu",
+            "sigmoid",
+            "tanh",
+            "hardswish",
+            "gelu",
+        ),
         *("softmax", "resize", "pad", "requantize"),
     ):
         assert any(name.startswith(f"op.{operator}.") for name in names), operator
-    assert list_operators("op.conv.depthwise.c*") == tuple(n for n in names if n.startswith("op.conv.depthwise.c"))
+    assert list_operators("op.conv.depthwise.c*") == tuple(
+        n for n in names if n.startswith("op.conv.depthwise.c")
+    )
 
 
 @pytest.mark.parametrize("operator", ["conv", "gemm", "add", "pad", "softmax", "clip"])
@@ -57,8 +87,12 @@ def test_graphs_keep_the_convention_and_feeds_are_levels(operator) -> None:
 
 @pytest.mark.parametrize("machine", ["ideal", "gemmlowp", "fbgemm", "glow-cpu"])
 def test_no_rule_of_quantizing_moves_what_is_fed(machine) -> None:
-    """Machines divide or multiply by the reciprocal, and add the zero point before or after rounding."""
-    for grid in {operand.grid for name in list_operators() for operand in get_operator(name).inputs}:
+    """Machines divide or multiply by the reciprocal, and add the zero point before or after
+    rounding.
+    """
+    for grid in {
+        operand.grid for name in list_operators() for operand in get_operator(name).inputs
+    }:
         low, high = grid.ends
         levels = np.arange(low, high + 1)
         real = dequantize(levels, grid.qparams())
@@ -88,7 +122,9 @@ def test_every_second_sum_of_ties_is_one(operator, types) -> None:
     ties = sums[4 : 4 + many, ..., :-2] * multiplier % 1 == 0.5
     assert 0.35 < ties.mean() < 0.65
     levels = {
-        name: requantize(sums, (multiplier, 1.0, 1.0), subject.output.zero_point, subject.output.qtype, name)
+        name: requantize(
+            sums, (multiplier, 1.0, 1.0), subject.output.zero_point, subject.output.qtype, name
+        )
         for name in ("ideal", "tflite-single", "gemmlowp", "onednn")
     }
     for other in ("tflite-single", "gemmlowp", "onednn"):  # half up; twice; the zero point before
@@ -122,11 +158,16 @@ def test_ends_of_weights_biases_and_data_are_reached() -> None:
     assert (x[1] == 127).all()
 
 
-@pytest.mark.parametrize("name", ["op.conv.asymmetric.u8s8.pc", "op.matmul.plain.u8u8.ties", "op.mul.u8.ties"])
+@pytest.mark.parametrize(
+    "name", ["op.conv.asymmetric.u8s8.pc", "op.matmul.plain.u8u8.ties", "op.mul.u8.ties"]
+)
 def test_the_engine_counts_as_its_arithmetic(name) -> None:
     subject = get_operator(name)
     model, feeds = operator_graph(subject), operator_feeds(subject)
-    with get_backend("ort-cpu-precise").prepare(model) as engine, get_backend("integer-ort-x64").prepare(model) as ours:
+    with (
+        get_backend("ort-cpu-precise").prepare(model) as engine,
+        get_backend("integer-ort-x64").prepare(model) as ours,
+    ):
         np.testing.assert_array_equal(engine.run(feeds)["y"], ours.run(feeds)["y"])
 
 
@@ -161,15 +202,20 @@ class Answering:
 def test_answers_are_equal_where_outputs_are(tmp_path) -> None:
     from qbench.storage import Cache
 
-    samples = prepare_samples(get_dataset("op.sigmoid.u8"), get_model("op.sigmoid.u8").preprocess, Cache(tmp_path))
+    samples = prepare_samples(
+        get_dataset("op.sigmoid.u8"), get_model("op.sigmoid.u8").preprocess, Cache(tmp_path)
+    )
     task = WholeOutput()
     same = task.answer({"model": Answering(lambda feeds: feeds["x"])}, samples)
     assert same.ids.shape == (len(samples), 3 * 7 * 13)
     signed = task.answer(
-        {"model": Answering(lambda feeds: np.where(feeds["x"] == 0, np.float32(-0.0), feeds["x"]))}, samples
+        {"model": Answering(lambda feeds: np.where(feeds["x"] == 0, np.float32(-0.0), feeds["x"]))},
+        samples,
     )
     assert signed.digest == same.digest
-    nudged = task.answer({"model": Answering(lambda feeds: np.nextafter(feeds["x"], np.float32(9)))}, samples)
+    nudged = task.answer(
+        {"model": Answering(lambda feeds: np.nextafter(feeds["x"], np.float32(9)))}, samples
+    )
     assert nudged.digest != same.digest
     with pytest.raises(InputError, match="with NaN or Inf"):
         task.answer({"model": Answering(lambda feeds: feeds["x"] * np.float32("nan"))}, samples)

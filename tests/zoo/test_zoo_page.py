@@ -20,7 +20,9 @@ PAGE = (ROOT / "docs" / "zoo.md").read_text()
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("zoo_scores", ROOT / "benchmarks" / "zoo_scores.py")
+    spec = importlib.util.spec_from_file_location(
+        "zoo_scores", ROOT / "benchmarks" / "zoo_scores.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -47,7 +49,9 @@ def test_the_rows_are_what_the_script_would_write(script: ModuleType) -> None:
         assert row[4] == " / ".join(judged.metrics)
         assert len(row[5].split(" / ")) == len(judged.metrics)
         assert judged.why in " | ".join(row)
-        assert judged.tried is None or row[6] == " / ".join(f"{value:.2f}" for value in judged.tried)
+        assert judged.tried is None or row[6] == " / ".join(
+            f"{value:.2f}" for value in judged.tried
+        )
         assert [get_metric(name).name for name in judged.metrics] == list(judged.metrics)
 
 
@@ -60,7 +64,11 @@ def test_a_difference_is_explained(script: ModuleType) -> None:
 
 def test_every_network_is_of_a_kind() -> None:
     kinds = PAGE.partition("| kind | subjects |")[2].partition("\n\n")[0]
-    named = [name for line in kinds.splitlines()[2:] for name in re.findall(r"`(\w+)`", line.split("|")[2])]
+    named = [
+        name
+        for line in kinds.splitlines()[2:]
+        for name in re.findall(r"`(\w+)`", line.split("|")[2])
+    ]
     assert sorted(named) == sorted(MODELS.names())
 
 

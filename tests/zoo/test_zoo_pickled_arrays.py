@@ -1,4 +1,6 @@
-"""Pickled numpy arrays: the numbers of a good file, and a refusal before anything runs of all others."""
+"""Pickled numpy arrays: the numbers of a good file, and a refusal before anything runs of all
+others.
+"""
 
 import collections
 import pickle
@@ -12,12 +14,17 @@ from hypothesis import strategies as st
 from qbench.errors import InputError
 from qbench_zoo.readers.pickles import read_numpy_pickle
 
-LAYERS = {"conv": [np.arange(6, dtype="<f4").reshape(1, 2, 3), np.array([0.5, -1], "<f4")], "last": [np.ones(1, "<f8")]}
+LAYERS = {
+    "conv": [np.arange(6, dtype="<f4").reshape(1, 2, 3), np.array([0.5, -1], "<f4")],
+    "last": [np.ones(1, "<f8")],
+}
 
 
 def written(content: Any) -> bytes:
     """As numpy 1 wrote it under protocol 3: today's names are those of numpy 2."""
-    return pickle.dumps(content, protocol=3).replace(b"numpy._core.multiarray", b"numpy.core.multiarray")
+    return pickle.dumps(content, protocol=3).replace(
+        b"numpy._core.multiarray", b"numpy.core.multiarray"
+    )
 
 
 def test_layers_come_out_array_by_array() -> None:

@@ -1,4 +1,6 @@
-"""Pictures: sizes, crops and normalization against the plain definition, and what cannot be decoded."""
+"""Pictures: sizes, crops and normalization against the plain definition, and what cannot be
+decoded.
+"""
 
 import io
 import math
@@ -16,14 +18,24 @@ from qbench_zoo.photos import Grid
 
 
 def noise(height: int, width: int) -> np.ndarray:
-    return np.random.default_rng(height * 1000 + width).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    return np.random.default_rng(height * 1000 + width).integers(
+        0, 256, (height, width, 3), dtype=np.uint8
+    )
 
 
-@given(st.integers(1, 60), st.integers(1, 60), st.integers(1, 32), st.integers(0, 8), st.sampled_from(Interpolation))
+@given(
+    st.integers(1, 60),
+    st.integers(1, 60),
+    st.integers(1, 32),
+    st.integers(0, 8),
+    st.sampled_from(Interpolation),
+)
 def test_every_picture_comes_out_as_one_square(
     height: int, width: int, crop: int, more: int, interpolation: Interpolation
 ) -> None:
-    prepared = Picture(resize=crop + more, crop=crop, interpolation=interpolation).prepare(noise(height, width))
+    prepared = Picture(resize=crop + more, crop=crop, interpolation=interpolation).prepare(
+        noise(height, width)
+    )
     assert prepared["x"].shape == (crop, crop, 3)
     assert prepared["x"].dtype == np.uint8
 
@@ -52,20 +64,31 @@ def test_the_filter_is_the_one_named_and_shrinking_averages() -> None:
     st.sampled_from(Layout),
 )
 def test_numbers_are_scaled_and_normalized_as_written(
-    divisor: float, mean: tuple[float, float, float], std: tuple[float, float, float], layout: Layout
+    divisor: float,
+    mean: tuple[float, float, float],
+    std: tuple[float, float, float],
+    layout: Layout,
 ) -> None:
-    picture = Picture(resize=4, crop=4, divisor=divisor, mean=mean, std=std, layout=layout, input="image")
+    picture = Picture(
+        resize=4, crop=4, divisor=divisor, mean=mean, std=std, layout=layout, input="image"
+    )
     batch = np.stack([noise(4, 4), noise(4, 4)[::-1]])
     found = picture.finish({"image": batch})["image"]
     assert found.dtype == np.float32
     assert found.shape == ((2, 3, 4, 4) if layout is Layout.NCHW else (2, 4, 4, 3))
     assert found.flags.c_contiguous
     for n, row, column, channel in np.ndindex(2, 4, 4, 3):
-        value = found[n, channel, row, column] if layout is Layout.NCHW else found[n, row, column, channel]
+        value = (
+            found[n, channel, row, column]
+            if layout is Layout.NCHW
+            else found[n, row, column, channel]
+        )
         pixel = Fraction(int(batch[n, row, column, channel]))
         m, s = Fraction(float(np.float32(mean[channel]))), Fraction(float(np.float32(std[channel])))
         exact = (pixel / Fraction(divisor) - m) / s
-        room = (abs(pixel / Fraction(divisor)) + abs(m)) / s * Fraction(2) ** -22  # three roundings of half a step each
+        room = (
+            (abs(pixel / Fraction(divisor)) + abs(m)) / s * Fraction(2) ** -22
+        )  # three roundings of half a step each
         assert abs(Fraction(float(value)) - exact) <= room + Fraction(2) ** -140
 
 
@@ -104,7 +127,9 @@ def test_settings_that_mean_nothing_are_refused(settings: dict[str, object]) -> 
 @pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "P", "CMYK", "1", "LA"])
 def test_every_mode_becomes_three_channels(mode: str) -> None:
     stream = io.BytesIO()
-    Image.fromarray(noise(5, 7)).convert(mode).save(stream, "TIFF" if mode in ("CMYK", "LA") else "PNG")
+    Image.fromarray(noise(5, 7)).convert(mode).save(
+        stream, "TIFF" if mode in ("CMYK", "LA") else "PNG"
+    )
     found = decode_picture(stream.getvalue(), "a picture")
     assert found.shape == (5, 7, 3)
     assert found.dtype == np.uint8
@@ -128,12 +153,16 @@ def test_a_picture_cut_short_is_refused() -> None:
             decode_picture(data[:length], "cat.jpg")
 
 
-@given(st.integers(8, 50), st.integers(8, 50), st.integers(1, 8), st.integers(1, 4), st.integers(1, 4))
+@given(
+    st.integers(8, 50), st.integers(8, 50), st.integers(1, 8), st.integers(1, 4), st.integers(1, 4)
+)
 def test_a_grid_cuts_squares_from_corner_to_corner(
     height: int, width: int, eighths: int, rows: int, columns: int
 ) -> None:
     grid = Grid(eighths, rows, columns)
-    where = np.stack(np.broadcast_arrays(np.arange(height)[:, None], np.arange(width)[None, :], 0), axis=-1)
+    where = np.stack(
+        np.broadcast_arrays(np.arange(height)[:, None], np.arange(width)[None, :], 0), axis=-1
+    )
     picture = where.astype(np.uint8)  # every pixel says where it is
     crops = [grid.cut(picture, place) for place in range(len(grid))]
     side = min(height, width) * eighths // 8

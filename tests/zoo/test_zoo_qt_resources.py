@@ -11,11 +11,16 @@ from hypothesis import strategies as st
 from qbench.errors import InputError
 from qbench_zoo.readers.qt_resources import read_qt_resources
 
-TREE: dict[str, Any] = {"photos": {"hen.webp": b"a hen", "äpfel.webp": b"apples" * 50}, "top.txt": b""}
+TREE: dict[str, Any] = {
+    "photos": {"hen.webp": b"a hen", "äpfel.webp": b"apples" * 50},
+    "top.txt": b"",
+}
 PATHS = {"photos/hen.webp": b"a hen", "photos/äpfel.webp": b"apples" * 50, "top.txt": b""}
 
 
-def written(tree: dict[str, Any], version: int = 2, *, deflate: bool = False, flags: int = 0) -> bytes:
+def written(
+    tree: dict[str, Any], version: int = 2, *, deflate: bool = False, flags: int = 0
+) -> bytes:
     entries: list[bytes] = [b""]
     data, names = b"", b""
     width = 22 if version >= 2 else 14
@@ -32,7 +37,9 @@ def written(tree: dict[str, Any], version: int = 2, *, deflate: bool = False, fl
                 waiting.append((len(entries), content))
                 entries.append(named)
                 continue
-            packed = struct.pack(">I", len(content)) + zlib.compress(content) if deflate else content
+            packed = (
+                struct.pack(">I", len(content)) + zlib.compress(content) if deflate else content
+            )
             entries.append(named + struct.pack(">HHHI", flags | int(deflate), 0, 0, len(data)))
             data += struct.pack(">I", len(packed)) + packed
     tree_bytes = b"".join(entry.ljust(width, b"\0") for entry in entries)
@@ -52,8 +59,20 @@ def test_every_file_comes_out_under_its_path(version: int, deflate: bool) -> Non
         (b"", "another beginning"),
         (b"PK\3\4" + written(TREE)[4:], "another beginning"),
         (written(TREE, flags=4), "packed in the way 4"),
-        (b"qres" + struct.pack(">4I", 2, 20, 42, 42) + struct.pack(">IHII", 0, 2, 2**31, 1) + bytes(8), "2147483648"),
-        (b"qres" + struct.pack(">4I", 2, 20, 42, 42) + struct.pack(">IHII", 0, 2, 1, 0) + bytes(8), "within itself"),
+        (
+            b"qres"
+            + struct.pack(">4I", 2, 20, 42, 42)
+            + struct.pack(">IHII", 0, 2, 2**31, 1)
+            + bytes(8),
+            "2147483648",
+        ),
+        (
+            b"qres"
+            + struct.pack(">4I", 2, 20, 42, 42)
+            + struct.pack(">IHII", 0, 2, 1, 0)
+            + bytes(8),
+            "within itself",
+        ),
     ],
 )
 def test_what_is_broken_is_refused(data: bytes, found: str) -> None:

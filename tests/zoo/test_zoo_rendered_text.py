@@ -1,4 +1,6 @@
-"""Rendered text: pictures that repeat, the best path through scores of characters, and what the networks read."""
+"""Rendered text: pictures that repeat, the best path through scores of characters, and what the
+networks read.
+"""
 
 from pathlib import Path
 
@@ -42,7 +44,9 @@ READING = LineReading(title="three", alphabet=lambda: ("a", "b", " "), batch=2)
     ("best", "text"),
     [([1, 1, 0, 1, 2, 2, 3, 0, 0, 3], "aab  "), ([0, 0], ""), ([2], "b"), ([3, 1, 3], " a ")],
 )
-def test_equal_neighbours_are_one_and_blanks_are_none(best: list[int], text: str, tmp_path: Path) -> None:
+def test_equal_neighbours_are_one_and_blanks_are_none(
+    best: list[int], text: str, tmp_path: Path
+) -> None:
     answers = READING.answer({"model": Scores(best)}, lines([48, 48, 48], tmp_path))
     assert answers.kind is AnswerKind.TEXT
     assert [answers.text(i) for i in range(3)] == [text] * 3
@@ -99,7 +103,9 @@ def test_pictures_repeat_and_hold_their_text() -> None:
 def test_what_the_networks_read(name: str, data: str, metrics: dict[str, float]) -> None:
     model, entries = get_model(name), get_dataset(data)
     with get_backend("ort-cpu").prepare(model.graphs["model"]()) as executor:
-        answers = model.task.answer({"model": executor}, prepare_samples(entries, model.preprocess, Cache.default()))
+        answers = model.task.answer(
+            {"model": executor}, prepare_samples(entries, model.preprocess, Cache.default())
+        )
     for metric, expected in metrics.items():
         counts = get_metric(metric).count(answers, entries.labels, None)
         # another FreeType or Pillow moves a line or two

@@ -1,4 +1,6 @@
-"""The voice encoder as a graph: the recurrence by its formula in numpy, two engines, others' weights."""
+"""The voice encoder as a graph: the recurrence by its formula in numpy, two engines, others'
+weights.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,9 +18,15 @@ from qbench_zoo.networks.sequences import FRAMES, LAYERS, MELS, STATE, resemblyz
 
 Arrays = dict[str, npt.NDArray[Any]]
 SHAPES = {
-    **{f"lstm.weight_ih_l{layer}": (4 * STATE, STATE if layer else MELS) for layer in range(LAYERS)},
+    **{
+        f"lstm.weight_ih_l{layer}": (4 * STATE, STATE if layer else MELS) for layer in range(LAYERS)
+    },
     **{f"lstm.weight_hh_l{layer}": (4 * STATE, STATE) for layer in range(LAYERS)},
-    **{f"lstm.bias_{side}_l{layer}": (4 * STATE,) for layer in range(LAYERS) for side in ("ih", "hh")},
+    **{
+        f"lstm.bias_{side}_l{layer}": (4 * STATE,)
+        for layer in range(LAYERS)
+        for side in ("ih", "hh")
+    },
     "linear.weight": (STATE, STATE),
     "linear.bias": (STATE,),
 }
@@ -26,8 +34,14 @@ SHAPES = {
 
 def weights() -> Arrays:
     random = np.random.default_rng(0)
-    arrays = {name: random.normal(0, 0.06, shape).astype(np.float32) for name, shape in SHAPES.items()}
-    return {**arrays, "similarity_weight": np.ones(1, np.float32), "similarity_bias": np.ones(1, np.float32)}
+    arrays = {
+        name: random.normal(0, 0.06, shape).astype(np.float32) for name, shape in SHAPES.items()
+    }
+    return {
+        **arrays,
+        "similarity_weight": np.ones(1, np.float32),
+        "similarity_bias": np.ones(1, np.float32),
+    }
 
 
 def sigmoid(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -75,7 +89,9 @@ def test_the_graph_is_the_formula(engine: Any) -> None:
 
 def test_an_embedding_of_nothing_is_finite() -> None:
     arrays = {**weights(), "linear.bias": np.full(STATE, -100, np.float32)}
-    np.testing.assert_array_equal(run_ort(resemblyzer_network(arrays), np.zeros((1, FRAMES, MELS), np.float32)), 0)
+    np.testing.assert_array_equal(
+        run_ort(resemblyzer_network(arrays), np.zeros((1, FRAMES, MELS), np.float32)), 0
+    )
 
 
 def test_the_graph_is_valid_named_and_free_in_its_batch() -> None:

@@ -1,4 +1,6 @@
-"""Sentences: how text becomes word pieces, WordNet's lines, tasks over made-up directions, and the real network."""
+"""Sentences: how text becomes word pieces, WordNet's lines, tasks over made-up directions, and
+the real network.
+"""
 
 import json
 import struct
@@ -14,7 +16,15 @@ from qbench.metrics import get_metric
 from qbench.storage import Cache
 from qbench.subjects import Dataset, Samples, get_dataset, get_model, prepare_samples
 from qbench.subjects.sequences import batches_by_length
-from qbench_zoo.glosses import Retrieval, Sentence, SentenceClassification, WordPieces, scored, split_words, training
+from qbench_zoo.glosses import (
+    Retrieval,
+    Sentence,
+    SentenceClassification,
+    WordPieces,
+    scored,
+    split_words,
+    training,
+)
 from qbench_zoo.readers.array_files import read_safetensors
 from qbench_zoo.wordnet import read_gloss
 
@@ -48,14 +58,22 @@ def written(arrays: dict[str, np.ndarray], **changes: object) -> bytes:
     numbers = b""
     for name, array in arrays.items():
         kind = {"<f4": "F32", "<f2": "F16", "<i8": "I64"}[array.dtype.str]
-        entry = {"dtype": kind, "shape": list(array.shape), "data_offsets": [len(numbers), len(numbers) + array.nbytes]}
+        entry = {
+            "dtype": kind,
+            "shape": list(array.shape),
+            "data_offsets": [len(numbers), len(numbers) + array.nbytes],
+        }
         table[name] = {**entry, **changes}
         numbers += array.tobytes()
     text = json.dumps(table).encode()
     return struct.pack("<Q", len(text)) + text + numbers
 
 
-ARRAYS = {"a": np.arange(6, dtype="<f4").reshape(2, 3), "b": np.array([1, -1], "<i8"), "c": np.ones(3, "<f2")}
+ARRAYS = {
+    "a": np.arange(6, dtype="<f4").reshape(2, 3),
+    "b": np.array([1, -1], "<i8"),
+    "c": np.ones(3, "<f2"),
+}
 
 
 def test_safetensors_come_out_as_they_went_in() -> None:
@@ -110,10 +128,18 @@ class Lengths:
         return {"out": np.stack([np.cos(angle), np.sin(angle)], axis=1).astype(np.float32)}
 
 
-def samples_of(kind: str, entries: list[object], labels: tuple[tuple[int, ...], ...], folder: Path) -> Samples:
+def samples_of(
+    kind: str, entries: list[object], labels: tuple[tuple[int, ...], ...], folder: Path
+) -> Samples:
     names = tuple(f"s{i}" for i in range(len(entries)))
     data = Dataset(
-        id="made-up", kind=kind, sample_ids=names, sources=names, labels=labels, content="x", load=entries.__getitem__
+        id="made-up",
+        kind=kind,
+        sample_ids=names,
+        sources=names,
+        labels=labels,
+        content="x",
+        load=entries.__getitem__,
     )
     return prepare_samples(data, Ready(), Cache(folder))
 
@@ -149,7 +175,12 @@ def test_sequences_of_one_length_run_together_without_padding(tmp_path: Path) ->
 
 
 def test_classes_come_back_in_the_order_of_the_samples(tmp_path: Path) -> None:
-    entries: list[object] = [[0], [100, 57], [0, 0], [157]]  # angles 0, π/2, 0, π/2: the better output is 0, 1, 0, 1
+    entries: list[object] = [
+        [0],
+        [100, 57],
+        [0, 0],
+        [157],
+    ]  # angles 0, π/2, 0, π/2: the better output is 0, 1, 0, 1
     answers = SentenceClassification(k=2).answer(
         {"model": Lengths()}, samples_of("ids", entries, ((0,),) * 4, tmp_path)
     )
@@ -158,14 +189,22 @@ def test_classes_come_back_in_the_order_of_the_samples(tmp_path: Path) -> None:
 
 def test_retrieval_ranks_documents_by_their_label(tmp_path: Path) -> None:
     pairs: list[object] = [([10], [10]), ([20, 30], [49]), ([90], [100])]
-    answers = Retrieval(k=3).answer({"model": Lengths()}, samples_of("pair", pairs, ((7,), (2,), (4,)), tmp_path))
+    answers = Retrieval(k=3).answer(
+        {"model": Lengths()}, samples_of("pair", pairs, ((7,), (2,), (4,)), tmp_path)
+    )
     assert answers.ids.tolist() == [[7, 2, 4], [2, 7, 4], [4, 2, 7]]
-    assert get_metric("mrr").count(answers, ((7,), (7,), (9,)), None).hits.tolist() == [2520, 1260, 0]
+    assert get_metric("mrr").count(answers, ((7,), (7,), (9,)), None).hits.tolist() == [
+        2520,
+        1260,
+        0,
+    ]
 
 
 def test_retrieval_needs_a_name_for_every_document(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="label of their own"):
-        Retrieval().answer({"model": Lengths()}, samples_of("pair", [([1], [1])] * 2, ((3,), (3,)), tmp_path))
+        Retrieval().answer(
+            {"model": Lengths()}, samples_of("pair", [([1], [1])] * 2, ((3,), (3,)), tmp_path)
+        )
 
 
 @pytest.mark.slow
@@ -176,7 +215,9 @@ def test_definitions_are_chosen_as_said() -> None:
     assert np.unique([g.field for g in chosen], return_counts=True)[1].tolist() == [80] * 24
     assert len(get_dataset("gloss_queries")) == 1000
     assert len(get_dataset("gloss_queries_calibration")) == 64
-    assert not {*get_dataset("gloss_queries").sources} & {*get_dataset("gloss_queries_calibration").sources}
+    assert not {*get_dataset("gloss_queries").sources} & {
+        *get_dataset("gloss_queries_calibration").sources
+    }
 
 
 @pytest.mark.slow
@@ -192,7 +233,9 @@ def test_what_the_network_makes_of_them(name: str, data: str, metrics: dict[str,
 
     model, entries = get_model(name), get_dataset(data)
     with get_backend("ort-cpu").prepare(model.graphs["model"]()) as executor:
-        answers = model.task.answer({"model": executor}, prepare_samples(entries, model.preprocess, Cache.default()))
+        answers = model.task.answer(
+            {"model": executor}, prepare_samples(entries, model.preprocess, Cache.default())
+        )
     for metric, expected in metrics.items():
         counts = get_metric(metric).count(answers, entries.labels, None)
         assert counts.hits.sum() / counts.out_of.sum() == pytest.approx(expected, abs=0.0016)

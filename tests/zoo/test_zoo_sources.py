@@ -1,4 +1,6 @@
-"""Data that people bring: folders of pictures and arrays, and a sentence for everything that is wrong with them."""
+"""Data that people bring: folders of pictures and arrays, and a sentence for everything that is
+wrong with them.
+"""
 
 import json
 import pickle
@@ -35,7 +37,14 @@ def npz(path: Path, **arrays: Any) -> str:
 
 def test_class_folders_are_numbered_in_order(tmp_path: Path) -> None:
     for index, name in enumerate(
-        ("dog/b.png", "dog/a.png", "cat/z.JPG", "owl/deep/er.webp", "cat/notes.txt", ".hidden/h.png")
+        (
+            "dog/b.png",
+            "dog/a.png",
+            "cat/z.JPG",
+            "owl/deep/er.webp",
+            "cat/notes.txt",
+            ".hidden/h.png",
+        )
     ):
         path = tmp_path / name
         if path.suffix == ".txt":
@@ -77,9 +86,7 @@ def test_the_same_file_is_the_same_source_wherever_it_lies(tmp_path: Path) -> No
 
 def test_settings_reach_the_preprocessing_and_the_feed(tmp_path: Path) -> None:
     picture(tmp_path / "a/a.png", 100)
-    text = (
-        f"folder:{tmp_path}?resize=12&crop=8&mean=1,2,3&std=2&divisor=1&interpolation=bicubic&layout=nhwc&input=image"
-    )
+    text = f"folder:{tmp_path}?resize=12&crop=8&mean=1,2,3&std=2&divisor=1&interpolation=bicubic&layout=nhwc&input=image"
     data, preprocess = dataset_from_text(text)
     assert preprocess == Picture(
         resize=12, crop=8, mean=(1, 2, 3), std=(2, 2, 2), divisor=1, interpolation=Interpolation.BICUBIC,
@@ -137,10 +144,14 @@ def test_an_unreadable_picture_is_named_when_it_is_read(tmp_path: Path) -> None:
 
 def test_arrays_are_feeds_as_they_are(tmp_path: Path) -> None:
     x = np.arange(24, dtype=np.float32).reshape(4, 2, 3)
-    data, preprocess = dataset_from_text(npz(tmp_path / "d.npz", x=x, y=np.array([3, 0, 1, 3], np.uint8)))
+    data, preprocess = dataset_from_text(
+        npz(tmp_path / "d.npz", x=x, y=np.array([3, 0, 1, 3], np.uint8))
+    )
     assert preprocess == ReadyArray()
     assert data.labels == ((3,), (0,), (1,), (3,))
-    (feeds,) = prepare_samples(data, ReadyArray(input="pixels"), Cache(tmp_path / "cache")).batches()
+    (feeds,) = prepare_samples(
+        data, ReadyArray(input="pixels"), Cache(tmp_path / "cache")
+    ).batches()
     np.testing.assert_array_equal(feeds["pixels"], x, strict=True)
 
 
@@ -159,7 +170,9 @@ def test_rows_are_known_by_their_numbers_however_the_file_is_written(tmp_path: P
     two = dataset_from_text(str(tmp_path / "b.npz"))[0]
     assert set(one.sources) & set(two.sources) == {one.sources[2], one.sources[4]}
     assert one.digest == dataset_from_text(npz(tmp_path / "c.npz", x=x))[0].digest
-    assert one.digest != dataset_from_text(npz(tmp_path / "c.npz", x=x, y=np.zeros(5, int)))[0].digest
+    assert (
+        one.digest != dataset_from_text(npz(tmp_path / "c.npz", x=x, y=np.zeros(5, int)))[0].digest
+    )
 
 
 class Bomb:
@@ -197,9 +210,12 @@ def test_wrong_arrays_are_named(
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"PK\x03\x04", b"no archive", pickle.dumps(Bomb()), b"\x93NUMPY\x01\x00", b"\x80\x05."]
+    "content",
+    [b"", b"PK\x03\x04", b"no archive", pickle.dumps(Bomb()), b"\x93NUMPY\x01\x00", b"\x80\x05."],
 )
-def test_files_that_are_no_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+def test_files_that_are_no_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("d.npz").write_bytes(content)
     with pytest.raises(InputError, match=r"'d\.npz'"):
@@ -237,11 +253,19 @@ def test_a_folder_of_files_holds_one_sample_in_each(tmp_path: Path) -> None:
             y=np.int64(place % 2),
         )
     data, preprocess = dataset_from_text(str(tmp_path / "val"))
-    assert (data.sample_ids, data.labels, data.kind) == (("0.npz", "1.npz", "2.npz"), ((0,), (1,), (0,)), "array")
-    (feeds,) = prepare_samples(data, preprocess or ReadyArray(), Cache(tmp_path / "cache")).batches()
+    assert (data.sample_ids, data.labels, data.kind) == (
+        ("0.npz", "1.npz", "2.npz"),
+        ((0,), (1,), (0,)),
+        "array",
+    )
+    (feeds,) = prepare_samples(
+        data, preprocess or ReadyArray(), Cache(tmp_path / "cache")
+    ).batches()
     np.testing.assert_array_equal(feeds["image"], rows, strict=True)
     assert feeds["age"].tolist() == [0, 1, 2]
-    whole = dataset_from_text(npz(tmp_path / "whole.npz", image=rows, age=np.arange(3, dtype=np.float32)))[0]
+    whole = dataset_from_text(
+        npz(tmp_path / "whole.npz", image=rows, age=np.arange(3, dtype=np.float32))
+    )[0]
     assert whole.sources == data.sources  # one row is one source, however it is saved
     npz(tmp_path / "val" / "3.npz", image=rows[0], age=np.float32(0))
     with pytest.raises(InputError, match="3 of 4 files with a class y"):
@@ -251,7 +275,10 @@ def test_a_folder_of_files_holds_one_sample_in_each(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("second", "words"),
     [
-        ({"image": np.zeros((2, 3))}, "found 'image' 2×3 of float32; expected 'image' 2×4 of float32"),
+        (
+            {"image": np.zeros((2, 3))},
+            "found 'image' 2×3 of float32; expected 'image' 2×4 of float32",
+        ),
         ({"images": np.zeros((2, 4))}, "found 'images' 2×4"),
         ({"image": np.full((2, 4), np.nan)}, "sample '1.npz': found NaN or Inf in 'image'"),
         ({"image": np.array(["a"])}, "'image' of <U1"),
@@ -261,7 +288,9 @@ def test_a_folder_of_files_holds_one_sample_in_each(tmp_path: Path) -> None:
         ({}, "found no feed"),
     ],
 )
-def test_a_file_unlike_the_first_of_its_folder_is_named(tmp_path: Path, second: dict[str, Any], words: str) -> None:
+def test_a_file_unlike_the_first_of_its_folder_is_named(
+    tmp_path: Path, second: dict[str, Any], words: str
+) -> None:
     npz(tmp_path / "0.npz", image=np.zeros((2, 4)), **({"y": np.int64(0)} if "y" in second else {}))
     npz(tmp_path / "1.npz", **second)
     with pytest.raises(InputError) as caught:
@@ -285,8 +314,14 @@ def test_a_line_names_the_files_or_has_the_numbers_of_a_sample(tmp_path: Path) -
         {"meta": [0.5, 1], "ids": [[3, 4]], "image": "b.npy", "label": 0},
     )
     data, preprocess = dataset_from_text(text)
-    assert (data.id, data.sample_ids, data.labels) == ("val.jsonl", ("line 1", "line 3"), ((3,), (0,)))
-    (feeds,) = prepare_samples(data, preprocess or ReadyArray(), Cache(tmp_path / "cache")).batches()
+    assert (data.id, data.sample_ids, data.labels) == (
+        "val.jsonl",
+        ("line 1", "line 3"),
+        ((3,), (0,)),
+    )
+    (feeds,) = prepare_samples(
+        data, preprocess or ReadyArray(), Cache(tmp_path / "cache")
+    ).batches()
     assert {name: (one.shape, one.dtype.name) for name, one in feeds.items()} == {
         "image": ((2, 4), "float32"),
         "meta": ((2, 2), "float32"),  # whole numbers next to others
@@ -298,13 +333,18 @@ def test_a_line_with_a_path_is_a_picture_or_the_arrays_of_a_file(tmp_path: Path)
     for name in ("cat", "dog"):
         picture(tmp_path / "pics" / f"{name}.png", len(name))
     labelled = ({"path": f"pics/{name}.png", "label": name} for name in ("dog", "cat"))
-    data, preprocess = dataset_from_text(lines(tmp_path / "p.jsonl", *labelled) + "?resize=12&crop=8")
+    data, preprocess = dataset_from_text(
+        lines(tmp_path / "p.jsonl", *labelled) + "?resize=12&crop=8"
+    )
     assert (data.sample_ids, data.labels) == (("pics/dog.png", "pics/cat.png"), ((1,), (0,)))
     assert preprocess == Picture(resize=12, crop=8)
     assert data.load(0).shape == (20, 30, 3)
     npz(tmp_path / "a.npz", left=np.zeros(2), right=np.ones(3))
     data, _ = dataset_from_text(lines(tmp_path / "a.jsonl", {"path": "a.npz"}))
-    assert {name: one.tolist() for name, one in data.load(0).items()} == {"left": [0, 0], "right": [1, 1, 1]}
+    assert {name: one.tolist() for name, one in data.load(0).items()} == {
+        "left": [0, 0],
+        "right": [1, 1, 1],
+    }
     np.save(tmp_path / "x.npy", np.ones(3))
     data, _ = dataset_from_text(lines(tmp_path / "x.jsonl", {"path": "x.npy"}))
     assert (data.load(0).tolist(), data.labels) == ([1, 1, 1], None)
@@ -335,7 +375,9 @@ def test_a_line_with_a_path_is_a_picture_or_the_arrays_of_a_file(tmp_path: Path)
         ({"path": "x.csv", "x": [1], "label": 1}, "'path' with x; expected 'path' alone"),
     ],
 )
-def test_a_line_that_is_no_sample_is_named_by_its_number(tmp_path: Path, second: object, words: str) -> None:
+def test_a_line_that_is_no_sample_is_named_by_its_number(
+    tmp_path: Path, second: object, words: str
+) -> None:
     (tmp_path / "x.csv").write_text("1,2")
     np.save(tmp_path / "bad.npy", np.array([{}]))
     text = lines(tmp_path / "val.jsonl", {"x": [1, 2], "label": 0}, second)
@@ -350,7 +392,10 @@ def test_a_line_that_is_no_sample_is_named_by_its_number(tmp_path: Path, second:
     [
         ("val.jsonl?classes=none.txt", "No such file"),
         ("val.jsonl?classes=labels.txt", "no names of classes"),
-        ("named.jsonl?classes=labels.txt", "2 classes that ?classes= does not list, such as 'cats'"),
+        (
+            "named.jsonl?classes=labels.txt",
+            "2 classes that ?classes= does not list, such as 'cats'",
+        ),
         ("named.jsonl?classes=twice.txt", "'dog' twice"),
         ("named.jsonl?resize=8", "'resize' with arrays"),
         ("val.npz?classes=labels.txt", "'classes' with arrays"),
@@ -379,7 +424,9 @@ def test_classes_settings_and_files_that_do_not_fit(
     assert words in str(caught.value)
 
 
-def test_a_file_lists_the_classes_in_the_order_of_the_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_lists_the_classes_in_the_order_of_the_outputs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("dog", "cat"):
         picture(Path(f"val/{name}/a.png"))
@@ -394,7 +441,9 @@ def test_a_file_lists_the_classes_in_the_order_of_the_outputs(tmp_path: Path, mo
         dataset_from_text("val?classes=labels.txt")
 
 
-def test_counted_classes_are_doubtful_where_the_model_has_more_and_wrong_where_it_has_fewer() -> None:
+def test_counted_classes_are_doubtful_where_the_model_has_more_and_wrong_where_it_has_fewer() -> (
+    None
+):
     counted = ClassNames.of(["class10", "class2", "class1"])
     assert counted.numbers == {"class1": 0, "class10": 1, "class2": 2}
     assert "counted in the order of their names" in counted.warning(4)
@@ -406,7 +455,8 @@ def test_counted_classes_are_doubtful_where_the_model_has_more_and_wrong_where_i
     with pytest.raises(InputError, match="found class '7'; expected classes from 0 to 6"):
         numbers.require(7, "Classifying")
     assert (
-        str(ClassNames.of([f"c{n:02}" for n in range(100)])) == "100 classes: c00=0, c01=1, c02=2, c03=3, … (96 more)"
+        str(ClassNames.of([f"c{n:02}" for n in range(100)]))
+        == "100 classes: c00=0, c01=1, c02=2, c03=3, … (96 more)"
     )
 
 
@@ -420,7 +470,12 @@ def test_names_of_the_zoo_bring_no_preprocessing() -> None:
 
 def test_arrays_are_read_by_their_names(tmp_path: Path) -> None:
     path = Path(
-        npz(tmp_path / "own.npz", pictures=np.arange(6).reshape(3, 2), labels=np.arange(3), notes=np.array([{}]))
+        npz(
+            tmp_path / "own.npz",
+            pictures=np.arange(6).reshape(3, 2),
+            labels=np.arange(3),
+            notes=np.array([{}]),
+        )
     )
     read = read_arrays(path, ["pictures", "labels"], optional=["weights"])
     assert {name: array.tolist() for name, array in read.items()} == {
@@ -433,7 +488,9 @@ def test_arrays_are_read_by_their_names(tmp_path: Path) -> None:
     ("name", "found"),
     [("there.npz", "the arrays pictures"), ("absent.npz", "No such file or directory")],
 )
-def test_an_array_or_a_file_that_is_not_there_is_a_sentence(name: str, found: str, tmp_path: Path) -> None:
+def test_an_array_or_a_file_that_is_not_there_is_a_sentence(
+    name: str, found: str, tmp_path: Path
+) -> None:
     npz(tmp_path / "there.npz", pictures=np.arange(3))
     with pytest.raises(InputError, match=name) as caught:
         read_arrays(tmp_path / name, ["pictures", "labels"])
@@ -442,7 +499,9 @@ def test_an_array_or_a_file_that_is_not_there_is_a_sentence(name: str, found: st
     assert "labels=…" in caught.value.remedy
 
 
-def test_arrays_beyond_the_limit_are_refused_with_the_factor_that_admits_them(tmp_path: Path, monkeypatch) -> None:
+def test_arrays_beyond_the_limit_are_refused_with_the_factor_that_admits_them(
+    tmp_path: Path, monkeypatch
+) -> None:
     from qbench.storage import limits_times, size_limits
 
     path = Path(npz(tmp_path / "big.npz", x=np.zeros((4, 2)), y=np.zeros(4, np.int64)))

@@ -1,4 +1,6 @@
-"""Tasks: the declared order of classes, greedy decoding as a single word would be, and nothing that is not finite."""
+"""Tasks: the declared order of classes, greedy decoding as a single word would be, and nothing
+that is not finite.
+"""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -48,9 +50,13 @@ def words(folder: Path, *chosen: str) -> Samples:
 
 def classified(folder: Path, scores: Any, **settings: Any) -> Any:
     rows = np.asarray(scores)
-    samples = words(folder, *(f"{'abcdefghij'[i // 10]}{'abcdefghij'[i % 10]}" for i in range(len(rows))))
+    samples = words(
+        folder, *(f"{'abcdefghij'[i // 10]}{'abcdefghij'[i % 10]}" for i in range(len(rows)))
+    )
     given = iter(np.split(rows, range(8, len(rows), 8)))
-    return Classification(**settings).answer({"model": Function(lambda feeds: {"scores": next(given)})}, samples)
+    return Classification(**settings).answer(
+        {"model": Function(lambda feeds: {"scores": next(given)})}, samples
+    )
 
 
 # -- classification
@@ -93,7 +99,9 @@ def test_batches_are_joined_in_order(tmp_path: Path) -> None:
 def test_a_score_that_is_not_finite_names_its_sample(tmp_path: Path) -> None:
     scores = np.zeros((12, 3), np.float32)
     scores[10, 1] = np.nan
-    with pytest.raises(InputError, match=r"'words', sample 'ba': found NaN or Inf in output 'scores'"):
+    with pytest.raises(
+        InputError, match=r"'words', sample 'ba': found NaN or Inf in output 'scores'"
+    ):
         classified(tmp_path, scores)
 
 
@@ -114,7 +122,9 @@ def test_outputs_that_do_not_fit_are_refused(
 
 def test_too_few_rows_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"expected \(2, numbers a sample\)"):
-        Classification().answer({"model": Function(lambda _: {"y": np.zeros((1, 3))})}, words(tmp_path, "ab", "cd"))
+        Classification().answer(
+            {"model": Function(lambda _: {"y": np.zeros((1, 3))})}, words(tmp_path, "ab", "cd")
+        )
 
 
 def test_a_graph_that_is_missing_is_named(tmp_path: Path) -> None:
@@ -156,12 +166,18 @@ def alone(word: str, limit: int) -> list[int]:
 
 def machine(seen: dict[str, set[tuple[int, ...]]]) -> dict[str, Function]:
     def run_encoder(feeds: Arrays) -> Arrays:
-        rows = [(int(t), (int(h[0]), int(h[1]))) for t, h in zip(feeds["token"], feeds["h"], strict=True)]
+        rows = [
+            (int(t), (int(h[0]), int(h[1])))
+            for t, h in zip(feeds["token"], feeds["h"], strict=True)
+        ]
         seen["encoder"] |= {(t, *h) for t, h in rows}
         return {"next_h": np.array([encode(t, h) for t, h in rows], np.float32)}
 
     def run_decoder(feeds: Arrays) -> Arrays:
-        rows = [(int(t), (int(h[0]), int(h[1]))) for t, h in zip(feeds["token"], feeds["h"], strict=True)]
+        rows = [
+            (int(t), (int(h[0]), int(h[1])))
+            for t, h in zip(feeds["token"], feeds["h"], strict=True)
+        ]
         seen["decoder"] |= {(t, *h) for t, h in rows}
         answers = [decode(t, h) for t, h in rows]
         return {
@@ -184,7 +200,9 @@ def test_every_word_is_answered_as_it_would_be_alone(
     task = Transduction(state=2, start=2, end=3, limit=limit, batch=batch)
     together, single = ({"encoder": set(), "decoder": set()} for _ in range(2))
     answers = task.answer(machine(together), samples)
-    assert [list(answers.sequence(i)) for i in range(len(chosen))] == [alone(word, limit) for word in chosen]
+    assert [list(answers.sequence(i)) for i in range(len(chosen))] == [
+        alone(word, limit) for word in chosen
+    ]
     assert answers.kind is AnswerKind.SEQUENCE
     assert answers.ids.shape == (len(chosen), limit)
     # no number comes before a watcher that a word alone would not have brought there
@@ -206,10 +224,15 @@ def test_equal_logits_are_counted_once_a_word_and_give_the_lowest_token(tmp_path
     runners = {
         "encoder_step": Function(lambda _: {"next_h": np.zeros((2, 2), np.float32)}),
         "decoder_step": Function(
-            lambda _: {"logits": np.array([[0, 1, 1], [0, 1, 0]], np.float32), "next_h": np.zeros((2, 2), np.float32)}
+            lambda _: {
+                "logits": np.array([[0, 1, 1], [0, 1, 0]], np.float32),
+                "next_h": np.zeros((2, 2), np.float32),
+            }
         ),
     }
-    answers = Transduction(state=2, start=2, end=0, limit=3).answer(runners, words(tmp_path, "ab", "cd"))
+    answers = Transduction(state=2, start=2, end=0, limit=3).answer(
+        runners, words(tmp_path, "ab", "cd")
+    )
     assert answers.ids.tolist() == [[1, 1, 1]] * 2
     assert answers.ties == 1
 
@@ -225,19 +248,30 @@ def test_a_state_that_is_not_finite_names_word_and_step(tmp_path: Path, where: s
         return outputs
 
     with pytest.raises(InputError, match=r"(letter|answer) 0, sample 'cd'"):
-        Transduction(state=2, start=2, end=3).answer({**runners, where: Function(spoiled)}, words(tmp_path, "ab", "cd"))
+        Transduction(state=2, start=2, end=3).answer(
+            {**runners, where: Function(spoiled)}, words(tmp_path, "ab", "cd")
+        )
 
 
 def test_settings_that_mean_nothing_are_refused() -> None:
     with pytest.raises(ValueError, match="limit 0"):
         Transduction(state=2, start=2, end=3, limit=0)
-    assert Transduction(state=2, start=2, end=3).name != Transduction(state=2, start=2, end=3, limit=4).name
+    assert (
+        Transduction(state=2, start=2, end=3).name
+        != Transduction(state=2, start=2, end=3, limit=4).name
+    )
 
 
-@pytest.mark.parametrize(("labels", "bad"), [((0, 3, 1), "ab': found label 3"), ((0, 2, 50), "ac': found label 50")])
-def test_a_label_that_is_no_class_names_its_sample(tmp_path: Path, labels: tuple[int, ...], bad: str) -> None:
+@pytest.mark.parametrize(
+    ("labels", "bad"), [((0, 3, 1), "ab': found label 3"), ((0, 2, 50), "ac': found label 50")]
+)
+def test_a_label_that_is_no_class_names_its_sample(
+    tmp_path: Path, labels: tuple[int, ...], bad: str
+) -> None:
     scores = np.eye(3, dtype=np.float32)
-    given = dataclasses.replace(words(tmp_path, "aa", "ab", "ac"), labels=tuple((label,) for label in labels))
+    given = dataclasses.replace(
+        words(tmp_path, "aa", "ab", "ac"), labels=tuple((label,) for label in labels)
+    )
     runner = {"model": Function(lambda feeds: {"scores": scores})}
     with pytest.raises(InputError, match=bad) as caught:
         Classification().answer(runner, given)
@@ -248,9 +282,13 @@ def test_a_label_that_is_no_class_names_its_sample(tmp_path: Path, labels: tuple
 
 def test_scores_beyond_shares_become_probabilities_over_all_classes(tmp_path: Path) -> None:
     logits = np.random.default_rng(5).normal(0, 4, (13, 30)).astype(np.float32)
-    shares = np.exp(logits.astype(np.float64)) / np.exp(logits.astype(np.float64)).sum(axis=1, keepdims=True)
+    shares = np.exp(logits.astype(np.float64)) / np.exp(logits.astype(np.float64)).sum(
+        axis=1, keepdims=True
+    )
     answers = classified(tmp_path, logits)
-    assert answers.scores == pytest.approx(np.take_along_axis(shares, answers.ids, axis=1), rel=1e-6)
+    assert answers.scores == pytest.approx(
+        np.take_along_axis(shares, answers.ids, axis=1), rel=1e-6
+    )
 
 
 def test_shares_stay_what_the_model_gave(tmp_path: Path) -> None:

@@ -100,10 +100,14 @@ def test_every_label_is_as_likely_as_it_would_be_alone(
     tmp_path_factory: pytest.TempPathFactory, spoken: dict[str, tuple[int, ...]], batch: int
 ) -> None:
     samples = words(tmp_path_factory.mktemp("words"), tuple(spoken), tuple(spoken.values()))
-    task = Transduction(state=1, start=START, end=END, limit=1, batch=batch)  # the limit is of answers, not of labels
+    task = Transduction(
+        state=1, start=START, end=END, limit=1, batch=batch
+    )  # the limit is of answers, not of labels
     found = forced_likelihoods(task, machine(set()), samples)
     assert found.tokens.tolist() == [len(label) + 1 for label in spoken.values()]
-    assert (found.surprise / 1e6).tolist() == pytest.approx([surprise(*one) for one in spoken.items()], abs=2e-6)
+    assert (found.surprise / 1e6).tolist() == pytest.approx(
+        [surprise(*one) for one in spoken.items()], abs=2e-6
+    )
 
 
 def test_answering_feeds_no_label(tmp_path: Path) -> None:
@@ -122,7 +126,9 @@ def test_answering_feeds_no_label(tmp_path: Path) -> None:
 @pytest.mark.parametrize("token", [-1, TOKENS])
 def test_a_token_that_the_decoder_lacks_names_its_word(tmp_path: Path, token: int) -> None:
     samples = words(tmp_path, ("ab", "cd"), ((1,), (1, token)))
-    with pytest.raises(InputError, match=rf"'words', sample 'cd': found token {token} in its label"):
+    with pytest.raises(
+        InputError, match=rf"'words', sample 'cd': found token {token} in its label"
+    ):
         Transduction(state=1, start=START, end=END).likelihoods(machine(set()), samples)
 
 
@@ -132,7 +138,9 @@ def test_a_task_that_does_not_tell_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_empty_label_is_its_end_alone(tmp_path: Path) -> None:
-    found = Transduction(state=1, start=START, end=END).likelihoods(machine(set()), words(tmp_path, ("ab",), ((),)))
+    found = Transduction(state=1, start=START, end=END).likelihoods(
+        machine(set()), words(tmp_path, ("ab",), ((),))
+    )
     assert isinstance(found, Likelihoods)
     assert found.tokens.tolist() == [1]
     assert found.surprise.tolist() == [round(1e6 * surprise("ab", ()))]

@@ -15,7 +15,9 @@ from qbench.subjects import get_dataset, get_model, prepare_samples
 from qbench_zoo.text_detection import TextFinding, page_boxes, page_picture, text_boxes
 
 
-def drawn(*shapes: tuple[list[tuple[float, float]], float], size: tuple[int, int] = (120, 100)) -> np.ndarray:
+def drawn(
+    *shapes: tuple[list[tuple[float, float]], float], size: tuple[int, int] = (120, 100)
+) -> np.ndarray:
     """A map with filled polygons, each of one value."""
     picture = Image.new("F", size)
     for points, value in shapes:
@@ -23,7 +25,9 @@ def drawn(*shapes: tuple[list[tuple[float, float]], float], size: tuple[int, int
     return np.asarray(picture)
 
 
-def rectangle(middle: tuple[float, float], wide: float, high: float, degrees: float = 0.0) -> np.ndarray:
+def rectangle(
+    middle: tuple[float, float], wide: float, high: float, degrees: float = 0.0
+) -> np.ndarray:
     angle = math.radians(degrees)
     turn = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
     corners = np.array([[-wide, -high], [wide, -high], [wide, high], [-wide, high]]) / 2
@@ -120,7 +124,9 @@ def test_what_the_network_finds() -> None:
         answers = model.task.answer({"model": executor}, samples)
     for metric, expected in {"hmean": 0.990, "box_map": 0.550, "box_map_large": 0.839}.items():
         hits, out_of = get_metric(metric).count(answers, pages.labels, None).sums
-        assert hits / out_of == pytest.approx(expected, abs=0.0101), metric  # another FreeType moves a line
+        assert hits / out_of == pytest.approx(expected, abs=0.0101), (
+            metric
+        )  # another FreeType moves a line
     assert model.task.restored(answers.arrays()).digest == answers.digest
     with pytest.raises(InputError, match=r"found an output of shape \(1, 2\)"):
         TextFinding().answer({"model": Gives(np.zeros((1, 2)))}, samples)

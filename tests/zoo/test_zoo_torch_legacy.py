@@ -1,4 +1,6 @@
-"""The reader of legacy checkpoints: the numbers of a good one, and a refusal before anything runs of all others."""
+"""The reader of legacy checkpoints: the numbers of a good one, and a refusal before anything
+runs of all others.
+"""
 
 import collections
 import io
@@ -30,8 +32,17 @@ STORAGES = {
 class View:
     """A tensor as the writer below saves it: a view into a shared storage."""
 
-    def __init__(self, key: str, kind: str, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
-        self.arguments = (Storage(key, kind), offset, shape, strides, False, collections.OrderedDict())
+    def __init__(
+        self, key: str, kind: str, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]
+    ) -> None:
+        self.arguments = (
+            Storage(key, kind),
+            offset,
+            shape,
+            strides,
+            False,
+            collections.OrderedDict(),
+        )
 
     def __reduce__(self) -> Any:
         return sys.modules["torch._utils"]._rebuild_tensor_v2, self.arguments
@@ -47,7 +58,14 @@ class Writer(pickle.Pickler):
 
     def persistent_id(self, value: Any) -> Any:
         if isinstance(value, Storage):
-            return ("storage", getattr(sys.modules["torch"], value.kind), value.key, "cpu", self.sizes[value.key], None)
+            return (
+                "storage",
+                getattr(sys.modules["torch"], value.kind),
+                value.key,
+                "cpu",
+                self.sizes[value.key],
+                None,
+            )
         return None
 
 
@@ -69,9 +87,16 @@ def torch_names() -> Any:
         yield
 
 
-def checkpoint(state: Any, storages: dict[str, np.ndarray[Any, Any]], *, protocol: int = 2, **facts: Any) -> bytes:
+def checkpoint(
+    state: Any, storages: dict[str, np.ndarray[Any, Any]], *, protocol: int = 2, **facts: Any
+) -> bytes:
     stream = io.BytesIO()
-    header = {"protocol_version": 1001, "little_endian": True, "type_sizes": {"short": 2, "int": 4, "long": 4}, **facts}
+    header = {
+        "protocol_version": 1001,
+        "little_endian": True,
+        "type_sizes": {"short": 2, "int": 4, "long": 4},
+        **facts,
+    }
     for value in (0x1950A86A20F9469CFC6C, 1001, header):
         pickle.dump(value, stream, protocol=2)
     writer = Writer(stream, protocol=protocol)
@@ -149,7 +174,12 @@ def test_a_call_of_anything_else_is_refused_and_never_made(
     function: Any, named: str, protocol: int, tmp_path: Path
 ) -> None:
     target = tmp_path / "made"
-    state = {"weight": Calls(function, f"__import__('os').mkdir({str(target)!r})" if function is eval else str(target))}
+    state = {
+        "weight": Calls(
+            function,
+            f"__import__('os').mkdir({str(target)!r})" if function is eval else str(target),
+        )
+    }
     with pytest.raises(InputError) as caught:
         read_torch_legacy(checkpoint(state, {}, protocol=protocol), "evil.pth")
     if protocol in (1, 2):
@@ -161,13 +191,18 @@ def test_a_call_of_anything_else_is_refused_and_never_made(
 @pytest.mark.parametrize("at", [0, 1, 2, 3])
 def test_each_of_the_pickles_is_guarded(at: int, tmp_path: Path) -> None:
     evil = pickle.dumps(Calls(os.mkdir, str(tmp_path / "made")), protocol=2)
-    parts = [pickle.dumps(value, protocol=2) for value in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}, {})]
+    parts = [
+        pickle.dumps(value, protocol=2)
+        for value in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}, {})
+    ]
     with pytest.raises(InputError, match="mkdir"):
         read_torch_legacy(b"".join([*parts[:at], evil, *parts[at:]]), "evil.pth")
     assert not (tmp_path / "made").exists()
 
 
-HEAD = b"".join(pickle.dumps(v, protocol=2) for v in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}))
+HEAD = b"".join(
+    pickle.dumps(v, protocol=2) for v in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True})
+)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +260,9 @@ def test_a_damaged_file_gives_arrays_or_a_sentence(draws: st.DataObject) -> None
         (0, (2, 2), (1,)),
     ],
 )
-def test_a_view_outside_its_storage_is_refused(offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+def test_a_view_outside_its_storage_is_refused(
+    offset: int, shape: tuple[int, ...], strides: tuple[int, ...]
+) -> None:
     state = {"weight": View("1", "FloatStorage", offset, shape, strides)}
     with pytest.raises(InputError):
         read_torch_legacy(checkpoint(state, {"1": np.zeros(24, "<f4")}), "view.pth")
@@ -243,11 +280,21 @@ def test_other_machines_and_other_files_are_refused() -> None:
 
 
 def training_run() -> tuple[bytes, dict[str, np.ndarray[Any, Any]]]:
-    """What a training run leaves: the network's state, a step, and an optimizer with storages of its own."""
-    numbers: dict[str, np.ndarray[Any, Any]] = {"1": np.arange(3, dtype="<f4"), "2": np.arange(5, dtype="<f4") + 7}
-    optimizer = {"state": {140178894849152: {"step": 9, "mean": View("1", "FloatStorage", 0, (3,), (1,))}}, "lr": 1e-4}
+    """What a training run leaves: the network's state, a step, and an optimizer with storages
+    of its own.
+    """
+    numbers: dict[str, np.ndarray[Any, Any]] = {
+        "1": np.arange(3, dtype="<f4"),
+        "2": np.arange(5, dtype="<f4") + 7,
+    }
+    optimizer = {
+        "state": {140178894849152: {"step": 9, "mean": View("1", "FloatStorage", 0, (3,), (1,))}},
+        "lr": 1e-4,
+    }
     weight = View("2", "FloatStorage", 1, (2, 2), (2, 1))
-    return checkpoint({"step": 9, "optimizer": optimizer, "network": {"weight": weight}}, numbers), numbers
+    return checkpoint(
+        {"step": 9, "optimizer": optimizer, "network": {"weight": weight}}, numbers
+    ), numbers
 
 
 def test_one_entry_of_a_training_run_is_read() -> None:
@@ -257,7 +304,9 @@ def test_one_entry_of_a_training_run_is_read() -> None:
     np.testing.assert_array_equal(found["weight"], numbers["2"][1:].reshape(2, 2))
 
 
-@pytest.mark.parametrize(("entry", "words"), [("step", "int"), ("optimizer", "'state'"), ("model", "no entry 'model'")])
+@pytest.mark.parametrize(
+    ("entry", "words"), [("step", "int"), ("optimizer", "'state'"), ("model", "no entry 'model'")]
+)
 def test_an_entry_that_is_no_state_is_refused(entry: str, words: str) -> None:
     with pytest.raises(InputError) as caught:
         read_torch_legacy(training_run()[0], "run.pt", entry=entry)
@@ -287,7 +336,9 @@ def test_a_training_run_cut_short_anywhere_is_refused() -> None:
     ],
     ids=["deep", "deeper", "empty"],
 )
-def test_names_nested_too_deeply_and_no_names_at_all_are_refused(program: bytes, words: str) -> None:
+def test_names_nested_too_deeply_and_no_names_at_all_are_refused(
+    program: bytes, words: str
+) -> None:
     with pytest.raises(InputError, match=words):
         read_torch_legacy(HEAD + program, "deep.pt")
 

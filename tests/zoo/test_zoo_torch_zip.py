@@ -1,6 +1,8 @@
-"""The reader of zip checkpoints: refused before anything runs is whatever is more than tensors, or no such archive.
+"""The reader of zip checkpoints: refused before anything runs is whatever is more than tensors,
+or no such archive.
 
-That it reads what torch writes is judged by torch itself, in ``tests/oracles/test_oracles_torch_zip.py``.
+That it reads what torch writes is judged by torch itself, in
+``tests/oracles/test_oracles_torch_zip.py``.
 """
 
 import io
@@ -28,17 +30,38 @@ def number(value: int) -> bytes:
     return b"J" + struct.pack("<i", value)
 
 
-def tensor(key: str, count: int, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> bytes:
+def tensor(
+    key: str, count: int, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0
+) -> bytes:
     """The instructions that torch writes for a view into a storage of float32."""
-    storage = b"(" + text("storage") + b"ctorch\nFloatStorage\n" + text(key) + text("cpu") + number(count) + b"tQ"
+    storage = (
+        b"("
+        + text("storage")
+        + b"ctorch\nFloatStorage\n"
+        + text(key)
+        + text("cpu")
+        + number(count)
+        + b"tQ"
+    )
     sizes, steps = (b"(" + b"".join(map(number, each)) + b"t" for each in (shape, strides))
     hooks = b"ccollections\nOrderedDict\n)R"
-    return b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + number(offset) + sizes + steps + b"\x89" + hooks + b"tR"
+    return (
+        b"ctorch._utils\n_rebuild_tensor_v2\n("
+        + storage
+        + number(offset)
+        + sizes
+        + steps
+        + b"\x89"
+        + hooks
+        + b"tR"
+    )
 
 
 def program(**entries: bytes) -> bytes:
     """A pickled dictionary of what the instructions in ``entries`` make."""
-    return b"\x80\x02}" + b"".join(text(name) + value + b"s" for name, value in entries.items()) + b"."
+    return (
+        b"\x80\x02}" + b"".join(text(name) + value + b"s" for name, value in entries.items()) + b"."
+    )
 
 
 def archive(members: dict[str, bytes], packing: int = zipfile.ZIP_STORED) -> bytes:
@@ -52,7 +75,9 @@ def archive(members: dict[str, bytes], packing: int = zipfile.ZIP_STORED) -> byt
 NUMBERS = np.arange(6, dtype="<f4") / 7
 GOOD = {
     "run/data.pkl": program(
-        weight=tensor("0", 6, (2, 3), (3, 1)), turned=tensor("0", 6, (3, 2), (1, 3)), last=tensor("0", 6, (), (), 5)
+        weight=tensor("0", 6, (2, 3), (3, 1)),
+        turned=tensor("0", 6, (3, 2), (1, 3)),
+        last=tensor("0", 6, (), (), 5),
     ),
     "run/byteorder": b"little",
     "run/data/0": NUMBERS.tobytes(),
@@ -85,17 +110,31 @@ def test_a_good_checkpoint_gives_its_arrays_in_order() -> None:
         ({"run/data.pkl": None}, "0 members called data.pkl"),
         ({"other/data.pkl": GOOD["run/data.pkl"]}, "2 members called data.pkl"),
         ({"run/data.pkl": b""}, "too soon"),
-        ({"run/data.pkl": program(weight=tensor("0", 6, (2, 4), (3, 1)))}, "'weight' of shape (2, 4)"),
+        (
+            {"run/data.pkl": program(weight=tensor("0", 6, (2, 4), (3, 1)))},
+            "'weight' of shape (2, 4)",
+        ),
         ({"run/data.pkl": program(weight=tensor("../../0", 6, (6,), (1,)))}, "'run/data/../../0'"),
         ({"run/data.pkl": program(weight=number(5))}, "'weight' that is a int"),
         ({"run/data.pkl": b"\x80\x02]."}, "a list where the state dict"),
         ({"run/data.pkl": program()}, "a state dict without a tensor"),
-        ({"run/data.pkl": b"\x80\x02})" + b"\x85" * 1000 + b"Ns."}, "a tuple where a parameter's name"),
-        ({"run/data.pkl": b"\x80\x02ctorch._utils\n_rebuild_parameter\n."}, "torch._utils._rebuild_parameter"),
-        ({"run/data.pkl": b"\x80\x02ctorch.storage\nUntypedStorage\n."}, "torch.storage.UntypedStorage"),
+        (
+            {"run/data.pkl": b"\x80\x02})" + b"\x85" * 1000 + b"Ns."},
+            "a tuple where a parameter's name",
+        ),
+        (
+            {"run/data.pkl": b"\x80\x02ctorch._utils\n_rebuild_parameter\n."},
+            "torch._utils._rebuild_parameter",
+        ),
+        (
+            {"run/data.pkl": b"\x80\x02ctorch.storage\nUntypedStorage\n."},
+            "torch.storage.UntypedStorage",
+        ),
     ],
 )
-def test_what_is_no_such_checkpoint_is_refused(changed: dict[str, bytes | None], words: str) -> None:
+def test_what_is_no_such_checkpoint_is_refused(
+    changed: dict[str, bytes | None], words: str
+) -> None:
     members = {name: data for name, data in {**GOOD, **changed}.items() if data is not None}
     assert words in refusal(archive(members))
 

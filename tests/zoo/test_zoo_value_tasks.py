@@ -1,4 +1,6 @@
-"""Tasks that answer with masks, values and pictures: what they make of outputs, and what they refuse."""
+"""Tasks that answer with masks, values and pictures: what they make of outputs, and what they
+refuse.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -48,7 +50,9 @@ def answered(task: Task, rows: np.ndarray, given: Samples) -> Any:
     return task.answer({"model": Fixed(rows)}, given)
 
 
-def test_the_best_class_of_a_pixel_is_the_lowest_of_equal_ones(samples: Callable[..., Samples]) -> None:
+def test_the_best_class_of_a_pixel_is_the_lowest_of_equal_ones(
+    samples: Callable[..., Samples],
+) -> None:
     rows = np.zeros((10, 3, 2, 2), np.float32)
     rows[:, 2, 0, 0] = 1
     rows[4, :, :, :] = np.array([1, 2, 3], np.float32)[:, None, None]
@@ -69,7 +73,12 @@ def test_whole_numbers_are_the_mask_itself(samples: Callable[..., Samples]) -> N
 def test_a_label_of_a_network_of_many_classes_may_be_255(samples: Callable[..., Samples]) -> None:
     rows = np.zeros((1, 300, 1, 1), np.float32)
     rows[0, 255] = 1
-    assert answered(Segmentation(), rows, samples(1, np.full((1, 1, 1), 255, np.uint16))).classes.item() == 255
+    assert (
+        answered(
+            Segmentation(), rows, samples(1, np.full((1, 1, 1), 255, np.uint16))
+        ).classes.item()
+        == 255
+    )
 
 
 def test_values_are_in_the_unit_and_the_form_of_the_labels(samples: Callable[..., Samples]) -> None:
@@ -79,10 +88,17 @@ def test_values_are_in_the_unit_and_the_form_of_the_labels(samples: Callable[...
     assert found.values.dtype == np.float32
 
 
-def test_pictures_are_rounded_to_the_grey_values_they_are_saved_in(samples: Callable[..., Samples]) -> None:
+def test_pictures_are_rounded_to_the_grey_values_they_are_saved_in(
+    samples: Callable[..., Samples],
+) -> None:
     rows = np.array([[[[-0.5, 0.5, 1.5, 2.0]]]], np.float32)
     assert answered(Restoration(), rows, samples(1)).values.ravel().tolist() == [0, 128, 255, 255]
-    assert answered(Restoration(peak=2.0), rows, samples(1)).values.ravel().tolist() == [0, 64, 191, 255]
+    assert answered(Restoration(peak=2.0), rows, samples(1)).values.ravel().tolist() == [
+        0,
+        64,
+        191,
+        255,
+    ]
 
 
 @pytest.mark.parametrize(

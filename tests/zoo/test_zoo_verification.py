@@ -1,4 +1,6 @@
-"""Whether two are of one voice: likenesses by hand, pairs that are even and apart, and the encoder on them."""
+"""Whether two are of one voice: likenesses by hand, pairs that are even and apart, and the
+encoder on them.
+"""
 
 import math
 from collections import Counter
@@ -53,8 +55,14 @@ def samples_of(first: Floats, second: Floats, folder: Path) -> Samples:
 
 
 def likeness_by_hand(a: Floats, b: Floats) -> float:
-    lengths = math.sqrt(math.fsum(float(x) ** 2 for x in a)) * math.sqrt(math.fsum(float(x) ** 2 for x in b))
-    cosine = math.fsum(float(x) * float(y) for x, y in zip(a, b, strict=True)) / lengths if lengths else 0.0
+    lengths = math.sqrt(math.fsum(float(x) ** 2 for x in a)) * math.sqrt(
+        math.fsum(float(x) ** 2 for x in b)
+    )
+    cosine = (
+        math.fsum(float(x) * float(y) for x, y in zip(a, b, strict=True)) / lengths
+        if lengths
+        else 0.0
+    )
     return 1e6 * (1 + cosine) / 2
 
 
@@ -74,8 +82,14 @@ def test_likenesses_are_cosines_of_the_pairs_and_each_thing_runs_once(tmp_path: 
 
 def test_extreme_likenesses_are_exact() -> None:
     one, zero = np.array([[1.0, 0.0]]), np.array([[0.0, 0.0]])
-    assert [int(scaled_similarities(one, other)[0]) for other in (one, -one, zero)] == [1_000_000, 0, 500_000]
-    assert scaled_similarities(np.array([[1 + 1e-9, 0.0]]), one).tolist() == [1_000_000]  # a length one bit too long
+    assert [int(scaled_similarities(one, other)[0]) for other in (one, -one, zero)] == [
+        1_000_000,
+        0,
+        500_000,
+    ]
+    assert scaled_similarities(np.array([[1 + 1e-9, 0.0]]), one).tolist() == [
+        1_000_000
+    ]  # a length one bit too long
 
 
 def test_what_is_not_finite_names_a_pair_that_it_stands_in(tmp_path: Path) -> None:
@@ -93,12 +107,16 @@ def test_what_is_not_finite_names_a_pair_that_it_stands_in(tmp_path: Path) -> No
 
 
 @given(st.lists(st.integers(20, 45), min_size=3, max_size=5))
-def test_pairs_are_as_many_alike_as_not_each_once_and_never_of_one_speaker_in_two_languages(sizes: list[int]) -> None:
+def test_pairs_are_as_many_alike_as_not_each_once_and_never_of_one_speaker_in_two_languages(
+    sizes: list[int],
+) -> None:
     of = [voice for voice, size in enumerate(sizes) for _ in range(size)]
     pairs = chosen_pairs(of)
     groups = Counter(tuple(sorted((of[a], of[b]))) for a, b in pairs)
     voices = range(len(sizes))
-    assert groups == {(a, b): 162 if a == b else 90 for a in voices for b in voices if a <= b and (a, b) != (0, 1)}
+    assert groups == {
+        (a, b): 162 if a == b else 90 for a in voices for b in voices if a <= b and (a, b) != (0, 1)
+    }
     assert len({frozenset(pair) for pair in pairs}) == len(pairs)
     assert all(a != b for a, b in pairs)
 
@@ -143,7 +161,9 @@ class OneThread:
 
 
 @pytest.mark.slow
-def test_the_error_rate_is_as_measured_and_collapses_under_dynamic_quantization(tmp_path: Path) -> None:
+def test_the_error_rate_is_as_measured_and_collapses_under_dynamic_quantization(
+    tmp_path: Path,
+) -> None:
     model, data = get_model("resemblyzer_verification"), get_dataset("voice_pairs")
     save_model(model.graphs["model"](), tmp_path / "float.onnx")
     quantization.quantize_dynamic(tmp_path / "float.onnx", tmp_path / "pt.onnx")
@@ -153,6 +173,10 @@ def test_the_error_rate_is_as_measured_and_collapses_under_dynamic_quantization(
     for name in ("float", "pt", "pc"):
         answers = model.task.answer({"model": OneThread(tmp_path / f"{name}.onnx")}, samples)
         misjudged[name] = int(get_metric("eer").count(answers, data.labels, None).hits.sum())
-    assert misjudged["float"] == pytest.approx(242, abs=2)  # of 1,620: 14.9 %, as of all 18,300 pairs
-    assert misjudged["pt"] == pytest.approx(600, abs=80)  # 37.0 %; one scale for all weights of an LSTM
+    assert misjudged["float"] == pytest.approx(
+        242, abs=2
+    )  # of 1,620: 14.9 %, as of all 18,300 pairs
+    assert misjudged["pt"] == pytest.approx(
+        600, abs=80
+    )  # 37.0 %; one scale for all weights of an LSTM
     assert misjudged["pc"] == pytest.approx(500, abs=80)  # 30.9 %; one for a row of a gate

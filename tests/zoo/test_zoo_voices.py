@@ -1,4 +1,6 @@
-"""Voices: the spectrogram beside its sums, windows of recordings, the nearest other sample, and the network on them."""
+"""Voices: the spectrogram beside its sums, windows of recordings, the nearest other sample, and
+the network on them.
+"""
 
 import io
 import math
@@ -53,12 +55,17 @@ def test_bands_are_librosas() -> None:
     assert bands.shape == (40, 201)
     assert (bands >= 0).all()
     # its version 0.11.0, filters.mel(sr=16000, n_fft=400, n_mels=40): peak in Hz, its height, sum
-    found = [(int(hertz[band.argmax()]), float(band.max()), float(band.sum())) for band in bands[[0, 19, 39]]]
+    found = [
+        (int(hertz[band.argmax()]), float(band.max()), float(band.sum()))
+        for band in bands[[0, 19, 39]]
+    ]
     expected = [(80, 0.012405, 0.024809), (1640, 0.007216, 0.024856), (7400, 0.001725, 0.024979)]
     np.testing.assert_allclose(found, expected, rtol=0, atol=6e-7)
     assert (bands[19] * bands[20]).any()
     assert not (bands[18] * bands[20]).any()
-    np.testing.assert_allclose(bands[25:].sum(axis=1) * 40, 1, rtol=0.03)  # each triangle encloses 1, in Hz
+    np.testing.assert_allclose(
+        bands[25:].sum(axis=1) * 40, 1, rtol=0.03
+    )  # each triangle encloses 1, in Hz
 
 
 @pytest.mark.parametrize("hertz", [100, 1000, 3000])
@@ -80,7 +87,9 @@ def test_quiet_speech_is_raised_and_loud_speech_and_silence_are_not() -> None:
 
 def test_a_window_becomes_160_frames_and_nothing_else_is_taken() -> None:
     prepared = MelSpectrogram().prepare(np.full(12_800, 1000, np.int16))
-    assert {name: (a.shape, a.dtype) for name, a in prepared.items()} == {"mel": ((160, 40), np.float32)}
+    assert {name: (a.shape, a.dtype) for name, a in prepared.items()} == {
+        "mel": ((160, 40), np.float32)
+    }
     with pytest.raises(InputError, match=r"shape \(12799,\)"):
         MelSpectrogram().prepare(np.zeros(12_799, np.int16))
 
@@ -99,7 +108,9 @@ def recording(samples: Floats, *, channels: int = 1, rate: int = 8000) -> bytes:
 
 
 def test_the_middle_is_cut() -> None:
-    np.testing.assert_array_equal(middle(recording(np.arange(12_805)), "a.wav"), np.arange(2, 12_802))
+    np.testing.assert_array_equal(
+        middle(recording(np.arange(12_805)), "a.wav"), np.arange(2, 12_802)
+    )
 
 
 @pytest.mark.parametrize(
@@ -177,7 +188,9 @@ def test_without_labels_the_answer_is_the_nearest_sample(tmp_path: Path) -> None
     rows = np.random.default_rng(4).normal(0, 1, (9, 5)).astype(np.float32)
     answers = NearestNeighbour().answer({"model": Table(rows)}, samples_of(9, None, tmp_path / "a"))
     assert answers.ids.shape == (9, 5)
-    assert answers.ids[:, 0].tolist() == [nearest_by_hand(rows, list(range(9)), i) for i in range(9)]
+    assert answers.ids[:, 0].tolist() == [
+        nearest_by_hand(rows, list(range(9)), i) for i in range(9)
+    ]
 
 
 def test_an_embedding_of_zeros_is_like_nobody_and_ties_are_counted(tmp_path: Path) -> None:
@@ -220,7 +233,13 @@ def test_voices_are_many_and_apart_from_those_that_calibrate() -> None:
     scored, calibrating = get_dataset("voices"), get_dataset("voices_calibration")
     for data, each in ((scored, 40), (calibrating, 24)):
         assert data.labels == tuple((voice,) for voice in range(5) for _ in range(each))
-        assert {sample.partition("_")[0] for sample in data.sample_ids} == {"en", "es", "fr", "it", "ru"}
+        assert {sample.partition("_")[0] for sample in data.sample_ids} == {
+            "en",
+            "es",
+            "fr",
+            "it",
+            "ru",
+        }
         assert not any("/silence/" in sample for sample in data.sample_ids)
     assert not {*scored.sources} & {*calibrating.sources}
     assert scored.load(0).shape == (12_800,)
@@ -233,4 +252,7 @@ def test_real_voices_are_told_apart_as_measured() -> None:
     answers = model.task.answer({"model": OneThread(model.graphs["model"]())}, samples)
     wrong = [(i // 40, int(answers.ids[i, 0])) for i in range(200) if answers.ids[i, 0] != i // 40]
     assert len(wrong) == pytest.approx(5, abs=1)
-    assert {voice for pair in wrong for voice in pair} <= {0, 1}  # one speaker, in English and in Spanish
+    assert {voice for pair in wrong for voice in pair} <= {
+        0,
+        1,
+    }  # one speaker, in English and in Spanish

@@ -1,4 +1,6 @@
-"""Whisper: its file of weights, the front end, words, the greedy loop on made-up runners, and the real network."""
+"""Whisper: its file of weights, the front end, words, the greedy loop on made-up runners, and
+the real network.
+"""
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -36,13 +38,19 @@ def text(name: str) -> bytes:
 KINDS = {"<f4": 0, "|i1": 1, "<i2": 2, "<i4": 3, "<f2": 4}
 
 
-def written(arrays: Arrays, aliases: Mapping[str, str] | None = None, version: int = 6, **changes: int) -> bytes:
-    """A file of ``arrays``; ``changes`` lie about the first array's ``kind``, ``size`` or ``length``."""
+def written(
+    arrays: Arrays, aliases: Mapping[str, str] | None = None, version: int = 6, **changes: int
+) -> bytes:
+    """A file of ``arrays``; ``changes`` lie about the first array's ``kind``, ``size`` or
+    ``length``.
+    """
     data = struct.pack("<I", version) + text("WhisperSpec") + struct.pack("<II", 3, len(arrays))
     for name, array in arrays.items():
         sizes = [changes.get("size", n) for n in array.shape]
         data += text(name) + struct.pack(f"<B{len(sizes)}I", len(sizes), *sizes)
-        data += struct.pack("<BI", changes.get("kind", KINDS[array.dtype.str]), changes.get("length", array.nbytes))
+        data += struct.pack(
+            "<BI", changes.get("kind", KINDS[array.dtype.str]), changes.get("length", array.nbytes)
+        )
         data += array.tobytes()
     data += struct.pack("<I", len(aliases or {}))
     return data + b"".join(text(second) + text(first) for second, first in (aliases or {}).items())
@@ -83,9 +91,15 @@ def test_files_cut_short_are_refused_in_a_sentence(length: int) -> None:
         (written(STORED, {"tied": "none"}), "a second name 'tied' for 'none'"),
         (written(STORED, {"b": "d"}), "a second name 'b' for 'd'"),
         (written(STORED) + b"x", "1 bytes behind its end"),
-        (written({"a": np.ones(1, "<f4")}).replace(text("a"), b"\x02\x00aa"), "a text without its end"),
+        (
+            written({"a": np.ones(1, "<f4")}).replace(text("a"), b"\x02\x00aa"),
+            "a text without its end",
+        ),
         (written({"a": np.ones(1, "<f4")}).replace(text("a"), b"\x02\x00\xff\0"), "utf-8"),
-        (written({"a": np.ones(1, "<f4"), "b": np.ones(1, "<f4")}).replace(text("b"), text("a")), "two arrays 'a'"),
+        (
+            written({"a": np.ones(1, "<f4"), "b": np.ones(1, "<f4")}).replace(text("b"), text("a")),
+            "two arrays 'a'",
+        ),
         (b"PK\3\4 something else", "version"),
     ],
 )
@@ -108,7 +122,9 @@ def test_the_spectrogram_is_its_formula() -> None:
         spectrum = np.fft.fft(filled[160 * t : 160 * t + 400] * hann)[:201]
         loudness.append(np.log10(np.maximum(mel_bands(80) @ np.abs(spectrum) ** 2, 1e-10)))
     np.testing.assert_allclose(found[:, [0, 1, 13]].T, (np.array(loudness[:3]) + 4) / 4, rtol=1e-9)
-    assert found.max() - found.min() == pytest.approx(2.0)  # silence is 8 below the loudest, in quarters
+    assert found.max() - found.min() == pytest.approx(
+        2.0
+    )  # silence is 8 below the loudest, in quarters
     assert (loudness[3] == -10).all()
     assert (found[:, 30] == found.min()).all()
 
@@ -126,7 +142,10 @@ def test_the_longest_recording_fits() -> None:
 @pytest.mark.parametrize(
     ("written_text", "heard"),
     [
-        (" Press 'One' to Re-enter your party's number...", "press 1 to reenter your party's number"),
+        (
+            " Press 'One' to Re-enter your party's number...",
+            "press 1 to reenter your party's number",
+        ),
         ("I\u2019m - sorry; caf\u00e9_bar", "i'm sorry caf\u00e9 bar"),
         ("28.8 kilobit, zero  NINE ten", "28 8 kilobit 0 9 ten"),
         ("'' - !", ""),
@@ -153,16 +172,19 @@ def test_every_byte_has_a_letter() -> None:
 
 
 def test_transcripts_of_what_is_said() -> None:
-    lines = (
-        "; a comment: that is left out\n\na/b: Press 1 for One-way.\nc: [a beep of four words]\nd: three words only\n"
-    )
+    lines = "; a comment: that is left out\n\na/b: Press 1 for One-way.\nc: [a beep of four words]\nd: three words only\n"
     lines += "e: say what you will: now\nf: press * for more words\ng: one two (or more) words\nno colon at all here\n"
-    assert list(read_transcripts(lines)) == [Prompt("a/b", "press 1 for oneway"), Prompt("e", "say what you will now")]
+    assert list(read_transcripts(lines)) == [
+        Prompt("a/b", "press 1 for oneway"),
+        Prompt("e", "say what you will now"),
+    ]
 
 
 # -- the graphs, small and with random numbers
 
-SMALL = WhisperSize(width=8, heads=2, layers=2, words=11, mels=3, sounds=6, places=7, usual_sounds=4, usual_tokens=2)
+SMALL = WhisperSize(
+    width=8, heads=2, layers=2, words=11, mels=3, sounds=6, places=7, usual_sounds=4, usual_tokens=2
+)
 
 
 def weights(size: WhisperSize = SMALL, seed: int = 0) -> Arrays:
@@ -191,7 +213,11 @@ def weights(size: WhisperSize = SMALL, seed: int = 0) -> Arrays:
         arrays[f"{side}/num_heads"] = np.array(size.heads, np.int16)
         for index in range(size.layers):
             key = f"{side}/layer_{index}"
-            parts = ("self_attention", "ffn") if side == "encoder" else ("self_attention", "attention", "ffn")
+            parts = (
+                ("self_attention", "ffn")
+                if side == "encoder"
+                else ("self_attention", "attention", "ffn")
+            )
             for part in parts:
                 norm(f"{key}/{part}/layer_norm")
             linear(f"{key}/self_attention/linear_0", width, 3 * width)
@@ -207,7 +233,11 @@ def weights(size: WhisperSize = SMALL, seed: int = 0) -> Arrays:
 def nothing(rows: int, size: WhisperSize = SMALL) -> Arrays:
     depth = size.width // size.heads
     shapes = {"key": (rows, size.heads, depth, 0), "value": (rows, size.heads, 0, depth)}
-    return {f"{role}_{i}": np.zeros(s, np.float32) for i in range(size.layers) for role, s in shapes.items()}
+    return {
+        f"{role}_{i}": np.zeros(s, np.float32)
+        for i in range(size.layers)
+        for role, s in shapes.items()
+    }
 
 
 def steps(
@@ -220,7 +250,9 @@ def steps(
     with get_backend(backend).prepare(graphs["decoder_step"]) as decoder:
         for token in tokens.T:
             found.append(decoder.run({**feeds, "token": token[:, None]}))
-            feeds |= {name.removeprefix("next_"): a for name, a in found[-1].items() if name != "logits"}
+            feeds |= {
+                name.removeprefix("next_"): a for name, a in found[-1].items() if name != "logits"
+            }
     return found
 
 
@@ -234,13 +266,20 @@ def test_the_graphs_are_valid_named_and_free_in_batch_and_length() -> None:
         assert len(set(names)) == len(names)
     assert [str(v.shape) for v in graphs["encoder"].graph.inputs] == ["[N,3,T]"]
     ends = {v.name: str(v.shape) for v in graphs["decoder_step"].graph.inputs}
-    assert (ends["token"], ends["key_1"], ends["heard_value_0"]) == ("[N,1]", "[N,2,4,S]", "[N,2,H,4]")
+    assert (ends["token"], ends["key_1"], ends["heard_value_0"]) == (
+        "[N,1]",
+        "[N,2,4,S]",
+        "[N,2,H,4]",
+    )
 
 
 def test_two_engines_agree_and_samples_do_not_mix() -> None:
     random, graphs = np.random.default_rng(1), whisper_networks(weights(), SMALL)
     mel, tokens = random.normal(0, 1, (2, 3, 8)).astype(np.float32), random.integers(0, 11, (2, 3))
-    first, second = steps(graphs, mel, tokens, "ort-cpu"), steps(graphs, mel, tokens, "onnx-reference")
+    first, second = (
+        steps(graphs, mel, tokens, "ort-cpu"),
+        steps(graphs, mel, tokens, "onnx-reference"),
+    )
     alone = steps(graphs, mel[1:], tokens[1:], "ort-cpu")
     for place, (a, b, c) in enumerate(zip(first, second, alone, strict=True)):
         assert a["next_key_0"].shape == (2, 2, 4, place + 1)
@@ -251,7 +290,12 @@ def test_two_engines_agree_and_samples_do_not_mix() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["encoder/conv1/weight", "decoder/layer_1/attention/linear_1/bias", "decoder/embeddings/weight"]
+    "name",
+    [
+        "encoder/conv1/weight",
+        "decoder/layer_1/attention/linear_1/bias",
+        "decoder/embeddings/weight",
+    ],
 )
 def test_weights_of_another_network_are_refused(name: str) -> None:
     arrays = weights()
@@ -274,7 +318,9 @@ class Hearing:
 
 
 class Speaking:
-    """Says tokens 1, 2, 3 … as often as it hears a number, then the end; remembers what it was given."""
+    """Says tokens 1, 2, 3 … as often as it hears a number, then the end; remembers what it was
+    given.
+    """
 
     def __init__(self, change: Callable[[Any], Any] = lambda logits: logits) -> None:
         self.change = change
@@ -282,14 +328,20 @@ class Speaking:
 
     def run(self, feeds: Mapping[str, Any]) -> Arrays:
         token, key, heard = feeds["token"], feeds["key_0"], feeds["heard"]
-        key = np.concatenate([key, np.broadcast_to(token[:, :, None, None], (len(token), 1, 1, 1))], axis=3)
+        key = np.concatenate(
+            [key, np.broadcast_to(token[:, :, None, None], (len(token), 1, 1, 1))], axis=3
+        )
         self.seen.append((token[:, 0].tolist(), heard[:, 0].astype(int).tolist(), key.shape[3]))
         said = key.shape[3] - 2  # behind a prompt of two
         logits = np.zeros((len(token), WORDS), np.float32)
         for row, count in enumerate(heard[:, 0]):
             logits[row, END if said >= count else said + 1] = 2
         logits[:, WORDS - 1] = 5  # never answered
-        return {"logits": self.change(logits), "next_key_0": key, "next_value_0": key.swapaxes(2, 3)}
+        return {
+            "logits": self.change(logits),
+            "next_key_0": key,
+            "next_value_0": key.swapaxes(2, 3),
+        }
 
 
 class Counts:
@@ -311,7 +363,15 @@ def spoken(ids: Sequence[int]) -> str:
 def transcription(**changes: Any) -> Transcription:
     settings = {"limit": 6, "batch": 3, **changes}
     return Transcription(
-        title="letters", text=spoken, prompt=(7, 8), end=END, answered=WORDS - 1, layers=1, heads=1, depth=1, **settings
+        title="letters",
+        text=spoken,
+        prompt=(7, 8),
+        end=END,
+        answered=WORDS - 1,
+        layers=1,
+        heads=1,
+        depth=1,
+        **settings,
     )
 
 
@@ -337,7 +397,8 @@ def test_every_row_says_what_it_hears(tmp_path: Path) -> None:
     assert [answers.text(i) for i in range(5)] == ["bc", "", "bcde", "", "b"]
     assert answers.ties == 0
     assert speaking.seen[:2] == [([7, 7, 7], [2, 0, 4], 1), ([8, 8, 8], [2, 0, 4], 2)]
-    # the row that has ended repeats the first one that goes on, with all that it heard and remembers
+    # the row that has ended repeats the first one that goes on, with all that it heard and
+    # remembers
     assert speaking.seen[2:6] == [
         ([1, 1, 1], [2, 2, 4], 3),
         ([2, 2, 2], [2, 2, 4], 4),
@@ -349,7 +410,9 @@ def test_every_row_says_what_it_hears(tmp_path: Path) -> None:
 
 def test_answers_end_at_the_limit(tmp_path: Path) -> None:
     speaking = Speaking()
-    answers = transcription(limit=3).answer({"encoder": Hearing(), "decoder_step": speaking}, counted([8, 1], tmp_path))
+    answers = transcription(limit=3).answer(
+        {"encoder": Hearing(), "decoder_step": speaking}, counted([8, 1], tmp_path)
+    )
     assert [answers.text(i) for i in range(2)] == ["bcd", "b"]
     assert len(speaking.seen) == 4
 
@@ -358,7 +421,9 @@ def test_ties_go_to_the_lower_id_and_are_counted(tmp_path: Path) -> None:
     def level(logits: Any) -> Any:
         return np.minimum(logits, 0)  # all equal
 
-    answers = transcription().answer({"encoder": Hearing(), "decoder_step": Speaking(level)}, counted([1, 1], tmp_path))
+    answers = transcription().answer(
+        {"encoder": Hearing(), "decoder_step": Speaking(level)}, counted([1, 1], tmp_path)
+    )
     assert [answers.text(i) for i in range(2)] == ["aaaaaa", "aaaaaa"]
     assert answers.ties == 2
 
@@ -369,7 +434,9 @@ def test_a_number_that_is_none_names_its_sample(tmp_path: Path) -> None:
         return logits
 
     with pytest.raises(InputError, match="token 0, sample 's1'"):
-        transcription().answer({"encoder": Hearing(), "decoder_step": Speaking(broken)}, counted([1, 1], tmp_path))
+        transcription().answer(
+            {"encoder": Hearing(), "decoder_step": Speaking(broken)}, counted([1, 1], tmp_path)
+        )
     with pytest.raises(InputError, match="'decoder_step'"):
         transcription().answer({"encoder": Hearing()}, counted([1], tmp_path))
 
@@ -384,12 +451,18 @@ def test_settings_that_cannot_be() -> None:
 
 @pytest.mark.slow
 def test_prompts_are_chosen_as_said() -> None:
-    every, scored, others = prompts(), get_dataset("speech_prompts"), get_dataset("speech_prompts_calibration")
+    every, scored, others = (
+        prompts(),
+        get_dataset("speech_prompts"),
+        get_dataset("speech_prompts_calibration"),
+    )
     assert (len(every), len(scored), len(others)) == (217, 110, 32)
     assert not {*scored.sources} & {*others.sources}
     assert all(len(prompt.words.split()) >= 3 for prompt in every)  # "Call-Forward" is one
     assert scored.labels is not None
-    assert [text_of(label) for label in scored.labels] == [prompt.words for prompt in scored_prompts()]
+    assert [text_of(label) for label in scored.labels] == [
+        prompt.words for prompt in scored_prompts()
+    ]
     assert max(len(data.load(i)) for data in (scored, others) for i in range(len(data))) <= 80_000
 
 

@@ -1,7 +1,9 @@
-"""The diabetes study: ten measures of 442 patients, and how far the disease had gone a year later, 25 to 346.
+"""The diabetes study: ten measures of 442 patients, and how far the disease had gone a year
+later, 25 to 346.
 
-Efron, Hastie, Johnstone and Tibshirani, "Least angle regression" (2004), table 1; as scikit-learn carries it. Every
-fifth row, i mod 5 = 0, is scored (89); the others (353) were learned from and are for calibration.
+Efron, Hastie, Johnstone and Tibshirani, "Least angle regression" (2004), table 1; as scikit-learn
+carries it. Every fifth row, i mod 5 = 0, is scored (89); the others (353) were learned from and are
+for calibration.
 
 x = (measure − mean) / standard deviation, both of the rows that were learned from.
 """
@@ -25,11 +27,14 @@ def _table() -> npt.NDArray[np.float64]:
         UnavailableError: the package that has them cannot be downloaded.
     """
     rows, values = (
-        gzip.decompress(open_member(SCIKIT_LEARN, f"{_FOLDER}/{name}.csv.gz")).decode("ascii").splitlines()
+        gzip.decompress(open_member(SCIKIT_LEARN, f"{_FOLDER}/{name}.csv.gz"))
+        .decode("ascii")
+        .splitlines()
         for name in ("diabetes_data_raw", "diabetes_target")
     )
     return np.array(
-        [[*map(float, row.split()), float(value)] for row, value in zip(rows, values, strict=True)], np.float64
+        [[*map(float, row.split()), float(value)] for row, value in zip(rows, values, strict=True)],
+        np.float64,
     )
 
 

@@ -1,7 +1,7 @@
 """Fashion-MNIST: clothes in 28 × 28 grey pixels, ten classes, and two networks trained here.
 
-Xiao, Rasul and Vollgraf (2017): 60,000 pictures to learn from, 10,000 to be scored on. Every 60th of the first
-calibrates, 1,000 in all, none of which is scored. x = pixel / 255.
+Xiao, Rasul and Vollgraf (2017): 60,000 pictures to learn from, 10,000 to be scored on. Every 60th
+of the first calibrates, 1,000 in all, none of which is scored. x = pixel / 255.
 """
 
 import gzip
@@ -76,7 +76,8 @@ def fashion_arrays(*, test: bool) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np
     """Pictures (n, 1, 28, 28) and labels (n,) of one part.
 
     Raises:
-        UnavailableError: the package that has them cannot be downloaded, or a file in it is not what it should be.
+        UnavailableError: the package that has them cannot be downloaded, or a file in it is not
+            what it should be.
     """
     part = "t10k" if test else "train"
     pictures = _idx(f"{_FOLDER}/{part}-images-idx3-ubyte.gz")
@@ -85,7 +86,9 @@ def fashion_arrays(*, test: bool) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np
 
 
 def _idx(path: str) -> npt.NDArray[np.uint8]:
-    """An array in the IDX format: two zero bytes, 8 for uint8, the rank, the sizes as big-endian uint32, the data."""
+    """An array in the IDX format: two zero bytes, 8 for uint8, the rank, the sizes as
+    big-endian uint32, the data.
+    """
     data = gzip.decompress(open_member(FASHION_MNIST, path))
     rank = data[3]
     shape = tuple(int(size) for size in np.frombuffer(data, ">u4", rank, 4))

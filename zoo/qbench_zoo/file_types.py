@@ -15,7 +15,15 @@ import onnx_ir as ir
 
 from qbench.graph import load_model
 from qbench.storage import Cache, digest_plain, write_bytes
-from qbench.subjects import Array, Classification, Dataset, Package, ZooModel, fetch_package, open_member
+from qbench.subjects import (
+    Array,
+    Classification,
+    Dataset,
+    Package,
+    ZooModel,
+    fetch_package,
+    open_member,
+)
 from qbench_zoo.packages import CALIBRATION, MAGIKA, MORE, SCORED
 
 # Magika: one network that classifies a file's content by its first and last bytes.
@@ -23,8 +31,8 @@ from qbench_zoo.packages import CALIBRATION, MAGIKA, MORE, SCORED
 #     bytes → [first 4,096, blanks stripped on the left, first 1,024; padding behind]
 #           ⧺ [last 4,096, blanks stripped on the right, last 1,024; padding before]      tokens 0 … 255, padding 256
 #
-# The network and its classes are the package's own (``standard_v3_3``). The package's thresholds, which overrule the
-# network, are not used, as the network is what is scored.
+# The network and its classes are the package's own (``standard_v3_3``). The package's thresholds,
+# which overrule the network, are not used, as the network is what is scored.
 
 _FOLDER = "magika/models/standard_v3_3"
 
@@ -75,20 +83,26 @@ def magika_model() -> ZooModel:
 @functools.cache
 def magika_classes() -> tuple[str, ...]:
     """The 214 content types; a class id is a place in it."""
-    return tuple(json.loads(open_member(MAGIKA, f"{_FOLDER}/config.min.json"))["target_labels_space"])
+    return tuple(
+        json.loads(open_member(MAGIKA, f"{_FOLDER}/config.min.json"))["target_labels_space"]
+    )
 
 
 def _graph() -> ir.Model:
     model = open_member(MAGIKA, f"{_FOLDER}/model.onnx")
-    path = Cache.default().entry("unpacked", f"{MAGIKA.sha256}-model.onnx", lambda path: write_bytes(path, model))
+    path = Cache.default().entry(
+        "unpacked", f"{MAGIKA.sha256}-model.onnx", lambda path: write_bytes(path, model)
+    )
     return load_model(path)
 
 
-# Magika's content types by file name: a table made by hand from names alone, never from an answer of the network.
+# Magika's content types by file name: a table made by hand from names alone, never from an answer
+# of the network.
 #
-# The last ending decides. A template in the Jinja language is a template of something: for ``page.html.j2`` right are
-# what ``page.html`` is, ``jinja``, and ``twig``, which has the same syntax. ``.txt`` is not listed, as such
-# files have many kinds of content (requirements, stop words, reStructuredText).
+# The last ending decides. A template in the Jinja language is a template of something: for
+# ``page.html.j2`` right are what ``page.html`` is, ``jinja``, and ``twig``, which has the same
+# syntax. ``.txt`` is not listed, as such files have many kinds of content (requirements, stop
+# words, reStructuredText).
 
 ENDINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -179,16 +193,19 @@ def content_types(path: str) -> tuple[str, ...]:
 
 # Files from pinned wheels, labelled by their names, for scoring and calibration.
 #
-# Of every wheel all files of 128 bytes to 1 MiB whose name determines their type, each content once, in the order of
-# (CRC-32, size); of each kind the first k. The CRC is the pinned wheel's own record of the content: an order that
-# is independent of names and known without unpacking. Content of a calibration wheel is never scored.
+# Of every wheel all files of 128 bytes to 1 MiB whose name determines their type, each content
+# once, in the order of (CRC-32, size); of each kind the first k. The CRC is the pinned wheel's own
+# record of the content: an order that is independent of names and known without unpacking. Content
+# of a calibration wheel is never scored.
 
 SMALLEST, LARGEST = 128, 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One file in a wheel; ``crc`` and ``size`` stand for its content, ``kinds`` are the content types it may have."""
+    """One file in a wheel; ``crc`` and ``size`` stand for its content, ``kinds`` are the
+    content types it may have.
+    """
 
     package: str
     wheel: Path
@@ -247,7 +264,9 @@ def _usable(package: Package) -> Iterator[Member]:
     path = fetch_package(package)
     with zipfile.ZipFile(path) as wheel:
         for info in sorted(wheel.infolist(), key=lambda i: i.filename):
-            about_itself = info.filename.split("/")[0].endswith(".dist-info")  # the wheel's own metadata
+            about_itself = info.filename.split("/")[0].endswith(
+                ".dist-info"
+            )  # the wheel's own metadata
             kinds = () if about_itself else content_types(info.filename)
             if kinds and SMALLEST <= info.file_size <= LARGEST:
                 yield Member(package.name, path, info.filename, info.CRC, info.file_size, kinds)

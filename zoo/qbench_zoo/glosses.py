@@ -1,9 +1,11 @@
-"""What WordNet's definitions of nouns are about, in 26 classes, and which word one belongs to: two tasks for MiniLM.
+"""What WordNet's definitions of nouns are about, in 26 classes, and which word one belongs to:
+two tasks for MiniLM.
 
-Of each class the synsets in the order of the file, g₀ … g₍ₘ₋₁₎; of g at ⌊i·m/240⌋, i < 240, every third is scored and
-the others train a linear head. Two classes have fewer synsets, which all train: 1,920 are scored, 3,933 train, and 128
-of these calibrate. For retrieval the synsets whose first word no earlier one has, d₀ … d₍ₘ₋₁₎: d at ⌊i·m/1064⌋; of
-every 133 the last eight calibrate, so that 1,000 are queries and documents.
+Of each class the synsets in the order of the file, g₀ … g₍ₘ₋₁₎; of g at ⌊i·m/240⌋, i < 240, every
+third is scored and the others train a linear head. Two classes have fewer synsets, which all train:
+1,920 are scored, 3,933 train, and 128 of these calibrate. For retrieval the synsets whose first
+word no earlier one has, d₀ … d₍ₘ₋₁₎: d at ⌊i·m/1064⌋; of every 133 the last eight calibrate, so
+that 1,000 are queries and documents.
 """
 
 import functools
@@ -39,13 +41,14 @@ from qbench_zoo.packages import MINILM, WORDNET
 from qbench_zoo.readers.array_files import read_safetensors
 from qbench_zoo.wordnet import FIELDS, Gloss, nouns
 
-# Text → the word pieces of BERT: small letters without accents, words and signs apart, each cut greedily.
+# Text → the word pieces of BERT: small letters without accents, words and signs apart, each cut
+# greedily.
 #
 #     "Rowing boats." → rowing | boats | . → [CLS] rowing boats . [SEP]        a piece that continues a word is ##piece
 #
-# Source: Devlin et al., BERT (2018), and its ``tokenization.py``: text is normalized to NFD, marks are dropped, control
-# characters too, and a word of which some piece is not in the vocabulary becomes [UNK] as a whole. Ideographs, which
-# BERT sets apart, stay together here.
+# Source: Devlin et al., BERT (2018), and its ``tokenization.py``: text is normalized to NFD, marks
+# are dropped, control characters too, and a word of which some piece is not in the vocabulary
+# becomes [UNK] as a whole. Ideographs, which BERT sets apart, stay together here.
 
 UNKNOWN, START, END = "[UNK]", "[CLS]", "[SEP]"
 _LONGEST = 100
@@ -87,7 +90,9 @@ def split_words(text: str) -> Iterator[str]:
     word = ""
     for letter in unicodedata.normalize("NFD", text.lower()):
         category = unicodedata.category(letter)
-        space = letter.isspace() and (category != "Cc" or letter in "\t\n\r")  # other controls vanish
+        space = letter.isspace() and (
+            category != "Cc" or letter in "\t\n\r"
+        )  # other controls vanish
         if space or _is_sign(letter, category):
             if word:
                 yield word
@@ -101,7 +106,9 @@ def split_words(text: str) -> Iterator[str]:
 
 
 def _is_sign(letter: str, category: str) -> bool:
-    """Punctuation by Unicode, and every other visible ASCII character that is no letter or digit."""
+    """Punctuation by Unicode, and every other visible ASCII character that is no letter or
+    digit.
+    """
     return category.startswith("P") or ("!" <= letter <= "~" and not letter.isalnum())
 
 
@@ -119,7 +126,8 @@ class SentenceClassification:
     """One graph from token ids to scores of classes.
 
     Args:
-        sequence, length: feeds of the samples: token ids, and how many count. k: how many classes an answer names.
+        sequence, length: feeds of the samples: token ids, and how many count. k: how many classes
+            an answer names.
     """
 
     sequence: str = "ids"
@@ -145,7 +153,8 @@ class SentenceClassification:
         """The k best class ids of every sample (int32) with their scores (float32), best first.
 
         Raises:
-            InputError: an output is missing, has another shape, or is not finite (the sample is named).
+            InputError: an output is missing, has another shape, or is not finite (the sample is
+                named).
         """
         runner = runner_named(runners, GRAPH, self.name)
         scores = _rows(runner, samples, self.sequence, self.length)
@@ -188,21 +197,26 @@ class Retrieval:
         return (GRAPH,)
 
     def answer(self, runners: Mapping[str, Runner], samples: Samples) -> Answers:
-        """The ids of the k nearest documents of every query (int32) with their similarity (float32), best first.
+        """The ids of the k nearest documents of every query (int32) with their similarity
+        (float32), best first.
 
         Raises:
-            InputError: as ``SentenceClassification.answer``; or a sample without a label, its document's id.
+            InputError: as ``SentenceClassification.answer``; or a sample without a label, its
+                document's id.
         """
         runner = runner_named(runners, GRAPH, self.name)
         documents, queries = (
-            _rows(runner, samples, feed, f"{feed}_length").astype(np.float64) for feed in (self.document, self.query)
+            _rows(runner, samples, feed, f"{feed}_length").astype(np.float64)
+            for feed in (self.document, self.query)
         )
         ids = _document_ids(samples)
         order = np.argsort(ids)
         scores = queries @ documents[order].T
         places, best = best_classes(scores, self.k)
         held = held_outputs(queries, OutputKind.VALUES)
-        return IntegerAnswers(ids[order][places], best.astype(np.float32), tied_rows(scores), outputs=held)
+        return IntegerAnswers(
+            ids[order][places], best.astype(np.float32), tied_rows(scores), outputs=held
+        )
 
 
 def _rows(runner: Runner, samples: Samples, sequence: str, length: str) -> Array:
@@ -210,14 +224,20 @@ def _rows(runner: Runner, samples: Samples, sequence: str, length: str) -> Array
     rows: dict[int, Array] = {}
     for places, tokens in batches_by_length(samples, sequence, length):
         names = [samples.ids[place] for place in places]
-        found = finite_rows(runner.run({"ids": tokens}), None, names, f"Reading sentences of '{samples.data}'")
+        found = finite_rows(
+            runner.run({"ids": tokens}), None, names, f"Reading sentences of '{samples.data}'"
+        )
         rows.update(zip(places, found, strict=True))
     return np.stack([rows[place] for place in range(len(samples))])
 
 
 def _document_ids(samples: Samples) -> npt.NDArray[np.int32]:
     labels = samples.labels or ()
-    if len(labels) != len(samples) or any(len(one) != 1 for one in labels) or len(set(labels)) != len(labels):
+    if (
+        len(labels) != len(samples)
+        or any(len(one) != 1 for one in labels)
+        or len(set(labels)) != len(labels)
+    ):
         raise InputError(
             f"Retrieving documents of '{samples.data}'",
             found="samples without a label of their own",
@@ -239,7 +259,9 @@ _HEAD = "gloss_head.npz"
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A text → ``ids`` (64,) uint16, 0 behind the end, and ``length`` (); a pair of texts → the same of both."""
+    """A text → ``ids`` (64,) uint16, 0 behind the end, and ``length`` (); a pair of texts → the
+    same of both.
+    """
 
     @property
     def name(self) -> str:
@@ -256,7 +278,9 @@ class Sentence:
         if isinstance(sample, str):
             return _encoded("ids", "length", sample)
         query, document = sample
-        return _encoded("query", "query_length", query) | _encoded("document", "document_length", document)
+        return _encoded("query", "query_length", query) | _encoded(
+            "document", "document_length", document
+        )
 
     def finish(self, batch: dict[str, Array]) -> dict[str, Array]:
         """int64, as the graphs take them."""
@@ -297,7 +321,10 @@ def glosses_calibration() -> Dataset:
 
 def gloss_queries() -> Dataset:
     """1,000 definitions with the words that they define."""
-    return _pairs("gloss_queries", [gloss for i, gloss in enumerate(_chosen()) if i % _ROUND < _SCORED_OF_ROUND])
+    return _pairs(
+        "gloss_queries",
+        [gloss for i, gloss in enumerate(_chosen()) if i % _ROUND < _SCORED_OF_ROUND],
+    )
 
 
 def gloss_queries_calibration() -> Dataset:
@@ -313,7 +340,12 @@ def scored() -> list[Gloss]:
 
 def training() -> list[Gloss]:
     """The definitions that the head was trained on."""
-    return [g for chosen in _by_field() for place, g in enumerate(chosen) if len(chosen) < EACH or place % THIRD]
+    return [
+        g
+        for chosen in _by_field()
+        for place, g in enumerate(chosen)
+        if len(chosen) < EACH or place % THIRD
+    ]
 
 
 def pieces() -> WordPieces:

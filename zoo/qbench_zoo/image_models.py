@@ -1,11 +1,18 @@
-"""The zoo's picture classifiers: trained weights out of a package, the graph written here, the right preprocessing."""
+"""The zoo's picture classifiers: trained weights out of a package, the graph written here, the
+right preprocessing.
+"""
 
 import functools
 
 import onnx_ir as ir
 
 from qbench.subjects import Channels, Classification, Interpolation, Picture, ZooModel, open_member
-from qbench_zoo.networks.pictures import SIZES, build_efficientnet_lite, build_mobilenet_v2, build_squeezenet
+from qbench_zoo.networks.pictures import (
+    SIZES,
+    build_efficientnet_lite,
+    build_mobilenet_v2,
+    build_squeezenet,
+)
 from qbench_zoo.packages import EFFICIENTNET_LITES, MOBILENET_WEIGHTS, SQUEEZENET
 from qbench_zoo.readers.pickles import read_numpy_pickle
 from qbench_zoo.readers.torch_files import read_torch_legacy
@@ -46,7 +53,8 @@ def efficientnet_lite2() -> ZooModel:
 
 def squeezenet() -> ZooModel:
     """SqueezeNet 1.1, 1,235,496 parameters, ImageNet-1k."""
-    # Caffe's: blue first, less the mean colour of ImageNet; the pads of its first convolution are right at 224 × 224.
+    # Caffe's: blue first, less the mean colour of ImageNet; the pads of its first convolution are
+    # right at 224 × 224.
     return ZooModel(
         id="squeezenet",
         graphs={"model": _squeezenet_graph},
@@ -83,7 +91,9 @@ def _efficientnet_lite(number: int) -> ZooModel:
 
 
 def _mobilenet_graph() -> ir.Model:
-    return build_mobilenet_v2(read_torch_legacy(open_member(MOBILENET_WEIGHTS, _MOBILENET_FILE), _MOBILENET_FILE))
+    return build_mobilenet_v2(
+        read_torch_legacy(open_member(MOBILENET_WEIGHTS, _MOBILENET_FILE), _MOBILENET_FILE)
+    )
 
 
 def _lite_graph(number: int) -> ir.Model:
@@ -92,4 +102,6 @@ def _lite_graph(number: int) -> ir.Model:
 
 
 def _squeezenet_graph() -> ir.Model:
-    return build_squeezenet(read_numpy_pickle(open_member(SQUEEZENET, _SQUEEZENET_FILE), _SQUEEZENET_FILE))
+    return build_squeezenet(
+        read_numpy_pickle(open_member(SQUEEZENET, _SQUEEZENET_FILE), _SQUEEZENET_FILE)
+    )

@@ -1,4 +1,6 @@
-"""Labelled pictures of two Debian packages: photographs cut out of their background, and photographs of a game."""
+"""Labelled pictures of two Debian packages: photographs cut out of their background, and
+photographs of a game.
+"""
 
 import functools
 import io
@@ -11,10 +13,12 @@ if TYPE_CHECKING:
     from qbench.subjects import Pixels
 
 
-# Photographs cut out of their background, of a drawing program for children, labelled with ImageNet's classes.
+# Photographs cut out of their background, of a drawing program for children, labelled with
+# ImageNet's classes.
 #
-# Each is laid on a white square with a margin of 15 %: side = round(longer side · 1.3). Labels were given by the file
-# names and one look at all of them, so that a few can be argued about; the first is the best, any counts as right.
+# Each is laid on a white square with a margin of 15 %: side = round(longer side · 1.3). Labels were
+# given by the file names and one look at all of them, so that a few can be argued about; the first
+# is the best, any counts as right.
 
 _FOLDER = "usr/share/tuxpaint/stamps/"
 _MARGIN = 0.15
@@ -69,7 +73,9 @@ _TABLE = """
 """
 STAMP_LABELS: dict[str, tuple[int, ...]] = {
     path: tuple(int(label) for label in labels.split("/"))
-    for path, _, labels in (entry.strip().rpartition(" ") for entry in _TABLE.split(";") if entry.strip())
+    for path, _, labels in (
+        entry.strip().rpartition(" ") for entry in _TABLE.split(";") if entry.strip()
+    )
 }
 """Path in the package without folder and ending → classes."""
 
@@ -97,10 +103,12 @@ def stamp_pixels(path: str) -> "Pixels":
     return np.asarray(white.convert("RGB"), dtype=np.uint8)
 
 
-# Photographs out of a children's game, labelled with ImageNet's classes by the names of their files.
+# Photographs out of a children's game, labelled with ImageNet's classes by the names of their
+# files.
 #
-# They lie in Qt resource files; a file that starts with a word of the table has the labels of that word, the best
-# first, any counts as right. Drawings, and photographs of what ImageNet has no class for, are left out by the table.
+# They lie in Qt resource files; a file that starts with a word of the table has the labels of that
+# word, the best first, any counts as right. Drawings, and photographs of what ImageNet has no class
+# for, are left out by the table.
 
 _GAME_PHOTOS_FOLDER = "usr/share/gcompris-qt/rcc/"
 GAME_LABELS: dict[str, dict[str, tuple[int, ...]]] = {

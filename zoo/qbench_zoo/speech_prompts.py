@@ -1,9 +1,10 @@
-"""What a telephone system says, with the words: prompts of asterisk's English voice and their transcripts.
+"""What a telephone system says, with the words: prompts of asterisk's English voice and their
+transcripts.
 
-Of the prompts that are recorded and transcribed in at least four words and take at most 10 s, p₀ … p₍ₘ₋₁₎ in the order
-of the transcripts: p at ⌊i·m/110⌋, i < 110, are scored; of the others q₀ … q₍ₖ₋₁₎ those at ⌊i·k/32⌋, i < 32, calibrate.
-A transcript that describes sounds, in brackets, or names a sign (* or #) is none of what is said. A label is the plain
-words of the transcript.
+Of the prompts that are recorded and transcribed in at least four words and take at most 10 s, p₀ …
+p₍ₘ₋₁₎ in the order of the transcripts: p at ⌊i·m/110⌋, i < 110, are scored; of the others q₀ …
+q₍ₖ₋₁₎ those at ⌊i·k/32⌋, i < 32, calibrate. A transcript that describes sounds, in brackets, or
+names a sign (* or #) is none of what is said. A label is the plain words of the transcript.
 
     name: transcript        a line a prompt; a line that begins with a semicolon is a comment
 """
@@ -29,12 +30,14 @@ from qbench_zoo.voices import HEADER, read_recording
 #
 #     "Press 'One' to re-enter your party's number." → press 1 to reenter your party's number
 #
-# A hyphen inside a word is left out, any other sign parts words, and the words zero to nine become digits: who listens
-# cannot know how they are written. Everything else stays as it is written.
+# A hyphen inside a word is left out, any other sign parts words, and the words zero to nine become
+# digits: who listens cannot know how they are written. Everything else stays as it is written.
 
 _DIGITS = {
     word: str(digit)
-    for digit, word in enumerate(("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"))
+    for digit, word in enumerate(
+        ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+    )
 }
 _JOINED = re.compile(r"(?<=\w)-(?=\w)")
 _BETWEEN = re.compile(r"[^\w']+|_")
@@ -71,7 +74,9 @@ def speech_prompts() -> Dataset:
 def speech_prompts_calibration() -> Dataset:
     """32 others."""
     scored = set(scored_prompts())
-    return _dataset("speech_prompts_calibration", _apart([p for p in prompts() if p not in scored], CALIBRATION))
+    return _dataset(
+        "speech_prompts_calibration", _apart([p for p in prompts() if p not in scored], CALIBRATION)
+    )
 
 
 def scored_prompts() -> tuple[Prompt, ...]:
@@ -85,7 +90,9 @@ def prompts() -> tuple[Prompt, ...]:
     with zipfile.ZipFile(fetch_package(_VOICE)) as archive:
         sizes = {member.filename: member.file_size for member in archive.infolist()}
     text = gzip.decompress(open_member(SPEECH_TRANSCRIPTS, _TRANSCRIPTS)).decode("utf-8")
-    return tuple(p for p in read_transcripts(text) if HEADER < sizes.get(_path(p.name), 0) <= _LONGEST_BYTES)
+    return tuple(
+        p for p in read_transcripts(text) if HEADER < sizes.get(_path(p.name), 0) <= _LONGEST_BYTES
+    )
 
 
 def read_transcripts(text: str) -> Iterator[Prompt]:

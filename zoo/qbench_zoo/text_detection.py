@@ -1,4 +1,6 @@
-"""A network that finds lines of text, and rendered pages whose boxes are known because they were drawn there."""
+"""A network that finds lines of text, and rendered pages whose boxes are known because they
+were drawn there.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -39,8 +41,8 @@ Points = npt.NDArray[np.float64]
 #             of its border), as the network is taught cores that were shrunk so
 #     score   mean of the map over the core; boxes below 0.5 and those less than 5 pixels wide are dropped
 #
-# Source: Liao et al., "Real-time scene text detection with differentiable binarization" (2020), section 3.4; the
-# numbers are those that the package runs the network with.
+# Source: Liao et al., "Real-time scene text detection with differentiable binarization" (2020),
+# section 3.4; the numbers are those that the package runs the network with.
 
 _CORE, _SCORE, _GROWTH, _NARROWEST = 0.3, 0.5, 1.6, 5.0
 _CORE_NARROWEST = 3.0
@@ -98,7 +100,12 @@ def _check(maps: Array, shape: tuple[int, ...], ids: Sequence[str], data: str) -
     doing = f"Finding text in '{data}'"
     if maps.shape != shape:
         found, expected = f"an output of shape {maps.shape}", f"a map {shape}"
-        raise InputError(doing, found=found, expected=expected, remedy="Choose a model that gives one map a picture.")
+        raise InputError(
+            doing,
+            found=found,
+            expected=expected,
+            remedy="Choose a model that gives one map a picture.",
+        )
     finite = np.isfinite(maps).all(axis=(1, 2, 3))
     if not finite.all():
         raise InputError(
@@ -110,7 +117,9 @@ def _check(maps: Array, shape: tuple[int, ...], ids: Sequence[str], data: str) -
 
 
 def text_boxes(likely: npt.NDArray[np.float32]) -> tuple[Points, Points]:
-    """The boxes in a map (H, W), pixels being unit squares: corners (m, 8), and scores (m,) from 0 to 1."""
+    """The boxes in a map (H, W), pixels being unit squares: corners (m, 8), and scores (m,)
+    from 0 to 1.
+    """
     boxes, scores = [np.zeros((0, 8))], [np.zeros(0)]
     rows, first, behind, core = _cores(likely > _CORE)
     sums = np.concatenate([[0.0], np.cumsum(likely, dtype=np.float64)])
@@ -120,7 +129,9 @@ def text_boxes(likely: npt.NDArray[np.float32]) -> tuple[Points, Points]:
         runs = core == number
         sides = np.concatenate([first[runs], behind[runs]]).astype(np.float64)
         upper = np.concatenate([rows[runs]] * 2).astype(np.float64)
-        corners = np.stack([np.concatenate([sides, sides]), np.concatenate([upper, upper + 1])], axis=1)
+        corners = np.stack(
+            [np.concatenate([sides, sides]), np.concatenate([upper, upper + 1])], axis=1
+        )
         middle, axes, half = _smallest_rectangle(_hull(corners))
         score = inside[runs].sum() / (behind[runs] - first[runs]).sum()
         if 2 * half.min() < _CORE_NARROWEST or score < _SCORE:
@@ -138,18 +149,23 @@ Places = npt.NDArray[np.intp]
 
 
 def _cores(mask: npt.NDArray[np.bool_]) -> tuple[Places, Places, Places, Places]:
-    """The runs of true pixels of ``mask`` (H, W): row, first column, column behind it, and the number of the core."""
+    """The runs of true pixels of ``mask`` (H, W): row, first column, column behind it, and the
+    number of the core.
+    """
     padded = np.zeros((mask.shape[0], mask.shape[1] + 2), np.int8)
     padded[:, 1:-1] = mask
     steps = np.diff(padded, axis=1)
     rows, first = np.nonzero(steps == 1)
     behind = np.nonzero(steps == -1)[1]
-    # a run touches those of the next row that begin before its end and end behind its beginning, corners included
+    # a run touches those of the next row that begin before its end and end behind its beginning,
+    # corners included
     wide = mask.shape[1] + 2
     begin = np.searchsorted(rows * wide + behind, (rows + 1) * wide + first)
     end = np.searchsorted(rows * wide + first, (rows + 1) * wide + behind, side="right")
     upper = np.repeat(np.arange(len(rows)), np.maximum(end - begin, 0))
-    lower = np.concatenate([np.arange(b, e) for b, e in zip(begin, end, strict=True)] or [np.zeros(0, np.intp)])
+    lower = np.concatenate(
+        [np.arange(b, e) for b, e in zip(begin, end, strict=True)] or [np.zeros(0, np.intp)]
+    )
     core = np.arange(len(rows))
     while len(upper):  # each run takes the least number that it touches, until none changes
         least = np.minimum(core[upper], core[lower])
@@ -163,7 +179,9 @@ def _cores(mask: npt.NDArray[np.bool_]) -> tuple[Places, Places, Places, Places]
 
 
 def _hull(points: Points) -> Points:
-    """The corners of the convex hull of ``points`` (m, 2), in their order around it (Andrew's monotone chain)."""
+    """The corners of the convex hull of ``points`` (m, 2), in their order around it (Andrew's
+    monotone chain).
+    """
     ordered = np.unique(points, axis=0)
     halves: list[list[Points]] = []
     for half in (ordered, ordered[::-1]):
@@ -181,7 +199,8 @@ def _turn(a: Points, b: Points, c: Points) -> float:
 
 
 def _smallest_rectangle(hull: Points) -> tuple[Points, Points, Points]:
-    """The rectangle of least area around ``hull`` (k, 2): middle (2,), axes (2, 2), half sides (2,).
+    """The rectangle of least area around ``hull`` (k, 2): middle (2,), axes (2, 2), half sides
+    (2,).
 
     One of its sides lies on one of the hull's (Freeman and Shapira, 1975).
     """
@@ -205,13 +224,16 @@ def ppocr_detector() -> ZooModel:
     return ZooModel(
         id="ppocr_v6_det",
         graphs={"model": partial(unpacked_graph, RAPIDOCR, _DETECTOR)},
-        preprocess=FramedPicture(width=WIDTH, height=HEIGHT, mean=_HALF, std=_HALF, blue_first=True),
+        preprocess=FramedPicture(
+            width=WIDTH, height=HEIGHT, mean=_HALF, std=_HALF, blue_first=True
+        ),
         task=TextFinding(),
         origin=f"{RAPIDOCR.requirement} (Apache-2.0)",
     )
 
 
-# Pages of WordNet's definitions in DejaVu. Every choice is that of a generator seeded with the page's number.
+# Pages of WordNet's definitions in DejaVu. Every choice is that of a generator seeded with the
+# page's number.
 #
 #     page    640 × 480; a headline of 30 to 36 pixels, then rows of one or two pieces of one to six words, of 12 to 24
 #             pixels, turned by up to 3° together, a blur of up to 0.8 pixels, noise of up to 25 levels
@@ -247,7 +269,9 @@ def _page(number: int) -> tuple[list[_Piece], float, np.random.Generator]:
     """The pieces of a page, how many degrees it is turned, and the generator of the rest."""
     random = np.random.default_rng([number, 3])
     texts = written_texts()
-    words = iter(" ".join(texts[number * len(texts) // (PAGES + PAGES_CALIBRATION) :][:120]).split())
+    words = iter(
+        " ".join(texts[number * len(texts) // (PAGES + PAGES_CALIBRATION) :][:120]).split()
+    )
     face = str(random.choice(_FACES))
     pieces, top = [], _MARGIN
     sizes = [int(random.integers(30, 37)), *(int(random.integers(12, 25)) for _ in range(40))]
@@ -296,10 +320,14 @@ def page_picture(number: int) -> Pixels:
     page = Image.new("L", (WIDTH, HEIGHT), paper)
     draw = ImageDraw.Draw(page)
     for piece in pieces:
-        draw.text((piece.left, piece.top), piece.text, fill=ink, font=drawing_font(piece.face, piece.size))
+        draw.text(
+            (piece.left, piece.top), piece.text, fill=ink, font=drawing_font(piece.face, piece.size)
+        )
     page = page.rotate(degrees, Image.Resampling.BICUBIC, fillcolor=paper)
     page = page.filter(ImageFilter.GaussianBlur(float(random.uniform(0, 0.8))))
-    grey = np.asarray(page, np.float64) + random.normal(0, float(random.uniform(0, 25)), (HEIGHT, WIDTH))
+    grey = np.asarray(page, np.float64) + random.normal(
+        0, float(random.uniform(0, 25)), (HEIGHT, WIDTH)
+    )
     rounded = np.clip(np.rint(grey), 0, 255).astype(np.uint8)
     return np.repeat(rounded[..., None], 3, axis=2)
 

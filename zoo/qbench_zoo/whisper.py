@@ -1,7 +1,8 @@
-"""What is said, in words: ``whisper_tiny_en``, an encoder of sound and a decoder that writes English.
+"""What is said, in words: ``whisper_tiny_en``, an encoder of sound and a decoder that writes
+English.
 
-Greedy, without time stamps: the prompt is <|startoftranscript|> <|notimestamps|>, and no id above the latter is
-answered. An answer is the plain words of the text.
+Greedy, without time stamps: the prompt is <|startoftranscript|> <|notimestamps|>, and no id above
+the latter is answered. An answer is the plain words of the text.
 """
 
 import functools
@@ -13,8 +14,25 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.errors import InputError
-from qbench.metrics import PADDING, AnswerKind, Answers, FirstOutputs, IntegerAnswers, OutputKind, points_of
-from qbench.subjects import BATCH, Array, Runner, Samples, ZooModel, finite_rows, open_member, runner_named
+from qbench.metrics import (
+    PADDING,
+    AnswerKind,
+    Answers,
+    FirstOutputs,
+    IntegerAnswers,
+    OutputKind,
+    points_of,
+)
+from qbench.subjects import (
+    BATCH,
+    Array,
+    Runner,
+    Samples,
+    ZooModel,
+    finite_rows,
+    open_member,
+    runner_named,
+)
 from qbench_zoo.networks.transformers import WhisperSize, whisper_networks
 from qbench_zoo.packages import WHISPER
 from qbench_zoo.readers.array_files import read_ctranslate2
@@ -23,9 +41,9 @@ from qbench_zoo.speech_prompts import plain_words
 
 # Token ids → text, where tokens are pieces of UTF-8 as GPT-2 cuts it; nothing here cuts.
 #
-# In the vocabulary every byte is written as one visible character: itself where it is visible in Latin-1, else one of
-# those from U+0100 on, in order; so a space is Ġ.
-# Source: Radford et al., GPT-2 (2019), ``encoder.py``: ``bytes_to_unicode``.
+# In the vocabulary every byte is written as one visible character: itself where it is visible in
+# Latin-1, else one of those from U+0100 on, in order; so a space is Ġ. Source: Radford et al.,
+# GPT-2 (2019), ``encoder.py``: ``bytes_to_unicode``.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,14 +75,22 @@ class BytePairs:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ``ids``; bytes that are no UTF-8 become U+FFFD."""
-        written = bytes(_BYTES[letter] for index in ids if index < self.special for letter in self.pieces[index])
+        written = bytes(
+            _BYTES[letter] for index in ids if index < self.special for letter in self.pieces[index]
+        )
         return written.decode("utf-8", errors="replace")
 
 
 def _letters() -> Mapping[str, int]:
-    visible = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    visible = [
+        *range(ord("!"), ord("~") + 1),
+        *range(ord("¡"), ord("¬") + 1),
+        *range(ord("®"), ord("ÿ") + 1),
+    ]
     others = [byte for byte in range(256) if byte not in visible]
-    return {chr(byte): byte for byte in visible} | {chr(0x100 + place): byte for place, byte in enumerate(others)}
+    return {chr(byte): byte for byte in visible} | {
+        chr(0x100 + place): byte for place, byte in enumerate(others)
+    }
 
 
 _BYTES = _letters()
@@ -75,9 +101,9 @@ _BYTES = _letters()
 #     heard = encode(mel); the prompt's tokens are given one by one, then yₜ = argmax decode(yₜ₋₁, heard, remembered)
 #     until the end token or ``limit`` tokens; what a step remembers of its token is given to those behind it
 #
-# Whole batches run. What a row remembers grows with every step, so that a row that has ended cannot repeat its last
-# one: it repeats the first row that goes on instead. The shape stays, and a watching executor sees no number that no
-# sample has.
+# Whole batches run. What a row remembers grows with every step, so that a row that has ended cannot
+# repeat its last one: it repeats the first row that goes on instead. The shape stays, and a
+# watching executor sees no number that no sample has.
 
 ENCODER, DECODER = "encoder", "decoder_step"
 _NEXT = "next_"
@@ -85,16 +111,18 @@ _NEXT = "next_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcription:
-    """Two graphs: ``encoder`` (sound) → heard, and ``decoder_step`` (token, heard, key_i, value_i) → logits, next_….
+    """Two graphs: ``encoder`` (sound) → heard, and ``decoder_step`` (token, heard, key_i,
+    value_i) → logits, next_….
 
-    The encoder's outputs are inputs of the step by the same names, the step's ``next_key_i`` and ``next_value_i`` those
-    of the one behind it.
+    The encoder's outputs are inputs of the step by the same names, the step's ``next_key_i`` and
+    ``next_value_i`` those of the one behind it.
 
     Args:
         title: of the text form, part of the task's name. text: makes it of token ids.
-        prompt: the tokens in front of every answer. end: the token behind it. answered: ids below it may be answered.
-        layers, heads, depth: of the decoder: keys are (n, heads, depth, tokens), values (n, heads, tokens, depth).
-        limit: tokens of the longest answer. batch: samples in one run of a graph. sound: feed of the samples.
+        prompt: the tokens in front of every answer. end: the token behind it. answered: ids below
+        it may be answered. layers, heads, depth: of the decoder: keys are (n, heads, depth,
+        tokens), values (n, heads, tokens, depth). limit: tokens of the longest answer. batch:
+        samples in one run of a graph. sound: feed of the samples.
     """
 
     title: str
@@ -132,7 +160,8 @@ class Transcription:
         """The text of every sample as code points; the lowest id among equal logits.
 
         Raises:
-            InputError: an output is missing, has another shape, or is not finite (the sample is named).
+            InputError: an output is missing, has another shape, or is not finite (the sample is
+                named).
         """
         encoder = runner_named(runners, ENCODER, self.name)
         decoder = runner_named(runners, DECODER, self.name)
@@ -142,19 +171,25 @@ class Transcription:
         for feeds in samples.batches(self.batch):
             ids = samples.ids[len(texts) : len(texts) + len(feeds[self.sound])]
             heard = encoder.run({self.sound: feeds[self.sound]})
-            tokens, tied, logits = self._written(decoder, heard, ids, f"Transcribing '{samples.data}'")
+            tokens, tied, logits = self._written(
+                decoder, heard, ids, f"Transcribing '{samples.data}'"
+            )
             texts += [points_of(self.text(row)) for row in tokens]
             ties.append(tied)
             first.add(logits)
         answers = np.full((len(texts), max(1, *map(len, texts))), PADDING, np.int32)
         for row, text in zip(answers, texts, strict=True):
             row[: len(text)] = text
-        return IntegerAnswers(answers, tied=np.concatenate(ties), kind=AnswerKind.TEXT, outputs=first.held)
+        return IntegerAnswers(
+            answers, tied=np.concatenate(ties), kind=AnswerKind.TEXT, outputs=first.held
+        )
 
     def _written(
         self, decoder: Runner, heard: Mapping[str, Array], ids: tuple[str, ...], doing: str
     ) -> tuple[list[list[int]], Array, Array]:
-        """The tokens of every row; in which rows (bool) a step had equal best logits; the first step's logits."""
+        """The tokens of every row; in which rows (bool) a step had equal best logits; the first
+        step's logits.
+        """
         rows = len(ids)
         feeds = {**heard, **self._nothing(rows)}
         outputs: Mapping[str, Array] = {}
@@ -165,9 +200,13 @@ class Transcription:
         tied = ~running
         first: Array | None = None
         for step in range(self.limit):
-            logits = finite_rows(outputs, "logits", ids, f"{doing}, token {step}")[:, : self.answered]
+            logits = finite_rows(outputs, "logits", ids, f"{doing}, token {step}")[
+                :, : self.answered
+            ]
             first = logits if first is None else first
-            best = logits.argmax(axis=1).astype(np.int64)  # the first of equals, which is the lowest id
+            best = logits.argmax(axis=1).astype(
+                np.int64
+            )  # the first of equals, which is the lowest id
             tied |= running & ((logits == logits.max(axis=1, keepdims=True)).sum(axis=1) > 1)
             before, running = running, running & (best != self.end)
             for row in np.flatnonzero(running):
@@ -183,7 +222,10 @@ class Transcription:
 
     def _nothing(self, rows: int) -> dict[str, Array]:
         """What is remembered at first."""
-        shapes = {"key": (rows, self.heads, self.depth, 0), "value": (rows, self.heads, 0, self.depth)}
+        shapes = {
+            "key": (rows, self.heads, self.depth, 0),
+            "value": (rows, self.heads, 0, self.depth),
+        }
         return {
             f"{role}_{layer}": np.zeros(shape, np.float32)
             for layer in range(self.layers)
@@ -195,7 +237,13 @@ def _step(decoder: Runner, feeds: dict[str, Array], token: Array) -> dict[str, A
     """Run a step with ``token``; ``feeds`` then hold what it remembers too."""
     feeds["token"] = token
     outputs = decoder.run(feeds)
-    feeds.update({name.removeprefix(_NEXT): array for name, array in outputs.items() if name.startswith(_NEXT)})
+    feeds.update(
+        {
+            name.removeprefix(_NEXT): array
+            for name, array in outputs.items()
+            if name.startswith(_NEXT)
+        }
+    )
     return outputs
 
 
@@ -236,7 +284,9 @@ def whisper_arrays() -> dict[str, Array]:
 @functools.cache
 def vocabulary() -> BytePairs:
     """Its tokens."""
-    return BytePairs.of(open_member(WHISPER, f"{_FOLDER}/vocabulary.txt").decode("utf-8"), "<|endoftext|>")
+    return BytePairs.of(
+        open_member(WHISPER, f"{_FOLDER}/vocabulary.txt").decode("utf-8"), "<|endoftext|>"
+    )
 
 
 def _text(ids: Sequence[int]) -> str:

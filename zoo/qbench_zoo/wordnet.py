@@ -26,7 +26,18 @@ FIELDS = (
         "feeling",
         "food",
     ),
-    *("group", "location", "motive", "object", "person", "phenomenon", "plant", "possession", "process", "quantity"),
+    *(
+        "group",
+        "location",
+        "motive",
+        "object",
+        "person",
+        "phenomenon",
+        "plant",
+        "possession",
+        "process",
+        "quantity",
+    ),
     *("relation", "shape", "state", "substance", "time"),
 )
 """The classes of nouns, in the order of the file numbers from 3 on."""
@@ -37,7 +48,9 @@ _SYNSETS = 82_115
 
 @dataclass(frozen=True, slots=True)
 class Gloss:
-    """One synset: its offset in the file, its class (a place in ``FIELDS``), its first word, and its definition."""
+    """One synset: its offset in the file, its class (a place in ``FIELDS``), its first word,
+    and its definition.
+    """
 
     offset: str
     field: int
@@ -72,7 +85,12 @@ def read_gloss(line: str) -> Gloss:
     """
     front, bar, gloss = line.partition(" | ")
     parts = front.split()
-    if not bar or len(parts) < 5 or not parts[1].isdigit() or not 0 <= int(parts[1]) - _FIRST < len(FIELDS):
+    if (
+        not bar
+        or len(parts) < 5
+        or not parts[1].isdigit()
+        or not 0 <= int(parts[1]) - _FIRST < len(FIELDS)
+    ):
         raise UnavailableError(
             "Reading WordNet's nouns",
             found=f"the line '{line[:40]}'",

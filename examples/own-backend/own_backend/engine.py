@@ -1,4 +1,6 @@
-"""A backend of your own: onnx's evaluator with a convolution of its own, which has a bug for qbench to find."""
+"""A backend of your own: onnx's evaluator with a convolution of its own, which has a bug for
+qbench to find.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,14 +28,21 @@ class Conv(CorrectConv):
 
 
 class ToyNpu:
-    """Everything that qbench asks of a backend; ``capabilities`` and ``arithmetic`` are what it declares."""
+    """Everything that qbench asks of a backend; ``capabilities`` and ``arithmetic`` are what it
+    declares.
+    """
 
     name = "toy-npu"
-    capabilities = Capabilities(activation_qtypes=frozenset({"uint8", "int8"}), weight_qtypes=frozenset({"int8"}))
-    arithmetic = "ideal"  # it computes in float32 between the pairs; localization holds it to that, node by node
+    capabilities = Capabilities(
+        activation_qtypes=frozenset({"uint8", "int8"}), weight_qtypes=frozenset({"int8"})
+    )
+    # it computes in float32 between the pairs; localization holds it to that, node by node
+    arithmetic = "ideal"
     packages = ("onnx", "numpy")  # another version of these may give other numbers
 
-    def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> "ToyExecutor":  # noqa: ARG002
+    def prepare(
+        self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1
+    ) -> "ToyExecutor":  # noqa: ARG002
         proto = ir.to_proto(model if isinstance(model, ir.Model) else load_model(model))
         proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in taps)
         return ToyExecutor(proto)
@@ -47,10 +56,15 @@ class ToyExecutor(Closing):
         self._evaluator = ReferenceEvaluator(proto, new_ops=[Conv])
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return dict(zip(self._evaluator.output_names, self._evaluator.run(None, dict(feeds)), strict=True))
+        return dict(
+            zip(self._evaluator.output_names, self._evaluator.run(None, dict(feeds)), strict=True)
+        )
 
     def executed(self) -> dict[str, Executed]:
-        return {node.name: Executed(precision="float32", device="toy") for node in self._proto.graph.node}
+        return {
+            node.name: Executed(precision="float32", device="toy")
+            for node in self._proto.graph.node
+        }
 
     def close(self) -> None:
         pass

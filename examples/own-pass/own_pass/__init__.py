@@ -17,4 +17,6 @@ def edge():
     return device_backend(Path(__file__).with_name("edge.toml"))
 
 
-EXTENSION = Extension(name="own-pass", passes={"own-split-bias": split_bias}, backends={"partitioned-edge": edge})
+EXTENSION = Extension(
+    name="own-pass", passes={"own-split-bias": split_bias}, backends={"partitioned-edge": edge}
+)

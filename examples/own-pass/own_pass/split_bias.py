@@ -1,4 +1,6 @@
-"""y = Conv(x, w, b)  →  y = Conv(x, w) + b', b' of shape [C, 1, …]: for a device whose convolutions add no bias."""
+"""y = Conv(x, w, b)  →  y = Conv(x, w) + b', b' of shape [C, 1, …]: for a device whose
+convolutions add no bias.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -23,7 +25,9 @@ def refusal(x, w, b, y):
 
 @dataclass(frozen=True, slots=True)
 class SplitBias:
-    """The bias of a Conv becomes an Add behind it; what was one sum of integers is rounded twice."""
+    """The bias of a Conv becomes an Add behind it; what was one sum of integers is rounded
+    twice.
+    """
 
     name: str = "own-split-bias"
     before: tuple[str, ...] = ("remove-dead",)

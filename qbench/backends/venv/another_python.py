@@ -1,4 +1,6 @@
-"""ONNX Runtime in a process of its own: under another Python, or with an execution provider that a library adds."""
+"""ONNX Runtime in a process of its own: under another Python, or with an execution provider
+that a library adds.
+"""
 
 import re
 import subprocess
@@ -32,12 +34,12 @@ from qbench.graph import Capabilities, declared_dims, own_copy
 from qbench.host import package_versions
 from qbench.storage import read_toml, value_from_table
 
-# A graph for an engine that is older than the file: it is declared with an older opset or IR version where the meaning is
-# the same.
+# A graph for an engine that is older than the file: it is declared with an older opset or IR
+# version where the meaning is the same.
 #
-# An operator means the same under two opsets if ONNX has one definition for both, or if the newer definition only adds
-# types and attributes that the node does not use. IR versions only added types and annotations, so a graph without those
-# types means the same under an older one.
+# An operator means the same under two opsets if ONNX has one definition for both, or if the newer
+# definition only adds types and attributes that the node does not use. IR versions only added types
+# and annotations, so a graph without those types means the same under an older one.
 
 _IR_LIMIT = re.compile(r"Unsupported model IR version: \d+, max supported IR version: (\d+)")
 _OPSET_LIMIT = re.compile(r"Current official support for domain ai\.onnx is till opset (\d+)")
@@ -46,7 +48,9 @@ _WIDENED = frozenset(
     "Cast CastLike Constant ConstantOfShape DequantizeLinear Flatten Identity If IsInf IsNaN Loop Pad QLinearMatMul "
     "QuantizeLinear ReduceMax ReduceMin Reshape Scan Shape Size Squeeze Transpose Unsqueeze".split()
 )
-"""Operators to which opsets 20 and 21 only added types or attributes (ONNX's changelog of operators)."""
+"""Operators to which opsets 20 and 21 only added types or attributes (ONNX's changelog of
+operators).
+"""
 _WIDENED_SINCE, _WIDENED_UNTIL = 19, 21
 _TYPES_SINCE_IR = {
     9: {"FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ"},
@@ -60,7 +64,9 @@ _TYPES_SINCE_IR = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The newest IR version and opset that an engine accepts; None: its message does not name it."""
+    """The newest IR version and opset that an engine accepts; None: its message does not name
+    it.
+    """
 
     ir: int | None = None
     opset: int | None = None
@@ -73,7 +79,9 @@ class Limits:
 
 
 def stamped_older(model: ir.Model, limits: Limits) -> ir.Model | None:
-    """A copy of ``model`` within ``limits`` that means the same; None: it is within them, or has no such copy."""
+    """A copy of ``model`` within ``limits`` that means the same; None: it is within them, or
+    has no such copy.
+    """
     opset = model.graph.opset_imports.get("", 0)
     older_ir = limits.ir is not None and model.ir_version > limits.ir
     older_opset = limits.opset is not None and opset > limits.opset
@@ -114,7 +122,9 @@ def _means_the_same(node: ir.Node, now: int, then: int) -> bool:
 
 
 def _types_fit(node: ir.Node, schema: "onnx.defs.OpSchema") -> bool:
-    """Whether ``schema`` allows the types of all values of ``node``; its last parameter may be repeated."""
+    """Whether ``schema`` allows the types of all values of ``node``; its last parameter may be
+    repeated.
+    """
     for values, formals in ((node.inputs, schema.inputs), (node.outputs, schema.outputs)):
         if len(values) > len(formals) and not formals:
             return False
@@ -139,8 +149,9 @@ def _values(model: ir.Model) -> Iterator[ir.Value]:
             yield from node.outputs
 
 
-# Graphs are prepared in this process, as for the installed engine, and run in the other one. An engine that is older than
-# the graph's opset or IR version gets a copy with an older declaration, if that means the same.
+# Graphs are prepared in this process, as for the installed engine, and run in the other one. An
+# engine that is older than the graph's opset or IR version gets a copy with an older declaration,
+# if that means the same.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,10 +196,12 @@ class AnotherPython:
         return {name: known[name] for name in self.packages if name in known}
 
     def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
-        """A session over ``model`` in a process of its own; ``taps`` become graph outputs before it is made.
+        """A session over ``model`` in a process of its own; ``taps`` become graph outputs
+        before it is made.
 
         Raises:
-            InputError: not an ONNX model, an invalid graph, a tap that names no value of it, or no such Python.
+            InputError: not an ONNX model, an invalid graph, a tap that names no value of it, or no
+                such Python.
             UnsupportedError: the engine there has no kernel, opset or IR version for it.
             UnavailableError: the other Python lacks onnxruntime, or its worker died.
         """
@@ -212,7 +225,8 @@ def _load(worker: Worker, model: ir.Model, settings: Mapping[str, object], backe
     """Load ``model`` in ``worker``, with older declarations if the engine refuses newer ones.
 
     Raises:
-        QbenchError: the engine refuses the model, or the worker died. EngineError: an error of a plugin provider.
+        QbenchError: the engine refuses the model, or the worker died. EngineError: an error of a
+            plugin provider.
     """
     while True:
         try:
@@ -235,7 +249,8 @@ def python_backend(path: Path | str, like: str = "ort-cpu", *, name: str = "") -
     Args:
         path: a Python, or the folder of a virtual environment.
         like: a built-in backend of ONNX Runtime.
-        name: of the new backend; empty: the name of ``like`` and the version, such as ``ort-cpu-1.17.3``.
+        name: of the new backend; empty: the name of ``like`` and the version, such as
+            ``ort-cpu-1.17.3``.
 
     Raises:
         InputError: the Python does not exist, or ``like`` is not a backend of ONNX Runtime.
@@ -312,7 +327,9 @@ class _FarExecutor(EngineExecutor[Worker]):
         return results
 
     def executed(self) -> Mapping[str, Executed]:
-        """Node → the provider that runs it, where that is recorded; in which precision, a provider does not report."""
+        """Node → the provider that runs it, where that is recorded; in which precision, a
+        provider does not report.
+        """
         return {node: Executed("", provider) for node, provider in self._assigned.items()}
 
     def close(self) -> None:
@@ -326,7 +343,8 @@ _LISTED = re.compile(r"^Available versions: (.*)$", re.MULTILINE)
 
 
 def offered_versions(package: str, base: Path | None = None) -> tuple[str, ...]:
-    """The releases of ``package`` without pre-releases that pip can install for the Python ``base``; None: for this one.
+    """The releases of ``package`` without pre-releases that pip can install for the Python
+    ``base``; None: for this one.
 
     Raises:
         NotFetchedError: pip finds none, or fails.
@@ -384,8 +402,9 @@ def installed_version(path: Path, package: str) -> str:
 #     requirements = ["onnxruntime==1.17.3"]        # an environment that is created and cached
 #     python = "…/venv"                             # or an existing one; relative to the file
 #
-# The file has the name of its backend. Reading it starts no program and installs nothing. That happens when the versions
-# are first read or a graph is prepared, which is in a run of a suite that names the backend.
+# The file has the name of its backend. Reading it starts no program and installs nothing. That
+# happens when the versions are first read or a graph is prepared, which is in a run of a suite that
+# names the backend.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -403,7 +422,8 @@ class WrittenPython:
 
     Args:
         name: its name in results. like: the mirrored backend.
-        python: the program, or the folder of an environment; None: one with ``requirements`` is created and cached.
+        python: the program, or the folder of an environment; None: one with ``requirements`` is
+            created and cached.
     """
 
     name: str
@@ -454,7 +474,9 @@ class WrittenPython:
 
 
 def under_python(backend: Backend, python: Path) -> Backend:
-    """``backend`` of ONNX Runtime under ``python`` (as of ``WrittenPython``), with its own name; any other as it is."""
+    """``backend`` of ONNX Runtime under ``python`` (as of ``WrittenPython``), with its own
+    name; any other as it is.
+    """
     if not isinstance(backend, OrtBackend | LoweredOrtBackend):
         return backend
     return WrittenPython(name=backend.name, like=backend, python=python)
@@ -464,8 +486,8 @@ def load_python(path: Path) -> WrittenPython:
     """The backend that the TOML file at ``path`` describes; no program is started.
 
     Raises:
-        InputError: a wrong key, both of ``python`` and ``requirements`` or neither, a requirement that is more than a
-            name with versions, or no such backend.
+        InputError: a wrong key, both of ``python`` and ``requirements`` or neither, a requirement
+            that is more than a name with versions, or no such backend.
     """
     text = value_from_table(_PythonText, read_toml(path), f"'{path}'")
     if bool(text.python) == bool(text.requirements):
@@ -485,7 +507,8 @@ def load_python(path: Path) -> WrittenPython:
 
 # An execution provider that a library adds to ONNX Runtime, declared by a file next to the suites.
 #
-# The library is third-party native code: it is loaded, and its sessions run, in a process of their own.
+# The library is third-party native code: it is loaded, and its sessions run, in a process of their
+# own.
 
 _CPU = "CPUExecutionProvider"
 _OF_PROVIDERS = frozenset({"NoDeviceError", "NoLibraryError"})
@@ -503,11 +526,11 @@ class ProviderBackend:
     Args:
         name: its name in results.
         provider: the name that its devices bear.
-        library: its file, or ``module:attribute``, a path or a function that gives one; empty: it is built in.
-        options: of the provider.
-        device: the kind of device: ``cpu``, ``gpu`` or ``npu``; empty: the first that it offers.
-        fallback: whether the CPU provider runs the nodes that it declines.
-        batch: the batch size of its graphs, for a provider that needs fixed shapes; None: as the graph declares it.
+        library: its file, or ``module:attribute``, a path or a function that gives one; empty: it
+        is built in. options: of the provider. device: the kind of device: ``cpu``, ``gpu`` or
+        ``npu``; empty: the first that it offers. fallback: whether the CPU provider runs the nodes
+        that it declines. batch: the batch size of its graphs, for a provider that needs fixed
+        shapes; None: as the graph declares it.
             Other free sizes that the model declares (``declare_dims``) are fixed with it.
         packages: the distributions whose versions may change its numbers.
     """
@@ -541,8 +564,9 @@ class ProviderBackend:
 
         Raises:
             InputError: not an ONNX model, or an invalid graph.
-            UnsupportedError: no device is offered here, the provider declines nodes and may not leave them to the CPU,
-                or taps are requested: further outputs change what a provider fuses.
+            UnsupportedError: no device is offered here, the provider declines nodes and may not
+                leave them to the CPU, or taps are requested: further outputs change what a provider
+                fuses.
             NotFetchedError: the library is not there or does not load.
             UnavailableError: the process died.
         """
@@ -619,7 +643,9 @@ class ProviderBackend:
 
 
 def with_batch(model: ir.Model, size: int) -> ir.Model:
-    """``model`` itself, or a copy in which the free batch size is ``size``, and declared free sizes are the usual ones."""
+    """``model`` itself, or a copy in which the free batch size is ``size``, and declared free
+    sizes are the usual ones.
+    """
     inputs = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
     shape = inputs[0].shape if inputs else None
     if shape is None or not len(shape) or isinstance(shape[0], int):
@@ -649,7 +675,8 @@ class _ProviderText:
 
 
 def load_provider(path: Path) -> ProviderBackend:
-    """The backend ``ep-NAME`` that the TOML file NAME.toml at ``path`` describes; no library is loaded.
+    """The backend ``ep-NAME`` that the TOML file NAME.toml at ``path`` describes; no library is
+    loaded.
 
     Raises:
         InputError: a wrong key, or a value that is not one of those of ``ProviderBackend``.

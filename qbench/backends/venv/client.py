@@ -37,7 +37,9 @@ _SILENCE_S = 3600
 
 
 class EngineError(Exception):
-    """An error that the child raised: ``kind`` is its type, ``parts`` are the four parts of a ``QbenchError``."""
+    """An error that the child raised: ``kind`` is its type, ``parts`` are the four parts of a
+    ``QbenchError``.
+    """
 
     def __init__(self, kind: str, text: str, parts: Sequence[str] = ()) -> None:
         super().__init__(text)
@@ -64,7 +66,8 @@ class Child(Closing):
     Args:
         command: its program; the descriptors of its pipes and of the shared memory are appended.
         environment: its variables; None: those of this process.
-        shares: whether large arrays of its messages travel through shared memory; else through the pipes.
+        shares: whether large arrays of its messages travel through shared memory; else through the
+            pipes.
 
     Raises:
         OSError, ValueError: it does not start.
@@ -101,7 +104,8 @@ class Child(Closing):
         self._end = weakref.finalize(self, _end, self._process, memory, self._out, self._in, self._printed)
 
     def receive(self, seconds: float, *, since: int = 0) -> worker.Message:
-        """The next message, with a timeout of ``seconds``; an error quotes the output after byte ``since``.
+        """The next message, with a timeout of ``seconds``; an error quotes the output after
+        byte ``since``.
 
         Raises:
             EngineError: the child raised an error; it continues.
@@ -132,7 +136,8 @@ class Child(Closing):
             said = self.last_line(since)
             self.close()
             raise ChildError(str(error), said, garbled=True) from error
-        except BaseException:  # an interrupt: the reply to this message would be taken for the next one
+        # an interrupt: the reply to this message would be taken for the next one
+        except BaseException:
             self.close()
             raise
         if problem is not None:
@@ -184,7 +189,9 @@ def own_python(module: str) -> list[str]:
 
 
 def own_environment(paths: Sequence[str] | None = None) -> dict[str, str]:
-    """The variables of this process, with ``paths`` as the search path for modules; None: that of this process."""
+    """The variables of this process, with ``paths`` as the search path for modules; None: that
+    of this process.
+    """
     found = [path or os.getcwd() for path in sys.path] if paths is None else paths
     return {**os.environ, "PYTHONPATH": os.pathsep.join(found)}
 
@@ -205,7 +212,8 @@ class Worker(Closing):
         # -I: variables, the user folder and the working folder do not change what is imported there
         command = own_python(worker.__name__) if python is None else [os.fspath(python), "-I", os.fspath(_SCRIPT)]
         try:
-            shares = python is None  # another Python may be older than files in memory, and is not trusted
+            # another Python may be older than files in memory, and is not trusted
+            shares = python is None
             self._child = Child(command, own_environment() if shares else None, shares=shares)
         except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
             raise _no_python(self._python, error) from error
@@ -221,7 +229,8 @@ class Worker(Closing):
         """Send one message and wait for its reply.
 
         Args:
-            header, arrays: the message. doing: for the error. seconds: timeout without any byte; None: an hour.
+            header, arrays: the message. doing: for the error. seconds: timeout without any byte;
+                None: an hour.
 
         Raises:
             EngineError: the worker raised an error; it continues.

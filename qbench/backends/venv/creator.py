@@ -21,19 +21,23 @@ _PIP = ("--no-input", "--disable-pip-version-check", "--quiet", "--no-color", "-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentMaker:
-    """Creates environments of the Python ``base``, by default that of this process, in ``cache``."""
+    """Creates environments of the Python ``base``, by default that of this process, in
+    ``cache``.
+    """
 
     cache: Cache = field(default_factory=Cache.default)
     base: Path = field(default_factory=lambda: Path(sys.executable))
 
     def make(self, requirements: Sequence[str]) -> Path:
-        """The Python of an environment with ``requirements``, such as ``onnxruntime==1.17.3``; created if needed.
+        """The Python of an environment with ``requirements``, such as ``onnxruntime==1.17.3``;
+        created if needed.
 
         Raises:
-            NotFetchedError: pip cannot install one of them for this Python; its last error is quoted.
-            UnavailableError: onnxruntime is among them and cannot be imported, not even with an older numpy.
-            InputError: ``base`` is not a Python, or a requirement is more than a name with versions.
-            StoreError: the cache cannot be written.
+            NotFetchedError: pip cannot install one of them for this Python; its last error is
+                quoted.
+            UnavailableError: onnxruntime is among them and cannot be imported, not even with an
+            older numpy. InputError: ``base`` is not a Python, or a requirement is more than a name
+            with versions. StoreError: the cache cannot be written.
         """
         packages = tuple(plain_requirement(one, "Making an environment") for one in requirements)
         key = digest_plain([_RECIPE, str(self.base), _version(self.base), sorted(packages)])[:32]
@@ -42,7 +46,8 @@ class EnvironmentMaker:
             return program
         with self.cache.alone(_KIND, key):  # two workers create an environment once
             if not program.exists():
-                shutil.rmtree(program.parent.parent, ignore_errors=True)  # a link to a base Python that was removed
+                # a link to a base Python that was removed
+                shutil.rmtree(program.parent.parent, ignore_errors=True)
                 self.cache.entry(_KIND, key, lambda folder: self._install(folder, packages), sealed=False)
         return program
 

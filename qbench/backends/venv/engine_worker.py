@@ -66,14 +66,17 @@ class Handler:
         return {}, self._executors[header["key"]].run(arrays)
 
     def apply(self, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> _Message:
-        """The pickled result of the pickled ``work``, a function of executors by name, whose keys are ``keys``."""
+        """The pickled result of the pickled ``work``, a function of executors by name, whose
+        keys are ``keys``.
+        """
         try:
             work = pickle.loads(arrays["work"].tobytes())
             runners = {name: _Reported(self._executors[key], self._running) for name, key in header["keys"].items()}
             result = pickle.dumps(work(runners))
         except QbenchError:
             raise
-        except Exception as error:  # of a user's task: it is raised again where its trace can be seen
+        # of a user's task: it is raised again where its trace can be seen
+        except Exception as error:
             raise NotReceivedError(f"{type(error).__name__}: {error}") from error
         return {}, {"result": np.frombuffer(result, np.uint8)}
 
@@ -91,7 +94,9 @@ class Handler:
 
 
 class _Reported:
-    """An executor whose batches are reported before they run, so that the parent sees one that hangs."""
+    """An executor whose batches are reported before they run, so that the parent sees one that
+    hangs.
+    """
 
     def __init__(self, executor: Executor, running: Callable[[], None]) -> None:
         self.reported, self._running = executor, running
@@ -103,7 +108,8 @@ class _Reported:
 
 
 if __name__ == "__main__":
-    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))  # a crash is expected
+    # a crash is expected
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     replies = os.fdopen(os.dup(int(sys.argv[2])), "wb", buffering=0)
     handler = Handler(lambda: write_message(replies, {"running": True}, {}))
     serve(sys.argv[1:], lambda: ({}, {}), handler.answer)

@@ -1,7 +1,9 @@
-"""The child's end of a worker process: messages, and the stand-alone program that runs a model in its own process.
+"""The child's end of a worker process: messages, and the stand-alone program that runs a model
+in its own process.
 
-A message is a JSON header and arrays; the header is checked before memory is allocated. ``serve`` replies to messages with
-any handler. Under another Python the handler is one ONNX Runtime session, and qbench is not needed there.
+A message is a JSON header and arrays; the header is checked before memory is allocated. ``serve``
+replies to messages with any handler. Under another Python the handler is one ONNX Runtime session,
+and qbench is not needed there.
 """
 
 from __future__ import annotations
@@ -30,9 +32,13 @@ _LENGTH = struct.Struct("<Q")
 _LOOK_AGAIN = 0.5
 """Seconds between two checks whether the parent is alive."""
 _SHARED_FROM = 1 << 16
-"""Size of an array from which it travels through shared memory, where there is some; a pipe holds about as much."""
+"""Size of an array from which it travels through shared memory, where there is some; a pipe
+holds about as much.
+"""
 _ALIGNED = 64
-"""Arrays in shared memory start at multiples of this: a line of the cache, and the widest vector."""
+"""Arrays in shared memory start at multiples of this: a line of the cache, and the widest
+vector.
+"""
 
 Message = Tuple[Dict[str, Any], Dict[str, Any]]  # noqa: UP006
 """A header and arrays by name."""
@@ -155,7 +161,8 @@ def read_message(file: Any, shared: SharedMemory | None = None) -> Message:
 
 
 def _checked(name: Any, dtype: Any, shape: Any, size: Any, start: Any = None) -> _Listed:  # noqa: ANN401
-    """One array of a header, if its size is that of its dtype and shape; ``start``: its place in shared memory.
+    """One array of a header, if its size is that of its dtype and shape; ``start``: its place
+    in shared memory.
 
     Raises:
         GarbledError: it is not, or one of the five has another type.
@@ -253,19 +260,21 @@ def _session(settings: Mapping[str, Any], model: Any) -> Any:  # noqa: ANN401
     if provider is None:
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"], **more)
     options.add_provider_for_devices([_device(provider)], provider["options"])
-    # By default a failed session would be made again on the CPU, and its error would be that of the second attempt.
+    # By default a failed session would be made again on the CPU, and its error would be that of the
+    # second attempt.
     return onnxruntime.InferenceSession(model, options, enable_fallback=False, **more)
 
 
-# A plugin execution provider: the library registers under the name of the provider, which some of them adopt as theirs.
+# A plugin execution provider: the library registers under the name of the provider, which some of
+# them adopt as theirs.
 
 
 def _device(provider: Mapping[str, Any]) -> Any:  # noqa: ANN401
     """The first device of ``provider``, whose library is loaded.
 
     Raises:
-        NotImplemented, NoLibraryError, NoDeviceError: this onnxruntime has no plugins, there is no such library, or no
-            such device.
+        NotImplemented, NoLibraryError, NoDeviceError: this onnxruntime has no plugins, there is no
+            such library, or no such device.
     """
     import onnxruntime
 
@@ -287,7 +296,9 @@ def _device(provider: Mapping[str, Any]) -> Any:  # noqa: ANN401
 
 
 def _library(named: str) -> str:
-    """The file that ``named`` means: a path, or ``module:attribute``, which is a path or a function that gives one."""
+    """The file that ``named`` means: a path, or ``module:attribute``, which is a path or a
+    function that gives one.
+    """
     if os.path.isabs(named):
         return named
     module, _, attribute = named.partition(":")
@@ -341,17 +352,20 @@ def _reply(answer: Callable[..., Message], *question: Any) -> Message:  # noqa: 
         return answer(*question)
     except (
         Exception
-    ) as error:  # onnxruntime's exceptions share no public parent; a broken installation raises all kinds
+    # onnxruntime's exceptions share no public parent; a broken installation raises all kinds
+    ) as error:
         return {"error": {"kind": type(error).__name__, "text": str(error)}}, {}
 
 
 def serve(descriptors: Any, greet: Callable[[], Message], answer: Callable[..., Message]) -> None:  # noqa: ANN401
-    """Send the message of ``greet``, then reply to each message (header, arrays) by ``answer``, until the parent ends.
+    """Send the message of ``greet``, then reply to each message (header, arrays) by ``answer``,
+    until the parent ends.
 
-    ``descriptors`` are file descriptors as texts: the first is read, the second is written. Two more are the shared
-    memory of the arrays that are read, and of those that are written.
+    ``descriptors`` are file descriptors as texts: the first is read, the second is written. Two
+    more are the shared memory of the arrays that are read, and of those that are written.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is handled by the parent, which ends this process
+    # an interrupt is handled by the parent, which ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _leave_with_parent()
     reading, writing, *memory = descriptors
     theirs, ours = (SharedMemory(int(one)) for one in memory) if memory else (None, None)

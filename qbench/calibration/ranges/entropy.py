@@ -10,14 +10,16 @@ from qbench.calibration.histogram import Counts, Distribution, Floats
 from qbench.calibration.ranges.method import demand_whole, each_row, spelled, warn_of_few_bins
 from qbench.numerics import GridKind, Interval
 
-# How much of a histogram is lost when a window of it is merged into few groups: KL(P‖Q), for many windows at once.
+# How much of a histogram is lost when a window of it is merged into few groups: KL(P‖Q), for many
+# windows at once.
 #
 #     P    the window's counts; all that lies outside is added to its first and its last bin
 #     Q    the window's own counts; every group's sum spread evenly over those of its bins where P > 0
 #     KL   Σ P̂·ln(P̂/Q̂),  P̂ = P/ΣP,  Q̂ = Q/ΣQ;  infinite of a window without counts
 #
-# Values may be saturated into a group that holds nothing itself. Its sum is ε = 1e-4, as in MXNet's smoothing: with 0 a
-# single outlier would make every narrower window infinite. All windows go by prefix sums of h and h·ln h.
+# Values may be saturated into a group that holds nothing itself. Its sum is ε = 1e-4, as in MXNet's
+# smoothing: with 0 a single outlier would make every narrower window infinite. All windows go by
+# prefix sums of h and h·ln h.
 
 Places = npt.NDArray[np.int64]
 
@@ -44,13 +46,17 @@ class WindowSums:
 
 
 def even_edges(firsts: Places, lasts: Places, groups: int) -> Places:
-    """Edges (k, groups + 1) that cut each window of bins first … last into groups of one width, to within a bin."""
+    """Edges (k, groups + 1) that cut each window of bins first … last into groups of one width,
+    to within a bin.
+    """
     widths = (lasts - firsts + 1)[:, np.newaxis]
     return np.asarray(firsts[:, np.newaxis] + (widths * np.arange(groups + 1)) // groups)
 
 
 def divergences(sums: WindowSums, firsts: Places, lasts: Places, groups: int) -> Floats:
-    """KL (k,) of the windows of bins first … last, each of at least two bins, cut at ``even_edges``."""
+    """KL (k,) of the windows of bins first … last, each of at least two bins, cut at
+    ``even_edges``.
+    """
     at_once = max(1, _EDGES_AT_ONCE // groups)
     parts = [
         _of_some(sums, even_edges(firsts[i : i + at_once], lasts[i : i + at_once], groups))
@@ -86,27 +92,30 @@ def _times_log(values: Floats) -> Floats:
     return values * np.log(np.where(values > 0, values, 1.0))
 
 
-# The range that loses least information, KL(P‖Q), when it is merged into as many cells as its grid has levels.
+# The range that loses least information, KL(P‖Q), when it is merged into as many cells as its grid
+# has levels.
 #
-# Of a tensor with one sign, and on symmetric grids, the histogram is that of |x| over [0, max |x|], and the windows are
-# [0, T]; the groups are the levels that the grid has on that side. Of two signs on an asymmetric grid it is that of x
-# over [low, high], and the windows shrink bin by bin from the end that costs less, never past zero.
+# Of a tensor with one sign, and on symmetric grids, the histogram is that of |x| over [0, max |x|],
+# and the windows are [0, T]; the groups are the levels that the grid has on that side. Of two signs
+# on an asymmetric grid it is that of x over [low, high], and the windows shrink bin by bin from the
+# end that costs less, never past zero.
 #
 #     P  the window's bins, all that is outside added to the end bins     Q  the window merged into groups, spread again
 #
-# after Migacz, "8-bit inference with TensorRT" (GTC 2017). Here exact zeros are left out: every grid represents them
-# exactly, and the half of all values that a Relu makes zero says nothing about the rest. Groups are of even width.
-# Every window is tried, and the whole range wins ties.
+# after Migacz, "8-bit inference with TensorRT" (GTC 2017). Here exact zeros are left out: every
+# grid represents them exactly, and the half of all values that a Relu makes zero says nothing about
+# the rest. Groups are of even width. Every window is tried, and the whole range wins ties.
 #
-# The least divergence is not the least error: it counts how often a value is saturated, not by how much. Where few
-# large values carry the result, this loses against ``minmax`` and ``mse``.
+# The least divergence is not the least error: it counts how often a value is saturated, not by how
+# much. Where few large values carry the result, this loses against ``minmax`` and ``mse``.
 
 _MARGIN = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
 class Entropy:
-    """``bins`` equal bins over what was seen; with fewer than the grid has levels the range is kept (a warning).
+    """``bins`` equal bins over what was seen; with fewer than the grid has levels the range is
+    kept (a warning).
 
     Raises:
         ValueError: fewer than two bins.
@@ -128,7 +137,9 @@ class Entropy:
         filled = distribution.points != 0
         if not filled.any():
             return Interval(np.asarray(low), np.asarray(high))
-        nonzero = replace(distribution, points=distribution.points[filled], counts=distribution.counts[filled])
+        nonzero = replace(
+            distribution, points=distribution.points[filled], counts=distribution.counts[filled]
+        )
         if low < 0 < high and not symmetric:
             return self._of_both_signs(nonzero, low, high, groups)
         histogram = nonzero.magnitudes().equal_width(self.bins, 0.0, distribution.absmax)
@@ -140,7 +151,9 @@ class Entropy:
         above = (last + 1) * (distribution.absmax / self.bins)
         return Interval(np.asarray(max(low, -above)), np.asarray(min(high, above)))
 
-    def _of_both_signs(self, nonzero: Distribution, low: float, high: float, groups: int) -> Interval:
+    def _of_both_signs(
+        self, nonzero: Distribution, low: float, high: float, groups: int
+    ) -> Interval:
         """On an asymmetric grid, over [low, high] with zero strictly inside."""
         width = (high - low) / self.bins
         histogram = nonzero.equal_width(self.bins, low, high)
@@ -166,7 +179,9 @@ def _best_window(histogram: Counts, firsts: Places, lasts: Places, groups: int) 
 
 
 def _shrinking(histogram: Counts, zero: int, least: int) -> tuple[Places, Places]:
-    """First and last bins of windows, the whole … ``least`` bins; each is the one before without its cheaper end."""
+    """First and last bins of windows, the whole … ``least`` bins; each is the one before
+    without its cheaper end.
+    """
     counts = histogram.tolist()
     first, last = 0, len(counts) - 1
     windows = [(first, last)]

@@ -8,7 +8,13 @@ import numpy.typing as npt
 
 from qbench.calibration.histogram import Counts, Distribution
 from qbench.calibration.ranges.entropy import Places
-from qbench.calibration.ranges.method import demand, demand_whole, each_row, spelled, warn_of_few_bins
+from qbench.calibration.ranges.method import (
+    demand,
+    demand_whole,
+    each_row,
+    spelled,
+    warn_of_few_bins,
+)
 from qbench.calibration.ranges.tvm import MOST_BINS, Curve
 from qbench.numerics import GridKind, Interval
 
@@ -44,7 +50,9 @@ class GlowKl:
         seen = distribution.equal_width(self.bins, distribution.low, distribution.high)
         histogram = rescaled(seen, (distribution.low, distribution.high), (low, high))
         firsts, lasts = _both_ends(self.bins) if symmetric else _cheapest_end(histogram)
-        best = Curve(histogram, GROUPS, skips_first=False, of_empty=0.0).first_of_least(firsts, lasts)
+        best = Curve(histogram, GROUPS, skips_first=False, of_empty=0.0).first_of_least(
+            firsts, lasts
+        )
         width = (high - low) / self.bins
         start, end = low + firsts[best] * width, low + (lasts[best] + 1) * width
         if symmetric:
@@ -53,7 +61,9 @@ class GlowKl:
         return Interval(np.asarray(start), np.asarray(end))
 
     def of_rows(self, rows: npt.NDArray[Any], kind: GridKind) -> Interval:
-        """Of every row, one after the other: slow for many (Glow leaves constants alone by default)."""
+        """Of every row, one after the other: slow for many (Glow leaves constants alone by
+        default).
+        """
         return each_row(self.of_distribution, rows, kind)
 
     def __str__(self) -> str:
@@ -61,7 +71,9 @@ class GlowKl:
 
 
 def rescaled(histogram: Counts, source: tuple[float, float], target: tuple[float, float]) -> Counts:
-    """``histogram`` over ``source`` in as many bins over ``target``, which holds it: shares rounded half up."""
+    """``histogram`` over ``source`` in as many bins over ``target``, which holds it: shares
+    rounded half up.
+    """
     if source == target:
         return histogram
     bins = len(histogram)
@@ -82,7 +94,9 @@ def _both_ends(bins: int) -> tuple[Places, Places]:
 
 
 def _cheapest_end(histogram: Counts) -> tuple[Places, Places]:
-    """Windows that lose one bin at both ends, two at the left or two at the right, whichever holds the least."""
+    """Windows that lose one bin at both ends, two at the left or two at the right, whichever
+    holds the least.
+    """
     counts = histogram.tolist()
     first, last = 0, len(counts) - 1
     windows = []

@@ -15,8 +15,8 @@ from qbench.numerics import GridKind, Interval
 #
 #     x̂ = s · (clip(rint(x/s) + z, qmin, qmax) − z)
 #
-# Values and errors are counted in steps of a reference scale, so that neither huge nor tiny tensors leave the numbers'
-# range. How a tie is rounded makes no difference to an error.
+# Values and errors are counted in steps of a reference scale, so that neither huge nor tiny tensors
+# leave the numbers' range. How a tie is rounded makes no difference to an error.
 
 _LEVELS_BY_SUMS = 1024
 _FLOAT32_BITS = 10
@@ -27,7 +27,9 @@ class RoundingError(Protocol):
     """What a search asks of tensors: one per column."""
 
     def __call__(self, scales: Floats, points: Floats) -> Floats:
-        """Errors, (k, n), of the n tensors on k grids each: scales in reference steps, and zero points."""
+        """Errors, (k, n), of the n tensors on k grids each: scales in reference steps, and zero
+        points.
+        """
         ...
 
 
@@ -35,11 +37,13 @@ class RoundingError(Protocol):
 class ErrorOfPoints:
     """The error of one distribution; its ``points`` are in reference steps.
 
-    Squares go by prefix sums over the points, which are cut where a grid rounds from one level to the next,
+    Squares go by prefix sums over the points, which are cut where a grid rounds from one level to
+    the next,
 
         Σ c·(x − v)² over a cell = Σ c·x² − 2·v·Σ c·x + v²·Σ c        v the cell's level
 
-    so that a grid costs its levels and not the points. Other exponents, and grids of many levels, take every point.
+    so that a grid costs its levels and not the points. Other exponents, and grids of many levels,
+    take every point.
     """
 
     points: Floats
@@ -48,9 +52,13 @@ class ErrorOfPoints:
     exponent: float
 
     @classmethod
-    def of(cls, distribution: Distribution, reference: float, kind: GridKind, exponent: float) -> "ErrorOfPoints":
+    def of(
+        cls, distribution: Distribution, reference: float, kind: GridKind, exponent: float
+    ) -> "ErrorOfPoints":
         """That of ``distribution`` in steps of ``reference``."""
-        return cls(distribution.points / reference, distribution.counts.astype(np.float64), kind, exponent)
+        return cls(
+            distribution.points / reference, distribution.counts.astype(np.float64), kind, exponent
+        )
 
     def __call__(self, scales: Floats, points: Floats) -> Floats:
         """Errors, (k, 1), of the one tensor."""
@@ -68,13 +76,18 @@ class ErrorOfPoints:
         cells = np.concatenate([np.zeros_like(ends), inner, ends], axis=1)
         counts, firsts = (np.diff(each[cells], axis=1) for each in sums)
         total = float((weighted * self.points).sum())
-        return np.asarray(np.maximum(total + (values * (values * counts - 2 * firsts)).sum(axis=1), 0.0))
+        return np.asarray(
+            np.maximum(total + (values * (values * counts - 2 * firsts)).sum(axis=1), 0.0)
+        )
 
     def _by_points(self, scales: Floats, points: Floats) -> Floats:
         bounds = (self.kind.qmin, self.kind.qmax)
-        # No dot product: of 10⁴ and more numbers BLAS makes threads, which cost more and sum in an order of their own.
+        # No dot product: of 10⁴ and more numbers BLAS makes threads, which cost more and sum in an
+        # order of their own.
         found = [
-            (self.counts * powers(distances(self.points, scale, point, bounds), self.exponent)).sum()
+            (
+                self.counts * powers(distances(self.points, scale, point, bounds), self.exponent)
+            ).sum()
             for scale, point in zip(scales[:, 0], points[:, 0], strict=True)
         ]
         return np.array(found, np.float64)
@@ -82,7 +95,9 @@ class ErrorOfPoints:
 
 @dataclass(frozen=True, slots=True)
 class ErrorOfRows:
-    """The errors of rows, (n, elements) in reference steps; few elements a row are laid out along their rows."""
+    """The errors of rows, (n, elements) in reference steps; few elements a row are laid out
+    along their rows.
+    """
 
     values: npt.NDArray[Any]
     across: bool
@@ -90,7 +105,9 @@ class ErrorOfRows:
     exponent: float
 
     @classmethod
-    def of(cls, rows: npt.NDArray[Any], reference: Floats, kind: GridKind, exponent: float) -> "ErrorOfRows":
+    def of(
+        cls, rows: npt.NDArray[Any], reference: Floats, kind: GridKind, exponent: float
+    ) -> "ErrorOfRows":
         """That of ``rows``, each in steps of its own ``reference``."""
         precision = np.float32 if kind.qtype.bits <= _FLOAT32_BITS else np.float64
         steps = (rows.astype(np.float64) / reference[:, np.newaxis]).astype(precision)
@@ -102,7 +119,9 @@ class ErrorOfRows:
         bounds = (self.kind.qmin, self.kind.qmax)
         precision = self.values.dtype
         found = np.empty(scales.shape)
-        for i, (scale, point) in enumerate(zip(scales.astype(precision), points.astype(precision), strict=True)):
+        for i, (scale, point) in enumerate(
+            zip(scales.astype(precision), points.astype(precision), strict=True)
+        ):
             spread = (scale, point) if self.across else (scale[:, np.newaxis], point[:, np.newaxis])
             error = powers(distances(self.values, *spread, bounds), self.exponent)
             found[i] = error.sum(axis=0 if self.across else 1, dtype=np.float64)
@@ -110,9 +129,14 @@ class ErrorOfRows:
 
 
 def distances(
-    values: npt.NDArray[Any], scale: npt.NDArray[Any], point: npt.NDArray[Any], bounds: tuple[int, int]
+    values: npt.NDArray[Any],
+    scale: npt.NDArray[Any],
+    point: npt.NDArray[Any],
+    bounds: tuple[int, int],
 ) -> npt.NDArray[Any]:
-    """|x − x̂| of ``values``, of their shape and precision, on the grid (scale, point) with levels within ``bounds``."""
+    """|x − x̂| of ``values``, of their shape and precision, on the grid (scale, point) with
+    levels within ``bounds``.
+    """
     levels = values / scale
     np.rint(levels, out=levels)
     low, high = (np.asarray(bound - point, values.dtype) for bound in bounds)
@@ -124,28 +148,39 @@ def distances(
 
 
 def powers(values: npt.NDArray[Any], exponent: float) -> npt.NDArray[Any]:
-    """``values`` (≥ 0, overwritten) to the power of ``exponent``; an overflow is an infinite error."""
+    """``values`` (≥ 0, overwritten) to the power of ``exponent``; an overflow is an infinite
+    error.
+    """
     with np.errstate(over="ignore", under="ignore"):
         if exponent == 2:
             return np.asarray(np.multiply(values, values, out=values))
-        return values if exponent == 1 else np.asarray(np.power(values, values.dtype.type(exponent), out=values))
+        return (
+            values
+            if exponent == 1
+            else np.asarray(np.power(values, values.dtype.type(exponent), out=values))
+        )
 
 
-# The search for the range whose grid represents values with the least error: coarse to fine, many tensors at once.
+# The search for the range whose grid represents values with the least error: coarse to fine, many
+# tensors at once.
 #
 #     minimise Σ c·|x − x̂|ᵖ over [low′, high′], x̂ on the very grid that the kind chooses for [low′, high′]
 #
-# Which ranges are worth a try is bounded: an end clipped by d costs at least dᵖ, so that d never exceeds the p-th root
-# of the error of the whole range. Within the bounds a ladder of ratios is tried, then its best rung's surroundings,
-# finer and finer. Two ends that are free (asymmetric grids, values of both signs) are shrunk to one threshold first,
-# then one after the other, then about the best in every combination. Where scales are powers of two only those scales
-# are tried, each with several zero points where it has them. The whole range wins ties.
+# Which ranges are worth a try is bounded: an end clipped by d costs at least dᵖ, so that d never
+# exceeds the p-th root of the error of the whole range. Within the bounds a ladder of ratios is
+# tried, then its best rung's surroundings, finer and finer. Two ends that are free (asymmetric
+# grids, values of both signs) are shrunk to one threshold first, then one after the other, then
+# about the best in every combination. Where scales are powers of two only those scales are tried,
+# each with several zero points where it has them. The whole range wins ties.
 
 _RUNGS = 24  # ratios of a ladder
 _END_RUNGS = 12  # ratios of one end's own ladder
-_OCTAVES = 12  # how far a threshold is followed below the largest magnitude, and how many powers of two are tried
+# how far a threshold is followed below the largest magnitude, and how many powers of two are tried
+_OCTAVES = 12
 _PLACES = 5  # zero points tried with each power of two
-_AROUND = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])  # places about either end, in parts of how far it is known
+_AROUND = np.array(
+    [-1.0, -0.5, 0.0, 0.5, 1.0]
+)  # places about either end, in parts of how far it is known
 _NARROWING = (3.0, 0.7)
 _SLACK = 0.998  # a cell of a histogram is up to a thousandth away from what was seen
 _MARGIN = 1e-9  # less is the noise of sums, not a smaller error
@@ -155,7 +190,9 @@ _LARGEST = float(np.finfo(np.float32).max)
 Path = Callable[[Floats], tuple[Floats, Floats]]
 
 
-def least_error_of_distribution(distribution: Distribution, kind: GridKind, exponent: float) -> Interval:
+def least_error_of_distribution(
+    distribution: Distribution, kind: GridKind, exponent: float
+) -> Interval:
     """The range of least error of one tensor (0-d); it holds zero."""
     low, high = np.array([min(distribution.low, 0.0)]), np.array([max(distribution.high, 0.0)])
     reference = _scales(kind, low, high)[0]
@@ -181,7 +218,9 @@ def least_error_of_rows(rows: npt.NDArray[Any], kind: GridKind, exponent: float)
 def _scales(kind: GridKind, lows: Floats, highs: Floats) -> tuple[Floats, Floats]:
     """Scales and zero points, of the shape of the ends, that the kind gives these ranges."""
     chosen = kind.choose(lows.ravel(), highs.ravel(), axis=0)
-    return chosen.scale.astype(np.float64).reshape(lows.shape), chosen.zero_point.astype(np.float64).reshape(lows.shape)
+    return chosen.scale.astype(np.float64).reshape(lows.shape), chosen.zero_point.astype(
+        np.float64
+    ).reshape(lows.shape)
 
 
 @dataclass(slots=True)
@@ -215,7 +254,9 @@ class _Search:
         return self.errors(scales / self.reference, points)
 
     def _offer(self, lows: Floats, highs: Floats) -> npt.NDArray[np.int64]:
-        """Keeps the best of k ranges (k, n) where it beats what is kept; which of them is best, (n,)."""
+        """Keeps the best of k ranges (k, n) where it beats what is kept; which of them is best,
+        (n,).
+        """
         found = self._errors(lows, highs)
         which, columns = found.argmin(axis=0), np.arange(found.shape[1])
         least = found[which, columns]
@@ -226,7 +267,8 @@ class _Search:
         return np.asarray(which)
 
     def _line(self, ladder: Floats, path: Path, zooms: tuple[int, ...]) -> tuple[Floats, Floats]:
-        """Ranges ``path(r)`` for the rungs r of ``ladder`` (k, n), then between the neighbours of the best, repeatedly.
+        """Ranges ``path(r)`` for the rungs r of ``ladder`` (k, n), then between the neighbours
+        of the best, repeatedly.
 
         Returns:
             The ends between which the last zoom's best lies.
@@ -246,7 +288,9 @@ class _Search:
         whole = self.reference
 
         def path(ratios: Floats) -> tuple[Floats, Floats]:
-            return np.maximum(seen.low, ratios * whole * below), np.minimum(seen.high, ratios * whole * above)
+            return np.maximum(seen.low, ratios * whole * below), np.minimum(
+                seen.high, ratios * whole * above
+            )
 
         self._line(_ladder(largest, clipped, _RUNGS), path, (8, 6, 4))
 
@@ -265,13 +309,15 @@ class _Search:
         def upper(ends: Floats) -> tuple[Floats, Floats]:
             return np.broadcast_to(self.low, ends.shape), ends
 
-        # The zero point is rounded to a level, which moves either end of the grid by up to half a step.
+        # The zero point is rounded to a level, which moves either end of the grid by up to half a
+        # step.
         reach = clipped + self.reference
         reaches = []
         for end, path in ((seen.high, upper), (seen.low, lower)):
             first, last = self._line(_ladder(np.abs(end), reach, _END_RUNGS) * end, path, (6,))
             reaches.append(np.abs(last - first))
-        # The zero point jumps from level to level as either end moves: last the two are tried in every combination.
+        # The zero point jumps from level to level as either end moves: last the two are tried in
+        # every combination.
         square = np.stack(np.meshgrid(_AROUND, _AROUND)).reshape(2, -1, 1)
         for narrowing in _NARROWING:
             highs = np.clip(self.high + square[0] * reaches[0] * narrowing, 0.0, seen.high)
@@ -279,12 +325,16 @@ class _Search:
             self._offer(lows, highs)
 
     def _grid_ends(self, seen: Interval) -> tuple[Floats, Floats]:
-        """The ends of the grid in steps from zero, (n,) each, of a kind whose zero point does not follow the range."""
+        """The ends of the grid in steps from zero, (n,) each, of a kind whose zero point does
+        not follow the range.
+        """
         point = _scales(self.kind, seen.low, seen.high)[1]
         return self.kind.qmin - point, self.kind.qmax - point
 
     def _powers_of_two(self, seen: Interval) -> None:
-        """Every power of two below the one that covers, and the next above where the kind rounds to the nearest."""
+        """Every power of two below the one that covers, and the next above where the kind
+        rounds to the nearest.
+        """
         above = int(self.kind.scale_kind == "pow2_nearest")
         scales = self.reference * 2.0 ** np.arange(above, -_OCTAVES - 1, -1.0)[:, np.newaxis]
         scales = np.minimum(scales, 2.0**127)
@@ -294,13 +344,16 @@ class _Search:
         below, beyond = self._grid_ends(seen)
         lows, highs = scales * below, scales * beyond
         inside = (lows > seen.low) | (highs < seen.high) | (above == 0)
-        # What is wider than what was seen is offered as the grid's own ends: no smaller range has that scale.
+        # What is wider than what was seen is offered as the grid's own ends: no smaller range has
+        # that scale.
         lows = np.where(inside, np.maximum(lows, seen.low), lows)
         highs = np.where(inside, np.minimum(highs, seen.high), highs)
         self._offer(np.maximum(lows, -_LARGEST), np.minimum(highs, _LARGEST))
 
     def _windows(self, seen: Interval, scales: Floats) -> None:
-        """Windows of all levels, whole steps from zero: aligned with one end, with the other, and in between."""
+        """Windows of all levels, whole steps from zero: aligned with one end, with the other,
+        and in between.
+        """
         steps = self.kind.code_count - 1
         first = np.clip(np.rint(-seen.low / scales), 0, steps)
         last = np.clip(steps - np.rint(seen.high / scales), 0, steps)
@@ -313,18 +366,24 @@ class _Search:
 
         columns = np.arange(places.shape[2])
         shape = places.shape
-        which = offer(places.reshape(-1, shape[2]), np.broadcast_to(scales, shape).reshape(-1, shape[2]))
+        which = offer(
+            places.reshape(-1, shape[2]), np.broadcast_to(scales, shape).reshape(-1, shape[2])
+        )
         place, scale = np.unravel_index(which, shape[:2])
         chosen, around = scales[scale, columns], places[place, scale, columns]
         step = np.abs(last - first)[scale, columns] / (_PLACES - 1)
         for _ in range(3):
-            nearby = np.clip(np.rint(around + step * np.linspace(-1, 1, 7)[:, np.newaxis]), 0, steps)
+            nearby = np.clip(
+                np.rint(around + step * np.linspace(-1, 1, 7)[:, np.newaxis]), 0, steps
+            )
             around = nearby[offer(nearby, np.broadcast_to(chosen, nearby.shape)), columns]
             step = step / 3
 
 
 def _ladder(largest: Floats, clipped: Floats, rungs: int) -> Floats:
-    """Ratios (rungs + 1, n) from 1 down to what clipping by ``clipped`` leaves of ``largest``, geometrically."""
+    """Ratios (rungs + 1, n) from 1 down to what clipping by ``clipped`` leaves of ``largest``,
+    geometrically.
+    """
     room = np.divide(clipped, largest, out=np.ones_like(clipped), where=largest > 0)
     floor = np.clip(_SLACK - room, 2.0**-_OCTAVES, _SLACK)
     return np.asarray(floor ** (np.arange(rungs + 1)[:, np.newaxis] / rungs))
@@ -337,13 +396,15 @@ def _between(count: int) -> Floats:
 
 # The range whose grid represents the values with the least Σ c·|x − x̂|ᵖ.
 #
-# x̂ is x on the very grid that the kind chooses for the range: rounding and saturation both count. p = 2 is the squared
-# error (``mse``), p = 1 the absolute one; a larger p spares the tails, which makes it the min/max range in the end.
+# x̂ is x on the very grid that the kind chooses for the range: rounding and saturation both count.
+# p = 2 is the squared error (``mse``), p = 1 the absolute one; a larger p spares the tails, which
+# makes it the min/max range in the end.
 
 
 @dataclass(frozen=True, slots=True)
 class Lp:
-    """``p`` is the exponent; 2.4 by default, as BRECQ and its kin search weights (Li et al. 2021, their code).
+    """``p`` is the exponent; 2.4 by default, as BRECQ and its kin search weights (Li et al.
+    2021, their code).
 
     Raises:
         ValueError: p outside [0.1, 100].

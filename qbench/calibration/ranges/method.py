@@ -16,10 +16,12 @@ from qbench.numerics import GridKind, Interval
 
 @runtime_checkable
 class RangeMethod(Protocol):
-    """A frozen value whose fields are its settings; ``str()`` of it is the text that schemas name it by.
+    """A frozen value whose fields are its settings; ``str()`` of it is the text that schemas
+    name it by.
 
-    The kind of grid is given for methods that weigh its rounding error. What is asked of one tensor and what is asked
-    of the rows of another agree: ``of_rows(rows, kind)[i] == of_distribution(Distribution.of(rows[i]), kind)``.
+    The kind of grid is given for methods that weigh its rounding error. What is asked of one tensor
+    and what is asked of the rows of another agree: ``of_rows(rows, kind)[i] ==
+    of_distribution(Distribution.of(rows[i]), kind)``.
     """
 
     def of_distribution(self, distribution: Distribution, kind: GridKind) -> Interval:
@@ -31,7 +33,9 @@ class RangeMethod(Protocol):
         ...
 
     def of_rows(self, rows: npt.NDArray[Any], kind: GridKind) -> Interval:
-        """One interval for each row of ``rows``, (n, elements) real: the channels or blocks of a constant."""
+        """One interval for each row of ``rows``, (n, elements) real: the channels or blocks of
+        a constant.
+        """
         ...
 
 
@@ -41,7 +45,9 @@ class RangeMethod(Protocol):
 
 
 def spelled(name: str, method: object) -> str:
-    """``name`` with the fields of the dataclass ``method`` in brackets, in their order; numbers as by ``repr``."""
+    """``name`` with the fields of the dataclass ``method`` in brackets, in their order; numbers
+    as by ``repr``.
+    """
     values = [repr(getattr(method, field.name)) for field in fields(method)]  # type: ignore[arg-type]
     return f"{name}({', '.join(values)})"
 
@@ -66,7 +72,8 @@ def demand_whole(setting: str, value: object, least: int) -> None:
     demand(whole and value >= least, setting, value, f"a whole number of at least {least}")  # type: ignore[operator]
 
 
-# From one threshold T ≥ 0 to an interval: [−T, T], without the side on which the tensor has nothing.
+# From one threshold T ≥ 0 to an interval: [−T, T], without the side on which the tensor has
+# nothing.
 #
 #     [0, T] where low ≥ 0        [−T, 0] where high ≤ 0        else [−T, T]
 #
@@ -74,14 +81,17 @@ def demand_whole(setting: str, value: object, least: int) -> None:
 
 
 def around_zero(threshold: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike) -> Interval:
-    """The interval that ``threshold`` means for a tensor seen in [low, high]; numbers, or one per row."""
+    """The interval that ``threshold`` means for a tensor seen in [low, high]; numbers, or one
+    per row.
+    """
     ends = np.asarray(threshold, np.float64)
     below = np.asarray(low) < 0
     above = (np.asarray(high) > 0) | ~below
     return Interval(np.where(below, -ends, 0.0) + 0.0, np.where(above, ends, 0.0) + 0.0)
 
 
-# The warning that a histogram is too coarse for the grid that it is to judge: there is no window to choose from.
+# The warning that a histogram is too coarse for the grid that it is to judge: there is no window to
+# choose from.
 
 
 class FewBinsWarning(UserWarning):
@@ -104,8 +114,14 @@ def warn_of_few_bins(method: object, bins: int, levels: int) -> None:
 
 
 def each_row(
-    of_distribution: Callable[[Distribution, GridKind], Interval], rows: npt.NDArray[Any], kind: GridKind
+    of_distribution: Callable[[Distribution, GridKind], Interval],
+    rows: npt.NDArray[Any],
+    kind: GridKind,
 ) -> Interval:
-    """One interval a row of ``rows`` (n, elements), each from the distribution of that row alone."""
+    """One interval a row of ``rows`` (n, elements), each from the distribution of that row
+    alone.
+    """
     found = [of_distribution(Distribution.of(row), kind) for row in rows]
-    return Interval(np.array([i.low for i in found], np.float64), np.array([i.high for i in found], np.float64))
+    return Interval(
+        np.array([i.low for i in found], np.float64), np.array([i.high for i in found], np.float64)
+    )

@@ -68,9 +68,10 @@ class Fixed:
 #
 #     m ← m + c · (extreme of the next sample − m)        the first sample's is taken as it is
 #
-# torch's MovingAverageMinMaxObserver, with single samples in place of batches, so that the result depends neither on
-# the batch size nor on the order of arrival. A tensor without samples (a constant, a value without a sample axis)
-# counts as one sample: its very extremes. Samples without a finite number are passed over.
+# torch's MovingAverageMinMaxObserver, with single samples in place of batches, so that the result
+# depends neither on the batch size nor on the order of arrival. A tensor without samples (a
+# constant, a value without a sample axis) counts as one sample: its very extremes. Samples without
+# a finite number are passed over.
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,9 @@ class Sigma:
     def of_distribution(self, distribution: Distribution, kind: GridKind) -> Interval:  # noqa: ARG002
         """Of all values of a tensor; [c, c] of a constant c."""
         low, high = np.asarray(distribution.low), np.asarray(distribution.high)
-        return self._inside(np.asarray(distribution.mean), np.asarray(distribution.deviation), low, high)
+        return self._inside(
+            np.asarray(distribution.mean), np.asarray(distribution.deviation), low, high
+        )
 
     def of_rows(self, rows: npt.NDArray[Any], kind: GridKind) -> Interval:  # noqa: ARG002
         """Of the values of every row."""
@@ -157,9 +160,9 @@ class Sigma:
 #     c = ⌊N · (100 − p) / 200⌋ values are cut at each end:  [x₍c₊₁₎, x₍N₋c₎]     asymmetric grids, values of both signs
 #     c = ⌊N · (100 − p) / 100⌋ magnitudes are cut:  [−T, T] inside what was seen,  T = |x|₍N₋c₎      all other cases
 #
-# x₍i₎ is the i-th smallest of N values: an order statistic, never interpolated. Where the grid is symmetric a cut at
-# one side alone wins nothing, and where all values have one sign the other end is zero's. With c = 0 nothing is cut, so
-# that percentile(100) is exactly what was seen.
+# x₍i₎ is the i-th smallest of N values: an order statistic, never interpolated. Where the grid is
+# symmetric a cut at one side alone wins nothing, and where all values have one sign the other end
+# is zero's. With c = 0 nothing is cut, so that percentile(100) is exactly what was seen.
 
 _ELEMENTS_AT_ONCE = 1 << 22
 
@@ -178,7 +181,9 @@ class Percentile:
         demand(0 < self.p <= 100, "p", self.p, "in (0, 100]")
 
     def _cut(self, count: int, sides: int) -> int:
-        """How many of ``count`` values go at each of ``sides`` sides; the decimal text of p is what is meant."""
+        """How many of ``count`` values go at each of ``sides`` sides; the decimal text of p is
+        what is meant.
+        """
         return int(count * (100 - Fraction(repr(float(self.p)))) / (100 * sides))
 
     def of_distribution(self, distribution: Distribution, kind: GridKind) -> Interval:
@@ -201,7 +206,9 @@ class Percentile:
         at_once = max(1, _ELEMENTS_AT_ONCE // max(1, count))
         lows, highs = np.empty(len(rows)), np.empty(len(rows))
         for i in range(0, len(rows), at_once):
-            lows[i : i + at_once], highs[i : i + at_once] = self._of_some(rows[i : i + at_once], kind)
+            lows[i : i + at_once], highs[i : i + at_once] = self._of_some(
+                rows[i : i + at_once], kind
+            )
         return Interval(lows, highs)
 
     def _of_some(self, rows: npt.NDArray[Any], kind: GridKind) -> tuple[Floats, Floats]:
@@ -216,7 +223,10 @@ class Percentile:
             rest = ~two_sided
             magnitudes = np.abs(rows[rest].astype(np.float64, copy=False))
             threshold = np.partition(magnitudes, count - 1 - one, axis=1)[:, count - 1 - one]
-            low[rest], high[rest] = np.maximum(low[rest], -threshold), np.minimum(high[rest], threshold)
+            low[rest], high[rest] = (
+                np.maximum(low[rest], -threshold),
+                np.minimum(high[rest], threshold),
+            )
         return low, high
 
     def __str__(self) -> str:
@@ -225,4 +235,6 @@ class Percentile:
 
 def _ranked(distribution: Distribution, rank: int) -> float:
     """The value with ``rank`` values before it."""
-    return float(distribution.points[np.searchsorted(np.cumsum(distribution.counts), rank, side="right")])
+    return float(
+        distribution.points[np.searchsorted(np.cumsum(distribution.counts), rank, side="right")]
+    )

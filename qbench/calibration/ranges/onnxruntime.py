@@ -8,21 +8,30 @@ import numpy.typing as npt
 
 from qbench.calibration.histogram import Counts, Distribution
 from qbench.calibration.ranges.entropy import SMOOTHING
-from qbench.calibration.ranges.method import demand, demand_whole, each_row, spelled, warn_of_few_bins
+from qbench.calibration.ranges.method import (
+    demand,
+    demand_whole,
+    each_row,
+    spelled,
+    warn_of_few_bins,
+)
 from qbench.calibration.ranges.tvm import MOST_BINS
 from qbench.numerics import GridKind, Interval
 
-# ONNX Runtime's entropy calibrator: KL over windows about zero, in whole numbers; by default the min/max range.
+# ONNX Runtime's entropy calibrator: KL over windows about zero, in whole numbers; by default the
+# min/max range.
 #
-# Of ``bins`` bins over [−max|x|, max|x|] the windows [middle − i, middle + i], i = levels/2 … bins/2, are merged into
-# ``levels`` groups of ⌊width/levels⌋ bins. Unlike MXNet's, a group's level is cut to a whole number and given to empty
-# bins too, and the rest behind the last group gets none. Its defaults, 128 and 128, leave one window: all that was
-# seen. Source: onnxruntime/python/tools/quantization/calibrate.py.
+# Of ``bins`` bins over [−max|x|, max|x|] the windows [middle − i, middle + i], i = levels/2 …
+# bins/2, are merged into ``levels`` groups of ⌊width/levels⌋ bins. Unlike MXNet's, a group's level
+# is cut to a whole number and given to empty bins too, and the rest behind the last group gets
+# none. Its defaults, 128 and 128, leave one window: all that was seen. Source:
+# onnxruntime/python/tools/quantization/calibrate.py.
 
 
 @dataclass(frozen=True, slots=True)
 class OrtEntropy:
-    """``bins`` of the histogram, merged into ``levels`` groups; with fewer bins the range is kept (a warning).
+    """``bins`` of the histogram, merged into ``levels`` groups; with fewer bins the range is
+    kept (a warning).
 
     Raises:
         ValueError: bins or levels below 2, or bins not below 10000.
@@ -45,10 +54,18 @@ class OrtEntropy:
             return Interval(np.asarray(low), np.asarray(high))
         histogram = distribution.equal_width(self.bins, -largest, largest)
         middle, width = self.bins // 2, 2 * largest / self.bins
-        windows = [(middle - i, min(middle + i + 1, self.bins)) for i in range(self.levels // 2, middle + 1)]
-        start, end = windows[int(np.argmin([_divergence(histogram, window, self.levels) for window in windows]))]
+        windows = [
+            (middle - i, min(middle + i + 1, self.bins))
+            for i in range(self.levels // 2, middle + 1)
+        ]
+        start, end = windows[
+            int(np.argmin([_divergence(histogram, window, self.levels) for window in windows]))
+        ]
         if start > 0:
-            low, high = max(min(low, 0.0), start * width - largest), min(max(high, 0.0), end * width - largest)
+            low, high = (
+                max(min(low, 0.0), start * width - largest),
+                min(max(high, 0.0), end * width - largest),
+            )
         return Interval(np.asarray(low), np.asarray(high))
 
     def of_rows(self, rows: npt.NDArray[Any], kind: GridKind) -> Interval:
@@ -88,12 +105,13 @@ def _smoothed(counts: Counts) -> npt.NDArray[np.float32] | None:
     return counts.astype(np.float32) + np.where(filled, -part, SMOOTHING).astype(np.float32)
 
 
-# ONNX Runtime's percentile calibrator: the left edge of the bin of |x| in which the counts reach p percent.
+# ONNX Runtime's percentile calibrator: the left edge of the bin of |x| in which the counts reach p
+# percent.
 #
 #     T = edge of the first bin with Σ counts / N ≥ p/100, of 2048 bins over [min|x|, max|x|]; [−T, T] in what was seen
 #
-# Its default settings: p = 99.999 and symmetric. Even p = 100 cuts the top bin. Source: onnxruntime/python/tools/
-# quantization/calibrate.py.
+# Its default settings: p = 99.999 and symmetric. Even p = 100 cuts the top bin. Source:
+# onnxruntime/python/tools/ quantization/calibrate.py.
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +135,9 @@ class OrtPercentile:
         start, end = float(magnitudes.points[0]), distribution.absmax
         histogram = magnitudes.equal_width(self.bins, start, end)
         reached = np.cumsum(histogram / histogram.sum())
-        threshold = start + int(np.searchsorted(reached, self.p / 100)) * ((end - start) / self.bins)
+        threshold = start + int(np.searchsorted(reached, self.p / 100)) * (
+            (end - start) / self.bins
+        )
         low, high = min(distribution.low, 0.0), max(distribution.high, 0.0)
         return Interval(np.asarray(max(low, -threshold)), np.asarray(min(high, threshold)))
 

@@ -38,7 +38,9 @@ _OWN: dict[str, Callable[..., RangeMethod]] = {
 }
 
 
-def range_method_catalogue(extensions: Iterable[Extension] = ()) -> Catalogue[RangeMethod | Callable[..., RangeMethod]]:
+def range_method_catalogue(
+    extensions: Iterable[Extension] = (),
+) -> Catalogue[RangeMethod | Callable[..., RangeMethod]]:
     """Name → a method, or what makes one from its settings; our own and those of ``extensions``."""
     table = {name: _given(maker) for name, maker in _OWN.items()}
     own: Catalogue[RangeMethod | Callable[..., RangeMethod]] = Catalogue("range_method", table)
@@ -49,7 +51,8 @@ def get_range_method(text: str, extensions: Iterable[Extension] | None = None) -
     """The range method that ``text`` spells; ``extensions`` are the installed ones unless given.
 
     Raises:
-        InputError: no such method (the nearest name is suggested), or settings that it does not take.
+        InputError: no such method (the nearest name is suggested), or settings that it does not
+            take.
     """
     doing = f"Reading the range method '{text}'"
     match = _CALL.fullmatch(text.strip())
@@ -65,7 +68,12 @@ def get_range_method(text: str, extensions: Iterable[Extension] | None = None) -
     positional, named = _settings(doing, match[2] or "")
     if isinstance(made, RangeMethod) and not isinstance(made, type):
         if positional or named:
-            raise InputError(doing, found="settings", expected="none, for it takes none", remedy="Leave them out.")
+            raise InputError(
+                doing,
+                found="settings",
+                expected="none, for it takes none",
+                remedy="Leave them out.",
+            )
         return made
     signature = inspect.signature(made)
     takes = ", ".join(signature.parameters) or "none"
@@ -75,10 +83,15 @@ def get_range_method(text: str, extensions: Iterable[Extension] | None = None) -
         method = made(*positional, **named)
     except TypeError as error:
         raise InputError(
-            doing, found=f"settings that do not fit ({error})", expected=expected, remedy="Correct them."
+            doing,
+            found=f"settings that do not fit ({error})",
+            expected=expected,
+            remedy="Correct them.",
         ) from None
     except ValueError as error:
-        raise InputError(doing, found=str(error), expected=expected, remedy="Correct its settings.") from error
+        raise InputError(
+            doing, found=str(error), expected=expected, remedy="Correct its settings."
+        ) from error
     if not isinstance(method, RangeMethod):
         raise InputError(
             doing,
@@ -102,12 +115,20 @@ def _settings(doing: str, text: str) -> tuple[list[int | float], dict[str, int |
             number = int(value) if re.fullmatch(r"\s*[+-]?\d+\s*", value) else float(value)
         except ValueError:
             raise InputError(
-                doing, found=f"the setting '{part}'", expected="numbers", remedy="Give numbers, as in 'sigma(k=2)'."
+                doing,
+                found=f"the setting '{part}'",
+                expected="numbers",
+                remedy="Give numbers, as in 'sigma(k=2)'.",
             ) from None
         if not equals:
             positional.append(number)
         elif name.strip() in named:
-            raise InputError(doing, found=f"'{name.strip()}' twice", expected="each once", remedy="Leave one out.")
+            raise InputError(
+                doing,
+                found=f"'{name.strip()}' twice",
+                expected="each once",
+                remedy="Leave one out.",
+            )
         else:
             named[name.strip()] = number
     return positional, named

@@ -16,7 +16,8 @@ _STEP = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class TorchHistogram:
-    """``bins`` equal bins over what was seen; the cells are 2^bits of the grid's type, whatever its ends.
+    """``bins`` equal bins over what was seen; the cells are 2^bits of the grid's type, whatever
+    its ends.
 
     Raises:
         ValueError: fewer than two bins.
@@ -63,7 +64,8 @@ def _searched(histogram: Counts, cells: int) -> tuple[int, int]:
         else:
             beta, kept = next_beta, (first, right)
         if kept == (first, last):
-            # Nothing moves until β comes below the last bin's quantile: most of the way there in one step.
+            # Nothing moves until β comes below the last bin's quantile: most of the way there in
+            # one step.
             steps = int((beta - cumulative[last] / total) / _STEP) - 1 if left == first else 0
             beta -= max(steps, 0) * _STEP
             continue
@@ -83,7 +85,8 @@ def _error(density: npt.NDArray[np.float64], kept: tuple[int, int], cells: int) 
     begin_cells = np.clip(np.floor(begins / cell), 0, cells - 1)
     end_cells = np.clip(np.floor(ends / cell), 0, cells - 1)
     half = (cell / 2) ** 3
-    # Three pieces: to the end of the first cell, the whole ones between, from the start of the last one.
+    # Three pieces: to the end of the first cell, the whole ones between, from the start of the last
+    # one.
     pieces = half - (begins - (begin_cells + 0.5) * cell) ** 3
     pieces += (end_cells - begin_cells - 1) * 2 * half
     pieces += (ends - (end_cells + 0.5) * cell) ** 3 + half

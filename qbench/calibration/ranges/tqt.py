@@ -8,13 +8,21 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.calibration.histogram import Distribution, Floats
-from qbench.calibration.ranges.method import around_zero, demand, demand_whole, each_row, spelled, warn_of_few_bins
+from qbench.calibration.ranges.method import (
+    around_zero,
+    demand,
+    demand_whole,
+    each_row,
+    spelled,
+    warn_of_few_bins,
+)
 from qbench.numerics import GridKind, Interval
 
-# TQT's start value for the thresholds of weights: T = |mean| + k·σ, k = 3 (Jain et al. 2020, table 2; Graffitist).
+# TQT's start value for the thresholds of weights: T = |mean| + k·σ, k = 3 (Jain et al. 2020, table
+# 2; Graffitist).
 #
-# [−T, T], without the side on which the tensor has nothing; T may lie beyond what was seen. For their grids take a kind
-# of power-of-two scales.
+# [−T, T], without the side on which the tensor has nothing; T may lie beyond what was seen. For
+# their grids take a kind of power-of-two scales.
 
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -39,23 +47,27 @@ class Tqt3Sd:
 
     def of_rows(self, rows: npt.NDArray[Any], kind: GridKind) -> Interval:  # noqa: ARG002
         """Of the values of every row."""
-        threshold = np.abs(rows.mean(axis=1, dtype=np.float64)) + self.k * rows.std(axis=1, dtype=np.float64)
+        threshold = np.abs(rows.mean(axis=1, dtype=np.float64)) + self.k * rows.std(
+            axis=1, dtype=np.float64
+        )
         return around_zero(np.minimum(threshold, _LARGEST), rows.min(axis=1), rows.max(axis=1))
 
     def __str__(self) -> str:
         return spelled("tqt_3sd", self)
 
 
-# TQT's KL-J: the threshold whose cumulative distribution survives best when only 2^bits levels of it are kept.
+# TQT's KL-J: the threshold whose cumulative distribution survives best when only 2^bits levels of
+# it are kept.
 #
 #     P     the cumulative histogram of |x|
 #     Q_i   P forced to 1 from bin i on; up to there taken at 2^(bits − signed) even places, and back to all bins by
 #           linear interpolation
 #     J     Σ (P − Q)·log₂(P/Q) over the bins where both are positive;   T = (i + ½)·(bin width), i = levels + 1 …
 #
-# The first least J wins; with too few bins the largest magnitude stays (a warning). An approximation of theirs: they
-# calibrate in topological order, so that later layers see inputs that are quantized already, and a profile holds those
-# of the float model. Source: Jain et al. 2020 (TQT), Graffitist.
+# The first least J wins; with too few bins the largest magnitude stays (a warning). An
+# approximation of theirs: they calibrate in topological order, so that later layers see inputs that
+# are quantized already, and a profile holds those of the float model. Source: Jain et al. 2020
+# (TQT), Graffitist.
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,22 @@ import numpy.typing as npt
 
 from qbench.calibration.histogram import Distribution
 from qbench.calibration.ranges.entropy import SMOOTHING, Places
-from qbench.calibration.ranges.method import around_zero, demand, demand_whole, each_row, spelled, warn_of_few_bins
+from qbench.calibration.ranges.method import (
+    around_zero,
+    demand,
+    demand_whole,
+    each_row,
+    spelled,
+    warn_of_few_bins,
+)
 from qbench.numerics import GridKind, Interval
 
-# TVM's global scale: one range for all activations of a network, 8.0 unless said otherwise (4.0 for MobileNet).
+# TVM's global scale: one range for all activations of a network, 8.0 unless said otherwise (4.0 for
+# MobileNet).
 #
-# [−scale, scale], without the side on which the tensor has nothing. TVM's own int8 grid has the step scale/128 and ends
-# at ±127 steps; a grid of ours covers the range, so that its step is scale/127.
+# [−scale, scale], without the side on which the tensor has nothing. TVM's own int8 grid has the
+# step scale/128 and ends at ±127 steps; a grid of ours covers the range, so that its step is
+# scale/127.
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +53,20 @@ class TvmGlobal:
         return spelled("tvm_global", self)
 
 
-# The divergence of one window as MXNet's search and its descendants in C++ (TVM, Glow) compute it, in float32.
+# The divergence of one window as MXNet's search and its descendants in C++ (TVM, Glow) compute it,
+# in float32.
 #
 #     P    the window's counts; what lies outside is added to its first and its last bin
 #     Q    sums of ⌊width/groups⌋ bins of the window (the last group takes the rest), divided by how many of these bins
 #          hold counts, and given to every bin where P > 0
 #     both smoothed by 1e-4, normalised;  Σ P·ln(P/Q)
 #
-# Their curves are flat enough for the rounding of float32 to move the minimum by tens of percent, so every number is
-# rounded here where theirs is: sums run from left to right in float32, logarithms are the float32 nearest to the exact
-# ones. Equal to their code compiled with g++ as long as a group holds fewer than 2²⁴ counts. They disagree about the
-# first bin of a window, which TVM leaves out of Q, and about a window without counts: nothing is lost (0, Glow), or it
-# is not a choice (infinite, TVM). Sources: TVM v0.8 src/relay/quantize/calibrate.cc; pytorch/glow
+# Their curves are flat enough for the rounding of float32 to move the minimum by tens of percent,
+# so every number is rounded here where theirs is: sums run from left to right in float32,
+# logarithms are the float32 nearest to the exact ones. Equal to their code compiled with g++ as
+# long as a group holds fewer than 2²⁴ counts. They disagree about the first bin of a window, which
+# TVM leaves out of Q, and about a window without counts: nothing is lost (0, Glow), or it is not a
+# choice (infinite, TVM). Sources: TVM v0.8 src/relay/quantize/calibrate.cc; pytorch/glow
 # lib/Quantization/Base/Calibration.cpp.
 
 MOST_BINS = 10_000
@@ -122,17 +133,20 @@ def _sum(values: Float32s) -> np.float32:
     return np.float32(np.cumsum(values, dtype=np.float32)[-1])
 
 
-# TVM's KL calibration (v0.8, inherited from MXNet): one threshold from 8001 bins over [−max|x|, max|x|].
+# TVM's KL calibration (v0.8, inherited from MXNet): one threshold from 8001 bins over [−max|x|,
+# max|x|].
 #
-# Windows of 2i + 1 bins about the middle one, i = groups/2 … bins/2, are merged into 2^bits − 1 groups (255), of a
-# non-negative tensor on an unsigned grid into 2^(bits+1) − 1 (511). T is the right edge of the window of least
-# divergence, the smallest of equals (``smoothed_divergence``, in float32 as their C++). Sources: TVM v0.8
-# src/relay/quantize/calibrate.cc and python/tvm/relay/quantize/kl_divergence.py.
+# Windows of 2i + 1 bins about the middle one, i = groups/2 … bins/2, are merged into 2^bits − 1
+# groups (255), of a non-negative tensor on an unsigned grid into 2^(bits+1) − 1 (511). T is the
+# right edge of the window of least divergence, the smallest of equals (``smoothed_divergence``, in
+# float32 as their C++). Sources: TVM v0.8 src/relay/quantize/calibrate.cc and
+# python/tvm/relay/quantize/kl_divergence.py.
 
 
 @dataclass(frozen=True, slots=True)
 class TvmKl:
-    """``bins`` is an odd number, so that zero has the middle one; of fewer than groups max|x| stays (a warning).
+    """``bins`` is an odd number, so that zero has the middle one; of fewer than groups max|x|
+    stays (a warning).
 
     Raises:
         ValueError: bins even, below 3 or above 10000.
@@ -142,7 +156,12 @@ class TvmKl:
 
     def __post_init__(self) -> None:
         demand_whole("bins", self.bins, 3)
-        demand(self.bins % 2 == 1 and self.bins < MOST_BINS, "bins", self.bins, f"an odd number below {MOST_BINS}")
+        demand(
+            self.bins % 2 == 1 and self.bins < MOST_BINS,
+            "bins",
+            self.bins,
+            f"an odd number below {MOST_BINS}",
+        )
 
     def of_distribution(self, distribution: Distribution, kind: GridKind) -> Interval:
         """[−T, T], or the half of it where the tensor is."""
@@ -169,7 +188,8 @@ class TvmKl:
         return spelled("tvm_kl", self)
 
 
-# TVM's percentile: T is the k-th smallest of the magnitudes (counted from 0), k = ⌊N · p / 100⌋, p = 99.999.
+# TVM's percentile: T is the k-th smallest of the magnitudes (counted from 0), k = ⌊N · p / 100⌋, p
+# = 99.999.
 #
 # In float64, as theirs: 0.99999 · N. [−T, T], without the side on which the tensor has nothing.
 
@@ -206,7 +226,9 @@ class TvmPercentile:
         at_once = max(1, _ELEMENTS_AT_ONCE // max(1, rows.shape[1]))
         found = np.empty(len(rows))
         for i in range(0, len(rows), at_once):
-            found[i : i + at_once] = np.partition(np.abs(rows[i : i + at_once]), rank, axis=1)[:, rank]
+            found[i : i + at_once] = np.partition(np.abs(rows[i : i + at_once]), rank, axis=1)[
+                :, rank
+            ]
         return around_zero(found, rows.min(axis=1), rows.max(axis=1))
 
     def __str__(self) -> str:

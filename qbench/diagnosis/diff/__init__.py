@@ -1,1 +1,3 @@
-"""Two ways to run one model: whether their outputs differ, by how much, and the first node that differs."""
+"""Two ways to run one model: whether their outputs differ, by how much, and the first node that
+differs.
+"""

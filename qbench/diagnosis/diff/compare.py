@@ -74,9 +74,11 @@ class Side:
 
     @property
     def tapped(self) -> Backend | None:
-        """The backend on which taps change no number, or hardly any; None: there is no such backend.
+        """The backend on which taps change no number, or hardly any; None: there is no such
+        backend.
 
-        Float graphs are tapped without optimizations, which there change only the order of float32 sums.
+        Float graphs are tapped without optimizations, which there change only the order of float32
+        sums.
         """
         backend = self.backend
         if watches_itself(backend) or runs_as_written(backend):
@@ -88,14 +90,22 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Differences that count as equal: |right − left| ≤ atol + rtol · |left|, of real values, as numpy has them."""
+    """Differences that count as equal: |right − left| ≤ atol + rtol · |left|, of real values,
+    as numpy has them.
+    """
 
     atol: float = 0.0
     rtol: float = 0.0
 
     def equal(self, left: Array, right: Array) -> Array:
-        """Where two arrays of one shape are equal in this sense: bool; NaN and infinities never by a tolerance."""
-        if not (self.atol or self.rtol) or left.dtype.kind not in "fiu" or right.dtype.kind not in "fiu":
+        """Where two arrays of one shape are equal in this sense: bool; NaN and infinities never
+        by a tolerance.
+        """
+        if (
+            not (self.atol or self.rtol)
+            or left.dtype.kind not in "fiu"
+            or right.dtype.kind not in "fiu"
+        ):
             return np.zeros(left.shape, np.bool_)
         ours, theirs = left.astype(np.float64), right.astype(np.float64)
         with np.errstate(invalid="ignore"):
@@ -107,11 +117,14 @@ class Allowed:
 
 # The values of one side by their names in fp32, without changing what runs.
 #
-# An engine that fuses is not tapped. Instead its units run one after another, each alone, on the results of the units
-# before. The last results are its outputs, and their differences from the outputs of the whole graph are counted.
+# An engine that fuses is not tapped. Instead its units run one after another, each alone, on the
+# results of the units before. The last results are its outputs, and their differences from the
+# outputs of the whole graph are counted.
 
 _PROCESSES = 12
-"""Processes of a remote backend, of some 80 MB, that are kept at once, one per unit; beyond, each run starts one."""
+"""Processes of a remote backend, of some 80 MB, that are kept at once, one per unit; beyond,
+each run starts one.
+"""
 
 Key = tuple[str, int]
 """Name of a value in fp32, and a number where it is quantized several times."""
@@ -130,7 +143,8 @@ class SideRun:
     """One prepared side; ``values`` are those that can be compared, in the order of its graph.
 
     Args:
-        how: where values come from, in a sentence. apart: outputs of the tapped run compared with the untapped ones.
+        how: where values come from, in a sentence. apart: outputs of the tapped run compared with
+            the untapped ones.
         renamed: names of the feeds of both sides → those of this graph, where they differ.
     """
 
@@ -146,7 +160,9 @@ class SideRun:
     _units: tuple[UnitSession, ...] = ()
 
     def run(self, feeds: Feeds) -> tuple[dict[str, Array], dict[str, Array]]:
-        """The untapped outputs of one batch, and the watched values by their names in this graph."""
+        """The untapped outputs of one batch, and the watched values by their names in this
+        graph.
+        """
         feeds = {self.renamed.get(name, name): array for name, array in feeds.items()}
         if self._tapped is not None and self._whole is None:
             seen = self._tapped.run(feeds)
@@ -162,7 +178,9 @@ class SideRun:
         return outputs, {**feeds, **seen}
 
     def _replayed(self, feeds: Feeds) -> dict[str, Array]:
-        """The results of the units, run one after another; without those that fail and those that need them."""
+        """The results of the units, run one after another; without those that fail and those
+        that need them.
+        """
         values: dict[str, Array] = dict(feeds)
         for alone in self._units:
             unit = alone.unit
@@ -177,7 +195,9 @@ class SideRun:
         return values
 
 
-def prepared_side(side: Side, stack: ExitStack, wanted: Mapping[Key, Watched] | None = None) -> SideRun:
+def prepared_side(
+    side: Side, stack: ExitStack, wanted: Mapping[Key, Watched] | None = None
+) -> SideRun:
     """``side`` prepared; ``stack`` closes it.
 
     Args:
@@ -191,7 +211,8 @@ def prepared_side(side: Side, stack: ExitStack, wanted: Mapping[Key, Watched] | 
         return _tapping(side, stack, values, (), tuple(name for name, _ in values))
     units = Units.of(side.target)
     values = dict(_keyed(units))
-    # A value without a piece of fp32 that computes it, as in a file that came quantized, is compared all the same.
+    # A value without a piece of fp32 that computes it, as in a file that came quantized, is
+    # compared all the same.
     unaligned = tuple(one for one in units.unaligned if one.value not in units.aligned)
     if side.tapped is not None:
         return _tapping(side, stack, values, unaligned, tuple(unit.value for unit in units.units))
@@ -199,14 +220,19 @@ def prepared_side(side: Side, stack: ExitStack, wanted: Mapping[Key, Watched] | 
     whole = _whole(side, stack)
     few = len(units.units) <= _PROCESSES
     alone = tuple(
-        stack.enter_context(UnitSession(unit, side.backend, threads=side.threads, keeps_process=few))
+        stack.enter_context(
+            UnitSession(unit, side.backend, threads=side.threads, keeps_process=few)
+        )
         for unit in units.units
     )
     return SideRun(side, values, unaligned, how, _whole=whole, _units=alone)
 
 
 def _whole(side: Side, stack: ExitStack) -> Executor:
-    return in_slices(stack.enter_context(isolated(side.backend).prepare(side.model, threads=side.threads)), side.model)
+    return in_slices(
+        stack.enter_context(isolated(side.backend).prepare(side.model, threads=side.threads)),
+        side.model,
+    )
 
 
 def _tapping(
@@ -220,7 +246,8 @@ def _tapping(
     given = {str(value.name) for value in (*side.model.graph.inputs, *side.model.graph.outputs)}
     taps = tuple(name for name in dict.fromkeys(names) if name not in given)
     tapped = in_slices(
-        stack.enter_context(isolated(watched).prepare(side.model, taps=taps, threads=side.threads)), side.model
+        stack.enter_context(isolated(watched).prepare(side.model, taps=taps, threads=side.threads)),
+        side.model,
     )
     if watched is side.backend:
         how = f"'{side.backend.name}' is tapped, which changes no number there"
@@ -230,7 +257,9 @@ def _tapping(
 
 
 def _keyed(units: Units) -> Iterator[tuple[Key, Watched]]:
-    """The aligned values of a quantized graph, numbered where one fp32 value is quantized several times."""
+    """The aligned values of a quantized graph, numbered where one fp32 value is quantized
+    several times.
+    """
     seen: dict[str, int] = {}
     for unit in units.units:
         if unit.value in units.aligned:
@@ -252,10 +281,12 @@ class NodeDifference:
     """One value that both sides have.
 
     Args:
-        node: the operator by its name in fp32. value: the fp32 value. same_grid: whether both sides have one grid.
-        elements: number compared. differing: number of unequal quantized values on one grid; on two grids, of real
-            values further apart than a step of the coarser grid; without grids, of real values further apart than
-            another order of float32 sums explains. Those within the tolerance are not counted.
+        node: the operator by its name in fp32. value: the fp32 value. same_grid: whether both sides
+            have one grid.
+        elements: number compared. differing: number of unequal quantized values on one grid; on two
+            grids, of real values further apart than a step of the coarser grid; without grids, of
+            real values further apart than another order of float32 sums explains. Those within the
+            tolerance are not counted.
         largest: difference in steps of the coarser grid; None: neither side has a grid.
         sqnr_db, relative: of the right side compared with the left one, in real values.
     """
@@ -275,12 +306,14 @@ class SideDifferences:
     """Two sides on the same samples.
 
     Args:
-        left, right: their names. samples: number that both ran. outputs: differences of their untapped outputs.
-        within: number of outputs that differ by no more than the tolerance; ``outputs`` does not count them.
-        flips: number of samples with another largest output; None: outputs are not scores of classes.
-        nodes: values that both have, in the order of the left graph. unaligned: the others, with reasons.
-        how: one sentence per side: where its values come from, and the differences from its untapped outputs.
-        why: why values or outputs differ, in a sentence, as far as it is known without a search; empty: it is not.
+        left, right: their names. samples: number that both ran. outputs: differences of their
+            untapped outputs.
+        within: number of outputs that differ by no more than the tolerance; ``outputs`` does not
+        count them. flips: number of samples with another largest output; None: outputs are not
+        scores of classes. nodes: values that both have, in the order of the left graph. unaligned:
+        the others, with reasons. how: one sentence per side: where its values come from, and the
+        differences from its untapped outputs. why: why values or outputs differ, in a sentence, as
+        far as it is known without a search; empty: it is not.
     """
 
     left: str
@@ -305,15 +338,17 @@ class SideDifferences:
         return not self.outputs.differing
 
 
-# Values of two sides are aligned by the fp32 value that they represent, also across fusions and lowerings. Values on
-# one grid are compared exactly, values on two grids as real numbers in steps of the coarser grid. Values without a
-# counterpart are listed with the reason.
+# Values of two sides are aligned by the fp32 value that they represent, also across fusions and
+# lowerings. Values on one grid are compared exactly, values on two grids as real numbers in steps
+# of the coarser grid. Values without a counterpart are listed with the reason.
 
 AT_ONCE = 8
 """Samples that are run at once where the batch size is free."""
 
 
-def compare_sides(left: Side, right: Side, batches: Iterable[Feeds], allowed: Allowed | None = None) -> SideDifferences:
+def compare_sides(
+    left: Side, right: Side, batches: Iterable[Feeds], allowed: Allowed | None = None
+) -> SideDifferences:
     """The differences of two sides on ``batches``.
 
     Raises:
@@ -364,7 +399,9 @@ class _Sums:
         else:
             gaps = np.abs(x.astype(np.float64) - y) / (self.step or 1.0)
             width = 1.0 if self.step is not None else REAL_WIDTH * float(np.abs(x).max(initial=0))
-            self.differing += int(np.count_nonzero(unequal(x, y) & ~(gaps <= width) & ~allowed.equal(x, y)))
+            self.differing += int(
+                np.count_nonzero(unequal(x, y) & ~(gaps <= width) & ~allowed.equal(x, y))
+            )
         self.largest = max(self.largest, float(gaps.max(initial=0, where=np.isfinite(gaps))))
 
 
@@ -380,11 +417,16 @@ def _grid(unit: QuantizedUnit | None) -> tuple[object, ...]:
 
 def _reals(watched: Watched, array: Array) -> Array:
     unit = watched.unit
-    return array.astype(np.float32, copy=False) if unit is None or unit.grid is None else unit.reals(array)
+    return (
+        array.astype(np.float32, copy=False)
+        if unit is None or unit.grid is None
+        else unit.reals(array)
+    )
 
 
 class SideComparison(Closing):
-    """An executor of the left side that runs every batch on the right side too; closing it closes both.
+    """An executor of the left side that runs every batch on the right side too; closing it
+    closes both.
 
     Raises:
         InputError: the sides have different inputs or outputs.
@@ -397,7 +439,9 @@ class SideComparison(Closing):
         self._within = 0
         self._rows = Rows.of(left.original)
         self._outputs = tuple(steps_of(value) for value in left.model.graph.outputs)
-        self._other_steps = {str(value.name): steps_of(value) for value in right.model.graph.outputs}
+        self._other_steps = {
+            str(value.name): steps_of(value) for value in right.model.graph.outputs
+        }
         self._counted, self._samples, self._flips = Differences(), 0, 0
         self._ranks = len(self._outputs) == 1
         self._stack = ExitStack()
@@ -445,7 +489,11 @@ class SideComparison(Closing):
 
     def compared(self) -> SideDifferences:
         """The differences in all batches so far."""
-        nodes = tuple(_node(key, sums) for key, sums in self._sums.items() if sums.elements and not sums.reason)
+        nodes = tuple(
+            _node(key, sums)
+            for key, sums in self._sums.items()
+            if sums.elements and not sums.reason
+        )
         unaligned = tuple(self._unaligned())
         return SideDifferences(
             left=self._left.side.name,
@@ -456,7 +504,9 @@ class SideComparison(Closing):
             flips=self._flips if self._ranks and self._samples else None,
             nodes=nodes,
             unaligned=unaligned,
-            how=tuple(f"{run.side.name}: {run.how}{_matched(run)}" for run in (self._left, self._right)),
+            how=tuple(
+                f"{run.side.name}: {run.how}{_matched(run)}" for run in (self._left, self._right)
+            ),
             why=self._why(nodes),
         )
 
@@ -469,13 +519,21 @@ class SideComparison(Closing):
             return ""
         apart = next((run for run in (self._left, self._right) if run.apart.differing), None)
         if apart is not None:
-            other = "its nodes run unfused" if apart.side.quantized is None else "its units run one after another"
+            other = (
+                "its nodes run unfused"
+                if apart.side.quantized is None
+                else "its units run one after another"
+            )
             return (
                 f"no single node differs: '{apart.side.backend.name}' gives other outputs for the whole graph than "
                 f"when {other}, so its optimizations of the graph as a whole make the difference"
             )
         if self._counted.unbounded or self._counted.relative > REAL_WIDTH or not nodes:
-            return "the difference is made by operators whose values are not compared (below)" if nodes else ""
+            return (
+                "the difference is made by operators whose values are not compared (below)"
+                if nodes
+                else ""
+            )
         return (
             f"no value differs by more than {rough_percent(REAL_WIDTH)} of the largest, which another order of float32 "
             "sums explains; the bits of outputs do"
@@ -487,7 +545,9 @@ class SideComparison(Closing):
                 yield Unaligned(value=one.value, reason=f"{run.side.name}: {one.reason}")
             for key in run.values:
                 if key not in other.values:
-                    yield Unaligned(value=key[0], reason=f"only {run.side.name} {_has(run.values[key], key)}")
+                    yield Unaligned(
+                        value=key[0], reason=f"only {run.side.name} {_has(run.values[key], key)}"
+                    )
             for value, reason in run.crashes.items():
                 yield Unaligned(value=value, reason=f"{run.side.name} fails on it alone: {reason}")
         for key, sums in self._sums.items():
@@ -500,7 +560,9 @@ class SideComparison(Closing):
 
 
 def _prepared(left: Side, right: Side, stack: ExitStack) -> tuple[SideRun, SideRun]:
-    """Both sides prepared; a float side watches the values of the other one, or all its values if both are float."""
+    """Both sides prepared; a float side watches the values of the other one, or all its values
+    if both are float.
+    """
     if left.quantized is None and right.quantized is not None:
         theirs = prepared_side(right, stack)
         return prepared_side(left, stack, theirs.values), theirs
@@ -512,7 +574,9 @@ def _has(watched: Watched, key: Key) -> str:
     """What one side has and the other lacks, in words."""
     if watched.unit is None:
         return "computes it"
-    return "requantizes it once more" if key[1] else "quantizes it; the other keeps it inside a unit"
+    return (
+        "requantizes it once more" if key[1] else "quantizes it; the other keeps it inside a unit"
+    )
 
 
 def _matched(run: SideRun) -> str:
@@ -548,7 +612,9 @@ def _coarser(ours: OutputSteps, theirs: OutputSteps, rank: int) -> Array | None:
 
 
 def _limits(left: Side, right: Side, node: str) -> str:
-    """What the arithmetic of a side cannot represent at ``node`` and that of the other can, as 'qbench lint' has it."""
+    """What the arithmetic of a side cannot represent at ``node`` and that of the other can, as
+    'qbench lint' has it.
+    """
     found = {}
     for side in (left, right):
         arithmetic = arithmetic_of(side.backend)
@@ -556,9 +622,13 @@ def _limits(left: Side, right: Side, node: str) -> str:
             return ""
         try:
             layers = lint_products(side.quantized, [arithmetic]).layers
-        except QbenchError:  # a graph that cannot be lowered to integers is compared, but not examined
+        except (
+            QbenchError
+        ):  # a graph that cannot be lowered to integers is compared, but not examined
             return ""
-        limits = next((layer.machines[arithmetic.name] for layer in layers if layer.node == node), ())
+        limits = next(
+            (layer.machines[arithmetic.name] for layer in layers if layer.node == node), ()
+        )
         found[side.name] = (arithmetic.name, limits)
     (name, ours), (other, theirs) = found[left.name], found[right.name]
     only = [(name, limit) for limit in ours if limit not in theirs] + [
@@ -568,13 +638,18 @@ def _limits(left: Side, right: Side, node: str) -> str:
 
 
 def _paired(left: Side, right: Side, what: str) -> dict[str, str]:
-    """The names of the left inputs or outputs → those of the right ones: the same, but a lone input has any name.
+    """The names of the left inputs or outputs → those of the right ones: the same, but a lone
+    input has any name.
 
     Raises:
         InputError: the names differ.
     """
     ours, theirs = (
-        [str(one.name) for one in getattr(side.model.graph, what) if one.name not in side.model.graph.initializers]
+        [
+            str(one.name)
+            for one in getattr(side.model.graph, what)
+            if one.name not in side.model.graph.initializers
+        ]
         for side in (left, right)
     )
     if what == "inputs" and len(ours) == len(theirs) == 1:
@@ -600,20 +675,25 @@ def _require_same_rank(name: str, ours: Array, theirs: Array) -> None:
 
 
 def first_failing_case(left: Side, right: Side, batches: Iterable[Feeds]) -> FailingCase | None:
-    """The smallest input on which the first diverging unit of an engine differs from its arithmetic.
+    """The smallest input on which the first diverging unit of an engine differs from its
+    arithmetic.
 
-    None: no unit differs. The engine is the side that is not an integer interpreter, or the right side if both or
-    neither are. Its arithmetic is that of the other side, if that is an interpreter, else the one that it declares. The
-    units are those of the engine's own graph.
+    None: no unit differs. The engine is the side that is not an integer interpreter, or the right
+    side if both or neither are. Its arithmetic is that of the other side, if that is an
+    interpreter, else the one that it declares. The units are those of the engine's own graph.
 
     Raises:
         InputError: the engine declares no arithmetic.
     """
     left_counts, right_counts = watches_itself(left.backend), watches_itself(right.backend)
     engine, other = (left, right) if right_counts and not left_counts else (right, left)
-    interpreter: Backend = other.backend if watches_itself(other.backend) else claimed_interpreter(engine.backend)
+    interpreter: Backend = (
+        other.backend if watches_itself(other.backend) else claimed_interpreter(engine.backend)
+    )
     target = replace(engine.target, claims=interpreter)
     divergences = engine_divergences(target, batches)
     if not divergences:
         return None
-    return smallest_case(divergences[0], contained(engine.backend), interpreter, threads=engine.threads)
+    return smallest_case(
+        divergences[0], contained(engine.backend), interpreter, threads=engine.threads
+    )

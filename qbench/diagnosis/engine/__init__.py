@@ -1,1 +1,3 @@
-"""An engine compared with the arithmetic that it declares: outputs, units alone, the smallest input that differs."""
+"""An engine compared with the arithmetic that it declares: outputs, units alone, the smallest
+input that differs.
+"""

@@ -29,7 +29,9 @@ class CaseRun:
 
     @property
     def passes(self) -> bool:
-        """Whether the result is the expected one: integers exactly, real numbers up to the order of float32 sums."""
+        """Whether the result is the expected one: integers exactly, real numbers up to the
+        order of float32 sums.
+        """
         return not self.crash and not self.found.differing
 
 
@@ -87,7 +89,8 @@ def _listed(array: Array) -> str:
 
 
 def run_test_case(folder: Path, backend: Backend, *, threads: int = 1) -> CaseRun:
-    """Run the test case in ``folder`` on ``backend``, in a child process where the backend may crash.
+    """Run the test case in ``folder`` on ``backend``, in a child process where the backend may
+    crash.
 
     Args:
         folder: written by ``save_test_case``, or any ONNX test case with one data set.
@@ -97,7 +100,11 @@ def run_test_case(folder: Path, backend: Backend, *, threads: int = 1) -> CaseRu
     """
     model = load_model(folder / _MODEL)
     feeds, expected = (_read(folder / _DATA, kind) for kind in ("input", "output"))
-    names = [str(value.name) for value in model.graph.inputs if value.name not in model.graph.initializers]
+    names = [
+        str(value.name)
+        for value in model.graph.inputs
+        if value.name not in model.graph.initializers
+    ]
     outputs = [str(value.name) for value in model.graph.outputs]
     if len(feeds) != len(names) or len(expected) != len(outputs):
         raise InputError(

@@ -25,12 +25,14 @@ from qbench.graph import fixed_batch
 
 
 class UnitSession(Closing):
-    """One unit alone in an engine, in the worker, until the engine fails; a context manager that frees its memory.
+    """One unit alone in an engine, in the worker, until the engine fails; a context manager
+    that frees its memory.
 
     Args:
         unit: to be run. backend: the engine. threads: of it.
-        timeout: of one reply. keeps_process: keep the session of a remote backend, a process, from run to run; else
-            every run starts one, so that as many units as a model has need no more memory than one.
+        timeout: of one reply. keeps_process: keep the session of a remote backend, a process, from
+            run to run; else every run starts one, so that as many units as a model has need no more
+            memory than one.
 
     ``crash`` says in a sentence how the engine failed; empty: it did not.
     """
@@ -74,15 +76,19 @@ class UnitSession(Closing):
 
 
 def rows_of_runs(model: ir.Model) -> Rows:
-    """How batches are split for ``model``: of a fixed batch run by run, whatever axes its outputs have."""
+    """How batches are split for ``model``: of a fixed batch run by run, whatever axes its
+    outputs have.
+    """
     rows, size = Rows.of(model), fixed_batch(model)
     return rows if size is None else replace(rows, size=size)
 
 
 def filled_up(model: ir.Model, feeds: Feeds) -> dict[str, Array]:
-    """``feeds`` with the batch size that ``model`` declares; unchanged where its batch size is free.
+    """``feeds`` with the batch size that ``model`` declares; unchanged where its batch size is
+    free.
 
-    A larger batch is cut. A smaller one repeats its last sample, which is then counted several times.
+    A larger batch is cut. A smaller one repeats its last sample, which is then counted several
+    times.
 
     Args:
         model: the graph. feeds: its inputs by name, of at least one sample.
@@ -95,7 +101,9 @@ def filled_up(model: ir.Model, feeds: Feeds) -> dict[str, Array]:
     if count == size or not count:
         return dict(feeds)
     places = np.minimum(np.arange(size), count - 1)
-    return {name: _taken(array, rows.inputs.get(name), places, count) for name, array in feeds.items()}
+    return {
+        name: _taken(array, rows.inputs.get(name), places, count) for name, array in feeds.items()
+    }
 
 
 def _taken(array: Array, axis: int | None, places: Array, count: int) -> Array:

@@ -1,4 +1,6 @@
-"""The first node at which an engine's values leave those of the arithmetic watched for it: its graph is cut."""
+"""The first node at which an engine's values leave those of the arithmetic watched for it: its
+graph is cut.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,12 +12,13 @@ from qbench.diagnosis.engine.client import UnitSession, filled_up
 from qbench.diagnosis.target import FAR, Target
 from qbench.diagnosis.units import QuantizedUnit, whole_unit
 
-# A tap changes what an engine fuses, a cut too, but less: what lies before the cut is compiled as in the whole graph.
+# A tap changes what an engine fuses, a cut too, but less: what lies before the cut is compiled as
+# in the whole graph.
 #
 #     graph inputs → … → value          one graph a value, its one output; the same inputs on the watched backend
 #
-# Of the values in the order of the graph, one is searched by halves that departs while an earlier one does not. Then
-# its inputs are tried, and theirs, until none of them departs.
+# Of the values in the order of the graph, one is searched by halves that departs while an earlier
+# one does not. Then its inputs are tried, and theirs, until none of them departs.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +26,8 @@ class Departure:
     """Where an engine leaves its arithmetic.
 
     Args:
-        unit: the first that does; of several outputs, where no cut shows it, the one that differs most.
+        unit: the first that does; of several outputs, where no cut shows it, the one that differs
+            most.
         differing, elements: values of the engine that are not those of the arithmetic, of how many.
         largest: the largest difference, in steps; of a real value in its own unit.
         is_cut: whether a cut behind the unit shows it; else the whole graph alone does.
@@ -56,7 +60,9 @@ class _Cuts:
         piece = whole_unit(self.target.quantized, unit.value)
         if piece is None:
             return None
-        with UnitSession(piece, self.target.backend, threads=self.target.threads, timeout=self.timeout) as session:
+        with UnitSession(
+            piece, self.target.backend, threads=self.target.threads, timeout=self.timeout
+        ) as session:
             found = session.run({name: self.feeds[name] for name in piece.feeds})
         return None if found is None else _departure(unit, self.values[unit.value], found)
 
@@ -69,10 +75,12 @@ def first_departure(
     timeout: Timeout = no_timeout,
     is_over: Callable[[], bool] = lambda: False,
 ) -> Departure | None:
-    """The first of ``units`` at which the engine of ``target`` leaves the watched backend; None: it does not.
+    """The first of ``units`` at which the engine of ``target`` leaves the watched backend;
+    None: it does not.
 
     Args:
-        target: its ``backend`` runs cut graphs. units: of its graph, in order. feeds: samples of its float graph.
+        target: its ``backend`` runs cut graphs. units: of its graph, in order. feeds: samples of
+            its float graph.
         timeout: of one run. is_over: whether there is no time for another cut.
 
     Raises:
@@ -81,7 +89,9 @@ def first_departure(
     feeds = filled_up(target.original, feeds)
     outputs = {str(value.name) for value in target.quantized.graph.outputs}
     taps = tuple(unit.value for unit in units if unit.value not in outputs)
-    with isolated(target.watched).prepare(target.quantized, taps=taps, threads=target.threads) as run:
+    with isolated(target.watched).prepare(
+        target.quantized, taps=taps, threads=target.threads
+    ) as run:
         values = in_slices(run, target.quantized).run(feeds)
     cuts = _Cuts(target, feeds, values, timeout)
     first, last = 0, len(units) - 1
@@ -93,7 +103,10 @@ def first_departure(
     known = {unit.value: unit for unit in units}
     place = units[last]
     while not is_over():
-        before = next((known[name] for name in place.feeds if name in known and cuts.departs(known[name])), None)
+        before = next(
+            (known[name] for name in place.feeds if name in known and cuts.departs(known[name])),
+            None,
+        )
         if before is None:
             break
         place = before
@@ -103,19 +116,29 @@ def first_departure(
 def _in_whole(
     target: Target, units: Sequence[QuantizedUnit], feeds: Feeds, values: Mapping[str, Array]
 ) -> Departure | None:
-    """The output of the whole graph that departs most, and the unit that computes it; None: none departs."""
+    """The output of the whole graph that departs most, and the unit that computes it; None:
+    none departs.
+    """
     with isolated(target.backend).prepare(target.quantized, threads=target.threads) as run:
         theirs = in_slices(run, target.quantized).run(feeds)
-    far = [one for name, found in theirs.items() if (one := _of_output(units, name, values, found)) is not None]
+    far = [
+        one
+        for name, found in theirs.items()
+        if (one := _of_output(units, name, values, found)) is not None
+    ]
     return max(far, key=lambda one: one.differing / max(one.elements, 1), default=None)
 
 
 def _of_output(
     units: Sequence[QuantizedUnit], name: str, values: Mapping[str, Array], found: Array
 ) -> Departure | None:
-    """The departure of an output; its unit is the one that computes it, or the last whose value it dequantizes."""
+    """The departure of an output; its unit is the one that computes it, or the last whose value
+    it dequantizes.
+    """
     own = next((unit for unit in units if unit.value == name), None)
-    near = own or next((unit for unit in reversed(units) if unit.represents == name), units[-1] if units else None)
+    near = own or next(
+        (unit for unit in reversed(units) if unit.represents == name), units[-1] if units else None
+    )
     if near is None or not _is_far(values[name], found):
         return None
     gap = np.abs(values[name].astype(np.float64) - found)
@@ -136,11 +159,15 @@ def _departure(unit: QuantizedUnit, ours: Array, theirs: Array) -> Departure | N
         return None
     gap = np.abs(ours.astype(np.float64) - theirs.astype(np.float64))
     differing = int(np.count_nonzero(~(gap == 0)))
-    return Departure(unit=unit, differing=differing, elements=gap.size, largest=float(np.nanmax(gap, initial=0)))
+    return Departure(
+        unit=unit, differing=differing, elements=gap.size, largest=float(np.nanmax(gap, initial=0))
+    )
 
 
 def _is_far(ours: Array, theirs: Array) -> bool:
-    """Whether two real arrays are further apart than ties and other orders of float32 sums bring them."""
+    """Whether two real arrays are further apart than ties and other orders of float32 sums
+    bring them.
+    """
     if ours.shape != theirs.shape:
         return True
     bounded = np.isfinite(ours) & np.isfinite(theirs)

@@ -16,7 +16,9 @@ from qbench.judging import Cause
 from qbench.metrics import unequal
 
 REAL_WIDTH = 2.0**-16
-"""Share of the largest number of a real result by which another order of float32 sums may move it."""
+"""Share of the largest number of a real result by which another order of float32 sums may move
+it.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -25,10 +27,10 @@ class Divergence:
 
     Args:
         unit: the piece; ``node`` is the operator by its name in fp32.
-        elements: number compared. differing: number not equal. largest: difference in steps; absolute if real.
-        repeats: whether the engine gives equal results for equal inputs.
-        crash: how the engine fails, in a sentence; empty: it does not.
-        feeds: one sample on which they differ (a whole batch, where the first axis does not run over samples).
+        elements: number compared. differing: number not equal. largest: difference in steps;
+        absolute if real. repeats: whether the engine gives equal results for equal inputs. crash:
+        how the engine fails, in a sentence; empty: it does not. feeds: one sample on which they
+        differ (a whole batch, where the first axis does not run over samples).
     """
 
     unit: QuantizedUnit
@@ -69,12 +71,14 @@ class Divergence:
 def engine_divergences(
     target: Target, feeds: Feeds | Iterable[Feeds], *, interpreter: Backend | None = None
 ) -> tuple[Divergence, ...]:
-    """The units of the target that its backend computes otherwise than it declares, in the order of the graph.
+    """The units of the target that its backend computes otherwise than it declares, in the
+    order of the graph.
 
     Args:
         target: its ``backend`` runs the units.
         feeds: one batch, or several: they are used one by one.
-        interpreter: what the backend should equal; None: the target's ``claims``, or one of the declared arithmetic.
+        interpreter: what the backend should equal; None: the target's ``claims``, or one of the
+            declared arithmetic.
 
     Raises:
         InputError: the backend declares no arithmetic, and no interpreter is given.
@@ -87,7 +91,8 @@ def engine_divergences(
         watched = stack.enter_context(claimed.prepare(target.quantized, taps=taps))
         whole = in_slices(watched, target.quantized)
         replays = [
-            _Replay(stack.enter_context(UnitSession(unit, target.backend, threads=target.threads))) for unit in units
+            _Replay(stack.enter_context(UnitSession(unit, target.backend, threads=target.threads)))
+            for unit in units
         ]
         for batch in [feeds] if isinstance(feeds, Mapping) else feeds:
             values = {**batch, **whole.run(batch)}
@@ -123,7 +128,9 @@ class _Replay:
     @property
     def differs(self) -> bool:
         """Whether the engine differs, crashes or does not repeat its result."""
-        return bool(self.divergence.crash or self.divergence.differing or not self.divergence.repeats)
+        return bool(
+            self.divergence.crash or self.divergence.differing or not self.divergence.repeats
+        )
 
     def add(self, values: Mapping[str, Array], samples: int) -> None:
         """One batch of the watched run."""
@@ -138,7 +145,11 @@ class _Replay:
             return
         apart = differing(unit, found, expected)
         repeats = found.shape == again.shape and not unequal(found, again).any()
-        wrong = apart if repeats else apart | differing(unit, again, expected) | np.asarray(found != again)
+        wrong = (
+            apart
+            if repeats
+            else apart | differing(unit, again, expected) | np.asarray(found != again)
+        )
         if wrong.any() and not self.differs:
             self._keep(values, wrong, samples)
         self.divergence = replace(
@@ -150,7 +161,12 @@ class _Replay:
         )
 
     def _keep(
-        self, values: Mapping[str, Array], apart: npt.NDArray[np.bool_] | None, samples: int, *, replaces: bool = False
+        self,
+        values: Mapping[str, Array],
+        apart: npt.NDArray[np.bool_] | None,
+        samples: int,
+        *,
+        replaces: bool = False,
     ) -> None:
         """Keep the first sample that differs, or the whole batch where the sample is not known."""
         feeds = {name: values[name] for name in self.divergence.unit.feeds}
@@ -160,11 +176,14 @@ class _Replay:
         if apart is not None and by_sample and apart.ndim and len(apart) == samples:
             row = int(np.argmax(apart.reshape(samples, -1).any(axis=1)))
             feeds = {name: array[row : row + 1] for name, array in feeds.items()}
-        self.divergence = replace(self.divergence, feeds={name: np.array(array) for name, array in feeds.items()})
+        self.divergence = replace(
+            self.divergence, feeds={name: np.array(array) for name, array in feeds.items()}
+        )
 
 
 def differing(unit: QuantizedUnit, found: Array, expected: Array) -> npt.NDArray[np.bool_]:
-    """Where the results of a unit are not equal: quantized values exactly, real ones beyond the order of float32 sums.
+    """Where the results of a unit are not equal: quantized values exactly, real ones beyond the
+    order of float32 sums.
 
     Results of different shapes differ everywhere.
     """

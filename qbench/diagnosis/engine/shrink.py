@@ -15,10 +15,12 @@ from qbench.errors import QbenchError
 from qbench.graph import constant_value, int_attribute, op_spec, own_copy
 from qbench.judging import Cause
 
-# Smaller pieces of a unit, where its operators admit them: fewer rows and columns, fewer channels in and out.
+# Smaller pieces of a unit, where its operators admit them: fewer rows and columns, fewer channels
+# in and out.
 #
-# Windows and elementwise functions compute the same on a part of an image. A dense layer without some of its outputs
-# computes the others as before. Without some of its inputs it is another layer, which is tried like any candidate.
+# Windows and elementwise functions compute the same on a part of an image. A dense layer without
+# some of its outputs computes the others as before. Without some of its inputs it is another layer,
+# which is tried like any candidate.
 
 Sliced = tuple[ir.Model, dict[str, Array]]
 
@@ -39,7 +41,9 @@ def with_free_sizes(model: ir.Model) -> ir.Model:
     return copy
 
 
-def with_sizes(model: ir.Model, feeds: Mapping[str, Array], results: Mapping[str, Array]) -> ir.Model:
+def with_sizes(
+    model: ir.Model, feeds: Mapping[str, Array], results: Mapping[str, Array]
+) -> ir.Model:
     """A copy of ``model`` that declares the shapes of ``feeds`` and ``results``."""
     copy = own_copy(model)
     for value in (*copy.graph.inputs, *copy.graph.outputs):
@@ -50,7 +54,9 @@ def with_sizes(model: ir.Model, feeds: Mapping[str, Array], results: Mapping[str
 
 
 def spatial_axes(model: ir.Model, feeds: Mapping[str, Array]) -> tuple[int, ...]:
-    """The axes after the channels along which all feeds can be cropped; none where an operator mixes positions."""
+    """The axes after the channels along which all feeds can be cropped; none where an operator
+    mixes positions.
+    """
     if not all(op_spec(node).local for node in model.graph):
         return ()
     shapes = [array.shape[_CHANNEL_AXIS + 1 :] for array in feeds.values() if array.ndim]
@@ -66,7 +72,8 @@ def cropped(feeds: Mapping[str, Array], axis: int, start: int, stop: int) -> dic
 
 
 def channel_cut(model: ir.Model, feeds: Mapping[str, Array]) -> "tuple[tuple[Cutter, int], ...]":
-    """Ways to keep some channels of the one product in ``model``, each with how many there are; outputs first.
+    """Ways to keep some channels of the one product in ``model``, each with how many there are;
+    outputs first.
 
     A depthwise convolution has one way, which keeps the same channels of both sides.
     """
@@ -82,7 +89,10 @@ def channel_cut(model: ir.Model, feeds: Mapping[str, Array]) -> "tuple[tuple[Cut
     ((name, feed),) = feeds.items()
     if node.op_type == "Conv":
         if groups == 1:
-            return (_cutter(0, None, None), shape[0]), (_cutter(None, 1, (name, _CHANNEL_AXIS)), shape[1])
+            return (_cutter(0, None, None), shape[0]), (
+                _cutter(None, 1, (name, _CHANNEL_AXIS)),
+                shape[1],
+            )
         if groups == shape[0] == feed.shape[_CHANNEL_AXIS]:
             return ((_cutter(0, None, (name, _CHANNEL_AXIS), depthwise=True), shape[0]),)
         return ()
@@ -101,9 +111,15 @@ Cutter = Callable[[ir.Model, Mapping[str, Array], Sequence[int]], Sliced]
 
 
 def _cutter(
-    outputs: int | None, inputs: int | None, feed: tuple[str, int] | None, *, depthwise: bool = False
+    outputs: int | None,
+    inputs: int | None,
+    feed: tuple[str, int] | None,
+    *,
+    depthwise: bool = False,
 ) -> Cutter:
-    """A function that keeps channels along an axis of the weight (``outputs`` or ``inputs``) and of a feed."""
+    """A function that keeps channels along an axis of the weight (``outputs`` or ``inputs``)
+    and of a feed.
+    """
 
     def cut(model: ir.Model, feeds: Mapping[str, Array], channels: Sequence[int]) -> Sliced:
         copy, kept = own_copy(model), np.asarray(channels, dtype=np.int64)
@@ -132,14 +148,20 @@ def _constant_behind(value: ir.Value | None) -> ir.Value | None:
 
 
 def _slice_operand(value: ir.Value | None, axis: int, kept: Array) -> None:
-    """Keep slices of a constant, and of its scales and zero points where they run along ``axis``."""
+    """Keep slices of a constant, and of its scales and zero points where they run along
+    ``axis``.
+    """
     maker = None if value is None else value.producer()
     if value is None:
         return
     if maker is None or maker.op_type != "DequantizeLinear":
         _slice(value, axis, kept)
         return
-    rank = len(maker.inputs[0].shape) if maker.inputs[0] is not None and maker.inputs[0].shape is not None else 1
+    rank = (
+        len(maker.inputs[0].shape)
+        if maker.inputs[0] is not None and maker.inputs[0].shape is not None
+        else 1
+    )
     along = int_attribute(maker, "axis", 1) % rank
     for index, part in enumerate(maker.inputs):
         numbers = constant_value(part)
@@ -161,10 +183,12 @@ def _slice(value: ir.Value, axis: int, kept: Array) -> None:
     value.shape = ir.Shape(taken.shape)
 
 
-# A smallest subset of items that still fails, by delta debugging (``ddmin`` of Zeller and Hildebrandt, 2002).
+# A smallest subset of items that still fails, by delta debugging (``ddmin`` of Zeller and
+# Hildebrandt, 2002).
 #
-# The items are split into n parts. When a part alone, or all items but a part, still fails, it replaces the items.
-# When none does, n doubles. Without a limit the result is 1-minimal: no single item can be removed.
+# The items are split into n parts. When a part alone, or all items but a part, still fails, it
+# replaces the items. When none does, n doubles. Without a limit the result is 1-minimal: no single
+# item can be removed.
 
 Item = TypeVar("Item")
 
@@ -188,7 +212,8 @@ class Trials:
 def smallest_failing(
     items: Sequence[Item], fails: Callable[[Sequence[Item]], bool], trials: Trials
 ) -> tuple[Item, ...]:
-    """A subset of ``items``, in their order, that still fails; the smallest so far when ``trials`` are spent.
+    """A subset of ``items``, in their order, that still fails; the smallest so far when
+    ``trials`` are spent.
 
     Args:
         items: they fail together, which is not tried again.
@@ -198,7 +223,9 @@ def smallest_failing(
     if kept and not trials.are_spent and fails(()):
         return ()
     while len(kept) > 1:
-        smaller = next((one for one in _candidates(kept, parts) if not trials.are_spent and fails(one)), None)
+        smaller = next(
+            (one for one in _candidates(kept, parts) if not trials.are_spent and fails(one)), None
+        )
         if smaller is None:
             if parts >= len(kept) or trials.are_spent:
                 break
@@ -218,10 +245,12 @@ def _candidates(items: tuple[Item, ...], parts: int) -> Iterator[tuple[Item, ...
         yield from (items[:low] + items[high:] for low, high in pieces)
 
 
-# The smallest input on which an engine differs from its arithmetic: fewer channels, a part of the image, few values.
+# The smallest input on which an engine differs from its arithmetic: fewer channels, a part of the
+# image, few values.
 #
-# Each step keeps what still fails: first the outputs of a dense layer and the position in space, then its inputs. Then
-# values become the zero point where the difference remains. The result is seldom larger than one window.
+# Each step keeps what still fails: first the outputs of a dense layer and the position in space,
+# then its inputs. Then values become the zero point where the difference remains. The result is
+# seldom larger than one window.
 
 USUAL_TRIALS = 600
 _TRIALS_OF_A_CRASH = 24
@@ -235,10 +264,10 @@ class FailingCase:
     Args:
         node: the operator by its name in fp32. operators: of the piece. cause: the kind of fault.
         model: the cropped piece. feeds: its input.
-        expected: the interpreter's outputs. found: the engine's; None: it fails, ``crash`` is the reason.
-        engine, interpreter: their names. trials: number of inputs tried.
-        changed: number of values in the feeds that differ from the zero point.
-        is_smallest: whether the search was completed.
+        expected: the interpreter's outputs. found: the engine's; None: it fails, ``crash`` is the
+        reason. engine, interpreter: their names. trials: number of inputs tried. changed: number of
+        values in the feeds that differ from the zero point. is_smallest: whether the search was
+        completed.
     """
 
     node: str
@@ -264,7 +293,11 @@ class FailingCase:
             return f"'{self.engine}' fails on {what}: {self.crash}"
         ((name, expected),) = self.expected.items()
         found = self.found[name]
-        apart = int(np.count_nonzero(found != expected)) if found.shape == expected.shape else expected.size
+        apart = (
+            int(np.count_nonzero(found != expected))
+            if found.shape == expected.shape
+            else expected.size
+        )
         return (
             f"'{self.engine}' differs from '{self.interpreter}' in {apart} of {expected.size} outputs for {what}; "
             f"{self.changed} input values are not the zero point"
@@ -272,13 +305,19 @@ class FailingCase:
 
 
 def smallest_case(
-    divergence: Divergence, engine: Backend, interpreter: Backend, *, trials: int = USUAL_TRIALS, threads: int = 1
+    divergence: Divergence,
+    engine: Backend,
+    interpreter: Backend,
+    *,
+    trials: int = USUAL_TRIALS,
+    threads: int = 1,
 ) -> FailingCase:
     """A small input of the diverging unit on which ``engine`` still differs from ``interpreter``.
 
     Args:
         divergence: with the feeds on which it was seen. engine: ``contained``, where it may crash.
-        interpreter: of the arithmetic that the engine declares. trials: how many inputs may be tried.
+        interpreter: of the arithmetic that the engine declares. trials: how many inputs may be
+            tried.
 
     Raises:
         QbenchError: the interpreter does not run the unit alone.
@@ -290,7 +329,12 @@ class _Search:
     """The smallest model and feeds that failed so far."""
 
     def __init__(
-        self, divergence: Divergence, engine: Backend, interpreter: Backend, trials: int, threads: int
+        self,
+        divergence: Divergence,
+        engine: Backend,
+        interpreter: Backend,
+        trials: int,
+        threads: int,
     ) -> None:
         self._divergence, self._unit = divergence, divergence.unit
         self._engine, self._interpreter, self._threads = engine, interpreter, threads
@@ -331,7 +375,9 @@ class _Search:
             return None, error.found
 
     def _fails(self, model: ir.Model, feeds: Mapping[str, Array]) -> bool:
-        """Whether the engine differs from the interpreter there; an input that the interpreter refuses is no case."""
+        """Whether the engine differs from the interpreter there; an input that the interpreter
+        refuses is no case.
+        """
         self._trials.spend()
         try:
             expected = _answers(self._interpreter, model, feeds, self._threads)[self._unit.value]
@@ -373,7 +419,9 @@ class _Search:
         """Set every value that is not needed to the zero point."""
         rests = {name: rest for name, (_, rest) in zip(self._feeds, self._rests(), strict=True)}
         places = [
-            (name, int(index)) for name, array in self._feeds.items() for index in np.flatnonzero(array != rests[name])
+            (name, int(index))
+            for name, array in self._feeds.items()
+            for index in np.flatnonzero(array != rests[name])
         ]
 
         def only(kept: Sequence[tuple[str, int]]) -> dict[str, Array]:
@@ -382,7 +430,9 @@ class _Search:
                 feeds[name].reshape(-1)[index] = self._feeds[name].reshape(-1)[index]
             return feeds
 
-        kept = smallest_failing(places, lambda some: self._fails(self._model, only(some)), self._trials)
+        kept = smallest_failing(
+            places, lambda some: self._fails(self._model, only(some)), self._trials
+        )
         self._feeds = only(kept)
 
     def _rests(self) -> Iterator[tuple[Array, Array]]:
@@ -392,7 +442,9 @@ class _Search:
 
 
 def _windows(size: int, part: int) -> Iterator[tuple[int, int]]:
-    """Two windows of ``size`` without one of ``part`` parts: the last part removed, then the first part removed."""
+    """Two windows of ``size`` without one of ``part`` parts: the last part removed, then the
+    first part removed.
+    """
     less = max(size // part, 1)
     yield 0, size - less
     yield less, size
@@ -409,6 +461,8 @@ def _zero_level(model: ir.Model, name: str, array: Array) -> Array:
     return np.zeros((), array.dtype)
 
 
-def _answers(backend: Backend, model: ir.Model, feeds: Mapping[str, Array], threads: int) -> dict[str, Array]:
+def _answers(
+    backend: Backend, model: ir.Model, feeds: Mapping[str, Array], threads: int
+) -> dict[str, Array]:
     with isolated(backend).prepare(model, threads=threads) as executor:
         return executor.run(feeds)

@@ -1,4 +1,6 @@
-"""The cause of a suspect node: possible mistakes of engines and graphs, each tested on the values of the node."""
+"""The cause of a suspect node: possible mistakes of engines and graphs, each tested on the
+values of the node.
+"""
 
 from typing import TYPE_CHECKING
 

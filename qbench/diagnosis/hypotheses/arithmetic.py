@@ -51,30 +51,41 @@ def pairs(facts: UnitEvidence) -> Iterator[Explanation | None]:
         return
     own = facts.arithmetic.accumulator
     if own.pair_bits:
-        other, words = Accumulator(bits=own.bits), "summing products one by one, where the arithmetic sums pairs,"
+        other, words = (
+            Accumulator(bits=own.bits),
+            "summing products one by one, where the arithmetic sums pairs,",
+        )
     else:
         other = Accumulator(bits=own.bits, overflow=own.overflow, pair_bits=PAIR_BITS)
         words = f"summing pairs of products in {PAIR_BITS} bits"
-    yield facts.weigh_arithmetic(Cause.PAIR_SATURATION, words, arithmetic=_summing(facts.arithmetic, other))
+    yield facts.weigh_arithmetic(
+        Cause.PAIR_SATURATION, words, arithmetic=_summing(facts.arithmetic, other)
+    )
 
 
 def own_rules(facts: UnitEvidence) -> Iterator[Explanation | None]:
-    """The cost of the rules that the arithmetic declares: pairs and sums of few bits, short multipliers, roundings.
+    """The cost of the rules that the arithmetic declares: pairs and sums of few bits, short
+    multipliers, roundings.
 
-    The weight is the share of the error that disappears when one rule is exact. A result without a grid counts, too.
+    The weight is the share of the error that disappears when one rule is exact. A result without a
+    grid counts, too.
     """
     yield from _own_rules(facts, 1.0)
 
 
 def rules_of_excess(facts: UnitEvidence) -> Iterator[Explanation | None]:
-    """As ``own_rules``, with the share of the error that the quantization parameters do not explain."""
+    """As ``own_rules``, with the share of the error that the quantization parameters do not
+    explain.
+    """
     beyond = unexplained_share(facts.captured.errors)
     if beyond > 0:
         yield from _own_rules(facts, beyond)
 
 
 def _own_rules(facts: UnitEvidence, part: float) -> Iterator[Explanation | None]:
-    """The explanations by the rules of the declared arithmetic of a ``part`` (0 … 1) of the squared error."""
+    """The explanations by the rules of the declared arithmetic of a ``part`` (0 … 1) of the
+    squared error.
+    """
     captured, own = facts.captured, facts.arithmetic
     found = captured.isolated
     if not facts.claimed or found is None or found.shape != captured.expected.shape:
@@ -89,28 +100,38 @@ def _own_rules(facts: UnitEvidence, part: float) -> Iterator[Explanation | None]
         share = 1 - float(((levels - x) ** 2).sum()) / error
         if share < _HALF * part:
             continue
-        evidence = f"'{own.name}' {words}, as it claims: without that, {share:.0%} of the error disappears"
+        evidence = (
+            f"'{own.name}' {words}, as it claims: without that, {share:.0%} of the error disappears"
+        )
         yield Explanation(cause=cause, evidence=evidence, weight=min(share / part, 1.0))
         if cause is not Cause.GRID and share / part >= _NEARLY:
             return  # all rules exact would explain a little more, and say less
 
 
 def _exact_rules(own: Arithmetic, is_product: bool) -> Iterator[tuple[Cause, str, Arithmetic]]:
-    """(cause, words, the arithmetic with that rule exact), the likeliest first; all rules exact last."""
+    """(cause, words, the arithmetic with that rule exact), the likeliest first; all rules exact
+    last.
+    """
     sums = own.accumulator
     if is_product and sums.pair_bits:
         words = f"sums pairs of products in {sums.pair_bits} bits"
         yield Cause.PAIR_SATURATION, words, _summing(own, Accumulator(bits=sums.bits))
     if is_product and sums.bits < Accumulator().bits:
         yield Cause.ACCUMULATOR, f"sums in {sums.bits} bits", _summing(own, Accumulator())
-    if is_product and own.scaling.form is MultiplierForm.FIXED and (own.scaling.bits or 0) < _EXACT_BITS:
+    if (
+        is_product
+        and own.scaling.form is MultiplierForm.FIXED
+        and (own.scaling.bits or 0) < _EXACT_BITS
+    ):
         exact = own.with_multiplier(get_arithmetic("ideal").scaling)
         yield Cause.WRONG_SCALE, f"holds multipliers in {own.scaling.bits} bits", exact
     yield Cause.GRID, "rounds otherwise than real arithmetic", get_arithmetic("ideal")
 
 
 def unexplained_share(errors: NodeErrors) -> float:
-    """The share of the squared error beyond that of the quantization parameters alone; 0 where that is not known."""
+    """The share of the squared error beyond that of the quantization parameters alone; 0 where
+    that is not known.
+    """
     alone, explained = errors.isolated, errors.explained
     if alone is None or explained is None or not alone.relative:
         return 0.0
@@ -123,7 +144,9 @@ def registers(facts: UnitEvidence) -> Iterator[Explanation | None]:
     if product is None:
         return
     sums = np.rint((facts.real / product.unit).astype(np.float64)).astype(np.int64)
-    bias = np.rint(product.bias / product.unit).astype(np.int64) if product.bias is not None else None
+    bias = (
+        np.rint(product.bias / product.unit).astype(np.int64) if product.bias is not None else None
+    )
     widest = int(np.abs(sums).max(initial=0)).bit_length()
     for bits in range(min(widest, 31), 7, -1):
         for overflow in Overflow:
@@ -132,7 +155,9 @@ def registers(facts: UnitEvidence) -> Iterator[Explanation | None]:
             yield facts.weigh_reals(Cause.ACCUMULATOR, words, held(sums, register) * product.unit)
             if bias is not None:
                 later = (held(sums - bias, register) + bias) * product.unit
-                yield facts.weigh_reals(Cause.ACCUMULATOR, f"{words}, the bias added afterwards,", later)
+                yield facts.weigh_reals(
+                    Cause.ACCUMULATOR, f"{words}, the bias added afterwards,", later
+                )
 
 
 def rules(facts: UnitEvidence) -> Iterator[Explanation | None]:
@@ -143,7 +168,8 @@ def rules(facts: UnitEvidence) -> Iterator[Explanation | None]:
     if not facts.claimed or facts.interior is None:
         return
     if facts.found.size > 2 * MOST and 2 * facts.hard_count > facts.count:
-        return  # too slow; most differences are not ties, so the roundings of real values show as much
+        # too slow; most differences are not ties, so the roundings of real values show as much
+        return
     node = facts.interior.node
     own = facts.arithmetic.at(node.op_type, str(node.name))
     for words, other in (*other_rules(own, node.op_type), *_twice(own)):
@@ -176,7 +202,9 @@ def multipliers(facts: UnitEvidence, product: Product) -> Iterator[Explanation |
 
 
 def _scaled(facts: UnitEvidence, exact: Floats, kept: Floats, words: str) -> Explanation | None:
-    if np.allclose(kept, exact, rtol=1e-6, atol=0) or (kept <= 0).any():  # a multiplier of 0 is not an explanation
+    if (
+        np.allclose(kept, exact, rtol=1e-6, atol=0) or (kept <= 0).any()
+    ):  # a multiplier of 0 is not an explanation
         return None
     return facts.weigh_reals(Cause.WRONG_SCALE, words, facts.real * (kept / exact))
 
@@ -188,7 +216,9 @@ def _cause(own: Arithmetic, other: Arithmetic) -> Cause | None:
     if own.narrow != other.narrow:
         return Cause.ABSORBED_CLIP
     coarse = other.scaling.form is MultiplierForm.FIXED and (other.scaling.bits or 0) < _EXACT_BITS
-    if coarse and (own.scaling.form is not other.scaling.form or own.scaling.bits != other.scaling.bits):
+    if coarse and (
+        own.scaling.form is not other.scaling.form or own.scaling.bits != other.scaling.bits
+    ):
         return Cause.WRONG_SCALE
     return Cause.ROUNDING
 
@@ -218,7 +248,9 @@ def tables(facts: UnitEvidence) -> Iterator[Explanation | None]:
     if not operators & _FUNCTIONS:
         return
     feed = next(iter(facts.feeds.values()))
-    pointwise = len(facts.feeds) == 1 and feed.shape == facts.found.shape and not operators & {"Softmax"}
+    pointwise = (
+        len(facts.feeds) == 1 and feed.shape == facts.found.shape and not operators & {"Softmax"}
+    )
     if pointwise and not facts.is_product:
         yield from _entries(facts, feed.astype(np.int64))
     steps = np.abs(facts.found - facts.correct)[facts.differing]
@@ -231,7 +263,9 @@ def tables(facts: UnitEvidence) -> Iterator[Explanation | None]:
 def _entries(facts: UnitEvidence, levels: np.ndarray[Any, Any]) -> Iterator[Explanation | None]:
     right = _table(levels, facts.correct)
     for by in (1, -1, 2, -2):
-        shifted = np.array([right.get(level + by, right[level]) for level in levels.reshape(-1).tolist()])
+        shifted = np.array(
+            [right.get(level + by, right[level]) for level in levels.reshape(-1).tolist()]
+        )
         words = f"a table read {abs(by)} {'entry' if abs(by) == 1 else 'entries'} {'up' if by > 0 else 'down'}"
         yield facts.weigh_levels(Cause.TABLE, words, shifted.reshape(levels.shape))
     found = _table(levels, facts.found)
@@ -241,8 +275,12 @@ def _entries(facts: UnitEvidence, levels: np.ndarray[Any, Any]) -> Iterator[Expl
     off = [level for level in sorted(found) if found[level] != right[level]]
     coarse = _coarseness(found, right)
     words = f"a table with {coarse} neighbouring levels to an entry" if coarse > 1 else "a table"
-    evidence = f"{words}, wrong for {len(off)} of {len(found)} levels (the first {off[0]}), explains all"
-    yield Explanation(cause=Cause.TABLE, evidence=f"{evidence} {facts.count} levels that differ", weight=0.95)
+    evidence = (
+        f"{words}, wrong for {len(off)} of {len(found)} levels (the first {off[0]}), explains all"
+    )
+    yield Explanation(
+        cause=Cause.TABLE, evidence=f"{evidence} {facts.count} levels that differ", weight=0.95
+    )
 
 
 def _table(levels: np.ndarray[Any, Any], results: np.ndarray[Any, Any]) -> dict[int, float]:
@@ -273,7 +311,8 @@ _RULES: Mapping[str, Callable[[Floats], Floats]] = MappingProxyType(
 
 
 def roundings(facts: UnitEvidence) -> Iterator[Explanation | None]:
-    """Every rounding rule, before and after the zero point, once or twice; and a constant added to all results.
+    """Every rounding rule, before and after the zero point, once or twice; and a constant added
+    to all results.
 
     Only for a quantized result: a real one is not rounded.
     """
@@ -287,7 +326,9 @@ def roundings(facts: UnitEvidence) -> Iterator[Explanation | None]:
         yield facts.weigh_levels(cause, words, _moved(facts, rule(snapped)))
         if zero:
             early = rule(snapped + zero) - zero
-            yield facts.weigh_levels(cause, f"{words} after the zero point is added", _moved(facts, early))
+            yield facts.weigh_levels(
+                cause, f"{words} after the zero point is added", _moved(facts, early)
+            )
     for bits in range(1, 5):
         for words in ("half up", "half to even", "truncation"):
             twice = np.floor(_RULES[words](_snapped(facts.real * 2**bits)) / 2**bits + 0.5)
@@ -298,7 +339,8 @@ def roundings(facts: UnitEvidence) -> Iterator[Explanation | None]:
 def zero_points(facts: UnitEvidence) -> Iterator[Explanation | None]:
     """A zero point of an operand that is omitted, or another one.
 
-    One step more in an operand changes the result by R; the error of the zero point is the δ that fits best.
+    One step more in an operand changes the result by R; the error of the zero point is the δ that
+    fits best.
     """
     inner = facts.interior
     if inner is None:
@@ -310,10 +352,17 @@ def zero_points(facts: UnitEvidence) -> Iterator[Explanation | None]:
         scale, zero = float(one.grid.scale), int(one.grid.zero_point)
         if not facts.is_product:
             if zero:
-                moved = inner.run({**facts.operands, name: facts.operands[name] + np.float32(scale * zero)})
-                yield facts.weigh_reals(Cause.ROUNDING, f"zero point {zero} of '{name}' left out", moved)
+                moved = inner.run(
+                    {**facts.operands, name: facts.operands[name] + np.float32(scale * zero)}
+                )
+                yield facts.weigh_reals(
+                    Cause.ROUNDING, f"zero point {zero} of '{name}' left out", moved
+                )
             continue
-        response = inner.run({**facts.operands, name: facts.operands[name] + np.float32(scale)}) - facts.real
+        response = (
+            inner.run({**facts.operands, name: facts.operands[name] + np.float32(scale)})
+            - facts.real
+        )
         inside = facts.inside & (response != 0)
         if not inside.any():
             continue
@@ -326,7 +375,9 @@ def zero_points(facts: UnitEvidence) -> Iterator[Explanation | None]:
 
 def _exchanged_points(facts: UnitEvidence, inner: Interior) -> Iterator[Explanation | None]:
     """Operands read with the zero points of each other: of a sum, a constant on every level."""
-    grids = {name: one.grid for name, one in inner.operands.items() if one.feed and one.grid is not None}
+    grids = {
+        name: one.grid for name, one in inner.operands.items() if one.feed and one.grid is not None
+    }
     for (name, grid), (other, its) in combinations(grids.items(), 2):
         if np.size(grid.scale) != 1 or np.size(its.scale) != 1 or grid.zero_point == its.zero_point:
             continue
@@ -339,24 +390,32 @@ def _exchanged_points(facts: UnitEvidence, inner: Interior) -> Iterator[Explanat
 
 
 def wraps_at_end(facts: UnitEvidence) -> Iterator[Explanation | None]:
-    """The highest level of a quantized result that comes out as the lowest: a clamp of another type, say."""
+    """The highest level of a quantized result that comes out as the lowest: a clamp of another
+    type, say.
+    """
     if facts.captured.unit.grid is None:
         return
     low, high = facts.lowest, facts.highest
     for words, end, other in (("highest", high, low), ("lowest", low, high)):
         levels = np.where(facts.correct == end, other, facts.correct)
-        yield facts.weigh_levels(Cause.ACCUMULATOR, f"the {words} level that wraps to the other end", levels)
+        yield facts.weigh_levels(
+            Cause.ACCUMULATOR, f"the {words} level that wraps to the other end", levels
+        )
 
 
 def solved(facts: UnitEvidence, response: Floats) -> float:
-    """The multiple of ``response`` by which the found values differ, by least squares where nothing is clamped."""
+    """The multiple of ``response`` by which the found values differ, by least squares where
+    nothing is clamped.
+    """
     inside = facts.inside & np.isfinite(response)
     energy = float((response[inside] ** 2).sum())
     return float(((facts.found - facts.real) * response)[inside].sum()) / energy if energy else 0.0
 
 
 def _constant(facts: UnitEvidence, zero: int) -> Explanation | None:
-    off = (facts.found - facts.correct)[facts.differing & (facts.found > facts.lowest) & (facts.found < facts.highest)]
+    off = (facts.found - facts.correct)[
+        facts.differing & (facts.found > facts.lowest) & (facts.found < facts.highest)
+    ]
     if not off.size:
         return None
     values, counts = np.unique(off, return_counts=True)
@@ -369,13 +428,17 @@ def _constant(facts: UnitEvidence, zero: int) -> Explanation | None:
     after = facts.weigh_levels(Cause.ROUNDING, words, facts.rounded(facts.correct + step))
     clamped = (facts.correct <= facts.lowest) | (facts.correct >= facts.highest)
     free = np.where(clamped & np.isfinite(facts.real), np.rint(facts.real), facts.correct)
-    before = facts.weigh_levels(Cause.ROUNDING, f"{words}, before its limits,", facts.rounded(free + step))
+    before = facts.weigh_levels(
+        Cause.ROUNDING, f"{words}, before its limits,", facts.rounded(free + step)
+    )
     return heaviest((after, before))
 
 
 def _moved(facts: UnitEvidence, rounded: Floats) -> Floats:
     """The result of the arithmetic, changed as the rule changes the rounded real values."""
-    return facts.rounded(np.where(facts.differing, rounded, facts.correct + rounded - np.rint(_snapped(facts.real))))
+    return facts.rounded(
+        np.where(facts.differing, rounded, facts.correct + rounded - np.rint(_snapped(facts.real)))
+    )
 
 
 def _snapped(real: Floats) -> Floats:

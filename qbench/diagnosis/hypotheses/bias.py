@@ -45,14 +45,20 @@ def biases(facts: UnitEvidence) -> Iterator[Explanation | None]:
     if scales.size > 1:
         for words, one in (("first", scales[0]), ("last", scales[-1]), ("largest", scales.max())):
             yield facts.weigh_reals(
-                cause, f"a bias at the {words} channel's scale", sums + facts.along(flat * one / scales)
+                cause,
+                f"a bias at the {words} channel's scale",
+                sums + facts.along(flat * one / scales),
             )
             yield facts.weigh_reals(
-                cause, f"a bias counted at the {words} channel's scale", sums + facts.along(flat * scales / one)
+                cause,
+                f"a bias counted at the {words} channel's scale",
+                sums + facts.along(flat * scales / one),
             )
     if flat.any():
         factor = 1 + solved(facts, np.broadcast_to(bias, facts.found.shape))
-        yield facts.weigh_reals(cause, f"a bias {factor:.4g} times as large", sums + factor * bias, _FITTED)
+        yield facts.weigh_reals(
+            cause, f"a bias {factor:.4g} times as large", sums + factor * bias, _FITTED
+        )
     yield from _narrow(facts, product, bias)
 
 

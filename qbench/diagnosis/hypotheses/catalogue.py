@@ -47,7 +47,9 @@ _CLEAR = 0.95
 _LONG = 8
 """Number of values from which it is no chance that all are those of the run before."""
 _CHANCE = 1e-6
-"""Probability that all values that differ are at ties by chance, below which they differ by how ties are rounded."""
+"""Probability that all values that differ are at ties by chance, below which they differ by how
+ties are rounded.
+"""
 _LOCAL = 0.95
 """Factor of the weight of an explanation that holds in some slices only."""
 
@@ -89,7 +91,9 @@ COSTS = (
 """Why a graph has an error although the engine computes it by its arithmetic."""
 _OF_EXCESS = (Hypothesis("the arithmetic's own rules beyond the grids", rules_of_excess),)
 _MUCH = 0.2
-"""Share of the squared error beyond that of the grids from which that is explained before the cost of the grids."""
+"""Share of the squared error beyond that of the grids from which that is explained before the
+cost of the grids.
+"""
 _MOST_OF_IT = 0.9
 """Such a share from which a cost of the grids is no explanation."""
 
@@ -104,8 +108,8 @@ def name_cause(
 
     Args:
         captured: its values on a few samples.
-        correct: the arithmetic that the backend declares; None: it declares none, and every rounding of real arithmetic
-            is right, ties either way.
+        correct: the arithmetic that the backend declares; None: it declares none, and every
+            rounding of real arithmetic is right, ties either way.
         original: the float graph that was quantized.
     """
     if captured.crash or captured.again is None:
@@ -114,7 +118,9 @@ def name_cause(
     try:
         changing = _changing(captured) or _repeated(captured)
         if changing is not None:
-            return NamedCause(cause=changing.cause, evidence=changing.evidence, weight=changing.weight)
+            return NamedCause(
+                cause=changing.cause, evidence=changing.evidence, weight=changing.weight
+            )
         facts, notes = evidence_of(captured, correct, original)
         with nullcontext() if facts.interior is None else closing(facts.interior):
             return _named(facts, list(notes), correct)
@@ -127,7 +133,9 @@ def name_cause(
 
 
 def _failure(what: str, done: str, error: Exception) -> str:
-    return f"{what} could not be {done}: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    return (
+        f"{what} could not be {done}: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    )
 
 
 def _named(facts: UnitEvidence, notes: list[str], correct: Arithmetic | None) -> NamedCause:
@@ -146,27 +154,41 @@ def _named(facts: UnitEvidence, notes: list[str], correct: Arithmetic | None) ->
         costs = [*beyond, *grids, *costs] if share >= _MUCH else [*grids, *beyond, *costs]
         if share >= _MOST_OF_IT and not beyond:
             costs = [one for one in costs if one.cause not in OF_GRIDS]
-    first, second = (costs, counting) if not counting or _is_small(facts, counting, costs) else (counting, costs)
+    first, second = (
+        (costs, counting)
+        if not counting or _is_small(facts, counting, costs)
+        else (counting, costs)
+    )
     if not first:
         return NamedCause(
-            cause=None, evidence="the node computes as it should; its error is that of its grid", notes=tuple(notes)
+            cause=None,
+            evidence="the node computes as it should; its error is that of its grid",
+            notes=tuple(notes),
         )
     one = first[0]
     others = tuple(sorted([*first[1:], *second], key=lambda other: -other.weight))
-    return NamedCause(cause=one.cause, evidence=one.evidence, weight=one.weight, others=others, notes=tuple(notes))
+    return NamedCause(
+        cause=one.cause, evidence=one.evidence, weight=one.weight, others=others, notes=tuple(notes)
+    )
 
 
 def _of_counting(facts: UnitEvidence, notes: list[str]) -> list[Explanation]:
     """Why ``facts`` differ from their arithmetic, the heaviest first."""
     counting = _tried(COUNTING, facts, notes)
     if (not counting or counting[0].weight < _CLEAR) and (narrow := facts.narrowed()) is not None:
-        local = [replace(one, weight=_LOCAL * one.weight) for one in _tried(COUNTING[1:], narrow, notes)]
+        local = [
+            replace(one, weight=_LOCAL * one.weight) for one in _tried(COUNTING[1:], narrow, notes)
+        ]
         counting = sorted([*counting, *local], key=lambda one: -one.weight)
     return counting if counting and counting[0].weight >= LEAST else [_unnamed(facts), *counting]
 
 
-def _by_probes(facts: UnitEvidence, notes: list[str], correct: Arithmetic | None) -> list[Explanation]:
-    """Why a few values differ: some rule always fits so few, so the unit is run on random inputs."""
+def _by_probes(
+    facts: UnitEvidence, notes: list[str], correct: Arithmetic | None
+) -> list[Explanation]:
+    """Why a few values differ: some rule always fits so few, so the unit is run on random
+    inputs.
+    """
     changing = [one for one in _tried(COUNTING[:1], facts, notes) if one.weight >= LEAST]
     probed = None if facts.captured.probed is None or changing else facts.captured.probed()
     if probed is None:
@@ -194,8 +216,12 @@ def _too_few(facts: UnitEvidence) -> Explanation:
     return Explanation(cause=cause, evidence=evidence, weight=LEAST)
 
 
-def _tried(hypotheses: Sequence[Hypothesis], facts: UnitEvidence, notes: list[str]) -> list[Explanation]:
-    """The explanations of all hypotheses, the heaviest first; equal ones in the order of the hypotheses."""
+def _tried(
+    hypotheses: Sequence[Hypothesis], facts: UnitEvidence, notes: list[str]
+) -> list[Explanation]:
+    """The explanations of all hypotheses, the heaviest first; equal ones in the order of the
+    hypotheses.
+    """
     found: list[Explanation] = []
     thin = facts.thinned()
     for hypothesis in hypotheses:
@@ -211,10 +237,18 @@ def _tried(hypotheses: Sequence[Hypothesis], facts: UnitEvidence, notes: list[st
     return sorted(found, key=lambda one: -one.weight)
 
 
-def _is_small(facts: UnitEvidence, counting: Sequence[Explanation], costs: Sequence[Explanation]) -> bool:
-    """Whether the engine's differences make up less than a tenth of the error, and no rule explains them."""
+def _is_small(
+    facts: UnitEvidence, counting: Sequence[Explanation], costs: Sequence[Explanation]
+) -> bool:
+    """Whether the engine's differences make up less than a tenth of the error, and no rule
+    explains them.
+    """
     cost = Cost.of(facts)
-    if not costs or cost is None or (counting[0].weight >= LEAST and counting[0].cause is not Cause.WRONG_KERNEL):
+    if (
+        not costs
+        or cost is None
+        or (counting[0].weight >= LEAST and counting[0].cause is not Cause.WRONG_KERNEL)
+    ):
         return False
     share = float(((facts.found - facts.correct) ** 2).mean()) / max(cost.steps**2, 1e-30)
     return share < 0.1
@@ -231,7 +265,9 @@ def _unnamed(facts: UnitEvidence) -> Explanation:
 
 
 def _repeated(captured: Captured) -> Explanation | None:
-    """The result of the first sample in the place of all others; evidence of a large value holds one sample only."""
+    """The result of the first sample in the place of all others; evidence of a large value
+    holds one sample only.
+    """
     found, unit = captured.found, captured.unit
     if unit.grid is None or found.ndim < 2 or len(found) < 2 or (found != found[:1]).any():
         return None
@@ -245,7 +281,9 @@ def _repeated(captured: Captured) -> Explanation | None:
 
 
 def _changing(captured: Captured) -> Explanation | None:
-    """Another result of the unit alone for the same inputs: values left from the run before, or a race."""
+    """Another result of the unit alone for the same inputs: values left from the run before, or
+    a race.
+    """
     assert captured.again is not None
     for one in captured.replays:
         first = captured.again if one.first is None else one.first
@@ -254,7 +292,11 @@ def _changing(captured: Captured) -> Explanation | None:
         if not moved.any():
             continue
         evidence = f"{int(moved.sum())} of {moved.size} levels change from one run of the unit alone to the next"
-        if one.before.shape == one.levels.shape and (one.levels == one.before)[moved].all() and moved.sum() > _LONG:
+        if (
+            one.before.shape == one.levels.shape
+            and (one.levels == one.before)[moved].all()
+            and moved.sum() > _LONG
+        ):
             evidence = f"{evidence}, and hold the values of the run before"
             return Explanation(cause=Cause.NOT_WRITTEN, evidence=evidence, weight=1.0)
         return Explanation(cause=Cause.NONDETERMINISM, evidence=evidence, weight=1.0)

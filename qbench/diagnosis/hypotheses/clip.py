@@ -7,12 +7,20 @@ import onnx_ir as ir
 
 from qbench.diagnosis.hypotheses.hypothesis import Explanation, Floats, UnitEvidence
 from qbench.diagnosis.units import limits_of
-from qbench.graph import clip_of_codes, node_qparams, only_consumer, own_copy, producer, values_by_name
+from qbench.graph import (
+    clip_of_codes,
+    node_qparams,
+    only_consumer,
+    own_copy,
+    producer,
+    values_by_name,
+)
 from qbench.judging import Cause
 
 
 def limits(facts: UnitEvidence) -> Iterator[Explanation | None]:
-    """A limit of a Relu, Clip or grid that is missing or changed, or values that wrap instead of being clamped.
+    """A limit of a Relu, Clip or grid that is missing or changed, or values that wrap instead
+    of being clamped.
 
     Only for a quantized result.
     """
@@ -34,7 +42,11 @@ def limits(facts: UnitEvidence) -> Iterator[Explanation | None]:
     for bits in dict.fromkeys((8, grid.qtype.bits)):
         size = 1 << bits
         wrapped = (free - low) % size + low
-        for beyond, where in ((free != facts.rounded(free), ""), (free > high, " above"), (free < low, " below")):
+        for beyond, where in (
+            (free != facts.rounded(free), ""),
+            (free > high, " above"),
+            (free < low, " below"),
+        ):
             words = f"levels that wrap at {bits} bits{where} in place of being clamped"
             yield _levels(facts, words, np.where(beyond, wrapped, facts.correct), Cause.ACCUMULATOR)
 
@@ -53,13 +65,17 @@ def _others(facts: UnitEvidence, free: Floats) -> Iterator[Explanation | None]:
             yield _clamped(facts, words.format(end), free, *ends)
 
 
-def _clamped(facts: UnitEvidence, words: str, free: Floats, low: float, high: float) -> Explanation | None:
+def _clamped(
+    facts: UnitEvidence, words: str, free: Floats, low: float, high: float
+) -> Explanation | None:
     """Values within the limits stay those of the arithmetic."""
     within = (free > facts.lowest) & (free < facts.highest)
     return _levels(facts, words, np.clip(np.where(within, facts.correct, free), low, high))
 
 
-def _levels(facts: UnitEvidence, words: str, levels: Floats, cause: Cause = Cause.ABSORBED_CLIP) -> Explanation | None:
+def _levels(
+    facts: UnitEvidence, words: str, levels: Floats, cause: Cause = Cause.ABSORBED_CLIP
+) -> Explanation | None:
     """``levels`` are rounded: at ties the arithmetic may have the neighbour."""
     near = np.abs(levels - facts.found) <= 1
     tied = near & (np.abs(facts.real - np.floor(facts.real) - 0.5) <= facts.slack)
@@ -67,9 +83,11 @@ def _levels(facts: UnitEvidence, words: str, levels: Floats, cause: Cause = Caus
 
 
 def chains(facts: UnitEvidence) -> Iterator[Explanation | None]:
-    """Inner quantizers that were removed: values are not rounded there any more, or not clamped either.
+    """Inner quantizers that were removed: values are not rounded there any more, or not clamped
+    either.
 
-    Only a graph before a pass has inner quantized values; every other unit ends at quantized values.
+    Only a graph before a pass has inner quantized values; every other unit ends at quantized
+    values.
     """
     graph = facts.captured.unit.graph
     inside = [str(node.outputs[0].name) for node in _inside(graph.graph)]
@@ -85,7 +103,9 @@ def chains(facts: UnitEvidence) -> Iterator[Explanation | None]:
 def _inside(graph: ir.Graph) -> list[ir.Node]:
     """The quantizers with one grid that only one DequantizeLinear reads."""
     found = (node for node in graph if node.op_type == "QuantizeLinear" and _pair(node) is not None)
-    return [node for node in found if (grid := node_qparams(node)) is not None and grid.axis is None]
+    return [
+        node for node in found if (grid := node_qparams(node)) is not None and grid.axis is None
+    ]
 
 
 def _pair(quantizer: ir.Node) -> ir.Node | None:
@@ -103,9 +123,12 @@ def _without(model: ir.Model, names: tuple[str, ...], is_limited: bool) -> ir.Mo
         assert grid is not None
         assert real is not None
         if is_limited:
-            ends = [(end - int(grid.zero_point)) * float(grid.scale) for end in (grid.qmin, grid.qmax)]
+            ends = [
+                (end - int(grid.zero_point)) * float(grid.scale) for end in (grid.qmin, grid.qmax)
+            ]
             limits = [
-                _constant(copy.graph, f"{quantizer.outputs[0].name}_end_{place}", end) for place, end in enumerate(ends)
+                _constant(copy.graph, f"{quantizer.outputs[0].name}_end_{place}", end)
+                for place, end in enumerate(ends)
             ]
             clip = ir.Node("", "Clip", [real, *limits], name=f"{quantizer.outputs[0].name}_ends")
             copy.graph.insert_before(quantizer, clip)
@@ -122,7 +145,9 @@ def _constant(graph: ir.Graph, name: str, number: float) -> ir.Value:
 
 
 _STEP = 1.25
-"""Steps up to which two limits are equal: a limit may be rounded, and values up to half a step beyond it, too."""
+"""Steps up to which two limits are equal: a limit may be rounded, and values up to half a step
+beyond it, too.
+"""
 _WEIGHT = 0.95
 
 

@@ -65,7 +65,9 @@ def _counterpart(facts: UnitEvidence, inner: Interior) -> ir.Node | None:
     for node in facts.original.graph:
         if node_key(node) == node_key(inner.node) and node.op_type == inner.node.op_type:
             return node
-    made = next((v for n in facts.original.graph for v in n.outputs if v.name == inner.output), None)
+    made = next(
+        (v for n in facts.original.graph for v in n.outputs if v.name == inner.output), None
+    )
     maker = None if made is None else made.producer()
     return maker if maker is not None and maker.op_type == inner.node.op_type else None
 
@@ -98,7 +100,10 @@ def _weights(facts: UnitEvidence, inner: Interior, weight: Floats) -> Explanatio
         return None
     grid, levels = operand.grid, operand.levels
     assert levels is not None
-    step, axis = np.asarray(grid.expanded(weight.shape)[0], np.float64), None if grid.block_size else grid.axis
+    step, axis = (
+        np.asarray(grid.expanded(weight.shape)[0], np.float64),
+        None if grid.block_size else grid.axis,
+    )
     off = np.abs(written - weight) > OVER_A_STEP * step
     share = float(off.mean())
     own = quantize(weight.astype(np.float32), grid).astype(np.float64)
@@ -109,10 +114,14 @@ def _weights(facts: UnitEvidence, inner: Interior, weight: Floats) -> Explanatio
         return _cut(facts.captured.errors.clipped_weights or share)
     if (order := _order(written, weight, step)) is not None:
         return Explanation(cause=Cause.LAYOUT, evidence=f"{order}; {said}", weight=1.0)
-    if (order := _order(levels.astype(np.float64), own, np.ones(()), "the integers of the weights")) is not None:
+    if (
+        order := _order(levels.astype(np.float64), own, np.ones(()), "the integers of the weights")
+    ) is not None:
         evidence = f"{order}, under the scales of their places; {said}"
         return Explanation(cause=Cause.LAYOUT, evidence=evidence, weight=1.0)
-    at_ends = (levels == grid.qtype.qmin) | (levels == grid.qtype.qmax) | (levels == -grid.qtype.qmax)
+    at_ends = (
+        (levels == grid.qtype.qmin) | (levels == grid.qtype.qmax) | (levels == -grid.qtype.qmax)
+    )
     if at_ends[off].mean() > _NEARLY_ALL:
         return _cut(share)
     slopes = _slopes(written, weight, axis)
@@ -122,13 +131,18 @@ def _weights(facts: UnitEvidence, inner: Interior, weight: Floats) -> Explanatio
         return Explanation(cause=Cause.WRONG_SCALE, evidence=f"{said}: {words}", weight=0.95)
     like = float(np.corrcoef(written.reshape(-1), weight.reshape(-1))[0, 1])
     cause = Cause.WRONG_SCALE if like > 0.5 else Cause.LAYOUT
-    return Explanation(cause=cause, evidence=f"{said}; they correlate by {like:.2f} with the float ones", weight=0.8)
+    return Explanation(
+        cause=cause,
+        evidence=f"{said}; they correlate by {like:.2f} with the float ones",
+        weight=0.8,
+    )
 
 
 def _single(off: Floats) -> Explanation | None:
     """Single weights whose codes are ``off`` by more steps than learned rounding moves them.
 
-    They are compared with the codes of fp32's weights on the same grid, so that a clipped weight is none of them.
+    They are compared with the codes of fp32's weights on the same grid, so that a clipped weight is
+    none of them.
     """
     places = np.argwhere(off > _FAR_OFF)
     if not len(places):
@@ -143,39 +157,60 @@ def _single(off: Floats) -> Explanation | None:
 
 def _cut(share: float) -> Explanation:
     """Weights that are the fp32 ones on a grid which is too narrow for a ``share`` of them."""
-    evidence = f"{share:.1%} of the weights lie beyond their grid by more than a step: their range is cut"
+    evidence = (
+        f"{share:.1%} of the weights lie beyond their grid by more than a step: their range is cut"
+    )
     return Explanation(cause=Cause.CLIPPING, evidence=evidence, weight=0.95)
 
 
 def _order(written: Floats, weight: Floats, step: Floats, what: str = "the weights") -> str | None:
     """The order in which ``weight`` is in the graph, in words; None: no known order."""
     for words, other in orders(weight, weights=True):
-        if other.shape == weight.shape and float((np.abs(written - other) > 1.01 * step).mean()) <= _MOST_WRONG:
+        if (
+            other.shape == weight.shape
+            and float((np.abs(written - other) > 1.01 * step).mean()) <= _MOST_WRONG
+        ):
             return f"{what} are written {words}"
     found = (_moved(written, weight, step, axis, what) for axis in range(min(weight.ndim, 2)))
     return next((words for words in found if words is not None), None)
 
 
 def _moved(written: Floats, weight: Floats, step: Floats, axis: int, what: str) -> str | None:
-    """Slices of ``written`` that are other slices of ``weight``, in words; None: some slice is not in it."""
+    """Slices of ``written`` that are other slices of ``weight``, in words; None: some slice is
+    not in it.
+    """
     steps = np.broadcast_to(step, weight.shape)
-    ours, theirs, width = (np.moveaxis(a, axis, 0).reshape(a.shape[axis], -1) for a in (written, weight, steps))
+    ours, theirs, width = (
+        np.moveaxis(a, axis, 0).reshape(a.shape[axis], -1) for a in (written, weight, steps)
+    )
     off = np.flatnonzero(
-        (np.abs(ours - theirs) > 1.01 * np.maximum(width, width.max(axis=1, keepdims=True))).any(axis=1)
+        (np.abs(ours - theirs) > 1.01 * np.maximum(width, width.max(axis=1, keepdims=True))).any(
+            axis=1
+        )
     )
     if len(off) < 2 or len(ours) > _MOST_SLICES:
         return None
-    sizes = (ours[off] ** 2).sum(axis=1)[:, None] - 2 * ours[off] @ theirs.T + (theirs**2).sum(axis=1)[None, :]
+    sizes = (
+        (ours[off] ** 2).sum(axis=1)[:, None]
+        - 2 * ours[off] @ theirs.T
+        + (theirs**2).sum(axis=1)[None, :]
+    )
     origin = sizes.argmin(axis=1)
-    widest = float(steps.max())  # a slice that moved without its scale has the scale of its new position
-    if (np.abs(ours[off] - theirs[origin]) > 1.01 * widest).any() or np.unique(origin).size < len(off):
+    widest = float(
+        steps.max()
+    )  # a slice that moved without its scale has the scale of its new position
+    if (np.abs(ours[off] - theirs[origin]) > 1.01 * widest).any() or np.unique(origin).size < len(
+        off
+    ):
         return None
     shown = ", ".join(f"{to} ← {here}" for to, here in zip(off[:3], origin[:3], strict=True))
     return f"{len(off)} slices of axis {axis} of {what} are others ({shown}{' …' if len(off) > 3 else ''})"
 
 
 def _slopes(written: Floats, weight: Floats, axis: int | None) -> Floats:
-    every = None if axis is None else tuple(a for a in range(weight.ndim) if a != axis % weight.ndim)
+    every = (
+        None if axis is None else tuple(a for a in range(weight.ndim) if a != axis % weight.ndim)
+    )
     energy = np.maximum((weight**2).sum(axis=every, keepdims=True), 1e-30)
     return np.asarray((written * weight).sum(axis=every, keepdims=True) / energy)
 
@@ -183,8 +218,8 @@ def _slopes(written: Floats, weight: Floats, axis: int | None) -> Floats:
 def _bias(facts: UnitEvidence, inner: Interior, bias: Floats) -> Explanation | None:
     """A wrong bias.
 
-    Bias correction changes the bias on purpose. So a small change is wrong only if it does not bring the result nearer
-    to fp32: ``explained`` is the error with fp32's bias on the same grids.
+    Bias correction changes the bias on purpose. So a small change is wrong only if it does not
+    bring the result nearer to fp32: ``explained`` is the error with fp32's bias on the same grids.
     """
     operand, constant = inner.operand(2), inner.constant(2)
     written = np.zeros_like(bias) if constant is None else constant.astype(np.float64).reshape(-1)
@@ -193,8 +228,16 @@ def _bias(facts: UnitEvidence, inner: Interior, bias: Floats) -> Explanation | N
     off = np.abs(written - bias)
     said = f"the bias is off by up to {off.max(initial=0) / inner.scale:.3g} steps of the result"
     if off.max(initial=0) <= inner.scale or float((off**2).sum()) < 0.04 * float((bias**2).sum()):
-        step = None if operand is None or operand.grid is None else np.asarray(operand.grid.scale, np.float64)
-        if step is None or facts.captured.errors.explained is None or is_corrected(facts.captured.errors):
+        step = (
+            None
+            if operand is None or operand.grid is None
+            else np.asarray(operand.grid.scale, np.float64)
+        )
+        if (
+            step is None
+            or facts.captured.errors.explained is None
+            or is_corrected(facts.captured.errors)
+        ):
             return None
         own = float((off / step).max())
         if own <= _ROUNDED:
@@ -203,7 +246,9 @@ def _bias(facts: UnitEvidence, inner: Interior, bias: Floats) -> Explanation | N
         return Explanation(cause=Cause.WRONG_BIAS, evidence=evidence, weight=_SMALL)
     if operand is not None and operand.grid is not None and operand.levels is not None:
         qtype, worst = operand.grid.qtype, off > inner.scale
-        at_ends = (operand.levels.reshape(-1) <= qtype.qmin) | (operand.levels.reshape(-1) >= qtype.qmax)
+        at_ends = (operand.levels.reshape(-1) <= qtype.qmin) | (
+            operand.levels.reshape(-1) >= qtype.qmax
+        )
         if at_ends[worst].mean() > 0.5:
             evidence = f"{said}: {int(at_ends.sum())} of {bias.size} are at an end of {qtype.name}"
             return Explanation(cause=Cause.BIAS_SATURATION, evidence=evidence, weight=1.0)
@@ -215,7 +260,9 @@ def _bias(facts: UnitEvidence, inner: Interior, bias: Floats) -> Explanation | N
         ("the first channel's in all", np.full_like(bias, bias[0])),
     ):
         if np.abs(written - other).max() <= max(inner.scale, 0.01 * float(np.abs(bias).max())):
-            return Explanation(cause=Cause.WRONG_BIAS, evidence=f"{said}: it is {words}", weight=1.0)
+            return Explanation(
+                cause=Cause.WRONG_BIAS, evidence=f"{said}: it is {words}", weight=1.0
+            )
     return Explanation(cause=Cause.WRONG_BIAS, evidence=said, weight=0.9)
 
 
@@ -225,7 +272,8 @@ _BETTER = 0.1
 
 
 def misplaced(facts: UnitEvidence) -> Iterator[Explanation | None]:
-    """The result on quantized fp32 inputs compared with the fp32 result: lost limits, exchanged channels, factors.
+    """The result on quantized fp32 inputs compared with the fp32 result: lost limits, exchanged
+    channels, factors.
 
     Only where the cost is high.
     """
@@ -243,7 +291,9 @@ def misplaced(facts: UnitEvidence) -> Iterator[Explanation | None]:
     opposite = float(((cost.y + cost.x) ** 2).sum()) / cost.error
     if opposite < _BETTER:
         evidence = f"the result has the other sign: that leaves {opposite:.1%} of the error"
-        yield Explanation(cause=Cause.LAYOUT, evidence=f"{evidence}, as where operands are exchanged", weight=0.95)
+        yield Explanation(
+            cause=Cause.LAYOUT, evidence=f"{evidence}, as where operands are exchanged", weight=0.95
+        )
 
 
 def _channels(cost: Cost) -> Iterator[Explanation | None]:
@@ -255,11 +305,20 @@ def _channels(cost: Cost) -> Iterator[Explanation | None]:
         gone = np.flatnonzero((own < _UNLIKE) & (like.max(axis=1) > _ALIKE))
         if gone.size:
             shown = ", ".join(f"{index} ← {best[index]}" for index in gone[:3])
-            error = float(((y - x[np.where(np.isin(np.arange(len(x)), gone), best, np.arange(len(x)))]) ** 2).sum())
+            error = float(
+                (
+                    (y - x[np.where(np.isin(np.arange(len(x)), gone), best, np.arange(len(x)))])
+                    ** 2
+                ).sum()
+            )
             evidence = f"{gone.size} channels hold what belongs to others ({shown})"
-            yield Explanation(cause=Cause.LAYOUT, evidence=evidence, weight=max(0.0, 1 - error / cost.error))
+            yield Explanation(
+                cause=Cause.LAYOUT, evidence=evidence, weight=max(0.0, 1 - error / cost.error)
+            )
     inside = (y > cost.low) & (y < cost.high)
-    offset = np.array([np.median((b - a)[m]) if m.any() else 0.0 for a, b, m in zip(x, y, inside, strict=True)])
+    offset = np.array(
+        [np.median((b - a)[m]) if m.any() else 0.0 for a, b, m in zip(x, y, inside, strict=True)]
+    )
     left = float(((y - np.clip(x + offset[:, None], cost.low, cost.high)) ** 2).sum()) / cost.error
     if x.shape[1] >= 8 and left < _BETTER:
         evidence = f"offsets of up to {np.abs(offset).max():.3g} steps a channel leave {left:.1%} of the error"
@@ -308,7 +367,8 @@ _LEAST = 6
 
 
 def lines(facts: UnitEvidence) -> Iterator[Explanation | None]:
-    """A straight line for all values, or an offset, a slope or both per channel, where no known rule explains them.
+    """A straight line for all values, or an offset, a slope or both per channel, where no known
+    rule explains them.
 
     Only where enough values are not clamped.
     """
@@ -325,11 +385,15 @@ def lines(facts: UnitEvidence) -> Iterator[Explanation | None]:
     lines = [_channel(facts, channel) for channel in range(count)]
     means, plain, slopes, offsets = (np.array(column) for column in zip(*lines, strict=True))
     off = int((np.abs(means) > 0.01).sum())
-    fitted = int(facts.differing.any(axis=tuple(a for a in range(facts.found.ndim) if a != facts.axis)).sum())
+    fitted = int(
+        facts.differing.any(axis=tuple(a for a in range(facts.found.ndim) if a != facts.axis)).sum()
+    )
     worth = _SHARE * max(
         0.0, 1 - fitted / max(facts.hard_count, 1)
     )  # as many fitted numbers as differences explain nothing
-    words = f"an offset of its own in {off} of {count} channels (up to {np.abs(means).max():.3g} steps)"
+    words = (
+        f"an offset of its own in {off} of {count} channels (up to {np.abs(means).max():.3g} steps)"
+    )
     if off:  # what adds no bias has none that is wrong
         cause = Cause.WRONG_BIAS if facts.is_product else Cause.ROUNDING
         yield facts.weigh_reals(cause, words, facts.real + facts.along(means), worth)
@@ -341,13 +405,20 @@ def lines(facts: UnitEvidence) -> Iterator[Explanation | None]:
 
 
 def _channel(facts: UnitEvidence, channel: int) -> tuple[float, float, float, float]:
-    """The offset alone, the slope alone, and both of one channel; (0, 1, 1, 0) where nothing in it differs."""
+    """The offset alone, the slope alone, and both of one channel; (0, 1, 1, 0) where nothing in
+    it differs.
+    """
     real, found, inside, differing = (
-        np.take(a, channel, facts.axis) for a in (facts.real, facts.found, facts.inside, facts.differing)
+        np.take(a, channel, facts.axis)
+        for a in (facts.real, facts.found, facts.inside, facts.differing)
     )
     if not differing.any() or int(inside.sum()) < _LEAST:
         return 0.0, 1.0, 1.0, 0.0
-    return _offset(real, found, inside), fitted_factor(real, found, inside), *_line(real, found, inside)
+    return (
+        _offset(real, found, inside),
+        fitted_factor(real, found, inside),
+        *_line(real, found, inside),
+    )
 
 
 def _offset(real: Floats, found: Floats, inside: Mask) -> float:

@@ -36,7 +36,9 @@ SURE = 0.999
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """A possible cause: ``evidence`` is a sentence with numbers, ``weight`` (0 … 1) the share that it explains."""
+    """A possible cause: ``evidence`` is a sentence with numbers, ``weight`` (0 … 1) the share
+    that it explains.
+    """
 
     cause: Cause
     evidence: str
@@ -62,11 +64,19 @@ class NamedCause:
 
     @property
     def is_mistake(self) -> bool:
-        """Whether the cause is a mistake of a known kind, and not the cost of the quantization parameters."""
-        return self.cause is not None and self.cause is not Cause.WRONG_KERNEL and self.cause not in OF_GRIDS
+        """Whether the cause is a mistake of a known kind, and not the cost of the quantization
+        parameters.
+        """
+        return (
+            self.cause is not None
+            and self.cause is not Cause.WRONG_KERNEL
+            and self.cause not in OF_GRIDS
+        )
 
 
-OF_GRIDS = frozenset({Cause.GRID, Cause.RANGE_OUTLIER, Cause.CLIPPING, Cause.DEAD_RANGE, Cause.CHANNELS_DIFFER})
+OF_GRIDS = frozenset(
+    {Cause.GRID, Cause.RANGE_OUTLIER, Cause.CLIPPING, Cause.DEAD_RANGE, Cause.CHANNELS_DIFFER}
+)
 """Costs of the chosen quantization parameters; not reported for a cell that does not fail."""
 
 
@@ -81,11 +91,13 @@ def heaviest(found: Iterable[Explanation | None]) -> Explanation | None:
     return best
 
 
-# The float operators inside a unit, with every dequantized value as an input, to run them with other operands:
+# The float operators inside a unit, with every dequantized value as an input, to run them with
+# other operands:
 #
 #     t = operators(x_dq, w_dq, b_dq) / s_y        one session for every edit of x, w and b
 #
-# An edited operand may have any shape that the operators accept. For example, padding with another value is a wider x.
+# An edited operand may have any shape that the operators accept. For example, padding with another
+# value is a wider x.
 
 Attribute = int | str | list[int]
 Floats = npt.NDArray[np.floating[Any]]
@@ -93,7 +105,9 @@ Floats = npt.NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operand:
-    """One dequantized input: ``name``, ``grid``, and the ``levels`` of a constant or the name of the ``feed``."""
+    """One dequantized input: ``name``, ``grid``, and the ``levels`` of a constant or the name
+    of the ``feed``.
+    """
 
     name: str
     grid: QParams | None
@@ -107,9 +121,9 @@ class Interior:
 
     Args:
         graph: from ``operands`` to the value before rounding.
-        operands: by name. main: names of the operands of ``node``, in order ('' where one is omitted).
-        node: the product in the unit, else the operator that computes the value before rounding.
-        scale: of the result.
+        operands: by name. main: names of the operands of ``node``, in order ('' where one is
+        omitted). node: the product in the unit, else the operator that computes the value before
+        rounding. scale: of the result.
     """
 
     graph: ir.Graph
@@ -130,13 +144,25 @@ class Interior:
         real = next((v for node in graph for v in node.outputs if v.name == unit.real), None)
         if real is None or real.producer() in pairs or real.producer() is None:
             return None
-        plain = [value for value in graph.inputs if not any(use.node in pairs for use in value.uses())]
-        inner = ir.convenience.extract(graph, [*(pair.outputs[0] for pair in pairs), *plain], [real])
+        plain = [
+            value for value in graph.inputs if not any(use.node in pairs for use in value.uses())
+        ]
+        inner = ir.convenience.extract(
+            graph, [*(pair.outputs[0] for pair in pairs), *plain], [real]
+        )
         nodes = list(inner)
         node = next((one for one in nodes if one.op_type in PRODUCTS), nodes[-1])
         used = {str(value.name) for one in nodes for value in one.inputs if value is not None}
-        operands = {str(pair.outputs[0].name): _operand(pair) for pair in pairs if str(pair.outputs[0].name) in used}
-        operands |= {str(v.name): Operand(str(v.name), None, str(v.name)) for v in plain if str(v.name) in used}
+        operands = {
+            str(pair.outputs[0].name): _operand(pair)
+            for pair in pairs
+            if str(pair.outputs[0].name) in used
+        }
+        operands |= {
+            str(v.name): Operand(str(v.name), None, str(v.name))
+            for v in plain
+            if str(v.name) in used
+        }
         for value in inner.inputs:
             value.shape = None
         main = [str(value.name) if value is not None else "" for value in node.inputs]
@@ -160,11 +186,16 @@ class Interior:
         known = {str(value.name) for value in self.graph.inputs}
         executor = self._prepared(attributes)
         return (
-            executor.run({k: v for k, v in values.items() if k in known})[self.output].astype(np.float64) / self.scale
+            executor.run({k: v for k, v in values.items() if k in known})[self.output].astype(
+                np.float64
+            )
+            / self.scale
         )
 
     def constant(self, place: int) -> npt.NDArray[Any] | None:
-        """The constant at input ``place`` of the main node, dequantized if quantized; None: it is not constant."""
+        """The constant at input ``place`` of the main node, dequantized if quantized; None: it
+        is not constant.
+        """
         name = self.main[place] if place < len(self.main) else ""
         if not name:
             return None
@@ -187,7 +218,11 @@ class Interior:
         key = repr(sorted(attributes.items()))
         if key not in self._executors:
             graph = self.graph.clone()
-            node = next(one for one in graph if one.name == self.node.name and one.op_type == self.node.op_type)
+            node = next(
+                one
+                for one in graph
+                if one.name == self.node.name and one.op_type == self.node.op_type
+            )
             for name, value in attributes.items():
                 node.attributes[name] = ir.convenience.convert_attribute(name, value)
             for made in (made for one in graph for made in one.outputs):
@@ -198,11 +233,15 @@ class Interior:
 
 
 def _begins(node: ir.Node) -> bool:
-    """Whether ``node`` dequantizes a constant or an input by constant parameters; no inner value is edited."""
+    """Whether ``node`` dequantizes a constant or an input by constant parameters; no inner
+    value is edited.
+    """
     if node.op_type != "DequantizeLinear":
         return False
     levels, *grid = node.inputs
-    is_given = levels is not None and (levels.producer() is None or constant_value(levels) is not None)
+    is_given = levels is not None and (
+        levels.producer() is None or constant_value(levels) is not None
+    )
     return is_given and all(part is None or constant_value(part) is not None for part in grid)
 
 
@@ -214,11 +253,12 @@ def _operand(pair: ir.Node) -> Operand:
     return Operand(str(pair.outputs[0].name), node_qparams(pair), feed, levels)
 
 
-# The quantized values of one unit compared with the correct ones, and how much of the difference a mistake explains.
+# The quantized values of one unit compared with the correct ones, and how much of the difference a
+# mistake explains.
 #
-# All values are in steps above the zero point. An element differs where the target's value is not that of the declared
-# arithmetic. Where the backend declares none, an element differs where no rounding of real arithmetic gives its value;
-# ties within 2⁻¹⁰ may be rounded either way.
+# All values are in steps above the zero point. An element differs where the target's value is not
+# that of the declared arithmetic. Where the backend declares none, an element differs where no
+# rounding of real arithmetic gives its value; ties within 2⁻¹⁰ may be rounded either way.
 
 Mask = npt.NDArray[np.bool_]
 
@@ -234,18 +274,17 @@ class UnitEvidence:
 
     Args:
         captured: the unit.
-        arithmetic: that of the backend. claimed: whether the backend declares it; else it is ``ideal``.
-        feeds: the quantized inputs.
-        found: the target's result. again: that of the unit alone; None: it fails. correct: that of the arithmetic.
-        real: the values before rounding.
-        differing: where ``found`` is not right. hard: where, in addition, no rounding of ``real`` gives ``found``.
-        low, high: limits of ``real`` by a Relu, a Clip or the grid. lowest, highest: the least and largest result.
-        slack: distance of the arithmetic from ``real`` beyond half a step.
-        interior: the float operators; None: there are none. operands: their operands, real.
-        original: the float graph; None: it is not known.
-        region: where a mistake is searched; None: everywhere.
-        result_axis: the channel axis of the result. channel_axis: that of the arrays, where they have another shape.
-        count, hard_count: number of ``differing`` and ``hard`` values.
+        arithmetic: that of the backend. claimed: whether the backend declares it; else it is
+        ``ideal``. feeds: the quantized inputs. found: the target's result. again: that of the unit
+        alone; None: it fails. correct: that of the arithmetic. real: the values before rounding.
+        differing: where ``found`` is not right. hard: where, in addition, no rounding of ``real``
+        gives ``found``. low, high: limits of ``real`` by a Relu, a Clip or the grid. lowest,
+        highest: the least and largest result. slack: distance of the arithmetic from ``real``
+        beyond half a step. interior: the float operators; None: there are none. operands: their
+        operands, real. original: the float graph; None: it is not known. region: where a mistake is
+        searched; None: everywhere. result_axis: the channel axis of the result. channel_axis: that
+        of the arrays, where they have another shape. count, hard_count: number of ``differing`` and
+        ``hard`` values.
     """
 
     captured: Captured
@@ -279,12 +318,15 @@ class UnitEvidence:
 
     @property
     def is_beyond_chance(self) -> bool:
-        """Whether enough values differ to tell one rule from another: eight, or three that are a tenth of all.
+        """Whether enough values differ to tell one rule from another: eight, or three that are
+        a tenth of all.
 
-        Some sixty rules are tried, each also in the places alone that differ. A step up or down is one of two, so that
-        one of sixty-four rules fits six such values by chance.
+        Some sixty rules are tried, each also in the places alone that differ. A step up or down is
+        one of two, so that one of sixty-four rules fits six such values by chance.
         """
-        return self.count >= _ENOUGH or (self.count >= _FEW and self.count > _TENTH * self.found.size)
+        return self.count >= _ENOUGH or (
+            self.count >= _FEW and self.count > _TENTH * self.found.size
+        )
 
     @property
     def is_product(self) -> bool:
@@ -310,7 +352,9 @@ class UnitEvidence:
         return np.clip(real, self.low, self.high)
 
     def thinned(self) -> "UnitEvidence":
-        """At most ``MOST`` values as (positions, channels), half of them at positions with a difference."""
+        """At most ``MOST`` values as (positions, channels), half of them at positions with a
+        difference.
+        """
         if self.found.size <= MOST or self.found.ndim < 2:
             return self
         channels = self.found.shape[self.axis]
@@ -319,12 +363,20 @@ class UnitEvidence:
         wanted, count = max(1, MOST // channels), len(off)
         off_places, rest = np.flatnonzero(off), np.flatnonzero(off == 0)
         half = max(wanted // 2, wanted - len(rest))
-        chosen = np.concatenate([_spread(off_places, half), _spread(rest, wanted - min(half, len(off_places)))])
+        chosen = np.concatenate(
+            [_spread(off_places, half), _spread(rest, wanted - min(half, len(off_places)))]
+        )
         region = None if self.region is None else _by_channel(self.region, self.axis)
         if count <= wanted or not len(chosen):
             return self
         kept: dict[str, Any] = {name: array[chosen] for name, array in flat.items()}
-        return replace(self, **kept, again=None, region=None if region is None else region[chosen], channel_axis=1)
+        return replace(
+            self,
+            **kept,
+            again=None,
+            region=None if region is None else region[chosen],
+            channel_axis=1,
+        )
 
     @property
     def looked_at(self) -> Mask:
@@ -332,7 +384,9 @@ class UnitEvidence:
         return np.ones(self.found.shape, bool) if self.region is None else self.region
 
     def narrowed(self) -> "UnitEvidence | None":
-        """The evidence restricted to the slices or the memory range with differences; None: more than half remains."""
+        """The evidence restricted to the slices or the memory range with differences; None:
+        more than half remains.
+        """
         region = np.ones(self.found.shape, bool)
         for axis in range(self.found.ndim):
             rest = tuple(a for a in range(self.found.ndim) if a != axis)
@@ -346,14 +400,21 @@ class UnitEvidence:
     @property
     def inside(self) -> Mask:
         """Where neither the found nor the real value is clamped: the values for fits."""
-        return (self.found > self.lowest) & (self.found < self.highest) & np.isfinite(self.real) & self.looked_at
+        return (
+            (self.found > self.lowest)
+            & (self.found < self.highest)
+            & np.isfinite(self.real)
+            & self.looked_at
+        )
 
     def rounded(self, real: Floats) -> Floats:
         """Rounded numbers clamped to the least and largest result."""
         return np.clip(real, self.lowest, self.highest)
 
     def weigh_levels(self, cause: Cause, words: str, levels: Floats) -> Explanation | None:
-        """The explanation by a mistake that gives exactly ``levels`` (steps above the zero point, clamped)."""
+        """The explanation by a mistake that gives exactly ``levels`` (steps above the zero
+        point, clamped).
+        """
         if levels.shape != self.found.shape:
             return None
         same = levels == self.found
@@ -361,22 +422,38 @@ class UnitEvidence:
         return self._weighed(cause, words, int((self.differing & same).sum()), int(disturbed.sum()))
 
     def weigh_arithmetic(
-        self, cause: Cause, words: str, *, arithmetic: Arithmetic | None = None, graph: ir.Model | None = None
+        self,
+        cause: Cause,
+        words: str,
+        *,
+        arithmetic: Arithmetic | None = None,
+        graph: ir.Model | None = None,
     ) -> Explanation | None:
-        """The explanation by a mistake that gives the result of another ``arithmetic``, or of another ``graph``."""
+        """The explanation by a mistake that gives the result of another ``arithmetic``, or of
+        another ``graph``.
+        """
         captured = self.captured
         if graph is not None:
             captured = replace(captured, unit=replace(captured.unit, graph=graph))
         levels = counted(captured, arithmetic or self.arithmetic, self.feeds)
         return None if levels is None else self.weigh_levels(cause, words, levels)
 
-    def weigh_reals(self, cause: Cause, words: str, real: Floats, share: float = 1.0) -> Explanation | None:
-        """The explanation by a mistake with ``real`` before rounding; ``share`` is a factor of the weight."""
-        shown = np.broadcast_to(real, self.found.shape) if np.ndim(real) <= self.found.ndim else real
+    def weigh_reals(
+        self, cause: Cause, words: str, real: Floats, share: float = 1.0
+    ) -> Explanation | None:
+        """The explanation by a mistake with ``real`` before rounding; ``share`` is a factor of
+        the weight.
+        """
+        shown = (
+            np.broadcast_to(real, self.found.shape) if np.ndim(real) <= self.found.ndim else real
+        )
         if shown.shape != self.found.shape or 2 * self.hard_count < self.count:
             return None  # differences at ties show a rounding rule, nothing else
         step = max(1, self.found.size // (4 * MOST)) if self.channel_axis is None else 1
-        found, t = self.found.reshape(-1)[::step], shown.reshape(-1)[::step]  # of very many values, a regular subset
+        found, t = (
+            self.found.reshape(-1)[::step],
+            shown.reshape(-1)[::step],
+        )  # of very many values, a regular subset
         hard = self.hard.reshape(-1)[::step]
         rest = (self.looked_at & ~self.differing).reshape(-1)[::step]
         fits = np.abs(found - self.clipped(t)) <= 0.5 + self.slack
@@ -390,7 +467,11 @@ class UnitEvidence:
             return None
         wrong = f", and would change {disturbed} that agree" if disturbed else ""
         words = words if self.region is None else words.rstrip(",")
-        where = "" if self.region is None else f", in {int(self.region.sum())} of {self.region.size} places alone,"
+        where = (
+            ""
+            if self.region is None
+            else f", in {int(self.region.sum())} of {self.region.size} places alone,"
+        )
         return Explanation(
             cause=cause,
             evidence=f"{words}{where} explains {explained} of {self.count} levels that differ{wrong}",
@@ -414,7 +495,8 @@ class Hypothesis:
     """A family of mistakes of an engine or a quantizer.
 
     Args:
-        name: in notes. tried: the explanations by each mistake of the family; None: it explains nothing.
+        name: in notes. tried: the explanations by each mistake of the family; None: it explains
+            nothing.
         by_element: whether it uses each element independently, so that a subset of many is enough.
     """
 
@@ -423,7 +505,9 @@ class Hypothesis:
     by_element: bool = False
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """The mistake of this family that explains most of ``facts``; None: none explains anything."""
+        """The mistake of this family that explains most of ``facts``; None: none explains
+        anything.
+        """
         return heaviest(self.tried(facts))
 
 
@@ -439,8 +523,8 @@ class Product:
     Args:
         weight: its name among the operands.
         values: the real weights. scales, zero_point: of the weights, per channel or one.
-        unit: u, in a shape that broadcasts with the result. bias: in steps, likewise; None: it has none.
-        x: the name of the other operand. x_scale, x_zero: its quantization parameters.
+        unit: u, in a shape that broadcasts with the result. bias: in steps, likewise; None: it has
+        none. x: the name of the other operand. x_scale, x_zero: its quantization parameters.
     """
 
     weight: str
@@ -460,7 +544,13 @@ class Product:
         if inner is None or not facts.is_product or inner.node.outputs[0].name != inner.output:
             return None
         x, weight = inner.operand(0), inner.operand(1)
-        if x is None or weight is None or x.grid is None or weight.grid is None or weight.levels is None:
+        if (
+            x is None
+            or weight is None
+            or x.grid is None
+            or weight.grid is None
+            or weight.levels is None
+        ):
             return None
         if np.size(x.grid.scale) != 1 or weight.grid.block_size:
             return None
@@ -516,10 +606,13 @@ def remedy_of(cause: Cause) -> str:
     return _REMEDIES[cause]
 
 
-# The channel axis of a result: the second after a convolution, the last after a matrix product. A sum of rank 3 may be
-# [N, C, L] or [N, T, C]. Then the nearest operators with weights decide; without any it is the last.
+# The channel axis of a result: the second after a convolution, the last after a matrix product. A
+# sum of rank 3 may be [N, C, L] or [N, T, C]. Then the nearest operators with weights decide;
+# without any it is the last.
 
-_SECOND = frozenset({"Conv", "ConvTranspose", "BatchNormalization", "InstanceNormalization", "GroupNormalization"})
+_SECOND = frozenset(
+    {"Conv", "ConvTranspose", "BatchNormalization", "InstanceNormalization", "GroupNormalization"}
+)
 _LAST = frozenset({"Gemm", "MatMul", "LayerNormalization", "RMSNormalization"})
 _MOVING = frozenset({"Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 _AMBIGUOUS = 3
@@ -527,7 +620,9 @@ _NEAR = 64
 """Neighbours that are searched at most."""
 
 
-def axis_of_channels(rank: int, interior: Interior | None, original: ir.Model | None, value: str) -> int:
+def axis_of_channels(
+    rank: int, interior: Interior | None, original: ir.Model | None, value: str
+) -> int:
     """The axis, from 0.
 
     Args:
@@ -565,7 +660,9 @@ def _weighted(value: ir.Value) -> Iterator[str]:
 
 
 OFTEN = 0.01
-"""Share of values that may be a step off real arithmetic where none is declared: arithmetics differ in rounding."""
+"""Share of values that may be a step off real arithmetic where none is declared: arithmetics
+differ in rounding.
+"""
 _REAL_TOLERANCE = 1e-4
 
 
@@ -584,32 +681,55 @@ def evidence_of(
     if correct is not None and not (unit.grid is None and unit.has_real_products):
         levels = counted(captured, correct, captured.feeds)
         if levels is None:
-            notes.append(f"'{correct.name}' cannot compute the unit, so it is compared with real arithmetic")
+            notes.append(
+                f"'{correct.name}' cannot compute the unit, so it is compared with real arithmetic"
+            )
         elif levels.shape != found.shape:
             levels = None
     width = _width(real, unit.grid is not None)
     hard = np.abs(found - np.clip(real, low, high)) > 0.5 * bool(unit.grid) + width
     baseline: Floats
-    if levels is None and (claimed := captured.errors.claimed) is not None and not claimed.differing:
-        hard = np.zeros_like(hard)  # all values are as its arithmetic says: real arithmetic cannot prove a mistake
+    if (
+        levels is None
+        and (claimed := captured.errors.claimed) is not None
+        and not claimed.differing
+    ):
+        hard = np.zeros_like(
+            hard
+        )  # all values are as its arithmetic says: real arithmetic cannot prove a mistake
         baseline, differing, slack = found, hard, TIE_WIDTH
     elif levels is None:
-        if unit.grid is not None and np.abs(found - ideal).max(initial=0) <= 1 and hard.mean() <= OFTEN:
+        if (
+            unit.grid is not None
+            and np.abs(found - ideal).max(initial=0) <= 1
+            and hard.mean() <= OFTEN
+        ):
             hard = np.zeros_like(hard)
         baseline, differing, slack = np.where(hard, ideal, found), hard, TIE_WIDTH
     elif unit.grid is None:
-        differing = hard = np.abs(found - levels) > width  # float32 sums in another order are no difference
+        differing = hard = (
+            np.abs(found - levels) > width
+        )  # float32 sums in another order are no difference
         baseline, slack = np.where(differing, levels, found), TIE_WIDTH
     else:
         baseline, differing = levels, found != levels
         beyond = np.abs(levels - np.clip(real, low, high)) - 0.5
-        slack = float(np.clip(np.quantile(beyond, 0.999) if beyond.size else 0, TIE_WIDTH, 1.0)) + TIE_WIDTH
+        slack = (
+            float(np.clip(np.quantile(beyond, 0.999) if beyond.size else 0, TIE_WIDTH, 1.0))
+            + TIE_WIDTH
+        )
         hard = differing & (np.abs(found - np.clip(real, low, high)) > 0.5 + slack)
         tied = float((np.abs(real - np.floor(real) - 0.5) <= TIE_WIDTH).sum())
-        by_floats = are_of_floats(int(differing.sum()), int((np.abs(found - levels) > 1).sum()), tied, found.size)
+        by_floats = are_of_floats(
+            int(differing.sum()), int((np.abs(found - levels) > 1).sum()), tied, found.size
+        )
         if leaves_ties_open(correct) and differing.any():
             explained = _by_order(unit, found, levels, captured)
-            baseline, differing, hard = np.where(explained, found, levels), differing & ~explained, hard & ~explained
+            baseline, differing, hard = (
+                np.where(explained, found, levels),
+                differing & ~explained,
+                hard & ~explained,
+            )
         elif differing.any() and by_floats and computes_in_float(unit, correct):
             baseline, differing = found, np.zeros_like(differing)
     if unit.grid is None:
@@ -640,14 +760,20 @@ def evidence_of(
 
 
 def _by_order(unit: QuantizedUnit, found: Floats, levels: Floats, captured: Captured) -> Mask:
-    """Where the order of float32 sums explains that ``found`` is not ``levels``, both in steps above the zero point."""
+    """Where the order of float32 sums explains that ``found`` is not ``levels``, both in steps
+    above the zero point.
+    """
     zero = unit.zero_point
     with FloatSums(unit) as sums:
         return sums.explained(found + zero, levels + zero, captured.real, captured.feeds)
 
 
-def counted(captured: Captured, arithmetic: Arithmetic, feeds: Mapping[str, npt.NDArray[Any]]) -> Floats | None:
-    """The result of the unit under ``arithmetic``, in steps above the zero point, float64; None: it cannot run it."""
+def counted(
+    captured: Captured, arithmetic: Arithmetic, feeds: Mapping[str, npt.NDArray[Any]]
+) -> Floats | None:
+    """The result of the unit under ``arithmetic``, in steps above the zero point, float64;
+    None: it cannot run it.
+    """
     unit = captured.unit
     try:
         with IntegerBackend(arithmetic=arithmetic).prepare(unit.graph) as executor:
@@ -688,7 +814,10 @@ def _cropped(captured: Captured) -> Captured:
         found=found[kept],
         again=None if again is None or again.shape != found.shape else again[kept],
         real=captured.real[kept],
-        fed={name: array[kept] if array.shape[:1] == (count,) else array for name, array in captured.fed.items()},
+        fed={
+            name: array[kept] if array.shape[:1] == (count,) else array
+            for name, array in captured.fed.items()
+        },
         isolated=None if captured.isolated is None else captured.isolated[kept],
         expected=captured.expected[kept],
     )

@@ -7,7 +7,13 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.diagnosis.hypotheses.arithmetic import solved
-from qbench.diagnosis.hypotheses.hypothesis import Attribute, Explanation, Floats, Interior, UnitEvidence
+from qbench.diagnosis.hypotheses.hypothesis import (
+    Attribute,
+    Explanation,
+    Floats,
+    Interior,
+    UnitEvidence,
+)
 from qbench.errors import QbenchError
 from qbench.graph import int_attribute, ints_attribute, word_attribute
 from qbench.judging import Cause
@@ -45,7 +51,9 @@ def paddings(facts: UnitEvidence) -> Iterator[Explanation | None]:
             if value:
                 words = f"padding with level {value + zero} in place of {zero}"
                 real = facts.real + value * response
-                yield facts.weigh_reals(Cause.PADDING, words, real, _FITTED if value == fitted != -zero else 1.0)
+                yield facts.weigh_reals(
+                    Cause.PADDING, words, real, _FITTED if value == fitted != -zero else 1.0
+                )
     else:
         for value in dict.fromkeys((0, -zero)):
             words = f"padding with level {value + zero} in place of nothing"
@@ -55,13 +63,17 @@ def paddings(facts: UnitEvidence) -> Iterator[Explanation | None]:
         ("reflect", "the edge mirrored"),
         ("wrap", "the other edge"),
     ):
-        yield facts.weigh_reals(Cause.PADDING, f"{words} as padding", _edged(facts, inner, pads, mode))
+        yield facts.weigh_reals(
+            Cause.PADDING, f"{words} as padding", _edged(facts, inner, pads, mode)
+        )
     yield from _moved(facts, inner, pads)
 
 
 def pads_of(node: ir.Node) -> tuple[int, ...] | None:
     """The pads of a window, begins first; None where ``auto_pad`` or ``ceil_mode`` decides them."""
-    if word_attribute(node, "auto_pad", "NOTSET") != "NOTSET" or int_attribute(node, "ceil_mode", 0):
+    if word_attribute(node, "auto_pad", "NOTSET") != "NOTSET" or int_attribute(
+        node, "ceil_mode", 0
+    ):
         return None
     source = node.inputs[0]
     rank = len(ints_attribute(node, "kernel_shape", ())) or (
@@ -70,12 +82,21 @@ def pads_of(node: ir.Node) -> tuple[int, ...] | None:
     return tuple(ints_attribute(node, "pads", (0,) * 2 * rank))
 
 
-def _moved(facts: UnitEvidence, inner: Interior, pads: tuple[int, ...]) -> Iterator[Explanation | None]:
+def _moved(
+    facts: UnitEvidence, inner: Interior, pads: tuple[int, ...]
+) -> Iterator[Explanation | None]:
     half = len(pads) // 2
-    shifts = [*np.eye(half, dtype=int), *-np.eye(half, dtype=int), np.ones(half, int), -np.ones(half, int)]
+    shifts = [
+        *np.eye(half, dtype=int),
+        *-np.eye(half, dtype=int),
+        np.ones(half, int),
+        -np.ones(half, int),
+    ]
     tried = {(*pads[half:], *pads[:half])}
     for shift in shifts:
-        tried.add((*(np.array(pads[:half]) + shift).tolist(), *(np.array(pads[half:]) - shift).tolist()))
+        tried.add(
+            (*(np.array(pads[:half]) + shift).tolist(), *(np.array(pads[half:]) - shift).tolist())
+        )
     for other in sorted(tried - {pads}):
         if min(other) >= 0:
             words = f"pads {list(other)} in place of {list(pads)}"
@@ -83,9 +104,13 @@ def _moved(facts: UnitEvidence, inner: Interior, pads: tuple[int, ...]) -> Itera
 
 
 def _divided(facts: UnitEvidence, inner: Interior) -> Explanation | None:
-    """A mean divided by the whole window instead of the elements inside the edge, or the reverse."""
+    """A mean divided by the whole window instead of the elements inside the edge, or the
+    reverse.
+    """
     whole = int_attribute(inner.node, "count_include_pad", 0)
-    words = "a mean divided by " + ("what lies inside the edge" if whole else "the full window at the edge")
+    words = "a mean divided by " + (
+        "what lies inside the edge" if whole else "the full window at the edge"
+    )
     try:
         real = inner.run(facts.operands, count_include_pad=1 - whole)
     except QbenchError:
@@ -93,7 +118,9 @@ def _divided(facts: UnitEvidence, inner: Interior) -> Explanation | None:
     return facts.weigh_reals(Cause.PADDING, words, real)
 
 
-def _edged(facts: UnitEvidence, inner: Interior, pads: tuple[int, ...], value: float | str) -> Floats:
+def _edged(
+    facts: UnitEvidence, inner: Interior, pads: tuple[int, ...], value: float | str
+) -> Floats:
     """The result on an input that is padded here with a value, or by a mode of ``numpy.pad``."""
     x, half = facts.operands[inner.main[0]], len(pads) // 2
     width = [(0, 0), (0, 0), *zip(pads[:half], pads[half:], strict=True)]
@@ -101,12 +128,17 @@ def _edged(facts: UnitEvidence, inner: Interior, pads: tuple[int, ...], value: f
     if isinstance(value, str):
         padded = np.pad(x, width, "edge" if at_edge else value)  # type: ignore[call-overload]
     else:
-        # An average without the padding counts padded elements here like others; the share below corrects it.
+        # An average without the padding counts padded elements here like others; the share below
+        # corrects it.
         padded = np.pad(x, width, constant_values=np.float32(value))
     real = inner.run({**facts.operands, inner.main[0]: padded}, pads=[0] * len(pads))
-    if inner.node.op_type == "AveragePool" and not int_attribute(inner.node, "count_include_pad", 0):
+    if inner.node.op_type == "AveragePool" and not int_attribute(
+        inner.node, "count_include_pad", 0
+    ):
         ones = np.pad(np.ones_like(x), width)
-        share = inner.run({**facts.operands, inner.main[0]: ones}, pads=[0] * len(pads)) * inner.scale
+        share = (
+            inner.run({**facts.operands, inner.main[0]: ones}, pads=[0] * len(pads)) * inner.scale
+        )
         real = np.where(share > 0, real / np.maximum(share, 1e-9), real)
     return real
 
@@ -118,7 +150,9 @@ _WITH_AXIS = frozenset({"Softmax", "LogSoftmax", "Hardmax", "LpNormalization"})
 
 
 def result_orders(facts: UnitEvidence) -> Iterator[Explanation | None]:
-    """The right values at wrong positions: a permutation is derived from equal slices, other orders are tried."""
+    """The right values at wrong positions: a permutation is derived from equal slices, other
+    orders are tried.
+    """
     if facts.found.ndim < 2:
         return
     for axis in range(facts.found.ndim):
@@ -167,18 +201,32 @@ def _reordered(facts: UnitEvidence, inner: Interior, name: str) -> Iterator[Expl
 
 
 def _other_sign(facts: UnitEvidence, inner: Interior, name: str, word: str) -> Explanation | None:
-    """The bytes of the operand ``name`` read as unsigned ones where they are signed, or the other way."""
+    """The bytes of the operand ``name`` read as unsigned ones where they are signed, or the
+    other way.
+    """
     operand = inner.operands[name]
     levels = facts.feeds[operand.feed] if operand.feed else operand.levels
-    if levels is None or operand.grid is None or levels.dtype not in (np.int8, np.uint8) or operand.grid.qtype.bits < 8:
+    if (
+        levels is None
+        or operand.grid is None
+        or levels.dtype not in (np.int8, np.uint8)
+        or operand.grid.qtype.bits < 8
+    ):
         return None
     is_signed = levels.dtype == np.int8
     apart = levels.view(np.uint8 if is_signed else np.int8).astype(np.int64) - levels
     if not apart.any():
         return None
-    array = (facts.operands[name] + apart * operand.grid.expanded(levels.shape)[0]).astype(np.float32)
+    array = (facts.operands[name] + apart * operand.grid.expanded(levels.shape)[0]).astype(
+        np.float32
+    )
     read = "unsigned" if is_signed else "signed"
-    return _run(facts, inner, {**facts.operands, name: array}, f"{word} of which the bytes are read as {read}")
+    return _run(
+        facts,
+        inner,
+        {**facts.operands, name: array},
+        f"{word} of which the bytes are read as {read}",
+    )
 
 
 def _neighbours(facts: UnitEvidence, inner: Interior) -> Iterator[Explanation | None]:
@@ -205,15 +253,27 @@ def orders(array: Floats, *, weights: bool = False) -> Iterator[tuple[str, Float
         for b in range(a + 1, rank):
             turned = np.swapaxes(array, a, b)
             yield f"with axes {a} and {b} exchanged", turned
-            yield f"with axes {a} and {b} exchanged in memory alone", np.ascontiguousarray(turned).reshape(array.shape)
+            yield (
+                f"with axes {a} and {b} exchanged in memory alone",
+                np.ascontiguousarray(turned).reshape(array.shape),
+            )
     if rank >= 3:
         last, first = np.moveaxis(array, 1, -1), np.moveaxis(array, -1, 1)
-        yield "with channels last read as channels first", np.ascontiguousarray(last).reshape(array.shape)
-        yield "with channels first read as channels last", np.ascontiguousarray(first).reshape(array.shape)
+        yield (
+            "with channels last read as channels first",
+            np.ascontiguousarray(last).reshape(array.shape),
+        )
+        yield (
+            "with channels first read as channels last",
+            np.ascontiguousarray(first).reshape(array.shape),
+        )
         for groups in (2, 3, 4, 8):
             if array.shape[1] % groups == 0 and array.shape[1] > groups:
                 split = array.reshape(array.shape[0], groups, -1, *array.shape[2:])
-                yield f"with its channels dealt out in {groups} groups", np.swapaxes(split, 1, 2).reshape(array.shape)
+                yield (
+                    f"with its channels dealt out in {groups} groups",
+                    np.swapaxes(split, 1, 2).reshape(array.shape),
+                )
 
 
 def _integers(inner: Interior, name: str) -> Iterator[tuple[str, Floats]]:
@@ -226,7 +286,10 @@ def _integers(inner: Interior, name: str) -> Iterator[tuple[str, Floats]]:
     moved = dict(orders(one.levels, weights=True))
     if groups > 1 and one.levels.shape[0] % groups == 0:
         size = one.levels.shape[0] // groups
-        moved |= {f"one group {'on' if by > 0 else 'back'}": np.roll(one.levels, by, 0) for by in (size, -size)}
+        moved |= {
+            f"one group {'on' if by > 0 else 'back'}": np.roll(one.levels, by, 0)
+            for by in (size, -size)
+        }
     for words, levels in moved.items():
         if levels.shape == one.levels.shape:
             array = dequantize(levels, one.grid)
@@ -236,7 +299,9 @@ def _integers(inner: Interior, name: str) -> Iterator[tuple[str, Floats]]:
 
 def _permuted(facts: UnitEvidence, axis: int) -> Explanation | None:
     """Slices of the found result that are other slices of the correct one."""
-    found, correct = (np.moveaxis(a, axis, 0).reshape(a.shape[axis], -1) for a in (facts.found, facts.correct))
+    found, correct = (
+        np.moveaxis(a, axis, 0).reshape(a.shape[axis], -1) for a in (facts.found, facts.correct)
+    )
     places: dict[bytes, int] = {}
     for index, row in enumerate(correct):
         places.setdefault(np.ascontiguousarray(row).tobytes(), index)
@@ -247,7 +312,9 @@ def _permuted(facts: UnitEvidence, axis: int) -> Explanation | None:
     changed = np.flatnonzero(order != np.arange(len(order)))
     if not len(changed) or np.unique(order).size < len(order):  # copies are no permutation
         return None
-    shown = ", ".join(f"{index} ← {order[index]}" for index in changed[:3]) + (" …" if len(changed) > 3 else "")
+    shown = ", ".join(f"{index} ← {order[index]}" for index in changed[:3]) + (
+        " …" if len(changed) > 3 else ""
+    )
     words = f"{len(changed)} slices of axis {axis} in another order ({shown})"
     return facts.weigh_levels(Cause.LAYOUT, words, np.take(facts.correct, order, axis))
 
@@ -266,12 +333,23 @@ def _spread(facts: UnitEvidence, inner: Interior) -> Iterator[Explanation | None
         spread = (other,) * half
         if spread == own:
             continue
-        more = np.array([(k - 1) * (new - old) for k, new, old in zip(kernel, spread, own, strict=True)])
+        more = np.array(
+            [(k - 1) * (new - old) for k, new, old in zip(kernel, spread, own, strict=True)]
+        )
         for before in (more // 2, more, 0 * more):
             moved = np.array(pads) + np.concatenate([before, more - before])
             if (moved >= 0).all():
-                attributes: Mapping[str, Attribute] = {"dilations": list(spread), "pads": moved.tolist()}
-                yield _run(facts, inner, facts.operands, f"dilation {other} in place of {list(own)}", **attributes)
+                attributes: Mapping[str, Attribute] = {
+                    "dilations": list(spread),
+                    "pads": moved.tolist(),
+                }
+                yield _run(
+                    facts,
+                    inner,
+                    facts.operands,
+                    f"dilation {other} in place of {list(own)}",
+                    **attributes,
+                )
     group = int_attribute(inner.node, "group", 1)
     weight = facts.operands[inner.main[1]]
     if group > 1 and weight.shape[0] % group == 0:
@@ -281,7 +359,11 @@ def _spread(facts: UnitEvidence, inner: Interior) -> Iterator[Explanation | None
 
 
 def _run(
-    facts: UnitEvidence, inner: Interior, operands: Mapping[str, Floats], words: str, **attributes: Attribute
+    facts: UnitEvidence,
+    inner: Interior,
+    operands: Mapping[str, Floats],
+    words: str,
+    **attributes: Attribute,
 ) -> Explanation | None:
     try:
         real = inner.run(operands, **attributes)

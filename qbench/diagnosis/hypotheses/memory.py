@@ -17,9 +17,11 @@ _LONG = 8
 
 
 def repeating(facts: UnitEvidence) -> Iterator[Explanation | None]:
-    """Another result in the whole graph than alone: by a race, or by a buffer that holds older values.
+    """Another result in the whole graph than alone: by a race, or by a buffer that holds older
+    values.
 
-    Only values that are wrong in one of the two runs count, since engines fuse otherwise in a unit alone.
+    Only values that are wrong in one of the two runs count, since engines fuse otherwise in a unit
+    alone.
     """
     again = facts.again
     if again is None or again.shape != facts.found.shape:
@@ -70,14 +72,17 @@ _UNKNOWN = 0.7
 
 
 def unwritten(facts: UnitEvidence) -> Iterator[Explanation | None]:
-    """Slices of the result, or its tail in memory, that are not computed: they hold one value, or other elements.
+    """Slices of the result, or its tail in memory, that are not computed: they hold one value,
+    or other elements.
 
     Only where all differences lie in few neighbouring slices of an axis.
     """
     if not facts.found.ndim or not facts.count:
         return
     for axis in range(facts.found.ndim):
-        lines = np.flatnonzero(facts.differing.any(axis=tuple(a for a in range(facts.found.ndim) if a != axis)))
+        lines = np.flatnonzero(
+            facts.differing.any(axis=tuple(a for a in range(facts.found.ndim) if a != axis))
+        )
         size = facts.found.shape[axis]
         yield _block(facts, axis, lines)
         contiguous = int(lines[-1] - lines[0]) + 1 == len(lines)
@@ -90,7 +95,9 @@ def unwritten(facts: UnitEvidence) -> Iterator[Explanation | None]:
     first = int(flat[0])
     if facts.found.size - first <= _FEW * facts.found.size:
         tail = np.arange(facts.found.size).reshape(facts.found.shape) >= first
-        yield _held(facts, tail, f"the last {facts.found.size - first} of {facts.found.size} elements")
+        yield _held(
+            facts, tail, f"the last {facts.found.size - first} of {facts.found.size} elements"
+        )
     rows = facts.found.reshape(facts.found.shape[0], -1)
     if len(rows) > 1 and (rows == rows[0]).all():
         levels = np.broadcast_to(facts.correct[:1], facts.found.shape)
@@ -101,7 +108,8 @@ def unwritten(facts: UnitEvidence) -> Iterator[Explanation | None]:
 
 
 def overwritten(facts: UnitEvidence) -> Iterator[Explanation | None]:
-    """The tail of an operand that holds the levels of the other one: its buffer was used again too early.
+    """The tail of an operand that holds the levels of the other one: its buffer was used again
+    too early.
 
     In each sample the tail begins at the first value that differs.
     """
@@ -136,22 +144,31 @@ def unread(facts: UnitEvidence) -> Iterator[Explanation | None]:
     x, most = facts.operands[inner.main[0]], 10 if facts.found.size <= 2 * MOST else 1
     for axis in range(1, x.ndim):
         size = x.shape[axis]
-        for left_out in dict.fromkeys((1, 2, 3, 4, 8, 16, size % 4, size % 8, size % 16, size % 32)[:most]):
+        for left_out in dict.fromkeys(
+            (1, 2, 3, 4, 8, 16, size % 4, size % 8, size % 16, size % 32)[:most]
+        ):
             if not 0 < left_out < size:
                 continue
-            for words, part in (("last", slice(size - left_out, None)), ("first", slice(0, left_out))):
+            for words, part in (
+                ("last", slice(size - left_out, None)),
+                ("first", slice(0, left_out)),
+            ):
                 silent = x.copy()
                 silent[(slice(None),) * axis + (part,)] = 0
                 try:
                     real = inner.run({**facts.operands, inner.main[0]: silent})
                 except QbenchError:
                     return
-                said = f"the {words} {left_out} of {size} slices of the input's axis {axis} not read"
+                said = (
+                    f"the {words} {left_out} of {size} slices of the input's axis {axis} not read"
+                )
                 yield facts.weigh_reals(Cause.NOT_WRITTEN, said, real)
 
 
 def _block(facts: UnitEvidence, axis: int, lines: npt.NDArray[np.int64]) -> Explanation | None:
-    """One value in all slices from the first to the last that differs; some may be right by chance."""
+    """One value in all slices from the first to the last that differs; some may be right by
+    chance.
+    """
     rows = np.moveaxis(facts.found, axis, 0).reshape(facts.found.shape[axis], -1)
     value = rows[lines[0], 0]
     same = (rows == value).all(axis=1)
@@ -174,27 +191,37 @@ def _held(facts: UnitEvidence, region: Mask, words: str) -> Explanation | None:
     inside = facts.found[region]
     value = float(np.median(inside))
     constant = np.where(region, value, facts.correct)
-    found = facts.weigh_levels(Cause.NOT_WRITTEN, f"{words} holding {value:g} steps throughout", constant)
+    found = facts.weigh_levels(
+        Cause.NOT_WRITTEN, f"{words} holding {value:g} steps throughout", constant
+    )
     if found is not None and found.weight > _UNKNOWN and (inside == value).mean() > 0.9:
         return found
     for axis in range(facts.found.ndim):
         for by in (1, -1, 2, -2):
             other = np.where(region, np.roll(facts.correct, by, axis), facts.correct)
             copied = facts.weigh_levels(
-                Cause.NOT_WRITTEN, f"{words} holding the values {abs(by)} slices away along axis {axis}", other
+                Cause.NOT_WRITTEN,
+                f"{words} holding the values {abs(by)} slices away along axis {axis}",
+                other,
             )
             if copied is not None and copied.weight > _UNKNOWN:
                 return copied
     share = float(facts.differing[region].mean())
     evidence = f"all {facts.count} levels that differ lie in {words}, {share:.0%} of what is there"
-    return Explanation(cause=Cause.NOT_WRITTEN, evidence=evidence, weight=_UNKNOWN * min(1.0, share * 1.25))
+    return Explanation(
+        cause=Cause.NOT_WRITTEN, evidence=evidence, weight=_UNKNOWN * min(1.0, share * 1.25)
+    )
 
 
 def _constants(facts: UnitEvidence) -> Explanation | None:
     """One value at all differences, at scattered positions."""
     values, counts = np.unique(facts.found[facts.differing], return_counts=True)
     value = float(values[counts.argmax()])
-    if counts.max() < 8 or counts.max() < 0.95 * facts.count or value in (facts.lowest, facts.highest):
+    if (
+        counts.max() < 8
+        or counts.max() < 0.95 * facts.count
+        or value in (facts.lowest, facts.highest)
+    ):
         return None
     share = float(counts.max()) / facts.count
     evidence = f"{int(counts.max())} of {facts.count} levels that differ hold {value:g} steps"
@@ -202,11 +229,15 @@ def _constants(facts: UnitEvidence) -> Explanation | None:
 
 
 def _blank(facts: UnitEvidence) -> Explanation | None:
-    """Zeros in all of a result that should hold many values, as in memory that nothing was written to."""
+    """Zeros in all of a result that should hold many values, as in memory that nothing was
+    written to.
+    """
     codes = facts.found + facts.captured.unit.zero_point
     if facts.found.size < _LONG or codes.any() or len(np.unique(facts.correct)) < _LONG:
         return None
-    evidence = f"all {facts.found.size} values are 0 as stored, as in memory that nothing was written to"
+    evidence = (
+        f"all {facts.found.size} values are 0 as stored, as in memory that nothing was written to"
+    )
     return Explanation(cause=Cause.NOT_WRITTEN, evidence=evidence, weight=_UNKNOWN)
 
 

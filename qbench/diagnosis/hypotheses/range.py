@@ -1,4 +1,6 @@
-"""The cost of quantization parameters where the engine computes right: clipped, wide or shared ranges."""
+"""The cost of quantization parameters where the engine computes right: clipped, wide or shared
+ranges.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,7 +28,9 @@ _NOTHING = 2.0**-20
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Cost:
-    """fp32 values ``x`` and results ``y`` in steps above the zero point, with the limits and bits of the grid."""
+    """fp32 values ``x`` and results ``y`` in steps above the zero point, with the limits and
+    bits of the grid.
+    """
 
     x: Floats
     y: Floats
@@ -37,11 +41,17 @@ class Cost:
 
     @classmethod
     def of(cls, facts: UnitEvidence, *, of_reals: bool = False) -> "Cost | None":
-        """None: there is no grid and not ``of_reals`` (steps of 1, no ends, 8 bits), or nothing to compare."""
+        """None: there is no grid and not ``of_reals`` (steps of 1, no ends, 8 bits), or nothing
+        to compare.
+        """
         captured = facts.captured
         grid = captured.unit.grid
         levels = captured.found if captured.isolated is None else captured.isolated
-        if (grid is None and not of_reals) or levels.shape != captured.expected.shape or not levels.size:
+        if (
+            (grid is None and not of_reals)
+            or levels.shape != captured.expected.shape
+            or not levels.size
+        ):
             return None
         x = captured.expected.astype(np.float64) / captured.unit.scale
         kept = np.where(np.isfinite(x), x, 0.0)
@@ -73,11 +83,16 @@ class Cost:
 
     @property
     def usual_db(self) -> float:
-        """The SQNR without the largest 1 % of the values, or of the median channel: large values hide other losses."""
+        """The SQNR without the largest 1 % of the values, or of the median channel: large
+        values hide other losses.
+        """
         bulk = np.abs(self.x) <= np.quantile(np.abs(self.x), 0.99)
         found = [_decibels(self.x[bulk], self.y[bulk])]
         if self.x.ndim > 1:
-            x, y = (np.moveaxis(a, self.axis, 0).reshape(a.shape[self.axis], -1) for a in (self.x, self.y))
+            x, y = (
+                np.moveaxis(a, self.axis, 0).reshape(a.shape[self.axis], -1)
+                for a in (self.x, self.y)
+            )
             sizes = np.abs(x).max(axis=1, initial=0.0)
             present = sizes > _NOTHING * sizes.max(initial=0.0)
             channels = [_decibels(a, b) for a, b in zip(x[present], y[present], strict=True)]
@@ -93,14 +108,20 @@ class Cost:
     def is_high(self) -> bool:
         """Whether the cost is high enough to explain."""
         low = LOW_SQNR_DB + _BIT_DB * (self.bits - _USUAL_BITS)
-        return min(self.sqnr_db, self.usual_db) < low or self.steps > HIGH_STEPS or self.clipping > 0.5
+        return (
+            min(self.sqnr_db, self.usual_db) < low or self.steps > HIGH_STEPS or self.clipping > 0.5
+        )
 
     def ranges(self) -> Floats:
         """The 99th percentile of |x| per channel."""
         if self.x.ndim < 2:
             return np.array([float(np.abs(self.x).max(initial=0))])
         return np.asarray(
-            np.quantile(np.abs(np.moveaxis(self.x, self.axis, 0)).reshape(self.x.shape[self.axis], -1), 0.99, axis=1)
+            np.quantile(
+                np.abs(np.moveaxis(self.x, self.axis, 0)).reshape(self.x.shape[self.axis], -1),
+                0.99,
+                axis=1,
+            )
         )
 
 
@@ -130,13 +151,19 @@ def grid_costs(facts: UnitEvidence) -> Iterator[Explanation | None]:
         weight = cost.rounding * min(1.0, 0.6 + 0.05 * apart)
         yield Explanation(cause=Cause.CHANNELS_DIFFER, evidence=evidence, weight=weight)
     if used < _NARROW * size and wide > 2 * used:
-        evidence = f"99.8 % of the fp32 values lie on {used:.3g} of {size:.0f} steps, all on {wide:.3g}"
+        evidence = (
+            f"99.8 % of the fp32 values lie on {used:.3g} of {size:.0f} steps, all on {wide:.3g}"
+        )
         yield Explanation(
-            cause=Cause.RANGE_OUTLIER, evidence=f"{evidence} ({cost.sqnr_db:.1f} dB)", weight=0.9 * cost.rounding
+            cause=Cause.RANGE_OUTLIER,
+            evidence=f"{evidence} ({cost.sqnr_db:.1f} dB)",
+            weight=0.9 * cost.rounding,
         )
     dead = 1 - wide / size
     if dead >= _DEAD:
-        evidence = f"{dead:.0%} of the grid's {size:.0f} steps are never reached ({cost.sqnr_db:.1f} dB)"
+        evidence = (
+            f"{dead:.0%} of the grid's {size:.0f} steps are never reached ({cost.sqnr_db:.1f} dB)"
+        )
         yield Explanation(cause=Cause.DEAD_RANGE, evidence=evidence, weight=cost.rounding * dead)
 
 
@@ -146,13 +173,20 @@ def weight_costs(facts: UnitEvidence) -> Iterator[Explanation | None]:
     The reasons are rows of different ranges under one scale, outliers, or few bits.
     """
     cost, inner = Cost.of(facts, of_reals=True), facts.interior
-    if cost is None or inner is None or not facts.is_product or not (cost.is_high or facts.captured.unit.grid is None):
+    if (
+        cost is None
+        or inner is None
+        or not facts.is_product
+        or not (cost.is_high or facts.captured.unit.grid is None)
+    ):
         return
     operand, weight = inner.operand(1), inner.constant(1)
     if operand is None or operand.grid is None or weight is None or not weight.size:
         return
     axis = 1 if inner.node.op_type == "ConvTranspose" else 0
-    if inner.node.op_type == "MatMul" or (inner.node.op_type == "Gemm" and not int_attribute(inner.node, "transB", 0)):
+    if inner.node.op_type == "MatMul" or (
+        inner.node.op_type == "Gemm" and not int_attribute(inner.node, "transB", 0)
+    ):
         axis = weight.ndim - 1
     rows = np.abs(np.moveaxis(weight, axis, 0).reshape(weight.shape[axis], -1)).astype(np.float64)
     step = float(np.max(operand.grid.scale))
@@ -176,7 +210,9 @@ def weight_costs(facts: UnitEvidence) -> Iterator[Explanation | None]:
         return
     if operand.grid.qtype.bits < _USUAL_BITS and share > 0:
         held = f"the weights have {_used_bits(operand)} bits"
-        evidence = f"{held}, and their rounding makes up {share:.0%} of the error ({cost.sqnr_db:.1f} dB)"
+        evidence = (
+            f"{held}, and their rounding makes up {share:.0%} of the error ({cost.sqnr_db:.1f} dB)"
+        )
         yield Explanation(cause=Cause.GRID, evidence=evidence, weight=share)
 
 
@@ -215,7 +251,9 @@ def _used_bits(operand: Operand) -> int:
 
 
 def _apart(ranges: Floats) -> tuple[float, float]:
-    """The median of ``ranges`` without those that are practically zero, and the ratio of the widest to it."""
+    """The median of ``ranges`` without those that are practically zero, and the ratio of the
+    widest to it.
+    """
     widest = float(ranges.max(initial=0.0))
     wide = ranges[ranges > _NOTHING * widest]
     if not wide.size:

@@ -1,4 +1,6 @@
-"""Scales of another channel, multipliers of few bits, operands that are not rescaled to one scale."""
+"""Scales of another channel, multipliers of few bits, operands that are not rescaled to one
+scale.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,8 +15,12 @@ from qbench.judging import Cause
 from qbench.numerics import dequantize
 
 _FITTED = 0.97
-_LINEAR = frozenset({"Add", "Sub", "Concat", "Sum", "Identity", "Reshape", "Transpose", "Flatten", "AveragePool"})
-_LINEAR_TOO = frozenset({"GlobalAveragePool", "ReduceMean", "Resize", "MaxPool", "Relu", "Slice", "Pad", "Mul"})
+_LINEAR = frozenset(
+    {"Add", "Sub", "Concat", "Sum", "Identity", "Reshape", "Transpose", "Flatten", "AveragePool"}
+)
+_LINEAR_TOO = frozenset(
+    {"GlobalAveragePool", "ReduceMean", "Resize", "MaxPool", "Relu", "Slice", "Pad", "Mul"}
+)
 
 
 def scales(facts: UnitEvidence) -> Iterator[Explanation | None]:
@@ -29,15 +35,25 @@ def scales(facts: UnitEvidence) -> Iterator[Explanation | None]:
         yield from _scaled(facts, product, facts.along(held / scales), words)
     factor = fitted_factor(facts.real, facts.found, facts.inside)
     yield from _scaled(
-        facts, product, np.asarray(factor), f"a multiplier {factor:.4g} times the right one", fitted=True
+        facts,
+        product,
+        np.asarray(factor),
+        f"a multiplier {factor:.4g} times the right one",
+        fitted=True,
     )
     yield from multipliers(facts, product)
 
 
 def weight_scales(facts: UnitEvidence) -> Iterator[Explanation | None]:
-    """The same of the weights where ``Product`` has nothing: the other operand is real, or an operator comes after."""
+    """The same of the weights where ``Product`` has nothing: the other operand is real, or an
+    operator comes after.
+    """
     inner = facts.interior
-    one = None if inner is None or not facts.is_product or Product.of(facts) is not None else inner.operand(1)
+    one = (
+        None
+        if inner is None or not facts.is_product or Product.of(facts) is not None
+        else inner.operand(1)
+    )
     if inner is None or one is None or one.grid is None or one.levels is None:
         return
     scales = np.asarray(one.grid.scale, np.float64)
@@ -66,14 +82,18 @@ def _of_other_channels(scales: Floats) -> Iterator[tuple[str, Floats]]:
 def _scaled(
     facts: UnitEvidence, product: Product, by: Floats, words: str, *, fitted: bool = False
 ) -> Iterator[Explanation | None]:
-    """The sums times ``by``, with the bias or without it, for an engine that adds the bias as a real number."""
+    """The sums times ``by``, with the bias or without it, for an engine that adds the bias as a
+    real number.
+    """
     if np.allclose(by, 1, rtol=1e-6, atol=0):
         return
     share = _FITTED if fitted else 1.0
     yield facts.weigh_reals(Cause.WRONG_SCALE, words, facts.real * by, share)
     if product.bias is not None:
         sums_only = (facts.real - product.bias) * by + product.bias
-        yield facts.weigh_reals(Cause.WRONG_SCALE, f"{words} (not of the bias)", sums_only, share * _FITTED)
+        yield facts.weigh_reals(
+            Cause.WRONG_SCALE, f"{words} (not of the bias)", sums_only, share * _FITTED
+        )
 
 
 def operand_scales(facts: UnitEvidence) -> Iterator[Explanation | None]:
@@ -115,10 +135,14 @@ def _on_other_grids(facts: UnitEvidence, feeds: list[str]) -> Iterator[Explanati
             yield facts.weigh_reals(Cause.WRONG_SCALE, f"'{name}' read on the grid of '{of}'", real)
         if len(others) > 1:
             real = inner.run({**facts.operands, **others})
-            yield facts.weigh_reals(Cause.WRONG_SCALE, f"all operands read on the grid of '{of}'", real)
+            yield facts.weigh_reals(
+                Cause.WRONG_SCALE, f"all operands read on the grid of '{of}'", real
+            )
 
 
-def _fitted(facts: UnitEvidence, feeds: list[str], parts: Sequence[Floats]) -> Iterator[Explanation | None]:
+def _fitted(
+    facts: UnitEvidence, feeds: list[str], parts: Sequence[Floats]
+) -> Iterator[Explanation | None]:
     inner = facts.interior
     assert inner is not None
     for name, part in zip(feeds, parts, strict=True):
@@ -140,14 +164,19 @@ def _fitted(facts: UnitEvidence, feeds: list[str], parts: Sequence[Floats]) -> I
     for name, part, factor in zip(feeds, parts, factors, strict=True):
         if abs(factor - 1) > 1e-3:
             words = f"'{name}' counted {factor:.4g} times"
-            yield facts.weigh_reals(Cause.WRONG_SCALE, words, facts.real + (factor - 1) * part, _FITTED)
-    every = facts.real + sum((factor - 1) * part for factor, part in zip(factors, parts, strict=True))
+            yield facts.weigh_reals(
+                Cause.WRONG_SCALE, words, facts.real + (factor - 1) * part, _FITTED
+            )
+    every = facts.real + sum(
+        (factor - 1) * part for factor, part in zip(factors, parts, strict=True)
+    )
     words = f"operands counted {', '.join(f'{factor:.4g}' for factor in factors)} times"
     yield facts.weigh_reals(Cause.WRONG_SCALE, words, every, _FITTED**2)
 
 
 def stored_scales(facts: UnitEvidence) -> Iterator[Explanation | None]:
-    """The weights' scales in a shorter type, computed by the arithmetic itself: the effect is smaller than ties.
+    """The weights' scales in a shorter type, computed by the arithmetic itself: the effect is
+    smaller than ties.
 
     Only for a product, on a backend that declares its arithmetic.
     """
@@ -181,7 +210,9 @@ def _stored(scales: Floats) -> Iterator[tuple[str, Floats]]:
 
 
 def fitted_factor(real: Floats, found: Floats, inside: Mask) -> float:
-    """The factor of ``real`` that fits ``found`` best, among the values ``inside`` that are larger than a step."""
+    """The factor of ``real`` that fits ``found`` best, among the values ``inside`` that are
+    larger than a step.
+    """
     chosen = inside & (np.abs(real) > 1)
     energy = float((real[chosen] ** 2).sum())
     return float((found * real)[chosen].sum()) / energy if energy else 1.0

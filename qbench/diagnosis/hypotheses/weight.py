@@ -4,7 +4,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from qbench.diagnosis.hypotheses.hypothesis import Explanation, Floats, Interior, Mask, Product, UnitEvidence
+from qbench.diagnosis.hypotheses.hypothesis import (
+    Explanation,
+    Floats,
+    Interior,
+    Mask,
+    Product,
+    UnitEvidence,
+)
 from qbench.errors import QbenchError
 from qbench.graph import int_attribute
 from qbench.judging import Cause
@@ -55,7 +62,9 @@ def _moved(levels: int) -> str:
 
 
 def _taps(facts: UnitEvidence, inner: Interior, product: Product) -> Floats | None:
-    """The result with each weight of a channel alone at 1, without a bias: channels are weights, group by group."""
+    """The result with each weight of a channel alone at 1, without a bias: channels are
+    weights, group by group.
+    """
     shape = product.values.shape
     if inner.node.op_type == "Conv":
         groups = int_attribute(inner.node, "group", 1)
@@ -67,7 +76,11 @@ def _taps(facts: UnitEvidence, inner: Interior, product: Product) -> Floats | No
         count, groups = shape[-1] if turned else shape[-2], 1
         weights = np.eye(count, dtype=np.float32)
     size = facts.found.size // facts.found.shape[facts.axis] * count * groups
-    if size > _MOST_ELEMENTS or len(shape) < 2 or (inner.node.op_type != "Conv" and len(shape) != 2):
+    if (
+        size > _MOST_ELEMENTS
+        or len(shape) < 2
+        or (inner.node.op_type != "Conv" and len(shape) != 2)
+    ):
         return None
     bias = inner.main[2] if len(inner.main) > 2 else ""
     silent = {bias: np.zeros(count * groups, np.float32)} if bias in facts.operands else {}
@@ -78,7 +91,9 @@ def _taps(facts: UnitEvidence, inner: Interior, product: Product) -> Floats | No
 
 
 def _of_channel(facts: UnitEvidence, inner: Interior, ones: Floats, channel: int) -> Floats:
-    """x_k in steps for each weight k of ``channel``: weights first, then the places of the channel."""
+    """x_k in steps for each weight k of ``channel``: weights first, then the places of the
+    channel.
+    """
     groups = int_attribute(inner.node, "group", 1) if inner.node.op_type == "Conv" else 1
     count = ones.shape[facts.axis] // groups
     own = channel // max(facts.found.shape[facts.axis] // groups, 1)

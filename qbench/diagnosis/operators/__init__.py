@@ -1,1 +1,3 @@
-"""One operator under test: its quantized values compared with those of an arithmetic, element by element."""
+"""One operator under test: its quantized values compared with those of an arithmetic, element
+by element.
+"""

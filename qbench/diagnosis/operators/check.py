@@ -1,4 +1,6 @@
-"""One operator subject on a kernel or backend compared with an arithmetic, and known mistakes of kernels."""
+"""One operator subject on a kernel or backend compared with an arithmetic, and known mistakes
+of kernels.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,7 +10,15 @@ from pathlib import Path
 import numpy as np
 
 from qbench.backends import Backend, get_backend
-from qbench.diagnosis.operators.kernels import ExactResult, Kernel, Levels, Trial, accumulators, counted, exact_result
+from qbench.diagnosis.operators.kernels import (
+    ExactResult,
+    Kernel,
+    Levels,
+    Trial,
+    accumulators,
+    counted,
+    exact_result,
+)
 from qbench.errors import QbenchError
 from qbench.numerics import (
     Accumulator,
@@ -33,7 +43,9 @@ _PAIR_BITS = 16
 
 
 def other_rules(own: Arithmetic, operator: str) -> Iterator[tuple[str, Arithmetic]]:
-    """Arithmetics that differ from ``own`` in one rule of ``operator`` (or in rounding and zero point), with words."""
+    """Arithmetics that differ from ``own`` in one rule of ``operator`` (or in rounding and zero
+    point), with words.
+    """
     if operator == "Add":
         yield from _other_sums(own)
     if "AveragePool" in operator:
@@ -60,12 +72,16 @@ def _other_averages(own: Arithmetic) -> Iterator[tuple[str, Arithmetic]]:
 
 def _other_roundings(own: Arithmetic) -> Iterator[tuple[str, Arithmetic]]:
     scaling, last = own.scaling, own.scaling.stages[-1]
-    for zero_point, rounding in product(sorted(ZeroPoint, key=lambda one: one is not scaling.zero_point), Rounding):
+    for zero_point, rounding in product(
+        sorted(ZeroPoint, key=lambda one: one is not scaling.zero_point), Rounding
+    ):
         words = []
         if rounding is not last.rounding:
             words.append(f"rounding '{rounding.value}' in place of '{last.rounding.value}'")
         if zero_point is not scaling.zero_point:
-            words.append(f"the zero point added {zero_point.value} rounding in place of {scaling.zero_point.value} it")
+            words.append(
+                f"the zero point added {zero_point.value} rounding in place of {scaling.zero_point.value} it"
+            )
         if words and (other := _rescaled(own, rounding, zero_point)) is not None:
             yield ", and ".join(words), other
 
@@ -100,17 +116,27 @@ def _other_multipliers(own: Arithmetic) -> Iterator[tuple[str, Arithmetic]]:
 
 def _other_accumulators(own: Arithmetic) -> Iterator[tuple[str, Arithmetic]]:
     if own.accumulator.pair_bits:
-        yield "pairs of products that do not saturate", replace(own, accumulator=Accumulator(bits=own.accumulator.bits))
+        yield (
+            "pairs of products that do not saturate",
+            replace(own, accumulator=Accumulator(bits=own.accumulator.bits)),
+        )
     else:
-        pairs = Accumulator(bits=own.accumulator.bits, overflow=own.accumulator.overflow, pair_bits=_PAIR_BITS)
-        yield f"pairs of products that saturate in {_PAIR_BITS} bits", replace(own, accumulator=pairs)
+        pairs = Accumulator(
+            bits=own.accumulator.bits, overflow=own.accumulator.overflow, pair_bits=_PAIR_BITS
+        )
+        yield (
+            f"pairs of products that saturate in {_PAIR_BITS} bits",
+            replace(own, accumulator=pairs),
+        )
     for bits, overflow in product((16, 24), type(own.accumulator.overflow)):
         words = f"an accumulator of {bits} bits that does not hold every sum ({overflow.value})"
         yield words, replace(own, accumulator=Accumulator(bits=bits, overflow=overflow))
 
 
 def named_mistake(trial: Trial, arithmetic: Arithmetic, found: Levels) -> str:
-    """The known mistake that gives every element of ``found``, such as ``'gemmlowp' gives``; empty: none does."""
+    """The known mistake that gives every element of ``found``, such as ``'gemmlowp' gives``;
+    empty: none does.
+    """
     for words, levels in _mistakes(trial, arithmetic):
         if levels is not None and np.array_equal(levels, found):
             return f"'{arithmetic.name}' gives with {words}"
@@ -155,7 +181,10 @@ def _other_operands(trial: Trial) -> Iterator[tuple[str, Trial]]:
             yield f"a zero point of {name} that is left out", replace(trial, subject=changed)
     if subject.weight is not None and subject.weight.grid.zero_point:
         weight = replace(subject.weight, grid=_without_point(subject.weight.grid))
-        yield "a zero point of the weight that is left out", replace(trial, subject=replace(subject, weight=weight))
+        yield (
+            "a zero point of the weight that is left out",
+            replace(trial, subject=replace(subject, weight=weight)),
+        )
 
 
 def _padded_with_level_0(trial: Trial) -> Trial | None:
@@ -166,7 +195,9 @@ def _padded_with_level_0(trial: Trial) -> Trial | None:
     padded = np.pad(trial.fed[0], [(0, 0), (0, 0), *zip(pads[:half], pads[half:], strict=True)])
     operand = replace(subject.inputs[0], shape=padded.shape[1:])
     attributes = {**subject.attributes, "pads": (0,) * len(pads)}
-    return replace(trial, subject=replace(subject, inputs=(operand,), attributes=attributes), fed=(padded,))
+    return replace(
+        trial, subject=replace(subject, inputs=(operand,), attributes=attributes), fed=(padded,)
+    )
 
 
 def _without_point(grid: OperandGrid) -> OperandGrid:
@@ -182,7 +213,9 @@ def _wrapped(trial: Trial, own: Arithmetic) -> Levels | None:
     each = np.array(weight.scales) if weight.axis is not None else weight.scales[0]
     scales = (subject.inputs[0].grid.scales[0], each, subject.output.scales[0])
     try:
-        wide = requantize(accumulators(trial), scales, subject.output.zero_point, "int32", own, axis=axis)
+        wide = requantize(
+            accumulators(trial), scales, subject.output.zero_point, "int32", own, axis=axis
+        )
     except QbenchError:
         return None
     low, _ = subject.output.ends
@@ -190,29 +223,34 @@ def _wrapped(trial: Trial, own: Arithmetic) -> Levels | None:
 
 
 def check_operator(
-    tried: Kernel | Backend | str, subject: OperatorSubject | str, arithmetic: Arithmetic | Path | str
+    tried: Kernel | Backend | str,
+    subject: OperatorSubject | str,
+    arithmetic: Arithmetic | Path | str,
 ) -> None:
     """Check that ``tried`` computes every element of ``subject`` as ``arithmetic`` does.
 
     For tests of kernel authors: ``check_operator(my_conv, "op.conv.dense.u8s8.ties", "gemmlowp")``.
 
     Args:
-        tried: a backend or its name; or a kernel, ``kernel(x, …[, weight[, bias]], parameters)``: arrays of levels
-            (samples first, in ONNX's layout, of their own integer types; the bias int32) and their
-            ``OperatorParameters``; it returns an array of quantized values.
+        tried: a backend or its name; or a kernel, ``kernel(x, …[, weight[, bias]], parameters)``:
+            arrays of levels (samples first, in ONNX's layout, of their own integer types; the bias
+            int32) and their ``OperatorParameters``; it returns an array of quantized values.
         subject: an operator subject or its id (``list_operators("op.conv.*")``).
         arithmetic: itself, its name, or the path of the TOML file that defines it.
 
     Raises:
-        AssertionError: the shape or elements differ. It says how many; the first one with its accumulator, multiplier,
-            expected and found value and its kind (tie, clamp, step); and the known mistake that explains all, if any.
+        AssertionError: the shape or elements differ. It says how many; the first one with its
+            accumulator, multiplier, expected and found value and its kind (tie, clamp, step); and
+            the known mistake that explains all, if any.
         InputError: an unknown name, or a multiplier that the arithmetic cannot represent.
         TypeError: a kernel does not return integers.
     """
     __tracebackhide__ = True
     if isinstance(subject, str):
         subject = get_operator(subject)
-    if isinstance(arithmetic, Path) or (isinstance(arithmetic, str) and arithmetic.endswith(".toml")):
+    if isinstance(arithmetic, Path) or (
+        isinstance(arithmetic, str) and arithmetic.endswith(".toml")
+    ):
         arithmetic = load_arithmetic(arithmetic)
     elif isinstance(arithmetic, str):
         arithmetic = get_arithmetic(arithmetic)
@@ -221,7 +259,9 @@ def check_operator(
     expected = counted(trial, arithmetic)
     doing = f"{subject.id} on {name}"
     if found.shape != expected.shape:
-        raise AssertionError(f"{doing}: found levels of shape {found.shape}; expected {expected.shape}.")
+        raise AssertionError(
+            f"{doing}: found levels of shape {found.shape}; expected {expected.shape}."
+        )
     if not np.array_equal(found, expected):
         raise AssertionError(f"{doing}: {_difference(trial, arithmetic, found, expected)}")
 

@@ -25,7 +25,9 @@ from qbench.subjects import (
 Ints = npt.NDArray[np.int64]
 
 Kernel = Callable[..., npt.ArrayLike]
-"""``kernel(x, …[, weight[, bias]], parameters)``: quantized values in the order of the ONNX node → quantized values."""
+"""``kernel(x, …[, weight[, bias]], parameters)``: quantized values in the order of the ONNX
+node → quantized values.
+"""
 
 
 Levels = npt.NDArray[np.float64]
@@ -38,8 +40,9 @@ class OperatorParameters:
 
     Args:
         operator: its type in ONNX; ``Requantize``: from one grid to another, without an operator.
-        attributes: of the ONNX node, as numbers, strings and tuples; an omitted one has its default in ONNX.
-        inputs: quantization parameters of every operand in order, also the constant one; the scale of the bias is
+        attributes: of the ONNX node, as numbers, strings and tuples; an omitted one has its default
+        in ONNX. inputs: quantization parameters of every operand in order, also the constant one;
+        the scale of the bias is
             s_x · s_w.
         output: quantization parameters of the result.
         constants: further inputs by name, such as ``pads`` of a Pad.
@@ -57,7 +60,8 @@ class Trial:
     """A subject with its quantized values.
 
     Args:
-        subject: the operator and its grids. fed: values of its inputs. weight: of its constant operand.
+        subject: the operator and its grids. fed: values of its inputs. weight: of its constant
+            operand.
     """
 
     subject: OperatorSubject
@@ -67,20 +71,27 @@ class Trial:
     @classmethod
     def of(cls, subject: OperatorSubject) -> "Trial":
         """``subject`` with its own values."""
-        return cls(subject, fed_levels(subject), None if subject.weight is None else weight_levels(subject))
+        return cls(
+            subject, fed_levels(subject), None if subject.weight is None else weight_levels(subject)
+        )
 
     def on_backend(self, backend: Backend) -> Levels:
-        """The result of ``backend`` as quantized values; between two of them where it is not on the grid.
+        """The result of ``backend`` as quantized values; between two of them where it is not on
+        the grid.
 
         Raises:
             QbenchError: it does not run the graph.
         """
-        with isolated(backend).prepare(operator_graph(self.subject, weight=self.weight)) as executor:
+        with isolated(backend).prepare(
+            operator_graph(self.subject, weight=self.weight)
+        ) as executor:
             (real,) = executor.run(feeds_of_levels(self.subject, self.fed)).values()
         output = self.subject.output.qparams()
         levels = np.rint(real.astype(np.float64) / output.scale) + output.zero_point
         on_grid = dequantize(levels.astype(np.int64), output) == real
-        return np.asarray(np.where(on_grid, levels, real.astype(np.float64) / output.scale + output.zero_point))
+        return np.asarray(
+            np.where(on_grid, levels, real.astype(np.float64) / output.scale + output.zero_point)
+        )
 
     def by_kernel(self, kernel: Kernel) -> Levels:
         """The result of ``kernel``.
@@ -93,7 +104,10 @@ class Trial:
         if subject.weight is not None and self.weight is not None:
             operands.append((self.weight, subject.weight.grid))
         grids = tuple(grid.qparams() for _, grid in operands)
-        arrays = [levels.astype(grid.qtype.storage_dtype) for (levels, _), grid in zip(operands, grids, strict=True)]
+        arrays = [
+            levels.astype(grid.qtype.storage_dtype)
+            for (levels, _), grid in zip(operands, grids, strict=True)
+        ]
         if subject.bias:
             arrays.append(bias_levels(subject).astype(np.int32))
         parameters = OperatorParameters(
@@ -105,7 +119,9 @@ class Trial:
         )
         found = np.asarray(kernel(*arrays, parameters))
         if found.dtype.kind not in "iu":
-            raise TypeError(f"a kernel returns quantized values, which are integers, not {found.dtype}")
+            raise TypeError(
+                f"a kernel returns quantized values, which are integers, not {found.dtype}"
+            )
         return found.astype(np.float64)
 
 
@@ -131,7 +147,8 @@ class ExactResult:
     """One result before rounding.
 
     Args:
-        position: in steps, with the zero point. accumulator, multiplier: of an operator that sums products.
+        position: in steps, with the zero point. accumulator, multiplier: of an operator that sums
+            products.
     """
 
     position: Fraction
@@ -141,12 +158,16 @@ class ExactResult:
     @property
     def is_tie(self) -> bool:
         """Whether it lies halfway between two quantized values."""
-        off = abs(self.position - (self.position.numerator // self.position.denominator) - Fraction(1, 2))
+        off = abs(
+            self.position - (self.position.numerator // self.position.denominator) - Fraction(1, 2)
+        )
         return off == 0 if self.accumulator is not None else off <= _NEAR
 
 
 def accumulators(trial: Trial) -> Ints:
-    """Σ (x − z_x)(w − z_w) + b of every result, of an operator that sums products; exact below 2⁵³."""
+    """Σ (x − z_x)(w − z_w) + b of every result, of an operator that sums products; exact below
+    2⁵³.
+    """
     subject = trial.subject
     operands: list[Array | None] = [
         (levels - operand.grid.zero_point).astype(np.float64)
@@ -167,12 +188,16 @@ def exact_result(trial: Trial, index: tuple[int, ...]) -> ExactResult:
     zero = subject.output.zero_point
     if trial.weight is not None or subject.operator == "MatMul":
         accumulator, multiplier = int(accumulators(sample)[place]), _multiplier(subject, index)
-        return ExactResult(position=accumulator * multiplier + zero, accumulator=accumulator, multiplier=multiplier)
+        return ExactResult(
+            position=accumulator * multiplier + zero, accumulator=accumulator, multiplier=multiplier
+        )
     reals = [
         (levels - operand.grid.zero_point) * operand.grid.scales[0]
         for levels, operand in zip(sample.fed, subject.inputs, strict=True)
     ]
-    constants = [None if values == () else constant_array(values) for _, values in subject.constants]
+    constants = [
+        None if values == () else constant_array(values) for _, values in subject.constants
+    ]
     real = float(_computed(subject, [*reals, *constants])[place])
     return ExactResult(position=Fraction(real) / Fraction(subject.output.scales[0]) + zero)
 
@@ -192,16 +217,23 @@ def _computed(subject: OperatorSubject, operands: Sequence[Array | None]) -> Arr
         assert operands[0] is not None
         return operands[0]
     values = [
-        None if array is None else ir.val(f"v{place}", ir.DataType.from_numpy(array.dtype), ir.Shape(array.shape))
+        None
+        if array is None
+        else ir.val(f"v{place}", ir.DataType.from_numpy(array.dtype), ir.Shape(array.shape))
         for place, array in enumerate(operands)
     ]
     attributes = {
-        name: list(value) if isinstance(value, tuple) else value for name, value in subject.attributes.items()
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in subject.attributes.items()
     }
     result = ir.val("y", ir.DataType.DOUBLE)
     node = ir.node(subject.operator, values, attributes, outputs=[result])
     inputs = [value for value in values if value is not None]
     graph = ir.Graph(inputs, [result], nodes=[node], opset_imports={"": QDQ_OPSET}, name=subject.id)
-    with get_backend("onnx-reference").prepare(ir.Model(graph, ir_version=QDQ_IR_VERSION)) as executor:
-        found = executor.run({f"v{place}": array for place, array in enumerate(operands) if array is not None})
+    with get_backend("onnx-reference").prepare(
+        ir.Model(graph, ir_version=QDQ_IR_VERSION)
+    ) as executor:
+        found = executor.run(
+            {f"v{place}": array for place, array in enumerate(operands) if array is not None}
+        )
     return np.asarray(found["y"])

@@ -18,12 +18,15 @@ from qbench.storage import digest_plain, table_from_value, toml_text
 
 # An override keeps nodes in float: a schema with one more rule in front, and its TOML file:
 #
-# load_schema(path of override_text(kept_float(schema, nodes, name=stem))) == kept_float(schema, nodes, name=stem)
+# load_schema(path of override_text(kept_float(schema, nodes, name=stem))) == kept_float(schema,
+# nodes, name=stem)
 
 REASON = "kept in float by qbench localize"
 
 
-def kept_float(schema: Schema, nodes: Iterable[str], *, name: str = "", reason: str = REASON) -> Schema:
+def kept_float(
+    schema: Schema, nodes: Iterable[str], *, name: str = "", reason: str = REASON
+) -> Schema:
     """``schema`` with ``nodes`` in float, called ``name`` (empty: as before).
 
     Args:
@@ -36,14 +39,17 @@ def kept_float(schema: Schema, nodes: Iterable[str], *, name: str = "", reason: 
 
 
 def without_idle_rules(schema: Schema, graphs: Iterable[ir.Model]) -> Schema:
-    """``schema`` without the rules that decide nothing for ``graphs``, since a rule in front decides first.
+    """``schema`` without the rules that decide nothing for ``graphs``, since a rule in front
+    decides first.
 
     Args:
         graphs: those for which the plan is made.
     """
     options = (one for graph in graphs for _, one in requested_units(with_shapes(graph), schema))
     used = {index for one in options for index in one.rules}
-    return replace(schema, rules=tuple(rule for index, rule in enumerate(schema.rules) if index in used))
+    return replace(
+        schema, rules=tuple(rule for index, rule in enumerate(schema.rules) if index in used)
+    )
 
 
 def override_text(schema: Schema, *, comment: str = "") -> str:
@@ -54,7 +60,9 @@ def override_text(schema: Schema, *, comment: str = "") -> str:
     """
     head = "".join(f"# {line}".rstrip() + "\n" for line in comment.splitlines())
     settings = "".join(
-        f"{line}\n" for line in toml_text(schema).split("\n") if line and not line.startswith(("name = ", "rules = "))
+        f"{line}\n"
+        for line in toml_text(schema).split("\n")
+        if line and not line.startswith(("name = ", "rules = "))
     )
     rules = [f"[[rules]]\n{toml_text(rule)}" for rule in schema.rules]
     return "\n".join(part for part in (head + settings, *rules) if part)
@@ -62,13 +70,15 @@ def override_text(schema: Schema, *, comment: str = "") -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RepeatableCell:
-    """A judged cell that can be run again under another schema, with the same samples, reference, engine and rules.
+    """A judged cell that can be run again under another schema, with the same samples,
+    reference, engine and rules.
 
     Args:
         request: as it was run; a repair changes its schema.
-        judge: judges a measurement by the rules of the cell, without the least share of integer operations.
-        rules: a digest of what these rules depend on; results under other rules are not reused.
-        integer_floor: least share of multiply-accumulates in integers; below it the cell is unsupported.
+        judge: judges a measurement by the rules of the cell, without the least share of integer
+        operations. rules: a digest of what these rules depend on; results under other rules are not
+        reused. integer_floor: least share of multiply-accumulates in integers; below it the cell is
+        unsupported.
     """
 
     request: Request
@@ -93,7 +103,8 @@ class RepeatableCell:
         return self.request.schema
 
     def measured(self, schema: Schema | None) -> Measurement:
-        """The measurement under ``schema`` (None: as it came); artifacts of another than the cell's are not kept.
+        """The measurement under ``schema`` (None: as it came); artifacts of another than the
+        cell's are not kept.
 
         Raises:
             QbenchError: it cannot be quantized or run.
@@ -107,13 +118,19 @@ class RepeatableCell:
     def identity(self) -> dict[str, str]:
         """What a measurement depends on, as digests and names."""
         request = self.request
-        data = {name: digest for name, digest in self.request.shared.identity().items() if name.startswith("data:")}
+        data = {
+            name: digest
+            for name, digest in self.request.shared.identity().items()
+            if name.startswith("data:")
+        }
         references = {name: answers.digest for name, answers in request.reference.items()}
         calibration = request.subject.calibration
         return {
             "model": self.request.shared.model_digest,
             "schema": digest_plain(table_from_value(self.schema)),
-            "data": digest_plain([data, references, calibration.digest if len(calibration) else ""]),
+            "data": digest_plain(
+                [data, references, calibration.digest if len(calibration) else ""]
+            ),
             "backend": request.backend.name,
             "environment": str(request.environment),
             "passes": "" if request.rewriting is None else request.rewriting.digest,
@@ -122,11 +139,15 @@ class RepeatableCell:
 
 
 def is_restored(verdict: Verdict) -> bool:
-    """Whether no gate is broken that fails a cell by itself: a loss, a floor, a limit, equality with another backend.
+    """Whether no gate is broken that fails a cell by itself: a loss, a floor, a limit, equality
+    with another backend.
 
-    Accepted results do not matter, nor does the share of integer operations, which is reported separately.
+    Accepted results do not matter, nor does the share of integer operations, which is reported
+    separately.
     """
-    return not any(gate.kind in FAILING and gate.state is GateState.BROKEN for gate in verdict.gates)
+    return not any(
+        gate.kind in FAILING and gate.state is GateState.BROKEN for gate in verdict.gates
+    )
 
 
 _CUT = "…"
@@ -138,7 +159,8 @@ class CellRepair:
     """The result of a repair.
 
     Args:
-        repair: the nodes, and the text of the override file. schema: that of the file; None: no set restores.
+        repair: the nodes, and the text of the override file. schema: that of the file; None: no set
+            restores.
         notes: for the reader. finished: whether the budget was enough.
     """
 
@@ -159,7 +181,8 @@ class FloatProbe:
         """The result with ``nodes`` in float.
 
         Raises:
-            QbenchError: the cell cannot be measured; a backend that does not support it is a result.
+            QbenchError: the cell cannot be measured; a backend that does not support it is a
+                result.
         """
         try:
             measured = self.cell.measured(self.schema(nodes))
@@ -172,7 +195,9 @@ class FloatProbe:
     def schema(self, nodes: frozenset[str]) -> Schema:
         """The schema with ``nodes`` in float."""
         schema = kept_float(self.cell.schema, sorted(nodes), name=self.name)
-        return without_idle_rules(schema, self.cell.request.shared.planned(schema.canonical).values())
+        return without_idle_rules(
+            schema, self.cell.request.shared.planned(schema.canonical).values()
+        )
 
     @property
     def share(self) -> float:
@@ -210,7 +235,9 @@ def repair_cell(
         last = known(frozenset(candidates)).said if found.finished and candidates else ""
         notes = _notes(found, last, resumable=replay is not None)
         return CellRepair(
-            repair=Repair(nodes=(), restores=False, probes=found.probes), notes=notes, finished=found.finished
+            repair=Repair(nodes=(), restores=False, probes=found.probes),
+            notes=notes,
+            finished=found.finished,
         )
     nodes = frozenset(found.nodes)
     tried, schema = known(nodes), probe.schema(nodes)
@@ -235,7 +262,9 @@ def _comment(cell: RepeatableCell, found: RepairSet, tried: Probed, verdict: str
     count = "1 operator" if len(found.nodes) == 1 else f"{len(found.nodes)} operators"
     cost = f"which takes {100 * tried.macs_share:.3g} % of the multiply-accumulates out of integers"
     # One line, since a text from outside must not end the comment.
-    return " ".join(f"{cell.request.cell} is restored by {count} in float, {cost}: {verdict}.".split())
+    return " ".join(
+        f"{cell.request.cell} is restored by {count} in float, {cost}: {verdict}.".split()
+    )
 
 
 def _whole(headline: str) -> str:
@@ -251,12 +280,18 @@ def _below(floor: float, left: float) -> tuple[str, ...]:
     """A note on a repair that leaves too little in integers."""
     if left >= floor:
         return ()
-    return (f"the repair leaves {100 * left:.3g} % in integers: below {100 * floor:.3g} % the cell is unsupported",)
+    return (
+        f"the repair leaves {100 * left:.3g} % in integers: below {100 * floor:.3g} % the cell is unsupported",
+    )
 
 
 def _notes(found: RepairSet, last: str, *, resumable: bool) -> tuple[str, ...]:
     if not found.finished:
-        best = f"the best set so far has {len(found.nodes)}" if found.restores else "no set restored the verdict yet"
+        best = (
+            f"the best set so far has {len(found.nodes)}"
+            if found.restores
+            else "no set restored the verdict yet"
+        )
         more = "; the same command continues from the replay file" if resumable else ""
         tried = "1 set" if found.probes == 1 else f"{found.probes} sets"
         return (f"the budget ran out after {tried} of nodes: {best}{more}",)

@@ -22,9 +22,9 @@ from qbench.storage import json_line
 #        the needed nodes restore alone (the "progression" of Marques-Silva, Janota, Belov, CAV 2013)
 #     3. without each node of the result in turn, as delta debugging ends (Zeller, Hildebrandt, IEEE TSE 28, 2002)
 #
-# With n candidates and m nodes in the result this takes at most (m + 1)(⌈log₂ n⌉ + 1) + m probes, if more nodes in
-# float never undo a restored verdict. Otherwise step 3 may take more; the result still is a set that was probed and
-# restores, and no node of it can be removed.
+# With n candidates and m nodes in the result this takes at most (m + 1)(⌈log₂ n⌉ + 1) + m probes,
+# if more nodes in float never undo a restored verdict. Otherwise step 3 may take more; the result
+# still is a set that was probed and restores, and no node of it can be removed.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,9 +32,11 @@ class RepairSet:
     """The result of a search.
 
     Args:
-        nodes: to keep in float, the highest ranked first; empty: no set restores, or none was found in time.
-        restores: whether exactly this set was probed and restores. smallest: whether no node of it can be removed.
-        finished: whether the budget was enough; if not, ``nodes`` is the best so far. probes: number of sets probed.
+        nodes: to keep in float, the highest ranked first; empty: no set restores, or none was found
+            in time.
+        restores: whether exactly this set was probed and restores. smallest: whether no node of it
+        can be removed. finished: whether the budget was enough; if not, ``nodes`` is the best so
+        far. probes: number of sets probed.
     """
 
     nodes: tuple[str, ...]
@@ -44,7 +46,9 @@ class RepairSet:
     probes: int
 
 
-def search_repair(candidates: Sequence[str], probe: Callable[[frozenset[str]], bool], budget: Budget) -> RepairSet:
+def search_repair(
+    candidates: Sequence[str], probe: Callable[[frozenset[str]], bool], budget: Budget
+) -> RepairSet:
     """The smallest set of ``candidates`` for which ``probe`` is true.
 
     Args:
@@ -57,14 +61,24 @@ def search_repair(candidates: Sequence[str], probe: Callable[[frozenset[str]], b
     try:
         prefix = _restoring_prefix(ranked, probes)
         if prefix is None:
-            return RepairSet(nodes=(), restores=False, smallest=False, finished=True, probes=probes.count)
+            return RepairSet(
+                nodes=(), restores=False, smallest=False, finished=True, probes=probes.count
+            )
         nodes = _without_any(_needed(ranked, *prefix, probes), probes)
     except _BudgetOverError:
         best = probes.best
         found = tuple(node for node in ranked if best is not None and node in best)
-        return RepairSet(nodes=found, restores=best is not None, smallest=False, finished=False, probes=probes.count)
+        return RepairSet(
+            nodes=found,
+            restores=best is not None,
+            smallest=False,
+            finished=False,
+            probes=probes.count,
+        )
     ordered = tuple(node for node in ranked if node in nodes)
-    return RepairSet(nodes=ordered, restores=True, smallest=True, finished=True, probes=probes.count)
+    return RepairSet(
+        nodes=ordered, restores=True, smallest=True, finished=True, probes=probes.count
+    )
 
 
 class _BudgetOverError(Exception):
@@ -100,7 +114,9 @@ class _Probes:
 
 
 def _restoring_prefix(ranked: tuple[str, ...], probes: _Probes) -> tuple[int, int] | None:
-    """(length of a prefix that fails, length of the next one tried, which restores); None: none restores."""
+    """(length of a prefix that fails, length of the next one tried, which restores); None: none
+    restores.
+    """
     fails, size = 0, 1
     while fails < len(ranked):
         size = min(size, len(ranked))
@@ -111,7 +127,9 @@ def _restoring_prefix(ranked: tuple[str, ...], probes: _Probes) -> tuple[int, in
 
 
 def _needed(ranked: tuple[str, ...], fails: int, restores: int, probes: _Probes) -> tuple[str, ...]:
-    """Nodes of ``ranked[:restores]`` that restore together; each was needed in addition to all before it."""
+    """Nodes of ``ranked[:restores]`` that restore together; each was needed in addition to all
+    before it.
+    """
     needed: tuple[str, ...] = ()
     while True:
         while restores - fails > 1:
@@ -123,7 +141,9 @@ def _needed(ranked: tuple[str, ...], fails: int, restores: int, probes: _Probes)
         needed += (ranked[restores - 1],)
         if probes(needed):
             return needed
-        ranked = ranked[: restores - 1]  # with all of these it restores, with none of them it does not
+        ranked = ranked[
+            : restores - 1
+        ]  # with all of these it restores, with none of them it does not
         fails, restores = 0, len(ranked)
 
 
@@ -136,11 +156,11 @@ def _without_any(nodes: tuple[str, ...], probes: _Probes) -> tuple[str, ...]:
     return nodes
 
 
-# The candidates of a repair, in the order in which they are tried: suspects and their readers, then all other
-# operators.
+# The candidates of a repair, in the order in which they are tried: suspects and their readers, then
+# all other operators.
 #
-# A schema keeps a whole operator in float, with its bias and clip. If an integer operator reads the result, the result
-# is still quantized; so the readers of a suspect follow it.
+# A schema keeps a whole operator in float, with its bias and clip. If an integer operator reads the
+# result, the result is still quantized; so the readers of a suspect follow it.
 
 SUSPECTS_FIRST = 4
 """Number of suspects whose readers directly follow them."""
@@ -153,7 +173,8 @@ def repair_candidates(
 
     Args:
         planned: graph name → the float graph for which the plan was made. plans: graph name → plan.
-        ranked: (graph, node of it), the likeliest first. Nodes that no schema rule can name are skipped.
+        ranked: (graph, node of it), the likeliest first. Nodes that no schema rule can name are
+            skipped.
     """
     quantized = {name: frozenset(plan.quantized_units) for name, plan in plans.items()}
     owners = {name: owners_of(model) for name, model in planned.items()}
@@ -165,11 +186,15 @@ def repair_candidates(
             continue
         near = (unit, *(readers[graph].get(unit, ()) if place < SUSPECTS_FIRST else ()))
         ordered |= dict.fromkeys(one for one in near if one in quantized[graph])
-    return tuple(ordered | dict.fromkeys(unit for plan in plans.values() for unit in plan.quantized_units))
+    return tuple(
+        ordered | dict.fromkeys(unit for plan in plans.values() for unit in plan.quantized_units)
+    )
 
 
 def owners_of(model: ir.Model) -> dict[str, str]:
-    """Node → the operator by whose name rules of a schema match it: itself, or the one that it belongs to."""
+    """Node → the operator by whose name rules of a schema match it: itself, or the one that it
+    belongs to.
+    """
     return {node_key(node): unit.name for unit in units_of(model.graph) for node in unit.nodes}
 
 
@@ -177,16 +202,22 @@ def _readers(model: ir.Model, owners: Mapping[str, str]) -> Iterator[tuple[str, 
     """(unit, the units that read its results)."""
     for unit in units_of(model.graph):
         nodes = (use.node for value in unit.last.outputs for use in value.uses())
-        yield unit.name, tuple(dict.fromkeys(owners[node_key(node)] for node in nodes if node_key(node) in owners))
+        yield (
+            unit.name,
+            tuple(
+                dict.fromkeys(owners[node_key(node)] for node in nodes if node_key(node) in owners)
+            ),
+        )
 
 
-# A replay file: every set of nodes that was probed, with its result, so that a search continues where it stopped.
+# A replay file: every set of nodes that was probed, with its result, so that a search continues
+# where it stopped.
 #
 #     {"type": "replay", "format": "qbench-replay/1", "identity": {"model": …, "schema": …, "data": …, …}}
 #     {"type": "probe", "nodes": […], "restored": true, "macs_share": 0.031, "said": "top1 351/360"}      one per set
 #
-# A line is appended after each probe. The file of an interrupted search may end within a line; then that set is probed
-# again.
+# A line is appended after each probe. The file of an interrupted search may end within a line; then
+# that set is probed again.
 
 FORMAT = "qbench-replay/1"
 
@@ -196,7 +227,8 @@ class Probed:
     """The result of a probe: the cell with a set of nodes in float.
 
     Args:
-        restored: whether the verdict is restored. macs_share: share of the multiply-accumulates that became float.
+        restored: whether the verdict is restored. macs_share: share of the multiply-accumulates
+            that became float.
         said: the verdict in words.
     """
 
@@ -210,7 +242,8 @@ Probe = Callable[[frozenset[str]], Probed]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReplayedProbe:
-    """``probe``, called only for sets that are not ``known``; each result is appended to ``path`` (None: not stored).
+    """``probe``, called only for sets that are not ``known``; each result is appended to
+    ``path`` (None: not stored).
 
     Raises:
         StoreError: the file cannot be written.
@@ -230,7 +263,8 @@ class ReplayedProbe:
 
 
 def replayed(probe: Probe, path: Path | None, identity: Mapping[str, str]) -> ReplayedProbe:
-    """``probe`` with the results that are stored at ``path``; the file is created if it does not exist.
+    """``probe`` with the results that are stored at ``path``; the file is created if it does
+    not exist.
 
     Args:
         probe: called for sets that are not in the file.
@@ -238,7 +272,8 @@ def replayed(probe: Probe, path: Path | None, identity: Mapping[str, str]) -> Re
         identity: what a result depends on, name → digest or name.
 
     Raises:
-        InputError: it is not a replay file, or it is of another model, schema, data, backend or rules.
+        InputError: it is not a replay file, or it is of another model, schema, data, backend or
+            rules.
         StoreError: it cannot be read or written.
     """
     if path is None:
@@ -248,14 +283,17 @@ def replayed(probe: Probe, path: Path | None, identity: Mapping[str, str]) -> Re
         _append(path, {"type": "replay", "format": FORMAT, "identity": dict(identity)})
         return ReplayedProbe(probe, path)
     _refuse_other(path, lines[0], identity)
-    return ReplayedProbe(probe, path, dict(_probed(path, line) for line in lines[1:] if line.get("type") == "probe"))
+    return ReplayedProbe(
+        probe, path, dict(_probed(path, line) for line in lines[1:] if line.get("type") == "probe")
+    )
 
 
 def check_replay(path: Path, identity: Mapping[str, str]) -> None:
     """Refuse the file of another search before anything is run; the file may be missing.
 
     Raises:
-        InputError: it is not a replay file, or it is of another model, schema, data, backend or rules.
+        InputError: it is not a replay file, or it is of another model, schema, data, backend or
+            rules.
     """
     lines = _lines(path)
     if lines:
@@ -268,16 +306,22 @@ def _table(probed: Probed) -> dict[str, Any]:
 
 def _probed(path: Path, line: Mapping[str, Any]) -> tuple[frozenset[str], Probed]:
     nodes, restored, share = line.get("nodes"), line.get("restored"), line.get("macs_share", 0.0)
-    if not (isinstance(nodes, list) and isinstance(restored, bool) and isinstance(share, int | float)):
+    if not (
+        isinstance(nodes, list) and isinstance(restored, bool) and isinstance(share, int | float)
+    ):
         raise _damaged(path, f"an invalid probe line ({json.dumps(line)[:80]})")
-    return frozenset(map(str, nodes)), Probed(restored=restored, macs_share=share, said=str(line.get("said", "")))
+    return frozenset(map(str, nodes)), Probed(
+        restored=restored, macs_share=share, said=str(line.get("said", ""))
+    )
 
 
 def _refuse_other(path: Path, first: Mapping[str, Any], identity: Mapping[str, str]) -> None:
     written = first.get("identity")
     if first.get("format") != FORMAT or not isinstance(written, Mapping):
         raise _damaged(path, f"a first line of another kind ({first.get('format', 'no format')})")
-    other = sorted(name for name in {*written, *identity} if written.get(name) != identity.get(name))
+    other = sorted(
+        name for name in {*written, *identity} if written.get(name) != identity.get(name)
+    )
     if other:
         raise InputError(
             f"Continuing the search in '{path}'",

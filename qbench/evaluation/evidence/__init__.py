@@ -1,4 +1,6 @@
-"""What a cell is measured by beyond its answers: one file for each kind of gate that asks for evidence."""
+"""What a cell is measured by beyond its answers: one file for each kind of gate that asks for
+evidence.
+"""
 
 from importlib import import_module
 from typing import Any

@@ -14,10 +14,14 @@ from qbench.graph import model_bytes
 def collect(request: Request, model: CellModel, _: CellRun, __: object) -> dict[str, int | None]:
     """``cell`` and ``fp32``: bytes of all graphs, each as one ONNX file with its constants.
 
-    None where a graph does not fit into one file, and for ``fp32`` of a model that came quantized without a float one.
+    None where a graph does not fit into one file, and for ``fp32`` of a model that came quantized
+    without a float one.
     """
     is_alone = request.subject.given is request.subject.model
-    return {"cell": _bytes(model.graphs), "fp32": None if is_alone else _bytes(request.shared.graphs)}
+    return {
+        "cell": _bytes(model.graphs),
+        "fp32": None if is_alone else _bytes(request.shared.graphs),
+    }
 
 
 def _bytes(graphs: Mapping[str, ir.Model]) -> int | None:

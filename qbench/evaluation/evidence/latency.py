@@ -12,10 +12,10 @@ from qbench.evaluation.cell_run import CellRun
 from qbench.evaluation.request import Request
 from qbench.graph import Form
 
-# Timed is the engine alone, on feeds that were prepared before: no preparation of samples, no task, and, where the work
-# can be sent to the process of an engine, no pipe. Engines of another Python are timed with theirs. Each turn runs all
-# feeds ``PASSES`` times on one of the two, and then on the other; the fastest pass counts, since whatever else the
-# computer does only adds time.
+# Timed is the engine alone, on feeds that were prepared before: no preparation of samples, no task,
+# and, where the work can be sent to the process of an engine, no pipe. Engines of another Python
+# are timed with theirs. Each turn runs all feeds ``PASSES`` times on one of the two, and then on
+# the other; the fastest pass counts, since whatever else the computer does only adds time.
 
 WARM_UP, TURNS, PASSES, SAMPLES = 3, 21, 3, 8
 
@@ -23,12 +23,15 @@ Feeds = Mapping[str, Sequence[Mapping[str, Array]]]
 
 
 def collect(request: Request, model: CellModel, run: CellRun, _: object) -> dict[str, Any]:
-    """``cell`` and ``fp32``: the seconds of a sample of the main data in each turn; ``samples``: of a turn.
+    """``cell`` and ``fp32``: the seconds of a sample of the main data in each turn;
+    ``samples``: of a turn.
 
     ``unknown``: why there is no time of a float model to compare with.
     """
     if Form.FLOAT not in request.backend.capabilities.forms:
-        return {"unknown": f"'{request.backend.name}' runs no float model, whose time the time is compared with"}
+        return {
+            "unknown": f"'{request.backend.name}' runs no float model, whose time the time is compared with"
+        }
     if request.subject.given is request.subject.model:
         return {"unknown": "there is no float model, whose time the time is compared with"}
     shared, task = request.shared, request.subject.model.task
@@ -53,13 +56,17 @@ def _seconds(request: Request, feeds: Feeds, runners: Mapping[str, Executor], pa
 
 
 def _engine(executor: Executor) -> Executor:
-    """The engine inside an executor that checks its batches, and inside one of its own process that reports them."""
+    """The engine inside an executor that checks its batches, and inside one of its own process
+    that reports them.
+    """
     checked = executor.executor if isinstance(executor, CheckedExecutor) else executor
     inner: Executor = getattr(checked, "reported", checked)
     return inner
 
 
-def fastest_pass(feeds: Feeds, passes: int, timer: Callable[[], float], executors: Mapping[str, Executor]) -> float:
+def fastest_pass(
+    feeds: Feeds, passes: int, timer: Callable[[], float], executors: Mapping[str, Executor]
+) -> float:
     """The seconds of the fastest of ``passes`` over ``feeds`` by ``timer``."""
     engines = {name: _engine(one) for name, one in executors.items()}
     found = []

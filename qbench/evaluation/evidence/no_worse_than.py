@@ -13,7 +13,8 @@ from qbench.metrics import Against, Score
 
 
 def collect(request: Request, model: CellModel, run: CellRun, other: Backend) -> tuple[Score, ...]:
-    """The scores against labels, counted against the answers of ``other``: its hits are ``reference_hits``.
+    """The scores against labels, counted against the answers of ``other``: its hits are
+    ``reference_hits``.
 
     Raises:
         InputError: no metric counts against labels, so that there is no loss to compare.

@@ -8,7 +8,8 @@ from qbench.metrics import Score
 
 
 def collect(request: Request, _: CellModel, run: CellRun, __: float) -> tuple[Score, ...]:
-    """The scores against labels, counted against the fp32 run of today; empty where there is no float model.
+    """The scores against labels, counted against the fp32 run of today; empty where there is no
+    float model.
 
     Raises:
         InputError: there is no metric against labels.

@@ -8,14 +8,17 @@ from qbench.evaluation.scoring import uses_against_labels
 from qbench.metrics import Score, slice_scores
 
 
-def collect(request: Request, _: CellModel, run: CellRun, column: str) -> dict[str, tuple[Score, ...]]:
+def collect(
+    request: Request, _: CellModel, run: CellRun, column: str
+) -> dict[str, tuple[Score, ...]]:
     """Part of the data → its scores against labels.
 
     Args:
         column: what tells the parts apart: ``class``, or a column of the data.
 
     Raises:
-        InputError: the data has no such parts, or there is no metric against labels that is a sum over samples.
+        InputError: the data has no such parts, or there is no metric against labels that is a sum
+            over samples.
     """
     found: dict[str, list[Score]] = {}
     for use in uses_against_labels(request, "slices"):

@@ -18,7 +18,8 @@ class Call:
         version: the version of the operator: the opset in which it was last changed.
         attributes: those of the node and the defaults of its version; what has no default is None.
         outputs: how many the node names.
-        evaluated: the kernel of ONNX's evaluator, for other attributes; raises NotImplementedError where it has none.
+        evaluated: the kernel of ONNX's evaluator, for other attributes; raises NotImplementedError
+            where it has none.
     """
 
     operator: str

@@ -1,8 +1,10 @@
-"""Which operators ONNX's evaluator computes, which are ours in its place, and which are refused, each with its reason.
+"""Which operators ONNX's evaluator computes, which are ours in its place, and which are
+refused, each with its reason.
 
-Everything that runs a float operator by the evaluator (the interpreter, the backend ``onnx-reference``, the folding of
-constants) goes through here. The sweep in ``tests/interpreter/test_interpreter_float_sweep.py`` compares all of it with
-ONNX Runtime; ``docs/findings/onnx-reference-evaluator.md`` lists what is wrong in the evaluator.
+Everything that runs a float operator by the evaluator (the interpreter, the backend
+``onnx-reference``, the folding of constants) goes through here. The sweep in
+``tests/interpreter/test_interpreter_float_sweep.py`` compares all of it with ONNX Runtime;
+``docs/findings/onnx-reference-evaluator.md`` lists what is wrong in the evaluator.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,7 +36,9 @@ class _Own:
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """Operators that are not computed up to the opset ``last`` where ``applies`` is true of the node."""
+    """Operators that are not computed up to the opset ``last`` where ``applies`` is true of the
+    node.
+    """
 
     operators: str
     applies: Callable[[ir.Node], bool]
@@ -121,7 +125,9 @@ def _pads_dilated(node: ir.Node) -> bool:
 
 
 def _skips(node: ir.Node) -> bool:
-    """Whether windows lie two or more elements apart under SAME, so that its padding can be less than −1."""
+    """Whether windows lie two or more elements apart under SAME, so that its padding can be
+    less than −1.
+    """
     strides = ints_attribute(node, "strides")
     weight = {"Conv": 1, "ConvInteger": 1, "ConvTranspose": 1, "QLinearConv": 3}.get(node.op_type)
     shape = None if weight is None or len(node.inputs) <= weight else _shape(node.inputs[weight])
@@ -130,8 +136,13 @@ def _skips(node: ir.Node) -> bool:
         return False
     dilations = ints_attribute(node, "dilations", (1,) * len(kernel))
     more = ints_attribute(node, "output_padding", (0,) * len(kernel))
-    gap = 1 if node.op_type == "ConvTranspose" else 2  # the last element of a stride's rest does not matter
-    return any(s - d * (k - 1) - 1 - o >= gap for s, d, k, o in zip(strides, dilations, kernel, more, strict=False))
+    gap = (
+        1 if node.op_type == "ConvTranspose" else 2
+    )  # the last element of a stride's rest does not matter
+    return any(
+        s - d * (k - 1) - 1 - o >= gap
+        for s, d, k, o in zip(strides, dilations, kernel, more, strict=False)
+    )
 
 
 def _shape(value: ir.Value | None) -> tuple[int, ...] | None:
@@ -152,11 +163,17 @@ def _centers_one(node: ir.Node) -> bool:
 
 def _interpolates_integers(node: ir.Node) -> bool:
     kind = _dtype(node)
-    return word_attribute(node, "mode", "nearest") != "nearest" and kind is not None and not kind.is_floating_point()
+    return (
+        word_attribute(node, "mode", "nearest") != "nearest"
+        and kind is not None
+        and not kind.is_floating_point()
+    )
 
 
 def _interpolates_a_crop(node: ir.Node) -> bool:
-    crops = word_attribute(node, "coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
+    crops = (
+        word_attribute(node, "coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
+    )
     return crops and word_attribute(node, "mode", "nearest") != "nearest"
 
 
@@ -167,12 +184,20 @@ def _smooths_one(node: ir.Node) -> bool:
 
 def _has_other_activations(node: ir.Node) -> bool:
     named = node.attributes.get("activations")
-    return named is not None and not {n.lower() for n in named.as_strings()} <= recurrent.SUPPORTED_ACTIVATIONS
+    return (
+        named is not None
+        and not {n.lower() for n in named.as_strings()} <= recurrent.SUPPORTED_ACTIVATIONS
+    )
 
 
 def _crops_and_repeats(node: ir.Node) -> bool:
-    """Negative constant pads in a mode that repeats data; those that are computed are refused when they are known."""
-    return word_attribute(node, "mode", "constant") != "constant" and min(_constant_pads(node), default=0) < 0
+    """Negative constant pads in a mode that repeats data; those that are computed are refused
+    when they are known.
+    """
+    return (
+        word_attribute(node, "mode", "constant") != "constant"
+        and min(_constant_pads(node), default=0) < 0
+    )
 
 
 def _constant_pads(node: ir.Node) -> Sequence[int]:
@@ -192,11 +217,13 @@ def _dtype(node: ir.Node) -> ir.DataType | None:
 
 
 _RANDOM = "its results are random, and no two engines draw the same numbers"
-_OBJECTS = (
-    "it works on sequences, optional values, text or pictures; only tensors of numbers are compared with an engine"
-)
+_OBJECTS = "it works on sequences, optional values, text or pictures; only tensors of numbers are compared with an engine"
 _REFUSED = (
-    _Refused("Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike", _always, _RANDOM),
+    _Refused(
+        "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike",
+        _always,
+        _RANDOM,
+    ),
     _Refused("Dropout", _trains, f"in training {_RANDOM}"),
     _Refused(
         "ConcatFromSequence ImageDecoder Optional OptionalGetElement OptionalHasElement RegexFullMatch SequenceAt "
@@ -205,7 +232,12 @@ _REFUSED = (
         _always,
         _OBJECTS,
     ),
-    _Refused("Dropout", lambda n: _returns(n, 1), "engines disagree on the mask, which is not defined", last=11),
+    _Refused(
+        "Dropout",
+        lambda n: _returns(n, 1),
+        "engines disagree on the mask, which is not defined",
+        last=11,
+    ),
     _Refused(
         "AveragePool LpPool MaxPool",
         _pads_dilated,
@@ -218,7 +250,9 @@ _REFUSED = (
     ),
     _Refused("Scan", _always, "version 8, whose values are batches, has no kernel", last=8),
     _Refused(
-        "Loop", _stacks, "ONNX's evaluator joins the values that each pass gives along their first axis, not a new one"
+        "Loop",
+        _stacks,
+        "ONNX's evaluator joins the values that each pass gives along their first axis, not a new one",
     ),
     _Refused(
         "BatchNormalization",
@@ -226,9 +260,13 @@ _REFUSED = (
         "statistics of a batch in training have no kernel",
     ),
     _Refused("Attention", _looks_back, "engines differ in which of the past a causal query sees"),
-    _Refused("Attention", lambda n: _returns(n, 3), "engines write masked scores as different numbers"),
     _Refused(
-        "AffineGrid", _centers_one, "with align_corners, engines put the only element of an axis at different places"
+        "Attention", lambda n: _returns(n, 3), "engines write masked scores as different numbers"
+    ),
+    _Refused(
+        "AffineGrid",
+        _centers_one,
+        "with align_corners, engines put the only element of an axis at different places",
     ),
     _Refused("MaxRoiPool", _always, "ONNX's evaluator has no kernel of it"),
     _Refused(
@@ -245,11 +283,21 @@ _REFUSED = (
         "engines take the maximum of different numbers (ONNX Runtime 1.31 says that its own are wrong)",
     ),
     _Refused(
-        "Upsample", lambda n: word_attribute(n, "mode", "nearest") != "nearest", "only the mode nearest has a kernel"
+        "Upsample",
+        lambda n: word_attribute(n, "mode", "nearest") != "nearest",
+        "only the mode nearest has a kernel",
     ),
-    _Refused("Pad", _crops_and_repeats, "engines differ in what negative pads repeat, in every mode but constant"),
+    _Refused(
+        "Pad",
+        _crops_and_repeats,
+        "engines differ in what negative pads repeat, in every mode but constant",
+    ),
     _Refused("Resize", _interpolates_integers, "engines round interpolated integers differently"),
-    _Refused("Resize", _smooths_one, "engines centre the antialias filter of a single result at different places"),
+    _Refused(
+        "Resize",
+        _smooths_one,
+        "engines centre the antialias filter of a single result at different places",
+    ),
     _Refused("Resize", _interpolates_a_crop, "engines place and extrapolate a crop differently"),
     _Refused(
         "ReduceLogSum ReduceLogSumExp",
@@ -266,18 +314,28 @@ _REFUSED = (
         lambda n: int_attribute(n, "stash_type", 1) != 1,
         "only the type float32 of its inner numbers (stash_type 1) has a kernel",
     ),
-    _Refused("GRU LSTM RNN", _has_other_activations, "only the activations Relu, Sigmoid and Tanh have kernels"),
     _Refused(
-        "LSTM", lambda n: "clip" in n.attributes, "engines differ in whether the cell is clipped before its activation"
+        "GRU LSTM RNN",
+        _has_other_activations,
+        "only the activations Relu, Sigmoid and Tanh have kernels",
     ),
     _Refused(
-        "LSTM", lambda n: bool(int_attribute(n, "input_forget", 0)), "coupled gates (input_forget) have no kernel"
+        "LSTM",
+        lambda n: "clip" in n.attributes,
+        "engines differ in whether the cell is clipped before its activation",
+    ),
+    _Refused(
+        "LSTM",
+        lambda n: bool(int_attribute(n, "input_forget", 0)),
+        "coupled gates (input_forget) have no kernel",
     ),
 )
 
 
 def refusal(node: ir.Node, opset: int) -> str | None:
-    """Why a node of ONNX's own domain is not computed, naming operator and version; None where it is."""
+    """Why a node of ONNX's own domain is not computed, naming operator and version; None where
+    it is.
+    """
     if node.domain:
         return None
     for row in _REFUSED:
@@ -287,7 +345,9 @@ def refusal(node: ir.Node, opset: int) -> str | None:
 
 
 def own_operators(operators: Iterable[str], opset: int) -> "list[type[OpRun]]":
-    """Classes for the evaluator's ``new_ops``: those of ``operators`` at ``opset`` that are computed here."""
+    """Classes for the evaluator's ``new_ops``: those of ``operators`` at ``opset`` that are
+    computed here.
+    """
     found = []
     for operator in sorted(set(operators)):
         own = _OWN.get(operator)
@@ -302,7 +362,9 @@ def own_operators(operators: Iterable[str], opset: int) -> "list[type[OpRun]]":
     return found
 
 
-def _class_of(operator: str, opset: int, schema: onnx.defs.OpSchema, kernel: Kernel) -> "type[OpRun]":
+def _class_of(
+    operator: str, opset: int, schema: onnx.defs.OpSchema, kernel: Kernel
+) -> "type[OpRun]":
     from onnx.reference.op_run import OpRun
 
     def evaluated(self: OpRun) -> Callable[..., Results]:
@@ -316,7 +378,13 @@ def _class_of(operator: str, opset: int, schema: onnx.defs.OpSchema, kernel: Ker
         return run
 
     def _run(self: OpRun, *inputs: Any, **attributes: Any) -> Results:  # noqa: ANN401
-        call = Call(operator, int(schema.since_version), attributes, len(self.onnx_node.output), evaluated(self))
+        call = Call(
+            operator,
+            int(schema.since_version),
+            attributes,
+            len(self.onnx_node.output),
+            evaluated(self),
+        )
         return kernel(call, inputs)
 
     return type(operator, (OpRun,), {"op_domain": "", "op_schema": schema, "_run": _run})

@@ -1,4 +1,6 @@
-"""Operators that select, move or resize, where ONNX's evaluator is wrong or refuses what ONNX allows."""
+"""Operators that select, move or resize, where ONNX's evaluator is wrong or refuses what ONNX
+allows.
+"""
 
 from typing import Any
 
@@ -13,7 +15,9 @@ def gather_elements(call: Call, inputs: Inputs) -> Results:
     x, indices = needed(inputs, 0), needed(inputs, 1)
     axis = int(call.attributes["axis"]) % x.ndim
     part = tuple(slice(None) if i == axis else slice(n) for i, n in enumerate(indices.shape))
-    return (np.take_along_axis(x[part], np.where(indices < 0, indices + x.shape[axis], indices), axis),)
+    return (
+        np.take_along_axis(x[part], np.where(indices < 0, indices + x.shape[axis], indices), axis),
+    )
 
 
 def scatter(call: Call, inputs: Inputs) -> Results:
@@ -28,13 +32,20 @@ def scatter(call: Call, inputs: Inputs) -> Results:
 
 
 def slices(call: Call, inputs: Inputs) -> Results:
-    """Slice: starts and ends clamped as ONNX says; with a negative step an end before the first element is −1."""
+    """Slice: starts and ends clamped as ONNX says; with a negative step an end before the first
+    element is −1.
+    """
     x = needed(inputs, 0)
     if call.version < 10:
         starts, ends = (np.asarray(call.attributes[name]) for name in ("starts", "ends"))
         axes, steps = call.attributes["axes"], None
     else:
-        starts, ends, axes, steps = needed(inputs, 1), needed(inputs, 2), given(inputs, 3), given(inputs, 4)
+        starts, ends, axes, steps = (
+            needed(inputs, 1),
+            needed(inputs, 2),
+            given(inputs, 3),
+            given(inputs, 4),
+        )
     axes = range(len(starts)) if axes is None or not len(axes) else axes
     cuts = [slice(None)] * x.ndim
     for index, axis in enumerate(axes):
@@ -45,7 +56,9 @@ def slices(call: Call, inputs: Inputs) -> Results:
 
 def _cut(start: int, end: int, step: int, size: int) -> slice:
     if step < 0 and end >= 2**31 - 1:
-        raise ValueError("Slice backwards to an end that is the last element: engines differ in what it means")
+        raise ValueError(
+            "Slice backwards to an end that is the last element: engines differ in what it means"
+        )
     start, end = (place + size if place < 0 else place for place in (start, end))
     if step > 0:
         return slice(min(max(start, 0), size), min(max(end, 0), size), step)
@@ -81,7 +94,9 @@ def _axes(call: Call, inputs: Inputs) -> Any:  # noqa: ANN401 - a list or an arr
 
 
 def pad(call: Call, inputs: Inputs) -> Results:
-    """Pad with a constant by negative pads too, which crop first; other modes as the evaluator does them."""
+    """Pad with a constant by negative pads too, which crop first; other modes as the evaluator
+    does them.
+    """
     x = needed(inputs, 0)
     if call.version < 11:
         pads, axes = np.asarray(call.attributes["pads"]), None
@@ -102,10 +117,16 @@ def pad(call: Call, inputs: Inputs) -> Results:
 
 
 def unique(call: Call, inputs: Inputs) -> Results:
-    """Unique: values, first places, inverse and counts, in ascending order or in that of the first occurrence."""
+    """Unique: values, first places, inverse and counts, in ascending order or in that of the
+    first occurrence.
+    """
     x, axis = needed(inputs, 0), call.attributes["axis"]
     values, first, inverse, counts = np.unique(
-        x, return_index=True, return_inverse=True, return_counts=True, axis=None if axis is None else int(axis)
+        x,
+        return_index=True,
+        return_inverse=True,
+        return_counts=True,
+        axis=None if axis is None else int(axis),
     )
     inverse = inverse.reshape(-1)
     if not call.attributes["sorted"]:
@@ -136,9 +157,10 @@ def _nearest(x: Array, scales: list[np.float32]) -> Array:
 def resize(call: Call, inputs: Inputs) -> Results:
     """Resize of the evaluator, with three of its ways put right.
 
-    Where the result has one element along an axis, ``pytorch_half_pixel`` reads the first. ``align_corners`` and
-    ``tf_crop_and_resize`` stretch to the whole number of elements that there are, not to scale · n. Version 10 is
-    ``asymmetric`` and takes the element below where it enlarges, that above where it reduces.
+    Where the result has one element along an axis, ``pytorch_half_pixel`` reads the first.
+    ``align_corners`` and ``tf_crop_and_resize`` stretch to the whole number of elements that there
+    are, not to scale · n. Version 10 is ``asymmetric`` and takes the element below where it
+    enlarges, that above where it reduces.
     """
     x = needed(inputs, 0)
     if call.version == 10:
@@ -165,7 +187,10 @@ def resize(call: Call, inputs: Inputs) -> Results:
 def _resized_by_version_10(call: Call, x: Array, scales: Array) -> Array:
     if call.attributes["mode"] == "nearest":
         return _nearest(x, [np.float32(scale) for scale in scales])
-    attributes = {"keep_aspect_ratio_policy": "stretch", "coordinate_transformation_mode": "asymmetric"}
+    attributes = {
+        "keep_aspect_ratio_policy": "stretch",
+        "coordinate_transformation_mode": "asymmetric",
+    }
     return call.evaluated(x, None, scales, None, mode=call.attributes["mode"], **attributes)[0]
 
 
@@ -174,7 +199,9 @@ def _filled(array: Array | None) -> Array | None:
 
 
 def _first_of(x: Array, axes: list[int], new: Array, factors: Array) -> tuple[Array, Array]:
-    """``x`` cut to its first element along each of ``axes`` that ends with one, where the factor is then 1."""
+    """``x`` cut to its first element along each of ``axes`` that ends with one, where the
+    factor is then 1.
+    """
     factors = factors.copy()
     for index, axis in enumerate(axes):
         if new[index] == 1:
@@ -190,14 +217,20 @@ def grid_sample(call: Call, inputs: Inputs) -> Results:
 
 
 def affine_grid(call: Call, inputs: Inputs) -> Results:
-    """AffineGrid of the evaluator, unless ``align_corners`` has to place the only element of an axis."""
+    """AffineGrid of the evaluator, unless ``align_corners`` has to place the only element of an
+    axis.
+    """
     if call.attributes["align_corners"] and 1 in needed(inputs, 1)[2:].tolist():
-        raise ValueError("AffineGrid with align_corners and one element along an axis: engines put it somewhere else")
+        raise ValueError(
+            "AffineGrid with align_corners and one element along an axis: engines put it somewhere else"
+        )
     return call.evaluated(*inputs, **call.attributes)
 
 
 def non_max_suppression(call: Call, inputs: Inputs) -> Results:
-    """NonMaxSuppression of the evaluator; without a number of boxes there are none, without a threshold it is 0."""
+    """NonMaxSuppression of the evaluator; without a number of boxes there are none, without a
+    threshold it is 0.
+    """
     boxes, scores = needed(inputs, 0), needed(inputs, 1)
     count, overlap, least = (given(inputs, index) for index in (2, 3, 4))
     if count is None or not count.size or count.reshape(-1)[0] <= 0:

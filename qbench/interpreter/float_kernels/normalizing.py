@@ -1,4 +1,5 @@
-"""Normalizations and reductions whose kernels in ONNX's evaluator are wrong, or are of another version.
+"""Normalizations and reductions whose kernels in ONNX's evaluator are wrong, or are of another
+version.
 
     LRN                  y = x / (bias + α/size · Σ x²)^β     over channels c − ⌊(size − 1)/2⌋ … c + ⌈(size − 1)/2⌉
     BatchNormalization   y = γ (x − μ) / √(σ² + ε) + β        by the statistics given, before version 14 too
@@ -23,13 +24,19 @@ def lrn(call: Call, inputs: Inputs) -> Results:
     before, behind = (size - 1) // 2, size // 2
     squares, channels = x * x, x.shape[1]
     sums = np.stack(
-        [squares[:, max(0, c - before) : min(channels, c + behind + 1)].sum(axis=1) for c in range(channels)], axis=1
+        [
+            squares[:, max(0, c - before) : min(channels, c + behind + 1)].sum(axis=1)
+            for c in range(channels)
+        ],
+        axis=1,
     )
     return ((x / ((bias + (alpha / size) * sums) ** beta)).astype(x.dtype),)
 
 
 def batch_normalization(call: Call, inputs: Inputs) -> Results:
-    """BatchNormalization of versions 7 and 9: by the statistics given, per channel, or per element (spatial = 0)."""
+    """BatchNormalization of versions 7 and 9: by the statistics given, per channel, or per
+    element (spatial = 0).
+    """
     x, *statistics = (needed(inputs, index) for index in range(5))
     per_element = call.attributes.get("spatial", 1) == 0
     shape = (1, *x.shape[1:]) if per_element else (1, -1, *[1] * (x.ndim - 2))
@@ -39,7 +46,9 @@ def batch_normalization(call: Call, inputs: Inputs) -> Results:
 
 
 def softmax(call: Call, inputs: Inputs) -> Results:
-    """Softmax and Hardmax before version 13: of a matrix whose rows are all dimensions from ``axis`` on."""
+    """Softmax and Hardmax before version 13: of a matrix whose rows are all dimensions from
+    ``axis`` on.
+    """
     x = needed(inputs, 0)
     axis = int(call.attributes["axis"]) % max(x.ndim, 1)
     rows = x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
@@ -54,7 +63,8 @@ def softmax(call: Call, inputs: Inputs) -> Results:
 def log_softmax(call: Call, inputs: Inputs) -> Results:
     """LogSoftmax of any version: x − max − ln Σ exp(x − max).
 
-    From version 13 on the evaluator's ln softmax(x) stays where the softmax is a normal number; below it is −∞.
+    From version 13 on the evaluator's ln softmax(x) stays where the softmax is a normal number;
+    below it is −∞.
     """
     x, axis = needed(inputs, 0), int(call.attributes["axis"])
     behind = tuple(range(axis % max(x.ndim, 1), x.ndim)) if call.version < 13 else (axis,)
@@ -89,9 +99,14 @@ def _norm(x: Array, p: int, axes: tuple[int, ...]) -> Array:
 
 
 def layer_normalization(call: Call, inputs: Inputs) -> Results:
-    """LayerNormalization of the evaluator, of float16 in float32; its mean and inverse deviation are float32."""
+    """LayerNormalization of the evaluator, of float16 in float32; its mean and inverse
+    deviation are float32.
+    """
     kind = needed(inputs, 0).dtype
-    wide = [array.astype(np.float32) if array is not None and kind == np.float16 else array for array in inputs]
+    wide = [
+        array.astype(np.float32) if array is not None and kind == np.float16 else array
+        for array in inputs
+    ]
     y, *stashed = call.evaluated(*wide, **call.attributes)
     return (y.astype(kind), *(array.astype(np.float32) for array in stashed))
 
@@ -108,7 +123,9 @@ def mean(call: Call, inputs: Inputs) -> Results:  # noqa: ARG001 - a kernel's
 def reduce_in_type(call: Call, inputs: Inputs) -> Results:
     """A reduction of the evaluator, in the type of its data: numpy sums int32 as int64."""
     data = needed(inputs, 0)
-    return tuple(np.asarray(found).astype(data.dtype) for found in call.evaluated(*inputs, **call.attributes))
+    return tuple(
+        np.asarray(found).astype(data.dtype) for found in call.evaluated(*inputs, **call.attributes)
+    )
 
 
 def reduce_log_sum_exp(call: Call, inputs: Inputs) -> Results:
@@ -124,13 +141,16 @@ def softsign(call: Call, inputs: Inputs) -> Results:  # noqa: ARG001 - a kernel'
 
 
 def dropout(call: Call, inputs: Inputs) -> Results:
-    """Dropout of versions 7 and 10, which knows no training: what it is given, and a mask that nothing reads."""
+    """Dropout of versions 7 and 10, which knows no training: what it is given, and a mask that
+    nothing reads.
+    """
     x = needed(inputs, 0)
     return (x.copy(), np.ones(x.shape, x.dtype if call.version < 10 else bool))[: call.outputs]
 
 
 def quantize_linear(call: Call, inputs: Inputs) -> Results:
-    """QuantizeLinear of the evaluator, which saturates beyond 2³¹ steps and at infinity too, where an int32 wraps.
+    """QuantizeLinear of the evaluator, which saturates beyond 2³¹ steps and at infinity too,
+    where an int32 wraps.
 
     2²⁴ steps lie beyond every type, wherever its zero point is, so that nothing else changes.
     """
@@ -138,17 +158,23 @@ def quantize_linear(call: Call, inputs: Inputs) -> Results:
     if x.dtype.kind != "f" or not _is_whole(call, inputs):
         return call.evaluated(*inputs, **call.attributes)
     with np.errstate(over="ignore"):
-        ends = np.minimum(np.abs(_spread(call, scale, x)) * np.float64(2**24), np.finfo(x.dtype).max).astype(x.dtype)
+        ends = np.minimum(
+            np.abs(_spread(call, scale, x)) * np.float64(2**24), np.finfo(x.dtype).max
+        ).astype(x.dtype)
     return call.evaluated(np.clip(x, -ends, ends), *inputs[1:], **call.attributes)
 
 
 def _spread(call: Call, scale: Array, x: Array) -> Array:
-    """``scale`` in a shape that broadcasts with ``x``: of all, of each channel, or of each element of its block."""
+    """``scale`` in a shape that broadcasts with ``x``: of all, of each channel, or of each
+    element of its block.
+    """
     if scale.size == 1:
         return scale.reshape(())
     axis = int(call.attributes.get("axis", 1)) % x.ndim
     if call.attributes.get("block_size"):
-        return np.repeat(scale, int(call.attributes["block_size"]), axis=axis)[tuple(map(slice, x.shape))]
+        return np.repeat(scale, int(call.attributes["block_size"]), axis=axis)[
+            tuple(map(slice, x.shape))
+        ]
     return scale.reshape([-1 if index == axis else 1 for index in range(x.ndim)])
 
 
@@ -156,12 +182,19 @@ def _is_whole(call: Call, inputs: Inputs) -> bool:
     """Whether the results are integers; None of float8 wraps."""
     zero_point = given(inputs, 2)
     if zero_point is not None:
-        return zero_point.dtype.kind in "iu" or zero_point.dtype.name in ("int4", "uint4", "int2", "uint2")
+        return zero_point.dtype.kind in "iu" or zero_point.dtype.name in (
+            "int4",
+            "uint4",
+            "int2",
+            "uint2",
+        )
     return not call.attributes.get("output_dtype")
 
 
 def dynamic_quantize_linear(call: Call, inputs: Inputs) -> Results:
-    """DynamicQuantizeLinear; of zeros alone the scale is 1, as in ONNX Runtime: x_max − x_min is 0."""
+    """DynamicQuantizeLinear; of zeros alone the scale is 1, as in ONNX Runtime: x_max − x_min
+    is 0.
+    """
     x = needed(inputs, 0)
     if x.any():
         return call.evaluated(*inputs, **call.attributes)

@@ -9,7 +9,8 @@ One step of a direction, with gates of H rows each and biases W_b, R_b (zeros wh
            h' = (1 − z) ⊙ ĥ + z ⊙ h
     LSTM   i, f, o with peepholes P; c' = f ⊙ c + i ⊙ g(·);  h' = o ⊙ h(c')   gates i o f c
 
-A sequence that is over leaves its state as it is, and 0 in Y; ``reverse`` turns each sequence round within its length.
+A sequence that is over leaves its state as it is, and 0 in Y; ``reverse`` turns each sequence round
+within its length.
 """
 
 from collections.abc import Callable, Sequence
@@ -57,7 +58,9 @@ class _Way:
         i, o, f, cell = (sums[:, k * size : (k + 1) * size] for k in range(4))
         of_i, of_o, of_f = self.peepholes
         first, second, third = self.functions
-        i, f = (first(self._clipped(gate + c * peephole)) for gate, peephole in ((i, of_i), (f, of_f)))
+        i, f = (
+            first(self._clipped(gate + c * peephole)) for gate, peephole in ((i, of_i), (f, of_f))
+        )
         new = f * c + i * second(self._clipped(cell))
         return first(self._clipped(o + new * of_o)) * third(self._clipped(new)), new
 
@@ -79,7 +82,9 @@ class _Way:
 
 
 def recurrent(call: Call, inputs: Inputs) -> Results:
-    """RNN, GRU or LSTM: Y (T, directions, N, H), Y_h and of an LSTM Y_c (directions, N, H); batch first by layout 1."""
+    """RNN, GRU or LSTM: Y (T, directions, N, H), Y_h and of an LSTM Y_c (directions, N, H);
+    batch first by layout 1.
+    """
     swapped = bool(call.attributes.get("layout"))
     x = needed(inputs, 0)
     x = x.swapaxes(0, 1) if swapped else x
@@ -90,9 +95,14 @@ def recurrent(call: Call, inputs: Inputs) -> Results:
     direction = call.attributes["direction"] or "forward"
     results, states, cells = np.zeros((steps, len(ways), batch, size), x.dtype), [], []
     for index, way in enumerate(ways):
-        starts = [_start(given(inputs, place), index, (batch, size), x, swapped=swapped) for place in (5, 6)]
+        starts = [
+            _start(given(inputs, place), index, (batch, size), x, swapped=swapped)
+            for place in (5, 6)
+        ]
         is_reversed = direction == "reverse" or index == 1
-        results[:, index], h, c = _through(way, _turned(x, lengths) if is_reversed else x, lengths, *starts)
+        results[:, index], h, c = _through(
+            way, _turned(x, lengths) if is_reversed else x, lengths, *starts
+        )
         if is_reversed:
             results[:, index] = _turned(results[:, index], lengths)
         states.append(h)
@@ -120,14 +130,21 @@ def _turned(x: Array, lengths: Array) -> Array:
     return x[places, np.arange(x.shape[1])]
 
 
-def _start(state: Array | None, index: int, shape: tuple[int, int], x: Array, *, swapped: bool) -> Array:
+def _start(
+    state: Array | None, index: int, shape: tuple[int, int], x: Array, *, swapped: bool
+) -> Array:
     if state is None:
         return np.zeros(shape, x.dtype)
     return state[:, index] if swapped else state[index]
 
 
 def _ways(call: Call, inputs: Inputs) -> list[_Way]:
-    weight, recurrence, bias, peepholes = needed(inputs, 1), needed(inputs, 2), given(inputs, 3), given(inputs, 7)
+    weight, recurrence, bias, peepholes = (
+        needed(inputs, 1),
+        needed(inputs, 2),
+        given(inputs, 3),
+        given(inputs, 7),
+    )
     names = call.attributes.get("activations") or _DEFAULTS[call.operator] * len(weight)
     each, size = len(_DEFAULTS[call.operator]), recurrence.shape[2]
     rows, clip = _GATES[call.operator] * size, call.attributes.get("clip")

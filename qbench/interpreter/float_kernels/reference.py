@@ -1,4 +1,6 @@
-"""Any operator by ONNX's evaluator, one node at a time, or by the kernel that is ours in its place."""
+"""Any operator by ONNX's evaluator, one node at a time, or by the kernel that is ours in its
+place.
+"""
 
 from collections.abc import Sequence
 
@@ -39,7 +41,9 @@ def reference(making: KernelContext) -> KernelFunction:
         [onnx.helper.make_value_info(name, kind) for name, kind in types.items()],
         [onnx.helper.make_value_info(name, onnx.TypeProto()) for name in node.output if name],
     )
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", making.opset)])
+    model = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", making.opset)]
+    )
     try:
         evaluator = ReferenceEvaluator(model, new_ops=own_operators([node.op_type], making.opset))
     except (NotImplementedError, RuntimeError, TypeError) as error:
@@ -48,7 +52,9 @@ def reference(making: KernelContext) -> KernelFunction:
         ) from error
     body = getattr(evaluator.rt_nodes_[0], "impl_", None)
     if body is not None and types and not body.input_names:
-        raise ValueError(f"{node.op_type} without the types of its operands, on which its function depends")
+        raise ValueError(
+            f"{node.op_type} without the types of its operands, on which its function depends"
+        )
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         feeds = {name: value for name, value in zip(node.input, inputs, strict=True) if name}
@@ -78,5 +84,11 @@ _NOTHING = np.empty(0)
 
 
 def _type(value: ir.Value) -> onnx.TypeProto:
-    """The element type alone, where it is known: functions that depend on it (GroupNormalization) read it."""
-    return onnx.TypeProto() if value.dtype is None else onnx.helper.make_tensor_type_proto(value.dtype, None)
+    """The element type alone, where it is known: functions that depend on it
+    (GroupNormalization) read it.
+    """
+    return (
+        onnx.TypeProto()
+        if value.dtype is None
+        else onnx.helper.make_tensor_type_proto(value.dtype, None)
+    )

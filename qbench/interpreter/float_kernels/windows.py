@@ -2,7 +2,8 @@
 
 Windows of k elements, d apart, s from one to the next, over n elements with p₀ + p₁ of padding:
 
-    outputs m = ⌊(n + p₀ + p₁ − d (k − 1) − 1) / s⌋ + 1, or ⌈…⌉ where the last window still begins in data or p₀
+    outputs m = ⌊(n + p₀ + p₁ − d (k − 1) − 1) / s⌋ + 1, or ⌈…⌉ where the last window still begins
+    in data or p₀
     SAME    m = ⌈n / s⌉, p₀ + p₁ = max(0, (m − 1) s + d (k − 1) + 1 − n), the odd one behind (UPPER) or before
 """
 
@@ -18,7 +19,9 @@ from qbench.interpreter.float_kernels.call import Call, Inputs, Results, given, 
 
 @dataclass(frozen=True, slots=True)
 class _Geometry:
-    """Windows over a picture of a known size: ``pads`` are (before, behind) of each axis, ``counts`` the outputs."""
+    """Windows over a picture of a known size: ``pads`` are (before, behind) of each axis,
+    ``counts`` the outputs.
+    """
 
     kernel: Sequence[int]
     strides: Sequence[int]
@@ -35,23 +38,42 @@ class _Geometry:
         reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
         if auto in ("SAME_UPPER", "SAME_LOWER"):
             counts = [-(-n // s) for n, s in zip(spatial, strides, strict=True)]
-            lacking = [max(0, (m - 1) * s + r - n) for m, s, r, n in zip(counts, strides, reach, spatial, strict=True)]
+            lacking = [
+                max(0, (m - 1) * s + r - n)
+                for m, s, r, n in zip(counts, strides, reach, spatial, strict=True)
+            ]
             small = [(lack // 2, lack - lack // 2) for lack in lacking]
-            return cls(kernel, strides, dilations, small if auto == "SAME_UPPER" else [p[::-1] for p in small], counts)
-        flat = [0] * (2 * rank) if auto == "VALID" else call.attributes.get("pads") or [0] * (2 * rank)
+            return cls(
+                kernel,
+                strides,
+                dilations,
+                small if auto == "SAME_UPPER" else [p[::-1] for p in small],
+                counts,
+            )
+        flat = (
+            [0] * (2 * rank) if auto == "VALID" else call.attributes.get("pads") or [0] * (2 * rank)
+        )
         pads = list(zip(flat[:rank], flat[rank:], strict=True))
         counts = []
         for n, s, r, (before, behind) in zip(spatial, strides, reach, pads, strict=True):
             span = n + before + behind - r
             count = (-(-span // s) if call.attributes.get("ceil_mode") else span // s) + 1
-            counts.append(count - 1 if (count - 1) * s >= n + before and call.attributes.get("ceil_mode") else count)
+            counts.append(
+                count - 1
+                if (count - 1) * s >= n + before and call.attributes.get("ceil_mode")
+                else count
+            )
         return cls(kernel, strides, dilations, pads, counts)
 
     def padded(self, x: Array, value: float) -> Array:
         """``x`` with its padding, and behind it what the last window reaches."""
         width = [(0, 0)] * (x.ndim - len(self.kernel))
         for axis, (before, behind) in enumerate(self.pads):
-            whole = (self.counts[axis] - 1) * self.strides[axis] + self.dilations[axis] * (self.kernel[axis] - 1) + 1
+            whole = (
+                (self.counts[axis] - 1) * self.strides[axis]
+                + self.dilations[axis] * (self.kernel[axis] - 1)
+                + 1
+            )
             size = x.shape[axis - len(self.kernel)]
             width.append((before, max(behind, whole - size - before)))
         return np.pad(x, width, constant_values=np.asarray(value).astype(x.dtype))
@@ -73,11 +95,15 @@ def max_pool(call: Call, inputs: Inputs) -> Results:
     numbers, spatial = np.arange(np.prod(x.shape[2:], dtype=np.int64)), x.shape[2:]
     by_column = bool(call.attributes.get("storage_order"))
     places = np.asarray(numbers.reshape(spatial[::-1]).T if by_column else numbers.reshape(spatial))
-    planes = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *[1] * (x.ndim - 2)) * places.size
+    planes = (
+        np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *[1] * (x.ndim - 2)) * places.size
+    )
     best: Array | None = None
     where: Array | None = None
     for tap, place in zip(
-        geometry.taps(geometry.padded(x, lowest)), geometry.taps(geometry.padded(places, -1)), strict=True
+        geometry.taps(geometry.padded(x, lowest)),
+        geometry.taps(geometry.padded(places, -1)),
+        strict=True,
     ):
         if best is None or where is None:
             best, where = tap.copy(), np.broadcast_to(place, tap.shape).copy()
@@ -120,7 +146,9 @@ def global_max_pool(call: Call, inputs: Inputs) -> Results:  # noqa: ARG001 - a 
 
 
 def conv_transpose(call: Call, inputs: Inputs) -> Results:
-    """ConvTranspose: each group as the evaluator computes one, with its own part of the bias, and pads as numbers."""
+    """ConvTranspose: each group as the evaluator computes one, with its own part of the bias,
+    and pads as numbers.
+    """
     x, weight, bias = needed(inputs, 0), needed(inputs, 1), given(inputs, 2)
     rank, groups = x.ndim - 2, int(call.attributes["group"])
     kernel = weight.shape[2:]
@@ -152,7 +180,9 @@ def conv_transpose(call: Call, inputs: Inputs) -> Results:
     return (np.concatenate(parts, axis=1) if groups > 1 else parts[0],)
 
 
-def _pads_of_transposed(call: Call, spatial: Sequence[int], kernel: Sequence[int]) -> list[tuple[int, int]]:
+def _pads_of_transposed(
+    call: Call, spatial: Sequence[int], kernel: Sequence[int]
+) -> list[tuple[int, int]]:
     """(before, behind) of each axis, given or from ``output_shape`` or SAME."""
     rank = len(spatial)
     auto = call.attributes.get("auto_pad") or "NOTSET"
@@ -164,7 +194,9 @@ def _pads_of_transposed(call: Call, spatial: Sequence[int], kernel: Sequence[int
     strides = call.attributes.get("strides") or [1] * rank
     dilations = call.attributes.get("dilations") or [1] * rank
     more = call.attributes.get("output_padding") or [0] * rank
-    wanted = list(shape)[-rank:] if shape else [n * s for n, s in zip(spatial, strides, strict=True)]
+    wanted = (
+        list(shape)[-rank:] if shape else [n * s for n, s in zip(spatial, strides, strict=True)]
+    )
     found = []
     for n, k, s, d, o, m in zip(spatial, kernel, strides, dilations, more, wanted, strict=True):
         total = s * (n - 1) + o + d * (k - 1) + 1 - m

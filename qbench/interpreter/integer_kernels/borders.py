@@ -1,4 +1,6 @@
-"""Where integers begin and end: QuantizeLinear, DequantizeLinear, and a Clip of quantized values."""
+"""Where integers begin and end: QuantizeLinear, DequantizeLinear, and a Clip of quantized
+values.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -10,10 +12,19 @@ from qbench.graph import int_attribute
 from qbench.interpreter.arrays import Array, BatchError
 from qbench.interpreter.float_kernels.reference import reference
 from qbench.interpreter.kernel import KernelContext, KernelFunction
-from qbench.numerics import Arithmetic, NotANumber, QParams, Rounding, ZeroPoint, dequantize, quantize, range_factors
+from qbench.numerics import (
+    Arithmetic,
+    NotANumber,
+    QParams,
+    Rounding,
+    ZeroPoint,
+    dequantize,
+    quantize,
+    range_factors,
+)
 
-# Reals to codes of one set of qparams, made once: in one compiled pass where it is per tensor and of up to 16
-# bits.
+# Reals to codes of one set of qparams, made once: in one compiled pass where it is per tensor and
+# of up to 16 bits.
 #
 #     q = clamp(round(x / s + before)) + behind           the zero point is ``before`` or ``behind`` what is rounded
 #
@@ -27,7 +38,9 @@ _WIDEST = 16
 
 
 def quantizer(qparams: QParams, arithmetic: Arithmetic, *, compiled: bool) -> Quantize:
-    """What quantizes float32 arrays of any shape, as ``arithmetic`` does; ``compiled`` where it can be."""
+    """What quantizes float32 arrays of any shape, as ``arithmetic`` does; ``compiled`` where it
+    can be.
+    """
     if not compiled or qparams.axis is not None or qparams.qtype.bits > _WIDEST:
         return lambda x: quantize(x, qparams, arithmetic)
     from qbench.interpreter.compiled import quantized_codes
@@ -61,7 +74,8 @@ def quantizer(qparams: QParams, arithmetic: Arithmetic, *, compiled: bool) -> Qu
     return codes
 
 
-# Where integers begin and end: QuantizeLinear, DynamicQuantizeLinear, DequantizeLinear, and a Clip of codes.
+# Where integers begin and end: QuantizeLinear, DynamicQuantizeLinear, DequantizeLinear, and a Clip
+# of codes.
 
 _ENDS_ARE_INPUTS = 11
 """The opset since which a Clip has its ends as inputs."""
@@ -86,7 +100,8 @@ def quantize_linear(making: KernelContext) -> KernelFunction:
 
 
 def dynamic_quantize_linear(making: KernelContext) -> KernelFunction:
-    """Reals to uint8 codes, their scale and their zero point; the parameters by ONNX, the codes by the arithmetic.
+    """Reals to uint8 codes, their scale and their zero point; the parameters by ONNX, the codes
+    by the arithmetic.
 
     s = (max(x, 0) − min(x, 0)) / 255 in float32, 1 where that is 0;   z = clamp(round(−min(x, 0) / s))
 
@@ -110,10 +125,12 @@ def dynamic_quantize_linear(making: KernelContext) -> KernelFunction:
 
 
 def dequantize_linear(making: KernelContext) -> KernelFunction:
-    """Codes to reals, which is exact but for one float32 product; by parameters of the batch, ONNX's own.
+    """Codes to reals, which is exact but for one float32 product; by parameters of the batch,
+    ONNX's own.
 
-    Without a zero point the integers are of whatever type comes. Constants with scales of blocks, which no product of
-    integers takes, are dequantized when the kernel is made; what they are multiplied with is multiplied in float.
+    Without a zero point the integers are of whatever type comes. Constants with scales of blocks,
+    which no product of integers takes, are dequantized when the kernel is made; what they are
+    multiplied with is multiplied in float.
 
     Raises:
         ValueError: scales of blocks of what is computed, or reals that would be no float32.
@@ -138,7 +155,9 @@ def dequantize_linear(making: KernelContext) -> KernelFunction:
 
 
 def clip(making: KernelContext) -> KernelFunction:
-    """Clip with constant ends, of codes or of reals; with computed ends, or ends in attributes, ONNX's own."""
+    """Clip with constant ends, of codes or of reals; with computed ends, or ends in attributes,
+    ONNX's own.
+    """
     ends = [making.constant(index) for index in (1, 2)]
     if making.opset < _ENDS_ARE_INPUTS or any(
         end is None and not making.absent(index) for index, end in zip((1, 2), ends, strict=True)
@@ -156,10 +175,15 @@ def clip(making: KernelContext) -> KernelFunction:
 def _stored_blocks(making: KernelContext, stored: Array) -> KernelFunction:
     """Constants with scales of blocks, as reals."""
     _check_reals(making, making.node.outputs[0])
-    along, block = int_attribute(making.node, "axis", 1), int_attribute(making.node, "block_size", 0)
+    along, block = (
+        int_attribute(making.node, "axis", 1),
+        int_attribute(making.node, "block_size", 0),
+    )
     name = stored.dtype.name if making.absent(2) else making.needed(2).dtype.name
     scales = making.scales(1)
-    points = np.zeros(scales.shape, np.int64) if making.absent(2) else making.needed(2).astype(np.int64)
+    points = (
+        np.zeros(scales.shape, np.int64) if making.absent(2) else making.needed(2).astype(np.int64)
+    )
     real = dequantize(stored, QParams(scales, points, name, axis=along, block_size=block))
     return lambda _: (real,)
 
@@ -172,7 +196,9 @@ def _dequantizing_any(scales: npt.NDArray[np.float32], axis: int) -> KernelFunct
         codes = inputs[0]
         assert codes is not None
         name = codes.dtype.name
-        qparams = QParams(scales.reshape(()), 0, name) if single else QParams(scales, 0, name, axis=axis)
+        qparams = (
+            QParams(scales.reshape(()), 0, name) if single else QParams(scales, 0, name, axis=axis)
+        )
         return (dequantize(codes, qparams),)
 
     return run
@@ -196,7 +222,9 @@ def _check_reals(making: KernelContext, real: ir.Value | None) -> None:
         ValueError: why there is no kernel.
     """
     found = None if real is None else real.dtype
-    if making.node.op_type == "DequantizeLinear" and (written := int_attribute(making.node, "output_dtype", 0)):
+    if making.node.op_type == "DequantizeLinear" and (
+        written := int_attribute(making.node, "output_dtype", 0)
+    ):
         found = ir.DataType(written)
     if found in _OTHER_REALS:
         raise ValueError(f"reals of {found.name.lower()}: arithmetics are known for float32")

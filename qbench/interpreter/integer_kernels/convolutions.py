@@ -30,14 +30,16 @@ from qbench.numerics import SumShape
 #
 #     QLinearConv    x s_x z_x w s_w z_w s_y z_y [bias]        ConvInteger   x w [z_x] [z_w]
 #
-# Weights are constant, per tensor or per output channel; a bias is int32 at s_x · s_w. The zero point of a
-# ConvInteger's data may be computed; it is what its padding holds.
+# Weights are constant, per tensor or per output channel; a bias is int32 at s_x · s_w. The zero
+# point of a ConvInteger's data may be computed; it is what its padding holds.
 
 Sums = Callable[[Array, int], npt.NDArray[Any]]
 """Codes (N, C, …) and their zero point → accumulators (N, …, filters)."""
 
 _SUMS_AT_ONCE = 1 << 18
-"""1 MB of sums, which a cache holds until they are codes: where they leave it, memory takes longer than counting."""
+"""1 MB of sums, which a cache holds until they are codes: where they leave it, memory takes
+longer than counting.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,9 @@ class ConvolutionSums:
 
 
 def convolution_sums(making: KernelContext) -> ConvolutionSums:
-    """The sums of a QLinearConv with any groups, strides, dilations and pads, as the arithmetic makes them."""
+    """The sums of a QLinearConv with any groups, strides, dilations and pads, as the arithmetic
+    makes them.
+    """
     weight, zeros, x = making.needed(3), zero_points(making, 5), making.qparams(1, 2)
     codes, zero = x.qtype.storage_dtype, int(x.zero_point)
     order = summing(making.node, weight.shape)
@@ -62,8 +66,14 @@ def convolution_sums(making: KernelContext) -> ConvolutionSums:
     if _is_depthwise(making, weight, largest) and not (pairs and zeros.any()):
         sums = _depthwise(making, weight, zeros, codes, pairs)
     else:
-        sums = _grouped(making, weight, zeros, _data_first(making, (codes, zero), pairs, order.shape))
-    return ConvolutionSums(_doubled(sums, 2 * largest), 2 * largest) if halved else ConvolutionSums(sums, largest)
+        sums = _grouped(
+            making, weight, zeros, _data_first(making, (codes, zero), pairs, order.shape)
+        )
+    return (
+        ConvolutionSums(_doubled(sums, 2 * largest), 2 * largest)
+        if halved
+        else ConvolutionSums(sums, largest)
+    )
 
 
 def conv(making: KernelContext) -> KernelFunction:
@@ -72,8 +82,14 @@ def conv(making: KernelContext) -> KernelFunction:
     accumulated, zero = convolution_sums(making), int(x.zero_point)
     scales = (x, making.scales(4), y)
     remainder, largest = making.arithmetic.remainder, accumulated.largest
-    left = 0 if remainder is None else remainder.of_convolution(len(weight), weight.shape[1], _groups(making))
-    finished = finishing(making, scales, optional(making, 8), columns=len(weight), largest=largest, left=left)
+    left = (
+        0
+        if remainder is None
+        else remainder.of_convolution(len(weight), weight.shape[1], _groups(making))
+    )
+    finished = finishing(
+        making, scales, optional(making, 8), columns=len(weight), largest=largest, left=left
+    )
     windows = Windows.of(making.node, tuple(weight.shape[2:]))
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
@@ -94,7 +110,9 @@ def _doubled(sums: Sums, largest: int) -> Sums:
     return lambda x, zero: 2 * sums(x, zero).astype(kind)
 
 
-def _part_by_part(x: Array, codes_of: Callable[[Array], Array], windows: Windows, filters: int) -> Array:
+def _part_by_part(
+    x: Array, codes_of: Callable[[Array], Array], windows: Windows, filters: int
+) -> Array:
     """``codes_of`` all samples of ``x``, of as many at once as have sums that stay in the cache."""
     each = math.prod(windows.outputs_for(x.shape[2:])) * filters
     step = max(_SUMS_AT_ONCE // max(each, 1), 1)
@@ -106,8 +124,8 @@ def _part_by_part(x: Array, codes_of: Callable[[Array], Array], windows: Windows
 def conv_integer(making: KernelContext) -> KernelFunction:
     """ConvInteger.
 
-    ONNX Runtime, whose operator it is, has the weights on the left here (``summing``): pairs saturate where those are
-    unsigned and the data signed; u8 data by s8 weights is exact.
+    ONNX Runtime, whose operator it is, has the weights on the left here (``summing``): pairs
+    saturate where those are unsigned and the data signed; u8 data by s8 weights is exact.
     """
     weight, zeros = making.needed(1), zero_points(making, 3)
     order = summing(making.node, weight.shape)
@@ -118,7 +136,9 @@ def conv_integer(making: KernelContext) -> KernelFunction:
         pairs = bits if order.in_pairs(codes.name, weight.dtype.name) else 0
         largest = reach(order.columns(weight), zeros, codes, pairs)
         if pairs:
-            return _less_zero(weight, zeros, _grouped(making, weight, zeros, _weights_first(making, pairs))), largest
+            return _less_zero(
+                weight, zeros, _grouped(making, weight, zeros, _weights_first(making, pairs))
+            ), largest
         if _is_depthwise(making, weight, largest):
             return _depthwise(making, weight, zeros, codes, 0), largest
         raw = _grouped(making, weight, zeros, _data_first(making, (codes, 0), 0, order.shape))
@@ -160,13 +180,19 @@ def _one_each(making: KernelContext, weight: Array) -> bool:
 
 
 def _is_depthwise(making: KernelContext, weight: Array, largest: int) -> bool:
-    """Whether there is one filter a channel, on a plane, to be counted by a compiled loop in int32."""
+    """Whether there is one filter a channel, on a plane, to be counted by a compiled loop in
+    int32.
+    """
     whole = largest < 1 << 31 and not making.arithmetic.accumulator.by_steps(largest)
     return _one_each(making, weight) and weight.ndim == 4 and making.means.compiled and whole
 
 
-def _depthwise(making: KernelContext, weight: Array, zeros: Ints64, codes: "np.dtype[Any]", pairs: int) -> Sums:
-    """One filter a channel, in one compiled pass; those that saturate pairs have weights without a zero point."""
+def _depthwise(
+    making: KernelContext, weight: Array, zeros: Ints64, codes: "np.dtype[Any]", pairs: int
+) -> Sums:
+    """One filter a channel, in one compiled pass; those that saturate pairs have weights
+    without a zero point.
+    """
     from qbench.interpreter.compiled import depthwise
 
     windows = Windows.of(making.node, tuple(weight.shape[2:]))
@@ -179,7 +205,10 @@ def _depthwise(making: KernelContext, weight: Array, zeros: Ints64, codes: "np.d
 
     def sums(x: Array, zero: int) -> npt.NDArray[Any]:
         last = channels_last(x)
-        counts, padded = windows.outputs_for(last.shape[1:-1]), np.ascontiguousarray(windows.padded(last, zero))
+        counts, padded = (
+            windows.outputs_for(last.shape[1:-1]),
+            np.ascontiguousarray(windows.padded(last, zero)),
+        )
         found = np.empty((len(last), *counts, len(weight)), np.int32)
         run(padded, taps, np.int32(-zero) * total, windows.strides, windows.dilations, found)
         return found
@@ -187,8 +216,12 @@ def _depthwise(making: KernelContext, weight: Array, zeros: Ints64, codes: "np.d
     return sums
 
 
-def _grouped(making: KernelContext, weight: Array, zeros: Ints64, make: Callable[[Array, Ints64], Accumulate]) -> Sums:
-    """Group by group, each a product over its own channels; the zero point given with a batch fills its padding."""
+def _grouped(
+    making: KernelContext, weight: Array, zeros: Ints64, make: Callable[[Array, Ints64], Accumulate]
+) -> Sums:
+    """Group by group, each a product over its own channels; the zero point given with a batch
+    fills its padding.
+    """
     groups, depth = _groups(making), weight.shape[1]
     windows, each = Windows.of(making.node, tuple(weight.shape[2:])), len(weight) // groups
     parts = [slice(start, start + each) for start in range(0, len(weight), each)]
@@ -223,7 +256,8 @@ def _data_first(
 ) -> Callable[[Array, Ints64], Accumulate]:
     """Products with the data as left operand, channels fastest.
 
-    Where the last channel of a tap is in no pair, a product of no effect is put next to it: raw 0 times z_w.
+    Where the last channel of a tap is in no pair, a product of no effect is put next to it: raw 0
+    times z_w.
     """
     odd = making.arithmetic.accumulator.odd_channels(shape) if pairs else 0
     least = np.iinfo(data[0]).min
@@ -248,7 +282,9 @@ def _weights_first(making: KernelContext, pairs: int) -> Callable[[Array, Ints64
             slowest = rows.reshape(len(rows), -1, channels).swapaxes(1, 2).reshape(len(rows), -1)
             none = np.zeros(1, np.int64)
             raw = multiplied(left, slowest.T, (0, none), pairs, making)
-            return np.asarray(raw.T - rows.sum(axis=1, dtype=raw.dtype)[:, None] * zeros.astype(raw.dtype))
+            return np.asarray(
+                raw.T - rows.sum(axis=1, dtype=raw.dtype)[:, None] * zeros.astype(raw.dtype)
+            )
 
         return accumulate
 
@@ -261,14 +297,16 @@ def _weights_first(making: KernelContext, pairs: int) -> Callable[[Array, Ints64
 #
 #     acc[n, o, i · stride + k · dilation − pad] += Σ_c (x[n, c, i] − z_x) (w[c, o, k] − z_w)
 #
-# Each element is multiplied by every tap of the window, channels summed (pairs of neighbours are pairs of channels),
-# and the products are added where they fall. Weights, (C_in, C_out / groups, …), have one scale or one an output
-# channel.
+# Each element is multiplied by every tap of the window, channels summed (pairs of neighbours are
+# pairs of channels), and the products are added where they fall. Weights, (C_in, C_out / groups,
+# …), have one scale or one an output channel.
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Where products of a transposed convolution fall; the rules for its sizes are those of ONNX's ConvTranspose-11."""
+    """Where products of a transposed convolution fall; the rules for its sizes are those of
+    ONNX's ConvTranspose-11.
+    """
 
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
@@ -296,7 +334,10 @@ class Spread:
     def full(self, spatial: tuple[int, ...]) -> tuple[int, ...]:
         """How far products of an input of these sizes reach along every axis."""
         spans = [(size - 1) * gap + 1 for size, gap in zip(self.sizes, self.dilations, strict=True)]
-        return tuple((count - 1) * step + span for count, step, span in zip(spatial, self.strides, spans, strict=True))
+        return tuple(
+            (count - 1) * step + span
+            for count, step, span in zip(spatial, self.strides, spans, strict=True)
+        )
 
     def cut(self, spatial: tuple[int, ...]) -> tuple[slice, ...]:
         """What of that, and of the padding behind it, is the output."""
@@ -307,7 +348,9 @@ class Spread:
             if self.mode == "VALID" and self.shape is None:
                 before, size = 0, length + more
             elif self.mode.startswith("SAME") or self.shape is not None:
-                size = spatial[axis] * self.strides[axis] if self.shape is None else self.shape[axis]
+                size = (
+                    spatial[axis] * self.strides[axis] if self.shape is None else self.shape[axis]
+                )
                 total = max(length + more - size, 0)
                 before = total // 2 if self.mode == "SAME_UPPER" else total - total // 2
             cuts.append(slice(before, before + size))
@@ -318,12 +361,26 @@ def conv_transpose(making: KernelContext) -> KernelFunction:
     """QLinearConvTranspose with any groups."""
     weight, x = making.needed(3), making.qparams(1, 2)
     codes, zero = x.qtype.storage_dtype, int(x.zero_point)
-    groups, (depth, each), window = int_attribute(making.node, "group", 1), weight.shape[:2], tuple(weight.shape[2:])
-    spread, taps = Spread.of(making.node, window), [tuple(int(i) for i in tap) for tap in np.ndindex(*window)]
+    groups, (depth, each), window = (
+        int_attribute(making.node, "group", 1),
+        weight.shape[:2],
+        tuple(weight.shape[2:]),
+    )
+    spread, taps = (
+        Spread.of(making.node, window),
+        [tuple(int(i) for i in tap) for tap in np.ndindex(*window)],
+    )
     depth //= groups
-    zeros, scales = (_by_channel(found, each, groups) for found in (zero_points(making, 5), making.scales(4)))
-    pairs = making.arithmetic.accumulator.pairs(SumShape(depthwise=depth == 1 < groups, transposed=True))
-    parts = [channels_last(weight[g * depth : (g + 1) * depth]).reshape(depth, -1, each) for g in range(groups)]
+    zeros, scales = (
+        _by_channel(found, each, groups) for found in (zero_points(making, 5), making.scales(4))
+    )
+    pairs = making.arithmetic.accumulator.pairs(
+        SumShape(depthwise=depth == 1 < groups, transposed=True)
+    )
+    parts = [
+        channels_last(weight[g * depth : (g + 1) * depth]).reshape(depth, -1, each)
+        for g in range(groups)
+    ]
     points = np.broadcast_to(zeros, (groups * each,)).reshape(groups, each)
     whole = np.concatenate([part.reshape(-1, each) for part in parts], axis=1)
     largest = reach(whole, zeros, codes, pairs)
@@ -336,7 +393,9 @@ def conv_transpose(making: KernelContext) -> KernelFunction:
         for part, own in zip(parts, points, strict=True)
     ]
     all_qparams = (x, scales, making.qparams(6, 7))
-    finished = finishing(making, all_qparams, optional(making, 8), columns=groups * each, largest=largest)
+    finished = finishing(
+        making, all_qparams, optional(making, 8), columns=groups * each, largest=largest
+    )
     kind = np.int32 if largest < 1 << 31 else np.int64
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
@@ -349,14 +408,20 @@ def conv_transpose(making: KernelContext) -> KernelFunction:
         room = [max(full, cut.stop) for full, cut in zip(spread.full(spatial), cuts, strict=True)]
         sums = np.zeros((len(last), *room, groups * each), kind)
         for group, accumulate in enumerate(accumulates):
-            rows = np.ascontiguousarray(last[..., group * depth : (group + 1) * depth]).reshape(-1, depth)
+            rows = np.ascontiguousarray(last[..., group * depth : (group + 1) * depth]).reshape(
+                -1, depth
+            )
             products = accumulate(rows).reshape(*last.shape[:-1], len(taps), each)
             for index, tap in enumerate(taps):
                 places = tuple(
                     slice(at * gap, at * gap + (count - 1) * step + 1, step)
-                    for at, gap, count, step in zip(tap, spread.dilations, spatial, spread.strides, strict=True)
+                    for at, gap, count, step in zip(
+                        tap, spread.dilations, spatial, spread.strides, strict=True
+                    )
                 )
-                sums[(slice(None), *places, slice(group * each, (group + 1) * each))] += products[..., index, :]
+                sums[(slice(None), *places, slice(group * each, (group + 1) * each))] += products[
+                    ..., index, :
+                ]
         kept = sums[(slice(None), *cuts)]
         return (channels_first(finished(kept.reshape(-1, kept.shape[-1])).reshape(kept.shape)),)
 

@@ -49,7 +49,9 @@ def all_codes(qparams: QParams) -> Array:
         ValueError: a type of more bits, or qparams per channel.
     """
     if qparams.qtype.bits > 16 or qparams.axis is not None:
-        raise ValueError(f"a table of {qparams.qtype} operands would be too large, or one per channel")
+        raise ValueError(
+            f"a table of {qparams.qtype} operands would be too large, or one per channel"
+        )
     return np.arange(qparams.qtype.qmin, qparams.qtype.qmax + 1)
 
 
@@ -108,25 +110,32 @@ def _compiled_lookup_pair(table: Array, lows: tuple[int, int]) -> KernelFunction
         if left.strides != right.strides or left.shape != right.shape or not _dense(left):
             return (plain(inputs)[0],)
         result = np.empty_like(left, table.dtype)
-        looked_up_pair(left.ravel(order="K"), right.ravel(order="K"), flat, lows, result.ravel(order="K"))
+        looked_up_pair(
+            left.ravel(order="K"), right.ravel(order="K"), flat, lows, result.ravel(order="K")
+        )
         return (result,)
 
     return run
 
 
 def _dense(array: Array) -> bool:
-    """Whether ``array`` fills a block of memory in some order of its axes, so that raveling it is no copy."""
+    """Whether ``array`` fills a block of memory in some order of its axes, so that raveling it
+    is no copy.
+    """
     return bool(np.shares_memory(array, array.ravel(order="K")))
 
 
 # Functions of one value, or of two: y = quantize(f(dequantize(q), …)), tabulated over every code.
 #
-# The float operator itself is evaluated, with its attributes and constants, so that any operator that treats every
-# element alike has a table. What is linear by pieces (``linear``) or has a rule of integers (``tables``) is not here.
+# The float operator itself is evaluated, with its attributes and constants, so that any operator
+# that treats every element alike has a table. What is linear by pieces (``linear``) or has a rule
+# of integers (``tables``) is not here.
 
 Function = Callable[[Array], Array]
 _BYTE = 8
-_STEPS = MappingProxyType({Functions.FUSED: fused_multiply_add, Functions.SEPARATE: separate_multiply_add})
+_STEPS = MappingProxyType(
+    {Functions.FUSED: fused_multiply_add, Functions.SEPARATE: separate_multiply_add}
+)
 
 
 def unary(making: KernelContext, x: QParams, y: QParams, function: Function) -> KernelFunction:
@@ -150,7 +159,10 @@ def tanh(making: KernelContext) -> KernelFunction:
     if step is None:
         return function(making)
     return unary(
-        making, making.qparams(1, 2), making.qparams(3, 4), functools.partial(rational_tanh, multiply_add=step)
+        making,
+        making.qparams(1, 2),
+        making.qparams(3, 4),
+        functools.partial(rational_tanh, multiply_add=step),
     )
 
 
@@ -159,12 +171,15 @@ def hard_swish(making: KernelContext) -> KernelFunction:
     x, y, arithmetic = making.qparams(1, 2), making.qparams(3, 4), making.arithmetic
     if arithmetic.functions is not Functions.SHORT or x.qtype != y.qtype or x.qtype.bits != _BYTE:
         return function(making)
-    codes = np.clip(hard_swish_in_16_bits(all_codes(x).astype(np.int64), x, y), *arithmetic.limits(y))
+    codes = np.clip(
+        hard_swish_in_16_bits(all_codes(x).astype(np.int64), x, y), *arithmetic.limits(y)
+    )
     return lookup(codes.astype(y.qtype.storage_dtype), x.qtype.qmin, compiled=making.means.compiled)
 
 
 def function(making: KernelContext) -> KernelFunction:
-    """QLinear<Op> of one operand of up to 16 bits, or of two of 8; the others are constants of one value.
+    """QLinear<Op> of one operand of up to 16 bits, or of two of 8; the others are constants of
+    one value.
 
     Raises:
         ValueError: more operands that vary, or wider ones.
@@ -178,21 +193,33 @@ def function(making: KernelContext) -> KernelFunction:
     if len(varying) == 1:
         (one,), (qparams,) = varying, all_qparams
         table = quantize(
-            evaluate({one.place: dequantize(all_codes(qparams), qparams, making.arithmetic)}).reshape(-1),
+            evaluate(
+                {one.place: dequantize(all_codes(qparams), qparams, making.arithmetic)}
+            ).reshape(-1),
             y,
             making.arithmetic,
         )
         looked_up = lookup(table, qparams.qtype.qmin, compiled=compiled, place=one.place)
         return shaped(looked_up, one.place, [other.known for other in operands if other is not one])
-    if len(varying) != 2 or any(qparams.qtype.bits > _BYTE for qparams in all_qparams) or len(operands) > 2:
+    if (
+        len(varying) != 2
+        or any(qparams.qtype.bits > _BYTE for qparams in all_qparams)
+        or len(operands) > 2
+    ):
         raise ValueError("more operands than a table has sides, or wider ones")
-    left, right = (dequantize(all_codes(qparams), qparams, making.arithmetic) for qparams in all_qparams)
+    left, right = (
+        dequantize(all_codes(qparams), qparams, making.arithmetic) for qparams in all_qparams
+    )
     places = {varying[0].place: left[:, None], varying[1].place: right[None, :]}
     table = quantize(evaluate(places), y, making.arithmetic)
-    return lookup_pair(table, (all_qparams[0].qtype.qmin, all_qparams[1].qtype.qmin), compiled=compiled)
+    return lookup_pair(
+        table, (all_qparams[0].qtype.qmin, all_qparams[1].qtype.qmin), compiled=compiled
+    )
 
 
-def _evaluated(making: KernelContext, operands: Sequence[Given]) -> Callable[[dict[int, Array]], Array]:
+def _evaluated(
+    making: KernelContext, operands: Sequence[Given]
+) -> Callable[[dict[int, Array]], Array]:
     """The float operator of a node, the real values of its varying operands given by place."""
     name = making.node.op_type.removeprefix(QLINEAR)
     inputs = [ir.Value(name=f"x{one.place}") for one in operands]
@@ -203,7 +230,9 @@ def _evaluated(making: KernelContext, operands: Sequence[Given]) -> Callable[[di
     run = reference(KernelContext(node, making.arithmetic, making.means))
 
     def evaluate(values: dict[int, Array]) -> Array:
-        arrays = [values[one.place] if one.place in values else one.real.reshape(()) for one in operands]
+        arrays = [
+            values[one.place] if one.place in values else one.real.reshape(()) for one in operands
+        ]
         with np.errstate(all="ignore"):  # log of a negative is NaN, which quantizing has a rule for
             return np.asarray(run(arrays)[0], np.float32)
 
@@ -231,19 +260,22 @@ def _sigmoid(x: Array) -> Array:
 
 
 def _sigmoid_by_steps(x: Array) -> Array:
-    """1 / (1 + exp(−x)), rounded to float32 after every step, as a C compiler's expf and operators do."""
+    """1 / (1 + exp(−x)), rounded to float32 after every step, as a C compiler's expf and
+    operators do.
+    """
     with np.errstate(over="ignore"):  # what is beyond float32 is infinite: its reciprocal is 0
         power = np.exp(-x.astype(np.float64)).astype(np.float32)
     return np.asarray(np.float32(1) / (np.float32(1) + power), np.float32)
 
 
-# What multiplies codes and clamps them, from one set of qparams to another: Relu, Clip, Abs, Neg, LeakyRelu, PRelu.
+# What multiplies codes and clamps them, from one set of qparams to another: Relu, Clip, Abs, Neg,
+# LeakyRelu, PRelu.
 #
 #     y = clamp(round(g(q − z_x) · s_x / s_y) + z_y)        g: max(·, 0), |·|, −·, or two slopes
 #
-# Arithmetics whose multipliers are integers scale codes (``numerics.requantization``), each slope by a multiplier of
-# its own, as TFLite and Glow do; arithmetics of floats, and those of powers of two where a slope is none, tabulate the
-# float operator.
+# Arithmetics whose multipliers are integers scale codes (``numerics.requantization``), each slope
+# by a multiplier of its own, as TFLite and Glow do; arithmetics of floats, and those of powers of
+# two where a slope is none, tabulate the float operator.
 
 _ENDS_ARE_INPUTS = 2
 
@@ -264,12 +296,16 @@ def negative(making: KernelContext) -> KernelFunction:
 
 
 def clip(making: KernelContext) -> KernelFunction:
-    """QLinearClip: the operand requantized and clamped to its ends as codes, by the arithmetic's own quantizing."""
+    """QLinearClip: the operand requantized and clamped to its ends as codes, by the
+    arithmetic's own quantizing.
+    """
     operands, y = given_operands(making)
     table = _brought(making, making.qparams(1, 2), y, lambda centred: centred)
     for place, pick in ((3, np.maximum), (6, np.minimum)):
         end = next((one.real for one in operands if one.place == place), None)
-        table = table if end is None else pick(table, quantize(end.reshape(()), y, making.arithmetic))
+        table = (
+            table if end is None else pick(table, quantize(end.reshape(()), y, making.arithmetic))
+        )
     for name, pick in (("min", np.maximum), ("max", np.minimum)):
         if name in making.node.attributes:
             end = np.asarray(float_attribute(making.node, name, 0.0))
@@ -284,7 +320,9 @@ def leaky_relu(making: KernelContext) -> KernelFunction:
     if scaling is None:
         return unary(making, x, y, lambda real: np.where(real >= 0, real, slope * real))
     centred = _centred(x)
-    below = _product(centred * (-1 if slope < 0 else 1), (x.scale, abs(float(slope)), y.scale), scaling)
+    below = _product(
+        centred * (-1 if slope < 0 else 1), (x.scale, abs(float(slope)), y.scale), scaling
+    )
     return _two_slopes(making, (x, y), centred, below)
 
 
@@ -317,7 +355,9 @@ def _two_slopes(
     return lookup(table, x.qtype.qmin, compiled=making.means.compiled)
 
 
-def _brought(making: KernelContext, x: QParams, y: QParams, shape: Callable[[Array], Array]) -> Array:
+def _brought(
+    making: KernelContext, x: QParams, y: QParams, shape: Callable[[Array], Array]
+) -> Array:
     return np.asarray(centred_rescaler(x.scale, y, making.arithmetic)(shape(_centred(x))))
 
 
@@ -342,11 +382,19 @@ def _on(y: QParams, rounded: Array, making: KernelContext) -> Array:
 
 # Operators of two quantized operands as tables, by the arithmetic's own rule: Add, Sub, Mul, Div.
 #
-# Two operands that vary have 8 bits each and a table of all 65,536 pairs; next to a constant of one value, an operand
-# of up to 16 bits has a table of its own values. A table is exact by construction, whatever rule it was built with.
+# Two operands that vary have 8 bits each and a table of all 65,536 pairs; next to a constant of one
+# value, an operand of up to 16 bits has a table of its own values. A table is exact by
+# construction, whatever rule it was built with.
 
 _OF_INTEGERS = frozenset(
-    {AddScheme.EXACT, AddScheme.HEADROOM, AddScheme.WEIGHTED, AddScheme.EACH, AddScheme.GRID, AddScheme.FINEST}
+    {
+        AddScheme.EXACT,
+        AddScheme.HEADROOM,
+        AddScheme.WEIGHTED,
+        AddScheme.EACH,
+        AddScheme.GRID,
+        AddScheme.FINEST,
+    }
 )
 """Schemes that take operands of different qparams; others are of one operator of one engine."""
 Rule = Callable[[npt.ArrayLike, npt.ArrayLike, QParams, QParams, QParams, Arithmetic], Array]
@@ -364,7 +412,9 @@ def mul(making: KernelContext) -> KernelFunction:
 
 
 def own_add(making: KernelContext) -> KernelFunction:
-    """An Add that ONNX Runtime has no operator for, of two types or with a number: it adds in floats."""
+    """An Add that ONNX Runtime has no operator for, of two types or with a number: it adds in
+    floats.
+    """
     of_integers = making.arithmetic.adding.scheme in _OF_INTEGERS
     return add(making) if of_integers and _both_quantized(making) else function(making)
 
@@ -384,14 +434,20 @@ def div(making: KernelContext) -> KernelFunction:
     """QLinearDiv: as QLinearAdd; quotients by zero are counted where loops are not compiled."""
     if not _both_quantized(making):
         return function(making)
-    divided, zero, counters = _pairs(making, divide_quantized), int(making.qparams(4, 5).zero_point), making.counters
+    divided, zero, counters = (
+        _pairs(making, divide_quantized),
+        int(making.qparams(4, 5).zero_point),
+        making.counters,
+    )
     if making.means.compiled:
         return divided
 
     def run(inputs: Sequence[Array | None]) -> Sequence[Array]:
         (result,) = divided(inputs)
         assert inputs[3] is not None
-        counters.overflowed += int(np.count_nonzero(np.broadcast_to(inputs[3] == zero, result.shape)))
+        counters.overflowed += int(
+            np.count_nonzero(np.broadcast_to(inputs[3] == zero, result.shape))
+        )
         return (result,)
 
     return run
@@ -414,17 +470,26 @@ def _pairs(making: KernelContext, rule: Rule) -> KernelFunction:
 
 
 def _one_value(making: KernelContext, place: int) -> Array | None:
-    """The constant at input ``place`` where it has one value, int64 as ``all_codes`` is; None otherwise."""
+    """The constant at input ``place`` where it has one value, int64 as ``all_codes`` is; None
+    otherwise.
+    """
     known = making.constant(place)
     return known.astype(np.int64) if known is not None and known.size == 1 else None
 
 
 def _multiplied(  # noqa: PLR0917 - the order of add_quantized
-    left: npt.ArrayLike, right: npt.ArrayLike, a: QParams, b: QParams, y: QParams, arithmetic: Arithmetic
+    left: npt.ArrayLike,
+    right: npt.ArrayLike,
+    a: QParams,
+    b: QParams,
+    y: QParams,
+    arithmetic: Arithmetic,
 ) -> Array:
     products = (np.asarray(left) - int(a.zero_point)) * (np.asarray(right) - int(b.zero_point))
     scaling = arithmetic.multiplying or arithmetic.scaling
-    codes = scaler((a.scale, b.scale, y.scale), scaling, int(y.zero_point))(products.astype(np.int64))
+    codes = scaler((a.scale, b.scale, y.scale), scaling, int(y.zero_point))(
+        products.astype(np.int64)
+    )
     return np.clip(codes, *arithmetic.limits(y)).astype(y.qtype.storage_dtype)
 
 
@@ -433,9 +498,11 @@ def _both_quantized(making: KernelContext) -> bool:
     return len(operands) == 2 and all(one.qparams is not None for one in operands)
 
 
-# Softmax of codes along any axis, by the arithmetic's scheme (``numerics.functions``): x s z s_y z_y.
+# Softmax of codes along any axis, by the arithmetic's scheme (``numerics.functions``): x s z s_y
+# z_y.
 #
-# Before opset 13 (an attribute, as ONNX Runtime's QLinearSoftmax has it) everything from the axis on is one row.
+# Before opset 13 (an attribute, as ONNX Runtime's QLinearSoftmax has it) everything from the axis
+# on is one row.
 
 _ONE_AXIS = 13
 """The opset since which a softmax is along one axis."""
@@ -443,7 +510,12 @@ _ONE_AXIS = 13
 
 def softmax(making: KernelContext) -> KernelFunction:
     """QLinearSoftmax."""
-    x, y, arithmetic, counters = making.qparams(1, 2), making.qparams(3, 4), making.arithmetic, making.counters
+    x, y, arithmetic, counters = (
+        making.qparams(1, 2),
+        making.qparams(3, 4),
+        making.arithmetic,
+        making.counters,
+    )
     along_one = int_attribute(making.node, "opset", _ONE_AXIS) >= _ONE_AXIS
     axis = int_attribute(making.node, "axis", -1)
 
@@ -457,7 +529,9 @@ def softmax(making: KernelContext) -> KernelFunction:
         if not codes.size:
             return (np.empty(codes.shape, y.qtype.storage_dtype),)
         place = axis % codes.ndim
-        rows = np.moveaxis(codes, place, -1) if along_one else codes.reshape(*codes.shape[:place], -1)
+        rows = (
+            np.moveaxis(codes, place, -1) if along_one else codes.reshape(*codes.shape[:place], -1)
+        )
         result, overflowed = of_length(rows.shape[-1])(rows)
         counters.overflowed += overflowed
         return (np.moveaxis(result, -1, place) if along_one else result.reshape(codes.shape),)

@@ -16,7 +16,8 @@ from qbench.interpreter.integer_kernels.operands import given_operands
 from qbench.interpreter.kernel import KernelContext, KernelFunction
 from qbench.numerics import QParams, quantize, rescaler
 
-# Movers that ONNX's evaluator computes one element at a time, or engines not at all on integers: of any element type.
+# Movers that ONNX's evaluator computes one element at a time, or engines not at all on integers: of
+# any element type.
 #
 # Flatten makes a matrix of an empty batch too, which ONNX's evaluator refuses. Resize to
 # the nearest picks along every axis by itself, x = f(o) and rounded:
@@ -45,7 +46,9 @@ def flatten(making: KernelContext) -> KernelFunction:
 
 
 def resize(making: KernelContext) -> KernelFunction:
-    """Resize to the nearest by constant scales or sizes; anything else as ONNX's evaluator does it."""
+    """Resize to the nearest by constant scales or sizes; anything else as ONNX's evaluator does
+    it.
+    """
     node = making.node
     place = _POSITIONS.get(word_attribute(node, "coordinate_transformation_mode", "half_pixel"))
     pick = _PICKS.get(word_attribute(node, "nearest_mode", "round_prefer_floor"))
@@ -53,7 +56,13 @@ def resize(making: KernelContext) -> KernelFunction:
     scales = None if scales is None or not scales.size else scales
     stretched = word_attribute(node, "keep_aspect_ratio_policy", "stretch") == "stretch"
     nearest = word_attribute(node, "mode", "nearest") == "nearest" and making.opset >= _ROI_IS_INPUT
-    if place is None or pick is None or not stretched or not nearest or (scales is None) == (sizes is None):
+    if (
+        place is None
+        or pick is None
+        or not stretched
+        or not nearest
+        or (scales is None) == (sizes is None)
+    ):
         return reference(making)
     given = ints_attribute(node, "axes") if "axes" in node.attributes else None
 
@@ -61,7 +70,9 @@ def resize(making: KernelContext) -> KernelFunction:
         x = inputs[0]
         assert x is not None
         result = x
-        for index, axis in enumerate(range(x.ndim) if given is None else [axis % x.ndim for axis in given]):
+        for index, axis in enumerate(
+            range(x.ndim) if given is None else [axis % x.ndim for axis in given]
+        ):
             old = x.shape[axis]
             if scales is not None:
                 scale = np.float32(scales[index])
@@ -133,14 +144,17 @@ def concat(making: KernelContext) -> KernelFunction:
     node, y = making.node, making.qparams(0, 1)
     axis = int_attribute(node, "axis", 0)
     parts = [
-        _bringing(making, place, making.qparams(place + 1, place + 2), y) for place in range(2, len(node.inputs), 3)
+        _bringing(making, place, making.qparams(place + 1, place + 2), y)
+        for place in range(2, len(node.inputs), 3)
     ]
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         found = [part(inputs)[0] for part in parts]
         across = {np.delete(one.shape, axis).tobytes() for one in found}
         if len(across) > 1:
-            raise BatchError(f"parts of {' and '.join(str(one.shape) for one in found)} along axis {axis}")
+            raise BatchError(
+                f"parts of {' and '.join(str(one.shape) for one in found)} along axis {axis}"
+            )
         return (np.concatenate(found, axis=axis),)
 
     return run
@@ -172,7 +186,9 @@ def where(making: KernelContext) -> KernelFunction:
 
 
 def requantize(making: KernelContext) -> KernelFunction:
-    """QLinearRequantize: x s z s_y z_y, codes of one set of qparams to codes of another; x of up to 32 bits."""
+    """QLinearRequantize: x s z s_y z_y, codes of one set of qparams to codes of another; x of
+    up to 32 bits.
+    """
     return _bringing(making, 0, making.qparams(1, 2), making.qparams(3, 4))
 
 
@@ -196,10 +212,14 @@ def _operand(making: KernelContext, place: int, y: QParams) -> KernelFunction:
 
 
 def _bringing(making: KernelContext, place: int, x: QParams, y: QParams) -> KernelFunction:
-    """Requantizes the operand at ``place`` to ``y``: nothing where it has ``y``, a table where it has few codes."""
+    """Requantizes the operand at ``place`` to ``y``: nothing where it has ``y``, a table where
+    it has few codes.
+    """
     bring = rescaler(x, y, making.arithmetic)
     if x.qtype.bits <= 16 and (x.scale, x.zero_point, x.qtype) != (y.scale, y.zero_point, y.qtype):
-        return lookup(bring(all_codes(x)), x.qtype.qmin, compiled=making.means.compiled, place=place)
+        return lookup(
+            bring(all_codes(x)), x.qtype.qmin, compiled=making.means.compiled, place=place
+        )
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         codes = inputs[place]

@@ -42,7 +42,8 @@ class Given:
 
 
 def given_operands(making: KernelContext) -> tuple[list[Given], QParams]:
-    """The operands of a node in order, those left out not among them, and the qparams of its result.
+    """The operands of a node in order, those left out not among them, and the qparams of its
+    result.
 
     Raises:
         ValueError: a scale that is computed, or a real operand that is.

@@ -15,10 +15,11 @@ from qbench.interpreter.kernel import KernelContext, KernelFunction
 from qbench.interpreter.windows import Windows, channels_first, channels_last
 from qbench.numerics import Averaging, QParams, averager, dequantize, held, quantize
 
-# What makes means of sums, once for every number of elements: y = clamp(round(Σ (x − z_x) · s_x / (s_y · n)) + z_y).
+# What makes means of sums, once for every number of elements: y = clamp(round(Σ (x − z_x) · s_x /
+# (s_y · n)) + z_y).
 #
-# An arithmetic may hold the multiplier between two scales and not that over n: shifts alone do not where n is no power
-# of two.
+# An arithmetic may hold the multiplier between two scales and not that over n: shifts alone do not
+# where n is no power of two.
 
 Ints64 = npt.NDArray[np.int64]
 Averager = Callable[[Ints64], Ints64]
@@ -37,7 +38,9 @@ class Averagers:
         InputError: a multiplier between the scales that the arithmetic cannot hold.
     """
 
-    def __init__(self, making: KernelContext, x: QParams, y: QParams, *, beyond: bool = False) -> None:
+    def __init__(
+        self, making: KernelContext, x: QParams, y: QParams, *, beyond: bool = False
+    ) -> None:
         self._making, self._x, self._y = making, x, y
         self._arithmetic = making.arithmetic.beyond_blocks if beyond else making.arithmetic
         self._made: dict[tuple[Averaging, tuple[int, ...], bytes], Averager] = {}
@@ -74,7 +77,8 @@ class Averagers:
 def max_pool(making: KernelContext) -> KernelFunction:
     """MaxPool of codes, or of floats: padding never wins. One with indices is a float kernel's.
 
-    NaN wins wherever it is, as in PyTorch; ONNX Runtime 1.31 on x64 keeps one that is last in its window, no other.
+    NaN wins wherever it is, as in PyTorch; ONNX Runtime 1.31 on x64 keeps one that is last in its
+    window, no other.
     """
     window = ints_attribute(making.node, "kernel_shape")
     if not window or len(making.node.outputs) > 1:
@@ -109,7 +113,8 @@ def average_pool(making: KernelContext) -> KernelFunction:
     @functools.cache
     def scheme_and_sizes(spatial: tuple[int, ...]) -> tuple[Averaging, Array]:
         sizes = _sizes(windows, spatial, padding_counts=padding_counts)
-        # ONNX Runtime computes a window that is the whole input by its global average, which sums integers.
+        # ONNX Runtime computes a window that is the whole input by its global average, which sums
+        # integers.
         of_all = windows.sizes == spatial and not np.any(windows.pads_for(spatial))
         scaled = (arithmetic.averaging is Averaging.REAL and of_all) or (
             arithmetic.averaging is Averaging.DIVIDED and padding_counts
@@ -117,11 +122,17 @@ def average_pool(making: KernelContext) -> KernelFunction:
         return Averaging.SCALED if scaled else arithmetic.averaging, sizes
 
     data = making.node.inputs[0]
-    known = [size for size in data.shape[2:] if isinstance(size, int)] if data is not None and data.shape else []
+    known = (
+        [size for size in data.shape[2:] if isinstance(size, int)]
+        if data is not None and data.shape
+        else []
+    )
     if len(known) == len(windows.sizes):
         scheme, sizes = scheme_and_sizes(tuple(known))
         if scheme is not Averaging.REAL:
-            averagers.of(scheme, sizes)  # a multiplier that the arithmetic cannot hold is reported now
+            averagers.of(
+                scheme, sizes
+            )  # a multiplier that the arithmetic cannot hold is reported now
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         codes = inputs[0]
@@ -144,11 +155,16 @@ def average_pool(making: KernelContext) -> KernelFunction:
 
 
 def _sizes(windows: Windows, spatial: tuple[int, ...], *, padding_counts: bool) -> Array:
-    """How many elements every window has: of the input, or of it and its padding; never of what lies behind both."""
+    """How many elements every window has: of the input, or of it and its padding; never of what
+    lies behind both.
+    """
     padded = windows.padded(np.ones((1, *spatial, 1), np.int64), 0)
     if padding_counts:
         pads = windows.pads_for(spatial)
-        ends = (slice(before + size + after) for size, (before, after) in zip(spatial, pads, strict=True))
+        ends = (
+            slice(before + size + after)
+            for size, (before, after) in zip(spatial, pads, strict=True)
+        )
         padded = padded.copy()
         padded[(slice(None), *ends)] = 1
     counts = windows.outputs_for(spatial)
@@ -160,14 +176,18 @@ def _real_mean(taps: list[Array], sizes: Array, x: QParams, y: QParams) -> Array
     total = np.zeros(taps[0].shape, np.float32)
     for tap in taps:
         total += (tap.astype(np.float32) - np.float32(x.zero_point)) * x.scale
-    return np.rint(total / sizes.astype(np.float32) / y.scale + np.float32(y.zero_point)).astype(np.int64)
+    return np.rint(total / sizes.astype(np.float32) / y.scale + np.float32(y.zero_point)).astype(
+        np.int64
+    )
 
 
-# Sums and means of codes along axes, by the arithmetic's scheme for means: GlobalAveragePool, ReduceMean, ReduceSum.
+# Sums and means of codes along axes, by the arithmetic's scheme for means: GlobalAveragePool,
+# ReduceMean, ReduceSum.
 #
 #     y = clamp(round(Σ (x − z_x) · s_x / (s_y · n)) + z_y),      n = 1 for a sum
 #
-# The scheme of floats dequantizes, takes ONNX's mean or sum, and quantizes by the arithmetic's own rule.
+# The scheme of floats dequantizes, takes ONNX's mean or sum, and quantizes by the arithmetic's own
+# rule.
 
 _AXES = 3
 """The place of the axes, where they are an input."""
@@ -179,7 +199,9 @@ def global_average(making: KernelContext) -> KernelFunction:
     mean = _Reduction(making, making.qparams(3, 4), mean=True, channels=-1 if last else 1)
     known = _known_shape(making)
     if known is not None:
-        mean.prepare([known[axis] for axis in (range(1, len(known) - 1) if last else range(2, len(known)))])
+        mean.prepare(
+            [known[axis] for axis in (range(1, len(known) - 1) if last else range(2, len(known)))]
+        )
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         codes = inputs[0]
@@ -191,7 +213,9 @@ def global_average(making: KernelContext) -> KernelFunction:
 
 
 def reduce_mean(making: KernelContext) -> KernelFunction:
-    """QLinearReduceMean: x s z, axes in the place of a second operand or as an attribute, s_y z_y."""
+    """QLinearReduceMean: x s z, axes in the place of a second operand or as an attribute, s_y
+    z_y.
+    """
     return _reduced(making, mean=True)
 
 
@@ -210,7 +234,9 @@ def _reduced(making: KernelContext, *, mean: bool) -> KernelFunction:
     everything = not int_attribute(node, "noop_with_empty_axes", 0)
     known = _known_shape(making)
     if known is not None:
-        reduction.prepare([known[axis] for axis in given or (range(len(known)) if everything else ())])
+        reduction.prepare(
+            [known[axis] for axis in given or (range(len(known)) if everything else ())]
+        )
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         codes = inputs[0]
@@ -230,12 +256,15 @@ def _known_shape(making: KernelContext) -> tuple[int | None, ...] | None:
 
 
 class _Reduction:
-    """The sums or means of a node; what depends on the number of elements is made once for each number.
+    """The sums or means of a node; what depends on the number of elements is made once for each
+    number.
 
     ``channels``: of means over planes, the axis along which an arithmetic may count in blocks.
     """
 
-    def __init__(self, making: KernelContext, y: QParams, *, mean: bool, channels: int | None = None) -> None:
+    def __init__(
+        self, making: KernelContext, y: QParams, *, mean: bool, channels: int | None = None
+    ) -> None:
         self._x, self._y, self._mean, self._channels = making.qparams(1, 2), y, mean, channels
         self._arithmetic, self._counters = making.arithmetic, making.counters
         self._averagers = Averagers(making, self._x, y)
@@ -243,7 +272,9 @@ class _Reduction:
         self.prepare([])
 
     def prepare(self, sizes: Sequence[int | None]) -> None:
-        """Make now what averages over axes of these ``sizes``, so that what cannot be done is reported at once."""
+        """Make now what averages over axes of these ``sizes``, so that what cannot be done is
+        reported at once.
+        """
         known = [size for size in sizes if size is not None]
         if self._arithmetic.mean is not Averaging.REAL and len(known) == len(sizes):
             self._over(math.prod(known))
@@ -251,17 +282,23 @@ class _Reduction:
     def __call__(self, codes: Array, axes: tuple[int, ...], *, keep: bool) -> Array:
         if self._arithmetic.mean is Averaging.REAL:
             real = dequantize(codes, self._x)
-            reduced = real.mean(axes, np.float32, keepdims=keep) if self._mean else real.sum(axes, keepdims=keep)
+            reduced = (
+                real.mean(axes, np.float32, keepdims=keep)
+                if self._mean
+                else real.sum(axes, keepdims=keep)
+            )
             return quantize(reduced, self._y, self._arithmetic)
         count = int(np.prod([codes.shape[axis] for axis in axes], dtype=np.int64))
-        totals = np.asarray(codes.sum(axis=axes, keepdims=keep, dtype=np.int64)) - count * int(self._x.zero_point)
+        totals = np.asarray(codes.sum(axis=axes, keepdims=keep, dtype=np.int64)) - count * int(
+            self._x.zero_point
+        )
         sums = np.atleast_1d(totals)  # one number too is an array
         kept = held(sums, self._arithmetic.accumulator)
         rounded, (low, high) = self._codes(kept, count), self._arithmetic.limits(self._y)
         self._counters.overflowed += int(np.count_nonzero(kept != sums))
-        return np.asarray(self._counters.clip(rounded, low, high).astype(self._y.qtype.storage_dtype)).reshape(
-            totals.shape
-        )
+        return np.asarray(
+            self._counters.clip(rounded, low, high).astype(self._y.qtype.storage_dtype)
+        ).reshape(totals.shape)
 
     def _codes(self, sums: Ints64, count: int) -> Ints64:
         remainder, axis = self._arithmetic.remainder, self._channels

@@ -26,7 +26,8 @@ from qbench.interpreter.kernel import KernelContext, KernelFunction
 from qbench.interpreter.windows import behind_clip, onward
 from qbench.numerics import MultiplierForm, OwnBias, QParams, Ranges, SumShape, held
 
-# What every product of integers does around its sums: its bias, how large they can be, a register of int32, codes.
+# What every product of integers does around its sums: its bias, how large they can be, a register
+# of int32, codes.
 #
 # reach = max_n Σ_k |w[k, n] − z_w[n]| · (qmax − qmin of x)
 
@@ -56,7 +57,11 @@ def zero_points(making: KernelContext, index: int) -> Ints64:
 
 
 def accumulating(
-    making: KernelContext, weight: Array, zeros: Ints64, data: tuple["np.dtype[Any]", int], pairs: int
+    making: KernelContext,
+    weight: Array,
+    zeros: Ints64,
+    data: tuple["np.dtype[Any]", int],
+    pairs: int,
 ) -> Accumulate:
     """What accumulates codes against a constant ``weight``, (K, N), less ``zeros``.
 
@@ -78,7 +83,9 @@ def accumulating(
         def by_steps(x: Array) -> npt.NDArray[Any]:
             if x.shape[1] != len(centred):
                 raise BatchError(f"{x.shape[1]} values per row where the weight has {len(centred)}")
-            return summed_by_steps(x.astype(np.int64) - zero, centred, register.bits, making.counters)
+            return summed_by_steps(
+                x.astype(np.int64) - zero, centred, register.bits, making.counters
+            )
 
         return by_steps
     operands = Operands(np.ascontiguousarray(weight), zeros, zero, codes)
@@ -86,7 +93,8 @@ def accumulating(
 
 
 def reach(weight: Array, zeros: Ints64, codes: "np.dtype[Any]", pairs: int) -> int:
-    """The largest magnitude of a sum of ``codes`` less a zero point times ``weight``, (K, N), less ``zeros``.
+    """The largest magnitude of a sum of ``codes`` less a zero point times ``weight``, (K, N),
+    less ``zeros``.
 
     Pairs that saturate take up to 2^``pairs`` each from an exact sum.
     """
@@ -109,11 +117,10 @@ def finishing(
 
     Args:
         making: of the node.
-        scales: the qparams of the data, the scale or scales of the weight, the qparams of the result.
-        bias: a number or one per column, int32 at s_x · s_w, or at the scale of its own that the node gives.
-        columns: N.
-        largest: what no exact sum exceeds in magnitude.
-        left: how many of the last columns are beyond the arithmetic's blocks (``Remainder``).
+        scales: the qparams of the data, the scale or scales of the weight, the qparams of the
+        result. bias: a number or one per column, int32 at s_x · s_w, or at the scale of its own
+        that the node gives. columns: N. largest: what no exact sum exceeds in magnitude. left: how
+        many of the last columns are beyond the arithmetic's blocks (``Remainder``).
 
     Raises:
         InputError: a multiplier that the arithmetic cannot hold.
@@ -121,7 +128,9 @@ def finishing(
     x, weight, y = scales
     own = None if bias is None else own_bias(making, x)
     if own is not None and bias is not None:
-        return _finishing_own(making, (scales, own), bias, columns=columns, largest=largest, left=left)
+        return _finishing_own(
+            making, (scales, own), bias, columns=columns, largest=largest, left=left
+        )
     each = weight.astype(np.float64)
     epilogue = Epilogue(
         scales=(x.scale, each.reshape(-1) if each.size > 1 else each.reshape(()), y.scale),
@@ -133,18 +142,25 @@ def finishing(
         ranges=Ranges.of(x, y.qtype, clipped=behind_clip(making.node), onward=onward(making.node)),
     )
     compiled = making.means.compiled
-    return finish_in_blocks(epilogue, making.arithmetic, making.counters, compiled=compiled, left=left)
+    return finish_in_blocks(
+        epilogue, making.arithmetic, making.counters, compiled=compiled, left=left
+    )
 
 
 def own_bias(making: KernelContext, x: QParams) -> OwnBias | None:
-    """The scales of a product of data on ``x`` and its bias, where that has a scale of its own; else None."""
+    """The scales of a product of data on ``x`` and its bias, where that has a scale of its own;
+    else None.
+    """
     form = INTEGER_FORMS.get((making.node.domain, making.node.op_type))
     if form is None or form.bias_scale is None or making.absent(form.bias_scale):
         return None
     ruled = word_attribute(making.node, "sum_scale", "finest") == "bias"
     weight, bias = (making.scales(index).reshape(-1) for index in (4, form.bias_scale))
     return OwnBias.of(
-        x.scale, weight if weight.size > 1 else weight[0], bias if bias.size > 1 else bias[0], ruled=ruled
+        x.scale,
+        weight if weight.size > 1 else weight[0],
+        bias if bias.size > 1 else bias[0],
+        ruled=ruled,
     )
 
 
@@ -157,19 +173,32 @@ def _finishing_own(
     largest: int,
     left: int,
 ) -> Finish:
-    """As ``finishing``, of a bias at a scale of its own: both are brought to one scale, which their sum has."""
+    """As ``finishing``, of a bias at a scale of its own: both are brought to one scale, which
+    their sum has.
+    """
     (x, weight, y), own = scales
-    arithmetic, ends, compiled = making.arithmetic, making.arithmetic.limits(y), making.means.compiled
+    arithmetic, ends, compiled = (
+        making.arithmetic,
+        making.arithmetic.limits(y),
+        making.means.compiled,
+    )
     added = own.bias_codes(bias.astype(np.int64).reshape(-1), arithmetic)
     if own.on_product:
         each = weight.astype(np.float64)
         at = (x.scale, each.reshape(-1) if each.size > 1 else each.reshape(()), y.scale)
-        epilogue = Epilogue(scales=at, output=y, bias=added, limits=ends, columns=columns, largest=largest)
+        epilogue = Epilogue(
+            scales=at, output=y, bias=added, limits=ends, columns=columns, largest=largest
+        )
         return finish_in_blocks(epilogue, arithmetic, making.counters, compiled=compiled, left=left)
     bring, held_by = own.sums(arithmetic), 1 << (arithmetic.accumulator.bits - 1)
     reached = min(int(np.ceil(largest * float((own.product / own.at).max()))) + 1, held_by)
     epilogue = Epilogue(
-        scales=(1.0, own.at, y.scale), output=y, bias=added, limits=ends, columns=columns, largest=reached
+        scales=(1.0, own.at, y.scale),
+        output=y,
+        bias=added,
+        limits=ends,
+        columns=columns,
+        largest=reached,
     )
     finished = finish_in_blocks(epilogue, arithmetic, making.counters, compiled=compiled, left=left)
 
@@ -181,8 +210,12 @@ def _finishing_own(
     return run
 
 
-def in_register(making: KernelContext, sums: npt.NDArray[Any], largest: int) -> npt.NDArray[np.int32]:
-    """``sums`` as int32, put into the accumulator of the arithmetic or one of 32 bits, whichever is narrower."""
+def in_register(
+    making: KernelContext, sums: npt.NDArray[Any], largest: int
+) -> npt.NDArray[np.int32]:
+    """``sums`` as int32, put into the accumulator of the arithmetic or one of 32 bits,
+    whichever is narrower.
+    """
     register = making.arithmetic.accumulator
     register = replace(register, bits=min(register.bits, _REGISTER))
     if largest < 1 << (register.bits - 1):
@@ -197,8 +230,9 @@ def in_register(making: KernelContext, sums: npt.NDArray[Any], largest: int) -> 
 #
 #     QLinearMatMul   a s_a z_a b s_b z_b s_y z_y        QGemm   a s_a z_a b s_b z_b [bias] [s_y z_y]   (com.microsoft)
 #
-# The second operand is a constant matrix, prepared once, or anything else: computed, or a stack of constant matrices.
-# Its parameters are those of the tensor, or one pair per column; the bias is int32 at s_x · s_w.
+# The second operand is a constant matrix, prepared once, or anything else: computed, or a stack of
+# constant matrices. Its parameters are those of the tensor, or one pair per column; the bias is
+# int32 at s_x · s_w.
 
 QParamsPair = tuple[QParams, QParams | None]
 """Of the data and of the result; None: the result is real."""
@@ -210,7 +244,9 @@ def matmul(making: KernelContext) -> KernelFunction:
     if weight is None or weight.ndim != 2:
         return _computed_matmul(making)
     a, zeros = making.qparams(1, 2), zero_points(making, 5)
-    finished, accumulate = _prepared(making, weight, zeros, (a, making.qparams(6, 7)), optional(making, 8))
+    finished, accumulate = _prepared(
+        making, weight, zeros, (a, making.qparams(6, 7)), optional(making, 8)
+    )
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         codes = inputs[0]
@@ -242,7 +278,11 @@ def gemm(making: KernelContext) -> KernelFunction:
 
 
 def _prepared(
-    making: KernelContext, weight: Array, zeros: Ints64, all_qparams: QParamsPair, bias: Array | None
+    making: KernelContext,
+    weight: Array,
+    zeros: Ints64,
+    all_qparams: QParamsPair,
+    bias: Array | None,
 ) -> tuple[Finish, Accumulate]:
     """What finishes and what accumulates codes against a constant ``weight``, (K, N)."""
     a, pairs = all_qparams[0], making.arithmetic.accumulator.pairs(SumShape())
@@ -255,14 +295,18 @@ def _prepared(
 def _finished(
     making: KernelContext, all_qparams: QParamsPair, bias: Array | None, columns: int, largest: int
 ) -> Finish:
-    """From sums to codes of y, or to reals; a ``bias`` that differs from row to row is added to the sums."""
+    """From sums to codes of y, or to reals; a ``bias`` that differs from row to row is added to
+    the sums.
+    """
     a, y = all_qparams
     if y is None:
         return _as_reals(making, a, bias, largest)
     if bias is None or bias.ndim < 2 or len(bias) == 1:
         return finishing(making, (a, making.scales(4), y), bias, columns=columns, largest=largest)
     if making.arithmetic.scaling.real_bias:
-        raise ValueError("a bias that differs from row to row, and an arithmetic that adds biases as reals")
+        raise ValueError(
+            "a bias that differs from row to row, and an arithmetic that adds biases as reals"
+        )
     added = bias.astype(np.int64)
     largest += int(np.abs(added).max())
     finished = finishing(making, (a, making.scales(4), y), None, columns=columns, largest=largest)
@@ -271,7 +315,8 @@ def _finished(
 
 
 def _as_reals(making: KernelContext, x: QParams, bias: Array | None, largest: int) -> Finish:
-    """f32(acc + bias) · f32(s_x · s_w): sums that leave the integers here, out of the arithmetic's register.
+    """f32(acc + bias) · f32(s_x · s_w): sums that leave the integers here, out of the
+    arithmetic's register.
 
     A bias that an arithmetic adds as reals is added behind the register; by RANGE behind the scale.
     """
@@ -283,7 +328,9 @@ def _as_reals(making: KernelContext, x: QParams, bias: Array | None, largest: in
     most = largest + int(np.abs(added.astype(np.int64)).max(initial=0))
     if making.arithmetic.scaling.form is MultiplierForm.RANGE:
         real = np.asarray(added * scale, np.float32)
-        return lambda sums: np.asarray(held(sums.astype(np.int64), register).astype(np.float32) * scale + real)
+        return lambda sums: np.asarray(
+            held(sums.astype(np.int64), register).astype(np.float32) * scale + real
+        )
     if most < 1 << (min(register.bits, 32) - 1):
         return lambda sums: (sums + added).astype(np.float32) * scale
     inside, behind = (0, added) if making.arithmetic.scaling.real_bias else (added, 0)
@@ -300,13 +347,18 @@ def _as_reals(making: KernelContext, x: QParams, bias: Array | None, largest: in
 def _own_as_reals(making: KernelContext, own: OwnBias, bias: Array) -> Finish:
     """f32(sum) · f32(s), the sum of product and bias at one scale s."""
     arithmetic, bring = making.arithmetic, own.sums(making.arithmetic)
-    added, scale = own.bias_codes(bias.astype(np.int64).reshape(-1), arithmetic), own.at.astype(np.float32)
+    added, scale = (
+        own.bias_codes(bias.astype(np.int64).reshape(-1), arithmetic),
+        own.at.astype(np.float32),
+    )
 
     def run(sums: npt.NDArray[Any]) -> Array:
         wide = sums.astype(np.int64)
         total = bring(held(wide, arithmetic.accumulator)) + added
         kept = held(total, arithmetic.accumulator)
-        making.counters.overflowed += int(np.count_nonzero(own.beyond(wide, arithmetic) | (kept != total)))
+        making.counters.overflowed += int(
+            np.count_nonzero(own.beyond(wide, arithmetic) | (kept != total))
+        )
         return np.asarray(kept.astype(np.float32) * scale)
 
     return run
@@ -349,7 +401,11 @@ def _computed_matmul(making: KernelContext) -> KernelFunction:
 
 
 def _computed_gemm(
-    making: KernelContext, a: QParams, y: QParams | None, bias: Array | None, turned: tuple[bool, bool]
+    making: KernelContext,
+    a: QParams,
+    y: QParams | None,
+    bias: Array | None,
+    turned: tuple[bool, bool],
 ) -> KernelFunction:
     product = _computed(making, a, y, bias)
 
@@ -363,8 +419,12 @@ def _computed_gemm(
 
 
 def as_matrices(product: Callable[[Array, Array], Array], left: Array, right: Array) -> Array:
-    """``product`` of operands of any rank: a vector on the left is a row, on the right a column, as in MatMul."""
-    result = product(left[None] if left.ndim == 1 else left, right[:, None] if right.ndim == 1 else right)
+    """``product`` of operands of any rank: a vector on the left is a row, on the right a
+    column, as in MatMul.
+    """
+    result = product(
+        left[None] if left.ndim == 1 else left, right[:, None] if right.ndim == 1 else right
+    )
     result = result[..., 0, :] if left.ndim == 1 else result
     return result[..., 0] if right.ndim == 1 else result
 
@@ -403,7 +463,9 @@ def matmul_integer_to_float(making: KernelContext) -> KernelFunction:
         assert b is not None
         assert left is not None
         assert right is not None
-        real = sums(a, b, rest[0], rest[1]).astype(np.float32) * np.multiply(left, right, dtype=np.float32)
+        real = sums(a, b, rest[0], rest[1]).astype(np.float32) * np.multiply(
+            left, right, dtype=np.float32
+        )
         return (real if rest[2] is None else real + rest[2],)
 
     return run
@@ -412,7 +474,11 @@ def matmul_integer_to_float(making: KernelContext) -> KernelFunction:
 def _integer_sums(making: KernelContext, right: int) -> Sums:
     """The accumulators of a node whose second zero point is input ``right``, held in int32."""
     weight = making.constant(1)
-    if weight is None or weight.ndim != 2 or not (making.absent(right) or making.constant(right) is not None):
+    if (
+        weight is None
+        or weight.ndim != 2
+        or not (making.absent(right) or making.constant(right) is not None)
+    ):
         return _by_computed(making)
     return _by_constant(making, weight, zero_points(making, right))
 
@@ -424,7 +490,9 @@ def _by_constant(making: KernelContext, weight: Array, zeros: Ints64) -> Sums:
 
     @functools.cache
     def made(codes: "np.dtype[Any]") -> tuple[Accumulate, int]:
-        return accumulating(making, weight, zeros, (codes, 0), pairs), reach(weight, zeros, codes, pairs)
+        return accumulating(making, weight, zeros, (codes, 0), pairs), reach(
+            weight, zeros, codes, pairs
+        )
 
     data = making.node.inputs[0]
     if data is not None and data.dtype is not None:
@@ -443,7 +511,9 @@ def _by_constant(making: KernelContext, weight: Array, zeros: Ints64) -> Sums:
 def _by_computed(making: KernelContext) -> Sums:
     pairs = making.arithmetic.accumulator.pairs(SumShape())
 
-    def sums(a: Array, b: Array, a_zero: Array | None, b_zero: Array | None) -> npt.NDArray[np.int32]:
+    def sums(
+        a: Array, b: Array, a_zero: Array | None, b_zero: Array | None
+    ) -> npt.NDArray[np.int32]:
         rows = np.zeros(1, np.int64) if a_zero is None else _by_row(a_zero)
         columns = np.zeros(1, np.int64) if b_zero is None else b_zero.astype(np.int64)
 
@@ -451,10 +521,12 @@ def _by_computed(making: KernelContext) -> Sums:
             zeros = (int(rows.reshape(-1)[0]) if rows.size == 1 else 0), columns
             found = multiplied(left, right, zeros, pairs, making)
             if rows.size > 1:
-                found = found - (rows * (right.astype(np.int64) - columns).sum(axis=-2, keepdims=True)).astype(
-                    found.dtype
-                )
-            return in_register(making, found, largest_sum(left.shape[-1], left.dtype, right.dtype, zeros, pairs))
+                found = found - (
+                    rows * (right.astype(np.int64) - columns).sum(axis=-2, keepdims=True)
+                ).astype(found.dtype)
+            return in_register(
+                making, found, largest_sum(left.shape[-1], left.dtype, right.dtype, zeros, pairs)
+            )
 
         return as_matrices(product, a, b)
 

@@ -32,14 +32,20 @@ _EPSILON = 1e-5
 
 def is_constant_normalization(node: ir.Node) -> bool:
     """Whether ``node`` is a BatchNormalization with constant parameters, outside training."""
-    if node.domain or node.op_type != "BatchNormalization" or int_attribute(node, "training_mode", 0):
+    if (
+        node.domain
+        or node.op_type != "BatchNormalization"
+        or int_attribute(node, "training_mode", 0)
+    ):
         return False
     return len(node.outputs) == 1 and all(is_constant(value) for value in node.inputs[1:5])
 
 
 def affine_of(norm: ir.Node) -> tuple[Doubles, Doubles]:
     """(s, t) of ``norm``, each of shape [channels], computed in float64."""
-    gamma, beta, mean, variance = (np.asarray(constant_value(v), np.float64) for v in norm.inputs[1:5])
+    gamma, beta, mean, variance = (
+        np.asarray(constant_value(v), np.float64) for v in norm.inputs[1:5]
+    )
     scale = gamma / np.sqrt(variance + float_attribute(norm, "epsilon", _EPSILON))
     return scale, beta - mean * scale
 
@@ -58,10 +64,12 @@ def affine_of(norm: ir.Node) -> tuple[Doubles, Doubles]:
 
 @dataclass(frozen=True, slots=True)
 class FoldBatchNorm:
-    """Requires: constants are initializers. Ensures: no BatchNormalization alone reads a Conv, ConvTranspose or Gemm.
+    """Requires: constants are initializers. Ensures: no BatchNormalization alone reads a Conv,
+    ConvTranspose or Gemm.
 
-    The linear operator keeps its name; its result takes the name of the normalized value, which it now is. Left alone:
-    training mode, parameters that are not constant, a product that something else reads too.
+    The linear operator keeps its name; its result takes the name of the normalized value, which it
+    now is. Left alone: training mode, parameters that are not constant, a product that something
+    else reads too.
     """
 
     name: str = "fold-batchnorm"
@@ -70,14 +78,26 @@ class FoldBatchNorm:
     def run(self, model: ir.Model) -> bool:
         """Fold them; True when there were any."""
         names = NameScope.of_values(model)
-        return sum(_folded(node, names) for node in list(model.graph) if is_constant_normalization(node)) > 0
+        return (
+            sum(
+                _folded(node, names)
+                for node in list(model.graph)
+                if is_constant_normalization(node)
+            )
+            > 0
+        )
 
 
 def _folded(norm: ir.Node, names: NameScope) -> bool:
     product = norm.inputs[0]
     linear = None if product is None else product.producer()
     graph = norm.graph
-    if product is None or linear is None or not isinstance(graph, ir.Graph) or linear.graph is not graph:
+    if (
+        product is None
+        or linear is None
+        or not isinstance(graph, ir.Graph)
+        or linear.graph is not graph
+    ):
         return False
     if linear.domain or op_spec(linear).bias is None or only_consumer(product) is not norm:
         return False
@@ -102,13 +122,19 @@ def _folded(norm: ir.Node, names: NameScope) -> bool:
 
 
 def _bias(linear: ir.Node, bias: npt.NDArray[Any] | None, channels: int) -> Doubles | None:
-    """The bias as it is added, of shape [channels]; None for a Gemm bias that differs from row to row."""
+    """The bias as it is added, of shape [channels]; None for a Gemm bias that differs from row
+    to row.
+    """
     if bias is None:
         return np.zeros(channels)
     factor = float_attribute(linear, "beta", 1.0) if linear.op_type == "Gemm" else 1.0
     if bias.size == 1:
         return np.full(channels, factor * float(bias.reshape(())))
-    return factor * bias.reshape(-1).astype(np.float64) if bias.shape[-1] == bias.size == channels else None
+    return (
+        factor * bias.reshape(-1).astype(np.float64)
+        if bias.shape[-1] == bias.size == channels
+        else None
+    )
 
 
 def _scaled(linear: ir.Node, weight: Doubles, scale: Doubles) -> Doubles:
@@ -126,17 +152,19 @@ def _scaled(linear: ir.Node, weight: Doubles, scale: Doubles) -> Doubles:
 #
 #     BN(y) = s·y + t    =    Conv(y, W, t),    W of shape [C, 1, 1, …] = s,  group = C
 #
-# A residual network that normalizes before its convolutions reads each sum twice: the shortcut needs it as it is, so
-# that nothing can be folded into what made it. As a convolution it is counted in integers like any other, its factor a
-# weight with one scale per channel and its shift a bias. Factors and shifts are computed in float64 and rounded once.
+# A residual network that normalizes before its convolutions reads each sum twice: the shortcut
+# needs it as it is, so that nothing can be folded into what made it. As a convolution it is counted
+# in integers like any other, its factor a weight with one scale per channel and its shift a bias.
+# Factors and shifts are computed in float64 and rounded once.
 
 
 @dataclass(frozen=True, slots=True)
 class BatchNormToConv:
     """Requires: constants are initializers, shapes are inferred, and what can be folded is folded.
 
-    Ensures: no BatchNormalization of constant parameters reads a float32 value (N, C, …) of three to five dimensions.
-    Node and result keep their names. Left alone: other ranks and types, training mode, computed parameters.
+    Ensures: no BatchNormalization of constant parameters reads a float32 value (N, C, …) of three
+    to five dimensions. Node and result keep their names. Left alone: other ranks and types,
+    training mode, computed parameters.
     """
 
     name: str = "batchnorm-to-conv"
@@ -145,18 +173,27 @@ class BatchNormToConv:
     def run(self, model: ir.Model) -> bool:
         """Replace them; True when there were any."""
         names = NameScope.of_values(model)
-        return sum(_replaced(n, names) for n in list(model.graph) if is_constant_normalization(n)) > 0
+        return (
+            sum(_replaced(n, names) for n in list(model.graph) if is_constant_normalization(n)) > 0
+        )
 
 
 def _replaced(norm: ir.Node, names: NameScope) -> bool:
     value, graph = norm.inputs[0], norm.graph
     rank = 0 if value is None or value.shape is None else len(value.shape)
-    if value is None or not isinstance(graph, ir.Graph) or value.dtype != ir.DataType.FLOAT or not 3 <= rank <= 5:
+    if (
+        value is None
+        or not isinstance(graph, ir.Graph)
+        or value.dtype != ir.DataType.FLOAT
+        or not 3 <= rank <= 5
+    ):
         return False
     scale, shift = affine_of(norm)
     window = [1] * (rank - 2)
     title = norm.name or norm.outputs[0].name
-    weight = add_constant(graph, f"{title}.weight", scale.astype("float32").reshape(-1, 1, *window), names)
+    weight = add_constant(
+        graph, f"{title}.weight", scale.astype("float32").reshape(-1, 1, *window), names
+    )
     bias = add_constant(graph, f"{title}.bias", shift.astype("float32"), names)
     attributes: dict[str, int | list[int]] = {"kernel_shape": window, "group": scale.size}
     conv = ir.node("Conv", [value, weight, bias], attributes, name=norm.name, num_outputs=1)

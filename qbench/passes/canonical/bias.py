@@ -19,16 +19,19 @@ from qbench.passes.contract import LOSSY, Effect
 from qbench.passes.editing import NameScope, add_constant
 
 SPLIT = "qbench.split"
-"""Metadata key of operators whose bias is added behind them (``product``) and of the Adds that hold it (``bias``)."""
+"""Metadata key of operators whose bias is added behind them (``product``) and of the Adds that
+hold it (``bias``).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class SplitBias:
-    """Requires: constants are initializers, nodes are named. Ensures: no Conv, ConvTranspose or Gemm adds a constant.
+    """Requires: constants are initializers, nodes are named. Ensures: no Conv, ConvTranspose or
+    Gemm adds a constant.
 
-    The operator keeps its name, the sum the name of the result it is; the product takes that name with
-    ``.correlation``. Left alone: a bias that is computed, and a Gemm with α or β other than 1. Operators with weights
-    whose result is a product alone are marked, so that a quantizer knows.
+    The operator keeps its name, the sum the name of the result it is; the product takes that name
+    with ``.correlation``. Left alone: a bias that is computed, and a Gemm with α or β other than 1.
+    Operators with weights whose result is a product alone are marked, so that a quantizer knows.
     """
 
     name: str = "split-bias"
@@ -58,7 +61,9 @@ def is_product(node: ir.Node) -> bool:
 def bias_split_from(node: ir.Node) -> ir.Node | None:
     """The Add that this pass put behind ``node``, while nothing else reads the product."""
     follower = only_consumer(node.outputs[0]) if is_product(node) else None
-    return follower if follower is not None and follower.metadata_props.get(SPLIT) == "bias" else None
+    return (
+        follower if follower is not None and follower.metadata_props.get(SPLIT) == "bias" else None
+    )
 
 
 def _bias(node: ir.Node) -> ir.Value | None:
@@ -94,7 +99,9 @@ def _split(node: ir.Node, values: NameScope, nodes: NameScope) -> None:
         graph.initializers.pop(name)
         values.release(name)
     operands = [None, add_constant(graph, name, array, values)]
-    shifted = ir.Node("", "Add", operands, num_outputs=1, name=nodes.fresh(f"{node_key(node)}.bias"))
+    shifted = ir.Node(
+        "", "Add", operands, num_outputs=1, name=nodes.fresh(f"{node_key(node)}.bias")
+    )
     shifted.metadata_props[SPLIT] = "bias"
     set_origin(shifted, origin_of(node))
     result = shifted.outputs[0]

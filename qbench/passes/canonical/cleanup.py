@@ -1,4 +1,6 @@
-"""Passes that change no numbers: dead nodes, identities, names, shared constants, shapes, functions, padding."""
+"""Passes that change no numbers: dead nodes, identities, names, shared constants, shapes,
+functions, padding.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -16,7 +18,9 @@ from qbench.passes.editing import NameScope, remove_unread, take_place
 
 @dataclass(frozen=True, slots=True)
 class RemoveDead:
-    """Requires nothing. Ensures: every node and initializer is needed by an output; inputs stay, used or not."""
+    """Requires nothing. Ensures: every node and initializer is needed by an output; inputs
+    stay, used or not.
+    """
 
     name: str = "remove-dead"
     effect: ClassVar[Effect] = EXACT
@@ -30,13 +34,15 @@ class RemoveDead:
 
 # Removing what computes nothing: Identity, and Dropout outside training.
 #
-# The readers of y = Identity(x) read x. Where y is a graph output, x takes the name of y, unless the graph's interface
-# needs both names: then the node stays.
+# The readers of y = Identity(x) read x. Where y is a graph output, x takes the name of y, unless
+# the graph's interface needs both names: then the node stays.
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveIdentity:
-    """Requires nothing. Ensures: no idle Dropout stays, and only an Identity between two names or sets of qparams."""
+    """Requires nothing. Ensures: no idle Dropout stays, and only an Identity between two names
+    or sets of qparams.
+    """
 
     name: str = "remove-identity"
     effect: ClassVar[Effect] = EXACT
@@ -62,7 +68,9 @@ def _idle(node: ir.Node) -> bool:
 
 def _removed(node: ir.Node) -> bool:
     source, result, graph = node.inputs[0], node.outputs[0], node.graph
-    if source is None or graph is None or is_pinned(source) or is_pinned(result):  # it separates two sets of qparams
+    if (
+        source is None or graph is None or is_pinned(source) or is_pinned(result)
+    ):  # it separates two sets of qparams
         return False
     if result.is_graph_output():
         maker = source.producer()
@@ -78,14 +86,16 @@ def _removed(node: ir.Node) -> bool:
 
 # Every node gets a unique name, because names are what profiles, plans and findings call nodes by.
 #
-# A node without a name takes that of its first output; a name met twice stays with its first bearer, later ones get
-# ``_1``, ``_2``, …; names that are there and unique stay. Value names are unique in valid ONNX; missing ones are
-# filled.
+# A node without a name takes that of its first output; a name met twice stays with its first
+# bearer, later ones get ``_1``, ``_2``, …; names that are there and unique stay. Value names are
+# unique in valid ONNX; missing ones are filled.
 
 
 @dataclass(frozen=True, slots=True)
 class NameNodes:
-    """Requires nothing. Ensures: every node has a name, unique in the whole model, and every result one too."""
+    """Requires nothing. Ensures: every node has a name, unique in the whole model, and every
+    result one too.
+    """
 
     name: str = "name-nodes"
     effect: ClassVar[Effect] = EXACT
@@ -110,16 +120,18 @@ class NameNodes:
 
 # A weight or bias that several nodes share becomes one initializer a node.
 #
-# Each use gets its own qparams: the scale of a bias is the product of its node's input and weight scales, and
-# per-channel scales run along an axis that depends on the operator. The copies share memory; only a file holds them
-# twice.
+# Each use gets its own qparams: the scale of a bias is the product of its node's input and weight
+# scales, and per-channel scales run along an axis that depends on the operator. The copies share
+# memory; only a file holds them twice.
 
 
 @dataclass(frozen=True, slots=True)
 class SplitShared:
-    """Requires: constants are initializers. Ensures: an initializer used as weight or bias has no other use.
+    """Requires: constants are initializers. Ensures: an initializer used as weight or bias has
+    no other use.
 
-    The first use that is not a weight or bias, or else the first use, keeps the initializer and its name.
+    The first use that is not a weight or bias, or else the first use, keeps the initializer and its
+    name.
     """
 
     name: str = "split-shared"
@@ -131,7 +143,11 @@ class SplitShared:
         modified = False
         for value in list(model.graph.initializers.values()):
             uses = consumers(value)
-            own = [(node, index) for node, index in uses if node.graph is model.graph and _has_role(node, index)]
+            own = [
+                (node, index)
+                for node, index in uses
+                if node.graph is model.graph and _has_role(node, index)
+            ]
             plain = len(own) < len(uses) or value.is_graph_output()
             for node, index in own if plain else own[1:]:
                 node.replace_input_with(index, _copy(model.graph, value, names))
@@ -191,19 +207,36 @@ class InlineFunctions:
 
 @dataclass(frozen=True, slots=True)
 class AbsorbPad:
-    """Requires: constants are initializers. Ensures: no Conv with explicit pads reads such a Pad."""
+    """Requires: constants are initializers. Ensures: no Conv with explicit pads reads such a
+    Pad.
+    """
 
     name: str = "absorb-pad"
     effect: ClassVar[Effect] = EXACT
 
     def run(self, model: ir.Model) -> bool:
-        """Absorb them; the Pad itself goes when nothing else reads it. True when any was absorbed."""
-        return sum(_absorbed(node) for node in list(model.graph) if node.op_type == "Conv" and not node.domain) > 0
+        """Absorb them; the Pad itself goes when nothing else reads it. True when any was
+        absorbed.
+        """
+        return (
+            sum(
+                _absorbed(node)
+                for node in list(model.graph)
+                if node.op_type == "Conv" and not node.domain
+            )
+            > 0
+        )
 
 
 def _absorbed(conv: ir.Node) -> bool:
     pad = None if conv.inputs[0] is None else conv.inputs[0].producer()
-    if pad is None or pad.domain or pad.op_type != "Pad" or pad.graph is not conv.graph or is_pinned(pad.outputs[0]):
+    if (
+        pad is None
+        or pad.domain
+        or pad.op_type != "Pad"
+        or pad.graph is not conv.graph
+        or is_pinned(pad.outputs[0])
+    ):
         return False
     auto = conv.attributes.get("auto_pad")
     if auto is not None and auto.as_string() not in ("NOTSET", "VALID"):
@@ -213,7 +246,9 @@ def _absorbed(conv: ir.Node) -> bool:
         return False
     given = conv.attributes.get("pads")
     old = [0] * len(added) if given is None else list(given.as_ints())
-    conv.attributes["pads"] = ir.AttrInt64s("pads", [a + b for a, b in zip(old, added, strict=True)])
+    conv.attributes["pads"] = ir.AttrInt64s(
+        "pads", [a + b for a, b in zip(old, added, strict=True)]
+    )
     conv.attributes.pop("auto_pad", None)
     conv.replace_input_with(0, pad.inputs[0])
     remove_unread(pad)
@@ -221,11 +256,17 @@ def _absorbed(conv: ir.Node) -> bool:
 
 
 def _spatial_pads(pad: ir.Node) -> list[int] | None:
-    """Begins then ends of the spatial axes, or None when ``pad`` is no constant, non-negative, spatial zero padding."""
+    """Begins then ends of the spatial axes, or None when ``pad`` is no constant, non-negative,
+    spatial zero padding.
+    """
     mode = pad.attributes.get("mode")
     operands = [*pad.inputs, None, None][1:4]
     pads, fill = constant_value(operands[0]), constant_value(operands[1])
-    if (mode is not None and mode.as_string() != "constant") or pads is None or operands[2] is not None:
+    if (
+        (mode is not None and mode.as_string() != "constant")
+        or pads is None
+        or operands[2] is not None
+    ):
         return None
     if operands[1] is not None and (fill is None or np.any(fill)):
         return None

@@ -19,9 +19,10 @@ from qbench.passes.editing import NameScope, add_constant
 
 # Computing now what depends on constants only, by the onnx evaluator.
 #
-# Left alone: what the evaluator does not compute as ONNX defines it, Dropout, control flow, operators of other domains,
-# QuantizeLinear and its kin (a folded weight would be float again), graph outputs, and results that are much larger
-# than what they are made from (a tile, an expansion).
+# Left alone: what the evaluator does not compute as ONNX defines it, Dropout, control flow,
+# operators of other domains, QuantizeLinear and its kin (a folded weight would be float again),
+# graph outputs, and results that are much larger than what they are made from (a tile, an
+# expansion).
 
 _GROWING: Mapping[str, int] = MappingProxyType({"ConstantOfShape": 0, "Expand": 1, "Tile": 1})
 """Operators that can make a gigabyte out of a shape, with the input that holds the size."""
@@ -32,7 +33,8 @@ _SMALL = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class FoldConstants:
-    """Requires: constants are initializers. Ensures: no node of the main graph has constant inputs only, but the above.
+    """Requires: constants are initializers. Ensures: no node of the main graph has constant
+    inputs only, but the above.
 
     A folded value keeps its name as that of the initializer.
     """
@@ -62,19 +64,33 @@ class FoldConstants:
 
 
 def _foldable(node: ir.Node, version: int) -> bool:
-    if node.domain or node.op_type == "Dropout" or is_qdq(node) or not node.inputs or refusal(node, version):
+    if (
+        node.domain
+        or node.op_type == "Dropout"
+        or is_qdq(node)
+        or not node.inputs
+        or refusal(node, version)
+    ):
         return False
     if any(value.is_graph_output() for value in node.outputs):
         return False
-    if any(a.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for a in node.attributes.values()):
+    if any(
+        a.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+        for a in node.attributes.values()
+    ):
         return False
     if any(is_pinned(value) for value in node.inputs):
         return False
-    return all(value is None or is_constant(value) for value in node.inputs) and _announced_size(node) <= _SMALL
+    return (
+        all(value is None or is_constant(value) for value in node.inputs)
+        and _announced_size(node) <= _SMALL
+    )
 
 
 def _announced_size(node: ir.Node) -> int:
-    """How many values ``node`` will make out of few; 0 for operators that do not make more of them."""
+    """How many values ``node`` will make out of few; 0 for operators that do not make more of
+    them.
+    """
     if node.op_type not in _GROWING:
         return 0
     counts = constant_value(node.inputs[_GROWING[node.op_type]])
@@ -86,10 +102,14 @@ def _announced_size(node: ir.Node) -> int:
 
 
 def _computed(node: ir.Node, version: int) -> Sequence[npt.NDArray[Any]] | None:
-    """The results of ``node``, or None where the evaluator has none or they are too large to be worth keeping."""
+    """The results of ``node``, or None where the evaluator has none or they are too large to be
+    worth keeping.
+    """
     from onnx.reference import ReferenceEvaluator
 
-    feeds = {f"i{i}": constant_value(value) for i, value in enumerate(node.inputs) if value is not None}
+    feeds = {
+        f"i{i}": constant_value(value) for i, value in enumerate(node.inputs) if value is not None
+    }
     proto = ir.to_proto(node)
     del proto.input[:], proto.output[:]
     proto.input.extend("" if value is None else f"i{i}" for i, value in enumerate(node.inputs))
@@ -111,7 +131,9 @@ def _computed(node: ir.Node, version: int) -> Sequence[npt.NDArray[Any]] | None:
     if not all(_is_numeric(result) for result in found.values()):
         return None
     results = [np.asarray(found[name]) if name else np.empty(0) for name in proto.output]
-    limit = max(_SMALL, _GROWTH * sum(array.nbytes for array in feeds.values() if array is not None))
+    limit = max(
+        _SMALL, _GROWTH * sum(array.nbytes for array in feeds.values() if array is not None)
+    )
     return None if sum(array.nbytes for array in results) > limit else results
 
 
@@ -122,8 +144,9 @@ def _is_numeric(result: object) -> bool:
 
 # One spelling for constants: initializers that cannot be fed.
 #
-# Constant nodes become initializers, and initializers that old exporters list among the graph inputs leave them: a
-# profile and a quantized weight mean nothing if a caller may feed another weight.
+# Constant nodes become initializers, and initializers that old exporters list among the graph
+# inputs leave them: a profile and a quantized weight mean nothing if a caller may feed another
+# weight.
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +158,9 @@ class LiftConstants:
 
     def run(self, model: ir.Model) -> bool:
         """Lift and detach them; True when there were any."""
-        lifted = LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model).modified
+        lifted = LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(
+            model
+        ).modified
         detached = RemoveInitializersFromInputsPass()(model).modified
         return lifted or detached
 
@@ -144,16 +169,18 @@ class LiftConstants:
 #
 #     Y = α·A·B + β·C        →        Y = A·(α·B) + (β·C)
 #
-# A constant operand of the product takes α, the weight first; a constant C takes β. Computed in float64, rounded to the
-# constant's type once; an integer arithmetic then has a weight and a bias like any other.
+# A constant operand of the product takes α, the weight first; a constant C takes β. Computed in
+# float64, rounded to the constant's type once; an integer arithmetic then has a weight and a bias
+# like any other.
 
 
 @dataclass(frozen=True, slots=True)
 class FoldGemmFactors:
-    """Requires: constants are initializers. Ensures: α and β are 1 wherever a constant could take them.
+    """Requires: constants are initializers. Ensures: α and β are 1 wherever a constant could
+    take them.
 
-    Left alone: a factor whose operands are all computed, a constant that came with qparams of its own, a product that
-    leaves the range of its type. A β without C is dropped.
+    Left alone: a factor whose operands are all computed, a constant that came with qparams of its
+    own, a product that leaves the range of its type. A β without C is dropped.
     """
 
     name: str = "fold-gemm-factors"
@@ -177,8 +204,12 @@ def _folded(node: ir.Node, graph: ir.Graph, names: NameScope) -> bool:
     return True
 
 
-def _takes(node: ir.Node, factor: str, indices: tuple[int, ...], graph: ir.Graph, names: NameScope) -> bool:
-    """Multiply the first constant among the inputs ``indices`` by ``factor``, and that becomes 1."""
+def _takes(
+    node: ir.Node, factor: str, indices: tuple[int, ...], graph: ir.Graph, names: NameScope
+) -> bool:
+    """Multiply the first constant among the inputs ``indices`` by ``factor``, and that becomes
+    1.
+    """
     value = float_attribute(node, factor, 1.0)
     if value == 1.0:
         return False
@@ -187,14 +218,18 @@ def _takes(node: ir.Node, factor: str, indices: tuple[int, ...], graph: ir.Graph
         array = None if operand is None or is_pinned(operand) else constant_value(operand)
         multiplied = None if array is None else _times(array, value)
         if operand is not None and multiplied is not None:
-            node.replace_input_with(index, add_constant(graph, f"{operand.name}_times_{factor}", multiplied, names))
+            node.replace_input_with(
+                index, add_constant(graph, f"{operand.name}_times_{factor}", multiplied, names)
+            )
             del node.attributes[factor]
             return True
     return False
 
 
 def _times(array: npt.NDArray[Any], factor: float) -> npt.NDArray[Any] | None:
-    """``array`` · ``factor`` in its type; None of integers, or where a finite number would become an infinite one."""
+    """``array`` · ``factor`` in its type; None of integers, or where a finite number would
+    become an infinite one.
+    """
     if array.dtype.kind != "f":
         return None
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):

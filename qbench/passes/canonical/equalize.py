@@ -1,4 +1,6 @@
-"""Cross-layer equalization: factors move between linear operators until their weights have similar ranges."""
+"""Cross-layer equalization: factors move between linear operators until their weights have
+similar ranges.
+"""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,47 +26,60 @@ from qbench.graph import (
 from qbench.passes.contract import LOSSY, Effect
 from qbench.passes.editing import NameScope, set_constant_operand, take_place
 
-# The factors that give the weights of neighbouring linear operators the same range in every channel they share.
+# The factors that give the weights of neighbouring linear operators the same range in every channel
+# they share.
 #
-# With r¹_i the largest absolute weight that makes channel i and r²_i the largest that reads it, each pair takes
+# With r¹_i the largest absolute weight that makes channel i and r²_i the largest that reads it,
+# each pair takes
 #
 #     s_i = √(r¹_i / r²_i)        W¹ := S⁻¹ · W¹,   W² := W² · S        so that both become √(r¹_i · r²_i)
 #
-# over and over in graph order, as an operator in the middle of a chain belongs to two pairs, until no factor moves by
-# more than a ten-thousandth. A channel that is all but zero on one side has no range to speak of and keeps its factor.
+# over and over in graph order, as an operator in the middle of a chain belongs to two pairs, until
+# no factor moves by more than a ten-thousandth. A channel that is all but zero on one side has no
+# range to speak of and keeps its factor.
 #
-# Source: Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction (arXiv 1906.04721), 4.1.
+# Source: Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction
+# (arXiv 1906.04721), 4.1.
 
 Doubles = npt.NDArray[np.float64]
 
 _SETTLED = 1e-4
 _MATTERS = 1e-3
-"""Less than this is left as it is, so that equalizing what was equalized, and rounded to float32, changes nothing."""
+"""Less than this is left as it is, so that equalizing what was equalized, and rounded to
+float32, changes nothing.
+"""
 
 _SWEEPS = 1000
 _DEAD = 2.0**-20
-"""Channels whose weights are this small compared with the operator's largest: they reach no 16-bit code."""
+"""Channels whose weights are this small compared with the operator's largest: they reach no
+16-bit code.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedChannels:
-    """Two operators by key, and how many input channels of the second each output channel of the first becomes."""
+    """Two operators by key, and how many input channels of the second each output channel of
+    the first becomes.
+    """
 
     first: str
     second: str
     columns: int
 
 
-def equalizing_scales(magnitudes: Mapping[str, Doubles], pairs: Sequence[SharedChannels]) -> tuple[Doubles, ...] | None:
+def equalizing_scales(
+    magnitudes: Mapping[str, Doubles], pairs: Sequence[SharedChannels]
+) -> tuple[Doubles, ...] | None:
     """S of every pair, of shape [channels]; None when no factor would matter.
 
     Args:
-        magnitudes: operator → largest absolute weight over the window, shape [group, outputs, inputs].
+        magnitudes: operator → largest absolute weight over the window, shape [group, outputs,
+            inputs].
         pairs: in graph order; an operator is first in at most one and second in at most one.
 
     Raises:
-        UnsupportedError: factors still move after a thousand sweeps, as along chains of some eighty operators. Half
-            equalized would be another graph each time that it is equalized again.
+        UnsupportedError: factors still move after a thousand sweeps, as along chains of some eighty
+            operators. Half equalized would be another graph each time that it is equalized again.
     """
     current = {key: np.array(array, np.float64) for key, array in magnitudes.items()}
     total = [np.ones(_made(current[pair.first]).size) for pair in pairs]
@@ -97,7 +112,9 @@ def _step(current: dict[str, Doubles], pair: SharedChannels) -> Doubles:
     scale = np.ones(made.size)
     scale[living] = np.sqrt(made[living]) / np.sqrt(read[living])
     current[pair.first] = first / scale.reshape(*first.shape[:2], 1)
-    current[pair.second] = current[pair.second] * np.repeat(scale, pair.columns).reshape(second.shape[0], 1, -1)
+    current[pair.second] = current[pair.second] * np.repeat(scale, pair.columns).reshape(
+        second.shape[0], 1, -1
+    )
     return scale
 
 
@@ -112,14 +129,17 @@ def _made(magnitude: Doubles) -> Doubles:
 #
 #     Conv [G·O, I, …]    ConvTranspose [G·I, O, …]    Gemm [O, I] when transB, else [I, O]; one group, no window
 #
-# Output channel o of group g is channel g·O + o of the result, input channel i of it channel g·I + i of the data.
+# Output channel o of group g is channel g·O + o of the result, input channel i of it channel g·I +
+# i of the data.
 
 
 _Array = npt.NDArray[Any]
 
 
 def blocks_of(node: ir.Node, weight: _Array) -> _Array:
-    """``weight`` of the linear ``node`` as blocks, shape [group, outputs, inputs, window]; same dtype."""
+    """``weight`` of the linear ``node`` as blocks, shape [group, outputs, inputs, window]; same
+    dtype.
+    """
     if node.op_type == "Gemm":
         by_output = weight if int_attribute(node, "transB", 0) else weight.T
         return by_output[None, :, :, None]
@@ -136,21 +156,32 @@ def weight_of_blocks(node: ir.Node, blocks: _Array, shape: tuple[int, ...]) -> _
     return (blocks if node.op_type == "Conv" else np.swapaxes(blocks, 1, 2)).reshape(shape)
 
 
-# Pairs of linear operators between which a factor per channel can be moved, because all between them lets it through.
+# Pairs of linear operators between which a factor per channel can be moved, because all between
+# them lets it through.
 #
 #     B(f(A(x)))  =  B(S · f(S⁻¹ · A(x)))        where f(s·x) = s·f(x) for s > 0, channel by channel
 #
-# Such are Relu, LeakyRelu, PRelu, Abs, poolings by mean or maximum, and Flatten, which makes columns of a channel.
-# A Clip is none of them: its upper end would move with the channel.
+# Such are Relu, LeakyRelu, PRelu, Abs, poolings by mean or maximum, and Flatten, which makes
+# columns of a channel. A Clip is none of them: its upper end would move with the channel.
 
 _HOMOGENEOUS = frozenset(
-    {"Abs", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LeakyRelu", "MaxPool", "PRelu", "Relu"}
+    {
+        "Abs",
+        "AveragePool",
+        "GlobalAveragePool",
+        "GlobalMaxPool",
+        "LeakyRelu",
+        "MaxPool",
+        "PRelu",
+        "Relu",
+    }
 )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinearPair:
-    """Two linear operators and what is between them; nothing else reads any value from one to the other.
+    """Two linear operators and what is between them; nothing else reads any value from one to
+    the other.
 
     Args:
         first: makes the channels.
@@ -165,8 +196,12 @@ class LinearPair:
     columns: int
 
 
-def linear_pairs(graph: ir.Graph, *, through: frozenset[str] = frozenset()) -> tuple[LinearPair, ...]:
-    """The pairs of ``graph`` in its order; ``through`` names operators that may be between as well."""
+def linear_pairs(
+    graph: ir.Graph, *, through: frozenset[str] = frozenset()
+) -> tuple[LinearPair, ...]:
+    """The pairs of ``graph`` in its order; ``through`` names operators that may be between as
+    well.
+    """
     return tuple(_pairs(graph, _HOMOGENEOUS | through))
 
 
@@ -186,15 +221,21 @@ def _pairs(graph: ir.Graph, passing: frozenset[str]) -> Iterator[LinearPair]:
 
 
 def _reader(value: ir.Value) -> ir.Node | None:
-    """The only reader of ``value``, where it reads it as data and the value has no qparams of its own."""
+    """The only reader of ``value``, where it reads it as data and the value has no qparams of
+    its own.
+    """
     reader = None if is_pinned(value) else only_consumer(value)
-    return reader if reader is not None and reader.inputs[0] is value and not reader.domain else None
+    return (
+        reader if reader is not None and reader.inputs[0] is value and not reader.domain else None
+    )
 
 
 def _passes(node: ir.Node, passing: frozenset[str]) -> bool:
     if any(value.uses() or value.is_graph_output() for value in node.outputs[1:]):
         return False  # the indices of a MaxPool
-    return node.op_type in passing or (node.op_type == "Flatten" and int_attribute(node, "axis", 1) == 1)
+    return node.op_type in passing or (
+        node.op_type == "Flatten" and int_attribute(node, "axis", 1) == 1
+    )
 
 
 def _is_scalable(node: ir.Node) -> bool:
@@ -202,7 +243,12 @@ def _is_scalable(node: ir.Node) -> bool:
     if node.domain or op_spec(node).bias is None:
         return False
     weight = node.inputs[1]
-    return weight is not None and is_constant(weight) and weight.dtype == ir.DataType.FLOAT and not is_pinned(weight)
+    return (
+        weight is not None
+        and is_constant(weight)
+        and weight.dtype == ir.DataType.FLOAT
+        and not is_pinned(weight)
+    )
 
 
 def _has_scalable_bias(node: ir.Node) -> bool:
@@ -211,7 +257,9 @@ def _has_scalable_bias(node: ir.Node) -> bool:
 
 
 def _columns(first: ir.Node, second: ir.Node, between: list[ir.Node]) -> int | None:
-    """Input channels of ``second`` for each output channel of ``first``; None where the two do not fit."""
+    """Input channels of ``second`` for each output channel of ``first``; None where the two do
+    not fit.
+    """
     made, read = constant_value(first.inputs[1]), constant_value(second.inputs[1])
     assert made is not None
     assert read is not None
@@ -224,22 +272,25 @@ def _columns(first: ir.Node, second: ir.Node, between: list[ir.Node]) -> int | N
     return columns if not rest and columns and (columns == 1 or flattened) else None
 
 
-# Cross-layer equalization: factors move between neighbouring linear operators until their weights have like ranges.
+# Cross-layer equalization: factors move between neighbouring linear operators until their weights
+# have like ranges.
 #
 #     y = B·f(A·x + a) + b    =    (B·S) · f((S⁻¹·A)·x + S⁻¹·a) + b        f positively homogeneous, S diagonal, > 0
 #
-# A weight with one scale per tensor loses channels that are small compared with the largest; afterwards no channel is
-# smaller than need be. The function is the same but for rounding; the values between are not: a profile is taken
-# behind this pass.
+# A weight with one scale per tensor loses channels that are small compared with the largest;
+# afterwards no channel is smaller than need be. The function is the same but for rounding; the
+# values between are not: a profile is taken behind this pass.
 
 
 @dataclass(frozen=True, slots=True)
 class Equalize:
-    """Requires: constants are initializers, nodes are named, normalizations are folded, no weight is shared.
+    """Requires: constants are initializers, nodes are named, normalizations are folded, no
+    weight is shared.
 
-    Ensures: in every pair of linear operators that ``linear_pairs`` finds, both weights have the same range in every
-    channel that they share, to a thousandth. Left alone: pairs with a Clip between them, weights of other types than
-    float32, weights and values that came with qparams. Begins a new lineage, as values change under their names.
+    Ensures: in every pair of linear operators that ``linear_pairs`` finds, both weights have the
+    same range in every channel that they share, to a thousandth. Left alone: pairs with a Clip
+    between them, weights of other types than float32, weights and values that came with qparams.
+    Begins a new lineage, as values change under their names.
 
     Raises (from ``run``):
         UnsupportedError: a chain of operators is so long that its factors do not settle.
@@ -270,7 +321,9 @@ class Equalize:
 
 @dataclass(slots=True)
 class _Factors:
-    """By what the output channels of an operator are divided, and its input channels multiplied; None: 1."""
+    """By what the output channels of an operator are divided, and its input channels
+    multiplied; None: 1.
+    """
 
     made: Doubles | None = None
     read: Doubles | None = None
@@ -289,26 +342,34 @@ def _scale(node: ir.Node, factors: _Factors, names: NameScope) -> None:
         blocks = blocks * factors.read.reshape(blocks.shape[0], 1, blocks.shape[2], 1)
     if factors.made is not None:
         blocks = blocks / factors.made.reshape(*blocks.shape[:2], 1, 1)
-    set_constant_operand(node, 1, weight_of_blocks(node, blocks, weight.shape).astype(weight.dtype), names)
+    set_constant_operand(
+        node, 1, weight_of_blocks(node, blocks, weight.shape).astype(weight.dtype), names
+    )
     bias = constant_value(node.inputs[2]) if len(node.inputs) > 2 else None
     if bias is not None and factors.made is not None:
         # The last axis of a bias runs over channels, or is one number for all of them.
-        set_constant_operand(node, 2, (bias.astype(np.float64) / factors.made).astype(bias.dtype), names)
+        set_constant_operand(
+            node, 2, (bias.astype(np.float64) / factors.made).astype(bias.dtype), names
+        )
 
 
-# A Clip from 0 to a constant between two linear operators becomes a Relu, so that the pair can be equalized.
+# A Clip from 0 to a constant between two linear operators becomes a Relu, so that the pair can be
+# equalized.
 #
 #     clip(x, 0, h)    →    max(x, 0)        another function: where x > h the result is larger now
 #
-# This costs accuracy in float already (networks trained with ReLU6 use its upper end); what it costs is measured, as
-# any loss is, against the network as it came. Source: Nagel et al. (arXiv 1906.04721), 5.1.
+# This costs accuracy in float already (networks trained with ReLU6 use its upper end); what it
+# costs is measured, as any loss is, against the network as it came. Source: Nagel et al. (arXiv
+# 1906.04721), 5.1.
 
 
 @dataclass(frozen=True, slots=True)
 class OpenClips:
-    """Requires: constants are initializers. Ensures: no pair is left unequalized because of a Clip(0, h) alone.
+    """Requires: constants are initializers. Ensures: no pair is left unequalized because of a
+    Clip(0, h) alone.
 
-    Nodes and results keep their names. Left alone: every other Clip, such as one before a sum. Begins a new lineage.
+    Nodes and results keep their names. Left alone: every other Clip, such as one before a sum.
+        Begins a new lineage.
     """
 
     name: str = "open-clips"
@@ -336,7 +397,9 @@ def _opens(clip: ir.Node) -> bool:
     if low is None or low.size != 1 or low.item() != 0 or is_pinned(clip.outputs[0]):
         return False
     absent = len(clip.inputs) < 3 or clip.inputs[2] is None
-    return absent or (high is not None and high.size == 1 and math.isfinite(high.item()) and high.item() > 0)
+    return absent or (
+        high is not None and high.size == 1 and math.isfinite(high.item()) and high.item() > 0
+    )
 
 
 def _replace(clip: ir.Node) -> None:

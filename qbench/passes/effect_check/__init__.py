@@ -1,1 +1,3 @@
-"""Whether a pass does to numbers what it declares: changed regions cut out of a graph and run before and after."""
+"""Whether a pass does to numbers what it declares: changed regions cut out of a graph and run
+before and after.
+"""

@@ -12,7 +12,14 @@ from qbench.interpreter import BatchError
 from qbench.passes.contract import ARITHMETICS, LOSSY, QDQ, Effect, EffectKind, Pass
 from qbench.passes.effect_check.functions import with_function
 from qbench.passes.effect_check.regions import Region, Side, changed_regions, step_of
-from qbench.passes.effect_check.trials import KERNEL_ERRORS, Question, Trials, at_zero, judged, trials_of
+from qbench.passes.effect_check.trials import (
+    KERNEL_ERRORS,
+    Question,
+    Trials,
+    at_zero,
+    judged,
+    trials_of,
+)
 from qbench.passes.effect_check.verdicts import (
     AnyArithmetic,
     Array,
@@ -31,7 +38,8 @@ from qbench.passes.soundness import Interface, fault_of
 
 # A pass run on a graph and checked: numbers, soundness, what it returns, a fixed point.
 #
-# for every value computed otherwise:  before(inputs) against after(inputs), all inputs or the telling ones
+# for every value computed otherwise:  before(inputs) against after(inputs), all inputs or the
+# telling ones
 # returned bool = the graph differs        run again on its result: False, and nothing differs
 
 _SIZES = (2, 32)
@@ -52,8 +60,8 @@ def check_pass(
 
     Args:
         arithmetics: under which it is tried; None: those of its effect.
-        samples: feeds of the whole graph that occur in practice: what they become inside is tried, too, and where the
-            pass declares exact, the outputs of the whole graph.
+        samples: feeds of the whole graph that occur in practice: what they become inside is tried,
+            too, and where the pass declares exact, the outputs of the whole graph.
         seed: of the random inputs.
 
     Raises:
@@ -66,8 +74,12 @@ def check_pass(
         raise
     except Exception as error:  # whatever breaks in a pass is reported
         fault = f"it breaks down ({type(error).__name__}: {error})"
-        return Checked(pass_.name, pass_.effect, _names(pass_.effect, arithmetics), False, (), (fault,))
-    return check_run(pass_, model, after, changed=changed, arithmetics=arithmetics, samples=samples, seed=seed)
+        return Checked(
+            pass_.name, pass_.effect, _names(pass_.effect, arithmetics), False, (), (fault,)
+        )
+    return check_run(
+        pass_, model, after, changed=changed, arithmetics=arithmetics, samples=samples, seed=seed
+    )
 
 
 def check_run(
@@ -80,10 +92,16 @@ def check_run(
     samples: Iterable[Feeds] = (),
     seed: int = 0,
 ) -> Checked:
-    """``check_pass`` of a finished run: ``pass_`` made ``after`` of ``before`` and returned ``changed``."""
+    """``check_pass`` of a finished run: ``pass_`` made ``after`` of ``before`` and returned
+    ``changed``.
+    """
     effect, chosen = pass_.effect, tuple(arithmetics or pass_.effect.arithmetics)
     fault = fault_of(after, Interface.of(before))
-    faults = (f"it leaves {fault}",) if fault else tuple(_wrong_returns(pass_, before, after, changed=changed))
+    faults = (
+        (f"it leaves {fault}",)
+        if fault
+        else tuple(_wrong_returns(pass_, before, after, changed=changed))
+    )
     regions: tuple[RegionVerdict, ...] = ()
     if not fault:
         trying, side = _Trying(effect, chosen, tuple(samples), seed), Side.of(before)
@@ -91,7 +109,9 @@ def check_run(
             regions = tuple(trying.regions(side, Side.of(after)))
         except QbenchError:
             raise
-        except Exception as error:  # what reads the graph before and not the one after finds the pass's fault
+        except (
+            Exception
+        ) as error:  # what reads the graph before and not the one after finds the pass's fault
             faults = (*faults, f"the graph after it does not run: {type(error).__name__}: {error}")
     return Checked(pass_.name, effect, _names(effect, arithmetics), bool(changed), regions, faults)
 
@@ -117,12 +137,16 @@ def assert_effect(
 
 
 def output_changes(
-    before: ir.Model, after: ir.Model, samples: Sequence[Feeds], arithmetics: Sequence[AnyArithmetic] = ARITHMETICS
+    before: ir.Model,
+    after: ir.Model,
+    samples: Sequence[Feeds],
+    arithmetics: Sequence[AnyArithmetic] = ARITHMETICS,
 ) -> tuple[OutputChange, ...]:
-    """What a whole pipeline did to the outputs of a graph, measured on ``samples``; one row per arithmetic and output.
+    """What a whole pipeline did to the outputs of a graph, measured on ``samples``; one row per
+    arithmetic and output.
 
-    Effects hold for every site by itself. What several sites move adds up on the way to an output, and operators
-    between amplify it, so that no effect but exact bounds this number.
+    Effects hold for every site by itself. What several sites move adds up on the way to an output,
+    and operators between amplify it, so that no effect but exact bounds this number.
 
     Raises:
         QbenchError: an arithmetic that is unknown, or cannot run one of the graphs.
@@ -133,9 +157,15 @@ def output_changes(
         for value in before.graph.outputs:
             name, by = value.name or "", Yardstick(LOSSY, reach_of(value), step_of(value))
             pairs = [tuple(np.asarray(run(feeds)[name]) for run in runs) for feeds in samples]
-            farthest = max((float(by.steps(one, other).max(initial=0.0)) for one, other in pairs), default=0.0)
-            # counted by value: a real that moved by less than half a step has moved, and 0 that became −0 has not
-            moved = sum(int(np.count_nonzero(different(one, other) & (one != other))) for one, other in pairs)
+            farthest = max(
+                (float(by.steps(one, other).max(initial=0.0)) for one, other in pairs), default=0.0
+            )
+            # counted by value: a real that moved by less than half a step has moved, and 0 that
+            # became −0 has not
+            moved = sum(
+                int(np.count_nonzero(different(one, other) & (one != other)))
+                for one, other in pairs
+            )
             of = sum(one.size for one, _ in pairs)
             steps = int(farthest) if np.isfinite(farthest) else None
             found.append(OutputChange(name, arithmetic_name(arithmetic), moved, of, steps))
@@ -146,7 +176,9 @@ def _names(effect: Effect, arithmetics: Sequence[AnyArithmetic] | None) -> tuple
     return tuple(map(arithmetic_name, arithmetics or effect.arithmetics))
 
 
-def _wrong_returns(pass_: Pass, before: ir.Model, after: ir.Model, *, changed: bool) -> Iterator[str]:
+def _wrong_returns(
+    pass_: Pass, before: ir.Model, after: ir.Model, *, changed: bool
+) -> Iterator[str]:
     digest = graph_digest(after)
     differs = graph_digest(before) != digest
     if differs != changed:
@@ -174,19 +206,25 @@ class _Trying:
     def regions(self, *sides: *tuple[Side, Side]) -> Iterator[RegionVerdict]:
         """The verdicts on all that differs.
 
-        Codes inside a region may move as long as what reads them does not, as when limits move to another border: a
-        border that is refuted is taken inside, and what reads it is checked instead, up to an output.
+        Codes inside a region may move as long as what reads them does not, as when limits move to
+        another border: a border that is refuted is taken inside, and what reads it is checked
+        instead, up to an output.
         """
         before, inside = sides[0].model, frozenset[str]()
         outputs = {value.name for value in before.graph.outputs}
-        found, known = dict[str, RegionVerdict](), dict[tuple[str, tuple[str, ...]], RegionVerdict]()
+        found, known = (
+            dict[str, RegionVerdict](),
+            dict[tuple[str, tuple[str, ...]], RegionVerdict](),
+        )
         for _ in range(_HOPS):
             regions = tuple(changed_regions(*sides, inside))
             new = [region for region in regions if (region.output, region.inputs) not in known]
             for region, verdict in zip(new, self._judged(before, sides, new), strict=True):
                 known[region.output, region.inputs] = verdict
             found = {region.output: known[region.output, region.inputs] for region in regions}
-            refuted = {name for name, verdict in found.items() if verdict.verdict is PassVerdict.REFUTED}
+            refuted = {
+                name for name, verdict in found.items() if verdict.verdict is PassVerdict.REFUTED
+            }
             if not refuted or refuted & outputs:
                 break
             inside |= refuted
@@ -194,16 +232,25 @@ class _Trying:
         if found and self.samples and self.effect.kind is EffectKind.EXACT:
             yield from self._whole(*sides)
 
-    def _judged(self, before: ir.Model, sides: tuple[Side, Side], regions: Sequence[Region]) -> Iterator[RegionVerdict]:
+    def _judged(
+        self, before: ir.Model, sides: tuple[Side, Side], regions: Sequence[Region]
+    ) -> Iterator[RegionVerdict]:
         sizes = tuple(_sizes(before)) if regions else ()
         seen = _inside(sides[0], regions, self.samples) if regions else []
         for region in regions:
             occurring = tuple({name: batch[name] for name in region.inputs} for batch in seen)
-            shapes = next((found for one in sizes if (found := _shapes(region, one)) is not None), None)
+            shapes = next(
+                (found for one in sizes if (found := _shapes(region, one)) is not None), None
+            )
             if shapes is None and occurring:
                 shapes = {name: array.shape for name, array in occurring[0].items()}
             if shapes is None:
-                yield RegionVerdict(region.output, PassVerdict.TRIED, 0, note="the shapes of what it reads are unknown")
+                yield RegionVerdict(
+                    region.output,
+                    PassVerdict.TRIED,
+                    0,
+                    note="the shapes of what it reads are unknown",
+                )
             else:
                 yield self._region(sides, region, occurring, shapes)
 
@@ -214,7 +261,9 @@ class _Trying:
         occurring: tuple[Feeds, ...],
         shapes: Mapping[str, tuple[int, ...]],
     ) -> RegionVerdict:
-        reaches = {name: common_reach(*(side.values[name] for side in sides)) for name in region.inputs}
+        reaches = {
+            name: common_reach(*(side.values[name] for side in sides)) for name in region.inputs
+        }
         trials = trials_of(region, reaches, shapes, self.seed)
         zeros = {name: at_zero(region, reaches, name) for name in region.inputs}
         asked = Question(region, trials, occurring, self._by(sides[0].end(region.output)), zeros)
@@ -223,7 +272,9 @@ class _Trying:
         return with_function(asked, verdict) if lossy else verdict
 
     def _whole(self, before: Side, after: Side) -> Iterator[RegionVerdict]:
-        """The outputs of the whole graph on samples: what lowering makes of a region may depend on what is around."""
+        """The outputs of the whole graph on samples: what lowering makes of a region may depend
+        on what is around.
+        """
         zeros = {value.name or "": 0.0 for value in before.model.graph.inputs}
         trials = Trials(self.samples, len(self.samples), alike=False)
         for value in before.model.graph.outputs:
@@ -235,11 +286,15 @@ class _Trying:
 
 
 def _sizes(model: ir.Model) -> Iterator[Mapping[str, tuple[int, ...]]]:
-    """Name → whole dimensions, where they can be inferred, for every size that free dimensions are tried as."""
+    """Name → whole dimensions, where they can be inferred, for every size that free dimensions
+    are tried as.
+    """
     for size in _SIZES:
         graph = shapes_alone(model, free_dims=size).graph
         values = (*graph.inputs, *(value for node in graph for value in node.outputs))
-        shapes = {value.name or "": tuple(value.shape) for value in values if value.shape is not None}
+        shapes = {
+            value.name or "": tuple(value.shape) for value in values if value.shape is not None
+        }
         yield {
             name: tuple(int(dim) for dim in dims)  # type: ignore[arg-type]
             for name, dims in shapes.items()
@@ -247,14 +302,24 @@ def _sizes(model: ir.Model) -> Iterator[Mapping[str, tuple[int, ...]]]:
         }
 
 
-def _shapes(region: Region, sizes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]] | None:
-    return {name: sizes[name] for name in region.inputs} if all(name in sizes for name in region.inputs) else None
+def _shapes(
+    region: Region, sizes: Mapping[str, tuple[int, ...]]
+) -> dict[str, tuple[int, ...]] | None:
+    return (
+        {name: sizes[name] for name in region.inputs}
+        if all(name in sizes for name in region.inputs)
+        else None
+    )
 
 
-def _inside(side: Side, regions: Sequence[Region], samples: tuple[Feeds, ...]) -> list[dict[str, Array]]:
+def _inside(
+    side: Side, regions: Sequence[Region], samples: tuple[Feeds, ...]
+) -> list[dict[str, Array]]:
     """What the samples become at the inputs of all regions."""
     fed = {value.name or "" for value in side.model.graph.inputs}
-    wanted = tuple(dict.fromkeys(name for region in regions for name in region.inputs if name not in fed))
+    wanted = tuple(
+        dict.fromkeys(name for region in regions for name in region.inputs if name not in fed)
+    )
     if not samples:
         return []
     try:
@@ -264,12 +329,14 @@ def _inside(side: Side, regions: Sequence[Region], samples: tuple[Feeds, ...]) -
         return []  # then nothing runs the graph, and every region reports that itself
 
 
-# An effect checked on what occurs: what a pass changed, run before and after on the codes that it read in a run.
+# An effect checked on what occurs: what a pass changed, run before and after on the codes that it
+# read in a run.
 #
 #     for every value computed otherwise:  before(codes) against after(codes), as `check_run`, on no other inputs
 #
-# A code that moves does not break an effect where what reads it compensates, as when a limit moves on: of several
-# values that moved those count whose region is wrong still when the earlier ones are taken inside.
+# A code that moves does not break an effect where what reads it compensates, as when a limit moves
+# on: of several values that moved those count whose region is wrong still when the earlier ones are
+# taken inside.
 
 Occurring = Callable[[tuple[str, ...]], Mapping[str, Array]]
 """Names of inputs and codes of the graph before → what they are on some samples."""
@@ -279,19 +346,25 @@ _MOST = 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BrokenRegion:
-    """A value that a pass makes other than its effect allows: both ways to compute it, and the codes that show it."""
+    """A value that a pass makes other than its effect allows: both ways to compute it, and the
+    codes that show it.
+    """
 
     region: Region
     feeds: Mapping[str, Array]
 
 
-def broken_regions(effect: Effect, before: ir.Model, after: ir.Model, occurring: Occurring) -> tuple[BrokenRegion, ...]:
-    """Where ``after`` is not what ``effect`` promises of ``before``, in graph order; neither is touched.
+def broken_regions(
+    effect: Effect, before: ir.Model, after: ir.Model, occurring: Occurring
+) -> tuple[BrokenRegion, ...]:
+    """Where ``after`` is not what ``effect`` promises of ``before``, in graph order; neither is
+    touched.
 
     A region that an arithmetic of the effect cannot run is taken as unchanged.
 
     Args:
-        occurring: returns the values of inputs of regions; called once, and not where nothing changed.
+        occurring: returns the values of inputs of regions; called once, and not where nothing
+            changed.
 
     Raises:
         QbenchError: ``occurring`` fails.
@@ -301,7 +374,9 @@ def broken_regions(effect: Effect, before: ir.Model, after: ir.Model, occurring:
     if not first:
         return ()
     fed = {name for name, value in sides[0].values.items() if value.producer() is None}
-    borders = {name for name in sides[0].values if all(side.border(name) is not None for side in sides)} | fed
+    borders = {
+        name for name in sides[0].values if all(side.border(name) is not None for side in sides)
+    } | fed
     known = occurring(tuple(name for name in sides[0].values if name in borders))
     moved = [region for region in first if _is_broken(region, effect, sides[0], known)][:_MOST]
     return tuple(
@@ -339,9 +414,13 @@ def _is_broken(region: Region, effect: Effect, side: Side, known: Mapping[str, A
     return any(_is_wrong(region, arithmetic, feeds, yardstick) for arithmetic in effect.arithmetics)
 
 
-def _is_wrong(region: Region, arithmetic: str, feeds: Mapping[str, Array], yardstick: Yardstick) -> bool:
+def _is_wrong(
+    region: Region, arithmetic: str, feeds: Mapping[str, Array], yardstick: Yardstick
+) -> bool:
     try:
-        before, after = (running(one, arithmetic)(feeds)[region.output] for one in (region.before, region.after))
+        before, after = (
+            running(one, arithmetic)(feeds)[region.output] for one in (region.before, region.after)
+        )
     except (QbenchError, *KERNEL_ERRORS):
         return False
     if (before.shape, before.dtype) != (after.shape, after.dtype):

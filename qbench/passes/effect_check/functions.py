@@ -1,10 +1,12 @@
-"""Whether a lossy pass changed what a region computes apart from its rounding: a limit that is gone, another function.
+"""Whether a lossy pass changed what a region computes apart from its rounding: a limit that is
+gone, another function.
 
-    f°  the region without the rounding of its pairs: real ─Q─[l,h]─DQ─ becomes real ─Clip(DQ(l), DQ(h))─
+    f°  the region without the rounding of its pairs: real ─Q─[l,h]─DQ─ becomes real ─Clip(DQ(l),
+    DQ(h))─
 
-A pass that only rounds otherwise leaves f° as it was. Two f° are held to be the same where they differ by no more than
-what rounding itself does there, and what float32 loses when steps are taken in another order. Inputs beyond all steps
-of the region are tried as well: there a lost limit shows.
+A pass that only rounds otherwise leaves f° as it was. Two f° are held to be the same where they
+differ by no more than what rounding itself does there, and what float32 loses when steps are taken
+in another order. Inputs beyond all steps of the region are tried as well: there a lost limit shows.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +20,14 @@ from qbench.graph import own_copy
 from qbench.passes.contract import QDQ
 from qbench.passes.effect_check.regions import Region
 from qbench.passes.effect_check.trials import KERNEL_ERRORS, Question, elements_of, shrunk
-from qbench.passes.effect_check.verdicts import Array, Counterexample, PassVerdict, RegionVerdict, Running, running
+from qbench.passes.effect_check.verdicts import (
+    Array,
+    Counterexample,
+    PassVerdict,
+    RegionVerdict,
+    Running,
+    running,
+)
 from qbench.passes.rewrites.pairs import Unrounded
 
 _FACTORS = (1.0, 4.0, -4.0)
@@ -29,7 +38,8 @@ _FLOAT = 1e-4
 
 
 def without_rounding(model: ir.Model) -> ir.Model:
-    """A copy of the QDQ ``model`` in which every pair around computed reals limits them and rounds nothing.
+    """A copy of the QDQ ``model`` in which every pair around computed reals limits them and
+    rounds nothing.
 
     Codes that leave the graph, come from outside or are dequantized by other parameters stay.
     """
@@ -43,7 +53,9 @@ def without_rounding(model: ir.Model) -> ir.Model:
 
 
 def with_function(asked: Question, verdict: RegionVerdict) -> RegionVerdict:
-    """``verdict`` of a lossy pass on a region, or that its function changed, with the smallest input that shows it."""
+    """``verdict`` of a lossy pass on a region, or that its function changed, with the smallest
+    input that shows it.
+    """
     try:
         pair = _Pair.of(asked.region)
         shown = next((feeds for feeds in _beyond(asked) if pair.apart(feeds)[0].any()), None)
@@ -82,7 +94,10 @@ class _Pair:
         before, after = (np.asarray(run(feeds)[self.output], np.float64) for run in self.smooth)
         rounded = [np.asarray(run(feeds)[self.output], np.float64) for run in self.rounded]
         with np.errstate(invalid="ignore"):
-            by_rounding = sum(_farthest(smooth - one) for smooth, one in zip((before, after), rounded, strict=True))
+            by_rounding = sum(
+                _farthest(smooth - one)
+                for smooth, one in zip((before, after), rounded, strict=True)
+            )
             room = by_rounding + _FLOAT * np.abs(before) + _FLOAT * _farthest(before)
             different = ~(np.abs(after - before) <= room) & ~(before == after)
         return different & ~(np.isnan(before) & np.isnan(after)), before, after

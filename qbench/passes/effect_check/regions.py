@@ -24,19 +24,23 @@ from qbench.graph import (
 )
 from qbench.passes.partition.sections import values_read
 
-# What of a graph a pass changed, cut out: for every value that is computed otherwise, the two ways to compute it.
+# What of a graph a pass changed, cut out: for every value that is computed otherwise, the two ways
+# to compute it.
 #
-# Borders are the values that both graphs know by one name: inputs, outputs, and codes (integers of 8 and 16 bits).
-# Each is defined by the nodes between it and the next borders before it. Where the two definitions differ, they become
-# two small models of the same inputs and the same output. Where they read different borders, what these are computed of
-# is taken instead, step by step: values that stem from one another must not be taken for independent ones.
+# Borders are the values that both graphs know by one name: inputs, outputs, and codes (integers of
+# 8 and 16 bits). Each is defined by the nodes between it and the next borders before it. Where the
+# two definitions differ, they become two small models of the same inputs and the same output. Where
+# they read different borders, what these are computed of is taken instead, step by step: values
+# that stem from one another must not be taken for independent ones.
 #
-# If every border is what it was, given the borders it reads, then so is the graph: by induction along its order. All of
-# this is linear in the graph and in what changed.
+# If every border is what it was, given the borders it reads, then so is the graph: by induction
+# along its order. All of this is linear in the graph and in what changed.
 
 _WIDENINGS = 64
 """Steps back at most, until both sides of a region read the same."""
-_CODE_TYPES = frozenset({ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT16, ir.DataType.UINT16})
+_CODE_TYPES = frozenset(
+    {ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT16, ir.DataType.UINT16}
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,11 +76,18 @@ class Side:
         graph = copy.graph
         places = {node: place for place, node in enumerate(graph)}
         computed = (value for node in graph for value in node.outputs if not is_constant(value))
-        return cls(copy, {value.name or "": value for value in (*graph.inputs, *computed) if value.name}, places)
+        return cls(
+            copy,
+            {value.name or "": value for value in (*graph.inputs, *computed) if value.name},
+            places,
+        )
 
     def end(self, name: str) -> ir.Value:
         """The value called ``name``, a border or an output of the graph."""
-        return next((value for value in self.model.graph.outputs if value.name == name), None) or self.values[name]
+        return (
+            next((value for value in self.model.graph.outputs if value.name == name), None)
+            or self.values[name]
+        )
 
     def border(self, name: str) -> ir.DataType | None:
         """The type of a value that can be a border; None of any other."""
@@ -89,10 +100,16 @@ class Side:
         return value.dtype
 
 
-def changed_regions(before: Side, after: Side, inside: AbstractSet[str] = frozenset()) -> Iterator[Region]:
-    """Every value that both graphs know and compute otherwise, in graph order; those ``inside`` are no borders."""
+def changed_regions(
+    before: Side, after: Side, inside: AbstractSet[str] = frozenset()
+) -> Iterator[Region]:
+    """Every value that both graphs know and compute otherwise, in graph order; those ``inside``
+    are no borders.
+    """
     kinds = {name: kind for name in before.values if (kind := before.border(name)) is not None}
-    borders = {name: kind for name, kind in kinds.items() if after.border(name) == kind}.keys() - inside
+    borders = {
+        name: kind for name, kind in kinds.items() if after.border(name) == kind
+    }.keys() - inside
     known: dict[int, str] = {}
     definitions = [_definitions(side.model, borders, known) for side in (before, after)]
     outputs = [value.name or "" for value in before.model.graph.outputs]
@@ -102,32 +119,43 @@ def changed_regions(before: Side, after: Side, inside: AbstractSet[str] = frozen
             yield _cut(before, after, name, borders, order)
 
 
-def _cut(before: Side, after: Side, output: str, borders: AbstractSet[str], order: Mapping[str, int]) -> Region:
+def _cut(
+    before: Side, after: Side, output: str, borders: AbstractSet[str], order: Mapping[str, int]
+) -> Region:
     open_: set[str] = {output}
     for _ in range(_WIDENINGS):
         cones = [_cone(side, output, borders, open_) for side in (before, after)]
         read = [reads for _, reads in cones]
         one_sided = read[0] ^ read[1]
         made = {name for name in read[0] | read[1] if before.values[name].producer() is not None}
-        near = {name for name in made if one_sided & _cone(before, name, borders, open_ | {name})[1]}
+        near = {
+            name for name in made if one_sided & _cone(before, name, borders, open_ | {name})[1]
+        }
         if not one_sided or not (near or made & one_sided):
             break
         open_ |= near or {max(made & one_sided, key=order.__getitem__)}
     inputs = tuple(sorted(read[0] | read[1], key=order.__getitem__))
-    models = [_model(side, cone[0], inputs, output) for side, cone in zip((before, after), cones, strict=True)]
+    models = [
+        _model(side, cone[0], inputs, output)
+        for side, cone in zip((before, after), cones, strict=True)
+    ]
     return Region(output, inputs, *models)
 
 
 def _cone(
     side: Side, output: str, borders: AbstractSet[str], open_: AbstractSet[str]
 ) -> tuple[list[ir.Node], set[str]]:
-    """The nodes that ``output`` is computed by behind the next borders that are not ``open_``, and what they read."""
+    """The nodes that ``output`` is computed by behind the next borders that are not ``open_``,
+    and what they read.
+    """
     end = side.end(output)
     reads, seen, pending = set[str](), set[ir.Node](), [end]
     while pending:
         value = pending.pop()
         maker = value.producer()
-        if (value.name in borders and value.name not in open_) or (maker is None and value.name in side.values):
+        if (value.name in borders and value.name not in open_) or (
+            maker is None and value.name in side.values
+        ):
             reads.add(value.name or "")
         elif maker is not None and maker not in seen:
             seen.add(maker)
@@ -138,7 +166,9 @@ def _cone(
 def _model(side: Side, nodes: list[ir.Node], inputs: tuple[str, ...], output: str) -> ir.Model:
     whole, graph, end = side.model, side.model.graph, side.end(output)
     taken = [side.values[name] for name in inputs if name in side.values]
-    constants = {value: None for node in nodes for value in values_read(node) if value.is_initializer()}
+    constants = {
+        value: None for node in nodes for value in values_read(node) if value.is_initializer()
+    }
     if end.is_initializer():
         constants[end] = None
     view = ir.GraphView(
@@ -149,10 +179,14 @@ def _model(side: Side, nodes: list[ir.Node], inputs: tuple[str, ...], output: st
         opset_imports=graph.opset_imports,
         name=f"{graph.name or 'graph'}, '{output}'",
     )
-    return ir.Model(view.clone(), ir_version=whole.ir_version, functions=tuple(whole.functions.values()))
+    return ir.Model(
+        view.clone(), ir_version=whole.ir_version, functions=tuple(whole.functions.values())
+    )
 
 
-def _definitions(model: ir.Model, borders: AbstractSet[str], known: dict[int, str]) -> dict[str, str]:
+def _definitions(
+    model: ir.Model, borders: AbstractSet[str], known: dict[int, str]
+) -> dict[str, str]:
     """Name of a border or output → a digest of how it is computed of the borders before it."""
     inside: dict[ir.Value, str] = {}
     found: dict[str, str] = {}
@@ -164,12 +198,16 @@ def _definitions(model: ir.Model, borders: AbstractSet[str], known: dict[int, st
 
     for node in model.graph:
         # what a subgraph reads comes behind the node's own inputs
-        operands = ["" if value is None else read(value) for value in (*node.inputs, *values_read(node))]
+        operands = [
+            "" if value is None else read(value) for value in (*node.inputs, *values_read(node))
+        ]
         attributes = [_attribute(one) for _, one in sorted(node.attributes.items())]
         made = _digest(node.domain, node.op_type, node.overload, *attributes, "of", *operands)
         for index, value in enumerate(node.outputs):
             inside[value] = found[value.name or ""] = f"{index} of {made}"
-    return found | {value.name or "": read(value) for value in model.graph.outputs if value.producer() is None}
+    return found | {
+        value.name or "": read(value) for value in model.graph.outputs if value.producer() is None
+    }
 
 
 def _constant(value: ir.Value, known: dict[int, str]) -> str:
@@ -196,7 +234,8 @@ def _digest(*parts: str | bytes) -> str:
 
 # Whether a region treats every element alike, so that its cases fit into one array.
 #
-# A constant with channels needs their dimension in every case; everything else shrinks to one element.
+# A constant with channels needs their dimension in every case; everything else shrinks to one
+# element.
 
 BORDERS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 _ALIKE = BORDERS | {"Cast", "Identity", "Max", "Min"}
@@ -232,7 +271,9 @@ def dims_of_a_case(region: Region, ranks: AbstractSet[int]) -> tuple[int, ...] |
 
 
 def _computed(model: ir.Model) -> Iterator[tuple[ir.Node, list[tuple[int, ir.Value]]]]:
-    """The nodes whose results are others in every run, each with those of its inputs that are not."""
+    """The nodes whose results are others in every run, each with those of its inputs that are
+    not.
+    """
     fixed: set[ir.Value] = set()
     for node in model.graph:
         given = [(index, value) for index, value in enumerate(node.inputs) if value is not None]
@@ -251,7 +292,9 @@ def _is_table(node: ir.Node, fixed: list[tuple[int, ir.Value]]) -> bool:
     return shape is not None and len(shape) == 1
 
 
-def _along(node: ir.Node, index: int, value: ir.Value, ranks: AbstractSet[int]) -> tuple[int, ...] | None:
+def _along(
+    node: ir.Node, index: int, value: ir.Value, ranks: AbstractSet[int]
+) -> tuple[int, ...] | None:
     """The dimensions of a fixed operand, as they lie along those of a case; None: unknown."""
     constant = constant_value(value)
     shape = constant.shape if constant is not None else value.shape
@@ -269,17 +312,33 @@ def _along(node: ir.Node, index: int, value: ir.Value, ranks: AbstractSet[int]) 
     return (dims[0], *(1 for _ in range(behind)))
 
 
-# One step of a value: how far it moves at most when everything that it is made of moves by one step of its qparams.
+# One step of a value: how far it moves at most when everything that it is made of moves by one step
+# of its qparams.
 #
 #     codes: 1     DQ: its scale, the largest of several     moved, Concat, Neg, Relu, Clip, Max, …: the largest of all
 #     Add, Sub, Sum: the sum of all      constants, inputs: 0, for they do not move      anything else: it has none
 #
-# The qparams are those of the graph before: a requantize that a pass drops gave the step that it may be off by.
+# The qparams are those of the graph before: a requantize that a pass drops gave the step that it
+# may be off by.
 
 _HOPS = 40
 """Nodes looked back at."""
 _NO_FARTHER = frozenset(
-    {"Abs", "Atan", "Clip", "Concat", "Cos", "Max", "Min", "Neg", "Relu", "Sigmoid", "Sin", "Softplus", "Tanh"}
+    {
+        "Abs",
+        "Atan",
+        "Clip",
+        "Concat",
+        "Cos",
+        "Max",
+        "Min",
+        "Neg",
+        "Relu",
+        "Sigmoid",
+        "Sin",
+        "Softplus",
+        "Tanh",
+    }
 )
 """Their slope is one at most in any operand, and one operand alone decides."""
 _SUMS = frozenset({"Add", "Sub", "Sum"})
@@ -308,7 +367,11 @@ def _of_node(node: ir.Node, hops: int, known: dict[ir.Value, float | None]) -> f
     moved = op_spec(node).moved
     if not hops or not (moved or (node.domain == "" and node.op_type in _NO_FARTHER | _SUMS)):
         return None
-    read = [one for place, one in enumerate(node.inputs) if one is not None and (not moved or place in moved)]
+    read = [
+        one
+        for place, one in enumerate(node.inputs)
+        if one is not None and (not moved or place in moved)
+    ]
     steps = [_step(one, hops - 1, known) for one in read]
     if any(step is None for step in steps):
         return None

@@ -26,18 +26,23 @@ from qbench.passes.effect_check.verdicts import (
 from qbench.passes.requantization.reach import Reach
 from qbench.passes.requantization.tables import critical_reals
 
-# Which inputs a region is tried on: all of them where they can be counted, else those on which mistakes show.
+# Which inputs a region is tried on: all of them where they can be counted, else those on which
+# mistakes show.
 #
-# A region that treats every element alike is tried on elements: its cases are stacked along the first axis.
+# A region that treats every element alike is tried on elements: its cases are stacked along the
+# first axis.
 #     every code of one input, every pair of two, as long as there are 65,536        → proof
 #     both sides of every step of a quantizer, of one real input of monotone nodes    → proof, where Q is ONNX's rule
-# Any other takes whole tensors: ends, zeros, ends of everything in it, thresholds, random numbers, calibration samples.
+# Any other takes whole tensors: ends, zeros, ends of everything in it, thresholds, random numbers,
+# calibration samples.
 
 _MONOTONE = BORDERS | {"Identity", "Relu", "Clip"}
 _CASES = 65_536
 _ELEMENTS = 2**24
 _WORK = 20_000_000
-"""Multiply-accumulates and elements that all batches of a region may cost together, each time it is run."""
+"""Multiply-accumulates and elements that all batches of a region may cost together, each time
+it is run.
+"""
 _FEWEST, _MOST, _SWEEPS = 4, 24, 64
 _WIDEST = 16
 _LARGEST = 64
@@ -52,8 +57,8 @@ class Trials:
 
     Args:
         batches: its feeds. inputs: how many, in elements where ``alike``, else in batches.
-        complete: whether there are no others, if codes come; ``of_steps``: if reals come and Q is ONNX's own rule.
-        alike: whether every element is a case of its own, along the first axis.
+        complete: whether there are no others, if codes come; ``of_steps``: if reals come and Q is
+        ONNX's own rule. alike: whether every element is a case of its own, along the first axis.
     """
 
     batches: tuple[Mapping[str, Array], ...]
@@ -63,7 +68,9 @@ class Trials:
     of_steps: bool = False
 
 
-def trials_of(region: Region, reaches: Mapping[str, Reach], shapes: Mapping[str, tuple[int, ...]], seed: int) -> Trials:
+def trials_of(
+    region: Region, reaches: Mapping[str, Reach], shapes: Mapping[str, tuple[int, ...]], seed: int
+) -> Trials:
     """What to try ``region`` on.
 
     Args:
@@ -81,21 +88,32 @@ def trials_of(region: Region, reaches: Mapping[str, Reach], shapes: Mapping[str,
         count = math.prod(int(reaches[name].size) for name in inputs)
         if count <= _CASES and count * math.prod(inner) <= _ELEMENTS:
             ranges = [np.arange(reaches[name].low, reaches[name].high + 1) for name in inputs]
-            cases = dict(zip(inputs, (axis.reshape(-1) for axis in np.meshgrid(*ranges)), strict=True))
+            cases = dict(
+                zip(inputs, (axis.reshape(-1) for axis in np.meshgrid(*ranges)), strict=True)
+            )
             return _of_cases(inputs, cases, inner, complete=True)
     elif len(inputs) == 1 and all(node.op_type in _MONOTONE for node in _nodes(region)):
         known = _tensor_qparams(region) is not None
         return _of_cases(inputs, {one: _steps(region, reaches[one])}, inner, of_steps=known)
     count = max(1, min(_CASES, _ELEMENTS // math.prod(inner)))
     pools = {name: _pool(region, dtype, reaches[name]) for name, dtype in inputs.items()}
-    random = {name: _random(dtype, reaches[name], pools[name], count, rng) for name, dtype in inputs.items()}
+    random = {
+        name: _random(dtype, reaches[name], pools[name], count, rng)
+        for name, dtype in inputs.items()
+    }
     return _of_cases(inputs, random, inner)
 
 
 def at_zero(region: Region, reaches: Mapping[str, Reach], name: str) -> float:
-    """What counts as nothing at the input ``name``: the zero of its qparams, or the end that is nearest to it."""
+    """What counts as nothing at the input ``name``: the zero of its qparams, or the end that is
+    nearest to it.
+    """
     found = reaches[name]
-    return float(np.clip(found.zero, found.low, found.high)) if _dtype(region, name).kind in "iuf" else 0.0
+    return (
+        float(np.clip(found.zero, found.low, found.high))
+        if _dtype(region, name).kind in "iuf"
+        else 0.0
+    )
 
 
 def _of_cases(
@@ -109,7 +127,9 @@ def _of_cases(
     count = len(next(iter(cases.values())))
     feeds = {
         name: np.ascontiguousarray(
-            np.broadcast_to(cases[name].astype(dtype).reshape(-1, *(1 for _ in inner)), (count, *inner))
+            np.broadcast_to(
+                cases[name].astype(dtype).reshape(-1, *(1 for _ in inner)), (count, *inner)
+            )
         )
         for name, dtype in inputs.items()
     }
@@ -127,7 +147,9 @@ def _of_tensors(
     cost = sum(node_macs(region.before).values()) + sum(elements.values())
     affordable = _WORK // max(cost, 1)
     pools = {name: _pool(region, dtype, reaches[name]) for name, dtype in inputs.items()}
-    sweeps = {name: _sweep(inputs[name], reaches[name], pools[name], elements[name]) for name in inputs}
+    sweeps = {
+        name: _sweep(inputs[name], reaches[name], pools[name], elements[name]) for name in inputs
+    }
     swept = max((len(sweep) for sweep in sweeps.values()), default=0)
     count = max(_FEWEST, min(max(_MOST, swept + _FEWEST), affordable)) if inputs else 1
     batches = []
@@ -136,7 +158,10 @@ def _of_tensors(
         for place, (name, dtype) in enumerate(inputs.items()):
             numbers = _random(dtype, reaches[name], pools[name], elements[name], rng)
             if index in (1, 2):  # ends, and where there are several inputs, other ends of others
-                numbers = np.full(numbers.shape, pools[name].min() if index == 1 or place % 2 else pools[name].max())
+                numbers = np.full(
+                    numbers.shape,
+                    pools[name].min() if index == 1 or place % 2 else pools[name].max(),
+                )
             elif 2 < index < len(sweeps[name]) + 3:
                 numbers = sweeps[name][index - 3]
             feeds[name] = numbers.astype(dtype).reshape(shapes[name])
@@ -145,13 +170,19 @@ def _of_tensors(
 
 
 def _sweep(dtype: np.dtype[np.generic], reach: Reach, pool: Array, elements: int) -> Array:
-    """(batches, elements): one code after the other, of 8 bits every one, else of ``pool``, all at least once."""
-    every = np.arange(reach.low, reach.high + 1) if dtype.kind in "iu" and dtype.itemsize == 1 else pool
+    """(batches, elements): one code after the other, of 8 bits every one, else of ``pool``, all
+    at least once.
+    """
+    every = (
+        np.arange(reach.low, reach.high + 1) if dtype.kind in "iu" and dtype.itemsize == 1 else pool
+    )
     batches = min(-(-len(every) // max(elements, 1)), _SWEEPS)
     return every[np.arange(batches * elements).reshape(batches, elements) % len(every)]
 
 
-def _random(dtype: np.dtype[np.generic], reach: Reach, pool: Array, count: int, rng: np.random.Generator) -> Array:
+def _random(
+    dtype: np.dtype[np.generic], reach: Reach, pool: Array, count: int, rng: np.random.Generator
+) -> Array:
     """Half of them anything, half out of ``pool``."""
     if dtype.kind in "iu":
         low, high = (reach.low, reach.high) if dtype.itemsize <= _WIDEST // 8 else (0, 1)
@@ -177,7 +208,9 @@ def _pool(region: Region, dtype: np.dtype[np.generic], reach: Reach) -> Array:
 
 
 def _steps(region: Region, reach: Reach) -> Array:
-    """Float32 within ``reach``: both sides of every step of the quantizers in the region, limits, zeros."""
+    """Float32 within ``reach``: both sides of every step of the quantizers in the region,
+    limits, zeros.
+    """
     found = [np.array([0.0, -0.0, reach.low, reach.high], np.float32)]
     all_qparams = _tensor_qparams(region) or ()
     found += [critical_reals(qparams) for qparams in all_qparams]
@@ -190,7 +223,8 @@ def _steps(region: Region, reach: Reach) -> Array:
 
 
 def _tensor_qparams(region: Region) -> tuple[QParams, ...] | None:
-    """The qparams of all quantizers in ``region``, one per channel; None where the steps of one are not known.
+    """The qparams of all quantizers in ``region``, one per channel; None where the steps of one
+    are not known.
 
     They are unknown of computed qparams, of types wider than 16 bits, and of many channels.
     """
@@ -201,7 +235,9 @@ def _tensor_qparams(region: Region) -> tuple[QParams, ...] | None:
         qparams = node_qparams(node)
         if qparams is None or qparams.qtype.bits > _WIDEST or qparams.block_size is not None:
             return None
-        pairs = zip(qparams.scale.reshape(-1).tolist(), qparams.zero_point.reshape(-1).tolist(), strict=True)
+        pairs = zip(
+            qparams.scale.reshape(-1).tolist(), qparams.zero_point.reshape(-1).tolist(), strict=True
+        )
         found.update(dict.fromkeys(QParams(scale, point, qparams.qtype) for scale, point in pairs))
         if len(found) > _MOST_QPARAMS:
             return None
@@ -226,10 +262,12 @@ def _dtype(region: Region, name: str) -> np.dtype[np.generic]:
     return np.dtype((value.dtype or ir.DataType.FLOAT).numpy())
 
 
-# The smallest input that still shows a mistake: fewest elements that are not zero, then the smallest numbers.
+# The smallest input that still shows a mistake: fewest elements that are not zero, then the
+# smallest numbers.
 #
-# Of elements that are treated alike the smallest failing one is taken. A whole tensor is taken apart by delta debugging
-# (Zeller, Hildebrandt 2002): halves, quarters, … are set to zero as long as the mistake stays.
+# Of elements that are treated alike the smallest failing one is taken. A whole tensor is taken
+# apart by delta debugging (Zeller, Hildebrandt 2002): halves, quarters, … are set to zero as long
+# as the mistake stays.
 
 Fails = Callable[[Mapping[str, Array]], bool]
 
@@ -241,22 +279,33 @@ _FEW = 8
 _Element = tuple[str, int]
 
 
-def smallest_case(feeds: Mapping[str, Array], failing: Array, zeros: Mapping[str, float]) -> dict[str, Array]:
-    """One of the ``failing`` cases along the first axis: with most inputs at zero, then nearest to it."""
+def smallest_case(
+    feeds: Mapping[str, Array], failing: Array, zeros: Mapping[str, float]
+) -> dict[str, Array]:
+    """One of the ``failing`` cases along the first axis: with most inputs at zero, then nearest
+    to it.
+    """
     cases = np.flatnonzero(failing)
     away = {
-        name: np.abs(array[cases].reshape(len(cases), -1).astype(float) - zeros[name]) for name, array in feeds.items()
+        name: np.abs(array[cases].reshape(len(cases), -1).astype(float) - zeros[name])
+        for name, array in feeds.items()
     }
     count = np.sum([far.any(axis=1) for far in away.values()], axis=0)
     size = np.sum([far.sum(axis=1) for far in away.values()], axis=0)
     signs = np.sum(
-        [array[cases].reshape(len(cases), -1).astype(float).sum(axis=1) < 0 for array in feeds.values()], axis=0
+        [
+            array[cases].reshape(len(cases), -1).astype(float).sum(axis=1) < 0
+            for array in feeds.values()
+        ],
+        axis=0,
     )
     best = int(cases[np.lexsort((signs, size, count))[0]])
     return {name: array[best : best + 1] for name, array in feeds.items()}
 
 
-def shrunk(feeds: Mapping[str, Array], zeros: Mapping[str, float], fails: Fails) -> dict[str, Array]:
+def shrunk(
+    feeds: Mapping[str, Array], zeros: Mapping[str, float], fails: Fails
+) -> dict[str, Array]:
     """``feeds``, which fail, with as much as possible set to ``zeros``, deterministically."""
     left = _RUNS
 
@@ -265,7 +314,11 @@ def shrunk(feeds: Mapping[str, Array], zeros: Mapping[str, float], fails: Fails)
         left -= 1
         return left >= 0 and fails(_only(source, zeros, kept))
 
-    live = [(name, int(index)) for name, array in feeds.items() for index in np.flatnonzero(array != zeros[name])]
+    live = [
+        (name, int(index))
+        for name, array in feeds.items()
+        for index in np.flatnonzero(array != zeros[name])
+    ]
     live = _fewest(live, lambda kept: still(kept, feeds))
     found = _only(feeds, zeros, live)
     for name, index in live if len(live) <= _FEW else ():
@@ -301,7 +354,9 @@ def _fewest(live: list[_Element], still: Callable[[Sequence[_Element]], bool]) -
         size = -(-len(live) // parts)
         chunks = [live[start : start + size] for start in range(0, len(live), size)]
         without = ([one for chunk in chunks if chunk is not out for one in chunk] for out in chunks)
-        smaller = next((kept for kept in (*chunks, *without) if len(kept) < len(live) and still(kept)), None)
+        smaller = next(
+            (kept for kept in (*chunks, *without) if len(kept) < len(live) and still(kept)), None
+        )
         if smaller is not None:
             live, parts = smaller, 2
         elif size == 1:
@@ -311,7 +366,9 @@ def _fewest(live: list[_Element], still: Callable[[Sequence[_Element]], bool]) -
     return live
 
 
-def _only(feeds: Mapping[str, Array], zeros: Mapping[str, float], kept: Sequence[_Element]) -> dict[str, Array]:
+def _only(
+    feeds: Mapping[str, Array], zeros: Mapping[str, float], kept: Sequence[_Element]
+) -> dict[str, Array]:
     found = {name: np.full_like(array, zeros[name]) for name, array in feeds.items()}
     for name, index in kept:
         found[name].flat[index] = feeds[name].flat[index]
@@ -324,12 +381,20 @@ def _with(feeds: Mapping[str, Array], name: str, index: int, number: float) -> d
     return {**feeds, name: copy}
 
 
-# One region, run before and after on every trial under every arithmetic, and the verdict on its effect.
+# One region, run before and after on every trial under every arithmetic, and the verdict on its
+# effect.
 
 _BY_ONNX = frozenset({"qdq", "ideal"})
 """Arithmetics that quantize reals by ONNX's own rule."""
 _Feeds = Mapping[str, Array]
-KERNEL_ERRORS = (BatchError, ValueError, TypeError, ArithmeticError, LookupError, NotImplementedError)
+KERNEL_ERRORS = (
+    BatchError,
+    ValueError,
+    TypeError,
+    ArithmeticError,
+    LookupError,
+    NotImplementedError,
+)
 """What kernels raise for what they cannot compute."""
 
 
@@ -347,7 +412,9 @@ class _Pair:
 
 
 class _Seen:
-    """What was seen of a region until now: how many results, how many moved, how far the farthest."""
+    """What was seen of a region until now: how many results, how many moved, how far the
+    farthest.
+    """
 
     def __init__(self) -> None:
         self.moved, self.steps, self.ran = 0, 0.0, set[str]()
@@ -380,7 +447,9 @@ class Question:
     @property
     def batches(self) -> tuple[_Feeds, ...]:
         """All that it is run on."""
-        return self.trials.batches if self.trials.complete else (*self.trials.batches, *self.samples)
+        return (
+            self.trials.batches if self.trials.complete else (*self.trials.batches, *self.samples)
+        )
 
 
 def judged(asked: Question, arithmetics: tuple[AnyArithmetic, ...]) -> RegionVerdict:
@@ -399,9 +468,17 @@ def judged(asked: Question, arithmetics: tuple[AnyArithmetic, ...]) -> RegionVer
             notes.append(f"{arithmetic_name(arithmetic)} cannot run it ({error})")
             continue
         try:
-            found = _on_one(asked, _Pair(arithmetic, region.output, before, running(region.after, arithmetic)), seen)
+            found = _on_one(
+                asked,
+                _Pair(arithmetic, region.output, before, running(region.after, arithmetic)),
+                seen,
+            )
         except (QbenchError, *KERNEL_ERRORS) as error:
-            words = str(error) if isinstance(error, (QbenchError, BatchError)) else f"{type(error).__name__}: {error}"
+            words = (
+                str(error)
+                if isinstance(error, (QbenchError, BatchError))
+                else f"{type(error).__name__}: {error}"
+            )
             note = f"the graph after it does not run: '{region.output}' ({arithmetic_name(arithmetic)}): {words}"
             return RegionVerdict(region.output, PassVerdict.REFUTED, 0, note=note)
         if found is not None:
@@ -410,7 +487,9 @@ def judged(asked: Question, arithmetics: tuple[AnyArithmetic, ...]) -> RegionVer
     by_onnx = all(arithmetic_name(arithmetic) in _BY_ONNX for arithmetic in arithmetics)
     whole = len(seen.ran) == len(arithmetics) and (trials.complete or (trials.of_steps and by_onnx))
     verdict = PassVerdict.PROVEN if whole else PassVerdict.TRIED
-    return RegionVerdict(region.output, verdict, inputs, seen.moved, seen.whole_steps, note="; ".join(notes))
+    return RegionVerdict(
+        region.output, verdict, inputs, seen.moved, seen.whole_steps, note="; ".join(notes)
+    )
 
 
 def _on_one(asked: Question, pair: _Pair, seen: _Seen) -> RegionVerdict | None:
@@ -427,7 +506,9 @@ def _on_one(asked: Question, pair: _Pair, seen: _Seen) -> RegionVerdict | None:
             alike = trials.alike and index < len(trials.batches)
             cases = np.asarray(wrong.reshape(len(wrong), -1).any(axis=1)) if alike else None
             found = _counterexample(asked, pair, _small(asked, pair, feeds, cases))
-            return RegionVerdict(region.output, PassVerdict.REFUTED, index + 1, seen.moved, seen.whole_steps, found)
+            return RegionVerdict(
+                region.output, PassVerdict.REFUTED, index + 1, seen.moved, seen.whole_steps, found
+            )
     return None
 
 
@@ -443,7 +524,11 @@ def _small(asked: Question, pair: _Pair, feeds: _Feeds, cases: Array | None) -> 
     if cases is not None:
         case = smallest_case(feeds, cases, asked.zeros)
         if fails(case):
-            return case if all(array.size == 1 for array in case.values()) else shrunk(case, asked.zeros, fails)
+            return (
+                case
+                if all(array.size == 1 for array in case.values())
+                else shrunk(case, asked.zeros, fails)
+            )
     return shrunk(feeds, asked.zeros, fails)
 
 

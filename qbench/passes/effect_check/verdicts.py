@@ -16,7 +16,8 @@ from qbench.passes.integer_form import lower_to_integers
 from qbench.passes.lowering.site import integer_target
 from qbench.passes.requantization.reach import Reach
 
-# What checking a pass found: a verdict per region, the smallest counterexample of a refuted one, faults of the pass.
+# What checking a pass found: a verdict per region, the smallest counterexample of a refuted one,
+# faults of the pass.
 
 Array = npt.NDArray[Any]
 
@@ -24,7 +25,9 @@ _SHOWN = 8
 
 
 class PassVerdict(enum.Enum):
-    """How far a promise is known to hold, the worst last; CHANGED: a lossy pass made it another function."""
+    """How far a promise is known to hold, the worst last; CHANGED: a lossy pass made it another
+    function.
+    """
 
     PROVEN = "proven"
     TRIED = "tried"
@@ -42,8 +45,8 @@ class Counterexample:
     Args:
         arithmetic: that shows it. output: the value, and ``index`` the place in it, that is wrong.
         feeds: of the region; everything is at its zero but ``elements``: (input, place, number).
-        before, after: the two results there. steps: of the output's scale between them; None where it has none.
-        nodes_before, nodes_after: names of the nodes of the region.
+        before, after: the two results there. steps: of the output's scale between them; None where
+        it has none. nodes_before, nodes_after: names of the nodes of the region.
     """
 
     arithmetic: str
@@ -58,7 +61,10 @@ class Counterexample:
     nodes_after: tuple[str, ...]
 
     def __str__(self) -> str:
-        given = [f"{place(name, where, self.feeds[name])} = {value:.9g}" for name, where, value in self.elements]
+        given = [
+            f"{place(name, where, self.feeds[name])} = {value:.9g}"
+            for name, where, value in self.elements
+        ]
         more = "" if len(given) <= _SHOWN else f" and {len(given) - _SHOWN} more"
         where = place(self.output, self.index, None)
         apart = "" if self.steps is None else f", {self.steps} step{'s' * (self.steps != 1)} apart"
@@ -71,12 +77,14 @@ class Counterexample:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RegionVerdict:
-    """What is known of one changed region: the value ``output``, and the nodes that make it of values around.
+    """What is known of one changed region: the value ``output``, and the nodes that make it of
+    values around.
 
     Args:
-        inputs: how many were looked at; of a region that treats every element alike, elements, else whole batches.
-        steps: the farthest that a code moved; None: not measured, or without qparams. moved: elements that did.
-        note: why nothing could be tried; empty where something was.
+        inputs: how many were looked at; of a region that treats every element alike, elements, else
+            whole batches.
+        steps: the farthest that a code moved; None: not measured, or without qparams. moved:
+        elements that did. note: why nothing could be tried; empty where something was.
     """
 
     output: str
@@ -104,8 +112,8 @@ class OutputChange:
 
     Args:
         moved, of: elements that differ, of how many.
-        steps: the farthest, in whole steps of the output's scale; None: it has none, or an element is not a
-            number.
+        steps: the farthest, in whole steps of the output's scale; None: it has none, or an element
+            is not a number.
     """
 
     output: str
@@ -117,7 +125,9 @@ class OutputChange:
     def __str__(self) -> str:
         if not self.moved:
             return f"'{self.output}': none of {self.of} moved ({self.arithmetic})"
-        steps = "" if self.steps is None else f", by up to {self.steps} step{'s' * (self.steps != 1)}"
+        steps = (
+            "" if self.steps is None else f", by up to {self.steps} step{'s' * (self.steps != 1)}"
+        )
         if self.steps == 0:
             steps = ", by up to half a step"
         return f"'{self.output}': {self.moved} of {self.of} moved{steps} ({self.arithmetic})"
@@ -129,8 +139,9 @@ class Checked:
 
     Args:
         name, effect: of the pass. arithmetics: under which its promise was tried.
-        changed: whether it changed the graph. regions: the values that are computed otherwise since, in graph order.
-        faults: what is wrong with it whatever the numbers: an unsound graph, a wrong return value, no fixed point.
+        changed: whether it changed the graph. regions: the values that are computed otherwise
+        since, in graph order. faults: what is wrong with it whatever the numbers: an unsound graph,
+        a wrong return value, no fixed point.
     """
 
     name: str
@@ -142,10 +153,14 @@ class Checked:
 
     @property
     def verdict(self) -> PassVerdict:
-        """The worst of all regions, and refuted where there is a fault; of a pass that changed nothing, proven."""
+        """The worst of all regions, and refuted where there is a fault; of a pass that changed
+        nothing, proven.
+        """
         if self.faults:
             return PassVerdict.REFUTED
-        return max((one.verdict for one in self.regions), key=_ORDER.index, default=PassVerdict.PROVEN)
+        return max(
+            (one.verdict for one in self.regions), key=_ORDER.index, default=PassVerdict.PROVEN
+        )
 
     @property
     def refuted(self) -> bool:
@@ -176,13 +191,19 @@ class Checked:
 
 def place(name: str, index: tuple[int, ...], whole: Array | None) -> str:
     """``x[0,3]``; ``x`` where there is one element alone."""
-    inside = "" if whole is not None and whole.size == 1 else f"[{','.join(map(str, index))}]" * bool(index)
+    inside = (
+        ""
+        if whole is not None and whole.size == 1
+        else f"[{','.join(map(str, index))}]" * bool(index)
+    )
     return f"{name}{inside}"
 
 
 def named(nodes: tuple[str, ...]) -> str:
     """``a, b, c``, the first of many."""
-    shown = ", ".join(nodes[:_SHOWN]) + (f" and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else "")
+    shown = ", ".join(nodes[:_SHOWN]) + (
+        f" and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else ""
+    )
     return shown or "nothing"
 
 
@@ -190,7 +211,8 @@ def _size(one: Counterexample) -> tuple[int, float]:
     return len(one.elements), float(np.sum([abs(value) for _, _, value in one.elements]))
 
 
-# What two results differ, and whether an effect admits it: bits, steps of the output's scale, and its ends.
+# What two results differ, and whether an effect admits it: bits, steps of the output's scale, and
+# its ends.
 #
 # exact      every bit; one NaN is as good as another
 # rounding   |after − before| ≤ n steps, and nothing leaves the ends that everything lay within
@@ -210,10 +232,14 @@ class Yardstick:
     step: float | None
 
     def steps(self, before: Array, after: Array) -> Array:
-        """Whole steps between results of one shape; infinite where they differ and there are no qparams."""
+        """Whole steps between results of one shape; infinite where they differ and there are no
+        qparams.
+        """
         differ = different(before, after)
         with np.errstate(invalid="ignore"):
-            apart = np.abs(after.astype(np.float64) - before.astype(np.float64)) / (self.step or 1.0)
+            apart = np.abs(after.astype(np.float64) - before.astype(np.float64)) / (
+                self.step or 1.0
+            )
         counted = np.rint(np.where(np.isnan(apart), np.inf, apart))
         return np.where(differ, counted if self.step else np.inf, 0.0)
 
@@ -236,7 +262,8 @@ def different(before: Array, after: Array) -> Array:
     return np.asarray(~same)
 
 
-# A graph run as one arithmetic of an effect runs it: the float graph node by node, or lowered and counted.
+# A graph run as one arithmetic of an effect runs it: the float graph node by node, or lowered and
+# counted.
 
 AnyArithmetic = str | Arithmetic
 """``qdq``, the name of an arithmetic, or an arithmetic."""
@@ -253,8 +280,8 @@ def running(model: ir.Model, arithmetic: AnyArithmetic, taps: tuple[str, ...] = 
     """What runs ``model`` on a batch; feeds that it does not take are ignored.
 
     Args:
-        arithmetic: ``qdq`` runs the graph as it is, Q by ONNX's own rule and everything else by ONNX's reference; any
-            other lowers it to operators on integers first.
+        arithmetic: ``qdq`` runs the graph as it is, Q by ONNX's own rule and everything else by
+            ONNX's reference; any other lowers it to operators on integers first.
         taps: names of further values, of the graph as it is run.
 
     Raises:

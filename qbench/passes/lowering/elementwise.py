@@ -36,17 +36,20 @@ from qbench.passes.lowering.site import (
 )
 from qbench.passes.qdq.folding import moved_constant
 
-# Sums, products, concatenations, pools and functions of one value between Q and DQ as ONNX Runtime's QLinear….
+# Sums, products, concatenations, pools and functions of one value between Q and DQ as ONNX
+# Runtime's QLinear….
 #
-# All operands and the result have one type of 8 bits, and one scale each (ContribOperators.md of ONNX Runtime 1.31).
-# Each rule returns why it declines, or None when it lowered.
+# All operands and the result have one type of 8 bits, and one scale each (ContribOperators.md of
+# ONNX Runtime 1.31). Each rule returns why it declines, or None when it lowered.
 
 _ONE_AXIS = 13
 """The opset since which a Softmax is along one axis."""
 
 
 def lower_pointwise(site: Site, node: ir.Node) -> str | None:
-    """Add, Mul, pools, Sigmoid, LeakyRelu and Softmax → QLinear…: every operand, then the qparams of the result."""
+    """Add, Mul, pools, Sigmoid, LeakyRelu and Softmax → QLinear…: every operand, then the
+    qparams of the result.
+    """
     found = _window_problem(node) or _surroundings(site, node)
     if isinstance(found, str):
         return found
@@ -56,24 +59,44 @@ def lower_pointwise(site: Site, node: ir.Node) -> str | None:
     special = _ATTRIBUTES.get(node.op_type)
     names = INTEGER_FORMS[ENGINE_DOMAIN, f"QLinear{node.op_type}"].attributes
     attributes = kept_attributes(node, *names) if special is None else special(node)
-    site.replace([node, quantizer], f"QLinear{node.op_type}", inputs, attributes, domain=ENGINE_DOMAIN)
+    site.replace(
+        [node, quantizer], f"QLinear{node.op_type}", inputs, attributes, domain=ENGINE_DOMAIN
+    )
     return None
 
 
 def lower_concat(site: Site, node: ir.Node) -> str | None:
-    """Concat → QLinearConcat, which has the qparams of the result first; of equal qparams it is a copy."""
+    """Concat → QLinearConcat, which has the qparams of the result first; of equal qparams it is
+    a copy.
+    """
     found = _surroundings(site, node)
     if isinstance(found, str):
         return found
     operands, quantizer, output = found
-    inputs = [output.scale, output.point, *(value for operand in operands for value in operand.triple)]
-    site.replace([node, quantizer], "QLinearConcat", inputs, kept_attributes(node, "axis"), domain=ENGINE_DOMAIN)
+    inputs = [
+        output.scale,
+        output.point,
+        *(value for operand in operands for value in operand.triple),
+    ]
+    site.replace(
+        [node, quantizer],
+        "QLinearConcat",
+        inputs,
+        kept_attributes(node, "axis"),
+        domain=ENGINE_DOMAIN,
+    )
     return None
 
 
 def softmax_attributes(node: ir.Node) -> list[ir.Attr]:
-    """The axis and the opset of a QLinearSoftmax: before 13, everything from the axis on is one row."""
-    opset = _ONE_AXIS if node.graph is None else min(node.graph.opset_imports.get("", _ONE_AXIS), _ONE_AXIS)
+    """The axis and the opset of a QLinearSoftmax: before 13, everything from the axis on is one
+    row.
+    """
+    opset = (
+        _ONE_AXIS
+        if node.graph is None
+        else min(node.graph.opset_imports.get("", _ONE_AXIS), _ONE_AXIS)
+    )
     axis = int_attribute(node, "axis", -1 if opset >= _ONE_AXIS else 1)
     return [ir.AttrInt64("axis", axis), ir.AttrInt64("opset", opset)]
 
@@ -117,12 +140,14 @@ _ATTRIBUTES: Mapping[str, Callable[[ir.Node], list[ir.Attr]]] = MappingProxyType
 )
 
 
-# What ONNX Runtime has no operator on integers for, as operators of our own that the integer interpreter computes.
+# What ONNX Runtime has no operator on integers for, as operators of our own that the integer
+# interpreter computes.
 #
 #     qbench.integer::QLinear<Op>      inputs x s z for every operand, then s_y z_y; attributes as they were
 #
-# An operand without s and z is real and constant: the ends of a Clip, a number to multiply by, axes. Qparams have one
-# static scale and 8 or 16 bits, of any type each. Each rule returns why it declines, or None when it lowered.
+# An operand without s and z is real and constant: the ends of a Clip, a number to multiply by,
+# axes. Qparams have one static scale and 8 or 16 bits, of any type each. Each rule returns why it
+# declines, or None when it lowered.
 
 _ONE_SCALE = "its kernel has one static scale for each operand"
 _REQUANTIZED = UP_TO_16_BITS | {ir.DataType.INT32}
@@ -134,9 +159,11 @@ Triple = tuple[ir.Value | None, ir.Value | None, ir.Value | None]
 
 
 def has_own_operator(site: Site, node: ir.Node) -> bool:
-    """Whether the target counts ``node`` by an operator of our own, whose inputs are those said above.
+    """Whether the target counts ``node`` by an operator of our own, whose inputs are those said
+    above.
 
-    Products are not among these: a bias is integers alone there, without a scale and a zero point of its own.
+    Products are not among these: a bias is integers alone there, without a scale and a zero point
+        of its own.
     """
     if node.domain:
         return site.target.outside and op_spec(node).pointwise
@@ -161,7 +188,9 @@ def lower_counted(site: Site, node: ir.Node) -> str | None:
     if op_spec(node).pointwise and (reason := _too_many(given)):
         return reason
     inputs = [value for triple in given for value in triple]
-    attributes = softmax_attributes(node) if node.op_type == "Softmax" else list(node.attributes.values())
+    attributes = (
+        softmax_attributes(node) if node.op_type == "Softmax" else list(node.attributes.values())
+    )
     site.replace(
         [node, quantizer],
         f"{QLINEAR}{node.op_type}",
@@ -173,7 +202,8 @@ def lower_counted(site: Site, node: ir.Node) -> str | None:
 
 
 def lower_requantize(site: Site, quantizer: ir.Node, data: Operand | None = None) -> str | None:
-    """A QuantizeLinear of what was dequantized → QLinearRequantize, from one set of qparams to another.
+    """A QuantizeLinear of what was dequantized → QLinearRequantize, from one set of qparams to
+    another.
 
     Args:
         site: the graph.
@@ -192,7 +222,11 @@ def lower_requantize(site: Site, quantizer: ir.Node, data: Operand | None = None
 def is_requantized(site: Site, data: Operand, output: Operand) -> bool:
     """Whether the target requantizes integers of ``data`` to the qparams of ``output``."""
     lacking = site.target.lacks("QLinearRequantize", INTEGER_DOMAIN) is not None
-    return not lacking and not _qparams_problems([output]) and not _qparams_problems([data], _REQUANTIZED)
+    return (
+        not lacking
+        and not _qparams_problems([output])
+        and not _qparams_problems([data], _REQUANTIZED)
+    )
 
 
 def _triple(node: ir.Node, index: int, value: ir.Value | None) -> Triple | str:
@@ -206,7 +240,9 @@ def _triple(node: ir.Node, index: int, value: ir.Value | None) -> Triple | str:
     return problems[0] if problems else (operand.integers, operand.scale, operand.point)
 
 
-def _qparams_problems(operands: Sequence[Operand], types: frozenset[ir.DataType] = UP_TO_16_BITS) -> tuple[str, ...]:
+def _qparams_problems(
+    operands: Sequence[Operand], types: frozenset[ir.DataType] = UP_TO_16_BITS
+) -> tuple[str, ...]:
     for operand in operands:
         if operand.axis is not None or operand.block or operand.is_dynamic:
             return (_ONE_SCALE,)
@@ -225,7 +261,11 @@ def _too_many(given: Sequence[Triple]) -> str | None:
     if len(varying) < _SIDES:
         return None
     present = [value for value, _, _ in given if value is not None]
-    if len(varying) > _SIDES or len(present) > _SIDES or any(v.dtype not in EIGHT_BITS for v, _ in varying):
+    if (
+        len(varying) > _SIDES
+        or len(present) > _SIDES
+        or any(v.dtype not in EIGHT_BITS for v, _ in varying)
+    ):
         return "a table has two sides of 8 bits"
     return None
 
@@ -235,16 +275,18 @@ def _varies(value: ir.Value) -> bool:
     return known is None or known.size > 1
 
 
-# Operators that only move or pick values work on the integers themselves, when both sides have the same qparams.
+# Operators that only move or pick values work on the integers themselves, when both sides have the
+# same qparams.
 #
-# Between two sets of qparams they do so where the target requantizes from one to the other, and that is done
-# behind the move.
+# Between two sets of qparams they do so where the target requantizes from one to the other, and
+# that is done behind the move.
 #
 #     v_q ──DQ(s, z)── move ──Q(s, z)── w_q      →      v_q ── move ── w_q
 #
-# Where no Q follows, the DQ goes behind the move, so that movers and products further on read integers. Whatever is
-# moved has the qparams already: no number changes. A Pad with zeros pads with the zero point; with others it is
-# declined. A constant behind its DQ is moved at once, and its scales with it.
+# Where no Q follows, the DQ goes behind the move, so that movers and products further on read
+# integers. Whatever is moved has the qparams already: no number changes. A Pad with zeros pads with
+# the zero point; with others it is declined. A constant behind its DQ is moved at once, and its
+# scales with it.
 #
 #     v_q ──DQ── move ── reader           →      v_q ── move ──DQ── reader
 
@@ -287,9 +329,16 @@ def lower_mover(site: Site, node: ir.Node) -> str | None:
 
 
 def move_constant(site: Site, node: ir.Node) -> bool:
-    """Move the constant integers that ``node`` alone moves behind their DQ, once and for all; True when it was done."""
+    """Move the constant integers that ``node`` alone moves behind their DQ, once and for all;
+    True when it was done.
+    """
     data = operand_of(node.inputs[0]) if node.inputs and is_mover(node) else None
-    if data is None or not data.is_constant or data.is_dynamic or result_of(node.outputs[0]) is not None:
+    if (
+        data is None
+        or not data.is_constant
+        or data.is_dynamic
+        or result_of(node.outputs[0]) is not None
+    ):
         return False
     moved = _moved_integers(node, data)
     if moved is None:
@@ -312,7 +361,9 @@ def move_constant(site: Site, node: ir.Node) -> bool:
 
 
 def _moved_integers(node: ir.Node, data: Operand) -> tuple[npt.NDArray[Any], QParams] | None:
-    """The constant integers ``data`` after ``node``, and their qparams there; None where that is not known."""
+    """The constant integers ``data`` after ``node``, and their qparams there; None where that
+    is not known.
+    """
     value = node.inputs[0]
     fed = None if value is None else value.producer()
     if fed is None:
@@ -346,13 +397,17 @@ def _move(site: Site, node: ir.Node, inputs: list[ir.Value | None], data: Operan
         old = quantizer.outputs[0]
         old.replace_all_uses_with(value, replace_graph_outputs=True)
         site.graph.remove(quantizer, safe=True)
-        value.name = old.name  # the integers keep their name, so that runs of both forms can be compared
+        value.name = (
+            old.name
+        )  # the integers keep their name, so that runs of both forms can be compared
     if fed is not None:
         remove_unread(fed)
 
 
 def _reachable(site: Site, data: Operand, output: Operand) -> bool:
-    """Whether moved integers have the qparams of ``output``, or the target requantizes them to it."""
+    """Whether moved integers have the qparams of ``output``, or the target requantizes them to
+    it.
+    """
     return data.same_qparams(output) or is_requantized(site, data, output)
 
 
@@ -368,5 +423,7 @@ def _pads_with_zeros(node: ir.Node) -> bool:
     stored = operand_of(filler)
     if stored is not None and stored.is_constant and not stored.is_dynamic:
         codes = constant_value(stored.integers)
-        return codes is not None and not np.any(codes.astype(np.int64) - stored.points.astype(np.int64))
+        return codes is not None and not np.any(
+            codes.astype(np.int64) - stored.points.astype(np.int64)
+        )
     return known is not None and not np.any(known)

@@ -1,12 +1,13 @@
-"""A bias that is split off behind its product, or has a scale of its own, as an operand of that product.
+"""A bias that is split off behind its product, or has a scale of its own, as an operand of that
+product.
 
     Conv(x, w, b)                                 b with qparams of its own
     Add(Conv(x, w), b)                            the same, split off; or b at the product's scale
     Add(Conv(x, w) Div Round Clip Mul, b)         split off, and the product is rounded to the bias's scale in int32
 
-A bias at the product's scale is that of the usual operator. One of its own makes the product a node of
-``qbench.integer`` whose last operands are the codes of the bias and its scale; how both meet is the arithmetic's part
-(``numerics.own_bias``).
+A bias at the product's scale is that of the usual operator. One of its own makes the product a node
+of ``qbench.integer`` whose last operands are the codes of the bias and its scale; how both meet is
+the arithmetic's part (``numerics.own_bias``).
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from qbench.graph import Kind, constant_value, input_at, int_attribute, only_consumer, op_spec, rounded_behind
+from qbench.graph import (
+    Kind,
+    constant_value,
+    input_at,
+    int_attribute,
+    only_consumer,
+    op_spec,
+    rounded_behind,
+)
 from qbench.passes.lowering.site import Operand, Site, on_the_product, operand_of
 
 _ROUNDED = "int32"
@@ -58,7 +67,8 @@ class AddedBias:
 
 
 def added_bias(site: Site, product: ir.Node, data: Operand, weight: Operand) -> AddedBias | None:
-    """The bias of ``product`` that the target adds, split off or at a scale of its own; None of any other.
+    """The bias of ``product`` that the target adds, split off or at a scale of its own; None of
+    any other.
 
     One in the product and at its scale is as the usual operator has it.
     """
@@ -76,11 +86,16 @@ def added_bias(site: Site, product: ir.Node, data: Operand, weight: Operand) -> 
         return None
     codes = constant_value(bias.integers)
     assert codes is not None
-    if not _per_column(codes.shape, columns, nodes, product) or bias.scales.size not in (1, columns):
+    if not _per_column(codes.shape, columns, nodes, product) or bias.scales.size not in (
+        1,
+        columns,
+    ):
         return None
     if ruled and not _same(rounded_behind(product), bias):
         return None
-    return AddedBias(nodes, codes.astype(np.int32).reshape(-1), bias.scales.reshape(-1), ruled, on_product)
+    return AddedBias(
+        nodes, codes.astype(np.int32).reshape(-1), bias.scales.reshape(-1), ruled, on_product
+    )
 
 
 def _found(product: ir.Node) -> tuple[tuple[ir.Node, ...], ir.Value | None] | None:
@@ -104,14 +119,18 @@ def _columns(product: ir.Node, weight: Operand) -> int | None:
     if shape is None or len(shape) < 2:
         return None
     transposed = product.op_type == "ConvTranspose"
-    first = product.op_type == "Conv" or (product.op_type == "Gemm" and int_attribute(product, "transB", 0))
+    first = product.op_type == "Conv" or (
+        product.op_type == "Gemm" and int_attribute(product, "transB", 0)
+    )
     size = shape[0 if first else 1]
     if not isinstance(size, int) or (product.op_type == "MatMul" and len(shape) != 2):
         return None
     return size * int_attribute(product, "group", 1) if transposed else size
 
 
-def _per_column(shape: tuple[int, ...], columns: int, nodes: tuple[ir.Node, ...], product: ir.Node) -> bool:
+def _per_column(
+    shape: tuple[int, ...], columns: int, nodes: tuple[ir.Node, ...], product: ir.Node
+) -> bool:
     """Whether a bias of ``shape`` is a number, or one per column, where it is added."""
     if all(size == 1 for size in shape):
         return True
@@ -127,7 +146,9 @@ def _per_column(shape: tuple[int, ...], columns: int, nodes: tuple[ir.Node, ...]
     return len(shape) - 1 - places[0] == behind
 
 
-def _same(rounded: "tuple[object, str, np.typing.NDArray[np.float32]] | None", bias: Operand) -> bool:
+def _same(
+    rounded: "tuple[object, str, np.typing.NDArray[np.float32]] | None", bias: Operand
+) -> bool:
     """Whether the product is rounded in int32 to the scale of ``bias``."""
     if rounded is None or rounded[1] != _ROUNDED:
         return False

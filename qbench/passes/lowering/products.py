@@ -28,16 +28,20 @@ from qbench.passes.lowering.site import (
     result_of,
 )
 
-# Conv, MatMul and Gemm between Q and DQ as QLinearConv, QLinearMatMul and QGemm; ConvTranspose as an operator of ours.
+# Conv, MatMul and Gemm between Q and DQ as QLinearConv, QLinearMatMul and QGemm; ConvTranspose as
+# an operator of ours.
 #
 #     y_q = clip(round(acc · s_x·s_w/s_y) + z_y),   acc = Σ (x_q − z_x)(w_q − z_w) + b_q
 #
-# Where no Q follows, a matrix product is QGemm or MatMulIntegerToFloat, whose result is real. Each rule returns why it
-# declines, or None when it lowered. Where the target has not any, types are those that ONNX Runtime 1.31 has kernels
-# of: the result has the type of the data, and weights of signed data are signed.
+# Where no Q follows, a matrix product is QGemm or MatMulIntegerToFloat, whose result is real. Each
+# rule returns why it declines, or None when it lowered. Where the target has not any, types are
+# those that ONNX Runtime 1.31 has kernels of: the result has the type of the data, and weights of
+# signed data are signed.
 
 _MATRIX = 2
-"""The rank of a weight behind which ONNX Runtime takes a sum of constants for the bias of a Gemm."""
+"""The rank of a weight behind which ONNX Runtime takes a sum of constants for the bias of a
+Gemm.
+"""
 
 
 def lower_convolution(site: Site, node: ir.Node) -> str | None:
@@ -52,7 +56,9 @@ def lower_convolution(site: Site, node: ir.Node) -> str | None:
         return problem
     own = added_bias(site, node, data, weight)
     if own is not None:
-        return _own_bias(site, pair, own, (domain, operator), kept_attributes(node, *form.attributes))
+        return _own_bias(
+            site, pair, own, (domain, operator), kept_attributes(node, *form.attributes)
+        )
     bias = input_at(node, 2)
     added = operand_of(bias)
     if bias is not None and (added is None or not on_the_product(added, data, weight)):
@@ -64,7 +70,9 @@ def lower_convolution(site: Site, node: ir.Node) -> str | None:
     weight = site.widened(weight)
     inputs = [*data.triple, *weight.triple, output.scale, output.point]
     inputs += [] if added is None else [added.integers]
-    site.replace([node, quantizer], operator, inputs, kept_attributes(node, *form.attributes), domain=domain)
+    site.replace(
+        [node, quantizer], operator, inputs, kept_attributes(node, *form.attributes), domain=domain
+    )
     return None
 
 
@@ -98,7 +106,9 @@ def lower_gemm(site: Site, node: ir.Node) -> str | None:
 
 
 def lower_matrix_product(site: Site, node: ir.Node) -> str | None:
-    """MatMul → QLinearMatMul; with a bias behind it QGemm; with a real result MatMulIntegerToFloat."""
+    """MatMul → QLinearMatMul; with a bias behind it QGemm; with a real result
+    MatMulIntegerToFloat.
+    """
     pair = _data_and_weight(node)
     if isinstance(pair, str):
         return pair
@@ -117,13 +127,22 @@ def lower_matrix_product(site: Site, node: ir.Node) -> str | None:
         if data.rank == weight.rank == 2:
             return _gemm(site, [node, behind[0]], pair, behind[1], transposed=False)
     result = result_of(node.outputs[0])
-    operator, domain = ("MatMulIntegerToFloat", ENGINE_DOMAIN) if result is None else ("QLinearMatMul", "")
+    operator, domain = (
+        ("MatMulIntegerToFloat", ENGINE_DOMAIN) if result is None else ("QLinearMatMul", "")
+    )
     lacking = site.target.lacks(operator, domain)
     if problem := lacking or _types(site, data, weight, result) or _columns(site, weight):
         return problem
     weight = site.widened(weight)
     if result is None:
-        inputs = [data.integers, weight.integers, data.scale, weight.scale, data.point, weight.point]
+        inputs = [
+            data.integers,
+            weight.integers,
+            data.scale,
+            weight.scale,
+            data.point,
+            weight.point,
+        ]
         site.replace([node], operator, inputs, domain=domain)
     else:
         quantizer, output = result
@@ -133,11 +152,21 @@ def lower_matrix_product(site: Site, node: ir.Node) -> str | None:
 
 
 def _own_bias(
-    site: Site, pair: tuple[Operand, Operand], own: AddedBias, operator: tuple[str, str], attributes: list[ir.Attr]
+    site: Site,
+    pair: tuple[Operand, Operand],
+    own: AddedBias,
+    operator: tuple[str, str],
+    attributes: list[ir.Attr],
 ) -> str | None:
-    """The operator (domain and name) or our own of that name, with a bias that was split off or has its own scale."""
+    """The operator (domain and name) or our own of that name, with a bias that was split off or
+    has its own scale.
+    """
     data, weight = pair
-    result, domain, name = result_of(own.last), operator[0] if own.on_product else INTEGER_DOMAIN, operator[1]
+    result, domain, name = (
+        result_of(own.last),
+        operator[0] if own.on_product else INTEGER_DOMAIN,
+        operator[1],
+    )
     if problem := site.target.lacks(name, domain) or _types(site, data, weight, result):
         return problem
     if result is None:
@@ -146,16 +175,26 @@ def _own_bias(
     codes, scales = own.operands(site)
     inputs = [*data.triple, *site.widened(weight).triple, output.scale, output.point, codes]
     inputs += [] if scales is None else [scales]
-    site.replace([*own.nodes, quantizer], name, inputs, [*attributes, *own.attributes], domain=domain)
+    site.replace(
+        [*own.nodes, quantizer], name, inputs, [*attributes, *own.attributes], domain=domain
+    )
     return None
 
 
-def _own_gemm(site: Site, pair: tuple[Operand, Operand], own: AddedBias, *, transposed: bool) -> str | None:
-    """QGemm or our own, its result quantized or real, with a bias that was split off or has its own scale."""
+def _own_gemm(
+    site: Site, pair: tuple[Operand, Operand], own: AddedBias, *, transposed: bool
+) -> str | None:
+    """QGemm or our own, its result quantized or real, with a bias that was split off or has its
+    own scale.
+    """
     data, weight = pair
     result, domain = result_of(own.last), ENGINE_DOMAIN if own.on_product else INTEGER_DOMAIN
     lacking = site.target.lacks("QGemm", domain)
-    if problem := lacking or _types(site, data, weight, result) or _channels(weight, 0 if transposed else 1):
+    if (
+        problem := lacking
+        or _types(site, data, weight, result)
+        or _channels(weight, 0 if transposed else 1)
+    ):
         return problem
     codes, scales = own.operands(site)
     nodes: list[ir.Node] = list(own.nodes)
@@ -166,7 +205,10 @@ def _own_gemm(site: Site, pair: tuple[Operand, Operand], own: AddedBias, *, tran
         inputs += [output.scale, output.point]
     if scales is not None:
         if result is None:
-            inputs += [None, None]  # the places of the output's scale and zero point: scales come behind them
+            inputs += [
+                None,
+                None,
+            ]  # the places of the output's scale and zero point: scales come behind them
         inputs.append(scales)
     attributes = [ir.AttrInt64("transB", int(transposed)), *own.attributes]
     site.replace(nodes, "QGemm", inputs, attributes, domain=domain)
@@ -174,7 +216,12 @@ def _own_gemm(site: Site, pair: tuple[Operand, Operand], own: AddedBias, *, tran
 
 
 def _gemm(
-    site: Site, chain: list[ir.Node], pair: tuple[Operand, Operand], bias: ir.Value | None, *, transposed: bool
+    site: Site,
+    chain: list[ir.Node],
+    pair: tuple[Operand, Operand],
+    bias: ir.Value | None,
+    *,
+    transposed: bool,
 ) -> str | None:
     data, weight = pair
     result = result_of(chain[-1].outputs[0])
@@ -201,7 +248,9 @@ def _gemm(
 
 
 def _bias_behind(node: ir.Node, weight: Operand) -> tuple[ir.Node, ir.Value] | None:
-    """The Add of constant integers, one per column, that alone reads a product by a matrix; and these, dequantized."""
+    """The Add of constant integers, one per column, that alone reads a product by a matrix; and
+    these, dequantized.
+    """
     follower = only_consumer(node.outputs[0])
     if follower is None or follower.op_type != "Add" or follower.domain or weight.rank != _MATRIX:
         return None
@@ -222,18 +271,30 @@ def _data_and_weight(node: ir.Node) -> tuple[Operand, Operand] | str:
         return "an operand is real"
     if data.is_dynamic or weight.is_dynamic:
         return "an operand has parameters of its batch"
-    return (data, weight) if data.axis is None and not data.block else "its data has more than one scale"
+    return (
+        (data, weight)
+        if data.axis is None and not data.block
+        else "its data has more than one scale"
+    )
 
 
-def _types(site: Site, data: Operand, weight: Operand, result: tuple[ir.Node, Operand] | None) -> str | None:
+def _types(
+    site: Site, data: Operand, weight: Operand, result: tuple[ir.Node, Operand] | None
+) -> str | None:
     """Why no kernel takes these types; 4-bit constants count as 8-bit ones."""
     known = {ir.DataType.INT4: ir.DataType.INT8, ir.DataType.UINT4: ir.DataType.UINT8}
-    kind = known.get(weight.dtype, weight.dtype) if weight.dtype and weight.is_constant else weight.dtype
+    kind = (
+        known.get(weight.dtype, weight.dtype)
+        if weight.dtype and weight.is_constant
+        else weight.dtype
+    )
     if site.target.any_qparams:
         if not {data.dtype, kind} <= UP_TO_16_BITS or not {data.dtype, kind} & EIGHT_BITS:
             return f"it multiplies {_name(data)} and {_name(weight)}; the interpreter multiplies up to 16 by 8 bits"
         qparams = None if result is None else result[1]
-        if qparams is not None and (qparams.dtype not in UP_TO_16_BITS or qparams.axis is not None or qparams.block):
+        if qparams is not None and (
+            qparams.dtype not in UP_TO_16_BITS or qparams.axis is not None or qparams.block
+        ):
             return f"its result is {_name(qparams)}; the interpreter gives up to 16 bits with one scale"
         return None
     if data.dtype not in EIGHT_BITS or kind not in EIGHT_BITS:
@@ -248,7 +309,9 @@ def _types(site: Site, data: Operand, weight: Operand, result: tuple[ir.Node, Op
 def _channels(weight: Operand, axis: int | None) -> str | None:
     if weight.block:
         return "its weight has blocks"
-    return None if weight.axis in (None, axis) else f"its weight has scales along axis {weight.axis}"
+    return (
+        None if weight.axis in (None, axis) else f"its weight has scales along axis {weight.axis}"
+    )
 
 
 def _columns(site: Site, weight: Operand) -> str | None:
@@ -256,9 +319,13 @@ def _columns(site: Site, weight: Operand) -> str | None:
         return "its weight has blocks"
     if weight.axis is None:
         return None
-    matrix = weight.rank == 2 or (site.target.any_qparams and weight.rank is not None and weight.rank > 1)
+    matrix = weight.rank == 2 or (
+        site.target.any_qparams and weight.rank is not None and weight.rank > 1
+    )
     return (
-        None if matrix and weight.axis == (weight.rank or 0) - 1 else "its weight has scales that are not one a column"
+        None
+        if matrix and weight.axis == (weight.rank or 0) - 1
+        else "its weight has scales that are not one a column"
     )
 
 
@@ -294,7 +361,9 @@ def lower_dynamic_product(site: Site, node: ir.Node) -> str | None:
     if node.op_type == "Conv" and not weight.is_dynamic:
         spatial = (weight.rank or 2) - 2
         if weight.axis is not None:
-            scale = site.constant(f"{scale.name}_spread", weight.scales.reshape(-1, *(1,) * spatial))
+            scale = site.constant(
+                f"{scale.name}_spread", weight.scales.reshape(-1, *(1,) * spatial)
+            )
         if np.unique(weight.points).size == 1:
             point = site.constant(f"{point.name}_single", weight.points.reshape(-1)[:1].reshape(()))
     inputs = [data.integers, weight.integers, data.point, point]
@@ -311,14 +380,20 @@ def lower_dynamic_product(site: Site, node: ir.Node) -> str | None:
         return None
     scaled = site.before(node, "Mul", [real, factor], _FLOAT, "scaled")
     if node.op_type == "Conv":
-        axes = site.constant(f"{node.name}_axes", np.arange(1, (weight.rank or 2) - 1, dtype=np.int64))
+        axes = site.constant(
+            f"{node.name}_axes", np.arange(1, (weight.rank or 2) - 1, dtype=np.int64)
+        )
         bias = site.before(node, "Unsqueeze", [bias, axes], _FLOAT, "bias")
     site.replace([node], "Add", [scaled, bias])
     return None
 
 
-def _dynamic_products_data_and_weight(site: Site, node: ir.Node, operator: str) -> tuple[Operand, Operand] | str:
-    """Both operands of ``node``, constants of 4 bits in 8; or why ``operator`` cannot take its place."""
+def _dynamic_products_data_and_weight(
+    site: Site, node: ir.Node, operator: str
+) -> tuple[Operand, Operand] | str:
+    """Both operands of ``node``, constants of 4 bits in 8; or why ``operator`` cannot take its
+    place.
+    """
     data, weight = operand_of(node.inputs[0]), operand_of(node.inputs[1])
     if data is None or weight is None:
         return "an operand is real"

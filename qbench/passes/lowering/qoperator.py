@@ -9,7 +9,15 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from qbench.graph import OPERATORS, code_dtype, constant_value, infer_shapes, int_attribute, node_qparams, op_spec
+from qbench.graph import (
+    OPERATORS,
+    code_dtype,
+    constant_value,
+    infer_shapes,
+    int_attribute,
+    node_qparams,
+    op_spec,
+)
 from qbench.passes.canonical.cleanup import RemoveDead
 from qbench.passes.contract import LOSSY, QDQ, Effect, decline
 from qbench.passes.editing import NameScope
@@ -28,15 +36,18 @@ from qbench.passes.lowering.site import ONNX_RUNTIME, Site, Target, is_quantize,
 from qbench.passes.qdq.folding import fold_quantizer
 from qbench.passes.run import rewrite
 
-# Quantizers of one value with the same qparams are one quantizer to the interpreter, however many pairs a graph was
-# written with.
+# Quantizers of one value with the same qparams are one quantizer to the interpreter, however many
+# pairs a graph was written with.
 #
-# An operator counts in integers when one QuantizeLinear alone reads its result: a pair for every reader, as some tools
-# write them, would leave it in floats. What reads the codes (a Clip for some readers) stays where it is.
+# An operator counts in integers when one QuantizeLinear alone reads its result: a pair for every
+# reader, as some tools write them, would leave it in floats. What reads the codes (a Clip for some
+# readers) stays where it is.
 
 
 def share_quantizers(graph: ir.Graph) -> bool:
-    """Let the readers of a later quantizer read the first of its value and qparams; True when there were two."""
+    """Let the readers of a later quantizer read the first of its value and qparams; True when
+    there were two.
+    """
     first: dict[Hashable, ir.Node] = {}
     changed = False
     for node in list(graph):
@@ -62,7 +73,8 @@ def _content(value: ir.Value | None) -> Hashable:
     return value if array is None else (array.dtype.str, array.shape, array.tobytes())
 
 
-# Zero points that others leave out are written down: 0, of the type of the integers (``graph.code_dtype``).
+# Zero points that others leave out are written down: 0, of the type of the integers
+# (``graph.code_dtype``).
 
 
 def write_zero_points(site: Site) -> bool:
@@ -76,7 +88,9 @@ def write_zero_points(site: Site) -> bool:
         if shape is None or not dtype.is_integer():
             continue
         if (dtype, shape) not in known:
-            known[dtype, shape] = site.constant(f"zero_{dtype.name.lower()}", np.zeros(shape, dtype.numpy()))
+            known[dtype, shape] = site.constant(
+                f"zero_{dtype.name.lower()}", np.zeros(shape, dtype.numpy())
+            )
         node.resize_inputs(3)
         node.replace_input_with(2, known[dtype, shape])
         changed = True
@@ -91,15 +105,24 @@ def _shape(scale: ir.Value | None) -> tuple[int, ...] | None:
     known = constant_value(scale)
     if known is not None:
         return known.shape
-    sizes = None if scale is None or scale.shape is None else [size for size in scale.shape if isinstance(size, int)]
-    return None if sizes is None or scale is None or len(sizes) != len(scale.shape or ()) else tuple(sizes)
+    sizes = (
+        None
+        if scale is None or scale.shape is None
+        else [size for size in scale.shape if isinstance(size, int)]
+    )
+    return (
+        None
+        if sizes is None or scale is None or len(sizes) != len(scale.shape or ())
+        else tuple(sizes)
+    )
 
 
-# QDQ → the operator-oriented form: QLinearConv and its kin of ONNX and ONNX Runtime, and movers on integers.
+# QDQ → the operator-oriented form: QLinearConv and its kin of ONNX and ONNX Runtime, and movers on
+# integers.
 #
-# What has no such operator, or none on the ``Target``, stays float between DequantizeLinear and QuantizeLinear, with
-# its reason (``declined``). Clips of codes stay. On u8 data ONNX Runtime gives for this form, bit for bit, what it
-# makes of the QDQ form itself.
+# What has no such operator, or none on the ``Target``, stays float between DequantizeLinear and
+# QuantizeLinear, with its reason (``declined``). Clips of codes stay. On u8 data ONNX Runtime gives
+# for this form, bit for bit, what it makes of the QDQ form itself.
 
 Rule = Callable[[Site, ir.Node], str | None]
 """Lowers a node and returns None, or returns why it does not."""
@@ -119,15 +142,18 @@ _RULES: Mapping[str, Rule] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class LowerToQOperator:
-    """Requires: the QDQ convention. Ensures: no operator that the target counts in integers is left in floats.
+    """Requires: the QDQ convention. Ensures: no operator that the target counts in integers is
+    left in floats.
 
     Nodes that read integers through a DequantizeLinear and stay float carry the reason.
 
     Raises (from ``run``):
-        InputError: an invalid Q or DQ: a scale that is not positive and finite, parameters that do not fit together.
+        InputError: an invalid Q or DQ: a scale that is not positive and finite, parameters that do
+            not fit together.
 
     Args:
-        target: the integer operators that may be brought in; others are declined, and their Q and DQ stay.
+        target: the integer operators that may be brought in; others are declined, and their Q and
+            DQ stay.
         name: of the pass.
     """
 
@@ -151,7 +177,11 @@ class LowerToQOperator:
             if node.graph is not None and move_constant(site, node):
                 changed = True
                 continue
-            if node.graph is None or not _reads_integers(node) or (is_quantize(node) and not site.target.any_qparams):
+            if (
+                node.graph is None
+                or not _reads_integers(node)
+                or (is_quantize(node) and not site.target.any_qparams)
+            ):
                 continue
             reason = _lowered(site, node)
             changed |= True if reason is None else decline(node, reason)
@@ -161,7 +191,8 @@ class LowerToQOperator:
 
 
 def lower_to_qoperator(model: ir.Model, target: Target = ONNX_RUNTIME) -> ir.Model:
-    """The operator-oriented form of a QDQ ``model``, as a new model; ``declined`` gives what was left, and why.
+    """The operator-oriented form of a QDQ ``model``, as a new model; ``declined`` gives what
+    was left, and why.
 
     Args:
         model: not changed.
@@ -174,15 +205,19 @@ def lower_to_qoperator(model: ir.Model, target: Target = ONNX_RUNTIME) -> ir.Mod
 
 
 def _quantize_constants(model: ir.Model) -> bool:
-    """Quantize beforehand what a graph quantizes of constants, True when there was any; so it counts as if folded.
+    """Quantize beforehand what a graph quantizes of constants, True when there was any; so it
+    counts as if folded.
 
-    By ONNX's rule under every arithmetic: the converter of a model quantizes its constants, not the engine.
+    By ONNX's rule under every arithmetic: the converter of a model quantizes its constants, not the
+    engine.
 
     Raises:
         InputError: an invalid Q or DQ.
     """
     names = NameScope.of_values(model)
-    quantizers = [node for node in model.graph if not node.domain and node.op_type == "QuantizeLinear"]
+    quantizers = [
+        node for node in model.graph if not node.domain and node.op_type == "QuantizeLinear"
+    ]
     return [fold_quantizer(node, names, (QDQ,)) for node in quantizers].count(True) > 0
 
 
@@ -195,9 +230,13 @@ def _rule(node: ir.Node) -> Rule:
 
 
 def _lowered(site: Site, node: ir.Node) -> str | None:
-    """The engine's operator, or else our own where the target has it; why neither, or None when it was lowered."""
+    """The engine's operator, or else our own where the target has it; why neither, or None when
+    it was lowered.
+    """
     reason = _rule(node)(site, node)
-    return lower_counted(site, node) if reason is not None and has_own_operator(site, node) else reason
+    return (
+        lower_counted(site, node) if reason is not None and has_own_operator(site, node) else reason
+    )
 
 
 def _no_operator(_: Site, node: ir.Node) -> str:

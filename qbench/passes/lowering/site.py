@@ -24,10 +24,11 @@ from qbench.interpreter import KERNELS
 from qbench.numerics import Arithmetic, BiasScheme
 from qbench.passes.editing import NameScope, add_constant, remove_unread, take_place
 
-# What a graph is lowered for: the engine or interpreter that runs it, as its operators on integers by domain and name.
+# What a graph is lowered for: the engine or interpreter that runs it, as its operators on integers
+# by domain and name.
 #
-# Only operators that lowering makes are looked up. Those that merely move integers (``movers``) are the graph's
-# own.
+# Only operators that lowering makes are looked up. Those that merely move integers (``movers``) are
+# the graph's own.
 
 __all__ = ["ENGINE_DOMAIN", "INTEGER_DOMAIN", "ONNX_RUNTIME", "Target"]
 
@@ -38,8 +39,8 @@ class Target:
 
     Args:
         operators: (domain, operator), as in ``("", "QLinearConv")``.
-        any_qparams: whether its products take any integers of 8 bits or 16 by 8, give any of 8 or 16, and take a zero
-            point a channel, or only what ONNX Runtime has kernels of.
+        any_qparams: whether its products take any integers of 8 bits or 16 by 8, give any of 8 or
+            16, and take a zero point a channel, or only what ONNX Runtime has kernels of.
         outside: whether it looks up functions that extensions define.
         own_biases: whether its products add a bias at a scale of its own.
     """
@@ -55,12 +56,15 @@ class Target:
 
 
 ONNX_RUNTIME = Target(
-    frozenset(key for key, form in INTEGER_FORMS.items() if form.kernel and form.domain != INTEGER_DOMAIN)
+    frozenset(
+        key for key, form in INTEGER_FORMS.items() if form.kernel and form.domain != INTEGER_DOMAIN
+    )
 )
 """ONNX Runtime 1.31 on the CPU: whatever lowering knows."""
 
 
-# Integers with their qparams around one float operator: what its DequantizeLinear read, what its QuantizeLinear gave.
+# Integers with their qparams around one float operator: what its DequantizeLinear read, what its
+# QuantizeLinear gave.
 
 EIGHT_BITS = frozenset({ir.DataType.INT8, ir.DataType.UINT8})
 UP_TO_16_BITS = EIGHT_BITS | {ir.DataType.INT16, ir.DataType.UINT16}
@@ -68,7 +72,9 @@ UP_TO_16_BITS = EIGHT_BITS | {ir.DataType.INT16, ir.DataType.UINT16}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operand:
-    """Integers, their scale and their zero point; ``axis`` of channels, ``block`` where there are blocks."""
+    """Integers, their scale and their zero point; ``axis`` of channels, ``block`` where there
+    are blocks.
+    """
 
     integers: ir.Value
     scale: ir.Value
@@ -117,18 +123,29 @@ class Operand:
             return False
         if self.is_dynamic or other.is_dynamic:
             return self.scale is other.scale and self.point is other.point
-        pairs = ((self.scales, other.scales), (self.points, other.points))  # a list of one is the number in it
+        pairs = (
+            (self.scales, other.scales),
+            (self.points, other.points),
+        )  # a list of one is the number in it
         return all(np.array_equal(a.reshape(-1), b.reshape(-1)) for a, b in pairs)
 
 
 def operand_of(value: ir.Value | None) -> Operand | None:
-    """What the DequantizeLinear that made ``value`` read, with its qparams; None of any other value."""
+    """What the DequantizeLinear that made ``value`` read, with its qparams; None of any other
+    value.
+    """
     node = None if value is None else value.producer()
-    return None if node is None or not _is(node, "DequantizeLinear") else _operand(node, node.inputs[0])
+    return (
+        None
+        if node is None or not _is(node, "DequantizeLinear")
+        else _operand(node, node.inputs[0])
+    )
 
 
 def result_of(value: ir.Value) -> tuple[ir.Node, Operand] | None:
-    """The QuantizeLinear that alone reads ``value``, and what it gives; None when there is none, or more readers."""
+    """The QuantizeLinear that alone reads ``value``, and what it gives; None when there is
+    none, or more readers.
+    """
     node = only_consumer(value)
     if node is None or not _is(node, "QuantizeLinear") or node.inputs[0] is not value:
         return None
@@ -143,19 +160,32 @@ def quantized_by(quantizer: ir.Node) -> Operand | None:
 
 def is_quantize(node: ir.Node) -> bool:
     """Whether ``node`` is a Q or a DQ of the default domain."""
-    return _is(node, "QuantizeLinear") or _is(node, "DequantizeLinear") or _is(node, "DynamicQuantizeLinear")
+    return (
+        _is(node, "QuantizeLinear")
+        or _is(node, "DequantizeLinear")
+        or _is(node, "DynamicQuantizeLinear")
+    )
 
 
 def on_the_product(bias: Operand, data: Operand, weight: Operand) -> bool:
-    """Whether a bias is int32 at float32(scale of the data · scale of the weight), with zero point 0."""
-    if bias.dtype != ir.DataType.INT32 or not bias.is_constant or bias.is_dynamic or np.any(bias.points):
+    """Whether a bias is int32 at float32(scale of the data · scale of the weight), with zero
+    point 0.
+    """
+    if (
+        bias.dtype != ir.DataType.INT32
+        or not bias.is_constant
+        or bias.is_dynamic
+        or np.any(bias.points)
+    ):
         return False
     product, scales = data.scales.reshape(-1) * weight.scales.reshape(-1), bias.scales.reshape(-1)
     return scales.size in (1, product.size) and bool(np.all(scales == product))
 
 
 def bias_per_column(bias: Operand, columns: int | ir.SymbolicDim | None) -> bool:
-    """Whether a known bias holds one number for each of ``columns``: its shape is (columns,) or (1, columns)."""
+    """Whether a known bias holds one number for each of ``columns``: its shape is (columns,) or
+    (1, columns).
+    """
     shape = None if bias.integers.shape is None else list(bias.integers.shape)
     return isinstance(columns, int) and shape in ([columns], [1, columns])
 
@@ -169,7 +199,13 @@ def _operand(node: ir.Node, integers: ir.Value | None) -> Operand | None:
     rank = None if integers.shape is None else len(integers.shape)
     axis = int_attribute(node, "axis", 1)
     along = axis if rank is None else axis % max(rank, 1)
-    return Operand(integers, scale, point, None if single else along, bool(int_attribute(node, "block_size", 0)))
+    return Operand(
+        integers,
+        scale,
+        point,
+        None if single else along,
+        bool(int_attribute(node, "block_size", 0)),
+    )
 
 
 def _array(value: ir.Value) -> npt.NDArray[Any]:
@@ -203,7 +239,8 @@ class Site:
         *,
         domain: str = "",
     ) -> ir.Node:
-        """``operator`` in the place of ``nodes`` (a chain); what the last gave, it gives under the same name.
+        """``operator`` in the place of ``nodes`` (a chain); what the last gave, it gives under
+        the same name.
 
         It takes the name and the origin of the first.
         """
@@ -218,7 +255,12 @@ class Site:
         return node
 
     def before(
-        self, at: ir.Node, operator: str, inputs: Sequence[ir.Value | None], dtype: ir.DataType, word: str
+        self,
+        at: ir.Node,
+        operator: str,
+        inputs: Sequence[ir.Value | None],
+        dtype: ir.DataType,
+        word: str,
     ) -> ir.Value:
         """The result, of ``dtype``, of a new ``operator`` before ``at``."""
         attributes = [ir.AttrInt64("to", dtype)] if operator == "Cast" else []
@@ -231,7 +273,9 @@ class Site:
         return node.outputs[0]
 
     def dequantize_behind(self, at: ir.Node, value: ir.Value, qparams: Operand) -> None:
-        """Readers of ``value``, a result of ``at`` that is integers now, read its DequantizeLinear, under its name."""
+        """Readers of ``value``, a result of ``at`` that is integers now, read its
+        DequantizeLinear, under its name.
+        """
         node = self._made("DequantizeLinear", [None, qparams.scale, qparams.point], [], "")
         real = node.outputs[0]
         real.dtype, real.shape = ir.DataType.FLOAT, value.shape
@@ -247,12 +291,18 @@ class Site:
         return add_constant(self.graph, name, array, self._values)
 
     def remove(self, nodes: Sequence[ir.Node]) -> None:
-        """Remove a chain that nothing reads any more, and the DequantizeLinear that fed it alone."""
+        """Remove a chain that nothing reads any more, and the DequantizeLinear that fed it
+        alone.
+        """
         fed = [v.producer() for node in nodes for v in node.inputs if v is not None]
         for node in reversed(nodes):
             self.graph.remove(node, safe=True)
         for maker in fed:
-            if maker is not None and maker.graph is self.graph and maker.op_type == "DequantizeLinear":
+            if (
+                maker is not None
+                and maker.graph is self.graph
+                and maker.op_type == "DequantizeLinear"
+            ):
                 remove_unread(maker)
 
     def widened(self, operand: Operand) -> Operand:
@@ -267,7 +317,11 @@ class Site:
         return Operand(integers, operand.scale, point, operand.axis, operand.block)
 
     def _made(
-        self, operator: str, inputs: Sequence[ir.Value | None], attributes: Sequence[ir.Attr], domain: str
+        self,
+        operator: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: Sequence[ir.Attr],
+        domain: str,
     ) -> ir.Node:
         if domain:
             self._model.graph.opset_imports.setdefault(domain, 1)
@@ -282,7 +336,9 @@ def kept_attributes(node: ir.Node, *names: str) -> list[ir.Attr]:
 def has_unit_factors(gemm: ir.Node) -> bool:
     """Whether alpha and beta are 1 and the first operand is not transposed."""
     factors = (gemm.attributes.get("alpha"), gemm.attributes.get("beta"))
-    return all(f is None or f.as_float() == 1.0 for f in factors) and not int_attribute(gemm, "transA", 0)
+    return all(f is None or f.as_float() == 1.0 for f in factors) and not int_attribute(
+        gemm, "transA", 0
+    )
 
 
 # What the integer interpreter has operators for.

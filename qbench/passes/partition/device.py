@@ -10,13 +10,22 @@ from types import MappingProxyType
 import onnx_ir as ir
 
 from qbench.errors import InputError, unknown_name
-from qbench.graph import INTEGER_DOMAIN, INTEGER_FORMS, OPERATORS, Capabilities, Form, Kind, ZeroPoints
+from qbench.graph import (
+    INTEGER_DOMAIN,
+    INTEGER_FORMS,
+    OPERATORS,
+    Capabilities,
+    Form,
+    Kind,
+    ZeroPoints,
+)
 from qbench.graph import float_name as float_name_of
 from qbench.numerics import Arithmetic, get_arithmetic
 from qbench.passes.lowering.site import ENGINE_DOMAIN, INTEGER_INTERPRETER, Target
 from qbench.storage import digest_plain, plain, read_toml, value_from_table
 
-# The operators that can be computed on integers, by their names in float graphs, and what they are lowered to.
+# The operators that can be computed on integers, by their names in float graphs, and what they are
+# lowered to.
 #
 # Conv → QLinearConv      Add → com.microsoft::QLinearAdd, qbench.integer::QLinearAdd      MaxPool → MaxPool
 
@@ -28,7 +37,9 @@ TABLES = frozenset(row.name for row in OPERATORS.values() if row.table)
 
 
 def float_name(node: ir.Node) -> str:
-    """What a node of a lowered graph, or of a float one, is called in a device's list of operators."""
+    """What a node of a lowered graph, or of a float one, is called in a device's list of
+    operators.
+    """
     if node.domain in ("", INTEGER_DOMAIN, ENGINE_DOMAIN):
         return _float_name(node.op_type)
     return f"{node.domain}.{node.op_type}"
@@ -42,13 +53,17 @@ def operators_on_integers() -> frozenset[str]:
 def target_of(operators: Iterable[str]) -> Target:
     """What lowering may bring in where there are ``operators`` alone."""
     known = _spellings()
-    return Target(frozenset(spelled for name in operators for spelled in known[name]), any_qparams=True)
+    return Target(
+        frozenset(spelled for name in operators for spelled in known[name]), any_qparams=True
+    )
 
 
 @functools.cache
 def _spellings() -> Mapping[str, frozenset[tuple[str, str]]]:
     """Float name → (domain, operator) of all that computes it; movers are lowered to themselves."""
-    found: dict[str, set[tuple[str, str]]] = {row.name: {("", row.name)} for row in OPERATORS.values() if row.is_mover}
+    found: dict[str, set[tuple[str, str]]] = {
+        row.name: {("", row.name)} for row in OPERATORS.values() if row.is_mover
+    }
     for domain, operator in INTEGER_INTERPRETER.operators:
         if operator not in _BORDERS | _WITH_REALS:
             found.setdefault(_float_name(operator), set()).add((domain, operator))
@@ -59,7 +74,8 @@ def _float_name(operator: str) -> str:
     return operator if operator in _WITH_REALS else float_name_of(operator)
 
 
-# A device as one value: which operators it computes on integers, within which limits, and by which arithmetic.
+# A device as one value: which operators it computes on integers, within which limits, and by which
+# arithmetic.
 #
 # It is data: what it computes is what the integer interpreter computes under its arithmetic.
 
@@ -99,7 +115,9 @@ class Limits:
             if not given:
                 raise ValueError(f"no types of {kind}, so that it takes nothing")
             if foreign := [name for name in given if name not in known]:
-                raise ValueError(f"{kind} of type '{foreign[0]}', where the integer interpreter has {', '.join(known)}")
+                raise ValueError(
+                    f"{kind} of type '{foreign[0]}', where the integer interpreter has {', '.join(known)}"
+                )
         if self.largest_kernel is not None and self.largest_kernel < 1:
             raise ValueError(f"a largest kernel of {self.largest_kernel}")
 
@@ -112,8 +130,8 @@ class Device:
         name: how backends call it, behind ``partitioned-``.
         source: what it follows, for people.
         arithmetic: how it computes; the conversions at its borders too.
-        operators: those that it has on integers, as float graphs call them; ``Requantize`` is a change of qparams.
-        limits: of all of them.
+        operators: those that it has on integers, as float graphs call them; ``Requantize`` is a
+        change of qparams. limits: of all of them.
 
     Raises:
         InputError: an operator that nothing computes on integers.
@@ -132,7 +150,9 @@ class Device:
         known = operators_on_integers()
         for name in self.operators:
             if name not in known:
-                raise unknown_name(f"Describing the device '{self.name}'", "operator on integers", name, known)
+                raise unknown_name(
+                    f"Describing the device '{self.name}'", "operator on integers", name, known
+                )
 
     @property
     def target(self) -> Target:
@@ -141,7 +161,9 @@ class Device:
 
     @property
     def capabilities(self) -> Capabilities:
-        """Its limits as the planner takes them: what it cannot have quantized stays float, and runs elsewhere."""
+        """Its limits as the planner takes them: what it cannot have quantized stays float, and
+        runs elsewhere.
+        """
         return Capabilities(
             forms=frozenset({Form.QDQ}),
             activation_qtypes=frozenset(self.limits.activations),
@@ -159,7 +181,8 @@ class Device:
         return {"arithmetic": self.arithmetic.digest, "device": taken}
 
 
-# Devices in TOML: a file is called as its device is, and names the arithmetic; those of the package by name.
+# Devices in TOML: a file is called as its device is, and names the arithmetic; those of the package
+# by name.
 #
 # arithmetic = "gemmlowp"
 # source = "…"
@@ -182,7 +205,9 @@ class _Written:
     limits: Limits = field(default_factory=Limits)
 
 
-def load_device(path: Path | str, arithmetics: Callable[[str], Arithmetic] = get_arithmetic) -> Device:
+def load_device(
+    path: Path | str, arithmetics: Callable[[str], Arithmetic] = get_arithmetic
+) -> Device:
     """The device that the TOML file at ``path`` spells, which is called as the file is.
 
     Args:
@@ -190,8 +215,8 @@ def load_device(path: Path | str, arithmetics: Callable[[str], Arithmetic] = get
         arithmetics: finds an arithmetic by name; those of a suite are not installed.
 
     Raises:
-        InputError: no such file, an unknown key, an operator that nothing computes on integers, an unknown
-            arithmetic, or limits that no device has.
+        InputError: no such file, an unknown key, an operator that nothing computes on integers, an
+            unknown arithmetic, or limits that no device has.
     """
     file = Path(path)
     where, name = f"device '{file.name}'", file.name.removesuffix(SUFFIX)
@@ -205,10 +230,15 @@ def load_device(path: Path | str, arithmetics: Callable[[str], Arithmetic] = get
             limits=written.limits,
         )
     except InputError as error:  # about a word in the file: name the file
-        raise InputError(f"Reading {where}", found=error.found, expected=error.expected, remedy=error.remedy) from error
+        raise InputError(
+            f"Reading {where}", found=error.found, expected=error.expected, remedy=error.remedy
+        ) from error
     except ValueError as error:
         raise InputError(
-            f"Reading {where}", found=str(error), expected="something that it can compute", remedy="Correct the file."
+            f"Reading {where}",
+            found=str(error),
+            expected="something that it can compute",
+            remedy="Correct the file.",
         ) from error
 
 

@@ -1,4 +1,6 @@
-"""Where each node of a quantized graph goes: onto the device, to its borders, or to the host, and why."""
+"""Where each node of a quantized graph goes: onto the device, to its borders, or to the host,
+and why.
+"""
 
 import enum
 from collections.abc import Iterator, Mapping
@@ -29,7 +31,8 @@ from qbench.passes.lowering.qoperator import LowerToQOperator
 from qbench.passes.lowering.site import Operand, is_quantize, operand_of, quantized_by, result_of
 from qbench.passes.partition.device import Device, float_name
 
-# Which nodes of a QDQ graph a device refuses, and why; what it does not refuse, lowering may still decline.
+# Which nodes of a QDQ graph a device refuses, and why; what it does not refuse, lowering may still
+# decline.
 #
 # In graph order, because what moves codes passes their qparams on:
 #
@@ -39,7 +42,9 @@ _WINDOWS = frozenset({Kind.CONVOLUTION, Kind.POOL})
 
 
 def refusals(graph: ir.Graph, device: Device) -> dict[ir.Node, str]:
-    """Node → why ``device`` does not take it, of nodes that read codes, as far as it is known before lowering."""
+    """Node → why ``device`` does not take it, of nodes that read codes, as far as it is known
+    before lowering.
+    """
     all_qparams: dict[ir.Value, Operand] = {}
     refused: dict[ir.Node, str] = {}
     for node in graph:
@@ -48,7 +53,11 @@ def refusals(graph: ir.Graph, device: Device) -> dict[ir.Node, str]:
             if found is not None:
                 all_qparams[node.outputs[0]] = found
             continue
-        operands = [(index, all_qparams[value]) for index, value in enumerate(node.inputs) if value in all_qparams]
+        operands = [
+            (index, all_qparams[value])
+            for index, value in enumerate(node.inputs)
+            if value in all_qparams
+        ]
         if all(operand.is_constant for _, operand in operands):
             continue
         reason = next(_problems(node, operands, device), None)
@@ -124,7 +133,9 @@ def _window_problems(node: ir.Node, device: Device) -> Iterator[str]:
 
 
 def _window(node: ir.Node) -> tuple[int, ...]:
-    """The sides of the window of ``node``: written out, or those of its weight; () where neither is known."""
+    """The sides of the window of ``node``: written out, or those of its weight; () where
+    neither is known.
+    """
     written = ints_attribute(node, "kernel_shape")
     if written or op_spec(node).kind is not Kind.CONVOLUTION:
         return written
@@ -134,11 +145,18 @@ def _window(node: ir.Node) -> tuple[int, ...]:
 
 
 def _result(node: ir.Node) -> Operand | None:
-    """The qparams of what ``node`` gives, behind the bias that alone reads a matrix product; None: it is real."""
+    """The qparams of what ``node`` gives, behind the bias that alone reads a matrix product;
+    None: it is real.
+    """
     value = node.outputs[0]
     found = result_of(value)
     follower = only_consumer(value)
-    if found is None and node.op_type == "MatMul" and follower is not None and follower.op_type == "Add":
+    if (
+        found is None
+        and node.op_type == "MatMul"
+        and follower is not None
+        and follower.op_type == "Add"
+    ):
         found = result_of(follower.outputs[0])
     return None if found is None else found[1]
 
@@ -159,10 +177,12 @@ def _type_name(operand: Operand) -> str:
     return "unknown type" if operand.dtype is None else operand.dtype.name.lower()
 
 
-# Where each node of a quantized graph goes: onto the device, to its borders, or to the host, and why not the device.
+# Where each node of a quantized graph goes: onto the device, to its borders, or to the host, and
+# why not the device.
 #
-# The device's share is lowered to operators on integers; everything else stays as it is between Q and DQ. A node is the
-# device's when it has an operator of its target and all that it computes with and gives are integers.
+# The device's share is lowered to operators on integers; everything else stays as it is between Q
+# and DQ. A node is the device's when it has an operator of its target and all that it computes with
+# and gives are integers.
 
 _ASIDE = "qbench.aside"
 """The domain that what the device refuses has while the rest is lowered: no rule knows it."""
@@ -183,7 +203,8 @@ class Place(enum.Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Marked:
-    """A lowered graph, the place of each node of it in graph order, and why nodes are off the device.
+    """A lowered graph, the place of each node of it in graph order, and why nodes are off the
+    device.
 
     ``named`` is the graph before lowering, with a name on each node.
     """
@@ -195,7 +216,8 @@ class Marked:
 
 
 def marked(model: ir.Model, device: Device) -> Marked:
-    """``model`` lowered where ``device`` takes it, every node with its place; ``model`` is not changed.
+    """``model`` lowered where ``device`` takes it, every node with its place; ``model`` is not
+    changed.
 
     Raises:
         InputError: an invalid Q or DQ.
@@ -238,7 +260,9 @@ def _set_aside(model: ir.Model, device: Device) -> dict[ir.Node, str]:
 
 
 def _places(graph: ir.Graph, device: Device) -> dict[ir.Node, Place]:
-    """Node → place, in graph order: every Q that the device reads, and every DQ of what it gives, is its border."""
+    """Node → place, in graph order: every Q that the device reads, and every DQ of what it
+    gives, is its border.
+    """
     target = device.target.operators
     on_device = {node for node in graph if _counted(node, target, device)}
     places: dict[ir.Node, Place] = {}
@@ -265,13 +289,19 @@ def _is_border(node: ir.Node, given: set[ir.Value | None], on_device: set[ir.Nod
         return False
     if node.op_type == "DequantizeLinear":
         return node.inputs[0] in given
-    return node.op_type == "QuantizeLinear" and any(use.node in on_device for use in node.outputs[0].uses())
+    return node.op_type == "QuantizeLinear" and any(
+        use.node in on_device for use in node.outputs[0].uses()
+    )
 
 
 def _counted(node: ir.Node, target: frozenset[tuple[str, str]], device: Device) -> bool:
-    """Whether the device has the operator of ``node``, on integers that it has, and nothing about it is real."""
+    """Whether the device has the operator of ``node``, on integers that it has, and nothing
+    about it is real.
+    """
     listed = (node.domain, node.op_type) in target
-    if not listed and not (node.op_type == "Clip" and not node.domain and not _CLIPS.isdisjoint(device.operators)):
+    if not listed and not (
+        node.op_type == "Clip" and not node.domain and not _CLIPS.isdisjoint(device.operators)
+    ):
         return False
     if not all(value.dtype is not None and value.dtype.is_integer() for value in node.outputs):
         return False
@@ -281,13 +311,19 @@ def _counted(node: ir.Node, target: frozenset[tuple[str, str]], device: Device) 
     if float_name(node) != node.op_type:  # it is between quantizers, which ``refusals`` has seen
         return True
     first = node.inputs[0]
-    if first is None or first.dtype is None or first.dtype.name.lower() not in device.limits.activations:
+    if (
+        first is None
+        or first.dtype is None
+        or first.dtype.name.lower() not in device.limits.activations
+    ):
         return False
     return computed == [first] and (is_mover(node) or node.op_type == "Clip")
 
 
 def _is_stored(node: ir.Node, stored: set[ir.Value | None]) -> bool:
-    """Whether ``node`` unpacks or moves constants alone: a weight, which is no step of anybody's."""
+    """Whether ``node`` unpacks or moves constants alone: a weight, which is no step of
+    anybody's.
+    """
     if node.domain or any(value.is_graph_output() for value in node.outputs):
         return False
     if node.op_type != "DequantizeLinear" and op_spec(node).moved != (0,):

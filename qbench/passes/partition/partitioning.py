@@ -16,12 +16,15 @@ from qbench.passes.partition.sections import Section, sections_of
 
 # Cutting a QDQ model into islands on a device and the rest, and what is known of the cut.
 #
-# quantized model ── lowered where the device takes it ── islands, conversions, host ── each a model of its own
+# quantized model ── lowered where the device takes it ── islands, conversions, host ── each a model
+# of its own
 
 
 @dataclass(frozen=True, slots=True)
 class Conversions:
-    """What is converted at the borders of a device: reals to codes, codes to reals, codes to codes of other qparams."""
+    """What is converted at the borders of a device: reals to codes, codes to reals, codes to
+    codes of other qparams.
+    """
 
     quantize: int
     dequantize: int
@@ -42,7 +45,8 @@ class Partition:
         before: the whole graph, as it came, with a name on each node.
         model: the whole graph, lowered where the device takes it.
         sections: in the order in which they run.
-        off: node → why it is not on the device, in graph order; quantize and dequantize nodes are not among them.
+        off: node → why it is not on the device, in graph order; quantize and dequantize nodes are
+            not among them.
     """
 
     device: Device
@@ -59,10 +63,19 @@ class Partition:
     @property
     def conversions(self) -> Conversions:
         """What is converted at the borders; codes that several read are dequantized once."""
-        borders = {node for section in self.sections if section.place is Place.BORDER for node in section.nodes}
+        borders = {
+            node
+            for section in self.sections
+            if section.place is Place.BORDER
+            for node in section.nodes
+        }
         quantizers = [node for node in borders if node.op_type == "QuantizeLinear"]
         changed = sum(_maker(node) in borders for node in quantizers)
-        real = {node.inputs[0] for node in borders if node not in quantizers and not _goes_to(node, borders)}
+        real = {
+            node.inputs[0]
+            for node in borders
+            if node not in quantizers and not _goes_to(node, borders)
+        }
         return Conversions(len(quantizers) - changed, len(real), changed)
 
 
@@ -156,23 +169,31 @@ class Costs:
     @property
     def bytes_crossing(self) -> int:
         """Bytes of one sample over all borders; what two islands share crosses a border of each."""
-        return sum(self.bytes_into(island) + self.bytes_out_of(island) for island in self.partition.islands)
+        return sum(
+            self.bytes_into(island) + self.bytes_out_of(island) for island in self.partition.islands
+        )
 
 
 def partition_costs(partition: Partition) -> Costs:
     """What ``partition`` costs; shapes are inferred for it, which running it does not need."""
-    return Costs(partition, node_macs(partition.before), _bytes_of_values(partition.before, partition.model))
+    return Costs(
+        partition, node_macs(partition.before), _bytes_of_values(partition.before, partition.model)
+    )
 
 
 def _bytes_of_values(before: ir.Model, lowered: ir.Model) -> dict[str, int]:
-    """Name → bytes of one sample, of every computed or fed value of ``lowered`` whose type is known.
+    """Name → bytes of one sample, of every computed or fed value of ``lowered`` whose type is
+    known.
 
     Args:
         before: the graph before it was lowered: shapes are inferred of operators that onnx knows.
         lowered: its values are listed; those that lowering made have the shape that it gave them.
     """
     shaped = shapes_alone(before, free_dims=1).graph
-    shapes = {value.name: value.shape for value in (*shaped.inputs, *(v for node in shaped for v in node.outputs))}
+    shapes = {
+        value.name: value.shape
+        for value in (*shaped.inputs, *(v for node in shaped for v in node.outputs))
+    }
     samples = fixed_batch(before) or 1
     found = {}
     for value in (*lowered.graph.inputs, *(v for node in lowered.graph for v in node.outputs)):

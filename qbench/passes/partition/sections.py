@@ -8,12 +8,14 @@ import onnx_ir as ir
 
 from qbench.passes.partition.marking import Place
 
-# Groups of nodes that can run one after the other, by counting how often a path to a node changes sides.
+# Groups of nodes that can run one after the other, by counting how often a path to a node changes
+# sides.
 #
 #     stage(n) = max over what n reads of stage,  one more where that is not n's side       outside even, inside odd
 #
-# Along an edge stages never fall, and they rise where it crosses: what runs in one stage needs nothing of a later one,
-# and no path leaves a group of one stage and comes back. Linear in nodes and edges.
+# Along an edge stages never fall, and they rise where it crosses: what runs in one stage needs
+# nothing of a later one, and no path leaves a group of one stage and comes back. Linear in nodes
+# and edges.
 
 
 def staged(nodes: Iterable[ir.Node], inside: Callable[[ir.Node], bool]) -> dict[ir.Node, int]:
@@ -31,10 +33,14 @@ def makers(node: ir.Node) -> Iterator[ir.Node]:
 
 
 def values_read(node: ir.Node) -> Iterator[ir.Value]:
-    """What ``node`` reads of its own graph, by its subgraphs too, which may read what lies around them."""
+    """What ``node`` reads of its own graph, by its subgraphs too, which may read what lies
+    around them.
+    """
     yield from (value for value in node.inputs if value is not None)
     for inner in inner_nodes(node):
-        yield from (value for value in inner.inputs if value is not None and value.graph is node.graph)
+        yield from (
+            value for value in inner.inputs if value is not None and value.graph is node.graph
+        )
     for graph in _subgraphs(node):
         yield from (value for value in graph.outputs if value.graph is node.graph)
 
@@ -51,7 +57,9 @@ def around(graph: ir.Graph) -> dict[ir.Node, ir.Node]:
 
 
 def readers(value: ir.Value, outer: Mapping[ir.Node, ir.Node]) -> Iterator[ir.Node]:
-    """The nodes of the main graph that read ``value``, of those in subgraphs the one ``outer`` names."""
+    """The nodes of the main graph that read ``value``, of those in subgraphs the one ``outer``
+    names.
+    """
     yield from (outer.get(use.node, use.node) for use in value.uses())
 
 
@@ -63,14 +71,16 @@ def _subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
             yield from attribute.as_graphs()
 
 
-# Islands: the largest groups of the device's nodes that are connected and can run without a break, by a greedy rule.
+# Islands: the largest groups of the device's nodes that are connected and can run without a break,
+# by a greedy rule.
 #
 # 1. Every node of the device is as early as what it reads allows (``stages``); connected nodes of one stage are one
 #    island.
 # 2. From the last to the first, an island that no node outside needs sooner waits for the first island that reads it,
 #    and becomes part of that.
 #
-# No path leaves an island and comes back, and no two islands wait for each other: stages never fall along an edge.
+# No path leaves an island and comes back, and no two islands wait for each other: stages never fall
+# along an edge.
 
 
 class Islands:
@@ -106,7 +116,9 @@ class Islands:
         return self._places[node] is Place.DEVICE
 
     def _sink(self, group: Sequence[ir.Node]) -> None:
-        """Let an island wait for the one that reads it, where all others that read it can wait as long."""
+        """Let an island wait for the one that reads it, where all others that read it can wait
+        as long.
+        """
         members = set(group)
         given = (value for node in group for value in node.outputs)
         outside = [m for value in given for m in readers(value, self._outer) if m not in members]
@@ -130,8 +142,8 @@ class Islands:
 
 # A marked graph as sections in the order in which they run, and each section as a model of its own.
 #
-# An island is a section; what runs between two stages of islands is cut once more, by the same rule, into conversions
-# (``BORDER``) and what the host computes.
+# An island is a section; what runs between two stages of islands is cut once more, by the same
+# rule, into conversions (``BORDER``) and what the host computes.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,11 +163,17 @@ class Section:
     gives: tuple[ir.Value, ...]
 
     def model(self, whole: ir.Model, taps: Collection[str] = ()) -> ir.Model:
-        """This section of ``whole`` as a model: ``reads`` to ``gives``, then the values of it that ``taps`` names."""
+        """This section of ``whole`` as a model: ``reads`` to ``gives``, then the values of it
+        that ``taps`` names.
+        """
         outputs = list(self.gives)
-        outputs += [v for n in self.nodes for v in n.outputs if v.name in taps and v not in self.gives]
+        outputs += [
+            v for n in self.nodes for v in n.outputs if v.name in taps and v not in self.gives
+        ]
         nodes = [*_stored_for(self.nodes, set(self.reads)), *self.nodes]
-        constants = {value: None for node in nodes for value in values_read(node) if value.is_initializer()}
+        constants = {
+            value: None for node in nodes for value in values_read(node) if value.is_initializer()
+        }
         view = ir.GraphView(
             self.reads,
             outputs,
@@ -164,7 +182,9 @@ class Section:
             opset_imports=whole.graph.opset_imports,
             name=whole.graph.name,
         )
-        return ir.Model(view.clone(), ir_version=whole.ir_version, functions=tuple(whole.functions.values()))
+        return ir.Model(
+            view.clone(), ir_version=whole.ir_version, functions=tuple(whole.functions.values())
+        )
 
 
 def sections_of(graph: ir.Graph, places: Mapping[ir.Node, Place]) -> tuple[Section, ...]:
@@ -186,10 +206,15 @@ def sections_of(graph: ir.Graph, places: Mapping[ir.Node, Place]) -> tuple[Secti
 
 
 def _section(
-    place: Place, nodes: Sequence[ir.Node], places: Mapping[ir.Node, Place], outer: Mapping[ir.Node, ir.Node]
+    place: Place,
+    nodes: Sequence[ir.Node],
+    places: Mapping[ir.Node, Place],
+    outer: Mapping[ir.Node, ir.Node],
 ) -> Section:
     inside = set(nodes)
-    read = {value: None for node in nodes for value in values_read(node) if _is_computed(value, places)}
+    read = {
+        value: None for node in nodes for value in values_read(node) if _is_computed(value, places)
+    }
     given = [value for node in nodes for value in node.outputs]
     return Section(
         place,
@@ -198,7 +223,8 @@ def _section(
         tuple(
             value
             for value in given
-            if value.is_graph_output() or any(reader not in inside for reader in readers(value, outer))
+            if value.is_graph_output()
+            or any(reader not in inside for reader in readers(value, outer))
         ),
     )
 

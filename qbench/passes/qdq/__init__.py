@@ -1,1 +1,3 @@
-"""Between the forms of a quantized graph, upwards: from integer operators to QDQ, from Q/DQ pairs to pinned values."""
+"""Between the forms of a quantized graph, upwards: from integer operators to QDQ, from Q/DQ
+pairs to pinned values.
+"""

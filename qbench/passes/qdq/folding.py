@@ -11,15 +11,19 @@ from qbench.numerics import QParams, dequantize, get_arithmetic, quantize
 from qbench.passes.contract import QDQ
 from qbench.passes.editing import NameScope, add_constant, remove_unread
 
-# Quantized constants that are moved before they are used: integers, and the axis of their scales, move with them.
+# Quantized constants that are moved before they are used: integers, and the axis of their scales,
+# move with them.
 #
 # Transpose(DQ(w, s along axis)) = DQ(transpose(w), s along the place of axis)
 
 _Array = npt.NDArray[Any]
 
 
-def moved_constant(node: ir.Node, integers: _Array, qparams: QParams) -> tuple[_Array, QParams] | None:
-    """What ``node`` makes of constant ``integers`` on ``qparams``; None where it does more than move them.
+def moved_constant(
+    node: ir.Node, integers: _Array, qparams: QParams
+) -> tuple[_Array, QParams] | None:
+    """What ``node`` makes of constant ``integers`` on ``qparams``; None where it does more than
+    move them.
 
     A Reshape moves scales only where there is a single one.
     """
@@ -30,7 +34,11 @@ def moved_constant(node: ir.Node, integers: _Array, qparams: QParams) -> tuple[_
             return _transposed(node, integers, qparams)
         case "Reshape" if qparams.axis is None:
             shape = constant_value(node.inputs[1])
-            return None if shape is None or not shape.all() else (integers.reshape(shape.tolist()), qparams)
+            return (
+                None
+                if shape is None or not shape.all()
+                else (integers.reshape(shape.tolist()), qparams)
+            )
         case "Identity":
             return integers, qparams
         case _:
@@ -46,26 +54,38 @@ def _transposed(node: ir.Node, integers: _Array, qparams: QParams) -> tuple[_Arr
     axis = order.index(qparams.axis % integers.ndim)
     if qparams.block_size is None:
         return moved, _along(qparams, axis, qparams.scale, qparams.zero_point)
-    return moved, _along(qparams, axis, qparams.scale.transpose(order), qparams.zero_point.transpose(order))
-
-
-def _along(qparams: QParams, axis: int, scale: npt.NDArray[np.float32], zero_point: npt.NDArray[np.int64]) -> QParams:
-    return QParams(
-        scale, zero_point, qparams.qtype, axis=axis, block_size=qparams.block_size, narrow_range=qparams.narrow_range
+    return moved, _along(
+        qparams, axis, qparams.scale.transpose(order), qparams.zero_point.transpose(order)
     )
 
 
-# Quantizers of constants, and what only moves quantized constants, done before the graph runs; integers stay integers.
+def _along(
+    qparams: QParams, axis: int, scale: npt.NDArray[np.float32], zero_point: npt.NDArray[np.int64]
+) -> QParams:
+    return QParams(
+        scale,
+        zero_point,
+        qparams.qtype,
+        axis=axis,
+        block_size=qparams.block_size,
+        narrow_range=qparams.narrow_range,
+    )
+
+
+# Quantizers of constants, and what only moves quantized constants, done before the graph runs;
+# integers stay integers.
 #
 #     real constant ─Q─[l,h]─                codes constant ─DQ₁─Q₂─[l,h]─            →   codes constant
 #     codes constant ─DQ(axis)─ Transpose ─                           →   codes constant, transposed ─DQ(its axis)─
 #
-# A DequantizeLinear of a constant is never folded: weights would be floats again, four times as large, and no
-# arithmetic would compute with them. A Q is folded where every given arithmetic makes the same codes.
+# A DequantizeLinear of a constant is never folded: weights would be floats again, four times as
+# large, and no arithmetic would compute with them. A Q is folded where every given arithmetic makes
+# the same codes.
 
 
 def fold_quantizer(node: ir.Node, names: NameScope, arithmetics: tuple[str, ...]) -> bool | str:
-    """Make what a QuantizeLinear of a constant and its Clip give a constant; False: nothing to do; text: why not.
+    """Make what a QuantizeLinear of a constant and its Clip give a constant; False: nothing to
+    do; text: why not.
 
     Args:
         node: in a graph that is changed in place; the codes keep their name.
@@ -136,7 +156,10 @@ def _dequantized(node: ir.Node | None) -> tuple[_Array, QParams] | None:
 
 
 def _codes_under_all(
-    real: _Array | None, stored: tuple[_Array, QParams] | None, qparams: QParams, arithmetics: tuple[str, ...]
+    real: _Array | None,
+    stored: tuple[_Array, QParams] | None,
+    qparams: QParams,
+    arithmetics: tuple[str, ...],
 ) -> _Array | str:
     found = []
     for name in arithmetics:

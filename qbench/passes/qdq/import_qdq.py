@@ -37,7 +37,8 @@ from qbench.passes.contract import LOSSY, Effect
 from qbench.passes.editing import NameScope, add_constant
 from qbench.passes.qdq.folding import moved_constant
 
-# Q/DQ pairs leave the graph and are recorded at the values that they quantize (``graph.fixed_qparams``).
+# Q/DQ pairs leave the graph and are recorded at the values that they quantize
+# (``graph.fixed_qparams``).
 #
 #     v ─Q(s,z)─ q ─DQ(s,z)─ d ─ reader       →   v (pinned: s, z) ─ reader
 #     integers ─DQ(s,z)─ d ─ reader           →   constant s·(integers − z) (pinned: s, z) ─ reader
@@ -53,12 +54,13 @@ _DYNAMIC = QType.parse("uint8")
 
 @dataclass(frozen=True, slots=True)
 class LiftPairs:
-    """Requires: canonical passes. Ensures: no pair is left whose parameters can be kept at a value instead.
+    """Requires: canonical passes. Ensures: no pair is left whose parameters can be kept at a
+    value instead.
 
-    A pair that guards a graph output leaves an Identity behind, so that the output stays rounded. Left in the graph are
-    a Q whose integers something else reads or that leave the graph, a DQ of integers that are computed or fed, types
-    that are not integers, and a Q and a DQ of different qparams; the values around them
-    are pinned all the same.
+    A pair that guards a graph output leaves an Identity behind, so that the output stays rounded.
+    Left in the graph are a Q whose integers something else reads or that leave the graph, a DQ of
+    integers that are computed or fed, types that are not integers, and a Q and a DQ of different
+    qparams; the values around them are pinned all the same.
 
     Raises (from ``run``):
         InputError: an invalid Q or DQ.
@@ -69,7 +71,10 @@ class LiftPairs:
 
     def run(self, model: ir.Model) -> bool:
         """Lift them in graph order; True when anything changed."""
-        if not any(_is(node, "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear") for node in model.graph):
+        if not any(
+            _is(node, "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
+            for node in model.graph
+        ):
             return False
         lifting, before = _Lifting(model), _contents(model)
         for node in list(model.graph):
@@ -105,7 +110,9 @@ class _Lifting:
         self._values = NameScope.of_values(model)
         self._nodes = NameScope.of_nodes(model)
         self._twins: dict[ir.Value, _Twin] = {}
-        self._parallel = {value for value in _quantized_values(model.graph) if _has_two_qparams(value)}
+        self._parallel = {
+            value for value in _quantized_values(model.graph) if _has_two_qparams(value)
+        }
         self._copies: list[tuple[ir.Node, str]] = []
 
     def visit(self, node: ir.Node) -> None:
@@ -113,7 +120,9 @@ class _Lifting:
         if _is(node, "QuantizeLinear"):
             self._quantize(node)
         elif _is(node, "DynamicQuantizeLinear") and node.inputs[0] is not None:
-            pin = Pin(PinKind.DYNAMIC, f"the DynamicQuantizeLinear '{node_key(node)}'", qtype=_DYNAMIC)
+            pin = Pin(
+                PinKind.DYNAMIC, f"the DynamicQuantizeLinear '{node_key(node)}'", qtype=_DYNAMIC
+            )
             self._twins[node.outputs[0]] = _Twin(self._dynamic(node.inputs[0], pin, node), pin)
         elif _is(node, "DequantizeLinear"):
             self._dequantize(node)
@@ -121,7 +130,9 @@ class _Lifting:
             self._move(node, self._twins[node.inputs[0]])
 
     def rename(self) -> None:
-        """Give copies of integer movers the names of what they were copied from, where that is gone."""
+        """Give copies of integer movers the names of what they were copied from, where that is
+        gone.
+        """
         alive = {node.name for node in self._graph}
         for copy, name in self._copies:
             if name not in alive:
@@ -144,7 +155,9 @@ class _Lifting:
     def _dequantize(self, node: ir.Node) -> None:
         source, qparams = node.inputs[0], node_qparams(node)
         twin = None if source is None else self._twins.get(source)
-        if twin is not None and (_same_dynamic(node, twin) or (qparams is not None and qparams == twin.pin.qparams)):
+        if twin is not None and (
+            _same_dynamic(node, twin) or (qparams is not None and qparams == twin.pin.qparams)
+        ):
             self._give(node, twin.value)
         elif qparams is not None and source is not None and is_constant(source):
             integers = constant_value(source)
@@ -175,7 +188,9 @@ class _Lifting:
     def _give_constant(
         self, node: ir.Node, result: ir.Value, codes: tuple[npt.NDArray[Any], QParams], stem: str
     ) -> None:
-        """Every reader of ``result``, which ``node`` gives, reads a pinned constant of its own; movers move it."""
+        """Every reader of ``result``, which ``node`` gives, reads a pinned constant of its own;
+        movers move it.
+        """
         integers, qparams = codes
         for use in tuple(result.uses()):
             moved = moved_constant(use.node, integers, qparams) if use.idx == 0 else None
@@ -187,7 +202,9 @@ class _Lifting:
             self._give_output(node, self._real_constant(node, codes, stem))
         self.changed = True
 
-    def _real_constant(self, node: ir.Node, codes: tuple[npt.NDArray[Any], QParams], stem: str) -> ir.Value:
+    def _real_constant(
+        self, node: ir.Node, codes: tuple[npt.NDArray[Any], QParams], stem: str
+    ) -> ir.Value:
         integers, qparams = codes
         real = add_constant(self._graph, stem, dequantize(integers, qparams), self._values)
         pin_value(real, Pin(PinKind.GRID, f"the DequantizeLinear '{node_key(node)}'", qparams))
@@ -197,7 +214,9 @@ class _Lifting:
         array = constant_value(end)
         if end is None or array is None:
             return None
-        return add_constant(self._graph, f"{end.name}_real", dequantize(array, qparams), self._values)
+        return add_constant(
+            self._graph, f"{end.name}_real", dequantize(array, qparams), self._values
+        )
 
     def _pinned(self, value: ir.Value, pin: Pin, quantizer: ir.Node) -> ir.Value:
         """``value`` with ``pin``, or an Identity of it where it has another one."""
@@ -212,7 +231,8 @@ class _Lifting:
     def _dynamic(self, value: ir.Value, pin: Pin, quantizer: ir.Node) -> ir.Value:
         """``value`` with ``pin``, or an Identity of it where others read the value as it is.
 
-        Qparams known beforehand are those of a value for all its readers; those of a batch serve the product behind.
+        Qparams known beforehand are those of a value for all its readers; those of a batch serve
+        the product behind.
         """
         others = [use for use in value.uses() if not _is(use.node, *_QUANTIZERS)]
         if others and not is_pinned(value):
@@ -244,12 +264,16 @@ class _Lifting:
         copy.metadata_props.update(node.metadata_props)
         for before, after in zip(node.outputs, copy.outputs, strict=True):
             after.dtype, after.shape = ir.DataType.FLOAT, before.shape
-            after.name = self._values.fresh(f"{(before.name or '').removesuffix('_quantized')}_real")
+            after.name = self._values.fresh(
+                f"{(before.name or '').removesuffix('_quantized')}_real"
+            )
         self._graph.insert_before(node, copy)
         self._copies.append((copy, node_key(node)))
         return copy.outputs[0]
 
-    def _inserted(self, operator: str, inputs: list[ir.Value], before: ir.Node, wanted: str) -> ir.Value:
+    def _inserted(
+        self, operator: str, inputs: list[ir.Value], before: ir.Node, wanted: str
+    ) -> ir.Value:
         node = ir.Node("", operator, inputs, num_outputs=1, name=self._nodes.fresh(wanted))
         node.outputs[0].name = self._values.fresh(wanted)
         node.outputs[0].dtype = ir.DataType.FLOAT
@@ -259,14 +283,21 @@ class _Lifting:
 
 
 def _quantized_values(graph: ir.Graph) -> dict[ir.Value, None]:
-    return {node.inputs[0]: None for node in graph if _is(node, *_QUANTIZERS) and node.inputs[0] is not None}
+    return {
+        node.inputs[0]: None
+        for node in graph
+        if _is(node, *_QUANTIZERS) and node.inputs[0] is not None
+    }
 
 
 def _has_two_qparams(value: ir.Value) -> bool:
     quantizers = [use.node for use in value.uses() if use.idx == 0 and _is(use.node, *_QUANTIZERS)]
     if len(quantizers) < 2:
         return False
-    all_qparams = [None if node.op_type == "DynamicQuantizeLinear" else node_qparams(node) for node in quantizers]
+    all_qparams = [
+        None if node.op_type == "DynamicQuantizeLinear" else node_qparams(node)
+        for node in quantizers
+    ]
     return any(qparams != all_qparams[0] for qparams in all_qparams)
 
 
@@ -276,15 +307,22 @@ def _same(known: Pin, pin: Pin) -> bool:
 
 def _same_dynamic(node: ir.Node, twin: _Twin) -> bool:
     maker = None if node.inputs[0] is None else node.inputs[0].producer()
-    return maker is not None and twin.pin.kind is PinKind.DYNAMIC and list(node.inputs[1:]) == list(maker.outputs[1:])
+    return (
+        maker is not None
+        and twin.pin.kind is PinKind.DYNAMIC
+        and list(node.inputs[1:]) == list(maker.outputs[1:])
+    )
 
 
 def _moves(node: ir.Node) -> bool:
-    """Whether ``node`` gives integers of its first input and nothing else; Pad mixes a constant in."""
+    """Whether ``node`` gives integers of its first input and nothing else; Pad mixes a constant
+    in.
+    """
     return node.op_type != "Pad" and op_spec(node).moved == (0,)
 
 
-# Putting Q, DQ and float operators in the place of an integer operator, under names that people recognise.
+# Putting Q, DQ and float operators in the place of an integer operator, under names that people
+# recognise.
 
 _SUFFIX = "_quantized"
 
@@ -297,8 +335,12 @@ class PairWriter:
         self.values = values
         self._nodes = nodes
 
-    def dequantized(self, at: ir.Node, operand: Sequence[ir.Value | None], axis: int | None, wanted: str) -> ir.Value:
-        """A DequantizeLinear of ``operand`` (integers, scale, zero point) before ``at``; its real result."""
+    def dequantized(
+        self, at: ir.Node, operand: Sequence[ir.Value | None], axis: int | None, wanted: str
+    ) -> ir.Value:
+        """A DequantizeLinear of ``operand`` (integers, scale, zero point) before ``at``; its
+        real result.
+        """
         integers, scale, point = operand
         attributes = [] if axis is None else [ir.AttrInt64("axis", axis)]
         inputs = [
@@ -311,12 +353,22 @@ class PairWriter:
         real.shape = None if integers is None else integers.shape
         return real
 
-    def dynamically_quantized(self, at: ir.Node, real: ir.Value | None, wanted: str) -> list[ir.Value]:
+    def dynamically_quantized(
+        self, at: ir.Node, real: ir.Value | None, wanted: str
+    ) -> list[ir.Value]:
         """A DynamicQuantizeLinear of ``real`` before ``at``: integers, scale, zero point."""
         inputs = [real]
-        node = ir.Node("", "DynamicQuantizeLinear", inputs, num_outputs=3, name=self._nodes.fresh(f"{wanted}_quantize"))
+        node = ir.Node(
+            "",
+            "DynamicQuantizeLinear",
+            inputs,
+            num_outputs=3,
+            name=self._nodes.fresh(f"{wanted}_quantize"),
+        )
         kinds = (ir.DataType.UINT8, ir.DataType.FLOAT, ir.DataType.UINT8)
-        for value, word, kind in zip(node.outputs, ("quantized", "scale", "zero_point"), kinds, strict=True):
+        for value, word, kind in zip(
+            node.outputs, ("quantized", "scale", "zero_point"), kinds, strict=True
+        ):
             value.name = self.values.fresh(f"{wanted}_{word}")
             value.type = ir.TensorType(kind)
         set_origin(node, origin_of(at))
@@ -330,15 +382,23 @@ class PairWriter:
         parameters: tuple[ir.Value | None, ir.Value | None],
         kind: ir.DataType | None,
     ) -> None:
-        """A QuantizeLinear of the result of ``real`` that takes the place of ``at``, whose result keeps its name."""
+        """A QuantizeLinear of the result of ``real`` that takes the place of ``at``, whose
+        result keeps its name.
+        """
         scale, point = parameters
         old = at.outputs[0]
         stem = (old.name or "").removesuffix(_SUFFIX)
         real.outputs[0].name = self.values.fresh(stem if stem != old.name else f"{old.name}_real")
         real.outputs[0].shape = old.shape
         if point is None and kind is not None:
-            point = add_constant(self.graph, f"{old.name}_zero_point", np.zeros((), kind.numpy()), self.values)
-        inputs = [real.outputs[0], self._parameter(scale, None), *([self._parameter(point, None)] if point else [])]
+            point = add_constant(
+                self.graph, f"{old.name}_zero_point", np.zeros((), kind.numpy()), self.values
+            )
+        inputs = [
+            real.outputs[0],
+            self._parameter(scale, None),
+            *([self._parameter(point, None)] if point else []),
+        ]
         node = self.before(at, "QuantizeLinear", inputs, [], name=f"{real.name}_quantize")
         kind = None if point is None else point.dtype
         node.outputs[0].type = ir.TensorType(kind or ir.DataType.UINT8)
@@ -354,12 +414,16 @@ class PairWriter:
         *,
         name: str,
     ) -> ir.Node:
-        """A new node before ``at``, with one result of float; it may have the name of ``at``, which is to go."""
+        """A new node before ``at``, with one result of float; it may have the name of ``at``,
+        which is to go.
+        """
         origin = origin_of(at)
         if name == at.name:
             at.name = None
             self._nodes.release(name)
-        node = ir.Node("", operator, inputs, attributes, num_outputs=1, name=self._nodes.fresh(name))
+        node = ir.Node(
+            "", operator, inputs, attributes, num_outputs=1, name=self._nodes.fresh(name)
+        )
         node.outputs[0].dtype = ir.DataType.FLOAT
         node.outputs[0].name = self.values.fresh(f"{node.name}_out")
         set_origin(node, origin)
@@ -386,14 +450,15 @@ class PairWriter:
         return add_constant(self.graph, f"{value.name}_number", array.reshape(()), self.values)
 
 
-# Integer operators with scales of their own become the float operator between DequantizeLinear and QuantizeLinear.
+# Integer operators with scales of their own become the float operator between DequantizeLinear and
+# QuantizeLinear.
 #
 #     QLinearConv(x, sx, zx, w, sw, zw, sy, zy, b)  →  Q(sy, zy) ∘ Conv ∘ (DQ(x, sx, zx), DQ(w, sw, zw), DQ(b, sx·sw,
 # 0))
 #
-# The real function is the same; only the last rounding of an engine that requantizes by a multiplier may differ from
-# that of Q. Sources: ONNX QLinearConv-10, QLinearMatMul-21; contrib operators of ONNX Runtime 1.24
-# (docs/ContribOperators).
+# The real function is the same; only the last rounding of an engine that requantizes by a
+# multiplier may differ from that of Q. Sources: ONNX QLinearConv-10, QLinearMatMul-21; contrib
+# operators of ONNX Runtime 1.24 (docs/ContribOperators).
 
 _MICROSOFT = "com.microsoft"
 _ENGINE_ATTRIBUTES = ("channels_last", "opset")
@@ -401,10 +466,11 @@ _ENGINE_ATTRIBUTES = ("channels_last", "opset")
 
 @dataclass(frozen=True, slots=True)
 class RaiseOperators:
-    """Requires: constants are initializers. Ensures: of the operators above only those are left that cannot be raised.
+    """Requires: constants are initializers. Ensures: of the operators above only those are left
+    that cannot be raised.
 
-    Left alone: parameters that are computed, layouts with channels last, one scale per row. The float operator keeps
-    the name of the integer one, the integer result its own.
+    Left alone: parameters that are computed, layouts with channels last, one scale per row. The
+    float operator keeps the name of the integer one, the integer result its own.
     """
 
     name: str = "raise-operators"
@@ -441,7 +507,9 @@ def _raised(node: ir.Node, writer: PairWriter) -> bool:
     operands = [
         input_at(node, places[0])
         if len(places) == 1
-        else writer.dequantized(node, [input_at(node, place) for place in places], axis, f"{name}.{position}")
+        else writer.dequantized(
+            node, [input_at(node, place) for place in places], axis, f"{name}.{position}"
+        )
         for position, (places, axis) in enumerate(zip(layout.operands, axes, strict=True))
     ]
     bias = None if layout.bias is None else input_at(node, layout.bias)
@@ -454,12 +522,16 @@ def _raised(node: ir.Node, writer: PairWriter) -> bool:
         return True
     point = input_at(node, layout.result[1])
     kind = point or input_at(node, layout.operands[-1][2]) or input_at(node, layout.operands[-1][0])
-    writer.requantized(node, real, (input_at(node, layout.result[0]), point), None if kind is None else kind.dtype)
+    writer.requantized(
+        node, real, (input_at(node, layout.result[0]), point), None if kind is None else kind.dtype
+    )
     return True
 
 
 def _plain(node: ir.Node) -> bool:
-    """No layout with channels last, and a softmax as ONNX has it today; before opset 13 it was another."""
+    """No layout with channels last, and a softmax as ONNX has it today; before opset 13 it was
+    another.
+    """
     if int_attribute(node, "channels_last", 0):
         return False
     if node.op_type == "QLinearSoftmax" and int_attribute(node, "opset", 13) < 13:
@@ -468,13 +540,17 @@ def _plain(node: ir.Node) -> bool:
 
 
 def _constant_parameters(node: ir.Node, layout: IntegerForm) -> bool:
-    places = [place for operand in layout.operands for place in operand[1:]] + list(layout.result or ())
+    places = [place for operand in layout.operands for place in operand[1:]] + list(
+        layout.result or ()
+    )
     given = [value for value in (input_at(node, place) for place in places) if value is not None]
     return all(constant_value(value) is not None for value in given)
 
 
 def _axis(node: ir.Node, layout: IntegerForm, position: int) -> int | None:
-    """The axis of many scales, None for a single one, -1 where they do not run over output channels."""
+    """The axis of many scales, None for a single one, -1 where they do not run over output
+    channels.
+    """
     places = layout.operands[position]
     scale = constant_value(input_at(node, places[1])) if len(places) > 1 else None
     if scale is None or scale.size == 1:
@@ -494,37 +570,48 @@ def _axis(node: ir.Node, layout: IntegerForm, position: int) -> int | None:
             return -1
 
 
-def _dequantized_bias(node: ir.Node, bias: ir.Value, layout: IntegerForm, writer: PairWriter) -> ir.Value:
-    """DQ of an int32 bias: float32(s_x · s_w), times alpha in a QGemm, which has the bias inside its bracket."""
+def _dequantized_bias(
+    node: ir.Node, bias: ir.Value, layout: IntegerForm, writer: PairWriter
+) -> ir.Value:
+    """DQ of an int32 bias: float32(s_x · s_w), times alpha in a QGemm, which has the bias
+    inside its bracket.
+    """
     scales = [constant_value(input_at(node, places[1])) for places in layout.operands]
     assert scales[0] is not None
     assert scales[1] is not None
     product = np.float32(scales[0].reshape(())) * scales[1].astype(np.float32)
     product = product * np.float32(float_attribute(node, "alpha", 1.0))
     scale = product.reshape(()) if product.size == 1 else product
-    value = add_constant(writer.graph, f"{bias.name}_scale", np.asarray(scale, np.float32), writer.values)
+    value = add_constant(
+        writer.graph, f"{bias.name}_scale", np.asarray(scale, np.float32), writer.values
+    )
     axis = None
     if scale.ndim > 0:
         axis = 0 if bias.shape is None else len(bias.shape) - 1
     return writer.dequantized(node, [bias, value, None], axis, f"{node_key(node)}.bias")
 
 
-# Integer products whose scales are applied behind them become float products between DequantizeLinear.
+# Integer products whose scales are applied behind them become float products between
+# DequantizeLinear.
 #
 #     Cast(MatMulInteger(x, w, zx, zw)) · (sx · sw)  →  MatMul(DQ(x, sx, zx), DQ(w, sw, zw))        ConvInteger likewise
 #     MatMulIntegerToFloat(x, w, sx, sw, zx, zw, b)  →  MatMul(DQ(x, sx, zx), DQ(w, sw, zw)) + b
 #     DynamicQuantizeMatMul(x, w, sw, zw, b)         →  the same, x quantized by DynamicQuantizeLinear
 #
-# So a product of ONNX Runtime's dynamic quantization is recognised by what it computes. Sources: ONNX MatMulInteger-10,
-# ConvInteger-10, DynamicQuantizeLinear-11; contrib operators of ONNX Runtime 1.24.
+# So a product of ONNX Runtime's dynamic quantization is recognised by what it computes. Sources:
+# ONNX MatMulInteger-10, ConvInteger-10, DynamicQuantizeLinear-11; contrib operators of ONNX Runtime
+# 1.24.
 
-_PRODUCTS = frozenset(key for key, form in INTEGER_FORMS.items() if form.is_scaled_behind and not form.domain)
+_PRODUCTS = frozenset(
+    key for key, form in INTEGER_FORMS.items() if form.is_scaled_behind and not form.domain
+)
 _FUSED = frozenset({"MatMulIntegerToFloat", "DynamicQuantizeMatMul"})
 
 
 @dataclass(frozen=True, slots=True)
 class RaiseProducts:
-    """Requires: constants are initializers. Ensures: no product of the above forms with a constant weight is left.
+    """Requires: constants are initializers. Ensures: no product of the above forms with a
+    constant weight is left.
 
     Left alone: a product whose scale is not found behind it, or that something else reads too.
     """
@@ -535,11 +622,17 @@ class RaiseProducts:
     def run(self, model: ir.Model) -> bool:
         """Raise them in graph order; True when there were any."""
         products = [node for node in model.graph if (node.domain, node.op_type) in _PRODUCTS]
-        fused = [node for node in model.graph if node.domain == "com.microsoft" and node.op_type in _FUSED]
+        fused = [
+            node
+            for node in model.graph
+            if node.domain == "com.microsoft" and node.op_type in _FUSED
+        ]
         if not products and not fused:
             return False
         writer = PairWriter(model, NameScope.of_values(model), NameScope.of_nodes(model))
-        raised = [_raised_product(node, writer) for node in products] + [_raised_fused(node, writer) for node in fused]
+        raised = [_raised_product(node, writer) for node in products] + [
+            _raised_fused(node, writer) for node in fused
+        ]
         return any(raised)
 
 
@@ -555,11 +648,17 @@ def _raised_product(node: ir.Node, writer: PairWriter) -> bool:
     if axis == -1:
         return False
     flat = scales[1] if scale.ndim < 2 else _flattened(scales[1], scale, writer)
-    data = writer.dequantized(multiply, [node.inputs[0], scales[0], input_at(node, 2)], None, f"{node_key(node)}.0")
-    qparams = writer.dequantized(multiply, [weight, flat, input_at(node, 3)], axis, f"{node_key(node)}.1")
+    data = writer.dequantized(
+        multiply, [node.inputs[0], scales[0], input_at(node, 2)], None, f"{node_key(node)}.0"
+    )
+    qparams = writer.dequantized(
+        multiply, [weight, flat, input_at(node, 3)], axis, f"{node_key(node)}.1"
+    )
     operator, name = float_name(node.op_type), node_key(node)
     node.name = f"{name}_of_integers"
-    real = writer.before(multiply, operator, [data, qparams], list(node.attributes.values()), name=name)
+    real = writer.before(
+        multiply, operator, [data, qparams], list(node.attributes.values()), name=name
+    )
     writer.take_place(multiply, real)
     return True
 
@@ -567,7 +666,9 @@ def _raised_product(node: ir.Node, writer: PairWriter) -> bool:
 def _raised_fused(node: ir.Node, writer: PairWriter) -> bool:
     dynamic = node.op_type == "DynamicQuantizeMatMul"
     weight = node.inputs[1]
-    scale_of_weight, point_of_weight, bias = (input_at(node, index) for index in ((2, 3, 4) if dynamic else (3, 5, 6)))
+    scale_of_weight, point_of_weight, bias = (
+        input_at(node, index) for index in ((2, 3, 4) if dynamic else (3, 5, 6))
+    )
     scale = constant_value(scale_of_weight)
     axis = None if weight is None or scale is None else _raise_products_axis(node, weight, scale)
     if weight is None or scale is None or axis == -1:
@@ -579,7 +680,9 @@ def _raised_fused(node: ir.Node, writer: PairWriter) -> bool:
         else [node.inputs[0], input_at(node, 2), input_at(node, 4)]
     )
     data = writer.dequantized(node, operand, None, f"{name}.0")
-    qparams = writer.dequantized(node, [weight, scale_of_weight, point_of_weight], axis, f"{name}.1")
+    qparams = writer.dequantized(
+        node, [weight, scale_of_weight, point_of_weight], axis, f"{name}.1"
+    )
     real = writer.before(node, "MatMul", [data, qparams], [], name=name)
     if bias is not None:
         real = writer.before(node, "Add", [real.outputs[0], bias], [], name=f"{name}_bias")
@@ -588,9 +691,16 @@ def _raised_fused(node: ir.Node, writer: PairWriter) -> bool:
 
 
 def _scaled(node: ir.Node) -> tuple[ir.Node, Sequence[ir.Value]] | None:
-    """The Mul that makes the product real, and the scales of data and weight that it multiplies by."""
+    """The Mul that makes the product real, and the scales of data and weight that it multiplies
+    by.
+    """
     cast = only_consumer(node.outputs[0])
-    if cast is None or cast.op_type != "Cast" or cast.domain or cast.attributes["to"].as_int() != ir.DataType.FLOAT:
+    if (
+        cast is None
+        or cast.op_type != "Cast"
+        or cast.domain
+        or cast.attributes["to"].as_int() != ir.DataType.FLOAT
+    ):
         return None
     multiply = only_consumer(cast.outputs[0])
     if multiply is None or multiply.op_type != "Mul" or multiply.domain:
@@ -610,7 +720,9 @@ def _scaled(node: ir.Node) -> tuple[ir.Node, Sequence[ir.Value]] | None:
 def _raise_products_axis(
     node: ir.Node, weight: ir.Value, scale: np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 ) -> int | None:
-    """The axis of many scales, None for a single one, -1 where they do not run over output channels."""
+    """The axis of many scales, None for a single one, -1 where they do not run over output
+    channels.
+    """
     if scale.size == 1:
         return None
     shape = None if weight.shape is None else [d for d in weight.shape if isinstance(d, int)]

@@ -1,1 +1,3 @@
-"""Codes (quantized values) as passes see them: borders with limits, requantizes, tables of functions."""
+"""Codes (quantized values) as passes see them: borders with limits, requantizes, tables of
+functions.
+"""

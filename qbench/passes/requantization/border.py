@@ -9,17 +9,25 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.graph import clip_of_codes, code_dtype, constant_value, input_at, node_qparams, only_consumer
+from qbench.graph import (
+    clip_of_codes,
+    code_dtype,
+    constant_value,
+    input_at,
+    node_qparams,
+    only_consumer,
+)
 from qbench.numerics import QParams, quantize
 from qbench.passes.editing import NameScope, add_constant
 from qbench.passes.lowering.site import UP_TO_16_BITS
 
-# Borders between reals and codes (quantized values) in a QDQ graph, each with the limits at which it saturates.
+# Borders between reals and codes (quantized values) in a QDQ graph, each with the limits at which
+# it saturates.
 #
 #     reals ─QuantizeLinear(s, z)─[Clip(low, high)]─ codes ─DequantizeLinear(s, z)─ reals
 #
-# A requantize is a DequantizeLinear that one border alone reads: codes of one set of qparams become codes of another.
-# Its limits are those of the border: the Clip's, or else the ends of the type.
+# A requantize is a DequantizeLinear that one border alone reads: codes of one set of qparams become
+# codes of another. Its limits are those of the border: the Clip's, or else the ends of the type.
 
 WIDEST = 16
 """Bits of the widest type whose codes can all be tried."""
@@ -37,7 +45,8 @@ class Border:
 
     Args:
         quantizer: the QuantizeLinear. clip: the Clip of its quantized values, where there is one.
-        qparams: its parameters. low, high: the limits, as codes; low > high, of a Clip whose ends cross, never occurs.
+        qparams: its parameters. low, high: the limits, as codes; low > high, of a Clip whose ends
+            cross, never occurs.
     """
 
     quantizer: ir.Node
@@ -69,8 +78,8 @@ class Codes:
     """Codes that a DequantizeLinear reads: their qparams, and between which limits they lie.
 
     Args:
-        dequantizer: reads them. qparams: its parameters. low, high: the limits of the border before it, or those of
-            the type.
+        dequantizer: reads them. qparams: its parameters. low, high: the limits of the border before
+            it, or those of the type.
         border: who gives them; None: a constant, an input, or an operator that moves them.
     """
 
@@ -82,7 +91,8 @@ class Codes:
 
 
 def border_of(quantizer: ir.Node) -> Border | None:
-    """The border at a QuantizeLinear; None of any other node, and of qparams that are computed, per channel or wider.
+    """The border at a QuantizeLinear; None of any other node, and of qparams that are computed,
+    per channel or wider.
 
     Raises:
         InputError: an invalid Q.
@@ -98,7 +108,8 @@ def border_of(quantizer: ir.Node) -> Border | None:
 
 
 def codes_of(dequantizer: ir.Node | None) -> Codes | None:
-    """The codes that ``dequantizer`` reads; None of any other node, or where ``border_of`` would find none.
+    """The codes that ``dequantizer`` reads; None of any other node, or where ``border_of``
+    would find none.
 
     Raises:
         InputError: an invalid DQ.
@@ -119,7 +130,9 @@ def codes_of(dequantizer: ir.Node | None) -> Codes | None:
 
 
 def requantized_at(border: Border) -> Codes | None:
-    """The codes that ``border`` brings to other qparams; None where it quantizes reals, or others read its input."""
+    """The codes that ``border`` brings to other qparams; None where it quantizes reals, or
+    others read its input.
+    """
     maker = border.source.producer()
     if maker is None or only_consumer(border.source) is not border.quantizer:
         return None
@@ -127,12 +140,16 @@ def requantized_at(border: Border) -> Codes | None:
 
 
 def readers_of(border: Border) -> tuple[ir.Node, ...]:
-    """The readers of the codes, in order; a graph output has no node, so look at ``codes.is_graph_output()`` too."""
+    """The readers of the codes, in order; a graph output has no node, so look at
+    ``codes.is_graph_output()`` too.
+    """
     return tuple(use.node for use in border.codes.uses())
 
 
 def can_limit(border: Border, low: int, high: int) -> bool:
-    """Whether ``set_limits`` can write these: engines clip integers of 8 bits and none of 16, from opset 12 on."""
+    """Whether ``set_limits`` can write these: engines clip integers of 8 bits and none of 16,
+    from opset 12 on.
+    """
     graph = border.quantizer.graph
     imports = {} if not isinstance(graph, ir.Graph) else graph.opset_imports
     opset = imports.get("", imports.get("ai.onnx", 0))
@@ -141,7 +158,8 @@ def can_limit(border: Border, low: int, high: int) -> bool:
 
 
 def set_limits(border: Border, low: int, high: int, names: NameScope) -> bool:
-    """Let ``border`` saturate at ``low`` and ``high`` by writing, changing or removing a Clip; False: it does already.
+    """Let ``border`` saturate at ``low`` and ``high`` by writing, changing or removing a Clip;
+    False: it does already.
 
     The codes keep their name. The graph is changed in place; ``border`` is out of date afterwards.
     """
@@ -151,7 +169,9 @@ def set_limits(border: Border, low: int, high: int, names: NameScope) -> bool:
     assert isinstance(graph, ir.Graph)
     whole = (low, high) == (border.qparams.qmin, border.qparams.qmax)
     if border.clip is None:
-        clip = ir.Node("", "Clip", [None, None, None], num_outputs=1, name=f"{border.quantizer.name}_limits")
+        clip = ir.Node(
+            "", "Clip", [None, None, None], num_outputs=1, name=f"{border.quantizer.name}_limits"
+        )
         clip.metadata_props.update(border.quantizer.metadata_props)
         limited = clip.outputs[0]
         limited.type, limited.shape = codes.type, codes.shape
@@ -164,7 +184,8 @@ def set_limits(border: Border, low: int, high: int, names: NameScope) -> bool:
         quantized = border.quantizer.outputs[0]
         name, codes.name = codes.name, None
         codes.replace_all_uses_with(quantized, replace_graph_outputs=True)
-        # Files of others give types to inputs and outputs alone: an output that moves takes its type along.
+        # Files of others give types to inputs and outputs alone: an output that moves takes its
+        # type along.
         quantized.name, quantized.type, quantized.shape = name, codes.type, codes.shape
         graph.remove(border.clip, safe=True)
     else:
@@ -179,12 +200,15 @@ def _set_ends(clip: ir.Node, ends: tuple[int, int], qparams: QParams, names: Nam
         clip.resize_inputs(3)
     for index, (end, word) in enumerate(zip(ends, ("low", "high"), strict=True), start=1):
         array = np.array(end, qparams.qtype.storage_dtype)
-        clip.replace_input_with(index, add_constant(graph, f"{clip.outputs[0].name}_{word}", array, names))
+        clip.replace_input_with(
+            index, add_constant(graph, f"{clip.outputs[0].name}_{word}", array, names)
+        )
 
 
 def _limits(clip: ir.Node | None, qparams: QParams) -> tuple[int, int]:
     ends = [
-        None if clip is None or index >= len(clip.inputs) else constant_value(clip.inputs[index]) for index in (1, 2)
+        None if clip is None or index >= len(clip.inputs) else constant_value(clip.inputs[index])
+        for index in (1, 2)
     ]
     low, high = (None if end is None else int(end.reshape(())) for end in ends)
     return (
@@ -194,15 +218,23 @@ def _limits(clip: ir.Node | None, qparams: QParams) -> tuple[int, int]:
 
 
 def _static(node: ir.Node) -> QParams | None:
-    scale, point = (constant_value(node.inputs[index]) if index < len(node.inputs) else None for index in (1, 2))
+    scale, point = (
+        constant_value(node.inputs[index]) if index < len(node.inputs) else None for index in (1, 2)
+    )
     if scale is not None and point is not None and _is_plain(node, scale, point):
         return _plain(scale.item(), int(point.item()), code_dtype(node).name.lower())
     qparams = node_qparams(node)
-    return None if qparams is None or qparams.axis is not None or qparams.qtype.bits > WIDEST else qparams
+    return (
+        None
+        if qparams is None or qparams.axis is not None or qparams.qtype.bits > WIDEST
+        else qparams
+    )
 
 
 def _is_plain(node: ir.Node, scale: npt.NDArray[Any], point: npt.NDArray[Any]) -> bool:
-    """Whether ``node`` has one float32 scale and one point of up to 16 bits, and means something by them."""
+    """Whether ``node`` has one float32 scale and one point of up to 16 bits, and means
+    something by them.
+    """
     alone = scale.size == point.size == 1 and not node.attributes and code_dtype(node) in _TYPES
     return alone and scale.dtype == np.float32 and bool(0 < scale.item() < np.inf)
 
@@ -238,7 +270,9 @@ class RealClip:
 
 
 def real_clip_of(node: ir.Node | None) -> RealClip | None:
-    """``node`` as a clip; None of any other node, of ends that are computed or NaN, of other types than float32."""
+    """``node`` as a clip; None of any other node, of ends that are computed or NaN, of other
+    types than float32.
+    """
     if node is None or node.domain or not node.inputs or node.inputs[0] is None:
         return None
     if node.outputs[0].dtype not in (None, ir.DataType.FLOAT):

@@ -14,7 +14,14 @@ from qbench.passes.contract import decline, within
 from qbench.passes.editing import NameScope, remove_unread
 from qbench.passes.lowering.elementwise import is_mover
 from qbench.passes.lowering.site import ENGINE_DOMAIN, INTEGER_DOMAIN, INTEGER_INTERPRETER
-from qbench.passes.requantization.border import Border, Codes, border_of, can_limit, codes_of, readers_of
+from qbench.passes.requantization.border import (
+    Border,
+    Codes,
+    border_of,
+    can_limit,
+    codes_of,
+    readers_of,
+)
 from qbench.passes.requantization.tables import (
     Array,
     Difference,
@@ -32,8 +39,8 @@ from qbench.passes.requantization.tables import (
 #                                      ├─ Q ─          another border
 #                                      └─ Softmax ─    an operator on reals; or the graph's output
 #
-# The sums of a product, above all its bias, are in steps of the scales that it reads: products are kept apart from
-# other readers, whether or not something moves the codes before them.
+# The sums of a product, above all its bias, are in steps of the scales that it reads: products are
+# kept apart from other readers, whether or not something moves the codes before them.
 
 
 class Reads(enum.Enum):
@@ -54,7 +61,11 @@ class Reader:
     @property
     def is_of_one_type(self) -> bool:
         """Whether it computes in integers only where all that it reads and gives is of one type."""
-        return self.node is not None and self.reads is Reads.BETWEEN_QUANTIZERS and is_of_one_type(self.node)
+        return (
+            self.node is not None
+            and self.reads is Reads.BETWEEN_QUANTIZERS
+            and is_of_one_type(self.node)
+        )
 
     @property
     def is_product(self) -> bool:
@@ -63,7 +74,9 @@ class Reader:
 
 
 def readers_behind(dequantizer: ir.Node) -> tuple[Reader, ...]:
-    """Everything that reads what ``dequantizer`` gives or what movers make of it, one entry per operand."""
+    """Everything that reads what ``dequantizer`` gives or what movers make of it, one entry per
+    operand.
+    """
     found, waiting = [], [dequantizer.outputs[0]]
     while waiting:
         value = waiting.pop()
@@ -79,9 +92,14 @@ def readers_behind(dequantizer: ir.Node) -> tuple[Reader, ...]:
 
 
 def is_of_one_type(node: ir.Node) -> bool:
-    """Whether the integer interpreter computes ``node`` by an engine's operator alone, whose operands have one type."""
+    """Whether the integer interpreter computes ``node`` by an engine's operator alone, whose
+    operands have one type.
+    """
     name = f"QLinear{node.op_type}"
-    engine, own = (INTEGER_INTERPRETER.lacks(name, domain) is None for domain in (ENGINE_DOMAIN, INTEGER_DOMAIN))
+    engine, own = (
+        INTEGER_INTERPRETER.lacks(name, domain) is None
+        for domain in (ENGINE_DOMAIN, INTEGER_DOMAIN)
+    )
     return not node.domain and engine and not own
 
 
@@ -94,7 +112,9 @@ def _reads(node: ir.Node) -> Reads:
     if border_of(node) is not None:
         return Reads.BORDER
     borders = [only_consumer(value) for value in results_of(node)]
-    at_once = bool(borders) and all(one is not None and border_of(one) is not None for one in borders)
+    at_once = bool(borders) and all(
+        one is not None and border_of(one) is not None for one in borders
+    )
     return Reads.BETWEEN_QUANTIZERS if at_once else Reads.REAL
 
 
@@ -131,7 +151,9 @@ class Requantize:
 
     @property
     def dequantizers(self) -> tuple[ir.Node, ...] | None:
-        """The nodes that read its codes; None where anything but a DequantizeLinear with their own qparams does."""
+        """The nodes that read its codes; None where anything but a DequantizeLinear with their
+        own qparams does.
+        """
         found = [codes_of(node) for node in readers_of(self.border)]
         if self.border.codes.is_graph_output() or any(
             one is None or one.qparams != self.border.qparams for one in found
@@ -145,12 +167,17 @@ class Requantize:
         return tuple(reader for node in self.dequantizers or () for reader in readers_behind(node))
 
     def refusal(self, readers: tuple[Reader, ...]) -> str | None:
-        """Why one of its ``readers`` would not compute with its input as with its result; None: all would.
+        """Why one of its ``readers`` would not compute with its input as with its result; None:
+        all would.
 
-        A product and its bias are in steps of the scale; not every kernel takes every width and type.
+        A product and its bias are in steps of the scale; not every kernel takes every width and
+        type.
         """
         came, made = self.source.qparams, self.border.qparams
-        wide, counted = came.qtype.bits != made.qtype.bits, [one.reads is Reads.BETWEEN_QUANTIZERS for one in readers]
+        wide, counted = (
+            came.qtype.bits != made.qtype.bits,
+            [one.reads is Reads.BETWEEN_QUANTIZERS for one in readers],
+        )
         if any(one.is_product for one in readers) and (wide or came.scale != made.scale):
             return "a product behind it and its bias are in steps of its scale"
         if wide and any(counted):
@@ -161,7 +188,8 @@ class Requantize:
 
 
 def requantize_of(node: ir.Node) -> Requantize | str | None:
-    """The requantize whose QuantizeLinear ``node`` is, or why it cannot be read; None: it is not a requantize.
+    """The requantize whose QuantizeLinear ``node`` is, or why it cannot be read; None: it is
+    not a requantize.
 
     Raises:
         InputError: an invalid Q or DQ.
@@ -175,7 +203,9 @@ def requantize_of(node: ir.Node) -> Requantize | str | None:
 
 
 def go_past(site: Requantize) -> None:
-    """Let every reader read the codes before the requantize, by their own qparams; the requantize goes."""
+    """Let every reader read the codes before the requantize, by their own qparams; the
+    requantize goes.
+    """
     first = site.source.dequantizer
     for node in site.dequantizers or ():
         node.resize_inputs(len(first.inputs))
@@ -185,7 +215,9 @@ def go_past(site: Requantize) -> None:
 
 
 def remove_border(border: Border) -> None:
-    """Remove a border whose codes nothing reads any more, and the DequantizeLinear that fed it alone."""
+    """Remove a border whose codes nothing reads any more, and the DequantizeLinear that fed it
+    alone.
+    """
     graph, maker = border.quantizer.graph, border.source.producer()
     assert isinstance(graph, ir.Graph)
     for node in (border.clip, border.quantizer):
@@ -196,7 +228,9 @@ def remove_border(border: Border) -> None:
 
 
 def stand_in(old: ir.Value, new: ir.Value, names: NameScope) -> None:
-    """Let everything that reads ``old``, a node's result, read ``new``; an output of the graph keeps its name."""
+    """Let everything that reads ``old``, a node's result, read ``new``; an output of the graph
+    keeps its name.
+    """
     node = old.producer()
     assert node is not None
     assert isinstance(node.graph, ir.Graph)
@@ -216,11 +250,13 @@ def stand_in(old: ir.Value, new: ir.Value, names: NameScope) -> None:
 #
 #     codes(p₁) ─DQ₁─Q₂─[l₂,h₂]─DQ₂─ readers   →   codes(p₁) ─DQ₁─ readers          s₂·(T(q) − z₂) = s₁·(q − z₁)
 #
-# Every code is tried, in float32 and exactly, under every arithmetic. Where one means anything else the requantize
-# stays: what its readers make of a rounding, and what of several, is not known here.
+# Every code is tried, in float32 and exactly, under every arithmetic. Where one means anything else
+# the requantize stays: what its readers make of a rounding, and what of several, is not known here.
 
 _HALF = 0.5 + 2.0**-6
-"""Of a step: rounding, and what float32 adds to it on types of up to 16 bits (65,535 steps · 2 · 2⁻²⁴)."""
+"""Of a step: rounding, and what float32 adds to it on types of up to 16 bits (65,535 steps · 2
+· 2⁻²⁴).
+"""
 _KEPT = 4096
 """Reasons remembered: every round of a pipeline needs those of the last again."""
 
@@ -230,7 +266,8 @@ class GoingPast:
     """One sweep of the pass ``name``.
 
     Args:
-        wanted: whether a requantize with such readers is the pass's. arithmetics: of its effect. name: of the pass.
+        wanted: whether a requantize with such readers is the pass's. arithmetics: of its effect.
+            name: of the pass.
     """
 
     wanted: Callable[[set[Reads]], bool]
@@ -238,7 +275,9 @@ class GoingPast:
     name: str
 
     def sweep(self, model: ir.Model) -> bool:
-        """Go past in graph order, each time back along the chain as far as readers let it; True when there was one."""
+        """Go past in graph order, each time back along the chain as far as readers let it; True
+        when there was one.
+        """
         gone = False
         for node in list(model.graph):
             before: ir.Node | None = node if node.graph is not None else None
@@ -267,7 +306,8 @@ class GoingPast:
 
 @lru_cache(maxsize=_KEPT)
 def unlike(start: Stop, stop: Stop, arithmetics: tuple[str, ...]) -> str | None:
-    """Why codes of ``start`` that are brought to ``stop`` are not as before to every reader; None: they are.
+    """Why codes of ``start`` that are brought to ``stop`` are not as before to every reader;
+    None: they are.
 
     Raises:
         InputError: an unknown arithmetic, or a ratio of scales that it cannot hold.
@@ -280,11 +320,22 @@ def unlike(start: Stop, stop: Stop, arithmetics: tuple[str, ...]) -> str | None:
         far = np.abs(before - _exact(there, stop))
         moved |= (far > 0) | (_float32(codes, start) != _float32(there, stop))
         apart = np.maximum(apart, far / step)
-    count, farthest = f"{moved.sum()} of {len(codes)} values mean another real", float(apart.max(initial=0.0))
+    count, farthest = (
+        f"{moved.sum()} of {len(codes)} values mean another real",
+        float(apart.max(initial=0.0)),
+    )
     if moved.any():
-        return f"it saturates: {count} behind it" if farthest > _HALF else f"{count}, by up to {farthest:.3g} steps"
+        return (
+            f"it saturates: {count} behind it"
+            if farthest > _HALF
+            else f"{count}, by up to {farthest:.3g} steps"
+        )
     mantissa, _ = np.frexp(np.float64(start.qparams.scale) / step)
-    return None if mantissa == 0.5 else "the ratio of the scales is no power of two, so that products round otherwise"
+    return (
+        None
+        if mantissa == 0.5
+        else "the ratio of the scales is no power of two, so that products round otherwise"
+    )
 
 
 def _exact(codes: Array, stop: Stop) -> Array:
@@ -296,34 +347,45 @@ def _float32(codes: Array, stop: Stop) -> Array:
     return dequantize(codes.astype(stop.qparams.qtype.storage_dtype), stop.qparams)
 
 
-# Quantizers at which a rewrite moved a code: none is moved twice, so that one site keeps to its effect.
+# Quantizers at which a rewrite moved a code: none is moved twice, so that one site keeps to its
+# effect.
 #
-# Merging a hundred requantizes one by one, each time by a step, would move a code by a hundred. What different sites
-# move still adds up on the way to an output (``passes.contract``).
+# Merging a hundred requantizes one by one, each time by a step, would move a code by a hundred.
+# What different sites move still adds up on the way to an output (``passes.contract``).
 
 _KEY = "qbench.moved"
 
 
 def moved_before(difference: Difference, *borders: Border) -> bool:
     """Whether ``difference`` would move a code at ``borders``, one of which moved some already."""
-    return difference.steps > 0 and any(_KEY in border.quantizer.metadata_props for border in borders)
+    return difference.steps > 0 and any(
+        _KEY in border.quantizer.metadata_props for border in borders
+    )
 
 
 def mark_moved(difference: Difference, border: Border, *gone: Border) -> None:
-    """Write into ``border`` that ``difference`` moved its codes, or that those of borders ``gone`` had been."""
+    """Write into ``border`` that ``difference`` moved its codes, or that those of borders
+    ``gone`` had been.
+    """
     if difference.steps or any(_KEY in one.quantizer.metadata_props for one in gone):
         border.quantizer.metadata_props[_KEY] = "1"
 
 
-# Whether a requantize and a border would become one where they meet, decided before they are brought together.
+# Whether a requantize and a border would become one where they meet, decided before they are
+# brought together.
 #
 #     codes(p₁) ─DQ₁─Q₂─[l₂,h₂]─DQ₂ … Q₃─[l₃,h₃]─     →     codes(p₁) ─DQ₁ … Q₃─[l,h]─
 #
-# It checks what ``merge-requantize`` will check, of every code of p₁: limits before the requantize are not known then.
+# It checks what ``merge-requantize`` will check, of every code of p₁: limits before the requantize
+# are not known then.
 
 
-def can_merge(site: Requantize, waiting: Border | None, steps: int, arithmetics: tuple[str, ...]) -> bool:
-    """Whether ``site`` and the later border ``waiting`` become one, without a Clip where neither had any."""
+def can_merge(
+    site: Requantize, waiting: Border | None, steps: int, arithmetics: tuple[str, ...]
+) -> bool:
+    """Whether ``site`` and the later border ``waiting`` become one, without a Clip where
+    neither had any.
+    """
     if waiting is None:
         return False
     if waiting.qparams == site.border.qparams:
@@ -331,7 +393,11 @@ def can_merge(site: Requantize, waiting: Border | None, steps: int, arithmetics:
     qparams, last = site.source.qparams, waiting.qparams
     chain = (site.stop, Stop(last, waiting.low, waiting.high))
     found = _merged(Stop(qparams, qparams.qmin, qparams.qmax), chain, arithmetics)
-    if found is None or not admits(within(steps), found.difference) or not can_limit(waiting, found.low, found.high):
+    if (
+        found is None
+        or not admits(within(steps), found.difference)
+        or not can_limit(waiting, found.low, found.high)
+    ):
         return False
     clips = (site.border.clip, waiting.clip) != (None, None)
     return (clips or found.is_free) and not moved_before(found.difference, waiting, site.border)
@@ -339,7 +405,9 @@ def can_merge(site: Requantize, waiting: Border | None, steps: int, arithmetics:
 
 @dataclass(frozen=True, slots=True)
 class _Merged:
-    """Two requantizes as one: its limits, whether codes keep within these by themselves, and what it moves."""
+    """Two requantizes as one: its limits, whether codes keep within these by themselves, and
+    what it moves.
+    """
 
     low: int
     high: int
@@ -349,14 +417,18 @@ class _Merged:
 
 @lru_cache
 def _merged(start: Stop, chain: tuple[Stop, Stop], arithmetics: tuple[str, ...]) -> _Merged | None:
-    """``chain`` as one stop, as ``merge-requantize`` would try it; None where arithmetics saturate differently."""
+    """``chain`` as one stop, as ``merge-requantize`` would try it; None where arithmetics
+    saturate differently.
+    """
     (low, high), *others = {merged_limits(start, chain, one) for one in arithmetics}
     if others:
         return None
     last = chain[-1].qparams
     whole = (Stop(last, last.qmin, last.qmax),)
     is_free = all(merged_limits(start, whole, one) == (low, high) for one in arithmetics)
-    return _Merged(low, high, is_free, chain_against(start, chain, (Stop(last, low, high),), arithmetics))
+    return _Merged(
+        low, high, is_free, chain_against(start, chain, (Stop(last, low, high),), arithmetics)
+    )
 
 
 def both_limits(one: Border, other: Border) -> tuple[int, int]:

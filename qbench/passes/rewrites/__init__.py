@@ -1,1 +1,3 @@
-"""QDQ → QDQ after quantization, one rewrite a file: each states its algebra, its effect, and declines with a reason."""
+"""QDQ → QDQ after quantization, one rewrite a file: each states its algebra, its effect, and
+declines with a reason.
+"""

@@ -22,18 +22,21 @@ from qbench.passes.requantization.border import (
 )
 from qbench.passes.requantization.tables import Stop, brought
 
-# A Relu or Clip in front of a quantizer becomes limits behind it: the activation is fused into the quantizer.
+# A Relu or Clip in front of a quantizer becomes limits behind it: the activation is fused into the
+# quantizer.
 #
 #     x ─Clip(a, b)─Q─[l, h]─   →   x ─Q─[clip(Q(a), l, h), clip(Q(b), l, h)]─
 #
-# A quantizer is monotone, so that this holds for every number x. Where the new limits are the ends of the type, nothing
-# is left of the clip; else it stays as limits on integers, as TFLite keeps it. Glow removes a Relu when the zero point
-# is the lowest code and forgets the other case; a Relu that is simply dropped lets negative values through.
+# A quantizer is monotone, so that this holds for every number x. Where the new limits are the ends
+# of the type, nothing is left of the clip; else it stays as limits on integers, as TFLite keeps it.
+# Glow removes a Relu when the zero point is the lowest code and forgets the other case; a Relu that
+# is simply dropped lets negative values through.
 
 
 @dataclass(frozen=True, slots=True)
 class AbsorbClip:
-    """Requires: QDQ. Ensures: no Relu or Clip with constant ends alone feeds a quantizer of static qparams per tensor.
+    """Requires: QDQ. Ensures: no Relu or Clip with constant ends alone feeds a quantizer of
+    static qparams per tensor.
 
     A NaN comes out as the lowest limit, as before; only that this may be another code.
     """
@@ -53,7 +56,9 @@ class AbsorbClip:
             if clip is None or clip.node.graph is not node.graph:
                 break
             if only_consumer(border.source) is not node:
-                decline(node, f"'{clip.node.name}' has other readers, or leaves the graph", self.name)
+                decline(
+                    node, f"'{clip.node.name}' has other readers, or leaves the graph", self.name
+                )
                 break
             low, high = limits_behind(clip, border)
             if (low, high) != (border.low, border.high) and len(clip.source.uses()) > 1:
@@ -70,17 +75,20 @@ class AbsorbClip:
         return changed
 
 
-# A Relu or Clip of dequantized codes becomes limits of the codes, or goes where it lets all of them through.
+# A Relu or Clip of dequantized codes becomes limits of the codes, or goes where it lets all of them
+# through.
 #
 #     codes ─DQ─Clip(a, b)─   →   codes ─[q_a, q_b]─DQ─       where DQ(q_a) = a and DQ(q_b) = b, or no code is beyond
 #
-# DQ is monotone: clipping its result is clipping its codes, if the ends are codes. Zero always is one, so that a Relu
-# always becomes a limit; an end between two codes stays where it is.
+# DQ is monotone: clipping its result is clipping its codes, if the ends are codes. Zero always is
+# one, so that a Relu always becomes a limit; an end between two codes stays where it is.
 
 
 @dataclass(frozen=True, slots=True)
 class ClipCodes:
-    """Requires: QDQ. Ensures: no Relu or Clip reads dequantized codes of its own whose ends are codes too."""
+    """Requires: QDQ. Ensures: no Relu or Clip reads dequantized codes of its own whose ends are
+    codes too.
+    """
 
     name: str = "clip-levels"  # stored name
     effect: ClassVar[Effect] = EXACT
@@ -93,7 +101,12 @@ class ClipCodes:
     def _moved(self, node: ir.Node, names: NameScope) -> bool:
         clip = real_clip_of(node)
         codes = None if clip is None else codes_of(clip.source.producer())
-        if clip is None or codes is None or node.graph is None or only_consumer(clip.source) is not node:
+        if (
+            clip is None
+            or codes is None
+            or node.graph is None
+            or only_consumer(clip.source) is not node
+        ):
             return False
         reals = _reals(codes)
         kept = np.clip(reals, np.float32(clip.low), np.float32(clip.high))
@@ -102,7 +115,9 @@ class ClipCodes:
         if kept.tobytes() != limited.tobytes():  # bits, not numbers: −0 is not 0
             decline(node, "an end of it lies between two quantized values", self.name)
             return False
-        if not _same_behind(clip, codes, (codes.low + low, codes.low + high), self.effect.arithmetics):
+        if not _same_behind(
+            clip, codes, (codes.low + low, codes.low + high), self.effect.arithmetics
+        ):
             decline(node, "the quantizer behind it would saturate at other values", self.name)
             return False
         if kept.tobytes() == reals.tobytes():
@@ -120,11 +135,14 @@ class ClipCodes:
         return True
 
 
-def _same_behind(clip: RealClip, codes: Codes, ends: tuple[int, int], arithmetics: tuple[str, ...]) -> bool:
-    """Whether a quantizer that would absorb ``clip`` gives the same of ``codes`` if they are limited to ``ends``.
+def _same_behind(
+    clip: RealClip, codes: Codes, ends: tuple[int, int], arithmetics: tuple[str, ...]
+) -> bool:
+    """Whether a quantizer that would absorb ``clip`` gives the same of ``codes`` if they are
+    limited to ``ends``.
 
-    An integer arithmetic absorbs the clip (``absorb-clip``), whose ends are reals; it brings the ends of codes to the
-    qparams behind by its own rule, which may round a tie otherwise.
+    An integer arithmetic absorbs the clip (``absorb-clip``), whose ends are reals; it brings the
+    ends of codes to the qparams behind by its own rule, which may round a tie otherwise.
     """
     reader = only_consumer(clip.node.outputs[0])
     while (next_clip := real_clip_of(reader)) is not None:
@@ -132,7 +150,10 @@ def _same_behind(clip: RealClip, codes: Codes, ends: tuple[int, int], arithmetic
     border = None if reader is None else border_of(reader)
     if border is None or border.quantizer.graph is not clip.node.graph:
         return True
-    stops, every = (Stop(border.qparams, border.low, border.high),), np.arange(codes.low, codes.high + 1)
+    stops, every = (
+        (Stop(border.qparams, border.low, border.high),),
+        np.arange(codes.low, codes.high + 1),
+    )
     limits = limits_behind(clip, border)
     return all(
         np.array_equal(
@@ -149,7 +170,9 @@ def _reals(codes: Codes) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
     return dequantize(every, codes.qparams)
 
 
-def _ends(codes: Codes, reals: np.ndarray[tuple[int], np.dtype[np.float32]], clip: RealClip) -> tuple[int, int]:
+def _ends(
+    codes: Codes, reals: np.ndarray[tuple[int], np.dtype[np.float32]], clip: RealClip
+) -> tuple[int, int]:
     """The places of the codes at the ends of ``clip``, or of the nearest ones inside."""
     last = codes.high - codes.low
     low = min(int(np.searchsorted(reals, np.float32(clip.low), side="left")), last)

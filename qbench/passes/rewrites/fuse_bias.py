@@ -30,10 +30,12 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class FuseBias:
-    """Requires: QDQ. Ensures: no Add of a constant per channel alone reads a Conv, ConvTranspose or Gemm of codes.
+    """Requires: QDQ. Ensures: no Add of a constant per channel alone reads a Conv,
+    ConvTranspose or Gemm of codes.
 
-    Left alone: a product with a bias already, with qparams of its own, with other factors than 1, or with computed
-    qparams; a sum that no border per tensor reads, whose steps nothing would bound.
+    Left alone: a product with a bias already, with qparams of its own, with other factors than 1,
+    or with computed qparams; a sum that no border per tensor reads, whose steps nothing would
+    bound.
     """
 
     name: str = "fuse-bias"
@@ -81,7 +83,9 @@ def _bias(product: ir.Node, added: ir.Node, other: ir.Value | None) -> tuple[Arr
     codes = np.rint(np.broadcast_to(real.reshape(-1), (channels,)).astype(np.float64) / scales)
     if not np.abs(codes).max(initial=0) <= _LIMIT:  # NaN does not fit either
         return "the bias does not fit an accumulator of 32 bits"
-    return codes.astype(np.int32), np.asarray(scales, np.float32).reshape(() if scales.size == 1 else -1)
+    return codes.astype(np.int32), np.asarray(scales, np.float32).reshape(
+        () if scales.size == 1 else -1
+    )
 
 
 def _scales(product: ir.Node) -> tuple[Array | None, int | None]:
@@ -99,7 +103,11 @@ def _scales(product: ir.Node) -> tuple[Array | None, int | None]:
         return None, None
     axis = weight_channel_axis(product, len(weight.shape))
     data, weights = all_qparams
-    if data.axis is not None or weights.block_size or (weights.axis is not None and weights.axis != axis):
+    if (
+        data.axis is not None
+        or weights.block_size
+        or (weights.axis is not None and weights.axis != axis)
+    ):
         return None, None
     if product.op_type == "ConvTranspose" and weights.axis is not None:
         return None, None  # its channels are those of a group
@@ -136,14 +144,21 @@ def _a_channel(real: Array, channels: int, product: ir.Node) -> bool:
 
 
 def _write(
-    product: ir.Node, added: ir.Node, bias_codes: tuple[Array, Array], names: tuple[NameScope, NameScope]
+    product: ir.Node,
+    added: ir.Node,
+    bias_codes: tuple[Array, Array],
+    names: tuple[NameScope, NameScope],
 ) -> None:
     graph, (codes, scales), (values, nodes) = product.graph, bias_codes, names
     assert isinstance(graph, ir.Graph)
     stem = f"{product.name}.bias"
     operands = [
         add_constant(graph, f"{stem}_{word}", array, values)
-        for word, array in (("quantized", codes), ("scale", scales), ("point", np.zeros(scales.shape, np.int32)))
+        for word, array in (
+            ("quantized", codes),
+            ("scale", scales),
+            ("point", np.zeros(scales.shape, np.int32)),
+        )
     ]
     axis = [] if scales.ndim == 0 else [ir.AttrInt64("axis", 0)]
     bias = ir.Node("", "DequantizeLinear", operands, axis, num_outputs=1, name=nodes.fresh(stem))

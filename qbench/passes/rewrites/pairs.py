@@ -19,14 +19,16 @@ from qbench.passes.requantization.requantize import Reads, readers_behind, remov
 #
 #     real ─Q─[l,h]─DQ─ reals   →   real ─Clip(DQ(l), DQ(h))─ reals       without an end that the real cannot pass
 #
-# This loses the rounding of the pair, by any number of steps where it stood before something steep. It is LOSSY, a step
-# of quantizing and otherwise of the policy ``fast`` alone. The limits may be those of the model: quantizers and
-# ``absorb-clip`` move a Relu or Clip into the end of a range of codes, and nothing tells such an end from one that
-# calibration chose. Glow drops them: quantize(3.7) with limit 2, then dequantize, is 2 before and 3.7 behind.
+# This loses the rounding of the pair, by any number of steps where it stood before something steep.
+# It is LOSSY, a step of quantizing and otherwise of the policy ``fast`` alone. The limits may be
+# those of the model: quantizers and ``absorb-clip`` move a Relu or Clip into the end of a range of
+# codes, and nothing tells such an end from one that calibration chose. Glow drops them:
+# quantize(3.7) with limit 2, then dequantize, is 2 before and 3.7 behind.
 #
-# In QDQ form every operator on integers is between such pairs, and without them would compute in floats. So only
-# pairs between floats go: what makes the real reads no codes, and nothing behind quantizes it or
-# multiplies it with weights. A constant is not taken: it is folded with its rounding.
+# In QDQ form every operator on integers is between such pairs, and without them would compute in
+# floats. So only pairs between floats go: what makes the real reads no codes, and nothing behind
+# quantizes it or multiplies it with weights. A constant is not taken: it is folded with its
+# rounding.
 
 _ENDS_ARE_INPUTS = 11
 """The opset since which the ends of a Clip are inputs."""
@@ -34,7 +36,8 @@ _ENDS_ARE_INPUTS = 11
 
 @dataclass(frozen=True, slots=True)
 class DropPair:
-    """Requires: QDQ. Ensures: no float operator reads another's result after a Q/DQ pair; its limits are a Clip.
+    """Requires: QDQ. Ensures: no float operator reads another's result after a Q/DQ pair; its
+    limits are a Clip.
 
     Args:
         name: of the pass.
@@ -44,9 +47,13 @@ class DropPair:
     effect: ClassVar[Effect] = LOSSY
 
     def run(self, model: ir.Model) -> bool:
-        """Drop in graph order, again where that leaves pairs between floats; True when there was one."""
+        """Drop in graph order, again where that leaves pairs between floats; True when there
+        was one.
+        """
         limits, changed = Unrounded.of(model), False
-        while sum(self._dropped(node, limits) for node in list(model.graph) if node.graph is not None):
+        while sum(
+            self._dropped(node, limits) for node in list(model.graph) if node.graph is not None
+        ):
             changed = True
         return changed
 
@@ -62,7 +69,9 @@ class DropPair:
 
 @dataclass(frozen=True, slots=True)
 class Unrounded:
-    """The limits of borders as Clips of reals, one a border, in a graph that is changed in place."""
+    """The limits of borders as Clips of reals, one a border, in a graph that is changed in
+    place.
+    """
 
     values: NameScope
     nodes: NameScope
@@ -74,13 +83,21 @@ class Unrounded:
         return cls(NameScope.of_values(model), NameScope.of_nodes(model), {})
 
     def border_before(self, node: ir.Node) -> Border | None:
-        """The border whose codes ``node`` dequantizes by the parameters that they were quantized by; None elsewhere."""
+        """The border whose codes ``node`` dequantizes by the parameters that they were
+        quantized by; None elsewhere.
+        """
         found = codes_of(node)
         border = None if found is None else found.border
-        return border if found is not None and border is not None and found.qparams == border.qparams else None
+        return (
+            border
+            if found is not None and border is not None and found.qparams == border.qparams
+            else None
+        )
 
     def put(self, dequantizer: ir.Node, border: Border) -> None:
-        """Let what reads ``dequantizer`` read the reals before ``border``, within its limits; it goes."""
+        """Let what reads ``dequantizer`` read the reals before ``border``, within its limits;
+        it goes.
+        """
         stand_in(dequantizer.outputs[0], self._limited(border), self.values)
         graph = dequantizer.graph
         assert isinstance(graph, ir.Graph)
@@ -105,12 +122,18 @@ class Unrounded:
         clip = ir.Node("", "Clip", [source], num_outputs=1, name=self.nodes.fresh(name))
         clip.metadata_props.update(border.quantizer.metadata_props)
         limited = clip.outputs[0]
-        limited.name, limited.type, limited.shape = self.values.fresh(name), source.type, source.shape
+        limited.name, limited.type, limited.shape = (
+            self.values.fresh(name),
+            source.type,
+            source.shape,
+        )
         graph.insert_after(border.quantizer, clip)
         self._set_ends(clip, ends, source.dtype or ir.DataType.FLOAT)
         return limited
 
-    def _set_ends(self, clip: ir.Node, ends: tuple[float | None, float | None], dtype: ir.DataType) -> None:
+    def _set_ends(
+        self, clip: ir.Node, ends: tuple[float | None, float | None], dtype: ir.DataType
+    ) -> None:
         graph = clip.graph
         assert isinstance(graph, ir.Graph)
         imports = graph.opset_imports
@@ -122,7 +145,9 @@ class Unrounded:
             if by_attributes:
                 clip.attributes.add(ir.AttrFloat32(word, end))
             else:
-                constant = add_constant(graph, f"{clip.name}_{word}", np.array(end, dtype.numpy()), self.values)
+                constant = add_constant(
+                    graph, f"{clip.name}_{word}", np.array(end, dtype.numpy()), self.values
+                )
                 clip.replace_input_with(index, constant)
 
 
@@ -142,7 +167,8 @@ def _is_read_as_codes(value: ir.Value | None) -> bool:
     return maker is not None and not maker.domain and maker.op_type == "DequantizeLinear"
 
 
-# One value quantized twice with the same qparams is quantized once: the duplicates in residual branches are one node.
+# One value quantized twice with the same qparams is quantized once: the duplicates in residual
+# branches are one node.
 #
 #     x ─Q(s, z)─ a      x ─Q(s, z)─ b      →   x ─Q(s, z)─ a, read where b was
 #
@@ -151,7 +177,9 @@ def _is_read_as_codes(value: ir.Value | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ShareQuantize:
-    """Requires: QDQ. Ensures: no two quantizers give one value, or the same codes, the same qparams and limits."""
+    """Requires: QDQ. Ensures: no two quantizers give one value, or the same codes, the same
+    qparams and limits.
+    """
 
     name: str = "share-quantize"
     effect: ClassVar[Effect] = EXACT
@@ -178,12 +206,16 @@ class ShareQuantize:
 def _key(border: Border) -> object:
     """What two borders have in common that give the same codes."""
     source = requantized_at(border)
-    read = (border.source, None) if source is None else (source.dequantizer.inputs[0], source.qparams)
+    read = (
+        (border.source, None) if source is None else (source.dequantizer.inputs[0], source.qparams)
+    )
     return (*read, border.qparams, border.low, border.high)
 
 
 def _replaced(border: Border, by: Border) -> None:
-    """Let the readers of ``border`` read ``by``, and remove it with the DequantizeLinear that fed it alone."""
+    """Let the readers of ``border`` read ``by``, and remove it with the DequantizeLinear that
+    fed it alone.
+    """
     graph, source = border.quantizer.graph, requantized_at(border)
     assert isinstance(graph, ir.Graph)
     if by.clip is not None:  # it may be behind readers of the other
@@ -197,21 +229,24 @@ def _replaced(border: Border, by: Border) -> None:
         graph.remove(source.dequantizer, safe=True)
 
 
-# What is quantized of constants becomes integer constants, and what moves quantized constants is done at once.
+# What is quantized of constants becomes integer constants, and what moves quantized constants is
+# done at once.
 #
 #     c ─Q─[l,h]─   →   Q(c) within [l,h]
 #     c_q ─DQ₁─Q₂─[l,h]─   →   Q₂(DQ₁(c_q)) within [l,h]
 #     c_q ─DQ(s along axis)─ Transpose ─   →   transposed c_q ─DQ(s along its new place)─
 #
-# Constants do not change, so that this is exact; only arithmetics that quantize by rules of their own may give other
-# codes, and where one that is named does, the Q stays. A DequantizeLinear is never folded: as floats, constants lose
-# neither rounding nor limits, but are no longer integers for any arithmetic. (Glow's DQ(Splat) takes the number as it
-# was before it was quantized, and loses both.) Sums and functions of constants are ``fold-constants``' part.
+# Constants do not change, so that this is exact; only arithmetics that quantize by rules of their
+# own may give other codes, and where one that is named does, the Q stays. A DequantizeLinear is
+# never folded: as floats, constants lose neither rounding nor limits, but are no longer integers
+# for any arithmetic. (Glow's DQ(Splat) takes the number as it was before it was quantized, and
+# loses both.) Sums and functions of constants are ``fold-constants``' part.
 
 
 @dataclass(frozen=True, slots=True)
 class FoldQuantizedConstants:
-    """Requires: QDQ. Ensures: no constant is quantized, requantized or moved at run time, if arithmetics agree on it.
+    """Requires: QDQ. Ensures: no constant is quantized, requantized or moved at run time, if
+    arithmetics agree on it.
 
     Args:
         arithmetics: that must give the same codes.

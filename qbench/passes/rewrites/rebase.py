@@ -18,7 +18,9 @@ _OTHER = {ir.DataType.INT8: ir.DataType.UINT8, ir.DataType.UINT8: ir.DataType.IN
 
 @dataclass(frozen=True, slots=True)
 class RebaseInt8:
-    """Requires: QDQ. Ensures: activations are int8 where they were uint8; inputs, outputs and dynamic values stay."""
+    """Requires: QDQ. Ensures: activations are int8 where they were uint8; inputs, outputs and
+    dynamic values stay.
+    """
 
     name: str = "rebase-int8"
     effect: ClassVar[Effect] = EXACT
@@ -30,7 +32,9 @@ class RebaseInt8:
 
 @dataclass(frozen=True, slots=True)
 class RebaseUint8:
-    """Requires: QDQ. Ensures: activations are uint8 where they were int8; inputs, outputs and dynamic values stay."""
+    """Requires: QDQ. Ensures: activations are uint8 where they were int8; inputs, outputs and
+    dynamic values stay.
+    """
 
     name: str = "rebase-uint8"
     effect: ClassVar[Effect] = EXACT
@@ -42,7 +46,9 @@ class RebaseUint8:
 
 @dataclass(slots=True)
 class _Constants:
-    """Constants that were replaced: each once, and under its name where nothing else reads the old one."""
+    """Constants that were replaced: each once, and under its name where nothing else reads the
+    old one.
+    """
 
     graph: ir.Graph
     to: ir.DataType
@@ -57,7 +63,9 @@ class _Constants:
             array = constant_value(old)
             assert array is not None
             codes = array.astype(np.int64) + (_HALF if self.to == ir.DataType.UINT8 else -_HALF)
-            self.replaced[old] = add_constant(self.graph, f"{old.name}", codes.astype(self.to.numpy()), self.names)
+            self.replaced[old] = add_constant(
+                self.graph, f"{old.name}", codes.astype(self.to.numpy()), self.names
+            )
         node.replace_input_with(index, self.replaced[old])
 
     def settle(self) -> None:
@@ -86,7 +94,8 @@ def _rebased(model: ir.Model, to: ir.DataType, by: str) -> bool:
 
 
 def _places(graph: ir.Graph, start: ir.DataType) -> Iterator[tuple[ir.Node, ir.Value]]:
-    """Where codes of the type ``start`` come from: a quantizer and what it gives; else the first DQ and what it reads.
+    """Where codes of the type ``start`` come from: a quantizer and what it gives; else the
+    first DQ and what it reads.
 
     Raises:
         InputError: an invalid Q or DQ.
@@ -101,7 +110,11 @@ def _places(graph: ir.Graph, start: ir.DataType) -> Iterator[tuple[ir.Node, ir.V
             yield node, node.outputs[0]
         elif node.op_type == "DequantizeLinear" and code_dtype(node) == start:
             source = node.inputs[0]
-            if source is not None and source not in seen and (is_constant(source) or source.is_graph_input()):
+            if (
+                source is not None
+                and source not in seen
+                and (is_constant(source) or source.is_graph_input())
+            ):
                 seen.add(source)
                 yield node, source
 
@@ -129,7 +142,9 @@ def _move(node: ir.Node, codes: ir.Value, constants: _Constants) -> None:
         _point_moved(node, constants)
         clip = clip_of_codes(node)
         if clip is not None:
-            for index in (index for index, end in enumerate(clip.inputs) if index and end is not None):
+            for index in (
+                index for index, end in enumerate(clip.inputs) if index and end is not None
+            ):
                 constants.moved(clip, index)
             clip.outputs[0].type = ir.TensorType(constants.to)
         node.outputs[0].type = ir.TensorType(constants.to)
@@ -147,5 +162,7 @@ def _point_moved(node: ir.Node, constants: _Constants) -> None:
         assert scale is not None
         zeros = np.zeros(scale.shape, _OTHER[constants.to].numpy())
         node.resize_inputs(3)
-        node.replace_input_with(2, add_constant(constants.graph, f"{node.name}_zero_point", zeros, constants.names))
+        node.replace_input_with(
+            2, add_constant(constants.graph, f"{node.name}_zero_point", zeros, constants.names)
+        )
     constants.moved(node, 2)

@@ -8,7 +8,15 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from qbench.graph import int_attribute, ints_attribute, only_consumer, op_spec, origin_of, set_origin, word_attribute
+from qbench.graph import (
+    int_attribute,
+    ints_attribute,
+    only_consumer,
+    op_spec,
+    origin_of,
+    set_origin,
+    word_attribute,
+)
 from qbench.passes.contract import EXACT, Effect, decline
 from qbench.passes.editing import NameScope, add_constant
 from qbench.passes.requantization.border import Border, Codes, border_of, can_limit, set_limits
@@ -28,10 +36,12 @@ _NONE = Difference(0, 0, 0, "")
 
 @dataclass(frozen=True, slots=True)
 class SinkRequantize:
-    """Requires: QDQ. Ensures: no requantize alone feeds movers before a border it can merge with, nor a whole Concat.
+    """Requires: QDQ. Ensures: no requantize alone feeds movers before a border it can merge
+    with, nor a whole Concat.
 
-    It goes downwards only, so that it ends; a requantize goes below all the movers behind it in one run. One that reads
-    another stays with it: they have met, and were each to go on, a chain of them would take its square in steps.
+    It goes downwards only, so that it ends; a requantize goes below all the movers behind it in one
+    run. One that reads another stays with it: they have met, and were each to go on, a chain of
+    them would take its square in steps.
 
     Args:
         steps: by which the later merge may move a code; sinking itself moves none.
@@ -59,7 +69,9 @@ class SinkRequantize:
         return changed
 
     def _joined(self, below: ir.Node, names: "_Names") -> ir.Node | None:
-        """The QuantizeLinear that went below a Concat for all that feed it; None where they stay."""
+        """The QuantizeLinear that went below a Concat for all that feed it; None where they
+        stay.
+        """
         values = dict.fromkeys(below.inputs)
         sites = [site for value in values if (site := _alone(value)) is not None]
         reason = None
@@ -100,7 +112,10 @@ class SinkRequantize:
         if _reads_another(site):
             return "it follows another requantize"
         arithmetics = self.effect.arithmetics
-        reason = next((one for mover in movers if (one := _hindrance(mover, site, arithmetics)) is not None), None)
+        reason = next(
+            (one for mover in movers if (one := _hindrance(mover, site, arithmetics)) is not None),
+            None,
+        )
         if reason is not None or can_merge(site, _waiting(movers[-1]), self.steps, arithmetics):
             return reason
         return f"nothing behind '{movers[-1].name}' merges with it"
@@ -113,10 +128,16 @@ class _Names:
 
 
 def _below(site: Requantize) -> ir.Node | None:
-    """A mover that reads the requantize, alone or not, in one graph with all of it; None where there is none."""
+    """A mover that reads the requantize, alone or not, in one graph with all of it; None where
+    there is none.
+    """
     for node in site.dequantizers or ():
         for use in node.outputs[0].uses():
-            if node.graph is use.node.graph is site.border.quantizer.graph and use.idx == 0 and _moves(use.node):
+            if (
+                node.graph is use.node.graph is site.border.quantizer.graph
+                and use.idx == 0
+                and _moves(use.node)
+            ):
                 return use.node
     return None
 
@@ -124,7 +145,9 @@ def _below(site: Requantize) -> ir.Node | None:
 def _movers_from(first: ir.Node) -> list[ir.Node]:
     """``first`` and the movers behind it, each of which alone reads the reals of the one before."""
     movers = [first]
-    while (reader := only_consumer(movers[-1].outputs[0])) is not None and reader.graph is first.graph:
+    while (
+        reader := only_consumer(movers[-1].outputs[0])
+    ) is not None and reader.graph is first.graph:
         if not _moves(reader) or reader.inputs[0] is not movers[-1].outputs[0]:
             break
         movers.append(reader)
@@ -148,7 +171,11 @@ def _joins(node: ir.Node) -> bool:
 def _alone(value: ir.Value | None) -> Requantize | None:
     """The requantize that ``value`` alone reads, for one reader."""
     maker = None if value is None or only_consumer(value) is None else value.producer()
-    codes = None if maker is None or maker.op_type != "DequantizeLinear" or maker.domain else maker.inputs[0]
+    codes = (
+        None
+        if maker is None or maker.op_type != "DequantizeLinear" or maker.domain
+        else maker.inputs[0]
+    )
     quantizer = None if codes is None or only_consumer(codes) is None else codes.producer()
     if quantizer is not None and quantizer.op_type == "Clip" and quantizer.inputs[0] is not None:
         quantizer = quantizer.inputs[0].producer()
@@ -182,11 +209,16 @@ def _reads_another(site: Requantize) -> bool:
 @lru_cache
 def _is_monotone(start: Stop, stop: Stop, arithmetics: tuple[str, ...]) -> bool:
     codes = all_codes(start)
-    return all(bool((np.diff(brought(codes, start.qparams, (stop,), one)) >= 0).all()) for one in arithmetics)
+    return all(
+        bool((np.diff(brought(codes, start.qparams, (stop,), one)) >= 0).all())
+        for one in arithmetics
+    )
 
 
 def _every_window_reads(pool: ir.Node) -> bool:
-    """Whether no window lies in padding alone, where a maximum is −∞ and falls on the limit of whatever reads it."""
+    """Whether no window lies in padding alone, where a maximum is −∞ and falls on the limit of
+    whatever reads it.
+    """
     kernel = ints_attribute(pool, "kernel_shape")
     pads = ints_attribute(pool, "pads", (0,) * 2 * len(kernel))
     padded = any(pads) or word_attribute(pool, "auto_pad", "NOTSET") not in {"NOTSET", "VALID"}
@@ -200,7 +232,9 @@ def _every_window_reads(pool: ir.Node) -> bool:
 
 
 def _sink(movers: Sequence[ir.Node], sites: Sequence[Requantize], names: _Names) -> None:
-    """``movers`` move codes as they were before the requantize; that of the first operand goes behind them."""
+    """``movers`` move codes as they were before the requantize; that of the first operand goes
+    behind them.
+    """
     first, below = sites[0], movers[-1]
     graph, moved = below.graph, below.outputs[0]
     assert isinstance(graph, ir.Graph)
@@ -237,14 +271,19 @@ def _without(site: Requantize) -> None:
             graph.remove(node, safe=True)
 
 
-def _pair(source: Codes, below: ir.Node, moved: ir.Value, stem: str, names: _Names) -> list[ir.Node]:
+def _pair(
+    source: Codes, below: ir.Node, moved: ir.Value, stem: str, names: _Names
+) -> list[ir.Node]:
     """Q and DQ by the qparams of ``source``, for ``moved``; not yet in the graph."""
     graph, qparams = below.graph, source.qparams
     assert isinstance(graph, ir.Graph)
     parameters = [
         add_constant(graph, f"{stem}_before_scale", qparams.scale, names.values),
         add_constant(
-            graph, f"{stem}_before_zero_point", qparams.zero_point.astype(qparams.qtype.storage_dtype), names.values
+            graph,
+            f"{stem}_before_zero_point",
+            qparams.zero_point.astype(qparams.qtype.storage_dtype),
+            names.values,
         ),
     ]
     made, value = [], moved
@@ -266,7 +305,9 @@ def _pair(source: Codes, below: ir.Node, moved: ir.Value, stem: str, names: _Nam
 
 
 def _taken_over(site: Requantize, last: ir.Node, names: _Names) -> None:
-    """Where a border of the same qparams alone reads what the sunk requantize gives, the border does both."""
+    """Where a border of the same qparams alone reads what the sunk requantize gives, the border
+    does both.
+    """
     border = _waiting(last)
     if border is None or border.qparams != site.border.qparams:
         return

@@ -16,7 +16,9 @@ _SHAPES = frozenset({"Shape", "Size"})
 
 @dataclass(frozen=True, slots=True)
 class StoreNarrow:
-    """Requires: QDQ. Ensures: nothing reads reals that are quantized with static qparams for another reader."""
+    """Requires: QDQ. Ensures: nothing reads reals that are quantized with static qparams for
+    another reader.
+    """
 
     name: str = "store-narrow"
     effect: ClassVar[Effect] = LOSSY
@@ -34,7 +36,11 @@ class StoreNarrow:
 
     def _stored(self, value: ir.Value, names: tuple[NameScope, NameScope]) -> bool:
         quantizers = [use.node for use in value.uses() if use.idx == 0 and _quantizes(use.node)]
-        others = [use for use in value.uses() if use.node not in quantizers and use.node.op_type not in _SHAPES]
+        others = [
+            use
+            for use in value.uses()
+            if use.node not in quantizers and use.node.op_type not in _SHAPES
+        ]
         maker = value.producer()
         if not quantizers or not others or maker is None:
             return False
@@ -68,7 +74,11 @@ def _read(border: Border, names: tuple[NameScope, NameScope]) -> ir.Value:
     name = nodes.fresh(f"{source.name}_dequantize")
     node = ir.Node("", "DequantizeLinear", [codes, *quantizer.inputs[1:]], num_outputs=1, name=name)
     real = node.outputs[0]
-    real.name, real.type, real.shape = values.fresh(f"{source.name}_narrow"), source.type, source.shape
+    real.name, real.type, real.shape = (
+        values.fresh(f"{source.name}_narrow"),
+        source.type,
+        source.shape,
+    )
     set_origin(node, origin_of(quantizer))
     maker = codes.producer()
     assert maker is not None

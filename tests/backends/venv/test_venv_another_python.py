@@ -1,4 +1,6 @@
-"""A model under another Python: the same numbers as here, its versions, its errors, and no process left behind."""
+"""A model under another Python: the same numbers as here, its versions, its errors, and no
+process left behind.
+"""
 
 import ast
 import os
@@ -32,7 +34,9 @@ def net(text=NET):
 
 
 def gone(process: int) -> bool:
-    """Whether ``process`` ends; one that was not waited for counts as ended. False after ten minutes."""
+    """Whether ``process`` ends; one that was not waited for counts as ended. False after ten
+    minutes.
+    """
     for _ in range(12_000):
         try:
             state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
@@ -232,7 +236,8 @@ def test_suites_know_the_files_beside_them(tmp_path):
     backends = gather(suites=tmp_path).backends
     backend = backends.get("ort-old")
     assert isinstance(backend, Backend)
-    for use in (lambda: versions_of(backend), lambda: backend.prepare(net())):  # nothing is started before a cell runs
+    # nothing is started before a cell runs
+    for use in (lambda: versions_of(backend), lambda: backend.prepare(net())):
         with pytest.raises(InputError, match="No such file"):
             use()
     (tmp_path / "pythons/ort-old.toml").write_text('requirements = ["--log=there"]\n')

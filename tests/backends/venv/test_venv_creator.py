@@ -1,4 +1,6 @@
-"""Environments with given packages: real releases by pip where it can be asked, and what happens where it cannot."""
+"""Environments with given packages: real releases by pip where it can be asked, and what
+happens where it cannot.
+"""
 
 import sys
 
@@ -73,7 +75,8 @@ def test_a_real_release_runs_our_files(version):
     assert dict(backend.versions)["onnxruntime"] == version
     assert int(dict(backend.versions)["numpy"].partition(".")[0]) == (1 if version == "1.17.3" else 2)
     assert installed_version(program, "onnxruntime") == version
-    for like in ("ort-cpu", "ort-cpu-precise", "ort-cpu-qoperator"):  # opset 21, IR 10: newer than 1.17 takes
+    # opset 21, IR 10: newer than 1.17 takes
+    for like in ("ort-cpu", "ort-cpu-precise", "ort-cpu-qoperator"):
         backends = python_backend(program, like), get_backend(like)
         far, near = (backend.prepare(net(), taps=["p"]) for backend in backends)
         with far, near:

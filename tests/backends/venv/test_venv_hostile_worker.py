@@ -1,4 +1,6 @@
-"""What a program sends that is not ours: one sentence whatever it is, no memory taken for it, and no process left."""
+"""What a program sends that is not ours: one sentence whatever it is, no memory taken for it,
+and no process left.
+"""
 
 import io
 import json
@@ -64,7 +66,9 @@ ANSWERS = {
 
 @pytest.fixture
 def program(tmp_path):
-    """Makes a program that sends ``greeting``, and one of ``answers`` for each message that it gets."""
+    """Makes a program that sends ``greeting``, and one of ``answers`` for each message that it
+    gets.
+    """
 
     def make(*answers: bytes, greeting: bytes | None = None, at_end: str = "") -> Path:
         first = message(GREETING) if greeting is None else greeting

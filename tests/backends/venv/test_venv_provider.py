@@ -1,4 +1,6 @@
-"""Execution providers of libraries: their declaration, the path of a session, and what is skipped with which reason."""
+"""Execution providers of libraries: their declaration, the path of a session, and what is
+skipped with which reason.
+"""
 
 import os
 import shutil

@@ -1,4 +1,6 @@
-"""A small network under a schema, as a target, and engines that break; importable by a child process."""
+"""A small network under a schema, as a target, and engines that break; importable by a child
+process.
+"""
 
 import functools
 import os
@@ -30,12 +32,16 @@ net (float[n, 3, 8, 8] x, float[6, 3, 3, 3] wide_w, float[6] wide_b, float[6, 1,
 
 
 def network() -> ir.Model:
-    """Convolutions, dense and depthwise, a sum of branches, a mean and a dense layer; its weights are drawn."""
+    """Convolutions, dense and depthwise, a sum of branches, a mean and a dense layer; its
+    weights are drawn.
+    """
     rng = np.random.default_rng(11)
     model = ir.from_onnx_text(NETWORK)
     for value in list(model.graph.inputs)[1:]:
         assert value.shape is not None
-        value.const_value = ir.tensor(rng.normal(size=value.shape.numpy()).astype(np.float32), name=value.name)
+        value.const_value = ir.tensor(
+            rng.normal(size=value.shape.numpy()).astype(np.float32), name=value.name
+        )
         model.graph.inputs.remove(value)
         model.graph.register_initializer(value)
     return model
@@ -60,7 +66,9 @@ def target(backend: Any, schema: str = "w8a8_asym_pc", **more: Any) -> Target:
     engine = get_backend(backend) if isinstance(backend, str) else backend
     original, written = quantized(schema)
     watched = more.pop("watched", None) or watched_backend(engine) or engine
-    return Target(model="net", original=original, quantized=written, backend=engine, watched=watched, **more)
+    return Target(
+        model="net", original=original, quantized=written, backend=engine, watched=watched, **more
+    )
 
 
 def machine(name: str) -> IntegerBackend:
@@ -76,7 +84,9 @@ _LEAST = 12
 
 @dataclass(frozen=True)
 class Broken:
-    """ONNX Runtime in precise mode that fails on pieces with an operator: it ends, hangs, raises, answers at random."""
+    """ONNX Runtime in precise mode that fails on pieces with an operator: it ends, hangs,
+    raises, answers at random.
+    """
 
     operator: str
     how: str
@@ -117,7 +127,10 @@ class Breaking(Closing):
         while self.how == "hang":
             time.sleep(60)
         if self.how == "widen":
-            return {name: array.astype(np.longdouble) for name, array in self.executor.run(feeds).items()}
+            return {
+                name: array.astype(np.longdouble)
+                for name, array in self.executor.run(feeds).items()
+            }
         if self.how == "raise":
             raise ArithmeticError("no such window")
         outputs = self.executor.run(feeds)

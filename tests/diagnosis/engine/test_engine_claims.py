@@ -4,7 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from qbench.backends import IntegerBackend, Level, Optimization, OrtBackend, arithmetic_of, get_backend
+from qbench.backends import (
+    IntegerBackend,
+    Level,
+    Optimization,
+    OrtBackend,
+    arithmetic_of,
+    get_backend,
+)
 from qbench.backends.ort import fused_arithmetic
 from qbench.diagnosis.target import watched_backend
 from qbench.host import architecture
@@ -36,7 +43,9 @@ def test_graphs_that_nothing_fuses_are_counted_in_reals():
 
 @pytest.mark.skipif(architecture() != "x64", reason="arithmetics of ONNX Runtime are known of x64")
 def test_who_runs_the_same_kernels_makes_the_same_claim():
-    claims = {name: arithmetic_of(get_backend(name)).name for name in ("ort-cpu", "ort-cpu-qoperator")}
+    claims = {
+        name: arithmetic_of(get_backend(name)).name for name in ("ort-cpu", "ort-cpu-qoperator")
+    }
     assert len(set(claims.values())) == 1
     assert arithmetic_of(get_backend("ort-cpu-precise")).name in ("ort-x64", "ort-x64-sse")
 
@@ -65,5 +74,7 @@ def test_of_a_backend_that_nobody_described_nothing_is_known():
 
     assert arithmetic_of(Foreign()) is None
     assert watched_backend(Foreign()) is None
-    without = replace(get_backend("ort-cpu"), optimization=Optimization(without=frozenset({"ReluQuantRewrite"})))
+    without = replace(
+        get_backend("ort-cpu"), optimization=Optimization(without=frozenset({"ReluQuantRewrite"}))
+    )
     assert arithmetic_of(without) == arithmetic_of(get_backend("ort-cpu"))

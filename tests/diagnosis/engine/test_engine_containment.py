@@ -1,4 +1,6 @@
-"""An engine that ends its process: whatever runs it for a diagnosis reports that, and this process goes on."""
+"""An engine that ends its process: whatever runs it for a diagnosis reports that, and this
+process goes on.
+"""
 
 import os
 from collections.abc import Sequence

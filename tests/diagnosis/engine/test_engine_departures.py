@@ -1,4 +1,6 @@
-"""An engine that leaves its arithmetic where several nodes are run together: it is the first suspect, with the node."""
+"""An engine that leaves its arithmetic where several nodes are run together: it is the first
+suspect, with the node.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,7 +25,9 @@ INTEGERS = IntegerBackend(arithmetic=get_arithmetic("ort-x64"))
 
 @dataclass(frozen=True)
 class Together:
-    """An engine that is its arithmetic node by node, and wrong at ``site`` in a graph of several products."""
+    """An engine that is its arithmetic node by node, and wrong at ``site`` in a graph of
+    several products.
+    """
 
     site: str
     fault: str = "output-channels-shifted"
@@ -72,7 +76,11 @@ def test_an_engine_that_is_its_arithmetic_is_not_suspected():
 def products(path, batch, *, biased):
     """Two matrix products in a row, the value between them with a zero point that is not 0."""
     rng = np.random.default_rng(3)
-    held = {"w": rng.normal(size=(16, 20)) / 4, "v": rng.normal(size=(20, 20)) / 4, "c": rng.normal(size=20)}
+    held = {
+        "w": rng.normal(size=(16, 20)) / 4,
+        "v": rng.normal(size=(20, 20)) / 4,
+        "c": rng.normal(size=20),
+    }
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["a"], name="first"),
         *([helper.make_node("Add", ["a", "c"], ["d"], name="bias")] if biased else []),
@@ -85,7 +93,9 @@ def products(path, batch, *, biased):
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, 20])],
         [numpy_helper.from_array(array.astype(np.float32), name) for name, array in held.items()],
     )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path
+    )
     for name, count in (("scored", 32), ("calibration", 64)):
         np.savez(path.parent / f"{name}.npz", x=rng.normal(size=(count, 16)).astype(np.float32))
 
@@ -101,7 +111,9 @@ def test_a_product_and_its_bias_are_named_by_the_product(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("schema", ["w8a8_asym_pc", "w8a8_asym_pt"])
 def test_two_products_without_biases_in_openvino(tmp_path, schema):
-    """What the engine counts wrong on this processor is refused before it runs, by the name of the node."""
+    """What the engine counts wrong on this processor is refused before it runs, by the name of
+    the node.
+    """
     pytest.importorskip("openvino")
     products(tmp_path / "net.onnx", 4, biased=False)
     files = [str(tmp_path / name) for name in ("net.onnx", "scored.npz", "calibration.npz")]
@@ -121,7 +133,9 @@ def residuals(path):
     for block in range(3):
         name = f"conv{block}"
         held[f"{name}_w"] = rng.normal(size=(8, width, 3, 3)) / np.sqrt(9 * width)
-        nodes.append(helper.make_node("Conv", [value, f"{name}_w"], [name], name=name, pads=[1] * 4))
+        nodes.append(
+            helper.make_node("Conv", [value, f"{name}_w"], [name], name=name, pads=[1] * 4)
+        )
         summed = f"add{block}" if block else name
         if block:
             nodes.append(helper.make_node("Add", [name, value], [summed], name=summed))
@@ -134,21 +148,29 @@ def residuals(path):
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 8, 1, 1])],
         [numpy_helper.from_array(array.astype(np.float32), name) for name, array in held.items()],
     )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path
+    )
     for name, count in (("scored", 8), ("calibration", 16)):
-        np.savez(path.parent / f"{name}.npz", x=rng.normal(size=(count, 3, 8, 8)).astype(np.float32))
+        np.savez(
+            path.parent / f"{name}.npz", x=rng.normal(size=(count, 3, 8, 8)).astype(np.float32)
+        )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("schema", ["w7a8_asym_pt", "w8a8_asym_pt"])
 def test_sums_that_openvino_fuses_are_compared_as_they_run_alone(tmp_path, schema):
-    """No fusion is suspected; what remains are pairs that saturate, which 8 bits do on processors without VNNI."""
+    """No fusion is suspected; what remains are pairs that saturate, which 8 bits do on
+    processors without VNNI.
+    """
     pytest.importorskip("openvino")
     residuals(tmp_path / "net.onnx")
     files = [str(tmp_path / name) for name in ("net.onnx", "scored.npz", "calibration.npz")]
     found = localize(build_subject(*files, [], 16), "openvino", schema)
     has_pairs = bool(arithmetic_of(get_backend("openvino")).accumulator.pair_bits)
-    saturating = {node.node for node in found.nodes if node.counting is not None and node.counting.beyond}
+    saturating = {
+        node.node for node in found.nodes if node.counting is not None and node.counting.beyond
+    }
     if has_pairs and schema == "w8a8_asym_pt":
         assert saturating
         assert {one.node for one in found.suspects} <= saturating

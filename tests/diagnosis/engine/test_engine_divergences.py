@@ -1,4 +1,6 @@
-"""Units alone in an engine: equal to the machine that it is, apart from one that it is not, and engines that break."""
+"""Units alone in an engine: equal to the machine that it is, apart from one that it is not, and
+engines that break.
+"""
 
 from dataclasses import replace
 
@@ -13,7 +15,9 @@ from qbench.errors import InputError
 from qbench.host import architecture
 from qbench.judging import Cause
 
-on_x64 = pytest.mark.skipif(architecture() != "x64", reason="arithmetics of ONNX Runtime are known of x64")
+on_x64 = pytest.mark.skipif(
+    architecture() != "x64", reason="arithmetics of ONNX Runtime are known of x64"
+)
 
 
 @pytest.fixture
@@ -86,11 +90,19 @@ def test_one_batch_is_as_good_as_several(precise):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "words"),
-    [("abort", "a process that ended with signal SIGABRT"), ("raise", "ArithmeticError: no such window")],
+    [
+        ("abort", "a process that ended with signal SIGABRT"),
+        ("raise", "ArithmeticError: no such window"),
+    ],
 )
 def test_an_engine_that_fails_on_a_unit_is_a_finding_and_the_others_are_replayed(how, words):
-    divergences = engine_divergences(target(Broken("Conv", how), claims=machine("ort-x64")), batches())
-    assert [(one.node, one.cause) for one in divergences] == [("wide", Cause.CRASH), ("deep", Cause.CRASH)]
+    divergences = engine_divergences(
+        target(Broken("Conv", how), claims=machine("ort-x64")), batches()
+    )
+    assert [(one.node, one.cause) for one in divergences] == [
+        ("wide", Cause.CRASH),
+        ("deep", Cause.CRASH),
+    ]
     for one in divergences:
         assert words in one.crash
         assert one.sentence.startswith("the engine fails on it alone: ")
@@ -115,12 +127,18 @@ def test_an_engine_that_ends_its_process_does_not_end_ours():
     """ONNX Runtime 1.31.1 aborts on a QLinearSigmoid without the zero point of its result."""
     import onnx_ir as ir
 
-    broken, sound = (ir.from_onnx_text(text) for text in (SIGMOID, SIGMOID.replace("x, s, z, t)", "x, s, z, t, z)")))
+    broken, sound = (
+        ir.from_onnx_text(text)
+        for text in (SIGMOID, SIGMOID.replace("x, s, z, t)", "x, s, z, t, z)"))
+    )
     feeds = {"x": np.arange(4, dtype=np.uint8)}
     engine = contained(get_backend("ort-cpu"))
     with engine.prepare(sound) as executor:
         before = executor.run(feeds)["y"]
-        with pytest.raises(EngineCrashError, match="signal SIGABRT"), engine.prepare(broken) as aborting:
+        with (
+            pytest.raises(EngineCrashError, match="signal SIGABRT"),
+            engine.prepare(broken) as aborting,
+        ):
             aborting.run(feeds)
         assert np.array_equal(executor.run(feeds)["y"], before)  # in a new process
 

@@ -1,4 +1,6 @@
-"""The smallest failing input: delta debugging alone, and test cases that fail on one machine and pass on another."""
+"""The smallest failing input: delta debugging alone, and test cases that fail on one machine
+and pass on another.
+"""
 
 from pathlib import Path
 
@@ -44,7 +46,9 @@ def test_a_spent_search_gives_the_smallest_seen():
 
 @pytest.fixture(scope="module")
 def divergences():
-    """Machines beside each other, which needs no other process: half to even beside twice half up."""
+    """Machines beside each other, which needs no other process: half to even beside twice half
+    up.
+    """
     return engine_divergences(target(machine("ort-x64"), claims=machine("gemmlowp")), batches())
 
 
@@ -62,7 +66,9 @@ def test_a_case_fails_on_the_engine_and_passes_on_the_arithmetic(divergences, pl
     assert result.found.steps == 1
     assert run_test_case(folder, arithmetic).passes
     words = (folder / "README.txt").read_text()
-    assert words.startswith(f"'integer-ort-x64' differs from 'integer-gemmlowp' in {result.found.differing} of ")
+    assert words.startswith(
+        f"'integer-ort-x64' differs from 'integer-gemmlowp' in {result.found.differing} of "
+    )
     assert f"outputs for '{divergences[place].node}' (" in words
 
 
@@ -76,20 +82,30 @@ def test_no_changed_level_of_a_case_can_be_left_out(divergences):
         for index in np.flatnonzero(feed != rest):
             less = feed.copy()
             less.reshape(-1)[index] = rest
-            assert np.array_equal(ours.run({name: less})["c_quantized"], theirs.run({name: less})["c_quantized"])
+            assert np.array_equal(
+                ours.run({name: less})["c_quantized"], theirs.run({name: less})["c_quantized"]
+            )
 
 
 def test_the_folder_is_laid_out_as_those_of_onnx(divergences, tmp_path):
     case = smallest_case(divergences[0], machine("ort-x64"), machine("gemmlowp"))
     data = tmp_path / "test_data_set_0"
     data.mkdir()
-    for left in ("input_7.pb", "engine_output_1.pb", "weights.pb"):  # the last does not belong to a case
+    for left in (
+        "input_7.pb",
+        "engine_output_1.pb",
+        "weights.pb",
+    ):  # the last does not belong to a case
         (data / left).touch()
     folder = save_test_case(case, tmp_path)
     (data / "weights.pb").unlink()
     model = onnx.load(folder / "model.onnx")
     onnx.checker.check_model(model)
-    assert sorted(path.name for path in data.iterdir()) == ["engine_output_0.pb", "input_0.pb", "output_0.pb"]
+    assert sorted(path.name for path in data.iterdir()) == [
+        "engine_output_0.pb",
+        "input_0.pb",
+        "output_0.pb",
+    ]
     given_in = numpy_helper.to_array(onnx.load_tensor(data / "input_0.pb"))
     declared = [size.dim_value for size in model.graph.input[0].type.tensor_type.shape.dim]
     assert declared == list(given_in.shape)
@@ -120,12 +136,18 @@ def test_a_case_of_an_engine_that_fails_has_no_answer_and_is_still_small(tmp_pat
     folder = save_test_case(case, tmp_path)
     assert "fails on 'wide' (Conv) on x_quantized [" in (folder / "README.txt").read_text()
     assert not (folder / "test_data_set_0" / "engine_output_0.pb").exists()
-    assert run_test_case(folder, Broken("Conv", "abort")).crash.startswith("a process that ended with signal SIGABRT")
+    assert run_test_case(folder, Broken("Conv", "abort")).crash.startswith(
+        "a process that ended with signal SIGABRT"
+    )
     assert run_test_case(folder, machine("ort-x64")).passes
 
 
 def test_a_folder_without_its_data_is_refused(divergences, tmp_path):
-    folder: Path = save_test_case(smallest_case(divergences[0], machine("ort-x64"), machine("gemmlowp")), tmp_path)
+    folder: Path = save_test_case(
+        smallest_case(divergences[0], machine("ort-x64"), machine("gemmlowp")), tmp_path
+    )
     (folder / "test_data_set_0" / "output_0.pb").unlink()
-    with pytest.raises(InputError, match="found 1 inputs and 0 outputs; expected 1 inputs and 1 outputs"):
+    with pytest.raises(
+        InputError, match="found 1 inputs and 0 outputs; expected 1 inputs and 1 outputs"
+    ):
         run_test_case(folder, machine("gemmlowp"))

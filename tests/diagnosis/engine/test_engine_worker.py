@@ -1,4 +1,6 @@
-"""Units alone, in a process that may die at them: what ends it, what hangs in it, and what goes on."""
+"""Units alone, in a process that may die at them: what ends it, what hangs in it, and what goes
+on.
+"""
 
 import importlib
 import math
@@ -41,7 +43,9 @@ def levels():
 
 
 def alone(node, backend, **more):
-    unit = next(unit for unit in quantized_units(target(machine("ort-x64")).quantized) if unit.node == node)
+    unit = next(
+        unit for unit in quantized_units(target(machine("ort-x64")).quantized) if unit.node == node
+    )
     return UnitSession(unit, backend, **more)
 
 
@@ -67,7 +71,9 @@ def test_a_unit_that_ends_its_engine_is_told_and_not_run_again_and_others_go_on(
     first = alone("pool", Broken("none", ""))
     before = run(first, levels)
     life = engine_worker().generation
-    timeout = iter((math.inf, 0.5 if how == "hang" else math.inf))  # for preparing it, and for running it
+    timeout = iter(
+        (math.inf, 0.5 if how == "hang" else math.inf)
+    )  # for preparing it, and for running it
     sick = alone("wide", Broken("Conv", how), timeout=timeout.__next__)
     assert run(sick, levels) is None
     assert sick.crash.startswith(words)
@@ -98,14 +104,20 @@ def test_an_interrupt_while_a_worker_starts_shifts_no_answers(levels):
 
 
 def test_a_folder_that_is_only_worked_in_hides_no_modules(levels, monkeypatch, tmp_path):
-    """Of what lies there, the worker finds what we find: where it is on the path, in its place there."""
+    """Of what lies there, the worker finds what we find: where it is on the path, in its place
+    there.
+    """
     (tmp_path / "onnxruntime.py").write_text("raise ImportError('not the one')")
-    (tmp_path / "lies_there.py").write_text("import engine_graphs\n\nclass Found(engine_graphs.Broken): pass\n")
+    (tmp_path / "lies_there.py").write_text(
+        "import engine_graphs\n\nclass Found(engine_graphs.Broken): pass\n"
+    )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path, ""])
     one = alone("pool", importlib.import_module("lies_there").Found("GlobalAveragePool", "raise"))
     assert run(one, levels) is None
-    assert one.crash == "ArithmeticError: no such window"  # told by the worker: here it would be raised
+    assert (
+        one.crash == "ArithmeticError: no such window"
+    )  # told by the worker: here it would be raised
 
 
 @pytest.mark.slow
@@ -150,7 +162,9 @@ def test_a_session_that_was_closed_leaves_the_others(levels):
     ("how", "words"),
     [
         ("exit", "a process that ended with exit code 3"),
-        pytest.param("hang", "no answer in 8 s, and its process was killed", marks=pytest.mark.slow),
+        pytest.param(
+            "hang", "no answer in 8 s, and its process was killed", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_crash_at_a_node_alone_is_the_first_suspect_and_the_others_are_examined(how, words):
@@ -161,7 +175,11 @@ def test_a_crash_at_a_node_alone_is_the_first_suspect_and_the_others_are_examine
     assert list(found.crashes.values()) == [f"'broken' fails on it alone: {words}"]
     first = rank_nodes(found)[0]
     assert (first.node.node, first.excess, first.node.isolated) == ("pool", AnomalyKind.CRASH, None)
-    assert all(node.isolated is not None for node in found.nodes if node.node in ("wide", "deep", "sum", "dense"))
+    assert all(
+        node.isolated is not None
+        for node in found.nodes
+        if node.node in ("wide", "deep", "sum", "dense")
+    )
 
 
 def test_what_a_worker_that_is_gone_had_kept_is_let_go_without_a_word(levels):
@@ -173,7 +191,9 @@ def test_what_a_worker_that_is_gone_had_kept_is_let_go_without_a_word(levels):
 def test_an_error_says_what_was_run_where(levels):
     unit = alone("wide", None).unit
     with (
-        pytest.raises(EngineCrashError, match="on 'broken': found a process that ended with exit code 3") as caught,
+        pytest.raises(
+            EngineCrashError, match="on 'broken': found a process that ended with exit code 3"
+        ) as caught,
         contained(Broken("Conv", "exit")).prepare(unit.graph) as executor,
     ):
         executor.run({name: levels[name] for name in unit.feeds})
@@ -188,7 +208,10 @@ def test_the_other_process_has_the_same_size_limits():
         def nodes(self, header, arrays):
             return {"nodes": current_limits().nodes}, {}
 
-    assert Limits().answer({"do": "nodes", "factor": 3}, {}) == ({"nodes": 3 * current_limits().nodes}, {})
+    assert Limits().answer({"do": "nodes", "factor": 3}, {}) == (
+        {"nodes": 3 * current_limits().nodes},
+        {},
+    )
     with (
         patch("qbench.backends.venv.client.Child.ask", return_value=({"nodes": 1}, {})) as ask,
         limits_times(3),
@@ -220,10 +243,13 @@ def test_work_that_can_be_sent_is_done_where_the_sessions_are(levels):
         engine_worker().close()  # they are prepared again
         found, where = run_where_prepared(partial(outputs_of, feeds), {"one": first, "two": second})
         assert where != os.getpid()
-        again, here = run_where_prepared(lambda runners: outputs_of(feeds, runners), {"one": first})  # not picklable
+        again, here = run_where_prepared(
+            lambda runners: outputs_of(feeds, runners), {"one": first}
+        )  # not picklable
         assert here == os.getpid()
         mixed = run_where_prepared(
-            partial(outputs_of, feeds), {"one": first, "ours": Broken("none", "").prepare(unit.graph)}
+            partial(outputs_of, feeds),
+            {"one": first, "ours": Broken("none", "").prepare(unit.graph)},
         )
         assert mixed[1] == os.getpid()
     for outputs in (*found.values(), *again.values(), *mixed[0].values()):
@@ -233,7 +259,10 @@ def test_work_that_can_be_sent_is_done_where_the_sessions_are(levels):
 
 @pytest.mark.parametrize(
     ("how", "words"),
-    [("exit", "a process that ended with exit code 3"), ("hang", "no answer in 1 s, and its process was killed")],
+    [
+        ("exit", "a process that ended with exit code 3"),
+        ("hang", "no answer in 1 s, and its process was killed"),
+    ],
 )
 def test_work_at_which_an_engine_ends_or_hangs_fails(levels, how, words):
     unit = alone("pool", None).unit
@@ -259,7 +288,8 @@ def test_each_batch_of_work_begins_the_time_anew(levels):
     with (
         patch("qbench.backends.venv.client.Child.ask", return_value=({"running": True}, {})),
         patch(
-            "qbench.backends.venv.client.Child.receive", side_effect=[({"running": True}, {}), ({}, results)]
+            "qbench.backends.venv.client.Child.receive",
+            side_effect=[({"running": True}, {}), ({}, results)],
         ) as waits,
     ):
         engine_worker()._started()
@@ -295,7 +325,9 @@ class Fragile(Broken):
     hang_s = 60.0
 
 
-def test_an_engine_that_may_crash_and_runs_here_is_told_once_for_each_reason(monkeypatch, tmp_path, capsys):
+def test_an_engine_that_may_crash_and_runs_here_is_told_once_for_each_reason(
+    monkeypatch, tmp_path, capsys
+):
     graph = alone("pool", None).unit.graph
     take_unprotected()
     isolated(Fragile("none", "")).prepare(graph).close()

@@ -1,4 +1,6 @@
-"""Units made by hand, captured at work: small QDQ graphs, a machine's levels, and levels made wrong."""
+"""Units made by hand, captured at work: small QDQ graphs, a machine's levels, and levels made
+wrong.
+"""
 
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
@@ -15,13 +17,18 @@ from qbench.judging import Errors, NodeErrors
 from qbench.numerics import get_arithmetic
 
 MACHINE = get_arithmetic("ort-x64")
-MACHINES = [pytest.param(MACHINE, id="claimed"), pytest.param(None, id="unknown", marks=pytest.mark.slow)]
+MACHINES = [
+    pytest.param(MACHINE, id="claimed"),
+    pytest.param(None, id="unknown", marks=pytest.mark.slow),
+]
 TEXT = {"float32": "float", "uint8": "uint8", "int8": "int8", "int32": "int32", "int64": "int64"}
 
 
 @dataclass(frozen=True)
 class Made:
-    """One unit: its float graph, its quantized one, the levels in front and the fp32 numbers they were made of."""
+    """One unit: its float graph, its quantized one, the levels in front and the fp32 numbers
+    they were made of.
+    """
 
     original: ir.Model
     unit: QuantizedUnit
@@ -36,7 +43,9 @@ class Made:
 
     def real(self, feeds=None):
         """The number in front of rounding, in steps."""
-        with get_backend("ort-cpu-noopt").prepare(self.unit.graph, taps=(self.unit.real,)) as executor:
+        with get_backend("ort-cpu-noopt").prepare(
+            self.unit.graph, taps=(self.unit.real,)
+        ) as executor:
             return self.unit.in_steps(executor.run(feeds or self.feeds))
 
     def rounded(self, steps):
@@ -51,7 +60,10 @@ class Made:
         made = Captured(
             unit=self.unit,
             errors=NodeErrors(
-                node=self.unit.node, operators=self.unit.operators, value=self.unit.represents, cumulative=none
+                node=self.unit.node,
+                operators=self.unit.operators,
+                value=self.unit.represents,
+                cumulative=none,
             ),
             feeds=self.feeds,
             found=found,
@@ -90,13 +102,15 @@ def grid_over(values, *, zero=None, levels="uint8", share=1.0):
 
 def made(operator, inputs, *, weight=None, bias=None, channelwise=True, behind="", output=None, grids=None,
          shape=None, levels="uint8", attributes="", weight_zero=0):  # fmt: skip
-    """A unit of one ``operator`` (in ONNX text) over float ``inputs`` by name, each on a grid over its range.
+    """A unit of one ``operator`` (in ONNX text) over float ``inputs`` by name, each on a grid
+    over its range.
 
     Args:
         operator: as ``Conv``; inputs: name → numbers, samples first.
-        weight, bias: real; the weight on int8, one scale a channel or one. behind: ``Relu`` or ``Clip(0, 6)``.
-        output: (scale, zero point, type); None: over the fp32 result. grids: of the inputs, likewise.
-        levels: type of the grids. attributes: in text. weight_zero: of the weight, uint8 where it is not 0.
+        weight, bias: real; the weight on int8, one scale a channel or one. behind: ``Relu`` or
+        ``Clip(0, 6)``. output: (scale, zero point, type); None: over the fp32 result. grids: of the
+        inputs, likewise. levels: type of the grids. attributes: in text. weight_zero: of the
+        weight, uint8 where it is not 0.
     """
     float_constants, constants, lines, operands, fed, feeds = {}, {}, [], [], {}, {}
     for name, values in inputs.items():
@@ -105,7 +119,9 @@ def made(operator, inputs, *, weight=None, bias=None, channelwise=True, behind="
         lines.append(f"{name}_q = QuantizeLinear({name}, {name}_s, {name}_z)")
         lines.append(f"{name}_d = DequantizeLinear({name}_q, {name}_s, {name}_z)")
         ends = np.iinfo(kind)
-        feeds[f"{name}_q"] = np.clip(np.rint(values / np.float32(scale)) + zero, ends.min, ends.max).astype(kind)
+        feeds[f"{name}_q"] = np.clip(
+            np.rint(values / np.float32(scale)) + zero, ends.min, ends.max
+        ).astype(kind)
         operands.append(name)
         fed[name] = values.astype(np.float32)
     quantized = [f"{name}_d" for name in operands]
@@ -113,10 +129,14 @@ def made(operator, inputs, *, weight=None, bias=None, channelwise=True, behind="
         axis = 0 if operator in ("Conv",) else weight.ndim - 1
         rows = np.abs(np.moveaxis(weight, axis, 0).reshape(weight.shape[axis], -1)).max(axis=1)
         scales = (rows if channelwise else rows.max(keepdims=True)) / 127
-        shaped = scales.reshape([-1 if channelwise and a == axis else 1 for a in range(weight.ndim)])
+        shaped = scales.reshape(
+            [-1 if channelwise and a == axis else 1 for a in range(weight.ndim)]
+        )
         kind = "uint8" if weight_zero else "int8"
         ends = np.iinfo(kind)
-        integers = np.clip(np.rint(weight / shaped) + weight_zero, max(ends.min, -127), ends.max).astype(kind)
+        integers = np.clip(
+            np.rint(weight / shaped) + weight_zero, max(ends.min, -127), ends.max
+        ).astype(kind)
         scales = scales.astype(np.float32) if channelwise else np.float32(scales[0])
         zeros = np.full(np.shape(scales), weight_zero, kind)
         float_constants["w"] = weight.astype(np.float32)
@@ -162,7 +182,9 @@ def made(operator, inputs, *, weight=None, bias=None, channelwise=True, behind="
 
 
 def _model(inputs, constants, lines, output="y"):
-    heads = ", ".join(f"float[{', '.join(['n', *map(str, a.shape[1:])])}] {name}" for name, a in inputs.items())
+    heads = ", ".join(
+        f"float[{', '.join(['n', *map(str, a.shape[1:])])}] {name}" for name, a in inputs.items()
+    )
     body = "\n".join(lines)
     model = ir.from_onnx_text(
         f'<ir_version: 10, opset_import: ["" : 21]> net ({heads}) => (float {output}) {{\n{body}\n}}'
@@ -172,7 +194,10 @@ def _model(inputs, constants, lines, output="y"):
         if name in known:
             value = known[name]
             value.const_value = ir.tensor(np.asarray(array), name=name)
-            value.shape, value.type = ir.Shape(np.shape(array)), ir.TensorType(value.const_value.dtype)
+            value.shape, value.type = (
+                ir.Shape(np.shape(array)),
+                ir.TensorType(value.const_value.dtype),
+            )
             model.graph.register_initializer(value)
     for node in model.graph:
         node.name = node.outputs[0].name
@@ -184,7 +209,9 @@ def edited(unit, **constants):
     model = unit.graph.clone()
     for name, array in constants.items():
         value = model.graph.initializers[name]
-        value.const_value = ir.tensor(np.asarray(array).astype(value.const_value.numpy().dtype), name=name)
+        value.const_value = ir.tensor(
+            np.asarray(array).astype(value.const_value.numpy().dtype), name=name
+        )
     return model
 
 
@@ -193,11 +220,27 @@ def constant(unit, name):
     return unit.graph.graph.initializers[name].const_value.numpy()
 
 
-def conv(seed=0, *, channels=(8, 12), size=9, samples=3, kernel=3, bias=True, stride=1, group=1, scale=1.0, **changed):
+def conv(
+    seed=0,
+    *,
+    channels=(8, 12),
+    size=9,
+    samples=3,
+    kernel=3,
+    bias=True,
+    stride=1,
+    group=1,
+    scale=1.0,
+    **changed,
+):
     """A padded convolution of channels with their own ranges."""
     rng = np.random.default_rng(seed)
     into, out = channels
-    weight = rng.normal(size=(out, into // group, kernel, kernel)) * rng.uniform(0.4, 1.6, (out, 1, 1, 1)) * scale
+    weight = (
+        rng.normal(size=(out, into // group, kernel, kernel))
+        * rng.uniform(0.4, 1.6, (out, 1, 1, 1))
+        * scale
+    )
     biases = rng.normal(size=out) * 4 if bias else None
     pad = kernel // 2
     changed.setdefault(
@@ -213,7 +256,11 @@ def gemm(seed=0, *, width=64, out=10, samples=48, **changed):
     rng = np.random.default_rng(seed)
     weight = rng.normal(size=(width, out)) * rng.uniform(0.4, 1.6, (1, out))
     return made(
-        "Gemm", {"x": rng.normal(size=(samples, width)) + 0.2}, weight=weight, bias=rng.normal(size=out) * 6, **changed
+        "Gemm",
+        {"x": rng.normal(size=(samples, width)) + 0.2},
+        weight=weight,
+        bias=rng.normal(size=out) * 6,
+        **changed,
     )
 
 

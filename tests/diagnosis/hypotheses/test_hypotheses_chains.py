@@ -1,4 +1,6 @@
-"""Two grids in a row of which a pass leaves the last: what the first rounded, and what it held back."""
+"""Two grids in a row of which a pass leaves the last: what the first rounded, and what it held
+back.
+"""
 
 from dataclasses import replace
 
@@ -14,7 +16,9 @@ FEEDS = {"x": np.arange(256, dtype=np.uint8).reshape(8, 32)}
 
 
 def graph(between: float, *, first: bool = True) -> ir.Model:
-    """x → LeakyRelu → grid of 8 bits with the step ``between``, unless it is not ``first`` → grid of steps of 0.05."""
+    """x → LeakyRelu → grid of 8 bits with the step ``between``, unless it is not ``first`` →
+    grid of steps of 0.05.
+    """
     inside = "p = QuantizeLinear(b, t, z)\n c = DequantizeLinear(p, t, z)"
     return ir.from_onnx_text(
         f"""<ir_version: 10, opset_import: ["" : 21]>

@@ -1,4 +1,6 @@
-"""Engines that count right: what the graph says otherwise than the float graph, and what grids cost."""
+"""Engines that count right: what the graph says otherwise than the float graph, and what grids
+cost.
+"""
 
 import re
 from dataclasses import replace
@@ -106,7 +108,9 @@ def test_integers_that_are_transposed_under_the_scales_of_their_places():
 
 def test_classes_that_are_exchanged_in_the_graph():
     order = [1, 0, *range(2, 10)]
-    constants = {name: constant(gemm().unit, name)[..., order] for name in ("w_q", "w_s", "b_q", "b_s")}
+    constants = {
+        name: constant(gemm().unit, name)[..., order] for name in ("w_q", "w_s", "b_q", "b_s")
+    }
     for original in (True, False):
         named = graphwise(gemm(), **constants).cause(original=original)
         assert named.cause is Cause.LAYOUT
@@ -114,10 +118,15 @@ def test_classes_that_are_exchanged_in_the_graph():
 
 @pytest.mark.parametrize(
     ("attributes", "cause"),
-    [({"pads": [2, 0, 0, 2]}, Cause.PADDING), ({"pads": [2] * 4, "dilations": [2, 2]}, Cause.LAYOUT)],
+    [
+        ({"pads": [2, 0, 0, 2]}, Cause.PADDING),
+        ({"pads": [2] * 4, "dilations": [2, 2]}, Cause.LAYOUT),
+    ],
 )
 def test_windows_that_are_written_otherwise(attributes, cause):
-    one = replace(conv(), unit=replace(conv().unit, graph=with_attributes(conv().unit, **attributes)))
+    one = replace(
+        conv(), unit=replace(conv().unit, graph=with_attributes(conv().unit, **attributes))
+    )
     named = one.cause()
     assert named.cause is cause
     assert "in the quantized graph" in named.evidence
@@ -187,7 +196,9 @@ def test_channels_that_differ_on_one_grid(apart):
 
 
 def worst_channels(one, wide):
-    """What is captured, on samples whose wide channel is mostly silent: the others are what counts."""
+    """What is captured, on samples whose wide channel is mostly silent: the others are what
+    counts.
+    """
     captured = one.captured()
     expected, isolated = captured.expected.copy(), captured.isolated.copy()
     expected[1:, wide] = 0
@@ -229,7 +240,9 @@ def broken(facts):
 
 @pytest.mark.slow
 def test_a_hypothesis_that_fails_becomes_a_note(monkeypatch):
-    monkeypatch.setattr(naming, "COUNTING", (causes.Hypothesis("a broken one", broken), *naming.COUNTING))
+    monkeypatch.setattr(
+        naming, "COUNTING", (causes.Hypothesis("a broken one", broken), *naming.COUNTING)
+    )
     wrong = conv().levels(graph=edited(conv().unit, b_q=0 * constant(conv().unit, "b_q")))
     named = name_cause(conv().captured(wrong), MACHINE)
     assert named.cause is Cause.WRONG_BIAS
@@ -237,7 +250,9 @@ def test_a_hypothesis_that_fails_becomes_a_note(monkeypatch):
 
 
 def test_a_machine_that_cannot_count_the_piece_becomes_a_note():
-    named = name_cause(conv().captured(), get_arithmetic("pow2-shift"))  # its multipliers are powers of two
+    named = name_cause(
+        conv().captured(), get_arithmetic("pow2-shift")
+    )  # its multipliers are powers of two
     assert named.cause is None
     assert "'pow2-shift' cannot compute the unit" in named.notes[0]
 
@@ -259,7 +274,14 @@ def test_what_is_large_is_looked_at_in_part():
 
 
 def test_the_room_shows_what_others_need():
-    assert set(causes.__all__) == {"OF_GRIDS", "Explanation", "Hypothesis", "NamedCause", "name_cause", "remedy_of"}
+    assert set(causes.__all__) == {
+        "OF_GRIDS",
+        "Explanation",
+        "Hypothesis",
+        "NamedCause",
+        "name_cause",
+        "remedy_of",
+    }
 
 
 def test_channels_that_are_practically_zero_are_compared_with_nothing():
@@ -268,7 +290,9 @@ def test_channels_that_are_practically_zero_are_compared_with_nothing():
     weight[6:] = 0
     weight[0] *= 60
     weight[0] *= np.where(rng.random(weight[0].shape) < 0.05, 1, 0.001)
-    named = made("Conv", {"x": rng.normal(size=(2, 64, 7, 7))}, weight=weight, channelwise=False).cause()
+    named = made(
+        "Conv", {"x": rng.normal(size=(2, 64, 7, 7))}, weight=weight, channelwise=False
+    ).cause()
     assert named.cause is Cause.CHANNELS_DIFFER
     ratio = float(re.search(r"differ by (\S+)", named.evidence).group(1))
     assert 4 <= ratio < 1000
@@ -293,7 +317,11 @@ def test_channels_of_three_axes_are_the_last_where_no_convolution_is_near():
 def test_the_axis_is_that_of_the_nearest_weights():
     x = np.zeros((1, 4, 6), np.float32)
     body = "a = Relu(x)\ny = Add(a, a)\n"
-    for reader, axis in (("z = MatMul(y, w)", 2), ("z = Conv<kernel_shape=[1]>(y, w)", 1), ("z = Neg(y)", 2)):
+    for reader, axis in (
+        ("z = MatMul(y, w)", 2),
+        ("z = Conv<kernel_shape=[1]>(y, w)", 1),
+        ("z = Neg(y)", 2),
+    ):
         head = '<ir_version: 10, opset_import: ["" : 21]> net (float[1,4,6] x, float[?] w) => (float z)'
         model = ir.from_onnx_text(f"{head} {{{body}{reader}}}")
         assert axis_of_channels(x.ndim, None, model, "y") == axis
@@ -305,4 +333,6 @@ def test_what_is_noisy_depends_on_the_bits(size, high):
     rng = np.random.default_rng(0)
     x = rng.normal(size=4000) * size
     y = x + rng.normal(size=x.size) / 2  # less than a step, and nothing is clipped
-    assert {b for b in (4, 8, 16) if Cost(x=x, y=y, low=-1e5, high=1e5, axis=0, bits=b).is_high} == high
+    assert {
+        b for b in (4, 8, 16) if Cost(x=x, y=y, low=-1e5, high=1e5, axis=0, bits=b).is_high
+    } == high

@@ -75,7 +75,9 @@ def test_a_bias_in_too_few_bits(unit, bits):
 def test_a_wrong_scale(words, of, machine):
     one = conv()
     scales = constant(one.unit, "w_s")
-    named = one.cause(one.rounded(one.real() * (of(scales) / scales).reshape(1, -1, 1, 1)), machine=machine)
+    named = one.cause(
+        one.rounded(one.real() * (of(scales) / scales).reshape(1, -1, 1, 1)), machine=machine
+    )
     assert named.cause is Cause.WRONG_SCALE
     assert words in named.evidence
     assert named.weight > 0.95
@@ -120,7 +122,9 @@ def test_pairs_that_saturate(unit):
 def test_pairs_that_should_saturate_and_do_not():
     one = conv()
     avx2 = replace(MACHINE, name="pairs", accumulator=Accumulator(pair_bits=16))
-    claimed = one.cause(one.levels(avx2), machine=avx2)  # then they are no fault, and yet the cause of the error
+    claimed = one.cause(
+        one.levels(avx2), machine=avx2
+    )  # then they are no fault, and yet the cause of the error
     assert claimed.cause is Cause.PAIR_SATURATION
     assert "as it claims" in claimed.evidence
     named = one.cause(one.levels(), machine=avx2)
@@ -132,7 +136,9 @@ def test_pairs_that_should_saturate_and_do_not():
 @pytest.mark.parametrize("overflow", Overflow)
 def test_an_accumulator_of_few_bits(unit, overflow):
     one = unit()
-    named = one.cause(one.levels(replace(MACHINE, accumulator=Accumulator(bits=15, overflow=overflow))))
+    named = one.cause(
+        one.levels(replace(MACHINE, accumulator=Accumulator(bits=15, overflow=overflow)))
+    )
     assert named.cause is Cause.ACCUMULATOR
     assert f"{overflow.value} in 15 bits" in named.evidence
 

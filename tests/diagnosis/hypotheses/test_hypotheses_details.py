@@ -1,4 +1,6 @@
-"""Mistakes that look like others: each beside a decoy that must be told otherwise, or not at all."""
+"""Mistakes that look like others: each beside a decoy that must be told otherwise, or not at
+all.
+"""
 
 from dataclasses import replace
 from functools import cache
@@ -17,7 +19,9 @@ conv, gemm, add = cache(conv), cache(gemm), cache(add)
 
 
 def with_integers(one, change):
-    """What the machine makes of other integers of the weights, under the scales of their channels."""
+    """What the machine makes of other integers of the weights, under the scales of their
+    channels.
+    """
     return one.levels(graph=edited(one.unit, w_q=change(constant(one.unit, "w_q"))))
 
 
@@ -32,7 +36,9 @@ def test_integers_of_the_weights_that_are_a_channel_on(unit, axis):
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", [conv, gemm])
 def test_integers_of_the_weights_in_no_order_that_is_known(unit):
-    other = with_integers(unit(), lambda w: np.random.default_rng(0).permutation(w.reshape(-1)).reshape(w.shape))
+    other = with_integers(
+        unit(), lambda w: np.random.default_rng(0).permutation(w.reshape(-1)).reshape(w.shape)
+    )
     assert unit().cause(other).cause is Cause.WRONG_KERNEL
 
 
@@ -124,7 +130,9 @@ def test_a_resize_that_takes_another_neighbour():
     rule = '<mode="nearest", coordinate_transformation_mode="{}", nearest_mode="{}">'
     one = made("Resize", x, shape=shape, attributes=rule.format("asymmetric", "floor"))
     grid = float(constant(one.unit, "y_s")), int(constant(one.unit, "y_z")), "uint8"
-    other = made("Resize", x, shape=shape, attributes=rule.format("half_pixel", "ceil"), output=grid)
+    other = made(
+        "Resize", x, shape=shape, attributes=rule.format("half_pixel", "ceil"), output=grid
+    )
     assert one.cause().cause is None
     named = one.cause(other.levels())
     assert named.cause is Cause.LAYOUT
@@ -133,7 +141,9 @@ def test_a_resize_that_takes_another_neighbour():
 
 def test_rows_that_are_exchanged_in_the_graph_with_all_that_is_theirs():
     order = [0, 4, 2, 3, 1, *range(5, 10)]
-    constants = {name: constant(gemm().unit, name)[..., order] for name in ("w_q", "w_s", "b_q", "b_s")}
+    constants = {
+        name: constant(gemm().unit, name)[..., order] for name in ("w_q", "w_s", "b_q", "b_s")
+    }
     named = graphwise(gemm(), **constants).cause()
     assert named.cause is Cause.LAYOUT
     assert "2 slices of axis 1 of the weights are others (1 ← 4, 4 ← 1)" in named.evidence

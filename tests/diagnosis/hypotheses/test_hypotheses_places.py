@@ -64,9 +64,14 @@ def test_a_mean_that_is_divided_by_the_full_window():
 def test_a_largest_of_a_window_that_sees_zeros_beyond_the_edge():
     x = np.random.default_rng(1).normal(size=(2, 4, 9, 9)) - 2
     one = made("MaxPool", {"x": x}, attributes="<kernel_shape=[3,3], pads=[1,1,1,1]>")
-    grids = [(float(constant(one.unit, f"{n}_s")), int(constant(one.unit, f"{n}_z")), "uint8") for n in "xy"]
+    grids = [
+        (float(constant(one.unit, f"{n}_s")), int(constant(one.unit, f"{n}_z")), "uint8")
+        for n in "xy"
+    ]
     wide = {"x": np.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)])}
-    other = made("MaxPool", wide, attributes="<kernel_shape=[3,3]>", grids={"x": grids[0]}, output=grids[1])
+    other = made(
+        "MaxPool", wide, attributes="<kernel_shape=[3,3]>", grids={"x": grids[0]}, output=grids[1]
+    )
     named = one.cause(other.levels())
     assert named.cause is Cause.PADDING
     assert "in place of nothing" in named.evidence
@@ -74,7 +79,10 @@ def test_a_largest_of_a_window_that_sees_zeros_beyond_the_edge():
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_channels_in_another_order(machine):
-    for one, order in ((conv(), [0, 1, 7, *range(3, 7), 2, *range(8, 12)]), (gemm(), [1, 0, *range(2, 10)])):
+    for one, order in (
+        (conv(), [0, 1, 7, *range(3, 7), 2, *range(8, 12)]),
+        (gemm(), [1, 0, *range(2, 10)]),
+    ):
         named = one.cause(one.levels()[:, order], machine=machine)
         assert named.cause is Cause.LAYOUT
         assert "2 slices of axis 1 in another order" in named.evidence
@@ -114,7 +122,9 @@ def test_operands_that_are_exchanged():
 
 
 def test_another_dilation():
-    named = conv().cause(conv().levels(graph=with_attributes(conv().unit, pads=[2] * 4, dilations=[2, 2])))
+    named = conv().cause(
+        conv().levels(graph=with_attributes(conv().unit, pads=[2] * 4, dilations=[2, 2]))
+    )
     assert named.cause is Cause.LAYOUT
     assert "dilation 2 in place of [1, 1]" in named.evidence
 
@@ -131,7 +141,9 @@ def test_a_softmax_along_another_axis():
 def test_pieces_that_are_concatenated_the_other_way():
     rng = np.random.default_rng(1)
     one = made(
-        "Concat", {"a": rng.normal(size=(2, 4, 5, 5)), "b": rng.normal(size=(2, 6, 5, 5))}, attributes="<axis=1>"
+        "Concat",
+        {"a": rng.normal(size=(2, 4, 5, 5)), "b": rng.normal(size=(2, 6, 5, 5))},
+        attributes="<axis=1>",
     )
     levels = one.levels()
     assert one.cause(np.concatenate([levels[:, 4:], levels[:, :4]], 1)).cause is Cause.LAYOUT
@@ -157,7 +169,9 @@ def _first_sample(y, zero):
     y[:] = y[:1]
 
 
-@pytest.mark.parametrize("skip", [_last_row, _last_column_again, _last_channels, _tail, _first_sample])
+@pytest.mark.parametrize(
+    "skip", [_last_row, _last_column_again, _last_channels, _tail, _first_sample]
+)
 def test_elements_that_are_not_computed(skip):
     wrong = conv().levels()
     skip(wrong, conv().unit.zero_point)
@@ -244,7 +258,9 @@ def test_a_replay_that_holds_what_the_run_before_had():
     assert named.cause is Cause.NOT_WRITTEN
     assert "the values of the run before" in named.evidence
     stale[24, 0] ^= 1
-    assert gemm().cause(replays=(Replay(levels=stale, before=before),)).cause is Cause.NONDETERMINISM
+    assert (
+        gemm().cause(replays=(Replay(levels=stale, before=before),)).cause is Cause.NONDETERMINISM
+    )
 
 
 def test_a_buffer_with_something_older():

@@ -54,7 +54,9 @@ def test_a_single_tie_is_not_a_mistake_under_exact_arithmetic_alone():
     found.reshape(-1)[first] = moved.reshape(-1)[first]
     assert one.cause(found, machine=ideal).cause is None
     assert one.cause(moved, machine=ideal).cause is Cause.ROUNDING  # half of all ties
-    few = one.cause(found, machine=MACHINE)  # an engine can be this arithmetic, but one place names no rule
+    few = one.cause(
+        found, machine=MACHINE
+    )  # an engine can be this arithmetic, but one place names no rule
     assert few.cause is Cause.WRONG_KERNEL
     assert f"1 of {right.size} levels" in few.evidence
     assert one.cause(moved, machine=MACHINE).cause is Cause.ROUNDING
@@ -72,7 +74,9 @@ def test_fewer_than_eight_of_six_hundred_places_name_no_rule(count):
 
 
 def test_a_few_values_that_differ_at_ties_alone_are_rounded_otherwise():
-    """They do not tell one rule from another; that all are at ties, where few values are, is no chance."""
+    """They do not tell one rule from another; that all are at ties, where few values are, is no
+    chance.
+    """
     one = conv()
     right, real = one.levels(), one.real().copy()
     found = right.copy()
@@ -93,7 +97,9 @@ def test_ties_that_go_another_way(rounding):
     assert named.cause is Cause.ROUNDING
     assert named.weight > 0.999
     assert one.cause(wrong, machine=other).cause is None
-    assert one.cause(wrong, machine=None).cause is None  # ties are nobody's fault where nothing is claimed
+    assert (
+        one.cause(wrong, machine=None).cause is None
+    )  # ties are nobody's fault where nothing is claimed
 
 
 def test_a_zero_point_that_is_added_before_rounding():
@@ -106,7 +112,9 @@ def test_a_zero_point_that_is_added_before_rounding():
         "Conv", {"x": x}, weight=weight, channelwise=False,
         grids={"x": (0.5, 0, "uint8")}, output=(2.0, 131, "uint8"),
     )  # fmt: skip
-    wrong = one.levels(replace(MACHINE, scaling=replace(MACHINE.scaling, zero_point=ZeroPoint.BEFORE)))
+    wrong = one.levels(
+        replace(MACHINE, scaling=replace(MACHINE.scaling, zero_point=ZeroPoint.BEFORE))
+    )
     named = one.cause(wrong)
     assert named.cause is Cause.ROUNDING
     assert "half to even after the zero point is added" in named.evidence
@@ -116,7 +124,10 @@ def test_a_zero_point_that_is_added_before_rounding():
 def test_zero_points(unit):
     one = unit()
     levels = one.levels().astype(int)
-    for wrong, words in ((levels - one.unit.zero_point, "not added"), (levels - 1, "-1 on every level")):
+    for wrong, words in (
+        (levels - one.unit.zero_point, "not added"),
+        (levels - 1, "-1 on every level"),
+    ):
         named = one.cause(np.clip(wrong, 0, 255))
         assert named.cause is Cause.ROUNDING
         assert words in named.evidence
@@ -153,7 +164,9 @@ def test_levels_that_wrap():
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize(("behind", "lost"), [("Relu", "no limits"), ("Clip(0.0, 6.0)", "no limits")])
+@pytest.mark.parametrize(
+    ("behind", "lost"), [("Relu", "no limits"), ("Clip(0.0, 6.0)", "no limits")]
+)
 def test_a_limit_that_is_gone(behind, lost, machine):
     one = conv(behind=behind, output=(0.25, 100, "uint8"))
     named = one.cause(np.clip(np.rint(one.real()) + 100, 0, 255), machine=machine)
@@ -179,7 +192,11 @@ def sigmoid():
     x = np.random.default_rng(5).normal(size=(4, 300)) * 3
     one = made("Sigmoid", {"x": x}, output=(1 / 256, 0, "uint8"))
     levels = one.feeds["x_q"].astype(int)
-    return one, levels, dict(zip(levels.reshape(-1).tolist(), one.levels().reshape(-1).tolist(), strict=True))
+    return (
+        one,
+        levels,
+        dict(zip(levels.reshape(-1).tolist(), one.levels().reshape(-1).tolist(), strict=True)),
+    )
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -194,7 +211,9 @@ def sigmoid():
 def test_tables(words, entry, machine):
     one, levels, table = sigmoid()
     assert one.cause(machine=machine).cause is None
-    wrong = np.array([table.get(entry(level), table[level]) for level in levels.reshape(-1).tolist()])
+    wrong = np.array(
+        [table.get(entry(level), table[level]) for level in levels.reshape(-1).tolist()]
+    )
     named = one.cause(wrong.reshape(levels.shape), machine=machine)
     assert named.cause is Cause.TABLE
     assert words in named.evidence
@@ -202,7 +221,9 @@ def test_tables(words, entry, machine):
 
 def test_one_entry_of_a_table():
     one, levels, _ = sigmoid()
-    named = one.cause(np.where(levels == levels[0, 0], one.levels() + 9.0, one.levels()).clip(0, 255))
+    named = one.cause(
+        np.where(levels == levels[0, 0], one.levels() + 9.0, one.levels()).clip(0, 255)
+    )
     assert named.cause is Cause.TABLE
     assert "wrong for 1 of" in named.evidence
 

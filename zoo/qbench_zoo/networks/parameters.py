@@ -1,4 +1,5 @@
-"""A state dict that is handed out array by array, and knows at the end whether anything was left over.
+"""A state dict that is handed out array by array, and knows at the end whether anything was
+left over.
 
 A network written by hand can lack a layer and still run; a parameter that is never used shows it.
 """

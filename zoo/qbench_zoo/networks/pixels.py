@@ -1,4 +1,6 @@
-"""Networks that answer with numbers: a class or a grey value for each pixel, or one number for a row of a table."""
+"""Networks that answer with numbers: a class or a grey value for each pixel, or one number for
+a row of a table.
+"""
 
 import numpy as np
 import onnx_ir as ir
@@ -7,7 +9,12 @@ from qbench.subjects import GraphBuilder
 from qbench_zoo.networks.parameters import TrainedArrays
 
 _EPSILON = 1e-5
-_ROLES = (("scale", "weight"), ("bias", "bias"), ("mean", "running_mean"), ("variance", "running_var"))
+_ROLES = (
+    ("scale", "weight"),
+    ("bias", "bias"),
+    ("mean", "running_mean"),
+    ("variance", "running_var"),
+)
 
 
 class _Layers:
@@ -17,16 +24,24 @@ class _Layers:
         self.graph = graph
         self._take = parameters.take
 
-    def convolution(self, x: ir.Value, name: str, inputs: int, outputs: int, *, kernel: int = 3) -> ir.Value:
+    def convolution(
+        self, x: ir.Value, name: str, inputs: int, outputs: int, *, kernel: int = 3
+    ) -> ir.Value:
         """``x`` convolved with a bias; the size stays."""
-        weight = self.graph.constant(f"{name}.weight", self._take(f"{name}.weight", (outputs, inputs, kernel, kernel)))
+        weight = self.graph.constant(
+            f"{name}.weight", self._take(f"{name}.weight", (outputs, inputs, kernel, kernel))
+        )
         bias = self.graph.constant(f"{name}.bias", self._take(f"{name}.bias", (outputs,)))
         window = {"kernel_shape": [kernel] * 2, "strides": [1, 1], "pads": [kernel // 2] * 4}
         return self.graph.node("Conv", [x, weight, bias], name, window)
 
-    def unit(self, x: ir.Value, name: str, inputs: int, outputs: int, *, stride: int = 1) -> ir.Value:
+    def unit(
+        self, x: ir.Value, name: str, inputs: int, outputs: int, *, stride: int = 1
+    ) -> ir.Value:
         """``x`` through a 3×3 convolution, a batch normalization and a Relu."""
-        weight = self.graph.constant(f"{name}.weight", self._take(f"{name}.weight", (outputs, inputs, 3, 3)))
+        weight = self.graph.constant(
+            f"{name}.weight", self._take(f"{name}.weight", (outputs, inputs, 3, 3))
+        )
         window = {"kernel_shape": [3, 3], "strides": [stride] * 2, "pads": [1] * 4}
         y = self.graph.node("Conv", [x, weight], name, window)
         parts = [
@@ -39,12 +54,18 @@ class _Layers:
     def doubled(self, x: ir.Value, name: str) -> ir.Value:
         """``x`` with twice as many rows and columns, each pixel four times."""
         scales = self.graph.constant("doubled.scales", np.array([1, 1, 2, 2], np.float32))
-        settings = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        settings = {
+            "mode": "nearest",
+            "coordinate_transformation_mode": "asymmetric",
+            "nearest_mode": "floor",
+        }
         return self.graph.node("Resize", [x, None, scales], name, settings)
 
     def linear(self, x: ir.Value, name: str, inputs: int, outputs: int) -> ir.Value:
         """``x`` (N, inputs) through a linear layer."""
-        weight = self.graph.constant(f"{name}.weight", self._take(f"{name}.weight", (outputs, inputs)))
+        weight = self.graph.constant(
+            f"{name}.weight", self._take(f"{name}.weight", (outputs, inputs))
+        )
         bias = self.graph.constant(f"{name}.bias", self._take(f"{name}.bias", (outputs,)))
         return self.graph.node("Gemm", [x, weight, bias], name, {"transB": 1})
 
@@ -54,8 +75,8 @@ class _Layers:
 #     down:  12 channels of 48 × 48, 24 of 24 × 24, 40 of 12 × 12, 64 of 6 × 6          two 3×3 units each, one at first
 #     up:    unit([doubled(coarse), fine]) to 40, 24 and 12 channels, then a 1×1 convolution: a score for each class
 #
-# Source: Ronneberger, Fischer and Brox, U-Net (2015), figure 1, with pads and nearest neighbours instead of
-# transposed convolutions.
+# Source: Ronneberger, Fischer and Brox, U-Net (2015), figure 1, with pads and nearest neighbours
+# instead of transposed convolutions.
 
 _WIDTHS = (12, 24, 40, 64)
 
@@ -77,14 +98,17 @@ def build_segmenter(parameters: TrainedArrays, name: str, classes: int) -> ir.Mo
         doubled = layers.doubled(x, f"up{level}.doubled")
         x = layers.graph.node("Concat", [doubled, fine[level]], f"up{level}.concat", {"axis": 1})
         x = layers.unit(x, f"up{level}.unit", _WIDTHS[level + 1] + _WIDTHS[level], _WIDTHS[level])
-    return layers.graph.model({"logits": layers.convolution(x, "scores", _WIDTHS[0], classes, kernel=1)})
+    return layers.graph.model(
+        {"logits": layers.convolution(x, "scores", _WIDTHS[0], classes, kernel=1)}
+    )
 
 
 # A residual denoiser: the network estimates what has to be added to a noisy picture.
 #
 #     y = x + conv(relu(bn(conv( … relu(conv(x)) … ))))          six 3×3 convolutions of 16 channels
 #
-# Source: Zhang et al., "Beyond a Gaussian denoiser" (2017), figure 1, with fewer and narrower layers.
+# Source: Zhang et al., "Beyond a Gaussian denoiser" (2017), figure 1, with fewer and narrower
+# layers.
 
 _DENOISER_WIDTH = 16
 _DENOISER_UNITS = 5
@@ -120,7 +144,9 @@ def build_regressor(parameters: TrainedArrays, name: str, columns: int) -> ir.Mo
     y = layers.graph.input("x", ("N", columns))
     width = columns
     for index, hidden in enumerate(_HIDDEN, start=1):
-        y = layers.graph.node("Relu", [layers.linear(y, f"hidden{index}", width, hidden)], f"hidden{index}.relu")
+        y = layers.graph.node(
+            "Relu", [layers.linear(y, f"hidden{index}", width, hidden)], f"hidden{index}.relu"
+        )
         width = hidden
     return layers.graph.model({"value": layers.linear(y, "value", width, 1)})
 
@@ -133,7 +159,8 @@ _POINTING_WIDTHS = (16, 24, 40, 40)
 
 
 def build_pointer(parameters: TrainedArrays, name: str, points: int) -> ir.Model:
-    """The float graph ``x`` (N, 1, 48, 48) in 0 … 1 → ``points`` (N, 2 · points), as shares of the side.
+    """The float graph ``x`` (N, 1, 48, 48) in 0 … 1 → ``points`` (N, 2 · points), as shares of
+    the side.
 
     Raises:
         InputError: a parameter is missing, or has another shape.

@@ -11,7 +11,8 @@ import onnx_ir as ir
 from qbench.subjects import GraphBuilder
 from qbench_zoo.networks.parameters import Parameters, TrainedArrays
 
-# The parts of a transformer as nodes: linear layers, layer normalization, attention, and the wide middle of blocks.
+# The parts of a transformer as nodes: linear layers, layer normalization, attention, and the wide
+# middle of blocks.
 #
 #     attention(q, k, v) = softmax(q · kᵀ / √d) · v        per head, d numbers each    (Vaswani et al. 2017, 3.2)
 #     feed forward(x)    = W₂ · gelu(W₁ · x + b₁) + b₂     gelu with the error function, not its tangent approximation
@@ -45,17 +46,28 @@ class TransformerParts:
     """
 
     def __init__(
-        self, graph: GraphBuilder, parameters: TrainedArrays, *, heads: int, width: int, epsilon: float
+        self,
+        graph: GraphBuilder,
+        parameters: TrainedArrays,
+        *,
+        heads: int,
+        width: int,
+        epsilon: float,
     ) -> None:
         self._graph, self._take = graph, parameters.take
         self._heads, self._width, self._epsilon = heads, width, epsilon
-        self._apart = graph.constant("heads.apart", np.array([0, 0, heads, width // heads], np.int64))
+        self._apart = graph.constant(
+            "heads.apart", np.array([0, 0, heads, width // heads], np.int64)
+        )
         self._together = graph.constant("heads.together", np.array([0, 0, width], np.int64))
         self._root = graph.constant("heads.root", np.array((width // heads) ** -0.5, np.float32))
 
     def linear(self, x: ir.Value, layer: Linear) -> ir.Value:
         """``x`` (N, T, inputs) through ``layer``."""
-        every, ours = layer.parts * layer.outputs, slice(layer.part * layer.outputs, (layer.part + 1) * layer.outputs)
+        every, ours = (
+            layer.parts * layer.outputs,
+            slice(layer.part * layer.outputs, (layer.part + 1) * layer.outputs),
+        )
         weight = self._take(layer.weight, (every, layer.inputs))[ours]
         y = self._graph.node(
             "MatMul",
@@ -73,7 +85,9 @@ class TransformerParts:
             self._graph.constant(f"{name}.{role}", self._take(key, (self._width,)))
             for role, key in (("scale", scale), ("shift", shift))
         ]
-        return self._graph.node("LayerNormalization", [x, *parts], name, {"axis": -1, "epsilon": self._epsilon})
+        return self._graph.node(
+            "LayerNormalization", [x, *parts], name, {"axis": -1, "epsilon": self._epsilon}
+        )
 
     def attention(self, name: str, q: ir.Value, k: ir.Value, v: ir.Value) -> ir.Value:
         """``q`` (N, T, width) attends to ``k`` and ``v`` (N, S, width): (N, T, width)."""
@@ -125,9 +139,11 @@ _USUAL = 16
 
 
 def build_minilm(
-    arrays: Mapping[str, npt.NDArray[Any]], head: tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]] | None = None
+    arrays: Mapping[str, npt.NDArray[Any]],
+    head: tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]] | None = None,
 ) -> ir.Model:
-    """The float graph ``ids`` (N, T) int64 → ``embedding`` (N, 384), or ``logits`` of a linear head on it.
+    """The float graph ``ids`` (N, T) int64 → ``embedding`` (N, 384), or ``logits`` of a linear
+    head on it.
 
     Args:
         arrays: the checkpoint. head: weight (384, classes) and bias (classes,).
@@ -151,18 +167,29 @@ def build_minilm(
     embedding = graph.node("Div", [mean, length], "direction")
     if head is None:
         return graph.model({"embedding": embedding}, dims={"T": _USUAL})
-    constants = [graph.constant(f"head.{role}", array) for role, array in zip(("weight", "bias"), head, strict=True)]
-    return graph.model({"logits": graph.node("Gemm", [embedding, *constants], "head")}, dims={"T": _USUAL})
+    constants = [
+        graph.constant(f"head.{role}", array)
+        for role, array in zip(("weight", "bias"), head, strict=True)
+    ]
+    return graph.model(
+        {"logits": graph.node("Gemm", [embedding, *constants], "head")}, dims={"T": _USUAL}
+    )
 
 
-def _embedded(graph: GraphBuilder, parameters: Parameters, parts: TransformerParts, ids: ir.Value) -> ir.Value:
+def _embedded(
+    graph: GraphBuilder, parameters: Parameters, parts: TransformerParts, ids: ir.Value
+) -> ir.Value:
     words = parameters.take("embeddings.word_embeddings.weight", (WORDS, WIDTH))
     places = parameters.take("embeddings.position_embeddings.weight", (PLACES, WIDTH))
     sentence = parameters.take("embeddings.token_type_embeddings.weight", (2, WIDTH))[0]
     word = graph.node("Gather", [graph.constant("words.weight", words), ids], "words")
     length = graph.node("Shape", [ids], "length", {"start": 1, "end": 2})
-    ends = [graph.constant(f"places.{role}", np.array([n], np.int64)) for role, n in (("first", 0), ("axis", 0))]
-    # which of two sentences a token is of never changes: the first one's vector is part of every place
+    ends = [
+        graph.constant(f"places.{role}", np.array([n], np.int64))
+        for role, n in (("first", 0), ("axis", 0))
+    ]
+    # which of two sentences a token is of never changes: the first one's vector is part of every
+    # place
     table = graph.constant("places.weight", places + sentence)
     place = graph.node("Slice", [table, ends[0], length, ends[1]], "places")
     return parts.normalize(
@@ -173,12 +200,21 @@ def _embedded(graph: GraphBuilder, parameters: Parameters, parts: TransformerPar
     )
 
 
-def _block(graph: GraphBuilder, parts: TransformerParts, x: ir.Value, key: str, name: str) -> ir.Value:
+def _block(
+    graph: GraphBuilder, parts: TransformerParts, x: ir.Value, key: str, name: str
+) -> ir.Value:
     def layer(title: str, place: str, inputs: int = WIDTH, outputs: int = WIDTH) -> Linear:
-        return Linear(f"{name}.{title}", f"{key}.{place}.weight", f"{key}.{place}.bias", inputs, outputs)
+        return Linear(
+            f"{name}.{title}", f"{key}.{place}.weight", f"{key}.{place}.bias", inputs, outputs
+        )
 
-    q, k, v = (parts.linear(x, layer(title, f"attention.self.{title}")) for title in ("query", "key", "value"))
-    mixed = parts.linear(parts.attention(f"{name}.attention", q, k, v), layer("mixed", "attention.output.dense"))
+    q, k, v = (
+        parts.linear(x, layer(title, f"attention.self.{title}"))
+        for title in ("query", "key", "value")
+    )
+    mixed = parts.linear(
+        parts.attention(f"{name}.attention", q, k, v), layer("mixed", "attention.output.dense")
+    )
     x = parts.normalize(
         graph.node("Add", [x, mixed], f"{name}.attention.sum"),
         f"{name}.attention.norm",
@@ -198,7 +234,8 @@ def _block(graph: GraphBuilder, parts: TransformerParts, x: ir.Value, key: str, 
     )
 
 
-# Whisper: an encoder of sound, and one step of a decoder that reads the encoder's states and the text so far.
+# Whisper: an encoder of sound, and one step of a decoder that reads the encoder's states and the
+# text so far.
 #
 #     encoder        mel (N, 80, T) → gelu(conv) → gelu(conv, stride 2) + P[place] → 4 × block → norm → states
 #                    (N, T/2, 384), and of these, for every layer of the decoder, keys and values of its attention
@@ -206,13 +243,15 @@ def _block(graph: GraphBuilder, parts: TransformerParts, x: ir.Value, key: str, 
 #     block:         x ← x + attention(norm(x)),  x ← x + attention to the states(norm(x)) in the decoder,
 #                    x ← x + feed forward(norm(x))
 #
-# The place of a token is the number of keys so far; a step adds its own key, so that none needs a mask. Keys have the
-# shape (N, heads, 64, S), values (N, heads, S, 64).
-# Source: Radford et al., Robust Speech Recognition via Large-Scale Weak Supervision (2022), and its
-# ``whisper/model.py``; names of arrays: CTranslate2's ``WhisperSpec``.
+# The place of a token is the number of keys so far; a step adds its own key, so that none needs a
+# mask. Keys have the shape (N, heads, 64, S), values (N, heads, S, 64). Source: Radford et al.,
+# Robust Speech Recognition via Large-Scale Weak Supervision (2022), and its ``whisper/model.py``;
+# names of arrays: CTranslate2's ``WhisperSpec``.
 
 MELS, FRAMES = 80, 1500
-"""Bands of sound, and how many steps of 10 ms the network is given here: 15 s, half of what it was trained with."""
+"""Bands of sound, and how many steps of 10 ms the network is given here: 15 s, half of what it
+was trained with.
+"""
 
 _EPSILON = 1e-5
 _SETTINGS = (
@@ -227,9 +266,10 @@ class WhisperSize:
     """How large a network is: those of ``tiny.en``, unless said otherwise.
 
     Args:
-        width: numbers of a state. heads, layers: of encoder and decoder each. words: tokens that there are.
-        mels: bands of sound. sounds: states of the longest sound. places: tokens of the longest text.
-        usual_sounds, usual_tokens: of a usual sound and text, for costs.
+        width: numbers of a state. heads, layers: of encoder and decoder each. words: tokens that
+            there are.
+        mels: bands of sound. sounds: states of the longest sound. places: tokens of the longest
+        text. usual_sounds, usual_tokens: of a usual sound and text, for costs.
     """
 
     width: int = 384
@@ -255,7 +295,9 @@ class _Writer:
     @staticmethod
     def of(name: str, parameters: Parameters, size: WhisperSize) -> "_Writer":
         graph = GraphBuilder(name)
-        parts = TransformerParts(graph, parameters, heads=size.heads, width=size.width, epsilon=_EPSILON)
+        parts = TransformerParts(
+            graph, parameters, heads=size.heads, width=size.width, epsilon=_EPSILON
+        )
         return _Writer(graph, parameters, parts, size)
 
     def normalize(self, x: ir.Value, name: str, key: str) -> ir.Value:
@@ -265,7 +307,9 @@ class _Writer:
     def linear(self, x: ir.Value, name: str, key: str, part: int = 0, parts: int = 1) -> ir.Value:
         """``x`` through a layer that keeps its width."""
         width = self.size.width
-        return self.parts.linear(x, Linear(name, f"{key}/weight", f"{key}/bias", width, width, part, parts))
+        return self.parts.linear(
+            x, Linear(name, f"{key}/weight", f"{key}/bias", width, width, part, parts)
+        )
 
     def add(self, x: ir.Value, more: ir.Value, name: str) -> ir.Value:
         """``x`` + ``more``."""
@@ -275,19 +319,29 @@ class _Writer:
         """``x`` and what two layers make of it."""
         width = self.size.width
         wide, narrow = (
-            Linear(f"{name}.{title}", f"{key}/linear_{index}/weight", f"{key}/linear_{index}/bias", *ends)
-            for index, (title, ends) in enumerate({"wide": (width, 4 * width), "narrow": (4 * width, width)}.items())
+            Linear(
+                f"{name}.{title}",
+                f"{key}/linear_{index}/weight",
+                f"{key}/linear_{index}/bias",
+                *ends,
+            )
+            for index, (title, ends) in enumerate(
+                {"wide": (width, 4 * width), "narrow": (4 * width, width)}.items()
+            )
         )
         normal = self.normalize(x, f"{name}.wide.norm", f"{key}/layer_norm")
         return self.add(x, self.parts.feed_forward(normal, wide, narrow), f"{name}.sum")
 
 
-def whisper_networks(arrays: Mapping[str, npt.NDArray[Any]], size: WhisperSize | None = None) -> dict[str, ir.Model]:
+def whisper_networks(
+    arrays: Mapping[str, npt.NDArray[Any]], size: WhisperSize | None = None
+) -> dict[str, ir.Model]:
     """The float graphs ``encoder`` and ``decoder_step``.
 
-    ``encoder``: mel (N, mels, T) float32 → heard_key_i (N, heads, width / heads, T/2), heard_value_i (N, heads, T/2,
-    width / heads), i < layers. ``decoder_step``: token (N, 1) int64, these, and key_i, value_i of S tokens before it,
-    S ≥ 0 → logits (N, words), next_key_i and next_value_i of S + 1 tokens.
+    ``encoder``: mel (N, mels, T) float32 → heard_key_i (N, heads, width / heads, T/2),
+    heard_value_i (N, heads, T/2, width / heads), i < layers. ``decoder_step``: token (N, 1) int64,
+    these, and key_i, value_i of S tokens before it, S ≥ 0 → logits (N, words), next_key_i and
+    next_value_i of S + 1 tokens.
 
     Args:
         arrays: the checkpoint. size: of the network; None: that of tiny.en.
@@ -311,10 +365,17 @@ def _encoder(writer: _Writer) -> ir.Model:
     for name, inputs, stride in (("conv1", size.mels, 1), ("conv2", size.width, 2)):
         x = _convolution(writer, x, name, inputs, stride)
     x = graph.node("Transpose", [x], "sounds", {"perm": (0, 2, 1)})
-    places = writer.parameters.take("encoder/position_encodings/encodings", (size.sounds, size.width))
-    ends = [graph.constant(f"places.{role}", np.array([n], np.int64)) for role, n in (("first", 0), ("axis", 0))]
+    places = writer.parameters.take(
+        "encoder/position_encodings/encodings", (size.sounds, size.width)
+    )
+    ends = [
+        graph.constant(f"places.{role}", np.array([n], np.int64))
+        for role, n in (("first", 0), ("axis", 0))
+    ]
     length = graph.node("Shape", [x], "length", {"start": 1, "end": 2})
-    place = graph.node("Slice", [graph.constant("places.weight", places), ends[0], length, ends[1]], "places")
+    place = graph.node(
+        "Slice", [graph.constant("places.weight", places), ends[0], length, ends[1]], "places"
+    )
     x = writer.add(x, place, "sounds.placed")
     for index in range(size.layers):
         key, name = f"encoder/layer_{index}", f"layer{index}"
@@ -325,13 +386,18 @@ def _encoder(writer: _Writer) -> ir.Model:
             for part, role in enumerate(("query", "key", "value"))
         )
         mixed = writer.parts.attention(f"{name}.attention", q, k, v)
-        x = writer.add(x, writer.linear(mixed, f"{name}.out", f"{attention}/linear_1"), f"{name}.attention.sum")
+        x = writer.add(
+            x, writer.linear(mixed, f"{name}.out", f"{attention}/linear_1"), f"{name}.attention.sum"
+        )
         x = writer.feed_forward(x, name, f"{key}/ffn")
     states = writer.normalize(x, "states", "encoder/layer_norm")
     outputs: dict[str, ir.Value] = {}
     for index in range(size.layers):
         key, name = f"decoder/layer_{index}/attention/linear_1", f"heard{index}"
-        k, v = (writer.linear(states, f"{name}.{role}", key, part, 2) for part, role in enumerate(("key", "value")))
+        k, v = (
+            writer.linear(states, f"{name}.{role}", key, part, 2)
+            for part, role in enumerate(("key", "value"))
+        )
         outputs[f"heard_key_{index}"] = writer.parts.keys(name, k)
         outputs[f"heard_value_{index}"] = writer.parts.values(name, v)
     return graph.model(outputs, dims={"T": 2 * size.usual_sounds})
@@ -340,7 +406,10 @@ def _encoder(writer: _Writer) -> ir.Model:
 def _convolution(writer: _Writer, x: ir.Value, name: str, inputs: int, stride: int) -> ir.Value:
     weight = writer.parameters.take(f"encoder/{name}/weight", (writer.size.width, inputs, 3))
     bias = writer.parameters.take(f"encoder/{name}/bias", (writer.size.width,))
-    constants = [writer.graph.constant(f"{name}.{role}", a) for role, a in (("weight", weight), ("bias", bias))]
+    constants = [
+        writer.graph.constant(f"{name}.{role}", a)
+        for role, a in (("weight", weight), ("bias", bias))
+    ]
     y = writer.graph.node("Conv", [x, *constants], name, {"pads": (1, 1), "strides": (stride,)})
     return writer.graph.node("Gelu", [y], f"{name}.gelu")
 
@@ -350,7 +419,9 @@ def _decoder_step(writer: _Writer) -> ir.Model:
     token = graph.input("token", ("N", 1), ir.DataType.INT64)
     before, heard = _kept(writer, "", "S"), _kept(writer, "heard_", "H")
     table = writer.parameters.take("decoder/embeddings/weight", (size.words, size.width))
-    places = writer.parameters.take("decoder/position_encodings/encodings", (size.places, size.width))
+    places = writer.parameters.take(
+        "decoder/position_encodings/encodings", (size.places, size.width)
+    )
     embedding = graph.constant("words.weight", table)
     place = graph.node("Shape", [before["key_0"]], "place", {"start": 3, "end": 4})
     x = writer.add(
@@ -372,7 +443,9 @@ def _decoder_step(writer: _Writer) -> ir.Model:
 
 
 def _kept(writer: _Writer, prefix: str, length: str) -> dict[str, ir.Value]:
-    """Inputs: keys and values of ``length`` tokens or sounds, of every layer, by name without ``prefix``."""
+    """Inputs: keys and values of ``length`` tokens or sounds, of every layer, by name without
+    ``prefix``.
+    """
     size = writer.size
     depth = size.width // size.heads
     shapes: Mapping[str, tuple[int | str, ...]]
@@ -387,7 +460,9 @@ def _kept(writer: _Writer, prefix: str, length: str) -> dict[str, ir.Value]:
 def _written(
     writer: _Writer, x: ir.Value, index: int, keys: ir.Value, values: ir.Value
 ) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """``x`` and its attention to what was written before and to itself; the keys and values of all these."""
+    """``x`` and its attention to what was written before and to itself; the keys and values of
+    all these.
+    """
     name, key = f"layer{index}.written", f"decoder/layer_{index}/self_attention"
     normal = writer.normalize(x, f"{name}.norm", f"{key}/layer_norm")
     q, k, v = (
@@ -396,15 +471,21 @@ def _written(
     )
     query = writer.parts.queries(name, q)
     k = writer.graph.node("Concat", [keys, writer.parts.keys(name, k)], f"{name}.keys", {"axis": 3})
-    v = writer.graph.node("Concat", [values, writer.parts.values(name, v)], f"{name}.values", {"axis": 2})
+    v = writer.graph.node(
+        "Concat", [values, writer.parts.values(name, v)], f"{name}.values", {"axis": 2}
+    )
     mixed = writer.linear(writer.parts.attend(name, query, k, v), f"{name}.out", f"{key}/linear_1")
     return writer.add(x, mixed, f"{name}.sum"), k, v
 
 
-def _listened(writer: _Writer, x: ir.Value, index: int, keys: ir.Value, values: ir.Value) -> ir.Value:
+def _listened(
+    writer: _Writer, x: ir.Value, index: int, keys: ir.Value, values: ir.Value
+) -> ir.Value:
     """``x`` and its attention to what was heard."""
     name, key = f"layer{index}.heard", f"decoder/layer_{index}/attention"
     normal = writer.normalize(x, f"{name}.norm", f"{key}/layer_norm")
     query = writer.parts.queries(name, writer.linear(normal, f"{name}.query", f"{key}/linear_0"))
-    mixed = writer.linear(writer.parts.attend(name, query, keys, values), f"{name}.out", f"{key}/linear_2")
+    mixed = writer.linear(
+        writer.parts.attend(name, query, keys, values), f"{name}.out", f"{key}/linear_2"
+    )
     return writer.add(x, mixed, f"{name}.sum")

@@ -15,22 +15,32 @@ from qbench.errors import InputError
 #
 #     length of the table (int64) · table (JSON) · numbers, little-endian, from the end of the table on
 #
-# Nothing in it can be run; what is checked is that every array lies inside the file, and holds what its shape says.
-# Source: the format's own description, huggingface/safetensors.
+# Nothing in it can be run; what is checked is that every array lies inside the file, and holds what
+# its shape says. Source: the format's own description, huggingface/safetensors.
 
-_TYPES: Mapping[str, str] = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "U8": "|u1"}
+_TYPES: Mapping[str, str] = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "I64": "<i8",
+    "I32": "<i4",
+    "U8": "|u1",
+}
 
 
 def read_safetensors(data: bytes, name: str) -> dict[str, npt.NDArray[Any]]:
     """Name → array of all that the file ``data`` holds; ``name`` is how errors call it.
 
     Raises:
-        InputError: it is no such file, is cut short, or has an array of a type or in a place that cannot be.
+        InputError: it is no such file, is cut short, or has an array of a type or in a place that
+            cannot be.
     """
     try:
         (length,) = struct.unpack_from("<Q", data)
         table, numbers = json.loads(data[8 : 8 + length]), memoryview(data)[8 + length :]
-        return {key: _array(entry, numbers) for key, entry in table.items() if key != "__metadata__"}
+        return {
+            key: _array(entry, numbers) for key, entry in table.items() if key != "__metadata__"
+        }
     except (struct.error, ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(
             f"Reading the safetensors file '{name}'",
@@ -43,7 +53,11 @@ def read_safetensors(data: bytes, name: str) -> dict[str, npt.NDArray[Any]]:
 def _array(entry: Mapping[str, Any], numbers: memoryview) -> npt.NDArray[Any]:
     if entry["dtype"] not in _TYPES:
         raise ValueError(f"numbers of type '{entry['dtype']}'")
-    dtype, shape, (start, end) = np.dtype(_TYPES[entry["dtype"]]), tuple(entry["shape"]), entry["data_offsets"]
+    dtype, shape, (start, end) = (
+        np.dtype(_TYPES[entry["dtype"]]),
+        tuple(entry["shape"]),
+        entry["data_offsets"],
+    )
     if not 0 <= start <= end <= len(numbers) or end - start != math.prod(shape) * dtype.itemsize:
         raise ValueError(f"an array of shape {shape} at {start} to {end} of {len(numbers)} bytes")
     return np.frombuffer(numbers, dtype, math.prod(shape), start).reshape(shape)
@@ -55,20 +69,21 @@ def _array(entry: Mapping[str, Any], numbers: memoryview) -> npt.NDArray[Any]:
 #     count (uint32) · of each: name (text), rank (uint8), sizes (uint32 each), type (uint8), bytes (uint32), numbers
 #     count (uint32) · of each: second name (text), name (text)
 #
-# All of it little-endian; a text is its length in 16 bits, its UTF-8 and a zero byte, which the length counts. Nothing
-# in it can be run; what is checked is that the file holds what its numbers say, and nothing behind it. Source:
-# CTranslate2's own reader, ``src/models/model.cc``.
+# All of it little-endian; a text is its length in 16 bits, its UTF-8 and a zero byte, which the
+# length counts. Nothing in it can be run; what is checked is that the file holds what its numbers
+# say, and nothing behind it. Source: CTranslate2's own reader, ``src/models/model.cc``.
 
 _VERSION = 6
 _CTRANSLATE2_TYPES = ("<f4", "|i1", "<i2", "<i4", "<f2")
 
 
 def read_ctranslate2(data: bytes, name: str) -> dict[str, npt.NDArray[Any]]:
-    """Name → array of all that the file ``data`` holds, second names too; ``name`` is how errors call the file.
+    """Name → array of all that the file ``data`` holds, second names too; ``name`` is how
+    errors call the file.
 
     Raises:
-        InputError: it is no such file, of another version, cut short, or has an array of an unknown type or of another
-            length than its sizes say, or a second name for nothing.
+        InputError: it is no such file, of another version, cut short, or has an array of an unknown
+            type or of another length than its sizes say, or a second name for nothing.
     """
     try:
         return _arrays(_Reader(data))
@@ -103,7 +118,9 @@ class _Reader:
         """The next ``count`` bytes."""
         found = self._data[self._place : self._place + count]
         if len(found) < count:
-            raise ValueError(f"its end at byte {len(self._data)}, where {self._place + count} are needed")
+            raise ValueError(
+                f"its end at byte {len(self._data)}, where {self._place + count} are needed"
+            )
         self._place += count
         return found
 

@@ -12,16 +12,39 @@ import numpy.typing as npt
 
 from qbench.errors import InputError
 
-# A pickle read as text before any of it is run: it is a program, and most of its instructions are not needed here.
+# A pickle read as text before any of it is run: it is a program, and most of its instructions are
+# not needed here.
 #
 # Whoever unpickles afterwards knows the same names alone, as inert values of ours.
 
-# What pickles of plain values, tensors, arrays and persistent ids need, up to protocol 3. Absent on purpose: every
-# instruction that calls or finds something by another road (INST, OBJ, NEWOBJ, STACK_GLOBAL, EXT*).
+# What pickles of plain values, tensors, arrays and persistent ids need, up to protocol 3. Absent on
+# purpose: every instruction that calls or finds something by another road (INST, OBJ, NEWOBJ,
+# STACK_GLOBAL, EXT*).
 _INSTRUCTIONS = frozenset(
     {
-        *("PROTO", "STOP", "MARK", "POP", "POP_MARK", "DUP", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET"),
-        *("NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE"),
+        *(
+            "PROTO",
+            "STOP",
+            "MARK",
+            "POP",
+            "POP_MARK",
+            "DUP",
+            "BINPUT",
+            "LONG_BINPUT",
+            "BINGET",
+            "LONG_BINGET",
+        ),
+        *(
+            "NONE",
+            "NEWTRUE",
+            "NEWFALSE",
+            "BININT",
+            "BININT1",
+            "BININT2",
+            "LONG1",
+            "BINFLOAT",
+            "BINUNICODE",
+        ),
         *("EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_LIST", "APPEND", "APPENDS"),
         *("EMPTY_DICT", "SETITEM", "SETITEMS", "GLOBAL", "REDUCE", "BUILD", "BINPERSID"),
         *("SHORT_BINBYTES", "BINBYTES"),
@@ -29,11 +52,14 @@ _INSTRUCTIONS = frozenset(
 )
 
 _MOST_TUPLES = 30_000
-"""A tensor needs five. Python hashes tuples in tuples by unguarded recursion: a million deep ends the process."""
+"""A tensor needs five. Python hashes tuples in tuples by unguarded recursion: a million deep
+ends the process.
+"""
 
 
 def inspect_pickle(stream: BinaryIO, names: Container[tuple[str, str]]) -> None:
-    """Refuse the pickle at the position of ``stream``, which stays there, unless it is made of known parts.
+    """Refuse the pickle at the position of ``stream``, which stays there, unless it is made of
+    known parts.
 
     Args:
         stream: can be sought in. names: (module, name) of all that it may look up.
@@ -58,18 +84,21 @@ def inspect_pickle(stream: BinaryIO, names: Container[tuple[str, str]]) -> None:
         tuples += instruction.name.startswith("TUPLE")
         if tuples > _MOST_TUPLES:
             raise pickle.UnpicklingError(f"more than {_MOST_TUPLES} tuples")
-        # The memo is an array as long as its largest index: one short instruction could claim all memory.
+        # The memo is an array as long as its largest index: one short instruction could claim all
+        # memory.
         if instruction.name in ("BINPUT", "LONG_BINPUT") and int(argument or 0) > size:
             raise pickle.UnpicklingError(f"the memo index {argument}")
     stream.seek(start)
 
 
-# A pickled dictionary of lists of numpy arrays, read so that nothing but float arrays can come out of it.
+# A pickled dictionary of lists of numpy arrays, read so that nothing but float arrays can come out
+# of it.
 #
 #     {"layer": [array, …], …}      →      {"layer.0": array, …}
 #
-# The pickle is inspected as text first, and then unpickled with three names of numpy, which stand for inert values
-# here: an array's bytes, shape and number format. numpy itself makes the arrays, from the bytes.
+# The pickle is inspected as text first, and then unpickled with three names of numpy, which stand
+# for inert values here: an array's bytes, shape and number format. numpy itself makes the arrays,
+# from the bytes.
 #
 # Source: numpy/core/multiarray.py, ``ndarray.__reduce__`` and ``dtype.__reduce__`` (numpy 1).
 
@@ -96,8 +125,13 @@ class _Array:
 
     def __setstate__(self, state: tuple[object, ...]) -> None:
         match state:
-            case (1, tuple(shape), _Format(code=code), False, bytes(data)) if all(isinstance(n, int) for n in shape):
-                if math.prod(shape) * np.dtype(code).itemsize != len(data) or min(shape, default=1) < 1:
+            case (1, tuple(shape), _Format(code=code), False, bytes(data)) if all(
+                isinstance(n, int) for n in shape
+            ):
+                if (
+                    math.prod(shape) * np.dtype(code).itemsize != len(data)
+                    or min(shape, default=1) < 1
+                ):
                     raise pickle.UnpicklingError(f"{len(data)} bytes for an array of shape {shape}")
                 self.value = np.frombuffer(data, code).reshape(shape)
             case _:
@@ -129,10 +163,12 @@ class _Unpickler(pickle.Unpickler):
 
 
 def read_numpy_pickle(data: bytes, name: str) -> dict[str, npt.NDArray[Any]]:
-    """The arrays in the pickle ``data``, a key and its place in the list each; ``name`` is how errors call the file.
+    """The arrays in the pickle ``data``, a key and its place in the list each; ``name`` is how
+    errors call the file.
 
     Raises:
-        InputError: it is no such pickle, is cut short, or holds anything but lists of float arrays (what is named).
+        InputError: it is no such pickle, is cut short, or holds anything but lists of float arrays
+            (what is named).
     """
     try:
         stream = io.BytesIO(data)
@@ -155,14 +191,18 @@ def read_numpy_pickle(data: bytes, name: str) -> dict[str, npt.NDArray[Any]]:
 
 def _arrays(content: object) -> dict[str, npt.NDArray[Any]]:
     if not isinstance(content, dict):
-        raise pickle.UnpicklingError(f"a {type(content).__name__} where the dictionary of layers should be")
+        raise pickle.UnpicklingError(
+            f"a {type(content).__name__} where the dictionary of layers should be"
+        )
     found: dict[str, npt.NDArray[Any]] = {}
     for key, entries in content.items():
         if not isinstance(key, str):
             raise pickle.UnpicklingError(f"a {type(key).__name__} where a layer's name should be")
         for place, entry in enumerate(entries if isinstance(entries, list) else [entries]):
             if not isinstance(entry, _Array) or entry.value is None:
-                raise pickle.UnpicklingError(f"an entry {key!r} that is a {type(entry).__name__} and no array")
+                raise pickle.UnpicklingError(
+                    f"an entry {key!r} that is a {type(entry).__name__} and no array"
+                )
             found[f"{key}.{place}"] = entry.value
     if not found:
         raise pickle.UnpicklingError("no array")

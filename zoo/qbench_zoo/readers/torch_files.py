@@ -17,12 +17,13 @@ import numpy.typing as npt
 from qbench.errors import InputError
 from qbench_zoo.readers.pickles import inspect_pickle
 
-# What a checkpoint's pickle may hold: tensors by name, as inert values of ours that views into storages are made of.
+# What a checkpoint's pickle may hold: tensors by name, as inert values of ours that views into
+# storages are made of.
 #
 #     tensor = storage, offset, shape, strides (in elements)        element i of it: storage[offset + Σ iₖ·strideₖ]
 #
-# A pickle is a program. It is read twice: once as text, where every instruction and every name it would look up must be
-# on a short list, and only then by an unpickler that knows those names alone.
+# A pickle is a program. It is read twice: once as text, where every instruction and every name it
+# would look up must be on a short list, and only then by an unpickler that knows those names alone.
 #
 # Source: torch/_utils.py, ``_rebuild_tensor_v2``; torch/serialization.py, ``persistent_id``.
 
@@ -67,10 +68,19 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class _Rebuild:
-    """In the place of ``torch._utils._rebuild_tensor_v2``; a slotted value, which a pickle cannot alter."""
+    """In the place of ``torch._utils._rebuild_tensor_v2``; a slotted value, which a pickle
+    cannot alter.
+    """
 
-    def __call__(self, storage: object, offset: object, shape: object, strides: object, *_: object) -> Tensor:
-        if not (isinstance(storage, Storage) and isinstance(offset, int) and _whole(shape) and _whole(strides)):
+    def __call__(
+        self, storage: object, offset: object, shape: object, strides: object, *_: object
+    ) -> Tensor:
+        if not (
+            isinstance(storage, Storage)
+            and isinstance(offset, int)
+            and _whole(shape)
+            and _whole(strides)
+        ):
             raise pickle.UnpicklingError("a tensor without storage, offset, shape and strides")
         return Tensor(storage, offset, tuple(shape), tuple(strides))  # type: ignore[arg-type]
 
@@ -94,7 +104,9 @@ class _Unpickler(pickle.Unpickler):
 
     def persistent_load(self, pid: Any) -> Storage:  # noqa: ANN401 - the signature of the standard library
         match pid:
-            case ("storage", _Kind(dtype), str(key), str(), int(count), *view) if count >= 0 and view in ([], [None]):
+            case ("storage", _Kind(dtype), str(key), str(), int(count), *view) if (
+                count >= 0 and view in ([], [None])
+            ):
                 return self.storages.setdefault(key, Storage(key, dtype, count))
         raise pickle.UnpicklingError("a persistent id that is no storage")
 
@@ -107,16 +119,20 @@ REFUSED = (
     IndexError,
     AttributeError,
     OverflowError,
-    RecursionError,  # what Python says where it writes or compares values that are nested too deeply
+    # what Python says where it writes or compares values that are nested too deeply
+    RecursionError,
 )
-"""What reading a pickle and its tensors may raise, in addition to the ``EOFError`` of an incomplete one."""
+"""What reading a pickle and its tensors may raise, in addition to the ``EOFError`` of an
+incomplete one.
+"""
 
 
 def read_pickle(stream: BinaryIO) -> tuple[Any, dict[str, Storage]]:
     """What is written there, plain values and tensors, and the storages it speaks of by key.
 
     Raises:
-        EOFError: it is cut short. Those in ``REFUSED``: it is no pickle, or holds what is on no list.
+        EOFError: it is cut short. Those in ``REFUSED``: it is no pickle, or holds what is on no
+            list.
     """
     inspect_pickle(stream, _NAMES)
     unpickler = _Unpickler(stream)
@@ -136,13 +152,19 @@ def named_tensors(checkpoint: object, entry: str | None) -> dict[str, Tensor]:
         raise pickle.UnpicklingError("a state dict without a tensor")
     for name, value in state.items():
         if not isinstance(name, str):
-            raise pickle.UnpicklingError(f"a {type(name).__name__} where a parameter's name should be")
+            raise pickle.UnpicklingError(
+                f"a {type(name).__name__} where a parameter's name should be"
+            )
         if not isinstance(value, Tensor):
-            raise pickle.UnpicklingError(f"an entry {name!r} that is a {type(value).__name__} and no tensor")
+            raise pickle.UnpicklingError(
+                f"an entry {name!r} that is a {type(value).__name__} and no tensor"
+            )
     return dict(state)
 
 
-def array_of(name: str, tensor: Tensor, storages: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
+def array_of(
+    name: str, tensor: Tensor, storages: Mapping[str, npt.NDArray[Any]]
+) -> npt.NDArray[Any]:
     """The numbers of ``tensor``, which is called ``name``, out of ``storages`` (key → flat array).
 
     Raises:
@@ -152,11 +174,21 @@ def array_of(name: str, tensor: Tensor, storages: Mapping[str, npt.NDArray[Any]]
     shape, strides = tensor.shape, tensor.strides
     last = tensor.offset + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
     count = math.prod(shape)
-    inside = tensor.offset >= 0 and min(strides, default=0) >= 0 and last < len(flat) and count <= len(flat)
+    inside = (
+        tensor.offset >= 0
+        and min(strides, default=0) >= 0
+        and last < len(flat)
+        and count <= len(flat)
+    )
     if min(shape, default=1) < 1 or not inside or np.dtype(tensor.storage.dtype) != flat.dtype:
-        raise pickle.UnpicklingError(f"a tensor '{name}' of shape {shape} that lies outside its storage")
+        raise pickle.UnpicklingError(
+            f"a tensor '{name}' of shape {shape} that lies outside its storage"
+        )
     view = np.lib.stride_tricks.as_strided(
-        flat[tensor.offset :], shape, tuple(step * flat.itemsize for step in strides), writeable=False
+        flat[tensor.offset :],
+        shape,
+        tuple(step * flat.itemsize for step in strides),
+        writeable=False,
     )
     return np.array(view, dtype=view.dtype.newbyteorder("="), order="C")
 
@@ -171,7 +203,8 @@ def _whole(value: object) -> bool:
     return isinstance(value, tuple) and all(isinstance(n, int) for n in value)
 
 
-# Torch's checkpoint format from before version 1.6, read so that nothing but tensors can come out of it.
+# Torch's checkpoint format from before version 1.6, read so that nothing but tensors can come out
+# of it.
 #
 # A file is five pickles and then raw numbers:
 #
@@ -194,23 +227,31 @@ def load_torch_legacy(path: Path) -> dict[str, npt.NDArray[Any]]:
     return read_torch_legacy(data, str(path))
 
 
-def read_torch_legacy(data: bytes, name: str, *, entry: str | None = None) -> dict[str, npt.NDArray[Any]]:
+def read_torch_legacy(
+    data: bytes, name: str, *, entry: str | None = None
+) -> dict[str, npt.NDArray[Any]]:
     """The state dict in the checkpoint ``data``, parameter name → array, in the file's order.
 
     Args:
         data: the bytes of the file. name: how errors call it.
-        entry: which entry of the file the state dict is, where a training run saved its optimizer too; the
-            rest is checked against the same lists and dropped. None: the file is the state dict.
+        entry: which entry of the file the state dict is, where a training run saved its optimizer
+            too; the rest is checked against the same lists and dropped. None: the file is the state
+            dict.
 
     Raises:
-        InputError: it is no such checkpoint, is cut short, or holds anything but named tensors (what is named).
+        InputError: it is no such checkpoint, is cut short, or holds anything but named tensors
+            (what is named).
     """
     try:
         return _read_checkpoint(io.BytesIO(data), entry)
     except (EOFError, struct.error) as error:
-        raise _refusal(name, f"that it ends after {len(data)} bytes in the middle", "Get the file again.") from error
+        raise _refusal(
+            name, f"that it ends after {len(data)} bytes in the middle", "Get the file again."
+        ) from error
     except REFUSED as error:
-        remedy = "Use a checkpoint that holds a state dict of tensors alone, from someone you trust."
+        remedy = (
+            "Use a checkpoint that holds a state dict of tensors alone, from someone you trust."
+        )
         raise _refusal(name, str(error), remedy) from error
 
 
@@ -254,7 +295,9 @@ def _read_storages(
 
 def _refusal(name: str, found: str, remedy: str) -> InputError:
     expected = "a legacy torch checkpoint of named tensors and nothing else"
-    return InputError(f"Reading the checkpoint '{name}'", found=found, expected=expected, remedy=remedy)
+    return InputError(
+        f"Reading the checkpoint '{name}'", found=found, expected=expected, remedy=remedy
+    )
 
 
 # Torch's checkpoint format since version 1.6, read so that nothing but tensors can come out of it.
@@ -263,29 +306,33 @@ def _refusal(name: str, found: str, remedy: str) -> InputError:
 #
 #     <stem>/data.pkl · <stem>/byteorder ("little", or none) · <stem>/data/<key>, the numbers of a storage, per key
 #
-# The pickle is checked against short lists before anything is made of it (see above). A compressed member could unpack
-# to any size, and torch never compresses one.
+# The pickle is checked against short lists before anything is made of it (see above). A compressed
+# member could unpack to any size, and torch never compresses one.
 #
 # Source: torch/serialization.py, ``_save``; caffe2/serialize/inline_container.h.
 
 _PICKLE = "/data.pkl"
 
 
-def read_torch_zip(data: bytes, name: str, *, entry: str | None = None) -> dict[str, npt.NDArray[Any]]:
+def read_torch_zip(
+    data: bytes, name: str, *, entry: str | None = None
+) -> dict[str, npt.NDArray[Any]]:
     """The state dict in the checkpoint ``data``, parameter name → array, in the file's order.
 
     Args:
         data: the bytes of the file. name: how errors call it.
-        entry: which entry of the file the state dict is; the rest is checked against the same lists and
-            dropped. None: the file is the state dict.
+        entry: which entry of the file the state dict is; the rest is checked against the same lists
+            and dropped. None: the file is the state dict.
 
     Raises:
-        InputError: it is no such checkpoint, is cut short, or holds anything but named tensors (what is named).
+        InputError: it is no such checkpoint, is cut short, or holds anything but named tensors
+            (what is named).
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             return _torch_zip_read_checkpoint(archive, len(data), entry)
-    # RuntimeError and NotImplementedError: zipfile's words for members that are locked, or packed in unknown ways
+    # RuntimeError and NotImplementedError: zipfile's words for members that are locked, or packed
+    # in unknown ways
     except (zipfile.BadZipFile, EOFError, RuntimeError, *REFUSED) as error:
         raise InputError(
             f"Reading the checkpoint '{name}'",
@@ -295,12 +342,22 @@ def read_torch_zip(data: bytes, name: str, *, entry: str | None = None) -> dict[
         ) from error
 
 
-def _torch_zip_read_checkpoint(archive: zipfile.ZipFile, size: int, entry: str | None) -> dict[str, npt.NDArray[Any]]:
+def _torch_zip_read_checkpoint(
+    archive: zipfile.ZipFile, size: int, entry: str | None
+) -> dict[str, npt.NDArray[Any]]:
     members = {member.filename: member for member in archive.infolist()}
-    packed = [name for name, member in members.items() if member.compress_type != zipfile.ZIP_STORED]
+    packed = [
+        name for name, member in members.items() if member.compress_type != zipfile.ZIP_STORED
+    ]
     if packed or sum(member.file_size for member in archive.infolist()) > size:
-        raise pickle.UnpicklingError(f"the packed member '{packed[0]}'" if packed else "members that overlap")
-    stems = [name.removesuffix(_PICKLE) for name in members if name.endswith(_PICKLE) and name.count("/") == 1]
+        raise pickle.UnpicklingError(
+            f"the packed member '{packed[0]}'" if packed else "members that overlap"
+        )
+    stems = [
+        name.removesuffix(_PICKLE)
+        for name in members
+        if name.endswith(_PICKLE) and name.count("/") == 1
+    ]
     if len(stems) != 1:
         raise pickle.UnpicklingError(f"{len(stems)} members called data.pkl")
     stem = stems[0]
@@ -310,7 +367,10 @@ def _torch_zip_read_checkpoint(archive: zipfile.ZipFile, size: int, entry: str |
     checkpoint, _ = read_pickle(io.BytesIO(archive.read(stem + _PICKLE)))
     tensors = named_tensors(checkpoint, entry)
     wanted = {tensor.storage.key: tensor.storage for tensor in tensors.values()}
-    storages = {key: _numbers(archive, members, f"{stem}/data/{key}", storage) for key, storage in wanted.items()}
+    storages = {
+        key: _numbers(archive, members, f"{stem}/data/{key}", storage)
+        for key, storage in wanted.items()
+    }
     return {name: array_of(name, tensor, storages) for name, tensor in tensors.items()}
 
 

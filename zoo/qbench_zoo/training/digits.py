@@ -1,8 +1,10 @@
-"""Trains ``digits_cnn`` in 12 s: ``OPENBLAS_NUM_THREADS=1 python -m qbench_zoo.training.digits OUT.onnx``.
+"""Trains ``digits_cnn`` in 12 s: ``OPENBLAS_NUM_THREADS=1 python -m qbench_zoo.training.digits
+OUT.onnx``.
 
-Softmax cross entropy, Adam (Kingma and Ba 2015, algorithm 1), pictures shifted by up to one pixel. Seeded, so the same
-machine gives the same bytes; another processor, or another number of BLAS threads, sums in another order and ends at
-other weights (98.9 or 99.2 % right on the 360 scored), which is why the file is committed and its digest checked.
+Softmax cross entropy, Adam (Kingma and Ba 2015, algorithm 1), pictures shifted by up to one pixel.
+Seeded, so the same machine gives the same bytes; another processor, or another number of BLAS
+threads, sums in another order and ends at other weights (98.9 or 99.2 % right on the 360 scored),
+which is why the file is committed and its digest checked.
 """
 
 import sys
@@ -19,9 +21,9 @@ from qbench_zoo.networks.pictures import DigitsWeights, digits_network
 
 # Layers that learn, in numpy: each keeps what its backward pass needs between the two.
 #
-# y = f(x; w); backward takes ∂L/∂y and gives ∂L/∂x, leaving ∂L/∂w in ``gradients``. Arrays are float32, pictures
-# (N, C, H, W). Batch normalization after Ioffe and Szegedy, "Batch Normalization" (2015), section 3; the convolution is
-# a matrix product over unrolled windows.
+# y = f(x; w); backward takes ∂L/∂y and gives ∂L/∂x, leaving ∂L/∂w in ``gradients``. Arrays are
+# float32, pictures (N, C, H, W). Batch normalization after Ioffe and Szegedy, "Batch Normalization"
+# (2015), section 3; the convolution is a matrix product over unrolled windows.
 
 Array = npt.NDArray[np.float32]
 Weights = dict[str, Array]
@@ -77,7 +79,9 @@ class MaxPool(Plain):
     def backward(self, dy: Array) -> Array:
         """To the largest; shared by equals, so that the sum is kept."""
         winners = self._squares == self._largest
-        share = dy[:, :, :, None, :, None] / winners.sum(axis=(3, 5), keepdims=True).astype(np.float32)
+        share = dy[:, :, :, None, :, None] / winners.sum(axis=(3, 5), keepdims=True).astype(
+            np.float32
+        )
         n, c, h, _, w, _ = winners.shape
         spread: Array = (winners * share).reshape(n, c, 2 * h, 2 * w).astype(np.float32)
         return spread
@@ -119,17 +123,23 @@ class Dense(Plain):
 
 
 class Conv3x3(Plain):
-    """A 3×3 convolution, padding 1, stride 1, no bias (a batch normalization follows), w (O, I, 3, 3)."""
+    """A 3×3 convolution, padding 1, stride 1, no bias (a batch normalization follows), w (O, I,
+    3, 3).
+    """
 
     def __init__(self, inputs: int, outputs: int, random: np.random.Generator) -> None:
         spread = np.sqrt(2 / (9 * inputs))
-        self.weights = {"w": (random.standard_normal((outputs, inputs, 3, 3)) * spread).astype(np.float32)}
+        self.weights = {
+            "w": (random.standard_normal((outputs, inputs, 3, 3)) * spread).astype(np.float32)
+        }
         self.gradients = {}
 
     def forward(self, x: Array, *, training: bool) -> Array:  # noqa: ARG002 - the same in both
         """(N, I, H, W) → (N, O, H, W)."""
         padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
-        windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))  # (N, I, H, W, 3, 3)
+        windows = np.lib.stride_tricks.sliding_window_view(
+            padded, (3, 3), axis=(2, 3)
+        )  # (N, I, H, W, 3, 3)
         n, i, h, w = x.shape
         self._shape = x.shape
         self._rows: Array = windows.transpose(0, 2, 3, 1, 4, 5).reshape(n * h * w, i * 9)
@@ -137,7 +147,9 @@ class Conv3x3(Plain):
         return flat.reshape(n, h, w, -1).transpose(0, 3, 1, 2)
 
     def backward(self, dy: Array) -> Array:
-        """∂w from the rows of windows; ∂x by adding every window's share back where it came from."""
+        """∂w from the rows of windows; ∂x by adding every window's share back where it came
+        from.
+        """
         n, i, h, w = self._shape
         kernel = self.weights["w"]
         flat = dy.transpose(0, 2, 3, 1).reshape(n * h * w, -1)
@@ -146,18 +158,25 @@ class Conv3x3(Plain):
         padded = np.zeros((n, i, h + 2, w + 2), np.float32)
         for row in range(3):
             for column in range(3):
-                padded[:, :, row : row + h, column : column + w] += shares[..., row, column].transpose(0, 3, 1, 2)
+                padded[:, :, row : row + h, column : column + w] += shares[
+                    ..., row, column
+                ].transpose(0, 3, 1, 2)
         return padded[:, :, 1:-1, 1:-1]
 
 
 class BatchNorm(Plain):
-    """y = γ·(x - μ)/√(σ² + ε) + β a channel; μ and σ² of the batch in training, running ones after."""
+    """y = γ·(x - μ)/√(σ² + ε) + β a channel; μ and σ² of the batch in training, running ones
+    after.
+    """
 
     epsilon = 1e-5
     momentum = 0.9
 
     def __init__(self, channels: int) -> None:
-        self.weights = {"gamma": np.ones(channels, np.float32), "beta": np.zeros(channels, np.float32)}
+        self.weights = {
+            "gamma": np.ones(channels, np.float32),
+            "beta": np.zeros(channels, np.float32),
+        }
         self.gradients = {}
         self.mean: Array = np.zeros(channels, np.float32)
         self.variance: Array = np.ones(channels, np.float32)
@@ -193,12 +212,31 @@ BATCH = 64
 RATE = 3e-3
 
 
-def train(pictures: Array, labels: npt.NDArray[np.int64], seed: int = SEED, epochs: int = EPOCHS) -> DigitsWeights:
+def train(
+    pictures: Array, labels: npt.NDArray[np.int64], seed: int = SEED, epochs: int = EPOCHS
+) -> DigitsWeights:
     """The weights learned from ``pictures`` (n, 1, 8, 8) in 0 … 1 and ``labels`` (n,)."""
     random = np.random.default_rng(seed)
-    conv1, norm1, conv2, norm2 = Conv3x3(1, 16, random), BatchNorm(16), Conv3x3(16, 32, random), BatchNorm(32)
+    conv1, norm1, conv2, norm2 = (
+        Conv3x3(1, 16, random),
+        BatchNorm(16),
+        Conv3x3(16, 32, random),
+        BatchNorm(32),
+    )
     hidden, last = Dense(32 * 4 * 4, 64, random), Dense(64, 10, random)
-    layers: list[Layer] = [conv1, norm1, Relu(), conv2, norm2, Relu(), MaxPool(), Flatten(), hidden, Relu(), last]
+    layers: list[Layer] = [
+        conv1,
+        norm1,
+        Relu(),
+        conv2,
+        norm2,
+        Relu(),
+        MaxPool(),
+        Flatten(),
+        hidden,
+        Relu(),
+        last,
+    ]
     steps = epochs * (len(labels) // BATCH)
     adam = Adam(layers)
     for step, (x, y) in enumerate(_batches(pictures, labels, epochs, random)):
@@ -211,7 +249,9 @@ def train(pictures: Array, labels: npt.NDArray[np.int64], seed: int = SEED, epoc
         adam.update(RATE * (1 - step / steps))  # falling to nothing: the last steps only settle
     return DigitsWeights(
         convolutions=(conv1.weights["w"], conv2.weights["w"]),
-        norms=tuple((n.weights["gamma"], n.weights["beta"], n.mean, n.variance) for n in (norm1, norm2)),
+        norms=tuple(
+            (n.weights["gamma"], n.weights["beta"], n.mean, n.variance) for n in (norm1, norm2)
+        ),
         dense=tuple((d.weights["w"], d.weights["b"]) for d in (hidden, last)),
         epsilon=BatchNorm.epsilon,
     )
@@ -226,14 +266,18 @@ def softmax_gradient(logits: Array, labels: npt.NDArray[np.int64]) -> Array:
 
 
 class Adam:
-    """Steps of w ← w - rate · m̂ / (√v̂ + ε), with running means m of the gradient and v of its square."""
+    """Steps of w ← w - rate · m̂ / (√v̂ + ε), with running means m of the gradient and v of its
+    square.
+    """
 
     decay_m, decay_v, epsilon = 0.9, 0.999, 1e-8
 
     def __init__(self, layers: Sequence[Layer]) -> None:
         self._layers = layers
         self._means = [{n: np.zeros_like(w) for n, w in layer.weights.items()} for layer in layers]
-        self._squares = [{n: np.zeros_like(w) for n, w in layer.weights.items()} for layer in layers]
+        self._squares = [
+            {n: np.zeros_like(w) for n, w in layer.weights.items()} for layer in layers
+        ]
         self._count = 0
 
     def update(self, rate: float) -> None:
@@ -251,7 +295,9 @@ class Adam:
 def _batches(
     pictures: Array, labels: npt.NDArray[np.int64], epochs: int, random: np.random.Generator
 ) -> Iterator[tuple[Array, npt.NDArray[np.int64]]]:
-    """Every epoch all samples in a new order, each shifted by -1, 0 or 1 pixels both ways; whole batches only."""
+    """Every epoch all samples in a new order, each shifted by -1, 0 or 1 pixels both ways;
+    whole batches only.
+    """
     padded = np.pad(pictures, ((0, 0), (0, 0), (1, 1), (1, 1)))
     height, width = pictures.shape[2:]
     for _ in range(epochs):
@@ -259,7 +305,10 @@ def _batches(
         for start in range(0, len(order) - BATCH + 1, BATCH):
             chosen = order[start : start + BATCH]
             shifts = random.integers(0, 3, (BATCH, 2))
-            moved = [padded[i, :, r : r + height, c : c + width] for i, (r, c) in zip(chosen, shifts, strict=True)]
+            moved = [
+                padded[i, :, r : r + height, c : c + width]
+                for i, (r, c) in zip(chosen, shifts, strict=True)
+            ]
             yield np.stack(moved), labels[chosen]
 
 

@@ -1,9 +1,10 @@
 """Trains the two Fashion-MNIST networks: ``python -m qbench_zoo.training.fashion NAME OUT.onnx``.
 
-Needs torch (``pip install torch==2.13.0``; the extra ``oracle``). Softmax cross entropy, stochastic gradients with
-Nesterov's momentum and weight decay, a rate that rises for a quarter of the steps and falls to nothing; pictures are
-mirrored and shifted by up to two pixels. One thread and a seed: the same machine gives the same bytes, another one
-sums in another order, which is why the files are committed and their digests checked.
+Needs torch (``pip install torch==2.13.0``; the extra ``oracle``). Softmax cross entropy, stochastic
+gradients with Nesterov's momentum and weight decay, a rate that rises for a quarter of the steps
+and falls to nothing; pictures are mirrored and shifted by up to two pixels. One thread and a seed:
+the same machine gives the same bytes, another one sums in another order, which is why the files are
+committed and their digests checked.
 """
 
 import sys
@@ -49,7 +50,9 @@ class TorchGraph:
         self._tensors: dict[str, Any] = {}
         for name, value in model.graph.initializers.items():
             assert value.const_value is not None
-            self._tensors[name] = torch.tensor(value.const_value.numpy(), requires_grad=name in learned)
+            self._tensors[name] = torch.tensor(
+                value.const_value.numpy(), requires_grad=name in learned
+            )
 
     def learned(self) -> dict[str, Any]:
         """The tensors to learn, by name."""
@@ -86,7 +89,9 @@ def _conv(inputs: list[Any], node: ir.Node, training: bool) -> Any:  # noqa: ANN
     pads = node.attributes["pads"].as_ints()
     group = node.attributes["group"].as_int() if "group" in node.attributes else 1
     assert pads[:2] == pads[2:], "torch pads both ends alike"
-    x = inputs[0].contiguous(memory_format=torch.channels_last)  # depthwise convolutions learn three times as fast
+    x = inputs[0].contiguous(
+        memory_format=torch.channels_last
+    )  # depthwise convolutions learn three times as fast
     strides = node.attributes["strides"].as_ints()
     return functional.conv2d(x, *inputs[1:], stride=strides, padding=pads[:2], groups=group)
 
@@ -94,7 +99,9 @@ def _conv(inputs: list[Any], node: ir.Node, training: bool) -> Any:  # noqa: ANN
 def _batch_norm(inputs: list[Any], node: ir.Node, training: bool) -> Any:  # noqa: ANN401
     x, scale, bias, mean, variance = inputs
     epsilon = node.attributes["epsilon"].as_float()
-    return functional.batch_norm(x, mean, variance, scale, bias, training=training, momentum=0.1, eps=epsilon)
+    return functional.batch_norm(
+        x, mean, variance, scale, bias, training=training, momentum=0.1, eps=epsilon
+    )
 
 
 _OPERATORS: Mapping[str, Callable[[list[Any], ir.Node, bool], Any]] = MappingProxyType(
@@ -130,7 +137,9 @@ Labels = npt.NDArray[np.int64]
 
 
 class RandomStart:
-    """Arrays to begin with: weights after He et al. (2015), normalizations that do nothing, biases of zero."""
+    """Arrays to begin with: weights after He et al. (2015), normalizations that do nothing,
+    biases of zero.
+    """
 
     def __init__(self, random: np.random.Generator) -> None:
         self._random = random
@@ -152,11 +161,17 @@ def train(name: str, pictures: npt.NDArray[np.uint8], labels: Labels, epochs: in
     random = np.random.default_rng(SEED)
     model = NETWORKS[name](RandomStart(random), name)
     graph = TorchGraph(model)
-    optimizer = torch.optim.SGD(graph.learned().values(), lr=RATE, momentum=0.9, weight_decay=DECAY, nesterov=True)
+    optimizer = torch.optim.SGD(
+        graph.learned().values(), lr=RATE, momentum=0.9, weight_decay=DECAY, nesterov=True
+    )
     steps = epochs * (len(labels) // BATCH)
-    rate = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=RATE, total_steps=steps, pct_start=0.25)
+    rate = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, max_lr=RATE, total_steps=steps, pct_start=0.25
+    )
     for step, (x, y) in enumerate(_batches(pictures, labels, epochs, random)):
-        loss = functional.cross_entropy(graph(torch.from_numpy(x), training=True), torch.from_numpy(y))
+        loss = functional.cross_entropy(
+            graph(torch.from_numpy(x), training=True), torch.from_numpy(y)
+        )
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
@@ -183,10 +198,14 @@ def share_right(model: ir.Model, pictures: npt.NDArray[np.uint8], labels: Labels
 def _batches(
     pictures: npt.NDArray[np.uint8], labels: Labels, epochs: int, random: np.random.Generator
 ) -> Iterator[tuple[Array, Labels]]:
-    """Every epoch all samples in a new order, mirrored or not, each shifted both ways; whole batches only."""
+    """Every epoch all samples in a new order, mirrored or not, each shifted both ways; whole
+    batches only.
+    """
     edge = (SHIFT, SHIFT)
     padded = np.pad(pictures, ((0, 0), (0, 0), edge, edge)).astype(np.float32) / np.float32(255)
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (28, 28), axis=(2, 3))[:, 0]  # (n, 5, 5, 28, 28)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (28, 28), axis=(2, 3))[
+        :, 0
+    ]  # (n, 5, 5, 28, 28)
     for _ in range(epochs):
         order = random.permutation(len(labels))
         for start in range(0, len(order) - BATCH + 1, BATCH):
@@ -201,12 +220,16 @@ def _batches(
 def main(arguments: Sequence[str]) -> int:
     """Trains, says how well, and writes the network to the path given."""
     if len(arguments) != 2 or arguments[0] not in NETWORKS:
-        sys.stderr.write(f"usage: python -m qbench_zoo.training.fashion {'|'.join(NETWORKS)} OUT.onnx\n")
+        sys.stderr.write(
+            f"usage: python -m qbench_zoo.training.fashion {'|'.join(NETWORKS)} OUT.onnx\n"
+        )
         return 2
     name, path = arguments[0], Path(arguments[1])
     model = train(name, *fashion_arrays(test=False), EPOCHS[name])
     save_model(model, path)
-    sys.stderr.write(f"{name}: {share_right(model, *fashion_arrays(test=True)):.2%} of the test pictures right\n")
+    sys.stderr.write(
+        f"{name}: {share_right(model, *fashion_arrays(test=True)):.2%} of the test pictures right\n"
+    )
     return 0
 
 

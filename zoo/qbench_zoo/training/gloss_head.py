@@ -1,9 +1,11 @@
-"""Trains the head of ``minilm_glosses`` in half a minute: ``python -m qbench_zoo.training.gloss_head OUT.npz``.
+"""Trains the head of ``minilm_glosses`` in half a minute: ``python -m
+qbench_zoo.training.gloss_head OUT.npz``.
 
     min over W, b of  mean of −log softmax(W·e + b)[class]  +  λ/2 · ‖W‖²        e: directions of the definitions
 
-A convex problem, solved by L-BFGS of scipy from zero. The directions are those of the fp32 network under ONNX's own
-kernels of one engine; another engine moves the weights by no more than their last digits.
+A convex problem, solved by L-BFGS of scipy from zero. The directions are those of the fp32 network
+under ONNX's own kernels of one engine; another engine moves the weights by no more than their last
+digits.
 """
 
 import sys
@@ -25,7 +27,9 @@ DECAY = 1e-4
 def train(
     directions: npt.NDArray[np.float64], labels: npt.NDArray[np.int64], decay: float = DECAY
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """Weight (numbers, classes) and bias (classes,) for ``directions`` (n, numbers) of classes ``labels`` (n,)."""
+    """Weight (numbers, classes) and bias (classes,) for ``directions`` (n, numbers) of classes
+    ``labels`` (n,).
+    """
     from scipy.optimize import minimize
 
     count, numbers = directions.shape
@@ -33,15 +37,28 @@ def train(
     right = np.eye(classes)[labels]
 
     def loss(flat: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:
-        weight, bias = flat[: numbers * classes].reshape(numbers, classes), flat[numbers * classes :]
+        weight, bias = (
+            flat[: numbers * classes].reshape(numbers, classes),
+            flat[numbers * classes :],
+        )
         logits = directions @ weight + bias
         logits -= logits.max(axis=1, keepdims=True)
         total = np.log(np.exp(logits).sum(axis=1, keepdims=True))
         slope = (np.exp(logits - total) - right) / count
-        value = float(((total[:, 0] - (logits * right).sum(axis=1)).mean()) + decay / 2 * (weight**2).sum())
-        return value, np.concatenate([(directions.T @ slope + decay * weight).ravel(), slope.sum(axis=0)])
+        value = float(
+            ((total[:, 0] - (logits * right).sum(axis=1)).mean()) + decay / 2 * (weight**2).sum()
+        )
+        return value, np.concatenate(
+            [(directions.T @ slope + decay * weight).ravel(), slope.sum(axis=0)]
+        )
 
-    found = minimize(loss, np.zeros((numbers + 1) * classes), jac=True, method="L-BFGS-B", options={"maxiter": 500}).x
+    found = minimize(
+        loss,
+        np.zeros((numbers + 1) * classes),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": 500},
+    ).x
     weight, bias = found[: numbers * classes].reshape(numbers, classes), found[numbers * classes :]
     return weight.astype(np.float32), bias.astype(np.float32)
 

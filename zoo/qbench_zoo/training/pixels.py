@@ -1,8 +1,9 @@
-"""Trains the networks that answer with numbers: ``python -m qbench_zoo.training.pixels NAME OUT.onnx``.
+"""Trains the networks that answer with numbers: ``python -m qbench_zoo.training.pixels NAME
+OUT.onnx``.
 
-Needs torch (``pip install torch==2.13.0``; the extra ``oracle``). Adam, a rate that rises and falls; one thread and a
-seed, as in ``training/fashion.py``. The segmenter learns by cross entropy from scenes that are drawn anew in each
-epoch, the denoiser and the regressor by squared error.
+Needs torch (``pip install torch==2.13.0``; the extra ``oracle``). Adam, a rate that rises and
+falls; one thread and a seed, as in ``training/fashion.py``. The segmenter learns by cross entropy
+from scenes that are drawn anew in each epoch, the denoiser and the regressor by squared error.
 """
 
 import sys
@@ -19,7 +20,12 @@ from torch.nn import functional
 
 from qbench.graph import save_model
 from qbench_zoo.diabetes import diabetes_arrays, standardized, target_scale
-from qbench_zoo.networks.pixels import build_denoiser, build_pointer, build_regressor, build_segmenter
+from qbench_zoo.networks.pixels import (
+    build_denoiser,
+    build_pointer,
+    build_regressor,
+    build_segmenter,
+)
 from qbench_zoo.scenes import CLASSES, IGNORED, POINTS, SIDE, draw_noisy, draw_pointed, draw_scenes
 from qbench_zoo.training.fashion import RandomStart, TorchGraph
 
@@ -72,38 +78,41 @@ def _cross_entropy(found: Any, right: Any) -> Any:  # noqa: ANN401 - tensors, wh
     return functional.cross_entropy(found, right, ignore_index=IGNORED)
 
 
-TRAINED: Mapping[str, tuple[Callable[[RandomStart, str], ir.Model], Callable[[int], Batches], int, int, float, Any]] = (
-    MappingProxyType(
-        {
-            "clothes_segmenter": (
-                lambda start, name: build_segmenter(start, name, CLASSES),
-                _scenes,
-                6,
-                400,
-                4e-3,
-                _cross_entropy,
-            ),
-            "clothes_points": (
-                lambda start, name: build_pointer(start, name, POINTS),
-                _pointed,
-                4,
-                400,
-                2e-3,
-                functional.mse_loss,
-            ),
-            "photo_denoiser": (build_denoiser, _noisy, 2, 400, 3e-3, functional.mse_loss),
-            "diabetes_mlp": (
-                lambda start, name: build_regressor(start, name, 10),
-                _rows,
-                60,
-                11,
-                3e-3,
-                functional.mse_loss,
-            ),
-        }
-    )
+TRAINED: Mapping[
+    str,
+    tuple[Callable[[RandomStart, str], ir.Model], Callable[[int], Batches], int, int, float, Any],
+] = MappingProxyType(
+    {
+        "clothes_segmenter": (
+            lambda start, name: build_segmenter(start, name, CLASSES),
+            _scenes,
+            6,
+            400,
+            4e-3,
+            _cross_entropy,
+        ),
+        "clothes_points": (
+            lambda start, name: build_pointer(start, name, POINTS),
+            _pointed,
+            4,
+            400,
+            2e-3,
+            functional.mse_loss,
+        ),
+        "photo_denoiser": (build_denoiser, _noisy, 2, 400, 3e-3, functional.mse_loss),
+        "diabetes_mlp": (
+            lambda start, name: build_regressor(start, name, 10),
+            _rows,
+            60,
+            11,
+            3e-3,
+            functional.mse_loss,
+        ),
+    }
 )
-"""How each is built, what it learns from, epochs, batches in each, the highest rate, and its loss."""
+"""How each is built, what it learns from, epochs, batches in each, the highest rate, and its
+loss.
+"""
 
 
 def train(name: str) -> ir.Model:
@@ -115,9 +124,13 @@ def train(name: str) -> ir.Model:
     model = build(RandomStart(np.random.default_rng(SEED)), name)
     graph = TorchGraph(model)
     optimizer = torch.optim.AdamW(graph.learned().values(), lr=rate, weight_decay=1e-3)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=rate, total_steps=epochs * steps, pct_start=0.2)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, max_lr=rate, total_steps=epochs * steps, pct_start=0.2
+    )
     for step, (x, y) in enumerate(batches(epochs)):
-        loss = loss_of(graph(torch.from_numpy(x), training=True), torch.from_numpy(np.ascontiguousarray(y)))
+        loss = loss_of(
+            graph(torch.from_numpy(x), training=True), torch.from_numpy(np.ascontiguousarray(y))
+        )
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
@@ -132,7 +145,9 @@ def train(name: str) -> ir.Model:
 def main(arguments: Sequence[str]) -> int:
     """Trains and writes the network to the path given."""
     if len(arguments) != 2 or arguments[0] not in TRAINED:
-        sys.stderr.write(f"usage: python -m qbench_zoo.training.pixels {'|'.join(TRAINED)} OUT.onnx\n")
+        sys.stderr.write(
+            f"usage: python -m qbench_zoo.training.pixels {'|'.join(TRAINED)} OUT.onnx\n"
+        )
         return 2
     save_model(train(arguments[0]), Path(arguments[1]))
     return 0
