@@ -53,9 +53,12 @@ def commands() -> str:
     from qbench.cli.program import COMMANDS, build_parser
 
     parts = [
-        "# Commands\n\nThis page is the output of `qbench COMMAND --help`, made when the site is built.\n\n"
-        "| exit code | meaning |\n|---|---|\n| 0 | fine |\n| 1 | a gate failed, or what was asked for differs |\n"
-        "| 2 | wrong usage or bad input |\n| 3 | nothing could be compared |\n| 4 | a run was not complete |\n"
+        "# Commands\n\nThis page is the output of `qbench COMMAND --help`, made when the site is "
+        "built.\n\n"
+        "| exit code | meaning |\n|---|---|\n| 0 | fine |\n"
+        "| 1 | a gate failed, or what was asked for differs |\n"
+        "| 2 | wrong usage or bad input |\n| 3 | nothing could be compared |\n"
+        "| 4 | a run was not complete |\n"
     ]
     verbs = _choices(build_parser())
     for command in COMMANDS:
@@ -68,8 +71,10 @@ def commands() -> str:
 def _choices(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     """The sub-commands of a parser by name."""
     actions = [
-        action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
-    ]  # noqa: SLF001
+        action
+        for action in parser._actions  # noqa: SLF001
+        if isinstance(action, argparse._SubParsersAction)  # noqa: SLF001
+    ]
     return {name: one for action in actions for name, one in action.choices.items()}
 
 
@@ -95,7 +100,8 @@ def api() -> str:
     grouped = {name for names in API.values() for name in names}
     groups = {**API, "Everything else": tuple(sorted(set(public) - grouped))}
     parts = [
-        "# Python\n\nAll names are importable from `qbench`. `import qbench` alone loads neither numpy nor onnx.\n"
+        "# Python\n\nAll names are importable from `qbench`. `import qbench` alone loads neither "
+        "numpy nor onnx.\n"
     ]
     for title, names in groups.items():
         parts.append(f"## {title}\n")

@@ -295,7 +295,8 @@ def made_project(folder: Path) -> Path:
     (folder / FILE).write_text(SUITE)
     (folder / "pytest.ini").write_text("[pytest]\nqbench_localize = 0\n")
     (folder / ".gitignore").write_text(
-        "output.txt\n__pycache__/\nreports/history/\nreports/*.html\nreports/*.md\nreports/models/\n"
+        "output.txt\n__pycache__/\nreports/history/\nreports/*.html\nreports/*.md\n"
+        "reports/models/\n"
     )
     for options, more in (
         (REFERENCE, {}),

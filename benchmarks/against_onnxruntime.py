@@ -80,7 +80,8 @@ quantized (``--all-operators``); ours keeps them in float by itself.
 
 WORSE = "WORSE"
 HEAD = (
-    "| subject | scales | counted | n | fp32 | onnxruntime | ours | losses / gains | change, 95 % | |\n"
+    "| subject | scales | counted | n | fp32 | onnxruntime | ours | losses / gains | change, 95 % "
+    "| |\n"
     "|---|---|---|---|---|---|---|---|---|---|"
 )
 
@@ -294,7 +295,8 @@ def main() -> int:
             kept &= result.place == "pt" or result.verdict != WORSE
         print(f"{name}: {time.perf_counter() - started:.0f} s", file=sys.stderr)
     print(
-        f"\nper channel within {BAR:.1%} or the interval of onnxruntime's quantizer: {'yes' if kept else 'NO'}"
+        f"\nper channel within {BAR:.1%} or the interval of onnxruntime's quantizer: "
+        f"{'yes' if kept else 'NO'}"
     )
     return 0 if kept else 1
 

@@ -547,7 +547,8 @@ def count_alerts(
             counts.parts += (len(own) - 1) * (truth.kind == "slide")
             if wrong is not None and (not named or len(own) > 1):
                 wrong.append(
-                    f"moved or twice: {truth} {[(o.kind, o.state, o.stretch, o.before, o.after) for _, o in own]}"
+                    f"moved or twice: {truth} "
+                    f"{[(o.kind, o.state, o.stretch, o.before, o.after) for _, o in own]}"
                 )
         elif truth.is_clear:
             counts.missed += 1

@@ -341,7 +341,8 @@ def table(rates: Rates) -> str:
          f"{statistics.median(rates.delays):.0f}, {max(rates.delays)}" if rates.delays else "–"),
         ("slides: found", f"{rates.found_slides} of {rates.slides}"),
         ("confirmed alerts where nothing had happened",
-         f"{rates.wrong} of {rates.alerts}, on {rates.series} series; {rates.harmless} more were accepted at once"),
+         f"{rates.wrong} of {rates.alerts}, on {rates.series} series; {rates.harmless} more were "
+         "accepted at once"),
         ("how they ended", ", ".join(f"{count} {name}" for name, count in sorted(rates.ends.items())) or "–"),
         ("gone after a later run, or open again", f"{sum(rates.broken.values())}"),
         ("the same where one night in seven is merged late", f"{sum(rates.late.values())}"),
@@ -383,7 +384,10 @@ def truth_table(name: str, histories: Iterable[Mixed]) -> str:
         counts.altered,
     )
     lines = (head, ("---",) * len(head), row)
-    more = f"{counts.alerts} alerts, of which {counts.parts} are further parts of a slide, and {counts.twice} of a step"
+    more = (
+        f"{counts.alerts} alerts, of which {counts.parts} are further parts of a slide, and "
+        f"{counts.twice} of a step"
+    )
     return "\n".join(["", *(f"| {' | '.join(map(str, line))} |" for line in lines), "", more])
 
 
@@ -409,7 +413,10 @@ def replay_year(folder: Path) -> str:
     ends = Counter("open" if one.state is State.DETECTED else one.state.value for one in found)
     broken = sum(broken_promises(runs, line, known).values())
     words = ", ".join(f"{count} {name}" for name, count in sorted(ends.items()))
-    return f"the year: {len(found)} alerts over {len(runs)} runs ({words}); gone or open again: {broken}"
+    return (
+        f"the year: {len(found)} alerts over {len(runs)} runs ({words}); gone or open again: "
+        f"{broken}"
+    )
 
 
 def main() -> None:

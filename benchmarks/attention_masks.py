@@ -29,9 +29,15 @@ Feeds = dict[str, Array]
 HEADS, LENGTH, WIDTH = 4, 12, 32
 LEAST = float(np.finfo(np.float32).min)
 CAUSAL = np.triu(np.ones((LENGTH, LENGTH), bool), 1)
-_PADDING = "u = Cast<to=1>(mask)\n a = Unsqueeze(u, axes)\n i = Sub(one, a)\n j = Mul(i, far)\n m = Add(scores, j)"
+_PADDING = (
+    "u = Cast<to=1>(mask)\n a = Unsqueeze(u, axes)\n i = Sub(one, a)\n j = Mul(i, far)\n"
+    " m = Add(scores, j)"
+)
 _FED = "a = Unsqueeze(mask, axes)\n m = Add(scores, a)"
-_GUARDED = "b = Where(keep, nil, far)\n m = Add(scores, b)\n r = Softmax(m)\n n = IsNaN(r)\n p = Where(n, nil, r)"
+_GUARDED = (
+    "b = Where(keep, nil, far)\n m = Add(scores, b)\n r = Softmax(m)\n n = IsNaN(r)\n"
+    " p = Where(n, nil, r)"
+)
 
 Form = tuple[str, str, float, Callable[[Array], Array] | None]
 FORMS: dict[str, Form] = {
@@ -78,7 +84,10 @@ def model_of(body: str, fed: str, far: float) -> onnx.ModelProto:
         text += f"{name} = Transpose<perm=[{order}]>({name}1)\n"
     text += f"s = MatMul(q, k)\n scores = Mul(s, root)\n {body}\n"
     text += "" if "p = " in body else "p = Softmax(m)\n"
-    text += "o = MatMul(p, v)\n t = Transpose<perm=[0,2,1,3]>(o)\n y = Reshape(t, joined)\n z = MatMul(y, w)\n}"
+    text += (
+        "o = MatMul(p, v)\n t = Transpose<perm=[0,2,1,3]>(o)\n y = Reshape(t, joined)\n"
+        " z = MatMul(y, w)\n}"
+    )
     rng = np.random.default_rng(0)
     constants: Feeds = {
         **{
@@ -162,7 +171,8 @@ if __name__ == "__main__":
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     warnings.simplefilter("ignore")
     print(
-        "| mask | quantize_static | ort-cpu-precise | integer-ort-x64 | onnx-reference |\n|---|---|---|---|---|"
+        "| mask | quantize_static | ort-cpu-precise | integer-ort-x64 | onnx-reference |\n"
+        "|---|---|---|---|---|"
     )
     for name, form in FORMS.items():
         print(f"| {name} | " + " | ".join(f"{db:.1f}" for db in row(form)) + " |", flush=True)

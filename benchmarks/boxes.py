@@ -120,7 +120,8 @@ def main() -> None:
     files = made(int(sys.argv[1]) if len(sys.argv) > 1 else 5000)
     labels = tuple(files.labels)
     print(
-        f"{len(labels)} pictures, {len(files.annotations)} labels, {len(files.detections)} answers\n"
+        f"{len(labels)} pictures, {len(files.annotations)} labels, {len(files.detections)} "
+        "answers\n"
     )
     slow = timed("pycocotools, six values", lambda: library(files, COCO, COCOeval))
     fast = timed(
@@ -146,7 +147,8 @@ def main() -> None:
         made(len(labels), is_rounded=False), faster_coco_eval.COCO, faster_coco_eval.COCOeval_faster
     )
     print(
-        f"largest difference that rounding the answers makes: {np.abs(np.array(fast) - exact).max():.1e}"
+        "largest difference that rounding the answers makes: "
+        f"{np.abs(np.array(fast) - exact).max():.1e}"
     )
 
 

@@ -60,7 +60,8 @@ def false_alarms(random: np.random.Generator, repeats: int) -> bool:
     for name, noise in NOISES.items():
         share = sum(bool(found(noise(random))) for _ in range(repeats)) / repeats
         print(
-            f"false alarms, {name:11} {100 * share:5.2f} %   (best of others {100 * BEST[name]:.1f} %)"
+            f"false alarms, {name:11} {100 * share:5.2f} %   (best of others "
+            f"{100 * BEST[name]:.1f} %)"
         )
         good &= share <= bar(BEST[name])
     return good

@@ -65,7 +65,10 @@ class Row:
         """The cells of a table."""
         net, more = (f"{100 * one:g} pp" for one in (self.loss, self.gains))
         gathers = "both" if self.both else "losses"
-        return f"{self.kind} | {self.sources} | {self.samples} | {self.sizes} | {self.icc:g} | {net} + {more} | {gathers}"
+        return (
+            f"{self.kind} | {self.sources} | {self.samples} | {self.sizes} | {self.icc:g} | {net} "
+            f"+ {more} | {gathers}"
+        )
 
 
 def _rows(kind: Kind, *rows: tuple[int, int, str, float, float, float, bool]) -> list[Row]:
@@ -383,7 +386,8 @@ def coverage(rows: Iterable[Row], trials: int) -> None:
     """One line of a table for each row."""
     print(f"{trials} trials of each row\n")
     print(
-        "| kind | sources | samples | sizes | ICC | loss + gains | gathers | wrong PASS | wrong FAIL | 95 % covers |",
+        "| kind | sources | samples | sizes | ICC | loss + gains | gathers | wrong PASS | wrong "
+        "FAIL | 95 % covers |",
         end="",
     )
     print(" PASS at 3 × the loss | FAIL at a third |")
@@ -575,7 +579,8 @@ def speed() -> None:
         counted = time.process_time()
         shown_by(found, 0.005)
         print(
-            f"{name}: {counted - started:.2f} s to score, {time.process_time() - counted:.3f} s to judge"
+            f"{name}: {counted - started:.2f} s to score, {time.process_time() - counted:.3f} s to "
+            "judge"
         )
 
 

@@ -40,7 +40,10 @@ class DenseFunction:
     def text(self, root: Path) -> str:
         """One line: where it is, its name and both counts."""
         place = f"{self.path.relative_to(root)}:{self.line}"
-        return f"{place} {self.name}: {self.conditionals} conditional expressions, {self.nested} nested"
+        return (
+            f"{place} {self.name}: {self.conditionals} conditional expressions, {self.nested} "
+            "nested"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +146,8 @@ def row_of(name: str, density: Density) -> str:
 def print_table(root: Path, *, names: bool) -> None:
     """Print the table of one checkout, with ``names`` also the functions and comprehensions."""
     print(
-        "| package | lines | conditional expressions per 1,000 | dense functions | wide comprehensions | long lines |"
+        "| package | lines | conditional expressions per 1,000 | dense functions | wide "
+        "comprehensions | long lines |"
     )
     print("|---|---|---|---|---|---|")
     for package, paths in packages(root).items():

@@ -178,9 +178,9 @@ def trials_in(
                 kept.keep(trial)
             seen = "".join(sorted(gate.value for gate in trial.seen))
             said = ", ".join(f"{node}: {cause}" for node, cause in trial.suspects[:2])
-            found = (
-                trial.failed
-                or f"seen {seen or 'nowhere'}, place {trial.hit}, {'right' if trial.named else 'not right'}"
+            found = trial.failed or (
+                f"seen {seen or 'nowhere'}, place {trial.hit}, "
+                f"{'right' if trial.named else 'not right'}"
             )
             print(
                 f"  {column.name} {placed.spelled}: {found} ({said})", file=sys.stderr, flush=True
@@ -320,7 +320,8 @@ def rate_lines(rates: Rates) -> list[str]:
 def _about(reruns: Reruns) -> list[str]:
     return [
         reruns.sentence,
-        "(d) asks for identical predictions, and engines that count in floats give other last bits for other sizes of",
+        "(d) asks for identical predictions, and engines that count in floats give other last bits "
+        "for other sizes of",
         "a run; qbench itself always runs eight samples, these reruns one, three or eight.",
     ]
 
@@ -333,12 +334,18 @@ def page(
     lines = [
         "# What the gates catch",
         "",
-        "Every fault of the [catalogue](faults.md) was put into real subjects, at a place drawn by a seed, and judged",
-        "by every gate; the suspects of localisation stand beside. This page is written by `make detection` (seed",
-        f"{seed}; rules are tuned on others, though what an earlier page missed has named faults to look at there). A",
-        "cell says by which gates the fault is seen (g alone: nothing but a range moved), at which place",
-        "localisation has its node, and whether the cause it names is right. (d) needs an accepted result of the same",
-        "environment class, (g) ranges that were accepted on any; all others need nothing. An empty cell: the network",
+        "Every fault of the [catalogue](faults.md) was put into real subjects, at a place drawn by "
+        "a seed, and judged",
+        "by every gate; the suspects of localisation stand beside. This page is written by `make "
+        "detection` (seed",
+        f"{seed}; rules are tuned on others, though what an earlier page missed has named faults "
+        "to look at there). A",
+        "cell says by which gates the fault is seen (g alone: nothing but a range moved), at which "
+        "place",
+        "localisation has its node, and whether the cause it names is right. (d) needs an accepted "
+        "result of the same",
+        "environment class, (g) ranges that were accepted on any; all others need nothing. An "
+        "empty cell: the network",
         "has no place for the fault, or it was not tried in the run that wrote the page.",
         "",
         *rate_lines(rates),
@@ -360,9 +367,12 @@ def variants_section(rows: list[str], seed: int) -> str:
     lines = [
         VARIANTS_HEAD,
         "",
-        "The same faults in `digits_cnn` in other forms. Each is a model file with `.npz` files, as a user has them,",
-        f"and {VARIANT_SAMPLES} scored samples; localisation looks at 16 of them, or at one. Gate (f) is not tried.",
-        f"The table is written by `python benchmarks/detection.py --variants --write` (seed {seed}; minutes).",
+        "The same faults in `digits_cnn` in other forms. Each is a model file with `.npz` files, "
+        "as a user has them,",
+        f"and {VARIANT_SAMPLES} scored samples; localisation looks at 16 of them, or at one. Gate "
+        "(f) is not tried.",
+        "The table is written by `python benchmarks/detection.py --variants --write` (seed "
+        f"{seed}; minutes).",
         "A schema of weights alone has no place for faults in qparams of activations.",
         "",
         *rows,

@@ -53,7 +53,10 @@ def suite_text(subjects: list[str], schemas: list[str], backends: list[str]) -> 
     for subject in subjects:
         table = tables[subject]
         calibration = table["calibration"]
-        text += f'\n[[model]]\nid = "{subject}"\ndata = "{table["data"]}"\nmetrics = {json.dumps(table["metrics"])}\n'
+        text += (
+            f'\n[[model]]\nid = "{subject}"\ndata = "{table["data"]}"\n'
+            f"metrics = {json.dumps(table['metrics'])}\n"
+        )
         text += (
             f'calibration = {{ data = "{calibration["data"]}", count = {calibration["count"]} }}\n'
         )
@@ -136,7 +139,8 @@ def record(arguments: argparse.Namespace) -> int:
         json.dumps(made_record, indent=1, sort_keys=True) + "\n", encoding="utf-8"
     )
     print(
-        f"{len(made_record['cells'])} cells of {len(subjects)} subjects written to {arguments.output}"
+        f"{len(made_record['cells'])} cells of {len(subjects)} subjects written to "
+        f"{arguments.output}"
     )
     return 0
 

@@ -591,7 +591,8 @@ def table(done: Mapping[str, Mapping[str, str]], operations: Mapping[str, int]) 
             states = ["–", "–", f"{counts['killed']} killed"]
         wrong = sum(bool(one["wrong"]) for one in of_row)
         lines.append(
-            f"| {name} | {operations.get(name, '–')} | {len(of_row)} | {' | '.join(map(str, states))} | {wrong} |"
+            f"| {name} | {operations.get(name, '–')} | {len(of_row)} | "
+            f"{' | '.join(map(str, states))} | {wrong} |"
         )
     texts = Counter(f"{one['row']}: {one['wrong']}" for one in done.values() if one["wrong"])
     return "\n".join([*lines, *(f"WRONG {count} × {text}" for text, count in texts.items())])

@@ -209,7 +209,8 @@ def followed() -> list[Stage]:
             code = pytest.main([*common, "--qbench-report=html"], plugins=[follower])
     if code or len(follower.stages) != len(STAGES):
         raise SystemExit(
-            f"the cell did not pass, or a function that begins a stage has another name:\n{out.getvalue()}"
+            "the cell did not pass, or a function that begins a stage has another name:\n"
+            f"{out.getvalue()}"
         )
     return follower.stages
 
@@ -225,7 +226,8 @@ def table(stages: list[Stage]) -> str:
             files.setdefault(place.file, []).append(forms)
         for file, handed in files.items():
             lines.append(
-                f"| {stage.name} | `qbench/{file}` | {len(handed)} | {_words(set().union(*handed))} |"
+                f"| {stage.name} | `qbench/{file}` | {len(handed)} | "
+                f"{_words(set().union(*handed))} |"
             )
     return "\n".join(lines)
 
@@ -242,7 +244,8 @@ def summary(stages: list[Stage]) -> str:
     item = _counted({place for stage in between for place in stage.hops})
     whole = _counted({place for stage in stages for place in stage.hops})
     return (
-        f"From its suite file to the page a cell has {len(types)} types and is handed to {whole}. Between "
+        f"From its suite file to the page a cell has {len(types)} types and is handed to {whole}. "
+        "Between "
         f"`CellItem.runtest` and the line in the run file these are {item}."
     )
 

@@ -94,7 +94,8 @@ def main() -> int:
     print(f"{'case':36}  {'ms':>7}  {'over bare':>9}  {'processor':>9}")
     for name, wall in walls.items():
         print(
-            f"{name:36}  {1e3 * wall:7.1f}  {1e3 * (wall - bare):9.1f}  {1e3 * processor[name]:9.1f}"
+            f"{name:36}  {1e3 * wall:7.1f}  {1e3 * (wall - bare):9.1f}  "
+            f"{1e3 * processor[name]:9.1f}"
         )
     return 0
 

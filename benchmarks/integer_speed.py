@@ -111,7 +111,8 @@ def main() -> None:
             for machine, engine in engines.items():
                 ours, theirs = 1e3 * found[f"integer-{machine}"], 1e3 * found[engine]
                 print(
-                    f"{name:<20}{batch:>6}  {machine:<18}{ours:>9.1f}{theirs:>9.1f}{ours / theirs:>8.2f}  {engine}"
+                    f"{name:<20}{batch:>6}  "
+                    f"{machine:<18}{ours:>9.1f}{theirs:>9.1f}{ours / theirs:>8.2f}  {engine}"
                 )
         for executor in executors.values():
             executor.close()

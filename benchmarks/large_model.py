@@ -99,7 +99,8 @@ def main() -> int:
     schema = sys.argv[2] if len(sys.argv) > 2 else "w8a8_asym_pc"
     worst = 0.0
     print(
-        f"{gigabytes} GB, {schema}\n{'matrices':>8}  {'constants':>10}  {'peak GB':>8}  {'sizes':>6}  {'seconds':>8}"
+        f"{gigabytes} GB, {schema}\n{'matrices':>8}  {'constants':>10}  {'peak GB':>8}  "
+        f"{'sizes':>6}  {'seconds':>8}"
     )
     for matrices in (16, 1):
         for where in ("beside", "inside"):

@@ -214,7 +214,6 @@ def _change_operator(model: onnx.ModelProto, draw: Draw) -> None:
         "MatMul",
         "Loop",
         "If",
-        # fmt: skip
         "linear",
         "twice",
         "Constant",
@@ -333,7 +332,6 @@ def _add_bomb(model: onnx.ModelProto, draw: Draw) -> None:
             for level in range(40):
                 calls = [
                     helper.make_node(f"f{level + 1}", ["a"], ["b"], domain="local"),
-                    # fmt: skip
                     helper.make_node(f"f{level + 1}", ["b"], ["c"], domain="local"),
                 ]
                 last = [helper.make_node("Relu", ["a"], ["c"])]

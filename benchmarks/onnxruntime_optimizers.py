@@ -42,7 +42,10 @@ def quantizer_lines() -> Iterator[str]:
     for case in quantizer_cases():
         plain, rewritten = found = largest_errors(case)
         says = " ".join(case.says.split()) + ("" if case.holds(found) else " **Not as expected.**")
-        yield f"| `{case.name}` | {case.reported} | {plain:.3f} | {rewritten:.3f} | {case.step} | {says} |"
+        yield (
+            f"| `{case.name}` | {case.reported} | {plain:.3f} | {rewritten:.3f} | {case.step} | "
+            f"{says} |"
+        )
 
 
 def _measured(result: CaseResult) -> str:

@@ -46,7 +46,8 @@ def main() -> None:
     arithmetic = "openvino-avx2" if given.isa == "AVX2" or own is None else own.name
     names = (EXACT, ENGINE, f"integer-{arithmetic}")
     print(
-        f"| model | schema | `{ENGINE}` | `{names[2]}` | elements that differ | by at most |\n|---|---|--:|--:|--:|--:|"
+        f"| model | schema | `{ENGINE}` | `{names[2]}` | elements that differ | by at most |\n"
+        "|---|---|--:|--:|--:|--:|"
     )
     for model in given.models:
         data, calibration, count, samples = SUBJECTS[model]
@@ -71,7 +72,10 @@ def main() -> None:
             exact, theirs, ours = (found[name].reshape(len(scored), -1) for name in names)
             same = [int((one.argmax(1) == exact.argmax(1)).sum()) for one in (theirs, ours)]
             differ, most = int((theirs != ours).sum()), float(np.abs(theirs - ours).max())
-            row = f"{same[0]}/{len(exact)} | {same[1]}/{len(exact)} | {differ} of {theirs.size} | {most:.3g}"
+            row = (
+                f"{same[0]}/{len(exact)} | {same[1]}/{len(exact)} | {differ} of {theirs.size} | "
+                f"{most:.3g}"
+            )
             print(f"| {model} | {schema} | {row} |", flush=True)
 
 

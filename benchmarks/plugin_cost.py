@@ -125,7 +125,10 @@ def import_cost() -> float:
     """Milliseconds of importing ``qbench.plugin`` beyond what pytest has loaded already, by -X
     importtime.
     """
-    code = "import pytest, argparse; import qbench.plugin, qbench.plugin.controller, qbench.plugin.hookspecs"
+    code = (
+        "import pytest, argparse; import qbench.plugin, qbench.plugin.controller, "
+        "qbench.plugin.hookspecs"
+    )
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-c", code], capture_output=True, text=True, check=True
     )

@@ -90,7 +90,8 @@ def rows(out: Path) -> list[dict[str, Any]]:
 def table(found: Iterable[Mapping[str, Any]]) -> str:
     """Engine and threads → graphs, elements, those that differ."""
     lines = [
-        "| engine | threads | graphs | elements | graphs that differ | elements that do | crashed | failed | refused |",
+        "| engine | threads | graphs | elements | graphs that differ | elements that do | crashed "
+        "| failed | refused |",
         "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     groups: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
@@ -103,7 +104,8 @@ def table(found: Iterable[Mapping[str, Any]]) -> str:
         )
         ran = len(members) - count["refused"]
         lines.append(
-            f"| `{engine}` | {threads} | {ran:,} | {elements:,} | {count['differs']} | {differ:,} | {count['crashed']} "
+            f"| `{engine}` | {threads} | {ran:,} | {elements:,} | {count['differs']} | {differ:,} "
+            f"| {count['crashed']} "
             f"| {count['failed']} | {count['refused']} |"
         )
     return "\n".join(lines)

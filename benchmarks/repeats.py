@@ -83,7 +83,10 @@ def _row(planned: PlannedCell, found: Repeats, samples: int, what: str = "all of
         return f"| `{planned.cell}` | {what} | {found.runs} | 0 of {samples} | – |"
     counts = found.metrics["top1"].hits
     differing = sum(found.differing.values())
-    return f"| `{planned.cell}` | {what} | {found.runs} | {differing} of {samples} | {min(counts)} to {max(counts)} |"
+    return (
+        f"| `{planned.cell}` | {what} | {found.runs} | {differing} of {samples} | {min(counts)} to "
+        f"{max(counts)} |"
+    )
 
 
 def _each_part(bench: Bench, planned: PlannedCell, count: int) -> Iterator[str]:

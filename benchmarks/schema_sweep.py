@@ -80,7 +80,8 @@ def sweep(name: str, path: Path, folder: Path) -> bool:
     profiling = time.process_time() - started
     planning, writing, ranges = [], [], Ranges(profile)
     print(
-        f"{name}: profile of {fed.rows} images {profiling:.2f} s\n{'schema':26}  {'plan s':>7}  {'write s':>7}"
+        f"{name}: profile of {fed.rows} images {profiling:.2f} s\n"
+        f"{'schema':26}  {'plan s':>7}  {'write s':>7}"
     )
     for schema in SCHEMAS:
         started = time.process_time()
@@ -90,14 +91,16 @@ def sweep(name: str, path: Path, folder: Path) -> bool:
         planning.append(planned - started)
         writing.append(time.process_time() - planned)
         print(
-            f"{schema:26}  {planning[-1]:7.3f}  {writing[-1]:7.3f}  {plan.integer_macs:.0%} in integers"
+            f"{schema:26}  {planning[-1]:7.3f}  {writing[-1]:7.3f}  {plan.integer_macs:.0%} in "
+            "integers"
         )
         (folder / f"{schema}.onnx").unlink()
     total, least = profiling + sum(planning) + sum(writing), profiling + sum(writing)
     fits = total <= FACTOR * least and fed.rows == IMAGES
     print(f"{'all':26}  {sum(planning):7.2f}  {sum(writing):7.2f}")
     print(
-        f"{total:.1f} s = {total / least:.2f} × (profile + writing), bar {FACTOR}: {'within' if fits else 'BEYOND'}"
+        f"{total:.1f} s = {total / least:.2f} × (profile + writing), bar {FACTOR}: "
+        f"{'within' if fits else 'BEYOND'}"
     )
     once = max(p + w for p, w in zip(planning, writing, strict=True))
     if name == "mobilenet_v2":

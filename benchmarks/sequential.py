@@ -121,7 +121,10 @@ def errors(trials: int, rng: np.random.Generator) -> Iterator[str]:
     """One row for each number of samples, margin and kind of sources, the worst of four shares
     of changed samples.
     """
-    yield "| n | margin | samples of a source, correlation | wrong PASS early / in all | wrong FAIL early / in all |"
+    yield (
+        "| n | margin | samples of a source, correlation | wrong PASS early / in all | wrong FAIL "
+        "early / in all |"
+    )
     yield "|---|---|---|---|---|"
     cases = [(n, margin, 1, 0.0) for n in (500, 2000) for margin in (0.005, 0.01, 0.02)]
     cases += [(2000, 0.02, 10, 0.3), (2000, 0.02, 20, 0.7)]
@@ -136,12 +139,18 @@ def errors(trials: int, rng: np.random.Generator) -> Iterator[str]:
             worst = np.maximum(worst, found)
         source = "1" if size == 1 else f"{size}, {rho}"
         words = list(map(percent, worst))
-        yield f"| {n} | {100 * margin:g} pp | {source} | {words[0]} / {words[1]} | {words[2]} / {words[3]} |"
+        yield (
+            f"| {n} | {100 * margin:g} pp | {source} | {words[0]} / {words[1]} | {words[2]} / "
+            f"{words[3]} |"
+        )
 
 
 def savings(trials: int, rng: np.random.Generator) -> Iterator[str]:
     """What cells of several true losses end with, and how many of their samples they run."""
-    yield "| n | margin | true drop | changed | PASS / FAIL / neither | samples run, mean | whole test alone |"
+    yield (
+        "| n | margin | true drop | changed | PASS / FAIL / neither | samples run, mean | whole "
+        "test alone |"
+    )
     yield "|---|---|---|---|---|---|---|"
     for n, margin in ((1000, 0.02), (5000, 0.01)):
         for drop in (0.0, 0.5 * margin, margin, 2 * margin, 5 * margin):
@@ -156,7 +165,10 @@ def savings(trials: int, rng: np.random.Generator) -> Iterator[str]:
             )
             drop_text, share_text = f"{100 * drop:g} pp", f"{100 * share:g} %"
             mean = f"{samples.mean():.0f} of {n}"
-            yield f"| {n} | {100 * margin:g} pp | {drop_text} | {share_text} | {shares} | {mean} | {without} |"
+            yield (
+                f"| {n} | {100 * margin:g} pp | {drop_text} | {share_text} | {shares} | {mean} | "
+                f"{without} |"
+            )
 
 
 def counted_ends(changes: Array, least: int, most: int) -> tuple[Array, Array]:
@@ -209,7 +221,10 @@ def counts(trials: int, rng: np.random.Generator) -> Iterator[str]:
     """Cells whose counts decide: how often the early verdict is not that of all samples, and
     the samples run.
     """
-    yield "| decided by | n | least allowed | of all samples | early verdict is wrong | samples run, mean |"
+    yield (
+        "| decided by | n | least allowed | of all samples | early verdict is wrong | samples run, "
+        "mean |"
+    )
     yield "|---|---|---|---|---|---|"
     cases = [
         (1000, -20, 1, lost, won)
@@ -229,7 +244,10 @@ def counts(trials: int, rng: np.random.Generator) -> Iterator[str]:
             if most
             else ("agreement floor", f"{lost} differ")
         )
-        yield f"| {kind} | {n} | {least} | {words}: {'PASS' if right > 0 else 'FAIL'} | {wrong} | {mean} |"
+        yield (
+            f"| {kind} | {n} | {least} | {words}: {'PASS' if right > 0 else 'FAIL'} | {wrong} | "
+            f"{mean} |"
+        )
 
 
 def main() -> None:

@@ -60,10 +60,12 @@ def main() -> int:
     bar = FACTOR * inference + CONSTANT_S
     print(f"{'all':24}  {len(cells):5}  {inference:11.2f}")
     print(
-        f"first run {first:.1f} s, warm run {wall:.1f} s = {wall / inference:.2f} × inference, with {workers} workers"
+        f"first run {first:.1f} s, warm run {wall:.1f} s = {wall / inference:.2f} × inference, "
+        f"with {workers} workers"
     )
     print(
-        f"bar {FACTOR} × {inference:.1f} + {CONSTANT_S:.0f} = {bar:.1f} s: {'within' if wall <= bar else 'BEYOND'}"
+        f"bar {FACTOR} × {inference:.1f} + {CONSTANT_S:.0f} = {bar:.1f} s: "
+        f"{'within' if wall <= bar else 'BEYOND'}"
     )
     return 0 if wall <= bar else 1
 

@@ -78,10 +78,14 @@ def facts(root: Path) -> dict[str, str]:
         "modules of qbench": f"{len(own):,}",
         "lines of qbench": f"{sum(lengths[name] for name in own):,}",
         "modules of the zoo and the engines": f"{guests:,}",
-        "lines of the zoo and the engines": f"{sum(lengths.values()) - sum(lengths[name] for name in own):,}",
+        "lines of the zoo and the engines": (
+            f"{sum(lengths.values()) - sum(lengths[name] for name in own):,}"
+        ),
         "lines of a module, median": f"{statistics.median(sizes):,.0f}",
         "lines of a module, 90th percentile": f"{sizes[int(len(sizes) * 0.9)]:,}",
-        "modules with a single importer": f"{len(single):,} ({100 * len(single) / len(plain):.0f} %)",
+        "modules with a single importer": (
+            f"{len(single):,} ({100 * len(single) / len(plain):.0f} %)"
+        ),
         "lines of a function, mean": f"{statistics.mean(functions):.1f}",
     }
 
@@ -118,14 +122,16 @@ def stale(text: str) -> list[str]:
     found = []
     if written(text) != text:
         found.append(
-            "docs/architecture.md has another list of modules: python benchmarks/structure.py --write"
+            "docs/architecture.md has another list of modules: python benchmarks/structure.py "
+            "--write"
         )
     gone = sorted(
         {file for file in PATH_ROW.findall(text) if not (PAGE.parent.parent / file).exists()}
     )
     if gone:
         found.append(
-            f"docs/architecture.md leads a cell through {', '.join(gone)}: python benchmarks/hops.py --write"
+            f"docs/architecture.md leads a cell through {', '.join(gone)}: python "
+            "benchmarks/hops.py --write"
         )
     return found
 

@@ -74,7 +74,10 @@ def cell(number: int) -> dict[str, Any]:
         for kind in ("reference", "predictions")
         for data in ("photos", "crops")
     }
-    detail = f"top1 76.00 → 75.{schema}0 %, 9 losses, {9 - schema} gains, at most 0.38 points may be lost"
+    detail = (
+        f"top1 76.00 → 75.{schema}0 %, 9 losses, {9 - schema} gains, at most 0.38 points may be "
+        "lost"
+    )
     return {
         "type": "cell",
         "suite": "nightly",

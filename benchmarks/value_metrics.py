@@ -115,9 +115,9 @@ def keypoints(draw: np.random.Generator) -> Iterator[Case]:
     area = float(draw.uniform(100, 40_000))
     evaluation = COCOeval(iouType="keypoints")
     shown = np.concatenate([found.astype(np.float64), np.ones((17, 1))], axis=1).ravel().tolist()
-    evaluation._gts[1, 1] = [
+    evaluation._gts[1, 1] = [  # noqa: SLF001
         {"keypoints": right.ravel().tolist(), "area": area, "bbox": [0, 0, 1, 1]}
-    ]  # noqa: SLF001 - without files
+    ]
     evaluation._dts[1, 1] = [{"keypoints": shown, "score": 1.0}]  # noqa: SLF001
     theirs = evaluation.computeOks(1, 1)[0, 0]
     yield "oks", ValueAnswers(found[None]), (np.append(right.ravel(), area),), float(theirs)

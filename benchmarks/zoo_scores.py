@@ -128,14 +128,16 @@ SUBJECTS = (
         "voice_pairs",
         ("eer",),
         (11.16,),
-        "other windows; here 14.9 % on all 18,300 pairs too, and 15.9 % with the pairs that are left out as unlike",
+        "other windows; here 14.9 % on all 18,300 pairs too, and 15.9 % with the pairs that are "
+        "left out as unlike",
     ),
     Judged(
         "g2p_en",
         "cmudict_words_all",
         ("per", "exact"),
         (9.26, 70.30),
-        "2,000 words that were an easy draw: on those the two are equal (`tests/zoo/test_zoo_g2p.py`)",
+        "2,000 words that were an easy draw: on those the two are equal "
+        "(`tests/zoo/test_zoo_g2p.py`)",
     ),
 )
 

@@ -394,7 +394,8 @@ def test_the_program_around_a_machine_runs(tmp_path, monkeypatch, capsys):
 
     net = onnx.parser.parse_model(
         '<ir_version: 10, opset_import: ["" : 21]> net (float[1, 2] x) => (float[1, 2] y) '
-        "<float s = {0.5}, int8 z = {0}, int8[2, 2] w = {1, 2, 3, 4}> { q = QuantizeLinear(x, s, z) "
+        "<float s = {0.5}, int8 z = {0}, int8[2, 2] w = {1, 2, 3, 4}> { q = QuantizeLinear(x, s, "
+        "z) "
         "d = DequantizeLinear(q, s, z) v = DequantizeLinear(w, s, z) [product] p = MatMul(d, v) "
         "hidden = QuantizeLinear(p, s, z) y = DequantizeLinear(hidden, s, z) }"
     )

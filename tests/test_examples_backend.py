@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "own-backend"
-CELL = "digits_cnn --backend toy-npu --schema w8a8_asym_pc --data digits_test --calib digits_train --calib-count 64"
+CELL = (
+    "digits_cnn --backend toy-npu --schema w8a8_asym_pc --data digits_test --calib digits_train "
+    "--calib-count 64"
+)
 ASK = """
 from qbench import get_backend
 from qbench.subjects import get_model

@@ -329,7 +329,8 @@ def test_no_test_is_held_to_a_clock():
     assert settings.default.deadline is None
     assert HealthCheck.too_slow in settings.default.suppress_health_check
     clocks = re.compile(
-        r"deadline\s*=\s*\d|assert .*\b(?:perf_counter|process_time|monotonic)\(\) - |timeout=\d{1,2}\b(?!_)"
+        r"deadline\s*=\s*\d|assert .*\b(?:perf_counter|process_time|monotonic)\(\) - "
+        r"|timeout=\d{1,2}\b(?!_)"
     )
     found = [
         path
@@ -340,7 +341,8 @@ def test_no_test_is_held_to_a_clock():
 
 
 _THROWS_AWAY = re.compile(
-    r"\b(delete (it|the|that)|remove (the (page|file|baseline|run|index))|rm -|git (rm|clean|reset)|discard it)|"
+    r"\b(delete (it|the|that)|remove (the (page|file|baseline|run|index))|rm -|git "
+    r"(rm|clean|reset)|discard it)|"
     r"from the baseline file|take them out",
     re.IGNORECASE,
 )

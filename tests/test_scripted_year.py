@@ -165,7 +165,8 @@ def test_the_calibration_rule_is_named_and_can_be_ruled_on(script, year, capsys,
     assert new["suspects"] == [culprit]
     assert {alert["environment_class"] for alert in new["alerts"]} == {"board-a-fw2", "board-b-fw1"}
     note = "".join(
-        f'[[annotation]]\ncommit = "{commit[:9]}"\nstate = "expected"\nauthor = "ann"\nreason = "a trial"\n'
+        f'[[annotation]]\ncommit = "{commit[:9]}"\nstate = "expected"\nauthor = "ann"\n'
+        'reason = "a trial"\n'
         for commit in (
             next(one for one in facts["regressions"] if one["kind"] == "slide")["alerts"][0][
                 "commit"

@@ -299,7 +299,10 @@ def _require_no_abort(interpreter: Any, backend: LitertBackend, graph: str) -> N
             and types[place] == "int8"
             and shapes[place][-1] > _LONGEST_SOFTMAX
         ):
-            found = f"SOFTMAX over {shapes[place][-1]} elements, which ends the process where Σ exp exceeds 512"
+            found = (
+                f"SOFTMAX over {shapes[place][-1]} elements, which ends the process where Σ exp "
+                "exceeds 512"
+            )
             raise _refusal(backend, graph, found)
 
 

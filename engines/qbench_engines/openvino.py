@@ -148,7 +148,9 @@ class OpenvinoBackend:
             raise UnsupportedError(
                 doing,
                 found=f"a tap on '{further[0]}'",
-                expected="no taps: OpenVINO fuses other operators when a value between them is an output",
+                expected=(
+                    "no taps: OpenVINO fuses other operators when a value between them is an output"
+                ),
                 remedy="Watch an integer interpreter of its arithmetic, or another backend.",
             )
         if wrong := [
@@ -158,7 +160,10 @@ class OpenvinoBackend:
                 doing,
                 found=f"'{wrong[0].node}': {wrong[0].why}",
                 expected="no graph that this engine is known to compute wrong without a word",
-                remedy="Change the node as docs/backends.md says for OpenVINO, or choose another backend.",
+                remedy=(
+                    "Change the node as docs/backends.md says for OpenVINO, or choose another "
+                    "backend."
+                ),
             )
         compiled = self._compiled(core, graph, threads)
         return _OpenvinoExecutor(compiled, graph, FeedCheck.of(graph, self.name))
@@ -318,7 +323,10 @@ class _OpenvinoExecutor(EngineExecutor[Any]):
             f"Running '{self._check.graph}' on '{self._check.backend}'",
             found="an exception inside OpenVINO while it prepared a kernel for these shapes",
             expected="kernels for every node",
-            remedy="Choose another backend, or fix the batch of the model: kernels are then chosen beforehand.",
+            remedy=(
+                "Choose another backend, or fix the batch of the model: kernels are then chosen "
+                "beforehand."
+            ),
         )
 
     def executed(self) -> Mapping[str, Executed]:

@@ -41,10 +41,16 @@ from qbench.passes import lower_to_integers
 
 PATTERNS = MappingProxyType(
     {
-        "products": "a matrix product without a bias, of data with a zero point, next to another product (with VNNI)",
+        "products": (
+            "a matrix product without a bias, of data with a zero point, next to another product "
+            "(with VNNI)"
+        ),
         "averages": "an average pool that counts padding, of data with a zero point",
         "windows": "a convolution by a window of one element, with padding and strides",
-        "gaps": "a transposed convolution with scales per channel and a bias, whose stride is longer than its window",
+        "gaps": (
+            "a transposed convolution with scales per channel and a bias, whose stride is longer "
+            "than its window"
+        ),
         "factors": "a product with, or quotient by, a constant of both signs, quantized to int8",
         "limits": "a Clip of quantized values whose ends lie between their levels",
     }

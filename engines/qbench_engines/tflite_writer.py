@@ -526,7 +526,8 @@ def _function(net: Network, op: Operation) -> None:
         wanted = Grid(np.array([fixed[0]], np.float32), np.array([fixed[1]], np.int64))
         if not wanted.same_as(op.grid):
             net.refuse(
-                f"a result of scale {op.grid.scale[0]:.6g}, where TFLite's kernel has {fixed[0]:.6g}"
+                f"a result of scale {op.grid.scale[0]:.6g}, where TFLite's kernel has "
+                f"{fixed[0]:.6g}"
             )
     data = net.read(op.data)
     operator, table = _ONE[op.name]
@@ -757,7 +758,8 @@ def _resize(net: Network, op: Operation) -> None:
     whole = all(new % old == 0 for new, old in zip(shape[2:], data.shape[2:], strict=True))
     if not whole or (place, pick) not in _REPEATING:
         net.refuse(
-            f"a Resize by {place} and {pick} to sizes that are no multiple, which TFLite rounds otherwise"
+            f"a Resize by {place} and {pick} to sizes that are no multiple, which TFLite rounds "
+            "otherwise"
         )
     out = net.result(op.out, data.grid, last=True, dtype=data.dtype)
     numbers = [data.number, net.index(np.array(shape[2:], np.int32))]

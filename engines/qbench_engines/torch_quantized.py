@@ -116,7 +116,10 @@ class TorchBackend:
             raise UnsupportedError(
                 f"Preparing '{graph.graph.name}' on '{self.name}'",
                 found="a float graph",
-                expected="a quantized graph: this backend runs products of uint8 activations and int8 weights",
+                expected=(
+                    "a quantized graph: this backend runs products of uint8 activations and int8 "
+                    "weights"
+                ),
                 remedy="Choose a schema with unsigned activations ('qbench quantize --why' says why slots stay "
                 "float), or a float backend.",
             )
@@ -146,7 +149,9 @@ def _torch(engine: str) -> Any:  # noqa: ANN401 - a module without types
             f"Preparing a model on '{PREFIX}{engine}'",
             found=f"torch {torch.__version__} with the engines {', '.join(supported)}",
             expected=f"the engine {engine}",
-            remedy="Install the package torch for this processor: pip install 'pytest-qbench[torch]'.",
+            remedy=(
+                "Install the package torch for this processor: pip install 'pytest-qbench[torch]'."
+            ),
         )
     return torch
 
@@ -199,8 +204,13 @@ class _Program:
     """
 
     def __init__(
-        self, torch: Any, lowered: ir.Model, arithmetic: str, taps: Sequence[str], backend: str
-    ) -> None:  # noqa: ANN401
+        self,
+        torch: Any,  # noqa: ANN401
+        lowered: ir.Model,
+        arithmetic: str,
+        taps: Sequence[str],
+        backend: str,
+    ) -> None:
         self.torch, self._graph, self._backend = torch, lowered.graph.name or "model", backend
         self._engine = backend.removeprefix(PREFIX)
         self._rules = get_arithmetic(arithmetic)
@@ -256,7 +266,10 @@ class _Program:
             raise UnsupportedError(
                 f"Preparing '{self._graph}' on '{self._backend}'",
                 found=f"'{node_key(node)}' ({node.op_type}): {_sentence(error)}",
-                expected=f"operators that torch {self.torch.__version__} runs with the engine {self._engine}",
+                expected=(
+                    f"operators that torch {self.torch.__version__} runs with the engine "
+                    f"{self._engine}"
+                ),
                 remedy="Keep the node in float, or choose another backend.",
             ) from error
 

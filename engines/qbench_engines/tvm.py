@@ -109,7 +109,9 @@ class TvmBackend:
             raise UnsupportedError(
                 doing,
                 found=f"a tap on '{further[0]}'",
-                expected="no taps: TVM fuses other operators when a value between them is an output",
+                expected=(
+                    "no taps: TVM fuses other operators when a value between them is an output"
+                ),
                 remedy="Watch an integer interpreter or another backend.",
             )
         if constant_bytes(graph) >= MESSAGE_LIMIT:

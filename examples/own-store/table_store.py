@@ -7,7 +7,10 @@ from pathlib import Path
 
 from qbench.errors import StoreError
 
-TABLE = "CREATE TABLE IF NOT EXISTS lines (number INTEGER PRIMARY KEY, run TEXT NOT NULL, line BLOB NOT NULL)"
+TABLE = (
+    "CREATE TABLE IF NOT EXISTS lines (number INTEGER PRIMARY KEY, run TEXT NOT NULL, line BLOB "
+    "NOT NULL)"
+)
 
 
 class TableStore:

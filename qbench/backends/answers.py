@@ -53,8 +53,12 @@ class AnswersBackend:
         return open_answers(self.path)
 
     def prepare(
-        self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1
-    ) -> Executor:  # noqa: ARG002 - the protocol's
+        self,
+        model: ir.Model | Path | str,  # noqa: ARG002
+        *,
+        taps: Sequence[str] = (),  # noqa: ARG002
+        threads: int = 1,  # noqa: ARG002
+    ) -> Executor:
         """Nothing can be prepared.
 
         Raises:

@@ -77,8 +77,12 @@ class IntegerBackend:
         return replace(self, means=counting_means())
 
     def prepare(
-        self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1
-    ) -> Executor:  # noqa: ARG002 - the protocol's
+        self,
+        model: ir.Model | Path | str,
+        *,
+        taps: Sequence[str] = (),
+        threads: int = 1,  # noqa: ARG002
+    ) -> Executor:
         """A compiled program over the lowered ``model``; taps are values of the lowered graph
         and change nothing.
 

@@ -49,7 +49,8 @@ def _bounded_loop(limit: int) -> "type[OpRun]":
             def counted(*given: Any, **named: Any) -> Any:  # noqa: ANN401 - as OpRun has them
                 if next(iterations, None) is None:
                     raise RuntimeError(
-                        f"a Loop that has not ended after {limit:,} iterations (--size-limits raises this)"
+                        f"a Loop that has not ended after {limit:,} iterations (--size-limits "
+                        "raises this)"
                     )
                 return run_body(*given, **named)
 
@@ -104,8 +105,12 @@ class OnnxReferenceBackend:
         return self
 
     def prepare(
-        self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1
-    ) -> Executor:  # noqa: ARG002 - the protocol's
+        self,
+        model: ir.Model | Path | str,
+        *,
+        taps: Sequence[str] = (),
+        threads: int = 1,  # noqa: ARG002
+    ) -> Executor:
         """An evaluator over ``model``.
 
         Raises:
@@ -139,7 +144,10 @@ class OnnxReferenceBackend:
         return UnsupportedError(
             f"Preparing '{graph.graph.name}' on '{self.name}'",
             found=found,
-            expected=f"operators that the evaluator of onnx {onnx.__version__} computes as ONNX defines them",
+            expected=(
+                f"operators that the evaluator of onnx {onnx.__version__} computes as ONNX defines "
+                "them"
+            ),
             remedy="Choose another backend for this model.",
         )
 

@@ -384,8 +384,11 @@ class OrtBackend:
         }
 
     def _session(
-        self, runtime: Any, model: ir.Model, threads: int
-    ) -> "onnxruntime.InferenceSession":  # noqa: ANN401 - a module without types
+        self,
+        runtime: Any,  # noqa: ANN401
+        model: ir.Model,
+        threads: int,
+    ) -> "onnxruntime.InferenceSession":
         options = self._options(runtime, threads)
         given = {
             "providers": list(_PROVIDERS),

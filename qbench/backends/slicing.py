@@ -86,7 +86,10 @@ class _Slicing(Closing):
         except ValueError as error:
             raise InputError(
                 f"Running '{self._graph}' in slices of {self._size}",
-                found=f"'{name}' of the shapes {', '.join(sorted({str(part.shape) for part in parts}))}",
+                found=(
+                    f"'{name}' of the shapes "
+                    f"{', '.join(sorted({str(part.shape) for part in parts}))}"
+                ),
                 expected="results of slices that differ in their first axis only",
                 remedy="Export the model with a free batch size.",
             ) from error

@@ -68,7 +68,10 @@ class Profile:
 
     def __repr__(self) -> str:
         values = f"{len(self.values)} value{'s' * (len(self.values) != 1)}"
-        return f"<Profile of {values} of graph {self.graph[:12]}… over {self.rows} sample{'s' * (self.rows != 1)}>"
+        return (
+            f"<Profile of {values} of graph {self.graph[:12]}… over {self.rows} "
+            f"sample{'s' * (self.rows != 1)}>"
+        )
 
     @property
     def times(self) -> dict[str, int]:
@@ -126,7 +129,10 @@ class Profile:
         if digest != self.data:
             raise InputError(
                 f"Using a profile for the calibration data '{data}'",
-                found=f"a profile of other samples, or of others preprocessed ({self.data[:12]}…, {self.rows} samples)",
+                found=(
+                    f"a profile of other samples, or of others preprocessed ({self.data[:12]}…, "
+                    f"{self.rows} samples)"
+                ),
                 expected=f"one of these samples ({digest[:12]}…)",
                 remedy="Calibrate on these data.",
             )
@@ -171,7 +177,8 @@ class Profile:
             StoreError: the file cannot be written.
         """
         lines = [
-            f"{json.dumps(name)}: {json.dumps(statistics_row(seen, histogram=packed_histogram(seen.histogram)))}"
+            f"{json.dumps(name)}: "
+            f"{json.dumps(statistics_row(seen, histogram=packed_histogram(seen.histogram)))}"
             for name, seen in self.values.items()
         ]
         text = json.dumps(_head(self))[:-1] + ',\n "values": {\n' + ",\n".join(lines) + "\n}}\n"

@@ -134,7 +134,8 @@ def _note_ungated(run: "Run", pattern: str) -> None:
             f" and {len(ungated) - _NAMED} more" if len(ungated) > _NAMED else ""
         )
         say(
-            f"note: no gate judges the answers of {counted(len(ungated), 'cell')} of run {run.id}: {named}"
+            f"note: no gate judges the answers of {counted(len(ungated), 'cell')} of run {run.id}: "
+            f"{named}"
         )
 
 
@@ -172,7 +173,10 @@ def _measured(run: "Run", pattern: str) -> "Mapping[str, list[Measurement]]":
             f"Accepting results of run '{run.id}'",
             found=f"no measured cell that matches '{pattern}' among {len(run.cells)}",
             expected="at least one",
-            remedy="Cells are written model::backend+schema; 'qbench compare' and the report list them.",
+            remedy=(
+                "Cells are written model::backend+schema; 'qbench compare' and the report list "
+                "them."
+            ),
         )
     return found
 
@@ -253,7 +257,8 @@ def _show(done: "Mapping[tuple[str, str], list[Acceptance]]", *, as_json: bool) 
         for refusal in (one for result in several for one in result.refusals):
             word = "left out" if refusal.is_listed else "not accepted"
             say(
-                f"{word}: {model}::{refusal.cell}: {_with_whole_command(refusal.reason, suite, model)}"
+                f"{word}: {model}::{refusal.cell}: "
+                f"{_with_whole_command(refusal.reason, suite, model)}"
             )
     rows = []
     for (suite, model), several in done.items():
@@ -334,7 +339,8 @@ def _show_left(new: int, changed: int) -> None:
         put(f"{counted(new, 'result')} without an accepted result not accepted: use --what new")
     if changed:
         put(
-            f'{counted(changed, "result")} changed and not accepted: use --what changed --reason "…"'
+            f"{counted(changed, 'result')} changed and not accepted: use --what changed --reason "
+            '"…"'
         )
 
 

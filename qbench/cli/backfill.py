@@ -143,7 +143,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     }
     todo = [version for version in line if version not in kept]
     say(
-        f"{counted(len(line), 'release')} of {arguments.package}, {line[0]} … {line[-1]}: {len(todo)} to measure"
+        f"{counted(len(line), 'release')} of {arguments.package}, {line[0]} … {line[-1]}: "
+        f"{len(todo)} to measure"
     )
     measuring = working(f"measuring {arguments.package}", len(todo), "releases")
     with measuring as step, _pool(arguments.jobs or os.cpu_count() or 1) as pool:
@@ -153,7 +154,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             found[release.version] = release
             step.done = number
             complain(
-                f"[{number}/{len(todo)}] {arguments.package} {release.version} {release.state}: {release.line}"
+                f"[{number}/{len(todo)}] {arguments.package} {release.version} {release.state}: "
+                f"{release.line}"
             )
     return _finished(arguments, folder, [found[version] for version in line])
 

@@ -24,7 +24,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--good",
         required=True,
         metavar="A",
-        help="a commit at which the cell was good, or the run of one: 'last-green', 'previous', an id",
+        help=(
+            "a commit at which the cell was good, or the run of one: 'last-green', 'previous', an "
+            "id"
+        ),
     )
     parser.add_argument(
         "--bad",
@@ -134,7 +137,10 @@ def _task(arguments: argparse.Namespace, project: Path) -> "Task":
                 f"Reading {name} '{text}'",
                 found=f"no such commit in '{project}'",
                 expected="a commit of the project under test, or a run that measured one",
-                remedy="Name the checkout with --project; fetch the whole history where the clone is shallow.",
+                remedy=(
+                    "Name the checkout with --project; fetch the whole history where the clone is "
+                    "shallow."
+                ),
             )
     suite, _, cell = arguments.target.partition("::")
     path = (project / suite).resolve()
@@ -223,7 +229,10 @@ def _demand_measured(notes: "Notes", end: str, path: Path) -> None:
             f"Measuring {end[:9]}, an end of the bisection",
             found=notes.trials[end].problem,
             expected="an end that can be built and measured",
-            remedy=f"Correct --build or the commit's files, or choose another commit for this end.{kept}",
+            remedy=(
+                "Correct --build or the commit's files, or choose another commit for this "
+                f"end.{kept}"
+            ),
         )
 
 

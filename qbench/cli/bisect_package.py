@@ -194,7 +194,10 @@ class CommandTrials:
                 doing,
                 found=f"status {status}",
                 expected="0 (good), 125 (cannot be tested) or up to 127 (bad)",
-                remedy="The command crashed or was killed: start the same bisection again to continue from here.",
+                remedy=(
+                    "The command crashed or was killed: start the same bisection again to continue "
+                    "from here."
+                ),
             )
         return PackageTrial(
             mark=_mark(status), says=f"the command ended with {status}", numbers={"status": status}
@@ -335,17 +338,24 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--tolerance",
         type=float,
         metavar="R",
-        help="a version is bad where outputs differ by more than R of the largest (default: where any bit differs)",
+        help=(
+            "a version is bad where outputs differ by more than R of the largest (default: where "
+            "any bit differs)"
+        ),
     )
     parser.add_argument(
         "--state",
         metavar="FILE",
-        help="file that keeps the state, so that a bisection can be continued (default: reports/bisect/NAME-A-B.json)",
+        help=(
+            "file that keeps the state, so that a bisection can be continued (default: "
+            "reports/bisect/NAME-A-B.json)"
+        ),
     )
     declare_json(parser)
     parser.set_defaults(command=())
     parser.epilog = (
-        "After '--' comes a command of your own that is run instead of a model. {python} in it is the Python of a "
+        "After '--' comes a command of your own that is run instead of a model. {python} in it is "
+        "the Python of a "
         "version; its exit status is 0 where that is good, 125 where it cannot be tested, and "
         "another one up to 127 where it is bad."
     )
@@ -570,11 +580,13 @@ def _print(
         put(f"{task.package} {found[0]} is the first bad version")
     else:
         put(
-            f"the first bad version of {task.package} is one of {len(found)} that cannot be distinguished"
+            f"the first bad version of {task.package} is one of {len(found)} that cannot be "
+            "distinguished"
         )
     if question is not None:
         put(
-            f"  {question.metric} goes from {question.text(question.good)} to {question.text(question.bad)}"
+            f"  {question.metric} goes from {question.text(question.good)} to "
+            f"{question.text(question.bad)}"
         )
     for version in (before, *found):
         said = trials[version].says if version in trials else "not tried"

@@ -74,7 +74,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         say(sentence)
     for note in idle:
         say(
-            f"the annotation of {note.commit} for '{note.cell}' ({note.author}) fits no alert: remove or correct it"
+            f"the annotation of {note.commit} for '{note.cell}' ({note.author}) fits no alert: "
+            "remove or correct it"
         )
     if new or any(records for _, records in red):
         return ExitCode.GATE_FAILED
@@ -96,7 +97,10 @@ def _incomplete(trends: Trends) -> Iterator[str]:
     for run in {run.suite: run for run in trends.runs}.values():
         if lacking := lacking_shares(run.header):
             shares = f"share{'' if len(lacking) == 1 else 's'} {', '.join(lacking)}"
-            yield f"the last run of '{run.suite}' ({run.id}) lacks {shares}: the cells of these are not checked"
+            yield (
+                f"the last run of '{run.suite}' ({run.id}) lacks {shares}: the cells of these are "
+                "not checked"
+            )
     for one in trends.newest:
         yield from _lacks(one)
 
@@ -112,13 +116,19 @@ def _lacks(one: "Standing") -> Iterator[str]:
         for words in incomplete_words(whole, f"the last run of all of '{one.suite}' ({whole.id})"):
             yield f"{words}: the cells that it did not measure are not checked"
     if one.newest.cells and all(record.outcome == "unsupported" for record in one.newest.cells):
-        yield f"{last} supports none of its {counted(len(one.newest.cells), 'cell')}: nothing was measured"
+        yield (
+            f"{last} supports none of its {counted(len(one.newest.cells), 'cell')}: nothing was "
+            "measured"
+        )
     for cells, why in (
         (one.lost.gone, "measured or accepted before, and not in it any more"),
         (one.lost.unsupported, "measured or accepted before, and unsupported now"),
     ):
         if cells:
-            yield f"{counted(len(cells), 'cell')} of '{one.suite}' {_verb(cells)} {why}: {_named(cells)}"
+            yield (
+                f"{counted(len(cells), 'cell')} of '{one.suite}' {_verb(cells)} {why}: "
+                f"{_named(cells)}"
+            )
 
 
 def _verb(cells: "Sequence[Cell]") -> str:
@@ -207,7 +217,8 @@ def _print(
     if new:
         put()
         put(
-            f"Fix it, bisect it, accept the new results, or classify it in {trends.annotations_path}."
+            "Fix it, bisect it, accept the new results, or classify it in "
+            f"{trends.annotations_path}."
         )
 
 
@@ -233,7 +244,10 @@ def _headline(one: "Regression", project: str, package: str) -> str:
         than = "before" if worst.own_past else "what was accepted"
         return f"slide, {state}: {worst.cell} is worse than {than} since {since}, by no one step"
     if one.suspects and package:
-        return f"step, {state}: {cells} at {package} {' … '.join(dict.fromkeys((one.suspects[0], one.suspects[-1])))}"
+        return (
+            f"step, {state}: {cells} at {package} "
+            f"{' … '.join(dict.fromkeys((one.suspects[0], one.suspects[-1])))}"
+        )
     if len(one.suspects) == 1:
         subject = subject_line(one.suspects[0], project)
         quoted = f" “{subject}”" if subject else ""

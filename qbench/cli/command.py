@@ -38,8 +38,12 @@ class _Once(argparse._StoreAction):  # noqa: SLF001 - argparse has no public cla
     """An option with one value: giving it twice is an error, since either value could be meant."""
 
     def __call__(
-        self, parser: Any, namespace: Any, values: Any, option_string: str | None = None
-    ) -> None:  # noqa: ANN401
+        self,
+        parser: Any,  # noqa: ANN401
+        namespace: Any,  # noqa: ANN401
+        values: Any,  # noqa: ANN401
+        option_string: str | None = None,
+    ) -> None:
         """Keep the value of the option."""
         if option_string is not None:
             parser.require_first(self, option_string, values)
@@ -50,8 +54,12 @@ class _Joined(argparse._StoreAction):  # noqa: SLF001
     """An option with a text of values between commas; those of a repeated option are joined."""
 
     def __call__(
-        self, parser: Any, namespace: Any, values: Any, option_string: str | None = None
-    ) -> None:  # noqa: ANN401
+        self,
+        parser: Any,  # noqa: ANN401
+        namespace: Any,  # noqa: ANN401
+        values: Any,  # noqa: ANN401
+        option_string: str | None = None,
+    ) -> None:
         """Keep the values of the option."""
         parser.keep(self, values)
         super().__call__(parser, namespace, ",".join(parser.given_before(self)), option_string)
@@ -64,8 +72,12 @@ class _Listed(argparse._AppendAction):  # noqa: SLF001
     """
 
     def __init__(
-        self, *args: Any, item: Callable[[str], Any] = str, among: Sequence[str] = (), **kwargs: Any
-    ) -> None:  # noqa: ANN401
+        self,
+        *args: Any,  # noqa: ANN401
+        item: Callable[[str], Any] = str,
+        among: Sequence[str] = (),
+        **kwargs: Any,  # noqa: ANN401
+    ) -> None:
         if among and "metavar" not in kwargs:
             kwargs["metavar"] = f"{{{','.join(among)}}}"
         super().__init__(*args, **kwargs)
@@ -73,8 +85,12 @@ class _Listed(argparse._AppendAction):  # noqa: SLF001
         self._among = among
 
     def __call__(
-        self, parser: Any, namespace: Any, values: Any, option_string: str | None = None
-    ) -> None:  # noqa: ANN401
+        self,
+        parser: Any,  # noqa: ANN401
+        namespace: Any,  # noqa: ANN401
+        values: Any,  # noqa: ANN401
+        option_string: str | None = None,
+    ) -> None:
         """Add the values of the option."""
         for text in (part.strip() for part in values.split(",")):
             if self._among and text not in self._among:
@@ -99,7 +115,10 @@ def in_turn(kind: str) -> str:
     """What to do about several values of the option ``kind``, which takes one."""
     if kind not in _SEVERAL:
         return "Leave one of them out."
-    return f"Run the command once for each, or list them as {_SEVERAL[kind]} of a suite ('qbench init' writes one)."
+    return (
+        f"Run the command once for each, or list them as {_SEVERAL[kind]} of a suite ('qbench "
+        "init' writes one)."
+    )
 
 
 class Parser(argparse.ArgumentParser):
@@ -132,7 +151,8 @@ class Parser(argparse.ArgumentParser):
         """End the process with USAGE where the option ``action`` was given before."""
         if earlier := self.given_before(action):
             self.error(
-                f"{option} was given twice, '{earlier[-1]}' and '{value}'; it takes one. {in_turn(action.dest)}"
+                f"{option} was given twice, '{earlier[-1]}' and '{value}'; it takes one. "
+                f"{in_turn(action.dest)}"
             )
         self.keep(action, value)
 
@@ -183,7 +203,10 @@ class Parser(argparse.ArgumentParser):
         for word in words:
             option = word.partition("=")[0]
             if option.startswith("--") and option not in self._option_string_actions:
-                return f"unknown option '{option}'{self._suggestion(option, self._option_string_actions)}"
+                return (
+                    "unknown option "
+                    f"'{option}'{self._suggestion(option, self._option_string_actions)}"
+                )
         return ""
 
     def _mistyped_command(self, message: str) -> str:
@@ -203,8 +226,10 @@ class Parser(argparse.ArgumentParser):
     def _commands(self) -> tuple[str, ...]:
         """The commands below this parser; none of a parser of options."""
         actions = (
-            action for action in self._actions if isinstance(action, argparse._SubParsersAction)
-        )  # noqa: SLF001
+            action
+            for action in self._actions
+            if isinstance(action, argparse._SubParsersAction)  # noqa: SLF001
+        )
         return tuple(name for action in actions for name in action.choices)
 
 

@@ -90,15 +90,22 @@ class Log:
             raise InputError(
                 log.file.doing,
                 found="raw outputs",
-                expected="answers or counts of each sample, when two files are compared without a model",
-                remedy="Measure it with its model: qbench eval MODEL --data D --backend answers:PATH.",
+                expected=(
+                    "answers or counts of each sample, when two files are compared without a model"
+                ),
+                remedy=(
+                    "Measure it with its model: qbench eval MODEL --data D --backend answers:PATH."
+                ),
             )
         for record in log.file.records():
             log._add(record)
         if CORRECT in log.values and not log.is_comparable:
             raise InputError(
                 log.file.doing,
-                found="texts as answers and numbers as labels, or the other way round: none can be right",
+                found=(
+                    "texts as answers and numbers as labels, or the other way round: none can be "
+                    "right"
+                ),
                 expected="answers and labels of one kind",
                 remedy="Write both as class numbers, or both as texts.",
             )
@@ -243,7 +250,10 @@ def compare_logs(
     if not common:
         raise IncomparableError(
             f"Comparing '{old.file.path}' with '{new.file.path}'",
-            found=f"no common sample: {listed_ids(list(old.places))}, and {listed_ids(list(new.places))}",
+            found=(
+                f"no common sample: {listed_ids(list(old.places))}, and "
+                f"{listed_ids(list(new.places))}"
+            ),
             expected="answers to the same samples",
             remedy="Name two files about the same data.",
         )
@@ -364,7 +374,10 @@ def _require_one_scale(
     if direction is Direction.HIGHER and is_share[0] and after > 1:
         raise InputError(
             doing,
-            found=f"values of '{name}' up to {before:g} in the first file and up to {after:g} in the second",
+            found=(
+                f"values of '{name}' up to {before:g} in the first file and up to {after:g} in the "
+                "second"
+            ),
             expected="one unit in both: the first has shares from 0 to 1",
             remedy="Write both as shares, or both in the other unit.",
         )
@@ -380,7 +393,10 @@ def _require_countable(doing: str, name: str, values: Sequence[Array]) -> None:
         raise InputError(
             doing,
             found=f"{greatest:.4g} for the metric '{name}'",
-            expected=f"values up to {most:.4g} of {counted(len(values[0]), 'sample')}, which are counted in millionths",
+            expected=(
+                f"values up to {most:.4g} of {counted(len(values[0]), 'sample')}, which are "
+                "counted in millionths"
+            ),
             remedy="Write the metric in a larger unit.",
         )
 
@@ -454,7 +470,10 @@ def _require_same_contents(old: Log, new: Log, common: Sequence[str], rows: Rows
     if len(other):
         raise InputError(
             f"Comparing '{old.file.path}' with '{new.file.path}'",
-            found=f"another question in {counted(len(other), 'sample')} ({listed_ids([common[i] for i in other[:9]])})",
+            found=(
+                f"another question in {counted(len(other), 'sample')} "
+                f"({listed_ids([common[i] for i in other[:9]])})"
+            ),
             expected="the same questions under the same ids",
             remedy="Name two files about one revision of the data.",
         )
@@ -556,12 +575,14 @@ def _print_notes(found: Compared, margin: float | None) -> None:
     names = {one.metric for one in found.scores}
     if TOKEN_KL.name in names and TOKEN_KL_MOST.name not in names:
         put(
-            "token_kl is a lower bound; without 'floor' nothing bounds what lies outside the stored tokens"
+            "token_kl is a lower bound; without 'floor' nothing bounds what lies outside the "
+            "stored tokens"
         )
     for one, shown in zip(found.scores, found.evidence, strict=True):
         if margin is None and shown is not None and one.against is Against.LABELS:
             put(
-                f"{one.metric}: these samples detect a change of {distance_text(shown.detectable, one.unit)}"
+                f"{one.metric}: these samples detect a change of "
+                f"{distance_text(shown.detectable, one.unit)}"
             )
         elif margin is not None and shown is not None:
             unit = "pp" if one.unit == "%" else one.unit

@@ -49,7 +49,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--across",
         action="store_true",
-        help="also compare cells whose environment classes differ: after an upgrade, or of two computers",
+        help=(
+            "also compare cells whose environment classes differ: after an upgrade, or of two "
+            "computers"
+        ),
     )
     parser.add_argument("--all", action="store_true", help="list unchanged cells too")
     parser.add_argument(
@@ -62,7 +65,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--margin",
         metavar="X",
         type=_margin,
-        help="of files of answers, the largest loss that passes: a share such as 0.01, else in the metric's unit",
+        help=(
+            "of files of answers, the largest loss that passes: a share such as 0.01, else in the "
+            "metric's unit"
+        ),
     )
     declare_json(parser)
 
@@ -87,7 +93,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         raise InputError(
             f"Comparing '{arguments.old}' with '{arguments.new}'",
             found="--metric or --margin with runs",
-            expected="them with files of answers alone: cells of runs have their rules in the suite",
+            expected=(
+                "them with files of answers alone: cells of runs have their rules in the suite"
+            ),
             remedy="Leave them out.",
         )
     from qbench.tracking import COMPARED_KEYS, Relation, compare_runs
@@ -174,7 +182,8 @@ def _margin(text: str) -> float:
 
 
 _RANGES = (
-    "lost, gained and p are ranges where the samples on which the two runs differ are not known: a run file counts "
+    "lost, gained and p are ranges where the samples on which the two runs differ are not known: a "
+    "run file counts "
     "losses and gains against fp32, without labels"
 )
 
@@ -215,7 +224,10 @@ def _moved_model(row: "CellChange") -> str:
         for metric in row.metrics
         if metric.references is not None
     ]
-    return f"{row.cell.model} is another model in the new run: {', '.join(moves) or 'nothing is measured by labels'}"
+    return (
+        f"{row.cell.model} is another model in the new run: "
+        f"{', '.join(moves) or 'nothing is measured by labels'}"
+    )
 
 
 def _missing(run: "Run") -> Iterator[str]:

@@ -152,7 +152,9 @@ class SideText:
                     found="another Python"
                     if self.python
                     else "a backend without optimization levels",
-                    expected="ONNX Runtime of this Python: ort-cpu, ort-cpu-noopt or ort-cpu-precise",
+                    expected=(
+                        "ONNX Runtime of this Python: ort-cpu, ort-cpu-noopt or ort-cpu-precise"
+                    ),
                     remedy="Leave 'level' out.",
                 )
             return backend.at_level(self.level)
@@ -314,7 +316,10 @@ def _next_step(arguments: argparse.Namespace, compared: ComparedSides) -> str:
     if compared.came[0] == FLOAT and right.schema != FLOAT and compared.left.schema == FLOAT:
         calib = f" --calib {shlex.quote(arguments.calib)}" if arguments.calib else ""
         calib += f" --calib-samples {arguments.calib_count}" if arguments.calib_count else ""
-        return f"qbench localize {model} --backend {right.backend} --schema {right.schema} {data}{calib}"
+        return (
+            f"qbench localize {model} --backend {right.backend} --schema {right.schema} "
+            f"{data}{calib}"
+        )
     engines = {"ort-cpu", "ort-cpu-noopt", "ort-cpu-precise"}
     if compared.came[0] != FLOAT and {compared.left.backend, right.backend} <= engines:
         return f"qbench optimizers {model} {data}"
@@ -446,7 +451,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "other",
         metavar="OTHER",
         nargs="?",
-        help="another model, which the right side runs on the same samples; values of the same name are compared",
+        help=(
+            "another model, which the right side runs on the same samples; values of the same name "
+            "are compared"
+        ),
     )
     declare_data(parser, "samples", is_required=True)
     declare_calibration(parser)
@@ -476,7 +484,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
         metavar="A",
         type=_distance,
         default=0.0,
-        help="count values as equal that differ by at most A + R × |left|, as numpy does (default: 0)",
+        help=(
+            "count values as equal that differ by at most A + R × |left|, as numpy does (default: "
+            "0)"
+        ),
     )
     parser.add_argument(
         "--rtol", metavar="R", type=_distance, default=0.0, help="R of the same sum (default: 0)"

@@ -68,7 +68,10 @@ def _cache(folder: Path) -> dict[str, Any]:
 
 def _problems(folder: Path) -> Iterable[str]:
     if not os.access(_existing(folder), os.W_OK | os.X_OK):
-        yield f"the cache '{folder}' cannot be written: make it writable, or set QBENCH_CACHE to another folder"
+        yield (
+            f"the cache '{folder}' cannot be written: make it writable, or set QBENCH_CACHE to "
+            "another folder"
+        )
     if shutil.which("git") is None:
         yield "git is not installed: runs cannot record the commit that they measured"
 
@@ -369,13 +372,19 @@ def _conditions(suite: "Suite") -> Iterator[str]:
 def _suite_problems(facts: dict[str, Any], known: "dict[str, Baseline | None]") -> Iterator[str]:
     for name, baseline in known.items():
         if baseline is None:
-            yield f'{name} has no baseline: pytest "{facts["path"]}::{name}" --qbench-accept-fp32 --qbench-accept=new'
+            yield (
+                f'{name} has no baseline: pytest "{facts["path"]}::{name}" --qbench-accept-fp32 '
+                "--qbench-accept=new"
+            )
     for entry in facts["quarantine"]:
         if entry["days_left"] < 0:
-            yield f"the quarantine of {entry['cell']} ended on {entry['expires']} ({entry['owner']})"
+            yield (
+                f"the quarantine of {entry['cell']} ended on {entry['expires']} ({entry['owner']})"
+            )
     if facts["excused"] > facts["most_excused"] * facts["gated"]:
         yield (
-            f"{facts['excused']} of {counted(facts['gated'], 'gated cell')} carry their own tolerance or a quarantine "
+            f"{facts['excused']} of {counted(facts['gated'], 'gated cell')} carry their own "
+            "tolerance or a quarantine "
             f"entry; at most {facts['most_excused']:.0%} should (most_excused of the suite)"
         )
 
@@ -453,7 +462,8 @@ def _print_suite(suite: dict[str, Any], environment_class: str) -> None:
     if missing:
         total = _size(sum(asset["bytes"] for asset in missing))
         put(
-            f"  assets: {len(missing)} of {len(suite['assets'])} packages are not cached yet, {total} to download"
+            f"  assets: {len(missing)} of {len(suite['assets'])} packages are not cached yet, "
+            f"{total} to download"
         )
     else:
         put(f"  assets: all {len(suite['assets'])} packages are cached")
@@ -474,14 +484,16 @@ def _print_suite(suite: dict[str, Any], environment_class: str) -> None:
         print_columns(rows, header)
     for name in suite["unknown_until_started"]:
         put(
-            f"  environment class of {name}: unknown until its Python is started; what a 'when' may excuse counts"
+            f"  environment class of {name}: unknown until its Python is started; what a 'when' "
+            "may excuse counts"
         )
     for entry in suite["quarantine"]:
         soon = " — soon" if 0 <= entry["days_left"] <= _soon_days() else ""
         put(f"  quarantined until {entry['expires']}{soon}: {entry['cell']} ({entry['owner']})")
     most = f"at most {suite['most_excused']:.0%}"
     put(
-        f"  excused: {suite['excused']} of {suite['gated']} gated cells (own tolerance or entry; {most})"
+        f"  excused: {suite['excused']} of {suite['gated']} gated cells (own tolerance or entry; "
+        f"{most})"
     )
 
 

@@ -28,14 +28,18 @@ def declare(parser: argparse.ArgumentParser) -> None:
         metavar="D",
         required=True,
         help="a folder of pictures, one folder per class ('PATH?resize=256&crop=224&mean=…&std=…&classes=labels.txt'); "
-        "an .npz with an array for each input (or a lone x) and labels y, or a folder of these, one per sample; a "
+        "an .npz with an array for each input (or a lone x) and labels y, or a folder of these, "
+        "one per sample; a "
         ".jsonl with a sample in each line; or the name of a data set",
     )
     declare_backend(parser, "; or answers:PATH, answers that were recorded elsewhere")
     parser.add_argument(
         "--python",
         metavar="VENV",
-        help="run the model with the onnxruntime of another Python: a program or the folder of an environment",
+        help=(
+            "run the model with the onnxruntime of another Python: a program or the folder of an "
+            "environment"
+        ),
     )
     parser.add_argument(
         "--schema",

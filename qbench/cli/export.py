@@ -38,7 +38,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "-o",
         "--output",
         metavar="FILE",
-        help="file to write (default: standard output); FILE.tflite, of a MODEL.onnx, needs no --format",
+        help=(
+            "file to write (default: standard output); FILE.tflite, of a MODEL.onnx, needs no "
+            "--format"
+        ),
     )
     declare_history(parser)
     parser.add_argument("--suite", help="with 'all': only runs of this suite")
@@ -96,7 +99,10 @@ def _export_model(arguments: argparse.Namespace) -> ExitCode:
         raise InputError(
             doing,
             found=_wrong_export(arguments),
-            expected=f"one ONNX model, no --format, and a file that ends with {' or '.join(suffixes) or '.tflite'}",
+            expected=(
+                "one ONNX model, no --format, and a file that ends with "
+                f"{' or '.join(suffixes) or '.tflite'}"
+            ),
             remedy="Call 'qbench export MODEL.onnx -o MODEL.tflite'.",
         )
     written = target.write(load_model(Path(arguments.runs[0])))

@@ -42,7 +42,10 @@ def join_conflict(path: Path) -> tuple[Path, ...]:
                 doing,
                 found="no two sides, neither in git's index nor between markers in the file",
                 expected="a file of a merge, a rebase or a stash that git could not join",
-                remedy="Name a file that 'git status' lists as changed by both, or one with both sides in it.",
+                remedy=(
+                    "Name a file that 'git status' lists as changed by both, or one with both "
+                    "sides in it."
+                ),
             )
         ours, base, theirs = marked
     if path.suffix == ".json":

@@ -51,7 +51,8 @@ def _update_index(arguments: argparse.Namespace) -> ExitCode:
         done = index.update(history.store, rebuild=arguments.rebuild)
         if done.was_damaged:
             say(
-                f"'{index.name}' was not a database or was damaged: it was created again from the run files."
+                f"'{index.name}' was not a database or was damaged: it was created again from the "
+                "run files."
             )
         for problem in done.problems:
             say(problem)
@@ -68,7 +69,8 @@ def _update_index(arguments: argparse.Namespace) -> ExitCode:
         else:
             others = f"{done.changed} changed, {done.gone} gone, {done.kept} as they were"
             put(
-                f"{index.name}: {counted(done.added, 'run file')} added, {others}; {counted(done.runs, 'run')} in all"
+                f"{index.name}: {counted(done.added, 'run file')} added, {others}; "
+                f"{counted(done.runs, 'run')} in all"
             )
     return ExitCode.USAGE if done.unreadable else ExitCode.FINE
 
@@ -97,7 +99,10 @@ def _declare_push(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         action="append",
         default=[],
-        help="a file to keep on the branch in its newest version, such as reports/badge.json; repeatable",
+        help=(
+            "a file to keep on the branch in its newest version, such as reports/badge.json; "
+            "repeatable"
+        ),
     )
 
 
@@ -135,7 +140,8 @@ def _pull(arguments: argparse.Namespace) -> ExitCode:
         )
     elif tip:
         put(
-            f"{folder}: {counted(len(done.added), 'run')} added from {branch}, {done.same} there already"
+            f"{folder}: {counted(len(done.added), 'run')} added from {branch}, {done.same} there "
+            "already"
         )
     else:
         put(f"{folder}: nothing added, since {branch} does not exist yet")
@@ -195,8 +201,10 @@ _ACTIONS = (
 _CODES = {
     "show": "exit codes: 0 printed, 2 usage or bad input (no such cell, no history)",
     "check": (
-        "exit codes: 0 no new regression, 1 a confirmed regression without annotation,\n  2 usage or bad input, "
-        "4 nothing new in a history that is not whole (no runs,\n  an interrupted run, a missing share, an unreadable "
+        "exit codes: 0 no new regression, 1 a confirmed regression without annotation,\n"
+        "  2 usage or bad input, "
+        "4 nothing new in a history that is not whole (no runs,\n"
+        "  an interrupted run, a missing share, an unreadable "
         "file)"
     ),
     "index": "exit codes: 0 fine, 2 usage or bad input, or a file in the history is no run file",

@@ -159,7 +159,10 @@ def _unknown_run(
     if found:
         what = f"{len(found)} runs of that name among {len(heads)} in '{folder}'"
     elif text == LAST_GREEN and heads:
-        what = f"no run of the suite '{heads[-1].suite}' all of whose gates passed, among {len(heads)} in '{folder}'"
+        what = (
+            f"no run of the suite '{heads[-1].suite}' all of whose gates passed, among "
+            f"{len(heads)} in '{folder}'"
+        )
     else:
         what = f"no such file, and no such run among {len(heads)} in '{folder}'"
     newest = ", ".join(f"'{run.id}'" for run in (found or heads)[-_NAMED:])
@@ -271,7 +274,8 @@ def read_trends(arguments: argparse.Namespace, cell: str | None = None) -> Trend
     if unordered:
         verb = "is" if len(unordered) == 1 else "are"
         say(
-            f"{counted(len(unordered), 'commit')} of the history {verb} not on the main line here: ordered by time"
+            f"{counted(len(unordered), 'commit')} of the history {verb} not on the main line here: "
+            "ordered by time"
         )
     return Trends(
         runs=runs,

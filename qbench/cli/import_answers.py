@@ -39,7 +39,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--source",
         metavar="KEY",
         default="",
-        help="what tells which samples belong together: a column, or names between dots such as doc.article",
+        help=(
+            "what tells which samples belong together: a column, or names between dots such as "
+            "doc.article"
+        ),
     )
     parser.add_argument(
         "--columns",

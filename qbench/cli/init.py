@@ -71,7 +71,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--package",
         metavar="P",
-        help=f"what the workflows install: {FORMS} (default: what is installed here, as far as a job can have it)",
+        help=(
+            f"what the workflows install: {FORMS} (default: what is installed here, as far as a "
+            "job can have it)"
+        ),
     )
     parser.add_argument(
         "--ci",
@@ -377,7 +380,8 @@ def _package(arguments: argparse.Namespace, folder: Path, doing: str) -> Package
     if not is_asked or _is_below_repository(folder):
         return known
     put(
-        "The workflows install qbench, which is installed here from a folder that no other computer has."
+        "The workflows install qbench, which is installed here from a folder that no other "
+        "computer has."
     )
     answer = input(f"What do they install? {FORMS}; empty: write no workflows\n> ").strip()
     return package_of_text(answer, folder, doing) if answer else None
@@ -391,7 +395,8 @@ def _workflows(folder: Path, package: Package | None) -> tuple[dict[Path, str | 
         return {}, ["no workflows: GitHub reads them in the root of a repository only"]
     if package is None:
         return {}, [
-            "no workflows: qbench is installed here from a folder that no other computer has; say what a job installs: "
+            "no workflows: qbench is installed here from a folder that no other computer has; say "
+            "what a job installs: "
             f"qbench init {shlex.quote(str(folder))} --ci github --package P, where P is {FORMS}"
         ]
     files: dict[Path, str | bytes] = {

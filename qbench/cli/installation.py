@@ -23,7 +23,10 @@ WHEELS = "wheels"
 """The folder next to the suites that keeps a copied wheel."""
 _VERSION = re.compile(r"(==|>=|~=)?\s*\d[\w.!+]*")
 _SECURE_SHELL = re.compile(r"(?P<login>[\w.-]+@[\w.-]+):(?P<path>(?!/).+)")
-FORMS = "a version, a wheel, a folder of this repository, or the address of a repository (git+https://…)"
+FORMS = (
+    "a version, a wheel, a folder of this repository, or the address of a repository "
+    "(git+https://…)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +96,14 @@ def package_of_text(text: str, bench: Path, doing: str) -> Package:
     if package is None:
         raise InputError(
             doing,
-            found=f"the folder '{text}' outside of '{bench.resolve()}', and no published commit in it",
+            found=(
+                f"the folder '{text}' outside of '{bench.resolve()}', and no published commit in it"
+            ),
             expected=FORMS,
-            remedy="Push its commit, copy it into this repository, or build a wheel: pip wheel --no-deps FOLDER.",
+            remedy=(
+                "Push its commit, copy it into this repository, or build a wheel: pip wheel "
+                "--no-deps FOLDER."
+            ),
         )
     return package
 

@@ -41,12 +41,18 @@ def declare(parser: argparse.ArgumentParser) -> None:
         metavar="A",
         action="listed",
         default=[],
-        help="also list what this arithmetic cannot represent: a name (qbench list arithmetics) or a .toml; repeatable",
+        help=(
+            "also list what this arithmetic cannot represent: a name (qbench list arithmetics) or "
+            "a .toml; repeatable"
+        ),
     )
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="exit code 1 if a layer can saturate or overflow (with --arithmetic: in that arithmetic)",
+        help=(
+            "exit code 1 if a layer can saturate or overflow (with --arithmetic: in that "
+            "arithmetic)"
+        ),
     )
     declare_cache(parser)
     declare_json(parser)
@@ -149,11 +155,13 @@ def _print(arguments: argparse.Namespace, lint: "ModelLint") -> None:
     )
     print_columns([_line(layer) for layer in _worst_first(lint)], header)
     put(
-        "worst loss in steps of the layer's result; a pair of 8-bit values can saturate from |w0|+|w1| = 129 on"
+        "worst loss in steps of the layer's result; a pair of 8-bit values can saturate from "
+        "|w0|+|w1| = 129 on"
     )
     if lint.unjudged:
         put(
-            f"not judged: {', '.join(lint.unjudged)} (two computed operands, or a different sum at every position)"
+            f"not judged: {', '.join(lint.unjudged)} (two computed operands, or a different sum at "
+            "every position)"
         )
     for one in lint.miscomputed:
         put(f"{one.engine} computes this wrong: {one.node}: {one.why}")

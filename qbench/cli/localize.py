@@ -104,7 +104,10 @@ def _cell(arguments: argparse.Namespace) -> "RepeatableCell":
         raise InputError(
             f"Localising '{arguments.model}'",
             found=f"--fp32 with --{idle[0]}",
-            expected="no settings of quantizing: the model is quantized already, and no schema can repair it",
+            expected=(
+                "no settings of quantizing: the model is quantized already, and no schema can "
+                "repair it"
+            ),
             remedy=f"Leave --{idle[0]} out.",
         )
     subject = build_subject(
@@ -164,8 +167,14 @@ def _require_quantized(arguments: argparse.Namespace, cell: "RepeatableCell") ->
         raise InputError(
             f"Localising '{arguments.model}'",
             found=f"nothing of it is quantized under schema '{schema.name}'",
-            expected="at least one quantized operator, because only changes by quantization are localized",
-            remedy="Name another schema or model; 'qbench quantize --why' says why each operator stays in float.",
+            expected=(
+                "at least one quantized operator, because only changes by quantization are "
+                "localized"
+            ),
+            remedy=(
+                "Name another schema or model; 'qbench quantize --why' says why each operator "
+                "stays in float."
+            ),
         )
 
 
@@ -373,7 +382,10 @@ def _print(found: "LocalizedCell", arguments: argparse.Namespace) -> None:
 def _judged(verdict: "Verdict") -> str:
     """The outcome; of a cell whose answers no gate judges that, not that it passed."""
     if verdict.ungated and not verdict.outcome.is_red:
-        return "not judged: its metrics have no limit here, so nothing says whether these answers are good"
+        return (
+            "not judged: its metrics have no limit here, so nothing says whether these answers are "
+            "good"
+        )
     return verdict.outcome.value
 
 
@@ -459,7 +471,8 @@ def _print_repair(measurement: "Measurement", repair: "Repair", path: str | None
     smallest = "no fewer do" if repair.smallest else "fewer may do"
     put()
     put(
-        f"repaired by {counted(len(repair.nodes), 'operator')} in float ({smallest}): {', '.join(repair.nodes)}"
+        f"repaired by {counted(len(repair.nodes), 'operator')} in float ({smallest}): "
+        f"{', '.join(repair.nodes)}"
     )
     share, tried = rough_percent(repair.macs_share), counted(repair.probes, "set")
     if not measurement.planned_share:

@@ -24,7 +24,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--conflict",
         metavar="FILE",
-        help="instead: take both sides of a baseline or a TOML file of entries that git could not join",
+        help=(
+            "instead: take both sides of a baseline or a TOML file of entries that git could not "
+            "join"
+        ),
     )
     declare_json(parser)
 
@@ -63,7 +66,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     else:
         conflicts = f", {counted(len(done.conflicts), 'conflict')}" if done.conflicts else ""
         put(
-            f"{arguments.output}: {counted(len(done.added), 'run')} added, {done.same} there already{conflicts}"
+            f"{arguments.output}: {counted(len(done.added), 'run')} added, {done.same} there "
+            f"already{conflicts}"
         )
     return ExitCode.USAGE if done.conflicts or done.unreadable else ExitCode.FINE
 

@@ -141,7 +141,8 @@ def _say_left_out(subject: "Subject", backend: str) -> None:
         return
     if left := [name for name in usual if name not in names]:
         say(
-            f"left out: {', '.join(left)}; '{backend.removeprefix('answers:')}' names fewer classes of each sample"
+            f"left out: {', '.join(left)}; '{backend.removeprefix('answers:')}' names fewer "
+            "classes of each sample"
         )
 
 

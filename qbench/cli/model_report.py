@@ -92,7 +92,8 @@ def _print_ties(measured: "Sequence[Measurement]") -> None:
         for name, ties in measurement.ties.items():
             if ties:
                 put(
-                    f"{schema}: {ties} samples of '{name}' had equal best scores; the lowest class was taken"
+                    f"{schema}: {ties} samples of '{name}' had equal best scores; the lowest class "
+                    "was taken"
                 )
 
 

@@ -47,7 +47,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check-expected",
         action="store_true",
-        help="run the catalogue of known differences instead of MODEL; exit code 1 if a number differs",
+        help=(
+            "run the catalogue of known differences instead of MODEL; exit code 1 if a number "
+            "differs"
+        ),
     )
     declare_cache(parser)
     declare_json(parser)
@@ -142,7 +145,8 @@ def _print_effect(name: str, effect: "OptimizationEffect") -> None:
         )
         for one in alone:
             put(
-                f"           {one.node} ({'+'.join(one.operators) or 'input'}): {_causes(one.alone)}"
+                f"           {one.node} ({'+'.join(one.operators) or 'input'}): "
+                f"{_causes(one.alone)}"
             )
     if effect.first is not None and effect.first.along is not None:
         put(f"  first to move along the graph: {effect.first.value}, {_causes(effect.first.along)}")

@@ -98,7 +98,8 @@ def say_output(network: "ZooModel") -> None:
         names = [str(value.name) for value in only_graph(network).graph.outputs]
         if len(names) > 1:
             say(
-                f"compared: output '{names[0]}', the first of {', '.join(names)}; --output names another"
+                f"compared: output '{names[0]}', the first of {', '.join(names)}; --output names "
+                "another"
             )
 
 
@@ -124,7 +125,10 @@ def declare_backend(parser: argparse.ArgumentParser, more: str = "") -> None:
         "--backend",
         metavar="B",
         default="ort-cpu",
-        help=f"the backend that runs the model: a name, or a .toml with an arithmetic{more} (default: ort-cpu)",
+        help=(
+            f"the backend that runs the model: a name, or a .toml with an arithmetic{more} "
+            "(default: ort-cpu)"
+        ),
     )
 
 
@@ -350,7 +354,10 @@ def refuse_idle_settings(
         raise InputError(
             doing,
             found=f"--{idle[0]} with --{with_option}",
-            expected=f"no settings of planning: the {'plan' if with_option == 'plan' else 'model'} has them",
+            expected=(
+                f"no settings of planning: the {'plan' if with_option == 'plan' else 'model'} has "
+                "them"
+            ),
             remedy=f"Leave --{idle[0]} out, or --{with_option}.",
         )
 
@@ -401,7 +408,10 @@ def check_outputs(
 _FORM = re.compile(r"[\w.-]+:\w+")
 _UNKNOWN = re.compile(r"unknown (model|dataset|backend|schema|metric) ")
 _HOOK = "pytest_qbench_extension"
-HINT = "A conftest.py of another folder is read with --extension MODULE:NAME; that of this folder is read anyway."
+HINT = (
+    "A conftest.py of another folder is read with --extension MODULE:NAME; that of this folder is "
+    "read anyway."
+)
 
 
 def declare_extensions(parser: argparse.ArgumentParser) -> None:

@@ -60,7 +60,8 @@ def _print(arguments: argparse.Namespace, costs: "Costs") -> None:
     where = f"{arguments.model} on {partition.device.name}"
     put(f"{where}: {counted(len(islands), 'island')}, {counted(nodes, 'node')}{share}")
     put(
-        f"conversions at its borders: {conversions.quantize} quantized, {conversions.dequantize} dequantized, "
+        f"conversions at its borders: {conversions.quantize} quantized, {conversions.dequantize} "
+        "dequantized, "
         f"{conversions.requantize} requantized; {costs.bytes_crossing} bytes per sample cross"
     )
     put()

@@ -125,7 +125,8 @@ def _run(words: Sequence[str], *, is_program: bool) -> int:
 def _ended_early(how: str) -> ExitCode:
     """Say that the process that measured ended before the run did."""
     say(
-        f"the run ended early: its process ended {how} before the last cell; what was measured is in the run file"
+        f"the run ended early: its process ended {how} before the last cell; what was measured is "
+        "in the run file"
     )
     return ExitCode.INCOMPLETE
 
@@ -156,7 +157,10 @@ def build_parser() -> argparse.ArgumentParser:
     """The parser of the whole program."""
     parser = Parser(
         prog="qbench",
-        description="A bench for quantized neural networks: models × backends × schemas against stored fp32 baselines.",
+        description=(
+            "A bench for quantized neural networks: models × backends × schemas against stored "
+            "fp32 baselines."
+        ),
         epilog=f"'qbench help COMMAND' shows the options of a command; {' '.join(_CODES.split())}",
         allow_abbrev=False,
     )
@@ -165,7 +169,10 @@ def build_parser() -> argparse.ArgumentParser:
         "--size-limits",
         metavar="N",
         type=count_from_one,
-        help="open files up to N times as large as by default (docs/security.md); written before the command",
+        help=(
+            "open files up to N times as large as by default (docs/security.md); written before "
+            "the command"
+        ),
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
@@ -192,8 +199,10 @@ def build_parser() -> argparse.ArgumentParser:
 def _innermost(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     """``parser``, or the parsers of its actions (``history show``)."""
     actions = [
-        action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
-    ]  # noqa: SLF001
+        action
+        for action in parser._actions  # noqa: SLF001
+        if isinstance(action, argparse._SubParsersAction)  # noqa: SLF001
+    ]
     return [one for action in actions for one in action.choices.values()] or [parser]
 
 

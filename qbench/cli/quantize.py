@@ -40,14 +40,20 @@ def declare_samples(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--correct-bias",
         action="store_true",
-        help="move every bias by the mean error that quantization leaves on --calib (implied by some schemas)",
+        help=(
+            "move every bias by the mean error that quantization leaves on --calib (implied by "
+            "some schemas)"
+        ),
     )
     parser.add_argument(
         "--calib",
         "--data",
         dest="data",
         metavar="D",
-        help="calibration samples, written as for 'qbench eval': without --profile the ranges are of these",
+        help=(
+            "calibration samples, written as for 'qbench eval': without --profile the ranges are "
+            "of these"
+        ),
     )
     declare_count(parser)
     declare_cache(parser)
@@ -81,7 +87,10 @@ def wants_correction(arguments: argparse.Namespace, *, by_schema: bool, has_use:
     if wanted and not arguments.data:
         raise InputError(
             doing,
-            found=f"{'a schema that corrects biases' if by_schema else '--correct-bias'} without --calib",
+            found=(
+                f"{'a schema that corrects biases' if by_schema else '--correct-bias'} without "
+                "--calib"
+            ),
             expected="samples to take means from",
             remedy="Add --calib, the samples that the profile is of.",
         )
@@ -90,7 +99,10 @@ def wants_correction(arguments: argparse.Namespace, *, by_schema: bool, has_use:
             doing,
             found="--calib that nothing reads",
             expected="samples only where ranges are taken from them, or biases corrected",
-            remedy="Add --correct-bias, or leave --calib out; ranges come from it only without --profile.",
+            remedy=(
+                "Add --correct-bias, or leave --calib out; ranges come from it only without "
+                "--profile."
+            ),
         )
     return wanted
 
@@ -167,7 +179,10 @@ def declare_form(parser: argparse.ArgumentParser) -> None:
         action="listed",
         default=[],
         item=_size,
-        help="the usual size of a free dimension, as in H=224, to count multiply-accumulates; repeatable",
+        help=(
+            "the usual size of a free dimension, as in H=224, to count multiply-accumulates; "
+            "repeatable"
+        ),
     )
 
 
@@ -262,7 +277,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--profile",
         metavar="P.json",
-        help="profile of the model, written by 'qbench profile'; not needed with --calib, or for weights alone",
+        help=(
+            "profile of the model, written by 'qbench profile'; not needed with --calib, or for "
+            "weights alone"
+        ),
     )
     parser.add_argument(
         "--schema", metavar="S", help="how to quantize: a name (qbench list schemas) or a .toml"
@@ -363,7 +381,8 @@ def _print(arguments: argparse.Namespace, done: _Quantized) -> None:
     if done.unknown:
         named = ", ".join(done.unknown)
         put(
-            f"  the usual size of {named} is unknown and counts as 1: give it with --size {done.unknown[0]}=…"
+            f"  the usual size of {named} is unknown and counts as 1: give it with --size "
+            f"{done.unknown[0]}=…"
         )
     for line in lines[1:] if arguments.why else _float_lines(done.plan, arguments.backend):
         put(line)
@@ -392,12 +411,16 @@ def _float_lines(plan: "Plan", backend: str | None) -> list[str]:
         units.setdefault(reason, []).append(name)
     by = backend or "the backend"
     lines = (
-        f"  {by} runs {', '.join(names[:_NAMED])}{f' and {len(names) - _NAMED} more' * (len(names) > _NAMED)} "
+        f"  {by} runs "
+        f"{', '.join(names[:_NAMED])}{f' and {len(names) - _NAMED} more' * (len(names) > _NAMED)} "
         f"in float: {reason}"
         for reason, names in units.items()
     )
     own = plan.own_biases
-    few = f"  {counted(len(own), 'bias', 'biases')} at own scales: few backends add such in integers (--backend B)"
+    few = (
+        f"  {counted(len(own), 'bias', 'biases')} at own scales: few backends add such in integers "
+        "(--backend B)"
+    )
     return [
         *(f"  {refusal}" for refusal in plan.refusals),
         *lines,
@@ -428,7 +451,10 @@ def _planned(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
             raise InputError(
                 f"Quantizing '{arguments.model}'",
                 found=f"no --{name}",
-                expected="--calib or --profile, --schema and --output, or --read for a model that is quantized already",
+                expected=(
+                    "--calib or --profile, --schema and --output, or --read for a model that is "
+                    "quantized already"
+                ),
                 remedy="Add --calib, calibration samples."
                 if name == "profile"
                 else f"Add --{name}.",
@@ -490,7 +516,10 @@ def _refuse_all_float(arguments: argparse.Namespace, plan: "Plan") -> None:
     ((reason, count),) = refused.most_common(1)
     raise UnsupportedError(
         f"Quantizing '{arguments.model}' under '{plan.schema}'",
-        found=f"no unit that can be quantized: {refused.total()} units are refused, {count} of them because {reason}",
+        found=(
+            f"no unit that can be quantized: {refused.total()} units are refused, {count} of them "
+            f"because {reason}"
+        ),
         expected="at least one quantized unit",
         remedy="Choose another schema or backend; --why prints the reason for every unit.",
     )

@@ -111,7 +111,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             f"{counted(len(cells), 'cell')} with values" if cells else "no values: any fall passes"
         )
         put(
-            f"{path}: {pattern} is in quarantine until {entry.expires} ({entry.owner}): {entry.measured} ({what})"
+            f"{path}: {pattern} is in quarantine until {entry.expires} ({entry.owner}): "
+            f"{entry.measured} ({what})"
         )
     return ExitCode.FINE
 
@@ -133,7 +134,10 @@ def _entry(
                 doing,
                 found=f"no --{name}",
                 expected="why the cell is bad, and the last day of the entry",
-                remedy='Add --reason "…" --until 2027-03-31; only an entry that is there needs neither.',
+                remedy=(
+                    'Add --reason "…" --until 2027-03-31; only an entry that is there needs '
+                    "neither."
+                ),
             )
     given = {
         "cell": pattern,
@@ -283,7 +287,8 @@ class _Failed:
             )
         if self.run:
             say(
-                f"note: in its last run, {self.run}, no such cell failed; a listed cell that does not fail is red"
+                f"note: in its last run, {self.run}, no such cell failed; a listed cell that does "
+                "not fail is red"
             )
         raise InputError(
             doing,

@@ -65,7 +65,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
         metavar="M",
         action="listed",
         default=[],
-        help="check in this arithmetic: a name, a .toml or qdq (default: what each pass declares); repeatable",
+        help=(
+            "check in this arithmetic: a name, a .toml or qdq (default: what each pass declares); "
+            "repeatable"
+        ),
     )
     declare_json(parser)
 
@@ -240,11 +243,15 @@ def _tell_of_others(path: str, model: "ir.Model") -> None:
 
     found = [node for node in model.graph if node.domain and is_qdq(node)]
     if found:
-        nodes = f"{counted(len(found), 'node')} that quantize or dequantize by the domain '{found[0].domain}'"
+        nodes = (
+            f"{counted(len(found), 'node')} that quantize or dequantize by the domain "
+            f"'{found[0].domain}'"
+        )
         say(f"'{path}' has {nodes}: passes rewrite only those of ONNX and do not change these")
     if form_of(model) is Form.QOPERATOR:
         say(
-            f"'{path}' has operators that cannot be converted to Q/DQ pairs: passes do not change these"
+            f"'{path}' has operators that cannot be converted to Q/DQ pairs: passes do not change "
+            "these"
         )
 
 
@@ -265,7 +272,8 @@ def _print(
 ) -> None:
     after = len(found.model.graph)
     put(
-        f"{arguments.output}: {counted(nodes, 'node')} before, {after} after, under the policy '{arguments.policy}'"
+        f"{arguments.output}: {counted(nodes, 'node')} before, {after} after, under the policy "
+        f"'{arguments.policy}'"
     )
     put()
     header = ["pass", "effect", "rounds", "nodes removed"]
@@ -306,7 +314,8 @@ def _print_outputs(found: "Rewritten", outputs: "tuple[OutputChange, ...]") -> N
         return
     put()
     put(
-        "Effects hold for each rewritten place alone; they do not bound the outputs, where the changes add up."
+        "Effects hold for each rewritten place alone; they do not bound the outputs, where the "
+        "changes add up."
     )
     if outputs:
         for one in outputs:

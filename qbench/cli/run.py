@@ -178,7 +178,8 @@ def _finished(arguments: argparse.Namespace, done: "SuiteRun") -> ExitCode:
         say(sentence)
     if done.is_interrupted:
         say(
-            f"interrupted; {len(run.cells)} of {run.header['selected']} cells are kept in {path or 'no file'}"
+            f"interrupted; {len(run.cells)} of {run.header['selected']} cells are kept in "
+            f"{path or 'no file'}"
         )
     code = ExitCode.GATE_FAILED if done.code else ExitCode.FINE
     if done.is_interrupted:

@@ -35,7 +35,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=int,
         default=_RUNS,
-        help=f"run each cell up to N times (default: {_RUNS}); twice where the second run gives the same answers",
+        help=(
+            f"run each cell up to N times (default: {_RUNS}); twice where the second run gives the "
+            "same answers"
+        ),
     )
     declare_baselines(parser)
     declare_cache(parser)
@@ -175,7 +178,8 @@ def _print(rows: list[dict[str, Any]], arguments: argparse.Namespace) -> None:
     kept = sum(row["kept"] for row in rows)
     where = "would be kept" if arguments.dry_run else "kept"
     put(
-        f"{noisy} of {counted(len(rows), 'cell')} noisy; the noise of {kept} {where} in '{arguments.baselines}'"
+        f"{noisy} of {counted(len(rows), 'cell')} noisy; the noise of {kept} {where} in "
+        f"'{arguments.baselines}'"
     )
 
 
@@ -188,7 +192,10 @@ def _spread(row: Mapping[str, Any]) -> str:
     if row["metric"] is None:
         return "0"
     low, high = min(row["hits"]), max(row["hits"])
-    return f"{distance_text(row['deviation'], row['unit'])} ({row['metric']} {low} to {high} of {row['out_of']})"
+    return (
+        f"{distance_text(row['deviation'], row['unit'])} ({row['metric']} {low} to {high} of "
+        f"{row['out_of']})"
+    )
 
 
 COMMAND = Command(

@@ -404,7 +404,10 @@ def _beyond(graphs: Sequence[LocalizedGraph], finding: Finding, output: str) -> 
     if names:
         more = f" and {len(names) - _NAMED_BEYOND} more" if len(names) > _NAMED_BEYOND else ""
         listed = ", ".join(names[:_NAMED_BEYOND])
-        yield f"the output '{output}' does not depend on {listed}{more}: what is wrong there changes nothing of it"
+        yield (
+            f"the output '{output}' does not depend on {listed}{more}: what is wrong there changes "
+            "nothing of it"
+        )
 
 
 def _timeout(budget: Budget) -> float:
@@ -521,7 +524,10 @@ def with_floats(
 def _run_in_float(found: re.Match[str], suspect: Suspect | None = None) -> Suspect:
     """The suspect that a node in float is; ``suspect`` by its numbers alone, if it was one."""
     how = f"in {found['type']}" if found["type"] else "in a way that it does not report"
-    evidence = f"the engine runs it {how}, planned in integers: {found['share']} of the multiply-accumulates"
+    evidence = (
+        f"the engine runs it {how}, planned in integers: {found['share']} of the "
+        "multiply-accumulates"
+    )
     return Suspect(
         node=found["node"],
         cause=Cause.IN_FLOAT,

@@ -84,14 +84,18 @@ class BrokenPass:
         """The change in one sentence."""
         found = self.counted
         return (
-            f"the pass '{self.name}' promises to be {self.effect}, and moves {found.differing} of {found.elements} "
+            f"the pass '{self.name}' promises to be {self.effect}, and moves {found.differing} of "
+            f"{found.elements} "
             f"levels here, by {steps_text(found.largest_steps)} at most"
         )
 
     @property
     def remedy(self) -> str:
         """What to do about it."""
-        return f"Remove the pass '{self.name}' from this cell, or fix it; 'qbench rewrite --check' tests its promise."
+        return (
+            f"Remove the pass '{self.name}' from this cell, or fix it; 'qbench rewrite --check' "
+            "tests its promise."
+        )
 
     def captured(self, errors: NodeErrors) -> Captured | None:
         """The value with the result before the pass as the expected one; None: its unit cannot
@@ -347,7 +351,8 @@ class LocalizedGraph(Closing):
         if not found.strays:
             return ()
         return (
-            f"WARNING: '{found.watched}' is watched, and its outputs are not those of '{found.engine}' "
+            f"WARNING: '{found.watched}' is watched, and its outputs are not those of "
+            f"'{found.engine}' "
             f"({bound_of(found.found)}): the numbers of the whole run may not hold for the engine; "
             "the units that the engine itself computes otherwise come first",
         )
@@ -603,7 +608,10 @@ class LocalizedGraph(Closing):
             )
             evidence = f"{own} give {counting.rms_steps:.3g} steps (rms) of error"
             return (Cause.PAIR_SATURATION if pairs else Cause.GRID), evidence
-        evidence = f"{size} beyond the error that its grid explains, and all values are as its arithmetic gives them"
+        evidence = (
+            f"{size} beyond the error that its grid explains, and all values are as its arithmetic "
+            "gives them"
+        )
         return Cause.WRONG_GRAPH, evidence
 
     def close(self) -> None:
@@ -626,14 +634,18 @@ _TOGETHER = "Repair it together with the other nodes named here: alone in float 
 
 
 _OTHER_ENGINE = (
-    "Run it on another backend, or on '{engine}' with another number of threads or a free batch, and report "
+    "Run it on another backend, or on '{engine}' with another number of threads or a free batch, "
+    "and report "
     "the smallest failing graph to its authors; no schema repairs an engine."
 )
 
 
 def _departed(found: Departure, engine: str, watched: str) -> str:
     """Where an engine leaves its arithmetic, in words."""
-    apart = f"{found.differing} of {found.elements} values are not those of '{watched}', by {found.largest:.3g} at most"
+    apart = (
+        f"{found.differing} of {found.elements} values are not those of '{watched}', by "
+        f"{found.largest:.3g} at most"
+    )
     first = f"the engine '{engine}' is the first suspect"
     if not found.is_cut:
         return f"{first}: {apart}, in the whole graph alone and behind no cut"

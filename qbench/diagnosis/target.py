@@ -126,11 +126,18 @@ class Matched:
         """The comparison in one sentence, for a report."""
         if not self.samples:
             return f"'{self.watched}' is watched itself: taps change no number there"
-        over = f"{self.found.elements} outputs over {self.samples} {'sample' if self.samples == 1 else 'samples'}"
+        over = (
+            f"{self.found.elements} outputs over {self.samples} "
+            f"{'sample' if self.samples == 1 else 'samples'}"
+        )
         if self.is_exact:
-            return f"'{self.watched}' is watched in place of '{self.engine}': equal to it bit for bit in {over}"
+            return (
+                f"'{self.watched}' is watched in place of '{self.engine}': equal to it bit for bit "
+                f"in {over}"
+            )
         return (
-            f"'{self.watched}' is watched in place of '{self.engine}': {self.found.differing} of {over} differ, "
+            f"'{self.watched}' is watched in place of '{self.engine}': {self.found.differing} of "
+            f"{over} differ, "
             f"{bound_of(self.found)}"
         )
 
@@ -211,7 +218,9 @@ def _written(request: Request) -> Quantized:
         raise InputError(
             f"Localizing '{request.cell}'",
             found="the float model",
-            expected="a quantized model: localization compares a quantized graph with its float graph",
+            expected=(
+                "a quantized model: localization compares a quantized graph with its float graph"
+            ),
             remedy="Name a schema.",
         )
     return request.shared.quantized(request.schema, request.backend.capabilities)

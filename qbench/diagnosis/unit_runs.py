@@ -166,7 +166,8 @@ def _rounded_constants(unit: QuantizedUnit) -> dict[tuple[str, int], tuple[QPara
             grid, levels = node_qparams(maker), constant_value(maker.inputs[0])
             if grid is None or levels is None:
                 raise LookupError(
-                    f"the quantization parameters of '{value.name if value else place}' are not known"
+                    f"the quantization parameters of '{value.name if value else place}' are not "
+                    "known"
                 )
             found[node_key(node), place] = (grid, _dequantized(levels, grid))
     return found

@@ -403,8 +403,12 @@ class SubjectArtifacts:
                 raise InputError(
                     f"Taking '{self.subject.model.id}' for a float model",
                     found=f"a model that is quantized already ({form_text(graph)})",
-                    expected="a float one: its answers are the reference, and schemas are planned on it",
-                    remedy="Name its fp32 partner: fp32 = \"…\" in a suite, --fp32 at 'qbench eval'.",
+                    expected=(
+                        "a float one: its answers are the reference, and schemas are planned on it"
+                    ),
+                    remedy=(
+                        "Name its fp32 partner: fp32 = \"…\" in a suite, --fp32 at 'qbench eval'."
+                    ),
                 )
 
     @cached_property

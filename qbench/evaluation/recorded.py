@@ -116,10 +116,13 @@ def _require_revision(file: AnswerFile, dataset: Dataset) -> None:
     if mark.digest and mark.digest not in (dataset.digest, whole.digest):
         raise InputError(
             file.doing,
-            found=f"answers to the data {mark.id or ''} with the digest {mark.digest[:12]}…".replace(
-                "  ", " "
+            found=(
+                f"answers to the data {mark.id or ''} with the digest {mark.digest[:12]}…"
+            ).replace("  ", " "),
+            expected=(
+                f"'{dataset.id}' with the digest {whole.digest[:12]}…: samples or labels have "
+                "changed"
             ),
-            expected=f"'{dataset.id}' with the digest {whole.digest[:12]}…: samples or labels have changed",
             remedy="Record the answers again with this revision of the data.",
         )
 
@@ -150,8 +153,13 @@ def _require_ids(file: AnswerFile, dataset: Dataset, have: Mapping[str, object])
         raise InputError(
             file.doing,
             found=" and ".join(filter(None, parts)),
-            expected=f"one answer to each of the {counted(len(dataset), 'sample')} of '{dataset.id}'",
-            remedy="Record what is missing, or name the data that was answered; ids are as the data set has them.",
+            expected=(
+                f"one answer to each of the {counted(len(dataset), 'sample')} of '{dataset.id}'"
+            ),
+            remedy=(
+                "Record what is missing, or name the data that was answered; ids are as the data "
+                "set has them."
+            ),
         )
 
 
@@ -184,8 +192,13 @@ class _Replay(Closing):
         if not ids or any(len(feed) != len(ids) for feed in feeds.values()):
             raise UnsupportedError(
                 self.file.doing,
-                found=f"the task '{self.task}', which runs its graph several times or on parts of a batch",
-                expected="a task that runs one graph once per batch, for raw outputs to take its place",
+                found=(
+                    f"the task '{self.task}', which runs its graph several times or on parts of a "
+                    "batch"
+                ),
+                expected=(
+                    "a task that runs one graph once per batch, for raw outputs to take its place"
+                ),
                 remedy="Record answers instead of raw outputs (docs/answers.md).",
             )
         found = self.file.outputs(ids)
@@ -289,7 +302,10 @@ class _Reading:
                 self.file.doing,
                 found=f"a model whose answers are {self.reference.form}",
                 expected="classes, sequences, texts or similarities, which records can hold",
-                remedy="Record the raw outputs of each sample, which the task decodes (docs/answers.md).",
+                remedy=(
+                    "Record the raw outputs of each sample, which the task decodes "
+                    "(docs/answers.md)."
+                ),
             )
         kind, wanted = self.reference.kind, frozenset(self.dataset.sample_ids)
         rows: dict[str, tuple[Sequence[int], Sequence[float] | None] | None] = {}
@@ -431,5 +447,7 @@ def _require_depth(file: AnswerFile, use: MetricUse, answers: Answers, reference
             file.doing,
             found=f"answers of {counted(have, 'class', 'classes')}",
             expected=f"{min(use.metric.depth, usual)} for the metric '{use.name}'",
-            remedy=f"Record the {min(use.metric.depth, usual)} best classes, or leave the metric out.",
+            remedy=(
+                f"Record the {min(use.metric.depth, usual)} best classes, or leave the metric out."
+            ),
         )

@@ -122,7 +122,10 @@ class Subject:
                     f"Scoring '{self.model.id}' with '{use.name}'",
                     found=f"no labels in data set '{use.data}'",
                     expected="labelled samples",
-                    remedy="Choose labelled data, or a metric against the fp32 reference such as 'agreement'.",
+                    remedy=(
+                        "Choose labelled data, or a metric against the fp32 reference such as "
+                        "'agreement'."
+                    ),
                 )
 
     def asks_likelihoods(self, dataset: Dataset) -> bool:
@@ -209,7 +212,10 @@ def _calibration(text: str, network: ZooModel, scored: Preprocess | None) -> Dat
     ):
         raise InputError(
             f"Calibrating '{network.id}' on '{text}'",
-            found=f"settings ({preprocess.name}) that differ from those of the scored data ({scored.name})",
+            found=(
+                f"settings ({preprocess.name}) that differ from those of the scored data "
+                f"({scored.name})"
+            ),
             expected="one preprocessing for both",
             remedy="Leave the settings out here: those of the scored data are used for both.",
         )

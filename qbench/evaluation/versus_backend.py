@@ -58,7 +58,8 @@ def first_divergence(
         if any(unequal(plain[name], seen[name]).any() for name in plain)
     ]
     note = (
-        f"tapping changes what {' and '.join(moved)} answers, so this is where the tapped runs diverge"
+        f"tapping changes what {' and '.join(moved)} answers, so this is where the tapped runs "
+        "diverge"
         if moved
         else ""
     )
@@ -276,7 +277,10 @@ class BackendComparison:
         if limits.steps is not None and limits.relative is None and bare:
             raise InputError(
                 self._doing,
-                found=f"output '{bare[0]}', which comes out of no DequantizeLinear and so has no steps",
+                found=(
+                    f"output '{bare[0]}', which comes out of no DequantizeLinear and so has no "
+                    "steps"
+                ),
                 expected="a limit for every output",
                 remedy="Give close_to a limit 'relative' too.",
             )

@@ -175,7 +175,8 @@ FAULTS = (
         "A multiplier is rounded to a power of two.",
         Story(
             "apache/tvm#6675",
-            "Multipliers that are powers of two got a path of their own, recognised by one magic number.",
+            "Multipliers that are powers of two got a path of their own, recognised by one magic "
+            "number.",
         ),
         ArithmeticFault(
             lambda arithmetic: replace(
@@ -231,7 +232,8 @@ FAULTS = (
     ),
     Fault(
         "add-rounds-each-operand",
-        "A sum requantizes each operand to the result's qparams by itself, with a rounding of its own.",
+        "A sum requantizes each operand to the result's qparams by itself, with a rounding of its "
+        "own.",
         Story(
             "pytorch/pytorch#37343",
             "One backend's quantized add is a step off where another's is right.",

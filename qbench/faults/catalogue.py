@@ -112,7 +112,8 @@ HEAD = (
 def fault_rows() -> tuple[str, ...]:
     """One row a fault, in the order of the catalogue, below its head."""
     return HEAD + tuple(
-        f"| `{fault.name}` | {fault.stage.value} | {fault.summary} | {' or '.join(one.value for one in fault.causes)} "
+        f"| `{fault.name}` | {fault.stage.value} | {fault.summary} | "
+        f"{' or '.join(one.value for one in fault.causes)} "
         f"| {fault.story.thread}: {fault.story.sentence} |"
         for fault in CATALOGUE.values()
     )

@@ -68,7 +68,10 @@ class FaultyBackend:
             raise UnsupportedError(
                 f"Putting the fault '{self.placed.fault.name}' into '{self.inner.name}'",
                 found=f"a fault of kind {type(injection).__name__}",
-                expected="an edit of the graph, or an integer backend whose kernels and rules can be reached",
+                expected=(
+                    "an edit of the graph, or an integer backend whose kernels and rules can be "
+                    "reached"
+                ),
                 remedy="Choose a backend 'integer-…', or a fault that fits (docs/faults.md).",
             )
 

@@ -118,7 +118,8 @@ FAULTS = (
         "Scales of output channels are applied along the input channels.",
         Story(
             "microsoft/onnxruntime#19694",
-            "The quantizer took axis 0 for every weight, which runs over the inputs of a transposed convolution.",
+            "The quantizer took axis 0 for every weight, which runs over the inputs of a "
+            "transposed convolution.",
         ),
         GraphEdit(_wrong_axis),
         has_channel_scales,

@@ -257,7 +257,9 @@ class _Check:
                 raise InputError(
                     self._doing,
                     found=f"{what} {found}",
-                    expected=f"{what} 1 to {newest}, which the installed onnx {onnx.__version__} knows",
+                    expected=(
+                        f"{what} 1 to {newest}, which the installed onnx {onnx.__version__} knows"
+                    ),
                     remedy="Export the model for an older one, or install a newer onnx.",
                 )
 
@@ -317,13 +319,16 @@ class _Check:
                 if kind != "tensor_type":
                     raise InputError(
                         self._doing,
-                        found=f"the {word} '{value.name}' of {(kind or 'no type').replace('_', ' ')}",
+                        found=(
+                            f"the {word} '{value.name}' of {(kind or 'no type').replace('_', ' ')}"
+                        ),
                         expected="tensors as inputs and outputs of the model",
                         remedy="Export the model with tensors there; sequences may be used inside.",
                     )
                 if value.type.tensor_type.elem_type not in _DATA_TYPES:
                     raise self._invalid(
-                        f"the {word} '{value.name}' of element type {value.type.tensor_type.elem_type}"
+                        f"the {word} '{value.name}' of element type "
+                        f"{value.type.tensor_type.elem_type}"
                     )
                 if any(
                     d.HasField("dim_value") and d.dim_value < 0
@@ -365,7 +370,8 @@ class _Check:
             seen.add(attribute.name)
             if attribute.ref_attr_name and attribute.ref_attr_name not in known:
                 raise self._invalid(
-                    f"{where} that refers to '{attribute.ref_attr_name}', which no function around it has"
+                    f"{where} that refers to '{attribute.ref_attr_name}', which no function around "
+                    "it has"
                 )
             if attribute.HasField("sparse_tensor") or attribute.sparse_tensors:
                 raise self._sparse(where)
@@ -389,7 +395,10 @@ class _Check:
                     self._doing,
                     found=f"external data in {what}",
                     expected="external data of numbers in initializers of graphs, and nowhere else",
-                    remedy="If you trust the file, load it with onnx.load and save it with all data inside.",
+                    remedy=(
+                        "If you trust the file, load it with onnx.load and save it with all data "
+                        "inside."
+                    ),
                 )
             self._check_extent(tensor, what)
             return size
@@ -450,7 +459,10 @@ class _Check:
         except MemoryError as error:
             raise InputError(
                 self._doing,
-                found="computed constants so large that inferring the shapes of the graph takes more than 1 GiB",
+                found=(
+                    "computed constants so large that inferring the shapes of the graph takes more "
+                    "than 1 GiB"
+                ),
                 expected="a model whose shapes depend on small constants",
                 remedy="Export the model with such values as constants.",
             ) from error

@@ -237,8 +237,13 @@ def _refuse_unusable(model: ir.Model) -> None:
                 continue
             raise InputError(
                 doing,
-                found=f"the value '{read.name}' of '{node.name or node.op_type}', which nothing gives",
-                expected="a graph input, a dense constant, or the output of a node for every value that is read",
+                found=(
+                    f"the value '{read.name}' of '{node.name or node.op_type}', which nothing gives"
+                ),
+                expected=(
+                    "a graph input, a dense constant, or the output of a node for every value that "
+                    "is read"
+                ),
                 remedy="Load the file with qbench.load_model, which names what is wrong with it.",
             )
 

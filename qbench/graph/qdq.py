@@ -55,11 +55,17 @@ def breaches_of_float_codes(node: ir.Node) -> Iterator[str]:
         return
     clip = _following(_following(node, "Round"), "Clip")
     if clip is None:
-        yield f"Behind '{name}' there is no Round and Clip of their own; expected both, with constant ends."
+        yield (
+            f"Behind '{name}' there is no Round and Clip of their own; expected both, with "
+            "constant ends."
+        )
         return
     readers = [use.node for use in clip.outputs[0].uses()]
     if not readers or clip.outputs[0].is_graph_output():
-        yield f"The quantized values of '{name}' leave the graph or have no reader; expected a Mul behind them."
+        yield (
+            f"The quantized values of '{name}' leave the graph or have no reader; expected a Mul "
+            "behind them."
+        )
     for reader in readers:
         factor = (
             constant_value(reader.inputs[1])
@@ -67,7 +73,10 @@ def breaches_of_float_codes(node: ir.Node) -> Iterator[str]:
             else None
         )
         if factor is None or not np.array_equal(factor, scale):
-            yield f"The quantized values of '{name}' are read by '{node_key(reader)}'; expected a Mul by its scale."
+            yield (
+                f"The quantized values of '{name}' are read by '{node_key(reader)}'; expected a "
+                "Mul by its scale."
+            )
         elif len(reader.outputs[0].uses()) + reader.outputs[0].is_graph_output() != 1:
             yield f"What '{node_key(reader)}' gives has not one reader; expected one Mul a reader."
 
@@ -278,7 +287,10 @@ def _breaches(graph: ir.Graph) -> Iterator[str]:
             node_key(use.node) for use in value.uses() if use.idx == 0 and _quantizes(use.node)
         ]
         if len(quantizers) > 1:
-            yield f"'{value.name}' is quantized {len(quantizers)} times, by {_listed(quantizers)}; expected once."
+            yield (
+                f"'{value.name}' is quantized {len(quantizers)} times, by {_listed(quantizers)}; "
+                "expected once."
+            )
     for node in graph:
         if _is(node, _QUANTIZERS):
             yield from _breaches_of_quantized(node)
@@ -299,18 +311,30 @@ def _breaches_of_quantized(node: ir.Node) -> Iterator[str]:
     readers = [use.node for use in quantized.uses()]
     foreign = [node_key(reader) for reader in readers if not _is(reader, {"DequantizeLinear"})]
     if foreign:
-        yield f"The integers of '{node_key(node)}' are read by {_listed(foreign)}; expected DequantizeLinear only."
+        yield (
+            f"The integers of '{node_key(node)}' are read by {_listed(foreign)}; expected "
+            "DequantizeLinear only."
+        )
     if quantized.is_graph_output():
-        yield f"The integers of '{node_key(node)}' leave the graph; expected a DequantizeLinear behind them."
+        yield (
+            f"The integers of '{node_key(node)}' leave the graph; expected a DequantizeLinear "
+            "behind them."
+        )
     elif not readers:
-        yield f"Nothing reads what '{node_key(node)}' quantizes; expected a DequantizeLinear behind it."
+        yield (
+            f"Nothing reads what '{node_key(node)}' quantizes; expected a DequantizeLinear behind "
+            "it."
+        )
 
 
 def _breaches_of_dequantize(node: ir.Node) -> Iterator[str]:
     result = node.outputs[0]
     readers = len(result.uses()) + result.is_graph_output()
     if readers != 1:
-        yield f"What '{node_key(node)}' gives has {readers} readers; expected one DequantizeLinear a reader."
+        yield (
+            f"What '{node_key(node)}' gives has {readers} readers; expected one DequantizeLinear a "
+            "reader."
+        )
     source = node.inputs[0]
     maker = None if source is None else source.producer()
     if maker is not None and _is(maker, {"Clip"}):
@@ -318,9 +342,15 @@ def _breaches_of_dequantize(node: ir.Node) -> Iterator[str]:
         maker = before if before is not None and clip_of_codes(before) is maker else maker
     if maker is not None and _is(maker, _QUANTIZERS):
         if not _same_qparams(maker, node):
-            yield f"'{node_key(node)}' and '{node_key(maker)}' have different qparams; expected the same for one value."
+            yield (
+                f"'{node_key(node)}' and '{node_key(maker)}' have different qparams; expected the "
+                "same for one value."
+            )
     elif not is_constant(source):
-        yield f"'{node_key(node)}' reads '{source.name if source else ''}'; expected a constant or a quantized value."
+        yield (
+            f"'{node_key(node)}' reads '{source.name if source else ''}'; expected a constant or a "
+            "quantized value."
+        )
 
 
 def _same_qparams(quantize: ir.Node, dequantize: ir.Node) -> bool:
@@ -347,11 +377,17 @@ def _breaches_of_parameters(node: ir.Node) -> Iterator[str]:
         yield f"'{name}' has no constant zero point; expected one, which gives the integer type."
         return
     if zero_point.shape != scale.shape:
-        yield f"'{name}' has scales of shape {scale.shape} and zero points of shape {zero_point.shape}; expected one."
+        yield (
+            f"'{name}' has scales of shape {scale.shape} and zero points of shape "
+            f"{zero_point.shape}; expected one."
+        )
     integers = node.outputs[0] if node.op_type == "QuantizeLinear" else node.inputs[0]
     tensor = input_at(node, 2)
     if integers is not None and tensor is not None and integers.dtype not in (None, tensor.dtype):
-        yield f"'{name}' has integers of type {integers.dtype} and a zero point of {tensor.dtype}; expected one type."
+        yield (
+            f"'{name}' has integers of type {integers.dtype} and a zero point of {tensor.dtype}; "
+            "expected one type."
+        )
     yield from _breaches_of_axis(node, scale)
 
 
@@ -368,7 +404,10 @@ def _breaches_of_axis(node: ir.Node, scale: npt.NDArray[Any]) -> Iterator[str]:
     if not -len(shape) <= axis < len(shape):
         yield f"'{node_key(node)}' has axis {axis} of a value with {len(shape)} dimensions."
     elif isinstance(size := shape[axis], int) and size != scale.size:
-        yield f"'{node_key(node)}' has {scale.size} scales for {size} slices of axis {axis}; expected one a slice."
+        yield (
+            f"'{node_key(node)}' has {scale.size} scales for {size} slices of axis {axis}; "
+            "expected one a slice."
+        )
 
 
 def _is_dynamic(node: ir.Node) -> bool:

@@ -263,7 +263,10 @@ class Worktree:
         return StoreError(
             f"{doing} in '{self.folder}'",
             found="that git cannot",
-            expected="a repository whose commits are all here, and a disk with room for a second copy of its files",
+            expected=(
+                "a repository whose commits are all here, and a disk with room for a second copy "
+                "of its files"
+            ),
             remedy=f"Try 'git worktree add {self.folder}' by hand.",
         )
 

@@ -102,7 +102,10 @@ def make_kernel(making: KernelContext, maker: Maker | None = None) -> KernelFunc
     """
     node = making.node
     maker = maker or KERNELS.get((node.domain, node.op_type), _of_others(node))
-    doing = f"Compiling '{node_key(node)}' ({node.op_type}) for the arithmetic '{making.arithmetic.name}'"
+    doing = (
+        f"Compiling '{node_key(node)}' ({node.op_type}) for the arithmetic "
+        f"'{making.arithmetic.name}'"
+    )
     try:
         return maker(making)
     except (InputError, UnsupportedError) as error:

@@ -101,7 +101,10 @@ def _part_gate(
 
     ran = f"{sum(stopped.samples.values())} of {counted(sum(stopped.of.values()), 'sample')}"
     if not kept or kept.keys() != measurement.kept.keys():
-        text = f"{ran} were run, and the answers were not kept when it was accepted: accept it as new to compare them"
+        text = (
+            f"{ran} were run, and the answers were not kept when it was accepted: accept it as new "
+            "to compare them"
+        )
         return _gate(GateState.INCOMPARABLE, text)
     moved, flips = [], 0
     for data, word in sorted(measurement.kept.items()):
@@ -111,7 +114,10 @@ def _part_gate(
             flips += count_changes(now, before).flips if now.form == before.form else len(now)
     if not moved:
         return _gate(GateState.HOLDS, f"the {ran} that were run are answered as accepted")
-    text = f"the answers on {', '.join(moved)} changed, {counted(flips, 'flip')} in the {ran} that were run"
+    text = (
+        f"the answers on {', '.join(moved)} changed, {counted(flips, 'flip')} in the {ran} that "
+        "were run"
+    )
     if allowance.flips is not None and flips <= allowance.flips:
         return replace(_gate(GateState.HOLDS, text), rule=allowance.flips_text)
     return _gate(GateState.BROKEN, text)
@@ -215,7 +221,10 @@ def _predictions_gate(
         if all(data in changes for data in moved):
             flips = sum(changes[data].flips for data in moved)
             state = GateState.HOLDS if flips <= allowance.flips else GateState.BROKEN
-            text = f"{counted(flips, 'flip')} against the accepted answers, {allowance.flips} allowed; {changed}"
+            text = (
+                f"{counted(flips, 'flip')} against the accepted answers, {allowance.flips} "
+                f"allowed; {changed}"
+            )
             return replace(_gate(state, text), rule=allowance.flips_text)
         changed += "; flips cannot be counted, as the answers were not kept when it was accepted"
     cause = arithmetic_change(accepted.arithmetic, measurement.digests.get("arithmetic", ""))
@@ -238,7 +247,10 @@ def _moves_gate(changes: Mapping[str, "AnswerChange"], allowance: Allowance) -> 
         largest = max(change.largest or 0.0 for change in known.values())
         samples = counted(sum(change.samples for change in known.values()), "sample")
         state = GateState.BROKEN if beyond else GateState.HOLDS
-        detail = f"probabilities of {beyond} of {samples} moved further than allowed, the furthest by {largest:.3g}"
+        detail = (
+            f"probabilities of {beyond} of {samples} moved further than allowed, the furthest by "
+            f"{largest:.3g}"
+        )
     return Gate(
         kind=GateKind.DRIFT,
         metric="probabilities",
@@ -407,7 +419,10 @@ def calibration_gates(
         )
     else:
         state, detail = GateState.HOLDS, f"{counted(ranges, 'calibrated range')} as accepted"
-    rule = f"calibrated ranges within {short_percent(rules.ranges)} of what was accepted ({rules.ranges_rule})"
+    rule = (
+        f"calibrated ranges within {short_percent(rules.ranges)} of what was accepted "
+        f"({rules.ranges_rule})"
+    )
     return (
         Gate(kind=GateKind.CALIBRATION, metric="ranges", state=state, detail=detail, rule=rule),
     )
@@ -415,7 +430,10 @@ def calibration_gates(
 
 def _moved_text(moved: tuple[MovedRange, ...], now: Calibrated, here: AcceptedHere) -> str:
     """How many ranges moved, the first of them, and the samples that both calibrations are of."""
-    text = f"{len(moved)} of {counted(len(now.ranges), 'range')} moved, the first that of '{moved[0].value}', "
+    text = (
+        f"{len(moved)} of {counted(len(now.ranges), 'range')} moved, the first that of "
+        f"'{moved[0].value}', "
+    )
     text += moved[0].text
     if not now.samples:
         return text
@@ -508,7 +526,10 @@ def unequal_text(compared: Compared) -> str:
     """The line of a cell that differs from another backend: how many elements differ, and where
     the first is.
     """
-    text = f"{compared.differing} of {counted(compared.elements, 'element')} differ from {compared.backend}"
+    text = (
+        f"{compared.differing} of {counted(compared.elements, 'element')} differ from "
+        f"{compared.backend}"
+    )
     if compared.first is not None and compared.first.origin:
         text += f", first at '{compared.first.origin}'"
     return text
@@ -521,7 +542,8 @@ def _detail(compared: Compared) -> str:
     if compared.steps is not None:
         largest.insert(0, steps_text(compared.steps))
     text = (
-        f"{compared.differing} of {counted(compared.elements, 'element')} differ from {compared.backend}, "
+        f"{compared.differing} of {counted(compared.elements, 'element')} differ from "
+        f"{compared.backend}, "
         f"by at most {', '.join(largest)}"
     )
     if compared.unbounded:
@@ -539,4 +561,7 @@ def _first(first: FirstNode | None) -> str:
     if not first.elements:
         return f"; first in the floats of node '{first.origin}'{text}"
     integers = counted(first.elements, "integer")
-    return f"; first in {integers} of node '{first.origin}', by at most {steps_text(first.steps)}{text}"
+    return (
+        f"; first in {integers} of node '{first.origin}', by at most "
+        f"{steps_text(first.steps)}{text}"
+    )

@@ -35,7 +35,10 @@ MAX_FILE_BYTES = SuiteKey(
     name="max_file_bytes",
     entry=FileLimits,
     default="none",
-    sentence="the most bytes of the model file, also as a multiple of that of fp32, and of what was accepted",
+    sentence=(
+        "the most bytes of the model file, also as a multiple of that of fp32, and of what was "
+        "accepted"
+    ),
     short="bytes",
     example="4_000_000, or { fp32 = 0.3, accepted = 1.05 }",
     of_recorded=False,
@@ -94,4 +97,7 @@ def remembered_bytes(evidence: Mapping[str, Any]) -> float | None:
 
 def make_smaller(_context: Context, _gate: Gate, _drifted: bool) -> str:
     """The next step where the file is too large."""
-    return "find what is stored in float ('qbench quantize --why' has the plan), or raise max_file_bytes"
+    return (
+        "find what is stored in float ('qbench quantize --why' has the plan), or raise "
+        "max_file_bytes"
+    )

@@ -70,7 +70,10 @@ def improved(node_id: str) -> str:
     """A result that is better than the accepted one, which another calibration or a fault can
     cause, too.
     """
-    return f"{_LOOK}{THEN}{_command(node_id, '--qbench-accept=improved', reason=True)} if it is intended"
+    return (
+        f"{_LOOK}{THEN}{_command(node_id, '--qbench-accept=improved', reason=True)} if it is "
+        "intended"
+    )
 
 
 _LOOK = "qbench compare last-green latest"
@@ -85,9 +88,8 @@ def failed(node_id: str, *, drifted: bool, floor: bool) -> str:
     to list it.
     """
     if floor and drifted:
-        return (
-            _accept_changed(node_id)
-            + " lowers the floor, though not below the minimum of the suite; otherwise find the cause"
+        return _accept_changed(node_id) + (
+            " lowers the floor, though not below the minimum of the suite; otherwise find the cause"
         )
     accept = f"; {_accept_changed(node_id)} only records the new numbers" if drifted else ""
     return f"this stays red: {still_failing()}{accept}"
@@ -95,7 +97,10 @@ def failed(node_id: str, *, drifted: bool, floor: bool) -> str:
 
 def still_failing() -> str:
     """Its numbers are recorded, but beyond what the rule allows."""
-    return "find the cause, or give the cell its own tolerance or a quarantine entry ('qbench quarantine')"
+    return (
+        "find the cause, or give the cell its own tolerance or a quarantine entry ('qbench "
+        "quarantine')"
+    )
 
 
 def undecided(node_id: str, *, whole: bool) -> str:
@@ -119,26 +124,34 @@ def noisy(slug: str, runs: int | None) -> str:
         if runs is None
         else f'give the cell more runs in its suite: repeats = {{ "{slug}" = {runs} }}; or '
     )
-    return f"{more}find what makes the engine answer otherwise in another run (threads, batches, the order of samples)"
+    return (
+        f"{more}find what makes the engine answer otherwise in another run (threads, batches, the "
+        "order of samples)"
+    )
 
 
 def too_far() -> str:
     """A distance beyond its limit, which accepting does not change."""
     return (
-        "find the cause, change the limit of the model in 'limits', or give the cell a quarantine entry "
+        "find the cause, change the limit of the model in 'limits', or give the cell a quarantine "
+        "entry "
         "('qbench quarantine')"
     )
 
 
 def worse_than(rival: str, backend: str) -> str:
     """The next step for a cell that loses more than another backend does on the same samples."""
-    return f"find what differs: qbench diff MODEL --data D --calib D2 --left backend={rival} --right backend={backend}"
+    return (
+        f"find what differs: qbench diff MODEL --data D --calib D2 --left backend={rival} --right "
+        f"backend={backend}"
+    )
 
 
 def fell_to_float() -> str:
     """Less run in integers than the floor, which accepting does not change."""
     return (
-        "find why the engine runs the named layers in float ('qbench quantize --why' has the plan), "
+        "find why the engine runs the named layers in float ('qbench quantize --why' has the "
+        "plan), "
         "or lower executed_macs of the model"
     )
 
@@ -154,14 +167,18 @@ def unequal(backend: str) -> str:
 def worse_than_listed(pattern: str) -> str:
     """A cell in quarantine that fell beyond its listed values."""
     return (
-        f"find the cause; if it is the known one, correct the values of '{pattern}' in the quarantine file "
+        f"find the cause; if it is the known one, correct the values of '{pattern}' in the "
+        "quarantine file "
         "and say why in its reason"
     )
 
 
 def quarantine_over(pattern: str, owner: str) -> str:
     """A quarantine entry past its date."""
-    return f"Ask {owner} to fix the cell, or to give the entry '{pattern}' in the quarantine file a new date"
+    return (
+        f"Ask {owner} to fix the cell, or to give the entry '{pattern}' in the quarantine file a "
+        "new date"
+    )
 
 
 def no_longer_fails(pattern: str) -> str:
@@ -172,6 +189,7 @@ def no_longer_fails(pattern: str) -> str:
 def support_lost(slug: str) -> str:
     """A cell that was accepted and is no longer measured."""
     return (
-        f"find the cause; if this is intended, leave '{slug}' out of the suite file: its accepted results stay in the "
+        f"find the cause; if this is intended, leave '{slug}' out of the suite file: its accepted "
+        "results stay in the "
         "baseline"
     )

@@ -182,12 +182,16 @@ def _judge_planned(context: Context) -> Iterable[Gate]:
     if measurement.cell.is_fp32 or measurement.cell.is_recorded:
         return
     state, rule = GateState.SHOWN, "a model that came quantized is measured as it is"
-    detail = f"{percent(settled(measurement.integer_macs))} of {measurement.macs} multiply-accumulates came in integers"
+    detail = (
+        f"{percent(settled(measurement.integer_macs))} of {measurement.macs} multiply-accumulates "
+        "came in integers"
+    )
     if not measurement.cell.is_given:
         state = GateState.HOLDS if measurement.planned_share >= floor else GateState.BROKEN
         rule = f"integer_macs {short_percent(floor)} ({context.rules.rule})"
         detail = (
-            f"{percent(settled(measurement.planned_share))} of {measurement.macs} multiply-accumulates planned "
+            f"{percent(settled(measurement.planned_share))} of {measurement.macs} "
+            "multiply-accumulates planned "
             f"{measurement.planned_words}, floor {short_percent(floor)}"
         )
     yield Gate(kind=GateKind.INTEGER, metric="integer_macs", state=state, detail=detail, rule=rule)
@@ -203,7 +207,8 @@ def _executed_text(measurement: Measurement) -> str:
     """
     assert measurement.executed_macs is not None
     text = (
-        f"{percent(settled(measurement.executed_macs))} of {measurement.macs} multiply-accumulates executed in "
+        f"{percent(settled(measurement.executed_macs))} of {measurement.macs} multiply-accumulates "
+        "executed in "
         f"integers by '{measurement.cell.backend}'"
     )
     named = measurement.executed_in_float[:_LISTED]

@@ -257,7 +257,10 @@ def _too_little(context: Context, share: Gate) -> Verdict:
     left = why[:_LISTED]
     if len(why) > len(left):
         left.append(f"and {len(why) - len(left)} more")
-    headline = f"only {percent(settled(measurement.planned_share))} of MACs planned {measurement.planned_words}: {share.rule}"
+    headline = (
+        f"only {percent(settled(measurement.planned_share))} of MACs planned "
+        f"{measurement.planned_words}: {share.rule}"
+    )
     verdict = Verdict(
         outcome=Outcome.UNSUPPORTED,
         headline=one_line(headline),

@@ -68,10 +68,16 @@ def quarantined(
             rule=rule,
             remedy=remedies.quarantine_over(entry.cell, entry.owner),
         )
-    listed = f"'{entry.cell}' is listed as {entry.measured}: {entry.reason} ({entry.owner}, {entry.expires})"
+    listed = (
+        f"'{entry.cell}' is listed as {entry.measured}: {entry.reason} ({entry.owner}, "
+        f"{entry.expires})"
+    )
     listings = entry.values_of(measurement.cell, measurement.environment)
     if entry.values and not listings:
-        added = f"'{entry.cell}' lists other cells as known bad, and not this one: it has no values of it"
+        added = (
+            f"'{entry.cell}' lists other cells as known bad, and not this one: it has no values of "
+            "it"
+        )
         return replace(verdict, notices=(*notices, added))
     is_compared = whole and measurement.stopped is None
     fallen = _fallen(measurement, listings, tolerance, repeats) if is_compared else None
@@ -126,7 +132,10 @@ def _unknown(measurement: Measurement, listings: _Listings) -> str:
     own = (str(measurement.environment), measurement.environment.processor, ANY_CLASS)
     classes = [name for name, _ in listings if name not in own]
     if classes:
-        words += f"; it has no values of {measurement.environment.processor}, compared with {', '.join(classes)}"
+        words += (
+            f"; it has no values of {measurement.environment.processor}, compared with "
+            f"{', '.join(classes)}"
+        )
     unlisted = [
         score.metric
         for score in measurement.scores

@@ -27,7 +27,10 @@ MAX_LATENCY_RATIO = SuiteKey(
     name="max_latency_ratio",
     entry=RatioLimits,
     default="none",
-    sentence="the most time of a sample, as a multiple of that of fp32 on the same engine, and of what was accepted",
+    sentence=(
+        "the most time of a sample, as a multiple of that of fp32 on the same engine, and of what "
+        "was accepted"
+    ),
     short="fp32",
     example="0.8, or { fp32 = 0.8, accepted = 1.2 }",
     of_recorded=False,
@@ -139,7 +142,10 @@ def _ratio_gate(
         state = GateState.HOLDS
     elif low > limit:
         state = GateState.BROKEN
-    detail = f"latency {middle:.3g} times {of} (95 %: {low:.3g} to {high:.3g}), limit {limit:g}; {timing.text}"
+    detail = (
+        f"latency {middle:.3g} times {of} (95 %: {low:.3g} to {high:.3g}), limit {limit:g}; "
+        f"{timing.text}"
+    )
     return _gate(kind, state, detail, rule)
 
 
@@ -160,7 +166,10 @@ def quiet_computer(context: Context, _: Gate) -> str:
 
 def find_what_is_slow(_context: Context, _gate: Gate, _drifted: bool) -> str:
     """The next step where the cell is too slow."""
-    return "find what got slower ('qbench eval' shows what the engine ran in float), or raise max_latency_ratio"
+    return (
+        "find what got slower ('qbench eval' shows what the engine ran in float), or raise "
+        "max_latency_ratio"
+    )
 
 
 def accept_all(context: Context, _gate: Gate, _drifted: bool) -> str:

@@ -162,7 +162,8 @@ def with_noise(
         gate,
         state=state,
         detail=f"{counts} in the first run; {move(score, noise)}: {drop_text(score, noise)}, margin "
-        f"{apart(score, share)}; {noise.text(score)}; losses {score.losses}, gains {score.gains} in the first run; "
+        f"{apart(score, share)}; {noise.text(score)}; losses {score.losses}, gains {score.gains} "
+        "in the first run; "
         f"{shown.text(score)}",
         rule=rule,
         limit=None if state is GateState.SHOWN else score.reference_value + worse,
@@ -233,7 +234,10 @@ def retrained_gate(score: Score, tolerance: Tolerance, decision: Decision = POIN
     it says. Agreement with the model before has no rule: a better model answers otherwise, too.
     """
     if score.against is Against.REFERENCE:
-        detail = f"{score.metric} {score.hits}/{score.out_of} = {percent(settled(score.value))} with the stored fp32"
+        detail = (
+            f"{score.metric} {score.hits}/{score.out_of} = {percent(settled(score.value))} with "
+            "the stored fp32"
+        )
         return Gate(
             kind=GateKind.RETRAINED,
             metric=score.metric,
@@ -260,7 +264,10 @@ def no_worse_gate(score: Score, rules: Rules) -> Gate:
     margin = rules.no_worse_margin or Tolerance()
     gate = loss_gate(score, margin, rules.decision, against=rules.no_worse_than)
     proven = f", {PROVEN}" if gate.rule.endswith(PROVEN) else ""
-    rule = f"no_worse_than {rules.no_worse_than} by {short_percent(margin.value)} ({margin.rule}){proven}"
+    rule = (
+        f"no_worse_than {rules.no_worse_than} by {short_percent(margin.value)} "
+        f"({margin.rule}){proven}"
+    )
     return replace(gate, kind=GateKind.NO_WORSE_THAN, rule=rule)
 
 
@@ -339,8 +346,13 @@ def _slice_gate(
         kind=GateKind.SLICES,
         metric=metric,
         state=state,
-        detail=f"{_worst_text(named[worst], worst, margins[worst])}; {_proofs_text(len(named), beyond, len(unproven))}",
-        rule=f"slices by {rules.slices} ({rules.slices_rule}), {tolerance.of(metric).text}, Holm 5 %",
+        detail=(
+            f"{_worst_text(named[worst], worst, margins[worst])}; "
+            f"{_proofs_text(len(named), beyond, len(unproven))}"
+        ),
+        rule=(
+            f"slices by {rules.slices} ({rules.slices_rule}), {tolerance.of(metric).text}, Holm 5 %"
+        ),
         shown=evidence[worst],
         decided=rules.decision.by,
     )
@@ -348,8 +360,10 @@ def _slice_gate(
 
 def _worst_text(score: Score, name: str, margin: Fraction) -> str:
     return (
-        f"worst slice '{name}': {score.metric} {score.hits}/{score.out_of} = {valued(score, score.value)} against fp32 "
-        f"{score.reference_hits}/{score.out_of} = {valued(score, score.reference_value)}, {drop_text(score)}, margin "
+        f"worst slice '{name}': {score.metric} {score.hits}/{score.out_of} = "
+        f"{valued(score, score.value)} against fp32 "
+        f"{score.reference_hits}/{score.out_of} = {valued(score, score.reference_value)}, "
+        f"{drop_text(score)}, margin "
         f"{apart(score, float(margin))}"
     )
 
@@ -357,7 +371,10 @@ def _worst_text(score: Score, name: str, margin: Fraction) -> str:
 def _proofs_text(slices: int, beyond: Sequence[str], unproven: int) -> str:
     many = counted(slices, "slice")
     if not beyond:
-        return f"none of {many} is proven to lose more than its margin, {slices - unproven} to lose less"
+        return (
+            f"none of {many} is proven to lose more than its margin, {slices - unproven} to lose "
+            "less"
+        )
     listed = ", ".join(beyond[:_LISTED_SLICES]) + (", …" if len(beyond) > _LISTED_SLICES else "")
     return f"{len(beyond)} of {many} proven to lose more than their margin: {listed}"
 
@@ -390,7 +407,8 @@ def _loss_detail(score: Score, margin: Fraction, rule: str, state: GateState, ag
     elif score.proportion:
         margin_text += f" admits {counted(math.floor(margin), 'sample')}"
     return (
-        f"{score.metric} {_counts(score, score.hits)}{valued(score, score.value)} against {against} "
+        f"{score.metric} {_counts(score, score.hits)}{valued(score, score.value)} against "
+        f"{against} "
         f"{_counts(score, score.reference_hits)}{valued(score, score.reference_value)}: "
         f"{drop_text(score)}, {margin_text}; "
         f"losses {score.losses}, gains {score.gains}"

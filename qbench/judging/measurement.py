@@ -156,7 +156,10 @@ class Stopped:
     @property
     def text(self) -> str:
         """``stopped after 310 of 1000 samples: decided``."""
-        return f"stopped after {sum(self.samples.values())} of {counted(sum(self.of.values()), 'sample')}: decided"
+        return (
+            f"stopped after {sum(self.samples.values())} of "
+            f"{counted(sum(self.of.values()), 'sample')}: decided"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,7 +314,8 @@ class LossParts:
     def __post_init__(self) -> None:
         if (self.schema.after, self.schema.out_of) != (self.counting.before, self.counting.out_of):
             raise ValueError(
-                f"{self.metric}: the schema ends at {self.schema.after} of {self.schema.out_of}, counting begins at "
+                f"{self.metric}: the schema ends at {self.schema.after} of {self.schema.out_of}, "
+                "counting begins at "
                 f"{self.counting.before} of {self.counting.out_of}"
             )
 

@@ -57,7 +57,10 @@ def excluded_text(sources: int) -> str:
     """
     least = 1 - ALPHA ** (1 / sources)
     wanted = math.ceil(math.log(ALPHA) / math.log1p(-_NAMED_MARGIN))
-    text = f"{counted(sources, 'source')} {'excludes' if sources == 1 else 'exclude'} no loss under {100 * least:.2f} pp"
+    text = (
+        f"{counted(sources, 'source')} {'excludes' if sources == 1 else 'exclude'} no loss under "
+        f"{100 * least:.2f} pp"
+    )
     return text if sources >= wanted else f"{text}, and 1 pp takes {wanted}"
 
 
@@ -168,7 +171,8 @@ def open_sentence(powers: Iterable[DataPower]) -> str:
     if not worst:
         return ""
     named = "; ".join(
-        f"{one.model} {one.metric} may lose {one.margin_text}, {one.data_text} tell {one.tells_text}, {one.more_text}"
+        f"{one.model} {one.metric} may lose {one.margin_text}, {one.data_text} tell "
+        f"{one.tells_text}, {one.more_text}"
         for one in list(worst.values())[:_NAMED]
     )
     more = f"; and {len(worst) - _NAMED} more" if len(worst) > _NAMED else ""

@@ -208,7 +208,8 @@ class Tolerance:
     def __post_init__(self) -> None:
         if self.relative_to is RelativeTo.SCORE and not 0 <= self.value < 1:
             raise ValueError(
-                f"a tolerance of {self.value} is impossible: it is a fraction in [0, 1), such as 0.05 for 5 %"
+                f"a tolerance of {self.value} is impossible: it is a fraction in [0, 1), such as "
+                "0.05 for 5 %"
             )
         if not 0 <= self.value < math.inf:
             raise ValueError(
@@ -228,7 +229,10 @@ class Tolerance:
         where that is wider.
         """
         if _least(score) > self._own(score):
-            return f"least margin {apart(score, score.least_margin)} (metric {score.metric.partition('@')[0]})"
+            return (
+                f"least margin {apart(score, score.least_margin)} (metric "
+                f"{score.metric.partition('@')[0]})"
+            )
         return self.of(score.metric).text
 
     def _own(self, score: Score) -> Fraction:

@@ -459,7 +459,8 @@ class LossEvidence:
         if self.deciding is not None:
             needs += f", {amount_text(score, self.deciding)} like these decide"
         return (
-            f"{self.evidence.value.upper()} ({self.interval} {_signed(score, self.low)} to {_signed(score, self.high)} "
+            f"{self.evidence.value.upper()} ({self.interval} {_signed(score, self.low)} to "
+            f"{_signed(score, self.high)} "
             f"{_unit(score)}{midp}); "
             f"{sample_text(score)} detect a drop of {apart(score, self.detectable)}, {needs}"
         )

@@ -172,7 +172,10 @@ class Verdict:
     ungated: bool = False
 
 
-UNGATED = "no gate judges its answers: it has no limit, no floor, no sufficient samples and no accepted result here"
+UNGATED = (
+    "no gate judges its answers: it has no limit, no floor, no sufficient samples and no accepted "
+    "result here"
+)
 """The notice of a cell that is ``ungated``."""
 
 # The lines of a verdict about numbers.
@@ -286,11 +289,17 @@ def wanting(measurement: Measurement, gate: Gate) -> str:
     assert gate.limit is not None
     found = f"{score.metric}: {sample_text(score)} do not decide"
     if score.clusters is not None and score.clusters.sources == 1:
-        return f"{score.metric}: {sample_text(score)} prove nothing about others; more sources are needed"
+        return (
+            f"{score.metric}: {sample_text(score)} prove nothing about others; more sources are "
+            "needed"
+        )
     if gate.shown.deciding is None:
         return f"{found}; the loss equals the margin, so more samples like these decide nothing"
     lost = abs(score.reference_value - gate.limit) < score.drop / score.out_of
-    return f"{found}; with {amount_text(score, gate.shown.deciding)} like these it would {'FAIL' if lost else 'PASS'}"
+    return (
+        f"{found}; with {amount_text(score, gate.shown.deciding)} like these it would "
+        f"{'FAIL' if lost else 'PASS'}"
+    )
 
 
 def _noise_wanting(score: Score, noise: Noise) -> str:
@@ -298,7 +307,10 @@ def _noise_wanting(score: Score, noise: Noise) -> str:
     found = f"{score.metric}: {noise.text(score)}, the margin is {apart(score, noise.margin)}"
     if noise.runs_needed is None:
         return f"{found}; no number of runs decides a margin of 0"
-    return f"{found}; the mean of {noise.runs_needed} runs would tell them apart (repeats = {noise.runs_needed})"
+    return (
+        f"{found}; the mean of {noise.runs_needed} runs would tell them apart (repeats = "
+        f"{noise.runs_needed})"
+    )
 
 
 def _with_margin(score: Score, gate: Gate) -> str:
@@ -311,5 +323,8 @@ def _with_margin(score: Score, gate: Gate) -> str:
             gate.shown.evidence is Evidence.INCONCLUSIVE and gate.state is GateState.BROKEN
         )
         word = "not proven, " if is_unproven else f"{gate.shown.evidence.value.upper()}, "
-    text = f"{move(score, gate.noise)}: {word}{drop_text(score, gate.noise)}, margin {apart(score, margin)}"
+    text = (
+        f"{move(score, gate.noise)}: {word}{drop_text(score, gate.noise)}, margin "
+        f"{apart(score, margin)}"
+    )
     return text if gate.noise is None else f"{text}, noise ±{apart(score, gate.noise.spread)}"

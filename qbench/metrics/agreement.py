@@ -100,7 +100,8 @@ NEGATIVE_FLIPS = Metric(
 def _count_tied(answers: Answers, _labels: Labels | None, _reference: Answers | None) -> Counts:
     if answers.tied is None:
         raise ValueError(
-            "ties counts samples whose best score is shared, and the task of these answers does not record ties"
+            "ties counts samples whose best score is shared, and the task of these answers does "
+            "not record ties"
         )
     return Counts(answers.tied.astype(np.int64), np.ones(len(answers), dtype=np.int64))
 

@@ -198,14 +198,19 @@ class AnswerFile:
                     f"{self.doing}, {self._unit} {line}, sample '{record.id}'",
                     found=f"a record with {_fields(record)}",
                     expected=f"{_fields(first)}, as in the records before it",
-                    remedy="Write the same fields for every sample; keep several runs in several files.",
+                    remedy=(
+                        "Write the same fields for every sample; keep several runs in several "
+                        "files."
+                    ),
                 )
             if wrong := _not_finite(record):
                 raise InputError(
                     f"{self.doing}, {self._unit} {line}, sample '{record.id}'",
                     found=f"NaN or Inf in '{wrong}'",
                     expected="finite numbers",
-                    remedy="Look for what failed on this sample; it is not counted as right or wrong.",
+                    remedy=(
+                        "Look for what failed on this sample; it is not counted as right or wrong."
+                    ),
                 )
             yield record
         if first is None:

@@ -334,11 +334,13 @@ class IntegerAnswers(Answers):
             self.tied.shape != self.ids.shape[:1] or self.tied.dtype != np.bool_
         ):
             raise ValueError(
-                f"ties of {len(self.ids)} answers are ({len(self.ids)},) bool, not {self.tied.shape} {self.tied.dtype}"
+                f"ties of {len(self.ids)} answers are ({len(self.ids)},) bool, not "
+                f"{self.tied.shape} {self.tied.dtype}"
             )
         if self.kind is AnswerKind.RANKING and (self.ids < 0).any():
             raise ValueError(
-                "a ranking holds class ids from 0 on; padding is for sequences (AnswerKind.SEQUENCE)"
+                "a ranking holds class ids from 0 on; padding is for sequences "
+                "(AnswerKind.SEQUENCE)"
             )
         if self.kind is AnswerKind.LIKENESS and not (
             self.ids.shape[1] == 1 and _whole_share(self.ids)

@@ -57,7 +57,8 @@ class BoxAnswers(Answers):
             or self.corners.shape not in ((*shape, 4), (*shape, 8))
         ):
             raise ValueError(
-                f"boxes of the shapes {self.corners.shape}, {self.scores.shape} and {shape}: they are (n, m, 4 or 8), "
+                f"boxes of the shapes {self.corners.shape}, {self.scores.shape} and {shape}: they "
+                "are (n, m, 4 or 8), "
                 "(n, m) and (n, m)"
             )
 
@@ -94,7 +95,8 @@ class BoxAnswers(Answers):
                 raise ValueError("NaN or Inf in boxes or scores")
             if ((given < 0) | (given > 1)).any():
                 raise ValueError(
-                    f"a score of {given[(given < 0) | (given > 1)][0]:g}, and scores are from 0 to 1"
+                    f"a score of {given[(given < 0) | (given > 1)][0]:g}, and scores are from 0 to "
+                    "1"
                 )
             if (np.asarray(one) < 0).any() or (np.abs(wide) > _FARTHEST).any():
                 raise ValueError(

@@ -98,7 +98,9 @@ def open_foreign_log(path: Path, choices: LogChoices | None = None) -> ForeignLo
         raise InputError(
             doing,
             found=f"a file that ends in '{path.suffix}'",
-            expected="lm-eval's samples (.jsonl), a log of Inspect (.eval, .json) or a table (.csv)",
+            expected=(
+                "lm-eval's samples (.jsonl), a log of Inspect (.eval, .json) or a table (.csv)"
+            ),
             remedy="Write a file of answers yourself, as docs/answers.md shows.",
         )
     return readers[path.suffix](path, choices, doing)
@@ -455,7 +457,10 @@ def _zstandard(path: Path, one: zipfile.ZipInfo, doing: str) -> bytes:
             doing,
             found="data packed with Zstandard",
             expected="the package 'zstandard'",
-            remedy="Install it: pip install 'pytest-qbench[inspect]'; or write the log as JSON: inspect log convert.",
+            remedy=(
+                "Install it: pip install 'pytest-qbench[inspect]'; or write the log as JSON: "
+                "inspect log convert."
+            ),
         ) from error
     with path.open("rb") as file:
         file.seek(one.header_offset)
@@ -600,7 +605,8 @@ def _rows(
     answer, label = (found.get(columns[key], _Column()) for key in ("answer", "label"))
     if numeric and columns["answer"] in found and columns["label"] in found:
         notes.append(
-            f"only columns of numbers are metrics ({', '.join(numeric)}): whether answers equal labels is not counted; "
+            f"only columns of numbers are metrics ({', '.join(numeric)}): whether answers equal "
+            "labels is not counted; "
             "leave these columns out of the table to count it"
         )
     # Where one column holds classes and texts, its classes are texts, too, and those of the other,

@@ -42,7 +42,8 @@ class MaskAnswers(Answers):
     def __post_init__(self) -> None:
         if self.classes.ndim != 3 or self.classes.dtype not in (np.uint8, np.uint16):
             raise ValueError(
-                f"masks are (n, H, W) uint8 or uint16, not {self.classes.shape} {self.classes.dtype}"
+                f"masks are (n, H, W) uint8 or uint16, not {self.classes.shape} "
+                f"{self.classes.dtype}"
             )
 
     @property

@@ -173,7 +173,8 @@ def score(
     if right and isinstance(right[0], np.ndarray) != metric.array_labels:
         kinds = ("arrays", "classes or sequences")
         raise ValueError(
-            f"{metric.name} counts against labels that are {kinds[not metric.array_labels]}, and these are "
+            f"{metric.name} counts against labels that are {kinds[not metric.array_labels]}, and "
+            "these are "
             f"{kinds[metric.array_labels]}"
         )
     other = reference if metric.against is Against.REFERENCE else None

@@ -53,7 +53,8 @@ def paired_interval(
         raise ValueError(f"a confidence of {confidence} is impossible: it lies between 0 and 1")
     if both_right is not None and not 0 <= both_right <= n - losses - gains:
         raise ValueError(
-            f"{both_right} samples right both times do not fit {losses} losses and {gains} gains of {n}"
+            f"{both_right} samples right both times do not fit {losses} losses and {gains} gains "
+            f"of {n}"
         )
     if not 1 <= effect < math.inf:
         raise ValueError(f"an effect of {effect} is impossible: it is at least 1")

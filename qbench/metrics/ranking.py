@@ -62,7 +62,8 @@ def _count_recalled(k: int, answers: Answers, labels: Labels | None) -> Counts:
     answers = _rankings(f"recall{k}", answers)
     if answers.ids.shape[1] < k:
         raise ValueError(
-            f"recall{k} looks for right ones among {k}, and these answers name {answers.ids.shape[1]}"
+            f"recall{k} looks for right ones among {k}, and these answers name "
+            f"{answers.ids.shape[1]}"
         )
     best, right = answers.ids[:, :k].tolist(), [set(one) for one in labels]
     found = [len(one.intersection(row)) for one, row in zip(right, best, strict=True)]
@@ -182,7 +183,10 @@ def _average_precision() -> Callable[..., float]:
             "Counting metric 'map'",
             found="no scikit-learn",
             expected="the extra 'retrieval'",
-            remedy="Install it: pip install 'pytest-qbench[retrieval]'; every other metric works without.",
+            remedy=(
+                "Install it: pip install 'pytest-qbench[retrieval]'; every other metric works "
+                "without."
+            ),
         ) from error
     found: Callable[..., float] = average_precision_score
     return found

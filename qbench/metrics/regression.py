@@ -39,7 +39,8 @@ class ValueAnswers(Answers):
     def __post_init__(self) -> None:
         if self.values.ndim < 2 or self.values.dtype not in (np.float32, np.uint8, np.uint16):
             raise ValueError(
-                f"values are (n, …) float32, uint8 or uint16, not {self.values.shape} {self.values.dtype}"
+                f"values are (n, …) float32, uint8 or uint16, not {self.values.shape} "
+                f"{self.values.dtype}"
             )
         if not np.isfinite(self.values).all():
             raise ValueError("values are finite numbers")
@@ -206,7 +207,8 @@ def _count_keypoints(answers: Answers, labels: ArrayLabels, _reference: Answers 
     for index, label in enumerate(labels):
         if label.shape != (numbers,) or not label[-1] > 0:
             raise ValueError(
-                f"oks compares {found.shape[1]} keypoints with {numbers} numbers of a label (x, y, v of each, and an "
+                f"oks compares {found.shape[1]} keypoints with {numbers} numbers of a label (x, y, "
+                "v of each, and an "
                 f"area above 0), and label {index} is {label.shape}"
             )
     right = np.stack(labels).astype(np.float64)

@@ -68,7 +68,8 @@ def _pictures(name: str, answers: Answers, labels: ArrayLabels) -> tuple[Pixels,
     found = answered_values(name, answers)
     if found.ndim < 3 or min(found.shape[-2:]) < WINDOW:
         raise ValueError(
-            f"{name} compares pictures of at least {WINDOW} × {WINDOW} pixels, not {found.shape[1:]}"
+            f"{name} compares pictures of at least {WINDOW} × {WINDOW} pixels, not "
+            f"{found.shape[1:]}"
         )
     for index, label in enumerate(labels):
         if label.shape != found.shape[1:] or (label.dtype.kind == "f") != (found.dtype.kind == "f"):
@@ -82,7 +83,8 @@ def _pictures(name: str, answers: Answers, labels: ArrayLabels) -> tuple[Pixels,
     peak = 1.0 if found.dtype.kind == "f" else float(np.iinfo(found.dtype).max)
     if right.min() < 0 or right.max() > peak:
         raise ValueError(
-            f"{name} compares pictures of 0 to {peak:g}, and labels go from {right.min():g} to {right.max():g}"
+            f"{name} compares pictures of 0 to {peak:g}, and labels go from {right.min():g} to "
+            f"{right.max():g}"
         )
     return found, right, peak
 

@@ -152,7 +152,8 @@ def streams_of(records: Sequence[TokenRecord]) -> TokenStreams:
                 or max(ids) > _LAST
             ):
                 raise ValueError(
-                    f"{len(ids)} tokens with {len(logs)} log-probabilities, twice one token, or no token id"
+                    f"{len(ids)} tokens with {len(logs)} log-probabilities, twice one token, or no "
+                    "token id"
                 )
             top[place, : len(ids)], logprobs[place, : len(ids)] = ids, logs
             place += 1

@@ -43,7 +43,8 @@ def _alike(labels: Labels) -> npt.NDArray[np.bool_]:
     alike = np.array([right == (1,) for right in labels])
     if 2 * alike.sum() != len(alike) or any(right not in ((0,), (1,)) for right in labels):
         raise ValueError(
-            f"eer needs as many pairs that are alike (1) as others (0), not {int(alike.sum())} of {len(alike)}"
+            f"eer needs as many pairs that are alike (1) as others (0), not {int(alike.sum())} of "
+            f"{len(alike)}"
         )
     return alike
 

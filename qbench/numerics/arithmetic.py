@@ -134,7 +134,8 @@ class Scaling:
     def __post_init__(self) -> None:
         if self.form is MultiplierForm.EXACT and self.precision is not Precision.DOUBLE:
             raise ValueError(
-                "a rational multiplier is taken from the scales as they are: its precision is double"
+                "a rational multiplier is taken from the scales as they are: its precision is "
+                "double"
             )
         if self.inverted is not Inverted.NONE and self.form is not MultiplierForm.CHAIN:
             raise ValueError("'inverted' is of chains of scales")
@@ -144,7 +145,8 @@ class Scaling:
             MultiplierForm.RANGE,
         ):
             raise ValueError(
-                "a bias that stays a float32 number joins float32 sums: form is float32, chain or range"
+                "a bias that stays a float32 number joins float32 sums: form is float32, chain or "
+                "range"
             )
         if self.form is MultiplierForm.RANGE and not self.real_bias:
             raise ValueError("the form 'range' adds a bias as a real number: 'real_bias' is true")
@@ -168,7 +170,8 @@ class Scaling:
             MultiplierForm.CHAIN,
         ):
             raise ValueError(
-                "a zero point before the rounding is added to a real number: the multiplier is no float"
+                "a zero point before the rounding is added to a real number: the multiplier is no "
+                "float"
             )
 
     def _check_widths(self) -> None:
@@ -635,7 +638,8 @@ class Override:
     def __post_init__(self) -> None:
         if not self.operators and not self.names:
             raise ValueError(
-                "an override names operators or nodes; what holds everywhere belongs to the arithmetic itself"
+                "an override names operators or nodes; what holds everywhere belongs to the "
+                "arithmetic itself"
             )
         if not self.changes:
             raise ValueError("an override that changes nothing")
@@ -709,11 +713,13 @@ class Arithmetic:
         sums, factor = self.accumulator.bits, max(one.factor_bits for one in scalings)
         if factor and sums + factor >= WIDEST_PRODUCT:
             raise ValueError(
-                f"sums of {sums} bits times a multiplier of {factor} do not fit a product of {WIDEST_PRODUCT}"
+                f"sums of {sums} bits times a multiplier of {factor} do not fit a product of "
+                f"{WIDEST_PRODUCT}"
             )
         if self.biases is BiasScheme.FINEST and self.scaling.form not in _BY_SHIFTS:
             raise ValueError(
-                "biases that are shifted to the sums' scale are of multipliers that shift: fixed or power"
+                "biases that are shifted to the sums' scale are of multipliers that shift: fixed "
+                "or power"
             )
         if self.adding.fused and self.scaling.form is not MultiplierForm.RANGE:
             raise ValueError(

@@ -137,7 +137,8 @@ class QParams:
             return self.scale.reshape(spread), self.zero_point.reshape(spread)
         if self.scale.shape != parameter_shape(shape, axis, self.block_size):
             raise ValueError(
-                f"parameters of shape {self.scale.shape} do not tile {shape} by blocks of {self.block_size}"
+                f"parameters of shape {self.scale.shape} do not tile {shape} by blocks of "
+                f"{self.block_size}"
             )
         keep = (slice(None),) * axis + (slice(shape[axis]),)
         scale = np.repeat(self.scale, self.block_size, axis)[keep]

@@ -172,8 +172,13 @@ def _tracer(by: str) -> "MatchingTracer":
 
     class Declining(matching.MatchingTracer):  # type: ignore[misc, name-defined]
         def log(
-            self, rule: Any, container: Any, node: ir.Node, match_result: Any, status: Any
-        ) -> None:  # noqa: ANN401, ARG002
+            self,
+            rule: Any,  # noqa: ANN401, ARG002
+            container: Any,  # noqa: ANN401, ARG002
+            node: ir.Node,
+            match_result: Any,  # noqa: ANN401
+            status: Any,  # noqa: ANN401
+        ) -> None:
             if status in refused:
                 decline(node, match_result.reason or "the rule refuses it", by)
 
@@ -188,7 +193,10 @@ def _rewriter() -> Any:  # noqa: ANN401 - a module
             "Matching patterns",
             found="no onnxscript",
             expected="the extra 'patterns'",
-            remedy="Install it: pip install 'pytest-qbench[patterns]'; passes without patterns do without.",
+            remedy=(
+                "Install it: pip install 'pytest-qbench[patterns]'; passes without patterns do "
+                "without."
+            ),
         ) from error
 
 

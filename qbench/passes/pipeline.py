@@ -158,7 +158,9 @@ def _unreadable(text: str, found: str) -> InputError:
     return InputError(
         f"Reading the pipeline '{text}'",
         found=found,
-        expected="names of passes with commas between them, settings as in 'merge-requantize{steps = 1}'",
+        expected=(
+            "names of passes with commas between them, settings as in 'merge-requantize{steps = 1}'"
+        ),
         remedy="Correct the text; 'qbench list passes' lists the passes.",
     )
 

@@ -63,7 +63,10 @@ def _miscounted(node: ir.Node, schema: _Schema) -> str | None:
     ):
         if not least <= len(given) <= most:
             wanted = str(least) if least == most else f"{least} to {most}"
-            return f"{len(given)} {word}put{'s' * (len(given) != 1)}, where '{node.op_type}' has {wanted}"
+            return (
+                f"{len(given)} {word}put{'s' * (len(given) != 1)}, where '{node.op_type}' has "
+                f"{wanted}"
+            )
     lost = next(
         (
             place
@@ -84,7 +87,10 @@ def _mistyped(node: ir.Node, schema: _Schema, types: dict[ir.Value, ir.DataType]
     ):
         dtype = _dtype(value, types)
         if dtype is not None and bound.setdefault(letter, dtype) != dtype:
-            return f"'{value.name}' of {dtype.name.lower()} with {bound[letter].name.lower()} in '{node.op_type}'"
+            return (
+                f"'{value.name}' of {dtype.name.lower()} with {bound[letter].name.lower()} in "
+                f"'{node.op_type}'"
+            )
     types.update(
         (value, bound[letter])
         for letter, value in _lettered(node.outputs, schema.gives)

@@ -55,7 +55,10 @@ class StorageCost:
         size = f"{self.bytes_written} bytes written" + (
             f" and {self.unsized} of unknown size" * (self.unsized > 0)
         )
-        return f"{self.intermediates} intermediates, {size}, {self.recomputed_nodes} nodes computed again"
+        return (
+            f"{self.intermediates} intermediates, {size}, {self.recomputed_nodes} nodes computed "
+            "again"
+        )
 
 
 def storage_cost(model: ir.Model, shared: Shared = Shared.STORED) -> StorageCost:

@@ -61,7 +61,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(scope.close)
     config.addinivalue_line(
         "markers",
-        "qbench(models, backends, schemas, suite): cells of qbench; on each cell: model, backend, schema, variant",
+        "qbench(models, backends, schemas, suite): cells of qbench; on each cell: model, backend, "
+        "schema, variant",
     )
     if not hasattr(config, "workerinput"):
         from qbench.plugin.controller import Controller
@@ -115,7 +116,8 @@ def pytest_load_initial_conftests(
         if error.code or not any(SUITE_SUFFIX in one for one in args):
             raise
         raise pytest.UsageError(
-            "Loading the conftest files: found one that ends the process with 0; expected fixtures and hooks. "
+            "Loading the conftest files: found one that ends the process with 0; expected fixtures "
+            "and hooks. "
             "Remove its sys.exit(0)."
         ) from error
 

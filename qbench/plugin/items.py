@@ -298,7 +298,8 @@ def localize_command(planned: "PlannedCell") -> str:
     if cell.is_fp32 or cell.is_given or cell.is_recorded or planned.passes != "none":
         return ""
     return (
-        f"qbench localize {cell.model} --backend {cell.backend} --schema {cell.schema} --data {planned.model.data} "
+        f"qbench localize {cell.model} --backend {cell.backend} --schema {cell.schema} --data "
+        f"{planned.model.data} "
         f"--calib {calibration.data} --calib-count {calibration.count}"
     )
 

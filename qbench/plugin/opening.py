@@ -93,7 +93,10 @@ def open_suite(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuit
                 f"Opening the suite '{path.name}'",
                 found=f"a skip ({skip_reason(error)})",
                 expected="what its cells are made of",
-                remedy="Skip inside the loader that needs it: its cells are then skipped, and the others run.",
+                remedy=(
+                    "Skip inside the loader that needs it: its cells are then skipped, and the "
+                    "others run."
+                ),
             ) from error
     return known[key]
 

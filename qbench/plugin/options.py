@@ -174,7 +174,10 @@ def add_options(parser: pytest.Parser) -> None:
         "--qbench-release",
         metavar="NAME=PYTHON",
         default="",
-        help="run ONNX Runtime under another Python, and mark the run file with the release of NAME there",
+        help=(
+            "run ONNX Runtime under another Python, and mark the run file with the release of NAME "
+            "there"
+        ),
     )
     group.addoption(
         "--qbench-repeats",
@@ -334,7 +337,8 @@ def _refusal(
 def _scope(text: str) -> str:
     if text not in SCOPES:
         raise argparse.ArgumentTypeError(
-            f"found '{text}'; expected one of {', '.join(SCOPES)}; write --qbench-accept=changed when a path follows"
+            f"found '{text}'; expected one of {', '.join(SCOPES)}; write --qbench-accept=changed "
+            "when a path follows"
         )
     return text
 

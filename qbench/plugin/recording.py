@@ -151,7 +151,8 @@ class Recorder:
                 if missing > 0:
                     self.note(
                         run,
-                        f"ended early: {missing} of {run.facts['selected']} selected cells were not run",
+                        f"ended early: {missing} of {run.facts['selected']} selected cells were "
+                        "not run",
                     )
             else:
                 exit_code = self._note_unmeasured(run) or exit_code

@@ -325,7 +325,8 @@ def _opened(session: pytest.Session, file: Path) -> OpenSuite:
 
 def _refusal(found: str, expected: str) -> pytest.UsageError:
     return pytest.UsageError(
-        f"Pruning baselines: found {found}; expected {expected}. A part of a suite cannot show what is unused."
+        f"Pruning baselines: found {found}; expected {expected}. A part of a suite cannot show "
+        "what is unused."
     )
 
 

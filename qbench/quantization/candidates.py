@@ -274,7 +274,10 @@ def _no_form(candidate: Candidate) -> str | None:
     if not is_recurrent(head):
         return float_reason(head)
     if candidate.options.input is not None or candidate.options.output is not None:
-        return f"{head.op_type} keeps its products inside, where no Q/DQ pair reaches; its weights alone can be integers"
+        return (
+            f"{head.op_type} keeps its products inside, where no Q/DQ pair reaches; its weights "
+            "alone can be integers"
+        )
     return None
 
 
@@ -290,7 +293,10 @@ def _missing(candidate: Candidate, ranges: Ranges) -> str | None:
     if candidate.dynamic and not any(
         i == candidate.weight_index for i, _ in candidate.constant_inputs
     ):
-        return "parameters at run time are for products with constant weights, and its weight is computed"
+        return (
+            "parameters at run time are for products with constant weights, and its weight is "
+            "computed"
+        )
     inputs = [v for _, v in candidate.data_inputs] if _calibrated(candidate.input) else []
     outputs = candidate.outputs if _calibrated(candidate.output) and not candidate.moves else ()
     for value in (*inputs, *outputs):

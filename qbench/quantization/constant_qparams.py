@@ -400,7 +400,10 @@ def _coarser(candidate: Candidate, rank: int, spec: Spec, limits: Capabilities) 
         candidate.unit.head.op_type == "MatMul" and rank > 2 and not limits.batched_per_channel
     )
     if spec.granularity is Granularity.CHANNEL and quantized and batched:
-        return f"the backend multiplies no integers by a constant of {rank} axes with a scale per channel"
+        return (
+            f"the backend multiplies no integers by a constant of {rank} axes with a scale per "
+            "channel"
+        )
     return ""
 
 

@@ -156,7 +156,10 @@ def reason_for_float(unit: Unit, slots: Mapping[Slot, Decision], limits: Capabil
     biases = [decision for slot, decision in slots.items() if slot.role is Role.BIAS]
     dynamic = sum(isinstance(decision, Dynamic) for decision in operands)
     if dynamic and (unit.head.op_type, dynamic) not in limits.dynamic_products:
-        return f"it has no integer {unit.head.op_type} of values whose parameters are computed at run time"
+        return (
+            f"it has no integer {unit.head.op_type} of values whose parameters are computed at run "
+            "time"
+        )
     names = tuple(
         _DYNAMIC if isinstance(decision, Dynamic) else _qtype_name(decision)
         for decision in operands

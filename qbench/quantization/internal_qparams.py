@@ -83,7 +83,10 @@ class Ranges:
         try:
             return spec.method.of_distribution(self._distribution(name), spec.kind)
         except InputError as error:
-            return f"'{name}' has no range by {spec.range_method}: found {error.found}, expected {error.expected}"
+            return (
+                f"'{name}' has no range by {spec.range_method}: found {error.found}, expected "
+                f"{error.expected}"
+            )
 
     def _distribution(self, name: str) -> Distribution:
         if name not in self._distributions:
@@ -108,7 +111,10 @@ class Ranges:
             if isinstance(interval, str):
                 return interval
             if lows and interval.low.shape != lows[0].shape:
-                return f"'{names[0]}' and '{name}' have different channels, and one grid for both is asked for"
+                return (
+                    f"'{names[0]}' and '{name}' have different channels, and one grid for both is "
+                    "asked for"
+                )
             lows.append(interval.low)
             highs.append(interval.high)
         if also is not None:
@@ -126,7 +132,10 @@ def _of_channels(name: str, statistics: Statistics, spec: Spec) -> Interval | st
     if lows is None or highs is None:
         return f"the profile has no channels of '{name}': profile with channels, where it has them"
     if spec.range_method != _PLAIN:
-        return f"'{name}' has no range by {spec.range_method}: of channels a profile keeps extremes only"
+        return (
+            f"'{name}' has no range by {spec.range_method}: of channels a profile keeps extremes "
+            "only"
+        )
     seen = lows <= highs
     return Interval(np.where(seen, lows, 0.0), np.where(seen, highs, 0.0))
 
@@ -258,11 +267,17 @@ def inner_problem(unit: Unit, options: SlotOptions, ranges: Ranges) -> str | Non
     """
     words = _asked(unit, options)
     if _mistaken(unit, options):
-        return "ONNX Runtime takes a Gemm's int32 bias for one at the product's scale: use canonical = 'split_bias'"
+        return (
+            "ONNX Runtime takes a Gemm's int32 bias for one at the product's scale: use canonical "
+            "= 'split_bias'"
+        )
     if op_spec(unit.head).weight is None or not words:
         return None
     if not is_product(unit.head):
-        return f"{words[0]}, and no value of this graph is that product alone: use canonical = 'split_bias'"
+        return (
+            f"{words[0]}, and no value of this graph is that product alone: use canonical = "
+            "'split_bias'"
+        )
     if _shares(unit, options) and options.correlation is None:
         return (
             "the bias is to share the correlation's grid, and the schema gives the correlation none"

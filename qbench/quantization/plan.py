@@ -348,14 +348,20 @@ class Plan:
     def _coverage(self, backend: str) -> Iterator[str]:
         if self.requested:
             refused = sum(f.refused for f in self.floats.values())
-            yield f"{len(self.quantized_units)} of {len(self.requested)} units on grids, {refused} refused"
+            yield (
+                f"{len(self.quantized_units)} of {len(self.requested)} units on grids, {refused} "
+                "refused"
+            )
         if self.run_in_float:
             reasons = "; ".join(dict.fromkeys(self.run_in_float.values()))
             yield f"{backend} runs {len(self.run_in_float)} of them in float: {reasons}"
         if self.quantized_outputs:
             yield f"{', '.join(self.quantized_outputs)} quantized where the graph ends"
         if self.saturated:
-            yield f"{sum(self.saturated.values()):,} entries of {len(self.saturated)} constants saturate"
+            yield (
+                f"{sum(self.saturated.values()):,} entries of {len(self.saturated)} constants "
+                "saturate"
+            )
         yield from (f"{rule} matches nothing" for rule in self.idle_rules)
         if self.corrects_biases:
             yield _CORRECTION

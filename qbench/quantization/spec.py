@@ -75,7 +75,8 @@ class BiasSpec:
         own = (self.qtype, self.scale_kind, self.finer)
         if self.kind is not BiasKind.OWN and own != ("int32", "real", Finer.CHOSEN):
             raise ValueError(
-                f"'qtype', 'scale_kind' or 'finer' for a bias of kind '{self.kind.value}', not 'own'"
+                f"'qtype', 'scale_kind' or 'finer' for a bias of kind '{self.kind.value}', not "
+                "'own'"
             )
 
     @property
@@ -386,7 +387,10 @@ def beyond_zero_point(qparams: QParams, capabilities: Capabilities) -> str | Non
     beyond = sorted({int(point) for point in qparams.zero_point.reshape(-1)} - allowed)
     if not beyond:
         return None
-    return f"its zero point is {beyond[0]}, and the backend counts with {capabilities.zero_points.value} only"
+    return (
+        f"its zero point is {beyond[0]}, and the backend counts with "
+        f"{capabilities.zero_points.value} only"
+    )
 
 
 def _beyond_dynamic(spec: Spec, capabilities: Capabilities) -> str | None:

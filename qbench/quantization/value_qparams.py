@@ -235,7 +235,10 @@ class Groups:
                 or group.spec == claims.specs[value]
             ):
                 continue
-            return f"it wants '{value.name}' as {claims.specs[value]}, where '{group.owner}' has it as {group}"
+            return (
+                f"it wants '{value.name}' as {claims.specs[value]}, where '{group.owner}' has it "
+                f"as {group}"
+            )
         groups = {value: group for value, group in wanted.items() if isinstance(group, Group)}
         joined = (
             _joined({value: groups[value] for value in claims.joined}, claims)

@@ -123,8 +123,10 @@ def _sentence(
         unit, effect, why = "count", f"{is_} red at any single loss", ""
     cells = counted(len({cell.key for cell, _ in found}), "cell")
     return (
-        f"one {unit} of {thousands(out_of)} is {rough_percent(1 / out_of)}, more than {rule} admits: "
-        f"{names} {effect} in {cells} ({where}){why}; more samples or a wider tolerance would gate it as intended."
+        f"one {unit} of {thousands(out_of)} is {rough_percent(1 / out_of)}, more than {rule} "
+        "admits: "
+        f"{names} {effect} in {cells} ({where}){why}; more samples or a wider tolerance would gate "
+        "it as intended."
     )
 
 
@@ -158,7 +160,8 @@ def significance_notice(cells: Sequence[CellView]) -> str:
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     verb = "loses" if len(found) == 1 else "lose"
     return (
-        f"{len(found)} of the {counted(tests, 'cell')} scored against labels {verb} more samples than chance explains "
+        f"{len(found)} of the {counted(tests, 'cell')} scored against labels {verb} more samples "
+        "than chance explains "
         f"(Benjamini-Hochberg 5 %, for information): {named}{more}."
     )
 
@@ -719,7 +722,10 @@ def _part_notice(part: Run) -> str:
     where = f" at {view.commit}" if view.commit else ""
     chosen = f"{view.selected} of the {counted(view.planned, 'cell')} of the suite"
     verb = "was" if view.selected == 1 else "were"
-    return f"{chosen} {verb} selected in the later run of {view.started}{where}; the others are of the last whole run."
+    return (
+        f"{chosen} {verb} selected in the later run of {view.started}{where}; the others are of "
+        "the last whole run."
+    )
 
 
 def _expected(past: Sequence[Cells], views: Sequence[RunView]) -> list[CellView]:
@@ -827,7 +833,8 @@ def _notices(run: RunView, cells: Sequence[CellView]) -> tuple[str, ...]:
     found = []
     if run.absent:
         found.append(
-            f"{run.absent} of {counted(run.selected, 'selected cell')} have no line: they were not measured."
+            f"{run.absent} of {counted(run.selected, 'selected cell')} have no line: they were not "
+            "measured."
         )
     elif not run.complete and not any(note.startswith("ended early: ") for note in run.notes):
         found.append("The run was interrupted: it holds only what was measured before that.")

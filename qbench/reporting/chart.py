@@ -169,14 +169,16 @@ def environment_bands(trend: Trend, frame: Frame) -> Iterable[str]:
     edges = [float(LEFT), *places, float(WIDTH - RIGHT)]
     for left, right in list(pairwise(edges))[-2::-2]:
         yield (
-            f'<rect class="environment" x="{number(left)}" y="{TOP - 12}" width="{number(right - left)}"'
+            f'<rect class="environment" x="{number(left)}" y="{TOP - 12}" '
+            f'width="{number(right - left)}"'
             f' height="{HEIGHT - TOP - BOTTOM + 12}"/>'
         )
     for switch, (x, label, anchor) in zip(switches, _switch_labels(switches, places), strict=True):
         shift = -3 if anchor == "end" else 3
         yield f'<path class="switch" d="M{x:.1f} {TOP - 12}V{_SWITCH_Y + 1}"/>'
         yield (
-            f'<text class="label" x="{x + shift:.1f}" y="{_SWITCH_Y}" text-anchor="{anchor}">{escape(label)}'
+            f'<text class="label" x="{x + shift:.1f}" y="{_SWITCH_Y}" '
+            f'text-anchor="{anchor}">{escape(label)}'
             f"<title>{escape(switch.label)}</title></text>"
         )
 
@@ -254,7 +256,8 @@ def levels(trend: Trend, frame: Frame) -> Iterable[str]:
         if shown and mark.limit is not None:
             top, bottom = sorted((frame.y(mark.reference), frame.y(mark.limit)))
             yield (
-                f'<rect class="margin" x="{number(left)}" y="{top:.1f}" width="{number(end - left)}"'
+                f'<rect class="margin" x="{number(left)}" y="{top:.1f}" '
+                f'width="{number(end - left)}"'
                 f' height="{bottom - top:.1f}"/>'
             )
     lines: tuple[tuple[str, str, float | None, list[float | None]], ...] = (
@@ -397,13 +400,20 @@ def sparkline_svg(trend: Trend, cell: CellView, runs: int) -> str:
     its numbers.
     """
     frame = frame_of(trend, runs)
-    scale = f'viewBox="0 {TOP - 6} {WIDTH - RIGHT + 8} {HEIGHT - TOP - BOTTOM + 12}" preserveAspectRatio="none"'
+    scale = (
+        f'viewBox="0 {TOP - 6} {WIDTH - RIGHT + 8} {HEIGHT - TOP - BOTTOM + 12}" '
+        'preserveAspectRatio="none"'
+    )
     lines = "".join("".join(_line(points, frame, place)) for place, points in _newest_last(trend))
     marks = "".join(
-        f'<path class="step {_tone(trend, step)}" d="M{frame.x(step.position):.0f} {TOP}V{HEIGHT - BOTTOM}"/>'
+        f'<path class="step {_tone(trend, step)}" d="M{frame.x(step.position):.0f} '
+        f'{TOP}V{HEIGHT - BOTTOM}"/>'
         for step in trend.steps
     )
-    return f'<svg class="spark{" red" if cell.is_red else ""}" {scale} aria-hidden="true">{marks}{lines}</svg>'
+    return (
+        f'<svg class="spark{" red" if cell.is_red else ""}" {scale} '
+        f'aria-hidden="true">{marks}{lines}</svg>'
+    )
 
 
 def describe(trend: Trend, runs: Sequence[RunView]) -> str:
@@ -423,7 +433,10 @@ def describe(trend: Trend, runs: Sequence[RunView]) -> str:
     for step in trend.steps:
         run = runs[step.position]
         kind = "Possible step" if step.provisional else "Step"
-        text += f". {kind} of {change_text(metric, step.after - step.before)} at {run.commit or run.started}"
+        text += (
+            f". {kind} of {change_text(metric, step.after - step.before)} at "
+            f"{run.commit or run.started}"
+        )
         if step.causes:
             text += f" ({', '.join(step.causes)})"
     if len(trend.by_class) > 1:
@@ -500,7 +513,10 @@ def _line(points: Sequence[RunPoint], frame: Frame, place: int) -> Iterable[str]
         path = "M" + "L".join(f"{number(x)} {number(y)}" for x, y in places)
         yield f'<path class="line c{min(place, 3)}" d="{path}"/>'
     elif places:
-        yield f'<circle class="dot c{min(place, 3)}" cx="{places[0][0]:.1f}" cy="{places[0][1]:.1f}" r="2"/>'
+        yield (
+            f'<circle class="dot c{min(place, 3)}" cx="{places[0][0]:.1f}" cy="{places[0][1]:.1f}" '
+            'r="2"/>'
+        )
 
 
 def _tone(trend: Trend, step: Step) -> str:
@@ -568,7 +584,10 @@ def _step_mark(step: Step, trend: Trend, frame: Frame, label: _Label | None) -> 
     words = ""
     if label:
         at, height = label.span(x)[label.anchor == "end"], top - 9 if label.above else top
-        words = f'<text x="{at:.1f}" y="{height}" text-anchor="{label.anchor}">{escape(label.text)}</text>'
+        words = (
+            f'<text x="{at:.1f}" y="{height}" '
+            f'text-anchor="{label.anchor}">{escape(label.text)}</text>'
+        )
     if step.causes:
         words += f"<title>{escape(chr(10).join(step.causes))}</title>"
     return (
@@ -612,7 +631,8 @@ def flips_svg(trend: Trend, runs: int) -> str:
     words = f"Losses and gains over {counted(len(flips), 'run')}, at most {thousands(most)}"
     words += f"; now {newest[0]} and {newest[1]}"
     return (
-        f'<svg class="flips" viewBox="0 0 {WIDTH} {FLIPS_HEIGHT}" role="img"><title>{escape(words)}</title>'
+        f'<svg class="flips" viewBox="0 0 {WIDTH} {FLIPS_HEIGHT}" '
+        f'role="img"><title>{escape(words)}</title>'
         f'<path class="axis" d="M{LEFT} {MIDDLE:g}H{WIDTH - RIGHT}"/>'
         f'<path class="lost" d="{down}"/><path class="won" d="{up}"/>'
         f'<text class="label" x="{WIDTH - RIGHT + 5}" y="{MIDDLE - 3:g}">gains</text>'

@@ -153,7 +153,10 @@ def course_text(metric: MetricView) -> str:
     """
     if metric.is_distance:
         return f"{metric.name} {value_text(metric)}"
-    return f"{metric.name} {value_text(metric, metric.reference_value)} → {value_text(metric)} ({change_text(metric)})"
+    return (
+        f"{metric.name} {value_text(metric, metric.reference_value)} → {value_text(metric)} "
+        f"({change_text(metric)})"
+    )
 
 
 def parts_text(cell: CellView) -> str:

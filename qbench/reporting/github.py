@@ -199,7 +199,10 @@ def _suite_parts(report: Report, found: Comparison | None) -> Iterator[str]:
         yield _tally(found)
         if found.across:
             what = ", ".join(what for what, _ in found.differs)
-            yield f"No earlier run is of this environment class, so that a change may come from: {escaped(what)}."
+            yield (
+                "No earlier run is of this environment class, so that a change may come from: "
+                f"{escaped(what)}."
+            )
         news = found.news
         if news:
             rows = [_compared_row(cell) for cell in news[:CELLS_IN_COMMENT]]
@@ -219,7 +222,8 @@ def _tally(found: Comparison) -> str:
     """How many cells differ, and from which run."""
     count = len(found.news)
     return (
-        f"{count or 'None'} of {counted(len(found.cells), 'cell')} {'differs' if count == 1 else 'differ'} "
+        f"{count or 'None'} of {counted(len(found.cells), 'cell')} "
+        f"{'differs' if count == 1 else 'differ'} "
         f"from {_run_words(found.old)}."
     )
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from qbench.number_text import thousands
 from qbench.reporting.report import Matrix, Report
-from qbench.reporting.trends import StepGroup
-from qbench.reporting.view import CellView
+from qbench.reporting.trends import Cost, StepGroup
+from qbench.reporting.view import CellKey, CellView
 
 MOST_MODELS = 1_000
 """Models of a site: with more, drawing takes minutes and the tables are too large for a browser."""
@@ -31,7 +31,8 @@ def most_telling(report: Report, most: int = MOST_MODELS) -> Report:
         weight[cell.key.model] += 100 * cell.is_red + (cell.key in eventful)
     chosen = set(sorted(models, key=lambda model: (-weight[model], model))[:most])
     notice = (
-        f"{thousands(most)} of {thousands(len(models))} models are shown, those that need attention or have moved; "
+        f"{thousands(most)} of {thousands(len(models))} models are shown, those that need "
+        "attention or have moved; "
         "'qbench export latest --format csv' has every cell"
     )
     return replace(
@@ -57,12 +58,10 @@ def by_model(report: Report) -> Iterator[tuple[str, Report]]:
     for group in report.step_groups:
         for model in dict.fromkeys(step[0].model for step in group.steps):
             steps.setdefault(model, []).append(group)
-    costs: dict[str, dict[object, object]] = {}
+    costs: dict[str, dict[CellKey, Cost]] = {}
     for key, cost in report.costs.items():
         costs.setdefault(key.model, {})[key] = cost
     for model, own in cells.items():
         groups = tuple(steps.get(model, ()))
-        yield (
-            model,
-            replace(report, cells=tuple(own), step_groups=groups, costs=costs.get(model, {})),
-        )  # type: ignore[arg-type]
+        kept = replace(report, cells=tuple(own), step_groups=groups, costs=costs.get(model, {}))
+        yield model, kept

@@ -129,7 +129,10 @@ def markdown_table(heads: Sequence[str], right: int, rows: Iterable[Sequence[str
 
 
 def _cause(cause: Cause) -> Iterable[str]:
-    yield f"### {symbol_of(cause.cells[0].record.outcome)} {cause.title} ({counted(len(cause.cells), 'cell')})"
+    yield (
+        f"### {symbol_of(cause.cells[0].record.outcome)} {cause.title} "
+        f"({counted(len(cause.cells), 'cell')})"
+    )
     yield markdown_table(
         MARKDOWN.headings, 3, (tuple(_cell_row(cell)) for cell in cause.cells[:ROWS_SHOWN])
     )
@@ -199,7 +202,10 @@ def _alerts(report: Report) -> Iterable[str]:
         return
     fresh = sum(row.is_new for row in rows)
     yield "## Alerts"
-    yield f"Results that got worse and stayed worse, the worst first; {fresh or 'none'} of {len(rows)} new."
+    yield (
+        f"Results that got worse and stayed worse, the worst first; {fresh or 'none'} of "
+        f"{len(rows)} new."
+    )
     table = [_alert_row(row) for row in rows[:ROWS_SHOWN]]
     yield markdown_table(
         ["State", "What", "Worst cell", "Metric", "Why", "From", "To", "Change"], 5, table
@@ -256,7 +262,10 @@ def _in_parts(report: Report) -> Iterable[str]:
     if not known:
         return
     yield "## Loss in two parts"
-    yield "What the schema costs in exact arithmetic (integer-ideal), and what the backend adds (counting)."
+    yield (
+        "What the schema costs in exact arithmetic (integer-ideal), and what the backend adds "
+        "(counting)."
+    )
     known.sort(key=lambda one: (-abs(one[2].counting.change), one[0].key))
     rows = [
         [
@@ -323,7 +332,10 @@ def _history(report: Report, charts: Mapping[str, str]) -> Iterable[str]:
         )
     if not rows:
         return
-    yield f"Cells that moved in the last {counted(len(report.runs) - first, 'run')}, the newest on the right."
+    yield (
+        f"Cells that moved in the last {counted(len(report.runs) - first, 'run')}, the newest on "
+        "the right."
+    )
     heads = [
         escaped(f"{run.started[:10]} {run.commit[:7]}".strip() or run.id)
         for run in report.runs[first:]

@@ -286,7 +286,10 @@ _DIFFERING = (0.0001, 0.01, 0.05, 0.2)
 COLUMNS: tuple[Column, ...] = (
     Column(
         name="In the run",
-        meaning="SQNR against fp32 in the quantized run, with the errors of all nodes before it (cumulative)",
+        meaning=(
+            "SQNR against fp32 in the quantized run, with the errors of all nodes before it "
+            "(cumulative)"
+        ),
         limits=_SQNR,
         unit="dB",
         value=lambda node: _db(node.cumulative),
@@ -294,7 +297,10 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         name="Alone",
-        meaning="SQNR of the node on the fp32 inputs, rounded to its quantization grids: its own error (isolated)",
+        meaning=(
+            "SQNR of the node on the fp32 inputs, rounded to its quantization grids: its own error "
+            "(isolated)"
+        ),
         limits=_SQNR,
         unit="dB",
         value=lambda node: _db(node.isolated),
@@ -302,7 +308,10 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         name="Explained",
-        meaning="SQNR of the fp32 operators with inputs, weights and result rounded to the node's quantization grids",
+        meaning=(
+            "SQNR of the fp32 operators with inputs, weights and result rounded to the node's "
+            "quantization grids"
+        ),
         limits=_SQNR,
         unit="dB",
         value=lambda node: _db(node.explained),
@@ -310,7 +319,9 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         name="Excess",
-        meaning="explained minus alone: what is lost beyond this rounding, by the graph or the engine",
+        meaning=(
+            "explained minus alone: what is lost beyond this rounding, by the graph or the engine"
+        ),
         limits=(0.5, 1.0, 3.0, 10.0),
         unit="dB",
         value=excess_db,
@@ -326,7 +337,10 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         name="Steps",
-        meaning="root mean square of its own error in steps of its quantization grid; ideal rounding leaves 0.289",
+        meaning=(
+            "root mean square of its own error in steps of its quantization grid; ideal rounding "
+            "leaves 0.289"
+        ),
         limits=(0.35, 0.5, 1.0, 4.0),
         unit="rms",
         value=_steps,
@@ -366,7 +380,9 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         name="Not as claimed",
-        meaning="share of quantized values that differ from the arithmetic that the engine declares",
+        meaning=(
+            "share of quantized values that differ from the arithmetic that the engine declares"
+        ),
         limits=_DIFFERING,
         unit="%",
         value=lambda node: _differing(node.claimed, ties=True),
@@ -459,7 +475,8 @@ def nodes_svg(finding: Finding) -> str:
     canvas = replace(flat, top=top)
     height = number(top + PLOT + BOTTOM)
     parts = [
-        f'<svg class="nodes" viewBox="0 0 {WIDTH} {height}" role="img" data-left="{LEFT}" data-right="{RIGHT}">',
+        f'<svg class="nodes" viewBox="0 0 {WIDTH} {height}" role="img" data-left="{LEFT}" '
+        f'data-right="{RIGHT}">',
         f"<title>{escape(f'SQNR of the nodes of {finding.model} in dB')}</title>",
         f"<desc>{escape(describe_nodes(finding))}</desc>",
         *_scale(canvas),
@@ -482,7 +499,8 @@ def describe_nodes(finding: Finding) -> str:
             worst, name = min(known, key=lambda one: one[0].sqnr_db)
             best = max((one for one, _ in known), key=lambda one: one.sqnr_db)
             sentences.append(
-                f"{line.name.capitalize()} from {decibels(worst)} dB (at {name}) to {decibels(best)} dB."
+                f"{line.name.capitalize()} from {decibels(worst)} dB (at {name}) to "
+                f"{decibels(best)} dB."
                 if worst != best
                 else f"{line.name.capitalize()} {decibels(worst)} dB."
             )
@@ -505,7 +523,10 @@ def _scale(canvas: Frame) -> Iterator[str]:
     for place in (
         [1, *range(every, canvas.count + 1, every)] if every > 1 else range(1, canvas.count + 1)
     ):
-        yield f'<text x="{number(canvas.x(place - 1))}" y="{number(bottom + 17)}" text-anchor="middle">{place}</text>'
+        yield (
+            f'<text x="{number(canvas.x(place - 1))}" y="{number(bottom + 17)}" '
+            f'text-anchor="middle">{place}</text>'
+        )
     words = "nodes in the order of the graph"
     yield f'<text x="{WIDTH - RIGHT}" y="{number(bottom + 35)}" text-anchor="end">{words}</text>'
 
@@ -522,14 +543,18 @@ def _drawn(line: _Line, nodes: Sequence[NodeErrors], canvas: Frame) -> Iterator[
             marks += line.mark(x, y) if place % every == 0 else ""
         is_joined = errors is not None
     if path:
-        yield f'<path class="way {line.style}" d="{path}"/><path class="marks {line.style}" d="{marks}"/>'
+        yield (
+            f'<path class="way {line.style}" d="{path}"/><path class="marks {line.style}" '
+            f'd="{marks}"/>'
+        )
 
 
 def _suspect_line(label: Label, canvas: Frame) -> str:
     y, x = canvas.top - 8 - LANE * label.lane, number(label.x)
     return (
         f'<g class="suspect"><path d="M{x} {number(y - 9)}V{number(canvas.top + PLOT)}"/>'
-        f'<text x="{number(label.at)}" y="{number(y)}" text-anchor="{label.anchor}">{escape(label.text)}</text></g>'
+        f'<text x="{number(label.at)}" y="{number(y)}" '
+        f'text-anchor="{label.anchor}">{escape(label.text)}</text></g>'
     )
 
 
@@ -538,4 +563,7 @@ def _ring(node: NodeErrors, place: int, canvas: Frame) -> str:
     errors = node.isolated or node.cumulative
     if errors is None:
         return ""
-    return f'<circle class="ring" cx="{number(canvas.x(place))}" cy="{number(canvas.cut(errors.sqnr_db))}" r="8"/>'
+    return (
+        f'<circle class="ring" cx="{number(canvas.x(place))}" '
+        f'cy="{number(canvas.cut(errors.sqnr_db))}" r="8"/>'
+    )

@@ -126,7 +126,10 @@ def read_repository(folder: Path) -> str:
         raise InputError(
             "Reading [tool.qbench] of 'pyproject.toml'",
             found="a repository with a user's name" if is_address else f"repository = {text!r}",
-            expected=f"an http or https address such as https://github.com/owner/name, or one with {COMMIT}",
+            expected=(
+                "an http or https address such as https://github.com/owner/name, or one with "
+                f"{COMMIT}"
+            ),
             remedy="Correct it, or leave it out: commits are then not linked.",
         )
     return str(text)

@@ -216,8 +216,12 @@ def _heat_map(axis: Any, matrix: Matrix, columns: int) -> None:  # noqa: ANN401 
 
 
 def _small_chart(
-    axis: Any, data: "pd.DataFrame", cell: CellView, trend: Trend, labels: Sequence[str]
-) -> None:  # noqa: ANN401
+    axis: Any,  # noqa: ANN401
+    data: "pd.DataFrame",
+    cell: CellView,
+    trend: Trend,
+    labels: Sequence[str],
+) -> None:
     runs = len(labels)
     factor = 100 if trend.metric.unit == "%" else 1
     lines = _class_lines(data, factor)

@@ -345,7 +345,8 @@ def red_lines(report: Report, width: int) -> Iterable[Line]:
         yield Line("")
         tone = "bad" if cause.cells[0].is_red else "warn"
         yield from wrapped(
-            f"{symbol_of(cause.cells[0].record.outcome)} {cause.title} ({counted(len(cause.cells), 'cell')})",
+            f"{symbol_of(cause.cells[0].record.outcome)} {cause.title} "
+            f"({counted(len(cause.cells), 'cell')})",
             width,
             tone,
             0,
@@ -635,7 +636,10 @@ def _closing(report: Report, width: int) -> Iterable[Line]:
             kind = (
                 "possible step" if all(step.provisional for _, _, step in group.steps) else "step"
             )
-            text = f"{kind} of {counted(len(group.steps), 'series', 'series')} at {group.run.commit or group.run.started}"
+            text = (
+                f"{kind} of {counted(len(group.steps), 'series', 'series')} at "
+                f"{group.run.commit or group.run.started}"
+            )
             yield from wrapped(text, width, "warn", indent=0)
     for reason, keys in report.unsupported[:4]:
         yield from wrapped(

@@ -45,7 +45,10 @@ if TYPE_CHECKING:
 _MAKING, _LOCK = ".making-", ".lock"
 _MADE = re.compile(rf"{re.escape(_MAKING)}[0-9a-f]{{16}}")
 _WORK, _IGNORED, _HELD = ".qbench", ".gitignore", "lock"
-_MARKER = b"# Made by qbench for its lock and temporary files. The next qbench that writes here removes it.\n*\n"
+_MARKER = (
+    b"# Made by qbench for its lock and temporary files. The next qbench that writes here removes "
+    b"it.\n*\n"
+)
 _PART = re.compile(r"part-[0-9a-f]{16}")
 _ASIDE = re.compile(rf"{re.escape(_WORK)}-[0-9a-f]{{16}}")
 _LOOKS = 3
@@ -525,7 +528,10 @@ class Cache:
             if damage is None:
                 return
             if damage:
-                text = f"'{path.parent.name}/{path.name}' in the cache was damaged ({damage}) and was made again"
+                text = (
+                    f"'{path.parent.name}/{path.name}' in the cache was damaged ({damage}) and was "
+                    "made again"
+                )
                 _notices(self.folder).append(text)
                 sys.stderr.write(f"qbench: {text}\n")
             with contextlib.suppress(FileNotFoundError):
@@ -604,8 +610,9 @@ def _told(folder: Path) -> set[str]:  # noqa: ARG001 - one set per cache
 
 @functools.cache
 def _passing(
-    folder: Path, process: int
-) -> dict[tuple[object, ...], tuple[Path, tuple[object, ...]]]:  # noqa: ARG001 - one table per folder and process
+    folder: Path,  # noqa: ARG001
+    process: int,  # noqa: ARG001
+) -> dict[tuple[object, ...], tuple[Path, tuple[object, ...]]]:
     """The entries of ``folder`` that this process alone uses."""
     return {}
 

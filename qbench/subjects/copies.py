@@ -66,8 +66,10 @@ def copies_note(scored: Contents) -> str:
     sample, original = copies[0]
     return (
         f"'{data.id}': {counted(len(data), 'sample')}, {counted(len(first), 'distinct content')} "
-        f"('{sample}' is to the model the same as '{original}'): each counts as a source of its own, so that intervals "
-        "are too narrow; remove the copies, or give those of one content one source (?sources=, Dataset.with_sources)"
+        f"('{sample}' is to the model the same as '{original}'): each counts as a source of its "
+        "own, so that intervals "
+        "are too narrow; remove the copies, or give those of one content one source (?sources=, "
+        "Dataset.with_sources)"
     )
 
 
@@ -84,7 +86,9 @@ def overlap_note(calibration: Contents, scored: Contents) -> str:
     sample, other = shared[0]
     return (
         f"'{scored.data.id}': {len(shared)} of {counted(len(scored.data), 'scored sample')} "
-        f"{'has' if len(shared) == 1 else 'have'} the content of calibration samples of '{calibration.data.id}' "
-        f"('{sample}' is to the model the same as '{other}'): ranges are taken from what is scored, so that losses are "
+        f"{'has' if len(shared) == 1 else 'have'} the content of calibration samples of "
+        f"'{calibration.data.id}' "
+        f"('{sample}' is to the model the same as '{other}'): ranges are taken from what is "
+        "scored, so that losses are "
         "measured too small; choose other calibration data"
     )

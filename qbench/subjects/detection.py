@@ -78,7 +78,8 @@ class FramedPicture:
         """Every setting in one line."""
         mean, std = (",".join(repr(float(v)) for v in values) for values in (self.mean, self.std))
         return (
-            f"framed picture({self.width}x{self.height} {self.fit.value} {self.interpolation.value} fill={self.fill} "
+            f"framed picture({self.width}x{self.height} {self.fit.value} "
+            f"{self.interpolation.value} fill={self.fill} "
             f"divisor={float(self.divisor)!r} mean={mean} std={std} {self.layout.value}"
             f"{' blue first' if self.blue_first else ''} input={self.input})"
         )
@@ -192,7 +193,8 @@ class Detection:
         read = ", ".join(filter(None, (self.boxes, self.scores, self.classes)))
         share = " relative" if self.relative else ""
         return (
-            f"detection({read}, {self.corners.value}{share}, least={self.least!r}, most={self.most}, "
+            f"detection({read}, {self.corners.value}{share}, least={self.least!r}, "
+            f"most={self.most}, "
             f"confident={self.confident!r}, batch={self.batch})"
         )
 
@@ -246,8 +248,10 @@ class Detection:
             _refuse(
                 f"Reading the boxes of sample '{samples.ids[index]}'",
                 f"a confident box of class {confident.max()}",
-                f"classes from 0 to {count - 1}, as the labels list {counted(count, 'class', 'classes')}",
-                "List all classes in the order of the outputs with ?classes=labels.txt, one in each line from 0 on.",
+                f"classes from 0 to {count - 1}, as the labels list "
+                f"{counted(count, 'class', 'classes')}",
+                "List all classes in the order of the outputs with ?classes=labels.txt, one in "
+                "each line from 0 on.",
             )
 
     def _read(

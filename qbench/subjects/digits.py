@@ -120,6 +120,9 @@ def _graph() -> ir.Model:
             f"Loading the weights of 'digits_cnn' from '{WEIGHTS}'",
             found=f"SHA-256 {found}",
             expected=WEIGHTS_SHA256,
-            remedy="Restore the file, or pin the new digest if the network was trained anew on purpose.",
+            remedy=(
+                "Restore the file, or pin the new digest if the network was trained anew on "
+                "purpose."
+            ),
         )
     return load_model(WEIGHTS)

@@ -114,7 +114,9 @@ def _label(folder: Path, data: Dataset, index: int, picture: Picture | None) -> 
                 doing,
                 found=f"a mask of {pixels.shape[1]} × {pixels.shape[0]} pixels",
                 expected=f"{width} × {height}, as its picture has",
-                remedy="Save the mask in the size of its picture; both are resized and cut together.",
+                remedy=(
+                    "Save the mask in the size of its picture; both are resized and cut together."
+                ),
             )
         return picture.mask(pixels)
     return np.ascontiguousarray(picture.prepare(pixels)[picture.input].transpose(2, 0, 1))
@@ -163,6 +165,9 @@ def _decoded(path: Path, doing: str) -> Array:
     raise InputError(
         doing,
         found=found,
-        expected="class numbers in grey or by a palette, or a right picture in colour without transparency",
+        expected=(
+            "class numbers in grey or by a palette, or a right picture in colour without "
+            "transparency"
+        ),
         remedy="Save the mask as grey values, one for each class.",
     )

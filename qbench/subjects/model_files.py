@@ -106,8 +106,11 @@ def model_from_file(
 
 
 def _with_batch_axis(
-    graph: ir.Model, preprocess: Any, task: Task | None, data: Dataset | None
-) -> ir.Model:  # noqa: ANN401
+    graph: ir.Model,
+    preprocess: Any,  # noqa: ANN401
+    task: Task | None,
+    data: Dataset | None,
+) -> ir.Model:
     """``graph`` with an axis of one sample in front of its inputs where they have none; else
     itself.
 
@@ -282,8 +285,14 @@ def _detection(graph: ir.Model, output: str | None, path: str) -> Detection:
     raise InputError(
         f"Reading boxes from the outputs of '{path}'",
         found=f"the outputs {', '.join(outputs)}",
-        expected="outputs called boxes, scores and classes, or one (n, boxes, 6), after non-maximum suppression",
-        remedy="Export the model with its suppression, or give it a task: model_from_file(path, task=Detection(...)).",
+        expected=(
+            "outputs called boxes, scores and classes, or one (n, boxes, 6), after non-maximum "
+            "suppression"
+        ),
+        remedy=(
+            "Export the model with its suppression, or give it a task: model_from_file(path, "
+            "task=Detection(...))."
+        ),
     )
 
 

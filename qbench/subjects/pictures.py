@@ -103,7 +103,8 @@ class Picture:
         order = "" if self.channels is Channels.RED_FIRST else f" {self.channels.value}"
         return (
             f"picture(resize={self.resize} {self.interpolation.value} crop={self.crop} "
-            f"divisor={float(self.divisor)!r} mean={mean} std={std} {self.layout.value}{order} input={self.input})"
+            f"divisor={float(self.divisor)!r} mean={mean} std={std} {self.layout.value}{order} "
+            f"input={self.input})"
         )
 
     @property

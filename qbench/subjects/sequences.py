@@ -199,7 +199,9 @@ def _surprise(logits: Array, targets: Array, ids: tuple[str, ...], doing: str) -
         raise InputError(
             f"{doing}, sample '{ids[row]}'",
             found=f"token {targets[row]} in its label",
-            expected=f"tokens from 0 to {logits.shape[1] - 1}, as the decoder has {logits.shape[1]}",
+            expected=(
+                f"tokens from 0 to {logits.shape[1] - 1}, as the decoder has {logits.shape[1]}"
+            ),
             remedy="Number the tokens of labels in the order of the decoder's logits.",
         )
     moved = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)

@@ -61,7 +61,10 @@ def folder_of(sample: str, where: str, *, levels: int) -> str:
             f"Looking for the source of '{sample}' in '{where}'",
             found=f"it directly in the folder of its {'class' if levels else 'list'}",
             expected="it in a folder below, named after its source, because of sources=folder",
-            remedy="Put the samples of each source into a folder of their own, or leave sources=folder out.",
+            remedy=(
+                "Put the samples of each source into a folder of their own, or leave "
+                "sources=folder out."
+            ),
         )
     return "/".join(parts)
 
@@ -191,7 +194,8 @@ def lines_of_samples(
 # last number that does not count without a gap say nothing.
 
 _PIECE = re.compile(
-    r"(?P<whole>.*[0-9._/ -])(?P<word>crops?|tiles?|patch(?:es)?|frames?|slices?|windows?|augs?|augmented|views?)"
+    r"(?P<whole>.*[0-9._/ "
+    r"-])(?P<word>crops?|tiles?|patch(?:es)?|frames?|slices?|windows?|augs?|augmented|views?)"
     r"[._ rcxy-]*[0-9]+(?:[._ rcxy-]+[0-9]+)*",
     re.IGNORECASE,
 )
@@ -213,9 +217,12 @@ def pieces_note(data: Dataset) -> str:
         if few or count < _EACH or _are_classes(wholes, data.whole_labels):
             continue
         return (
-            f"'{data.id}': names such as '{data.sample_ids[next(iter(wholes))]}' suggest that its {len(data)} samples "
-            f"come from about {count} sources, and none are given: intervals take every sample for independent; say "
-            "which belong together with ?sources= (folder, a column or a .csv file), or with Dataset.with_sources"
+            f"'{data.id}': names such as '{data.sample_ids[next(iter(wholes))]}' suggest that its "
+            f"{len(data)} samples "
+            f"come from about {count} sources, and none are given: intervals take every sample for "
+            "independent; say "
+            "which belong together with ?sources= (folder, a column or a .csv file), or with "
+            "Dataset.with_sources"
         )
     return ""
 

@@ -111,7 +111,9 @@ def arrays_from_npz(path: Path, column: str = "", columns: Sequence[str] = ()) -
         raise InputError(
             doing,
             found="the array y" if labels is not None else "the arrays (none)",
-            expected="an .npz file of numbers with 'x', or with an array for each input of the graph",
+            expected=(
+                "an .npz file of numbers with 'x', or with an array for each input of the graph"
+            ),
             remedy="Write one with numpy.savez(path, x=…, y=…).",
         )
     if list(arrays) == ["x"]:
@@ -166,8 +168,13 @@ def read_arrays(
     raise InputError(
         f"Reading the data file '{path}'",
         found=found,
-        expected=f"an .npz file of numbers{' with ' * bool(needed)}{' and '.join(map(repr, needed))}",
-        remedy=f"Write one with numpy.savez(path, {', '.join(f'{name}=…' for name in needed or ('x', 'y'))}).",
+        expected=(
+            f"an .npz file of numbers{' with ' * bool(needed)}{' and '.join(map(repr, needed))}"
+        ),
+        remedy=(
+            "Write one with numpy.savez(path, "
+            f"{', '.join(f'{name}=…' for name in needed or ('x', 'y'))})."
+        ),
     )
 
 
@@ -214,8 +221,14 @@ def _read_folder(folder: Path, listed: Sequence[str] | None, sources: str, doing
         also = f", {len(archives)} .npz files" if archives else ""
         raise InputError(
             doing,
-            found=f"{len(loose)} pictures directly in it{also} and {len(of_classes)} in its {len(folders)} folders",
-            expected="one folder of pictures for each class, or unlabelled pictures alone, or .npz files alone",
+            found=(
+                f"{len(loose)} pictures directly in it{also} and {len(of_classes)} in its "
+                f"{len(folders)} folders"
+            ),
+            expected=(
+                "one folder of pictures for each class, or unlabelled pictures alone, or .npz "
+                "files alone"
+            ),
             remedy="Sort the pictures into folders named after their classes.",
         )
     name = f"{_FOLDER}{folder.name}"
@@ -228,7 +241,10 @@ def _read_folder(folder: Path, listed: Sequence[str] | None, sources: str, doing
         )
     if sources not in ("", FOLDER):
         found = f"sources={sources} for a folder"
-        remedy = "Put the samples of each source into a folder below that of the class, or write a .csv file."
+        remedy = (
+            "Put the samples of each source into a folder below that of the class, or write a .csv "
+            "file."
+        )
         raise InputError(
             doing, found=found, expected="sources=folder, or a .csv file", remedy=remedy
         )
@@ -411,7 +427,10 @@ def _numbered(names: Sequence[str], listed: Sequence[str] | None, doing: str) ->
         close = nearest(unknown[0], listed or ())
         raise InputError(
             doing,
-            found=f"{counted(len(unknown), 'class', 'classes')} that ?classes= does not list, such as '{unknown[0]}'",
+            found=(
+                f"{counted(len(unknown), 'class', 'classes')} that ?classes= does not list, such "
+                f"as '{unknown[0]}'"
+            ),
             expected="a line of that file for every class",
             remedy=f"Is '{close}' meant?" if close else "Add the line, at the place of its output.",
         )
@@ -459,7 +478,10 @@ def _read_text(path: Path, doing: str, expected: str, remedy: str) -> str:
 # "a.png", "label": 3, "photo": "p12", "light": "dim"}
 
 _PATH, _LABEL = "path", "label"
-_EXAMPLE = 'Write one object per line, such as {"path": "a.png", "label": 3} or {"image": "a.npy", "label": 3}.'
+_EXAMPLE = (
+    'Write one object per line, such as {"path": "a.png", "label": 3} or {"image": "a.npy", '
+    '"label": 3}.'
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,8 +113,10 @@ class ClassNames:
         if not self.is_counted or len(self.numbers) >= outputs:
             return ""
         return (
-            f"{len(self.numbers)} classes are counted in the order of their names, and the model has {outputs}: a name "
-            "that is missing moves all after it; list all in the order of the outputs with ?classes=labels.txt"
+            f"{len(self.numbers)} classes are counted in the order of their names, and the model "
+            f"has {outputs}: a name "
+            "that is missing moves all after it; list all in the order of the outputs with "
+            "?classes=labels.txt"
         )
 
     def require(self, outputs: int, doing: str) -> None:
@@ -129,7 +131,9 @@ class ClassNames:
         if self.listed is not None and self.listed != outputs:
             raise InputError(
                 doing,
-                found=f"{counted(self.listed, 'class', 'classes')} in the file that ?classes= names",
+                found=(
+                    f"{counted(self.listed, 'class', 'classes')} in the file that ?classes= names"
+                ),
                 expected=f"{outputs}, as the model has {outputs} outputs",
                 remedy="List every class once, in the order of the outputs.",
             )
@@ -517,10 +521,16 @@ def _label_remedy(y: Array, count: int) -> str:
         and bool((y == np.rint(y)).all())
     )
     if is_class and y.shape != (count,):
-        return "Save y.reshape(-1).astype('int64') for classes, or floats (n, 1) with a fraction for values."
+        return (
+            "Save y.reshape(-1).astype('int64') for classes, or floats (n, 1) with a fraction for "
+            "values."
+        )
     if is_class:
         return "Save y.astype('int64') for classes, or y.reshape(-1, 1) for values."
-    return "Save one class number, one mask or one row of values, (n, 1) where they are whole, per sample."
+    return (
+        "Save one class number, one mask or one row of values, (n, 1) where they are whole, per "
+        "sample."
+    )
 
 
 def is_one_hot(y: Array) -> bool:
@@ -552,7 +562,9 @@ def one_hot_error(doing: str, classes: int) -> InputError:
     """The error for labels that ``is_one_hot`` recognizes, where class numbers are expected."""
     return InputError(
         doing,
-        found=f"rows of {classes} values, of which one is 1 and the others 0, or nearly so (one-hot)",
+        found=(
+            f"rows of {classes} values, of which one is 1 and the others 0, or nearly so (one-hot)"
+        ),
         expected=f"the number of the class of each sample, from 0 to {classes - 1}",
         remedy="Save y.argmax(axis=1) instead.",
     )
@@ -875,7 +887,10 @@ def task_answers(task: Task, answers: Answers) -> Answers:
             f"Reading stored answers of task '{task.name}'",
             found=f"answers of the form '{answers.form}'",
             expected="a form that qbench has, or a task that restores its own form",
-            remedy="Give the task a method restored(arrays), or accept the fp32 reference anew (--qbench-accept-fp32).",
+            remedy=(
+                "Give the task a method restored(arrays), or accept the fp32 reference anew "
+                "(--qbench-accept-fp32)."
+            ),
         )
     found = task.restored(answers.arrays())
     return found.with_run(
@@ -907,8 +922,14 @@ class ZooModel:
     def __post_init__(self) -> None:
         doing = f"Making the model '{self.id}'"
         require_type(doing, self.id, str, expected="its id as a text", remedy="Give another name.")
-        loaders = "a table of names and functions without arguments, each of which loads a graph, as graphs"
-        remedy = "Write graphs={'model': lambda: qbench.load_model(path)}, or call model_from_file(path)."
+        loaders = (
+            "a table of names and functions without arguments, each of which loads a graph, as "
+            "graphs"
+        )
+        remedy = (
+            "Write graphs={'model': lambda: qbench.load_model(path)}, or call "
+            "model_from_file(path)."
+        )
         require_type(doing, self.graphs, Mapping, expected=loaders, remedy=remedy)
         for load in self.graphs.values():
             require_type(doing, load, Callable, expected=loaders, remedy=remedy)  # type: ignore[arg-type]
@@ -943,5 +964,8 @@ def _require_parts(
             f"{doing} with {name}={repr(value)[:60]}",
             found=found,
             expected=f"a value with {', '.join(parts)}",
-            remedy=f"Write {name}={example} or the like, from qbench.subjects, or leave {name} out of model_from_file.",
+            remedy=(
+                f"Write {name}={example} or the like, from qbench.subjects, or leave {name} out of "
+                "model_from_file."
+            ),
         )

@@ -75,9 +75,15 @@ def finite_rows(
     if not finite.all():
         raise InputError(
             f"{doing}, sample '{sample_ids[int(np.argmin(finite))]}'",
-            found=f"NaN or Inf in output '{name}' ({int((~finite).sum())} of {len(rows)} samples of the batch)",
+            found=(
+                f"NaN or Inf in output '{name}' ({int((~finite).sum())} of {len(rows)} samples of "
+                "the batch)"
+            ),
             expected="finite numbers",
-            remedy="Look for a kernel or a scale that overflows; the sample is not counted as right or wrong.",
+            remedy=(
+                "Look for a kernel or a scale that overflows; the sample is not counted as right "
+                "or wrong."
+            ),
         )
     return rows
 
@@ -184,7 +190,10 @@ def _refuse_other_labels(
                 f"{doing}, sample '{sample}'",
                 found=f"label {other[0]}",
                 expected=f"labels from 0 to {classes - 1}, as the model has {classes} classes",
-                remedy="Number the labels in the order of the model's outputs; they start at 0, not at 1.",
+                remedy=(
+                    "Number the labels in the order of the model's outputs; they start at 0, not "
+                    "at 1."
+                ),
             )
 
 
@@ -327,7 +336,10 @@ def _no_rows(data: str, name: str, found: Array, count: int, *, is_known: bool) 
         )
     shown = f"output '{name}' of shape {found.shape}"
     if found.ndim == 0 or len(found) != count:
-        remedy = "Name another output with --output, or export the model with the samples along the first axis."
+        remedy = (
+            "Name another output with --output, or export the model with the samples along the "
+            "first axis."
+        )
         return InputError(doing, found=shown, expected=expected, remedy=remedy)
     return InputError(
         doing,
@@ -482,7 +494,8 @@ class Verification:
     def name(self) -> str:
         """Every setting in one word."""
         return (
-            f"verification({self.first} and {self.second} as {self.input}, {self.output or 'first output'}, cosine, "
+            f"verification({self.first} and {self.second} as {self.input}, "
+            f"{self.output or 'first output'}, cosine, "
             f"batch={BATCH})"
         )
 

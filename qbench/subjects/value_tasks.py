@@ -42,9 +42,14 @@ def _outputs(
         if not finite.all():
             raise InputError(
                 f"{doing}, sample '{samples.ids[start + int(np.argmin(finite))]}'",
-                found=f"NaN or Inf in the output ({int((~finite).sum())} of {count} samples of the batch)",
+                found=(
+                    f"NaN or Inf in the output ({int((~finite).sum())} of {count} samples of the "
+                    "batch)"
+                ),
                 expected="finite numbers",
-                remedy="Look for a kernel or a scale that overflows; nothing of this cell is scored.",
+                remedy=(
+                    "Look for a kernel or a scale that overflows; nothing of this cell is scored."
+                ),
             )
         yield rows, found
         start = rows.stop
@@ -117,7 +122,9 @@ def _classes(found: Array, samples: Samples, task: str, form: str) -> Array:
             f"Answering '{samples.data}' with task '{task}'",
             found=f"an output of shape {found.shape} and {found.dtype}",
             expected=form,
-            remedy="Name an output that has a score for each of at least two classes and each pixel.",
+            remedy=(
+                "Name an output that has a score for each of at least two classes and each pixel."
+            ),
         )
     classes = found.argmax(axis=1) if is_scored else found
     count = found.shape[1] if is_scored else int(found.max()) + 1
@@ -150,7 +157,10 @@ def _refuse_other_masks(samples: Samples, rows: slice, found: Array, classes: Ar
             raise InputError(
                 doing,
                 found=f"class {int(counted.max())}",
-                expected=f"classes from 0 to {found.shape[1] - 1}, or {IGNORED} for pixels that are not counted",
+                expected=(
+                    f"classes from 0 to {found.shape[1] - 1}, or {IGNORED} for pixels that are not "
+                    "counted"
+                ),
                 remedy="Number the classes in the order of the model's outputs.",
             )
 

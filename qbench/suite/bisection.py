@@ -578,7 +578,10 @@ def versions_from(package: str, known: Iterable[str], first: str, last: str) -> 
     Raises:
         InputError: an end is no version, or there is no version between them.
     """
-    doing = f"Listing the releases of {package} from {first or 'the earliest'} to {last or 'the latest'}"
+    doing = (
+        f"Listing the releases of {package} from {first or 'the earliest'} to "
+        f"{last or 'the latest'}"
+    )
     low, high = (_version(doing, one) if one else None for one in (first, last))
     found = {_version(doing, one): one for one in known}
 

@@ -199,7 +199,10 @@ class _Planner:
                 f"{self._doing}, cell '{cell}'",
                 found="no float model and no 'equal_to' or 'close_to'",
                 expected="something to judge it by",
-                remedy=f'Name the backend to compare with: equal_to = {{ "{cell.backend}" = "BACKEND" }}.',
+                remedy=(
+                    f'Name the backend to compare with: equal_to = {{ "{cell.backend}" = "BACKEND" '
+                    f"}}."
+                ),
             )
         return criterion
 
@@ -262,7 +265,10 @@ def _varied(
             raise InputError(
                 f"{doing}, variant '{variant}' of '{model.id}'",
                 found=f"{settings[key]!r} for '{key}'",
-                expected="lists of names for schemas and backends, a whole number for calibration.count, else a name",
+                expected=(
+                    "lists of names for schemas and backends, a whole number for "
+                    "calibration.count, else a name"
+                ),
                 remedy="Correct the variant.",
             )
     data = settings.get("calibration.data", model.calibration.data)
@@ -336,7 +342,10 @@ def _require(doing: str, catalogue: Catalogue[Any], name: str) -> None:
                 doing,
                 found=f"the backend '{name}'",
                 expected="a name: cells are named by their backends",
-                remedy="Put the file into the folder 'answers' next to the suite, and name it: answers-STEM.",
+                remedy=(
+                    "Put the file into the folder 'answers' next to the suite, and name it: "
+                    "answers-STEM."
+                ),
             )
         raise catalogue.unknown(name, doing)
 

@@ -531,12 +531,14 @@ class Bench:
             return None
         missed = sorted({row.cell for row in expected.rows} - {row.cell for row in done.rows})
         notices = [
-            f"A damaged part of the baseline of '{model}' was replaced; the readable rest was kept: {sentence}"
+            f"A damaged part of the baseline of '{model}' was replaced; the readable rest was "
+            f"kept: {sentence}"
             for sentence in lost
         ]
         if missed:
             notices.append(
-                f"Not taken into '{model}', which another process changed meanwhile: {', '.join(missed)}"
+                f"Not taken into '{model}', which another process changed meanwhile: "
+                f"{', '.join(missed)}"
             )
         return replace(done, notices=(*done.notices, *notices))
 
@@ -683,8 +685,14 @@ def _refuse_unread(model: str, done: Acceptance) -> None:
         raise StoreError(
             f"Accepting results of '{model}' over a baseline that cannot be read whole",
             found=f"{', '.join(gone)} unreadable",
-            expected="values that can be read, or results of this run in their place; nothing was changed",
-            remedy="Correct these values in the file; 'git log -p' of it shows the last ones that were committed.",
+            expected=(
+                "values that can be read, or results of this run in their place; nothing was "
+                "changed"
+            ),
+            remedy=(
+                "Correct these values in the file; 'git log -p' of it shows the last ones that "
+                "were committed."
+            ),
         )
 
 
@@ -830,6 +838,9 @@ def _taken(dataset: Dataset, count: int) -> Dataset:
             f"Taking {count} samples of '{dataset.id}'",
             found=f"{len(dataset)} in it",
             expected="at least as many as the suite asks for",
-            remedy=f"Write {len(dataset)} or less in the suite: 'count' of 'calibration', or 'samples'.",
+            remedy=(
+                f"Write {len(dataset)} or less in the suite: 'count' of 'calibration', or "
+                "'samples'."
+            ),
         )
     return dataset.take(count)

@@ -342,7 +342,10 @@ def check_limits(
                 f"{doing}, limits",
                 found=f"'{metric}', which is not a distance to fp32",
                 expected="limits of distances such as 'sqnr' and 'kl'",
-                remedy="Set 'tolerance' for metrics that compare with labels, 'agreement' for the agreement with fp32.",
+                remedy=(
+                    "Set 'tolerance' for metrics that compare with labels, 'agreement' for the "
+                    "agreement with fp32."
+                ),
             )
 
 

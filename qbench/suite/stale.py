@@ -39,7 +39,8 @@ def _of_schema(schema: str, records: list[CellRecord]) -> list[str]:
     first, *others = [record.idle_rules for record in measured]
     idle = [rule for rule in first if all(rule in more for more in others)]
     return [
-        f"Running the schema '{schema}': found {rule}, which matches no operator of {', '.join(models)}; "
+        f"Running the schema '{schema}': found {rule}, which matches no operator of "
+        f"{', '.join(models)}; "
         "expected every rule to match something. Correct the rule, or remove it."
         for rule in idle
     ]

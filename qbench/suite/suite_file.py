@@ -221,7 +221,8 @@ class SuiteTable(CellSettings):
             raise ValueError(f"threads = {self.threads} is impossible: it is a whole number from 1")
         if min(self.repeat_threads, default=1) < 1:
             raise ValueError(
-                f"repeat_threads = {list(self.repeat_threads)} is impossible: it is whole numbers from 1"
+                f"repeat_threads = {list(self.repeat_threads)} is impossible: it is whole numbers "
+                "from 1"
             )
         if not 0 <= self.most_excused <= 1:
             raise ValueError(
@@ -550,15 +551,22 @@ def refuse_other_data(doing: str, model: ModelTable, partner: ModelTable) -> Non
     if model.data != partner.data:
         found = f"data '{model.data}', where '{partner.id}' has '{partner.data}'"
     elif model.samples != partner.samples:
-        found = f"samples = {model.samples or 'all'}, where '{partner.id}' has {partner.samples or 'all'}"
+        found = (
+            f"samples = {model.samples or 'all'}, where '{partner.id}' has "
+            f"{partner.samples or 'all'}"
+        )
     elif missing := sorted(mine - theirs):
         found = f"a metric on '{missing[0]}', for which '{partner.id}' has no answers"
     if found:
         raise InputError(
             f"{doing}, model '{model.id}'",
             found=found,
-            expected=f"the data of its fp32 partner '{partner.id}', whose answers it is judged against",
-            remedy=f"Leave 'data', 'samples' and 'metrics' out, or score '{partner.id}' on the same.",
+            expected=(
+                f"the data of its fp32 partner '{partner.id}', whose answers it is judged against"
+            ),
+            remedy=(
+                f"Leave 'data', 'samples' and 'metrics' out, or score '{partner.id}' on the same."
+            ),
         )
 
 
@@ -606,7 +614,9 @@ def _refuse_idle_keys(model: Mapping[str, Any], where: str) -> None:
         raise InputError(
             where,
             found=f"the key '{idle[0]}' together with 'fp32'",
-            expected="no settings of quantization: a model that came quantized is not quantized again",
+            expected=(
+                "no settings of quantization: a model that came quantized is not quantized again"
+            ),
             remedy=f"Remove '{idle[0]}'.",
         )
 

@@ -327,7 +327,8 @@ def _reason(accepting: Accepting, old: Accepted | None) -> str:
 
 def _ended(entry: QuarantineEntry) -> str:
     return (
-        f"The quarantine entry '{entry.cell}' ended on {entry.expires} and prevents no acceptance any more: "
+        f"The quarantine entry '{entry.cell}' ended on {entry.expires} and prevents no acceptance "
+        "any more: "
         f"remove it, or ask {entry.owner} for a new date; what fails stays red."
     )
 
@@ -351,7 +352,10 @@ def _unacceptable(baseline: Baseline, measurement: Measurement, rules: Rules) ->
         return f"{found} is not a finite number"
     stale = baseline.expectation(measurement.cell, measurement.digests).what
     if stale:
-        return f"the stored fp32 reference does not fit it: {stale}; accept that first (--qbench-accept-fp32)"
+        return (
+            f"the stored fp32 reference does not fit it: {stale}; accept that first "
+            "(--qbench-accept-fp32)"
+        )
     cell = measurement.cell
     planned = not (cell.is_fp32 or cell.is_given or cell.is_recorded)
     if planned and not measurement.planned_share >= rules.integer_macs:  # so written for NaN

@@ -55,7 +55,8 @@ class Annotation:
     def __post_init__(self) -> None:
         if not _COMMIT.fullmatch(self.commit):
             raise ValueError(
-                f"the commit '{self.commit}' is not written in 7 to 64 hexadecimal digits, and is no version"
+                f"the commit '{self.commit}' is not written in 7 to 64 hexadecimal digits, and is "
+                "no version"
             )
         for name in ("author", "reason"):
             if not getattr(self, name).strip():

@@ -223,5 +223,8 @@ class Baseline:
     def _other_reference(self, digests: Mapping[str, str]) -> str:
         for name, data in sorted(self.data.items()):
             if digests.get(f"reference:{name}", data.reference) != data.reference:
-                return f"losses on '{name}' were counted against other fp32 answers than the stored ones"
+                return (
+                    f"losses on '{name}' were counted against other fp32 answers than the stored "
+                    "ones"
+                )
         return ""

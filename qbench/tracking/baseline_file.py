@@ -269,13 +269,19 @@ def damaged(path: Path, found: str, expected: str) -> DamagedError:
     others = (
         f"correct the file, or move it aside ({aside}) before the fp32 reference is accepted anew."
         if is_json
-        else "accept the fp32 reference anew (--qbench-accept-fp32), which keeps the parts that are whole."
+        else (
+            "accept the fp32 reference anew (--qbench-accept-fp32), which keeps the parts that are "
+            "whole."
+        )
     )
     return DamagedError(
         f"Reading the baseline '{path}'",
         found=found,
         expected=expected,
-        remedy=f"Restore all its files from version control, with today's kept in a stash ({command}), or {others}",
+        remedy=(
+            "Restore all its files from version control, with today's kept in a stash "
+            f"({command}), or {others}"
+        ),
     )
 
 

@@ -30,7 +30,10 @@ def joined_baselines(
             doing,
             found="another fp32 reference on each side",
             expected="one reference, which the results of both sides were counted against",
-            remedy=f"Keep the side whose model is right{_ONE_SIDE}, measure the cells again, and accept them.",
+            remedy=(
+                f"Keep the side whose model is right{_ONE_SIDE}, measure the cells again, and "
+                "accept them."
+            ),
         )
     differing: list[str] = []
     none = replace(ours, cells={}, calibrations={}, kept={}) if base is None else base

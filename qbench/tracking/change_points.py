@@ -51,7 +51,8 @@ def find_levels(values: Sequence[float], *, min_effect: float, confirm: int) -> 
     """
     if confirm < 1 or not 0 <= min_effect < math.inf:
         raise ValueError(
-            f"confirm = {confirm}, min_effect = {min_effect}: at least 1, and a finite step from 0 on"
+            f"confirm = {confirm}, min_effect = {min_effect}: at least 1, and a finite step from 0 "
+            "on"
         )
     series = np.asarray(values, dtype=np.float64)
     if np.isinf(series).any():

@@ -54,7 +54,8 @@ if TYPE_CHECKING:
 _FAMILY = FORMAT.partition("/")[0] + "/"
 
 _NO_RUN = (
-    "Move it out of the history; if it is a log of lm-eval or Inspect, 'qbench import' writes its answers, which "
+    "Move it out of the history; if it is a log of lm-eval or Inspect, 'qbench import' writes its "
+    "answers, which "
     "'qbench compare' reads."
 )
 
@@ -293,7 +294,8 @@ def disagreement(other: Run, fuller: Run) -> list[str]:
     if other.header == fuller.header and (torn or other.cells == fuller.cells[: len(other.cells)]):
         return []
     return [
-        f"'{other.path}' has other content for run '{fuller.id}' than '{fuller.path}', which is used."
+        f"'{other.path}' has other content for run '{fuller.id}' than '{fuller.path}', which is "
+        "used."
     ]
 
 
@@ -414,7 +416,10 @@ def _notices(name: str, reading: _Reading) -> Iterator[str]:
     written = str(reading.header.get("format", "no format"))
     if written != FORMAT:
         newer = "a newer qbench" if written.startswith(_FAMILY) else "something else"
-        yield f"'{name}' was written by {newer} ({written}, not {FORMAT}): what is known here was read."
+        yield (
+            f"'{name}' was written by {newer} ({written}, not {FORMAT}): what is known here was "
+            "read."
+        )
     if reading.damaged:
         cells = f"{reading.count} cell{' is' if reading.count == 1 else 's are'}"
         yield f"'{name}' has {_damaged(reading)}; the other {cells} kept."

@@ -50,7 +50,10 @@ def is_damaged(error: Exception) -> bool:
 def damaged_index(doing: str, found: str, file: Path) -> DamagedIndexError:
     """The error of the damaged ``file``, with what repairs it."""
     again = "'qbench history index --rebuild' makes it anew"
-    other = f"name another file, 'qbench history index --db {file.with_suffix('.new.sqlite')}', and keep this one"
+    other = (
+        f"name another file, 'qbench history index --db {file.with_suffix('.new.sqlite')}', and "
+        "keep this one"
+    )
     return DamagedIndexError(
         doing,
         found=found,
@@ -74,7 +77,10 @@ def discard_index(file: Path) -> None:
             f"Deleting the damaged index '{file}'",
             found=error.strerror or str(error),
             expected="a folder that can be written",
-            remedy="Make the folder writable, or name another file with --db: the run files are untouched.",
+            remedy=(
+                "Make the folder writable, or name another file with --db: the run files are "
+                "untouched."
+            ),
         ) from error
 
 
@@ -309,7 +315,9 @@ def _engine(place: str) -> "Engine":
         raise InputError(
             doing,
             found="another kind of place",
-            expected="the path of an SQLite file, sqlite:///PATH, or postgresql://USER@HOST/DATABASE",
+            expected=(
+                "the path of an SQLite file, sqlite:///PATH, or postgresql://USER@HOST/DATABASE"
+            ),
             remedy="Write it so.",
         ) from error
     try:
@@ -361,7 +369,10 @@ def _without(doing: str, package: str, extra: str) -> UnavailableError:
         doing,
         found=f"no {package}",
         expected=f"the extra '{extra}'",
-        remedy=f"Install it: pip install 'pytest-qbench[{extra}]'; everything but the index works without.",
+        remedy=(
+            f"Install it: pip install 'pytest-qbench[{extra}]'; everything but the index works "
+            "without."
+        ),
     )
 
 

@@ -711,7 +711,8 @@ def finding_of_line(line: Mapping[str, Any]) -> tuple[Cell, Finding]:
         finding = value_of_plain(Finding, table)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(
-            f"Reading the finding of '{line.get('model')}::{line.get('backend')}+{line.get('schema')}' of a run file",
+            "Reading the finding of "
+            f"'{line.get('model')}::{line.get('backend')}+{line.get('schema')}' of a run file",
             found=f"a line that cannot be used ({type(error).__name__}: {error})",
             expected="nodes, suspects and notes",
             remedy="Take another run file.",
@@ -720,7 +721,10 @@ def finding_of_line(line: Mapping[str, Any]) -> tuple[Cell, Finding]:
 
 
 def _as_note(suspect: Mapping[str, Any]) -> str:
-    return f"{suspect['node']}: {suspect['cause']} (a cause that this qbench does not know); {suspect['evidence']}"
+    return (
+        f"{suspect['node']}: {suspect['cause']} (a cause that this qbench does not know); "
+        f"{suspect['evidence']}"
+    )
 
 
 def _short(value: Any) -> Any:  # noqa: ANN401 - a plain value, of whatever kind

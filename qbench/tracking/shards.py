@@ -122,10 +122,12 @@ def clock_notices(
     found = f"{runs} stamped later than it is now ({ahead[-1].get('id')})"
     if _latest_time(started, now) == math.inf:
         return (
-            f"{found}: these stamps are used, as more than half of all are; check the clock of this computer.",
+            f"{found}: these stamps are used, as more than half of all are; check the clock of "
+            "this computer.",
         )
     return (
-        f"{found}: their place follows from their commit and from the runs that they found in the history; check the "
+        f"{found}: their place follows from their commit and from the runs that they found in the "
+        "history; check the "
         "clock of the computer that ran them, and of this one.",
     )
 

@@ -42,7 +42,9 @@ def incomplete_words(run: Run, name: str) -> Iterator[str]:
         yield f"{counted(run.damaged, 'line')} of {name} cannot be read"
     if absent := absent_cells(run):
         lines = "no line" if absent == 1 else "no lines"
-        yield f"{absent} of {counted(run.header['selected'], 'selected cell')} of {name} have {lines}"
+        yield (
+            f"{absent} of {counted(run.header['selected'], 'selected cell')} of {name} have {lines}"
+        )
 
 
 def with_parts(whole: Run, parts: Sequence[Run]) -> Run:

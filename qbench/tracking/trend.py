@@ -105,8 +105,14 @@ class Points(Sequence[Point]):
         self.values = array("d")
 
     def add(
-        self, night: int, kind: int, value: float, *, runs: int = 1, facts: Facts = Facts()
-    ) -> None:  # noqa: B008 - of no state
+        self,
+        night: int,
+        kind: int,
+        value: float,
+        *,
+        runs: int = 1,
+        facts: Facts = Facts(),  # noqa: B008
+    ) -> None:
         """Append a point: positions in ``nights`` and ``kinds``, its value (a fraction), how
         many runs it is of.
         """

@@ -33,9 +33,11 @@ def broken():
 
 def test_an_entry_imports_its_module_when_it_is_made():
     code = (
-        "import sys; from qbench.backends import catalogue; from qbench.extension import known_extensions;"
+        "import sys; from qbench.backends import catalogue; from qbench.extension import "
+        "known_extensions;"
         "names = catalogue(known_extensions()).names();"
-        "print([one for one in sys.modules if one.startswith('qbench_engines.') and not one.endswith('extension')],"
+        "print([one for one in sys.modules if one.startswith('qbench_engines.') and not "
+        "one.endswith('extension')],"
         " 'numpy' in sys.modules, 'openvino' in names)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

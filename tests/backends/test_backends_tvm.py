@@ -19,9 +19,12 @@ HEAD = (
     '<ir_version: 10, opset_import: ["" : 21]> net (float[N, 1, 6, 6] x) => (float[N, 2, 4, 4] y) '
 )
 NET = HEAD + (
-    "<float s = {0.5}, uint8 z = {7}, float t = {0.25}, int8 o = {0}, int8[2, 1, 3, 3] w = {1, 2, 3, 4, -5, 6, 7, 8, "
-    "9, -1, -2, -3, -4, 5, -6, -7, -8, -9}> { q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) "
-    "v = DequantizeLinear(w, t, o) p = Conv(d, v) h = QuantizeLinear(p, s, z) y = DequantizeLinear(h, s, z) }"
+    "<float s = {0.5}, uint8 z = {7}, float t = {0.25}, int8 o = {0}, int8[2, 1, 3, 3] w = {1, 2, "
+    "3, 4, -5, 6, 7, 8, "
+    "9, -1, -2, -3, -4, 5, -6, -7, -8, -9}> { q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, "
+    "s, z) "
+    "v = DequantizeLinear(w, t, o) p = Conv(d, v) h = QuantizeLinear(p, s, z) y = "
+    "DequantizeLinear(h, s, z) }"
 )
 FEEDS = {"x": np.linspace(-9, 9, 3 * 36, dtype=np.float32).reshape(3, 1, 6, 6)}
 
@@ -78,7 +81,10 @@ def test_what_it_imports_quantized_is_float_after_import():
 @pytest.mark.oracle
 @needs_tvm
 def test_an_operator_that_it_lacks_is_unsupported_with_its_reason():
-    text = '<ir_version: 10, opset_import: ["" : 21]> net (float[N, 4, 4] x) => (float[N] y) { y = Det(x) }'
+    text = (
+        '<ir_version: 10, opset_import: ["" : 21]> net (float[N, 4, 4] x) => (float[N] y) { y = '
+        "Det(x) }"
+    )
     with pytest.raises(UnsupportedError) as caught:
         get_backend("tvm").prepare(net(text))
     assert "not supported for frontend ONNX: Det" in caught.value.found
@@ -88,8 +94,10 @@ def test_an_operator_that_it_lacks_is_unsupported_with_its_reason():
 @needs_tvm
 def test_results_keep_their_order_and_a_default_input_is_not_replaced():
     text = (
-        '<ir_version: 10, opset_import: ["" : 21]> net (float[2, 4] x, float[4] b) => (float[2, 3] v, float[2, 1] u) '
-        "<float[4] b = {1, 2, 3, 4}, int64[2] parts = {1, 3}> { a = Add(x, b) u, v = Split<axis = 1>(a, parts) }"
+        '<ir_version: 10, opset_import: ["" : 21]> net (float[2, 4] x, float[4] b) => (float[2, 3] '
+        "v, float[2, 1] u) "
+        "<float[4] b = {1, 2, 3, 4}, int64[2] parts = {1, 3}> { a = Add(x, b) u, v = Split<axis = "
+        "1>(a, parts) }"
     )
     feeds = {"x": np.arange(8, dtype=np.float32).reshape(2, 4)}
     with get_backend("tvm").prepare(net(text)) as theirs:

@@ -39,7 +39,8 @@ def run_with_a_known_bad_cell():
     accepting, planned = bench(fp32=True)
     approve_run(accepting, [(planned[0], accepting.measure(planned[0]))])
     Path("suites/tiny.quarantine.toml").write_text(
-        f'[[cell]]\ncell = "{LISTED}"\nmeasured = "97 %"\nreason = "saturates"\nowner = "ann"\nexpires = "2999-01-01"\n'
+        f'[[cell]]\ncell = "{LISTED}"\nmeasured = "97 %"\nreason = "saturates"\nowner = "ann"\n'
+        'expires = "2999-01-01"\n'
     )
     main(["run", SUITE])
 
@@ -121,7 +122,8 @@ def test_an_entry_that_ran_out_keeps_nothing_back(run_file, qbench):
     assert LISTED.partition("::")[2] in accepted_cells()
     assert (
         err.count(
-            f"The quarantine entry '{LISTED}' ended on 2020-01-01 and prevents no acceptance any more"
+            f"The quarantine entry '{LISTED}' ended on 2020-01-01 and prevents no acceptance any "
+            "more"
         )
         == 1
     )
@@ -187,8 +189,8 @@ def test_what_is_left_over_is_noted_in_the_run(run_file, qbench):
     code, out, err = qbench("run", SUITE, "--select", "schema=fp32")
     assert code == 0, err
     assert (
-        "note: 3 baselines are left over (no such cell in the suite 'tiny'): blobs::ort-cpu-noopt+fp32,"
-        in out
+        "note: 3 baselines are left over (no such cell in the suite 'tiny'): "
+        "blobs::ort-cpu-noopt+fp32," in out
     )
     assert "--collect-only --qbench-prune" in " ".join(out.split())
 

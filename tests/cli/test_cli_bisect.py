@@ -14,7 +14,10 @@ from qbench.suite import Task
 from qbench.suite.bisection import CellLines
 
 MACHINE = "suites/arithmetics/ours.toml"
-BUILD = f'test -f rule.txt && mkdir -p suites/arithmetics && sed "s/RULE/$(cat rule.txt)/" engine.in > {MACHINE}'
+BUILD = (
+    'test -f rule.txt && mkdir -p suites/arithmetics && sed "s/RULE/$(cat rule.txt)/" engine.in > '
+    f"{MACHINE}"
+)
 ENGINE = 'name = "ours"\nsource = "our engine"\nscaling = { form = "fixed", RULE }\n'
 FINE = 'bits = 31, stages = [{ rounding = "half_away" }]'
 CRUDE = 'bits = 2, stages = [{ rounding = "floor" }]'

@@ -94,9 +94,8 @@ def test_a_metric_decides(qbench, small_python, blobs_files):
 
 @pytest.mark.slow
 def test_a_command_decides_and_its_notes_are_kept(qbench, releases, project):
-    script = (
-        SAYS
-        + "open('tried', 'a').write(v + ' '); sys.exit(125 if v == '1.9' else v in ('1.10', '1.11'))"
+    script = SAYS + (
+        "open('tried', 'a').write(v + ' '); sys.exit(125 if v == '1.9' else v in ('1.10', '1.11'))"
     )
     arguments = [*releases, "--", "{python}", "-c", script]
     code, out, err = bisect(qbench, *arguments)
@@ -116,9 +115,9 @@ def test_a_command_decides_and_its_notes_are_kept(qbench, releases, project):
 
 
 def test_an_interrupted_bisection_goes_on(qbench, releases):
-    crash = (
-        SAYS
-        + "import os; os.path.exists('stop') and os.kill(os.getpid(), 9); open('stop', 'w'); sys.exit(v > '1.2')"
+    crash = SAYS + (
+        "import os; os.path.exists('stop') and os.kill(os.getpid(), 9); open('stop', 'w'); "
+        "sys.exit(v > '1.2')"
     )
     code, _, err = bisect(qbench, *releases, "--", "{python}", "-c", crash)
     assert code == 2
@@ -178,7 +177,10 @@ def test_real_releases(qbench, blobs_files, monkeypatch):
     import onnx
     import onnx.parser
 
-    text = '<ir_version: 9, opset_import: ["" : 20]> n (float[N, 8] x) => (float[N, 8] y) { y = Mish(x) }'
+    text = (
+        '<ir_version: 9, opset_import: ["" : 20]> n (float[N, 8] x) => (float[N, 8] y) { y = '
+        "Mish(x) }"
+    )
     onnx.save(onnx.parser.parse_model(text), "mish.onnx")
     monkeypatch.delenv("QBENCH_CACHE")  # back to the user's: environments outlive a test
     options = ["--versions", "1.17.3,1.20.1,1.23.2", "--model", "mish.onnx", "--data", "test.npz"]

@@ -31,8 +31,8 @@ def test_samples_that_share_sources_widen_the_interval_and_say_so(blobs_files, q
     code, out, err = qbench(*command, "grouped.npz?sources=group")
     assert code == 0, err
     assert (
-        f"{n} samples from {n // 20} sources: the interval is that of the sources; {n // 20} sources exclude no"
-        in out
+        f"{n} samples from {n // 20} sources: the interval is that of the sources; {n // 20} "
+        "sources exclude no" in out
     )
     alone, grouped = (
         json.loads(qbench(*command, data, "--json")[1])["quantized"]["scores"][0]

@@ -22,7 +22,8 @@ def uninstalled(project, shapes_package, monkeypatch):
     shutil.copy(shapes_package / "qbench_shapes.py", project / "conftest.py")
     with Path("conftest.py").open("a") as file:
         file.write(
-            "\ndef pytest_qbench_extension(config):\n    assert config is None\n    return EXTENSION\n"
+            "\ndef pytest_qbench_extension(config):\n    assert config is None\n"
+            "    return EXTENSION\n"
             "\ndef bare():\n    return EXTENSION\n\nnumber = 3\n"
         )
     Path("broken.py").write_text("1 / 0\n")
@@ -150,11 +151,15 @@ def pytest_qbench_extension(config):
 MISTAKES = {
     "a list": "    return Extension(name='mine', models=['net'])",
     "a value": "    return Extension(name='mine', models={'net': model_from_file(path)})",
-    "a factory with arguments": "    return Extension(name='mine', models={'net': model_from_file})",
+    "a factory with arguments": (
+        "    return Extension(name='mine', models={'net': model_from_file})"
+    ),
     "no return": "    Extension(name='mine', models={'net': lambda: model_from_file(path)})",
     "a table": "    return {'net': path}",
     "an error": "    return 1 // 0",
-    "a missing file": "    return Extension(name='mine', models={'net': model_from_file('nowhere.onnx')})",
+    "a missing file": (
+        "    return Extension(name='mine', models={'net': model_from_file('nowhere.onnx')})"
+    ),
     "a task that is a text": "    model_from_file(path, task='classification')",
     "an unknown table": "    return Extension(name='mine', model={'net': dict})",
 }
@@ -198,7 +203,8 @@ def test_a_wrong_hook_is_one_sentence_with_its_file(own_hook, qbench, mistake):
 
 def test_a_hook_may_build_its_model_itself(own_hook, qbench):
     own_hook(
-        "    net = model_from_file(path)\n    return Extension(name='mine', models={'net': lambda: net})"
+        "    net = model_from_file(path)\n"
+        "    return Extension(name='mine', models={'net': lambda: net})"
     )
     assert "net " in qbench("list", "models")[1]
     assert qbench("eval", "net", "--data", "val.npz")[0] == 0

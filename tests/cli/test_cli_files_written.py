@@ -158,7 +158,10 @@ def test_a_plan_that_quantizes_nothing_is_not_written(profiled, qbench, monkeypa
 
 @pytest.mark.filterwarnings("default")
 def test_a_warning_of_ours_is_a_note_of_one_line(profiled, qbench):
-    rule = '[[rules]]\nactivation = { qtype = "uint8", symmetry = "asymmetric", range_method = "entropy(bins=10)" }\n'
+    rule = (
+        '[[rules]]\nactivation = { qtype = "uint8", symmetry = "asymmetric", range_method = '
+        '"entropy(bins=10)" }\n'
+    )
     Path("few.toml").write_text(rule)
     code, _, err = qbench(
         "quantize", "net.onnx", "--profile", "p.json", "--schema", "few.toml", "-o", "q.onnx"

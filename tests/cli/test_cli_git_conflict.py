@@ -141,7 +141,10 @@ def test_what_one_side_deleted_or_added(without_base):
 
 
 def entry(name, reason="r"):
-    return f'[[cell]]\ncell = "{name}"\nmeasured = "m"\nreason = "{reason}"\nowner = "o"\nexpires = "2030-01-01"\n'
+    return (
+        f'[[cell]]\ncell = "{name}"\nmeasured = "m"\nreason = "{reason}"\nowner = "o"\n'
+        'expires = "2030-01-01"\n'
+    )
 
 
 HEAD = "# known to be bad\n\n"

@@ -279,7 +279,9 @@ BROKEN = {
     "log.txt": ("x", "'.txt'"),
     "bytes.jsonl": (b'{"doc_id": 0, "metrics": ["acc"], "acc": 1, "filter": "\xff"}\n', "line 1"),
     "endless.jsonl": ('{"doc_id": 0, "filtered_resps": [["1", 0], [1e999, 0]]}\n', "line 1"),
-    "great.jsonl": ('{"doc_id": 0, "metrics": ["acc"], "acc": 1%s}\n' % ("0" * 400), "'acc' beyond"),
+    "great.jsonl": ((
+        '{"doc_id": 0, "metrics": ["acc"], "acc": 1%s}\n'
+    ) % ("0" * 400), "'acc' beyond"),
     "names.jsonl": ('{"doc_id": 0, "metrics": [["acc"]], "acc": 1}\n', "no metric"),
     "great.json": (json.dumps({**inspect_log(), "samples": [
         {"id": "a", "scores": {"judge": {"value": 10**400}}, "output": {"completion": "x"}}]}), "'judge'"),

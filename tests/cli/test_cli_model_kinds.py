@@ -116,7 +116,10 @@ def test_a_suite_takes_models_of_all_kinds(own, project):
     text = f'[suite]\nbackends = ["ort-cpu-precise"]\nschemas = ["{SCHEMA}"]\n'
     for kind in KINDS:
         if kind in CAME_QUANTIZED:
-            text += f'[[model]]\nid = "{kind}"\nfp32 = "{CAME_QUANTIZED[kind]}"\nbackends = ["ort-cpu"]\n'
+            text += (
+                f'[[model]]\nid = "{kind}"\nfp32 = "{CAME_QUANTIZED[kind]}"\n'
+                'backends = ["ort-cpu"]\n'
+            )
         else:
             text += MODEL.format(
                 kind=kind, metrics='"sqnr"' if kind == "det" else '"top1", "agreement"'

@@ -11,7 +11,10 @@ SCHEMA = ("--schema", "w8a8_asym_pc", "--calib", "train.npz")
 SATURATING = (
     'source = "a data sheet"\nscaling = { form = "float32" }\naccumulator = { pair_bits = 16 }\n'
 )
-NARROW = 'source = "a data sheet"\nscaling = { form = "float32" }\naccumulator = { bits = 13, overflow = "saturate" }\n'
+NARROW = (
+    'source = "a data sheet"\nscaling = { form = "float32" }\n'
+    'accumulator = { bits = 13, overflow = "saturate" }\n'
+)
 
 
 def facts(qbench, *arguments):

@@ -245,7 +245,10 @@ def test_importing_qbench_loads_nothing_heavy():
 
 def test_help_loads_nothing_heavy():
     heavy = ["numpy", "onnx", "onnxruntime", "pandas", "rich"]
-    code = f"import sys; from qbench.cli import main; main(['--help']); sys.exit([m for m in {heavy} if m in sys.modules])"
+    code = (
+        f"import sys; from qbench.cli import main; main(['--help']); sys.exit([m for m in {heavy} "
+        "if m in sys.modules])"
+    )
     run_python(f"{code[: -len(')')]} or 0)")
 
 
@@ -294,7 +297,8 @@ def small_files(tmp_path_factory):
 def test_a_verb_loads_what_it_uses(small_files, words, unused):
     """Modules that cost a tenth of a second or more, and those of ours that many others hang on."""
     code = (
-        f"import os, sys; os.chdir({str(small_files)!r}); from qbench.cli import main; code = main({words.split()});"
+        f"import os, sys; os.chdir({str(small_files)!r}); from qbench.cli import main; code = "
+        f"main({words.split()});"
         f"print(code, *(name for name in {unused} if name in sys.modules), file=sys.stderr)"
     )
     environment = {**os.environ, "QBENCH_CACHE": str(small_files / "cache")}

@@ -223,7 +223,10 @@ def test_an_entry_takes_values_of_each_class(project, qbench, fill_once):
     old = {"agreement": 0.5}
     FILE.write_text(
         WRITTEN.replace("blobs::ort-cpu-noopt+w8a8_asym_pt", "*").replace('when = "riscv64"\n', "")
-        + f'\n[cell.values]\n"{CELL}" = {{ agreement = 0.5 }}\n\n[cell.values.{here}]\n"x::a+b" = {{ top1 = 0.5 }}\n\n'
+        + (
+            f'\n[cell.values]\n"{CELL}" = {{ agreement = 0.5 }}\n\n[cell.values.{here}]\n'
+            f'"x::a+b" = {{ top1 = 0.5 }}\n\n'
+        )
         + WRITTEN
     )
     assert qbench("quarantine", "*", "--when", here)[0] == 0
@@ -243,8 +246,10 @@ def test_entries_of_processes_at_once_are_all_kept(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     FILE.parent.mkdir()
     Path(SUITE).write_text(
-        '[suite]\nbackends = ["ort-cpu"]\nschemas = ["w8a8_asym_pc"]\n\n[[model]]\nid = "digits_cnn"\n'
-        'data = "digits_test"\ncalibration = { data = "digits_train", count = 8 }\nmetrics = ["top1"]\n'
+        '[suite]\nbackends = ["ort-cpu"]\nschemas = ["w8a8_asym_pc"]\n\n[[model]]\n'
+        'id = "digits_cnn"\n'
+        'data = "digits_test"\ncalibration = { data = "digits_train", count = 8 }\n'
+        'metrics = ["top1"]\n'
     )
     cells = [
         f"digits_cnn::*{end}"

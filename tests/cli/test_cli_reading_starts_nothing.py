@@ -80,7 +80,10 @@ def test_doctor_knows_no_class_of_what_it_does_not_start(started, qbench):
     """
     from qbench.host import processor_class
 
-    entry = '[[cell]]\ncell = "{}"\nwhen = "{}"\nmeasured = "bad"\nreason = "r"\nowner = "me"\nexpires = "2099-01-01"\n'
+    entry = (
+        '[[cell]]\ncell = "{}"\nwhen = "{}"\nmeasured = "bad"\nreason = "r"\nowner = "me"\n'
+        'expires = "2099-01-01"\n'
+    )
     entries = (
         ("blobs::far+w8a8_asym_pc", f"{processor_class()}+onnxruntime-0.0.7"),
         ("blobs::made+w8a8_asym_pc", "riscv64-rvv+onnxruntime-0.0.7"),

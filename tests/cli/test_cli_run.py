@@ -315,7 +315,10 @@ def test_accept_says_what_it_refused_and_ends_with_1(accepted, qbench):
     assert (
         out.splitlines()[-1] == f"nothing accepted, {CELLS} cells refused (the reasons are above)"
     )
-    command = 'pytest "suites/tiny.qbench.toml::blobs" --qbench-accept-fp32 --qbench-accept=all --qbench-reason "…"'
+    command = (
+        'pytest "suites/tiny.qbench.toml::blobs" --qbench-accept-fp32 --qbench-accept=all '
+        '--qbench-reason "…"'
+    )
     assert err.count("not accepted: blobs::") == err.count(f"({command})") == CELLS
 
 

@@ -131,7 +131,10 @@ def test_a_whole_run_with_an_idle_rule_is_red(project, qbench):
 
     code, error, notes, lines = run()
     assert code == 1
-    sentence = "Running the schema 'idle': found rule 1 (operators Conv; last 1), which matches no operator of blobs"
+    sentence = (
+        "Running the schema 'idle': found rule 1 (operators Conv; last 1), which matches no "
+        "operator of blobs"
+    )
     assert [note.startswith(sentence) for note in notes] == [True]
     assert sentence in error
     assert {line["schema"]: line.get("idle_rules") for line in lines if line["type"] == "cell"} == {

@@ -31,7 +31,10 @@ RECORD = {
     "source": "s",
 }
 RECORDS = [HEAD, *({"id": f"x[{row}]"} | RECORD for row in range(4))]
-SUITE = '[suite]\nbackends = ["ort-cpu"]\nschemas = ["w8a8_asym_pt"]\n[[model]]\nid = "net"\ndata = "v"\n'
+SUITE = (
+    '[suite]\nbackends = ["ort-cpu"]\nschemas = ["w8a8_asym_pt"]\n[[model]]\nid = "net"\n'
+    'data = "v"\n'
+)
 ENTRY = """format = "qbench-quarantine/3"
 
 [[cell]]

@@ -83,7 +83,8 @@ def test_equal_sides_end_with_0(blobs_files, qbench):
     code, out, err = qbench("diff", *FILES, *sides)
     assert (code, err) == (0, "")
     assert out.startswith(
-        "model  net.onnx, 40 samples of test.npz\nleft   backend=ort-cpu-precise schema=w8a8_asym_pc\n"
+        "model  net.onnx, 40 samples of test.npz\n"
+        "left   backend=ort-cpu-precise schema=w8a8_asym_pc\n"
         "right  backend=integer-ort-x64 schema=w8a8_asym_pc\n"
     )
     assert "no value differs, of 3 that both have" in out
@@ -133,8 +134,8 @@ def test_where_nothing_parts_there_is_no_case(blobs_files, qbench):
     code, out, _ = qbench("diff", *FILES, *sides, "--save-case", "case")
     assert code == 0
     assert (
-        "no test case: no unit of the engine differs from the arithmetic that it claims on these samples"
-        in out
+        "no test case: no unit of the engine differs from the arithmetic that it claims on these "
+        "samples" in out
     )
     assert not (blobs_files / "case").exists()
     code, out, _ = qbench("diff", *FILES, "--save-case", "case")

@@ -134,7 +134,8 @@ def test_an_engine_that_leaves_the_grid_is_told_so() -> None:
 def test_an_arithmetic_may_be_a_file(tmp_path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(
-        'name = "mine"\nsource = "a data sheet"\n[scaling]\nform = "float32"\nprecision = "single"\n'
+        'name = "mine"\nsource = "a data sheet"\n[scaling]\nform = "float32"\n'
+        'precision = "single"\n'
         'stages = [{ rounding = "half_up" }]\n'
     )
     check_operator(Conv(half_up=True), TIES, path)

@@ -67,7 +67,8 @@ def model_files(tmp_path_factory) -> Path:
     ]
     assert main(["quantize", files[0], *words]) == 0
     (folder / "notes.toml").write_text(
-        '[[annotation]]\ncommit = "1234567"\nstate = "expected"\nauthor = "a"\nreason = "r"\ncell = "*::x"\n'
+        '[[annotation]]\ncommit = "1234567"\nstate = "expected"\nauthor = "a"\nreason = "r"\n'
+        'cell = "*::x"\n'
     )
     return folder
 

@@ -195,7 +195,8 @@ def test_external_data_below_the_folder_are_mapped_once_and_stay_as_they_were(tm
 
 def test_a_packed_constant_is_read_from_its_file(tmp_path):
     proto = onnx.parser.parse_model(
-        '<ir_version: 10, opset_import: ["" : 21]> net (float[2] x) => (float[2] y) <float s = {0.5}> '
+        '<ir_version: 10, opset_import: ["" : 21]> net (float[2] x) => (float[2] y) <float s = '
+        "{0.5}> "
         "{ d = DequantizeLinear(q, s) y = Add(x, d) }"
     )
     proto.graph.initializer.append(

@@ -41,13 +41,17 @@ def test_the_convention_is_kept():
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("[d2] d2 = DequantizeLinear(q, s, z)", "[q2] q2 = QuantizeLinear(x, s, z) d2 = DequantizeLinear(q2, s, z)",
+        ("[d2] d2 = DequantizeLinear(q, s, z)", (
+            "[q2] q2 = QuantizeLinear(x, s, z) d2 = DequantizeLinear(q2, s, z)"
+        ),
          "'x' is quantized 2 times, by 'q', 'q2'"),
         ("Add(m, d2)", "Add(m, d)", "What 'd' gives has 2 readers"),
         ("[d2] d2 = DequantizeLinear(q, s, z)", "[d2] d2 = DequantizeLinear(q, s2, z)",
          "'d2' and 'q' have different qparams"),
         ("[d2] d2 = DequantizeLinear(q, s, z)", "[d2] d2 = Cast <to = 1> (q)", "The integers of 'q' are read by 'd2'"),
-        ("y = DequantizeLinear(qy, s2, z)", "dead = DequantizeLinear(qy, s2, z) y = Relu(a)", "has 0 readers"),
+        ("y = DequantizeLinear(qy, s2, z)", (
+            "dead = DequantizeLinear(qy, s2, z) y = Relu(a)"
+        ), "has 0 readers"),
         ("(wq, ws, wz)", "(wq, three, zthree)", "3 scales for 2 slices of axis 1"),
         ("(wq, ws, wz)", "(wq, ws, z8)", "scales of shape (2,) and zero points of shape ()"),
         ("(wq, ws, wz)", "(wq, ws)", "'w' has no constant zero point"),

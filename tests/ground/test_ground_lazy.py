@@ -78,11 +78,13 @@ assert "sympy" not in sys.modules and "onnx_ir._symbolic_shapes" not in sys.modu
     "code",
     [
         "assert str(ir.SymbolicDim('N') + 1) == 'N + 1'; assert 'sympy' in sys.modules",
-        "import sympy.core.expr; assert isinstance((ir.SymbolicDim('N') * 2)._expr, sympy.core.expr.Expr)",
+        "import sympy.core.expr; assert isinstance((ir.SymbolicDim('N') * 2)._expr, "
+        "sympy.core.expr.Expr)",
         "import sympy; assert ir.SymbolicDim(sympy.Symbol('K')).value == 'K'",
         "from sympy import Max; assert (ir.SymbolicDim('max(2, 3)') + 0).value == str(Max(2, 3))",
         "assert ir.__spec__.loader.get_source('onnx_ir'); assert ir.SymbolicDim('N') == 'N'",
-        "import onnx_ir._symbolic_shapes as s; assert str(s.parse_symbolic_expression('a + b')) == 'a + b'",
+        "import onnx_ir._symbolic_shapes as s; assert str(s.parse_symbolic_expression('a + b')) == "
+        "'a + b'",
     ],
 )
 def test_onnx_ir_computes_with_dimensions_though_sympy_is_deferred(code):
@@ -96,7 +98,8 @@ def test_sympy_that_is_used_at_once_is_loaded_at_once(tmp_path):
     (tmp_path / "onnx_ir.py").write_text("import sympy\nclass Dim(sympy.Symbol): pass\n")
     code = (
         "from qbench.lazy import defer_sympy; defer_sympy(); import onnx_ir, sympy, sys\n"
-        "assert issubclass(onnx_ir.Dim, sympy.Symbol); assert sys.modules['sympy'] is sympy; assert sympy.__spec__"
+        "assert issubclass(onnx_ir.Dim, sympy.Symbol); assert sys.modules['sympy'] is sympy; "
+        "assert sympy.__spec__"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=600, cwd=tmp_path)
 

@@ -89,7 +89,10 @@ def test_the_probe_speaks_for_larger_products():
 
 
 def test_features_of_other_systems():
-    x86 = "processor\t: 0\nmodel name\t: X\nflags\t\t: sse avx2 SSE4_1\nbugs\t: none\n\nprocessor\t: 1\nflags\t\t: fpu\n"
+    x86 = (
+        "processor\t: 0\nmodel name\t: X\nflags\t\t: sse avx2 SSE4_1\nbugs\t: none\n\n"
+        "processor\t: 1\nflags\t\t: fpu\n"
+    )
     assert features_of_cpuinfo(x86) == ("avx2", "sse", "sse4_1")
     assert features_of_cpuinfo("processor : 0\nFeatures\t: fp asimd asimddp\n") == (
         "asimd",

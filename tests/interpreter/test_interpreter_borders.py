@@ -20,10 +20,14 @@ PRODUCT = (
     "<float s = {0.5}, int8 z = {3}, float t = {0.25}, float u = {4.0}, int8 v = {0}>"
     "{ q = QLinearMatMul(x, s, z, w, t, v, u, v)  y = DequantizeLinear(q, u) }"
 )
-SUMS = "g (int8[2, 4] x) => (float[2, 3] y) <float s = {0.5}> { q = MatMulInteger(x, w)  y = DequantizeLinear(q, s) }"
+SUMS = (
+    "g (int8[2, 4] x) => (float[2, 3] y) <float s = {0.5}> { q = MatMulInteger(x, w)  y = "
+    "DequantizeLinear(q, s) }"
+)
 CONSTANT = (
     "g (int8[2, 4] x) => (float[2, 3] y) <float s = {0.5}>"
-    "{ q = MatMulInteger(x, w)  r = Cast<to = 1>(q)  c = DequantizeLinear(w, s)  m = ReduceSum<keepdims = 1>(c)"
+    "{ q = MatMulInteger(x, w)  r = Cast<to = 1>(q)  c = DequantizeLinear(w, s)  m = "
+    "ReduceSum<keepdims = 1>(c)"
     " y = Add(r, m) }"
 )
 WRITTEN = (
@@ -82,7 +86,10 @@ def test_a_zero_point_of_no_known_type_is_refused() -> None:
         ours(proto, {})
 
 
-HALVES = "g (float16[N, 4] x) => (float16[N, 4] y) { q = QuantizeLinear(x, s, z)  y = DequantizeLinear(q, s, z) }"
+HALVES = (
+    "g (float16[N, 4] x) => (float16[N, 4] y) { q = QuantizeLinear(x, s, z)  y = "
+    "DequantizeLinear(q, s, z) }"
+)
 CAST = (
     "g (float[N, 4] x) => (float16[N, 4] y)"
     "{ q = QuantizeLinear(x, s, z)  y = DequantizeLinear<output_dtype = 10>(q, s, z) }"

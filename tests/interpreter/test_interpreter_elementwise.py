@@ -60,7 +60,8 @@ def net(
     read = " ".join(f"x{i} = DequantizeLinear(q{i}, s{i}, z{i})" for i in range(inputs))
     proto = onnx.parser.parse_model(
         f'<ir_version: 10, opset_import: ["" : 21]> g ({given}) => ({out or dtype}[N] r) <{grids}, '
-        f"float sy = {{{1 / 64 if powers else 0.0213}}}, {out or dtype} zy = {{{zeros[0] - 3}}}{constants}>"
+        f"float sy = {{{1 / 64 if powers else 0.0213}}}, {out or dtype} zy = "
+        f"{{{zeros[0] - 3}}}{constants}>"
         f"{{ {read} {body} r = QuantizeLinear(y, sy, zy) }}"
     )
     proto.graph.output[0].type.tensor_type.ClearField("shape")

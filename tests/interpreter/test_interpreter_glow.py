@@ -71,7 +71,8 @@ def test_a_product_of_two_is_rounded_before_its_offset(
         np.tile(np.arange(-128, 128), 256).astype(np.int8),
     )
     text = (
-        f"(int8[N] qa, int8[N] qb) => (int8[N] y) <{GRIDS % (sx, -5, sy, zy)}, float sw = {{{sw}}}, int8 zw = {{7}}>"
+        f"(int8[N] qa, int8[N] qb) => (int8[N] y) <{GRIDS % (sx, -5, sy, zy)}, float sw = "
+        f"{{{sw}}}, int8 zw = {{7}}>"
         "{ a = DequantizeLinear(qa, sx, zx) b = DequantizeLinear(qb, sw, zw)"
         " r = Mul(a, b) y = QuantizeLinear(r, sy, zy) }"
     )
@@ -95,9 +96,12 @@ def test_a_fully_connected_layer_is_rounded_before_its_offset_and_a_matrix_produ
     rows = ", ".join(map(str, w.reshape(-1).tolist()))
     bias = ", b" if operator == "Gemm" else ""
     text = (
-        f"(int8[64, 6] q) => (int8[64, 5] y) <{GRIDS % (0.25, 4, 1.0, 100)}, float sw = {{0.5}}, int8 zw = {{0}},"
-        f" int8[6, 5] k = {{{rows}}}, int32[5] i = {{0, -12, 7, 900, 4}}, float sb = {{0.125}}, int32 zb = {{0}}>"
-        "{ x = DequantizeLinear(q, sx, zx) w = DequantizeLinear(k, sw, zw) b = DequantizeLinear(i, sb, zb)"
+        f"(int8[64, 6] q) => (int8[64, 5] y) <{GRIDS % (0.25, 4, 1.0, 100)}, float sw = {{0.5}}, "
+        f"int8 zw = {{0}},"
+        f" int8[6, 5] k = {{{rows}}}, int32[5] i = {{0, -12, 7, 900, 4}}, float sb = {{0.125}}, "
+        f"int32 zb = {{0}}>"
+        "{ x = DequantizeLinear(q, sx, zx) w = DequantizeLinear(k, sw, zw) b = DequantizeLinear(i, "
+        "sb, zb)"
         f" r = {operator}(x, w{bias}) y = QuantizeLinear(r, sy, zy) }}"
     )
     sums = (x.astype(int) - 4) @ w.astype(int) + (np.array([0, -12, 7, 900, 4]) if bias else 0)
@@ -129,7 +133,8 @@ def test_an_average_on_the_cpu_is_divided_in_integers_where_padding_does_not_cou
     text = (
         f"(int8[2, 3, 7, 7] q) => (int8[2, 3, 7, 7] y) <{GRIDS % (0.0371, 9, 0.021, -4)}>"
         "{ x = DequantizeLinear(q, sx, zx)"
-        f" r = AveragePool<kernel_shape = [3, 3], pads = [1, 1, 1, 1], count_include_pad = {padding_counts}>(x)"
+        " r = AveragePool<kernel_shape = [3, 3], pads = [1, 1, 1, 1], count_include_pad = "
+        f"{padding_counts}>(x)"
         " y = QuantizeLinear(r, sy, zy) }"
     )
     found = counted(text, "glow-cpu", q=levels)

@@ -112,8 +112,10 @@ def reduction(
     operand = "" if axes is None else ", axes"
     proto = onnx.parser.parse_model(
         f'<ir_version: 10, opset_import: ["" : {opset}]> g (uint8[3, 4, 5, 6] q) => (uint8[M] y)'
-        f"<float sx = {{{sx}}}, uint8 zx = {{117}}, float sy = {{0.03125}}, uint8 zy = {{100}}{given}>"
-        f"{{ x = DequantizeLinear(q, sx, zx) r = {operator}{attributes}(x{operand}) y = QuantizeLinear(r, sy, zy) }}"
+        f"<float sx = {{{sx}}}, uint8 zx = {{117}}, float sy = {{0.03125}}, uint8 zy = "
+        f"{{100}}{given}>"
+        f"{{ x = DequantizeLinear(q, sx, zx) r = {operator}{attributes}(x{operand}) y = "
+        f"QuantizeLinear(r, sy, zy) }}"
     )
     proto.graph.output[0].type.tensor_type.ClearField("shape")
     return proto
@@ -170,7 +172,8 @@ def test_axes_as_an_attribute() -> None:
 
 def global_average(dtype: str = "uint8") -> onnx.ModelProto:
     return onnx.parser.parse_model(
-        f'<ir_version: 10, opset_import: ["" : 21]> g ({dtype}[2, 7, 5, 9] q) => ({dtype}[2, 7, 1, 1] y)'
+        f'<ir_version: 10, opset_import: ["" : 21]> g ({dtype}[2, 7, 5, 9] q) => ({dtype}[2, 7, 1, '
+        "1] y)"
         f"<float sx = {{0.0371}}, {dtype} zx = {{17}}, float sy = {{0.0123}}, {dtype} zy = {{-3}}>"
         "{ x = DequantizeLinear(q, sx, zx) r = GlobalAveragePool(x) y = QuantizeLinear(r, sy, zy) }"
     )
@@ -205,9 +208,11 @@ def test_machines_disagree_about_a_mean() -> None:
 def pooled(operator: str, attributes: str, height: str = "6", axes: str = "") -> onnx.ModelProto:
     """``operator`` over (1, 2, ``height``, 6) between grids whose scales are powers of two."""
     return onnx.parser.parse_model(
-        f'<ir_version: 10, opset_import: ["" : 21]> g (int8[1, 2, {height}, 6] q) => (int8[I, J, K, L] y)'
+        f'<ir_version: 10, opset_import: ["" : 21]> g (int8[1, 2, {height}, 6] q) => (int8[I, J, '
+        "K, L] y)"
         f"<float sx = {{0.5}}, int8 z = {{3}}, float sy = {{0.25}}, int64[2] axes = {{2, 3}}>"
-        f"{{ x = DequantizeLinear(q, sx, z) r = {operator}{attributes}(x{axes}) y = QuantizeLinear(r, sy, z) }}"
+        f"{{ x = DequantizeLinear(q, sx, z) r = {operator}{attributes}(x{axes}) y = "
+        f"QuantizeLinear(r, sy, z) }}"
     )
 
 
@@ -294,7 +299,8 @@ def test_windows_are_folded_by_their_own_count(machine: str) -> None:
     proto = onnx.parser.parse_model(
         '<ir_version: 10, opset_import: ["" : 21]> g (int8[1, 2, 5, 5] q) => (int8[1, 2, 5, 5] y)'
         "<float sx = {0.0371}, int8 zx = {17}, float sy = {0.0123}, int8 zy = {-3}>"
-        "{ x = DequantizeLinear(q, sx, zx) r = AveragePool<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(x)"
+        "{ x = DequantizeLinear(q, sx, zx) r = AveragePool<kernel_shape = [3, 3], pads = [1, 1, 1, "
+        "1]>(x)"
         "y = QuantizeLinear(r, sy, zy) }"
     )
     levels = RANDOM.integers(-128, 128, (1, 2, 5, 5)).astype(np.int8)

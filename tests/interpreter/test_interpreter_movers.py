@@ -26,7 +26,8 @@ def net(body: str, dtype: str = "uint8", sy: float = 0.05, **constants: Any) -> 
     go out as they are.
     """
     proto = onnx.parser.parse_model(
-        f'<ir_version: 10, opset_import: ["" : 21]> g ({dtype}[{", ".join(map(str, SHAPE))}] q) => ({dtype}[N] r)'
+        f'<ir_version: 10, opset_import: ["" : 21]> g ({dtype}[{", ".join(map(str, SHAPE))}] q) => '
+        f"({dtype}[N] r)"
         f"<float s = {{0.05}}, {dtype} z = {{11}}, float sy = {{{sy}}}>"
         f"{{ x = DequantizeLinear(q, s, z) {body} r = QuantizeLinear(y, sy, z) }}"
     )
@@ -55,7 +56,9 @@ MOVERS: dict[str, tuple[str, dict[str, Any]]] = {
     "Resize": ("y = Resize(x, , scales)", {"scales": np.array([1, 1, 2, 1.5], np.float32)}),
     "Transpose": ("y = Transpose<perm = [0, 2, 3, 1]>(x)", {}),
     "Reshape": ("y = Reshape(x, shape)", {"shape": np.array([0, -1, 3])}),
-    "Squeeze": ("t = Slice(x, zero, one, one) y = Squeeze(t, one)", {"zero": np.array([0]), "one": np.array([1])}),
+    "Squeeze": ((
+        "t = Slice(x, zero, one, one) y = Squeeze(t, one)"
+    ), {"zero": np.array([0]), "one": np.array([1])}),
     "Unsqueeze": ("y = Unsqueeze(x, axes)", {"axes": np.array([1, -1])}),
     "Flatten": ("y = Flatten<axis = 2>(x)", {}),
     "Expand": ("y = Expand(x, shape)", {"shape": np.array([3, 1, 1, 6, 8])}),
@@ -100,7 +103,8 @@ def test_levels_move_as_reals_do(name: str, dtype: str) -> None:
 def test_every_part_of_a_split_goes_its_way() -> None:
     """Two parts: one on the grid it has, one on another."""
     proto = onnx.parser.parse_model(
-        '<ir_version: 10, opset_import: ["" : 21]> g (int8[2, 4, 6, 8] q) => (int8[2, 2, 6, 8] a, int8[2, 2, 6, 8] b)'
+        '<ir_version: 10, opset_import: ["" : 21]> g (int8[2, 4, 6, 8] q) => (int8[2, 2, 6, 8] a, '
+        "int8[2, 2, 6, 8] b)"
         "<float s = {0.05}, int8 z = {11}, float t = {0.037}>"
         "{ x = DequantizeLinear(q, s, z) u, v = Split<axis = 1, num_outputs = 2>(x)"
         "a = QuantizeLinear(u, s, z) b = QuantizeLinear(v, t, z) }"
@@ -139,8 +143,10 @@ def test_the_nearest_is_onnx_runtimes(mode: str, nearest: str) -> None:
     for size in (1, 2, 3, 5, 9):
         x = np.arange(size, dtype=np.float32)[None, None, None]
         proto = onnx.parser.parse_model(
-            '<ir_version: 10, opset_import: ["" : 21]> g (float[1, 1, 1, W] x, int64[4] sizes) => (float[1, 1, 1, V] y)'
-            f'{{ y = Resize<mode = "nearest", coordinate_transformation_mode = "{mode}", nearest_mode = "{nearest}">'
+            '<ir_version: 10, opset_import: ["" : 21]> g (float[1, 1, 1, W] x, int64[4] sizes) => '
+            "(float[1, 1, 1, V] y)"
+            f'{{ y = Resize<mode = "nearest", coordinate_transformation_mode = "{mode}", '
+            f'nearest_mode = "{nearest}">'
             "(x, , , sizes) }"
         )
         session = onnxruntime.InferenceSession(
@@ -174,8 +180,12 @@ def test_the_nearest_by_scales(scale: float) -> None:
 
 
 IN_FLOAT = {
-    "Resize": ('[it] y = Resize<mode = "linear">(x, , scales)', {"scales": np.array([1, 1, 2, 1.5], np.float32)}),
-    "Resize by cubes": ('[it] y = Resize<mode = "cubic">(x, , scales)', {"scales": np.array([1, 1, 2, 2], np.float32)}),
+    "Resize": ((
+        '[it] y = Resize<mode = "linear">(x, , scales)'
+    ), {"scales": np.array([1, 1, 2, 1.5], np.float32)}),
+    "Resize by cubes": ((
+        '[it] y = Resize<mode = "cubic">(x, , scales)'
+    ), {"scales": np.array([1, 1, 2, 2], np.float32)}),
     "LayerNormalization": ("[it] y = LayerNormalization(x, gain)", {"gain": np.linspace(0.5, 2, 8, dtype=np.float32)}),
     "LSTM": ("u = Reshape(x, shape) w = QuantizeLinear(u, s, z) v = DequantizeLinear(w, s, z) "
              "[it] y = LSTM<hidden_size = 2>(v, w0, w1)",

@@ -85,7 +85,8 @@ def test_a_file_spells_overrides(tmp_path: Path) -> None:
 def test_an_override_without_meaning_is_refused(tmp_path: Path, override: str, found: str) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(
-        f'name = "mine"\nsource = "here"\nscaling = {{ form = "exact" }}\n[[overrides]]\n{override}\n'
+        f'name = "mine"\nsource = "here"\nscaling = {{ form = "exact" }}\n[[overrides]]\n'
+        f"{override}\n"
     )
     with pytest.raises(InputError, match=found):
         load_arithmetic(path)

@@ -26,8 +26,10 @@ def model_of(
 ) -> onnx.ModelProto:
     sizes = ", ".join(map(str, shape))
     return onnx.parser.parse_model(
-        f'<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]> g ({dtype}[{sizes}] q) => ({dtype}[{sizes}] y)'
-        f"<float sx = {{{sx:.9g}}}, {dtype} zx = {{3}}, float sy = {{{sy:.9g}}}, {dtype} zy = {{{zy}}}>"
+        f'<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]> g ({dtype}[{sizes}] q) => '
+        f"({dtype}[{sizes}] y)"
+        f"<float sx = {{{sx:.9g}}}, {dtype} zx = {{3}}, float sy = {{{sy:.9g}}}, {dtype} zy = "
+        f"{{{zy}}}>"
         f"{{ y = com.microsoft.QLinearSoftmax<{attributes}>(q, sx, zx, sy, zy) }}"
     )
 
@@ -167,11 +169,13 @@ def test_other_grids_are_dequantized(machine: str, axis: int) -> None:
     proto = onnx.parser.parse_model(
         '<ir_version: 10, opset_import: ["" : 21]> g (int8[4, 5, 6] q) => (uint8[4, 5, 6] y)'
         "<float sx = {0.07}, int8 zx = {-4}, float sy = {0.00390625}, uint8 zy = {0}>"
-        f"{{ x = DequantizeLinear(q, sx, zx) s = Softmax<axis = {axis}>(x) y = QuantizeLinear(s, sy, zy) }}"
+        f"{{ x = DequantizeLinear(q, sx, zx) s = Softmax<axis = {axis}>(x) y = QuantizeLinear(s, "
+        f"sy, zy) }}"
     )
     levels = levels_of((4, 5, 6), "int8")
     lowered = onnx.parser.parse_model(
-        '<ir_version: 10, opset_import: ["" : 21, "qbench.integer" : 1]> g (int8[4, 5, 6] q) => (uint8[4, 5, 6] y)'
+        '<ir_version: 10, opset_import: ["" : 21, "qbench.integer" : 1]> g (int8[4, 5, 6] q) => '
+        "(uint8[4, 5, 6] y)"
         "<float sx = {0.07}, int8 zx = {-4}, float sy = {0.00390625}, uint8 zy = {0}>"
         f"{{ y = qbench.integer.QLinearSoftmax<axis = {axis}, opset = 13>(q, sx, zx, sy, zy) }}"
     )

@@ -58,7 +58,10 @@ def test_what_was_written_is_read_again(tmp_path_factory, rows, names, ids):
     assert is_answer_file(path)
 
 
-GOOD = b'{"format": "qbench-answers/1"}\n{"id": "a", "answer": [1, 2], "scores": [0.5, 0.25]}\n{"id": 2, "answer": [3]}\n'
+GOOD = (
+    b'{"format": "qbench-answers/1"}\n{"id": "a", "answer": [1, 2], "scores": [0.5, 0.25]}\n'
+    b'{"id": 2, "answer": [3]}\n'
+)
 
 
 @settings(deadline=None, max_examples=120)

@@ -135,7 +135,10 @@ def judge(operator: str, opset: int, example: Example, tallies: Mapping[str, Tal
             tally.reasons[why] += 1
         if kind in ("wrong", "crash") and len(tally.shown.setdefault(kind, [])) < 8:
             shapes = [None if a is None else f"{a.dtype}{list(a.shape)}" for a in example.inputs]
-            text = f"opset {opset} {dict(example.attributes)} {shapes} fixed {sorted(example.fixed)}: {why}"
+            text = (
+                f"opset {opset} {dict(example.attributes)} {shapes} fixed {sorted(example.fixed)}: "
+                f"{why}"
+            )
             tally.shown[kind].append(text.replace("\n", " "))
 
 
@@ -237,4 +240,7 @@ def compared(found: Array, expected: Array, scale: Array, example: Example) -> s
 def _first(found: Array, expected: Array) -> str:
     differ = np.argwhere((found != expected) & ~((found != found) & (expected != expected)))
     place = tuple(int(i) for i in differ[0])
-    return f"{len(differ)} of {found.size} differ, at {list(place)} {found[place]} in place of {expected[place]}"
+    return (
+        f"{len(differ)} of {found.size} differ, at {list(place)} {found[place]} in place of "
+        f"{expected[place]}"
+    )

@@ -77,9 +77,13 @@ WRONG = {
     ),
     "padding counts": ("averages", POOL.format(1), PICTURE, POINT, "uint8", 128),
     "a padded point": (
-        "windows", "o = Conv <strides = [2, 2], pads = [1, 1, 1, 1]> (d, wd)", PICTURE, POINT, "uint8", 128,
+        "windows", (
+            "o = Conv <strides = [2, 2], pads = [1, 1, 1, 1]> (d, wd)"
+        ), PICTURE, POINT, "uint8", 128,
     ),
-    "gaps": ("gaps", EACH + "o = ConvTranspose <strides = [1, 2]> (d, ed, bd)", PICTURE, POINT, "uint8", 0),
+    "gaps": ("gaps", EACH + (
+        "o = ConvTranspose <strides = [1, 2]> (d, ed, bd)"
+    ), PICTURE, POINT, "uint8", 0),
     "limits between levels": ("limits", CLIP.format("low", "high"), PICTURE, POINT, "uint8", 128),
     "a limit below a level": ("limits", CLIP.format("below", "top"), PICTURE, POINT, "uint8", 128),
 }  # fmt: skip

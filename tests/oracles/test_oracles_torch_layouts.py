@@ -53,7 +53,10 @@ def outputs(body: str, *backends: str) -> list[np.ndarray[Any, Any]]:
 
 def pooled(operator: str, attributes: str) -> str:
     # one grid
-    return f"r = {operator} <{attributes}> (d)  rq = QuantizeLinear (r, s, z)  y = DequantizeLinear (rq, s, z)"
+    return (
+        f"r = {operator} <{attributes}> (d)  rq = QuantizeLinear (r, s, z)  y = DequantizeLinear "
+        "(rq, s, z)"
+    )
 
 
 CONV = "wd = DequantizeLinear (w, ws, wz)  c = Conv (d, wd)  cq = QuantizeLinear (c, t, tz) "
@@ -61,9 +64,8 @@ CONV = "wd = DequantizeLinear (w, ws, wz)  c = Conv (d, wd)  cq = QuantizeLinear
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_clip_of_its_own_behind_a_convolution(engine: str) -> None:
-    body = (
-        CONV
-        + "cd = DequantizeLinear (cq, t, tz) r = Clip (cd, low, high) rq = QuantizeLinear (r, t, tz) "
+    body = CONV + (
+        "cd = DequantizeLinear (cq, t, tz) r = Clip (cd, low, high) rq = QuantizeLinear (r, t, tz) "
     )
     theirs, ours = outputs(
         body + "y = DequantizeLinear (rq, t, tz)", f"torch-{engine}", f"integer-{engine}"
@@ -98,7 +100,10 @@ def test_padding_that_is_left_out_of_an_average(engine: str) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("axis", [-1, 1, -3, 3])
 def test_softmax_along_any_axis(engine: str, axis: int) -> None:
-    body = f"r = Softmax <axis = {axis}> (d)  rq = QuantizeLinear (r, p, pz)  y = DequantizeLinear (rq, p, pz)"
+    body = (
+        f"r = Softmax <axis = {axis}> (d)  rq = QuantizeLinear (r, p, pz)  y = DequantizeLinear "
+        "(rq, p, pz)"
+    )
     theirs, ours = outputs(body, f"torch-{engine}", f"integer-{engine}")
     assert np.abs(theirs - ours).max() <= np.float32(1 / 256)
 

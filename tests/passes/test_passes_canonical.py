@@ -32,7 +32,10 @@ def net(
 ):
     # Values that only ``constants`` define are declared as inputs for the parser, then taken back.
     declared = "".join(f", float[] {name}" for name in constants)
-    text = f'<ir_version: {ir_version}, opset_import: ["" : {opset}]> net ({inputs}{declared}) => ({outputs}) {{ {body} }}'
+    text = (
+        f'<ir_version: {ir_version}, opset_import: ["" : {opset}]> net ({inputs}{declared}) => '
+        f"({outputs}) {{ {body} }}"
+    )
     model = ir.from_onnx_text(text)
     for value in [v for v in model.graph.inputs if v.name in constants]:
         array = np.asarray(constants[value.name])
@@ -161,7 +164,10 @@ def test_identity_and_dropout_go_but_the_interface_stays():
 
 
 def test_training_dropout_stays():
-    body = "t = Constant <value = bool {1}> () r = Constant <value = float {0.5}> () y = Dropout(x, r, t)"
+    body = (
+        "t = Constant <value = bool {1}> () r = Constant <value = float {0.5}> () y = Dropout(x, "
+        "r, t)"
+    )
     assert operators(canonicalize(net(body))) == ["Dropout"]
 
 
@@ -407,7 +413,8 @@ def test_what_is_plannable_is_known_for_it(monkeypatch):
         canonical_pipeline, "rewrite", lambda *given: (ran.append(1), kept(*given))[1]
     )
     model = ir.from_onnx_text(
-        '<ir_version: 10, opset_import: ["" : 21]> g (float[N,4] x) => (float[N,4] y) { h = Identity(x)\n y = Relu(h) }'
+        '<ir_version: 10, opset_import: ["" : 21]> g (float[N,4] x) => (float[N,4] y) { h = '
+        "Identity(x)\n y = Relu(h) }"
     )
     made = plannable(model)
     assert ran == [1, 1]

@@ -33,7 +33,10 @@ def net(
 ) -> ir.Model:
     arrays = {name: np.asarray(array) for name, array in constants.items()}
     declared = "".join(f", float[] {name}" for name in arrays)
-    text = f'<ir_version: 10, opset_import: ["" : 21]> net ({inputs}{declared}) => ({outputs}) {{ {body} }}'
+    text = (
+        f'<ir_version: 10, opset_import: ["" : 21]> net ({inputs}{declared}) => ({outputs}) {{ '
+        f"{body} }}"
+    )
     model = ir.from_onnx_text(text)
     for value in [v for v in model.graph.inputs if v.name in arrays]:
         model.graph.inputs.remove(value)
@@ -142,7 +145,9 @@ def test_a_pair_gets_like_ranges_and_the_formula_of_the_paper(between: str) -> N
 
 
 def test_a_chain_through_a_depthwise_convolution_settles_at_one_range_for_all_three() -> None:
-    body = """a = Conv(x, w) r = Relu(a) d = Conv<group = 8, pads = [1, 1, 1, 1]>(r, dw, db) s = Relu(d) y = Conv(s, v)"""
+    body = """
+    a = Conv(x, w) r = Relu(a) d = Conv<group = 8, pads = [1, 1, 1, 1]>(r, dw, db) s = Relu(d)
+    y = Conv(s, v)"""
     constants = {
         "w": random(8, 4, 1, 1, spread=2),
         "dw": random(8, 1, 3, 3, spread=2),
@@ -206,7 +211,8 @@ def test_rows_behind_pictures_and_rows_behind_rows(
         ("c = Conv(x, w) r = Sigmoid(c) y = Conv(r, v)", None),
         ("c = Conv(x, w) s = Add(c, c) y = Conv(s, v)", None),
         (
-            "k = Relu(x) b = ReduceMax<keepdims = 0>(k) e = Expand(b, eight) c = Conv(x, w, e) y = Conv(c, v)",
+            "k = Relu(x) b = ReduceMax<keepdims = 0>(k) e = Expand(b, eight) c = Conv(x, w, e) y = "
+            "Conv(c, v)",
             None,
         ),
         (

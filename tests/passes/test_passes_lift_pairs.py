@@ -36,7 +36,8 @@ BODIES = {
     ),
     "a mover that is dequantized otherwise": (
         "float[3,2] y",
-        "q = QuantizeLinear(x, s, z)\n k = Transpose<perm=[1,0]>(q)\n d = DequantizeLinear(k, t, z)\n y = Neg(d)",
+        "q = QuantizeLinear(x, s, z)\n k = Transpose<perm=[1,0]>(q)\n"
+        " d = DequantizeLinear(k, t, z)\n y = Neg(d)",
     ),
     "two grids whose integers leave": (
         "uint8[2,3] y, uint8[2,3] i",

@@ -36,7 +36,10 @@ def model_of(inputs: str, outputs: str, body: str, **constants: Array) -> ir.Mod
     declared = ", ".join(
         f"{_type(a)}[{', '.join(map(str, a.shape))}] {n}" for n, a in constants.items()
     )
-    text = f'<ir_version: 10, opset_import: ["" : 21]>\nnet ({inputs}) => ({outputs}) <{declared}> {{\n{body}\n}}'
+    text = (
+        '<ir_version: 10, opset_import: ["" : 21]>\n'
+        f"net ({inputs}) => ({outputs}) <{declared}> {{\n{body}\n}}"
+    )
     proto = onnx.parser.parse_model(text)
     del proto.graph.initializer[:]
     proto.graph.initializer.extend(

@@ -14,7 +14,10 @@ from qbench.graph import model_bytes
 from qbench.passes import ONNX_RUNTIME, LowerToQOperator, Target, declined, lower_to_qoperator
 
 Array = np.ndarray[Any, Any]
-GRIDS = "float s = {0.5}, uint8 z = {3}, float t = {0.25}, int8 wz = {0}, float bs = {0.125}, int32 bz = {0}"
+GRIDS = (
+    "float s = {0.5}, uint8 z = {3}, float t = {0.25}, int8 wz = {0}, float bs = {0.125}, int32 bz "
+    "= {0}"
+)
 
 
 def run(model: ir.Model, feeds: dict[str, Array], backend: str = "ort-cpu-noopt") -> Array:
@@ -95,7 +98,10 @@ def test_a_bias_with_a_scale_a_channel_over_a_weight_with_one_is_no_bias_of_the_
 
 PRODUCT = "w = DequantizeLinear(wq, t, wz)\n [fc] c = MatMul(a, w)\n"
 ROUNDED = "r = QuantizeLinear(c, s, z)\n y = DequantizeLinear(r, s, z)"
-DYNAMIC = "dq, ds, dz = DynamicQuantizeLinear(x)\n d = DequantizeLinear(dq, ds, dz)\n w = DequantizeLinear(wq, t, wz)\n"
+DYNAMIC = (
+    "dq, ds, dz = DynamicQuantizeLinear(x)\n d = DequantizeLinear(dq, ds, dz)\n"
+    " w = DequantizeLinear(wq, t, wz)\n"
+)
 SMALL = Target(frozenset({("", "QLinearMatMul"), ("com.microsoft", "QGemm")}))
 LACKING = [
     (PRODUCT + "y = Relu(c)", "4,4", "the target has no MatMulIntegerToFloat"),

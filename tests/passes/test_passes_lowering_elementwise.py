@@ -39,7 +39,8 @@ def net(
     read = " ".join(f"x{i} = DequantizeLinear(q{i}, s{i}, z{i})" for i in range(len(types)))
     proto = onnx.parser.parse_model(
         f'<ir_version: 10, opset_import: ["" : {opset}]> g ({given}) => ({out}[A, B, C] r)'
-        f"<{grids}, float sy = {{0.021}}, {out} zy = {{4}}>{{ {read} {body} r = QuantizeLinear(y, sy, zy) }}"
+        f"<{grids}, float sy = {{0.021}}, {out} zy = {{4}}>{{ {read} {body} r = QuantizeLinear(y, "
+        f"sy, zy) }}"
     )
     proto.graph.output[0].type.tensor_type.ClearField("shape")
     for name, array in constants.items():
@@ -100,7 +101,6 @@ def test_onnx_runtime_gets_none_of_them(operator: str) -> None:
         "Mul": "(x0, x1)",
         "Div": "(x0, x1)",
         "Pow": "(x0, x1)",
-        # fmt: skip
         "PRelu": "(x0, x1)",
         "Max": "(x0, x1)",
         "Min": "(x0, x1)",

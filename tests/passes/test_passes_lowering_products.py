@@ -220,7 +220,9 @@ def test_a_convolution_with_a_zero_point_a_channel() -> None:
     }
     static = net(
         "float[2,3,6,6] x", "float[2,4,4,4] y", "q = QuantizeLinear(x, s, z)\n" + body.format(
-            data="q, s, z", end="r = QuantizeLinear(c, o, z)\n y = DequantizeLinear(r, o, z)"), **GRIDS, **weight,
+            data="q, s, z", end=(
+                "r = QuantizeLinear(c, o, z)\n y = DequantizeLinear(r, o, z)"
+            )), **GRIDS, **weight,
     )  # fmt: skip
     dynamic = net(
         "float[2,3,6,6] x", "float[2,4,4,4] y",

@@ -286,7 +286,8 @@ def test_conversions_and_bytes_at_the_borders() -> None:
 GRIDS = (
     '<ir_version: 10, opset_import: ["" : 21]> g (uint8[2, 4] q) => (uint8[2, 4] r)'
     "<float s = {0.05}, uint8 z = {120}, float t = {0.07}, uint8 u = {110}>{"
-    " a = DequantizeLinear(q, s, z) [one] b = Relu(a) c = QuantizeLinear(b, s, z) d = DequantizeLinear(c, s, z)"
+    " a = DequantizeLinear(q, s, z) [one] b = Relu(a) c = QuantizeLinear(b, s, z) d = "
+    "DequantizeLinear(c, s, z)"
     " [change] e = QuantizeLinear(d, t, u) f = DequantizeLinear(e, t, u)"
     " [two] h = Relu(f) r = QuantizeLinear(h, t, u) }"
 )
@@ -329,7 +330,8 @@ def test_a_loop_of_the_host_reads_what_an_island_gave() -> None:
     text = (
         '<ir_version: 10, opset_import: ["" : 21]> g (float[2] x, bool c) => (float[2] y)'
         "<float s = {0.05}, uint8 z = {120}>{"
-        " q = QuantizeLinear(x, s, z) a = DequantizeLinear(q, s, z) [one] b = Relu(a) r = QuantizeLinear(b, s, z)"
+        " q = QuantizeLinear(x, s, z) a = DequantizeLinear(q, s, z) [one] b = Relu(a) r = "
+        "QuantizeLinear(b, s, z)"
         " d = DequantizeLinear(r, s, z)"
         " [both] y = If(c) <then_branch = t () => (float[2] m) { m = Sin(d) },"
         " else_branch = e () => (float[2] n) { n = Cos(d) }> }"

@@ -49,11 +49,16 @@ def convolution(
     zero = "int8[2] zw" if channels else "int8 zw"
     values = ("{0.01, 0.02}", "{0, 0}") if channels else ("{0.01}", "{0}")
     proto = onnx.parser.parse_model(
-        f'<ir_version: 10, opset_import: ["" : 21]> g (float[1, 2, 12, 12] x) => (float[N, C, H, W] y)'
-        f"<float s = {{0.05}}, {levels} z = {{{point}}}, {scale} = {values[0]}, {zero} = {values[1]}>{{"
-        " q = QuantizeLinear(x, s, z) a = DequantizeLinear(q, s, z) b = DequantizeLinear<axis = 0>(w, sw, zw)"
-        f" [conv] c = Conv{'<' + written + '>' if written else ''}(a, b) r = QuantizeLinear(c, s, z)"
-        " d = DequantizeLinear(r, s, z) [relu] e = Relu(d) t = QuantizeLinear(e, s, z) y = DequantizeLinear(t, s, z) }"
+        '<ir_version: 10, opset_import: ["" : 21]> g (float[1, 2, 12, 12] x) => (float[N, C, H, '
+        "W] y)"
+        f"<float s = {{0.05}}, {levels} z = {{{point}}}, {scale} = {values[0]}, {zero} = "
+        f"{values[1]}>{{"
+        " q = QuantizeLinear(x, s, z) a = DequantizeLinear(q, s, z) b = DequantizeLinear<axis = "
+        "0>(w, sw, zw)"
+        f" [conv] c = Conv{'<' + written + '>' if written else ''}(a, b) r = QuantizeLinear(c, s, "
+        "z)"
+        " d = DequantizeLinear(r, s, z) [relu] e = Relu(d) t = QuantizeLinear(e, s, z) y = "
+        "DequantizeLinear(t, s, z) }"
     )
     proto.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
     return ir.from_proto(proto)

@@ -62,7 +62,10 @@ def network() -> ir.Model:
     declared = ", ".join(
         f"float[{','.join(map(str, a.shape))}] {name}" for name, a in constants.items()
     )
-    text = f'<ir_version: 10, opset_import: ["" : 21]> net (float[N,3,8,8] x, {declared}) => (float[N,5] y) {{{body}}}'
+    text = (
+        f'<ir_version: 10, opset_import: ["" : 21]> net (float[N,3,8,8] x, {declared}) => '
+        f"(float[N,5] y) {{{body}}}"
+    )
     model = ir.from_onnx_text(text)
     for value in list(model.graph.inputs)[1:]:
         model.graph.inputs.remove(value)

@@ -18,7 +18,8 @@ Array = np.ndarray[Any, Any]
 def model_of(inputs: str, outputs: str, body: str, **constants: Array) -> ir.Model:
     """A model from ONNX text; the keyword arguments are its initializers."""
     typed = ", ".join(
-        f"float{list(array.shape) or ''} {name} = {{{','.join(f'{x:.9g}' for x in array.reshape(-1))}}}"
+        f"float{list(array.shape) or ''} {name} = "
+        f"{{{','.join(f'{x:.9g}' for x in array.reshape(-1))}}}"
         for name, array in constants.items()
     )
     head = '<ir_version: 10, opset_import: ["" : 21]>'

@@ -24,7 +24,8 @@ def test_the_whole_story(project, monkeypatch):
         [
             "no baseline*",
             f"  cell: {CELL} is missing",
-            '  next: pytest "suites/scratch.qbench.toml::tiny_b" --qbench-accept-fp32 --qbench-accept=new',
+            '  next: pytest "suites/scratch.qbench.toml::tiny_b" --qbench-accept-fp32 '
+            "--qbench-accept=new",
         ]
     )
     result = project.accept()
@@ -343,7 +344,8 @@ def test_a_loss_that_is_being_accepted_is_not_told_to_be_accepted(project):
     assert result.parseoutcomes()["failed"] == 1
     result.stdout.fnmatch_lines(
         [
-            "  next: find the cause, or give the cell its own tolerance or a quarantine entry ('qbench*"
+            "  next: find the cause, or give the cell its own tolerance or a quarantine entry "
+            "('qbench*"
         ]
     )
     for text in ("*next: pytest*", "*never accepted*", "note: nothing accepted yet*"):
@@ -355,7 +357,8 @@ def test_a_cell_that_is_bad_on_one_processor_only_passes_on_another(project, mon
     fp32 all the same.
     """
     (project.suite_path.parent / "scratch.quarantine.toml").write_text(
-        '[[cell]]\ncell = "tiny_a::ort-cpu+w8a8_asym_pc"\nmeasured = "97 %"\nreason = "pairs saturate"\n'
+        '[[cell]]\ncell = "tiny_a::ort-cpu+w8a8_asym_pc"\nmeasured = "97 %"\n'
+        'reason = "pairs saturate"\n'
         'owner = "ann"\nexpires = "2999-01-01"\nwhen = ["x64-test"]\n'
     )
     project.write_suite(
@@ -427,7 +430,8 @@ def test_changed_code_is_measured_anew_though_its_name_stays(project, before, af
     )
     hook = (
         "\ndef pytest_qbench_extension(config):\n"
-        "    return Extension(name='mine', models=MODELS_OF_MINE, datasets={'points': data('points', 10), "
+        "    return Extension(name='mine', models=MODELS_OF_MINE, datasets={'points': "
+        "data('points', 10), "
         "'spare': data('spare', 11, 64)})\n"
     )
 

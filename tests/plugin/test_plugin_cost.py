@@ -35,20 +35,27 @@ def test_importing_the_plugin_loads_nothing_heavy():
 
 def test_a_session_without_cells_loads_nothing_heavy(tmp_path):
     (tmp_path / "test_x.py").write_text("def test_x(): pass\n")
-    run = f"import pytest; pytest.main(['-q', '-p', 'no:hypothesispytest', '-p', 'no:cacheprovider', {str(tmp_path)!r}])"
+    run = (
+        "import pytest; pytest.main(['-q', '-p', 'no:hypothesispytest', '-p', 'no:cacheprovider', "
+        f"{str(tmp_path)!r}])"
+    )
     assert loaded_after(run) == []
 
 
 def test_collecting_loads_neither_arrays_nor_graphs(tmp_path):
     (tmp_path / "real.qbench.toml").write_text(
         '[suite]\nbackends = ["ort-cpu", "onnx-reference"]\nschemas = ["w8a8_asym_pc", "own"]\n'
-        '[[model]]\nid = "mobilenet_v2"\ndata = "photo_crops"\nmetrics = ["top1", "agreement@imagenet_photos"]\n'
+        '[[model]]\nid = "mobilenet_v2"\ndata = "photo_crops"\n'
+        'metrics = ["top1", "agreement@imagenet_photos"]\n'
         'calibration = { data = "calibration_crops", count = 8 }\n'
     )
     (tmp_path / "schemas").mkdir()
     (tmp_path / "schemas" / "own.toml").write_text("[[rules]]\n")
     options = ["-q", "-p", "no:hypothesispytest", "-p", "no:cacheprovider", "--collect-only"]
-    run = f"import pytest; assert pytest.main([*{options}, '--qbench-select=backend=ort-cpu', 'real.qbench.toml']) == 0"
+    run = (
+        f"import pytest; assert pytest.main([*{options}, '--qbench-select=backend=ort-cpu', "
+        "'real.qbench.toml']) == 0"
+    )
     assert loaded_after(run, folder=tmp_path) == ["tomllib", "qbench.suite"]
 
 
@@ -57,7 +64,10 @@ def test_cells_are_collected_by_the_thousand(project):
     more = f"MORE = {{'backends': dict.fromkeys({engines}, object)}}"
     project.write_conftest(more, f"WEIGHTS.update(dict.fromkeys({models}, 1))")
     schemas = ["w8a8_asym_pc", "w8a8_asym_pt", "w8a8_sym_pc", "w8a8_sym_pt"]
-    table = '[[model]]\nid = "{}"\ndata = "points"\ncalibration = {{ data = "spare", count = 9 }}\nmetrics = ["top1"]\n'
+    table = (
+        '[[model]]\nid = "{}"\ndata = "points"\ncalibration = {{ data = "spare", count = 9 }}\n'
+        'metrics = ["top1"]\n'
+    )
     project.write_suite(
         f"[suite]\nbackends = {engines}\nschemas = {schemas}\n" + "".join(map(table.format, models))
     )

@@ -176,7 +176,10 @@ def test_an_unequal_cell_is_red_with_number_sample_and_node_whatever_was_accepte
             ]
         )
         if options and "--qbench-accept=new" in options:
-            refused = "not accepted: tiny_a::off+w8a8_asym_pc: * of 2800 elements differ from ort-cpu, first at 'relu1': *"
+            refused = (
+                "not accepted: tiny_a::off+w8a8_asym_pc: * of 2800 elements differ from ort-cpu, "
+                "first at 'relu1': *"
+            )
             result.stdout.fnmatch_lines([refused])
     stored = [path for path in project.path.glob("baselines/**/tiny_a*") if path.is_file()]
     assert stored
@@ -205,7 +208,8 @@ def test_what_is_close_passes_by_its_steps_and_fails_without_them(project):
     result.stdout.fnmatch_lines(
         [
             "1 of 2800 elements differ from ort-cpu, first at 'dq_out'*",
-            "*by at most 1 step, relative *; first at sample 'points-2'; first in the floats of node 'dq_out'",
+            "*by at most 1 step, relative *; first at sample 'points-2'; first in the floats of "
+            "node 'dq_out'",
             "  rule: close_to ort-cpu, 0 steps (model tiny_q)",
         ]
     )

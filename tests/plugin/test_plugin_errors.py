@@ -96,7 +96,8 @@ def test_a_hook_that_returns_no_extension_is_one_sentence(project):
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines(
         [
-            "Reading what the hook pytest_qbench_extension of *'conftest.py' returned: found a int; expected a *"
+            "Reading what the hook pytest_qbench_extension of *'conftest.py' returned: found a "
+            "int; expected a *"
         ]
     )
     result.stdout.no_fnmatch_line("*AttributeError*")
@@ -192,7 +193,8 @@ def pytest_qbench_extension(config, _first=pytest_qbench_extension):
         ("wide_data", "*found *17*"),
         (
             "overlap",
-            "Calibrating *found 64 sources that *expected calibration samples that are never scored*",
+            "Calibrating *found 64 sources that *expected calibration samples that are never "
+            "scored*",
         ),
     ],
 )
@@ -222,7 +224,8 @@ def test_more_samples_than_there_are(project):
 def test_a_full_disk_of_the_cache_is_a_sentence_and_no_traceback(project):
     full = (
         "import errno, os\nfrom qbench.evaluation import artifacts\n"
-        "def refuse(*arguments, **named):\n    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))\n"
+        "def refuse(*arguments, **named):\n"
+        "    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))\n"
         "artifacts.run_arrays = refuse\n"
     )
     project.write_ini(f"qbench_cache = {project.path / 'cache'}", "qbench_localize = 0")

@@ -74,13 +74,19 @@ def test_the_right_cells_turn_red(project, monkeypatch, fault, schemas):
 
 
 def test_an_engine_that_may_crash_and_cannot_leave_this_process_has_a_notice(project):
-    members = "    hang_s = 60.0\n\n    def __reduce__(self):\n        raise TypeError('not to be sent')\n\n"
+    members = (
+        "    hang_s = 60.0\n\n    def __reduce__(self):\n"
+        "        raise TypeError('not to be sent')\n\n"
+    )
     project.write_conftest(more=ENGINE.replace("    name: str", f"{members}    name: str"))
     project.write_suite(project.suite_path.read_text().replace('"ort-cpu-noopt"', '"my-engine"'))
     project.accept()
     assert project.run().ret == 0
     cells = project.lines(kind="cell")
-    notice = "'my-engine' ran unprotected in this process, which its crash would end: it cannot be pickled"
+    notice = (
+        "'my-engine' ran unprotected in this process, which its crash would end: it cannot be "
+        "pickled"
+    )
     fragile = [cell for cell in cells if cell["backend"] == "my-engine"]
     assert fragile
     assert all(cell["notices"].count(notice) == 1 for cell in fragile)

@@ -110,7 +110,8 @@ def test_it_is_measured_as_it_is_against_its_partner(given):
         [
             "no baseline of 'tiny_a' in suite 'scratch'",
             "  cell: tiny_qdq::ort-cpu-noopt+given is missing",
-            '  next: pytest "suites/scratch.qbench.toml::tiny_a" --qbench-accept-fp32 --qbench-accept=new',
+            '  next: pytest "suites/scratch.qbench.toml::tiny_a" --qbench-accept-fp32 '
+            "--qbench-accept=new",
         ]
     )
     assert given.accept().parseoutcomes() == {"accepted": 5}
@@ -257,7 +258,8 @@ def test_python_tests_can_ask_for_it(given):
     given.accept()
     (given.path / "test_given.py").write_text(
         "import pytest\n"
-        '@pytest.mark.qbench(models=["tiny_a", "tiny_qdq"], schemas=["given"], suite="suites/scratch.qbench.toml")\n'
+        '@pytest.mark.qbench(models=["tiny_a", "tiny_qdq"], schemas=["given"], '
+        'suite="suites/scratch.qbench.toml")\n'
         "def test_it(qbench_cell):\n"
         '    assert qbench_cell.measure().cell.schema == "given"\n'
     )

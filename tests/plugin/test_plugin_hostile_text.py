@@ -52,7 +52,8 @@ def test_every_section_is_text(project, workers):
     project.write_conftest(MORE)
     project.write_suite(
         '[suite]\nschemas = ["w8a8_asym_pc"]\nbackends = ["refused", "wrong", "broken"]\n'
-        '[[model]]\nid = "tiny_a"\ndata = "points"\ncalibration = { data = "spare", count = 8 }\nmetrics = ["top1"]\n'
+        '[[model]]\nid = "tiny_a"\ndata = "points"\ncalibration = { data = "spare", count = 8 }\n'
+        'metrics = ["top1"]\n'
     )
     result = project.run("-rA", "-v", "--tb=long", workers=workers, process=bool(workers))
     text = str(result.stdout) + str(result.stderr)
@@ -64,7 +65,8 @@ def test_a_report_for_github_commands_and_nothing_else_does(project):
     project.write_conftest(MORE)
     project.write_suite(
         '[suite]\nschemas = ["w8a8_asym_pc"]\nbackends = ["wrong"]\n'
-        '[[model]]\nid = "tiny_a"\ndata = "points"\ncalibration = { data = "spare", count = 8 }\nmetrics = ["top1"]\n'
+        '[[model]]\nid = "tiny_a"\ndata = "points"\ncalibration = { data = "spare", count = 8 }\n'
+        'metrics = ["top1"]\n'
     )
     text = str(project.run("--qbench-report=github").stdout)
     ours = [
@@ -85,7 +87,8 @@ def test_collecting_starts_no_python(project):
     (folder / "far.toml").write_text('python = "evil.sh"\n')
     project.write_suite(
         '[suite]\nschemas = ["w8a8_asym_pc"]\nbackends = ["far"]\n'
-        '[[model]]\nid = "tiny_a"\ndata = "points"\ncalibration = { data = "spare", count = 8 }\nmetrics = ["top1"]\n'
+        '[[model]]\nid = "tiny_a"\ndata = "points"\ncalibration = { data = "spare", count = 8 }\n'
+        'metrics = ["top1"]\n'
     )
     for words in (
         ("--collect-only",),

@@ -176,7 +176,10 @@ def test_the_message_in_the_docs_is_what_is_said(kernels):
         assert line in said
 
 
-HALF_UP = "np.floor(sums.astype(np.float32) * (x_grid.scale * w_grid.scale / y_grid.scale) + np.float32(0.5))"
+HALF_UP = (
+    "np.floor(sums.astype(np.float32) * (x_grid.scale * w_grid.scale / y_grid.scale) + "
+    "np.float32(0.5))"
+)
 
 
 def test_the_names_in_the_docs_are_there():

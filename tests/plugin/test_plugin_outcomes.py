@@ -185,7 +185,8 @@ def test_a_crash_of_an_engine_keeps_its_traceback_and_is_recorded(project):
 
 def quarantine(project, cell="tiny_a::ort-cpu+w8a8*", expires="2999-01-01"):
     (project.suite_path.parent / "scratch.quarantine.toml").write_text(
-        f'[[cell]]\ncell = "{cell}"\nmeasured = "97 %"\nreason = "no headroom"\nowner = "ann"\nexpires = "{expires}"\n'
+        f'[[cell]]\ncell = "{cell}"\nmeasured = "97 %"\nreason = "no headroom"\nowner = "ann"\n'
+        f'expires = "{expires}"\n'
     )
 
 
@@ -264,7 +265,10 @@ def test_a_pattern_of_which_some_cells_fail_is_needed(project):
     }
     bad = len(failing)
     assert 1 <= bad < 4
-    note = f"note: does not fail, though 'tiny_[*]::[*]+w8a8[*]' lists it as known bad ({4 - bad} cell*)"
+    note = (
+        f"note: does not fail, though 'tiny_[*]::[*]+w8a8[*]' lists it as known bad ({4 - bad} "
+        "cell*)"
+    )
     result.stdout.fnmatch_lines([note])
 
 

@@ -30,7 +30,8 @@ def ids(result):
 def test_lists_are_crossed(project):
     write_test(
         project,
-        f'models=["tiny_b"], backends=["ort-cpu", "onnx-reference"], schemas=["fp32", "w8a8_sym_pt"], {SUITE}',
+        'models=["tiny_b"], backends=["ort-cpu", "onnx-reference"], schemas=["fp32", '
+        f'"w8a8_sym_pt"], {SUITE}',
     )
     assert ids(run(project, "--collect-only", "-q")) == [
         "test_cell[tiny_b-ort-cpu+fp32]",

@@ -46,7 +46,8 @@ class Engine:
 """
 
 MORE = (
-    'MORE = dict(backends={"noisy": lambda: Engine("noisy", 0.02), "wild": lambda: Engine("wild", 0.05), '
+    'MORE = dict(backends={"noisy": lambda: Engine("noisy", 0.02), "wild": lambda: Engine("wild", '
+    "0.05), "
     '"steady": lambda: Engine("steady", 0.0)})'
 )
 
@@ -151,8 +152,10 @@ def test_a_broken_engine_drifts_though_it_is_noisy(write):
         f"{NOISY}\n{MORE}".replace(
             "outputs = self.executor.run(feeds)",
             (
-                "outputs = {k: np.roll(v, 1, axis=1) if len(v) else v for k, v in self.executor.run("
-                "{k: v * (np.arange(v.shape[1]) > 3).astype(v.dtype) for k, v in feeds.items()}).items()}"
+                "outputs = {k: np.roll(v, 1, axis=1) if len(v) else v for k, v in "
+                "self.executor.run("
+                "{k: v * (np.arange(v.shape[1]) > 3).astype(v.dtype) for k, v in "
+                "feeds.items()}).items()}"
             ),
         )
     )

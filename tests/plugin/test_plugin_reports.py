@@ -36,7 +36,8 @@ def test_a_report_at_the_end_knows_what_was_accepted_and_what_people_said(projec
     project.accept()
     worse_from(project, 4)
     (project.path / "reports" / "history" / "annotations.toml").write_text(
-        '[[annotation]]\ncommit = "444444444"\nstate = "expected"\nauthor = "ann"\nreason = "a cheaper table"\n'
+        '[[annotation]]\ncommit = "444444444"\nstate = "expected"\nauthor = "ann"\n'
+        'reason = "a cheaper table"\n'
     )
     assert project.run("--qbench-report=html", "-k", "tiny_b").ret == 0
     overview = (project.path / "reports" / "index.html").read_text()

@@ -27,7 +27,9 @@ def test_a_cell_is_judged_by_the_error_of_fp32_what_it_recovers_and_every_class(
     project.write_suite(
         SUITE.format(
             model="tiny_b",
-            asked='tolerance = { rel = 0.5 }\nrelative_to = "error"\nrecovery = 0.5\nslices = "class"',
+            asked=(
+                'tolerance = { rel = 0.5 }\nrelative_to = "error"\nrecovery = 0.5\nslices = "class"'
+            ),
         )
     )
     assert project.accept().ret == 0

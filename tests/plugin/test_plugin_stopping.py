@@ -168,7 +168,8 @@ expires = "2999-12-31"
             True,
         ),  # version 2 of the file
         (
-            'when = "riscv64"\n[cell.values.riscv64]\n"tiny_a::ort-cpu+w8a8_asym_pc" = { top1 = 0.1 }\n',
+            'when = "riscv64"\n[cell.values.riscv64]\n'
+            '"tiny_a::ort-cpu+w8a8_asym_pc" = { top1 = 0.1 }\n',
             False,
         ),
     ],

@@ -127,7 +127,9 @@ class Machine:
             "GITHUB_STEP_SUMMARY": str(place.parent / f"summary{number}.md"),
             "RUNNER_TEMP": str(place.parent / f"temp{number}"),
             "FORGE": str(self.forge),
-            "PYTEST_ADDOPTS": f"--qbench-cache={self.cache} -p no:xdist -p no:hypothesispytest --assert=plain",
+            "PYTEST_ADDOPTS": (
+                f"--qbench-cache={self.cache} -p no:xdist -p no:hypothesispytest --assert=plain"
+            ),
             "PULL": "7",
             "GH_TOKEN": "token",
         }

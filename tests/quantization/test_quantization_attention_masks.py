@@ -29,7 +29,10 @@ def attention(body: str, fed: str = "", **constants: Array) -> ir.Model:
     """Two heads over projections of x; ``body`` makes p of the scores."""
     project = ""
     for n, order in (("q", "0,2,1,3"), ("k", "0,2,3,1"), ("v", "0,2,1,3")):
-        project += f"{n}0 = MatMul(x, w{n})\n {n}1 = Reshape({n}0, heads)\n {n} = Transpose<perm=[{order}]>({n}1)\n"
+        project += (
+            f"{n}0 = MatMul(x, w{n})\n {n}1 = Reshape({n}0, heads)\n"
+            f" {n} = Transpose<perm=[{order}]>({n}1)\n"
+        )
     return model_of(
         f"float[N,{LENGTH},{WIDTH}] x{fed}",
         f"float[N,{HEADS},{LENGTH},3] z",
@@ -57,7 +60,10 @@ def causal(masked: float, kept: float = 0.0) -> Array:
 
 
 def padding(size: str) -> str:
-    return f"u = Cast<to=1>(mask)\n a = Unsqueeze(u, axes)\n i = Sub(one, a)\n j = Mul(i, {size})\n m = Add(scores, j)"
+    return (
+        f"u = Cast<to=1>(mask)\n a = Unsqueeze(u, axes)\n i = Sub(one, a)\n j = Mul(i, {size})\n"
+        " m = Add(scores, j)"
+    )
 
 
 AXES = np.array([1, 2])
@@ -80,11 +86,15 @@ CASES: dict[str, Callable[[], Case]] = {
     "where": lambda: (attention(f"m = Where(c, far, scores)\n {SOFTMAX}", c=CAUSAL, far=FAR), lambda keep: {}),
     "where -inf": lambda: (attention(f"m = Where(c, far, scores)\n {SOFTMAX}", c=CAUSAL, far=NO_END), lambda keep: {}),
     "min and max": lambda: (
-        attention(f"n = Min(scores, c)\n m = Max(n, far)\n {SOFTMAX}", c=causal(-1e9, 1e9), far=FAR),
+        attention((
+            f"n = Min(scores, c)\n m = Max(n, far)\n {SOFTMAX}"
+        ), c=causal(-1e9, 1e9), far=FAR),
         lambda keep: {},
     ),
     "moved": lambda: (
-        attention(f"n = Add(scores, c)\n m = Transpose<perm=[0,1,2,3]>(n)\n {SOFTMAX}", c=causal(LEAST)),
+        attention((
+            f"n = Add(scores, c)\n m = Transpose<perm=[0,1,2,3]>(n)\n {SOFTMAX}"
+        ), c=causal(LEAST)),
         lambda keep: {},
     ),
     "BERT": lambda: (
@@ -96,11 +106,15 @@ CASES: dict[str, Callable[[], Case]] = {
         lambda keep: {"mask": keep.astype(np.int64)},
     ),
     "fed": lambda: (
-        attention(f"a = Unsqueeze(mask, axes)\n m = Add(scores, a)\n {SOFTMAX}", ", float[N,L] mask", axes=AXES),
+        attention((
+            f"a = Unsqueeze(mask, axes)\n m = Add(scores, a)\n {SOFTMAX}"
+        ), ", float[N,L] mask", axes=AXES),
         of_floats(-1e9),
     ),
     "fed -inf": lambda: (
-        attention(f"a = Unsqueeze(mask, axes)\n m = Add(scores, a)\n {SOFTMAX}", ", float[N,L] mask", axes=AXES),
+        attention((
+            f"a = Unsqueeze(mask, axes)\n m = Add(scores, a)\n {SOFTMAX}"
+        ), ", float[N,L] mask", axes=AXES),
         of_floats(-np.inf),
     ),
     "multiplied": lambda: (

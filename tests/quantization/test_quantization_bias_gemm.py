@@ -28,7 +28,9 @@ INT8 = Spec(qtype="int8", symmetry="symmetric", granularity=Granularity.CHANNEL,
 )
 def test_engines_agree_with_and_without_optimizations(bits: int, pipeline: str) -> None:
     model = model_of(
-        "float[N,6] x", "float[N,3] z", "y = Gemm<transB=1>(x, w, b)\n r = Relu(y)\n z = Gemm<transB=1>(r, v, c)",
+        "float[N,6] x", "float[N,3] z", (
+            "y = Gemm<transB=1>(x, w, b)\n r = Relu(y)\n z = Gemm<transB=1>(r, v, c)"
+        ),
         w=weights(0, 5, 6), b=weights(1, 5, size=4), v=weights(2, 3, 5), c=weights(3, 3, size=4),
     )  # fmt: skip
     bias = BiasSpec(kind=BiasKind.OWN, qtype=f"int{bits}")

@@ -196,7 +196,8 @@ FLOAT = {
         "Resize by cubic curves",
     ),
     "crop": (
-        'f = Resize<mode="linear", coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=9.0>'
+        'f = Resize<mode="linear", coordinate_transformation_mode="tf_crop_and_resize", '
+        "extrapolation_value=9.0>"
         "(a, r, s)",
         {
             "s": np.array([1, 1, 2, 2], np.float32),

@@ -49,7 +49,10 @@ from qbench.quantization import (
 Array = np.ndarray[Any, Any]
 Batches = list[dict[str, Array]]
 
-BETTER = f"onnxruntime {onnxruntime.__version__} does this better than 1.31.1 did: strike it from this page"
+BETTER = (
+    f"onnxruntime {onnxruntime.__version__} does this better than 1.31.1 did: strike it from this "
+    "page"
+)
 QDQ, OPERATORS = QuantFormat.QDQ, QuantFormat.QOperator
 ENGINES = ("ort-cpu", "ort-cpu-noopt")
 

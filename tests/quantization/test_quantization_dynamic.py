@@ -211,7 +211,6 @@ def test_results_may_be_static_behind_dynamic_operands(tmp_path: Any) -> None:
         model,
         (
             Rule(operators=("Gemm",), first=1, input=AT_RUN_TIME, output=UINT8, weight=CHANNELS),
-            # fmt: skip
             Rule(operators=("Gemm",), activation=UINT8, weight=CHANNELS),
         ),
     )

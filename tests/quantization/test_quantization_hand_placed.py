@@ -125,7 +125,10 @@ def test_stored_integers_of_a_weight_come_back_exactly() -> None:
 
 
 def test_a_bias_stays_where_its_grid_is_that_of_the_product() -> None:
-    pair = "xq = QuantizeLinear(x, s, p)\n xd = DequantizeLinear(xq, s, p)\n bd = DequantizeLinear<axis=0>(bq, bs)\n"
+    pair = (
+        "xq = QuantizeLinear(x, s, p)\n xd = DequantizeLinear(xq, s, p)\n"
+        " bd = DequantizeLinear<axis=0>(bq, bs)\n"
+    )
     integers = np.array([7, -900, 12345, 0, 1, -1], np.int32)
     body = pair + WEIGHT + "\nz = Conv<pads=[1,1,1,1]>(xd, wd, bd)"
     for factor, kind in ((1.0, Given), (3.0, Derived)):
@@ -177,8 +180,10 @@ def test_a_pair_between_a_product_and_its_clip_keeps_them_apart() -> None:
 
 def test_values_that_are_moved_share_the_grid_that_was_placed() -> None:
     body = (
-        "c = Conv<pads=[1,1,1,1]>(x, w, b)\n cq = QuantizeLinear(c, s, p)\n cd = DequantizeLinear(cq, s, p)\n"
-        "m = MaxPool<kernel_shape=[2,2], strides=[2,2]>(cd)\n t = Transpose<perm=[0,1,3,2]>(m)\n z = Conv(t, w2, b2)"
+        "c = Conv<pads=[1,1,1,1]>(x, w, b)\n cq = QuantizeLinear(c, s, p)\n"
+        " cd = DequantizeLinear(cq, s, p)\n"
+        "m = MaxPool<kernel_shape=[2,2], strides=[2,2]>(cd)\n t = Transpose<perm=[0,1,3,2]>(m)\n"
+        " z = Conv(t, w2, b2)"
     )
     model = model_of(
         "float[N,3,8,8] x", "float[N,4,4,4] z", body, w=weights(0, 6, 3, 3, 3), **CONSTANTS, **FIXED
@@ -190,7 +195,10 @@ def test_values_that_are_moved_share_the_grid_that_was_placed() -> None:
 
 def test_integers_moved_inside_a_pair_need_no_statistics() -> None:
     """What lies between Q and DQ is in no profile, and needs none."""
-    inside = "rq = QuantizeLinear(r, s, p)\n rt = Transpose<perm=[0,1,3,2]>(rq)\n rd = DequantizeLinear(rt, s, p)"
+    inside = (
+        "rq = QuantizeLinear(r, s, p)\n rt = Transpose<perm=[0,1,3,2]>(rq)\n"
+        " rd = DequantizeLinear(rt, s, p)"
+    )
     model = net(behind=inside, r="rd", **FIXED)
     plan = planned(model)
     assert plan.refusals == ()

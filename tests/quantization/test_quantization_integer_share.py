@@ -25,7 +25,8 @@ from qbench.quantization import (
 def network():
     return model_of(
         "float[N,3,8,8] x", "float[N,5] z",
-        "a = Conv<pads=[1,1,1,1]>(x, w, b)\n r = Relu(a)\n c = Conv(r, v, d)\n f = Flatten(c)\n z = Gemm(f, u, e)",
+        "a = Conv<pads=[1,1,1,1]>(x, w, b)\n r = Relu(a)\n c = Conv(r, v, d)\n f = Flatten(c)\n"
+        " z = Gemm(f, u, e)",
         w=weights(0, 6, 3, 3, 3), b=weights(1, 6), v=weights(2, 4, 6, 1, 1), d=weights(3, 4),
         u=weights(4, 256, 5), e=weights(5, 5),
     )  # fmt: skip

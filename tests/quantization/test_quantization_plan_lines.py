@@ -160,12 +160,12 @@ def test_what_was_asked_and_what_became_of_it() -> None:
         for line in lines[lines.index("asked for") + 1 :][:3]
     }
     assert asked["A"] == (
-        "input uint8 asymmetric; weight int8 symmetric per channel narrow; bias int32 at the product's scale; "
+        "input uint8 asymmetric; weight int8 symmetric per channel narrow; bias int32 at the "
+        "product's scale; "
         "output uint8 asymmetric"
     )
-    assert (
-        asked["B"]
-        == "input uint8 asymmetric; weight int8 symmetric per channel narrow; output uint8 asymmetric"
+    assert asked["B"] == (
+        "input uint8 asymmetric; weight int8 symmetric per channel narrow; output uint8 asymmetric"
     )
     assert asked["C"] == "input uint8 asymmetric; output uint8 asymmetric"
     (sigmoid,) = (line for line in lines if "Sigmoid" in line and "→" in line)

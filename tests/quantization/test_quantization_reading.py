@@ -196,37 +196,46 @@ FOREIGN = {  # the body, and how many values of it are on a grid
         1,
     ),
     "no zero points": (
-        "q = QuantizeLinear(x, sx)\n d = DequantizeLinear(q, sx)\n wr = DequantizeLinear(w, sw)\n y = Conv(d, wr)",
+        "q = QuantizeLinear(x, sx)\n d = DequantizeLinear(q, sx)\n wr = DequantizeLinear(w, sw)\n"
+        " y = Conv(d, wr)",
         1,
     ),
     "scales as nodes": (
-        "s = Constant<value_float=0.0371>()\n q = QuantizeLinear(x, s, zx)\n d = DequantizeLinear(q, s, zx)\n"
+        "s = Constant<value_float=0.0371>()\n q = QuantizeLinear(x, s, zx)\n"
+        " d = DequantizeLinear(q, s, zx)\n"
         + WEIGHT + "y = Conv(d, wr)",
         1,
     ),
     "the engine's own domain": (
-        "q = com.microsoft.QuantizeLinear(x, sx, zx)\n d = com.microsoft.DequantizeLinear(q, sx, zx)\n"
+        "q = com.microsoft.QuantizeLinear(x, sx, zx)\n"
+        " d = com.microsoft.DequantizeLinear(q, sx, zx)\n"
         "wr = com.microsoft.DequantizeLinear(w, sw, zw)\n y = Conv(d, wr)",
         1,
     ),
     "a pair around a float weight": (
-        "q = QuantizeLinear(x, sx, zx)\n d = DequantizeLinear(q, sx, zx)\n wq = QuantizeLinear(wf, sw, zw)\n"
+        "q = QuantizeLinear(x, sx, zx)\n d = DequantizeLinear(q, sx, zx)\n"
+        " wq = QuantizeLinear(wf, sw, zw)\n"
         + WEIGHT.replace("(w,", "(wq,") + "y = Conv(d, wr)",
         1,
     ),
     "two pairs in a row": (
-        "q = QuantizeLinear(x, sx, zx)\n d = DequantizeLinear(q, sx, zx)\n q2 = QuantizeLinear(d, sx, zx)\n"
+        "q = QuantizeLinear(x, sx, zx)\n d = DequantizeLinear(q, sx, zx)\n"
+        " q2 = QuantizeLinear(d, sx, zx)\n"
         "d2 = DequantizeLinear(q2, sx, zx)\n" + WEIGHT + "y = Conv(d2, wr)",
         1,
     ),
     "two grids in a row": (
-        "q = QuantizeLinear(x, sx, zx)\n d = DequantizeLinear(q, sx, zx)\n q2 = QuantizeLinear(d, sy, zx)\n"
+        "q = QuantizeLinear(x, sx, zx)\n d = DequantizeLinear(q, sx, zx)\n"
+        " q2 = QuantizeLinear(d, sy, zx)\n"
         "d2 = DequantizeLinear(q2, sy, zx)\n" + WEIGHT + "y = Conv(d2, wr)",
         2,
     ),
     "two grids side by side": (
-        "q = QuantizeLinear(x, sx, zx)\n d = DequantizeLinear(q, sx, zx)\n q2 = QuantizeLinear(x, sy, zx)\n"
-        "d2 = DequantizeLinear(q2, sy, zx)\n" + WEIGHT + "a = Conv(d, wr)\n b = Conv(d2, wr)\n y = Sub(a, b)",
+        "q = QuantizeLinear(x, sx, zx)\n d = DequantizeLinear(q, sx, zx)\n"
+        " q2 = QuantizeLinear(x, sy, zx)\n"
+        "d2 = DequantizeLinear(q2, sy, zx)\n" + WEIGHT + (
+            "a = Conv(d, wr)\n b = Conv(d2, wr)\n y = Sub(a, b)"
+        ),
         2,
     ),
     "integers moved between Q and DQ": (
@@ -337,7 +346,10 @@ OF_ENGINE = {
     "QLinearLeakyRelu": "r = com.microsoft.QLinearLeakyRelu<alpha=0.2>(q, sx, zx, sz, zz)",
     "QLinearSigmoid": "r = com.microsoft.QLinearSigmoid(q, sx, zx, sz, zz)",
     "QLinearSoftmax": "r = com.microsoft.QLinearSoftmax<axis=-1, opset=13>(q, sx, zx, sz, zz)",
-    "QLinearAveragePool": "r = com.microsoft.QLinearAveragePool<kernel_shape=[3,3], pads=[1,1,1,1]>(q, sx, zx, sz, zz)",
+    "QLinearAveragePool": (
+        "r = com.microsoft.QLinearAveragePool<kernel_shape=[3,3], pads=[1,1,1,1]>(q, sx, zx, sz, "
+        "zz)"
+    ),
     "QLinearGlobalAveragePool": "r = com.microsoft.QLinearGlobalAveragePool(q, sx, zx, sz, zz)",
     "QLinearConcat": "r = com.microsoft.QLinearConcat<axis=1>(sz, zz, q, sx, zx, q2, sy, zy)",
     "QLinearWhere": "r = com.microsoft.QLinearWhere(m, q, sx, zx, q2, sy, zy, sz, zz)",

@@ -277,7 +277,8 @@ def test_extensions_add_names_but_take_none_of_the_grammar() -> None:
 def test_names_are_known_without_numerics() -> None:
     code = (
         "import sys; from qbench.quantization import catalogue; names = catalogue();"
-        "assert names.knows('w5a8_asym_b32_pow2_bias16') and not names.knows('w1_sym_pc') and names.names();"
+        "assert names.knows('w5a8_asym_b32_pow2_bias16') and not names.knows('w1_sym_pc') and "
+        "names.names();"
         "assert not {'numpy', 'onnx', 'onnx_ir'} & set(sys.modules), sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

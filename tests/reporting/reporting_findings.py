@@ -78,7 +78,9 @@ def make_finding(nodes: int = 66, suspects: tuple[int, ...] = (9,), seed: int = 
                 cause=causes[rank % len(causes)],
                 evidence="the largest number is 41.2 × the 99.9th percentile",
                 score=100.0 - rank,
-                remedy="Choose a range method that cuts outliers (percentile, mse), 16 bits, or float.",
+                remedy=(
+                    "Choose a range method that cuts outliers (percentile, mse), 16 bits, or float."
+                ),
             )
         )
     made[0] = replace(made[0], explained=None, gain_db=None, counting=None, claimed=None, macs=0)
@@ -87,7 +89,10 @@ def make_finding(nodes: int = 66, suspects: tuple[int, ...] = (9,), seed: int = 
         backend="ort-cpu",
         schema="w8a8_sym_pc",
         samples=64,
-        matched="'integer-ort-x64' is watched in place of 'ort-cpu': equal to it bit for bit in 64000 outputs",
+        matched=(
+            "'integer-ort-x64' is watched in place of 'ort-cpu': equal to it bit for bit in 64000 "
+            "outputs"
+        ),
         nodes=tuple(made),
         unaligned=(Unaligned(value="features.0.pad", reason="fp32 has no value of this name"),),
         suspects=tuple(told),

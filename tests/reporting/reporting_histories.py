@@ -126,8 +126,12 @@ def make_cell(
     remedies = {
         Outcome.FAILED: f"qbench localize {model} --backend {backend} --schema {schema}",
         Outcome.DRIFTED: "qbench accept reports/history/latest.jsonl --only changed --reason '…'",
-        Outcome.MISSING: "pytest suites/nightly.qbench.toml --qbench-accept=new --qbench-reason '…'",
-        Outcome.STALE: "pytest suites/nightly.qbench.toml --qbench-accept-reference --qbench-reason '…'",
+        Outcome.MISSING: (
+            "pytest suites/nightly.qbench.toml --qbench-accept=new --qbench-reason '…'"
+        ),
+        Outcome.STALE: (
+            "pytest suites/nightly.qbench.toml --qbench-accept-reference --qbench-reason '…'"
+        ),
     }
     verdict = Verdict(
         outcome=decided,

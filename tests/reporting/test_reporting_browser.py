@@ -538,6 +538,7 @@ def test_the_values_of_a_card_stay_within_it(tmp_path, visit):
     one = visit(NARROW).open(tmp_path / "models" / "words.html")
     card = one.page.locator(".card").bounding_box()
     for box in one.page.locator(".card .others span").evaluate_all(
-        "spans => spans.map((span) => { const box = span.getBoundingClientRect(); return [box.left, box.right]; })"
+        "spans => spans.map((span) => { const box = span.getBoundingClientRect(); return "
+        "[box.left, box.right]; })"
     ):
         assert card["x"] < box[0] <= box[1] < card["x"] + card["width"] - 8

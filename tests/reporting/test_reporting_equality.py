@@ -10,7 +10,10 @@ from reporting_histories import make_cell, make_run
 from qbench.reporting import build_report, html_pages, markdown_text, summary_lines
 from qbench.reporting.report import Report
 
-UNEQUAL = "12 of 4000 elements differ from ort-cpu, by at most 1 step; first in 5 integers of node 'conv3'"
+UNEQUAL = (
+    "12 of 4000 elements differ from ort-cpu, by at most 1 step; first in 5 integers of node "
+    "'conv3'"
+)
 EQUAL = "all 4000 elements equal those of ort-cpu"
 
 

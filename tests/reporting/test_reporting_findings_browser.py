@@ -158,7 +158,8 @@ def test_the_chart_tells_the_node_under_the_pointer(opened):
 def test_labels_of_the_chart_lie_apart_as_they_are_drawn(opened, path):
     page, _ = opened(path)
     boxes = page.locator("svg .suspect text").evaluate_all(
-        "texts => texts.map((text) => { const b = text.getBBox(); return [b.x, b.y, b.x + b.width, b.y + b.height]; })"
+        "texts => texts.map((text) => { const b = text.getBBox(); return [b.x, b.y, b.x + b.width, "
+        "b.y + b.height]; })"
     )
     assert len(boxes) == page.locator(".ring").count() - 1 > 2  # the legend has a ring, too
     for place, (left, top, right, bottom) in enumerate(boxes):

@@ -90,7 +90,10 @@ def test_what_cannot_be_accepted_is_not_proposed(change):
 
 
 def test_what_a_retrained_model_lost_is_on_every_page_and_in_the_summary():
-    headline = "the baseline is of another model; fp32 top1 98.00 → 97.50 %, drop 0.50 pp beyond its margin of 0.49 pp"
+    headline = (
+        "the baseline is of another model; fp32 top1 98.00 → 97.50 %, drop 0.50 pp beyond its "
+        "margin of 0.49 pp"
+    )
     gate = {
         "kind": "fp32",
         "metric": "top1",

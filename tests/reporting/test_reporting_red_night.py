@@ -80,7 +80,10 @@ def undecided(schema):
     wanting = "top1: 1000 samples do not decide; with 5555 samples like these it would PASS"
     rule = "tolerance 0.5 % (suite nightly), decision ci (suite nightly)"
     gate = cell["gates"][0] | {"state": "inconclusive", "rule": rule}
-    remedy = f'pytest "suites/nightly.qbench.toml::m::ort-cpu+{schema}" again when the suite gives its model that many'
+    remedy = (
+        f'pytest "suites/nightly.qbench.toml::m::ort-cpu+{schema}" again when the suite gives its '
+        "model that many"
+    )
     return cell | {
         "outcome": "inconclusive",
         "rule": rule,

@@ -73,7 +73,10 @@ def undecided():
         "outcome": "inconclusive",
         "rule": rule,
         "notices": ["top1: 1000 samples do not decide; with 5555 samples like these it would PASS"],
-        "remedy": f'pytest "suites/nightly.qbench.toml::m_undecided::ort-cpu+{SCHEMA}" again with that many',
+        "remedy": (
+            f'pytest "suites/nightly.qbench.toml::m_undecided::ort-cpu+{SCHEMA}" again with that '
+            "many"
+        ),
     }
 
 

@@ -91,7 +91,8 @@ HALF = {"top1": 0.5}
         ('[cell.values]\n"a::b+c" = { top1 = 0.5 }\n', {ANY_CLASS: {"a::b+c": HALF}}),  # version 2
         ('[cell.values.x64]\n"a::b+c" = { top1 = 0.5 }\n', {"x64": {"a::b+c": HALF}}),
         (
-            '[cell.values]\n"a::b+c" = { top1 = 0.5 }\n[cell.values.x64]\n"a::b+c" = { top1 = 0.5 }\n',
+            '[cell.values]\n"a::b+c" = { top1 = 0.5 }\n[cell.values.x64]\n'
+            '"a::b+c" = { top1 = 0.5 }\n',
             {ANY_CLASS: {"a::b+c": HALF}, "x64": {"a::b+c": HALF}},
         ),
     ],

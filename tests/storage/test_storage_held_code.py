@@ -85,7 +85,8 @@ LAYOUTS = {
         "filled(setting)",
     ),
     "slots": (
-        "import helper\nclass Held:\n    __slots__ = ('__step', 'by')\n    def __init__(self, by):\n"
+        "import helper\nclass Held:\n    __slots__ = ('__step', 'by')\n"
+        "    def __init__(self, by):\n"
         "        self.__step = helper.turn; self.by = by\n",
         "Held(setting)",
     ),
@@ -101,7 +102,8 @@ LAYOUTS = {
     "bytes": (OBJECT, "Held([helper.turn, bytes([setting]) * 400, bytearray([setting])])"),
     "array.array": ("import array\n" + OBJECT, "Held([helper.turn, array.array('d', [setting])])"),
     "closure": (
-        "import helper\ndef make(by):\n    step = helper.turn\n    return lambda batch: step(batch, by)\n",
+        "import helper\ndef make(by):\n    step = helper.turn\n"
+        "    return lambda batch: step(batch, by)\n",
         "make(setting)",
     ),
     "closure over an object": (
@@ -109,7 +111,8 @@ LAYOUTS = {
         "make(helper.Turn(setting))",
     ),
     "closure over a dictionary": (
-        "import helper\ndef make(one):\n    def run(batch):\n        return one['step'](batch, one['by'])\n"
+        "import helper\ndef make(one):\n    def run(batch):\n"
+        "        return one['step'](batch, one['by'])\n"
         "    return run\n",
         "make({'step': helper.turn, 'by': setting})",
     ),
@@ -118,7 +121,8 @@ LAYOUTS = {
         "make(numpy.full(4, setting))",
     ),
     "default": (
-        "import helper\ndef make(by):\n    def run(batch, step=helper.turn, by=by):\n        return step(batch, by)\n"
+        "import helper\ndef make(by):\n    def run(batch, step=helper.turn, by=by):\n"
+        "        return step(batch, by)\n"
         "    return run\n",
         "make([setting])",
     ),
@@ -128,7 +132,8 @@ LAYOUTS = {
         "make(setting)",
     ),
     "attribute of a function": (
-        "import helper\ndef make(by):\n    def run(batch):\n        return run.step(batch, run.by)\n"
+        "import helper\ndef make(by):\n    def run(batch):\n"
+        "        return run.step(batch, run.by)\n"
         "    run.step, run.by = helper.turn, by\n    return run\n",
         "make(setting)",
     ),
@@ -140,8 +145,10 @@ LAYOUTS = {
     "bound method": (OBJECT, "helper.Turn(setting).__call__"),
     "method of a built-in type": (OBJECT, "[helper.turn, [setting].__getitem__]"),
     "wrapped function": (
-        "import functools, helper\ndef scaled(by):\n    def around(step):\n        @functools.wraps(step)\n"
-        "        def run(batch):\n            return step(batch) * by\n        return run\n    return around\n",
+        "import functools, helper\ndef scaled(by):\n    def around(step):\n"
+        "        @functools.wraps(step)\n"
+        "        def run(batch):\n            return step(batch) * by\n        return run\n"
+        "    return around\n",
         "scaled(setting)(helper.turn)",
     ),
     "cached function": (
@@ -150,7 +157,8 @@ LAYOUTS = {
         "make(setting)",
     ),
     "wrapper object": (
-        "import helper\nclass Around:\n    def __init__(self, one, by):\n        self.__wrapped__ = one; self.by = by\n"
+        "import helper\nclass Around:\n    def __init__(self, one, by):\n"
+        "        self.__wrapped__ = one; self.by = by\n"
         "    def prepare(self, batch):\n        return self.__wrapped__(batch) * self.by\n",
         "Around(helper.turn, setting)",
     ),
@@ -159,7 +167,8 @@ LAYOUTS = {
         "by_global(setting)",
     ),
     "object in a module global": (
-        "import helper\nBY = None\nclass Held:\n    def prepare(self, batch):\n        return BY(batch)\n"
+        "import helper\nBY = None\nclass Held:\n    def prepare(self, batch):\n"
+        "        return BY(batch)\n"
         "run = Held()\n",
         "by_global(helper.Turn(setting))",
     ),
@@ -181,7 +190,8 @@ LAYOUTS = {
         "by_global(setting)",
     ),
     "import_module": (
-        "import importlib\nBY = 0\ndef run(batch):\n    return importlib.import_module('helper').turn(batch, BY)\n",
+        "import importlib\nBY = 0\ndef run(batch):\n"
+        "    return importlib.import_module('helper').turn(batch, BY)\n",
         "by_global(setting)",
     ),
     "__import__": (
@@ -194,16 +204,19 @@ LAYOUTS = {
         "by_class(setting)",
     ),
     "class attribute of a base": (
-        "import helper\nclass Held:\n    by = 0\nclass Below(Held):\n    def prepare(self, batch):\n"
+        "import helper\nclass Held:\n    by = 0\nclass Below(Held):\n"
+        "    def prepare(self, batch):\n"
         "        return helper.turn(batch, self.by)\n",
         "by_class(setting, 'Below')",
     ),
     "base class": (
-        "from helper import Base\nclass Held(Base):\n    def __init__(self, by):\n        self.by = by\n",
+        "from helper import Base\nclass Held(Base):\n    def __init__(self, by):\n"
+        "        self.by = by\n",
         "Held(setting)",
     ),
     "property": (
-        "import helper\nclass Held:\n    def __init__(self, by):\n        self._by = by\n    @property\n"
+        "import helper\nclass Held:\n    def __init__(self, by):\n        self._by = by\n"
+        "    @property\n"
         "    def step(self):\n        return helper.Turn(self._by)\n",
         "Held(setting)",
     ),
@@ -214,7 +227,8 @@ LAYOUTS = {
         "put(setting)",
     ),
     "static method": (
-        "import helper\nclass Held:\n    def __init__(self, by):\n        self.by = by\n    @staticmethod\n"
+        "import helper\nclass Held:\n    def __init__(self, by):\n        self.by = by\n"
+        "    @staticmethod\n"
         "    def prepare(batch):\n        return helper.turn(batch)\n",
         "Held(setting)",
     ),
@@ -228,12 +242,14 @@ LAYOUTS = {
         "make(setting)",
     ),
     "dataclass": (
-        "import dataclasses, helper\n@dataclasses.dataclass(frozen=True, slots=True)\nclass Held:\n    step: object\n"
+        "import dataclasses, helper\n@dataclasses.dataclass(frozen=True, slots=True)\nclass Held:\n"
+        "    step: object\n"
         "    by: int\n",
         "Held(helper.turn, setting)",
     ),
     "enum": (
-        "import enum, helper\ndef make(by):\n    class Kind(enum.Enum):\n        A = (helper.Turn, by)\n"
+        "import enum, helper\ndef make(by):\n    class Kind(enum.Enum):\n"
+        "        A = (helper.Turn, by)\n"
         "    return Kind.A\n",
         "make(setting)",
     ),
@@ -261,13 +277,15 @@ LAYOUTS = {
         "make(setting)",
     ),
     "cycle": (
-        "import helper\nclass Held:\n    pass\ndef make(by):\n    a, b = Held(), Held()\n    a.b, b.a = b, a\n"
+        "import helper\nclass Held:\n    pass\ndef make(by):\n    a, b = Held(), Held()\n"
+        "    a.b, b.a = b, a\n"
         "    b.step = helper.Turn(by)\n    return a\n",
         "make(setting)",
     ),
     "code without a file": (
         "import helper\ndef make(by):\n    space = {'step': helper.turn}\n"
-        "    exec(f'def run(batch):\\n    return step(batch, {by})', space)\n    return space['run']\n",
+        "    exec(f'def run(batch):\\n    return step(batch, {by})', space)\n"
+        "    return space['run']\n",
         "make(setting)",
     ),
     "two functions of one name": (
@@ -488,12 +506,14 @@ CHANGES = {
         change_variable,
     ),
     "variable in a method": (
-        "import os\nclass Held:\n    def run(self):\n        return [lambda: os.environ['QBENCH_TRIED']]\n",
+        "import os\nclass Held:\n    def run(self):\n"
+        "        return [lambda: os.environ['QBENCH_TRIED']]\n",
         "Held()",
         change_variable,
     ),
     "variable in a helper": (
-        "import os\ndef by():\n    return os.environ['QBENCH_TRIED']\ndef made():\n    return by()\n",
+        "import os\ndef by():\n    return os.environ['QBENCH_TRIED']\ndef made():\n"
+        "    return by()\n",
         "made",
         change_variable,
     ),
@@ -558,7 +578,8 @@ OPAQUE = {
     ),
     "copy of a copy": ("import os\ndef made():\n    return {**os.environ}\n", "made"),
     "code without a file": (
-        "import os\nspace = {'os': os, '__name__': 'changing'}\nexec('def run():\\n    return os.environ[1]', space)\n",
+        "import os\nspace = {'os': os, '__name__': 'changing'}\n"
+        "exec('def run():\\n    return os.environ[1]', space)\n",
         "space['run']",
     ),
     "getenv of a computed name": (

@@ -134,11 +134,15 @@ def test_code_of_other_packages_is_followed_into_the_subjects_it_is_built_on(
 
 def test_imports_anywhere_in_a_file_are_found(tmp_path):
     text = (
-        "import json\ndef f():\n    try:\n        import array\n    except ImportError:\n        import bisect\n"
-        "    else:\n        import calendar\n    finally:\n        import cmd\n    match 1:\n        case 1:\n"
+        "import json\ndef f():\n    try:\n        import array\n    except ImportError:\n"
+        "        import bisect\n"
+        "    else:\n        import calendar\n    finally:\n        import cmd\n    match 1:\n"
+        "        case 1:\n"
         "            import code\n    with x:\n        import colorsys\nclass A:\n    import copy\n"
-        "    g = lambda: (yield) if x else y\nasync def h():\n    async for i in y:\n        import csv\n"
-        "if x:\n    pass\nelif y:\n    import dbm\nelse:\n    import dis\nwhile x:\n    pass\nelse:\n    import enum\n"
+        "    g = lambda: (yield) if x else y\nasync def h():\n    async for i in y:\n"
+        "        import csv\n"
+        "if x:\n    pass\nelif y:\n    import dbm\nelse:\n    import dis\nwhile x:\n    pass\n"
+        "else:\n    import enum\n"
     )
     file = tmp_path / "written.py"
     file.write_text(text)

@@ -43,7 +43,10 @@ def test_one_table_stands_for_all_it_matches(tmp_path, catalogues) -> None:
 
 
 def test_the_later_of_two_tables_holds(tmp_path, catalogues) -> None:
-    close = 'id = "op.add.odd.*"\nbackends = ["ort-cpu"]\nclose_to = { backend = "integer-ideal", steps = 1 }'
+    close = (
+        'id = "op.add.odd.*"\nbackends = ["ort-cpu"]\n'
+        'close_to = { backend = "integer-ideal", steps = 1 }'
+    )
     found = cells(tmp_path, catalogues, 'id = "op.add.*"', close)
     assert tuple(dict.fromkeys(planned.cell.model for planned in found)) == list_operators(
         "op.add.*"

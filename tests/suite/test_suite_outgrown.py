@@ -51,7 +51,8 @@ def errors(lines, *entries):
 def test_all_of_its_cells_pass():
     (sentence,) = errors([line(cell) for cell in CELLS], entry("net::*"))
     assert sentence == (
-        "Reading the quarantine entry 'net::*': all 2 of its cells here pass; expected at least one to fail. "
+        "Reading the quarantine entry 'net::*': all 2 of its cells here pass; expected at least "
+        "one to fail. "
         "Remove the entry from 's.quarantine.toml', or narrow it."
     )
 

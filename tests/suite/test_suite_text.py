@@ -88,7 +88,10 @@ def test_tolerance_layers_and_the_winner_is_named(tmp_path: Path) -> None:
     assert winner(SUITE.replace("tolerance = 0.01", "") + MODEL, "fast+fp32") == (0.005, "default")
     assert winner(SUITE + MODEL, "fast+fp32") == (0.01, "suite small")
     assert winner(SUITE + MODEL + "tolerance = 0.02", "fast+w8a8_sym_pc") == (0.02, "model net_a")
-    table = 'tolerance = { "slow+*" = 0.03, w8a8_sym_pc = { value = 0.04, when = "x64-avx2", reason = "no VNNI" } }'
+    table = (
+        'tolerance = { "slow+*" = 0.03, w8a8_sym_pc = { value = 0.04, when = "x64-avx2", reason = '
+        '"no VNNI" } }'
+    )
     assert winner(SUITE + MODEL + table, "slow+w8a8_sym_pc") == (0.03, "cell net_a::slow+*")
     assert winner(SUITE + MODEL + table, "fast+w8a8_sym_pc") == (0.01, "suite small")
     assert winner(SUITE + MODEL + table, "fast+w8a8_sym_pc", ELSEWHERE) == (
@@ -126,7 +129,10 @@ def test_short_names_of_tolerances(tmp_path: Path) -> None:
         0.02,
         "score",
     )
-    table = 'tolerance = { w8a8_sym_pc = { abs = 0.5 }, "*" = { rel = 0.04, metrics = { top1 = 0.1 } } }'
+    table = (
+        'tolerance = { w8a8_sym_pc = { abs = 0.5 }, "*" = { rel = 0.04, metrics = { top1 = 0.1 } } '
+        "}"
+    )
     assert one_tolerance(tmp_path, SUITE + MODEL + table)[:2] == (0.5, "nothing")
     assert one_tolerance(tmp_path, SUITE + MODEL + table, "fast+w8a8_asym_pt")[:2] == (0.1, "score")
     moves = SUITE + MODEL + "probabilities = { abs = 0.001, rel = 0.01 }"
@@ -306,7 +312,10 @@ def test_bad_suites_are_one_sentence(tmp_path: Path, text: str, words: list[str]
 
 
 def test_a_quarantine_entry_about_no_cell_is_an_error(tmp_path: Path) -> None:
-    entry = '[[cell]]\ncell = "net_a::fast+w8a8_sym_pt"\nmeasured = "x"\nreason = "x"\nowner = "x"\nexpires = "2027-01-31"'
+    entry = (
+        '[[cell]]\ncell = "net_a::fast+w8a8_sym_pt"\nmeasured = "x"\nreason = "x"\nowner = "x"\n'
+        'expires = "2027-01-31"'
+    )
     with pytest.raises(InputError, match=r"quarantine file.*'net_a::fast\+w8a8_sym_pt'"):
         expand(suite(tmp_path, SUITE + MODEL, entry), CATALOGUES)
     with pytest.raises(InputError, match="Invalid isoformat"):
@@ -317,7 +326,10 @@ def test_a_suite_is_utf8_whatever_the_machine_writes(tmp_path: Path) -> None:
     path = tmp_path / "own.qbench.toml"
     path.write_text(f"# models × backends\n{SUITE}{MODEL}", encoding="utf-8")
     ascii_only = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    program = "import pathlib, sys; from qbench.suite import load_suite; load_suite(pathlib.Path(sys.argv[1]))"
+    program = (
+        "import pathlib, sys; from qbench.suite import load_suite; "
+        "load_suite(pathlib.Path(sys.argv[1]))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program, path], env=ascii_only, capture_output=True, check=False
     )

@@ -11,7 +11,10 @@ from tracked_results import START, line, measured, written
 from qbench.errors import StoreError
 from qbench.tracking import History, HistoryIndex, index, index_building, index_tables, metric_rows
 
-SENTENCE = "Updating the index .*; expected a database that can be reached and written. The run files are untouched"
+SENTENCE = (
+    "Updating the index .*; expected a database that can be reached and written. The run files are "
+    "untouched"
+)
 
 
 def history(folder, count=3, first=0):

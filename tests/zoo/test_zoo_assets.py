@@ -39,7 +39,9 @@ def wheel(tmp_path: Path) -> Path:
     files = {
         **FILES,
         f"{meta}/METADATA": b"Metadata-Version: 2.1\nName: qbfake\nVersion: 1.0\n",
-        f"{meta}/WHEEL": b"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{meta}/WHEEL": (
+            b"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        ),
     }
     record = "".join(
         f"{name},sha256={base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b'=').decode()},{len(data)}\n"
@@ -165,7 +167,8 @@ def test_a_version_nobody_has_quotes_the_client(
     ("code", "words"),
     [
         (
-            "sys.stderr.write('WARNING: x\\nERROR: first\\nERROR: the host is away.\\nWARNING: y\\n'); sys.exit(1)",
+            "sys.stderr.write('WARNING: x\\nERROR: first\\nERROR: the host is away.\\nWARNING: "
+            "y\\n'); sys.exit(1)",
             "the host is away",
         ),
         ("sys.stderr.write('No module named pip\\n'); sys.exit(1)", "No module named pip"),
@@ -208,7 +211,8 @@ def fetching(cache: Cache, package: Package, fake: FakePip) -> "subprocess.Popen
         "from qbench.subjects import assets\n"
         "from qbench.subjects.assets import Package, fetch_package\n"
         f"assets.client_command = lambda: {fake.command!r}\n"
-        f"fetch_package(Package(name='qbfake', version='1.0', sha256={package.sha256!r}, size={package.size}),"
+        f"fetch_package(Package(name='qbfake', version='1.0', sha256={package.sha256!r}, "
+        f"size={package.size}),"
         f" Cache(Path({str(cache.folder)!r})))\n"
     )
     return subprocess.Popen([sys.executable, "-c", code])

@@ -68,9 +68,12 @@ def test_packages_are_told_once_each() -> None:
 
 def test_listing_names_loads_no_network_and_no_engine() -> None:
     code = (
-        "import sys, qbench.extension as e, qbench.subjects as z; found = e.installed_extensions()\n"
-        "assert 'whisper_tiny_en' in z.model_catalogue(found).names(), z.dataset_catalogue(found).names()\n"
-        "heavy = {'onnxruntime', 'PIL', 'pandas', 'qbench_zoo.image_models', 'qbench_zoo.photos'} & set(sys.modules)\n"
+        "import sys, qbench.extension as e, qbench.subjects as z; found = "
+        "e.installed_extensions()\n"
+        "assert 'whisper_tiny_en' in z.model_catalogue(found).names(), "
+        "z.dataset_catalogue(found).names()\n"
+        "heavy = {'onnxruntime', 'PIL', 'pandas', 'qbench_zoo.image_models', 'qbench_zoo.photos'} "
+        "& set(sys.modules)\n"
         "sys.exit(', '.join(sorted(heavy)))"
     )
     assert (

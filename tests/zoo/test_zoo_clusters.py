@@ -139,7 +139,9 @@ def test_sources_of_a_table(tmp_path: Path) -> None:
         "sample,source\nx[1],\n": "an empty field",
         "sample,source\nx[1],a\nx[0],a,b\n": "3 fields",
         "sample\nx[1]\n": "1 field;",
-        "sample,who,light\nx[1],b,d\nx[0],a,d\nx[2],a,n\n": "two columns, or one of them called 'source'",
+        "sample,who,light\nx[1],b,d\nx[0],a,d\nx[2],a,n\n": (
+            "two columns, or one of them called 'source'"
+        ),
     }.items():
         table.write_text(content)
         assert words in refused(text)

@@ -34,7 +34,10 @@ def built(folder: Path, version: str, files: dict[str, bytes], compressor: str =
         (tree / name).write_bytes(data)
     (tree / "usr/share/qbfake/link.bin").symlink_to("b.bin")
     (tree / "DEBIAN").mkdir()
-    control = f"Package: qbfake\nVersion: {version}\nArchitecture: all\nMaintainer: n <n@n.invalid>\nDescription: x\n"
+    control = (
+        f"Package: qbfake\nVersion: {version}\nArchitecture: all\nMaintainer: n <n@n.invalid>\n"
+        "Description: x\n"
+    )
     (tree / "DEBIAN" / "control").write_text(control)
     path = folder / f"qbfake_{version}_all.deb"
     subprocess.run(
@@ -113,7 +116,8 @@ def test_another_revision_or_compressor_with_the_same_files_will_do(
     )
     apt.behave(
         'for last; do true; done\n[ "$last" = update ] && exit 0\n'
-        f'[ "$last" = qbfake ] && cp {package} . && exit 0\necho "E: Version not found" >&2; exit 100'
+        f'[ "$last" = qbfake ] && cp {package} . && exit 0\n'
+        'echo "E: Version not found" >&2; exit 100'
     )
     assert open_member(pinned(), "usr/share/qbfake/deep/a.bin", cache) == b"more"
     assert apt.calls() == [
@@ -154,7 +158,9 @@ def test_a_package_without_the_wanted_files_says_so(
     tmp_path: Path, cache: Cache, apt: FakeApt
 ) -> None:
     apt.behave(
-        f"cp {built(tmp_path, '1.0-1', {'usr/share/doc/x': b'doc', 'usr/share/qbfake/z/.keep': b''})} ."
+        "cp "
+        f"{built(tmp_path, '1.0-1', {'usr/share/doc/x': b'doc', 'usr/share/qbfake/z/.keep': b''})} "
+        "."
     )
     package = replace(pinned(), wanted=("usr/share/elsewhere/*",))
     with pytest.raises(UnavailableError, match=r"'qbfake=1\.0-1'") as caught:

@@ -106,7 +106,10 @@ def test_safetensors_cut_short_are_refused(length: int) -> None:
 
 
 def test_a_line_of_wordnet() -> None:
-    line = '00003993 03 n 02 con_gener 0 other 0 001 @ 00003553 n 0000 | a whole; of a kind; "lard was used"; "so"  '
+    line = (
+        '00003993 03 n 02 con_gener 0 other 0 001 @ 00003553 n 0000 | a whole; of a kind; "lard '
+        'was used"; "so"  '
+    )
     gloss = read_gloss(line)
     assert (gloss.offset, gloss.field, gloss.word) == ("00003993", 0, "con gener")
     assert gloss.definition == "a whole; of a kind"

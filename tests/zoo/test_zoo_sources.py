@@ -86,7 +86,10 @@ def test_the_same_file_is_the_same_source_wherever_it_lies(tmp_path: Path) -> No
 
 def test_settings_reach_the_preprocessing_and_the_feed(tmp_path: Path) -> None:
     picture(tmp_path / "a/a.png", 100)
-    text = f"folder:{tmp_path}?resize=12&crop=8&mean=1,2,3&std=2&divisor=1&interpolation=bicubic&layout=nhwc&input=image"
+    text = (
+        f"folder:{tmp_path}?resize=12&crop=8&mean=1,2,3&std=2&divisor=1&interpolation=bicubic"
+        "&layout=nhwc&input=image"
+    )
     data, preprocess = dataset_from_text(text)
     assert preprocess == Picture(
         resize=12, crop=8, mean=(1, 2, 3), std=(2, 2, 2), divisor=1, interpolation=Interpolation.BICUBIC,

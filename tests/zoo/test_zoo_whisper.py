@@ -172,8 +172,14 @@ def test_every_byte_has_a_letter() -> None:
 
 
 def test_transcripts_of_what_is_said() -> None:
-    lines = "; a comment: that is left out\n\na/b: Press 1 for One-way.\nc: [a beep of four words]\nd: three words only\n"
-    lines += "e: say what you will: now\nf: press * for more words\ng: one two (or more) words\nno colon at all here\n"
+    lines = (
+        "; a comment: that is left out\n\na/b: Press 1 for One-way.\nc: [a beep of four words]\n"
+        "d: three words only\n"
+    )
+    lines += (
+        "e: say what you will: now\nf: press * for more words\ng: one two (or more) words\n"
+        "no colon at all here\n"
+    )
     assert list(read_transcripts(lines)) == [
         Prompt("a/b", "press 1 for oneway"),
         Prompt("e", "say what you will now"),

@@ -195,7 +195,10 @@ def _loader(name: str) -> Callable[[], ir.Model]:
                 f"Loading the weights of '{name}' from '{path}'",
                 found=f"SHA-256 {found}",
                 expected=SHA256[name],
-                remedy="Restore the file, or pin the new digest if the network was trained anew on purpose.",
+                remedy=(
+                    "Restore the file, or pin the new digest if the network was trained anew on "
+                    "purpose."
+                ),
             )
         return load_model(path)
 

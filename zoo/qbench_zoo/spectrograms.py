@@ -45,7 +45,8 @@ class MelSpectrogram:
     def name(self) -> str:
         """Every setting in one line."""
         return (
-            f"mel spectrogram(8 kHz doubled by sinc·kaiser({_BETA:g}, {_TAPS}), at least {_LEAST_DB:g} dB, "
+            f"mel spectrogram(8 kHz doubled by sinc·kaiser({_BETA:g}, {_TAPS}), at least "
+            f"{_LEAST_DB:g} dB, "
             f"window={WINDOW}, step={STEP}, slaney mels={MELS}, frames={FRAMES})"
         )
 

@@ -67,7 +67,10 @@ class LineReading:
     @property
     def name(self) -> str:
         """Every setting in one word."""
-        return f"line reading(best path, {self.title}, {self.picture}, {self.width}, batch={self.batch})"
+        return (
+            f"line reading(best path, {self.title}, {self.picture}, {self.width}, "
+            f"batch={self.batch})"
+        )
 
     @property
     def graphs(self) -> tuple[str, ...]:
@@ -121,7 +124,10 @@ def _check(scores: Array, characters: int, sample_ids: Sequence[str], data: str)
     if not finite.all():
         raise InputError(
             f"Reading lines of '{data}', sample '{sample_ids[int(np.argmin(finite))]}'",
-            found=f"NaN or Inf in the scores ({int((~finite).sum())} of {len(scores)} samples of the batch)",
+            found=(
+                f"NaN or Inf in the scores ({int((~finite).sum())} of {len(scores)} samples of the "
+                "batch)"
+            ),
             expected="finite numbers",
             remedy="Look for a kernel or a scale that overflows.",
         )

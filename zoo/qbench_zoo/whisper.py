@@ -140,14 +140,16 @@ class Transcription:
     def __post_init__(self) -> None:
         if not self.prompt or min(self.limit, self.batch, self.layers, self.heads, self.depth) < 1:
             raise ValueError(
-                "a prompt of one token at least, a limit, a batch, layers, heads and a depth of 1 at least"
+                "a prompt of one token at least, a limit, a batch, layers, heads and a depth of 1 "
+                "at least"
             )
 
     @property
     def name(self) -> str:
         """Every setting in one word."""
         return (
-            f"transcription(greedy, {self.title}, {self.sound}, prompt={self.prompt}, end={self.end}, "
+            f"transcription(greedy, {self.title}, {self.sound}, prompt={self.prompt}, "
+            f"end={self.end}, "
             f"answered={self.answered}, limit={self.limit}, batch={self.batch})"
         )
 

@@ -41,8 +41,12 @@ class ToyNpu:
     packages = ("onnx", "numpy")  # another version of these may give other numbers
 
     def prepare(
-        self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1
-    ) -> "ToyExecutor":  # noqa: ARG002
+        self,
+        model: ir.Model | Path | str,
+        *,
+        taps: Sequence[str] = (),
+        threads: int = 1,  # noqa: ARG002
+    ) -> "ToyExecutor":
         proto = ir.to_proto(model if isinstance(model, ir.Model) else load_model(model))
         proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in taps)
         return ToyExecutor(proto)

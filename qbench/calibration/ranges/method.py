@@ -101,7 +101,8 @@ class FewBinsWarning(UserWarning):
 def warn_of_few_bins(method: object, bins: int, levels: int) -> None:
     """Says so, in one sentence."""
     warnings.warn(
-        f"Choosing a range by '{method}': found {bins} bins; expected at least the {levels} levels that they are merged"
+        f"Choosing a range by '{method}': found {bins} bins; expected at least the {levels} levels "
+        "that they are merged"
         " into. The whole range is kept; give more bins.",
         FewBinsWarning,
         stacklevel=3,

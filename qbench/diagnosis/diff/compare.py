@@ -525,7 +525,8 @@ class SideComparison(Closing):
                 else "its units run one after another"
             )
             return (
-                f"no single node differs: '{apart.side.backend.name}' gives other outputs for the whole graph than "
+                f"no single node differs: '{apart.side.backend.name}' gives other outputs for the "
+                "whole graph than "
                 f"when {other}, so its optimizations of the graph as a whole make the difference"
             )
         if self._counted.unbounded or self._counted.relative > REAL_WIDTH or not nodes:
@@ -535,7 +536,8 @@ class SideComparison(Closing):
                 else ""
             )
         return (
-            f"no value differs by more than {rough_percent(REAL_WIDTH)} of the largest, which another order of float32 "
+            f"no value differs by more than {rough_percent(REAL_WIDTH)} of the largest, which "
+            "another order of float32 "
             "sums explains; the bits of outputs do"
         )
 
@@ -586,7 +588,8 @@ def _matched(run: SideRun) -> str:
     if not run.apart.differing:
         return "; its outputs are those of the untapped graph, bit for bit"
     return (
-        f"; {run.apart.differing} of {run.apart.elements} outputs differ from those of the untapped graph, "
+        f"; {run.apart.differing} of {run.apart.elements} outputs differ from those of the "
+        "untapped graph, "
         f"{bound_of(run.apart)}"
     )
 

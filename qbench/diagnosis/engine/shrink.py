@@ -299,7 +299,8 @@ class FailingCase:
             else expected.size
         )
         return (
-            f"'{self.engine}' differs from '{self.interpreter}' in {apart} of {expected.size} outputs for {what}; "
+            f"'{self.engine}' differs from '{self.interpreter}' in {apart} of {expected.size} "
+            f"outputs for {what}; "
             f"{self.changed} input values are not the zero point"
         )
 

@@ -256,7 +256,10 @@ def tables(facts: UnitEvidence) -> Iterator[Explanation | None]:
     steps = np.abs(facts.found - facts.correct)[facts.differing]
     if steps.size:
         names = " and ".join(sorted(operators & _FUNCTIONS))
-        evidence = f"{names} is off by {steps.mean():.2f} steps on {facts.count} levels, by {steps.max():g} at most"
+        evidence = (
+            f"{names} is off by {steps.mean():.2f} steps on {facts.count} levels, by "
+            f"{steps.max():g} at most"
+        )
         yield Explanation(cause=Cause.TABLE, evidence=evidence, weight=_REST)
 
 
@@ -266,7 +269,10 @@ def _entries(facts: UnitEvidence, levels: np.ndarray[Any, Any]) -> Iterator[Expl
         shifted = np.array(
             [right.get(level + by, right[level]) for level in levels.reshape(-1).tolist()]
         )
-        words = f"a table read {abs(by)} {'entry' if abs(by) == 1 else 'entries'} {'up' if by > 0 else 'down'}"
+        words = (
+            f"a table read {abs(by)} {'entry' if abs(by) == 1 else 'entries'} "
+            f"{'up' if by > 0 else 'down'}"
+        )
         yield facts.weigh_levels(Cause.TABLE, words, shifted.reshape(levels.shape))
     found = _table(levels, facts.found)
     flat, every = facts.found.reshape(-1), levels.reshape(-1)
@@ -385,7 +391,10 @@ def _exchanged_points(facts: UnitEvidence, inner: Interior) -> Iterator[Explanat
         first = facts.operands[name] + np.float32(float(grid.scale) * apart)
         second = facts.operands[other] - np.float32(float(its.scale) * apart)
         real = inner.run({**facts.operands, name: first, other: second})
-        words = f"the zero points of '{name}' ({grid.zero_point}) and '{other}' ({its.zero_point}) exchanged"
+        words = (
+            f"the zero points of '{name}' ({grid.zero_point}) and '{other}' ({its.zero_point}) "
+            "exchanged"
+        )
         yield facts.weigh_reals(Cause.ROUNDING, words, real)
 
 

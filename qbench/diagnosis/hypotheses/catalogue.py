@@ -207,7 +207,8 @@ def _too_few(facts: UnitEvidence) -> Explanation:
     ties = int(tied[facts.differing].sum())
     right = f"'{facts.arithmetic.name}'" if facts.claimed else "real arithmetic"
     evidence = (
-        f"{facts.count} of {facts.found.size} levels are not those of {right}, by {steps.max():g} steps at most, "
+        f"{facts.count} of {facts.found.size} levels are not those of {right}, by {steps.max():g} "
+        "steps at most, "
         f"{ties} of them at a tie: too few to name the rule"
     )
     by_chance = float(tied.mean()) ** facts.count
@@ -258,7 +259,8 @@ def _unnamed(facts: UnitEvidence) -> Explanation:
     steps = (facts.found - facts.correct)[facts.differing]
     right = f"'{facts.arithmetic.name}'" if facts.claimed else "real arithmetic"
     evidence = (
-        f"{facts.count} of {facts.found.size} levels are not those of {right}, by {np.abs(steps).max():g} steps at "
+        f"{facts.count} of {facts.found.size} levels are not those of {right}, by "
+        f"{np.abs(steps).max():g} steps at "
         f"most and {steps.mean():+.2f} in the mean, and no known rule explains them"
     )
     return Explanation(cause=Cause.WRONG_KERNEL, evidence=evidence, weight=LEAST)
@@ -276,7 +278,10 @@ def _repeated(captured: Captured) -> Explanation | None:
     others = steps[1:].reshape(len(found) - 1, -1) > 1
     if (steps[0] > 1).any() or others.sum(axis=1).min() < _LONG:
         return None
-    evidence = f"all {len(found)} samples hold the result of the first one, which is right for that one alone"
+    evidence = (
+        f"all {len(found)} samples hold the result of the first one, which is right for that one "
+        "alone"
+    )
     return Explanation(cause=Cause.NOT_WRITTEN, evidence=evidence, weight=1.0)
 
 
@@ -291,7 +296,10 @@ def _changing(captured: Captured) -> Explanation | None:
         moved = one.levels != first if alike else np.ones(one.levels.shape, bool)
         if not moved.any():
             continue
-        evidence = f"{int(moved.sum())} of {moved.size} levels change from one run of the unit alone to the next"
+        evidence = (
+            f"{int(moved.sum())} of {moved.size} levels change from one run of the unit alone to "
+            "the next"
+        )
         if (
             one.before.shape == one.levels.shape
             and (one.levels == one.before)[moved].all()

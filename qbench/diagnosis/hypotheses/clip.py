@@ -171,7 +171,8 @@ def float_limits(facts: UnitEvidence) -> Iterator[Explanation | None]:
         between = (facts.real > min(here, there)) & (facts.real < max(here, there))
         if abs(here - there) > _STEP and between.any():
             evidence = (
-                f"the {side} limit is {here:.4g} steps in the quantized graph and {there:.4g} in the float graph: "
+                f"the {side} limit is {here:.4g} steps in the quantized graph and {there:.4g} in "
+                "the float graph: "
                 f"{int(between.sum())} of {between.size} values lie in between"
             )
             yield Explanation(cause=Cause.ABSORBED_CLIP, evidence=evidence, weight=_WEIGHT)

@@ -149,7 +149,8 @@ def _single(off: Floats) -> Explanation | None:
         return None
     first = tuple(places[0].tolist())
     evidence = (
-        f"{len(places)} of {off.size} weights are up to {off.max():.3g} steps of their grid from fp32's, "
+        f"{len(places)} of {off.size} weights are up to {off.max():.3g} steps of their grid from "
+        "fp32's, "
         f"the first at {list(first)}"
     )
     return Explanation(cause=Cause.WRONG_WEIGHT, evidence=evidence, weight=1.0)
@@ -204,7 +205,10 @@ def _moved(written: Floats, weight: Floats, step: Floats, axis: int, what: str) 
     ):
         return None
     shown = ", ".join(f"{to} ← {here}" for to, here in zip(off[:3], origin[:3], strict=True))
-    return f"{len(off)} slices of axis {axis} of {what} are others ({shown}{' …' if len(off) > 3 else ''})"
+    return (
+        f"{len(off)} slices of axis {axis} of {what} are others "
+        f"({shown}{' …' if len(off) > 3 else ''})"
+    )
 
 
 def _slopes(written: Floats, weight: Floats, axis: int | None) -> Floats:
@@ -242,7 +246,10 @@ def _bias(facts: UnitEvidence, inner: Interior, bias: Floats) -> Explanation | N
         own = float((off / step).max())
         if own <= _ROUNDED:
             return None
-        evidence = f"{said}, {own:.3g} of its own: more than rounding makes of fp32's, and no nearer to fp32's result"
+        evidence = (
+            f"{said}, {own:.3g} of its own: more than rounding makes of fp32's, and no nearer to "
+            "fp32's result"
+        )
         return Explanation(cause=Cause.WRONG_BIAS, evidence=evidence, weight=_SMALL)
     if operand is not None and operand.grid is not None and operand.levels is not None:
         qtype, worst = operand.grid.qtype, off > inner.scale
@@ -286,7 +293,10 @@ def misplaced(facts: UnitEvidence) -> Iterator[Explanation | None]:
         for axis in range(1, cost.x.ndim):
             reversed_error = float(((cost.y - np.flip(cost.x, axis)) ** 2).sum()) / cost.error
             if reversed_error < _BETTER:
-                evidence = f"the result is reversed along axis {axis}: that leaves {reversed_error:.1%} of the error"
+                evidence = (
+                    f"the result is reversed along axis {axis}: that leaves {reversed_error:.1%} "
+                    "of the error"
+                )
                 yield Explanation(cause=Cause.LAYOUT, evidence=evidence, weight=1 - reversed_error)
     opposite = float(((cost.y + cost.x) ** 2).sum()) / cost.error
     if opposite < _BETTER:
@@ -321,12 +331,18 @@ def _channels(cost: Cost) -> Iterator[Explanation | None]:
     )
     left = float(((y - np.clip(x + offset[:, None], cost.low, cost.high)) ** 2).sum()) / cost.error
     if x.shape[1] >= 8 and left < _BETTER:
-        evidence = f"offsets of up to {np.abs(offset).max():.3g} steps a channel leave {left:.1%} of the error"
+        evidence = (
+            f"offsets of up to {np.abs(offset).max():.3g} steps a channel leave {left:.1%} of the "
+            "error"
+        )
         yield Explanation(cause=Cause.WRONG_BIAS, evidence=evidence, weight=0.9 * (1 - left))
     slope = np.array([_slope(a, b, m) for a, b, m in zip(x, y, inside, strict=True)])
     left = float(((y - np.clip(x * slope[:, None], cost.low, cost.high)) ** 2).sum()) / cost.error
     if x.shape[1] >= 8 and left < _BETTER:
-        evidence = f"factors of {slope.min():.4g} … {slope.max():.4g} a channel leave {left:.1%} of the error"
+        evidence = (
+            f"factors of {slope.min():.4g} … {slope.max():.4g} a channel leave {left:.1%} of the "
+            "error"
+        )
         yield Explanation(cause=Cause.WRONG_SCALE, evidence=evidence, weight=0.9 * (1 - left))
 
 
@@ -340,7 +356,8 @@ def _limit(cost: Cost) -> Explanation | None:
         share = float((cost.y - cost.x)[beyond & at_end].__pow__(2).sum()) / cost.error
         if at_end.mean() > 0.01 and share > 0.5:
             evidence = (
-                f"{int((beyond & at_end).sum())} levels lie {words} {end:.3g} steps, where fp32 is limited: "
+                f"{int((beyond & at_end).sum())} levels lie {words} {end:.3g} steps, where fp32 is "
+                "limited: "
                 f"{share:.0%} of the error"
             )
             return Explanation(cause=Cause.ABSORBED_CLIP, evidence=evidence, weight=share)

@@ -474,7 +474,9 @@ class UnitEvidence:
         )
         return Explanation(
             cause=cause,
-            evidence=f"{words}{where} explains {explained} of {self.count} levels that differ{wrong}",
+            evidence=(
+                f"{words}{where} explains {explained} of {self.count} levels that differ{wrong}"
+            ),
             weight=share * explained / (self.count + disturbed),
         )
 
@@ -573,29 +575,78 @@ class Product:
 
 _REMEDIES: Mapping[Cause, str] = MappingProxyType(
     {
-        Cause.RANGE_OUTLIER: "Choose a range method that cuts outliers (percentile, mse), 16 bits, or float.",
+        Cause.RANGE_OUTLIER: (
+            "Choose a range method that cuts outliers (percentile, mse), 16 bits, or float."
+        ),
         Cause.CLIPPING: "Calibrate on samples like those that are scored, or by a range method that keeps the ends, "
         "of weights too.",
-        Cause.DEAD_RANGE: "Choose an asymmetric or unsigned grid, and calibrate anew if the profile is an old one.",
-        Cause.CHANNELS_DIFFER: "Quantize the weights per channel, or equalize the channels across layers before.",
-        Cause.BIAS_SATURATION: "Give the bias 32 bits, or the weights a larger scale; or keep the node in float.",
-        Cause.WRONG_BIAS: "Compare the bias that the engine reads, its order and its scale s_x · s_w with fp32's.",
-        Cause.WRONG_SCALE: "Compare the multiplier of each channel with s_x · s_w / s_y, and the bits it is held in.",
-        Cause.PAIR_SATURATION: "Use weights of 7 bits, unsigned weights, or the engine's precise mode here.",
-        Cause.ACCUMULATOR: "Sum in a wider register or in parts, and saturate where a sum is requantized.",
-        Cause.ROUNDING: "Compare the kernel's last rounding, and where it adds the zero point, with the arithmetic's.",
-        Cause.ABSORBED_CLIP: "Keep the Clip after QuantizeLinear, where fusion keeps it, or end the range there.",
-        Cause.PADDING: "Pad with the input's zero point, on the sides and in the sizes that ONNX defines.",
-        Cause.LAYOUT: "Check the axis, the order of channels and operands, and the layout that the kernel reads.",
-        Cause.NOT_WRITTEN: "Check the bounds and tails of loops, and the contents of buffers that are used again.",
-        Cause.TABLE: "Compute the table from exact values, with one entry per input value or more bits.",
-        Cause.NONDETERMINISM: "Run the node alone with one thread and with all, and look for writes that race.",
-        Cause.CRASH: "Report the unit and its input to the engine's authors; keep the node in float until then.",
-        Cause.WRONG_KERNEL: "Report the smallest failing input to the engine's authors, or name its arithmetic.",
-        Cause.WRONG_GRAPH: "Compare its operators and constants with fp32's, and look for a pass that changed them.",
-        Cause.IN_FLOAT: "See which operand lost its integers (a Q/DQ pair, a folded weight), or what the engine lacks.",
-        Cause.WRONG_WEIGHT: "Compare the bytes of the weight that the engine reads with those of the file.",
-        Cause.CALIBRATION: "Compare the calibration data, their order and preprocessing with the accepted run's.",
+        Cause.DEAD_RANGE: (
+            "Choose an asymmetric or unsigned grid, and calibrate anew if the profile is an old "
+            "one."
+        ),
+        Cause.CHANNELS_DIFFER: (
+            "Quantize the weights per channel, or equalize the channels across layers before."
+        ),
+        Cause.BIAS_SATURATION: (
+            "Give the bias 32 bits, or the weights a larger scale; or keep the node in float."
+        ),
+        Cause.WRONG_BIAS: (
+            "Compare the bias that the engine reads, its order and its scale s_x · s_w with fp32's."
+        ),
+        Cause.WRONG_SCALE: (
+            "Compare the multiplier of each channel with s_x · s_w / s_y, and the bits it is held "
+            "in."
+        ),
+        Cause.PAIR_SATURATION: (
+            "Use weights of 7 bits, unsigned weights, or the engine's precise mode here."
+        ),
+        Cause.ACCUMULATOR: (
+            "Sum in a wider register or in parts, and saturate where a sum is requantized."
+        ),
+        Cause.ROUNDING: (
+            "Compare the kernel's last rounding, and where it adds the zero point, with the "
+            "arithmetic's."
+        ),
+        Cause.ABSORBED_CLIP: (
+            "Keep the Clip after QuantizeLinear, where fusion keeps it, or end the range there."
+        ),
+        Cause.PADDING: (
+            "Pad with the input's zero point, on the sides and in the sizes that ONNX defines."
+        ),
+        Cause.LAYOUT: (
+            "Check the axis, the order of channels and operands, and the layout that the kernel "
+            "reads."
+        ),
+        Cause.NOT_WRITTEN: (
+            "Check the bounds and tails of loops, and the contents of buffers that are used again."
+        ),
+        Cause.TABLE: (
+            "Compute the table from exact values, with one entry per input value or more bits."
+        ),
+        Cause.NONDETERMINISM: (
+            "Run the node alone with one thread and with all, and look for writes that race."
+        ),
+        Cause.CRASH: (
+            "Report the unit and its input to the engine's authors; keep the node in float until "
+            "then."
+        ),
+        Cause.WRONG_KERNEL: (
+            "Report the smallest failing input to the engine's authors, or name its arithmetic."
+        ),
+        Cause.WRONG_GRAPH: (
+            "Compare its operators and constants with fp32's, and look for a pass that changed "
+            "them."
+        ),
+        Cause.IN_FLOAT: (
+            "See which operand lost its integers (a Q/DQ pair, a folded weight), or what the "
+            "engine lacks."
+        ),
+        Cause.WRONG_WEIGHT: (
+            "Compare the bytes of the weight that the engine reads with those of the file."
+        ),
+        Cause.CALIBRATION: (
+            "Compare the calibration data, their order and preprocessing with the accepted run's."
+        ),
         Cause.GRID: "Give the node more bits (its weights 8, its values 16), or keep it in float.",
     }
 )

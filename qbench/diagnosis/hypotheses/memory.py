@@ -182,7 +182,10 @@ def _block(facts: UnitEvidence, axis: int, lines: npt.NDArray[np.int64]) -> Expl
     region = np.zeros(facts.found.shape, bool)
     region[(slice(None),) * axis + (slice(first, last + 1),)] = True
     where = _where(np.arange(first, last + 1), len(rows))
-    words = f"{last + 1 - first} {where} of {len(rows)} slices of axis {axis} holding {value:g} steps throughout"
+    words = (
+        f"{last + 1 - first} {where} of {len(rows)} slices of axis {axis} holding {value:g} steps "
+        "throughout"
+    )
     return facts.weigh_levels(Cause.NOT_WRITTEN, words, np.where(region, value, facts.correct))
 
 

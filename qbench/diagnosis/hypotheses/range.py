@@ -134,7 +134,8 @@ def grid_costs(facts: UnitEvidence) -> Iterator[Explanation | None]:
     lost = float((cost.x < cost.low - 0.5).mean()), float((cost.x > cost.high + 0.5).mean())
     if sum(lost) > _LEAST_CLIPPED:
         evidence = (
-            f"{lost[0]:.2%} of the fp32 values lie below and {lost[1]:.2%} above the grid, which makes up "
+            f"{lost[0]:.2%} of the fp32 values lie below and {lost[1]:.2%} above the grid, which "
+            "makes up "
             f"{cost.clipping:.0%} of the error ({cost.sqnr_db:.1f} dB)"
         )
         yield Explanation(cause=Cause.CLIPPING, evidence=evidence, weight=cost.clipping)
@@ -145,7 +146,8 @@ def grid_costs(facts: UnitEvidence) -> Iterator[Explanation | None]:
     median, apart = _apart(ranges)
     if ranges.size > 1 and apart >= _APART:
         evidence = (
-            f"channels differ by {apart:.3g} between the widest and the median on one grid, which leaves the "
+            f"channels differ by {apart:.3g} between the widest and the median on one grid, which "
+            "leaves the "
             f"median one {2 * median:.3g} of {size:.0f} steps ({cost.sqnr_db:.1f} dB)"
         )
         weight = cost.rounding * min(1.0, 0.6 + 0.05 * apart)
@@ -194,7 +196,8 @@ def weight_costs(facts: UnitEvidence) -> Iterator[Explanation | None]:
     _, apart = _apart(rows.max(axis=1))
     if np.size(operand.grid.scale) == 1 and apart >= _APART:
         evidence = (
-            f"rows of the weights differ by {apart:.3g} between the widest and the median on one scale, and their "
+            f"rows of the weights differ by {apart:.3g} between the widest and the median on one "
+            "scale, and their "
             f"rounding makes up {share:.0%} of the error ({cost.sqnr_db:.1f} dB)"
         )
         yield Explanation(cause=Cause.CHANNELS_DIFFER, evidence=evidence, weight=share)
@@ -234,7 +237,8 @@ def coarse(facts: UnitEvidence) -> Explanation | None:
     if cost is None or not cost.is_high:
         return None
     evidence = (
-        f"{cost.steps:.3g} steps of error on a grid of {cost.bits} bits, where ideal rounding leaves "
+        f"{cost.steps:.3g} steps of error on a grid of {cost.bits} bits, where ideal rounding "
+        "leaves "
         f"{IDEAL_STEPS:.3g} ({cost.sqnr_db:.1f} dB); "
         f"rounding to its own grid makes up {cost.rounding:.0%} of it, "
         "the rest comes from the grids of the inputs and the weights"

@@ -80,7 +80,8 @@ def _other_roundings(own: Arithmetic) -> Iterator[tuple[str, Arithmetic]]:
             words.append(f"rounding '{rounding.value}' in place of '{last.rounding.value}'")
         if zero_point is not scaling.zero_point:
             words.append(
-                f"the zero point added {zero_point.value} rounding in place of {scaling.zero_point.value} it"
+                f"the zero point added {zero_point.value} rounding in place of "
+                f"{scaling.zero_point.value} it"
             )
         if words and (other := _rescaled(own, rounding, zero_point)) is not None:
             yield ", and ".join(words), other
@@ -280,7 +281,8 @@ def _difference(trial: Trial, arithmetic: Arithmetic, found: Levels, expected: L
     lines = [
         f"{int(different.sum())} of {found.size} elements differ from '{arithmetic.name}', "
         f"by at most {_level(largest)} {'level' if largest == 1 else 'levels'}.",
-        f"First at {list(index)} (sample first): expected {_level(expected[index])}, found {_level(found[index])}.",
+        f"First at {list(index)} (sample first): expected {_level(expected[index])}, found "
+        f"{_level(found[index])}.",
         f"There: {_where(trial, exact_result(trial, index), found[index], expected[index])}.",
     ]
     if mistake := named_mistake(trial, arithmetic, found):

@@ -281,7 +281,8 @@ def _below(floor: float, left: float) -> tuple[str, ...]:
     if left >= floor:
         return ()
     return (
-        f"the repair leaves {100 * left:.3g} % in integers: below {100 * floor:.3g} % the cell is unsupported",
+        f"the repair leaves {100 * left:.3g} % in integers: below {100 * floor:.3g} % the cell is "
+        "unsupported",
     )
 
 

@@ -30,7 +30,10 @@ def collect(request: Request, model: CellModel, run: CellRun, _: object) -> dict
     """
     if Form.FLOAT not in request.backend.capabilities.forms:
         return {
-            "unknown": f"'{request.backend.name}' runs no float model, whose time the time is compared with"
+            "unknown": (
+                f"'{request.backend.name}' runs no float model, whose time the time is compared "
+                "with"
+            )
         }
     if request.subject.given is request.subject.model:
         return {"unknown": "there is no float model, whose time the time is compared with"}

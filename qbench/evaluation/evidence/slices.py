@@ -37,7 +37,10 @@ def collect(
     if not found:
         raise InputError(
             f"Measuring '{request.cell}'",
-            found="'slices', and metrics whose value is no sum over samples, which no slice has a share of",
+            found=(
+                "'slices', and metrics whose value is no sum over samples, which no slice has a "
+                "share of"
+            ),
             expected="a metric that counts every sample alone",
             remedy="Add a metric such as top1, or leave 'slices' out.",
         )

@@ -217,7 +217,10 @@ def _dtype(node: ir.Node) -> ir.DataType | None:
 
 
 _RANDOM = "its results are random, and no two engines draw the same numbers"
-_OBJECTS = "it works on sequences, optional values, text or pictures; only tensors of numbers are compared with an engine"
+_OBJECTS = (
+    "it works on sequences, optional values, text or pictures; only tensors of numbers are "
+    "compared with an engine"
+)
 _REFUSED = (
     _Refused(
         "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike",
@@ -226,8 +229,10 @@ _REFUSED = (
     ),
     _Refused("Dropout", _trains, f"in training {_RANDOM}"),
     _Refused(
-        "ConcatFromSequence ImageDecoder Optional OptionalGetElement OptionalHasElement RegexFullMatch SequenceAt "
-        "SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap SplitToSequence "
+        "ConcatFromSequence ImageDecoder Optional OptionalGetElement OptionalHasElement "
+        "RegexFullMatch SequenceAt "
+        "SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap "
+        "SplitToSequence "
         "StringConcat StringNormalizer StringSplit TfIdfVectorizer",
         _always,
         _OBJECTS,
@@ -246,13 +251,15 @@ _REFUSED = (
     _Refused(
         "AveragePool Conv ConvInteger ConvTranspose LpPool MaxPool QLinearConv",
         _skips,
-        "with windows smaller than the strides, engines divide the negative padding of SAME in different ways",
+        "with windows smaller than the strides, engines divide the negative padding of SAME in "
+        "different ways",
     ),
     _Refused("Scan", _always, "version 8, whose values are batches, has no kernel", last=8),
     _Refused(
         "Loop",
         _stacks,
-        "ONNX's evaluator joins the values that each pass gives along their first axis, not a new one",
+        "ONNX's evaluator joins the values that each pass gives along their first axis, not a new "
+        "one",
     ),
     _Refused(
         "BatchNormalization",
@@ -280,7 +287,8 @@ _REFUSED = (
     _Refused(
         "RoiAlign",
         lambda n: word_attribute(n, "mode", "avg") == "max",
-        "engines take the maximum of different numbers (ONNX Runtime 1.31 says that its own are wrong)",
+        "engines take the maximum of different numbers (ONNX Runtime 1.31 says that its own are "
+        "wrong)",
     ),
     _Refused(
         "Upsample",

@@ -222,7 +222,8 @@ def affine_grid(call: Call, inputs: Inputs) -> Results:
     """
     if call.attributes["align_corners"] and 1 in needed(inputs, 1)[2:].tolist():
         raise ValueError(
-            "AffineGrid with align_corners and one element along an axis: engines put it somewhere else"
+            "AffineGrid with align_corners and one element along an axis: engines put it somewhere "
+            "else"
         )
     return call.evaluated(*inputs, **call.attributes)
 

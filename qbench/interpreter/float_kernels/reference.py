@@ -48,7 +48,8 @@ def reference(making: KernelContext) -> KernelFunction:
         evaluator = ReferenceEvaluator(model, new_ops=own_operators([node.op_type], making.opset))
     except (NotImplementedError, RuntimeError, TypeError) as error:
         raise ValueError(
-            f"{node.op_type} of opset {making.opset}: {' '.join(str(error).split('.')[0].split())[:200]}"
+            f"{node.op_type} of opset {making.opset}: "
+            f"{' '.join(str(error).split('.')[0].split())[:200]}"
         ) from error
     body = getattr(evaluator.rt_nodes_[0], "impl_", None)
     if body is not None and types and not body.input_names:

@@ -158,7 +158,8 @@ def conv_transpose(call: Call, inputs: Inputs) -> Results:
     pads = _pads_of_transposed(call, x.shape[2:], kernel)
     if min(map(min, pads)) < 0:
         raise ValueError(
-            f"ConvTranspose with an output larger than what it computes (pads {pads}): engines fill it differently"
+            f"ConvTranspose with an output larger than what it computes (pads {pads}): engines "
+            "fill it differently"
         )
     attributes = {
         "strides": list(strides),

@@ -386,7 +386,8 @@ def conv_transpose(making: KernelContext) -> KernelFunction:
     largest = reach(whole, zeros, codes, pairs)
     if making.arithmetic.accumulator.by_steps(largest):
         raise ValueError(
-            "a transposed convolution, whose taps meet in no one order, and sums that saturate at each step"
+            "a transposed convolution, whose taps meet in no one order, and sums that saturate at "
+            "each step"
         )
     accumulates = [
         accumulating(making, part.reshape(depth, -1), np.tile(own, len(taps)), (codes, zero), pairs)

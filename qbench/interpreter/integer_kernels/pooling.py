@@ -64,8 +64,12 @@ class Averagers:
         except InputError as error:
             least, most = int(counts.min()), int(counts.max())
             raise UnsupportedError(
-                f"Averaging at '{node_key(self._making.node)}' by the arithmetic '{arithmetic.name}'",
-                found=f"{error.found}, over {least if least == most else f'{least} to {most}'} elements",
+                f"Averaging at '{node_key(self._making.node)}' by the arithmetic "
+                f"'{arithmetic.name}'",
+                found=(
+                    f"{error.found}, over {least if least == most else f'{least} to {most}'} "
+                    "elements"
+                ),
                 expected=error.expected,
                 remedy="Keep the node in float, or choose another backend.",
             ) from error

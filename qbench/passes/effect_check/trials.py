@@ -479,7 +479,10 @@ def judged(asked: Question, arithmetics: tuple[AnyArithmetic, ...]) -> RegionVer
                 if isinstance(error, (QbenchError, BatchError))
                 else f"{type(error).__name__}: {error}"
             )
-            note = f"the graph after it does not run: '{region.output}' ({arithmetic_name(arithmetic)}): {words}"
+            note = (
+                f"the graph after it does not run: '{region.output}' "
+                f"({arithmetic_name(arithmetic)}): {words}"
+            )
             return RegionVerdict(region.output, PassVerdict.REFUTED, 0, note=note)
         if found is not None:
             return found

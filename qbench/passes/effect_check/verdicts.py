@@ -69,7 +69,8 @@ class Counterexample:
         where = place(self.output, self.index, None)
         apart = "" if self.steps is None else f", {self.steps} step{'s' * (self.steps != 1)} apart"
         return (
-            f"at {', '.join(given[:_SHOWN]) or 'zeros alone'}{more} '{where}' is {self.before:.9g} before and "
+            f"at {', '.join(given[:_SHOWN]) or 'zeros alone'}{more} '{where}' is {self.before:.9g} "
+            "before and "
             f"{self.after:.9g} after{apart} ({self.arithmetic}); {named(self.nodes_before)} became "
             f"{named(self.nodes_after)}"
         )
@@ -103,7 +104,10 @@ class RegionVerdict:
             PassVerdict.CHANGED: f"changed to another function: {self.counterexample}",
             PassVerdict.REFUTED: f"refuted: {self.counterexample or self.note}",
         }[self.verdict]
-        return f"'{self.output}' {words}{f': {self.note}' * (bool(self.note) and self.verdict is PassVerdict.TRIED)}"
+        return (
+            f"'{self.output}' "
+            f"{words}{f': {self.note}' * (bool(self.note) and self.verdict is PassVerdict.TRIED)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +188,10 @@ class Checked:
         if self.counterexample is not None:
             return f"{what}, is refuted: {self.counterexample}"
         if self.refuted:
-            return f"{what}, is refuted: {next(one.note for one in self.regions if one.verdict is PassVerdict.REFUTED)}"
+            return (
+                f"{what}, is refuted: "
+                f"{next(one.note for one in self.regions if one.verdict is PassVerdict.REFUTED)}"
+            )
         counts = ", ".join(f"{self.count(one)} {one.value}" for one in _ORDER if self.count(one))
         return f"{what}: {f'regions: {counts}' if counts else 'changed nothing'}"
 

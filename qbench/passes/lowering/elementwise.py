@@ -108,7 +108,10 @@ def _window_problem(node: ir.Node) -> str | None:
     if any(d != 1 for d in ints_attribute(node, "dilations")):
         return "QLinearAveragePool has no dilations"
     if int_attribute(node, "ceil_mode", 0) and int_attribute(node, "count_include_pad", 0):
-        return "with ceil_mode and count_include_pad QLinearAveragePool counts what lies beyond the padding"
+        return (
+            "with ceil_mode and count_include_pad QLinearAveragePool counts what lies beyond the "
+            "padding"
+        )
     return None
 
 
@@ -248,7 +251,8 @@ def _qparams_problems(
             return (_ONE_SCALE,)
         if operand.dtype not in types:
             return (
-                f"its kernel has types of 8 or 16 bits, not {'unknown' if operand.dtype is None else operand.dtype}",
+                "its kernel has types of 8 or 16 bits, not "
+                f"{'unknown' if operand.dtype is None else operand.dtype}",
             )
     return ()
 

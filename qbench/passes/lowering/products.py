@@ -290,12 +290,18 @@ def _types(
     )
     if site.target.any_qparams:
         if not {data.dtype, kind} <= UP_TO_16_BITS or not {data.dtype, kind} & EIGHT_BITS:
-            return f"it multiplies {_name(data)} and {_name(weight)}; the interpreter multiplies up to 16 by 8 bits"
+            return (
+                f"it multiplies {_name(data)} and {_name(weight)}; the interpreter multiplies up "
+                "to 16 by 8 bits"
+            )
         qparams = None if result is None else result[1]
         if qparams is not None and (
             qparams.dtype not in UP_TO_16_BITS or qparams.axis is not None or qparams.block
         ):
-            return f"its result is {_name(qparams)}; the interpreter gives up to 16 bits with one scale"
+            return (
+                f"its result is {_name(qparams)}; the interpreter gives up to 16 bits with one "
+                "scale"
+            )
         return None
     if data.dtype not in EIGHT_BITS or kind not in EIGHT_BITS:
         return f"it multiplies {_name(data)} and {_name(weight)}, kernels 8 bits"

@@ -116,7 +116,8 @@ class Limits:
                 raise ValueError(f"no types of {kind}, so that it takes nothing")
             if foreign := [name for name in given if name not in known]:
                 raise ValueError(
-                    f"{kind} of type '{foreign[0]}', where the integer interpreter has {', '.join(known)}"
+                    f"{kind} of type '{foreign[0]}', where the integer interpreter has "
+                    f"{', '.join(known)}"
                 )
         if self.largest_kernel is not None and self.largest_kernel < 1:
             raise ValueError(f"a largest kernel of {self.largest_kernel}")

@@ -105,7 +105,10 @@ def _value_problems(operand: Operand, device: Device) -> Iterator[str]:
         yield "its qparams are computed for every batch"
         return
     if _type_name(operand) not in limits.activations:
-        yield f"activations of {_type_name(operand)}, where the device has {', '.join(limits.activations)}"
+        yield (
+            f"activations of {_type_name(operand)}, where the device has "
+            f"{', '.join(limits.activations)}"
+        )
     if operand.axis is not None or operand.block:
         yield "activations with more than one scale"
     elif not _zero_point_fits(operand, limits.zero_points):

@@ -100,7 +100,9 @@ def partition_model(model: ir.Model, device: Device) -> Partition:
         ((reason, count),) = Counter(cut.off.values()).most_common(1) or [("it has no nodes", 1)]
         raise UnsupportedError(
             doing,
-            found=f"nothing that it takes: of {len(cut.off)} nodes, {count} stay off because {reason}",
+            found=(
+                f"nothing that it takes: of {len(cut.off)} nodes, {count} stay off because {reason}"
+            ),
             expected="at least one node for it",
             remedy="Quantize the model for it, or describe another device.",
         )

@@ -173,7 +173,10 @@ def _codes_under_all(
         found.append(quantize(real, qparams, arithmetic))
     for name, codes in zip(arithmetics, found, strict=True):
         if moved := int((codes != found[0]).sum()):
-            return f"{moved} of {codes.size} quantized values differ between '{name}' and '{arithmetics[0]}'"
+            return (
+                f"{moved} of {codes.size} quantized values differ between '{name}' and "
+                f"'{arithmetics[0]}'"
+            )
     return found[0]
 
 

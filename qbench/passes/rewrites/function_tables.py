@@ -104,7 +104,10 @@ class FunctionTables:
         for arithmetic, table in zip(self.arithmetics, tables, strict=True):
             if moved := int((table != tables[0])[occurring].sum()):
                 first = self.arithmetics[0]
-                return f"{moved} of {len(occurring)} quantized values differ between '{arithmetic}' and '{first}'"
+                return (
+                    f"{moved} of {len(occurring)} quantized values differ between '{arithmetic}' "
+                    f"and '{first}'"
+                )
         _write(codes, chain, border, tables[0], names)
         return None
 

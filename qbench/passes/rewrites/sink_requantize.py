@@ -80,7 +80,10 @@ class SinkRequantize:
         elif len(sites) < 2:
             reason = f"'{below.name}' joins nothing"
         elif len({(one.source.qparams, one.stop) for one in sites}) > 1:
-            reason = f"the operands of '{below.name}' are not requantized from and to the same qparams and limits"
+            reason = (
+                f"the operands of '{below.name}' are not requantized from and to the same qparams "
+                "and limits"
+            )
         elif any(_reads_another(one) for one in sites):
             reason = "it follows another requantize"
         if reason is None:

@@ -187,7 +187,8 @@ def _model(inputs, constants, lines, output="y"):
     )
     body = "\n".join(lines)
     model = ir.from_onnx_text(
-        f'<ir_version: 10, opset_import: ["" : 21]> net ({heads}) => (float {output}) {{\n{body}\n}}'
+        f'<ir_version: 10, opset_import: ["" : 21]> net ({heads}) => (float {output}) {{\n{body}\n'
+        f"}}"
     )
     known = {str(v.name): v for node in model.graph for v in node.inputs if v is not None}
     for name, array in constants.items():

@@ -322,7 +322,10 @@ def test_the_axis_is_that_of_the_nearest_weights():
         ("z = Conv<kernel_shape=[1]>(y, w)", 1),
         ("z = Neg(y)", 2),
     ):
-        head = '<ir_version: 10, opset_import: ["" : 21]> net (float[1,4,6] x, float[?] w) => (float z)'
+        head = (
+            '<ir_version: 10, opset_import: ["" : 21]> net (float[1,4,6] x, float[?] w) => (float '
+            "z)"
+        )
         model = ir.from_onnx_text(f"{head} {{{body}{reader}}}")
         assert axis_of_channels(x.ndim, None, model, "y") == axis
     assert [axis_of_channels(rank, None, None, "y") for rank in (0, 1, 2, 3, 4)] == [0, 0, 1, 2, 1]

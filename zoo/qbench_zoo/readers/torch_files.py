@@ -338,7 +338,9 @@ def read_torch_zip(
             f"Reading the checkpoint '{name}'",
             found=str(error) or "that it ends too soon",
             expected="a zip file, as torch.save writes it, of named tensors and nothing else",
-            remedy="Use a checkpoint that holds a state dict of tensors alone, from someone you trust.",
+            remedy=(
+                "Use a checkpoint that holds a state dict of tensors alone, from someone you trust."
+            ),
         ) from error
 
 
