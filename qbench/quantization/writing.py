@@ -291,9 +291,8 @@ class PairWriter:
             self._nodes.initializer(f"{stem}_{word}", stored(np.asarray(code), dtype))
             for word, code in zip(("low", "high"), codes, strict=True)
         ]
-        node = self._nodes.made(
-            "Clip", [quantized, *ends], [], f"{stem}_of_levels", dtype
-        )  # stored name
+        name = f"{stem}_of_levels"  # stored name
+        node = self._nodes.made("Clip", [quantized, *ends], [], name, dtype)
         node.outputs[0].shape = quantized.shape
         self._nodes.behind(maker, node, origin=None if clip is None else origin_of(clip))
         return node.outputs[0]
