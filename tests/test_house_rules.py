@@ -23,7 +23,7 @@ GUESTS = ("engines", "zoo")
 """Folders of the distributions that join qbench as extensions; each holds the package
 ``qbench_NAME``.
 """
-LONGEST_FILE = 800
+LONGEST_FILE = 1000  # what 800 lines of 120 columns became in 100
 BANNED = {"utils", "util", "helpers", "helper", "common", "misc", "base"}
 CODE_FOLDERS = ("qbench", "engines", "zoo", "tests", "benchmarks", "docs", "examples")
 
