@@ -115,11 +115,11 @@ def ours(path: Path, count: int, method: str) -> float:
     """Seconds from the model file to the range of every watched value by ``method``."""
     from qbench.calibration import calibrate, get_range_method
     from qbench.graph import load_model
-    from qbench.numerics import GridKind, QType
+    from qbench.numerics import QParamsKind, QType
 
     def work(count: int) -> None:
         profile = calibrate(load_model(path), images(count))
-        kind = GridKind(QType.parse("int8"), "symmetric")
+        kind = QParamsKind(QType.parse("int8"), "symmetric")
         for seen in profile.values.values():
             get_range_method(method).of_distribution(seen.distribution(), kind)
 

@@ -230,7 +230,7 @@ def packed_histogram(histogram: Histogram) -> str:
     """``histogram`` as text."""
     steps = np.diff(histogram.keys, prepend=np.int64(0))
     planes = b"".join(_planes(array) for array in (steps, histogram.counts, histogram.lows))
-    return base64.b64encode(zlib.compress(planes, level=4)).decode("ascii")
+    return base64.b64encode(zlib.compress(planes, 4)).decode("ascii")
 
 
 def unpacked_histogram(text: str) -> Histogram:

@@ -40,7 +40,7 @@ _ON_THE_WAY = frozenset(
     {"Add", "Cast", "Clip", "Div", "Max", "Min", "Mul", "Neg", "Sub", "Sum", "Where"}
 )
 _BELOW = 50.0
-"""exp(−50) is 2e-22: nothing on a grid of 16 bits, nor compared with 1 in float32."""
+"""exp(−50) is 2e-22: nothing in codes of 16 bits, nor compared with 1 in float32."""
 _GAP = 2.0
 
 

@@ -8,7 +8,7 @@ from qbench.lazy import open_on_use
 
 if TYPE_CHECKING:
     from qbench.numerics.affine import FakeQuantizeGrad as FakeQuantizeGrad
-    from qbench.numerics.affine import GridKind as GridKind
+    from qbench.numerics.affine import QParamsKind as QParamsKind
     from qbench.numerics.affine import ScaleKind as ScaleKind
     from qbench.numerics.affine import Symmetry as Symmetry
     from qbench.numerics.affine import choose_qparams as choose_qparams

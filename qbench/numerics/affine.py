@@ -272,9 +272,9 @@ def _refused(found: str, expected: str) -> InputError:
 
 
 @dataclass(frozen=True, slots=True)
-class GridKind:
-    """A quantization grid without its scale; ``choose`` gives it one. The fields are those of
-    ``choose_qparams``.
+class QParamsKind:
+    """What is decided of qparams before a range is known; ``choose`` gives them a scale and a zero
+    point. The fields are those of ``choose_qparams``.
     """
 
     qtype: QType

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from qbench.calibration import Distribution, Profile, Statistics, Unit
 from qbench.errors import InputError
 from qbench.graph import constant_value, is_constant, node_key, op_spec
-from qbench.numerics import GridKind, Interval, QParams, QType
+from qbench.numerics import Interval, QParams, QParamsKind, QType
 from qbench.passes import is_product
 from qbench.quantization.decision import (
     BY_SCHEMA,
@@ -42,7 +42,7 @@ class Ranges:
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
-        self._found: dict[tuple[str, str, GridKind], Interval | str] = {}
+        self._found: dict[tuple[str, str, QParamsKind], Interval | str] = {}
         self._distributions: dict[str, Distribution] = {}
 
     @cached_property
@@ -142,8 +142,9 @@ def _of_channels(name: str, statistics: Statistics, spec: Spec) -> Interval | st
 
 # The qparams of a bias: the product's or its own, and the weight scales that make room for it.
 #
-# derived    q_b = round_half_even(b / (s_x · s_w)), int32         |q_b| ≤ 2³⁰: the other half of int32 is the products'
-# own        q_b = round_half_even(b / s_b) in a type of its own width, s_b the smallest scale that covers max |b|
+# derived    q_b = round_half_even(b / (s_x · s_w)), int32         |q_b| ≤ 2³⁰: the other half of
+# int32 is the products' own        q_b = round_half_even(b / s_b) in a type of its own width, s_b
+# the smallest scale that covers max |b|
 #
 #     finer chosen    s_x·s_w · q_xw + s_b · q_b: the sum has the finer of both scales, where nothing more is lost
 #     product         s_b := max(s_b, s_x·s_w): a bias finer than the product is rounded to the product's scale
@@ -225,7 +226,7 @@ def bias_qparams(weight: QParams, input_scale: float, axis: int) -> QParams:
 
 def own_qparams(spec: BiasSpec, bias: Floats) -> QParams:
     """Qparams for a bias alone, per tensor, that cover all of ``bias``."""
-    return spec.grid_kind.choose(bias.min(), bias.max())
+    return spec.qparams_kind.choose(bias.min(), bias.max())
 
 
 def no_finer_than(own: QParams, product: QParams) -> QParams:

@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from qbench.calibration import RangeMethod, get_range_method
 from qbench.graph import Capabilities, ZeroPoints
-from qbench.numerics import GridKind, QParams, QType, ScaleKind, Symmetry
+from qbench.numerics import QParams, QParamsKind, QType, ScaleKind, Symmetry
 
 # How a bias is to be added: at whose scale, in how many bits, and at whose scale the sum is.
 
@@ -80,9 +80,9 @@ class BiasSpec:
             )
 
     @property
-    def grid_kind(self) -> GridKind:
+    def qparams_kind(self) -> QParamsKind:
         """The quantization grid of an ``own`` one, without its scale."""
-        return GridKind(
+        return QParamsKind(
             QType.parse(self.qtype), "symmetric", scale_kind=cast(ScaleKind, self.scale_kind)
         )
 
@@ -246,10 +246,10 @@ class Spec:
             raise ValueError(f"a fixed scale of {self.scale:g}, which is no power of two")
 
     @property
-    def kind(self) -> GridKind:
+    def kind(self) -> QParamsKind:
         """The quantization grid requested, without its scale."""
         symmetry, scale_kind = cast(Symmetry, self.symmetry), cast(ScaleKind, self.scale_kind)
-        return GridKind(QType.parse(self.qtype), symmetry, self.narrow_range, scale_kind)
+        return QParamsKind(QType.parse(self.qtype), symmetry, self.narrow_range, scale_kind)
 
     @property
     def fixed(self) -> QParams | None:
@@ -282,7 +282,8 @@ class Spec:
 # The ONNX element types that hold codes, and codes as tensors of them.
 #
 # constants      the narrowest of 4, 8, 16 and 32 bits
-# activations    the narrowest of 8, 16 and 32: optimized sessions of ONNX Runtime (1.31) fail on a QuantizeLinear to 4
+# activations    the narrowest of 8, 16 and 32: optimized sessions of ONNX Runtime (1.31) fail on a
+# QuantizeLinear to 4
 #                bits or drop a Relu before it, whatever its zero point; in 8 bits they count them in integers
 #
 # A type narrower than its element type needs a clip, which ONNX Runtime has of 8 bits, not of 4 and

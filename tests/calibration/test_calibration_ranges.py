@@ -14,18 +14,18 @@ from qbench.calibration import Distribution, Statistics, get_range_method
 from qbench.calibration.ranges import FewBinsWarning, MinMax, RangeMethod, range_method_catalogue
 from qbench.errors import InputError
 from qbench.extension import Extension
-from qbench.numerics import GridKind, Interval, QType
+from qbench.numerics import Interval, QParamsKind, QType
 
-INT8 = GridKind(QType.parse("int8"), "symmetric")
-UINT8 = GridKind(QType.parse("uint8"), "asymmetric")
+INT8 = QParamsKind(QType.parse("int8"), "symmetric")
+UINT8 = QParamsKind(QType.parse("uint8"), "asymmetric")
 KINDS = [
     INT8,
     UINT8,
-    GridKind(QType.parse("uint8"), "symmetric_unsigned"),
-    GridKind(QType.parse("int4"), "symmetric", narrow_range=True),
-    GridKind(QType.parse("int4"), "asymmetric"),
-    GridKind(QType.parse("int8"), "symmetric", scale_kind="pow2"),
-    GridKind(QType.parse("uint4"), "asymmetric", scale_kind="pow2_nearest"),
+    QParamsKind(QType.parse("uint8"), "symmetric_unsigned"),
+    QParamsKind(QType.parse("int4"), "symmetric", narrow_range=True),
+    QParamsKind(QType.parse("int4"), "asymmetric"),
+    QParamsKind(QType.parse("int8"), "symmetric", scale_kind="pow2"),
+    QParamsKind(QType.parse("uint4"), "asymmetric", scale_kind="pow2_nearest"),
 ]
 NAMES = range_method_catalogue().names()
 
@@ -153,12 +153,12 @@ class TheirMethod:
     def __init__(self, share: float = 0.5) -> None:
         self.share = share
 
-    def of_distribution(self, distribution: Distribution, kind: GridKind) -> Interval:
+    def of_distribution(self, distribution: Distribution, kind: QParamsKind) -> Interval:
         return Interval(
             np.asarray(distribution.low * self.share), np.asarray(distribution.high * self.share)
         )
 
-    def of_rows(self, rows: np.ndarray, kind: GridKind) -> Interval:
+    def of_rows(self, rows: np.ndarray, kind: QParamsKind) -> Interval:
         return Interval(rows.min(axis=1) * self.share, rows.max(axis=1) * self.share)
 
 
@@ -199,7 +199,7 @@ def distributions() -> dict[str, Distribution]:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_degenerate_tensors_have_a_range_and_a_grid(name: str, kind: GridKind) -> None:
+def test_degenerate_tensors_have_a_range_and_a_grid(name: str, kind: QParamsKind) -> None:
     method = get_range_method(spelled(name))
     for what, distribution in distributions().items():
         found = method.of_distribution(distribution, kind)
@@ -214,7 +214,7 @@ KEEP_EXTREMES = ["minmax", "moving_average", "percentile", "mse", "lp", "entropy
 @pytest.mark.parametrize("name", KEEP_EXTREMES)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("value", [0.0, 2.5, -3.0])
-def test_of_a_constant_nothing_is_lost(name: str, kind: GridKind, value: float) -> None:
+def test_of_a_constant_nothing_is_lost(name: str, kind: QParamsKind, value: float) -> None:
     method = get_range_method(name)
     zero = Interval(np.asarray(0.0), np.asarray(0.0))
     found = method.of_distribution(Distribution.of(np.full(50, value)), kind).union(zero)
@@ -228,7 +228,7 @@ def test_of_a_constant_nothing_is_lost(name: str, kind: GridKind, value: float) 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_rows_agree_with_distributions(name: str, kind: GridKind) -> None:
+def test_rows_agree_with_distributions(name: str, kind: QParamsKind) -> None:
     rng = np.random.default_rng(3)
     rows = rng.standard_t(3, size=(9, 41)).astype(np.float32)
     rows[1], rows[2], rows[3], rows[4], rows[5] = (
@@ -260,7 +260,7 @@ def _largest(row: np.ndarray) -> float:
     return float(np.abs(row.astype(np.float64)).max()) or 1.0
 
 
-def _represented(row: np.ndarray, kind: GridKind, low: float, high: float) -> np.ndarray:
+def _represented(row: np.ndarray, kind: QParamsKind, low: float, high: float) -> np.ndarray:
     """Fake-quantized, in float64, in units of the largest magnitude."""
     grid = kind.choose(low, high)
     scale, point = float(grid.scale), int(grid.zero_point)
@@ -290,7 +290,9 @@ def test_no_rows(name: str) -> None:
         ]
     ),
 )
-def test_ranges_stay_inside_what_was_seen(values: list[float], kind: GridKind, text: str) -> None:
+def test_ranges_stay_inside_what_was_seen(
+    values: list[float], kind: QParamsKind, text: str
+) -> None:
     distribution = Distribution.of(np.array(values, np.float32))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FewBinsWarning)
@@ -302,7 +304,7 @@ def test_ranges_stay_inside_what_was_seen(values: list[float], kind: GridKind, t
 
 
 def test_text_of_warnings() -> None:
-    sixteen = GridKind(QType.parse("int16"), "asymmetric")
+    sixteen = QParamsKind(QType.parse("int16"), "asymmetric")
     values = Distribution.of(np.linspace(-1, 2, 50))
     for text in ("entropy", "tvm_kl", "tqt_klj"):
         with pytest.warns(
@@ -310,9 +312,9 @@ def test_text_of_warnings() -> None:
         ):
             found = get_range_method(text).of_distribution(values, sixteen)
         assert float(found.high) == 2
-    with pytest.warns(FewBinsWarning, match="found 10 bins; expected at least the 255 levels"):
+    with pytest.warns(FewBinsWarning, match="found 10 bins; expected at least the 255 groups"):
         assert float(get_range_method("glow_kl(10)").of_distribution(values, UINT8).high) == 2
-    with pytest.warns(FewBinsWarning, match="found 64 bins; expected at least the 128 levels"):
+    with pytest.warns(FewBinsWarning, match="found 64 bins; expected at least the 128 groups"):
         assert float(get_range_method("ort_entropy(64)").of_distribution(values, UINT8).high) == 2
 
 

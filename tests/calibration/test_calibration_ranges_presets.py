@@ -16,13 +16,13 @@ from onnxruntime.quantization.calibrate import HistogramCollector
 from qbench.calibration import Distribution, Statistics, get_range_method
 from qbench.calibration.ranges.glow import rescaled
 from qbench.calibration.ranges.tvm import Curve
-from qbench.numerics import GridKind, QType
+from qbench.numerics import QParamsKind, QType
 
-INT8 = GridKind(QType.parse("int8"), "symmetric")
-UINT8 = GridKind(QType.parse("uint8"), "asymmetric")
-SYMU8 = GridKind(QType.parse("uint8"), "symmetric_unsigned")
-INT4 = GridKind(QType.parse("int4"), "symmetric")
-UINT4 = GridKind(QType.parse("uint4"), "asymmetric")
+INT8 = QParamsKind(QType.parse("int8"), "symmetric")
+UINT8 = QParamsKind(QType.parse("uint8"), "asymmetric")
+SYMU8 = QParamsKind(QType.parse("uint8"), "symmetric_unsigned")
+INT4 = QParamsKind(QType.parse("int4"), "symmetric")
+UINT4 = QParamsKind(QType.parse("uint4"), "asymmetric")
 
 
 def tensor(name: str, seed: int, count: int = 20_000) -> np.ndarray:
@@ -210,7 +210,7 @@ def curve_of_tvm(values: np.ndarray, bins: int, groups: int) -> dict[float, floa
 
 @pytest.mark.parametrize("name", ["gauss", "laplace", "t3", "relu", "uniform", "outlier"])
 @pytest.mark.parametrize("kind", [INT4, UINT4], ids=str)
-def test_tvm_kl_has_the_least_divergence(name: str, kind: GridKind) -> None:
+def test_tvm_kl_has_the_least_divergence(name: str, kind: QParamsKind) -> None:
     values = tensor(name, 6, 4000)
     unsigned = kind is UINT4 and name == "relu"
     curve = curve_of_tvm(values, 301, 31 if unsigned else 15)
@@ -223,7 +223,7 @@ def test_tvm_kl_has_the_least_divergence(name: str, kind: GridKind) -> None:
 
 
 @pytest.mark.parametrize(("kind", "groups"), [(INT8, 255), (UINT8, 511)], ids=["255", "511"])
-def test_tvm_kl_of_a_rectified_gaussian(kind: GridKind, groups: int) -> None:
+def test_tvm_kl_of_a_rectified_gaussian(kind: QParamsKind, groups: int) -> None:
     """The divergence at our threshold is the least of float64, to within the noise of float32."""
     values = tensor("relu", 10)
     curve = curve_of_tvm(values, 801, groups)
@@ -360,7 +360,7 @@ def glow_by_loops(values: np.ndarray, symmetric: bool, bins: int) -> tuple[float
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gauss", "laplace", "t3", "relu", "uniform", "shifted"])
 @pytest.mark.parametrize("kind", [INT8, UINT8], ids=["symmetric", "asymmetric"])
-def test_glow_kl_is_that_of_its_description(name: str, kind: GridKind) -> None:
+def test_glow_kl_is_that_of_its_description(name: str, kind: QParamsKind) -> None:
     values = tensor(name, 11)
     found = get_range_method("glow_kl(330)").of_distribution(Distribution.of(values), kind)
     low, high = glow_by_loops(values, kind is INT8, 330)

@@ -14,10 +14,10 @@ from hypothesis import example, given, settings
 from qbench.calibration import Distribution, Statistics, get_range_method
 from qbench.calibration.ranges.entropy import WindowSums, divergences, even_edges
 from qbench.calibration.ranges.least_error import ErrorOfPoints, ErrorOfRows
-from qbench.numerics import GridKind, QType, dequantize, quantize
+from qbench.numerics import QParamsKind, QType, dequantize, quantize
 
 REAL = [
-    GridKind(QType.parse(qtype), symmetry, narrow_range=narrow)
+    QParamsKind(QType.parse(qtype), symmetry, narrow_range=narrow)
     for qtype, symmetry, narrow in [
         ("int8", "symmetric", True),
         ("uint8", "asymmetric", False),
@@ -28,7 +28,7 @@ REAL = [
     ]
 ]
 POW2 = [
-    GridKind(QType.parse(qtype), symmetry, scale_kind=scale_kind)
+    QParamsKind(QType.parse(qtype), symmetry, scale_kind=scale_kind)
     for qtype, symmetry in [
         ("int8", "symmetric"),
         ("uint8", "asymmetric"),
@@ -55,7 +55,7 @@ def tensors(count: int = 1500) -> dict[str, np.ndarray]:
     return {name: values.astype(np.float32) for name, values in found.items()}
 
 
-def error(values: np.ndarray, kind: GridKind, low: float, high: float, exponent: float) -> float:
+def error(values: np.ndarray, kind: QParamsKind, low: float, high: float, exponent: float) -> float:
     grid = kind.choose(low, high)
     return float(
         (
@@ -64,7 +64,7 @@ def error(values: np.ndarray, kind: GridKind, low: float, high: float, exponent:
     )
 
 
-def least_of_all(values: np.ndarray, kind: GridKind, exponent: float) -> float:
+def least_of_all(values: np.ndarray, kind: QParamsKind, exponent: float) -> float:
     """The least error of an exhaustive scan: ratios of either end (of one scale where the grid
     is symmetric).
     """
@@ -80,7 +80,7 @@ def least_of_all(values: np.ndarray, kind: GridKind, exponent: float) -> float:
 
 
 def least_of_powers_of_two(
-    values: np.ndarray, kind: GridKind, exponent: float, low: float, high: float
+    values: np.ndarray, kind: QParamsKind, exponent: float, low: float, high: float
 ) -> float:
     """Every power-of-two scale from far too fine to covering, and every fourth zero point where
     there is a choice.
@@ -106,7 +106,7 @@ def least_of_powers_of_two(
     ],
 )
 def test_least_error_is_that_of_an_exhaustive_scan(
-    kind: GridKind, text: str, exponent: float
+    kind: QParamsKind, text: str, exponent: float
 ) -> None:
     for name, values in tensors().items() if exponent == 2 else list(tensors().items())[:3]:
         found = get_range_method(text).of_distribution(Distribution.of(values), kind)
@@ -118,16 +118,16 @@ def test_least_error_is_that_of_an_exhaustive_scan(
 
 
 @pytest.mark.parametrize("kind", REAL, ids=str)
-def test_searches_win_against_min_and_max_on_heavy_tails(kind: GridKind) -> None:
+def test_searches_win_against_min_and_max_on_heavy_tails(kind: QParamsKind) -> None:
     values = np.random.RandomState(2).standard_t(4, size=200_000).astype(np.float32)
     found = get_range_method("mse").of_distribution(Distribution.of(values), kind)
     whole = error(values, kind, float(values.min()), float(values.max()), 2)
     assert error(values, kind, float(found.low), float(found.high), 2) < 0.9 * whole
 
 
-@pytest.mark.parametrize("kind", [*REAL, GridKind(QType.parse("int16"), "asymmetric")], ids=str)
+@pytest.mark.parametrize("kind", [*REAL, QParamsKind(QType.parse("int16"), "asymmetric")], ids=str)
 @pytest.mark.parametrize("exponent", [1.0, 2.0, 2.4])
-def test_errors_of_many_grids_are_those_of_each(kind: GridKind, exponent: float) -> None:
+def test_errors_of_many_grids_are_those_of_each(kind: QParamsKind, exponent: float) -> None:
     values = np.unique(tensors(300)["heavy"])
     counts = np.arange(1, len(values) + 1)
     lows, highs = np.array([-9.0, -1.0, -0.3]), np.array([9.0, 2.0, 0.2])
@@ -166,7 +166,7 @@ def test_percentile_is_the_order_statistic(values: list[int], p: float, symmetry
         ]
         expected = (max(low, -threshold), min(high, threshold))
     method = get_range_method(f"percentile({p})")
-    kind = GridKind(QType.parse("int8"), symmetry)  # type: ignore[arg-type]
+    kind = QParamsKind(QType.parse("int8"), symmetry)  # type: ignore[arg-type]
     array = np.array(values, np.float32)
     alone = method.of_distribution(Distribution.of(array), kind)
     row = method.of_rows(array[None], kind)
@@ -175,7 +175,7 @@ def test_percentile_is_the_order_statistic(values: list[int], p: float, symmetry
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_percentile_100_is_min_and_max(kind: GridKind) -> None:
+def test_percentile_100_is_min_and_max(kind: QParamsKind) -> None:
     for values in tensors().values():
         for distribution in (Distribution.of(values), Statistics.of(values).distribution()):
             found = get_range_method("percentile(100)").of_distribution(distribution, kind)
@@ -292,7 +292,7 @@ def test_divergences_of_windows_are_those_of_loops(
 
 
 def divergence_of_range(
-    values: np.ndarray, kind: GridKind, low: float, high: float, bins: int
+    values: np.ndarray, kind: QParamsKind, low: float, high: float, bins: int
 ) -> float:
     """The divergence that the entropy method weighs when it takes [low, high], recomputed from
     raw values by loops.
@@ -315,7 +315,7 @@ def divergence_of_range(
 
 
 @pytest.mark.parametrize("kind", [k for k in REAL if k.qtype.bits == 4], ids=str)
-def test_entropy_takes_the_least_of_all_windows(kind: GridKind) -> None:
+def test_entropy_takes_the_least_of_all_windows(kind: QParamsKind) -> None:
     for name, values in tensors(4000).items():
         if name == "few" or (kind.symmetry == "asymmetric" and values.min() < 0 < values.max()):
             continue
@@ -396,7 +396,7 @@ def test_one_outlier_does_not_hold_the_range_of_entropy() -> None:
 
 
 @pytest.mark.parametrize("kind", REAL[:3], ids=str)
-def test_entropy_differs_from_min_and_max_on_heavy_tails(kind: GridKind) -> None:
+def test_entropy_differs_from_min_and_max_on_heavy_tails(kind: QParamsKind) -> None:
     values = np.random.RandomState(1).standard_t(2.5, size=200_000).astype(np.float32)
     for sign in (values, np.abs(values)) if kind.symmetry != "asymmetric" else (np.abs(values),):
         found = get_range_method("entropy").of_distribution(Distribution.of(sign), kind)
@@ -420,7 +420,7 @@ def test_zeros_say_nothing_to_entropy() -> None:
 
 
 @pytest.mark.parametrize("kind", REAL[:5], ids=str)
-def test_a_profile_tells_what_raw_values_tell(kind: GridKind) -> None:
+def test_a_profile_tells_what_raw_values_tell(kind: QParamsKind) -> None:
     """Cells of ten mantissa bits in place of values: what is found is as good on the raw ones,
     within 0.2 percent.
     """
@@ -453,7 +453,7 @@ def test_entropy_of_a_profile_is_as_good(
     profile move single counts between the bins of the search, and with them the position of the
     least. Heavy tails give the same range.
     """
-    kind = GridKind(QType.parse(qtype), symmetry)  # type: ignore[arg-type]
+    kind = QParamsKind(QType.parse(qtype), symmetry)  # type: ignore[arg-type]
     for name in ("gauss", "heavy", "relu"):
         values = tensors(400_000)[name]
         a, b = (

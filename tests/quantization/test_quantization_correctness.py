@@ -341,7 +341,7 @@ def test_entropy_is_not_min_and_max_on_heavy_tails() -> None:
 
 def test_too_few_bins_for_entropy_are_told() -> None:
     model, batches = heavy_tailed()
-    with pytest.warns(UserWarning, match="found 128 bins; expected at least the 256 levels"):
+    with pytest.warns(UserWarning, match="found 128 bins; expected at least the 256 groups"):
         few = planned(model, batches, ranged("entropy(128)"))
     assert few.values == planned(model, batches, ranged("minmax")).values
 

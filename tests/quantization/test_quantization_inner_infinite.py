@@ -11,7 +11,7 @@ from quantization_subjects import conv_relu, feeds_of
 from qbench.calibration import Distribution, calibrate
 from qbench.calibration.ranges.least_error import Mse
 from qbench.errors import InputError
-from qbench.numerics import GridKind, Interval
+from qbench.numerics import Interval, QParamsKind
 from qbench.quantization import Ranges, Rule, Schema, Spec, make_plan
 
 INT16 = Spec(qtype="int16", symmetry="symmetric")
@@ -45,7 +45,7 @@ def searching(slot: str) -> Schema:
 def test_a_method_that_finds_no_range_is_a_refusal(
     slot: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(self: Mse, distribution: Distribution, kind: GridKind) -> Interval:
+    def refused(self: Mse, distribution: Distribution, kind: QParamsKind) -> Interval:
         raise InputError(
             "Searching", found="too few values", expected="a million", remedy="Watch more."
         )
@@ -65,7 +65,7 @@ def test_a_range_inside_a_unit_is_searched_for_once(
 ) -> None:
     searched, search = [], Mse.of_distribution
 
-    def counted(self: Mse, distribution: Distribution, kind: GridKind) -> Interval:
+    def counted(self: Mse, distribution: Distribution, kind: QParamsKind) -> Interval:
         searched.append(distribution)
         return search(self, distribution, kind)
 

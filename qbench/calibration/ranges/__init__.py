@@ -1,4 +1,4 @@
-"""Statistics → the range that a grid is to represent, one method a file."""
+"""Statistics → the range that qparams are to represent: one file per method."""
 
 from typing import TYPE_CHECKING
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from qbench.calibration.histogram import Counts, Distribution, Floats
 from qbench.calibration.ranges.method import demand_whole, each_row, spelled, warn_of_few_bins
-from qbench.numerics import GridKind, Interval
+from qbench.numerics import Interval, QParamsKind
 
 # How much of a histogram is lost when a window of it is merged into few groups: KL(P‖Q), for many
 # windows at once.
@@ -92,19 +92,19 @@ def _times_log(values: Floats) -> Floats:
     return values * np.log(np.where(values > 0, values, 1.0))
 
 
-# The range that loses least information, KL(P‖Q), when it is merged into as many cells as its grid
-# has levels.
+# The range that loses least information, KL(P‖Q), when it is merged into as many groups as
+# there are codes.
 #
-# Of a tensor with one sign, and on symmetric grids, the histogram is that of |x| over [0, max |x|],
-# and the windows are [0, T]; the groups are the levels that the grid has on that side. Of two signs
-# on an asymmetric grid it is that of x over [low, high], and the windows shrink bin by bin from the
-# end that costs less, never past zero.
+# Of a tensor with one sign, and with symmetric qparams, the histogram is that of |x| over [0, max
+# |x|], and the windows are [0, T]; the groups are the codes on that side. Of two signs
+# with asymmetric qparams it is that of x over [low, high], and the windows shrink bin by bin from
+# the end that costs less, never past zero.
 #
 #     P  the window's bins, all that is outside added to the end bins     Q  the window merged into groups, spread again
 #
-# after Migacz, "8-bit inference with TensorRT" (GTC 2017). Here exact zeros are left out: every
-# grid represents them exactly, and the half of all values that a Relu makes zero says nothing about
-# the rest. Groups are of even width. Every window is tried, and the whole range wins ties.
+# after Migacz, "8-bit inference with TensorRT" (GTC 2017). Here exact zeros are left out: all
+# qparams represent them exactly, and the half of all values that a Relu makes zero says nothing
+# about the rest. Groups are of even width. Every window is tried, and the whole range wins ties.
 #
 # The least divergence is not the least error: it counts how often a value is saturated, not by how
 # much. Where few large values carry the result, this loses against ``minmax`` and ``mse``.
@@ -114,7 +114,7 @@ _MARGIN = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Entropy:
-    """``bins`` equal bins over what was seen; with fewer than the grid has levels the range is
+    """``bins`` equal bins over what was seen; with fewer than there are codes the range is
     kept (a warning).
 
     Raises:
@@ -126,7 +126,7 @@ class Entropy:
     def __post_init__(self) -> None:
         demand_whole("bins", self.bins, 2)
 
-    def of_distribution(self, distribution: Distribution, kind: GridKind) -> Interval:
+    def of_distribution(self, distribution: Distribution, kind: QParamsKind) -> Interval:
         """Of one tensor; it holds zero. Of zeros alone: [0, 0]."""
         low, high = min(distribution.low, 0.0), max(distribution.high, 0.0)
         symmetric = kind.mirrors(low)
@@ -154,7 +154,7 @@ class Entropy:
     def _of_both_signs(
         self, nonzero: Distribution, low: float, high: float, groups: int
     ) -> Interval:
-        """On an asymmetric grid, over [low, high] with zero strictly inside."""
+        """With asymmetric qparams, over [low, high] with zero strictly inside."""
         width = (high - low) / self.bins
         histogram = nonzero.equal_width(self.bins, low, high)
         zero = int(min(-low / (high - low) * self.bins, self.bins - 1))
@@ -164,7 +164,7 @@ class Entropy:
         above = high if lasts[best] == self.bins - 1 else low + (lasts[best] + 1) * width
         return Interval(np.asarray(below), np.asarray(min(high, above)))
 
-    def of_rows(self, rows: npt.NDArray[Any], kind: GridKind) -> Interval:
+    def of_rows(self, rows: npt.NDArray[Any], kind: QParamsKind) -> Interval:
         """Of every row, one after the other."""
         return each_row(self.of_distribution, rows, kind)
 

@@ -16,7 +16,7 @@ from qbench.calibration.ranges.method import (
     warn_of_few_bins,
 )
 from qbench.calibration.ranges.tvm import MOST_BINS, Curve
-from qbench.numerics import GridKind, Interval
+from qbench.numerics import Interval, QParamsKind
 
 GROUPS = 255
 
@@ -35,7 +35,7 @@ class GlowKl:
         demand_whole("bins", self.bins, 1)
         demand(self.bins < MOST_BINS, "bins", self.bins, f"below {MOST_BINS}")
 
-    def of_distribution(self, distribution: Distribution, kind: GridKind) -> Interval:
+    def of_distribution(self, distribution: Distribution, kind: QParamsKind) -> Interval:
         """The range for one tensor."""
         low, high = min(distribution.low, 0.0), max(distribution.high, 0.0)
         symmetric = kind.mirrors(low)
@@ -60,7 +60,7 @@ class GlowKl:
             start, end = low * ratio, high * ratio
         return Interval(np.asarray(start), np.asarray(end))
 
-    def of_rows(self, rows: npt.NDArray[Any], kind: GridKind) -> Interval:
+    def of_rows(self, rows: npt.NDArray[Any], kind: QParamsKind) -> Interval:
         """Of every row, one after the other: slow for many (Glow leaves constants alone by
         default).
         """

@@ -9,16 +9,16 @@ import numpy.typing as npt
 
 from qbench.calibration.histogram import Distribution, Floats
 from qbench.calibration.ranges.method import demand, spelled
-from qbench.numerics import GridKind, Interval
+from qbench.numerics import Interval, QParamsKind
 
-# The error of representing values on a grid, Σ c·|x − x̂|ᵖ, for many grids at once.
+# The error of quantizing values, Σ c·|x − x̂|ᵖ, for many qparams at once.
 #
 #     x̂ = s · (clip(rint(x/s) + z, qmin, qmax) − z)
 #
 # Values and errors are counted in steps of a reference scale, so that neither huge nor tiny tensors
 # leave the numbers' range. How a tie is rounded makes no difference to an error.
 
-_LEVELS_BY_SUMS = 1024
+_CODES_BY_SUMS = 1024
 _FLOAT32_BITS = 10
 _NARROW = 256
 
@@ -27,8 +27,8 @@ class RoundingError(Protocol):
     """What a search asks of tensors: one per column."""
 
     def __call__(self, scales: Floats, points: Floats) -> Floats:
-        """Errors, (k, n), of the n tensors on k grids each: scales in reference steps, and zero
-        points.
+        """Errors, (k, n), of the n tensors by k qparams each: scales in reference steps, and
+        zero points.
         """
         ...
 
@@ -37,23 +37,23 @@ class RoundingError(Protocol):
 class ErrorOfPoints:
     """The error of one distribution; its ``points`` are in reference steps.
 
-    Squares go by prefix sums over the points, which are cut where a grid rounds from one level to
+    Squares go by prefix sums over the points, which are cut where rounding goes from one code to
     the next,
 
-        Σ c·(x − v)² over a cell = Σ c·x² − 2·v·Σ c·x + v²·Σ c        v the cell's level
+        Σ c·(x − v)² over a cell = Σ c·x² − 2·v·Σ c·x + v²·Σ c        v the value of the cell's code
 
-    so that a grid costs its levels and not the points. Other exponents, and grids of many levels,
+    so that qparams cost their codes and not the points. Other exponents, and types of many codes,
     take every point.
     """
 
     points: Floats
     counts: Floats
-    kind: GridKind
+    kind: QParamsKind
     exponent: float
 
     @classmethod
     def of(
-        cls, distribution: Distribution, reference: float, kind: GridKind, exponent: float
+        cls, distribution: Distribution, reference: float, kind: QParamsKind, exponent: float
     ) -> "ErrorOfPoints":
         """That of ``distribution`` in steps of ``reference``."""
         return cls(
@@ -62,13 +62,13 @@ class ErrorOfPoints:
 
     def __call__(self, scales: Floats, points: Floats) -> Floats:
         """Errors, (k, 1), of the one tensor."""
-        by_sums = self.exponent == 2 and self.kind.code_count <= _LEVELS_BY_SUMS
+        by_sums = self.exponent == 2 and self.kind.code_count <= _CODES_BY_SUMS
         found = self._by_sums(scales, points) if by_sums else self._by_points(scales, points)
         return np.asarray(found)[:, np.newaxis]
 
     def _by_sums(self, scales: Floats, points: Floats) -> Floats:
-        levels = np.arange(self.kind.qmin, self.kind.qmax + 1, dtype=np.float64)
-        values = (levels - points) * scales
+        codes = np.arange(self.kind.qmin, self.kind.qmax + 1, dtype=np.float64)
+        values = (codes - points) * scales
         weighted = self.counts * self.points
         sums = [np.concatenate([[0.0], np.cumsum(each)]) for each in (self.counts, weighted)]
         inner = np.searchsorted(self.points, (values[:, 1:] + values[:, :-1]) / 2)
@@ -101,12 +101,12 @@ class ErrorOfRows:
 
     values: npt.NDArray[Any]
     across: bool
-    kind: GridKind
+    kind: QParamsKind
     exponent: float
 
     @classmethod
     def of(
-        cls, rows: npt.NDArray[Any], reference: Floats, kind: GridKind, exponent: float
+        cls, rows: npt.NDArray[Any], reference: Floats, kind: QParamsKind, exponent: float
     ) -> "ErrorOfRows":
         """That of ``rows``, each in steps of its own ``reference``."""
         precision = np.float32 if kind.qtype.bits <= _FLOAT32_BITS else np.float64
@@ -134,17 +134,17 @@ def distances(
     point: npt.NDArray[Any],
     bounds: tuple[int, int],
 ) -> npt.NDArray[Any]:
-    """|x − x̂| of ``values``, of their shape and precision, on the grid (scale, point) with
-    levels within ``bounds``.
+    """|x − x̂| of ``values``, of their shape and precision, quantized by (scale, point) to
+    codes within ``bounds``.
     """
-    levels = values / scale
-    np.rint(levels, out=levels)
+    steps = values / scale
+    np.rint(steps, out=steps)
     low, high = (np.asarray(bound - point, values.dtype) for bound in bounds)
-    np.maximum(levels, low, out=levels)
-    np.minimum(levels, high, out=levels)
-    levels *= scale
-    levels -= values
-    return np.asarray(np.abs(levels, out=levels))
+    np.maximum(steps, low, out=steps)
+    np.minimum(steps, high, out=steps)
+    steps *= scale
+    steps -= values
+    return np.asarray(np.abs(steps, out=steps))
 
 
 def powers(values: npt.NDArray[Any], exponent: float) -> npt.NDArray[Any]:
@@ -161,15 +161,15 @@ def powers(values: npt.NDArray[Any], exponent: float) -> npt.NDArray[Any]:
         )
 
 
-# The search for the range whose grid represents values with the least error: coarse to fine, many
+# The search for the range whose qparams represent values with the least error: coarse to fine, many
 # tensors at once.
 #
-#     minimise Σ c·|x − x̂|ᵖ over [low′, high′], x̂ on the very grid that the kind chooses for [low′, high′]
+#     minimise Σ c·|x − x̂|ᵖ over [low′, high′], x̂ by the very qparams that the kind chooses for it
 #
 # Which ranges are worth a try is bounded: an end clipped by d costs at least dᵖ, so that d never
 # exceeds the p-th root of the error of the whole range. Within the bounds a ladder of ratios is
 # tried, then its best rung's surroundings, finer and finer. Two ends that are free (asymmetric
-# grids, values of both signs) are shrunk to one threshold first, then one after the other, then
+# qparams, values of both signs) are shrunk to one threshold first, then one after the other, then
 # about the best in every combination. Where scales are powers of two only those scales are tried,
 # each with several zero points where it has them. The whole range wins ties.
 
@@ -191,7 +191,7 @@ Path = Callable[[Floats], tuple[Floats, Floats]]
 
 
 def least_error_of_distribution(
-    distribution: Distribution, kind: GridKind, exponent: float
+    distribution: Distribution, kind: QParamsKind, exponent: float
 ) -> Interval:
     """The range of least error of one tensor (0-d); it holds zero."""
     low, high = np.array([min(distribution.low, 0.0)]), np.array([max(distribution.high, 0.0)])
@@ -201,7 +201,7 @@ def least_error_of_distribution(
     return Interval(found.low[0], found.high[0])
 
 
-def least_error_of_rows(rows: npt.NDArray[Any], kind: GridKind, exponent: float) -> Interval:
+def least_error_of_rows(rows: npt.NDArray[Any], kind: QParamsKind, exponent: float) -> Interval:
     """The range of least error of every row of ``rows`` (n, elements); each holds zero."""
     at_once = max(1, _ELEMENTS_AT_ONCE // max(1, rows.shape[1]))
     lows = np.minimum(rows.min(axis=1), 0.0).astype(np.float64)
@@ -215,7 +215,7 @@ def least_error_of_rows(rows: npt.NDArray[Any], kind: GridKind, exponent: float)
     return Interval(lows, highs)
 
 
-def _scales(kind: GridKind, lows: Floats, highs: Floats) -> tuple[Floats, Floats]:
+def _scales(kind: QParamsKind, lows: Floats, highs: Floats) -> tuple[Floats, Floats]:
     """Scales and zero points, of the shape of the ends, that the kind gives these ranges."""
     chosen = kind.choose(lows.ravel(), highs.ravel(), axis=0)
     return chosen.scale.astype(np.float64).reshape(lows.shape), chosen.zero_point.astype(
@@ -230,7 +230,7 @@ class _Search:
     low: Floats
     high: Floats
     reference: Floats
-    kind: GridKind
+    kind: QParamsKind
     exponent: float
     errors: RoundingError
     best: Floats = None  # type: ignore[assignment]
@@ -284,7 +284,7 @@ class _Search:
     def _one_scale(self, seen: Interval, clipped: Floats) -> None:
         """Both ends follow one scale: ratio r is r times the scale that covers what was seen."""
         largest = np.maximum(-seen.low, seen.high)
-        below, above = self._grid_ends(seen)
+        below, above = self._ends_in_steps(seen)
         whole = self.reference
 
         def path(ratios: Floats) -> tuple[Floats, Floats]:
@@ -309,14 +309,14 @@ class _Search:
         def upper(ends: Floats) -> tuple[Floats, Floats]:
             return np.broadcast_to(self.low, ends.shape), ends
 
-        # The zero point is rounded to a level, which moves either end of the grid by up to half a
-        # step.
+        # The zero point is rounded to a code, which moves either end of what is represented by up
+        # to half a step.
         reach = clipped + self.reference
         reaches = []
         for end, path in ((seen.high, upper), (seen.low, lower)):
             first, last = self._line(_ladder(np.abs(end), reach, _END_RUNGS) * end, path, (6,))
             reaches.append(np.abs(last - first))
-        # The zero point jumps from level to level as either end moves: last the two are tried in
+        # The zero point jumps from code to code as either end moves: last the two are tried in
         # every combination.
         square = np.stack(np.meshgrid(_AROUND, _AROUND)).reshape(2, -1, 1)
         for narrowing in _NARROWING:
@@ -324,9 +324,9 @@ class _Search:
             lows = np.clip(self.low + square[1] * reaches[1] * narrowing, seen.low, 0.0)
             self._offer(lows, highs)
 
-    def _grid_ends(self, seen: Interval) -> tuple[Floats, Floats]:
-        """The ends of the grid in steps from zero, (n,) each, of a kind whose zero point does
-        not follow the range.
+    def _ends_in_steps(self, seen: Interval) -> tuple[Floats, Floats]:
+        """The lowest and the highest code in steps from zero, (n,) each, of a kind whose zero point
+        does not follow the range.
         """
         point = _scales(self.kind, seen.low, seen.high)[1]
         return self.kind.qmin - point, self.kind.qmax - point
@@ -341,17 +341,17 @@ class _Search:
         if self.kind.symmetry == "asymmetric":
             self._windows(seen, scales)
             return
-        below, beyond = self._grid_ends(seen)
+        below, beyond = self._ends_in_steps(seen)
         lows, highs = scales * below, scales * beyond
         inside = (lows > seen.low) | (highs < seen.high) | (above == 0)
-        # What is wider than what was seen is offered as the grid's own ends: no smaller range has
-        # that scale.
+        # What is wider than what was seen is offered as what the codes can represent: no smaller
+        # range has that scale.
         lows = np.where(inside, np.maximum(lows, seen.low), lows)
         highs = np.where(inside, np.minimum(highs, seen.high), highs)
         self._offer(np.maximum(lows, -_LARGEST), np.minimum(highs, _LARGEST))
 
     def _windows(self, seen: Interval, scales: Floats) -> None:
-        """Windows of all levels, whole steps from zero: aligned with one end, with the other,
+        """Windows of all codes, whole steps from zero: aligned with one end, with the other,
         and in between.
         """
         steps = self.kind.code_count - 1
@@ -394,11 +394,11 @@ def _between(count: int) -> Floats:
     return np.linspace(0.0, 1.0, count + 2)[1:-1, np.newaxis]
 
 
-# The range whose grid represents the values with the least Σ c·|x − x̂|ᵖ.
+# The range whose qparams represent the values with the least Σ c·|x − x̂|ᵖ.
 #
-# x̂ is x on the very grid that the kind chooses for the range: rounding and saturation both count.
-# p = 2 is the squared error (``mse``), p = 1 the absolute one; a larger p spares the tails, which
-# makes it the min/max range in the end.
+# x̂ is x quantized by the very qparams that the kind chooses for the range: rounding and saturation
+# both count. p = 2 is the squared error (``mse``), p = 1 the absolute one; a larger p spares the
+# tails, which makes it the min/max range in the end.
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,11 +415,11 @@ class Lp:
     def __post_init__(self) -> None:
         demand(0.1 <= self.p <= 100, "p", self.p, "in [0.1, 100]")
 
-    def of_distribution(self, distribution: Distribution, kind: GridKind) -> Interval:
+    def of_distribution(self, distribution: Distribution, kind: QParamsKind) -> Interval:
         """Of one tensor; it holds zero."""
         return least_error_of_distribution(distribution, kind, self.p)
 
-    def of_rows(self, rows: npt.NDArray[Any], kind: GridKind) -> Interval:
+    def of_rows(self, rows: npt.NDArray[Any], kind: QParamsKind) -> Interval:
         """Of every row, all rows at once."""
         return least_error_of_rows(rows, kind, self.p)
 
@@ -427,7 +427,8 @@ class Lp:
         return spelled("lp", self)
 
 
-# The range whose grid represents the values with the least squared error, Σ c·(x − x̂)²: ``lp(2)``.
+# The range whose qparams represent the values with the least squared error, Σ c·(x − x̂)²:
+# ``lp(2)``.
 
 
 @dataclass(frozen=True, slots=True)

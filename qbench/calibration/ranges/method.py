@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.calibration.histogram import Distribution
-from qbench.numerics import GridKind, Interval
+from qbench.numerics import Interval, QParamsKind
 
-# A range method turns what is known of a tensor into the interval that its grid is to represent.
+# A range method turns what is known of a tensor into the interval that its qparams are to
+# represent.
 
 
 @runtime_checkable
@@ -19,12 +20,12 @@ class RangeMethod(Protocol):
     """A frozen value whose fields are its settings; ``str()`` of it is the text that schemas
     name it by.
 
-    The kind of grid is given for methods that weigh its rounding error. What is asked of one tensor
-    and what is asked of the rows of another agree: ``of_rows(rows, kind)[i] ==
+    ``kind`` is for methods that weigh the rounding error. The range of a tensor and the ranges of
+    rows agree: ``of_rows(rows, kind)[i] ==
     of_distribution(Distribution.of(rows[i]), kind)``.
     """
 
-    def of_distribution(self, distribution: Distribution, kind: GridKind) -> Interval:
+    def of_distribution(self, distribution: Distribution, kind: QParamsKind) -> Interval:
         """One interval (0-d) for a tensor; it holds zero when it was searched for.
 
         Raises:
@@ -32,7 +33,7 @@ class RangeMethod(Protocol):
         """
         ...
 
-    def of_rows(self, rows: npt.NDArray[Any], kind: GridKind) -> Interval:
+    def of_rows(self, rows: npt.NDArray[Any], kind: QParamsKind) -> Interval:
         """One interval for each row of ``rows``, (n, elements) real: the channels or blocks of
         a constant.
         """
@@ -77,7 +78,8 @@ def demand_whole(setting: str, value: object, least: int) -> None:
 #
 #     [0, T] where low ≥ 0        [−T, 0] where high ≤ 0        else [−T, T]
 #
-# On a symmetric grid it comes to the same scale T / qmax wherever the tensor has a positive side.
+# With symmetric qparams it comes to the same scale T / qmax wherever the tensor has a positive
+# side.
 
 
 def around_zero(threshold: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike) -> Interval:
@@ -90,20 +92,19 @@ def around_zero(threshold: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLik
     return Interval(np.where(below, -ends, 0.0) + 0.0, np.where(above, ends, 0.0) + 0.0)
 
 
-# The warning that a histogram is too coarse for the grid that it is to judge: there is no window to
-# choose from.
+# The warning that a histogram is too coarse for the codes that it is to judge: there is no window
+# to choose from.
 
 
 class FewBinsWarning(UserWarning):
-    """A range method has fewer bins than the grid has levels, so that it keeps the whole range."""
+    """A range method has fewer bins than there are codes, so that it keeps the whole range."""
 
 
-def warn_of_few_bins(method: object, bins: int, levels: int) -> None:
+def warn_of_few_bins(method: object, bins: int, groups: int) -> None:
     """Says so, in one sentence."""
     warnings.warn(
-        f"Choosing a range by '{method}': found {bins} bins; expected at least the {levels} levels "
-        "that they are merged"
-        " into. The whole range is kept; give more bins.",
+        f"Choosing a range by '{method}': found {bins} bins; expected at least the {groups} groups "
+        "that they are merged into. The whole range is kept; give more bins.",
         FewBinsWarning,
         stacklevel=3,
     )
@@ -115,11 +116,11 @@ def warn_of_few_bins(method: object, bins: int, levels: int) -> None:
 
 
 def each_row(
-    of_distribution: Callable[[Distribution, GridKind], Interval],
+    of_distribution: Callable[[Distribution, QParamsKind], Interval],
     rows: npt.NDArray[Any],
-    kind: GridKind,
+    kind: QParamsKind,
 ) -> Interval:
-    """One interval a row of ``rows`` (n, elements), each from the distribution of that row
+    """One interval per row of ``rows`` (n, elements), each from the distribution of that row
     alone.
     """
     found = [of_distribution(Distribution.of(row), kind) for row in rows]

@@ -10,20 +10,20 @@ import numpy.typing as npt
 
 from qbench.calibration.histogram import Distribution, Floats
 from qbench.calibration.ranges.method import demand, spelled
-from qbench.numerics import GridKind, Interval
+from qbench.numerics import Interval, QParamsKind
 
 # The range that was seen: [min, max].
 
 
 @dataclass(frozen=True, slots=True)
 class MinMax:
-    """Everything seen is inside, whatever the grid."""
+    """Everything seen is inside, whatever the kind of qparams."""
 
-    def of_distribution(self, distribution: Distribution, kind: GridKind) -> Interval:  # noqa: ARG002
+    def of_distribution(self, distribution: Distribution, kind: QParamsKind) -> Interval:  # noqa: ARG002
         """The exact extremes."""
         return Interval(np.asarray(distribution.low), np.asarray(distribution.high))
 
-    def of_rows(self, rows: npt.NDArray[Any], kind: GridKind) -> Interval:  # noqa: ARG002
+    def of_rows(self, rows: npt.NDArray[Any], kind: QParamsKind) -> Interval:  # noqa: ARG002
         """The exact extremes of every row."""
         return Interval(rows.min(axis=1).astype(np.float64), rows.max(axis=1).astype(np.float64))
 
@@ -38,7 +38,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Always [low, high]; a grid widens it to hold zero.
+    """Always [low, high]; qparams widen it to hold zero.
 
     Raises:
         ValueError: low above high, or an end that is not finite as float32.
@@ -52,11 +52,11 @@ class Fixed:
             demand(math.isfinite(end) and abs(end) <= _LARGEST, name, end, "finite as float32")
         demand(self.low <= self.high, "low", self.low, f"at most high = {self.high!r}")
 
-    def of_distribution(self, distribution: Distribution, kind: GridKind) -> Interval:  # noqa: ARG002
+    def of_distribution(self, distribution: Distribution, kind: QParamsKind) -> Interval:  # noqa: ARG002
         """The range given."""
         return Interval(np.asarray(self.low), np.asarray(self.high))
 
-    def of_rows(self, rows: npt.NDArray[Any], kind: GridKind) -> Interval:  # noqa: ARG002
+    def of_rows(self, rows: npt.NDArray[Any], kind: QParamsKind) -> Interval:  # noqa: ARG002
         """The range given, for every row."""
         return Interval(np.full(len(rows), self.low), np.full(len(rows), self.high))
 
@@ -87,7 +87,7 @@ class MovingAverage:
     def __post_init__(self) -> None:
         demand(0 < self.constant <= 1, "constant", self.constant, "in (0, 1]")
 
-    def of_distribution(self, distribution: Distribution, kind: GridKind) -> Interval:
+    def of_distribution(self, distribution: Distribution, kind: QParamsKind) -> Interval:
         """The averages after the last sample."""
         lows, highs = distribution.sample_lows, distribution.sample_highs
         if lows is None or highs is None or not np.isfinite(lows).any():
@@ -96,7 +96,7 @@ class MovingAverage:
         high = self._replayed(highs[np.isfinite(highs)].tolist())
         return Interval(np.asarray(low), np.asarray(max(low, high)))
 
-    def of_rows(self, rows: npt.NDArray[Any], kind: GridKind) -> Interval:
+    def of_rows(self, rows: npt.NDArray[Any], kind: QParamsKind) -> Interval:
         """The extremes of every row: a constant is one sample."""
         return MinMax().of_rows(rows, kind)
 
@@ -128,14 +128,14 @@ class Sigma:
     def __post_init__(self) -> None:
         demand(self.k > 0 and math.isfinite(self.k), "k", self.k, "positive and finite")
 
-    def of_distribution(self, distribution: Distribution, kind: GridKind) -> Interval:  # noqa: ARG002
+    def of_distribution(self, distribution: Distribution, kind: QParamsKind) -> Interval:  # noqa: ARG002
         """Of all values of a tensor; [c, c] of a constant c."""
         low, high = np.asarray(distribution.low), np.asarray(distribution.high)
         return self._inside(
             np.asarray(distribution.mean), np.asarray(distribution.deviation), low, high
         )
 
-    def of_rows(self, rows: npt.NDArray[Any], kind: GridKind) -> Interval:  # noqa: ARG002
+    def of_rows(self, rows: npt.NDArray[Any], kind: QParamsKind) -> Interval:  # noqa: ARG002
         """Of the values of every row."""
         mean = rows.mean(axis=1, dtype=np.float64)
         low, high = rows.min(axis=1).astype(np.float64), rows.max(axis=1).astype(np.float64)
@@ -157,10 +157,12 @@ class Sigma:
 
 # The smallest of ranges that keep p percent of the values, the rest cut at both sides alike.
 #
-#     c = ⌊N · (100 − p) / 200⌋ values are cut at each end:  [x₍c₊₁₎, x₍N₋c₎]     asymmetric grids, values of both signs
-#     c = ⌊N · (100 − p) / 100⌋ magnitudes are cut:  [−T, T] inside what was seen,  T = |x|₍N₋c₎      all other cases
+#     asymmetric qparams, values of both signs:
+#         c = ⌊N · (100 − p) / 200⌋ values are cut at each end:  [x₍c₊₁₎, x₍N₋c₎]
+#     all other cases:
+#         c = ⌊N · (100 − p) / 100⌋ magnitudes are cut:  [−T, T] inside what was seen,  T = |x|₍N₋c₎
 #
-# x₍i₎ is the i-th smallest of N values: an order statistic, never interpolated. Where the grid is
+# x₍i₎ is the i-th smallest of N values: an order statistic, never interpolated. Where qparams are
 # symmetric a cut at one side alone wins nothing, and where all values have one sign the other end
 # is zero's. With c = 0 nothing is cut, so that percentile(100) is exactly what was seen.
 
@@ -186,7 +188,7 @@ class Percentile:
         """
         return int(count * (100 - Fraction(repr(float(self.p)))) / (100 * sides))
 
-    def of_distribution(self, distribution: Distribution, kind: GridKind) -> Interval:
+    def of_distribution(self, distribution: Distribution, kind: QParamsKind) -> Interval:
         """Of all values of a tensor."""
         low, high, count = distribution.low, distribution.high, distribution.count
         if kind.symmetry == "asymmetric" and low < 0 < high:
@@ -200,7 +202,7 @@ class Percentile:
                 low, high = max(low, -threshold), min(high, threshold)
         return Interval(np.asarray(low), np.asarray(high))
 
-    def of_rows(self, rows: npt.NDArray[Any], kind: GridKind) -> Interval:
+    def of_rows(self, rows: npt.NDArray[Any], kind: QParamsKind) -> Interval:
         """Of the values of every row."""
         count = rows.shape[1]
         at_once = max(1, _ELEMENTS_AT_ONCE // max(1, count))
@@ -211,7 +213,7 @@ class Percentile:
             )
         return Interval(lows, highs)
 
-    def _of_some(self, rows: npt.NDArray[Any], kind: GridKind) -> tuple[Floats, Floats]:
+    def _of_some(self, rows: npt.NDArray[Any], kind: QParamsKind) -> tuple[Floats, Floats]:
         count = rows.shape[1]
         low, high = rows.min(axis=1).astype(np.float64), rows.max(axis=1).astype(np.float64)
         two_sided = (low < 0) & (high > 0) & (kind.symmetry == "asymmetric")

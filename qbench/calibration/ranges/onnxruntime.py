@@ -16,50 +16,50 @@ from qbench.calibration.ranges.method import (
     warn_of_few_bins,
 )
 from qbench.calibration.ranges.tvm import MOST_BINS
-from qbench.numerics import GridKind, Interval
+from qbench.numerics import Interval, QParamsKind
 
 # ONNX Runtime's entropy calibrator: KL over windows about zero, in whole numbers; by default the
 # min/max range.
 #
-# Of ``bins`` bins over [−max|x|, max|x|] the windows [middle − i, middle + i], i = levels/2 …
-# bins/2, are merged into ``levels`` groups of ⌊width/levels⌋ bins. Unlike MXNet's, a group's level
-# is cut to a whole number and given to empty bins too, and the rest behind the last group gets
+# Of ``bins`` bins over [−max|x|, max|x|] the windows [middle − i, middle + i], i = groups/2 …
+# bins/2, are merged into groups of ⌊width/groups⌋ bins. Unlike MXNet's, a group's count per bin
+# is cut to a whole number and given to empty bins too, and the rest after the last group gets
 # none. Its defaults, 128 and 128, leave one window: all that was seen. Source:
 # onnxruntime/python/tools/quantization/calibrate.py.
 
 
 @dataclass(frozen=True, slots=True)
 class OrtEntropy:
-    """``bins`` of the histogram, merged into ``levels`` groups; with fewer bins the range is
-    kept (a warning).
+    """``bins`` of the histogram, merged into so many groups as the second number says; with
+    fewer bins the range is kept (a warning).
 
     Raises:
-        ValueError: bins or levels below 2, or bins not below 10000.
+        ValueError: either number below 2, or bins not below 10000.
     """
 
     bins: int = 128
-    levels: int = 128
+    levels: int = 128  # stored name
 
     def __post_init__(self) -> None:
         demand_whole("bins", self.bins, 2)
-        demand_whole("levels", self.levels, 2)
+        demand_whole("levels", self.levels, 2)  # stored name
         demand(self.bins < MOST_BINS, "bins", self.bins, f"below {MOST_BINS}")
 
-    def of_distribution(self, distribution: Distribution, kind: GridKind) -> Interval:  # noqa: ARG002
+    def of_distribution(self, distribution: Distribution, kind: QParamsKind) -> Interval:  # noqa: ARG002
         """The range for one tensor, inside what was seen."""
+        groups = self.levels  # stored name
         low, high, largest = distribution.low, distribution.high, distribution.absmax
-        if self.bins < self.levels:
-            warn_of_few_bins(self, self.bins, self.levels)
-        if self.bins < self.levels or largest == 0:
+        if self.bins < groups:
+            warn_of_few_bins(self, self.bins, groups)
+        if self.bins < groups or largest == 0:
             return Interval(np.asarray(low), np.asarray(high))
         histogram = distribution.equal_width(self.bins, -largest, largest)
         middle, width = self.bins // 2, 2 * largest / self.bins
         windows = [
-            (middle - i, min(middle + i + 1, self.bins))
-            for i in range(self.levels // 2, middle + 1)
+            (middle - i, min(middle + i + 1, self.bins)) for i in range(groups // 2, middle + 1)
         ]
         start, end = windows[
-            int(np.argmin([_divergence(histogram, window, self.levels) for window in windows]))
+            int(np.argmin([_divergence(histogram, window, groups) for window in windows]))
         ]
         if start > 0:
             low, high = (
@@ -68,7 +68,7 @@ class OrtEntropy:
             )
         return Interval(np.asarray(low), np.asarray(high))
 
-    def of_rows(self, rows: npt.NDArray[Any], kind: GridKind) -> Interval:
+    def of_rows(self, rows: npt.NDArray[Any], kind: QParamsKind) -> Interval:
         """Of every row, one after the other."""
         return each_row(self.of_distribution, rows, kind)
 
@@ -76,19 +76,19 @@ class OrtEntropy:
         return spelled("ort_entropy", self)
 
 
-def _divergence(histogram: Counts, window: tuple[int, int], levels: int) -> float:
+def _divergence(histogram: Counts, window: tuple[int, int], groups: int) -> float:
     """Σ P·ln(P/Q) of the bins of ``window``, its end excluded; infinite where no count is left."""
     start, end = window
     inside = histogram[start:end]
     p = inside.copy()
     p[0] += histogram[:start].sum()
     p[-1] += histogram[end:].sum()
-    width = len(inside) // levels
-    merged = inside[: levels * width].reshape(levels, width).sum(axis=1)
-    merged[-1] += inside[levels * width :].sum()
-    filled = (p[: levels * width] != 0).reshape(levels, width).sum(axis=1)
+    width = len(inside) // groups
+    merged = inside[: groups * width].reshape(groups, width).sum(axis=1)
+    merged[-1] += inside[groups * width :].sum()
+    filled = (p[: groups * width] != 0).reshape(groups, width).sum(axis=1)
     q = np.zeros_like(p)
-    q[: levels * width] = np.repeat(np.where(filled > 0, merged // np.maximum(filled, 1), 0), width)
+    q[: groups * width] = np.repeat(np.where(filled > 0, merged // np.maximum(filled, 1), 0), width)
     smooth_p, smooth_q = _smoothed(p), _smoothed(q)
     if smooth_p is None or smooth_q is None:
         return float("inf")
@@ -129,7 +129,7 @@ class OrtPercentile:
         demand(0 < self.p <= 100, "p", self.p, "in (0, 100]")
         demand_whole("bins", self.bins, 1)
 
-    def of_distribution(self, distribution: Distribution, kind: GridKind) -> Interval:  # noqa: ARG002
+    def of_distribution(self, distribution: Distribution, kind: QParamsKind) -> Interval:  # noqa: ARG002
         """The range for one tensor; it holds zero."""
         magnitudes = distribution.magnitudes()
         start, end = float(magnitudes.points[0]), distribution.absmax
@@ -141,7 +141,7 @@ class OrtPercentile:
         low, high = min(distribution.low, 0.0), max(distribution.high, 0.0)
         return Interval(np.asarray(max(low, -threshold)), np.asarray(min(high, threshold)))
 
-    def of_rows(self, rows: npt.NDArray[Any], kind: GridKind) -> Interval:
+    def of_rows(self, rows: npt.NDArray[Any], kind: QParamsKind) -> Interval:
         """Of every row, one after the other."""
         return each_row(self.of_distribution, rows, kind)
 

@@ -9,15 +9,15 @@ import numpy.typing as npt
 
 from qbench.calibration.histogram import Counts, Distribution
 from qbench.calibration.ranges.method import demand_whole, each_row, spelled
-from qbench.numerics import GridKind, Interval
+from qbench.numerics import Interval, QParamsKind
 
 _STEP = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
 class TorchHistogram:
-    """``bins`` equal bins over what was seen; the cells are 2^bits of the grid's type, whatever
-    its ends.
+    """``bins`` equal bins over what was seen; the cells are 2^bits of the type, whatever the
+    ends of its codes.
 
     Raises:
         ValueError: fewer than two bins.
@@ -28,7 +28,7 @@ class TorchHistogram:
     def __post_init__(self) -> None:
         demand_whole("bins", self.bins, 2)
 
-    def of_distribution(self, distribution: Distribution, kind: GridKind) -> Interval:
+    def of_distribution(self, distribution: Distribution, kind: QParamsKind) -> Interval:
         """The range for one tensor; what was seen, where it is one value."""
         low, high = distribution.low, distribution.high
         if low == high:
@@ -39,7 +39,7 @@ class TorchHistogram:
         end = high if last == self.bins - 1 else low + width * (last + 1)
         return Interval(np.asarray(low + width * first), np.asarray(end))
 
-    def of_rows(self, rows: npt.NDArray[Any], kind: GridKind) -> Interval:
+    def of_rows(self, rows: npt.NDArray[Any], kind: QParamsKind) -> Interval:
         """Of every row, one after the other."""
         return each_row(self.of_distribution, rows, kind)
 

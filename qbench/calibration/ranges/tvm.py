@@ -17,14 +17,13 @@ from qbench.calibration.ranges.method import (
     spelled,
     warn_of_few_bins,
 )
-from qbench.numerics import GridKind, Interval
+from qbench.numerics import Interval, QParamsKind
 
 # TVM's global scale: one range for all activations of a network, 8.0 unless said otherwise (4.0 for
 # MobileNet).
 #
-# [−scale, scale], without the side on which the tensor has nothing. TVM's own int8 grid has the
-# step scale/128 and ends at ±127 steps; a grid of ours covers the range, so that its step is
-# scale/127.
+# [−scale, scale], without the side on which the tensor has nothing. TVM's own int8 codes have the
+# step scale/128 and end at ±127; qparams of ours cover the range, so that their step is scale/127.
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +40,11 @@ class TvmGlobal:
         finite = math.isfinite(self.scale) and self.scale <= float(np.finfo(np.float32).max)
         demand(finite and self.scale > 0, "scale", self.scale, "positive and finite as float32")
 
-    def of_distribution(self, distribution: Distribution, kind: GridKind) -> Interval:  # noqa: ARG002
+    def of_distribution(self, distribution: Distribution, kind: QParamsKind) -> Interval:  # noqa: ARG002
         """The range given, on the sides where the tensor has values."""
         return around_zero(self.scale, distribution.low, distribution.high)
 
-    def of_rows(self, rows: npt.NDArray[Any], kind: GridKind) -> Interval:  # noqa: ARG002
+    def of_rows(self, rows: npt.NDArray[Any], kind: QParamsKind) -> Interval:  # noqa: ARG002
         """The same for every row."""
         return around_zero(np.full(len(rows), self.scale), rows.min(axis=1), rows.max(axis=1))
 
@@ -108,11 +107,11 @@ class Curve:
         filled = np.add.reduceat((inside != 0).astype(np.float32), starts)
         sums = np.add.reduceat(inside, starts).astype(np.float32)
         each = np.asarray(sums / np.maximum(filled, np.float32(1)), np.float32)
-        levels = np.repeat(each, np.diff(starts, append=len(p)))
-        levels[p == 0] = 0
-        if not levels.any():
+        spread = np.repeat(each, np.diff(starts, append=len(p)))
+        spread[p == 0] = 0
+        if not spread.any():
             return self.of_empty
-        p, q = _smoothed(p), _smoothed(levels)
+        p, q = _smoothed(p), _smoothed(spread)
         p /= _sum(p)
         q /= _sum(q)
         logs = np.log(np.divide(p, q, dtype=np.float32), dtype=np.float64).astype(np.float32)
@@ -137,7 +136,7 @@ def _sum(values: Float32s) -> np.float32:
 # max|x|].
 #
 # Windows of 2i + 1 bins about the middle one, i = groups/2 … bins/2, are merged into 2^bits − 1
-# groups (255), of a non-negative tensor on an unsigned grid into 2^(bits+1) − 1 (511). T is the
+# groups (255), of a non-negative tensor in an unsigned type into 2^(bits+1) − 1 (511). T is the
 # right edge of the window of least divergence, the smallest of equals (``smoothed_divergence``, in
 # float32 as their C++). Sources: TVM v0.8 src/relay/quantize/calibrate.cc and
 # python/tvm/relay/quantize/kl_divergence.py.
@@ -163,7 +162,7 @@ class TvmKl:
             f"an odd number below {MOST_BINS}",
         )
 
-    def of_distribution(self, distribution: Distribution, kind: GridKind) -> Interval:
+    def of_distribution(self, distribution: Distribution, kind: QParamsKind) -> Interval:
         """[−T, T], or the half of it where the tensor is."""
         low, high, largest = distribution.low, distribution.high, distribution.absmax
         unsigned = low >= 0 and kind.symmetry != "symmetric"
@@ -180,7 +179,7 @@ class TvmKl:
         best = reach[curve.first_of_least(middle - reach, middle + reach)]
         return around_zero((2 * best + 1) / self.bins * largest, low, high)
 
-    def of_rows(self, rows: npt.NDArray[Any], kind: GridKind) -> Interval:
+    def of_rows(self, rows: npt.NDArray[Any], kind: QParamsKind) -> Interval:
         """Of every row, one after the other: slow for many (theirs is for activations)."""
         return each_row(self.of_distribution, rows, kind)
 
@@ -212,7 +211,7 @@ class TvmPercentile:
     def _rank(self, count: int) -> int:
         return min(int(count * (self.p / 100)), count - 1)
 
-    def of_distribution(self, distribution: Distribution, kind: GridKind) -> Interval:  # noqa: ARG002
+    def of_distribution(self, distribution: Distribution, kind: QParamsKind) -> Interval:  # noqa: ARG002
         """Of all values of a tensor."""
         magnitudes, rank = distribution.magnitudes(), self._rank(distribution.count)
         below = np.cumsum(magnitudes.counts)
@@ -220,7 +219,7 @@ class TvmPercentile:
         threshold = distribution.absmax if rank == distribution.count - 1 else found
         return around_zero(threshold, distribution.low, distribution.high)
 
-    def of_rows(self, rows: npt.NDArray[Any], kind: GridKind) -> Interval:  # noqa: ARG002
+    def of_rows(self, rows: npt.NDArray[Any], kind: QParamsKind) -> Interval:  # noqa: ARG002
         """Of the values of every row."""
         rank = self._rank(rows.shape[1])
         at_once = max(1, _ELEMENTS_AT_ONCE // max(1, rows.shape[1]))
