@@ -120,8 +120,8 @@ class TorchBackend:
                     "a quantized graph: this backend runs products of uint8 activations and int8 "
                     "weights"
                 ),
-                remedy="Choose a schema with unsigned activations ('qbench quantize --why' says why slots stay "
-                "float), or a float backend.",
+                remedy="Choose a schema with unsigned activations ('qbench quantize --why' says "
+                "why slots stay float), or a float backend.",
             )
         lowered = lower_to_integers(graph, _TARGET)
         computed = {value.name for node in lowered.graph for value in node.outputs}

@@ -68,8 +68,8 @@ class AnswersBackend:
             f"Preparing a model on '{self.name}'",
             found="answers that were recorded elsewhere, which run no model",
             expected="a backend that runs models",
-            remedy="Measure or compare these answers ('qbench eval', 'qbench compare'); for anything else choose a "
-            "backend that 'qbench list backends' shows.",
+            remedy="Measure or compare these answers ('qbench eval', 'qbench compare'); for "
+            "anything else choose a backend that 'qbench list backends' shows.",
         )
 
 

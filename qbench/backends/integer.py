@@ -97,8 +97,8 @@ class IntegerBackend:
                 f"Preparing '{graph.graph.name}' on '{self.name}'",
                 found="a float graph",
                 expected="a quantized graph, since this backend computes in integers",
-                remedy="Quantize the model by a schema that quantizes some of its operators ('qbench quantize --why' "
-                "says why slots stay float), or choose a float backend.",
+                remedy="Quantize the model by a schema that quantizes some of its operators "
+                "('qbench quantize --why' says why slots stay float), or choose a float backend.",
             )
         lowered = lower_to_integers(graph, integer_target(self.arithmetic))
         computed = (value for node in lowered.graph for value in node.outputs)

@@ -48,8 +48,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--what",
         choices=("new", "improved", "changed", "all"),
         default="new",
-        help="accept cells without an accepted result (new, default), better results, changed results, or "
-        "new and changed (all)",
+        help="accept cells without an accepted result (new, default), better results, changed "
+        "results, or new and changed (all)",
     )
     parser.add_argument(
         "--any-class",

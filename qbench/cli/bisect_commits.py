@@ -47,8 +47,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="PATH",
-        help="file that the build writes and the cell depends on; commits with equal files are measured "
-        "once; repeatable",
+        help="file that the build writes and the cell depends on; commits with equal files are "
+        "measured once; repeatable",
     )
     parser.add_argument(
         "--metric",

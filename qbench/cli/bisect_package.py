@@ -355,9 +355,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=())
     parser.epilog = (
         "After '--' comes a command of your own that is run instead of a model. {python} in it is "
-        "the Python of a "
-        "version; its exit status is 0 where that is good, 125 where it cannot be tested, and "
-        "another one up to 127 where it is bad."
+        "the Python of a version; its exit status is 0 where that is good, 125 where it cannot be "
+        "tested, and another one up to 127 where it is bad."
     )
 
 
@@ -549,8 +548,8 @@ def _question(notes: "PackageNotes", arguments: argparse.Namespace) -> "Question
                 f"Bisecting {notes.task.package} from {notes.task.line[0]} to {notes.task.line[-1]}",
                 found=f"that {end} is {trial.mark}: {trial.says}",
                 expected=f"a {wanted.value} end",
-                remedy="Check that the ends are in the right order. A good end that differs from itself has an engine "
-                "whose results are not repeatable.",
+                remedy="Check that the ends are in the right order. A good end that differs from "
+                "itself has an engine whose results are not repeatable.",
             )
     return None
 

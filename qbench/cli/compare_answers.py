@@ -144,8 +144,8 @@ class Log:
                 f"{self.file.doing}, sample '{sample}'",
                 found="an empty label",
                 expected="what is right, as an answer without content is right by nothing",
-                remedy="Write the word that means no answer into 'answer' and 'label', or leave the sample out of "
-                "both files.",
+                remedy="Write the word that means no answer into 'answer' and 'label', or leave "
+                "the sample out of both files.",
             )
 
     def streams(self, rows: "npt.NDArray[np.intp]") -> TokenStreams:
@@ -346,8 +346,8 @@ def _direction(doing: str, name: str, old: Log, new: Log) -> Direction:
     if stated[0] is not stated[1]:
         raise InputError(
             doing,
-            found=f"that the metric '{name}' is better {stated[0].value} by the header of the first file, and "
-            f"{stated[1].value} by that of the second",
+            found=f"that the metric '{name}' is better {stated[0].value} by the header of the "
+            f"first file, and {stated[1].value} by that of the second",
             expected="one direction, as the file that is judged does not choose it",
             remedy="Write the same names as 'lower' into both headers.",
         )

@@ -183,8 +183,7 @@ def _margin(text: str) -> float:
 
 _RANGES = (
     "lost, gained and p are ranges where the samples on which the two runs differ are not known: a "
-    "run file counts "
-    "losses and gains against fp32, without labels"
+    "run file counts losses and gains against fp32, without labels"
 )
 
 

@@ -495,9 +495,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--save-case",
         metavar="DIR",
-        help="save the smallest input on which an engine differs from the arithmetic of the other side, "
-        "or from the one that it "
-        "claims, as an ONNX test case",
+        help="save the smallest input on which an engine differs from the arithmetic of the other "
+        "side, or from the one that it claims, as an ONNX test case",
     )
     parser.add_argument(
         "--top",

@@ -27,10 +27,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--data",
         metavar="D",
         required=True,
-        help="a folder of pictures, one folder per class ('PATH?resize=256&crop=224&mean=…&std=…&classes=labels.txt'); "
-        "an .npz with an array for each input (or a lone x) and labels y, or a folder of these, "
-        "one per sample; a "
-        ".jsonl with a sample in each line; or the name of a data set",
+        help="a folder of pictures, one folder per class "
+        "('PATH?resize=256&crop=224&mean=…&std=…&classes=labels.txt'); an .npz with an array for "
+        "each input (or a lone x) and labels y, or a folder of these, one per sample; a .jsonl "
+        "with a sample in each line; or the name of a data set",
     )
     declare_backend(parser, "; or answers:PATH, answers that were recorded elsewhere")
     parser.add_argument(

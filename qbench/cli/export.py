@@ -31,8 +31,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         choices=_FORMATS,
-        help="csv, json: one row per metric; junit; github-benchmark: drops for customSmallerIsBetter; "
-        "bencher: its BMF",
+        help="csv, json: one row per metric; junit; github-benchmark: drops for "
+        "customSmallerIsBetter; bencher: its BMF",
     )
     parser.add_argument(
         "-o",

@@ -27,8 +27,8 @@ def _declare_index(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--db",
         metavar="PLACE",
-        help="an SQLite file, or postgresql://USER@HOST/DATABASE (default: index.sqlite in the history folder); "
-        "the password is taken from PGPASSWORD or the user's .pgpass",
+        help="an SQLite file, or postgresql://USER@HOST/DATABASE (default: index.sqlite in the "
+        "history folder); the password is taken from PGPASSWORD or the user's .pgpass",
     )
     parser.add_argument(
         "--rebuild", action="store_true", help="empty the database and read every file"
@@ -202,10 +202,8 @@ _CODES = {
     "show": "exit codes: 0 printed, 2 usage or bad input (no such cell, no history)",
     "check": (
         "exit codes: 0 no new regression, 1 a confirmed regression without annotation,\n"
-        "  2 usage or bad input, "
-        "4 nothing new in a history that is not whole (no runs,\n"
-        "  an interrupted run, a missing share, an unreadable "
-        "file)"
+        "  2 usage or bad input, 4 nothing new in a history that is not whole (no runs,\n"
+        "  an interrupted run, a missing share, an unreadable file)"
     ),
     "index": "exit codes: 0 fine, 2 usage or bad input, or a file in the history is no run file",
     "pull": "exit codes: 0 fine, 2 usage or bad input, or a file that differs or cannot be read",

@@ -22,8 +22,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "logs",
         metavar="FROM",
         nargs="+",
-        help="lm-eval's samples (.jsonl of --log_samples), a log of Inspect (.eval, .json), or a table (.csv); of "
-        "several, such as all subjects of MMLU, the ids begin with the task",
+        help="lm-eval's samples (.jsonl of --log_samples), a log of Inspect (.eval, .json), or a "
+        "table (.csv); of several, such as all subjects of MMLU, the ids begin with the task",
     )
     parser.add_argument(
         "-o",

@@ -228,8 +228,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--budget",
         metavar="SECONDS",
         type=_seconds,
-        help="stop after so many seconds, not counting the run of the cell, and report what was found "
-        "(default: no limit)",
+        help="stop after so many seconds, not counting the run of the cell, and report what was "
+        "found (default: no limit)",
     )
     parser.add_argument(
         "--top",

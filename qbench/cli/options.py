@@ -421,8 +421,9 @@ def declare_extensions(parser: argparse.ArgumentParser) -> None:
         metavar="MODULE:NAME",
         action="append",
         default=[],
-        help="an Extension, or a function that returns one, of a module in the current folder; repeatable (those of "
-        "pyproject.toml, [tool.qbench] extensions, and of conftest.py there are read without it)",
+        help="an Extension, or a function that returns one, of a module in the current folder; "
+        "repeatable (those of pyproject.toml, [tool.qbench] extensions, and of conftest.py there "
+        "are read without it)",
     )
 
 

@@ -39,8 +39,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "cell",
         metavar="[SUITE::]CELL",
-        help="the cell as a run prints it, model::backend+schema, where * matches anything; with the suite file in "
-        "front where several suites of the folder suites have such a cell",
+        help="the cell as a run prints it, model::backend+schema, where * matches anything; with "
+        "the suite file in front where several suites of the folder suites have such a cell",
     )
     parser.add_argument(
         "--reason",

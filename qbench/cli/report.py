@@ -46,8 +46,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--report",
         action="listed",
         among=ALL_KINDS,
-        help=f"write only this kind; repeatable (default: {', '.join(KINDS)}); badge: badge.json for shields.io; "
-        "comment: comment.md for a pull request; github: annotations, and the job's summary",
+        help=f"write only this kind; repeatable (default: {', '.join(KINDS)}); badge: badge.json "
+        "for shields.io; comment: comment.md for a pull request; github: annotations, and the "
+        "job's summary",
     )
     parser.add_argument(
         "--compare",

@@ -48,8 +48,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--release",
         metavar="NAME=PYTHON",
         default="",
-        help="run ONNX Runtime under another Python, and mark the run file with the release of NAME there; "
-        "'qbench backfill' does so for many releases",
+        help="run ONNX Runtime under another Python, and mark the run file with the release of "
+        "NAME there; 'qbench backfill' does so for many releases",
     )
     declare_history(parser, "; off: keep no run file")
     parser.add_argument(

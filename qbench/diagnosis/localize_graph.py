@@ -85,8 +85,7 @@ class BrokenPass:
         found = self.counted
         return (
             f"the pass '{self.name}' promises to be {self.effect}, and moves {found.differing} of "
-            f"{found.elements} "
-            f"levels here, by {steps_text(found.largest_steps)} at most"
+            f"{found.elements} levels here, by {steps_text(found.largest_steps)} at most"
         )
 
     @property
@@ -352,9 +351,8 @@ class LocalizedGraph(Closing):
             return ()
         return (
             f"WARNING: '{found.watched}' is watched, and its outputs are not those of "
-            f"'{found.engine}' "
-            f"({bound_of(found.found)}): the numbers of the whole run may not hold for the engine; "
-            "the units that the engine itself computes otherwise come first",
+            f"'{found.engine}' ({bound_of(found.found)}): the numbers of the whole run may not "
+            "hold for the engine; the units that the engine itself computes otherwise come first",
         )
 
     @property
@@ -635,8 +633,7 @@ _TOGETHER = "Repair it together with the other nodes named here: alone in float 
 
 _OTHER_ENGINE = (
     "Run it on another backend, or on '{engine}' with another number of threads or a free batch, "
-    "and report "
-    "the smallest failing graph to its authors; no schema repairs an engine."
+    "and report the smallest failing graph to its authors; no schema repairs an engine."
 )
 
 

@@ -137,8 +137,7 @@ class Matched:
             )
         return (
             f"'{self.watched}' is watched in place of '{self.engine}': {self.found.differing} of "
-            f"{over} differ, "
-            f"{bound_of(self.found)}"
+            f"{over} differ, {bound_of(self.found)}"
         )
 
 

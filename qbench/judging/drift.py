@@ -543,8 +543,7 @@ def _detail(compared: Compared) -> str:
         largest.insert(0, steps_text(compared.steps))
     text = (
         f"{compared.differing} of {counted(compared.elements, 'element')} differ from "
-        f"{compared.backend}, "
-        f"by at most {', '.join(largest)}"
+        f"{compared.backend}, by at most {', '.join(largest)}"
     )
     if compared.unbounded:
         text += f"; {compared.unbounded} are NaN or infinite on one side only"

@@ -134,8 +134,7 @@ def too_far() -> str:
     """A distance beyond its limit, which accepting does not change."""
     return (
         "find the cause, change the limit of the model in 'limits', or give the cell a quarantine "
-        "entry "
-        "('qbench quarantine')"
+        "entry ('qbench quarantine')"
     )
 
 
@@ -151,8 +150,7 @@ def fell_to_float() -> str:
     """Less run in integers than the floor, which accepting does not change."""
     return (
         "find why the engine runs the named layers in float ('qbench quantize --why' has the "
-        "plan), "
-        "or lower executed_macs of the model"
+        "plan), or lower executed_macs of the model"
     )
 
 
@@ -168,8 +166,7 @@ def worse_than_listed(pattern: str) -> str:
     """A cell in quarantine that fell beyond its listed values."""
     return (
         f"find the cause; if it is the known one, correct the values of '{pattern}' in the "
-        "quarantine file "
-        "and say why in its reason"
+        "quarantine file and say why in its reason"
     )
 
 
@@ -190,6 +187,5 @@ def support_lost(slug: str) -> str:
     """A cell that was accepted and is no longer measured."""
     return (
         f"find the cause; if this is intended, leave '{slug}' out of the suite file: its accepted "
-        "results stay in the "
-        "baseline"
+        "results stay in the baseline"
     )

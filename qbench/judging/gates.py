@@ -208,8 +208,7 @@ def _executed_text(measurement: Measurement) -> str:
     assert measurement.executed_macs is not None
     text = (
         f"{percent(settled(measurement.executed_macs))} of {measurement.macs} multiply-accumulates "
-        "executed in "
-        f"integers by '{measurement.cell.backend}'"
+        f"executed in integers by '{measurement.cell.backend}'"
     )
     named = measurement.executed_in_float[:_LISTED]
     more = len(measurement.executed_in_float) - len(named)

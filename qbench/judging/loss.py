@@ -161,10 +161,9 @@ def with_noise(
     return replace(
         gate,
         state=state,
-        detail=f"{counts} in the first run; {move(score, noise)}: {drop_text(score, noise)}, margin "
-        f"{apart(score, share)}; {noise.text(score)}; losses {score.losses}, gains {score.gains} "
-        "in the first run; "
-        f"{shown.text(score)}",
+        detail=f"{counts} in the first run; {move(score, noise)}: {drop_text(score, noise)}, "
+        f"margin {apart(score, share)}; {noise.text(score)}; losses {score.losses}, gains "
+        f"{score.gains} in the first run; {shown.text(score)}",
         rule=rule,
         limit=None if state is GateState.SHOWN else score.reference_value + worse,
         shown=shown,
@@ -361,9 +360,8 @@ def _slice_gate(
 def _worst_text(score: Score, name: str, margin: Fraction) -> str:
     return (
         f"worst slice '{name}': {score.metric} {score.hits}/{score.out_of} = "
-        f"{valued(score, score.value)} against fp32 "
-        f"{score.reference_hits}/{score.out_of} = {valued(score, score.reference_value)}, "
-        f"{drop_text(score)}, margin "
+        f"{valued(score, score.value)} against fp32 {score.reference_hits}/{score.out_of} = "
+        f"{valued(score, score.reference_value)}, {drop_text(score)}, margin "
         f"{apart(score, float(margin))}"
     )
 
@@ -408,10 +406,8 @@ def _loss_detail(score: Score, margin: Fraction, rule: str, state: GateState, ag
         margin_text += f" admits {counted(math.floor(margin), 'sample')}"
     return (
         f"{score.metric} {_counts(score, score.hits)}{valued(score, score.value)} against "
-        f"{against} "
-        f"{_counts(score, score.reference_hits)}{valued(score, score.reference_value)}: "
-        f"{drop_text(score)}, {margin_text}; "
-        f"losses {score.losses}, gains {score.gains}"
+        f"{against} {_counts(score, score.reference_hits)}{valued(score, score.reference_value)}: "
+        f"{drop_text(score)}, {margin_text}; losses {score.losses}, gains {score.gains}"
     )
 
 

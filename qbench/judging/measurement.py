@@ -315,8 +315,7 @@ class LossParts:
         if (self.schema.after, self.schema.out_of) != (self.counting.before, self.counting.out_of):
             raise ValueError(
                 f"{self.metric}: the schema ends at {self.schema.after} of {self.schema.out_of}, "
-                "counting begins at "
-                f"{self.counting.before} of {self.counting.out_of}"
+                f"counting begins at {self.counting.before} of {self.counting.out_of}"
             )
 
     @property

@@ -460,9 +460,8 @@ class LossEvidence:
             needs += f", {amount_text(score, self.deciding)} like these decide"
         return (
             f"{self.evidence.value.upper()} ({self.interval} {_signed(score, self.low)} to "
-            f"{_signed(score, self.high)} "
-            f"{_unit(score)}{midp}); "
-            f"{sample_text(score)} detect a drop of {apart(score, self.detectable)}, {needs}"
+            f"{_signed(score, self.high)} {_unit(score)}{midp}); {sample_text(score)} detect a "
+            f"drop of {apart(score, self.detectable)}, {needs}"
         )
 
 

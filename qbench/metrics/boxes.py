@@ -58,8 +58,7 @@ class BoxAnswers(Answers):
         ):
             raise ValueError(
                 f"boxes of the shapes {self.corners.shape}, {self.scores.shape} and {shape}: they "
-                "are (n, m, 4 or 8), "
-                "(n, m) and (n, m)"
+                "are (n, m, 4 or 8), (n, m) and (n, m)"
             )
 
     @classmethod

@@ -606,8 +606,7 @@ def _rows(
     if numeric and columns["answer"] in found and columns["label"] in found:
         notes.append(
             f"only columns of numbers are metrics ({', '.join(numeric)}): whether answers equal "
-            "labels is not counted; "
-            "leave these columns out of the table to count it"
+            "labels is not counted; leave these columns out of the table to count it"
         )
     # Where one column holds classes and texts, its classes are texts, too, and those of the other,
     # to be equal to them.

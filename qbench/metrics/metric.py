@@ -174,8 +174,7 @@ def score(
         kinds = ("arrays", "classes or sequences")
         raise ValueError(
             f"{metric.name} counts against labels that are {kinds[not metric.array_labels]}, and "
-            "these are "
-            f"{kinds[metric.array_labels]}"
+            f"these are {kinds[metric.array_labels]}"
         )
     other = reference if metric.against is Against.REFERENCE else None
     now, before = metric.count(answers, right, other), metric.count(reference, right, other)

@@ -208,8 +208,7 @@ def _count_keypoints(answers: Answers, labels: ArrayLabels, _reference: Answers 
         if label.shape != (numbers,) or not label[-1] > 0:
             raise ValueError(
                 f"oks compares {found.shape[1]} keypoints with {numbers} numbers of a label (x, y, "
-                "v of each, and an "
-                f"area above 0), and label {index} is {label.shape}"
+                f"v of each, and an area above 0), and label {index} is {label.shape}"
             )
     right = np.stack(labels).astype(np.float64)
     points = right[:, :-1].reshape(len(right), -1, 3)

@@ -117,8 +117,7 @@ def pytest_load_initial_conftests(
             raise
         raise pytest.UsageError(
             "Loading the conftest files: found one that ends the process with 0; expected fixtures "
-            "and hooks. "
-            "Remove its sys.exit(0)."
+            "and hooks. Remove its sys.exit(0)."
         ) from error
 
 

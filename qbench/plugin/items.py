@@ -299,8 +299,7 @@ def localize_command(planned: "PlannedCell") -> str:
         return ""
     return (
         f"qbench localize {cell.model} --backend {cell.backend} --schema {cell.schema} --data "
-        f"{planned.model.data} "
-        f"--calib {calibration.data} --calib-count {calibration.count}"
+        f"{planned.model.data} --calib {calibration.data} --calib-count {calibration.count}"
     )
 
 

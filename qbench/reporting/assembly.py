@@ -124,9 +124,8 @@ def _sentence(
     cells = counted(len({cell.key for cell, _ in found}), "cell")
     return (
         f"one {unit} of {thousands(out_of)} is {rough_percent(1 / out_of)}, more than {rule} "
-        "admits: "
-        f"{names} {effect} in {cells} ({where}){why}; more samples or a wider tolerance would gate "
-        "it as intended."
+        f"admits: {names} {effect} in {cells} ({where}){why}; more samples or a wider tolerance "
+        "would gate it as intended."
     )
 
 
@@ -161,8 +160,7 @@ def significance_notice(cells: Sequence[CellView]) -> str:
     verb = "loses" if len(found) == 1 else "lose"
     return (
         f"{len(found)} of the {counted(tests, 'cell')} scored against labels {verb} more samples "
-        "than chance explains "
-        f"(Benjamini-Hochberg 5 %, for information): {named}{more}."
+        f"than chance explains (Benjamini-Hochberg 5 %, for information): {named}{more}."
     )
 
 

@@ -170,8 +170,7 @@ def environment_bands(trend: Trend, frame: Frame) -> Iterable[str]:
     for left, right in list(pairwise(edges))[-2::-2]:
         yield (
             f'<rect class="environment" x="{number(left)}" y="{TOP - 12}" '
-            f'width="{number(right - left)}"'
-            f' height="{HEIGHT - TOP - BOTTOM + 12}"/>'
+            f'width="{number(right - left)}" height="{HEIGHT - TOP - BOTTOM + 12}"/>'
         )
     for switch, (x, label, anchor) in zip(switches, _switch_labels(switches, places), strict=True):
         shift = -3 if anchor == "end" else 3
@@ -257,8 +256,7 @@ def levels(trend: Trend, frame: Frame) -> Iterable[str]:
             top, bottom = sorted((frame.y(mark.reference), frame.y(mark.limit)))
             yield (
                 f'<rect class="margin" x="{number(left)}" y="{top:.1f}" '
-                f'width="{number(end - left)}"'
-                f' height="{bottom - top:.1f}"/>'
+                f'width="{number(end - left)}" height="{bottom - top:.1f}"/>'
             )
     lines: tuple[tuple[str, str, float | None, list[float | None]], ...] = (
         (

@@ -223,8 +223,7 @@ def _tally(found: Comparison) -> str:
     count = len(found.news)
     return (
         f"{count or 'None'} of {counted(len(found.cells), 'cell')} "
-        f"{'differs' if count == 1 else 'differ'} "
-        f"from {_run_words(found.old)}."
+        f"{'differs' if count == 1 else 'differ'} from {_run_words(found.old)}."
     )
 
 

@@ -32,8 +32,7 @@ def most_telling(report: Report, most: int = MOST_MODELS) -> Report:
     chosen = set(sorted(models, key=lambda model: (-weight[model], model))[:most])
     notice = (
         f"{thousands(most)} of {thousands(len(models))} models are shown, those that need "
-        "attention or have moved; "
-        "'qbench export latest --format csv' has every cell"
+        "attention or have moved; 'qbench export latest --format csv' has every cell"
     )
     return replace(
         report,

@@ -67,9 +67,8 @@ def copies_note(scored: Contents) -> str:
     return (
         f"'{data.id}': {counted(len(data), 'sample')}, {counted(len(first), 'distinct content')} "
         f"('{sample}' is to the model the same as '{original}'): each counts as a source of its "
-        "own, so that intervals "
-        "are too narrow; remove the copies, or give those of one content one source (?sources=, "
-        "Dataset.with_sources)"
+        "own, so that intervals are too narrow; remove the copies, or give those of one content "
+        "one source (?sources=, Dataset.with_sources)"
     )
 
 
@@ -87,8 +86,7 @@ def overlap_note(calibration: Contents, scored: Contents) -> str:
     return (
         f"'{scored.data.id}': {len(shared)} of {counted(len(scored.data), 'scored sample')} "
         f"{'has' if len(shared) == 1 else 'have'} the content of calibration samples of "
-        f"'{calibration.data.id}' "
-        f"('{sample}' is to the model the same as '{other}'): ranges are taken from what is "
-        "scored, so that losses are "
-        "measured too small; choose other calibration data"
+        f"'{calibration.data.id}' ('{sample}' is to the model the same as '{other}'): ranges are "
+        "taken from what is scored, so that losses are measured too small; choose other "
+        "calibration data"
     )

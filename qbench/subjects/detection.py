@@ -194,8 +194,7 @@ class Detection:
         share = " relative" if self.relative else ""
         return (
             f"detection({read}, {self.corners.value}{share}, least={self.least!r}, "
-            f"most={self.most}, "
-            f"confident={self.confident!r}, batch={self.batch})"
+            f"most={self.most}, confident={self.confident!r}, batch={self.batch})"
         )
 
     @property

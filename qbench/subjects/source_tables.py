@@ -218,11 +218,9 @@ def pieces_note(data: Dataset) -> str:
             continue
         return (
             f"'{data.id}': names such as '{data.sample_ids[next(iter(wholes))]}' suggest that its "
-            f"{len(data)} samples "
-            f"come from about {count} sources, and none are given: intervals take every sample for "
-            "independent; say "
-            "which belong together with ?sources= (folder, a column or a .csv file), or with "
-            "Dataset.with_sources"
+            f"{len(data)} samples come from about {count} sources, and none are given: intervals "
+            "take every sample for independent; say which belong together with ?sources= (folder, "
+            "a column or a .csv file), or with Dataset.with_sources"
         )
     return ""
 

@@ -114,9 +114,8 @@ class ClassNames:
             return ""
         return (
             f"{len(self.numbers)} classes are counted in the order of their names, and the model "
-            f"has {outputs}: a name "
-            "that is missing moves all after it; list all in the order of the outputs with "
-            "?classes=labels.txt"
+            f"has {outputs}: a name that is missing moves all after it; list all in the order of "
+            "the outputs with ?classes=labels.txt"
         )
 
     def require(self, outputs: int, doing: str) -> None:
@@ -144,8 +143,8 @@ class ClassNames:
                 if self.is_counted
                 else f"class '{last}'",
                 expected=f"classes from 0 to {outputs - 1}, as the model has {outputs} outputs",
-                remedy="Take the folders or labels away that are no class, or list the classes in the order of the "
-                "outputs with ?classes=labels.txt.",
+                remedy="Take the folders or labels away that are no class, or list the classes in "
+                "the order of the outputs with ?classes=labels.txt.",
             )
 
 
@@ -501,8 +500,8 @@ def _given_labels(y: Array, count: int, doing: str) -> Labels | ArrayLabels:
         raise InputError(
             f"{doing}, its labels 'y'",
             found=f"shape {y.shape} of {y.dtype}{least}",
-            expected=f"shape ({count},) of integers from 0, one class for each of the {count} samples; or masks of "
-            "uint8, or floats",
+            expected=f"shape ({count},) of integers from 0, one class for each of the {count} "
+            "samples; or masks of uint8, or floats",
             remedy=_label_remedy(y, count),
         )
     return tuple((int(label),) for label in y)
@@ -734,8 +733,8 @@ def prepare_samples(dataset: Dataset, preprocess: Preprocess, cache: Cache) -> S
             f"Preparing data set '{dataset.id}'",
             found=f"samples of kind '{dataset.kind}'",
             expected=f"one of: {', '.join(preprocess.kinds)}",
-            remedy="Choose data that fits the model, or give the model the preprocessing of such samples: "
-            "model_from_file(path, preprocess=…), as docs/own-models.md shows.",
+            remedy="Choose data that fits the model, or give the model the preprocessing of such "
+            "samples: model_from_file(path, preprocess=…), as docs/own-models.md shows.",
         )
     steps, loader = followed_code(preprocess), followed_code(dataset.load)
     code = [steps.digest, loader.digest]

@@ -495,8 +495,7 @@ class Verification:
         """Every setting in one word."""
         return (
             f"verification({self.first} and {self.second} as {self.input}, "
-            f"{self.output or 'first output'}, cosine, "
-            f"batch={BATCH})"
+            f"{self.output or 'first output'}, cosine, batch={BATCH})"
         )
 
     @property

@@ -346,8 +346,8 @@ def reopened(
         doing,
         found="another task that has not ended: " + _listed(other, kept),
         expected="the task of this command: " + _listed(other, asked),
-        remedy=f"Give the same arguments again to resume it; to start again, type mv '{path}' '{path}.old' first, or "
-        "name another file with --state.",
+        remedy=f"Give the same arguments again to resume it; to start again, type mv '{path}' "
+        f"'{path}.old' first, or name another file with --state.",
     )
 
 

@@ -328,8 +328,7 @@ def _reason(accepting: Accepting, old: Accepted | None) -> str:
 def _ended(entry: QuarantineEntry) -> str:
     return (
         f"The quarantine entry '{entry.cell}' ended on {entry.expires} and prevents no acceptance "
-        "any more: "
-        f"remove it, or ask {entry.owner} for a new date; what fails stays red."
+        f"any more: remove it, or ask {entry.owner} for a new date; what fails stays red."
     )
 
 

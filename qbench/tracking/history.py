@@ -55,8 +55,7 @@ _FAMILY = FORMAT.partition("/")[0] + "/"
 
 _NO_RUN = (
     "Move it out of the history; if it is a log of lm-eval or Inspect, 'qbench import' writes its "
-    "answers, which "
-    "'qbench compare' reads."
+    "answers, which 'qbench compare' reads."
 )
 
 Keep = Callable[[CellRecord], CellRecord | None]

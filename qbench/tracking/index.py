@@ -296,8 +296,8 @@ class HistoryIndex:
                 doing,
                 found=_first_line(error),
                 expected="a database that can be reached and written",
-                remedy="The run files are untouched: repair the database, or name another with --db, and run "
-                "'qbench history index' again.",
+                remedy="The run files are untouched: repair the database, or name another with "
+                "--db, and run 'qbench history index' again.",
             ) from error
 
 

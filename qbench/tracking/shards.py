@@ -127,8 +127,7 @@ def clock_notices(
         )
     return (
         f"{found}: their place follows from their commit and from the runs that they found in the "
-        "history; check the "
-        "clock of the computer that ran them, and of this one.",
+        "history; check the clock of the computer that ran them, and of this one.",
     )
 
 

@@ -46,8 +46,7 @@ class MelSpectrogram:
         """Every setting in one line."""
         return (
             f"mel spectrogram(8 kHz doubled by sinc·kaiser({_BETA:g}, {_TAPS}), at least "
-            f"{_LEAST_DB:g} dB, "
-            f"window={WINDOW}, step={STEP}, slaney mels={MELS}, frames={FRAMES})"
+            f"{_LEAST_DB:g} dB, window={WINDOW}, step={STEP}, slaney mels={MELS}, frames={FRAMES})"
         )
 
     @property

@@ -149,8 +149,7 @@ class Transcription:
         """Every setting in one word."""
         return (
             f"transcription(greedy, {self.title}, {self.sound}, prompt={self.prompt}, "
-            f"end={self.end}, "
-            f"answered={self.answered}, limit={self.limit}, batch={self.batch})"
+            f"end={self.end}, answered={self.answered}, limit={self.limit}, batch={self.batch})"
         )
 
     @property

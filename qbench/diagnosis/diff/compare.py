@@ -537,8 +537,7 @@ class SideComparison(Closing):
             )
         return (
             f"no value differs by more than {rough_percent(REAL_WIDTH)} of the largest, which "
-            "another order of float32 "
-            "sums explains; the bits of outputs do"
+            "another order of float32 sums explains; the bits of outputs do"
         )
 
     def _unaligned(self) -> Iterator[Unaligned]:
@@ -589,8 +588,7 @@ def _matched(run: SideRun) -> str:
         return "; its outputs are those of the untapped graph, bit for bit"
     return (
         f"; {run.apart.differing} of {run.apart.elements} outputs differ from those of the "
-        "untapped graph, "
-        f"{bound_of(run.apart)}"
+        f"untapped graph, {bound_of(run.apart)}"
     )
 
 

@@ -300,8 +300,7 @@ class FailingCase:
         )
         return (
             f"'{self.engine}' differs from '{self.interpreter}' in {apart} of {expected.size} "
-            f"outputs for {what}; "
-            f"{self.changed} input values are not the zero point"
+            f"outputs for {what}; {self.changed} input values are not the zero point"
         )
 
 

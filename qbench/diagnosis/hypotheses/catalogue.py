@@ -208,8 +208,7 @@ def _too_few(facts: UnitEvidence) -> Explanation:
     right = f"'{facts.arithmetic.name}'" if facts.claimed else "real arithmetic"
     evidence = (
         f"{facts.count} of {facts.found.size} levels are not those of {right}, by {steps.max():g} "
-        "steps at most, "
-        f"{ties} of them at a tie: too few to name the rule"
+        f"steps at most, {ties} of them at a tie: too few to name the rule"
     )
     by_chance = float(tied.mean()) ** facts.count
     is_rounding = facts.claimed and ties == facts.count and steps.max() == 1 and by_chance < _CHANCE

@@ -172,7 +172,6 @@ def float_limits(facts: UnitEvidence) -> Iterator[Explanation | None]:
         if abs(here - there) > _STEP and between.any():
             evidence = (
                 f"the {side} limit is {here:.4g} steps in the quantized graph and {there:.4g} in "
-                "the float graph: "
-                f"{int(between.sum())} of {between.size} values lie in between"
+                f"the float graph: {int(between.sum())} of {between.size} values lie in between"
             )
             yield Explanation(cause=Cause.ABSORBED_CLIP, evidence=evidence, weight=_WEIGHT)

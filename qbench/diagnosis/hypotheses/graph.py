@@ -150,8 +150,7 @@ def _single(off: Floats) -> Explanation | None:
     first = tuple(places[0].tolist())
     evidence = (
         f"{len(places)} of {off.size} weights are up to {off.max():.3g} steps of their grid from "
-        "fp32's, "
-        f"the first at {list(first)}"
+        f"fp32's, the first at {list(first)}"
     )
     return Explanation(cause=Cause.WRONG_WEIGHT, evidence=evidence, weight=1.0)
 
@@ -357,8 +356,7 @@ def _limit(cost: Cost) -> Explanation | None:
         if at_end.mean() > 0.01 and share > 0.5:
             evidence = (
                 f"{int((beyond & at_end).sum())} levels lie {words} {end:.3g} steps, where fp32 is "
-                "limited: "
-                f"{share:.0%} of the error"
+                f"limited: {share:.0%} of the error"
             )
             return Explanation(cause=Cause.ABSORBED_CLIP, evidence=evidence, weight=share)
     return None

@@ -578,8 +578,8 @@ _REMEDIES: Mapping[Cause, str] = MappingProxyType(
         Cause.RANGE_OUTLIER: (
             "Choose a range method that cuts outliers (percentile, mse), 16 bits, or float."
         ),
-        Cause.CLIPPING: "Calibrate on samples like those that are scored, or by a range method that keeps the ends, "
-        "of weights too.",
+        Cause.CLIPPING: "Calibrate on samples like those that are scored, or by a range method "
+        "that keeps the ends, of weights too.",
         Cause.DEAD_RANGE: (
             "Choose an asymmetric or unsigned grid, and calibrate anew if the profile is an old "
             "one."

@@ -135,8 +135,7 @@ def grid_costs(facts: UnitEvidence) -> Iterator[Explanation | None]:
     if sum(lost) > _LEAST_CLIPPED:
         evidence = (
             f"{lost[0]:.2%} of the fp32 values lie below and {lost[1]:.2%} above the grid, which "
-            "makes up "
-            f"{cost.clipping:.0%} of the error ({cost.sqnr_db:.1f} dB)"
+            f"makes up {cost.clipping:.0%} of the error ({cost.sqnr_db:.1f} dB)"
         )
         yield Explanation(cause=Cause.CLIPPING, evidence=evidence, weight=cost.clipping)
     bulk = np.quantile(cost.x, [0.001, 0.999])
@@ -147,8 +146,7 @@ def grid_costs(facts: UnitEvidence) -> Iterator[Explanation | None]:
     if ranges.size > 1 and apart >= _APART:
         evidence = (
             f"channels differ by {apart:.3g} between the widest and the median on one grid, which "
-            "leaves the "
-            f"median one {2 * median:.3g} of {size:.0f} steps ({cost.sqnr_db:.1f} dB)"
+            f"leaves the median one {2 * median:.3g} of {size:.0f} steps ({cost.sqnr_db:.1f} dB)"
         )
         weight = cost.rounding * min(1.0, 0.6 + 0.05 * apart)
         yield Explanation(cause=Cause.CHANNELS_DIFFER, evidence=evidence, weight=weight)
@@ -197,8 +195,7 @@ def weight_costs(facts: UnitEvidence) -> Iterator[Explanation | None]:
     if np.size(operand.grid.scale) == 1 and apart >= _APART:
         evidence = (
             f"rows of the weights differ by {apart:.3g} between the widest and the median on one "
-            "scale, and their "
-            f"rounding makes up {share:.0%} of the error ({cost.sqnr_db:.1f} dB)"
+            f"scale, and their rounding makes up {share:.0%} of the error ({cost.sqnr_db:.1f} dB)"
         )
         yield Explanation(cause=Cause.CHANNELS_DIFFER, evidence=evidence, weight=share)
         return
@@ -238,10 +235,8 @@ def coarse(facts: UnitEvidence) -> Explanation | None:
         return None
     evidence = (
         f"{cost.steps:.3g} steps of error on a grid of {cost.bits} bits, where ideal rounding "
-        "leaves "
-        f"{IDEAL_STEPS:.3g} ({cost.sqnr_db:.1f} dB); "
-        f"rounding to its own grid makes up {cost.rounding:.0%} of it, "
-        "the rest comes from the grids of the inputs and the weights"
+        f"leaves {IDEAL_STEPS:.3g} ({cost.sqnr_db:.1f} dB); rounding to its own grid makes up "
+        f"{cost.rounding:.0%} of it, the rest comes from the grids of the inputs and the weights"
     )
     return Explanation(cause=Cause.GRID, evidence=evidence, weight=0.3)
 

@@ -230,10 +230,9 @@ _REFUSED = (
     _Refused("Dropout", _trains, f"in training {_RANDOM}"),
     _Refused(
         "ConcatFromSequence ImageDecoder Optional OptionalGetElement OptionalHasElement "
-        "RegexFullMatch SequenceAt "
-        "SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap "
-        "SplitToSequence "
-        "StringConcat StringNormalizer StringSplit TfIdfVectorizer",
+        "RegexFullMatch SequenceAt SequenceConstruct SequenceEmpty SequenceErase SequenceInsert "
+        "SequenceLength SequenceMap SplitToSequence StringConcat StringNormalizer StringSplit "
+        "TfIdfVectorizer",
         _always,
         _OBJECTS,
     ),

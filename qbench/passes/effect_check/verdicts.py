@@ -70,9 +70,8 @@ class Counterexample:
         apart = "" if self.steps is None else f", {self.steps} step{'s' * (self.steps != 1)} apart"
         return (
             f"at {', '.join(given[:_SHOWN]) or 'zeros alone'}{more} '{where}' is {self.before:.9g} "
-            "before and "
-            f"{self.after:.9g} after{apart} ({self.arithmetic}); {named(self.nodes_before)} became "
-            f"{named(self.nodes_after)}"
+            f"before and {self.after:.9g} after{apart} ({self.arithmetic}); "
+            f"{named(self.nodes_before)} became {named(self.nodes_after)}"
         )
 
 
