@@ -1,18 +1,23 @@
 """Graphs that OpenVINO runs without a word and computes wrong: found before they are handed to it.
 
-    products    two matrix products by constants, one behind the other, whose sizes are all fixed, and one of which has
-                no bias and data with a zero point: codes unlike the right ones, by up to all 255
-                    steps; with VNNI alone
-    averages    an average pool that counts padding, over data with a zero point: padding holds code 0
-    windows     a convolution by a window of one element with padding and strides: a result of another shape
-    gaps        a transposed convolution of uint8 data without a zero point, with a scale per channel and a bias, whose
-                stride is longer than its window: what no tap reaches has other codes
-    factors     a product with, or quotient by, a constant with elements of both signs in front of a quantizer to int8
-    limits      a Clip behind DequantizeLinear whose ends lie between levels: the engine clips codes, and truncates
-                end / scale + zero point; an end a rounding below a level is one code off
+    products    two matrix products by constants, one behind the other, whose sizes are all fixed,
+                and one of which has no bias and data with a zero point: codes unlike the right
+                ones, by up to all 255 steps; with VNNI alone
+    averages    an average pool that counts padding, over data with a zero point: padding holds
+                code 0
+    windows     a convolution by a window of one element with padding and strides: a result of
+                another shape
+    gaps        a transposed convolution of uint8 data without a zero point, with a scale per
+                channel and a bias, whose stride is longer than its window: what no tap reaches has
+                other codes
+    factors     a product with, or quotient by, a constant with elements of both signs in front of
+                a quantizer to int8
+    limits      a Clip behind DequantizeLinear whose ends lie between levels: the engine clips
+                codes, and truncates end / scale + zero point; an end a rounding below a level is
+                one code off
 
 Source: OpenVINO 2026.4.1 on x64, compared with ONNX Runtime (docs/backends.md lists what was
-    measured).
+measured).
 """
 
 import math

@@ -4,14 +4,15 @@ number.
 The graph is lowered to operators on integers first, as for the integer interpreter. Then each is
 one of TFLite:
 
-    uint8 with zero point z      int8 with z − 128, every code less 128: the same real numbers
-    NCHW                         NHWC from the first convolution or pool on; weights are transposed here, a TRANSPOSE is
-                                 written only where an order of elements is read: inputs, outputs
-                                     and a Reshape
-    explicit padding             SAME where that is equal, else PAD with the zero point
-    a Clip of codes              RELU fused into the operator before it where that is equal, else MAXIMUM and MINIMUM
-    Concat of many qparams       a QUANTIZE of every part that has others than the result
-    what stays float             the float operator of TFLite, with constants dequantized here
+    uint8 with zero point z    int8 with z − 128, every code less 128: the same real numbers
+    NCHW                       NHWC from the first convolution or pool on; weights are transposed
+                               here, a TRANSPOSE is written only where an order of elements is
+                               read: inputs, outputs and a Reshape
+    explicit padding           SAME where that is equal, else PAD with the zero point
+    a Clip of codes            RELU fused into the operator before it where that is equal, else
+                               MAXIMUM and MINIMUM
+    Concat of many qparams     a QUANTIZE of every part that has others than the result
+    what stays float           the float operator of TFLite, with constants dequantized here
 
 Everything else is refused by name. Sources: tensorflow/lite/schema/schema.fbs, and the int8
     specification of LiteRT.
