@@ -43,7 +43,9 @@ from qbench.storage import current_factor
 
 # The worker: a child process in which an engine may crash; started on first use.
 #
-#     request → worker → reply       worker dead, or no reply in time → EngineCrashError, then a new worker
+#     request → worker → reply
+#
+# Where the worker is dead, or no reply comes in time: EngineCrashError, then a new worker.
 #
 # Cells of engines that may crash run there, and every unit that localization runs alone. One worker
 # holds sessions of several engines. After a crash, each session is prepared again in the new worker
