@@ -11,9 +11,12 @@ import numpy.typing as npt
 # The cells of a histogram that needs no range: float32 numbers that share sign, exponent and ten
 # bits of mantissa.
 #
-#     m = bits(|x|) >> 13        key = m for x ≥ 0, ~m for x < 0        so that keys ascend as numbers do
-#     |x| = (top(m) + low) · 2^e(m)        low = bits(x) mod 2^13,   0 ≤ low < 2^13
-#     top(m) = ((m mod 2^10) + (2^10 where m ≥ 2^10)) · 2^13        e(m) = max(m >> 10, 1) − 150
+#     m = bits(|x|) >> 13
+#     key = m for x ≥ 0, ~m for x < 0      so that keys ascend as numbers do
+#     |x| = (top(m) + low) · 2^e(m)
+#     low = bits(x) mod 2^13, 0 ≤ low < 2^13
+#     top(m) = ((m mod 2^10) + (2^10 where m ≥ 2^10)) · 2^13
+#     e(m) = max(m >> 10, 1) − 150
 #
 # A cell is as wide as 2^-10 of the power of two below it, wherever it lies. −0.0 counts as 0.
 
@@ -99,7 +102,8 @@ def read_cells(table: Any, start: int, stop: int) -> int:  # noqa: ANN401 - type
 
 # Counting float32 numbers by their bits: one addition into a table for every number.
 #
-#     table[bits(x) >> 13] += 2^38 + bits(x)        zeros, of either sign, into one of eight cells behind the table
+#     table[bits(x) >> 13] += 2^38 + bits(x)
+#     zeros, of either sign, into one of eight cells behind the table
 #
 # Cell c, which n numbers went into, holds n · (2^38 + c · 2^13) + Σ low (above), and Σ low ≤ n ·
 # (2^13 − 1) < 2^38 for n ≤ 2^24: one division gives count and sum back. Zeros, half of what a ReLU

@@ -23,10 +23,10 @@ from qbench.storage import digest_arrays
 # A histogram that needs no range: how many numbers fell into each cell of float32 (``float_bins``),
 # and their exact sum.
 #
-# merge(a, b) = the histogram of the numbers of both, bit for bit, since all that is kept are
-# integers
-# Σx  = Σ_cells ± (n · top + Σ low) · 2^e        exact; as float64 correctly rounded
-# Σx² ≈ Σ_cells n · mean²                        too small by at most 2^-22 of itself where |x| ≥ 2^-126
+# merge(a, b) = the histogram of the numbers of both, bit for bit,
+#               since all that is kept are integers
+# Σx  = Σ_cells ± (n · top + Σ low) · 2^e    exact; as float64 correctly rounded
+# Σx² ≈ Σ_cells n · mean²                    too small by at most 2^-22 of itself where |x| ≥ 2^-126
 
 Floats = npt.NDArray[np.float64]
 

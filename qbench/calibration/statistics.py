@@ -174,7 +174,7 @@ def _same(a: Floats | None, b: Floats | None) -> bool:
 
 # Statistics ↔ a row of plain values, for profiles on disk; ``profile`` says what a row holds.
 #
-#     histogram = base64(zlib(planes(key steps) ‖ planes(counts) ‖ planes(Σ low)))        int64, n each
+#     histogram = base64(zlib(planes(key steps) ‖ planes(counts) ‖ planes(Σ low)))    int64, n each
 #
 # The first key step is the first key, the others what each key is above the one before. Planes: of
 # all n numbers first the least significant byte, then the next, so that bytes that are mostly zero

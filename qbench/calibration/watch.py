@@ -20,7 +20,8 @@ from qbench.passes import DEFAULT, canonicalize
 # Attention masks: numbers so far below all others that a Softmax makes them 0, and the values that
 # hold them.
 #
-#     scores + (0 | −1e9)      Where(keep, scores, −Inf)      Min(scores, mask)      scores − (1 − keep) · 1e9
+#     scores + (0 | −1e9)    Where(keep, scores, −Inf)    Min(scores, mask)
+#     scores − (1 − keep) · 1e9
 #
 # A range that covers such numbers leaves all others less than one step, so a value that holds them
 # is better in float. Calibration shows which values these are, among those that are added, chosen

@@ -232,7 +232,7 @@ def _all_results(graph: ir.Graph) -> list[ir.Value]:
 
 # A batch is split into runs of one sample, so that a value's bits depend on its sample alone.
 #
-#     run(x₁ … x_n) = join(run(x₁), …, run(x_n))        along the axes with the name of the batch axis
+#     run(x₁ … x_n) = join(run(x₁), …, run(x_n))    along the axes with the name of the batch axis
 #
 # Engines choose their kernels, and so the last bit of a sum, by the size of a batch, and a profile
 # must not depend on how its samples were batched. This also keeps no more than one sample's values

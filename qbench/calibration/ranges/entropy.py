@@ -14,7 +14,8 @@ from qbench.numerics import Interval, QParamsKind
 # windows at once.
 #
 #     P    the window's counts; all that lies outside is added to its first and its last bin
-#     Q    the window's own counts; every group's sum spread evenly over those of its bins where P > 0
+#     Q    the window's own counts; every group's sum spread evenly over those of its bins where
+#          P > 0
 #     KL   Σ P̂·ln(P̂/Q̂),  P̂ = P/ΣP,  Q̂ = Q/ΣQ;  infinite of a window without counts
 #
 # Values may be saturated into a group that holds nothing itself. Its sum is ε = 1e-4, as in MXNet's
@@ -100,7 +101,8 @@ def _times_log(values: Floats) -> Floats:
 # with asymmetric qparams it is that of x over [low, high], and the windows shrink bin by bin from
 # the end that costs less, never past zero.
 #
-#     P  the window's bins, all that is outside added to the end bins     Q  the window merged into groups, spread again
+#     P  the window's bins, all that is outside added to the end bins
+#     Q  the window merged into groups, spread again
 #
 # after Migacz, "8-bit inference with TensorRT" (GTC 2017). Here exact zeros are left out: all
 # qparams represent them exactly, and the half of all values that a Relu makes zero says nothing

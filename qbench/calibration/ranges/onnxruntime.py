@@ -108,7 +108,8 @@ def _smoothed(counts: Counts) -> npt.NDArray[np.float32] | None:
 # ONNX Runtime's percentile calibrator: the left edge of the bin of |x| in which the counts reach p
 # percent.
 #
-#     T = edge of the first bin with Σ counts / N ≥ p/100, of 2048 bins over [min|x|, max|x|]; [−T, T] in what was seen
+#     T = edge of the first bin with Σ counts / N ≥ p/100, of 2048 bins over [min|x|, max|x|];
+#     [−T, T] in what was seen
 #
 # Its default settings: p = 99.999 and symmetric. Even p = 100 cuts the top bin. Source:
 # onnxruntime/python/tools/ quantization/calibrate.py.

@@ -60,9 +60,10 @@ class Tqt3Sd:
 # it are kept.
 #
 #     P     the cumulative histogram of |x|
-#     Q_i   P forced to 1 from bin i on; up to there taken at 2^(bits − signed) even places, and back to all bins by
-#           linear interpolation
-#     J     Σ (P − Q)·log₂(P/Q) over the bins where both are positive;   T = (i + ½)·(bin width), i = codes + 1 …
+#     Q_i   P forced to 1 from bin i on; up to there taken at 2^(bits − signed) even places, and
+#           back to all bins by linear interpolation
+#     J     Σ (P − Q)·log₂(P/Q) over the bins where both are positive;
+#           T = (i + ½)·(bin width), i = codes + 1 …
 #
 # The first least J wins; with too few bins the largest magnitude stays (a warning). An
 # approximation of theirs: they calibrate in topological order, so that later layers see inputs that

@@ -56,8 +56,8 @@ class TvmGlobal:
 # in float32.
 #
 #     P    the window's counts; what lies outside is added to its first and its last bin
-#     Q    sums of ⌊width/groups⌋ bins of the window (the last group takes the rest), divided by how many of these bins
-#          hold counts, and given to every bin where P > 0
+#     Q    sums of ⌊width/groups⌋ bins of the window (the last group takes the rest), divided by how
+#          many of these bins hold counts, and given to every bin where P > 0
 #     both smoothed by 1e-4, normalised;  Σ P·ln(P/Q)
 #
 # Their curves are flat enough for the rounding of float32 to move the minimum by tens of percent,
