@@ -545,7 +545,8 @@ def _question(notes: "PackageNotes", arguments: argparse.Namespace) -> "Question
     ):
         if trial.marked(None) is not wanted:
             raise IncomparableError(
-                f"Bisecting {notes.task.package} from {notes.task.line[0]} to {notes.task.line[-1]}",
+                f"Bisecting {notes.task.package} from {notes.task.line[0]} to "
+                f"{notes.task.line[-1]}",
                 found=f"that {end} is {trial.mark}: {trial.says}",
                 expected=f"a {wanted.value} end",
                 remedy="Check that the ends are in the right order. A good end that differs from "

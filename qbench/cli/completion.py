@@ -28,8 +28,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "shell",
         metavar="SHELL",
         choices=SHELLS,
-        help='bash, zsh or fish, whose start-up file evaluates what is printed: eval "$(qbench completion bash)"; in '
-        "fish: qbench completion fish | source",
+        help="bash, zsh or fish, whose start-up file evaluates what is printed: "
+        'eval "$(qbench completion bash)"; in fish: qbench completion fish | source',
     )
 
 

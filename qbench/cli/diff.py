@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 # A side of ``qbench diff`` as it is typed: ``key=value`` pairs, blanks between them, quotes around
 # what has blanks.
 #
-#     backend=ort-cpu schema=w8a8_asym_pc passes=merge-requantize policy=exact level=basic threads=2 python=VENV
+#     backend=ort-cpu schema=w8a8_asym_pc passes=merge-requantize policy=exact level=basic
+#     threads=2 python=VENV
 #
 # Settings that are missing come from the other side's text: the right from the left, the left from
 # the defaults.

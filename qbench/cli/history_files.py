@@ -54,14 +54,16 @@ def open_history(folder: str) -> "History":
 def find_run(text: str, folder: str, keys: "Sequence[str]" = ()) -> "Run":
     """The run that ``text`` names in the history in ``folder``.
 
-        a path, or the name of a file in the folder     that file
-        latest, previous, latest~2                      the newest run, the one before it, … of the newest run's suite
-        last-green                                      of that suite, the newest run all of whose gates passed, in an
-                                                        environment class of the newest run where
-                                                        there is one
-        an id, or its beginning                         that run
-        a commit, or at least four digits of it         the newest run of it; one without uncommitted changes first
-        a version                                       the newest run of that release, of a backfill
+        a path, or the name of a file in the folder    that file
+        latest, previous, latest~2                     the newest run, the one before it, … of the
+                                                       newest run's suite
+        last-green                                     of that suite, the newest run all of whose
+                                                       gates passed, in an environment class of the
+                                                       newest run where there is one
+        an id, or its beginning                        that run
+        a commit, or at least four digits of it        the newest run of it; one without
+                                                       uncommitted changes first
+        a version                                      the newest run of that release, of a backfill
 
     The shards of one night are one run, unless an id or a file names one. Of the history as little
     as needed is read.

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from qbench.suite import PlannedCell, Suite
     from qbench.tracking import CellRecord
 
-_HEAD = """\
-# Cells of the suite {suite} that are known to be bad. Each must fail while it is listed; an entry that has run out, or
-# whose cell no longer fails, turns the run red.
-"""
+_HEAD = (
+    "# Cells of the suite {suite} that are known to be bad. Each must fail while it is listed; "
+    "an entry that has run out, or\n"
+    "# whose cell no longer fails, turns the run red.\n"
+)
 
 
 _ENTRY = re.compile(r"^\[\[cell\]\]", re.MULTILINE)
