@@ -433,7 +433,8 @@ def _require_same_outputs(target: Target) -> None:
 
 # The gain of the graph's outputs when one node alone is kept in float.
 #
-#     gain = 10 · log₁₀(N / N′)        N: noise of the outputs compared with fp32; N′: the same with the node in float
+#     gain = 10 · log₁₀(N / N′)
+#     N: noise of the outputs compared with fp32; N′: the same with the node in float
 #
 # A node in float is the fp32 node with real weights. The nodes that read its real result quantize
 # their own results as before; nodes that only move values, on the same grid, pass it on as real.

@@ -25,7 +25,8 @@ from qbench.numerics import QParams
 # An engine that declares rationals computes in floats. Its result for a value t before rounding may
 # be any code that the rounding of a number within the error bound of t gives:
 #
-#     |code − t| ≤ ½ + bound        of both results that are compared, or the order of sums does not explain them
+#     |code − t| ≤ ½ + bound
+#     of both results that are compared, or the order of sums does not explain them
 #
 # A tie in one place of many is so explained, and a step in a value between two ties is not. The
 # bound is 0 where all scales are powers of two and the sums of integers are below 2²⁴: every order

@@ -354,7 +354,8 @@ def _why_not(product: IntegerProduct, worst: int) -> str:
 # What an arithmetic cannot represent of a product: its multiplier, its largest sum, a pair of its
 # products.
 #
-#     reach = max over columns of |Σ_k max((low − z_x) w, (high − z_x) w) + bias|, and the same with min
+#     reach = max over columns of |Σ_k max((low − z_x) w, (high − z_x) w) + bias|,
+#     and the same with min
 #
 # This is the worst case over all inputs, since nothing is run: what is reported can happen with
 # some input, and what is not reported cannot happen.

@@ -117,7 +117,8 @@ def _nodes(
 
 # The steps of a localization, within a budget:
 #
-#     targets → examined on samples, run by the task → ranked → the first nodes captured, and their causes determined
+#     targets → examined on samples, run by the task → ranked
+#             → the first nodes captured, and their causes determined
 #             → the smallest set of nodes in float that restores the verdict
 #
 # Examining takes at most half of the budget, and causes a quarter of the rest; the remaining time

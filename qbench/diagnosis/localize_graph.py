@@ -49,7 +49,8 @@ from qbench.passes import BrokenRegion, Effect, EffectKind, Pass, broken_regions
 # Passes after the quantizer that changed numbers against their promise, and the first values that
 # show it:
 #
-#     graph of the quantizer ── pass ──→ graph ── pass ──→ graph that is run        each compared with the one before
+#     graph of the quantizer ── pass ──→ graph ── pass ──→ graph that is run
+#     each compared with the one before
 #
 # Both graphs of a pass run region by region on the values of the graph before it. This needs
 # neither fp32 nor a declared arithmetic. So it also shows changes that bring a value nearer to

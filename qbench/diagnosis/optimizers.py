@@ -97,9 +97,11 @@ def _read(log: str) -> tuple[SessionOptimizer, ...]:
 # Two sessions that differ in their ``Optimization`` are compared in four ways:
 #
 #     graph     the operators of the optimized graphs
-#     alone     each unit alone, on inputs from a run without optimizations: a difference here is caused in this unit
-#     along     the whole graph, with the quantized values that both graphs still have as further outputs: this includes
-#               differences from units before. Whether these taps change a graph is checked and reported
+#     alone     each unit alone, on inputs from a run without optimizations: a difference here is
+#               caused in this unit
+#     along     the whole graph, with the quantized values that both graphs still have as further
+#               outputs: this includes differences from units before. Whether these taps change a
+#               graph is checked and reported
 #     outputs   the whole graph, untapped
 #
 # The cause of a difference is determined by the float value in the run without optimizations

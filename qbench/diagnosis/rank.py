@@ -26,15 +26,19 @@ def is_corrected(node: NodeErrors) -> bool:
 # Anomalies are ranked by kind, in the order below, and within a kind by size:
 #
 #     crash      the engine fails on the node alone
-#     counting   the results differ from those of the arithmetic that the engine declares. Where it declares none: they
-#                differ from real arithmetic by more than a step, or by a step without a tie in over 1 % of the values
+#     counting   the results differ from those of the arithmetic that the engine declares. Where it
+#                declares none: they differ from real arithmetic by more than a step, or by a step
+#                without a tie in over 1 % of the values
 #     pass       a pass changed the values more than its effect allows
-#     graph      isolated² > explained²: the fp32 operators with the same quantization parameters lose less; or a
-#                constant is not the quantized fp32 one, and does not reduce the error
-#     trace      as counting, but by less than a hundredth of a step (rms), such as a race or a tie; what the order of
-#                float32 sums explains is no difference where the declared arithmetic is exact (``float_sums``)
-#     grid       the quantization parameters cost much: the node in float would remove a fifth of the noise of the
-#                outputs, or its own noise is a sixteenth of its signal (12 dB), or many values are clipped
+#     graph      isolated² > explained²: the fp32 operators with the same quantization parameters
+#                lose less; or a constant is not the quantized fp32 one, and does not reduce the
+#                error
+#     trace      as counting, but by less than a hundredth of a step (rms), such as a race or a tie;
+#                what the order of float32 sums explains is no difference where the declared
+#                arithmetic is exact (``float_sums``)
+#     grid       the quantization parameters cost much: the node in float would remove a fifth of
+#                the noise of the outputs, or its own noise is a sixteenth of its signal (12 dB), or
+#                many values are clipped
 #
 # The second condition of grid is for several bad nodes: none of them alone removes noise of the
 # outputs. Where some node alone does, a node that alone removes none is not reported: no repair of

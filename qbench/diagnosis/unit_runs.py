@@ -42,7 +42,8 @@ from qbench.numerics import AddScheme, Arithmetic, QParams, quantize
 # The error that quantization parameters alone explain: the fp32 operators with every operand and
 # the result quantized.
 #
-#     y = fq(f(fq(x), fq(w)))        f, x, w of fp32; fq: fake quantization with the parameters of the quantized graph
+#     y = fq(f(fq(x), fq(w)))
+#     f, x, w of fp32; fq: fake quantization with the parameters of the quantized graph
 #
 # The quantized graph holds weights, limits, attributes and operators that a pass or an exporter may
 # have got wrong. Only its quantization parameters are used here. So an error of the target's node

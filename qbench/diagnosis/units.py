@@ -30,8 +30,10 @@ from qbench.numerics import Arithmetic, MultiplierForm, QParams
 # float32 by the QDQ formula with all optimizations off. Where a Relu or Clip precedes the
 # quantizer, t is the value before it. A difference is
 #
-#     clamp      if t lies beyond a limit: that of the Clip or Relu, or that of the grid by more than half a step
-#     tie        else if it is one step, and t lies within 2⁻¹⁰ of a step of halfway between two quantized values
+#     clamp      if t lies beyond a limit: that of the Clip or Relu, or that of the grid by more
+#                than half a step
+#     tie        else if it is one step, and t lies within 2⁻¹⁰ of a step of halfway between two
+#                quantized values
 #     one step   else if it is one step
 #     real       else
 #
@@ -141,7 +143,8 @@ def count_causes(ours: Values, theirs: Values, real: Values, ends: Ends) -> Step
 # The units of a quantized graph: for each quantized value, the piece that computes it from the
 # quantized values before.
 #
-#     quantized values → DequantizeLinear → one or a few operators → (Relu | Clip) → QuantizeLinear → quantized value
+#     quantized values → DequantizeLinear → one or a few operators
+#                      → (Relu | Clip) → QuantizeLinear → quantized value
 #
 # The piece that computes a float output from the last quantized values is a unit without a grid.
 # Each unit is a graph of its own, with quantized values as inputs and output. So an engine fuses

@@ -15,7 +15,8 @@ from qbench.diagnosis.units import QuantizedUnit, whole_unit
 # A tap changes what an engine fuses, a cut too, but less: what lies before the cut is compiled as
 # in the whole graph.
 #
-#     graph inputs → … → value          one graph a value, its one output; the same inputs on the watched backend
+#     graph inputs → … → value    one graph a value, its one output; the same inputs on the watched
+#                                 backend
 #
 # Of the values in the order of the graph, one is searched by halves that departs while an earlier
 # one does not. Then its inputs are tried, and theirs, until none of them departs.

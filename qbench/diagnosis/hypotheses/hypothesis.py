@@ -27,8 +27,9 @@ from qbench.numerics import Arithmetic, QParams, dequantize, get_arithmetic
 
 # The weight of an explanation:
 #
-#     weight = explained / (differing + disturbed)        explained: differing values that the hypothesis predicts
-#                                                         disturbed: correct values for which it predicts another value
+#     weight = explained / (differing + disturbed)
+#     explained: differing values that the hypothesis predicts
+#     disturbed: correct values for which it predicts another value
 
 SURE = 0.999
 """The weight from which no other hypothesis is tried."""

@@ -19,7 +19,9 @@ from qbench.graph import int_attribute, ints_attribute, word_attribute
 from qbench.judging import Cause
 from qbench.numerics import dequantize
 
-# t(v) = t + v · R        a convolution whose padding holds v steps of its input; R: the response to one step
+# A convolution whose padding holds v steps of its input; R is the response to one step:
+#
+#     t(v) = t + v · R
 
 _FITTED = 0.97
 _PADDED = frozenset({"Conv", "AveragePool", "MaxPool"})

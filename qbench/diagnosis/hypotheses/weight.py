@@ -18,7 +18,8 @@ from qbench.judging import Cause
 
 # One level more of weight k of a channel moves its result by u_k = s_w · x_k / s_y at every place:
 #
-#     found − t = δ · u_k        δ: a whole number of levels, by least squares; k: whose u_k leaves least
+#     found − t = δ · u_k
+#     δ: a whole number of levels, by least squares; k: whose u_k leaves least
 #
 # All x_k of a channel come from one run with weights that are 1 at k and 0 elsewhere.
 

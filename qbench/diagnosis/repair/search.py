@@ -18,9 +18,11 @@ from qbench.storage import json_line
 # The search for the smallest set of nodes in float that restores a verdict, with few probes:
 #
 #     1. prefixes of the ranked candidates (1, 2, 4, … all nodes), until one restores
-#     2. bisection for the shortest prefix that restores: its last node is needed. Repeat with that node kept, until
-#        the needed nodes restore alone (the "progression" of Marques-Silva, Janota, Belov, CAV 2013)
-#     3. without each node of the result in turn, as delta debugging ends (Zeller, Hildebrandt, IEEE TSE 28, 2002)
+#     2. bisection for the shortest prefix that restores: its last node is needed. Repeat with that
+#        node kept, until the needed nodes restore alone (the "progression" of Marques-Silva,
+#        Janota, Belov, CAV 2013)
+#     3. without each node of the result in turn, as delta debugging ends (Zeller, Hildebrandt, IEEE
+#        TSE 28, 2002)
 #
 # With n candidates and m nodes in the result this takes at most (m + 1)(⌈log₂ n⌉ + 1) + m probes,
 # if more nodes in float never undo a restored verdict. Otherwise step 3 may take more; the result
@@ -213,8 +215,10 @@ def _readers(model: ir.Model, owners: Mapping[str, str]) -> Iterator[tuple[str, 
 # A replay file: every set of nodes that was probed, with its result, so that a search continues
 # where it stopped.
 #
-#     {"type": "replay", "format": "qbench-replay/1", "identity": {"model": …, "schema": …, "data": …, …}}
-#     {"type": "probe", "nodes": […], "restored": true, "macs_share": 0.031, "said": "top1 351/360"}      one per set
+#     {"type": "replay", "format": "qbench-replay/1",
+#      "identity": {"model": …, "schema": …, "data": …, …}}
+#     one per set:
+#     {"type": "probe", "nodes": […], "restored": true, "macs_share": 0.031, "said": "top1 351/360"}
 #
 # A line is appended after each probe. The file of an interrupted search may end within a line; then
 # that set is probed again.
