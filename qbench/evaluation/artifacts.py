@@ -336,8 +336,10 @@ def executed_macs(
                     (macs, f"{graph}::{node}" if len(quantized.plans) > 1 else node, how, plan)
                 )
     words = [
-        f"{name}{' in ' + how.precision if how is not None and how.precision else ', not reported,'} "
-        f"({rough_percent(macs / total)}{'' if name.rpartition('::')[2] in plan.integer_nodes else ', as planned'})"
+        f"{name}"
+        f"{' in ' + how.precision if how is not None and how.precision else ', not reported,'} "
+        f"({rough_percent(macs / total)}"
+        f"{'' if name.rpartition('::')[2] in plan.integer_nodes else ', as planned'})"
         for macs, name, how, plan in sorted(left, key=lambda one: -one[0])
     ]
     return (integer / total if total else None), tuple(words)

@@ -81,7 +81,9 @@ def measure_cell(
 
         >>> from qbench import measure_cell
         >>> from qbench.evaluation import build_subject
-        >>> subject = build_subject("digits_cnn", "digits_test", "digits_train", ["top1", "agreement"], 64)
+        >>> subject = build_subject(
+        ...     "digits_cnn", "digits_test", "digits_train", ["top1", "agreement"], 64
+        ... )
         >>> measured = measure_cell(subject, "ort-cpu", "w8a8_asym_pc")
         >>> top1 = measured.score("top1")
         >>> top1.n, top1.value > 0.95, top1.reference_value > 0.95

@@ -21,7 +21,8 @@ from qbench.subjects import BATCH, Samples
 # Where two runs of one quantized graph diverge: the first integers, in the order of the graph, that
 # are not equal.
 #
-#     v_q = Q(v)        the first v with v_q(ours) ≠ v_q(theirs); both run the same feeds, tapped at every v_q
+#     v_q = Q(v)
+#     the first v with v_q(ours) ≠ v_q(theirs); both run the same feeds, tapped at every v_q
 #
 # Only integers are tapped: an engine that fuses a node with the Q behind it still does so, whereas
 # a tapped real value would keep it from that and make it another program.
