@@ -1,12 +1,14 @@
 """What an operator is: one row (``OpSpec``) per operator of ONNX, and operators from outside.
 
-    slots          weight, bias, moved, real        which input is what
-    results        low, high, pointwise, local      what they can be, and which inputs they depend on
-    weight axes    axes                             output channels, and what products are summed over
-    quantizer      data, output, one_grid, table    what may be quantized, and whose parameters the output has
-    lowering       lowering, dynamic, forms         the rule of ``passes.lowering``, and the operators on integers
-    kernel         kernel, forms[…].kernel          the function of ``interpreter.integer_kernels``
-    device         kind                             what a device limits by the sort of operator
+    slots        weight, bias, moved, real      which input is what
+    results      low, high, pointwise, local    what they can be, and which inputs they depend on
+    weight axes  axes                           output channels, and what products are summed over
+    quantizer    data, output, one_grid, table  what may be quantized, and whose parameters the
+                                                output has
+    lowering     lowering, dynamic, forms       the rule of ``passes.lowering``, and the operators
+                                                on integers
+    kernel       kernel, forms[…].kernel        the function of ``interpreter.integer_kernels``
+    device       kind                           what a device limits by the sort of operator
 
 Other packages hold no table of operators where a row can say it: they ask ``op_spec(node)``. This
 package lies below them, so a row names a rule or a kernel as ``module:function``;

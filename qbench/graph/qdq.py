@@ -235,12 +235,15 @@ def _meaningless(node: ir.Node, found: str, expected: str) -> InputError:
 # consumer.
 #
 # 1. A value is read by at most one QuantizeLinear (or DynamicQuantizeLinear).
-# 2. The result of a QuantizeLinear is read by DequantizeLinear only, and is not a graph output; or one Clip with
-#    constant ends reads it, and its result is read so: a clip of codes, in place of a Relu or Clip of the real value.
-# 3. The result of a DequantizeLinear has exactly one reader: one input of one node, or the graph's output.
-# 4. A DequantizeLinear reads a constant or the result of a QuantizeLinear (through its Clip), with the same scale and
-#    zero point.
-# 5. Scales are constant, finite and positive; a static zero point is constant, given, of the type of the codes.
+# 2. The result of a QuantizeLinear is read by DequantizeLinear only, and is not a graph output; or
+#    one Clip with constant ends reads it, and its result is read so: a clip of codes, in place of a
+#    Relu or Clip of the real value.
+# 3. The result of a DequantizeLinear has exactly one reader: one input of one node, or the graph's
+#    output.
+# 4. A DequantizeLinear reads a constant or the result of a QuantizeLinear (through its Clip), with
+#    the same scale and zero point.
+# 5. Scales are constant, finite and positive; a static zero point is constant, given, of the type
+#    of the codes.
 # 6. Per axis, each slice has one scale and one zero point.
 #
 # DynamicQuantizeLinear makes scale and zero point itself, so 5 and 6 do not apply to what it feeds.
