@@ -64,7 +64,9 @@ def probe_dot_product() -> DotProduct:
 # The word joins the architecture, the widest float vector unit and whether the u8×s8 dot product is
 # exact:
 #
-#     x64-avx512-vnni, x64-avx512, x64-avx2-vnni, x64-avx2, x64-sse    arm64-dotprod, arm64    else platform.machine()
+#     x64-avx512-vnni, x64-avx512, x64-avx2-vnni, x64-avx2, x64-sse
+#     arm64-dotprod, arm64
+#     else platform.machine()
 #
 # ``vnni`` is decided by probe (``qbench.host.computer``): int8 results depend on what the engine
 # does, not on what the processor could do; float results depend on the vector unit, because it

@@ -208,7 +208,9 @@ def _is_elsewhere(address: str) -> bool:
 # A second working tree of a repository, for building old commits: the user's own checkout is never
 # touched.
 #
-# git worktree add --detach FOLDER COMMIT     git checkout --force COMMIT     git worktree remove --force FOLDER
+#     git worktree add --detach FOLDER COMMIT
+#     git checkout --force COMMIT
+#     git worktree remove --force FOLDER
 
 _WORKTREE_TIMEOUT_S = 1800
 _NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
@@ -274,7 +276,8 @@ class Worktree:
 # A branch of a remote repository that only holds files, such as run files: read and added to
 # without a checkout.
 #
-# git ls-remote, git fetch, git archive          read-tree, hash-object, update-index, write-tree, commit-tree, git push
+#     git ls-remote, git fetch, git archive
+#     read-tree, hash-object, update-index, write-tree, commit-tree, git push
 #
 # The index is a file of its own, so that neither the working tree nor the index of the user
 # changes.
