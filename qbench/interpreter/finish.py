@@ -32,7 +32,8 @@ from qbench.numerics import (
 
 # What follows the sums of one node, and what of it is the same for every arithmetic.
 #
-#     code = clamp(clamp(round(v + before), inner) + behind, limits) = clamp(round(v + before), ends) + behind
+#     code = clamp(clamp(round(v + before), inner) + behind, limits)
+#          = clamp(round(v + before), ends) + behind
 #
 # The zero point is ``before`` or ``behind``; two clamps with a sum between them are one.
 

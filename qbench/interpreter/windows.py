@@ -168,11 +168,12 @@ def channels_first(x: Array) -> Array:
 # The shape of a convolution's sums, as engines look at it when they choose a kernel.
 #
 # depthwise        one filter a channel
-# fast_depthwise   8 | channels, one or two filters each; square windows of 3, 5 or 7 (in space their depth likewise),
-#                  padded by half on every side, strides of 1 or 2, no dilation          FBGEMM, takeDepthWiseFastPath
+# fast_depthwise   8 | channels, one or two filters each; square windows of 3, 5 or 7 (in space
+#                  their depth likewise), padded by half on every side, strides of 1 or 2, no
+#                  dilation (FBGEMM, takeDepthWiseFastPath)
 # channels         of one tap, where there is one group
-# pointwise        one group, windows of one tap, no padding; strides alone that divide one or two sizes of the data
-#                  (oneDNN, rtus_prepare of jit_uni_1x1_conv_utils.hpp)
+# pointwise        one group, windows of one tap, no padding; strides alone that divide one or two
+#                  sizes of the data (oneDNN, rtus_prepare of jit_uni_1x1_conv_utils.hpp)
 # clipped          data are codes behind a Clip: OpenVINO, which keeps such codes signed
 # transposed       a transposed convolution: OpenVINO, which runs it in floats on AVX2
 
@@ -267,7 +268,8 @@ def _halved(windows: Windows) -> bool:
 # How an arithmetic sums a product by constant weights: which operand is on the left, and in what
 # order.
 #
-#     acc[n] = Σ_k left[k] · right[k]        pairs are k = 0 and 1, 2 and 3, …, and saturate where left is unsigned
+#     acc[n] = Σ_k left[k] · right[k]
+#     pairs are k = 0 and 1, 2 and 3, …, and saturate where left is unsigned
 #
 # Convolutions run along the window, rows first, channels fastest; matrix products along K; data are
 # on the left. A ConvInteger is ONNX Runtime's own operator, and has the weights on the left and

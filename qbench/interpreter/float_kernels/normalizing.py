@@ -1,10 +1,12 @@
 """Normalizations and reductions whose kernels in ONNX's evaluator are wrong, or are of another
 version.
 
-    LRN                  y = x / (bias + α/size · Σ x²)^β     over channels c − ⌊(size − 1)/2⌋ … c + ⌈(size − 1)/2⌉
-    BatchNormalization   y = γ (x − μ) / √(σ² + ε) + β        by the statistics given, before version 14 too
+    LRN                  y = x / (bias + α/size · Σ x²)^β
+                         over channels c − ⌊(size − 1)/2⌋ … c + ⌈(size − 1)/2⌉
+    BatchNormalization   y = γ (x − μ) / √(σ² + ε) + β
+                         by the statistics given, before version 14 too
     Softmax before 13    over all dimensions from ``axis`` on as one
-    LpNormalization      y = x / ‖x‖_p                        ‖x‖_1 = Σ |x|
+    LpNormalization      y = x / ‖x‖_p,  ‖x‖_1 = Σ |x|
 
 All in the type of the data, as the evaluator and engines compute them.
 """

@@ -3,11 +3,11 @@
 One step of a direction, with gates of H rows each and biases W_b, R_b (zeros where B is left out):
 
     RNN    h' = f(x Wᵀ + h Rᵀ + W_b + R_b)
-    GRU    z, r = f(x Wᵀ + h Rᵀ + W_b + R_b)                                  gates z r h
-           ĥ = g(x W_hᵀ + (r ⊙ h) R_hᵀ + R_bh + W_bh)                         linear_before_reset = 0
-           ĥ = g(x W_hᵀ + r ⊙ (h R_hᵀ + R_bh) + W_bh)                         linear_before_reset = 1
+    GRU    z, r = f(x Wᵀ + h Rᵀ + W_b + R_b)                                 gates z r h
+           ĥ = g(x W_hᵀ + (r ⊙ h) R_hᵀ + R_bh + W_bh)                        linear_before_reset = 0
+           ĥ = g(x W_hᵀ + r ⊙ (h R_hᵀ + R_bh) + W_bh)                        linear_before_reset = 1
            h' = (1 − z) ⊙ ĥ + z ⊙ h
-    LSTM   i, f, o with peepholes P; c' = f ⊙ c + i ⊙ g(·);  h' = o ⊙ h(c')   gates i o f c
+    LSTM   i, f, o with peepholes P; c' = f ⊙ c + i ⊙ g(·);  h' = o ⊙ h(c')  gates i o f c
 
 A sequence that is over leaves its state as it is, and 0 in Y; ``reverse`` turns each sequence round
 within its length.

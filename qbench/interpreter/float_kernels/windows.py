@@ -3,8 +3,9 @@
 Windows of k elements, d apart, s from one to the next, over n elements with p₀ + p₁ of padding:
 
     outputs m = ⌊(n + p₀ + p₁ − d (k − 1) − 1) / s⌋ + 1, or ⌈…⌉ where the last window still begins
-    in data or p₀
-    SAME    m = ⌈n / s⌉, p₀ + p₁ = max(0, (m − 1) s + d (k − 1) + 1 − n), the odd one behind (UPPER) or before
+            in data or p₀
+    SAME    m = ⌈n / s⌉, p₀ + p₁ = max(0, (m − 1) s + d (k − 1) + 1 − n), the odd one behind (UPPER)
+            or before
 """
 
 import itertools

@@ -26,7 +26,8 @@ from qbench.numerics import (
 # Reals to codes of one set of qparams, made once: in one compiled pass where it is per tensor and
 # of up to 16 bits.
 #
-#     q = clamp(round(x / s + before)) + behind           the zero point is ``before`` or ``behind`` what is rounded
+#     q = clamp(round(x / s + before)) + behind
+#     the zero point is ``before`` or ``behind`` what is rounded
 #
 # The bits are those of ``numerics.quantize``, which does the rest.
 
@@ -103,7 +104,8 @@ def dynamic_quantize_linear(making: KernelContext) -> KernelFunction:
     """Reals to uint8 codes, their scale and their zero point; the parameters by ONNX, the codes
     by the arithmetic.
 
-    s = (max(x, 0) − min(x, 0)) / 255 in float32, 1 where that is 0;   z = clamp(round(−min(x, 0) / s))
+        s = (max(x, 0) − min(x, 0)) / 255 in float32, 1 where that is 0
+        z = clamp(round(−min(x, 0) / s))
 
     NaN is left out of the range and becomes the lowest code, as in ONNX Runtime.
     """

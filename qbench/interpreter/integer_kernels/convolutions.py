@@ -293,7 +293,8 @@ def _weights_first(making: KernelContext, pairs: int) -> Callable[[Array, Ints64
 
 # Transposed convolutions, which no engine counts in integers: an operator of our own.
 #
-#     QLinearConvTranspose   x s_x z_x w s_w z_w s_y z_y [bias]            (qbench.integer), attributes of ConvTranspose
+#     QLinearConvTranspose   x s_x z_x w s_w z_w s_y z_y [bias]    (qbench.integer)
+#                            attributes of ConvTranspose
 #
 #     acc[n, o, i · stride + k · dilation − pad] += Σ_c (x[n, c, i] − z_x) (w[c, o, k] − z_w)
 #

@@ -228,7 +228,8 @@ def in_register(
 
 # Matrix products with static qparams: accumulate, add the bias, requantize.
 #
-#     QLinearMatMul   a s_a z_a b s_b z_b s_y z_y        QGemm   a s_a z_a b s_b z_b [bias] [s_y z_y]   (com.microsoft)
+#     QLinearMatMul   a s_a z_a b s_b z_b s_y z_y
+#     QGemm           a s_a z_a b s_b z_b [bias] [s_y z_y]    (com.microsoft)
 #
 # The second operand is a constant matrix, prepared once, or anything else: computed, or a stack of
 # constant matrices. Its parameters are those of the tensor, or one pair per column; the bias is
@@ -431,8 +432,9 @@ def as_matrices(product: Callable[[Array, Array], Array], left: Array, right: Ar
 
 # Matrix products whose parameters may be computed with every batch.
 #
-#     MatMulInteger          a b [z_a] [z_b]                            int32
-#     MatMulIntegerToFloat   a b s_a s_b [z_a] [z_b] [bias]            f32(Σ) · f32(s_a · s_b) + bias    (com.microsoft)
+#     MatMulInteger          a b [z_a] [z_b]                   int32
+#     MatMulIntegerToFloat   a b s_a s_b [z_a] [z_b] [bias]    f32(Σ) · f32(s_a · s_b) + bias
+#                                                              (com.microsoft)
 #
 # A zero point of a is one number, or one per row; of b one number, or one per column.
 
