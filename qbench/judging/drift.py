@@ -351,8 +351,9 @@ def _reference(state: GateState, detail: str) -> Gate:
 # inputs, or wrong statistics. This explains other predictions, and it is a fault that a few hundred
 # samples may not show.
 #
-#     apart = max(|low − accepted low|, |high − accepted high|) / span                                   in [0, 1]
-#     span = max(high, accepted high, 0) − min(low, accepted low, 0), as a grid contains zero; at least _NOISE
+#     apart = max(|low − accepted low|, |high − accepted high|) / span                     in [0, 1]
+#     span  = max(high, accepted high, 0) − min(low, accepted low, 0), as a grid contains zero; at
+#             least _NOISE
 
 _NOISE = 1e-6
 """Rounding errors of single precision around zero, which differ on every processor."""

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 # x is a value as fp32 computes it, y the same value in the examined run, over all samples; s is the
 # scale of its qparams.
 #
-#     sqnr_db   10 · log₁₀(Σ x² / Σ (x − y)²)             relative   √(Σ (x − y)² / Σ x²)
-#     steps     √(mean (x − y)²) / s                      0.289 = 1/√12 is what ideal rounding of any x leaves
+#     sqnr_db   10 · log₁₀(Σ x² / Σ (x − y)²)        relative   √(Σ (x − y)² / Σ x²)
+#     steps     √(mean (x − y)²) / s                 0.289 = 1/√12 is what ideal rounding of any x
+#                                                    leaves
 
 IDEAL_STEPS = 0.288675134594813
 """Root mean square, in steps, of rounding to the nearest of evenly spread numbers: 1/√12."""

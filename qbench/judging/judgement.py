@@ -66,13 +66,16 @@ def _notices_without_unaccepted(verdict: Verdict) -> tuple[str, ...]:
 #
 # In this order:
 #
-#     too little planned in integers              UNSUPPORTED, or DRIFTED where a result was accepted on this processor
-#     no baseline, or one of another model        MISSING, STALE; FAILED where it is not equal, or recovers too little
-#     the first broken gate of ``gates.GATES``    FAILED or DRIFTED, by its severity
-#     a gate that is not decided                  INCONCLUSIVE
-#     a quarantine entry                          QUARANTINED instead of FAILED or DRIFTED; EXPIRED when its date has
-#                                                 passed or its cell does not fail (``known_bad``)
-#     no accepted result of the cell              MISSING
+#     too little planned in integers            UNSUPPORTED, or DRIFTED where a result was accepted
+#                                               on this processor
+#     no baseline, or one of another model      MISSING, STALE; FAILED where it is not equal, or
+#                                               recovers too little
+#     the first broken gate of ``gates.GATES``  FAILED or DRIFTED, by its severity
+#     a gate that is not decided                INCONCLUSIVE
+#     a quarantine entry                        QUARANTINED instead of FAILED or DRIFTED; EXPIRED
+#                                               when its date has passed or its cell does not fail
+#                                               (``known_bad``)
+#     no accepted result of the cell            MISSING
 #
 # A quarantine entry with a pattern is not EXPIRED by one passing cell: other cells of the pattern
 # may fail.

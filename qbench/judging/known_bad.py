@@ -16,11 +16,12 @@ from qbench.number_text import distance_text, value_text
 
 # A listed cell must keep failing as listed:
 #
-#     the entry has run out, or the cell does not fail      EXPIRED
-#     worse than its listed values by more than a margin    FAILED
-#     a metric that has a listed value is not measured      FAILED: nothing shows that the cell is as listed
-#     no values of this cell, but of others                 as judged: the entry is about the others
-#     else                                                  QUARANTINED
+#     the entry has run out, or the cell does not fail    EXPIRED
+#     worse than its listed values by more than a margin  FAILED
+#     a metric that has a listed value is not measured    FAILED: nothing shows that the cell is as
+#                                                         listed
+#     no values of this cell, but of others               as judged: the entry is about the others
+#     else                                                QUARANTINED
 #
 # The values are those of the environment class; where it has none, the cell may not be worse than
 # in any class that has some, and a notice names these. The margin is the tolerance of the metric,

@@ -269,7 +269,8 @@ class Measurement:
 # A loss in two parts: what the schema costs on any backend, and what the arithmetic of this backend
 # adds (counting).
 #
-#     fp32  ──schema──→  the quantized graph in exact arithmetic  ──counting──→  the same graph on the backend
+#     fp32  ──schema──→  the quantized graph in exact arithmetic
+#           ──counting──→  the same graph on the backend
 #     value − reference = (ideal − reference) + (value − ideal)
 #
 # The middle is the same graph on ``integer-ideal``: rational multipliers, one rounding, no

@@ -7,8 +7,9 @@ samples, with h(i, r) hits of sample i in run r out of N:
 
     noise of single samples    W = Σᵢ s²ᵢ / N²,  s²ᵢ = [R Σᵣ h² − (Σᵣ h)²] / (R (R − 1))
     of whole runs              S² = the sample variance of the R values vᵣ
-    variance of one run        V = max(S², W); B = max(S² − W, 0) is the part that all samples of a run share
-    variance of the change, mean of K runs     σ² − W (1 − 1/K) + B/K
+    variance of one run        V = max(S², W); B = max(S² − W, 0) is the part that all samples of a
+                               run share
+    variance of the change, mean of K runs    σ² − W (1 − 1/K) + B/K
 
 σ² is the sampling variance of one run, which has W in it already: the variance of one sample's
 change is that of its expectation plus the expectation of its variance (the law of total variance;

@@ -1,7 +1,7 @@
 """What the data of a model can tell from chance before anything runs, and how many more samples
 would settle a margin.
 
-    tells   m = (z₀.₉₅ + z₀.₈) √(π / n)      non-inferiority of paired proportions, true difference 0
+    tells   m = (z₀.₉₅ + z₀.₈) √(π / n)    non-inferiority of paired proportions, true difference 0
     needed  n ≥ (z₀.₉₅ + z₀.₈)² π / m²
 
 n samples, of which a share π changes sides. One-sided 5 %, power 80 %. Of samples that share

@@ -2,15 +2,18 @@
 
 Two answers:
 
-    exactly     the gate has the same state if all samples that remain are gains, and if all are losses
+    exactly     the gate has the same state if all samples that remain are gains, and if all are
+                losses
     by a test   an e-process reached 1/α, α = 1 %
 
 A test bets on sources g, drawn in random order, with n_g samples and the sum s_g of changes in {−1,
 0, 1}. Where the sample represents all those to come (the decisions ci and strict), it is about the
 change and its margin m:
 
-    W⁺ = mean over λ of Π (1 + λ (s_g + m n_g))   of "the change is −m or less": large where it is not, PASS
-    W⁻ = mean over λ of Π (1 − λ (s_g + m n_g))   of "the change is −m or more": large where it is not, FAIL
+    of "the change is −m or less", large where it is not, PASS:
+        W⁺ = mean over λ of Π (1 + λ (s_g + m n_g))
+    of "the change is −m or more", large where it is not, FAIL:
+        W⁻ = mean over λ of Π (1 − λ (s_g + m n_g))
 
 Where the counts of all samples decide (the decision point, and floors), it is about their sum S
 among G sources, which holds from L on. Drawn without replacement, the next s_g has the mean of the

@@ -167,9 +167,12 @@ def interval_evidence(low: float, high: float, margin: float) -> Evidence:
 # Power: the smallest drop that a sample would detect, and the number of samples that a margin
 # needs.
 #
-#     detected  √n d ≥ z₀.₉₇₅ √π + z₀.₈ √(π − d²)      McNemar's test, two-sided 5 %, power 80 %     (Miettinen 1968)
-#     needed    n ≥ (z₀.₉₅ + z₀.₈)² π / m²             the margin test, one-sided 5 %, power 80 %, if nothing is lost
-#     deciding  n ≥ (z₀.₉₅ + z₀.₈)² π / (m − d)²       the same, if drops of d go on: PASS where d < m, else FAIL
+#     detected  √n d ≥ z₀.₉₇₅ √π + z₀.₈ √(π − d²)
+#               McNemar's test, two-sided 5 %, power 80 % (Miettinen 1968)
+#     needed    n ≥ (z₀.₉₅ + z₀.₈)² π / m²
+#               the margin test, one-sided 5 %, power 80 %, if nothing is lost
+#     deciding  n ≥ (z₀.₉₅ + z₀.₈)² π / (m − d)²
+#               the same, if drops of d go on: PASS where d < m, else FAIL
 #
 # π is the share of samples that changed between right and wrong. A sample with few changes
 # estimates π badly, so it is estimated as by Bonett and Price: one loss, one gain and two samples
@@ -611,12 +614,13 @@ def _unit(score: Score) -> str:
 
 # What makes a loss red: the plain counts, or what they prove.
 #
-# | decision | red where                                                            | INCONCLUSIVE is              |
-# |----------|----------------------------------------------------------------------|------------------------------|
-# | point    | the drop counted exceeds the margin, or the sample proves a greater  | decided by the counts        |
-# |          | loss; under a margin of less than one sample only the latter         | (shown, under such a margin) |
-# | ci       | the sample proves a greater loss                                     | green, an outcome of its own |
-# | strict   | the sample does not prove a lesser                                   | red                          |
+# | decision | red where                                       | INCONCLUSIVE is              |
+# |----------|-------------------------------------------------|------------------------------|
+# | point    | the drop counted exceeds the margin, or the     | decided by the counts        |
+# |          | sample proves a greater loss; under a margin of | (shown, under such a margin) |
+# |          | less than one sample only the latter            |                              |
+# | ci       | the sample proves a greater loss                | green, an outcome of its own |
+# | strict   | the sample does not prove a lesser              | red                          |
 
 
 class DecisionRule(enum.Enum):
