@@ -38,8 +38,10 @@ AGREEMENT = Metric(
 
 # Flips: samples that are right in fp32 and wrong now, or the reverse.
 #
-#     negative_flips  hits_i = 1 if sample i was right in the reference and is wrong now, out of 1         (losses)
-#     flips           hits_i = 1 if it was right in one of the two and is wrong in the other, out of 1     (and gains)
+#     negative_flips  hits_i = 1 if sample i was right in the reference and is wrong now, out of 1
+#                     (losses)
+#     flips           hits_i = 1 if it was right in one of the two and is wrong in the other, out of
+#                     1 (losses and gains)
 #
 # Right is the best class among the labels, or the whole sequence. Equal accuracy can hide many
 # flips (Dutta et al., "Accuracy is not all you need", 2024); users feel the negative ones (Yan et

@@ -425,7 +425,8 @@ def _whole_share(ids: npt.NDArray[np.int32]) -> bool:
 # two has a class among its k best, the other gave it at most the probability of its last class, so
 # the least possible change is taken:
 #
-#     change(c) = |p − p₀| where both name c;  max(0, p₀(c) − min p) and max(0, p(c) − min p₀) where one does
+#     change(c) = |p − p₀|                                          where both name c
+#     change(c) = max(0, p₀(c) − min p) and max(0, p(c) − min p₀)   where one does
 #
 # A record has them as text: base64 of a compressed ``.npz`` of ``ids`` in the smallest type and
 # ``scores``.

@@ -311,7 +311,8 @@ def _matched(
 # Average precision: the mean, over 101 recalls 0, 0.01 … 1, of the highest precision at that recall
 # or a higher one.
 #
-#     precision after k boxes = right / (right + wrong)      recall = right / labels      boxes by falling score
+#     precision after k boxes = right / (right + wrong)    recall = right / labels
+#     boxes by falling score
 #
 # Source: pycocotools' ``COCOeval.accumulate``. The highest precision is always reached at a right
 # box, so only these are looked at. With weights, a picture counts as often as it was drawn.

@@ -252,7 +252,8 @@ def boxes_of_labels(labels: ArrayLabels) -> Boxes:
 # COCO's mean average precision over classes and over overlaps of 0.50 to 0.95, of all labels or of
 # one size.
 #
-#     value = mean over the classes that have a label, and over the overlaps, of the average precision (box_matching)
+#     value = mean over the classes that have a label, and over the overlaps, of the average
+#             precision (box_matching)
 #
 # Source: Lin et al. (2014) and pycocotools, whose number it is. A picture alone counts its own
 # average precision over the classes that it is labelled with, in millionths: losses and gains
@@ -346,7 +347,8 @@ BOX_MAP_LARGE = average_precision(
 
 # Confident boxes at one overlap: sums over pictures.
 #
-#     precision = right / answered      recall = right / labels      F1 = hmean = 2 · right / (answered + labels)
+#     precision = right / answered    recall = right / labels
+#     F1 = hmean = 2 · right / (answered + labels)
 #
 # hmean is the harmonic mean by which text detection is ranked: Karatzas et al., "ICDAR 2015
 # competition on robust reading" (2015), one answer for one label at an overlap of 0.5; text that is

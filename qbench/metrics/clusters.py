@@ -15,8 +15,10 @@ from qbench.metrics.scores import LEAST_FREEDOM, Clusters, Gathering
 # n samples of G sources; b of them count no more, c only now. Source g has n_g samples, and the sum
 # s_g of its changes; the change of the share, d = Σ s_g / n, is a ratio of sums.
 #
-#     V = G/(G−1) Σ r_g² / n²,  r_g = s_g − n_g d      the variance of d between sources (CR1; Cochran 1977, ch. 6)
-#     S = (V n² + 8 r²) / (b + c − n d² + 8 a)         the design effect, at least as without the eights and 1
+#     V = G/(G−1) Σ r_g² / n²,  r_g = s_g − n_g d      the variance of d between sources
+#                                                      (CR1; Cochran 1977, ch. 6)
+#     S = (V n² + 8 r²) / (b + c − n d² + 8 a)         the design effect, at least as without the
+#                                                      eights and 1
 #     G* = n² / Σ n_g²                                 so many sources of one size (Kish 1965)
 #
 # r and a: of the changed source with the largest r_g²; a: how many of its samples changed. Eight

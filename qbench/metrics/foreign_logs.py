@@ -1,6 +1,7 @@
 """Logs of other tools as records of answers: lm-eval's samples, Inspect's logs, tables.
 
-lm-eval     ``samples_TASK_DATE.jsonl`` of ``--log_samples``: a document in each line, once for each filter
+lm-eval     ``samples_TASK_DATE.jsonl`` of ``--log_samples``: a document in each line, once for each
+            filter
 Inspect     ``.json``, or ``.eval``: a zip file with ``header.json`` and ``samples/ID_epoch_N.json``
 a table     ``.csv`` with a line of names; columns of numbers are metrics
 """

@@ -1,7 +1,8 @@
 """Answers that name a class for each pixel, and what counts them: intersection over union,
 right pixels.
 
-    IoU_c = Σᵢ |answer = c ∧ label = c| / Σᵢ |answer = c ∨ label = c|      over the pixels of all pictures i
+    IoU_c = Σᵢ |answer = c ∧ label = c| / Σᵢ |answer = c ∨ label = c|    over the pixels of all
+                                                                         pictures i
     mIoU  = mean of IoU_c over the classes that any answer or label has
 
 A pixel whose label is ``IGNORED`` counts nowhere. Sources: Everingham et al., "The Pascal visual

@@ -141,10 +141,12 @@ MRR = Metric(
 # Mean average precision over classes: how far ahead of all others the samples of a class are ranked
 # by its score.
 #
-#     AP_c = Σ over thresholds t of s_c:  (recall_c(t) − recall_c(t⁺)) · precision_c(t)         t⁺: the next higher one
-# map  = mean of AP_c over the C classes that any of the m samples is labelled with           (macro average)     hits_i
-# = (m / C) · Σ over the labels c of sample i of AP_c / #{samples labelled c}, in millionths, out of
-# 1,000,000
+#     AP_c   = Σ over thresholds t of s_c:  (recall_c(t) − recall_c(t⁺)) · precision_c(t)
+#              t⁺: the next higher one
+#     map    = mean of AP_c over the C classes that any of the m samples is labelled with
+#              (macro average)
+#     hits_i = (m / C) · Σ over the labels c of sample i of AP_c / #{samples labelled c},
+#              in millionths, out of 1,000,000
 #
 # so that Σ hits / Σ out_of is the mean but for the rounding of each sample, under a millionth. AP
 # is scikit-learn's (``average_precision_score``, no interpolation); equal scores are one threshold.

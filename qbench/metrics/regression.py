@@ -1,7 +1,8 @@
 """Answers that are real numbers, and what counts their errors: of values, of keypoints, and of
 the order of samples.
 
-    mae   = mean over samples of meanⱼ |yᵢⱼ − rᵢⱼ|              rmse = √(mean over samples of meanⱼ (yᵢⱼ − rᵢⱼ)²)
+    mae   = mean over samples of meanⱼ |yᵢⱼ − rᵢⱼ|
+    rmse  = √(mean over samples of meanⱼ (yᵢⱼ − rᵢⱼ)²)
     mape  = mean over samples of meanⱼ |yᵢⱼ − rᵢⱼ| / |rᵢⱼ|
     oks   = mean over objects of Σ_k exp(−d_k² / (2·area·(2σ_k)²))·[v_k > 0] / Σ_k [v_k > 0]
     spearman = correlation of the ranks of y and of r, equal values with the mean of their ranks

@@ -75,9 +75,11 @@ PER = Metric(
 # Metrics of text: word and character error rates, chrF and BLEU, counted by the libraries of their
 # fields.
 #
-#     wer, cer  hits_i = the least number of insertions, deletions and substitutions, out of the words (characters) that
-#                are right; so Σ edits / Σ lengths, which may exceed 1                                          (jiwer)
-#     chrf, bleu hits_i = the score of sample i in hundredths of a percent, out of 10,000; so their mean    (sacrebleu)
+#     wer, cer    hits_i = the least number of insertions, deletions and substitutions, out of the
+#                 words (characters) that are right; so Σ edits / Σ lengths, which may exceed 1
+#                 (jiwer)
+#     chrf, bleu  hits_i = the score of sample i in hundredths of a percent, out of 10,000; so their
+#                 mean (sacrebleu)
 #
 # Texts are compared as they are: what spelling and case mean nothing is the task's to make alike. A
 # text without a word counts every answered one as an edit, out of nothing.
@@ -187,7 +189,8 @@ BLEU = Metric(
 
 # Perplexity, as its logarithm: the mean surprise of a right token, in nats.
 #
-#     ln perplexity = Σ −ln p(tokenⱼ | right ones before it) / #tokens      hits_i in millionths, out of 10⁶ · tokens_i
+#     ln perplexity = Σ −ln p(tokenⱼ | right ones before it) / #tokens
+#     hits_i in millionths, out of 10⁶ · tokens_i
 #
 # The logarithm is a ratio of sums, so it is counted exactly and resampled like every other;
 # perplexity itself is exp of it. The least margin, half a hundredth of a nat, is half a percent of

@@ -8,17 +8,16 @@ probability, which no token outside exceeds.
 
 Lower bound. KL is convex, and is to be minimized over the unknown q of U, p of W, and both of T:
 
-    min  Σ_A p ln(p/q) + Σ_U p ln(p/q) + Σ_W p ln(p/q) + Σ_T p ln(p/q)     Σ_U q + q_T = r_q,  Σ_W p + p_T = r_p
-                                                                           q ≤ c_q in U,  p ≤ c_p in
-                                                                           W
+    min  Σ_A p ln(p/q) + Σ_U p ln(p/q) + Σ_W p ln(p/q) + Σ_T p ln(p/q)
+    with Σ_U q + q_T = r_q,  Σ_W p + p_T = r_p,  q ≤ c_q in U,  p ≤ c_p in W
 
 By the log-sum inequality T counts as one token (Cover and Thomas, Elements of Information Theory,
 theorem 2.7.1). With multipliers α and −(1 + ln α) of the two sums the Lagrangian has its minimum at
 q = min(c_q, p/α), p = min(c_p, αq) and 0 in T. By weak duality its value is a lower bound for every
 α > 0 (Boyd and Vandenberghe, Convex Optimization, 5.1.3):
 
-    D(α) = Σ_A p ln(p/q) + Σ_U (p ln(p/q) + αq) + Σ_W (p ln(p/q) − (1 + ln α) p) − α r_q + (1 + ln
-    α) r_p
+    D(α) = Σ_A p ln(p/q) + Σ_U (p ln(p/q) + αq) + Σ_W (p ln(p/q) − (1 + ln α) p)
+           − α r_q + (1 + ln α) r_p
 
 dD/dα = (p_T − α q_T)/α falls where q_T > 0, so α is found by bisection; an α that is not the best
 one gives a bound that is lower, never one that is wrong. Where T has tokens and none of them meets
