@@ -23,9 +23,12 @@ from qbench.numerics.rounding import fused_multiply_add, round_reals
 
 # Choosing qparams for a range, and quantizing by it.
 #
-#     scale = (high − low) / (qmax − qmin)              asymmetric, after widening [low, high] to hold zero
-#     scale = max(low / (qmin − z), high / (qmax − z))  symmetric: the smallest that covers both ends, z the middle
-#     q     = clip(round_half_even(x / scale) + z, qmin, qmax)        x̂ = scale · (q − z)
+#     scale = (high − low) / (qmax − qmin)
+#             asymmetric, after widening [low, high] to hold zero
+#     scale = max(low / (qmin − z), high / (qmax − z))
+#             symmetric: the smallest that covers both ends, z the middle
+#     q     = clip(round_half_even(x / scale) + z, qmin, qmax)
+#     x̂     = scale · (q − z)
 #
 # All in float64, the scale then rounded to float32. A range whose scale is below the smallest
 # normal float32 (2⁻¹²⁶), [0, 0] above all, gets scale 1: zero stays exact and later products of
