@@ -66,7 +66,7 @@ def run_in(folder, *command, code=0):
 def test_it_is_short():
     files = [*EXAMPLE.rglob("*.py"), *EXAMPLE.rglob("*.toml")]
     assert len(files) == 5
-    assert sum(len(path.read_text().splitlines()) for path in files) < 80
+    assert sum(len(path.read_text().splitlines()) for path in files) <= 90
 
 
 def test_its_pass_runs_and_is_held_to_its_word(tmp_path):
