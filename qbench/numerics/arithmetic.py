@@ -208,15 +208,17 @@ class AddScheme(enum.Enum):
     """How two quantized operands find a common scale.
 
     EXACT     round((s_a (a − z_a) + s_b (b − z_b)) / s_y), rational
-    FUSED     two fused multiply-adds in float32 on the raw codes, zero points folded in          (ONNX Runtime)
-    SEPARATE  the same with products that are rounded before they are added           (ONNX Runtime without FMA)
-    REAL      dequantize, add in float32, quantize by the reciprocal                                  (PyTorch)
+    FUSED     two fused multiply-adds in float32 on the raw codes, zero points folded in
+              (ONNX Runtime)
+    SEPARATE  the same with products that are rounded before they are added
+              (ONNX Runtime without FMA)
+    REAL      dequantize, add in float32, quantize by the reciprocal (PyTorch)
     HEADROOM  both to 2·max(s_a, s_b) with 20 bits of headroom (16-bit codes: 15), three
-    multiplications  (TFLite)
-    WEIGHTED  integer weights of both ratios, one shift                                     (XNNPACK, QNNPACK)
-    EACH      each operand to the output's scale, then an integer sum                                (TVM, Glow)
-    GRID      each operand to steps of 2⁻¹⁵, then one product                               (Glow's interpreter)
-    FINEST    the coarser operand to the finer one's scale, then one product                   (TVM's quantizer)
+              multiplications (TFLite)
+    WEIGHTED  integer weights of both ratios, one shift (XNNPACK, QNNPACK)
+    EACH      each operand to the output's scale, then an integer sum (TVM, Glow)
+    GRID      each operand to steps of 2⁻¹⁵, then one product (Glow's interpreter)
+    FINEST    the coarser operand to the finer one's scale, then one product (TVM's quantizer)
     """
 
     EXACT = "exact"
@@ -272,13 +274,12 @@ class Adding:
 class BiasScheme(enum.Enum):
     """At which scales a product of integers takes its bias.
 
-    PRODUCT  at s_x · s_w alone: it is added to the accumulators as it is                              (nearly all)
-    FINEST   at any: of sums and bias the coarser is brought to the finer one's scale, by a left shift where the ratio
-             is a power of two and else by the arithmetic's multiplier; what both add up to is
-             multiplied for the result. Where a graph rounds the product to the scale of its bias
-             first, sums are brought to that likewise
-                                                          (TVM's quantizer: AddRealize and
-                                                          UnifyDTypeScale)
+    PRODUCT  at s_x · s_w alone: it is added to the accumulators as it is (nearly all)
+    FINEST   at any: of sums and bias the coarser is brought to the finer one's scale, by a left
+             shift where the ratio is a power of two and else by the arithmetic's multiplier; what
+             both add up to is multiplied for the result. Where a graph rounds the product to the
+             scale of its bias first, sums are brought to that likewise (TVM's quantizer:
+             AddRealize and UnifyDTypeScale)
     """
 
     PRODUCT = "product"
@@ -289,15 +290,17 @@ class Averaging(enum.Enum):
     """How the codes of a window become their mean.
 
     SCALED   Σ (x − z_x), scaled by s_x / (s_y · count) as any accumulator
-    FOLDED   the same, the count divided into the fixed multiplier by truncation                        (TFLite's MEAN)
-    RAW      Σ x / count of codes as signed ones, rounded half away, zero point left in; where both have the
-             same qparams (TFLite)
-    REAL     Σ s_x (x − z_x) / count / s_y + z_y in float32, in the order of the window, half to even (ONNX Runtime)
-    WITHIN   as SCALED, by 1 / count where both have the same qparams: scales do not enter                 (PyTorch)
-    BIASED   Σ x, scaled as SCALED; z_y less what the input's zero point is there, rounded by itself      (LiteRT)
+    FOLDED   the same, the count divided into the fixed multiplier by truncation (TFLite's MEAN)
+    RAW      Σ x / count of codes as signed ones, rounded half away, zero point left in; where both
+             have the same qparams (TFLite)
+    REAL     Σ s_x (x − z_x) / count / s_y + z_y in float32, in the order of the window, half to
+             even (ONNX Runtime)
+    WITHIN   as SCALED, by 1 / count where both have the same qparams: scales do not enter
+             (PyTorch)
+    BIASED   Σ x, scaled as SCALED; z_y less what the input's zero point is there, rounded by
+             itself (LiteRT)
     DIVIDED  Σ (x − z_x) brought to the output's scale, then divided by count in integers, rounded
-    half away; a window
-             that counts its padding is SCALED                                                       (Glow on the CPU)
+             half away; a window that counts its padding is SCALED (Glow on the CPU)
     """
 
     SCALED = "scaled"
@@ -313,8 +316,10 @@ class Softmax(enum.Enum):
     """How softmax of codes becomes codes.
 
     REAL     dequantize, softmax in float32, quantize
-    TABLE    exp of differences to the largest code from a table; sum and quotient in float32       (ONNX Runtime)
-    FIXED    differences in Q5.26, a fixed-point exp, sums in 12 integer bits, Newton's reciprocal         (TFLite)
+    TABLE    exp of differences to the largest code from a table; sum and quotient in float32
+             (ONNX Runtime)
+    FIXED    differences in Q5.26, a fixed-point exp, sums in 12 integer bits, Newton's reciprocal
+             (TFLite)
     """
 
     REAL = "real"
@@ -325,10 +330,13 @@ class Softmax(enum.Enum):
 class Functions(enum.Enum):
     """How functions of one value are computed.
 
-    REAL    dequantize, the operator in float32, quantize; a sigmoid in float64, rounded to float32
-    SHORT   a sigmoid by float32 steps; a hard swish in 16-bit fixed point                                   (TFLite)
-    FUSED   as REAL, but sigmoid and tanh as quotients of polynomials by fused multiply-adds           (ONNX Runtime)
-    SEPARATE    the same with products that are rounded before they are added              (ONNX Runtime without FMA)
+    REAL      dequantize, the operator in float32, quantize; a sigmoid in float64, rounded to
+              float32
+    SHORT     a sigmoid by float32 steps; a hard swish in 16-bit fixed point (TFLite)
+    FUSED     as REAL, but sigmoid and tanh as quotients of polynomials by fused multiply-adds
+              (ONNX Runtime)
+    SEPARATE  the same with products that are rounded before they are added (ONNX Runtime without
+              FMA)
     """
 
     REAL = "real"
@@ -547,9 +555,9 @@ def in_bits(values: Ints, bits: int, overflow: Overflow) -> Ints:
 
 # An arithmetic as one value: multiplier, rounding, accumulator, and the schemes of its operators.
 #
-#     acc = Σ (x − z_x)(w − z_w) + bias                          the accumulator
-#     M   = s_x · s_w / s_y                                      a real number, which engines represent differently
-#     y   = clamp(round(acc · M) + z_y)                          where, how often and before what it rounds: here
+#     acc = Σ (x − z_x)(w − z_w) + bias    the accumulator
+#     M   = s_x · s_w / s_y                a real number, which engines represent differently
+#     y   = clamp(round(acc · M) + z_y)    where, how often and before what it rounds: here
 #
 # An arithmetic describes how an engine computes. It is data: printable, readable from TOML, and
 # part of every measurement by its digest.

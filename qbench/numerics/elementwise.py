@@ -37,9 +37,12 @@ from qbench.numerics.rounding import (
 # Sums and differences of codes with different qparams by integers: y ≈ z_y + (s_a c_a ± s_b c_b) /
 # s_y, c = q − z.
 #
-#     EXACT       round((A c_a ± B c_b) / D), A : B : D = s_a : s_b : s_y in whole numbers, half to even
-#     HEADROOM    r(r_o(2ʰ c_a) ± r_o(2ʰ c_b)), r_o to t = 2 · max(s_a, s_b), r from 2⁻ʰ t to s_y; h = 20, of 16 bits 15
-#     WEIGHTED    (m_a c_a ± m_b c_b) >> n, m = rne(s / s_y · 2ⁿ), n so that the larger m has ``bits`` bits
+#     EXACT       round((A c_a ± B c_b) / D), A : B : D = s_a : s_b : s_y in whole numbers, half to
+#                 even
+#     HEADROOM    r(r_o(2ʰ c_a) ± r_o(2ʰ c_b)), r_o to t = 2 · max(s_a, s_b), r from 2⁻ʰ t to s_y;
+#                 h = 20, of 16 bits 15
+#     WEIGHTED    (m_a c_a ± m_b c_b) >> n, m = rne(s / s_y · 2ⁿ), n so that the larger m has
+#                 ``bits`` bits
 #     EACH        r(c_a) ± r(c_b), each at the output's scale
 #     FINEST      r(r'(c_a) ± r'(c_b)), r' to the smaller scale
 #
@@ -126,10 +129,11 @@ def _largest(codes: Ints) -> int:
 # = q − z.
 #
 #     FUSED       rne(fma(a, r_a, fma(b, r_b, F))), F = z_y − fma(r_a, z_a, r_b · z_b)
-#     SEPARATE    rne(b · r_b + (a · r_a + F)), F = z_y − (r_a · z_a + r_b · z_b), every step rounded
+#     SEPARATE    rne(b · r_b + (a · r_a + F)), F = z_y − (r_a · z_a + r_b · z_b), every step
+#                 rounded
 #     REAL        rne(f32(f_a + f_b) · f32(1 / s_y)) + z_y, f = fma(s, q, −f32(s · z))
-#     GRID       rha((rha(c_a · s_a / 2⁻¹⁵) + rha(c_b · s_b / 2⁻¹⁵)) · 2⁻¹⁵ / s_y + z_y); a difference has no such step:
-#                 rha(r_a · c_a − r_b · c_b + z_y)
+#     GRID        rha((rha(c_a · s_a / 2⁻¹⁵) + rha(c_b · s_b / 2⁻¹⁵)) · 2⁻¹⁵ / s_y + z_y);
+#                 a difference has no such step: rha(r_a · c_a − r_b · c_b + z_y)
 #
 # Sources: ONNX Runtime's MLAS qladd, PyTorch's vectorized add, Glow's interpreter.
 

@@ -213,7 +213,8 @@ def _by_fixed_point(x: QParams, y: QParams) -> SoftmaxOfCodes:
 # Sigmoid and tanh as quotients of polynomials in float32, which is how ONNX Runtime's kernels
 # compute them.
 #
-#     x' = clamp(x, ±bound)     p = x' · P(x'²)     q = Q(x'²)     tanh = p / q     sigmoid = max(p / q + ½, 0)
+#     x' = clamp(x, ±bound)    p = x' · P(x'²)    q = Q(x'²)
+#     tanh = p / q             sigmoid = max(p / q + ½, 0)
 #
 # Both polynomials by Horner's rule, every step one multiply-add: fused where the processor has it.
 # Source: ONNX Runtime 1.31, MLAS logistic and tanh; the coefficients are theirs (after Eigen),
@@ -285,9 +286,11 @@ def _polynomial(x: Single, coefficients: tuple[float, ...], multiply_add: Multip
 
 # Hard swish of codes in 16-bit fixed point, as TFLite counts it: y ≈ x · clamp(x + 3, 0, 6) / 6.
 #
-#     h = (q − z_x) · 2⁷                               16 bits, at s_x / 128
-#     v = h ⊗ m_y                                     at the output's scale but for 2^e_y, m_y · 2^e_y = s_x / 128 / s_y
-#     g = (h · 2^(e_g − 1), saturated ⊗ m_g) · 2       x / 3 in Q0.15, saturated, m_g · 2^e_g = s_x / 128 / (3 / 2¹⁵)
+#     h = (q − z_x) · 2⁷                            16 bits, at s_x / 128
+#     v = h ⊗ m_y                                   at the output's scale but for 2^e_y,
+#                                                   m_y · 2^e_y = s_x / 128 / s_y
+#     g = (h · 2^(e_g − 1), saturated ⊗ m_g) · 2    x / 3 in Q0.15, saturated,
+#                                                   m_g · 2^e_g = s_x / 128 / (3 / 2¹⁵)
 #     y = (((g + 2¹⁵) >> 1) · v / 2¹⁵, truncated) >> −e_y, half away, + z_y
 #
 # a ⊗ b = ⌊(a · b + 2¹⁴) / 2¹⁵⌋; multipliers are Q31 of float32 ratios, brought to 15 bits half up.

@@ -28,13 +28,13 @@ from qbench.numerics.rounding import Ints, Reals, Rounding, fused_multiply_add, 
 
 # The real multiplier M = s_x · s_w / s_y in the forms in which arithmetics hold it.
 #
-# FIXED  M ≈ m · 2^(e − bits), M = f · 2^e with ½ ≤ f < 1, m = round_half_away(f · 2^bits)
-# gemmlowp, QuantizeMultiplier
-#         0 where bits − e > 62: of 31 bits, where M < 2^−32
-# FRACTION M ≈ m · 2^−bits, m = round_half_even(M · 2^bits)                                     XNNPACK's conversions
-# SHORT   M ≈ m · 2^−(pre + post): doubled while M < ½ or (M < 256 and post < 15), then, pre growing, while M < 255 and
-#         pre < post // 2; m = round_half_away(M). A power of two is a shift alone.       Glow, quantizeScaleOffset32To8
-# POWER   M = 2^−shift exactly
+# FIXED     M ≈ m · 2^(e − bits), M = f · 2^e with ½ ≤ f < 1, m = round_half_away(f · 2^bits);
+#           0 where bits − e > 62: of 31 bits, where M < 2^−32 (gemmlowp, QuantizeMultiplier)
+# FRACTION  M ≈ m · 2^−bits, m = round_half_even(M · 2^bits) (XNNPACK's conversions)
+# SHORT     M ≈ m · 2^−(pre + post): doubled while M < ½ or (M < 256 and post < 15), then, pre
+#           growing, while M < 255 and pre < post // 2; m = round_half_away(M). A power of two is a
+#           shift alone (Glow, quantizeScaleOffset32To8)
+# POWER     M = 2^−shift exactly
 
 Floats = npt.NDArray[np.float64]
 Scales = tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]
@@ -194,7 +194,8 @@ def _beyond(multipliers: Floats, expected: str) -> InputError:
 
 # From accumulators to codes by integers alone, under arithmetics that multiply by m and shift.
 #
-#     FIXED, FRACTION, POWER    v₀ = (acc · 2^left) · m        v ← v / 2^shift, rounded: once a stage
+#     FIXED, FRACTION, POWER    v₀ = (acc · 2^left) · m
+#                               v ← v / 2^shift, rounded: once a stage
 #     SHORT                     ((acc ⌊/⌋ 2^pre) · m + 2^(post − 1)) ⌊/⌋ 2^post
 #
 # A register of 32 bits holds acc · 2^left, and wraps.
@@ -298,15 +299,18 @@ def short_steps(scales: Scales, scaling: Scaling) -> ShortSteps:
 # floats.
 #
 #     FLOAT32, FLOAT64    v = f(acc) · f(M)
-#     CHAIN               v = ((f32(acc) · s_x · s_w) + b) · f32(1 / s_y), rounded to float32 after every step
-#     RANGE               v = fma(f32(acc) · f32(s_x · s_w) + b, F, G), F = L / (h − l), G = −l · L / (h − l), where
-#                         l and h are the real numbers of the lowest and the highest code, and L is their distance in
-#                         codes; v counts from the lowest code. Without a bias l and h are divided by s_x · s_w instead
-#                         of multiplying the sums. (OpenVINO: FakeQuantize behind a product.)
-#                         Where the codes go to another operator on codes, F is one number and G is 0 (the zero point
-#                         is the lowest code), F is f32(1 / f32(1 / F)): OpenVINO hands oneDNN the scale 1 / F of the
-#                         result. Signed codes behind which comes a Clip of codes, or a DequantizeLinear with a zero
-#                         point, stay signed: G is G + lowest code then, and v counts from 0.
+#     CHAIN               v = ((f32(acc) · s_x · s_w) + b) · f32(1 / s_y), rounded to float32 after
+#                         every step
+#     RANGE               v = fma(f32(acc) · f32(s_x · s_w) + b, F, G), F = L / (h − l),
+#                         G = −l · L / (h − l), where l and h are the real numbers of the lowest and
+#                         the highest code, and L is their distance in codes; v counts from the
+#                         lowest code. Without a bias l and h are divided by s_x · s_w instead of
+#                         multiplying the sums. (OpenVINO: FakeQuantize behind a product.)
+#                         Where the codes go to another operator on codes, F is one number and G is
+#                         0 (the zero point is the lowest code), F is f32(1 / f32(1 / F)): OpenVINO
+#                         hands oneDNN the scale 1 / F of the result. Signed codes behind which
+#                         comes a Clip of codes, or a DequantizeLinear with a zero point, stay
+#                         signed: G is G + lowest code then, and v counts from 0.
 #
 # A bias that stays a real number b = f32(B · s), s = f32(s_x · s_w), joins a FLOAT32 arithmetic's
 # sums before the product: as f32(acc) + f32(b / s) where scales are per channel, and by one fused

@@ -1,7 +1,8 @@
 """A bias at a scale of its own: accumulators and bias are brought to one scale, and added there.
 
     s    = min(s_x·s_w, s_b), or s_b where the graph rounds the product to the bias's scale
-    sum  = wrap(r(acc, s_x·s_w → s) + r(q_b, s_b → s))              both r and the sum in the accumulator's register
+    sum  = wrap(r(acc, s_x·s_w → s) + r(q_b, s_b → s))
+           both r and the sum in the accumulator's register
     code = clamp(round(sum · s / s_y) + z_y)
 
 r is what the arithmetic multiplies by everywhere: of a ratio 2ⁿ a shift to the left, which drops

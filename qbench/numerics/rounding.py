@@ -10,8 +10,11 @@ import numpy.typing as npt
 
 # Rounding real numbers and shifting integers: five rules, each the same for floats and for shifts.
 #
-#     half_even   nearest, a tie to the even neighbour          half_up    floor(v + 1/2)
-#     half_away   nearest, a tie away from zero                 truncate   towards zero            floor   downwards
+#     half_even   nearest, a tie to the even neighbour
+#     half_up     floor(v + 1/2)
+#     half_away   nearest, a tie away from zero
+#     truncate    towards zero
+#     floor       downwards
 #
 # A shift by n divides by 2ⁿ and rounds by the rule; it never overflows int64 for |x| < 2⁶² and 0 ≤
 # n ≤ 62.
