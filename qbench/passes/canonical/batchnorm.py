@@ -55,9 +55,9 @@ def affine_of(norm: ir.Node) -> tuple[Doubles, Doubles]:
 # With s = γ / √(σ² + ε) and t = β - μ·s, one of each a channel:
 #
 #     BN(y) = s·y + t
-#     Conv:           BN(W∗x + b)         = (s·W)∗x + (s·b + t)          s along the output channels of W
+#     Conv:           BN(W∗x + b)       = (s·W)∗x + (s·b + t)       s along the output channels of W
 #     ConvTranspose:  the same; group g of W holds channels g·C/G … (g+1)·C/G of s
-#     Gemm:           BN(α·A·B + β_g·C)   = α·A·(B·s) + (s·β_g·C + t)    so β_g becomes 1
+#     Gemm:           BN(α·A·B + β_g·C) = α·A·(B·s) + (s·β_g·C + t) so β_g becomes 1
 #
 # Computed in float64, rounded to the weight's type once.
 

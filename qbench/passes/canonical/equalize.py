@@ -32,7 +32,8 @@ from qbench.passes.editing import NameScope, set_constant_operand, take_place
 # With r¹_i the largest absolute weight that makes channel i and r²_i the largest that reads it,
 # each pair takes
 #
-#     s_i = √(r¹_i / r²_i)        W¹ := S⁻¹ · W¹,   W² := W² · S        so that both become √(r¹_i · r²_i)
+#     s_i = √(r¹_i / r²_i)
+#     W¹ := S⁻¹ · W¹,   W² := W² · S        so that both become √(r¹_i · r²_i)
 #
 # over and over in graph order, as an operator in the middle of a chain belongs to two pairs, until
 # no factor moves by more than a ten-thousandth. A channel that is all but zero on one side has no
@@ -127,7 +128,8 @@ def _made(magnitude: Doubles) -> Doubles:
 #
 #     [group, output channel of the group, input channel of the group, element of the window]
 #
-#     Conv [G·O, I, …]    ConvTranspose [G·I, O, …]    Gemm [O, I] when transB, else [I, O]; one group, no window
+#     Conv [G·O, I, …]    ConvTranspose [G·I, O, …]    Gemm [O, I] when transB, else [I, O]; one
+#                                                      group, no window
 #
 # Output channel o of group g is channel g·O + o of the result, input channel i of it channel g·I +
 # i of the data.
@@ -275,7 +277,8 @@ def _columns(first: ir.Node, second: ir.Node, between: list[ir.Node]) -> int | N
 # Cross-layer equalization: factors move between neighbouring linear operators until their weights
 # have like ranges.
 #
-#     y = B·f(A·x + a) + b    =    (B·S) · f((S⁻¹·A)·x + S⁻¹·a) + b        f positively homogeneous, S diagonal, > 0
+#     y = B·f(A·x + a) + b    =    (B·S) · f((S⁻¹·A)·x + S⁻¹·a) + b
+#     f positively homogeneous, S diagonal, > 0
 #
 # A weight with one scale per tensor loses channels that are small compared with the largest;
 # afterwards no channel is smaller than need be. The function is the same but for rounding; the

@@ -332,7 +332,8 @@ def _inside(
 # An effect checked on what occurs: what a pass changed, run before and after on the codes that it
 # read in a run.
 #
-#     for every value computed otherwise:  before(codes) against after(codes), as `check_run`, on no other inputs
+#     for every value computed otherwise:  before(codes) against after(codes), as `check_run`, on no
+#                                          other inputs
 #
 # A code that moves does not break an effect where what reads it compensates, as when a limit moves
 # on: of several values that moved those count whose region is wrong still when the earlier ones are

@@ -315,8 +315,12 @@ def _along(
 # One step of a value: how far it moves at most when everything that it is made of moves by one step
 # of its qparams.
 #
-#     codes: 1     DQ: its scale, the largest of several     moved, Concat, Neg, Relu, Clip, Max, …: the largest of all
-#     Add, Sub, Sum: the sum of all      constants, inputs: 0, for they do not move      anything else: it has none
+#     codes                                              1
+#     DQ                                                 its scale, the largest of several
+#     moved, Concat, Neg, Relu, Clip, Max, …             the largest of all
+#     Add, Sub, Sum                                      the sum of all
+#     constants, inputs                                  0, for they do not move
+#     anything else                                      it has none
 #
 # The qparams are those of the graph before: a requantize that a pass drops gave the step that it
 # may be off by.

@@ -31,8 +31,11 @@ from qbench.passes.requantization.tables import critical_reals
 #
 # A region that treats every element alike is tried on elements: its cases are stacked along the
 # first axis.
-#     every code of one input, every pair of two, as long as there are 65,536        → proof
-#     both sides of every step of a quantizer, of one real input of monotone nodes    → proof, where Q is ONNX's rule
+#
+#     every code of one input, every pair of two, as long as there are 65,536       → proof
+#     both sides of every step of a quantizer, of one real input of monotone nodes  → proof, where Q
+#                                                                                     is ONNX's rule
+#
 # Any other takes whole tensors: ends, zeros, ends of everything in it, thresholds, random numbers,
 # calibration samples.
 

@@ -146,7 +146,8 @@ _ATTRIBUTES: Mapping[str, Callable[[ir.Node], list[ir.Attr]]] = MappingProxyType
 # What ONNX Runtime has no operator on integers for, as operators of our own that the integer
 # interpreter computes.
 #
-#     qbench.integer::QLinear<Op>      inputs x s z for every operand, then s_y z_y; attributes as they were
+#     qbench.integer::QLinear<Op>    inputs x s z for every operand, then s_y z_y;
+#                                    attributes as they were
 #
 # An operand without s and z is real and constant: the ends of a Clip, a number to multiply by,
 # axes. Qparams have one static scale and 8 or 16 bits, of any type each. Each rule returns why it

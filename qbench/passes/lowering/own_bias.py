@@ -1,9 +1,10 @@
 """A bias that is split off behind its product, or has a scale of its own, as an operand of that
 product.
 
-    Conv(x, w, b)                                 b with qparams of its own
-    Add(Conv(x, w), b)                            the same, split off; or b at the product's scale
-    Add(Conv(x, w) Div Round Clip Mul, b)         split off, and the product is rounded to the bias's scale in int32
+    Conv(x, w, b)                           b with qparams of its own
+    Add(Conv(x, w), b)                      the same, split off; or b at the product's scale
+    Add(Conv(x, w) Div Round Clip Mul, b)   split off, and the product is rounded to the bias's
+                                            scale in int32
 
 A bias at the product's scale is that of the usual operator. One of its own makes the product a node
 of ``qbench.integer`` whose last operands are the codes of the bias and its scale; how both meet is

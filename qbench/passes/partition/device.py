@@ -27,7 +27,9 @@ from qbench.storage import digest_plain, plain, read_toml, value_from_table
 # The operators that can be computed on integers, by their names in float graphs, and what they are
 # lowered to.
 #
-# Conv → QLinearConv      Add → com.microsoft::QLinearAdd, qbench.integer::QLinearAdd      MaxPool → MaxPool
+#     Conv → QLinearConv
+#     Add → com.microsoft::QLinearAdd, qbench.integer::QLinearAdd
+#     MaxPool → MaxPool
 
 _WITH_REALS = frozenset(form.name for form in INTEGER_FORMS.values() if form.is_scaled_behind)
 _BORDERS = frozenset(row.name for row in OPERATORS.values() if row.kind is Kind.BORDER)

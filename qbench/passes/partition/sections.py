@@ -11,7 +11,8 @@ from qbench.passes.partition.marking import Place
 # Groups of nodes that can run one after the other, by counting how often a path to a node changes
 # sides.
 #
-#     stage(n) = max over what n reads of stage,  one more where that is not n's side       outside even, inside odd
+#     stage(n) = max over what n reads of stage,  one more where that is not n's side
+#     outside even, inside odd
 #
 # Along an edge stages never fall, and they rise where it crosses: what runs in one stage needs
 # nothing of a later one, and no path leaves a group of one stage and comes back. Linear in nodes
@@ -74,10 +75,10 @@ def _subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
 # Islands: the largest groups of the device's nodes that are connected and can run without a break,
 # by a greedy rule.
 #
-# 1. Every node of the device is as early as what it reads allows (``stages``); connected nodes of one stage are one
-#    island.
-# 2. From the last to the first, an island that no node outside needs sooner waits for the first island that reads it,
-#    and becomes part of that.
+# 1. Every node of the device is as early as what it reads allows (``stages``); connected nodes of
+#    one stage are one island.
+# 2. From the last to the first, an island that no node outside needs sooner waits for the first
+#    island that reads it, and becomes part of that.
 #
 # No path leaves an island and comes back, and no two islands wait for each other: stages never fall
 # along an edge.

@@ -75,8 +75,9 @@ def _along(
 # Quantizers of constants, and what only moves quantized constants, done before the graph runs;
 # integers stay integers.
 #
-#     real constant ─Q─[l,h]─                codes constant ─DQ₁─Q₂─[l,h]─            →   codes constant
-#     codes constant ─DQ(axis)─ Transpose ─                           →   codes constant, transposed ─DQ(its axis)─
+#     real constant ─Q─[l,h]─                →  codes constant
+#     codes constant ─DQ₁─Q₂─[l,h]─          →  codes constant
+#     codes constant ─DQ(axis)─ Transpose ─  →  codes constant, transposed ─DQ(its axis)─
 #
 # A DequantizeLinear of a constant is never folded: weights would be floats again, four times as
 # large, and no arithmetic would compute with them. A Q is folded where every given arithmetic makes

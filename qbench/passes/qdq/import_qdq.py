@@ -453,8 +453,8 @@ class PairWriter:
 # Integer operators with scales of their own become the float operator between DequantizeLinear and
 # QuantizeLinear.
 #
-#     QLinearConv(x, sx, zx, w, sw, zw, sy, zy, b)  →  Q(sy, zy) ∘ Conv ∘ (DQ(x, sx, zx), DQ(w, sw, zw), DQ(b, sx·sw,
-# 0))
+#     QLinearConv(x, sx, zx, w, sw, zw, sy, zy, b)
+#         →  Q(sy, zy) ∘ Conv ∘ (DQ(x, sx, zx), DQ(w, sw, zw), DQ(b, sx·sw, 0))
 #
 # The real function is the same; only the last rounding of an engine that requantizes by a
 # multiplier may differ from that of Q. Sources: ONNX QLinearConv-10, QLinearMatMul-21; contrib
@@ -594,9 +594,11 @@ def _dequantized_bias(
 # Integer products whose scales are applied behind them become float products between
 # DequantizeLinear.
 #
-#     Cast(MatMulInteger(x, w, zx, zw)) · (sx · sw)  →  MatMul(DQ(x, sx, zx), DQ(w, sw, zw))        ConvInteger likewise
+#     Cast(MatMulInteger(x, w, zx, zw)) · (sx · sw)  →  MatMul(DQ(x, sx, zx), DQ(w, sw, zw))
+#                                                       ConvInteger likewise
 #     MatMulIntegerToFloat(x, w, sx, sw, zx, zw, b)  →  MatMul(DQ(x, sx, zx), DQ(w, sw, zw)) + b
-#     DynamicQuantizeMatMul(x, w, sw, zw, b)         →  the same, x quantized by DynamicQuantizeLinear
+#     DynamicQuantizeMatMul(x, w, sw, zw, b)         →  the same, x quantized by
+#                                                       DynamicQuantizeLinear
 #
 # So a product of ONNX Runtime's dynamic quantization is recognised by what it computes. Sources:
 # ONNX MatMulInteger-10, ConvInteger-10, DynamicQuantizeLinear-11; contrib operators of ONNX Runtime

@@ -12,7 +12,10 @@ from qbench.numerics import QParams, dequantize, quantize
 # Between which ends a value of a graph lies, as it follows from borders, clips and operators: what
 # inputs can be.
 #
-#     Q: both ends quantized     DQ: dequantized      Clip, Relu: cut off      what moves values: the ends of its source
+#     Q                   both ends quantized
+#     DQ                  dequantized
+#     Clip, Relu          cut off
+#     what moves values   the ends of its source
 #
 # All of these are monotone. Wider than the truth never hurts a promise that holds; narrower would
 # hide what breaks it.

@@ -120,8 +120,8 @@ def _reads(node: ir.Node) -> Reads:
 
 # A requantize seen from both its ends: the codes it reads, and every reader of the codes it gives.
 #
-#     codes(p₁) ─DQ₁─Q₂─[limits]─┬─DQ₂─ readers          going past it:   codes(p₁) ─┬─DQ₁─ readers
-#                                 └─DQ₂─ readers                                       └─DQ₁─ readers
+#     codes(p₁) ─DQ₁─Q₂─[limits]─┬─DQ₂─ readers      going past it:   codes(p₁) ─┬─DQ₁─ readers
+#                                └─DQ₂─ readers                                  └─DQ₁─ readers
 #
 # Where others read ``codes(p₁)`` or what DQ₁ gives, they go on doing so.
 
@@ -248,7 +248,8 @@ def stand_in(old: ir.Value, new: ir.Value, names: NameScope) -> None:
 
 # Going past requantizes behind which every code means the same real as before.
 #
-#     codes(p₁) ─DQ₁─Q₂─[l₂,h₂]─DQ₂─ readers   →   codes(p₁) ─DQ₁─ readers          s₂·(T(q) − z₂) = s₁·(q − z₁)
+#     codes(p₁) ─DQ₁─Q₂─[l₂,h₂]─DQ₂─ readers   →   codes(p₁) ─DQ₁─ readers
+#     s₂·(T(q) − z₂) = s₁·(q − z₁)
 #
 # Every code is tried, in float32 and exactly, under every arithmetic. Where one means anything else
 # the requantize stays: what its readers make of a rounding, and what of several, is not known here.

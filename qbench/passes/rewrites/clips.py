@@ -78,7 +78,8 @@ class AbsorbClip:
 # A Relu or Clip of dequantized codes becomes limits of the codes, or goes where it lets all of them
 # through.
 #
-#     codes ─DQ─Clip(a, b)─   →   codes ─[q_a, q_b]─DQ─       where DQ(q_a) = a and DQ(q_b) = b, or no code is beyond
+#     codes ─DQ─Clip(a, b)─   →   codes ─[q_a, q_b]─DQ─
+#     where DQ(q_a) = a and DQ(q_b) = b, or no code is beyond
 #
 # DQ is monotone: clipping its result is clipping its codes, if the ends are codes. Zero always is
 # one, so that a Relu always becomes a limit; an end between two codes stays where it is.

@@ -17,7 +17,8 @@ from qbench.passes.requantization.requantize import Reads, readers_behind, remov
 
 # Reals that are quantized only to be dequantized again are not rounded any more; their limits stay.
 #
-#     real ─Q─[l,h]─DQ─ reals   →   real ─Clip(DQ(l), DQ(h))─ reals       without an end that the real cannot pass
+#     real ─Q─[l,h]─DQ─ reals   →   real ─Clip(DQ(l), DQ(h))─ reals
+#     without an end that the real cannot pass
 #
 # This loses the rounding of the pair, by any number of steps where it stood before something steep.
 # It is LOSSY, a step of quantizing and otherwise of the policy ``fast`` alone. The limits may be

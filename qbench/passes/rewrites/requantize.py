@@ -34,13 +34,15 @@ from qbench.passes.requantization.tables import Stop, admits, chain_against, mer
 #
 #     codes ─DQ(p)─Q(p)─[l₂,h₂]─   →   codes ─[l₂,h₂]─
 #
-#     round(s·(q − z) / s) + z = q        float32 errs by less than 2⁻⁶ of a step on types of up to 16 bits
+#     round(s·(q − z) / s) + z = q
+#     float32 errs by less than 2⁻⁶ of a step on types of up to 16 bits
 #
 # Beyond 2²⁴ that is no longer so: codes of 32 bits are left alone. Limits that hold nothing back
 # go. Others move into the border that made the codes where nothing else reads them, else they stay
 # as a Clip of codes:
 #
-#     Q₁─[l₁,h₁]─DQ─Q─[l₂,h₂]─   →   Q₁─[l,h]─       [l, h] = [T(l₁), T(h₁)], T(q) = min(max(q, l₂), h₂)
+#     Q₁─[l₁,h₁]─DQ─Q─[l₂,h₂]─   →   Q₁─[l,h]─
+#     [l, h] = [T(l₁), T(h₁)], T(q) = min(max(q, l₂), h₂)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ class DropIdentityRequantize:
 #
 #     codes(p₀) ─DQ₀─Q₁─[l₁,h₁]─DQ₁─Q₂─[l₂,h₂]─   →   codes(p₀) ─DQ₀─Q₂─[l,h]─
 #
-#     T = what the chain makes of a code of p₀       [l, h] = [T(low₀), T(high₀)]     a chain is monotone
+#     T = what the chain makes of a code of p₀,  [l, h] = [T(low₀), T(high₀)]    a chain is monotone
 #
 # The last limits alone would be wrong: [1,3], [0,4], [2,4] of the same qparams let nothing above 3
 # through, so that [2,3] stays. Dropping the middle qparams drops a rounding: a code moves by up to
