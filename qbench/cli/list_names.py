@@ -135,8 +135,9 @@ def _metric(metric: Any) -> str:  # noqa: ANN401 - a Metric
 
 
 def _pass(one: Any) -> str:  # noqa: ANN401 - a Pass
-    lines = (type(one).__doc__ or "").strip().splitlines()
-    return f"{one.effect} under {', '.join(one.effect.arithmetics)}; {lines[0] if lines else ''}"
+    summary = (type(one).__doc__ or "").strip().partition("\n\n")[0]
+    words = " ".join(summary.split())
+    return f"{one.effect} under {', '.join(one.effect.arithmetics)}; {words}"
 
 
 def _operator(operator: Any) -> str:  # noqa: ANN401 - an Operator

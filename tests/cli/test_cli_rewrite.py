@@ -317,6 +317,14 @@ def test_list_tells_every_pass_with_its_effect(folder, qbench):
     assert rows["merge-requantize"]["owner"] == "qbench"
 
 
+def test_list_tells_the_summary_of_a_pass_whole(qbench):
+    rows = {row["name"]: row for row in json.loads(qbench("list", "passes", "--json")[1])}
+    words = type(catalogue().get("drop-pair")).__doc__
+    summary = " ".join(words.partition("\n\n")[0].split())
+    assert "\n" in words.partition("\n\n")[0]
+    assert rows["drop-pair"]["what"] == f"lossy under qdq, ideal; {summary}"
+
+
 def test_the_page_tells_every_pass():
     page = (Path(__file__).parents[2] / "docs" / "passes.md").read_text()
     table = page.partition("## The passes")[2].partition("\n## ")[0]
