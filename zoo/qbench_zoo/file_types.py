@@ -29,7 +29,8 @@ from qbench_zoo.packages import CALIBRATION, MAGIKA, MORE, SCORED
 # Magika: one network that classifies a file's content by its first and last bytes.
 #
 #     bytes → [first 4,096, blanks stripped on the left, first 1,024; padding behind]
-#           ⧺ [last 4,096, blanks stripped on the right, last 1,024; padding before]      tokens 0 … 255, padding 256
+#           ⧺ [last 4,096, blanks stripped on the right, last 1,024; padding before]
+#     tokens 0 … 255, padding 256
 #
 # The network and its classes are the package's own (``standard_v3_3``). The package's thresholds,
 # which overrule the network, are not used, as the network is what is scored.

@@ -44,7 +44,8 @@ from qbench_zoo.wordnet import FIELDS, Gloss, nouns
 # Text → the word pieces of BERT: small letters without accents, words and signs apart, each cut
 # greedily.
 #
-#     "Rowing boats." → rowing | boats | . → [CLS] rowing boats . [SEP]        a piece that continues a word is ##piece
+#     "Rowing boats." → rowing | boats | . → [CLS] rowing boats . [SEP]
+#     a piece that continues a word is ##piece
 #
 # Source: Devlin et al., BERT (2018), and its ``tokenization.py``: text is normalized to NFD, marks
 # are dropped, control characters too, and a word of which some piece is not in the vocabulary
@@ -115,8 +116,8 @@ def _is_sign(letter: str, category: str) -> bool:
 # Tasks over sentences: which class one is of, and which of all documents it belongs to.
 #
 #     classes      the k best outputs of the graph for the sentence
-#     retrieval    s(i, j) = ⟨query i, document j⟩ of unit directions; the k documents j by falling s, equal ones by
-#                  rising id
+#     retrieval    s(i, j) = ⟨query i, document j⟩ of unit directions; the k documents j by falling
+#                  s, equal ones by rising id
 #
 # A document's id is its sample's label, so that any part of the data can be asked.
 

@@ -1,10 +1,10 @@
 """Networks trained here that answer with numbers, and their data: masks, points and pictures of
 scenes; a table.
 
-clothes_segmenter     which pixels of a scene show which clothes                     masks      400 scenes
-clothes_points        where the one garment of a scene is, by five points            keypoints  400 scenes
-photo_denoiser        a piece of a photograph without its noise                      pictures   120 pieces
-diabetes_mlp          how far the disease of a patient went                          values      89 patients
+clothes_segmenter  which pixels of a scene show which clothes               masks      400 scenes
+clothes_points     where the one garment of a scene is, by five points      keypoints  400 scenes
+photo_denoiser     a piece of a photograph without its noise                pictures   120 pieces
+diabetes_mlp       how far the disease of a patient went                    values      89 patients
 """
 
 from collections.abc import Callable

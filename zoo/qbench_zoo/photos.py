@@ -1,7 +1,7 @@
 """225 labelled photographs of four sources: what the zoo's ImageNet networks are scored on at
 night.
 
-    20  of ImageNet's own validation set         4  of cats        149  cut out, on white        52  of a game
+    20  of ImageNet's own validation set    4  of cats    149  cut out, on white    52  of a game
 
 One picture is 0.44 points, and of a score of 75 % the standard error 2.9: what is judged here is
 judged in pairs.
@@ -38,7 +38,8 @@ from qbench_zoo.packages import CATS, FOOLBOX, IMGAUG, MATPLOTLIB, SCIKIT_IMAGE
 
 # Many samples from few pictures: squares cut out on fixed grids at several sizes.
 #
-#     side = ⌊short · eighths / 8⌋,   left = ⌊(width − side) · column / (columns − 1)⌋      (one column: the middle)
+#     side = ⌊short · eighths / 8⌋
+#     left = ⌊(width − side) · column / (columns − 1)⌋    (one column: the middle)
 #
 # Crops of one picture overlap and are anything but independent: good for agreement and calibration,
 # not for tests of significance. All of them carry the picture as their source.

@@ -15,8 +15,10 @@ from qbench_zoo.networks.transformers import MELS as WHISPER_MELS
 
 # Speech at 8 kHz → a mel spectrogram at 16 kHz, as the voice encoder was trained on it.
 #
-#     x₁₆(m) = Σ_k x₈(k) · sinc((m - 2k)/2) · w(m - 2k)         band-limited doubling; w: Kaiser window, β = 8, ±64 taps
-#     x′ = x₁₆ · 10^((L + 30) / -20)  where L = 20·log₁₀ rms(x₁₆) < -30 dB         quiet speech is raised
+#     x₁₆(m) = Σ_k x₈(k) · sinc((m - 2k)/2) · w(m - 2k)
+#              band-limited doubling; w: Kaiser window, β = 8, ±64 taps
+#     x′ = x₁₆ · 10^((L + 30) / -20)  where L = 20·log₁₀ rms(x₁₆) < -30 dB
+#          quiet speech is raised
 #     S(t, b) = Σ_f M(b, f) · |Σ_k x′(160·t + k - 200) · hann(k) · e^(-2πi·f·k/400)|²
 #
 # 25 ms windows in steps of 10 ms, zeros beyond the ends, power and no logarithm; M: triangles that

@@ -37,9 +37,10 @@ Points = npt.NDArray[np.float64]
 # A map of how likely each pixel is in the core of a line of text → boxes.
 #
 #     core    pixels above 0.3 that touch each other, by sides or corners
-#     box     the rectangle of least area around a core, moved outwards by A · 1.6 / L on every side (A area, L length
-#             of its border), as the network is taught cores that were shrunk so
-#     score   mean of the map over the core; boxes below 0.5 and those less than 5 pixels wide are dropped
+#     box     the rectangle of least area around a core, moved outwards by A · 1.6 / L on every side
+#             (A area, L length of its border), as the network is taught cores that were shrunk so
+#     score   mean of the map over the core; boxes below 0.5 and those less than 5 pixels wide are
+#             dropped
 #
 # Source: Liao et al., "Real-time scene text detection with differentiable binarization" (2020),
 # section 3.4; the numbers are those that the package runs the network with.
@@ -235,10 +236,11 @@ def ppocr_detector() -> ZooModel:
 # Pages of WordNet's definitions in DejaVu. Every choice is that of a generator seeded with the
 # page's number.
 #
-#     page    640 × 480; a headline of 30 to 36 pixels, then rows of one or two pieces of one to six words, of 12 to 24
-#             pixels, turned by up to 3° together, a blur of up to 0.8 pixels, noise of up to 25 levels
-#     label   each piece as wide as its letters advance and an eighth of their size on both sides, as high as the font
-#             from ascent to descent, turned likewise
+#     page    640 × 480; a headline of 30 to 36 pixels, then rows of one or two pieces of one to six
+#             words, of 12 to 24 pixels, turned by up to 3° together, a blur of up to 0.8 pixels,
+#             noise of up to 25 levels
+#     label   each piece as wide as its letters advance and an eighth of their size on both sides,
+#             as high as the font from ascent to descent, turned likewise
 
 HEIGHT, WIDTH = 640, 480
 PAGES, PAGES_CALIBRATION = 60, 16

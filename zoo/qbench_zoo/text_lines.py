@@ -41,7 +41,8 @@ from qbench_zoo.wordnet import nouns
 
 # Scores of characters along a line of text → the text, by the best path.
 #
-#     at each of T places the character of the highest score; equal neighbours are one; blanks are dropped
+#     at each of T places the character of the highest score; equal neighbours are one; blanks are
+#     dropped
 #
 # Source: Graves et al., Connectionist Temporal Classification (2006), section 3.2. The lowest id
 # among equal scores.
@@ -237,9 +238,10 @@ def unpacked_graph(package: Package, path: str) -> ir.Model:
 # is that of a generator seeded with the sample's number. Pillow draws: its version is part of the
 # cache key of prepared samples.
 #
-#     line    30 to 45 letters less a word cut off, 11 to 14 pixels, turned by up to 2°, a blur of up to 1.2 pixels,
-#             noise of up to 30 levels
-#     page    24 lines of 14 to 20 pixels on a sheet of 600 × 800, turned by 0, 90, 180 or 270 degrees clockwise
+#     line    30 to 45 letters less a word cut off, 11 to 14 pixels, turned by up to 2°, a blur of
+#             up to 1.2 pixels, noise of up to 30 levels
+#     page    24 lines of 14 to 20 pixels on a sheet of 600 × 800, turned by 0, 90, 180 or 270
+#             degrees clockwise
 
 LINES, LINES_CALIBRATION, PAGES, PAGES_CALIBRATION = 200, 64, 60, 16
 TURNS = 4

@@ -98,8 +98,10 @@ _BYTES = _letters()
 
 # Speech → text, greedily: an encoder run for the sound, then a decoder step a token.
 #
-#     heard = encode(mel); the prompt's tokens are given one by one, then yₜ = argmax decode(yₜ₋₁, heard, remembered)
-#     until the end token or ``limit`` tokens; what a step remembers of its token is given to those behind it
+#     heard = encode(mel); the prompt's tokens are given one by one, then
+#     yₜ = argmax decode(yₜ₋₁, heard, remembered)
+#     until the end token or ``limit`` tokens; what a step remembers of its token is given to those
+#     behind it
 #
 # Whole batches run. What a row remembers grows with every step, so that a row that has ended cannot
 # repeat its last one: it repeats the first row that goes on instead. The shape stays, and a

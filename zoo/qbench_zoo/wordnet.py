@@ -1,6 +1,7 @@
 """The nouns of WordNet 3.0: each synset with its class, its first word and its definition.
 
-    data.noun    offset class kind count word id … | definition; "example"; "another"        a line a synset
+    data.noun    offset class kind count word id … | definition; "example"; "another"
+                 a line a synset
 
 Source: WordNet's wndb(5WN) and lexnames(5WN).
 """

@@ -17,7 +17,8 @@ from qbench_zoo.networks.parameters import Parameters, TrainedArrays
 # The layers that MobileNetV2 and EfficientNet-Lite share: convolution units and inverted residual
 # blocks.
 #
-#     unit:   y = clip(γ · (conv(x) − μ) / √(σ² + ε) + β, 0, 6)       (the clip is left out after a projection)
+#     unit:   y = clip(γ · (conv(x) − μ) / √(σ² + ε) + β, 0, 6)
+#             (the clip is left out after a projection)
 #     block:  y = project(depthwise(expand(x)))  (+ x, where stride is 1 and the widths agree)
 #
 # Batch normalization is left as its own node: folding it is a canonical pass, and part of what the
@@ -114,7 +115,8 @@ class Layers:
 
 # MobileNetV2 at width 1.0 for 1,000 classes, as torchvision trained it.
 #
-#     x (N, 3, H, W) → stem → 17 inverted residual blocks → 1×1 conv to 1,280 → mean → linear → logits (N, 1000)
+#     x (N, 3, H, W) → stem → 17 inverted residual blocks → 1×1 conv to 1,280 → mean → linear
+#                    → logits (N, 1000)
 #
 # Trained at 224 × 224; takes any size. Source: Sandler et al. (2018), table 2; parameter names as
 # in torchvision's ``mobilenet_v2-b0353104.pth``.
@@ -205,7 +207,8 @@ def _block(name: str, inputs: int, outputs: int, expansion: int, stride: int) ->
 # EfficientNet-Lite0, 1 and 2: EfficientNets without squeeze-and-excitation, with ReLU6 in place of
 # swish.
 #
-#     x (N, 3, H, W) → stem → inverted residual blocks → 1×1 conv to 1,280 → mean → linear → logits (N, 1000)
+#     x (N, 3, H, W) → stem → inverted residual blocks → 1×1 conv to 1,280 → mean → linear
+#                    → logits (N, 1000)
 #
 # A larger net has ⌈depth · blocks⌉ blocks in all stages but the first and the last, and width ·
 # channels, rounded to eights, in all stages; stem and head keep theirs. Trained in TensorFlow, so
@@ -510,8 +513,9 @@ class _Layers:
 # SqueezeNet 1.1: fire modules, a narrow convolution before two wide ones side by side; no
 # normalization, no residual.
 #
-#     x (N, 3, H, W) → 3×3 conv, stride 2 → pool → fire ×2 → pool → fire ×2 → pool → fire ×4 → 1×1 conv → mean → (N,
-# 1000)     fire:  s = relu(squeeze(x)),  y = [relu(expand₁ₓ₁(s)), relu(expand₃ₓ₃(s))]
+#     x (N, 3, H, W) → 3×3 conv, stride 2 → pool → fire ×2 → pool → fire ×2 → pool → fire ×4
+#                    → 1×1 conv → mean → (N, 1000)
+#     fire:  s = relu(squeeze(x)),  y = [relu(expand₁ₓ₁(s)), relu(expand₃ₓ₃(s))]
 #
 # The stride-2 convolution pads as TensorFlow's 'SAME' does on an even side: behind alone. Pools of
 # 3 × 3 by 2 drop what is left at the end. Source: Iandola et al., SqueezeNet (2016), section 3.2

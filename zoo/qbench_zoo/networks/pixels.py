@@ -72,8 +72,10 @@ class _Layers:
 
 # A small U-Net: what is seen coarsely is doubled in size and laid next to what was seen finely.
 #
-#     down:  12 channels of 48 × 48, 24 of 24 × 24, 40 of 12 × 12, 64 of 6 × 6          two 3×3 units each, one at first
-#     up:    unit([doubled(coarse), fine]) to 40, 24 and 12 channels, then a 1×1 convolution: a score for each class
+#     down:  12 channels of 48 × 48, 24 of 24 × 24, 40 of 12 × 12, 64 of 6 × 6
+#            two 3×3 units each, one at first
+#     up:    unit([doubled(coarse), fine]) to 40, 24 and 12 channels, then a 1×1 convolution: a
+#            score for each class
 #
 # Source: Ronneberger, Fischer and Brox, U-Net (2015), figure 1, with pads and nearest neighbours
 # instead of transposed convolutions.
@@ -153,7 +155,8 @@ def build_regressor(parameters: TrainedArrays, name: str, columns: int) -> ir.Mo
 
 # A network that points: convolutions at falling sizes, then a linear layer over all that is left.
 #
-#     16 channels of 24 × 24, 24 of 12 × 12, 40 of 6 × 6, 40 of 3 × 3, dense to x and y of each point
+#     16 channels of 24 × 24, 24 of 12 × 12, 40 of 6 × 6, 40 of 3 × 3,
+#     dense to x and y of each point
 
 _POINTING_WIDTHS = (16, 24, 40, 40)
 

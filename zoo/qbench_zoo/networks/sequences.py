@@ -104,9 +104,9 @@ def _gemm(graph: GraphBuilder, name: str, x: ir.Value, weight: Array, bias: Arra
 # A voice encoder: three recurrent layers over a spectrogram, and the direction of what the last one
 # remembers.
 #
-#     i = σ(W_i·xₜ + R_i·hₜ₋₁ + b_i)      f, o alike      g = tanh(W_g·xₜ + R_g·hₜ₋₁ + b_g)
-#     cₜ = f ∘ cₜ₋₁ + i ∘ g               hₜ = o ∘ tanh(cₜ)                    h₋₁ = c₋₁ = 0, three layers
-#     e = relu(A·h_T + a)                 embedding = e / max(‖e‖₂, 1e-12)
+#     i = σ(W_i·xₜ + R_i·hₜ₋₁ + b_i)    f, o alike      g = tanh(W_g·xₜ + R_g·hₜ₋₁ + b_g)
+#     cₜ = f ∘ cₜ₋₁ + i ∘ g             hₜ = o ∘ tanh(cₜ)    h₋₁ = c₋₁ = 0, three layers
+#     e = relu(A·h_T + a)               embedding = e / max(‖e‖₂, 1e-12)
 #
 # Hochreiter and Schmidhuber 1997 with the forget gate of Gers et al. 2000, trained as Wan et al.
 # 2018 describe (GE2E, arXiv 1710.10467). The checkpoint stacks its gates i, f, g, o; ONNX's LSTM

@@ -14,8 +14,10 @@ from qbench_zoo.networks.parameters import Parameters, TrainedArrays
 # The parts of a transformer as nodes: linear layers, layer normalization, attention, and the wide
 # middle of blocks.
 #
-#     attention(q, k, v) = softmax(q · kᵀ / √d) · v        per head, d numbers each    (Vaswani et al. 2017, 3.2)
-#     feed forward(x)    = W₂ · gelu(W₁ · x + b₁) + b₂     gelu with the error function, not its tangent approximation
+#     attention(q, k, v) = softmax(q · kᵀ / √d) · v      per head, d numbers each
+#                                                        (Vaswani et al. 2017, 3.2)
+#     feed forward(x)    = W₂ · gelu(W₁ · x + b₁) + b₂   gelu with the error function, not its
+#                                                        tangent approximation
 #
 # Values are (N, T, numbers). Weights are stored as they are multiplied, (inputs, outputs).
 
@@ -237,10 +239,13 @@ def _block(
 # Whisper: an encoder of sound, and one step of a decoder that reads the encoder's states and the
 # text so far.
 #
-#     encoder        mel (N, 80, T) → gelu(conv) → gelu(conv, stride 2) + P[place] → 4 × block → norm → states
-#                    (N, T/2, 384), and of these, for every layer of the decoder, keys and values of its attention
-#     decoder_step   token (N, 1) → E[token] + P[place] → 4 × block → norm → · Eᵀ = logits (N, words)
-#     block:         x ← x + attention(norm(x)),  x ← x + attention to the states(norm(x)) in the decoder,
+#     encoder        mel (N, 80, T) → gelu(conv) → gelu(conv, stride 2) + P[place] → 4 × block
+#                    → norm → states (N, T/2, 384), and of these, for every layer of the decoder,
+#                    keys and values of its attention
+#     decoder_step   token (N, 1) → E[token] + P[place] → 4 × block → norm → · Eᵀ
+#                    = logits (N, words)
+#     block:         x ← x + attention(norm(x)),
+#                    x ← x + attention to the states(norm(x)) in the decoder,
 #                    x ← x + feed forward(norm(x))
 #
 # The place of a token is the number of keys so far; a step adds its own key, so that none needs a

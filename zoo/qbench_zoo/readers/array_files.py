@@ -13,7 +13,8 @@ from qbench.errors import InputError
 
 # The safetensors format: a table of names, types, shapes and places, and behind it the numbers.
 #
-#     length of the table (int64) · table (JSON) · numbers, little-endian, from the end of the table on
+#     length of the table (int64) · table (JSON) · numbers, little-endian, from the end of the table
+#     on
 #
 # Nothing in it can be run; what is checked is that every array lies inside the file, and holds what
 # its shape says. Source: the format's own description, huggingface/safetensors.
@@ -66,7 +67,8 @@ def _array(entry: Mapping[str, Any], numbers: memoryview) -> npt.NDArray[Any]:
 # CTranslate2's model files: a list of named arrays, and second names for some of them.
 #
 #     version 6 (uint32) · specification (text) · revision (uint32)
-#     count (uint32) · of each: name (text), rank (uint8), sizes (uint32 each), type (uint8), bytes (uint32), numbers
+#     count (uint32) · of each: name (text), rank (uint8), sizes (uint32 each), type (uint8),
+#                      bytes (uint32), numbers
 #     count (uint32) · of each: second name (text), name (text)
 #
 # All of it little-endian; a text is its length in 16 bits, its UTF-8 and a zero byte, which the

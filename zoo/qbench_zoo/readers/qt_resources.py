@@ -1,9 +1,12 @@
 """Qt's binary resource files: a tree of names, and the bytes of the files in it.
 
-    header   "qres" · version · where the tree, the data and the names begin         (32 bits each, big-endian)
-    entry    22 bytes (14 before version 2): name · flags · a folder: how many entries, the first of them
-                                                          · a file: locale, where its data is
-    name     length in characters · hash · UTF-16        data   length · bytes (behind 4 more, deflated, where flagged)
+    header   "qres" · version · where the tree, the data and the names begin
+             (32 bits each, big-endian)
+    entry    22 bytes (14 before version 2): name · flags
+             · a folder: how many entries, the first of them
+             · a file: locale, where its data is
+    name     length in characters · hash · UTF-16
+    data     length · bytes (behind 4 more, deflated, where flagged)
 
 Source: Qt 5, qtbase/src/corelib/io/qresource.cpp.
 """

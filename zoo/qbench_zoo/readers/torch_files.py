@@ -20,7 +20,8 @@ from qbench_zoo.readers.pickles import inspect_pickle
 # What a checkpoint's pickle may hold: tensors by name, as inert values of ours that views into
 # storages are made of.
 #
-#     tensor = storage, offset, shape, strides (in elements)        element i of it: storage[offset + Σ iₖ·strideₖ]
+#     tensor = storage, offset, shape, strides (in elements)
+#     element i of it: storage[offset + Σ iₖ·strideₖ]
 #
 # A pickle is a program. It is read twice: once as text, where every instruction and every name it
 # would look up must be on a short list, and only then by an unpickler that knows those names alone.
@@ -208,7 +209,8 @@ def _whole(value: object) -> bool:
 #
 # A file is five pickles and then raw numbers:
 #
-#     magic · protocol 1001 · system facts · state dict · storage keys · (int64 count, numbers) per key
+#     magic · protocol 1001 · system facts · state dict · storage keys
+#     · (int64 count, numbers) per key
 #
 # The pickles are checked against short lists before anything is made of them (see above).
 #
@@ -304,7 +306,8 @@ def _refusal(name: str, found: str, remedy: str) -> InputError:
 #
 # A file is a zip archive of members that are stored as they are:
 #
-#     <stem>/data.pkl · <stem>/byteorder ("little", or none) · <stem>/data/<key>, the numbers of a storage, per key
+#     <stem>/data.pkl · <stem>/byteorder ("little", or none)
+#     · <stem>/data/<key>, the numbers of a storage, per key
 #
 # The pickle is checked against short lists before anything is made of it (see above). A compressed
 # member could unpack to any size, and torch never compresses one.

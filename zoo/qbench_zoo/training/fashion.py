@@ -27,7 +27,7 @@ from qbench_zoo.networks.pictures import build_fashion_mobile, build_preactivati
 
 # A float ONNX graph with gradients, by torch: the graph that is trained is the one that is written.
 #
-#     values[node.output] = operator(values[node.inputs])            node by node, in the graph's order
+#     values[node.output] = operator(values[node.inputs])    node by node, in the graph's order
 #
 # Weights, biases and a batch normalization's γ and β are learned; its μ and σ² follow the batches,
 # μ ← 0.9·μ + 0.1·mean(batch), and are what it uses outside training.

@@ -1,7 +1,8 @@
 """Trains the head of ``minilm_glosses`` in half a minute: ``python -m
 qbench_zoo.training.gloss_head OUT.npz``.
 
-    min over W, b of  mean of −log softmax(W·e + b)[class]  +  λ/2 · ‖W‖²        e: directions of the definitions
+    min over W, b of  mean of −log softmax(W·e + b)[class]  +  λ/2 · ‖W‖²
+    e: directions of the definitions
 
 A convex problem, solved by L-BFGS of scipy from zero. The directions are those of the fp32 network
 under ONNX's own kernels of one engine; another engine moves the weights by no more than their last
