@@ -142,7 +142,8 @@ class Controller:
             with loaded_whole():
                 from qbench.plugin.session_end import finish, fold_failures
 
-            # -x at the last cell stops nothing; xdist ends such a session as if it had been interrupted
+            # -x at the last cell stops nothing; xdist ends such a session as if it had been
+            # interrupted
             ends_early = bool(session.shouldstop or session.shouldfail)
             stopped = self.recorder.lacks_cells if ends_early else exitstatus in _STOPPED
 
