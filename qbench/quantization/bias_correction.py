@@ -42,9 +42,11 @@ from qbench.working import working
 
 # Moving a bias in a written graph: its integers where it is quantized, else its float numbers.
 #
-# integers    q := clip(q + round_half_even(δ / s))        in the type that the plan gave it; ±2³⁰ in 32 bits
+# integers    q := clip(q + round_half_even(δ / s))
+#             in the type that the plan gave it; ±2³⁰ in 32 bits
 # floats      b := b + δ
-# none        q := round_half_even(δ / (s_x · s_w)), int32, where both scales are known beforehand; else a float bias
+# none        q := round_half_even(δ / (s_x · s_w)), int32
+#             where both scales are known beforehand; else a float bias
 
 Doubles = npt.NDArray[np.float64]
 
@@ -408,7 +410,8 @@ def _operands(node: ir.Node) -> Iterator[ir.Value]:
 # Bias correction: what quantization moves the mean of a result by, on calibration samples, is taken
 # off its bias.
 #
-#     b_c := b_c + E[y_c of the float graph] − E[y_c of the quantized graph]        c a channel, y before any clip
+#     b_c := b_c + E[y_c of the float graph] − E[y_c of the quantized graph]
+#     c a channel, y before any clip
 #
 # Rounded weights are off by a constant amount each, so that their products are off on average, in
 # depthwise filters of nine weights most of all. Units are corrected from front to back, and each is

@@ -49,7 +49,8 @@ from qbench.quantization.spec import BiasKind, BiasSpec, Finer, Granularity, Rol
 #
 # per tensor    one row of all elements
 # per channel   one row for every index of an axis
-# per block     one row for every ``block_size`` elements along an axis, the last of which may be shorter
+# per block     one row for every ``block_size`` elements along an axis, the last of which may be
+#               shorter
 
 _Array = npt.NDArray[Any]
 
@@ -111,8 +112,8 @@ def _of_blocks(array: _Array, spec: Spec, axis: int, size: int) -> Interval:
 #
 # a value      Given, for every reader; units around it have those qparams or stay float
 # a weight     Given: quantizing it again gives the integers that were stored
-# a bias       Given where its qparams are those of the planned product; else those of the product, rounded again,
-# because engines add a bias with no other qparams
+# a bias       Given where its qparams are those of the planned product; else those of the product,
+#              rounded again, because engines add a bias with no other qparams
 
 _SAME_SCALE = 1e-6
 """Relative: two tools that multiply two float32 scales agree so far."""

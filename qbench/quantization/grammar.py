@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 #
 # w<bits>[a<bits>]_<asym|sym|symu8>_<pt|pc|b<N>>[_pow2][_dyn][_bias<bits>][_<method>]
 #
-# w, a    bits of weights and of activations; without ``a`` activations stay float, and family and method are of weights
+# w, a      bits of weights and of activations; without ``a`` activations stay float, and family and
+#           method are of weights
 # asym      an unsigned type with any zero point
 # sym       a signed type with zero point 0
 # symu8     uint8, zero point 0 where nothing is negative, else 128
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 # pow2      every scale rounded up to a power of two
 # dyn       activations get their parameters from every batch at run time
 # bias      biases at a scale of their own, signed, of that many bits
-# method    the rule that takes a range from statistics, as in ``entropy``; the extremes when left out
+# method    the rule that takes a range from statistics, as in ``entropy``; the extremes when left
+#           out
 
 FORM = "w<bits>[a<bits>]_<asym|sym|symu8>_<pt|pc|b<N>>[_pow2][_dyn][_bias<bits>][_<method>]"
 

@@ -142,13 +142,18 @@ def _of_channels(name: str, statistics: Statistics, spec: Spec) -> Interval | st
 
 # The qparams of a bias: the product's or its own, and the weight scales that make room for it.
 #
-# derived    q_b = round_half_even(b / (s_x · s_w)), int32         |q_b| ≤ 2³⁰: the other half of
-# int32 is the products' own        q_b = round_half_even(b / s_b) in a type of its own width, s_b
-# the smallest scale that covers max |b|
+# derived    q_b = round_half_even(b / (s_x · s_w)), int32
+#            |q_b| ≤ 2³⁰: the other half of int32 is the products'
+# own        q_b = round_half_even(b / s_b) in a type of its own width, s_b the smallest scale that
+#            covers max |b|
 #
-#     finer chosen    s_x·s_w · q_xw + s_b · q_b: the sum has the finer of both scales, where nothing more is lost
-#     product         s_b := max(s_b, s_x·s_w): a bias finer than the product is rounded to the product's scale
-#     bias            round(s_x·s_w · q_xw / s_b) + q_b: the product is rounded to the bias's scale, int32
+#
+#     finer chosen    s_x·s_w · q_xw + s_b · q_b: the sum has the finer of both scales, where
+#                     nothing more is lost
+#     product         s_b := max(s_b, s_x·s_w): a bias finer than the product is rounded to the
+#                     product's scale
+#     bias            round(s_x·s_w · q_xw / s_b) + q_b: the product is rounded to the bias's scale,
+#                     int32
 #
 # Where a bias that is added at the product's scale would not fit there, the weight's scale is
 # raised until it does: a weight that coarse is small compared with its bias. A channel of zeros

@@ -208,7 +208,8 @@ class Plan:
         for name, found in self.floats.items():
             by_reason.setdefault(found.reason, []).append(name)
         floats = [
-            f"float: {', '.join(names[:_NAMED])}{f' and {len(names) - _NAMED} more' * (len(names) > _NAMED)}: {reason}"
+            f"float: {', '.join(names[:_NAMED])}"
+            f"{f' and {len(names) - _NAMED} more' * (len(names) > _NAMED)}: {reason}"
             for reason, names in by_reason.items()
         ]
         more = [f"and {len(floats) - _NAMED} more reasons"] if len(floats) > _NAMED else []
@@ -449,7 +450,8 @@ def _came(decision: Decision) -> bool:
 #             "kind": "static" | "fixed" | "shared" | "derived" | "given" | "dynamic" | "float",
 #             "qtype", "scale", "zero_point", "axis", "block_size", "narrow_range",
 #             "note" | "source" | "sources" | "reason",
-#             "saturated" (entries of a constant out of the range of their codes, where there are any)}]}
+#             "saturated" (entries of a constant out of the range of their codes, where there are
+#             any)}]}
 
 Array = npt.NDArray[Any]
 

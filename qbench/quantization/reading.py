@@ -31,9 +31,11 @@ from qbench.quantization.spec import Role, Slot
 # Operators of ONNX Runtime that quantize inside themselves, read as slots: they have no float graph
 # here.
 #
-#     DynamicQuantizeLSTM  X dynamic; W [directions, inputs, 4 units] and R along the last axis or per direction
+#     DynamicQuantizeLSTM  X dynamic; W [directions, inputs, 4 units] and R along the last axis or
+#                          per direction
 #     MatMulNBits          B (N, K) in blocks along K, packed; the data float
-#     MatMulInteger, ConvInteger with scales that are not found behind them: both operands with scale 1
+#     MatMulInteger, ConvInteger with scales that are not found behind them: both operands with
+#                          scale 1
 #
 # Source: ONNX Runtime 1.24, docs/ContribOperators.
 

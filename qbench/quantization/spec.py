@@ -283,8 +283,8 @@ class Spec:
 #
 # constants      the narrowest of 4, 8, 16 and 32 bits
 # activations    the narrowest of 8, 16 and 32: optimized sessions of ONNX Runtime (1.31) fail on a
-# QuantizeLinear to 4
-#                bits or drop a Relu before it, whatever its zero point; in 8 bits they count them in integers
+#                QuantizeLinear to 4 bits or drop a Relu before it, whatever its zero point; in 8
+#                bits they count them in integers
 #
 # A type narrower than its element type needs a clip, which ONNX Runtime has of 8 bits, not of 4 and
 # 16.

@@ -148,7 +148,8 @@ def _touched(movers: Sequence[Candidate], wanted: set[ir.Value]) -> set[Candidat
 # Which values share qparams: a union-find over values; every set has a requested spec and the first
 # unit that requested it.
 #
-#     leader(a) = leader(b)        a and b share qparams: an operator moves one into the other, or the schema says so
+#     leader(a) = leader(b)    a and b share qparams: an operator moves one into the other, or the
+#                              schema says so
 #
 # Units are added in graph order. The first claim decides. A unit that requests other qparams, or
 # would join two sets that differ, is refused as a whole: nothing of its request is kept.

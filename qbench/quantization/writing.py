@@ -384,10 +384,13 @@ def _attributes(qparams: QParams) -> list[ir.Attr]:
 
 # Writing a plan into a graph as QuantizeLinear / DequantizeLinear; nothing is decided here.
 #
-#     value ──Q(s, z)──[Clip of codes]──┬──DQ(s, z)── consumer        one Q a value, right behind its producer
-#                                        └──DQ(s, z)── consumer        one DQ a use, right before its consumer
-#     value ──DynamicQuantizeLinear──────┴──DQ── consumer              parameters that every batch makes anew
+#     value ──Q(s, z)──[Clip of codes]───┬──DQ(s, z)── consumer
+#                                        └──DQ(s, z)── consumer
+#     value ──DynamicQuantizeLinear──────┴──DQ── consumer
 #     integer constant ──DQ(s, z)── consumer
+#
+# There is one Q a value, right behind its producer, and one DQ a use, right before its consumer. A
+# DynamicQuantizeLinear has parameters that every batch makes anew.
 #
 # Graph inputs and outputs keep their names and float types; a value that is a graph output leaves
 # the graph unquantized, unless the plan names it (``quantized_outputs``): then behind Q and DQ. A
