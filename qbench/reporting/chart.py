@@ -24,7 +24,8 @@ from qbench.reporting.view import CellView, MetricView, RunView
 
 # The position of a value on the canvas of a chart.
 #
-#     x = left + position · width / (runs − 1)        y = top + (high − value) · height / (high − low)
+#     x = left + position · width / (runs − 1)
+#     y = top + (high − value) · height / (high − low)
 #
 # The span [low, high] contains every value, the limit and the accepted result. It contains the
 # reference unless that is so far away that the values would become a flat line. The confidence band

@@ -46,8 +46,10 @@ def json_list(values: Iterable[object]) -> Iterator[str]:
 # Dashboards that draw numbers over commits: github-action-benchmark's ``customSmallerIsBetter``,
 # and Bencher's BMF.
 #
-#     github-action-benchmark   [{"name", "unit", "value", "extra"}, …]: the drop against fp32, a share's in pp
-#     Bencher Metric Format     {benchmark: {measure: {"value", "lower_value", "upper_value"}}}: the score, a share in %
+#     github-action-benchmark   [{"name", "unit", "value", "extra"}, …]: the drop against fp32, a
+#                               share's in pp
+#     Bencher Metric Format     {benchmark: {measure: {"value", "lower_value", "upper_value"}}}: the
+#                               score, a share in %
 #
 # The first takes smaller values as better, so it gets the drop, which is better when smaller for
 # every metric. A distance has no fp32 score to drop from: it is written as it is, or with its sign

@@ -583,9 +583,11 @@ def _with_outcome(report: Report, *outcomes: str) -> list[CellView]:
 #     index.html        what needs attention, the matrix, the steps
 #     models/M.html     every cell of model M over its runs
 #     cells.html        every cell in one table
-#     findings.html     which node of a cell went wrong, and why; findings/C.html: cell C, node by node
+#     findings.html     which node of a cell went wrong, and why; findings/C.html: cell C, node by
+#                       node
 #     known.html        quarantine, missing and stale baselines, what is unsupported
-#     compare.html      the newest run compared with the last green one, or where it is green with the one before it
+#     compare.html      the newest run compared with the last green one, or where it is green with
+#                       the one before it
 #     run.html          where and with what it ran, what took longest, the runs before it
 #
 # Suites other than that of the newest run have the same pages in ``suites/<suite>/``.

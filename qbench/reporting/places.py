@@ -98,7 +98,9 @@ def anchor_of(*names: str) -> str:
 # Commits on pages lead to the repository of the project, where pyproject.toml names it:
 #
 #     [tool.qbench]
-#     repository = "https://github.com/owner/name"     or an address with {commit} where the commit belongs
+#     repository = "https://github.com/owner/name"
+#
+# or an address with {commit} where the commit belongs.
 
 _HASH = re.compile(r"[0-9a-f]{7,64}")
 _ADDRESS = re.compile(r"https?://[^\s\"'<>\\{}]+")

@@ -237,7 +237,9 @@ def _is_named(record: CellRecord) -> bool:
 # The newest runs of a report as data of the compare page, where a reader chooses two of them
 # without a network.
 #
-#     {"runs": [[id, time, commit, machine, complete], …], "words": [text, …], "metrics": [[name, unit, lower], …],
+#     {"runs": [[id, time, commit, machine, complete], …],
+#      "words": [text, …],
+#      "metrics": [[name, unit, lower], …],
 #      "cells": [[model, backend, column, [first run, state, first run, state, …], [state, …]], …]}
 #     state = [outcome, red, class, data, predictions, [[metric, text, value], …]]
 #

@@ -274,9 +274,10 @@ def _typed(text: str) -> str:
 
 # Where the number of a rule is set: the file and the key, for a reader who wants another number.
 #
-# tolerance 0.3 % (suite smoke)            →  set in smoke.qbench.toml: [suite] tolerance
+# tolerance 0.3 % (suite smoke)              →  set in smoke.qbench.toml: [suite] tolerance
 # tolerance 1 % (option --qbench-tolerance)  →  set on the command line: --qbench-tolerance
-# decision ci (cell m::ort-cpu+w8a8_*)     →  set in smoke.qbench.toml: [[model]] id = "m", decision."ort-cpu+w8a8_*"
+# decision ci (cell m::ort-cpu+w8a8_*)       →  set in smoke.qbench.toml: [[model]] id = "m",
+#                                               decision."ort-cpu+w8a8_*"
 
 _KEYS = (
     ("tolerance ", "tolerance"),

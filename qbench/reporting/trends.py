@@ -11,7 +11,8 @@ from qbench.judging import FP32
 from qbench.reporting.view import CellKey, CellView, MetricView, RunView
 from qbench.tracking import Alert, CellRecord, Kind, Series, sources_change, steps_between
 
-#     band of a value = reference + Bonett–Price interval of (gains − losses) / n, 95 %, for shares of samples
+#     band of a value = reference + Bonett–Price interval of (gains − losses) / n, 95 %, for shares
+#                       of samples
 #
 # A step is a new level of the series of ``tracking.trend_series``, provisional until it is
 # confirmed, or an alert that names a commit: the same as in ``qbench history check``. Another
