@@ -38,15 +38,17 @@ from qbench.storage.source_digest import (
 
 # A key is of everything that can change what a value computes:
 #
-#     source files       of its classes and functions and of what these import; versions of installed packages
-#                        (``source_digest``)
-#     what it holds      attributes, slots, items of containers, arrays by their numbers; of functions what they close
-#                        over, their defaults, attributes and what they wrap; of bound methods and partials what they
-#                        are bound to
-#     what code reads    of functions and classes of users: the global names in their code, also of modules (a factor
-#                        that another module has set), and the attributes of their classes
-#     files              that it names: a path, or a text that is the path of a file; of a folder all files in it, but
-#                        not of a folder of code or one above the current folder: what code reads there, it names
+#     source files       of its classes and functions and of what these import; versions of
+#                        installed packages (``source_digest``)
+#     what it holds      attributes, slots, items of containers, arrays by their numbers; of
+#                        functions what they close over, their defaults, attributes and what they
+#                        wrap; of bound methods and partials what they are bound to
+#     what code reads    of functions and classes of users: the global names in their code, also of
+#                        modules (a factor that another module has set), and the attributes of their
+#                        classes
+#     files              that it names: a path, or a text that is the path of a file; of a folder
+#                        all files in it, but not of a folder of code or one above the current
+#                        folder: what code reads there, it names
 #     variables          of the environment that the code of users reads by their names
 #
 # An object without visible content (of a C library, an open file, a generator) cannot be followed;

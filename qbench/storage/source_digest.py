@@ -68,9 +68,9 @@ def digest_plain(value: object) -> str:
 
 # The source files that a value's code comes from (``held_code`` finds the code itself):
 #
-#     source files   of classes and functions, and of modules that these files import from their own package, or from
-#                    any file outside the installed packages (a module next to a conftest), also by
-#                    ``importlib.import_module("name")``
+#     source files   of classes and functions, and of modules that these files import from their own
+#                    package, or from any file outside the installed packages (a module next to a
+#                    conftest), also by ``importlib.import_module("name")``
 #     versions       of the installed packages that those files import
 #
 # qbench's own code enters by source too, not by version: an editable installation keeps its version

@@ -31,7 +31,7 @@ _NO_CHARACTER = 0xFFFE
 
 
 def visible(text: str, keep: str = "") -> str:
-    r"""``text`` with invisible characters as ``\n``, ``\x1b``, ``\u202e``; characters of ``keep`` stay."""
+    r"""``text`` with invisible characters as ``\n``, ``\x1b``, ``\u202e``; ``keep`` stays."""
     if text.isprintable():
         return text
     # only the rare characters that are no ASCII letters or signs are looked up: a page has a
