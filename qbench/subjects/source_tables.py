@@ -1,11 +1,13 @@
 """Which samples belong together: as their folders or a table say, and as their names suggest
 where nothing says it.
 
-?sources=folder         the folder of a file: below its class folder in a folder of classes, as written in a .jsonl file
+?sources=folder         the folder of a file: below its class folder in a folder of classes, as
+                        written in a .jsonl file
 ?sources=COLUMN         a field of the lines of a .jsonl file, or an array of an .npz file
-?sources=TABLE.csv      its lines ``sample,source`` after a line of headings; samples as qbench names them. Of more
-                        columns, the one called ``source``
-?columns=NAME,NAME      further fields or arrays, as names of parts of the data; ?columns=TABLE.csv: all of the table
+?sources=TABLE.csv      its lines ``sample,source`` after a line of headings; samples as qbench
+                        names them. Of more columns, the one called ``source``
+?columns=NAME,NAME      further fields or arrays, as names of parts of the data; ?columns=TABLE.csv:
+                        all of the table
 """
 
 import csv
@@ -186,8 +188,9 @@ def lines_of_samples(
 
 # Names that suggest pieces of one thing, where no sources are given.
 #
-#     photo12_crop03.png, clip4/frame_0001.jpg      a word for a piece and its number, after a name
-#     00012_00000.png, 00012_00001.png              two numbers, of which the last counts from 0 or 1 within the first
+#     photo12_crop03.png, clip4/frame_0001.jpg    a word for a piece and its number, after a name
+#     00012_00000.png, 00012_00001.png            two numbers, of which the last counts from 0 or 1
+#                                                 within the first
 #
 # Few false alarms matter more than finding all: a name that is the same for all samples of a class
 # (ImageNet's n01440764_18.JPEG), one name for the whole set (ILSVRC2012_val_00000001.JPEG) and a

@@ -1,11 +1,14 @@
 """Data sets by a line of text: a name, a folder, a file of arrays, or a file that lists samples.
 
-imagenet_photos                                   a name of qbench or of an extension
-PATH?labels=instances.json&resize=640             a folder of pictures with the boxes of a COCO file
-PATH?resize=256&crop=224&mean=0.485,0.456,0.406   a folder of pictures; settings that are absent are torchvision's
-PATH                                              a folder of .npz files, one per sample
-PATH.npz                                          ready feeds by input (or a lone ``x``), and classes ``y``
-PATH.jsonl                                        one sample in each line: its files or numbers, and its label
+imagenet_photos                          a name of qbench or of an extension
+PATH?labels=instances.json&resize=640    a folder of pictures with the boxes of a COCO file
+PATH?resize=256&crop=224&mean=0.485,0.456,0.406
+                                         a folder of pictures; settings that are absent are
+                                         torchvision's
+PATH                                     a folder of .npz files, one per sample
+PATH.npz                                 ready feeds by input (or a lone ``x``), and classes ``y``
+PATH.jsonl                               one sample in each line: its files or numbers, and its
+                                         label
 
 ``folder:PATH`` is the folder also where a data set has its name. ``?classes=labels.txt`` numbers
 the names of classes by the lines of that file. ``?sources=`` says which samples belong together
@@ -55,7 +58,8 @@ from qbench.subjects.subject import Array, ClassNames, Dataset, Preprocess
 # Ready feeds: the arrays of an ``.npz`` file, one row per sample, by the names of the graph's
 # inputs.
 #
-#     x (n, …) numbers, for a graph of one input;   y (n,) integers, the right classes (may be absent)
+#     x (n, …) numbers, for a graph of one input;
+#     y (n,) integers, the right classes (may be absent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,9 +185,11 @@ def read_arrays(
 # A folder of the user: pictures, in one folder for each class or without labels, or one .npz file
 # per sample.
 #
-# FOLDER/<class>/…/<picture>       labelled: the folder's name as a number, else its index in order (`ClassNames`)
-# FOLDER/<picture>                 unlabelled, where there are no class folders
-# FOLDER/<sample>.npz              arrays without a batch axis, by the graph's inputs, and the class ``y`` or none
+# FOLDER/<class>/…/<picture>    labelled: the folder's name as a number, else its index in order
+#                               (`ClassNames`)
+# FOLDER/<picture>              unlabelled, where there are no class folders
+# FOLDER/<sample>.npz           arrays without a batch axis, by the graph's inputs, and the class
+#                               ``y`` or none
 
 _ENDINGS = frozenset(
     {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"}
@@ -470,8 +476,10 @@ def _read_text(path: Path, doing: str, expected: str, remedy: str) -> str:
 
 # A .jsonl file: one sample in each line, its files relative to the folder of the file.
 #
-# {"path": "a.png", "label": 3}                       a picture, an .npy of a lone input, or an .npz by inputs
-# {"image": "a.npy", "meta": [0.5, 2], "label": 1}    each input of the graph: an .npy file, or numbers
+# {"path": "a.png", "label": 3}                     a picture, an .npy of a lone input, or an .npz
+#                                                   by inputs
+# {"image": "a.npy", "meta": [0.5, 2], "label": 1}  each input of the graph: an .npy file, or
+#                                                   numbers
 #
 # A label is a class, or its name, which is numbered as the name of a folder is, or values (2.5, or
 # a list of numbers). All lines have one or none has. ?sources=photo&columns=light: {"path":

@@ -351,7 +351,8 @@ def _no_rows(data: str, name: str, found: Array, count: int, *, is_known: bool) 
 
 # Embeddings → the class of the nearest other sample, leave-one-out.
 #
-#     s(i, j) = ⟨eᵢ, eⱼ⟩ / (‖eᵢ‖·‖eⱼ‖), 0 where an embedding is 0        score(i, c) = max s(i, j) over j ≠ i of class c
+#     s(i, j)     = ⟨eᵢ, eⱼ⟩ / (‖eᵢ‖·‖eⱼ‖), 0 where an embedding is 0
+#     score(i, c) = max s(i, j) over j ≠ i of class c
 #
 # Classes by falling score, equal ones by rising id: the first is the class of the nearest
 # neighbour. Without labels every sample is a class of its own.
@@ -463,7 +464,8 @@ def _classes(samples: Samples, doing: str) -> npt.NDArray[np.int64]:
 
 # Pairs → the similarity of the two halves, for networks that decide whether both are of one origin.
 #
-#     e = graph(x) once for every distinct x        similarity(a, b) = round(10⁶ · (1 + ⟨eₐ, e_b⟩ / (‖eₐ‖·‖e_b‖)) / 2)
+#     e = graph(x) once for every distinct x
+#     similarity(a, b) = round(10⁶ · (1 + ⟨eₐ, e_b⟩ / (‖eₐ‖·‖e_b‖)) / 2)
 #
 # The cosine is computed in float64, 0 where an embedding is 0; ties round to even. Two feeds are
 # the same x when their bytes are equal: an x that is in many pairs runs once, in a batch with the

@@ -169,7 +169,9 @@ def _size(shape: Sequence[int]) -> str:
     return "×".join(map(str, shape)) or "one number"
 
 
-# Values as they are, or in a unit of their own:     answer = factor · output, in the shape of ``shape``
+# Values as they are, or in a unit of their own:
+#
+#     answer = factor · output, in the shape of ``shape``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
