@@ -392,7 +392,7 @@ def layered_share(name: str, *layers: tuple[str, _Table | None]) -> tuple[float 
 
 # ``passes`` of a suite: a policy, with which the standard pipeline runs, or the text of a pipeline.
 #
-#     passes = ["none", "exact", "fast"]                       a further axis: cells are called …+passes=exact
+#     passes = ["none", "exact", "fast"]    a further axis: cells are called …+passes=exact
 #     variants.one = { passes = "merge-requantize{steps = 1}" }
 #
 # Passes that are named one by one are all admitted, whether they keep the values or not.
