@@ -302,9 +302,10 @@ def _is_there(path: Path, name: str) -> bool:
 #
 # The files are one transaction, whose commit is the rename of the ``.json``:
 #
-# 1. Take the lock of the folder (``work_folder``), remove what killed processes left, and read the baseline again.
-# 2. Add the answers that the new ``.json`` names to the ``.npz`` files, next to those that the old one names. Each file
-#    appears by a rename, synced; then the folder is synced.
+# 1. Take the lock of the folder (``work_folder``), remove what killed processes left, and read the
+#    baseline again.
+# 2. Add the answers that the new ``.json`` names to the ``.npz`` files, next to those that the old
+#    one names. Each file appears by a rename, synced; then the folder is synced.
 # 3. Rename the new ``.json`` into place, and sync the folder.
 # 4. Remove from the ``.npz`` files what the new ``.json`` does not name.
 #

@@ -232,12 +232,14 @@ def _mean_between(values: Floats, start: int, stop: int) -> float:
 # only the level that it belongs to is looked at; what that look confirms is kept, and the next
 # level begins there. Later values never take a change back.
 #
-#     looked at  where the last ``confirm`` values lie on one side of the level, half the least step and its spread away
-#     confirmed  without noise: each of k ≥ confirm values is a least step away from the median of the level, and
-#                p ** k · n ≤ 0.02, where p = (outliers + 1) / (n + 2) of the n values of the level
+#     looked at  where the last ``confirm`` values lie on one side of the level, half the least step
+#                and its spread away
+#     confirmed  without noise: each of k ≥ confirm values is a least step away from the median of
+#                the level, and p ** k · n ≤ 0.02, where p = (outliers + 1) / (n + 2) of the n
+#                values of the level
 #                else: where ``find_levels`` of the last 120 values confirms it
-#     gradual    neighbours differ by less than half of it, or a straight line through both levels leaves less than the
-#                two levels do: it has no place of its own, and is a slide
+#     gradual    neighbours differ by less than half of it, or a straight line through both levels
+#                leaves less than the two levels do: it has no place of its own, and is a slide
 
 _WINDOW = 120
 """How many of the newest values of a level are looked at."""

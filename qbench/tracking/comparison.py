@@ -36,7 +36,8 @@ ANOTHER_MODEL = "another model"
 # fp32 is right on R of n samples. The old run lost L of these and gained G of the others; the new
 # run L′ and G′.
 #
-#     losses old → new  =  |L′ without L| + |G without G′|        gains  =  losses − (L′ − L) − (G − G′)
+#     losses old → new  =  |L′ without L| + |G without G′|
+#     gains  =  losses − (L′ − L) − (G − G′)
 #     at least  max(0, L′ − L) + max(0, G − G′)      at most  min(L′, R − L) + min(G, n − R − G′)
 #
 # The two ends are equal where one of the runs has no loss and no gain. A run file has no labels, so

@@ -495,7 +495,10 @@ class RunWriter:
         moment = started.astimezone(datetime.UTC)
         # Milliseconds, because where two runs saw nothing of each other they are put in order by
         # this.
-        stem = f"{moment:%Y%m%dT%H%M%S}{moment.microsecond // 1000:03}Z-{(commit or 'nogit')[:7]}-{token}"
+        stem = (
+            f"{moment:%Y%m%dT%H%M%S}{moment.microsecond // 1000:03}Z-{(commit or 'nogit')[:7]}"
+            f"-{token}"
+        )
         position = next_start([head.header for head in History(store).heads])
         writer = cls(store, *_created(store, stem))
         first = {

@@ -29,13 +29,17 @@ from qbench.tracking.record import AXES, CellRecord, MetricRecord
 # The tables of the index, the same in SQLite and PostgreSQL; everything in them is derived from run
 # files.
 #
-#     run             one row for each file, with its size, time and digest, so that an update reads only new files
-#     detail          its first lines, and what is wrong with it, as JSON; apart, so that rows of run stay short
-#     cell, series    what the nights of one trend share, by number; a trend whose number of samples, reference or
-#                     accepted result changed has several rows in series
-#     context         what results of one cell line share, and most lines: outcome, integer share, {data set: digest}
-#     result          one row for each metric of a measured cell line: the position of the line in its run, and the
-#                     counts that may differ every night; as short as possible, because there are millions
+#     run             one row for each file, with its size, time and digest, so that an update reads
+#                     only new files
+#     detail          its first lines, and what is wrong with it, as JSON; apart, so that rows of
+#                     run stay short
+#     cell, series    what the nights of one trend share, by number; a trend whose number of
+#                     samples, reference or accepted result changed has several rows in series
+#     context         what results of one cell line share, and most lines: outcome, integer share,
+#                     {data set: digest}
+#     result          one row for each metric of a measured cell line: the position of the line in
+#                     its run, and the counts that may differ every night; as short as possible,
+#                     because there are millions
 #
 # Results lie on disk in the order of their key, so that all nights of one series are neighbours
 # there.

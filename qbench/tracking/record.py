@@ -34,8 +34,9 @@ from qbench.tracking.calibrations import packed_calibration, unpacked_calibratio
 # One cell as it is stored: the one typed form of a cell in run files, in the index, in comparisons
 # and in reports.
 #
-#     {"type": "cell", "suite": …, "model": …, "backend": …, "schema": …, "variant": …, "outcome": …, "gates": […],
-#      "metrics": {"top1": {"hits": …, "out_of": …, …}}, "digests": {…}, …}          one line of a run file
+#     {"type": "cell", "suite": …, "model": …, "backend": …, "schema": …, "variant": …,
+#      "outcome": …, "gates": […], "metrics": {"top1": {"hits": …, "out_of": …, …}},
+#      "digests": {…}, …}                                             one line of a run file
 #
 # A line outlives the code that wrote it. msgspec decodes a line of exactly the known form in one
 # step. Any other line is read field by field: unknown keys are ignored, and a value of another type
@@ -573,15 +574,17 @@ def class_of_releases(environment_class: str, package: str) -> str:
 
 # A run as it is stored: lines of JSON, each with a ``type``; readers ignore unknown types and keys.
 #
-#     {"type": "run", "format": "qbench-run/1", "id": …, "suite": …, "started": …, "sequence": …, "after": …,
-#      "commit": {…}, "complete_selection": …}               which run is later: shards.py
-#      of a release, by 'qbench backfill': "releases": {"package": …, "version": …}, "commit": {"sha": the version},
-#      "checkout": {the commit}
+#     {"type": "run", "format": "qbench-run/1", "id": …, "suite": …, "started": …,
+#      "sequence": …, "after": …, "commit": {…}, "complete_selection": …}
+#                                                which run is later: shards.py
+#      of a release, by 'qbench backfill': "releases": {"package": …, "version": …},
+#      "commit": {"sha": the version}, "checkout": {the commit}
 #     {"type": "environment", "processor": …, "versions": {…}, …}
-#     {"type": "cell", "model": …, "backend": …, "schema": …, "outcome": …, "metrics": {…}, …}     one per cell
+#     {"type": "cell", "model": …, "backend": …, "schema": …, "outcome": …, "metrics": {…}, …}
+#                                                one per cell
 #     {"type": "finding", "model": …, …, "finding": {…}}         where and why a cell went wrong
 #     {"type": "note", "text": …}
-#     {"type": "end", "cells": …, "exit_code": …}                              absent: the run was interrupted
+#     {"type": "end", "cells": …, "exit_code": …}                absent: the run was interrupted
 #
 # A cell line is ``CellRecord.line()``; what it holds never needs qbench's code to be read again.
 
@@ -680,7 +683,8 @@ def lacking_lines(header: Mapping[str, Any], cells: int) -> int:
 
 # Findings as they are stored: lines of a run file, after the line of the cell that they are about.
 #
-#     {"type": "finding", "suite": …, "model": …, "backend": …, "schema": …, "variant": …, "finding": {…}}
+#     {"type": "finding", "suite": …, "model": …, "backend": …, "schema": …, "variant": …,
+#      "finding": {…}}
 #
 # What has its default value is left out, and numbers have six digits. A reader ignores keys that
 # only a newer qbench knows; suspects with an unknown cause become notes.

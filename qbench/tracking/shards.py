@@ -16,8 +16,10 @@ from qbench.tracking.record import Run, release_of
 # what it found in the folder: ``after``, the id of the run that was the last there, and
 # ``sequence``, a number larger than every one there.
 #
-#     time(run)  = started; of a run stamped in the future, or before its own commit was made: when that was made
-#     place(run) = max(time(run), place(the run that it came after))        then sequence, started, id
+#     time(run)  = started; of a run stamped in the future, or before its own commit was made: when
+#                  that was made
+#     place(run) = max(time(run), place(the run that it came after))
+#                  then sequence, started, id
 #
 # A run is therefore after every run that it saw, whatever its clock said, and a run stamped in the
 # future does not hide later ones. Histories of several computers that never saw each other's files

@@ -132,7 +132,8 @@ def stale_entry_notes(entries: Iterable[StaleEntry], suite_path: str) -> tuple[s
     return tuple(
         f"{'1 baseline is' if len(names) == 1 else f'{len(names)} baselines are'} left over "
         f"({why}): "
-        f"{', '.join(names[:_NAMED])}{f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''}; "
+        f"{', '.join(names[:_NAMED])}"
+        f"{f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''}; "
         f"they are kept; if they are not needed, remove them by: pytest {suite_path} "
         "--collect-only --qbench-prune"
         for why, names in reasons.items()

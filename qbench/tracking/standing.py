@@ -14,7 +14,8 @@ from qbench.tracking.record import AXES, CellRecord, Run, absent_cells
 #
 #     selected   by its header: all cells of the suite, or those of -k, of a shard, of one file
 #     absent     selected cells without a line: they skipped themselves, or the process ended early
-#     lost       cells that an earlier run measured, or that a baseline has, and this run of the whole suite does not
+#     lost       cells that an earlier run measured, or that a baseline has, and this run of the
+#                whole suite does not
 
 
 def is_whole(run: Run) -> bool:
