@@ -1,8 +1,9 @@
 """What a killed or a concurrent process does to baselines: kill -9 before each file operation,
 and parallel accepting.
 
-    points      = file operations below ``baselines/`` (``reports/``): open to write, write, fsync, chmod, rename,
-                  unlink, mkdir, rmdir; a run of the same command is killed before each
+    points      = file operations below ``baselines/`` (``reports/``): open to write, write, fsync,
+                  chmod, rename, unlink, mkdir, rmdir; a run of the same command is killed before
+                  each
     unreadable  = kills after which a baseline cannot be loaded
     lost        = kills after which a baseline is neither the old nor the new one
     not redone  = kills after which the same command, run again to its end, does not leave the new
@@ -55,20 +56,24 @@ def network(seed):
     rng = np.random.default_rng(seed)
     nodes, constants, value = [], [], "x"
     for i, (a, b) in enumerate([(16, 24), (24, 7)]):
-        constants.append(numpy_helper.from_array(rng.normal(0, 1 / np.sqrt(a), (a, b)).astype(np.float32), f"w{i}"))
+        weight = rng.normal(0, 1 / np.sqrt(a), (a, b)).astype(np.float32)
+        constants.append(numpy_helper.from_array(weight, f"w{i}"))
         nodes.append(helper.make_node("MatMul", [value, f"w{i}"], [f"h{i}"], name=f"product{i}"))
         value = f"h{i}"
         if not i:
             nodes.append(helper.make_node("Relu", [value], ["r"], name="relu"))
             value = "r"
-    sides = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", s]) for n, s in (("x", 16), (value, 7))]
+    sides = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", s])
+             for n, s in (("x", 16), (value, 7))]
     graph = helper.make_graph(nodes, "net", sides[:1], sides[1:], constants)
-    return ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+    opsets = [helper.make_opsetid("", 21)]
+    return ir.from_proto(helper.make_model(graph, opset_imports=opsets, ir_version=10))
 
 
 def model(name, seed):
-    return lambda: ZooModel(id=name, graphs={"model": lambda: network(seed)}, preprocess=ReadyArray(input="x"),
-                            task=Classification(k=3), origin="random numbers")
+    return lambda: ZooModel(id=name, graphs={"model": lambda: network(seed)},
+                            preprocess=ReadyArray(input="x"), task=Classification(k=3),
+                            origin="random numbers")
 
 
 def data(name, seed, count):
@@ -81,7 +86,8 @@ def data(name, seed, count):
 
 def pytest_qbench_extension(config):
     seed = int(os.environ.get("SEED", "1"))
-    return Extension(name="trial", models={"plain": model("plain", seed), "keeps": model("keeps", seed + 1)},
+    return Extension(name="trial",
+                     models={"plain": model("plain", seed), "keeps": model("keeps", seed + 1)},
                      datasets={"points": data("points", 10, 200), "spare": data("spare", 20, 64)})
 
 

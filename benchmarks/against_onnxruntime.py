@@ -125,8 +125,9 @@ class Result:
         low, high = (100 * end for end in self.interval)
         change = 100 * (self.gains - self.losses) / self.n
         cells = (
-            self.subject, self.place, self.metric, self.data, *shares, f"{self.losses} / {self.gains}",
-            f"{change:+.1f} [{low:+.1f}, {high:+.1f}]", self.verdict,
+            self.subject, self.place, self.metric, self.data, *shares,
+            f"{self.losses} / {self.gains}", f"{change:+.1f} [{low:+.1f}, {high:+.1f}]",
+            self.verdict,
         )  # fmt: skip
         return f"| {' | '.join(cells)} |"
 
@@ -252,8 +253,8 @@ def compare(name: str, contest: Contest) -> Iterator[Result]:
         if numbers is not None:
             interval = clustered(hits[0].astype(np.int64) - hits[1].astype(np.int64), numbers).shown
         yield Result(
-            name, place, contest.metric, len(full), int(full.sum()), int(hits[0].sum()), int(hits[1].sum()),
-            losses, gains, len(set(data.drawn_from)), interval,
+            name, place, contest.metric, len(full), int(full.sum()), int(hits[0].sum()),
+            int(hits[1].sum()), losses, gains, len(set(data.drawn_from)), interval,
         )  # fmt: skip
 
 

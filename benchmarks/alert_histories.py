@@ -1,9 +1,10 @@
 """Histories whose truth is known, with all that can happen to one: for ``alert_rates.py`` and
 the tests.
 
-    fifteen nights   as a newcomer lived them: two models on a backend that repeats its answers and on one that does
-                     not; calibration cut, reverted; retrained, accepted; a schema edited for three
-                     nights; an engine upgraded, its results accepted; validation data cut
+    fifteen nights   as a newcomer lived them: two models on a backend that repeats its answers and
+                     on one that does not; calibration cut, reverted; retrained, accepted; a schema
+                     edited for three nights; an engine upgraded, its results accepted; validation
+                     data cut
     mixed histories  random: steps and slides in shares and in decibels, engines with noise
                      (measured by repeats, or known alone), upgrades, changes that are accepted,
                      nights of a part, runs of uncommitted files
@@ -98,8 +99,9 @@ def noise_of(hits: tuple[int, ...], n: int, pairs: int) -> tuple[float, float] |
     """The noise that a run writes into its record."""
     counts = MetricNoise(hits=hits, out_of=(n,) * len(hits), pairs=pairs, flips=pairs)
     score = Score(
-        metric="top1", direction=Direction.HIGHER, against=Against.LABELS, unit="%", proportion=True, least_margin=0.0,
-        n=n, hits=hits[0], out_of=n, reference_hits=n, losses=0, gains=0,
+        metric="top1", direction=Direction.HIGHER, against=Against.LABELS, unit="%",
+        proportion=True, least_margin=0.0, n=n, hits=hits[0], out_of=n, reference_hits=n,
+        losses=0, gains=0,
     )  # fmt: skip
     assert Repeats(runs=len(hits), differing={"d": pairs}).runs == REPEATS
     return Noise(counts=counts, averaged=True).spreads(score)
@@ -112,8 +114,8 @@ def decibels(
     hits = round(1000 * (level + rng.gauss(0, noise) if noise else level))
     facts = {"n": 1, "out_of": 1000, "reference_hits": 0, "losses": 0, "gains": 0}
     return MetricRecord(
-        direction="higher", against="reference", unit="dB", proportion=False, hits=hits, accepted=accepted,
-        noise=(0.0, 0.0) if noise else None, **facts,
+        direction="higher", against="reference", unit="dB", proportion=False, hits=hits,
+        accepted=accepted, noise=(0.0, 0.0) if noise else None, **facts,
     )  # fmt: skip
 
 

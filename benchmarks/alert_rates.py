@@ -343,7 +343,8 @@ def table(rates: Rates) -> str:
         ("confirmed alerts where nothing had happened",
          f"{rates.wrong} of {rates.alerts}, on {rates.series} series; {rates.harmless} more were "
          "accepted at once"),
-        ("how they ended", ", ".join(f"{count} {name}" for name, count in sorted(rates.ends.items())) or "–"),
+        ("how they ended",
+         ", ".join(f"{count} {name}" for name, count in sorted(rates.ends.items())) or "–"),
         ("gone after a later run, or open again", f"{sum(rates.broken.values())}"),
         ("the same where one night in seven is merged late", f"{sum(rates.late.values())}"),
     ]  # fmt: skip

@@ -5,7 +5,8 @@ Series of 60 points at the scale of their own noise (standard deviation 1), leas
 by 3 points:
 
     false alarm   a change point in a series that has none, whatever the noise
-    power         a change point within two of where the last 3, 6 or 15 points of Gaussian noise lie 3 lower
+    power         a change point within two of where the last 3, 6 or 15 points of Gaussian noise
+                  lie 3 lower
 
 The bars: false alarms no more than the best of the other detectors in the table of
 docs/performance.md, at twice the standard error of 200 repeats, which is what theirs were measured

@@ -28,7 +28,8 @@ add (int8[1,64,56,56] x, int8[1,64,56,56] v) => (float[1,64,56,56] y)
     y = DequantizeLinear(q, u, z)
 }"""
 _WIDE = """<ir_version: 10, opset_import: ["" : 21]>
-wide (int16[64] x) => (float[64] y) <float s = {0.001}, float u = {0.15}, int16 z = {0}, int8 n = {3}> {
+wide (int16[64] x) => (float[64] y)
+<float s = {0.001}, float u = {0.15}, int16 z = {0}, int8 n = {3}> {
     a = DequantizeLinear(x, s, z)
     q = QuantizeLinear(a, u, n)
     y = DequantizeLinear(q, u, n)

@@ -98,34 +98,41 @@ __attribute__((destructor)) static void tell(void) {
 }
 #define REAL(name) static __typeof__(name) *real; if (!real) real = dlsym(RTLD_NEXT, #name)
 #define ONE(name, path, args, list) int name list { REAL(name); \
-    if (below(path)) { int f = fault(); if (f == 1) return -1; if (f == 2) raise(SIGKILL); } return real args; }
+    if (below(path)) { int f = fault(); if (f == 1) return -1; if (f == 2) raise(SIGKILL); } \
+    return real args; }
 #define OPENS (O_WRONLY | O_RDWR | O_CREAT | O_TRUNC)
 int open(const char *path, int flags, ...) {
     REAL(open); va_list l; va_start(l, flags); int mode = va_arg(l, int); va_end(l);
-    if ((flags & OPENS) && below(path)) { int f = fault(); if (f == 1) return -1; if (f == 2) raise(SIGKILL); }
+    if ((flags & OPENS) && below(path)) {
+        int f = fault(); if (f == 1) return -1; if (f == 2) raise(SIGKILL); }
     return real(path, flags, mode); }
 int open64(const char *path, int flags, ...) {
     REAL(open64); va_list l; va_start(l, flags); int mode = va_arg(l, int); va_end(l);
-    if ((flags & OPENS) && below(path)) { int f = fault(); if (f == 1) return -1; if (f == 2) raise(SIGKILL); }
+    if ((flags & OPENS) && below(path)) {
+        int f = fault(); if (f == 1) return -1; if (f == 2) raise(SIGKILL); }
     return real(path, flags, mode); }
 ssize_t write(int fd, const void *data, size_t n) { REAL(write);
-    if (below_fd(fd)) { int f = fault(); if (f == 1) return -1; if (f == 2) { real(fd, data, n / 2); raise(SIGKILL); } }
+    if (below_fd(fd)) { int f = fault(); if (f == 1) return -1;
+        if (f == 2) { real(fd, data, n / 2); raise(SIGKILL); } }
     return real(fd, data, n); }
 ssize_t pwrite64(int fd, const void *data, size_t n, off_t at) { REAL(pwrite64);
     if (below_fd(fd)) { int f = fault(); if (f == 1) return -1;
         if (f == 2) { real(fd, data, n / 2, at); raise(SIGKILL); } }
     return real(fd, data, n, at); }
 int ftruncate64(int fd, off_t size) { REAL(ftruncate64);
-    if (below_fd(fd)) { int f = fault(); if (f == 1) return -1; if (f == 2) raise(SIGKILL); } return real(fd, size); }
+    if (below_fd(fd)) { int f = fault(); if (f == 1) return -1; if (f == 2) raise(SIGKILL); }
+    return real(fd, size); }
 int fsync(int fd) { REAL(fsync);
-    if (below_fd(fd)) { int f = fault(); if (f == 1) return -1; if (f == 2) raise(SIGKILL); } return real(fd); }
+    if (below_fd(fd)) { int f = fault(); if (f == 1) return -1; if (f == 2) raise(SIGKILL); }
+    return real(fd); }
 ONE(rename, from, (from, to), (const char *from, const char *to))
 ONE(unlink, path, (path), (const char *path))
 ONE(rmdir, path, (path), (const char *path))
 ONE(mkdir, path, (path, mode), (const char *path, mode_t mode))
 ONE(chmod, path, (path, mode), (const char *path, mode_t mode))
 ONE(link, to, (from, to), (const char *from, const char *to))
-ONE(linkat, to, (a, from, b, to, flags), (int a, const char *from, int b, const char *to, int flags))
+ONE(linkat, to, (a, from, b, to, flags),
+    (int a, const char *from, int b, const char *to, int flags))
 """
 _KINDS = ("kill", "torn", "ENOSPC", "EIO", "EACCES", "EMFILE", "EROFS")
 _ELSEWHERE = {"FAKE_PROCESSOR": "arm64-test"}

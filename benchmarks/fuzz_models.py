@@ -19,7 +19,8 @@ net (float[N, 1, 8, 8] x) => (float[N, 4] y) <int64[2] flat = {0, -1}> {
   [fc2] y = Gemm <transB=0, alpha=1.0> (r, w2, b2)
 }"""
 CONV = """
-net (float[N, 1, 8, 8] x) => (float[N, 4] y) <float s = {0.02}, uint8 z = {128}, float sw = {0.01}, int8 zw = {0}> {
+net (float[N, 1, 8, 8] x) => (float[N, 4] y)
+<float s = {0.02}, uint8 z = {128}, float sw = {0.01}, int8 zw = {0}> {
   xq = QuantizeLinear(x, s, z)
   xd = DequantizeLinear(xq, s, z)
   wd = DequantizeLinear(cwq, sw, zw)
@@ -34,7 +35,8 @@ net (float[N, 1, 8, 8] x) => (float[N, 4] y) <float s = {0.02}, uint8 z = {128},
   y = Softmax <axis=-1> (m)
 }"""
 CONTROL = """
-net (float[N, 1, 8, 8] x) => (float[N, 4] y) <int64[2] flat = {0, -1}, int64 trips = {3}, bool yes = {1}> {
+net (float[N, 1, 8, 8] x) => (float[N, 4] y)
+<int64[2] flat = {0, -1}, int64 trips = {3}, bool yes = {1}> {
   f = Reshape(x, flat)
   h = MatMul(f, w1)
   mean = ReduceMean <keepdims=0> (h)
@@ -76,7 +78,8 @@ shift (U) => (V) {
   V = Add(U, k)
 }"""
 ATTENTION = """
-net (float[N, 1, 8, 8] x) => (float[N, 4] y) <int64[1] axes = {1}, int64[2] flat = {0, -1}, float scale = {0.35}> {
+net (float[N, 1, 8, 8] x) => (float[N, 4] y)
+<int64[1] axes = {1}, int64[2] flat = {0, -1}, float scale = {0.35}> {
   t = Squeeze(x, axes)
   q = MatMul(t, wq)
   k = MatMul(t, wq)
@@ -133,9 +136,9 @@ def arrays() -> dict[str, np.ndarray[Any, Any]]:
         return (draw.normal(size=shape) * 0.3).astype(np.float32)
 
     return {
-        "w1": normal(64, 16), "b1": normal(16), "w2": normal(16, 4), "b2": normal(4), "wq": normal(8, 8),
-        "wo": normal(64, 4), "ln": np.ones(8, np.float32), "cb": np.ones(4, np.float32),
-        "gamma": np.ones(4, np.float32),
+        "w1": normal(64, 16), "b1": normal(16), "w2": normal(16, 4), "b2": normal(4),
+        "wq": normal(8, 8), "wo": normal(64, 4), "ln": np.ones(8, np.float32),
+        "cb": np.ones(4, np.float32), "gamma": np.ones(4, np.float32),
         "cwq": draw.integers(-127, 127, size=(4, 1, 3, 3)).astype(np.int8),
         "low": np.array(0, np.float32), "high": np.array(6, np.float32),
     }  # fmt: skip

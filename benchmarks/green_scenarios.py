@@ -100,9 +100,11 @@ SEVERAL = ("skip", "not fetched", "SystemExit", "pytest.exit", "os._exit")
 OTHERS = (
     Row(name="nothing", red=False, why="nothing changed"),
     Row(name="nothing, Python test", red=False, why="nothing changed", arguments=(TEST_FILE,)),
-    Row(name="-k one", red=False, why="the command selects these cells", arguments=(SUITE_FILE, "-k", "one")),
+    Row(name="-k one", red=False, why="the command selects these cells",
+        arguments=(SUITE_FILE, "-k", "one")),
     Row(name="loader:skip, other class", red=False, why="nothing was accepted on this processor",
-        variables={"FAKE_PROCESSOR": "arm64-test"}, arguments=(SUITE_FILE, "--qbench-missing=skip")),
+        variables={"FAKE_PROCESSOR": "arm64-test"},
+        arguments=(SUITE_FILE, "--qbench-missing=skip")),
     Row(name="loader:skip of all", why="nothing was measured",
         variables={"SCENARIO": "loader:skip", "FAKE_PROCESSOR": "arm64-test"},
         arguments=(SUITE_FILE, "-k", "two", "--qbench-missing=skip")),
@@ -113,7 +115,8 @@ OTHERS = (
     Row(name="protocol:none", why="a selected cell was not run"),
     *(Row(name=f"session start:{end}", why="no cell was run") for end in SEVERAL),
     *(Row(name=f"configure:{end}", why="no cell was run") for end in SEVERAL if end != "os._exit"),
-    *(Row(name=f"conftest:{end}", why="no cell was run") for end in ("skip", "SystemExit", "exception")),
+    *(Row(name=f"conftest:{end}", why="no cell was run")
+      for end in ("skip", "SystemExit", "exception")),
     *(Row(name=f"start hook:{end}", why="a selected cell was not run") for end in SEVERAL),
 )  # fmt: skip
 

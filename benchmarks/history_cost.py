@@ -63,20 +63,22 @@ def cell(number: int, noise: random.Random) -> dict[str, Any]:
     ]
     facts = {"direction": "higher", "unit": "%", "proportion": True, "least_margin": 0.0}
     return {
-        "type": "cell", "suite": "nightly", "model": f"network_{model:03}", "backend": f"engine-{backend}",
-        "schema": f"w8a8_schema_{schema}", "variant": "", "outcome": "passed", "headline": detail,
-        "rule": "tolerance 0.5 % (suite nightly)", "gates": gates, "notices": [], "remedy": "",
-        "environment_class": CLASS, "n": SAMPLES, "fp32_correct": 900, "correct": 896, "losses": 9, "gains": 5,
+        "type": "cell", "suite": "nightly", "model": f"network_{model:03}",
+        "backend": f"engine-{backend}", "schema": f"w8a8_schema_{schema}", "variant": "",
+        "outcome": "passed", "headline": detail, "rule": "tolerance 0.5 % (suite nightly)",
+        "gates": gates, "notices": [], "remedy": "", "environment_class": CLASS, "n": SAMPLES,
+        "fp32_correct": 900, "correct": 896, "losses": 9, "gains": 5,
         "metrics": {
             name: {**facts, "against": against, "n": SAMPLES, "hits": best - 4, "out_of": SAMPLES,
                    "reference_hits": best, "losses": 9, "gains": 5, "value": (best - 4) / SAMPLES}
             for name, against, best in METRICS
         },
         "digests": {key: f"{noise.getrandbits(256):064x}" for key in (
-            "model", "quantized", "preprocessing", "data:photos", "predictions:photos", "reference:photos")},
+            "model", "quantized", "preprocessing", "data:photos", "predictions:photos",
+            "reference:photos")},
         "changed": {"photos": ["photo_017.jpg", "photo_411.jpg"]}, "changed_count": {"photos": 14},
-        "ties": {"photos": 0}, "macs": 300_000_000, "integer_macs": 0.98, "refusals": [], "refusal_count": 0,
-        "seconds": {"prepare": 0.8, "inference": 4.2},
+        "ties": {"photos": 0}, "macs": 300_000_000, "integer_macs": 0.98, "refusals": [],
+        "refusal_count": 0, "seconds": {"prepare": 0.8, "inference": 4.2},
         "calibrated": packed_calibration(Calibrated(key=f"photos.{schema}", ranges=ranges)),
     }  # fmt: skip
 

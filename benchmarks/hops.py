@@ -1,10 +1,10 @@
 """Which files and functions a cell goes through, from its suite file to the page; measured by
 running one.
 
-    python benchmarks/hops.py               prints both counts and the table of the path
-    python benchmarks/hops.py --list        also names every function, in the order in which it is entered
-    python benchmarks/hops.py --write       writes the table into docs/architecture.md
-    python benchmarks/hops.py --check       fails where the table of docs/architecture.md is another one
+    python benchmarks/hops.py           prints both counts and the table of the path
+    python benchmarks/hops.py --list    also names every function, in the order of their first calls
+    python benchmarks/hops.py --write   writes the table into docs/architecture.md
+    python benchmarks/hops.py --check   fails where the table of docs/architecture.md is another one
 
     hop = a function of qbench that is handed the cell in one of its FORMS, each counted once
 

@@ -79,8 +79,11 @@ def print_scale() -> None:
     model, source = quantized(next(iter(get_model("mobilenet_v2").graphs.values()))(), x)
     found = seconds({one: get_backend(one).prepare(model) for one in SCALE}, {source: x[:1]})
     ours, engine, theirs = (1e3 * found[one] for one in SCALE)
-    print(f"mobilenet_v2, for scale: {SCALE[2]} {theirs:.0f} ms: {theirs / ours:.0f} × {SCALE[0]} ({ours:.1f} ms), "
-          f"{theirs / engine:.0f} × {SCALE[1]} ({engine:.1f} ms)")  # fmt: skip
+    print(
+        f"mobilenet_v2, for scale: {SCALE[2]} {theirs:.0f} ms: "
+        f"{theirs / ours:.0f} × {SCALE[0]} ({ours:.1f} ms), "
+        f"{theirs / engine:.0f} × {SCALE[1]} ({engine:.1f} ms)"
+    )
 
 
 def main() -> None:

@@ -22,7 +22,8 @@ BUILD = """
 import sys
 import numpy as np, onnx_ir as ir
 from qbench.graph import save_model
-path, total, matrices, beside = sys.argv[1], float(sys.argv[2]) * 1e9, int(sys.argv[3]), sys.argv[4] == "beside"
+path, total = sys.argv[1], float(sys.argv[2]) * 1e9
+matrices, beside = int(sys.argv[3]), sys.argv[4] == "beside"
 width = 4096
 columns = int(total / matrices / 4 / width)
 rng = np.random.default_rng(0)
@@ -39,7 +40,8 @@ for index in range(matrices):
     nodes += [product, relu]
     value = relu.outputs[0]
 value.dtype, value.shape = ir.DataType.FLOAT, ir.Shape(["N", columns])
-graph = ir.Graph([x], [value], nodes=nodes, initializers=constants, opset_imports={"": 21}, name="large")
+graph = ir.Graph([x], [value], nodes=nodes, initializers=constants, opset_imports={"": 21},
+                 name="large")
 model = ir.Model(graph, ir_version=10)
 if beside:
     from pathlib import Path
@@ -69,7 +71,8 @@ model = load_model(sys.argv[1])
 plan = make_plan(model, Profile.load(sys.argv[2]), sys.argv[3])
 assert plan.integer_mac_count or plan.constants, plan.lines()
 save_model(quantize_model(model, plan), sys.argv[4])
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+unit = 1 if sys.platform == "darwin" else 1024
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 print(peak / 1e9, time.perf_counter() - begin)
 """
 

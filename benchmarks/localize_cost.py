@@ -55,8 +55,8 @@ if count == 64:
         evaluation = time.process_time() - started
         del batches
 request = Request(
-    cell=Cell("cost", "mobilenet_v2", backend.name, schema.name), shared=shared, backend=backend, schema=schema,
-    reference=reference, environment=EnvironmentClass("here"),
+    cell=Cell("cost", "mobilenet_v2", backend.name, schema.name), shared=shared, backend=backend,
+    schema=schema, reference=reference, environment=EnvironmentClass("here"),
 )
 verdict = Verdict(outcome=Outcome.PASSED, headline="", rule="", gates=())
 cell = RepeatableCell(request=request, judge=lambda _: verdict, rules="cost")
@@ -66,7 +66,8 @@ found = localize_verdict(cell, verdict, Budget.begin(None, time.perf_counter), o
 engine_worker().close()
 spent = sum(os.times()[:4]) - started
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(evaluation, spent, peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6, found.samples)
+unit = 1 if sys.platform == "darwin" else 1024
+print(evaluation, spent, peak * unit / 1e6, found.samples)
 """
 
 

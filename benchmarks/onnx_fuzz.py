@@ -469,10 +469,11 @@ def _write_metadata(model: onnx.ModelProto, draw: Draw) -> None:
 
 
 STRUCTURAL: tuple[Callable[[onnx.ModelProto, Draw], None], ...] = (
-    _rename_input, _rename_output, _change_inputs, _drop_node, _swap_nodes, _repeat_node, _repeat_constant,
-    _drop_constant, _change_dims, _change_data, _change_type, _rename_constant, _send_outside, _change_operator,
-    _change_attribute, _add_attribute, _drop_attribute, _change_interface, _change_versions, _add_bomb,
-    _add_sparse, _add_training, _constant_to_input, _change_function, _change_shape_info, _write_metadata,
+    _rename_input, _rename_output, _change_inputs, _drop_node, _swap_nodes, _repeat_node,
+    _repeat_constant, _drop_constant, _change_dims, _change_data, _change_type, _rename_constant,
+    _send_outside, _change_operator, _change_attribute, _add_attribute, _drop_attribute,
+    _change_interface, _change_versions, _add_bomb, _add_sparse, _add_training, _constant_to_input,
+    _change_function, _change_shape_info, _write_metadata,
 )  # fmt: skip
 
 
@@ -535,7 +536,7 @@ def write_case(number: int, seed: int, folder: Path) -> tuple[Path, str]:
 
 
 # One case
-# ---------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def commands(number: int, path: Path) -> Iterator[tuple[str, list[str]]]:
@@ -681,7 +682,7 @@ def work(seed: int) -> None:
 
 
 # The parent
-# -------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def start(seed: int) -> "subprocess.Popen[str]":

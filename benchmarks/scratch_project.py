@@ -49,11 +49,14 @@ def network(seed):
     rng = np.random.default_rng(seed)
     constants = [numpy_helper.from_array(rng.normal(size=shape).astype(np.float32), name)
                  for name, shape in (("w", (8, 12)), ("v", (12, 5)))]
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], name="first"), helper.make_node("Relu", ["h"], ["r"]),
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], name="first"),
+             helper.make_node("Relu", ["h"], ["r"]),
              helper.make_node("MatMul", ["r", "v"], ["y"], name="second")]
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", size]) for name, size in (("x", 8), ("y", 5))]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", size])
+            for name, size in (("x", 8), ("y", 5))]
     graph = helper.make_graph(nodes, "net", ends[:1], ends[1:], constants)
-    return ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+    opsets = [helper.make_opsetid("", 21)]
+    return ir.from_proto(helper.make_model(graph, opset_imports=opsets, ir_version=10))
 
 class Answering(Classification):
     def answer(self, executors, samples):
@@ -67,7 +70,8 @@ def model(name, seed):
     def make():
         at("loader", name)
         task = Answering(k=2) if name == "two" else Classification(k=2)
-        return ZooModel(id=name, graphs={"model": graph}, preprocess=ReadyArray(input="x"), task=task, origin="made up")
+        return ZooModel(id=name, graphs={"model": graph}, preprocess=ReadyArray(input="x"),
+                        task=task, origin="made up")
     return make
 
 def data(name, seed, count):
@@ -79,8 +83,8 @@ def data(name, seed, count):
         def load(index):
             at("sample", name)
             return x[index]
-        return Dataset(id=name, kind="array", sample_ids=ids, sources=ids, labels=labels, content=f"{name}-1",
-                       load=load)
+        return Dataset(id=name, kind="array", sample_ids=ids, sources=ids, labels=labels,
+                       content=f"{name}-1", load=load)
     return make
 
 class Run:
@@ -95,11 +99,14 @@ class Run:
     def run(self, feeds):
         at("run", self.name)
         (name, y), = self.inner.run(feeds).items()
-        changes = {"name": lambda: {"z": y}, "more": lambda: {name: y, "z": y}, "nothing": lambda: {},
-                   "none": lambda: None, "list": lambda: [y], "text": lambda: {name: y.astype("<U32")},
-                   "objects": lambda: {name: y.astype(object)}, "complex": lambda: {name: y.astype(complex)},
-                   "integers": lambda: {name: (y * 99).astype(np.int64)}, "rank": lambda: {name: y[None]},
-                   "rows": lambda: {name: y[1:]}, "columns": lambda: {name: y[:, :3]}, "zeros": lambda: {name: y * 0},
+        changes = {"name": lambda: {"z": y}, "more": lambda: {name: y, "z": y},
+                   "nothing": lambda: {}, "none": lambda: None, "list": lambda: [y],
+                   "text": lambda: {name: y.astype("<U32")},
+                   "objects": lambda: {name: y.astype(object)},
+                   "complex": lambda: {name: y.astype(complex)},
+                   "integers": lambda: {name: (y * 99).astype(np.int64)},
+                   "rank": lambda: {name: y[None]}, "rows": lambda: {name: y[1:]},
+                   "columns": lambda: {name: y[:, :3]}, "zeros": lambda: {name: y * 0},
                    "nan": lambda: {name: y * np.nan}, "negated": lambda: {name: -y}}
         return changes[END]() if PLACE == "output" and self.name == "mine" else {name: y}
 
@@ -117,7 +124,8 @@ class Engine:
 def pytest_qbench_extension(config):
     at("extension")
     return Extension(name="scenarios", models={"one": model("one", 1), "two": model("two", 2)},
-                     datasets={"points": data("points", 5, 120), "two_points": data("two_points", 6, 120),
+                     datasets={"points": data("points", 5, 120),
+                               "two_points": data("two_points", 6, 120),
                                "spare": data("spare", 7, 32)},
                      backends={"plain": lambda: Engine("plain"), "mine": lambda: Engine("mine")})
 
@@ -138,8 +146,8 @@ def needs():
     at("fixture")
 def pytest_collection_modifyitems(items):
     at("collection")
-    marks = {"skip": pytest.mark.skip, "skipif": pytest.mark.skipif(True, reason="here"), "xfail": pytest.mark.xfail,
-             "xfail not run": pytest.mark.xfail(run=False)}
+    marks = {"skip": pytest.mark.skip, "skipif": pytest.mark.skipif(True, reason="here"),
+             "xfail": pytest.mark.xfail, "xfail not run": pytest.mark.xfail(run=False)}
     for item in items:
         if "two" in item.nodeid and PLACE in ("mark", "other weights") and END in marks:
             item.add_marker(marks[END])

@@ -1,8 +1,8 @@
 """Count modules, lines and importers of the package, and print them as a table.
 
     python benchmarks/structure.py [ROOT …]
-    python benchmarks/structure.py --write         writes the list of modules into docs/architecture.md
-    python benchmarks/structure.py --check         fails where that page is stale (make lint)
+    python benchmarks/structure.py --write     writes the list of modules into docs/architecture.md
+    python benchmarks/structure.py --check     fails where that page is stale (make lint)
 
 Each ROOT is a checkout (default: this one); two of them compare two commits. A module counts as
 single-importer when exactly one other module of ``qbench`` or its guests imports it; a package's

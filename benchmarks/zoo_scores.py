@@ -1,9 +1,10 @@
 """What every network of the zoo scores in float on the data it is judged by: the table of
 docs/zoo.md.
 
-    python benchmarks/zoo_scores.py                     all of them, printed; three minutes, once data is prepared
+    python benchmarks/zoo_scores.py             all of them, printed; three minutes, once data
+                                                is prepared
     python benchmarks/zoo_scores.py g2p_en minilm_glosses       those alone
-    python benchmarks/zoo_scores.py --write             all of them, into docs/zoo.md (`make zoo-table`)
+    python benchmarks/zoo_scores.py --write     all of them, into docs/zoo.md (`make zoo-table`)
 
 Beside each score stands what the network scored when it was first tried, by scripts of a page each
 and other choices of data; where the two differ, why.
