@@ -1,8 +1,8 @@
 """The schemas of bias-and-scale.qbench.toml: how wide a bias, added on whose grid, activations
 on which range.
 
-    bias<bits>_<finer>_<range>_skip<k>        a bias at a power-of-two scale of its own, of that many bits
-    product_<range>_skip<k>                   the control: int32 at the product's scale, as TFLite adds it
+    bias<bits>_<finer>_<range>_skip<k>   a bias at a power-of-two scale of its own, of so many bits
+    product_<range>_skip<k>              the control: int32 at the product's scale, as in TFLite
 
     finer   chosen   product and bias are added on the finer of their two grids
             forced   on the bias's, whichever is finer: the product is rounded to it

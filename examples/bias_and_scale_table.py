@@ -1,10 +1,15 @@
 """Measures bias-and-scale.qbench.toml and writes the tables of docs/evidence/bias-and-scale.md.
 
-    python examples/bias_and_scale_table.py                  all three networks, then the tables; 40 minutes
-    python examples/bias_and_scale_table.py fashion_preact   that network anew, then the tables
-    python examples/bias_and_scale_table.py --render         the tables alone, from the two records here
-    python examples/bias_and_scale_table.py --integers       the cells in integers without a line yet, then the tables
-    python examples/bias_and_scale_table.py --integers fashion_preact      those of one network
+    python examples/bias_and_scale_table.py
+        all three networks, then the tables; 40 minutes
+    python examples/bias_and_scale_table.py fashion_preact
+        that network anew, then the tables
+    python examples/bias_and_scale_table.py --render
+        the tables alone, from the two records here
+    python examples/bias_and_scale_table.py --integers
+        the cells in integers without a line yet, then the tables
+    python examples/bias_and_scale_table.py --integers fashion_preact
+        those of one network
 
 A line of bias-and-scale.jsonl is one cell (right answers, losses and gains against fp32) or one
 pair of cells (losses and gains of the second against the first), counted sample by sample. A line

@@ -70,7 +70,7 @@ class OnsetFinding:
         return Onsets(arrays["times"])
 
 
-# ---- the metric: answers and labels, which are arrays of any length → whole numbers for each sample
+# ---- the metric: answers and labels (arrays of any length) → whole numbers for each sample
 
 
 def count_errors(answers: Onsets, labels: tuple[np.ndarray, ...], reference: None) -> Counts:

@@ -9,18 +9,22 @@ measured by the integer interpreter on a trained network, once for each state of
 state measures the same). What the first night of each machine measured was accepted; up to 16 of
 400 answers may differ from it, so that every night of the slide is green.
 
-    commit  12   activations are calibrated on everything that was seen, outliers too: a sample of 400 less
+    commit  12   activations are calibrated on everything that was seen, outliers too: a sample of
+                 400 less
     commit  24   multipliers have 11 bits: another sample less, and no step that anybody would see
-    commit  40   the last step of the kernels rounds down instead of to the nearest: an instruction less
+    commit  40   the last step of the kernels rounds down instead of to the nearest: an instruction
+                 less
     commit  60   and back
-    commit  75   board-a gets another firmware, whose multipliers have fewer bits: other numbers, and no regression
+    commit  75   board-a gets another firmware, whose multipliers have fewer bits: other numbers,
+                 and no regression
     commit  90   activations are calibrated on the inner 99 % of what was seen
 
 Two machines take turns; board-b saturates pairs of products, as x64 without VNNI does. Then:
 
-    cd FOLDER && qbench history check        # names commit 90, seen by both machines; tells of the slide since commit
-                                             # 24 beside what was accepted; --all shows commit 40,
-                                             too
+    cd FOLDER && qbench history check
+
+names commit 90, seen by both machines, and tells of the slide since commit 24 beside what was
+accepted; ``--all`` shows commit 40, too.
 """
 
 import datetime
