@@ -49,9 +49,7 @@ def pytest_in(folder: Path, *options: str) -> str:
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("CI", "PYTEST_"))
     }
-    environment["PYTEST_ADDOPTS"] = (
-        "--assert=plain"  # there are none, and rewriting those of a plugin takes seconds
-    )
+    environment["PYTEST_ADDOPTS"] = "--assert=plain"
     done = subprocess.run(
         [*command, "--qbench-cache", str(folder / "cache")],
         cwd=folder,

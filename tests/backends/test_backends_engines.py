@@ -304,7 +304,8 @@ def saturating_net():
     """[255]·16 times [127]·16, scales one: 518,160 exactly, 262,136 when each pair saturates."""
     grid = "xs, xz"
     text = f"""<ir_version: 10, opset_import: ["" : 21]> net (float[N, 16] x) => (float[N, 4] y)
-    <float xs = {{0.00392156862745098}}, uint8 xz = {{0}}, float ws = {{1}}, int8 wz = {{0}}, float s = {{255}}> {{
+    <float xs = {{0.00392156862745098}}, uint8 xz = {{0}}, float ws = {{1}}, int8 wz = {{0}},
+     float s = {{255}}> {{
       q = QuantizeLinear(x, {grid}) d = DequantizeLinear(q, {grid})
       w = DequantizeLinear(wq, ws, wz) m = MatMul(d, w) y = Mul(m, s)
     }}"""

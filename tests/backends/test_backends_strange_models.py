@@ -27,7 +27,8 @@ net (float[2] x, bool on) => (float[2] y) {
 DEFAULTS = """
 <ir_version: 10, opset_import: ["" : 21]>
 net (float[N, 4] x, float[4, 4] w, float[4] b) => (float[N, 4] y)
-<float[4, 4] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, float[4] b = {1, 2, 3, 4}> {
+<float[4, 4] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
+ float[4] b = {1, 2, 3, 4}> {
   c = Constant <value = float[4] {1, 2, 3, 4}> ()
   h = MatMul(x, w)
   s = Identity(w)

@@ -14,7 +14,8 @@ from qbench.errors import InputError
 from qbench.numerics import get_arithmetic
 from qbench.quantization import get_schema
 
-NET = """<ir_version: 10, opset_import: ["" : 21]> net (float[N] x) => (float[N] y) <float s = {0.5}, uint8 z = {3}> {
+NET = """<ir_version: 10, opset_import: ["" : 21]> net (float[N] x) => (float[N] y)
+<float s = {0.5}, uint8 z = {3}> {
     q = QuantizeLinear(x, s, z)
     y = DequantizeLinear(q, s, z)
 }"""

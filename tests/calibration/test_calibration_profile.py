@@ -291,8 +291,8 @@ def test_statistics_that_contradict_themselves() -> None:
 
 MIXED = ir.from_onnx_text("""<ir_version: 10, opset_import: ["" : 21]>
 mixed (float[N,4,5] x, float[4] gain) => (float[N,4,5] y, float[N,3] s)
-<float[5,3] w = {0.1,-0.7,0.3,0.9,-1.1,0.2,0.4,0.4,-0.3,0.6,-0.2,0.8,1.3,-0.5,0.7}, int64[1] one = {1},
- float[4] bound = {0.5, -1, 3, 0}, float[1] nil = {0}> {
+<float[5,3] w = {0.1,-0.7,0.3,0.9,-1.1,0.2,0.4,0.4,-0.3,0.6,-0.2,0.8,1.3,-0.5,0.7},
+ int64[1] one = {1}, float[4] bound = {0.5, -1, 3, 0}, float[1] nil = {0}> {
   limit = Exp(gain)
   column = Unsqueeze(limit, one)
   y = Mul(x, column)

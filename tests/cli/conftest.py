@@ -36,8 +36,8 @@ def network():
         node.outputs[0].name = name
         node.outputs[0].shape = ir.Shape(["n", int(shape.split()[1])])
         node.outputs[0].type = ir.TensorType(ir.DataType.FLOAT)
-    graph = ir.Graph([x], [scores.outputs[0]], nodes=[hidden, rectified, scores], opset_imports={"": 21},
-                     initializers=list(values.values()), name="blobs")
+    graph = ir.Graph([x], [scores.outputs[0]], nodes=[hidden, rectified, scores],
+                     opset_imports={"": 21}, initializers=list(values.values()), name="blobs")
     return ir.Model(graph, ir_version=10)
 
 
@@ -53,8 +53,9 @@ def dataset(name, seed, n):
 
     x, y = points(seed, n)
     return Dataset(id=name, kind="array", sample_ids=tuple(f"{name}{i}" for i in range(n)),
-                   sources=tuple(f"{name}{i}" for i in range(n)), labels=tuple((int(c),) for c in y),
-                   content=digest_arrays({"x": x}), load=lambda i: x[i])
+                   sources=tuple(f"{name}{i}" for i in range(n)),
+                   labels=tuple((int(c),) for c in y), content=digest_arrays({"x": x}),
+                   load=lambda i: x[i])
 
 
 def blobs():

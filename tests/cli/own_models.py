@@ -118,8 +118,8 @@ def _cnn(
     weights = _random(
         rng,
         {
-            "w0": (8, 3, 3, 3), "b0": (8,), "w1": (16, 8, 3, 3), "b1": (16,), "w2": (16, 16, 3, 3), "b2": (16,),
-            "wf": (10, 16), "bf": (10,),
+            "w0": (8, 3, 3, 3), "b0": (8,), "w1": (16, 8, 3, 3), "b1": (16,), "w2": (16, 16, 3, 3),
+            "b2": (16,), "wf": (10, 16), "bf": (10,),
         },
     )  # fmt: skip
     nodes = [
@@ -178,16 +178,17 @@ def _transformer(
     weights = _random(
         rng,
         {
-            "table": (_TOKENS, d), "wq": (d, d), "wk": (d, d), "wv": (d, d), "wo": (d, d), "w1": (d, 2 * d),
-            "bw1": (2 * d,), "w2": (2 * d, d), "bw2": (d,), "wf": (d, 4), "bf": (4,),
+            "table": (_TOKENS, d), "wq": (d, d), "wk": (d, d), "wv": (d, d), "wo": (d, d),
+            "w1": (d, 2 * d), "bw1": (2 * d,), "w2": (2 * d, d), "bw2": (d,),
+            "wf": (d, 4), "bf": (4,),
         },
     )  # fmt: skip
     weights["table"] *= 4
     weights |= {name: np.ones(d, np.float32) for name in ("g1", "g2")}
     weights |= {name: np.zeros(d, np.float32) for name in ("z1", "z2")}
     weights |= {
-        "one": np.float32(1), "far": np.float32(-1e4), "root": np.float32(d**-0.5), "axis1": np.array([1]),
-        "axis2": np.array([2]),
+        "one": np.float32(1), "far": np.float32(-1e4), "root": np.float32(d**-0.5),
+        "axis1": np.array([1]), "axis2": np.array([2]),
     }  # fmt: skip
     nodes = [
         _node("Gather", "table input_ids", "x"),
@@ -246,7 +247,8 @@ def _detector(rng: np.random.Generator) -> tuple[onnx.ModelProto, dict[str, dict
     )
     weights |= {
         "box_shape": np.array([0, 4, _BOXES]), "score_shape": np.array([0, _CLASSES, _BOXES]),
-        "most": np.array([10]), "overlap": np.array([0.5], np.float32), "least": np.array([0.6], np.float32),
+        "most": np.array([10]), "overlap": np.array([0.5], np.float32),
+        "least": np.array([0.6], np.float32),
     }  # fmt: skip
     nodes = [
         _node("Conv", "image w0 b0", "c0", pads=[1] * 4, strides=[2, 2]),

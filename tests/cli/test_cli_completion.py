@@ -117,7 +117,8 @@ def test_the_words_are_found_without_heavy_modules():
 import sys
 from qbench.cli.completion import _TAKEN
 found = {name: list(words("")) for name, words in _TAKEN.items()}
-assert all(found[name] for name in ("model", "data", "backend", "schema", "metrics", "passes", "arithmetic"))
+kinds = ("model", "data", "backend", "schema", "metrics", "passes", "arithmetic")
+assert all(found[kind] for kind in kinds)
 heavy = ("numpy", "onnx", "onnx_ir", "onnxruntime", "pandas", "rich", "pytest")
 sys.exit([name for name in heavy if name in sys.modules] or 0)
 """

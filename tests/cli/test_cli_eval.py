@@ -73,8 +73,9 @@ def counted(direction, reference_hits, hits, unit="%"):
     from qbench.metrics import Against, Score
 
     return Score(
-        metric="m", direction=direction, against=Against.LABELS, unit=unit, proportion=False, least_margin=0,
-        n=300, hits=hits, out_of=300, reference_hits=reference_hits, losses=0, gains=0,
+        metric="m", direction=direction, against=Against.LABELS, unit=unit, proportion=False,
+        least_margin=0, n=300, hits=hits, out_of=300, reference_hits=reference_hits,
+        losses=0, gains=0,
     )  # fmt: skip
 
 

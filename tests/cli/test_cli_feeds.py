@@ -233,7 +233,8 @@ def data(name):
     return lambda: replace(dataset_from_text(name + "{SIZES}")[0], id=name)
 
 def pytest_qbench_extension(config):
-    return Extension(name="own", models={{"tiny": net}}, datasets={{"val": data("val"), "cal": data("cal")}})
+    return Extension(name="own", models={{"tiny": net}},
+                     datasets={{"val": data("val"), "cal": data("cal")}})
 """
 SUITE = """
 [suite]

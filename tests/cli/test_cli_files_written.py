@@ -150,8 +150,9 @@ def test_a_plan_that_quantizes_nothing_is_not_written(profiled, qbench, monkeypa
                     "--backend", "ort-cpu", "-o", "q.onnx")  # fmt: skip
     refused(result, "no unit that can be quantized", "because the backend")
     assert not Path("q.onnx").exists()
-    code, out, _ = qbench("quantize", "net.onnx", "--profile", "p.json", "--schema", "w8a8_asym_pc_dyn",
-                          "--backend", "ort-cpu", "-o", "q.onnx", "--why")  # fmt: skip
+    code, out, _ = qbench("quantize", "net.onnx", "--profile", "p.json",
+                          "--schema", "w8a8_asym_pc_dyn", "--backend", "ort-cpu",
+                          "-o", "q.onnx", "--why")  # fmt: skip
     assert code == 2
     assert "second: " in out
 

@@ -30,9 +30,9 @@ DEEP: list = []
 for _ in range(60):
     DEEP = [DEEP]
 ODD = (
-    None, True, False, 0, -1, 1, 3.5, 1e308, -1e308, 2**63, -(2**70), 10**400, "", "x", "\ud800", "a\nb\x1b[31m::error",
-    "2026-01-01T00:00:00+00:00", "9999-12-31T23:59:59-14:00", [], [1], ["x", None], {}, {"a": 1}, {"": {}}, DEEP, "1/0",
-    "1/2", "2/2", "9" * 5000,
+    None, True, False, 0, -1, 1, 3.5, 1e308, -1e308, 2**63, -(2**70), 10**400, "", "x", "\ud800",
+    "a\nb\x1b[31m::error", "2026-01-01T00:00:00+00:00", "9999-12-31T23:59:59-14:00", [], [1],
+    ["x", None], {}, {"a": 1}, {"": {}}, DEEP, "1/0", "1/2", "2/2", "9" * 5000,
 )  # fmt: skip
 LITERALS = (
     "NaN",
@@ -70,13 +70,16 @@ def lines(number, hits):
         "least_margin": 0.0,
     }
     cell = {
-        "type": "cell", "suite": "smoke", "model": "digits_cnn", "backend": "ort-cpu", "schema": "w8a8_asym_pc",
-        "variant": "", "outcome": "failed", "headline": "h", "rule": "r", "gates": [gate("top1")], "notices": ["n"],
-        "remedy": "m", "environment_class": CLASS, "n": 360, "fp32_correct": 357, "correct": hits, "losses": 3,
-        "gains": 1, "metrics": {"top1": {**facts, **counts, "value": hits / 360}},
-        "digests": {"model": "aa", "data:digits": "bb", "predictions:digits": f"cc{hits}", "arithmetic": "ort"},
-        "changed": {"digits": ["d1"]}, "changed_count": {"digits": 3}, "ties": {"digits": 0}, "macs": 100,
-        "integer_macs": 0.98, "refusals": ["why"], "refusal_count": 1, "seconds": {"prepare": 0.1, "inference": 0.2},
+        "type": "cell", "suite": "smoke", "model": "digits_cnn", "backend": "ort-cpu",
+        "schema": "w8a8_asym_pc", "variant": "", "outcome": "failed", "headline": "h", "rule": "r",
+        "gates": [gate("top1")], "notices": ["n"], "remedy": "m", "environment_class": CLASS,
+        "n": 360, "fp32_correct": 357, "correct": hits, "losses": 3, "gains": 1,
+        "metrics": {"top1": {**facts, **counts, "value": hits / 360}},
+        "digests": {"model": "aa", "data:digits": "bb", "predictions:digits": f"cc{hits}",
+                    "arithmetic": "ort"},
+        "changed": {"digits": ["d1"]}, "changed_count": {"digits": 3}, "ties": {"digits": 0},
+        "macs": 100, "integer_macs": 0.98, "refusals": ["why"], "refusal_count": 1,
+        "seconds": {"prepare": 0.1, "inference": 0.2},
     }  # fmt: skip
     node = {"node": "Conv_0", "op_type": "Conv"}
     finding = {

@@ -269,7 +269,8 @@ BROKEN = {
     "mixed.jsonl": ([lm_line(0, acc=1.0), lm_line(1, f1=1.0)], "'mixed.jsonl', sample '1': found"),
     "no.json": ('{"status": "success"}', "eval"),
     "grade.json": (json.dumps({**inspect_log(), "samples": [
-        {"id": "a", "scores": {"judge": {"value": "fine"}}, "output": {"completion": "x"}}]}), "'judge'"),
+        {"id": "a", "scores": {"judge": {"value": "fine"}}, "output": {"completion": "x"}}]}),
+        "'judge'"),
     "broken.eval": ("PK not a zip", "zip"),
     "headless.eval": (None, "header.json"),
     "ragged.csv": ("id,acc\na,1\nb\n", "line 3: found 1 field;"),
@@ -284,7 +285,8 @@ BROKEN = {
     ) % ("0" * 400), "'acc' beyond"),
     "names.jsonl": ('{"doc_id": 0, "metrics": [["acc"]], "acc": 1}\n', "no metric"),
     "great.json": (json.dumps({**inspect_log(), "samples": [
-        {"id": "a", "scores": {"judge": {"value": 10**400}}, "output": {"completion": "x"}}]}), "'judge'"),
+        {"id": "a", "scores": {"judge": {"value": 10**400}}, "output": {"completion": "x"}}]}),
+        "'judge'"),
 }  # fmt: skip
 
 

@@ -241,7 +241,9 @@ class Container:
         (root / "home").mkdir()
         self.environment = {
             **of_package_client(),
-            "PATH": f"{root / 'venv' / 'bin'}{os.pathsep}/usr/local/bin{os.pathsep}/usr/bin{os.pathsep}/bin",
+            "PATH": os.pathsep.join(
+                (str(root / "venv" / "bin"), "/usr/local/bin", "/usr/bin", "/bin")
+            ),
             "HOME": str(root / "home"),
             "LANG": "C.UTF-8",
         }

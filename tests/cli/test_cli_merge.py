@@ -16,8 +16,14 @@ from hypothesis import strategies as st
 
 from qbench.tracking import merge_run_files
 
-RUN = '{{"type":"run","format":"qbench-run/1","id":"{0}","suite":"smoke","started":"2026-11-21T04:30:00Z"}}\n'
-CELL = '{{"type":"cell","suite":"smoke","model":"m{0}","backend":"b","schema":"s","outcome":"passed"}}\n'
+RUN = (
+    '{{"type":"run","format":"qbench-run/1","id":"{0}","suite":"smoke",'
+    '"started":"2026-11-21T04:30:00Z"}}\n'
+)
+CELL = (
+    '{{"type":"cell","suite":"smoke","model":"m{0}","backend":"b","schema":"s",'
+    '"outcome":"passed"}}\n'
+)
 END = '{"type":"end","cells":2,"exit_code":0}\n'
 
 

@@ -95,7 +95,9 @@ def pytest_qbench_extension(config):
     return Extension(
         name="own",
         models={kind: model(kind) for kind in KINDS},
-        datasets={f"{kind}-{part}": data(f"{kind}-{part}") for kind in KINDS for part in ("val", "cal")},
+        datasets={
+            f"{kind}-{part}": data(f"{kind}-{part}") for kind in KINDS for part in ("val", "cal")
+        },
     )
 """
 MODEL = """

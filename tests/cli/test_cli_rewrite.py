@@ -340,7 +340,8 @@ def test_an_operator_of_an_extension_is_known_to_the_check(folder, qbench):
 
     text = """<ir_version: 10, opset_import: ["" : 21, "acme" : 1]> net (int8[4] x) => (float[4] y)
     <float s = {0.5}, float t = {1.0}, int8 z = {0}> {
-        d = DequantizeLinear(x, s, z) a = acme.Twice(d) q = QuantizeLinear(a, s, z) r = DequantizeLinear(q, s, z)
+        d = DequantizeLinear(x, s, z) a = acme.Twice(d)
+        q = QuantizeLinear(a, s, z) r = DequantizeLinear(q, s, z)
         p = QuantizeLinear(r, t, z) y = DequantizeLinear(p, t, z) }"""
     save_model(ir.from_onnx_text(text), "twice.onnx")
     (folder / "mine.py").write_text(

@@ -22,7 +22,8 @@ from qbench.extension import Extension
 class Noise:
     def __init__(self, executor):
         Engine.loads += 1
-        self.executor, self.random = executor, np.random.default_rng(Engine.loads + int(os.environ.get("SEED", "0")))
+        seed = Engine.loads + int(os.environ.get("SEED", "0"))
+        self.executor, self.random = executor, np.random.default_rng(seed)
 
     def run(self, feeds):
         return {name: one + self.random.normal(0, 2.0, one.shape).astype(one.dtype)

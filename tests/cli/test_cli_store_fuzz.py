@@ -20,8 +20,8 @@ from qbench.suite import load_suite
 from qbench.tracking import find_baseline, save_baseline
 
 HEAD = {
-    "format": "qbench-answers/1", "model": "net", "data": {"id": "d", "digest": "a" * 64}, "lower": ["em"],
-    "provenance": {"device": "Pixel 8", "firmware": "1", "tool": "qnn"},
+    "format": "qbench-answers/1", "model": "net", "data": {"id": "d", "digest": "a" * 64},
+    "lower": ["em"], "provenance": {"device": "Pixel 8", "firmware": "1", "tool": "qnn"},
 }  # fmt: skip
 RECORD = {
     "answer": [1, 2, 0],

@@ -35,7 +35,8 @@ def test_quantize_copies_no_file_into_its_output(tmp_path, capsys):
 def looping(trips, folder):
     proto = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 21]>
     net (float[2] x) => (float[2] y) <bool yes = {1}> {
-      y = Loop (trips, yes, x) <body = again (int64 n, bool go, float[2] v) => (bool go2, float[2] u) {
+      y = Loop (trips, yes, x)
+      <body = again (int64 n, bool go, float[2] v) => (bool go2, float[2] u) {
         go2 = Identity(go)
         u = Relu(v)
       }>

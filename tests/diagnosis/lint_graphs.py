@@ -62,7 +62,8 @@ def conv(
     shape = ["n", weight.shape[1] * group, *weight.shape[2:]]
     attributes = {"group": group, "kernel_shape": list(weight.shape[2:])}
     return _graph(
-        lambda x, v: ir.node("QLinearConv", [x, *(v[name] for name in constants)], attributes, name="conv"),
+        lambda x, v: ir.node(
+            "QLinearConv", [x, *(v[name] for name in constants)], attributes, name="conv"),
         shape, constants, levels, clip,
     )  # fmt: skip
 
@@ -88,6 +89,7 @@ def matmul(weight, *, scales=(0.5, 0.01, 1.0), zeros=(0, 0), levels="uint8", cli
     weight = np.asarray(weight)
     constants = _grids(weight, None, scales=scales, zeros=zeros, levels=levels)
     return _graph(
-        lambda x, v: ir.node("QLinearMatMul", [x, *(v[name] for name in constants)], name="product"),
+        lambda x, v: ir.node(
+            "QLinearMatMul", [x, *(v[name] for name in constants)], name="product"),
         ["n", len(weight)], constants, levels, clip,
     )  # fmt: skip

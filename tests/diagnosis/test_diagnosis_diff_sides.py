@@ -17,7 +17,8 @@ from qbench.graph import Capabilities
 from qbench.passes import Policy, run_pipeline, standard_pipeline
 
 NETWORK = """<ir_version: 10, opset_import: ["" : 21]>
-net (float[n, 8] x, float[8, 6] first_w, float[6, 6] second_w, float[6, 4] third_w) => (float[n, 4] y)
+net (float[n, 8] x, float[8, 6] first_w, float[6, 6] second_w, float[6, 4] third_w)
+=> (float[n, 4] y)
 {
     [first] a = MatMul (x, first_w)
     [relu] b = Relu (a)

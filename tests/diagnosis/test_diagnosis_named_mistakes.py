@@ -36,8 +36,11 @@ def harness(name="digits_many_operators", schema="w8a8_asym_pc"):
     plain = build_subject("digits_cnn", "digits_test", "digits_train", [], 64)
     if name != "digits_cnn":
         plain = Subject(
-            model=many_operators(), data=plain.data, metrics=plain.metrics, calibration=plain.calibration
-        )  # fmt: skip
+            model=many_operators(),
+            data=plain.data,
+            metrics=plain.metrics,
+            calibration=plain.calibration,
+        )
     shared = SubjectArtifacts(
         plain,
         Cache(Path(tempfile.mkdtemp(prefix="qbench-mistakes-"))),
@@ -46,8 +49,8 @@ def harness(name="digits_many_operators", schema="w8a8_asym_pc"):
     )
     backend = get_backend("integer-ort-x64")
     return FaultHarness(
-        shared=shared, backend=backend, schema=get_schema(schema), agreement=0.98, tries_effects=False,
-        timer=time.perf_counter,
+        shared=shared, backend=backend, schema=get_schema(schema), agreement=0.98,
+        tries_effects=False, timer=time.perf_counter,
     )  # fmt: skip
 
 

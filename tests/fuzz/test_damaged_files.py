@@ -22,7 +22,8 @@ from qbench.tracking import load_annotations
 ROOT = Path(qbench.suite.__file__).parents[1]
 REPOSITORY = ROOT.parent
 NET = """<ir_version: 10, opset_import: ["" : 21]> net (float[N,4] x) => (float[N,3] y)
-<float[4,6] w, float[6,3] v, float[3] b> { [first] h = MatMul(x, w) [relu] r = Relu(h) [second] y = Gemm(r, v, b) }"""
+<float[4,6] w, float[6,3] v, float[3] b>
+{ [first] h = MatMul(x, w) [relu] r = Relu(h) [second] y = Gemm(r, v, b) }"""
 
 
 @pytest.fixture(scope="module")

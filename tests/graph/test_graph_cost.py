@@ -94,7 +94,8 @@ def test_batched_matmul_of_activations_counts_every_product():
 def test_quantized_graph_counts_like_the_float_one_and_unnamed_nodes_bear_their_output():
     model = ir.from_onnx_text("""<ir_version: 10, opset_import: ["" : 21]>
     net (float[N, 3] x) => (float[N, 2] y)
-    <float s = {0.1}, uint8 z = {3}, int8[3, 2] wq = {1, 2, 3, 4, 5, 6}, float ws = {0.1}, int8 wz = {0}> {
+    <float s = {0.1}, uint8 z = {3}, int8[3, 2] wq = {1, 2, 3, 4, 5, 6}, float ws = {0.1},
+     int8 wz = {0}> {
       q = QuantizeLinear(x, s, z)
       d = DequantizeLinear(q, s, z)
       w = DequantizeLinear(wq, ws, wz)

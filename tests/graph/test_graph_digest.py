@@ -94,7 +94,8 @@ def test_subgraphs_and_functions_count():
     text = """<ir_version: 10, opset_import: ["" : 21, "my" : 1]>
     net (float[N] x, bool c) => (float[N] y) {
       z = my.twice(x)
-      y = If (c) <then_branch = t () => (float[N] a) { a = Relu(z) }, else_branch = e () => (float[N] b) { b = Neg(z) }>
+      y = If (c) <then_branch = t () => (float[N] a) { a = Relu(z) },
+                  else_branch = e () => (float[N] b) { b = Neg(z) }>
     }
     <domain: "my", opset_import: ["" : 21]> twice (x) => (y) { y = Add(x, x) }"""
     assert digest(text) == digest(text)

@@ -124,7 +124,8 @@ def default_graph(proto):
 
 
 PLACES = [
-    initializer, inner_initializer, constant, function_constant, function_initializer, function_default, default_graph,
+    initializer, inner_initializer, constant, function_constant, function_initializer,
+    function_default, default_graph,
 ]  # fmt: skip
 
 
@@ -153,8 +154,15 @@ def test_no_constant_is_read_from_outside_the_folder(tmp_path, secret, place, wa
     (home / "link").symlink_to(secret)
     (home / "up").symlink_to(tmp_path)
     os.mkfifo(home / "fifo")
-    locations = {"absolute": str(secret), "above": "../secret", "link": "link", "folder link": "up/secret",
-                 "fifo": "fifo", "missing": "nothing", "folder": "."}  # fmt: skip
+    locations = {
+        "absolute": str(secret),
+        "above": "../secret",
+        "link": "link",
+        "folder link": "up/secret",
+        "fifo": "fifo",
+        "missing": "nothing",
+        "folder": ".",
+    }
     proto = message()
     put_outside(place(proto), locations[way])
     assert refused(proto, home)
@@ -219,7 +227,7 @@ def test_a_message_in_memory_has_no_folder():
 
 
 # Limits
-# ------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def doubling(levels):
@@ -420,7 +428,7 @@ def test_special_files_are_not_waited_for(tmp_path):
 
 
 # Validity
-# ----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def edited(edit):
@@ -503,7 +511,8 @@ def reference_to_nothing(proto):
     "edit",
     [
         twice, redeclared, dangling, cyclic, short, mistyped, words_in_numbers, undefined, not_text,
-        bytes_as_name, sequence, untyped,        self_calling, defined_twice, wrong_shapes, reference_to_nothing,
+        bytes_as_name, sequence, untyped, self_calling, defined_twice, wrong_shapes,
+        reference_to_nothing,
     ],
 )  # fmt: skip
 def test_what_is_invalid_is_refused_as_it_came(tmp_path, edit):
@@ -569,8 +578,9 @@ def test_a_tensor_file_holds_its_own_numbers(tmp_path, secret):
 # -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "null", '"x"', '{"N": 0}', '{"N": 1.5}', '{"N": true}', '{"N": 1e999}',
-                                  f'{{"N": {1 << 40}}}', "[" * 100_000])  # fmt: skip
+@pytest.mark.parametrize("text", ["{", "[]", "null", '"x"', '{"N": 0}', '{"N": 1.5}',
+                                  '{"N": true}', '{"N": 1e999}', f'{{"N": {1 << 40}}}',
+                                  "[" * 100_000])  # fmt: skip
 def test_dimensions_in_metadata_are_checked(tmp_path, text):
     proto = message()
     proto.metadata_props.add(key="qbench.dims", value=text)
@@ -623,7 +633,8 @@ HALF = 1 << 27
 )
 def test_what_a_graph_makes_out_of_constants_has_a_limit(tmp_path, nodes, factor):
     text = f"""<ir_version: 10, opset_import: ["" : 21]>
-    net (float[N, 3] x) => (float[N, 3] y) <float[1] one = {{1}}, bool yes = {{1}}> {{ {nodes} y = Relu (x) }}"""
+    net (float[N, 3] x) => (float[N, 3] y)
+    <float[1] one = {{1}}, bool yes = {{1}}> {{ {nodes} y = Relu (x) }}"""
     path = tmp_path / "net.onnx"
     path.write_bytes(onnx.parser.parse_model(text).SerializeToString())
     with pytest.raises(InputError, match=f"--size-limits {factor} "):

@@ -45,7 +45,9 @@ for name in ("onnx-reference", "integer-ideal"):
     with get_backend(name).prepare(quantized) as executor:
         results.append(executor.run({"x": x})["y"])
 print(json.dumps({
-    "operators": [node.op_type for node in lower_to_qoperator(quantized, INTEGER_INTERPRETER).graph],
+    "operators": [
+        node.op_type for node in lower_to_qoperator(quantized, INTEGER_INTERPRETER).graph
+    ],
     "difference": float(np.abs(results[0] - results[1]).max()),
 }))
 """

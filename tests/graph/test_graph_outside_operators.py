@@ -30,7 +30,8 @@ from qbench.quantization import make_plan, quantize_model
 
 TEXT = """<ir_version: 10, opset_import: ["" : 21, "acme" : 1]>
 net (float[N, 4] x) => (float[N, 3] y)
-<float[4, 4] w = {1, -2, 3, 4, 0.5, 1, 1, 1, 2, 0, -1, 1, 1, 1, 1, -3}, float[2, 3] v = {1, 2, 3, -1, 1, 0.5}>
+<float[4, 4] w = {1, -2, 3, 4, 0.5, 1, 1, 1, 2, 0, -1, 1, 1, 1, 1, -3},
+ float[2, 3] v = {1, 2, 3, -1, 1, 0.5}>
 {
     [first] m = MatMul(x, w)
     [swish] s = acme.Swish<beta = 1.5>(m)
@@ -181,7 +182,8 @@ def test_every_level_of_a_table_is_the_kernel_of_that_level(qtype):
         QParams(0.05, 3, QType.parse(qtype)),
         QParams(0.03, -2 if qtype[0] == "i" else 9, QType.parse(qtype)),
     )
-    text = f"""<ir_version: 10, opset_import: ["" : 21, "acme" : 1]> net ({qtype}[N] x) => ({qtype}[N] y)
+    text = f"""<ir_version: 10, opset_import: ["" : 21, "acme" : 1]>
+    net ({qtype}[N] x) => ({qtype}[N] y)
     <float s = {{0.05}}, {qtype} z = {{3}}, float t = {{0.03}}, {qtype} o = {{{target.zero_point}}}>
     {{ r = DequantizeLinear(x, s, z) a = acme.Swish<beta = 2.0>(r) y = QuantizeLinear(a, t, o) }}"""
     lowered = lower_to_integers(model(text=text))
@@ -195,9 +197,10 @@ def test_every_level_of_a_table_is_the_kernel_of_that_level(qtype):
 
 def test_passes_around_it_are_held_to_their_word():
     net = model(
-        text="""<ir_version: 10, opset_import: ["" : 21, "acme" : 1]> net (int8[16] x) => (int8[16] y)
-    <float s = {0.1}, int8 z = {0}, float t = {0.2}> {
-        d = DequantizeLinear(x, s, z) a = acme.Swish(d) q = QuantizeLinear(a, s, z) r = DequantizeLinear(q, s, z)
+        text="""<ir_version: 10, opset_import: ["" : 21, "acme" : 1]>
+    net (int8[16] x) => (int8[16] y) <float s = {0.1}, int8 z = {0}, float t = {0.2}> {
+        d = DequantizeLinear(x, s, z) a = acme.Swish(d)
+        q = QuantizeLinear(a, s, z) r = DequantizeLinear(q, s, z)
         p = QuantizeLinear(r, t, z) e = DequantizeLinear(p, t, z) y = QuantizeLinear(e, s, z) }"""
     )
     for one in (MergeRequantize(steps=255), RequantizeIntoProducer(steps=255)):

@@ -41,23 +41,33 @@ def test_the_convention_is_kept():
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("[d2] d2 = DequantizeLinear(q, s, z)", (
-            "[q2] q2 = QuantizeLinear(x, s, z) d2 = DequantizeLinear(q2, s, z)"
+        (
+            "[d2] d2 = DequantizeLinear(q, s, z)",
+            "[q2] q2 = QuantizeLinear(x, s, z) d2 = DequantizeLinear(q2, s, z)",
+            "'x' is quantized 2 times, by 'q', 'q2'",
         ),
-         "'x' is quantized 2 times, by 'q', 'q2'"),
         ("Add(m, d2)", "Add(m, d)", "What 'd' gives has 2 readers"),
-        ("[d2] d2 = DequantizeLinear(q, s, z)", "[d2] d2 = DequantizeLinear(q, s2, z)",
-         "'d2' and 'q' have different qparams"),
-        ("[d2] d2 = DequantizeLinear(q, s, z)", "[d2] d2 = Cast <to = 1> (q)", "The integers of 'q' are read by 'd2'"),
-        ("y = DequantizeLinear(qy, s2, z)", (
-            "dead = DequantizeLinear(qy, s2, z) y = Relu(a)"
-        ), "has 0 readers"),
+        (
+            "[d2] d2 = DequantizeLinear(q, s, z)",
+            "[d2] d2 = DequantizeLinear(q, s2, z)",
+            "'d2' and 'q' have different qparams",
+        ),
+        (
+            "[d2] d2 = DequantizeLinear(q, s, z)",
+            "[d2] d2 = Cast <to = 1> (q)",
+            "The integers of 'q' are read by 'd2'",
+        ),
+        (
+            "y = DequantizeLinear(qy, s2, z)",
+            "dead = DequantizeLinear(qy, s2, z) y = Relu(a)",
+            "has 0 readers",
+        ),
         ("(wq, ws, wz)", "(wq, three, zthree)", "3 scales for 2 slices of axis 1"),
         ("(wq, ws, wz)", "(wq, ws, z8)", "scales of shape (2,) and zero points of shape ()"),
         ("(wq, ws, wz)", "(wq, ws)", "'w' has no constant zero point"),
         ("(wq, ws, wz)", "(wq, bad, z8)", "The scale of 'w' is not constant, finite and positive"),
     ],
-)  # fmt: skip
+)
 def test_each_rule_can_be_broken(old, new, words):
     found = breaches(old, new)
     assert any(words in sentence for sentence in found), found
@@ -106,14 +116,16 @@ def test_forms(body, form):
 def test_a_quantized_node_in_a_branch_counts():
     text = """<ir_version: 10, opset_import: ["" : 21]> net (float[N] x, bool c) => (float[N] y)
     <float s = {1}, uint8 z = {0}> {
-      y = If (c) <then_branch = t () => (float[N] a) { q = QuantizeLinear(x, s, z) a = DequantizeLinear(q, s, z) },
+      y = If (c) <then_branch = t () => (float[N] a) {
+                    q = QuantizeLinear(x, s, z) a = DequantizeLinear(q, s, z) },
                   else_branch = e () => (float[N] b) { b = Relu(x) }>
     }"""
     assert form_of(ir.from_onnx_text(text)) is Form.QDQ
 
 
 FLOATS = """<ir_version: 10, opset_import: ["" : 21]>
-net (float[N, 2] x) => (float[N, 2] y) <float s = {0.5}, float t = {0.25}, float low = {-8}, float high = {7}> {
+net (float[N, 2] x) => (float[N, 2] y)
+<float s = {0.5}, float t = {0.25}, float low = {-8}, float high = {7}> {
   [divide] a = Div(x, s)
   [round] b = Round(a)
   [clip] c = Clip(b, low, high)

@@ -68,7 +68,8 @@ HANGING = """
 import ctypes
 from qbench.host import ended_like_interrupted
 with ended_like_interrupted(grace_s=0.2):
-    # Native code that no signal ends: it returns when its own child does, which says that the call has begun.
+    # Native code that no signal ends: it returns when its own child does, which says that the
+    # call has begun.
     ctypes.CDLL(None).system(b"echo ready; read line")
 """
 

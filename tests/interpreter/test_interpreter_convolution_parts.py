@@ -16,8 +16,9 @@ def test_parts_of_a_batch_are_the_batch(
 ) -> None:
     x, w = levels_of(0, "uint8", samples, 4, 9, 8), levels_of(1, "int8", 8, 4 // group, 3, 3)
     constants = {
-        "w": w, "sx": np.float32(1), "zx": np.uint8(9), "sw": np.linspace(1, 2, 8, dtype=np.float32),
-        "zw": np.zeros(8, np.int8), "sy": np.float32(190), "zy": np.uint8(100),
+        "w": w, "sx": np.float32(1), "zx": np.uint8(9),
+        "sw": np.linspace(1, 2, 8, dtype=np.float32), "zw": np.zeros(8, np.int8),
+        "sy": np.float32(190), "zy": np.uint8(100),
     }  # fmt: skip
     order = ["x", "sx", "zx", "w", "sw", "zw", "sy", "zy"]
     model = model_of(

@@ -56,7 +56,8 @@ def test_sums_deeper_than_an_int32_holds(means: Means) -> None:
     model = model_of(
         f"g (uint8[1, {depth}] x) => (uint8[1, 1] y) {{ y = QLinearMatMul(x, s, z, w, s, v, t, z) "
         f"}}",
-        s=np.float32(1), z=np.uint8(0), v=np.int8(0), t=np.float32(2.0**24), w=np.full((depth, 1), 127, np.int8),
+        s=np.float32(1), z=np.uint8(0), v=np.int8(0), t=np.float32(2.0**24),
+        w=np.full((depth, 1), 127, np.int8),
     )  # fmt: skip
     x = np.full((1, depth), 255, np.uint8)
     exact = depth * 255 * 127
@@ -112,7 +113,8 @@ def engine(model: ir.Model, feeds: dict[str, Any]) -> Any:
 def test_weights_of_nothing_but_their_zero_point_bound_nothing(machine: str) -> None:
     model = model_of(
         "g (uint8[1, 100] x) => (uint8[1, 2] y) { y = QLinearMatMul(x, s, z, w, s, v, t, z) }",
-        s=np.float32(1), z=np.uint8(0), v=np.uint8(128), t=np.float32(0.001), w=np.zeros((100, 2), np.uint8),
+        s=np.float32(1), z=np.uint8(0), v=np.uint8(128), t=np.float32(0.001),
+        w=np.zeros((100, 2), np.uint8),
     )  # fmt: skip
     x = {"x": np.full((1, 100), 255, np.uint8)}
     np.testing.assert_array_equal(

@@ -19,7 +19,8 @@ from qbench.numerics import get_arithmetic, list_arithmetics
 NET = """
 <ir_version: 8, opset_import: ["" : 17]>
 agraph (float[N, 3, 17, 15] x) => (float[N, 7] y)
-<float[12,3,3,3] w0, float[12] b0, float[12,1,3,3] w1, float[12] b1, float[12,6,1,1] w2, float[12] b2, float[12,7] w3>
+<float[12,3,3,3] w0, float[12] b0, float[12,1,3,3] w1, float[12] b1, float[12,6,1,1] w2,
+ float[12] b2, float[12,7] w3>
 {
   c0 = Conv<pads=[1,1,1,1], strides=[2,2]>(x, w0, b0)
   r0 = Relu(c0)
@@ -59,7 +60,8 @@ def quantized(
     x = random.normal(0, 1, (16, 3, 17, 15)).astype(np.float32)
     quantize_static(
         folder / "float.onnx", folder / "q.onnx", Batches(x), quant_format=QuantFormat.QOperator,
-        per_channel=per_channel, reduce_range=reduce, activation_type=QuantType.QUInt8, weight_type=weights,
+        per_channel=per_channel, reduce_range=reduce, activation_type=QuantType.QUInt8,
+        weight_type=weights,
     )  # fmt: skip
     return folder / "q.onnx", x
 

@@ -47,18 +47,35 @@ MOVERS: dict[str, tuple[str, dict[str, Any]]] = {
     "Identity": ("y = Identity(x)", {}),
     "Split": ("y, other = Split<axis = 1, num_outputs = 2>(x)", {}),
     "Split in parts": ("other, y = Split<axis = -1>(x, parts)", {"parts": np.array([3, 5])}),
-    "Slice": ("y = Slice(x, starts, ends, axes, steps)", {"starts": np.array([5, 0]), "ends": np.array([-100, 7]),
-              "axes": np.array([2, 3]), "steps": np.array([-2, 3])}),
+    "Slice": (
+        "y = Slice(x, starts, ends, axes, steps)",
+        {
+            "starts": np.array([5, 0]),
+            "ends": np.array([-100, 7]),
+            "axes": np.array([2, 3]),
+            "steps": np.array([-2, 3]),
+        },
+    ),
     "Pad": ("y = Pad(x, pads)", {"pads": np.array([0, 1, 2, 0, 0, 0, 1, 3])}),
-    "Pad with 0": ("y = Pad(x, pads, zero)", {"pads": np.array([0, 0, 2, 1, 0, 0, 1, 3]), "zero": np.float32(0)}),
-    "Pad by reflection": ('y = Pad<mode = "reflect">(x, pads)', {"pads": np.array([0, 0, 2, 1, 0, 0, 1, 3])}),
-    "Pad by edges": ('y = Pad<mode = "edge">(x, pads)', {"pads": np.array([0, 0, 2, 1, 0, 0, 1, 3])}),
+    "Pad with 0": (
+        "y = Pad(x, pads, zero)",
+        {"pads": np.array([0, 0, 2, 1, 0, 0, 1, 3]), "zero": np.float32(0)},
+    ),
+    "Pad by reflection": (
+        'y = Pad<mode = "reflect">(x, pads)',
+        {"pads": np.array([0, 0, 2, 1, 0, 0, 1, 3])},
+    ),
+    "Pad by edges": (
+        'y = Pad<mode = "edge">(x, pads)',
+        {"pads": np.array([0, 0, 2, 1, 0, 0, 1, 3])},
+    ),
     "Resize": ("y = Resize(x, , scales)", {"scales": np.array([1, 1, 2, 1.5], np.float32)}),
     "Transpose": ("y = Transpose<perm = [0, 2, 3, 1]>(x)", {}),
     "Reshape": ("y = Reshape(x, shape)", {"shape": np.array([0, -1, 3])}),
-    "Squeeze": ((
-        "t = Slice(x, zero, one, one) y = Squeeze(t, one)"
-    ), {"zero": np.array([0]), "one": np.array([1])}),
+    "Squeeze": (
+        "t = Slice(x, zero, one, one) y = Squeeze(t, one)",
+        {"zero": np.array([0]), "one": np.array([1])},
+    ),
     "Unsqueeze": ("y = Unsqueeze(x, axes)", {"axes": np.array([1, -1])}),
     "Flatten": ("y = Flatten<axis = 2>(x)", {}),
     "Expand": ("y = Expand(x, shape)", {"shape": np.array([3, 1, 1, 6, 8])}),
@@ -74,7 +91,7 @@ MOVERS: dict[str, tuple[str, dict[str, Any]]] = {
     "ReduceMax": ("y = ReduceMax<keepdims = 0>(x, axes)", {"axes": np.array([1, 3])}),
     "ReduceMin": ("y = ReduceMin(x)", {}),
     "TopK": ("y, places = TopK<axis = 2, sorted = 1>(x, k)", {"k": np.array([4])}),
-}  # fmt: skip
+}
 
 
 def lowered(proto: onnx.ModelProto) -> ir.Model:
@@ -186,7 +203,8 @@ IN_FLOAT = {
     "Resize by cubes": ((
         '[it] y = Resize<mode = "cubic">(x, , scales)'
     ), {"scales": np.array([1, 1, 2, 2], np.float32)}),
-    "LayerNormalization": ("[it] y = LayerNormalization(x, gain)", {"gain": np.linspace(0.5, 2, 8, dtype=np.float32)}),
+    "LayerNormalization": ("[it] y = LayerNormalization(x, gain)",
+                           {"gain": np.linspace(0.5, 2, 8, dtype=np.float32)}),
     "LSTM": ("u = Reshape(x, shape) w = QuantizeLinear(u, s, z) v = DequantizeLinear(w, s, z) "
              "[it] y = LSTM<hidden_size = 2>(v, w0, w1)",
              {"shape": np.array([8, 6, 8]), "w0": RANDOM.normal(size=(1, 8, 8)).astype(np.float32),

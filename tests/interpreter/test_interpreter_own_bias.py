@@ -295,7 +295,8 @@ import numpy as np, tvm
 from tvm import te
 acc, bias, left = (np.array(part, np.int32) for part in json.loads(sys.argv[1]))
 a, b, k = (te.placeholder(acc.shape, "int32", name=name) for name in ("a", "b", "k"))
-function = te.create_prim_func([a, b, k, te.compute(acc.shape, lambda i: (a[i] << k[i]) + b[i], name="sum")])
+total = te.compute(acc.shape, lambda i: (a[i] << k[i]) + b[i], name="sum")
+function = te.create_prim_func([a, b, k, total])
 given = [tvm.runtime.tensor(array) for array in (acc, bias, left, np.zeros_like(acc))]
 tvm.compile(function, target="llvm")(*given)
 print(json.dumps(given[-1].numpy().tolist()))

@@ -134,7 +134,8 @@ g (int8[2, 4, 5, 5] x) => (int8[2, F, H, W] y) {
   low = Constant<value = int8 {-50}>()
   bounded = Clip(x, low)
   moved = Identity(bounded)
-  y = QLinearConv<group = GROUPS, strides = [STRIDE, STRIDE], pads = [PAD, PAD, PAD, PAD]>(moved, s, z, w, s, z, t, z)
+  y = QLinearConv<group = GROUPS, strides = [STRIDE, STRIDE], pads = [PAD, PAD, PAD, PAD]>
+      (moved, s, z, w, s, z, t, z)
 }"""
 
 

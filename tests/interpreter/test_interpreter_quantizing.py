@@ -49,8 +49,9 @@ def reals(scale: float, grid: QParams, random: np.random.Generator) -> Array:
 @pytest.mark.parametrize("machine", MACHINES)
 @settings(max_examples=20)
 @given(
-    kind=st.sampled_from(["int8", "uint8", "int16", "uint16"]), exponent=st.integers(-20, 6), power=st.booleans(),
-    place=st.sampled_from([0.0, 0.4, 0.5, 1.0]), seed=st.integers(0, 2**32 - 1),
+    kind=st.sampled_from(["int8", "uint8", "int16", "uint16"]), exponent=st.integers(-20, 6),
+    power=st.booleans(), place=st.sampled_from([0.0, 0.4, 0.5, 1.0]),
+    seed=st.integers(0, 2**32 - 1),
 )  # fmt: skip
 def test_levels_are_those_of_the_steps(
     machine: Any, kind: str, exponent: int, power: bool, place: float, seed: int
@@ -68,8 +69,8 @@ def test_levels_are_those_of_the_steps(
 @pytest.mark.parametrize(
     "layout",
     [
-        lambda x: x, lambda x: np.moveaxis(x, 1, -1), lambda x: x[:, ::2], lambda x: x[:, :, ::-1], lambda x: x.T,
-        lambda x: np.broadcast_to(x[:1], (4, *x.shape[1:])), lambda x: x[:0],
+        lambda x: x, lambda x: np.moveaxis(x, 1, -1), lambda x: x[:, ::2], lambda x: x[:, :, ::-1],
+        lambda x: x.T, lambda x: np.broadcast_to(x[:1], (4, *x.shape[1:])), lambda x: x[:0],
     ],
 )  # fmt: skip
 def test_arrays_of_any_layout(layout: Any) -> None:

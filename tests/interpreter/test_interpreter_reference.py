@@ -17,7 +17,8 @@ def test_a_group_normalization_between_integers_is_the_engines(opset: int, count
     each = ",".join(map(str, range(1, count + 1)))
     model = ir.from_onnx_text(f"""<ir_version: 10, opset_import: ["" : {opset}]>
     net (float[N,4,3,3] x) => (float[N,4,3,3] y)
-    <float s = {{0.05}}, uint8 z = {{128}}, float[{count}] g = {{{each}}}, float[{count}] b = {{{each}}}> {{
+    <float s = {{0.05}}, uint8 z = {{128}},
+     float[{count}] g = {{{each}}}, float[{count}] b = {{{each}}}> {{
     q = QuantizeLinear(x, s, z)
     a = DequantizeLinear(q, s, z)
     t = GroupNormalization<num_groups=2>(a, g, b)

@@ -33,7 +33,8 @@ def saturated(x: Array, weight: Array, bits: int) -> tuple[Array, int]:
 @settings(max_examples=40)
 @given(
     rows=st.sampled_from([1, 5, 64, 67]), depth=st.integers(1, 9), columns=st.integers(1, 5),
-    bits=st.sampled_from([12, 16]), spread=st.sampled_from([40, 90, 300]), seed=st.integers(0, 2**32 - 1),
+    bits=st.sampled_from([12, 16]), spread=st.sampled_from([40, 90, 300]),
+    seed=st.integers(0, 2**32 - 1),
 )  # fmt: skip
 def test_corrected_sums_are_those_of_pairs_that_saturate(
     rows: int, depth: int, columns: int, bits: int, spread: int, seed: int

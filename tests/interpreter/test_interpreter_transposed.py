@@ -100,7 +100,8 @@ def scaled(x: Array, w: Array, points: Array, groups: int) -> tuple[dict[str, An
     bias = np.random.default_rng(4).integers(-9000, 9000, groups * w.shape[1]).astype(np.int32)
     constants = {
         "sx": np.float32(0.02), "zx": levels_of(5, x.dtype.name), "w": w, "sw": each, "zw": points,
-        "sy": np.float32(0.04 * (np.iinfo(x.dtype).max / 127)), "zy": np.asarray(7, x.dtype), "bias": bias,
+        "sy": np.float32(0.04 * (np.iinfo(x.dtype).max / 127)), "zy": np.asarray(7, x.dtype),
+        "bias": bias,
     }  # fmt: skip
     return constants, np.resize(each, groups * w.shape[1]).astype(np.float64)
 

@@ -82,7 +82,7 @@ def test_the_standard_error_is_that_of_the_mean_change_of_every_sample():
 
 
 @pytest.mark.parametrize(
-    ("wrong"),
+    "wrong",
     [
         {"hits": (1,), "out_of": (2,), "pairs": 0},
         {"hits": (1, 2), "out_of": (2,), "pairs": 0},

@@ -68,9 +68,9 @@ def test_worked_examples(acc: int, multiplier: float, expected: tuple[int, ...])
 
 def test_names_and_files() -> None:
     assert set(list_arithmetics()) >= {
-        "ideal", "ort-x64", "ort-x64-avx2", "gemmlowp", "tflite-single", "neon", "xnnpack", "fbgemm",
-        "fbgemm-depthwise", "qnnpack", "onednn", "tvm-upward", "tvm-tonearest", "tvm-relay", "glow-interpreter",
-        "glow-cpu", "nvdla", "pow2-shift", "tqt",
+        "ideal", "ort-x64", "ort-x64-avx2", "gemmlowp", "tflite-single", "neon", "xnnpack",
+        "fbgemm", "fbgemm-depthwise", "qnnpack", "onednn", "tvm-upward", "tvm-tonearest",
+        "tvm-relay", "glow-interpreter", "glow-cpu", "nvdla", "pow2-shift", "tqt",
     }  # fmt: skip
     for name in list_arithmetics():
         assert get_arithmetic(name).name == name
@@ -245,9 +245,11 @@ def test_one_rounding_or_two_in_an_add_of_equal_scales() -> None:
 
 
 @given(
-    st.tuples(*[st.floats(2.0**-10, 0.1875, width=32)] * 3), st.tuples(*[st.integers(-128, 127)] * 3),
-    st.integers(-128, 127), st.integers(-128, 127),
-)  # fmt: skip
+    st.tuples(*[st.floats(2.0**-10, 0.1875, width=32)] * 3),
+    st.tuples(*[st.integers(-128, 127)] * 3),
+    st.integers(-128, 127),
+    st.integers(-128, 127),
+)
 @settings(max_examples=200)
 def test_an_ideal_sum_is_the_rational_rounded_once(scales, points, left: int, right: int) -> None:
     a, b, out = (grid(s, z) for s, z in zip(scales, points, strict=True))
@@ -264,7 +266,8 @@ def test_an_ideal_sum_is_the_rational_rounded_once(scales, points, left: int, ri
 ADD = """
 <ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
 agraph (uint8[65536] a, uint8[65536] b) => (uint8[65536] y)
-<float sa = {%s}, uint8 za = {%d}, float sb = {%s}, uint8 zb = {%d}, float sy = {%s}, uint8 zy = {%d}>
+<float sa = {%s}, uint8 za = {%d}, float sb = {%s}, uint8 zb = {%d},
+ float sy = {%s}, uint8 zy = {%d}>
 { y = com.microsoft.QLinearAdd(a, sa, za, b, sb, zb, sy, zy) }
 """
 

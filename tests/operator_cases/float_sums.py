@@ -97,8 +97,9 @@ def gemm(draw: Draw) -> Example:
 def einsum(draw: Draw) -> Example:
     """Products, traces, sums, ellipses, an implicit result."""
     equation = draw.choose(
-        "ij,jk->ik", "ij,jk", "bij,bjk->bik", "ij->ji", "ij->i", "ij->", "ii->i", "ii->", "...ij,...jk->...ik",
-        "i,j->ij", "ij,ij->", "bhid,bhjd->bhij", "ijk,kl->ijl", "i,i", "ij,kj,kl->il", "...i->...", "ab,bc,cd",
+        "ij,jk->ik", "ij,jk", "bij,bjk->bik", "ij->ji", "ij->i", "ij->", "ii->i", "ii->",
+        "...ij,...jk->...ik", "i,j->ij", "ij,ij->", "bhid,bhjd->bhij", "ijk,kl->ijl", "i,i",
+        "ij,kj,kl->il", "...i->...", "ab,bc,cd",
     )  # fmt: skip
     sizes = {letter: draw.whole(1, 4) for letter in "abcdhijkl"}
     dots, dtype = draw.shape(1, 2, 3), draw.dtype("T")

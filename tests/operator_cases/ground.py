@@ -14,8 +14,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 ENGINE = "com.microsoft"
 _TYPES = {
-    name: getattr(TensorProto, name.upper()) for name in ("uint8", "int8", "uint16", "int16", "int32")
-} | {"float32": TensorProto.FLOAT}  # fmt: skip
+    name: getattr(TensorProto, name.upper())
+    for name in ("uint8", "int8", "uint16", "int16", "int32")
+} | {"float32": TensorProto.FLOAT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,8 @@ class Grid:
 
 
 def one_node(
-    op: str, inputs: Sequence[str], feeds: Mapping[str, np.ndarray], out: str, constants: Mapping[str, Any],
-    *, domain: str = "", opset: int = 17, **attributes: Any,
+    op: str, inputs: Sequence[str], feeds: Mapping[str, np.ndarray], out: str,
+    constants: Mapping[str, Any], *, domain: str = "", opset: int = 17, **attributes: Any,
 ) -> Case:  # fmt: skip
     """The case of one node whose inputs are ``feeds`` and ``constants``; ``out`` is the
     result's type.
@@ -58,7 +59,8 @@ def one_node(
     node = helper.make_node(op, list(inputs), ["y"], domain=domain, name=op, **attributes)
     graph = helper.make_graph(
         [node], op,
-        [helper.make_tensor_value_info(name, _TYPES[a.dtype.name], [None] * a.ndim) for name, a in feeds.items()],
+        [helper.make_tensor_value_info(name, _TYPES[a.dtype.name], [None] * a.ndim)
+         for name, a in feeds.items()],
         [helper.make_tensor_value_info("y", _TYPES[out], None)],
         [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
     )  # fmt: skip

@@ -33,8 +33,11 @@ def engine(
 
 
 def counted(
-    model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], machine: str, means: Means | None = None
-) -> Any:  # fmt: skip
+    model: onnx.ModelProto,
+    feeds: Mapping[str, np.ndarray],
+    machine: str,
+    means: Means | None = None,
+) -> Any:
     """What the interpreter makes of it as ``machine``."""
     program = Program(ir.serde.deserialize_model(model), get_arithmetic(machine), means=means)
     return next(iter(program.run(feeds).values()))

@@ -73,6 +73,6 @@ def global_averages(draw: st.DrawFn) -> Case:
     feeds = {"x": levels(random, kind, shape, extreme=draw(st.booleans()))}
     constants = {"s": x.scale, "z": x.zero, "t": y.scale, "v": y.zero}
     return one_node(
-        "QLinearGlobalAveragePool", ["x", "s", "z", "t", "v"], feeds, kind, constants, domain=ENGINE,
-        channels_last=int(last),
+        "QLinearGlobalAveragePool", ["x", "s", "z", "t", "v"], feeds, kind, constants,
+        domain=ENGINE, channels_last=int(last),
     )  # fmt: skip

@@ -104,7 +104,8 @@ def convolutions(draw: st.DrawFn) -> Case:
     if bias is not None:
         constants["b"] = bias
     return one_node(
-        "QLinearConv", ["x", "s", "z", "w", "t", "v", "r", "q", *(["b"] if bias is not None else [])],
+        "QLinearConv",
+        ["x", "s", "z", "w", "t", "v", "r", "q", *(["b"] if bias is not None else [])],
         {"x": levels(random, x_kind, shape, extreme=extreme)}, x_kind, constants, **attributes,
     )  # fmt: skip
 
@@ -145,5 +146,6 @@ def gemms(draw: st.DrawFn) -> Case:
     return one_node(
         "QGemm", names if real else [*names, "r", "q"],
         {"x": levels(random, x_kind, (depth, rows) if turned else (rows, depth), extreme=extreme)},
-        "float32" if real else x_kind, constants, domain=ENGINE, transA=int(turned), transB=int(other), alpha=1.0,
+        "float32" if real else x_kind, constants, domain=ENGINE, transA=int(turned),
+        transB=int(other), alpha=1.0,
     )  # fmt: skip

@@ -1,9 +1,12 @@
 """TFLite models of one operator, written as flatbuffers, and run by one of LiteRT's three sets
 of kernels.
 
-reference    the plain C++ kernels                                OpResolverType.BUILTIN_REF
-optimized    the built-in kernels without any delegate            OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
-xnnpack      the XNNPACK delegate, which LiteRT applies itself    OpResolverType.BUILTIN
+reference    the plain C++ kernels
+             OpResolverType.BUILTIN_REF
+optimized    the built-in kernels without any delegate
+             OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+xnnpack      the XNNPACK delegate, which LiteRT applies itself
+             OpResolverType.BUILTIN
 """
 
 import enum

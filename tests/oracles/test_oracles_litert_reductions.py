@@ -47,7 +47,8 @@ def test_average_pools_of_unsigned_codes_next_to_ties(window: str, kernels: str)
     """The file has signed codes, of which other ties are below 0."""
     text = """<ir_version: 10, opset_import: ["" : 21]> g (float[2, 3, 9, 9] x) => (float y)
         <float s = {0.05}, uint8 z = {100}>
-        { q = QuantizeLinear (x, s, z)  d = DequantizeLinear (q, s, z)  p = AveragePool <kernel_shape = [WINDOW]> (d)
+        { q = QuantizeLinear (x, s, z)  d = DequantizeLinear (q, s, z)
+          p = AveragePool <kernel_shape = [WINDOW]> (d)
           r = QuantizeLinear (p, s, z)  y = DequantizeLinear (r, s, z) }"""
     proto = onnx.parser.parse_model(text.replace("WINDOW", window))
     model = ir.from_proto(onnx.shape_inference.infer_shapes(proto))

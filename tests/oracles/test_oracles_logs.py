@@ -26,16 +26,19 @@ from inspect_ai.solver import solver
 def fake():
     async def solve(state, generate):
         row = int(str(state.sample_id)[1:])
-        state.output = ModelOutput.from_content("mockllm/model", str(row + 1 if row % 4 or state.epoch == 2 else "no"))
+        answer = str(row + 1) if row % 4 or state.epoch == 2 else "no"
+        state.output = ModelOutput.from_content("mockllm/model", answer)
         return state
     return solve
 
 data = [Sample(input=f"What is {row}+1?", target=str(row + 1), id=f"q{row}") for row in range(12)]
 task = Task(
-    dataset=MemoryDataset(data, name="sums"), solver=fake(), scorer=[match(), includes()], epochs=2, name="sums"
+    dataset=MemoryDataset(data, name="sums"), solver=fake(), scorer=[match(), includes()],
+    epochs=2, name="sums",
 )
 for form in ("json", "eval"):
-    assert eval(task, model="mockllm/model", log_format=form, log_dir=form, display="none")[0].status == "success"
+    (log,) = eval(task, model="mockllm/model", log_format=form, log_dir=form, display="none")
+    assert log.status == "success"
 """
 
 CHOICE = """

@@ -385,7 +385,8 @@ def transposed(levels: str, zero: int, groups: int, filters: int, stride: int) -
     g (float[N, 8, 7, 7] x) => (float y)
     <float s = {{0.02}}, {levels} z = {{{zero}}}, float ws = {{0.002}}, int8 wz = {{0}},
      float ys = {{0.05}}, uint8 yz = {{90}}> {{
-      q = QuantizeLinear (x, s, z)  d = DequantizeLinear (q, s, z)  ud = DequantizeLinear (up, ws, wz)
+      q = QuantizeLinear (x, s, z)  d = DequantizeLinear (q, s, z)
+      ud = DequantizeLinear (up, ws, wz)
       r = ConvTranspose <strides = [{stride}, {stride}], group = {groups}> (d, ud)
       rq = QuantizeLinear (r, ys, yz)  y = DequantizeLinear (rq, ys, yz) }}"""
     proto = onnx.parser.parse_model(text)

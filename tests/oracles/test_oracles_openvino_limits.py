@@ -24,13 +24,15 @@ MOST, WEIGHT_SCALE = (127, 0.01) if probe_dot_product() is DotProduct.EXACT else
 HEAD = """
 <ir_version: 10, opset_import: ["" : 21]>
 g (float[SHAPE] x) => (float y)
-<float s = {0.02}, TYPE z = {ZERO}, float t = {0.12}, TYPE tz = {ZERO}, float u = {0.3}, uint8 uz = {100},
- float ws = {WEIGHTS}, int8 wz = {0}, float low = {-0.507}, float high = {1.013}, float below = {-0.5},
+<float s = {0.02}, TYPE z = {ZERO}, float t = {0.12}, TYPE tz = {ZERO},
+ float u = {0.3}, uint8 uz = {100}, float ws = {WEIGHTS}, int8 wz = {0},
+ float low = {-0.507}, float high = {1.013}, float below = {-0.5},
  float levels = {-0.64}, float top = {1.28},
  float p = {0.0002},
  float[3] es = {0.01, 0.006, 0.003}, int8[3] ez = {0, 0, 0}>
 { q = QuantizeLinear (x, s, z)  d = DequantizeLinear (q, s, z)
-  bd = DequantizeLinear (n, p)  wd = DequantizeLinear (w, ws, wz)  vd = DequantizeLinear (v, ws, wz) """
+  bd = DequantizeLinear (n, p)  wd = DequantizeLinear (w, ws, wz)
+  vd = DequantizeLinear (v, ws, wz) """
 BETWEEN = " mq = QuantizeLinear (m, t, tz)  a = DequantizeLinear (mq, t, tz) "
 END = " oq = QuantizeLinear (o, u, uz)  y = DequantizeLinear (oq, u, uz) }"
 ROWS, PICTURE = "4, 16", "2, 3, 5, 5"
@@ -70,10 +72,12 @@ def batch(shape: str) -> Array:
 WRONG = {
     "two products": ("products", TWO, ROWS, MATRIX, "uint8", 128),
     "the second has a bias": (
-        "products", "m = MatMul (d, wd)" + BETWEEN + "o = Gemm (a, vd, b)", ROWS, MATRIX, "uint8", 128,
+        "products", "m = MatMul (d, wd)" + BETWEEN + "o = Gemm (a, vd, b)",
+        ROWS, MATRIX, "uint8", 128,
     ),
     "the first has a bias": (
-        "products", "m = Gemm (d, wd, b)" + BETWEEN + "o = MatMul (a, vd)", ROWS, MATRIX, "uint8", 128,
+        "products", "m = Gemm (d, wd, b)" + BETWEEN + "o = MatMul (a, vd)",
+        ROWS, MATRIX, "uint8", 128,
     ),
     "padding counts": ("averages", POOL.format(1), PICTURE, POINT, "uint8", 128),
     "a padded point": (
@@ -193,7 +197,8 @@ def limited(scale: np.float32, zero: int, ends: tuple[float, float], codes: str)
     """A Clip to ``ends`` between DequantizeLinear and QuantizeLinear of one grid."""
     text = f"""<ir_version: 10, opset_import: ["" : 21]>
         g (float[160] x) => (float y)
-        <float s = {{{scale}}}, {codes} z = {{{zero}}}, float low = {{{ends[0]!r}}}, float high = {{{ends[1]!r}}}>
+        <float s = {{{scale}}}, {codes} z = {{{zero}}},
+         float low = {{{ends[0]!r}}}, float high = {{{ends[1]!r}}}>
         {{ q = QuantizeLinear (x, s, z)  d = DequantizeLinear (q, s, z)  """
     text += CLIP.format("low", "high")
     return ir.from_proto(onnx.shape_inference.infer_shapes(onnx.parser.parse_model(text)))

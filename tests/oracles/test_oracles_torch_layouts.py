@@ -23,7 +23,8 @@ ENGINES = ("fbgemm", "qnnpack", "onednn")
 HEAD = """
 <ir_version: 10, opset_import: ["" : 21]>
 g (float[N, 6, 7, 7] x) => (float y)
-<float s = {0.02}, uint8 z = {113}, float ws = {WEIGHTS}, int8 wz = {0}, float t = {0.05}, uint8 tz = {90},
+<float s = {0.02}, uint8 z = {113}, float ws = {WEIGHTS}, int8 wz = {0},
+ float t = {0.05}, uint8 tz = {90},
  float low = {-1.0}, float high = {1.5}, float p = {0.00390625}, uint8 pz = {0}>
 { q = QuantizeLinear (x, s, z)  d = DequantizeLinear (q, s, z) """
 

@@ -196,7 +196,8 @@ def test_the_model_may_be_refused(torch: ModuleType) -> None:
     assert "QLinearWhere" in caught.value.found
     signed = """<ir_version: 10, opset_import: ["" : 21]>
     net (int8[N, 1, 4, 4] x) => (int8[N, 1, 4, 4] y)
-    <float s = {1.0}, int8 z = {0}, int8[1, 1, 1, 1] w = {3}> { y = QLinearConv(x, s, z, w, s, z, s, z) }"""
+    <float s = {1.0}, int8 z = {0}, int8[1, 1, 1, 1] w = {3}>
+    { y = QLinearConv(x, s, z, w, s, z, s, z) }"""
     with pytest.raises(UnsupportedError, match="signed activations"):
         backend.prepare(ir.from_onnx_text(signed))
 

@@ -49,8 +49,14 @@ def mobilenet_v2(torch: ModuleType, tensors: Mapping[str, Tensor]) -> Network:
 
         x, block = unit(x, "features.0", 2), 1
         for expansion, _, repeats, first in (
-            (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)
-        ):  # fmt: skip
+            (1, 16, 1, 1),
+            (6, 24, 2, 2),
+            (6, 32, 3, 2),
+            (6, 64, 4, 2),
+            (6, 96, 3, 1),
+            (6, 160, 3, 2),
+            (6, 320, 1, 1),
+        ):
             for repeat in range(repeats):
                 key, y, at = f"features.{block}.conv", x, 0
                 if expansion != 1:

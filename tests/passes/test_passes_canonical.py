@@ -172,21 +172,22 @@ def test_training_dropout_stays():
 
 
 def test_constants_are_folded_in_one_sweep_but_not_random_ones_nor_large_ones():
-    body = """c = Constant <value_floats = [1.0, 2.0]> () d = Add(c, c) e = Mul(d, c) s = Sum(e, c) i = Identity(s)
-              t = ReduceSum <keepdims = 0> (i) y = Mul(x, t)"""
+    body = """c = Constant <value_floats = [1.0, 2.0]> () d = Add(c, c) e = Mul(d, c) s = Sum(e, c)
+              i = Identity(s) t = ReduceSum <keepdims = 0> (i) y = Mul(x, t)"""
     result = checked(net(body))
     assert operators(result) == ["Mul"]
     assert constant_value(values_by_name(result)["t"]) == 2 + 8 + 3
     noise = net("r = RandomNormal <shape = [6]> () z = Mul(r, r) y = Add(x, z)")
     assert operators(canonicalize(noise)) == ["RandomNormal", "Mul", "Add"]
-    huge = """s = Constant <value_ints = [100, 4, 600, 600]> () one = Constant <value_floats = [1.0]> ()
+    huge = """s = Constant <value_ints = [100, 4, 600, 600]> ()
+              one = Constant <value_floats = [1.0]> ()
               e = Expand(one, s) m = ReduceMax <keepdims = 0> (e) y = Mul(x, m)"""
     assert operators(canonicalize(net(huge))) == ["Expand", "ReduceMax", "Mul"]
 
 
 def test_sequences_and_texts_are_not_folded():
-    body = """c = Constant <value_floats = [1.0, 2.0]> () s = SplitToSequence(c) i = Constant <value_int = 0> ()
-              e = SequenceAt(s, i) y = Mul(x, e)"""
+    body = """c = Constant <value_floats = [1.0, 2.0]> () s = SplitToSequence(c)
+              i = Constant <value_int = 0> () e = SequenceAt(s, i) y = Mul(x, e)"""
     assert operators(checked(net(body))) == ["SplitToSequence", "SequenceAt", "Mul"]
 
 
@@ -197,7 +198,8 @@ def test_a_constant_output_stays_computed():
 
 
 def test_weight_quantization_is_not_folded_away():
-    body = """w = DequantizeLinear(wq, s, z) q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) y = Conv(d, w)"""
+    body = """w = DequantizeLinear(wq, s, z) q = QuantizeLinear(x, s, z)
+              d = DequantizeLinear(q, s, z) y = Conv(d, w)"""
     model = net(body, wq=np.ones((8, 4, 3, 3), np.int8), s=np.float32(0.5), z=np.int8(0))
     result = checked(model)
     assert sorted(operators(result)) == sorted(operators(model))
@@ -292,7 +294,8 @@ def test_older_models_come_to_opset_21(opset):
 
 def test_weights_that_old_exporters_list_as_inputs_become_constants():
     text = """<ir_version: 3, opset_import: ["" : 8]>
-    net (float[N, 2] x, float[2, 2] w) => (float[N, 2] y) <float[2, 2] w = {1, 2, 3, 4}> { y = MatMul(x, w) }"""
+    net (float[N, 2] x, float[2, 2] w) => (float[N, 2] y)
+    <float[2, 2] w = {1, 2, 3, 4}> { y = MatMul(x, w) }"""
     result = checked(ir.from_onnx_text(text))
     assert [v.name for v in result.graph.inputs] == ["x"]
 
@@ -323,8 +326,9 @@ def test_lineage_names_the_ancestor_once():
 
 
 def test_every_pass_returns_whether_it_changed_and_is_idempotent():
-    body = """c = Constant <value_floats = [2.0]> () a = Identity(x) p = Pad(a, pads) h = Conv(p, w) j = Conv(p, w)
-              n = BatchNormalization(h, g, be, m, v) s = Add(n, j) d = Add(c, c) y = Mul(s, d) dead = Exp(y)"""
+    body = """c = Constant <value_floats = [2.0]> () a = Identity(x) p = Pad(a, pads)
+              h = Conv(p, w) j = Conv(p, w) n = BatchNormalization(h, g, be, m, v)
+              s = Add(n, j) d = Add(c, c) y = Mul(s, d) dead = Exp(y)"""
     constants = arrays(11, w=(8, 4, 3, 3), g=8, be=8, m=8, v=8) | {
         "pads": np.array([0, 0, 1, 1, 0, 0, 1, 1])
     }

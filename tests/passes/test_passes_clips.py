@@ -39,11 +39,12 @@ def in_front(
 
 def behind(clip: str, *, zero: int = 0, size: int = 256) -> ir.Model:
     constants = [
-        "float s = {0.5}", f"int8 z = {{{zero}}}", "float t = {0.25}", "float a = {-1.0}", "float b = {3.3}",
-        "float c = {-64.0}", "float e = {64.0}",
+        "float s = {0.5}", f"int8 z = {{{zero}}}", "float t = {0.25}", "float a = {-1.0}",
+        "float b = {3.3}", "float c = {-64.0}", "float e = {64.0}",
     ]  # fmt: skip
     lines = [
-        "i = DequantizeLinear(x, t, z)", "q = QuantizeLinear(i, s, z)", "d = DequantizeLinear(q, s, z)", f"y = {clip}",
+        "i = DequantizeLinear(x, t, z)", "q = QuantizeLinear(i, s, z)",
+        "d = DequantizeLinear(q, s, z)", f"y = {clip}",
     ]  # fmt: skip
     return text(f"int8[{size}] x", f"float[{size}] y", constants, lines)
 
@@ -215,8 +216,8 @@ def test_machines_count_an_operator_behind_a_clip_of_levels_as_without_it(clip: 
     others.
     """
     constants = [
-        "float s = {0.1}", "float u = {0.1}", "float t = {0.2}", "uint8 z = {128}", "uint8 m = {128}",
-        "float lo = {-100}", "float hi = {100}",
+        "float s = {0.1}", "float u = {0.1}", "float t = {0.2}", "uint8 z = {128}",
+        "uint8 m = {128}", "float lo = {-100}", "float hi = {100}",
     ]  # fmt: skip
     lines = ["i = QuantizeLinear(x, s, z)", "d = DequantizeLinear(i, s, z)", f"c = {clip}",
              "e = DequantizeLinear(w, u, m)", "p = Mul(c, e)", "q = QuantizeLinear(p, t, z)",
@@ -251,7 +252,7 @@ def test_a_limit_does_not_go_to_levels_that_a_quantizer_behind_would_round_other
 
 def test_what_nothing_reads_keeps_no_operator_in_floats() -> None:
     constants = ["float s = {0.1}", "float t = {0.2}", "uint8 z = {128}"]
-    lines = ["a = DequantizeLinear(x, s, z)", "p = Add(a, a)", "gone = Exp(p)", "q = QuantizeLinear(p, t, z)",
-             "y = DequantizeLinear(q, t, z)"]  # fmt: skip
+    lines = ["a = DequantizeLinear(x, s, z)", "p = Add(a, a)", "gone = Exp(p)",
+             "q = QuantizeLinear(p, t, z)", "y = DequantizeLinear(q, t, z)"]  # fmt: skip
     model = text("uint8[256] x", "float[256] y", constants, lines)
     assert "QLinearAdd" in operators(lower_to_integers(model))

@@ -187,7 +187,8 @@ def test_rows_behind_pictures_and_rows_behind_rows(
 ) -> None:
     operands = "f, w1" if bias is None else "f, w1, b1"
     body = f"""a = Conv(x, w0, b0) r = Relu(a) f = Flatten(r)
-               g = Gemm<transB = {transposed}, alpha = 0.5, beta = 2.0>({operands}) s = Relu(g) y = Gemm(s, w2)"""
+               g = Gemm<transB = {transposed}, alpha = 0.5, beta = 2.0>({operands})
+               s = Relu(g) y = Gemm(s, w2)"""
     constants = {"w0": random(3, 4, 3, 3, spread=2), "b0": random(3), "w2": random(5, 7)}
     wide = random(48, 5, spread=1)
     constants["w1"] = np.ascontiguousarray(wide.T) if transposed else wide
@@ -234,7 +235,8 @@ def test_what_lets_no_factor_through_is_left_alone(body: str, outs: str | None) 
 
 
 def test_a_value_on_a_grid_of_its_own_is_left_alone() -> None:
-    body = """c = Conv(x, w) q = QuantizeLinear(c, s, z) r = DequantizeLinear(q, s, z) y = Conv(r, v)"""
+    body = """c = Conv(x, w) q = QuantizeLinear(c, s, z) r = DequantizeLinear(q, s, z)
+              y = Conv(r, v)"""
     model = net(
         body,
         w=random(8, 4, 1, 1, spread=2),

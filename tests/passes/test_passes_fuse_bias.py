@@ -22,9 +22,10 @@ def words(array: np.ndarray) -> str:
 WEIGHT = RNG.integers(-127, 128, (3, 2, 2, 2))
 BIAS = RNG.integers(-9000, 9000, 3)
 CONSTANTS = [
-    "float s = {0.25}", "uint8 z = {7}", "float u = {0.125}", "float[3] v = {0.125,0.25,0.5}", "int8 o = {0}",
-    "int8[3] oo = {0,0,0}", "float t = {9.0}", "int32 i = {0}", "int32[3] ii = {0,0,0}", "float b = {0.03125}",
-    "float[3] bb = {0.03125,0.0625,0.125}", f"int8[3,2,2,2] wq = {words(WEIGHT)}", f"int32[3] bq = {words(BIAS)}",
+    "float s = {0.25}", "uint8 z = {7}", "float u = {0.125}", "float[3] v = {0.125,0.25,0.5}",
+    "int8 o = {0}", "int8[3] oo = {0,0,0}", "float t = {9.0}", "int32 i = {0}",
+    "int32[3] ii = {0,0,0}", "float b = {0.03125}", "float[3] bb = {0.03125,0.0625,0.125}",
+    f"int8[3,2,2,2] wq = {words(WEIGHT)}", f"int32[3] bq = {words(BIAS)}",
     f"float[3,1,1] f = {words(np.round(BIAS * 0.031, 3))}", "int64[3] to = {3,1,1}",
 ]  # fmt: skip
 
@@ -39,8 +40,10 @@ def split(
     )
     lines = [
         "q = QuantizeLinear(x, s, z)", "d = DequantizeLinear(q, s, z)", weights, "c = Conv(d, w)",
-        *([] if between == "c" else ["cq = QuantizeLinear(c, t, z)", "cd = DequantizeLinear(cq, t, z)"]),
-        added, f"a = Add({between}, e)", f"r = QuantizeLinear(a, {grid}, z)", f"y = DequantizeLinear(r, {grid}, z)",
+        *([] if between == "c"
+          else ["cq = QuantizeLinear(c, t, z)", "cd = DequantizeLinear(cq, t, z)"]),
+        added, f"a = Add({between}, e)", f"r = QuantizeLinear(a, {grid}, z)",
+        f"y = DequantizeLinear(r, {grid}, z)",
     ]  # fmt: skip
     return ir_shapes(text("float[2,2,5,5] x", "float[2,3,4,4] y", CONSTANTS, lines))
 
@@ -147,8 +150,9 @@ def test_a_constant_that_would_widen_the_result_or_is_no_number_is_left(constant
         )
     else:
         lines = [
-            "q = QuantizeLinear(x, s, z)", "d = DequantizeLinear(q, s, z)", "w = DequantizeLinear(wq, u, o)",
-            "c = Conv(d, w)", "a = Add(c, f)", "r = QuantizeLinear(a, t, z)", "y = DequantizeLinear(r, t, z)",
+            "q = QuantizeLinear(x, s, z)", "d = DequantizeLinear(q, s, z)",
+            "w = DequantizeLinear(wq, u, o)", "c = Conv(d, w)", "a = Add(c, f)",
+            "r = QuantizeLinear(a, t, z)", "y = DequantizeLinear(r, t, z)",
         ]  # fmt: skip
         model = ir_shapes(
             text("float[2,2,5,5] x", "float[1,2,3,4,4] y", [*constants, constant], lines)

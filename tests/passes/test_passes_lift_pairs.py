@@ -24,11 +24,13 @@ BODIES = {
     ),
     "mover": (
         "float[3,2] y",
-        "q = QuantizeLinear(x, s, z)\n k = Transpose<perm=[1,0]>(q)\n y = DequantizeLinear(k, s, z)",
+        "q = QuantizeLinear(x, s, z)\n k = Transpose<perm=[1,0]>(q)\n"
+        " y = DequantizeLinear(k, s, z)",
     ),
     "mover with two readers": (
         "float[3,2] y, uint8[3,2] i",
-        "q = QuantizeLinear(x, s, z)\n i = Transpose<perm=[1,0]>(q)\n y = DequantizeLinear(i, s, z)",
+        "q = QuantizeLinear(x, s, z)\n i = Transpose<perm=[1,0]>(q)\n"
+        " y = DequantizeLinear(i, s, z)",
     ),
     "a clip that is dequantized otherwise": (
         "float[2,3] y",
@@ -55,7 +57,8 @@ def model_of(name: str) -> ir.Model:
     outputs, body = BODIES[name]
     return ir.from_onnx_text(f"""<ir_version: 10, opset_import: ["" : 21]>
     net (float[2,3] x) => ({outputs})
-    <float s = {{0.5}}, float t = {{0.25}}, uint8 z = {{3}}, uint8 low = {{3}}, uint8 high = {{9}}> {{
+    <float s = {{0.5}}, float t = {{0.25}},
+     uint8 z = {{3}}, uint8 low = {{3}}, uint8 high = {{9}}> {{
     {body}
     }}""")
 

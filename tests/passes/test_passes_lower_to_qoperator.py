@@ -124,11 +124,11 @@ def gate_net() -> ir.Model:
 
 NETS: dict[str, Callable[[], ir.Model]] = {"image": image_net, "gate": gate_net}
 LOWERED = {
-    "image": {"QLinearConv": 3, "QLinearAdd": 1, "MaxPool": 1, "QLinearAveragePool": 1, "QLinearConcat": 1, "Pad": 1,
-              "QLinearLeakyRelu": 1, "Transpose": 2, "QLinearGlobalAveragePool": 1, "Flatten": 1, "QGemm": 2,
-              "QuantizeLinear": 1},
-    "gate": {"QuantizeLinear": 2, "QGemm": 1, "QLinearSigmoid": 1, "QLinearMatMul": 4, "QLinearMul": 1,
-             "MatMulIntegerToFloat": 2, "Transpose": 1, "QLinearSoftmax": 1},
+    "image": {"QLinearConv": 3, "QLinearAdd": 1, "MaxPool": 1, "QLinearAveragePool": 1,
+              "QLinearConcat": 1, "Pad": 1, "QLinearLeakyRelu": 1, "Transpose": 2,
+              "QLinearGlobalAveragePool": 1, "Flatten": 1, "QGemm": 2, "QuantizeLinear": 1},
+    "gate": {"QuantizeLinear": 2, "QGemm": 1, "QLinearSigmoid": 1, "QLinearMatMul": 4,
+             "QLinearMul": 1, "MatMulIntegerToFloat": 2, "Transpose": 1, "QLinearSoftmax": 1},
 }  # fmt: skip
 
 

@@ -19,7 +19,8 @@ PRODUCTS = frozenset({"Gemm", "MatMul", "Conv"})
 def net(shape: str, output: str, constants: str, body: str) -> ir.Model:
     return ir.from_onnx_text(f"""<ir_version: 10, opset_import: ["" : 21]>
     net (float[{shape}] x) => (float[{output}] y)
-    <float s = {{0.5}}, uint8 z = {{103}}, float t = {{0.25}}, int8 wz = {{0}}, float u = {{29.7}}, {constants}> {{
+    <float s = {{0.5}}, uint8 z = {{103}}, float t = {{0.25}}, int8 wz = {{0}}, float u = {{29.7}},
+     {constants}> {{
     q = QuantizeLinear(x, s, z)
     a = DequantizeLinear(q, s, z)
     w = DequantizeLinear(wq, t, wz)
@@ -107,8 +108,8 @@ def test_a_product_behind_a_mover_without_a_pair_counts_in_integers_as_the_engin
 def test_channels_of_a_constant_move_with_it() -> None:
     model = ir.from_onnx_text(f"""<ir_version: 10, opset_import: ["" : 21]>
     net (float[6,4] x) => (float[6,5] y)
-    <float s = {{0.5}}, uint8 z = {{103}}, float[5] t = {{0.25,0.5,0.125,1,0.25}}, int8[5] wz = {{0,0,0,0,0}},
-    float u = {{29.7}}, int8[5,4] wq = {levels(20)}> {{
+    <float s = {{0.5}}, uint8 z = {{103}}, float[5] t = {{0.25,0.5,0.125,1,0.25}},
+     int8[5] wz = {{0,0,0,0,0}}, float u = {{29.7}}, int8[5,4] wq = {levels(20)}> {{
     q = QuantizeLinear(x, s, z)
     a = DequantizeLinear(q, s, z)
     w = DequantizeLinear<axis=0>(wq, t, wz)

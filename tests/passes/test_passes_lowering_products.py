@@ -226,7 +226,8 @@ def test_a_convolution_with_a_zero_point_a_channel() -> None:
     )  # fmt: skip
     dynamic = net(
         "float[2,3,6,6] x", "float[2,4,4,4] y",
-        "q, ds, dz = DynamicQuantizeLinear(x)\n" + body.format(data="q, ds, dz", end="y = Identity(c)"), **weight,
+        "q, ds, dz = DynamicQuantizeLinear(x)\n"
+        + body.format(data="q, ds, dz", end="y = Identity(c)"), **weight,
     )  # fmt: skip
     feeds = {"x": reals(2, 2, 3, 6, 6)}
     for model, operator in ((static, "QLinearConv"), (dynamic, "ConvInteger")):
@@ -315,8 +316,8 @@ def with_bias(operator: str, qtype: str, scale: float) -> tuple[ir.Model, dict[s
         {product}
         r = QuantizeLinear(a, t, z)
         y = DequantizeLinear(r, t, z)""",
-        s=np.float32(0.03), z=np.uint8(120), w=w, ws=np.float32(0.01), wz=np.int8(0), t=np.float32(0.11),
-        b=levels(2, qtype, 3), bs=np.float32(scale), bz=np.zeros((), qtype),
+        s=np.float32(0.03), z=np.uint8(120), w=w, ws=np.float32(0.01), wz=np.int8(0),
+        t=np.float32(0.11), b=levels(2, qtype, 3), bs=np.float32(scale), bz=np.zeros((), qtype),
     )  # fmt: skip
     model.graph.outputs[0].shape = None
     return model, {"x": reals(3, *shape, size=2)}

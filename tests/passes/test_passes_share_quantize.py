@@ -90,11 +90,11 @@ def test_a_product_with_a_pair_for_every_reader_counts_in_integers_before_and_af
     """As ONNX Runtime's quantizer writes residual branches with DedicatedQDQPair."""
     rng = np.random.default_rng(2)
     weight = "{" + ",".join(map(str, rng.integers(-127, 128, 64).tolist())) + "}"
-    constants = ["float s = {0.02}", "uint8 z = {128}", "float u = {0.01}", "int8 o = {0}", "float t = {0.07}",
-                 f"int8[8,8] wq = {weight}"]  # fmt: skip
+    constants = ["float s = {0.02}", "uint8 z = {128}", "float u = {0.01}", "int8 o = {0}",
+                 "float t = {0.07}", f"int8[8,8] wq = {weight}"]  # fmt: skip
     lines = [
-        "q = QuantizeLinear(x, s, z)", "d = DequantizeLinear(q, s, z)", "w = DequantizeLinear(wq, u, o)",
-        "c = MatMul(d, w)",
+        "q = QuantizeLinear(x, s, z)", "d = DequantizeLinear(q, s, z)",
+        "w = DequantizeLinear(wq, u, o)", "c = MatMul(d, w)",
         "a = QuantizeLinear(c, t, z)", "ad = DequantizeLinear(a, t, z)", "n = Neg(ad)",
         "b = QuantizeLinear(c, t, z)", "bd = DequantizeLinear(b, t, z)", "y = Add(n, bd)",
     ]  # fmt: skip

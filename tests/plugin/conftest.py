@@ -54,8 +54,10 @@ def network(seed):
     for i, (a, b) in enumerate(zip(sizes, sizes[1:])):
         weights = rng.normal(0, 1 / np.sqrt(a), (a, b)).astype(np.float32)
         bias = rng.normal(0, 0.1, b).astype(np.float32)
-        constants += [numpy_helper.from_array(weights, f"w{i}"), numpy_helper.from_array(bias, f"b{i}")]
-        nodes.append(helper.make_node("Gemm", [value, f"w{i}", f"b{i}"], [f"h{i}"], name=f"gemm{i}"))
+        constants.append(numpy_helper.from_array(weights, f"w{i}"))
+        constants.append(numpy_helper.from_array(bias, f"b{i}"))
+        operands = [value, f"w{i}", f"b{i}"]
+        nodes.append(helper.make_node("Gemm", operands, [f"h{i}"], name=f"gemm{i}"))
         value = f"h{i}"
         if i < 2:
             nodes.append(helper.make_node("Relu", [value], [f"r{i}"], name=f"relu{i}"))
@@ -67,7 +69,8 @@ def network(seed):
         [helper.make_tensor_value_info(value, TensorProto.FLOAT, ["n", CLASSES])],
         constants,
     )
-    return ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+    opsets = [helper.make_opsetid("", 21)]
+    return ir.from_proto(helper.make_model(graph, opset_imports=opsets, ir_version=10))
 
 
 def model(name, seed):
@@ -100,7 +103,8 @@ def run(graph, x):
     import onnxruntime as ort
 
     ort.set_default_logger_severity(4)
-    session = ort.InferenceSession(ir.to_proto(graph).SerializeToString(), providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(
+        ir.to_proto(graph).SerializeToString(), providers=["CPUExecutionProvider"])
     return session.run(None, {"x": x})[0].argmax(axis=1)
 
 

@@ -20,7 +20,9 @@ def data(name, seed, count=SAMPLES):
                 made = made.with_sources(["one"] * count)
         elif name == "spare" and how.startswith("scored"):
             scored, shared = plain_data("points", 10)(), int(how.split(":")[1])
-            made = replace(made, load=lambda index: scored.load(index) if index < shared else load(index))
+            def mixed(index):
+                return scored.load(index) if index < shared else load(index)
+            made = replace(made, load=mixed)
         return replace(made, content=f"{made.content} {how}")
     return make
 

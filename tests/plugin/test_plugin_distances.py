@@ -12,8 +12,8 @@ def count_gaps(answers, labels, reference):
 
 
 GAP = Metric(
-    name="gap", title="Largest gap", direction=Direction.LOWER, against=Against.REFERENCE, count=count_gaps,
-    unit="mV", proportion=False, of_run=True,
+    name="gap", title="Largest gap", direction=Direction.LOWER, against=Against.REFERENCE,
+    count=count_gaps, unit="mV", proportion=False, of_run=True,
 )
 """
 

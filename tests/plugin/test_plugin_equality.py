@@ -45,7 +45,8 @@ class Engine:
 
     def prepare(self, model, *, taps=(), threads=1):
         if self.name == "picky":
-            raise UnsupportedError("Loading it", found="a Gemm", expected="no Gemm", remedy="Use another.")
+            raise UnsupportedError(
+                "Loading it", found="a Gemm", expected="no Gemm", remedy="Use another.")
         if self.name == "off":
             model = biased(model)
         executor = get_backend("ort-cpu").prepare(model, taps=taps, threads=threads)
@@ -67,17 +68,20 @@ def on_grids(graph):
     # the network with its input and its output on grids
     graph = graph()
     constants = {"s": np.float32(0.05), "t": STEP, "z": np.uint8(128)}
-    values = {name: ir.val(name, const_value=ir.tensor(array, name=name)) for name, array in constants.items()}
+    values = {name: ir.val(name, const_value=ir.tensor(array, name=name))
+              for name, array in constants.items()}
     for value in values.values():
         graph.graph.register_initializer(value)
     last, x = graph.graph.outputs[0], graph.graph.inputs[0]
     first = next(iter(graph.graph))
     pair = [ir.node("QuantizeLinear", [x, values["s"], values["z"]], name="q_in")]
-    pair.append(ir.node("DequantizeLinear", [pair[0].outputs[0], values["s"], values["z"]], name="dq_in"))
+    operands = [pair[0].outputs[0], values["s"], values["z"]]
+    pair.append(ir.node("DequantizeLinear", operands, name="dq_in"))
     graph.graph.insert_before(first, pair)
     first.replace_input_with(0, pair[1].outputs[0])
     back = [ir.node("QuantizeLinear", [last, values["t"], values["z"]], name="q_out")]
-    back.append(ir.node("DequantizeLinear", [back[0].outputs[0], values["t"], values["z"]], name="dq_out"))
+    operands = [back[0].outputs[0], values["t"], values["z"]]
+    back.append(ir.node("DequantizeLinear", operands, name="dq_out"))
     for node in pair + back:
         node.outputs[0].name = node.name + "_value"
     back[1].outputs[0].type, back[1].outputs[0].shape = last.type, last.shape
@@ -93,7 +97,8 @@ def given():
     return replace(made, id="tiny_q", graphs={"model": lambda: on_grids(made.graphs["model"])})
 
 
-MORE = {"backends": {name: (lambda name=name: Engine(name)) for name in ("twin", "off", "stepping", "picky")}}
+MORE = {"backends": {name: (lambda name=name: Engine(name))
+                     for name in ("twin", "off", "stepping", "picky")}}
 """
 
 SUITE = """

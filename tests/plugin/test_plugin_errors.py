@@ -146,7 +146,8 @@ def not_a_number():
 
 def nan_data():
     found = data("points", 10)()
-    return replace(found, content="nan", load=lambda i: np.full(FEATURES, np.nan if i == 7 else 1, np.float32))
+    return replace(found, content="nan",
+                   load=lambda i: np.full(FEATURES, np.nan if i == 7 else 1, np.float32))
 
 
 def wide_data():
@@ -166,8 +167,10 @@ FAULTY = {
     "nan_output": {"models": {"bad": with_graph(not_a_number)}},
     "nan_data": {"models": {"bad": model("bad", 1)}, "datasets": {"bad_points": nan_data}},
     "wide_data": {"models": {"bad": model("bad", 1)}, "datasets": {"bad_points": wide_data}},
-    "overlap": {"models": {"bad": model("bad", 1)}, "datasets": {"bad_points": data("spare", 11, 64)}},
-    "too_few": {"models": {"bad": model("bad", 1)}, "datasets": {"bad_points": data("few", 12, 30)}},
+    "overlap": {"models": {"bad": model("bad", 1)},
+                "datasets": {"bad_points": data("spare", 11, 64)}},
+    "too_few": {"models": {"bad": model("bad", 1)},
+                "datasets": {"bad_points": data("few", 12, 30)}},
 }
 
 

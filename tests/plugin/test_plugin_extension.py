@@ -22,7 +22,8 @@ def network():
     import onnx_ir as ir
     from onnx import TensorProto, helper, numpy_helper
 
-    weights = numpy_helper.from_array(np.random.default_rng(3).normal(size=(8, 5)).astype(np.float32), "w")
+    numbers = np.random.default_rng(3).normal(size=(8, 5)).astype(np.float32)
+    weights = numpy_helper.from_array(numbers, "w")
     graph = helper.make_graph(
         [helper.make_node("MatMul", ["x", "w"], ["y"], name="matmul")],
         "net",
@@ -30,7 +31,8 @@ def network():
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 5])],
         [weights],
     )
-    return ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+    opsets = [helper.make_opsetid("", 21)]
+    return ir.from_proto(helper.make_model(graph, opset_imports=opsets, ir_version=10))
 
 
 def subject():
@@ -38,7 +40,8 @@ def subject():
     from qbench.subjects.tasks import Classification
 
     return ZooModel(
-        id="plus_net", graphs={"model": network}, preprocess=ReadyArray(), task=Classification(k=2), origin="made up"
+        id="plus_net", graphs={"model": network}, preprocess=ReadyArray(),
+        task=Classification(k=2), origin="made up",
     )
 
 
@@ -49,7 +52,8 @@ def points(name, seed):
         x = np.random.default_rng(seed).normal(size=(50, 8)).astype(np.float32)
         ids = tuple(f"{name}{i}" for i in range(50))
         return Dataset(
-            id=name, kind="array", sample_ids=ids, sources=ids, labels=None, content=name, load=lambda i: x[i]
+            id=name, kind="array", sample_ids=ids, sources=ids, labels=None, content=name,
+            load=lambda i: x[i],
         )
 
     return make

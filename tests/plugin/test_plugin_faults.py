@@ -17,13 +17,16 @@ class Engine:
     packages = ("onnxruntime",)
 
     def prepare(self, model, *, taps=(), threads=1):
-        return get_backend("ort-cpu-precise").prepare(damaged(model, os.environ.get("FAULT")), taps=taps)
+        model = damaged(model, os.environ.get("FAULT"))
+        return get_backend("ort-cpu-precise").prepare(model, taps=taps)
 
 
 def damaged(model, fault):
     model = model.clone()
     linear = [n for n in model.graph if n.op_type == "DequantizeLinear"]
-    weights = [n for n in linear if n.inputs[0].const_value is not None and n.inputs[1].const_value.numpy().ndim == 1]
+    weights = [n for n in linear
+               if n.inputs[0].const_value is not None
+               and n.inputs[1].const_value.numpy().ndim == 1]
     if fault == "zero_point":  # of the first activation, off by eight
         node = next(n for n in model.graph if n.op_type == "QuantizeLinear")
         change(model, node, 2, node.inputs[2].const_value.numpy() ^ 8)

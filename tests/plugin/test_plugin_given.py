@@ -50,7 +50,8 @@ pytest_plugins = []
 
 
 def _more(found):
-    found.models.update({f"tiny_{kind.lower()}": quantized(kind) for kind in ("QDQ", "QOperator", "dynamic", "partly")})
+    for kind in ("QDQ", "QOperator", "dynamic", "partly"):
+        found.models[f"tiny_{kind.lower()}"] = quantized(kind)
     found.models["tiny_float"] = lambda: quantized("QDQ")().__class__(
         id="tiny_float",
         graphs={"model": lambda: network(1)},
@@ -280,7 +281,8 @@ PARTNER = get_model("digits_cnn")
 def int8():
     folder = pathlib.Path(tempfile.mkdtemp())
     ir.save(PARTNER.graphs["model"](), folder / "float.onnx")
-    learned = prepare_samples(get_dataset("digits_train").take(64), PARTNER.preprocess, Cache(folder / "cache"))
+    learned = prepare_samples(
+        get_dataset("digits_train").take(64), PARTNER.preprocess, Cache(folder / "cache"))
 
     class Reader(quantization.CalibrationDataReader):
         batches = learned.batches()
@@ -288,7 +290,8 @@ def int8():
         def get_next(self):
             return next(self.batches, None)
 
-    quantization.quantize_static(folder / "float.onnx", folder / "int8.onnx", Reader(), per_channel=True)
+    quantization.quantize_static(
+        folder / "float.onnx", folder / "int8.onnx", Reader(), per_channel=True)
     return ir.load(folder / "int8.onnx")
 
 

@@ -25,7 +25,8 @@ class Engine:
     def prepare(self, model, *, taps=(), threads=1):
         if self.where == "prepare":
             self.fail()
-        return Prepared(self, get_backend("ort-cpu-precise").prepare(model, taps=taps, threads=threads))
+        inner = get_backend("ort-cpu-precise").prepare(model, taps=taps, threads=threads)
+        return Prepared(self, inner)
 
     def fail(self):
         if self.how == "abort":

@@ -185,7 +185,8 @@ from qbench.graph import Capabilities
 @dataclass(frozen=True)
 class Aborting:
     name: str = "aborting"
-    capabilities: Capabilities = field(default_factory=lambda: get_backend("ort-cpu-precise").capabilities)
+    capabilities: Capabilities = field(
+        default_factory=lambda: get_backend("ort-cpu-precise").capabilities)
     packages: tuple = ()
 
     def prepare(self, model, *, taps=(), threads=1):

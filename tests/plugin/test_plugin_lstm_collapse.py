@@ -21,7 +21,8 @@ def dynamic(per_channel):
     def make():
         folder = pathlib.Path(tempfile.mkdtemp())
         save_model(get_model("resemblyzer").graphs["model"](), folder / "float.onnx")
-        quantization.quantize_dynamic(folder / "float.onnx", folder / "int8.onnx", per_channel=per_channel)
+        quantization.quantize_dynamic(
+            folder / "float.onnx", folder / "int8.onnx", per_channel=per_channel)
         return ir.load(folder / "int8.onnx")
 
     def subject():

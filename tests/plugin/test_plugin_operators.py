@@ -26,7 +26,9 @@ MACHINE = get_arithmetic("ort-x64")
 
 @dataclass(frozen=True)
 class Mine:
-    '''An engine from outside: it answers by machinery of its own and says nothing of how it counts.'''
+    '''An engine from outside: it answers by machinery of its own and says nothing of how it
+    counts.
+    '''
 
     name: str
     machine: object
@@ -36,7 +38,8 @@ class Mine:
     def prepare(self, model, *, taps=(), threads=1):
         if any(node.op_type == "Softmax" for node in model.graph):
             raise UnsupportedError(
-                "Preparing a graph on 'mine'", found="a Softmax", expected="what mine has", remedy="Leave it out."
+                "Preparing a graph on 'mine'", found="a Softmax", expected="what mine has",
+                remedy="Leave it out.",
             )
         return IntegerBackend(arithmetic=self.machine).prepare(model, taps=taps)
 
@@ -51,7 +54,8 @@ def pytest_qbench_extension(config):
         backends={
             "mine": lambda: Mine("mine", MACHINE),
             "mine-half-up": lambda: Mine("mine-half-up", half_up()),
-            "mine-pairs": lambda: Mine("mine-pairs", replace(MACHINE, accumulator=Accumulator(pair_bits=16))),
+            "mine-pairs": lambda: Mine(
+                "mine-pairs", replace(MACHINE, accumulator=Accumulator(pair_bits=16))),
         },
     )
 """

@@ -17,7 +17,8 @@ class Engine:
 
     def prepare(self, model, *, taps=(), threads=1):
         if self.name == "picky":
-            raise UnsupportedError("Loading it", found="a Gemm", expected="no Gemm", remedy="Use another.")
+            raise UnsupportedError(
+                "Loading it", found="a Gemm", expected="no Gemm", remedy="Use another.")
         raise RuntimeError("the engine fell over\\nin two lines")
 
 
@@ -25,7 +26,8 @@ def absent():
     import no_such_engine
 
 
-MORE = {"backends": {"picky": lambda: Engine("picky"), "broken": lambda: Engine("broken"), "absent": absent}}
+MORE = {"backends": {"picky": lambda: Engine("picky"), "broken": lambda: Engine("broken"),
+                     "absent": absent}}
 """
 
 
@@ -58,7 +60,8 @@ from qbench.errors import NotFetchedError
 
 
 def unfetched():
-    raise NotFetchedError("Downloading the package 'x==1'", found="no index", expected="it", remedy="Look for one.")
+    raise NotFetchedError(
+        "Downloading the package 'x==1'", found="no index", expected="it", remedy="Look for one.")
 
 
 plain = model
@@ -106,7 +109,8 @@ class Fickle:
 
     def prepare(self, model, *, taps=(), threads=1):
         if "SULKS" in os.environ:
-            raise UnsupportedError("Loading it", found="a Gemm", expected="no Gemm", remedy="Use another.")
+            raise UnsupportedError(
+                "Loading it", found="a Gemm", expected="no Gemm", remedy="Use another.")
         return get_backend("ort-cpu").prepare(model, taps=taps)
 
 

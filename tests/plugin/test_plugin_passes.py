@@ -22,8 +22,12 @@ class ForgetGrid:
 
     def run(self, model):
         for node in model.graph:
-            maker = node.inputs[0].producer() if node.op_type == "DequantizeLinear" and node.inputs[0] else None
-            if maker is not None and maker.op_type == "QuantizeLinear" and maker.inputs[0].producer() is not None:
+            if node.op_type != "DequantizeLinear" or not node.inputs[0]:
+                continue
+            maker = node.inputs[0].producer()
+            if maker is None or maker.op_type != "QuantizeLinear":
+                continue
+            if maker.inputs[0].producer() is not None:
                 node.outputs[0].replace_all_uses_with(maker.inputs[0], replace_graph_outputs=True)
                 model.graph.remove([node, maker], safe=True)
                 return True

@@ -11,13 +11,15 @@ from qbench.backends import get_backend
 
 
 class Noise:
-    # adds to every output what no run before it added: the loads of an engine are counted, as a seed would be
+    # adds to every output what no run before it added: the loads of an engine are counted, as a
+    # seed would be
     def __init__(self, executor, scale, seed):
         self.executor, self.scale, self.random = executor, scale, np.random.default_rng(seed)
 
     def run(self, feeds):
         outputs = self.executor.run(feeds)
-        noise = {name: self.random.normal(0, self.scale, one.shape) for name, one in outputs.items()}
+        noise = {name: self.random.normal(0, self.scale, one.shape)
+                 for name, one in outputs.items()}
         return {name: one + noise[name].astype(one.dtype) for name, one in outputs.items()}
 
     def close(self):

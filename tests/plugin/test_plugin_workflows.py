@@ -47,9 +47,11 @@ if "--jq" in arguments:
     query = arguments[arguments.index("--jq") + 1]
     people = [{"id": 99, "user": {"type": "User"}, "body": "<!-- qbench --> not ours"}]
     if shutil.which("jq"):
-        subprocess.run(["jq", "-r", query], input=json.dumps(people + comments), text=True, check=True)
+        text = json.dumps(people + comments)
+        subprocess.run(["jq", "-r", query], input=text, text=True, check=True)
     else:
-        print(*(one["id"] for one in comments if one["body"].startswith("<!-- qbench -->")), sep="\\n")
+        ours = [one["id"] for one in comments if one["body"].startswith("<!-- qbench -->")]
+        print(*ours, sep="\\n")
 """
 """A forge with one pull request, on which a person has written a comment that looks like ours."""
 
@@ -251,7 +253,9 @@ def test_a_night_that_may_not_push_ends_with_one_sentence(machine, project):
     hook = machine.remote / "hooks" / "pre-receive"
     machine.program(
         hook,
-        "#!/bin/sh\necho 'Permission to somebody/nets.git denied to github-actions[bot].'\nexit 1\n",
+        "#!/bin/sh\n"
+        "echo 'Permission to somebody/nets.git denied to github-actions[bot].'\n"
+        "exit 1\n",
     )
     place = machine.check_out(1)
     shutil.copytree(project.path / "reports", place / "reports")

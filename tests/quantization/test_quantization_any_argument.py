@@ -104,7 +104,7 @@ def test_nan_in_a_constant_is_blamed_on_the_constant(forms):
 
 
 def test_equal_scales_are_told_once():
-    plan = make_plan(onnx.parser.parse_model(NET.replace("{1, -2, 3, 4, 5, -6, 7, 8}", "{8, 8, 1, 1, 1, 1, 1, 1}")),
-                     None, "w8_sym_pc")  # fmt: skip
+    text = NET.replace("{1, -2, 3, 4, 5, -6, 7, 8}", "{8, 8, 1, 1, 1, 1, 1, 1}")
+    plan = make_plan(onnx.parser.parse_model(text), None, "w8_sym_pc")
     (line,) = [line for line in plan.lines() if "weight[" in line]
     assert "2 equal scales 0.0629921257 along" in line

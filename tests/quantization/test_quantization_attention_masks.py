@@ -81,40 +81,60 @@ def of_floats(masked: float) -> Callable[[Array], dict[str, Array]]:
 
 CASES: dict[str, Callable[[], Case]] = {
     "add": lambda: (attention(f"m = Add(scores, c)\n {SOFTMAX}", c=causal(-1e9)), lambda keep: {}),
-    "add float16's least": lambda: (attention(f"m = Add(scores, c)\n {SOFTMAX}", c=causal(-65504)), lambda keep: {}),
-    "add -inf": lambda: (attention(f"m = Add(scores, c)\n {SOFTMAX}", c=causal(-np.inf)), lambda keep: {}),
-    "where": lambda: (attention(f"m = Where(c, far, scores)\n {SOFTMAX}", c=CAUSAL, far=FAR), lambda keep: {}),
-    "where -inf": lambda: (attention(f"m = Where(c, far, scores)\n {SOFTMAX}", c=CAUSAL, far=NO_END), lambda keep: {}),
+    "add float16's least": lambda: (
+        attention(f"m = Add(scores, c)\n {SOFTMAX}", c=causal(-65504)),
+        lambda keep: {},
+    ),
+    "add -inf": lambda: (
+        attention(f"m = Add(scores, c)\n {SOFTMAX}", c=causal(-np.inf)),
+        lambda keep: {},
+    ),
+    "where": lambda: (
+        attention(f"m = Where(c, far, scores)\n {SOFTMAX}", c=CAUSAL, far=FAR),
+        lambda keep: {},
+    ),
+    "where -inf": lambda: (
+        attention(f"m = Where(c, far, scores)\n {SOFTMAX}", c=CAUSAL, far=NO_END),
+        lambda keep: {},
+    ),
     "min and max": lambda: (
-        attention((
-            f"n = Min(scores, c)\n m = Max(n, far)\n {SOFTMAX}"
-        ), c=causal(-1e9, 1e9), far=FAR),
+        attention(
+            f"n = Min(scores, c)\n m = Max(n, far)\n {SOFTMAX}", c=causal(-1e9, 1e9), far=FAR
+        ),
         lambda keep: {},
     ),
     "moved": lambda: (
-        attention((
-            f"n = Add(scores, c)\n m = Transpose<perm=[0,1,2,3]>(n)\n {SOFTMAX}"
-        ), c=causal(LEAST)),
+        attention(
+            f"n = Add(scores, c)\n m = Transpose<perm=[0,1,2,3]>(n)\n {SOFTMAX}", c=causal(LEAST)
+        ),
         lambda keep: {},
     ),
     "BERT": lambda: (
-        attention(f"{padding('size')}\n {SOFTMAX}", ", int64[N,L] mask", axes=AXES, one=ONE, size=BERTS),
+        attention(
+            f"{padding('size')}\n {SOFTMAX}", ", int64[N,L] mask", axes=AXES, one=ONE, size=BERTS
+        ),
         lambda keep: {"mask": keep.astype(np.int64)},
     ),
     "least float": lambda: (
-        attention(f"{padding('size')}\n {SOFTMAX}", ", int64[N,L] mask", axes=AXES, one=ONE, size=LAST),
+        attention(
+            f"{padding('size')}\n {SOFTMAX}", ", int64[N,L] mask", axes=AXES, one=ONE, size=LAST
+        ),
         lambda keep: {"mask": keep.astype(np.int64)},
     ),
     "fed": lambda: (
-        attention((
-            f"a = Unsqueeze(mask, axes)\n m = Add(scores, a)\n {SOFTMAX}"
-        ), ", float[N,L] mask", axes=AXES),
+        attention(
+            f"a = Unsqueeze(mask, axes)\n m = Add(scores, a)\n {SOFTMAX}",
+            ", float[N,L] mask",
+            axes=AXES,
+        ),
         of_floats(-1e9),
     ),
     "fed -inf": lambda: (
-        attention((
-            f"a = Unsqueeze(mask, axes)\n m = Add(scores, a)\n {SOFTMAX}"
-        ), ", float[N,L] mask", axes=AXES),
+        attention(
+            f"a = Unsqueeze(mask, axes)\n m = Add(scores, a)\n {SOFTMAX}",
+            ", float[N,L] mask",
+            axes=AXES,
+        ),
         of_floats(-np.inf),
     ),
     "multiplied": lambda: (
@@ -139,7 +159,7 @@ CASES: dict[str, Callable[[], Case]] = {
         ),
         lambda keep: {"mask": keep},
     ),
-}  # fmt: skip
+}
 
 
 def run(model: ir.Model, backend: str, feeds: dict[str, Array]) -> Array:

@@ -216,10 +216,11 @@ def test_a_product_forced_on_the_biass_grid(qtype: str, step: int) -> None:
     x = [[round(Fraction(float(v)) * 16) for v in row] for row in feeds["x"].reshape(3, 2)]
     w = [[round(Fraction(v) * 256) for v in row] for row in ((0.49, -0.25), (0.125, 0.3))]
     b = [round(Fraction(v) * step) for v in (0.7, 3.2)]
+    sums = [[sum(a * c for a, c in zip(row, w[m], strict=True)) for m in range(2)] for row in x]
     want = [
-        [Fraction(round(Fraction(sum(a * c for a, c in zip(row, w[m], strict=True)), 4096) * step) + b[m], step)
-         for m in range(2)] for row in x
-    ]  # fmt: skip
+        [Fraction(round(Fraction(row[m], 4096) * step) + b[m], step) for m in range(2)]
+        for row in sums
+    ]
     got = fake_quantized(model, plan, feeds)["z"].reshape(3, 2)
     assert [[Fraction(float(v)) for v in row] for row in got] == want
     for backend in ("ort-cpu", "ort-cpu-noopt"):
@@ -375,8 +376,11 @@ def test_what_is_on_a_grid_inside_is_what_was_asked() -> None:
     model = SUBJECTS["conv_relu"]()
     plan, feeds = planned(model, schema_of(correlation=INT16))
     written = quantize_model(model, plan)
-    name = next(node.outputs[0].name or "" for node in written.graph if "c.correlation" in str(node.outputs[0].name)
-                and node.op_type == "DequantizeLinear")  # fmt: skip
+    name = next(
+        node.outputs[0].name or ""
+        for node in written.graph
+        if "c.correlation" in str(node.outputs[0].name) and node.op_type == "DequantizeLinear"
+    )
     with get_backend("ort-cpu-noopt").prepare(written, taps=(name,)) as executor:
         seen = executor.run(feeds)[name]
     qparams = plan.values["c.correlation"]

@@ -191,7 +191,9 @@ WEIGHT = "wr = DequantizeLinear(w, sw, zw)\n"
 
 FOREIGN = {  # the body, and how many values of it are on a grid
     "one DQ for two readers": (
-        "q = QuantizeLinear(x, sx, zx)\n d = DequantizeLinear(q, sx, zx)\n" + WEIGHT + "a = Conv(d, wr)\n"
+        "q = QuantizeLinear(x, sx, zx)\n d = DequantizeLinear(q, sx, zx)\n"
+        + WEIGHT
+        + "a = Conv(d, wr)\n"
         "b = Conv(d, wr)\n y = Add(a, b)",
         1,
     ),
@@ -202,8 +204,7 @@ FOREIGN = {  # the body, and how many values of it are on a grid
     ),
     "scales as nodes": (
         "s = Constant<value_float=0.0371>()\n q = QuantizeLinear(x, s, zx)\n"
-        " d = DequantizeLinear(q, s, zx)\n"
-        + WEIGHT + "y = Conv(d, wr)",
+        " d = DequantizeLinear(q, s, zx)\n" + WEIGHT + "y = Conv(d, wr)",
         1,
     ),
     "the engine's own domain": (
@@ -214,8 +215,7 @@ FOREIGN = {  # the body, and how many values of it are on a grid
     ),
     "a pair around a float weight": (
         "q = QuantizeLinear(x, sx, zx)\n d = DequantizeLinear(q, sx, zx)\n"
-        " wq = QuantizeLinear(wf, sw, zw)\n"
-        + WEIGHT.replace("(w,", "(wq,") + "y = Conv(d, wr)",
+        " wq = QuantizeLinear(wf, sw, zw)\n" + WEIGHT.replace("(w,", "(wq,") + "y = Conv(d, wr)",
         1,
     ),
     "two pairs in a row": (
@@ -233,23 +233,28 @@ FOREIGN = {  # the body, and how many values of it are on a grid
     "two grids side by side": (
         "q = QuantizeLinear(x, sx, zx)\n d = DequantizeLinear(q, sx, zx)\n"
         " q2 = QuantizeLinear(x, sy, zx)\n"
-        "d2 = DequantizeLinear(q2, sy, zx)\n" + WEIGHT + (
-            "a = Conv(d, wr)\n b = Conv(d2, wr)\n y = Sub(a, b)"
-        ),
+        "d2 = DequantizeLinear(q2, sy, zx)\n"
+        + WEIGHT
+        + "a = Conv(d, wr)\n b = Conv(d2, wr)\n y = Sub(a, b)",
         2,
     ),
     "integers moved between Q and DQ": (
         "q = QuantizeLinear(x, sx, zx)\n m = MaxPool<kernel_shape=[3,3], pads=[1,1,1,1]>(q)\n"
-        "t = Transpose<perm=[0,1,3,2]>(m)\n d = DequantizeLinear(t, sx, zx)\n" + WEIGHT + "y = Conv(d, wr)",
+        "t = Transpose<perm=[0,1,3,2]>(m)\n d = DequantizeLinear(t, sx, zx)\n"
+        + WEIGHT
+        + "y = Conv(d, wr)",
         3,
     ),
     "levels clipped between Q and DQ": (
-        "q = QuantizeLinear(x, sx, zx)\n c = Clip(q, zx, top)\n d = DequantizeLinear(c, sx, zx)\n" + WEIGHT
+        "q = QuantizeLinear(x, sx, zx)\n c = Clip(q, zx, top)\n d = DequantizeLinear(c, sx, zx)\n"
+        + WEIGHT
         + "y = Conv(d, wr)",
         1,
     ),
     "an output that leaves rounded": (
-        "q = QuantizeLinear(x, sx, zx)\n d = DequantizeLinear(q, sx, zx)\n" + WEIGHT + "c = Conv(d, wr)\n"
+        "q = QuantizeLinear(x, sx, zx)\n d = DequantizeLinear(q, sx, zx)\n"
+        + WEIGHT
+        + "c = Conv(d, wr)\n"
         "r = QuantizeLinear(c, sy, zx)\n y = DequantizeLinear(r, sy, zx)",
         2,
     ),
@@ -260,10 +265,12 @@ FOREIGN = {  # the body, and how many values of it are on a grid
         1,
     ),
     "another grid on the way back": (
-        "q = QuantizeLinear(x, sx, zx)\n d = DequantizeLinear(q, sy, zx)\n" + WEIGHT + "y = Conv(d, wr)",
+        "q = QuantizeLinear(x, sx, zx)\n d = DequantizeLinear(q, sy, zx)\n"
+        + WEIGHT
+        + "y = Conv(d, wr)",
         2,
     ),
-}  # fmt: skip
+}
 
 
 def foreign(name: str) -> ir.Model:
@@ -360,7 +367,8 @@ OF_ENGINE = {
 def test_operators_of_the_engine_become_float_ones_between_pairs(operator: str) -> None:
     constants = {
         "sx": np.float32(0.031), "zx": np.uint8(120), "sy": np.float32(0.022), "zy": np.uint8(99),
-        "sz": np.float32(0.047), "zz": np.uint8(101), "m": np.random.default_rng(0).random((4, 6, 6)) < 0.5,
+        "sz": np.float32(0.047), "zz": np.uint8(101),
+        "m": np.random.default_rng(0).random((4, 6, 6)) < 0.5,
     }  # fmt: skip
     body = f"""q = QuantizeLinear(x, sx, zx)
     q2 = QuantizeLinear(x, sy, zy)

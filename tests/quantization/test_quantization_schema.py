@@ -52,9 +52,11 @@ names = ["*/c?", "stem"]
 first = 2
 last = 1
 input = { qtype = "uint8", symmetry = "asymmetric", range_method = "minmax", dynamic = true }
-output = { qtype = "int8", symmetry = "symmetric", scale_kind = "pow2_nearest", narrow_range = true }
+output = { qtype = "int8", symmetry = "symmetric", scale_kind = "pow2_nearest", \
+narrow_range = true }
 weight = { qtype = "int4", symmetry = "symmetric", granularity = "block", block_size = 32 }
-correlation = { qtype = "int16", symmetry = "symmetric", scale = 0.25, zero_point = 0, scale_kind = "pow2" }
+correlation = { qtype = "int16", symmetry = "symmetric", scale = 0.25, zero_point = 0, \
+scale_kind = "pow2" }
 bias = { kind = "own", qtype = "int9", scale_kind = "pow2", finer = "product" }
 keep_float = ["sum"]
 share = ["inputs", "output"]

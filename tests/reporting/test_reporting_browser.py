@@ -106,7 +106,8 @@ NAMES = """() => {
   return [...names].filter((name) => !name.startsWith("--"));
 }"""
 STYLES = """async (names) => {
-  for (let frame = 0; frame < 2; frame++) await new Promise(requestAnimationFrame);  // what watches sizes has its say
+  // what watches sizes has its say
+  for (let frame = 0; frame < 2; frame++) await new Promise(requestAnimationFrame);
   return [...document.querySelectorAll("body *")].map((element) => {
     const style = getComputedStyle(element);
     return [element.tagName, ...names.map((name) => style.getPropertyValue(name))].join(" ");
@@ -162,10 +163,12 @@ def test_words_can_be_told_from_their_ground(site, visit, scheme):
           if (colour !== "rgba(0, 0, 0, 0)") return colour;
         }
       };
-      return [...document.querySelectorAll(".m b, .m small, .headline, .when, .lede, .legend li, td, th")]
+      const seen = ".m b, .m small, .headline, .when, .lede, .legend li, td, th";
+      return [...document.querySelectorAll(seen)]
         .map((element) => {
           const [a, b] = [light(getComputedStyle(element).color), light(ground(element))];
-          return [(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), element.className + ": " + element.textContent];
+          const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+          return [ratio, element.className + ": " + element.textContent];
         });
     }""")
     assert len(contrasts) > 400
@@ -352,7 +355,8 @@ def test_without_scripts_a_click_still_opens_a_large_chart_with_its_scale(linked
 
 ROWS = """rows => rows.map((row) => [
   row.cells[0].firstChild.textContent + " " + row.cells[0].querySelector("small").textContent,
-  row.cells[1].textContent, [...row.cells[6].childNodes].map((line) => line.textContent).filter(Boolean),
+  row.cells[1].textContent,
+  [...row.cells[6].childNodes].map((line) => line.textContent).filter(Boolean),
 ])"""
 
 

@@ -189,10 +189,12 @@ def test_words_can_be_told_from_their_ground(opened, scheme):
           if (colour !== "rgba(0, 0, 0, 0)") return colour;
         }
       };
-      return [...document.querySelectorAll(".heat :is(td, th, span), .suspects :is(p, b, a, .rank), .judged, pre")]
+      const seen = ".heat :is(td, th, span), .suspects :is(p, b, a, .rank), .judged, pre";
+      return [...document.querySelectorAll(seen)]
         .map((element) => {
           const [a, b] = [light(getComputedStyle(element).color), light(ground(element))];
-          return [(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), element.className + ": " + element.textContent];
+          const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+          return [ratio, element.className + ": " + element.textContent];
         });
     }""")
     assert len(contrasts) > 800

@@ -127,7 +127,8 @@ def test_a_killed_process_leaves_what_it_wrote(tmp_path):
         import datetime, os, signal
         from pathlib import Path
         from qbench.tracking import RunWriter
-        writer = RunWriter.open(Path({str(tmp_path)!r}), {{"suite": "smoke"}}, commit="abc", token="t",
+        writer = RunWriter.open(Path({str(tmp_path)!r}), {{"suite": "smoke"}},
+                                commit="abc", token="t",
                                 started=datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC))
         axes = {{"suite": "smoke", "model": "m", "schema": "s"}}
         for number in range(3):

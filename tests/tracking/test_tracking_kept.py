@@ -160,7 +160,8 @@ def state():
     except StoreError:
         return "unreadable"
     kept = [kept_digest(a) for c in found.kept.values() for e in c.values() for a in e.values()]
-    return str((found.preprocessing, sorted(found.cells), kept, [a.digest for a in found.stored.values()]))
+    stored = [a.digest for a in found.stored.values()]
+    return str((found.preprocessing, sorted(found.cells), kept, stored))
 
 
 def killed(point):

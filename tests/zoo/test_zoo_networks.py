@@ -185,8 +185,8 @@ def test_a_unit_counts_as_its_formula_says(seed: int, stride: int, clipped: bool
     graph = GraphBuilder("unit")
     parameters = Parameters("unit", state)
     unit = Unit(
-        name="unit", convolution="c", normalization="n", inputs=inputs, outputs=outputs, kernel=3, stride=stride,
-        pads=(0, 0, 1, 1), groups=inputs, clipped=clipped,
+        name="unit", convolution="c", normalization="n", inputs=inputs, outputs=outputs, kernel=3,
+        stride=stride, pads=(0, 0, 1, 1), groups=inputs, clipped=clipped,
     )  # fmt: skip
     x = graph.input("x", ("N", inputs, 5, 5))
     y = Layers(graph, parameters, epsilon=1e-3).unit(x, unit)

@@ -19,8 +19,8 @@ def lines(widths: list[int], folder: Path) -> Samples:
     """Grey pictures, 24 pixels high."""
     names = tuple(f"line{i}" for i in range(len(widths)))
     data = Dataset(
-        id="made-up", kind="picture", sample_ids=names, sources=names, labels=((97,),) * len(names), content="x",
-        load=lambda index: np.full((24, widths[index], 3), 10 * index, np.uint8),
+        id="made-up", kind="picture", sample_ids=names, sources=names, labels=((97,),) * len(names),
+        content="x", load=lambda index: np.full((24, widths[index], 3), 10 * index, np.uint8),
     )  # fmt: skip
     return prepare_samples(data, TextLine(), Cache(folder))
 

@@ -92,8 +92,8 @@ def test_settings_reach_the_preprocessing_and_the_feed(tmp_path: Path) -> None:
     )
     data, preprocess = dataset_from_text(text)
     assert preprocess == Picture(
-        resize=12, crop=8, mean=(1, 2, 3), std=(2, 2, 2), divisor=1, interpolation=Interpolation.BICUBIC,
-        layout=Layout.NHWC, input="image",
+        resize=12, crop=8, mean=(1, 2, 3), std=(2, 2, 2), divisor=1,
+        interpolation=Interpolation.BICUBIC, layout=Layout.NHWC, input="image",
     )  # fmt: skip
     (feeds,) = prepare_samples(data, preprocess, Cache(tmp_path / "cache")).batches()
     assert feeds["image"].shape == (1, 8, 8, 3)

@@ -18,8 +18,8 @@ from qbench.diagnosis.target import Target, watched_backend
 from qbench.graph import Capabilities
 
 NETWORK = """<ir_version: 10, opset_import: ["" : 21]>
-net (float[n, 3, 8, 8] x, float[6, 3, 3, 3] wide_w, float[6] wide_b, float[6, 1, 3, 3] deep_w, float[6] deep_b,
-     float[5, 6] dense_w, float[5] dense_b) => (float[n, 5] y)
+net (float[n, 3, 8, 8] x, float[6, 3, 3, 3] wide_w, float[6] wide_b, float[6, 1, 3, 3] deep_w,
+     float[6] deep_b, float[5, 6] dense_w, float[5] dense_b) => (float[n, 5] y)
 {
     [wide] a = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (x, wide_w, wide_b)
     [relu] b = Relu (a)

@@ -100,8 +100,8 @@ def grid_over(values, *, zero=None, levels="uint8", share=1.0):
     return scale, round(-low / scale) if zero is None else zero, levels
 
 
-def made(operator, inputs, *, weight=None, bias=None, channelwise=True, behind="", output=None, grids=None,
-         shape=None, levels="uint8", attributes="", weight_zero=0):  # fmt: skip
+def made(operator, inputs, *, weight=None, bias=None, channelwise=True, behind="", output=None,
+         grids=None, shape=None, levels="uint8", attributes="", weight_zero=0):  # fmt: skip
     """A unit of one ``operator`` (in ONNX text) over float ``inputs`` by name, each on a grid
     over its range.
 
@@ -245,9 +245,10 @@ def conv(
     biases = rng.normal(size=out) * 4 if bias else None
     pad = kernel // 2
     changed.setdefault(
-        "attributes", f"<pads=[{pad},{pad},{pad},{pad}], kernel_shape=[{kernel},{kernel}], strides=[{stride},{stride}],"
-        f" group={group}>",
-    )  # fmt: skip
+        "attributes",
+        f"<pads=[{pad},{pad},{pad},{pad}], kernel_shape=[{kernel},{kernel}], "
+        f"strides=[{stride},{stride}], group={group}>",
+    )
     x = rng.normal(size=(samples, into, size, size)) + 0.3
     return made("Conv", {"x": x}, weight=weight, bias=biases, **changed)
 

@@ -130,8 +130,8 @@ def test_another_dilation():
 
 
 def test_a_softmax_along_another_axis():
-    one = made("Softmax", {"x": np.random.default_rng(6).normal(size=(10, 10)) * 3}, attributes="<axis=1>",
-               output=(1 / 256, 0, "uint8"))  # fmt: skip
+    one = made("Softmax", {"x": np.random.default_rng(6).normal(size=(10, 10)) * 3},
+               attributes="<axis=1>", output=(1 / 256, 0, "uint8"))  # fmt: skip
     other = made("Softmax", one.floats, attributes="<axis=0>", output=(1 / 256, 0, "uint8"))
     named = one.cause(other.levels())
     assert named.cause is Cause.LAYOUT

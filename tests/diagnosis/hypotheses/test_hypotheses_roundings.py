@@ -145,8 +145,8 @@ def test_another_zero_point_of_the_input(unit, zero):
 def test_a_zero_point_of_the_weights_that_is_left_out():
     rng = np.random.default_rng(3)
     one = made(
-        "Gemm", {"x": rng.normal(size=(40, 32))}, weight=rng.normal(size=(32, 8)), bias=rng.normal(size=8),
-        channelwise=False, weight_zero=121, output=(0.6, 120, "uint8"),
+        "Gemm", {"x": rng.normal(size=(40, 32))}, weight=rng.normal(size=(32, 8)),
+        bias=rng.normal(size=8), channelwise=False, weight_zero=121, output=(0.6, 120, "uint8"),
     )  # fmt: skip
     assert one.cause().cause is None
     named = one.cause(one.levels(graph=edited(one.unit, w_z=np.array(0))))
