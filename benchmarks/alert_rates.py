@@ -341,8 +341,8 @@ def table(rates: Rates) -> str:
          f"{statistics.median(rates.delays):.0f}, {max(rates.delays)}" if rates.delays else "–"),
         ("slides: found", f"{rates.found_slides} of {rates.slides}"),
         ("confirmed alerts where nothing had happened",
-         f"{rates.wrong} of {rates.alerts}, on {rates.series} series; {rates.harmless} more were "
-         "accepted at once"),
+         f"{rates.wrong} of {rates.alerts}, on {rates.series} series; "
+         f"{rates.harmless} more were accepted at once"),
         ("how they ended",
          ", ".join(f"{count} {name}" for name, count in sorted(rates.ends.items())) or "–"),
         ("gone after a later run, or open again", f"{sum(rates.broken.values())}"),
@@ -415,8 +415,8 @@ def replay_year(folder: Path) -> str:
     broken = sum(broken_promises(runs, line, known).values())
     words = ", ".join(f"{count} {name}" for name, count in sorted(ends.items()))
     return (
-        f"the year: {len(found)} alerts over {len(runs)} runs ({words}); gone or open again: "
-        f"{broken}"
+        f"the year: {len(found)} alerts over {len(runs)} runs ({words}); "
+        f"gone or open again: {broken}"
     )
 
 

@@ -120,8 +120,8 @@ def main() -> None:
     files = made(int(sys.argv[1]) if len(sys.argv) > 1 else 5000)
     labels = tuple(files.labels)
     print(
-        f"{len(labels)} pictures, {len(files.annotations)} labels, {len(files.detections)} "
-        "answers\n"
+        f"{len(labels)} pictures, {len(files.annotations)} labels, "
+        f"{len(files.detections)} answers\n"
     )
     slow = timed("pycocotools, six values", lambda: library(files, COCO, COCOeval))
     fast = timed(

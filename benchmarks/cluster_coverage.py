@@ -579,8 +579,8 @@ def speed() -> None:
         counted = time.process_time()
         shown_by(found, 0.005)
         print(
-            f"{name}: {counted - started:.2f} s to score, {time.process_time() - counted:.3f} s to "
-            "judge"
+            f"{name}: {counted - started:.2f} s to score, "
+            f"{time.process_time() - counted:.3f} s to judge"
         )
 
 

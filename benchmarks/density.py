@@ -41,8 +41,8 @@ class DenseFunction:
         """One line: where it is, its name and both counts."""
         place = f"{self.path.relative_to(root)}:{self.line}"
         return (
-            f"{place} {self.name}: {self.conditionals} conditional expressions, {self.nested} "
-            "nested"
+            f"{place} {self.name}: {self.conditionals} conditional expressions, "
+            f"{self.nested} nested"
         )
 
 

@@ -336,12 +336,12 @@ def page(
         "",
         "Every fault of the [catalogue](faults.md) was put into real subjects, at a place drawn by "
         "a seed, and judged",
-        "by every gate; the suspects of localisation stand beside. This page is written by `make "
-        "detection` (seed",
+        "by every gate; the suspects of localisation stand beside. "
+        "This page is written by `make detection` (seed",
         f"{seed}; rules are tuned on others, though what an earlier page missed has named faults "
         "to look at there). A",
-        "cell says by which gates the fault is seen (g alone: nothing but a range moved), at which "
-        "place",
+        "cell says by which gates the fault is seen (g alone: nothing but a range moved), "
+        "at which place",
         "localisation has its node, and whether the cause it names is right. (d) needs an accepted "
         "result of the same",
         "environment class, (g) ranges that were accepted on any; all others need nothing. An "

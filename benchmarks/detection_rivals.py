@@ -80,8 +80,8 @@ class Book:
         """Note ``answer``."""
         self._keep(answer)
         print(
-            f"  {answer.subject} {answer.fault}@{','.join(answer.sites)}: {answer.tool} "
-            f"{_cell(answer)}",
+            f"  {answer.subject} {answer.fault}@{','.join(answer.sites)}: "
+            f"{answer.tool} {_cell(answer)}",
             flush=True,
         )
         if self._path is not None:

@@ -309,8 +309,8 @@ def main() -> None:
         return
     print(f"constants of the model: {constant_bytes(quantized()[1]) / 2**20:.1f} MB")
     print(
-        "| engine | ms of a batch | backend: processor | wall clock | cell: processor | wall clock "
-        "| MB, raw",
+        "| engine | ms of a batch | backend: processor | wall clock "
+        "| cell: processor | wall clock | MB, raw",
         end="",
     )
     print(" | MB, backend | MB, cell |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|", flush=True)

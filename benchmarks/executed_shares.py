@@ -67,8 +67,8 @@ def main() -> None:
             name = f"{cell.schema} {cell.variant}".strip()
             executed = "not reported" if share is None else f"{100 * share:.1f} %"
             print(
-                f"| {cell.model} | {name} | {100 * quantized.integer_macs:.1f} % | {executed} | "
-                f"{words} |",
+                f"| {cell.model} | {name} | {100 * quantized.integer_macs:.1f} % | {executed} "
+                f"| {words} |",
                 flush=True,
             )
 

@@ -255,8 +255,8 @@ def main() -> int:
         f"{count} × {code}" for code, count in sorted(Counter(one["code"] for one in tried).items())
     )
     print(
-        f"tried {len(tried)}, green wrongly {len(green)}, red wrongly {len(red)}; exit codes: "
-        f"{codes}"
+        f"tried {len(tried)}, green wrongly {len(green)}, red wrongly {len(red)}; "
+        f"exit codes: {codes}"
     )
     return int(bool(green or red))
 

@@ -107,8 +107,8 @@ def main() -> int:
         many = found[COUNTS[1]][2]
         ratio = spent / evaluation
         print(
-            f"{backend}: one evaluation {evaluation:.2f} s, localising {spent:.1f} s: {ratio:.1f} "
-            "evaluations"
+            f"{backend}: one evaluation {evaluation:.2f} s, localising {spent:.1f} s: "
+            f"{ratio:.1f} evaluations"
         )
         print(f"{backend}: peak {few:.0f} MB at {COUNTS[0]} samples, {many:.0f} MB at {COUNTS[1]}")
         missed |= ratio > RATIO_BAR or many > MEMORY_BAR or many - few > FLAT_BAR

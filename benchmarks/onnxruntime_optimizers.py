@@ -43,8 +43,8 @@ def quantizer_lines() -> Iterator[str]:
         plain, rewritten = found = largest_errors(case)
         says = " ".join(case.says.split()) + ("" if case.holds(found) else " **Not as expected.**")
         yield (
-            f"| `{case.name}` | {case.reported} | {plain:.3f} | {rewritten:.3f} | {case.step} | "
-            f"{says} |"
+            f"| `{case.name}` | {case.reported} | {plain:.3f} | {rewritten:.3f} | {case.step} "
+            f"| {says} |"
         )
 
 

@@ -73,8 +73,8 @@ def main() -> None:
             same = [int((one.argmax(1) == exact.argmax(1)).sum()) for one in (theirs, ours)]
             differ, most = int((theirs != ours).sum()), float(np.abs(theirs - ours).max())
             row = (
-                f"{same[0]}/{len(exact)} | {same[1]}/{len(exact)} | {differ} of {theirs.size} | "
-                f"{most:.3g}"
+                f"{same[0]}/{len(exact)} | {same[1]}/{len(exact)} | {differ} of {theirs.size} "
+                f"| {most:.3g}"
             )
             print(f"| {model} | {schema} | {row} |", flush=True)
 

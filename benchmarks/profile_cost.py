@@ -226,8 +226,8 @@ def compare(name: str, path: Path, arguments: argparse.Namespace) -> bool:
                 child("theirs", path, arguments.images, method),
             )
             print(
-                f"  {method}, {arguments.images} images, all told: {mine:.1f} s, onnxruntime's "
-                f"{other:.1f} s"
+                f"  {method}, {arguments.images} images, all told: "
+                f"{mine:.1f} s, onnxruntime's {other:.1f} s"
             )
             holds &= judged(
                 f"times as fast as onnxruntime's {method}", other / mine, bar, least=True
@@ -243,8 +243,8 @@ def compare(name: str, path: Path, arguments: argparse.Namespace) -> bool:
             for count, kind in ((8, "plain"), (8, "profile"), (256, "profile"))
         )
         print(
-            f"  peak MB: plain pass {plain:.0f}, profile of 8 images {few:.0f}, of 256 images "
-            f"{many:.0f}"
+            f"  peak MB: plain pass {plain:.0f}, profile of 8 images {few:.0f}, "
+            f"of 256 images {many:.0f}"
         )
         holds &= judged("above the plain pass", max(few, many) - plain, ABOVE_MB, " MB")
         holds &= judged("apart", abs(many - few), APART_MB, " MB")

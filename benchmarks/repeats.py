@@ -84,8 +84,8 @@ def _row(planned: PlannedCell, found: Repeats, samples: int, what: str = "all of
     counts = found.metrics["top1"].hits
     differing = sum(found.differing.values())
     return (
-        f"| `{planned.cell}` | {what} | {found.runs} | {differing} of {samples} | {min(counts)} to "
-        f"{max(counts)} |"
+        f"| `{planned.cell}` | {what} | {found.runs} | {differing} of {samples} "
+        f"| {min(counts)} to {max(counts)} |"
     )
 
 

@@ -91,8 +91,8 @@ def sweep(name: str, path: Path, folder: Path) -> bool:
         planning.append(planned - started)
         writing.append(time.process_time() - planned)
         print(
-            f"{schema:26}  {planning[-1]:7.3f}  {writing[-1]:7.3f}  {plan.integer_macs:.0%} in "
-            "integers"
+            f"{schema:26}  {planning[-1]:7.3f}  {writing[-1]:7.3f}  "
+            f"{plan.integer_macs:.0%} in integers"
         )
         (folder / f"{schema}.onnx").unlink()
     total, least = profiling + sum(planning) + sum(writing), profiling + sum(writing)

@@ -122,8 +122,8 @@ def errors(trials: int, rng: np.random.Generator) -> Iterator[str]:
     of changed samples.
     """
     yield (
-        "| n | margin | samples of a source, correlation | wrong PASS early / in all | wrong FAIL "
-        "early / in all |"
+        "| n | margin | samples of a source, correlation | wrong PASS early / in all "
+        "| wrong FAIL early / in all |"
     )
     yield "|---|---|---|---|---|"
     cases = [(n, margin, 1, 0.0) for n in (500, 2000) for margin in (0.005, 0.01, 0.02)]
@@ -140,16 +140,16 @@ def errors(trials: int, rng: np.random.Generator) -> Iterator[str]:
         source = "1" if size == 1 else f"{size}, {rho}"
         words = list(map(percent, worst))
         yield (
-            f"| {n} | {100 * margin:g} pp | {source} | {words[0]} / {words[1]} | {words[2]} / "
-            f"{words[3]} |"
+            f"| {n} | {100 * margin:g} pp | {source} | {words[0]} / {words[1]} "
+            f"| {words[2]} / {words[3]} |"
         )
 
 
 def savings(trials: int, rng: np.random.Generator) -> Iterator[str]:
     """What cells of several true losses end with, and how many of their samples they run."""
     yield (
-        "| n | margin | true drop | changed | PASS / FAIL / neither | samples run, mean | whole "
-        "test alone |"
+        "| n | margin | true drop | changed | PASS / FAIL / neither | samples run, mean "
+        "| whole test alone |"
     )
     yield "|---|---|---|---|---|---|---|"
     for n, margin in ((1000, 0.02), (5000, 0.01)):
@@ -166,8 +166,8 @@ def savings(trials: int, rng: np.random.Generator) -> Iterator[str]:
             drop_text, share_text = f"{100 * drop:g} pp", f"{100 * share:g} %"
             mean = f"{samples.mean():.0f} of {n}"
             yield (
-                f"| {n} | {100 * margin:g} pp | {drop_text} | {share_text} | {shares} | {mean} | "
-                f"{without} |"
+                f"| {n} | {100 * margin:g} pp | {drop_text} | {share_text} | {shares} | {mean} "
+                f"| {without} |"
             )
 
 
@@ -222,8 +222,8 @@ def counts(trials: int, rng: np.random.Generator) -> Iterator[str]:
     the samples run.
     """
     yield (
-        "| decided by | n | least allowed | of all samples | early verdict is wrong | samples run, "
-        "mean |"
+        "| decided by | n | least allowed | of all samples | early verdict is wrong "
+        "| samples run, mean |"
     )
     yield "|---|---|---|---|---|---|"
     cases = [
@@ -245,8 +245,8 @@ def counts(trials: int, rng: np.random.Generator) -> Iterator[str]:
             else ("agreement floor", f"{lost} differ")
         )
         yield (
-            f"| {kind} | {n} | {least} | {words}: {'PASS' if right > 0 else 'FAIL'} | {wrong} | "
-            f"{mean} |"
+            f"| {kind} | {n} | {least} | {words}: "
+            f"{'PASS' if right > 0 else 'FAIL'} | {wrong} | {mean} |"
         )
 
 

@@ -123,8 +123,8 @@ def main() -> None:
     for name, read in readers.items():
         found[name] = seconds(read, itertools.islice(itertools.cycle(texts), arguments.lines))
         print(
-            f"  {name:10} {found[name]:7.1f} s  {1e6 * found[name] / arguments.lines:6.1f} µs a "
-            "line",
+            f"  {name:10} {found[name]:7.1f} s  {1e6 * found[name] / arguments.lines:6.1f} "
+            "µs a line",
             flush=True,
         )
     sys.exit(found["msgspec"] > found["json"])

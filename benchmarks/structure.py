@@ -122,8 +122,8 @@ def stale(text: str) -> list[str]:
     found = []
     if written(text) != text:
         found.append(
-            "docs/architecture.md has another list of modules: python benchmarks/structure.py "
-            "--write"
+            "docs/architecture.md has another list of modules: "
+            "python benchmarks/structure.py --write"
         )
     gone = sorted(
         {file for file in PATH_ROW.findall(text) if not (PAGE.parent.parent / file).exists()}

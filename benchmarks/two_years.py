@@ -75,8 +75,8 @@ def cell(number: int) -> dict[str, Any]:
         for data in ("photos", "crops")
     }
     detail = (
-        f"top1 76.00 → 75.{schema}0 %, 9 losses, {9 - schema} gains, at most 0.38 points may be "
-        "lost"
+        f"top1 76.00 → 75.{schema}0 %, 9 losses, {9 - schema} gains, "
+        "at most 0.38 points may be lost"
     )
     return {
         "type": "cell",

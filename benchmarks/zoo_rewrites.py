@@ -115,8 +115,8 @@ def main() -> int:
     """Print the table; the exit status."""
     standard, moved_ever = standard_pipeline(Policy.EXACT), 0
     print(
-        "| network | written by | nodes | removed by the pipeline | by each pass alone | outputs "
-        "moved |"
+        "| network | written by | nodes | removed by the pipeline | by each pass alone "
+        "| outputs moved |"
     )
     print("|---|---|---|---|---|---|")
     for name in sys.argv[1:] or SUBJECTS:

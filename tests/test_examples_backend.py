@@ -14,8 +14,8 @@ import pytest
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "own-backend"
 CELL = (
-    "digits_cnn --backend toy-npu --schema w8a8_asym_pc --data digits_test --calib digits_train "
-    "--calib-count 64"
+    "digits_cnn --backend toy-npu --schema w8a8_asym_pc --data "
+    "digits_test --calib digits_train --calib-count 64"
 )
 ASK = """
 from qbench import get_backend

@@ -8,8 +8,8 @@ from pathlib import Path
 from qbench.errors import StoreError
 
 TABLE = (
-    "CREATE TABLE IF NOT EXISTS lines (number INTEGER PRIMARY KEY, run TEXT NOT NULL, line BLOB "
-    "NOT NULL)"
+    "CREATE TABLE IF NOT EXISTS lines (number INTEGER PRIMARY KEY, "
+    "run TEXT NOT NULL, line BLOB NOT NULL)"
 )
 
 

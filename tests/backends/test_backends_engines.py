@@ -329,8 +329,8 @@ def test_an_operator_the_engine_lacks_is_unsupported(name):
 
 def test_an_opset_of_the_future_is_unsupported_and_a_wrong_graph_an_error():
     text = (
-        '<ir_version: 10, opset_import: ["" : 21]> net (float[2, 4] x) => (float[2, 4] y) { y = '
-        "Relu(x) }"
+        '<ir_version: 10, opset_import: ["" : 21]> net (float[2, 4] x) => (float[2, 4] y) '
+        "{ y = Relu(x) }"
     )
     newer = ir.from_onnx_text(text)
     newer.graph.opset_imports[""] = 99
@@ -344,8 +344,8 @@ def test_an_opset_of_the_future_is_unsupported_and_a_wrong_graph_an_error():
 
 def test_a_batch_the_graph_cannot_compute():
     text = (
-        '<ir_version: 10, opset_import: ["" : 21]> net (float[N] x, float[M] z) => (float[K] y) { '
-        "y = Add(x, z) }"
+        '<ir_version: 10, opset_import: ["" : 21]> net (float[N] x, float[M] z) '
+        "=> (float[K] y) { y = Add(x, z) }"
     )
     feeds = {"x": np.ones(3, np.float32), "z": np.ones(4, np.float32)}
     for name in NAMES:
@@ -391,8 +391,8 @@ def test_every_arithmetic_is_a_backend_and_listing_them_loads_no_numerics():
     quantized_only = {"torch-fbgemm", "torch-onednn", "torch-qnnpack"}
     assert integer_backends(installed_extensions()) == wanted | quantized_only
     code = (
-        "import sys; from qbench.backends import catalogue; catalogue(); print('qbench.numerics' "
-        "in sys.modules)"
+        "import sys; from qbench.backends import catalogue; catalogue(); "
+        "print('qbench.numerics' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
@@ -476,8 +476,8 @@ def test_a_mistyped_backend_of_another_python_is_suggested():
 
 def test_importing_the_room_loads_no_engine():
     code = (
-        "import sys, qbench.backends; print([m for m in ('onnxruntime', 'onnx.reference') if m in "
-        "sys.modules])"
+        "import sys, qbench.backends; print([m for m in ('onnxruntime', "
+        "'onnx.reference') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -43,8 +43,8 @@ WEIGHT = np.random.default_rng(9).integers(-127, 128, (3, 3, 1, 1)).astype(np.in
 CONV = (
     "{i}q = QuantizeLinear({i}, s, z) {i}d = DequantizeLinear({i}q, s, z) {i}w = "
     "DequantizeLinear(w, sw, zw) "
-    "[{n}] {i}c = Conv({i}d, {i}w) {i}r = QuantizeLinear({i}c, s, z) {o} = DequantizeLinear({i}r, "
-    "s, z)"
+    "[{n}] {i}c = Conv({i}d, {i}w) {i}r = QuantizeLinear({i}c, s, z) "
+    "{o} = DequantizeLinear({i}r, s, z)"
 )
 FIRST, SECOND = CONV.format(i="x", o="a", n="first"), CONV.format(i="b", o="y", n="second")
 
@@ -59,8 +59,8 @@ def graph(body: str, given: str, result: str) -> ir.Model:
     proto = onnx.parser.parse_model(
         f'<ir_version: 10, opset_import: ["" : 21]> g (float[N, 3, 4, 4] {given}) => (float[N, 3, '
         f"4, 4] {result})"
-        f"<float s = {{0.05}}, uint8 z = {{120}}, float sw = {{0.004}}, int8 zw = {{0}}>{{ {body} "
-        f"}}"
+        f"<float s = {{0.05}}, uint8 z = {{120}}, float sw = {{0.004}}, "
+        f"int8 zw = {{0}}>{{ {body} }}"
     )
     proto.graph.initializer.append(onnx.numpy_helper.from_array(WEIGHT, "w"))
     return ir.from_proto(proto)

@@ -82,8 +82,8 @@ def test_what_it_imports_quantized_is_float_after_import():
 @needs_tvm
 def test_an_operator_that_it_lacks_is_unsupported_with_its_reason():
     text = (
-        '<ir_version: 10, opset_import: ["" : 21]> net (float[N, 4, 4] x) => (float[N] y) { y = '
-        "Det(x) }"
+        '<ir_version: 10, opset_import: ["" : 21]> net (float[N, 4, 4] x) => (float[N] y) '
+        "{ y = Det(x) }"
     )
     with pytest.raises(UnsupportedError) as caught:
         get_backend("tvm").prepare(net(text))
@@ -96,8 +96,8 @@ def test_results_keep_their_order_and_a_default_input_is_not_replaced():
     text = (
         '<ir_version: 10, opset_import: ["" : 21]> net (float[2, 4] x, float[4] b) => (float[2, 3] '
         "v, float[2, 1] u) "
-        "<float[4] b = {1, 2, 3, 4}, int64[2] parts = {1, 3}> { a = Add(x, b) u, v = Split<axis = "
-        "1>(a, parts) }"
+        "<float[4] b = {1, 2, 3, 4}, int64[2] parts = {1, 3}> { a = Add(x, b) "
+        "u, v = Split<axis = 1>(a, parts) }"
     )
     feeds = {"x": np.arange(8, dtype=np.float32).reshape(2, 4)}
     with get_backend("tvm").prepare(net(text)) as theirs:

@@ -31,8 +31,8 @@ class Ending:
 
 def test_calibration_with_an_engine_that_ends() -> None:
     text = (
-        '<ir_version: 10, opset_import: ["" : 21]> g (float[N, 2] x) => (float[N, 2] y) { y = Relu '
-        "(x) }"
+        '<ir_version: 10, opset_import: ["" : 21]> g (float[N, 2] x) => (float[N, 2] y) '
+        "{ y = Relu (x) }"
     )
     model = ir.from_proto(onnx.parser.parse_model(text))
     with pytest.raises(EngineCrashError) as error:

@@ -122,8 +122,8 @@ def test_an_entry_that_ran_out_keeps_nothing_back(run_file, qbench):
     assert LISTED.partition("::")[2] in accepted_cells()
     assert (
         err.count(
-            f"The quarantine entry '{LISTED}' ended on 2020-01-01 and prevents no acceptance any "
-            "more"
+            f"The quarantine entry '{LISTED}' ended on 2020-01-01 "
+            "and prevents no acceptance any more"
         )
         == 1
     )

@@ -15,8 +15,8 @@ from qbench.suite.bisection import CellLines
 
 MACHINE = "suites/arithmetics/ours.toml"
 BUILD = (
-    'test -f rule.txt && mkdir -p suites/arithmetics && sed "s/RULE/$(cat rule.txt)/" engine.in > '
-    f"{MACHINE}"
+    "test -f rule.txt && mkdir -p suites/arithmetics && "
+    f'sed "s/RULE/$(cat rule.txt)/" engine.in > {MACHINE}'
 )
 ENGINE = 'name = "ours"\nsource = "our engine"\nscaling = { form = "fixed", RULE }\n'
 FINE = 'bits = 31, stages = [{ rounding = "half_away" }]'

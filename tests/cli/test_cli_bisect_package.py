@@ -178,8 +178,8 @@ def test_real_releases(qbench, blobs_files, monkeypatch):
     import onnx.parser
 
     text = (
-        '<ir_version: 9, opset_import: ["" : 20]> n (float[N, 8] x) => (float[N, 8] y) { y = '
-        "Mish(x) }"
+        '<ir_version: 9, opset_import: ["" : 20]> n (float[N, 8] x) => (float[N, 8] y) '
+        "{ y = Mish(x) }"
     )
     onnx.save(onnx.parser.parse_model(text), "mish.onnx")
     monkeypatch.delenv("QBENCH_CACHE")  # back to the user's: environments outlive a test

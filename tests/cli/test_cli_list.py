@@ -70,8 +70,8 @@ def test_an_unknown_backend_lists_the_engines_first(qbench, project):
     code, _, err = qbench("eval", "net.onnx", "--data", "x.npz", "--backend", "tensorrt")
     assert code == 2
     assert (
-        "Choose one of: ort-cpu, ort-cpu-noopt, ort-cpu-precise, ort-cpu-qoperator, "
-        "onnx-reference, " in err
+        "Choose one of: ort-cpu, ort-cpu-noopt, ort-cpu-precise, "
+        "ort-cpu-qoperator, onnx-reference, " in err
     )
 
 

@@ -199,8 +199,8 @@ def test_a_folder_that_cannot_be_made_is_refused_before_anything_runs(
 def test_a_model_with_nothing_to_quantize(qbench, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = (
-        '<ir_version: 10, opset_import: ["" : 21]> net (float[n,4] x) => (float[n,4] y) { y = '
-        "Erf(x) }"
+        '<ir_version: 10, opset_import: ["" : 21]> net (float[n,4] x) => (float[n,4] y) '
+        "{ y = Erf(x) }"
     )
     save_model(ir.from_onnx_text(text), tmp_path / "erf.onnx")
     for name, seed in (("test", 0), ("train", 1)):

@@ -81,7 +81,7 @@ def test_nodes_that_do_not_reach_the_output_are_named(two_heads, qbench, output,
     ]
     said = [note for note in finding["notes"] if "does not depend on" in note]
     wanted = (
-        f"the output '{output}' does not depend on {beyond}: what is wrong there changes nothing "
-        "of it"
+        f"the output '{output}' does not depend on {beyond}: "
+        "what is wrong there changes nothing of it"
     )
     assert said == ([wanted] if beyond else [])

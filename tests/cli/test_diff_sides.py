@@ -134,8 +134,8 @@ def test_where_nothing_parts_there_is_no_case(blobs_files, qbench):
     code, out, _ = qbench("diff", *FILES, *sides, "--save-case", "case")
     assert code == 0
     assert (
-        "no test case: no unit of the engine differs from the arithmetic that it claims on these "
-        "samples" in out
+        "no test case: no unit of the engine differs from the arithmetic "
+        "that it claims on these samples" in out
     )
     assert not (blobs_files / "case").exists()
     code, out, _ = qbench("diff", *FILES, "--save-case", "case")

@@ -169,8 +169,8 @@ def test_pieces_give_the_levels_of_the_whole(network, feeds):
 
 def test_a_float_model_is_refused():
     text = (
-        '<ir_version: 10, opset_import: ["" : 21]> plain (float[4] x) => (float[4] y) { y = Relu '
-        "(x) }"
+        '<ir_version: 10, opset_import: ["" : 21]> plain (float[4] x) => (float[4] y) '
+        "{ y = Relu (x) }"
     )
     with pytest.raises(InputError, match="a float model"):
         examine_optimizers(ir.from_onnx_text(text), backend=PRECISE)

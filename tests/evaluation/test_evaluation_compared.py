@@ -125,8 +125,8 @@ def test_an_engine_that_takes_no_taps_says_why() -> None:
 
 def test_a_float_graph_has_no_integers_to_look_at() -> None:
     text = (
-        '<ir_version: 10, opset_import: ["" : 21]> g (float[n,4] x) => (float[n,4] y) { y = '
-        "Relu(x) }"
+        '<ir_version: 10, opset_import: ["" : 21]> g (float[n,4] x) => (float[n,4] y) '
+        "{ y = Relu(x) }"
     )
     assert parted(Fake(off={"y": 1.0}), model=ir.from_onnx_text(text)) is None
 
@@ -205,8 +205,8 @@ def test_refusals_are_the_comparisons() -> None:
 def test_other_shapes_are_one_sentence() -> None:
     shorter = replace(GOOD, name="shorter")
     cut = (
-        '<ir_version: 10, opset_import: ["" : 21]> g (float[n,4] x) => (float[n,4] r) { r = '
-        "Tanh(x) }"
+        '<ir_version: 10, opset_import: ["" : 21]> g (float[n,4] x) => (float[n,4] r) '
+        "{ r = Tanh(x) }"
     )
     with ExitStack() as stack:
         compared = comparison(shorter, stack, {"model": ir.from_onnx_text(cut)})

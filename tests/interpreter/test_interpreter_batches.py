@@ -43,28 +43,28 @@ def executor_of(text: str, means: Means | None = None, **more: Any) -> Any:
 
 PRODUCT = "g (uint8[M, K] a) => (uint8[M, 3] y) { y = QLinearMatMul(a, s, z, w, s, v, s, z) }"
 COMPUTED = (
-    "g (uint8[M, K] a, uint8[L, N] b) => (uint8[M, N] y) { y = QLinearMatMul(a, s, z, b, s, z, s, "
-    "z) }"
+    "g (uint8[M, K] a, uint8[L, N] b) => (uint8[M, N] y) "
+    "{ y = QLinearMatMul(a, s, z, b, s, z, s, z) }"
 )
 CONV = (
-    "g (uint8[N, C, H, W] a) => (uint8[N, 6, I, J] y) { y = QLinearConv<group = 2>(a, s, z, f, s, "
-    "v, s, z) }"
+    "g (uint8[N, C, H, W] a) => (uint8[N, 6, I, J] y) "
+    "{ y = QLinearConv<group = 2>(a, s, z, f, s, v, s, z) }"
 )
 DEPTHWISE = (
-    "g (uint8[N, C, H, W] a) => (uint8[N, 4, I, J] y) { y = QLinearConv<group = 4>(a, s, z, d, s, "
-    "v, s, z) }"
+    "g (uint8[N, C, H, W] a) => (uint8[N, 4, I, J] y) "
+    "{ y = QLinearConv<group = 4>(a, s, z, d, s, v, s, z) }"
 )
 SUM = (
-    "g (uint8[M, N] a, uint8[K, L] b) => (uint8[M, N] y) { y = com.microsoft.QLinearAdd(a, s, z, "
-    "b, s, z, s, z) }"
+    "g (uint8[M, N] a, uint8[K, L] b) => (uint8[M, N] y) "
+    "{ y = com.microsoft.QLinearAdd(a, s, z, b, s, z, s, z) }"
 )
 JOINED = (
     "g (uint8[M, N] a, uint8[K, L] b) => (uint8[I, J] y)"
     "{ y = com.microsoft.QLinearConcat<axis = 0>(s, z, a, s, z, b, s, z) }"
 )
 LARGEST = (
-    "g (uint8[M, N] a, uint8[K, L] b) => (uint8[M, N] y) { y = qbench.integer.QLinearMax(a, s, z, "
-    "b, s, z, s, z) }"
+    "g (uint8[M, N] a, uint8[K, L] b) => (uint8[M, N] y) "
+    "{ y = qbench.integer.QLinearMax(a, s, z, b, s, z, s, z) }"
 )
 POOL = (
     "g (uint8[N, C, H, W] a) => (uint8[N, C, I, J] y)"

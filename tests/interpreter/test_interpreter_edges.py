@@ -54,8 +54,8 @@ def test_a_clip_of_old_has_its_ends_in_attributes() -> None:
 def test_sums_deeper_than_an_int32_holds(means: Means) -> None:
     depth = 70_001
     model = model_of(
-        f"g (uint8[1, {depth}] x) => (uint8[1, 1] y) {{ y = QLinearMatMul(x, s, z, w, s, v, t, z) "
-        f"}}",
+        f"g (uint8[1, {depth}] x) => (uint8[1, 1] y) "
+        f"{{ y = QLinearMatMul(x, s, z, w, s, v, t, z) }}",
         s=np.float32(1), z=np.uint8(0), v=np.int8(0), t=np.float32(2.0**24),
         w=np.full((depth, 1), 127, np.int8),
     )  # fmt: skip
@@ -128,8 +128,8 @@ def test_a_narrow_machine_never_reaches_the_lowest_level() -> None:
     assert add_quantized([-100], [-100], one, one, one, "tvm-relay").item() == -127
     assert requantize([-500], (1.0, 1.0, 1.0), 0, INT8, "tvm-relay").item() == -127
     model = model_of(
-        "g (int8[1] a, int8[1] b) => (int8[1] y) { y = com.microsoft.QLinearMul(a, s, z, b, s, z, "
-        "s, z) }",
+        "g (int8[1] a, int8[1] b) => (int8[1] y) "
+        "{ y = com.microsoft.QLinearMul(a, s, z, b, s, z, s, z) }",
         s=np.float32(1), z=np.int8(0),
     )  # fmt: skip
     feeds = {"a": np.array([-100], np.int8), "b": np.array([100], np.int8)}

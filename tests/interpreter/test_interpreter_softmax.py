@@ -169,8 +169,8 @@ def test_other_grids_are_dequantized(machine: str, axis: int) -> None:
     proto = onnx.parser.parse_model(
         '<ir_version: 10, opset_import: ["" : 21]> g (int8[4, 5, 6] q) => (uint8[4, 5, 6] y)'
         "<float sx = {0.07}, int8 zx = {-4}, float sy = {0.00390625}, uint8 zy = {0}>"
-        f"{{ x = DequantizeLinear(q, sx, zx) s = Softmax<axis = {axis}>(x) y = QuantizeLinear(s, "
-        f"sy, zy) }}"
+        f"{{ x = DequantizeLinear(q, sx, zx) s = Softmax<axis = {axis}>(x) "
+        f"y = QuantizeLinear(s, sy, zy) }}"
     )
     levels = levels_of((4, 5, 6), "int8")
     lowered = onnx.parser.parse_model(

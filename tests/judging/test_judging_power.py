@@ -193,6 +193,6 @@ def test_a_suite_says_once_which_models_cannot_decide_their_own_rule(words):
         math.ceil(110 * (4 * (NormalDist().inv_cdf(0.95) + NormalDist().inv_cdf(0.8))) ** 2) - 110
     )
     assert (
-        f"words wer may lose 0.10 pp, 110 samples tell a loss from 0.99 pp on, {more:,} more "
-        "samples" in found
+        "words wer may lose 0.10 pp, 110 samples tell a loss from 0.99 pp on, "
+        f"{more:,} more samples" in found
     )

@@ -108,8 +108,8 @@ def test_a_machine_that_makes_no_sense_is_one_sentence(text: str, words: str, tm
 def test_a_machine_of_ones_own(tmp_path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(
-        'name = "mine"\nsource = "here"\nscaling = { form = "exact", stages = [{ rounding = '
-        '"floor" }] }'
+        'name = "mine"\nsource = "here"\n'
+        'scaling = { form = "exact", stages = [{ rounding = "floor" }] }'
     )
     assert requantize([-3, 3], (0.5, 1.0, 1.0), 0, INT8, load_arithmetic(path)).tolist() == [-2, 1]
 

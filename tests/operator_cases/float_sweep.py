@@ -136,8 +136,8 @@ def judge(operator: str, opset: int, example: Example, tallies: Mapping[str, Tal
         if kind in ("wrong", "crash") and len(tally.shown.setdefault(kind, [])) < 8:
             shapes = [None if a is None else f"{a.dtype}{list(a.shape)}" for a in example.inputs]
             text = (
-                f"opset {opset} {dict(example.attributes)} {shapes} fixed {sorted(example.fixed)}: "
-                f"{why}"
+                f"opset {opset} {dict(example.attributes)} {shapes} fixed "
+                f"{sorted(example.fixed)}: {why}"
             )
             tally.shown[kind].append(text.replace("\n", " "))
 

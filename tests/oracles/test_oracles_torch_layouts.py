@@ -55,8 +55,8 @@ def outputs(body: str, *backends: str) -> list[np.ndarray[Any, Any]]:
 def pooled(operator: str, attributes: str) -> str:
     # one grid
     return (
-        f"r = {operator} <{attributes}> (d)  rq = QuantizeLinear (r, s, z)  y = DequantizeLinear "
-        "(rq, s, z)"
+        f"r = {operator} <{attributes}> (d)  rq = QuantizeLinear (r, s, z)  "
+        "y = DequantizeLinear (rq, s, z)"
     )
 
 
@@ -102,8 +102,8 @@ def test_padding_that_is_left_out_of_an_average(engine: str) -> None:
 @pytest.mark.parametrize("axis", [-1, 1, -3, 3])
 def test_softmax_along_any_axis(engine: str, axis: int) -> None:
     body = (
-        f"r = Softmax <axis = {axis}> (d)  rq = QuantizeLinear (r, p, pz)  y = DequantizeLinear "
-        "(rq, p, pz)"
+        f"r = Softmax <axis = {axis}> (d)  rq = QuantizeLinear (r, p, pz)  "
+        "y = DequantizeLinear (rq, p, pz)"
     )
     theirs, ours = outputs(body, f"torch-{engine}", f"integer-{engine}")
     assert np.abs(theirs - ours).max() <= np.float32(1 / 256)

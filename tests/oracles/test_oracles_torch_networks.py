@@ -137,8 +137,8 @@ BLOCKS = {
     "relu": ("r = Relu(d)", "0.02 40"),
     "clip": ("r = Clip(d, low, high)", "0.02 40"),
     "moves": (
-        "e = Transpose<perm = [0, 1, 3, 2]>(d) g = Reshape(e, rows) h = Reshape(g, back) r = "
-        "Sigmoid(h)",
+        "e = Transpose<perm = [0, 1, 3, 2]>(d) g = Reshape(e, rows) "
+        "h = Reshape(g, back) r = Sigmoid(h)",
         _UNIT,
     ),
     "requantize": ("r = Identity(d)", "0.02 40"),
@@ -183,8 +183,8 @@ def test_the_model_may_be_refused(torch: ModuleType) -> None:
     with pytest.raises(UnsupportedError, match="a float graph"):
         backend.prepare(
             ir.from_onnx_text(
-                '<ir_version: 10, opset_import: ["" : 21]> n (float[2] x) => (float[2] y) { y = '
-                "Relu(x) }"
+                '<ir_version: 10, opset_import: ["" : 21]> n (float[2] x) => (float[2] y) '
+                "{ y = Relu(x) }"
             )
         )
     where = """<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]>

@@ -165,8 +165,8 @@ def test_identity_and_dropout_go_but_the_interface_stays():
 
 def test_training_dropout_stays():
     body = (
-        "t = Constant <value = bool {1}> () r = Constant <value = float {0.5}> () y = Dropout(x, "
-        "r, t)"
+        "t = Constant <value = bool {1}> () r = Constant <value = float {0.5}> () "
+        "y = Dropout(x, r, t)"
     )
     assert operators(canonicalize(net(body))) == ["Dropout"]
 

@@ -34,8 +34,8 @@ def net(
     arrays = {name: np.asarray(array) for name, array in constants.items()}
     declared = "".join(f", float[] {name}" for name in arrays)
     text = (
-        f'<ir_version: 10, opset_import: ["" : 21]> net ({inputs}{declared}) => ({outputs}) {{ '
-        f"{body} }}"
+        f'<ir_version: 10, opset_import: ["" : 21]> net ({inputs}{declared}) '
+        f"=> ({outputs}) {{ {body} }}"
     )
     model = ir.from_onnx_text(text)
     for value in [v for v in model.graph.inputs if v.name in arrays]:
@@ -212,8 +212,8 @@ def test_rows_behind_pictures_and_rows_behind_rows(
         ("c = Conv(x, w) r = Sigmoid(c) y = Conv(r, v)", None),
         ("c = Conv(x, w) s = Add(c, c) y = Conv(s, v)", None),
         (
-            "k = Relu(x) b = ReduceMax<keepdims = 0>(k) e = Expand(b, eight) c = Conv(x, w, e) y = "
-            "Conv(c, v)",
+            "k = Relu(x) b = ReduceMax<keepdims = 0>(k) e = Expand(b, eight) "
+            "c = Conv(x, w, e) y = Conv(c, v)",
             None,
         ),
         (

@@ -15,8 +15,8 @@ from qbench.passes import ONNX_RUNTIME, LowerToQOperator, Target, declined, lowe
 
 Array = np.ndarray[Any, Any]
 GRIDS = (
-    "float s = {0.5}, uint8 z = {3}, float t = {0.25}, int8 wz = {0}, float bs = {0.125}, int32 bz "
-    "= {0}"
+    "float s = {0.5}, uint8 z = {3}, float t = {0.25}, int8 wz = {0}, float bs = {0.125}, "
+    "int32 bz = {0}"
 )
 
 

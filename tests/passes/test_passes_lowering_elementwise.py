@@ -39,8 +39,8 @@ def net(
     read = " ".join(f"x{i} = DequantizeLinear(q{i}, s{i}, z{i})" for i in range(len(types)))
     proto = onnx.parser.parse_model(
         f'<ir_version: 10, opset_import: ["" : {opset}]> g ({given}) => ({out}[A, B, C] r)'
-        f"<{grids}, float sy = {{0.021}}, {out} zy = {{4}}>{{ {read} {body} r = QuantizeLinear(y, "
-        f"sy, zy) }}"
+        f"<{grids}, float sy = {{0.021}}, {out} zy = {{4}}>"
+        f"{{ {read} {body} r = QuantizeLinear(y, sy, zy) }}"
     )
     proto.graph.output[0].type.tensor_type.ClearField("shape")
     for name, array in constants.items():

@@ -344,8 +344,8 @@ def test_a_loss_that_is_being_accepted_is_not_told_to_be_accepted(project):
     assert result.parseoutcomes()["failed"] == 1
     result.stdout.fnmatch_lines(
         [
-            "  next: find the cause, or give the cell its own tolerance or a quarantine entry "
-            "('qbench*"
+            "  next: find the cause, or give the cell its own tolerance "
+            "or a quarantine entry ('qbench*"
         ]
     )
     for text in ("*next: pytest*", "*never accepted*", "note: nothing accepted yet*"):

@@ -54,15 +54,15 @@ def notes(project):
         (
             "scored:1",
             [
-                "'points': 1 of 400 scored samples has the content of calibration samples of "
-                "'spare' "
+                "'points': 1 of 400 scored samples has the content "
+                "of calibration samples of 'spare' "
             ],
         ),
         (
             "scored:64",
             [
-                "'points': 64 of 400 scored samples have the content of calibration samples of "
-                "'spare' "
+                "'points': 64 of 400 scored samples have the content "
+                "of calibration samples of 'spare' "
             ],
         ),
     ],

@@ -213,8 +213,8 @@ def test_what_is_close_passes_by_its_steps_and_fails_without_them(project):
     result.stdout.fnmatch_lines(
         [
             "1 of 2800 elements differ from ort-cpu, first at 'dq_out'*",
-            "*by at most 1 step, relative *; first at sample 'points-2'; first in the floats of "
-            "node 'dq_out'",
+            "*by at most 1 step, relative *; first at sample 'points-2'; "
+            "first in the floats of node 'dq_out'",
             "  rule: close_to ort-cpu, 0 steps (model tiny_q)",
         ]
     )

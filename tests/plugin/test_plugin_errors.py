@@ -196,8 +196,8 @@ def pytest_qbench_extension(config, _first=pytest_qbench_extension):
         ("wide_data", "*found *17*"),
         (
             "overlap",
-            "Calibrating *found 64 sources that *expected calibration samples that are never "
-            "scored*",
+            "Calibrating *found 64 sources that *expected calibration "
+            "samples that are never scored*",
         ),
     ],
 )

@@ -87,8 +87,8 @@ def test_an_engine_that_may_crash_and_cannot_leave_this_process_has_a_notice(pro
     assert project.run().ret == 0
     cells = project.lines(kind="cell")
     notice = (
-        "'my-engine' ran unprotected in this process, which its crash would end: it cannot be "
-        "pickled"
+        "'my-engine' ran unprotected in this process, which its crash would end: "
+        "it cannot be pickled"
     )
     fragile = [cell for cell in cells if cell["backend"] == "my-engine"]
     assert fragile

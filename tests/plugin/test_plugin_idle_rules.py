@@ -30,8 +30,8 @@ def test_it_is_told_and_red(idle, workers):
     result = idle.run(workers=workers)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     sentence = (
-        "*Running the schema 'idle': found rule 1 (names stem[*]), which matches no operator of "
-        "tiny_a, tiny_b;*"
+        "*Running the schema 'idle': found rule 1 (names stem[*]), "
+        "which matches no operator of tiny_a, tiny_b;*"
     )
     result.stdout.fnmatch_lines([sentence])
     assert set(idle.outcomes().values()) == {"passed"}

@@ -270,8 +270,8 @@ def test_a_pattern_of_which_some_cells_fail_is_needed(project):
     bad = len(failing)
     assert 1 <= bad < 4
     note = (
-        f"note: does not fail, though 'tiny_[*]::[*]+w8a8[*]' lists it as known bad ({4 - bad} "
-        "cell*)"
+        "note: does not fail, though 'tiny_[*]::[*]+w8a8[*]' lists "
+        f"it as known bad ({4 - bad} cell*)"
     )
     result.stdout.fnmatch_lines([note])
 

@@ -50,8 +50,8 @@ Array = np.ndarray[Any, Any]
 Batches = list[dict[str, Array]]
 
 BETTER = (
-    f"onnxruntime {onnxruntime.__version__} does this better than 1.31.1 did: strike it from this "
-    "page"
+    f"onnxruntime {onnxruntime.__version__} does this better than 1.31.1 did: "
+    "strike it from this page"
 )
 QDQ, OPERATORS = QuantFormat.QDQ, QuantFormat.QOperator
 ENGINES = ("ort-cpu", "ort-cpu-noopt")

@@ -354,8 +354,8 @@ OF_ENGINE = {
     "QLinearSigmoid": "r = com.microsoft.QLinearSigmoid(q, sx, zx, sz, zz)",
     "QLinearSoftmax": "r = com.microsoft.QLinearSoftmax<axis=-1, opset=13>(q, sx, zx, sz, zz)",
     "QLinearAveragePool": (
-        "r = com.microsoft.QLinearAveragePool<kernel_shape=[3,3], pads=[1,1,1,1]>(q, sx, zx, sz, "
-        "zz)"
+        "r = com.microsoft.QLinearAveragePool<kernel_shape=[3,3], "
+        "pads=[1,1,1,1]>(q, sx, zx, sz, zz)"
     ),
     "QLinearGlobalAveragePool": "r = com.microsoft.QLinearGlobalAveragePool(q, sx, zx, sz, zz)",
     "QLinearConcat": "r = com.microsoft.QLinearConcat<axis=1>(sz, zz, q, sx, zx, q2, sy, zy)",

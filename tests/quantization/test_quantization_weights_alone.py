@@ -64,8 +64,8 @@ def test_recurrences_with_integer_activations_stay_float_and_say_so(schema: str)
     plan, _ = planned(recurrent("LSTM"), schema)
     (refusal,) = plan.refusals
     assert refusal.endswith(
-        "LSTM keeps its products inside, where no Q/DQ pair reaches; its weights alone can be "
-        "integers"
+        "LSTM keeps its products inside, where no Q/DQ pair reaches; "
+        "its weights alone can be integers"
     )
     assert not plan.decisions
 

@@ -90,8 +90,8 @@ def make_finding(nodes: int = 66, suspects: tuple[int, ...] = (9,), seed: int = 
         schema="w8a8_sym_pc",
         samples=64,
         matched=(
-            "'integer-ort-x64' is watched in place of 'ort-cpu': equal to it bit for bit in 64000 "
-            "outputs"
+            "'integer-ort-x64' is watched in place of 'ort-cpu': "
+            "equal to it bit for bit in 64000 outputs"
         ),
         nodes=tuple(made),
         unaligned=(Unaligned(value="features.0.pad", reason="fp32 has no value of this name"),),

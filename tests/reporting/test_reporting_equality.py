@@ -11,8 +11,8 @@ from qbench.reporting import build_report, html_pages, markdown_text, summary_li
 from qbench.reporting.report import Report
 
 UNEQUAL = (
-    "12 of 4000 elements differ from ort-cpu, by at most 1 step; first in 5 integers of node "
-    "'conv3'"
+    "12 of 4000 elements differ from ort-cpu, by at most 1 step; "
+    "first in 5 integers of node 'conv3'"
 )
 EQUAL = "all 4000 elements equal those of ort-cpu"
 

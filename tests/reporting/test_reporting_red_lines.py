@@ -28,8 +28,8 @@ def command(number):
             [command(1), command(2)],
             [
                 Step(
-                    'pytest "suites/s.qbench.toml::m::b+s1" "suites/s.qbench.toml::m::b+s2" '
-                    f"{ACCEPT}"
+                    'pytest "suites/s.qbench.toml::m::b+s1" '
+                    f'"suites/s.qbench.toml::m::b+s2" {ACCEPT}'
                 )
             ],
         ),

@@ -81,8 +81,8 @@ def undecided(schema):
     rule = "tolerance 0.5 % (suite nightly), decision ci (suite nightly)"
     gate = cell["gates"][0] | {"state": "inconclusive", "rule": rule}
     remedy = (
-        f'pytest "suites/nightly.qbench.toml::m::ort-cpu+{schema}" again when the suite gives its '
-        "model that many"
+        f'pytest "suites/nightly.qbench.toml::m::ort-cpu+{schema}" again '
+        "when the suite gives its model that many"
     )
     return cell | {
         "outcome": "inconclusive",

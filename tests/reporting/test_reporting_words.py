@@ -74,8 +74,8 @@ def undecided():
         "rule": rule,
         "notices": ["top1: 1000 samples do not decide; with 5555 samples like these it would PASS"],
         "remedy": (
-            f'pytest "suites/nightly.qbench.toml::m_undecided::ort-cpu+{SCHEMA}" again with that '
-            "many"
+            f'pytest "suites/nightly.qbench.toml::m_undecided::ort-cpu+{SCHEMA}" '
+            "again with that many"
         ),
     }
 

@@ -89,8 +89,8 @@ def test_tolerance_layers_and_the_winner_is_named(tmp_path: Path) -> None:
     assert winner(SUITE + MODEL, "fast+fp32") == (0.01, "suite small")
     assert winner(SUITE + MODEL + "tolerance = 0.02", "fast+w8a8_sym_pc") == (0.02, "model net_a")
     table = (
-        'tolerance = { "slow+*" = 0.03, w8a8_sym_pc = { value = 0.04, when = "x64-avx2", reason = '
-        '"no VNNI" } }'
+        'tolerance = { "slow+*" = 0.03, w8a8_sym_pc = { value = 0.04, '
+        'when = "x64-avx2", reason = "no VNNI" } }'
     )
     assert winner(SUITE + MODEL + table, "slow+w8a8_sym_pc") == (0.03, "cell net_a::slow+*")
     assert winner(SUITE + MODEL + table, "fast+w8a8_sym_pc") == (0.01, "suite small")
@@ -130,8 +130,8 @@ def test_short_names_of_tolerances(tmp_path: Path) -> None:
         "score",
     )
     table = (
-        'tolerance = { w8a8_sym_pc = { abs = 0.5 }, "*" = { rel = 0.04, metrics = { top1 = 0.1 } } '
-        "}"
+        'tolerance = { w8a8_sym_pc = { abs = 0.5 }, "*" = { rel = 0.04, '
+        "metrics = { top1 = 0.1 } } }"
     )
     assert one_tolerance(tmp_path, SUITE + MODEL + table)[:2] == (0.5, "nothing")
     assert one_tolerance(tmp_path, SUITE + MODEL + table, "fast+w8a8_asym_pt")[:2] == (0.1, "score")

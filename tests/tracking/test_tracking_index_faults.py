@@ -12,8 +12,8 @@ from qbench.errors import StoreError
 from qbench.tracking import History, HistoryIndex, index, index_building, index_tables, metric_rows
 
 SENTENCE = (
-    "Updating the index .*; expected a database that can be reached and written. The run files are "
-    "untouched"
+    "Updating the index .*; expected a database that can be reached and written. "
+    "The run files are untouched"
 )
 
 

@@ -162,8 +162,8 @@ def test_an_empty_history_is_an_empty_frame():
 
 def test_pandas_is_loaded_only_for_a_frame():
     code = (
-        "import sys, qbench.tracking; assert 'pandas' not in sys.modules; assert 'onnx' not in "
-        "sys.modules"
+        "import sys, qbench.tracking; assert 'pandas' not in sys.modules; "
+        "assert 'onnx' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

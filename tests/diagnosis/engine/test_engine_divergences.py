@@ -35,8 +35,8 @@ def test_the_machine_that_an_engine_claims_to_be_answers_as_it_does(name):
     assert (matched.samples, matched.found.elements) == (8, 40)
     watched = examined.watched.name
     assert matched.sentence == (
-        f"'{watched}' is watched in place of '{name}': equal to it bit for bit in 40 outputs over "
-        "8 samples"
+        f"'{watched}' is watched in place of '{name}': "
+        "equal to it bit for bit in 40 outputs over 8 samples"
     )
     assert engine_divergences(examined, batches()) == ()
 

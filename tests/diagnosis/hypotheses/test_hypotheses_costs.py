@@ -323,8 +323,8 @@ def test_the_axis_is_that_of_the_nearest_weights():
         ("z = Neg(y)", 2),
     ):
         head = (
-            '<ir_version: 10, opset_import: ["" : 21]> net (float[1,4,6] x, float[?] w) => (float '
-            "z)"
+            '<ir_version: 10, opset_import: ["" : 21]> net '
+            "(float[1,4,6] x, float[?] w) => (float z)"
         )
         model = ir.from_onnx_text(f"{head} {{{body}{reader}}}")
         assert axis_of_channels(x.ndim, None, model, "y") == axis
