@@ -1,8 +1,8 @@
 """Would the gates catch a real bug, and does localisation name it? Every fault of the catalogue
 in real subjects.
 
-    python benchmarks/detection.py [--seed 2] [--places 1] [--subjects S,…] [--faults F,…] [--reruns
-    500] [--write]
+    python benchmarks/detection.py [--seed 2] [--places 1] [--subjects S,…] [--faults F,…]
+                                   [--reruns 500] [--write]
 
 One row a fault, one column a subject: by which gates it is seen, at which place localisation has
 its site, and whether the cause is right. Behind the table: rates, and false alarms of clean reruns
@@ -320,8 +320,10 @@ def rate_lines(rates: Rates) -> list[str]:
 def _about(reruns: Reruns) -> list[str]:
     return [
         reruns.sentence,
-        "(d) asks for identical predictions, and engines that count in floats give other last bits "
-        "for other sizes of",
+        (
+            "(d) asks for identical predictions, "
+            "and engines that count in floats give other last bits for other sizes of"
+        ),
         "a run; qbench itself always runs eight samples, these reruns one, three or eight.",
     ]
 
@@ -334,18 +336,30 @@ def page(
     lines = [
         "# What the gates catch",
         "",
-        "Every fault of the [catalogue](faults.md) was put into real subjects, at a place drawn by "
-        "a seed, and judged",
-        "by every gate; the suspects of localisation stand beside. "
-        "This page is written by `make detection` (seed",
-        f"{seed}; rules are tuned on others, though what an earlier page missed has named faults "
-        "to look at there). A",
-        "cell says by which gates the fault is seen (g alone: nothing but a range moved), "
-        "at which place",
-        "localisation has its node, and whether the cause it names is right. (d) needs an accepted "
-        "result of the same",
-        "environment class, (g) ranges that were accepted on any; all others need nothing. An "
-        "empty cell: the network",
+        (
+            "Every fault of the [catalogue](faults.md) was put into real subjects, "
+            "at a place drawn by a seed, and judged"
+        ),
+        (
+            "by every gate; the suspects of localisation stand beside. "
+            "This page is written by `make detection` (seed"
+        ),
+        (
+            f"{seed}; rules are tuned on others, "
+            "though what an earlier page missed has named faults to look at there). A"
+        ),
+        (
+            "cell says by which gates the fault is seen (g alone: nothing but a range moved), "
+            "at which place"
+        ),
+        (
+            "localisation has its node, and whether the cause it names is right. "
+            "(d) needs an accepted result of the same"
+        ),
+        (
+            "environment class, (g) ranges that were accepted on any; all others need nothing. "
+            "An empty cell: the network"
+        ),
         "has no place for the fault, or it was not tried in the run that wrote the page.",
         "",
         *rate_lines(rates),
@@ -367,12 +381,18 @@ def variants_section(rows: list[str], seed: int) -> str:
     lines = [
         VARIANTS_HEAD,
         "",
-        "The same faults in `digits_cnn` in other forms. Each is a model file with `.npz` files, "
-        "as a user has them,",
-        f"and {VARIANT_SAMPLES} scored samples; localisation looks at 16 of them, or at one. Gate "
-        "(f) is not tried.",
-        "The table is written by `python benchmarks/detection.py --variants --write` (seed "
-        f"{seed}; minutes).",
+        (
+            "The same faults in `digits_cnn` in other forms. "
+            "Each is a model file with `.npz` files, as a user has them,"
+        ),
+        (
+            f"and {VARIANT_SAMPLES} scored samples; localisation looks at 16 of them, or at one. "
+            "Gate (f) is not tried."
+        ),
+        (
+            "The table is written by `python benchmarks/detection.py --variants --write` "
+            f"(seed {seed}; minutes)."
+        ),
         "A schema of weights alone has no place for faults in qparams of activations.",
         "",
         *rows,
