@@ -90,8 +90,10 @@ def rows(out: Path) -> list[dict[str, Any]]:
 def table(found: Iterable[Mapping[str, Any]]) -> str:
     """Engine and threads → graphs, elements, those that differ."""
     lines = [
-        "| engine | threads | graphs | elements | graphs that differ | elements that do | crashed "
-        "| failed | refused |",
+        (
+            "| engine | threads | graphs | elements | graphs that differ | elements that do "
+            "| crashed | failed | refused |"
+        ),
         "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     groups: dict[tuple[str, int], list[Mapping[str, Any]]] = {}

@@ -101,9 +101,11 @@ def test_the_file_of_another_search_is_refused_and_left_alone(tmp_path, other, f
         "[1, 2]\n",
         '{"type": "run", "format": "qbench-run/1"}\n',
         "half a line",
-        '{"type": "replay", "format": "qbench-replay/1", "identity": {"model": "m1", "schema": '
-        '"s1", "data": "d1"}}\n'
-        '{"type": "probe", "nodes": ["a"]}\n',
+        (
+            '{"type": "replay", "format": "qbench-replay/1", "identity": {"model": "m1", "schema": '
+            '"s1", "data": "d1"}}\n'
+            '{"type": "probe", "nodes": ["a"]}\n'
+        ),
     ],
 )
 def test_a_file_of_something_else_is_refused(tmp_path, text):

@@ -78,13 +78,17 @@ assert "sympy" not in sys.modules and "onnx_ir._symbolic_shapes" not in sys.modu
     "code",
     [
         "assert str(ir.SymbolicDim('N') + 1) == 'N + 1'; assert 'sympy' in sys.modules",
-        "import sympy.core.expr; assert isinstance((ir.SymbolicDim('N') * 2)._expr, "
-        "sympy.core.expr.Expr)",
+        (
+            "import sympy.core.expr; assert isinstance((ir.SymbolicDim('N') * 2)._expr, "
+            "sympy.core.expr.Expr)"
+        ),
         "import sympy; assert ir.SymbolicDim(sympy.Symbol('K')).value == 'K'",
         "from sympy import Max; assert (ir.SymbolicDim('max(2, 3)') + 0).value == str(Max(2, 3))",
         "assert ir.__spec__.loader.get_source('onnx_ir'); assert ir.SymbolicDim('N') == 'N'",
-        "import onnx_ir._symbolic_shapes as s; "
-        "assert str(s.parse_symbolic_expression('a + b')) == 'a + b'",
+        (
+            "import onnx_ir._symbolic_shapes as s; "
+            "assert str(s.parse_symbolic_expression('a + b')) == 'a + b'"
+        ),
     ],
 )
 def test_onnx_ir_computes_with_dimensions_though_sympy_is_deferred(code):

@@ -84,8 +84,10 @@ class Case:
             f"{self.kind} zb = {{0}}",
             "float low = {-2147483648.0}",
             "float high = {2147483647.0}",
-            f"int8[{','.join(map(str, weight.shape))}] w = "
-            f"{{{', '.join(map(str, weight.reshape(-1).tolist()))}}}",
+            (
+                f"int8[{','.join(map(str, weight.shape))}] w = "
+                f"{{{', '.join(map(str, weight.reshape(-1).tolist()))}}}"
+            ),
             f"{self.kind}[{stored}] b = {{{', '.join(map(str, b.tolist()))}}}",
         ]
         body = "\n".join(lines)

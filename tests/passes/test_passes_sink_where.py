@@ -88,8 +88,10 @@ def test_what_a_branch_reads_of_the_graph_around_it_is_left(name: str) -> None:
     branch = [*inside, "f = QuantizeLinear(e, t, w)", "o = DequantizeLinear(f, t, w)"]
     lines = [
         *(*above, *outside),
-        f"y = If(c) <then_branch = yes () => (float[4,4] o) {{ {' '.join(branch)} }}, "
-        "else_branch = no () => (float[4,4] p) { p = Identity(r) }>",
+        (
+            f"y = If(c) <then_branch = yes () => (float[4,4] o) {{ {' '.join(branch)} }}, "
+            "else_branch = no () => (float[4,4] p) { p = Identity(r) }>"
+        ),
     ]
     model = text("int8[4,4] x, bool c, float[4,4] r", "float[4,4] y", CONSTANTS, lines)
     before = [one.op_type for one in model.graph.all_nodes()]

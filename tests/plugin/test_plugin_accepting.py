@@ -24,8 +24,10 @@ def test_the_whole_story(project, monkeypatch):
         [
             "no baseline*",
             f"  cell: {CELL} is missing",
-            '  next: pytest "suites/scratch.qbench.toml::tiny_b" --qbench-accept-fp32 '
-            "--qbench-accept=new",
+            (
+                '  next: pytest "suites/scratch.qbench.toml::tiny_b" --qbench-accept-fp32 '
+                "--qbench-accept=new"
+            ),
         ]
     )
     result = project.accept()

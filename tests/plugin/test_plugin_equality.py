@@ -174,8 +174,10 @@ def test_an_unequal_cell_is_red_with_number_sample_and_node_whatever_was_accepte
             [
                 "* of 2800 elements differ from ort-cpu, first at 'relu1'*",
                 "  cell: tiny_a::off+w8a8_asym_pc is failed",
-                "  ✗ equality: * of 2800 elements differ from ort-cpu, by at most relative *; "
-                "first at sample 'points-*'; first in * of node 'relu1', by at most * step*",
+                (
+                    "  ✗ equality: * of 2800 elements differ from ort-cpu, by at most relative *; "
+                    "first at sample 'points-*'; first in * of node 'relu1', by at most * step*"
+                ),
                 "  rule: equal_to ort-cpu (model tiny_a)",
                 "* Differs from another backend (1 cell)",
             ]
@@ -213,8 +215,10 @@ def test_what_is_close_passes_by_its_steps_and_fails_without_them(project):
     result.stdout.fnmatch_lines(
         [
             "1 of 2800 elements differ from ort-cpu, first at 'dq_out'*",
-            "*by at most 1 step, relative *; first at sample 'points-2'; "
-            "first in the floats of node 'dq_out'",
+            (
+                "*by at most 1 step, relative *; first at sample 'points-2'; "
+                "first in the floats of node 'dq_out'"
+            ),
             "  rule: close_to ort-cpu, 0 steps (model tiny_q)",
         ]
     )

@@ -111,8 +111,10 @@ def test_it_is_measured_as_it_is_against_its_partner(given):
         [
             "no baseline of 'tiny_a' in suite 'scratch'",
             "  cell: tiny_qdq::ort-cpu-noopt+given is missing",
-            '  next: pytest "suites/scratch.qbench.toml::tiny_a" --qbench-accept-fp32 '
-            "--qbench-accept=new",
+            (
+                '  next: pytest "suites/scratch.qbench.toml::tiny_a" --qbench-accept-fp32 '
+                "--qbench-accept=new"
+            ),
         ]
     )
     assert given.accept().parseoutcomes() == {"accepted": 5}

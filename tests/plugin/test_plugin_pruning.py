@@ -97,8 +97,10 @@ def test_a_quarantine_entry_about_no_cell_is_listed_and_the_rest_is_pruned(shrun
     result.stdout.fnmatch_lines(
         [
             "pruned tiny_b: no such model*",
-            "left to you: the quarantine entry 'tiny_b::[*]' is about no cell of 'scratch': "
-            "remove it from 'scratch.quarantine.toml'",
+            (
+                "left to you: the quarantine entry 'tiny_b::[*]' is about no cell of 'scratch': "
+                "remove it from 'scratch.quarantine.toml'"
+            ),
         ]
     )
     assert (shrunk.suite_path.parent / "scratch.quarantine.toml").read_text() == kept
