@@ -42,8 +42,8 @@ def on_files(files: Any, *, config: Any) -> Any:  # noqa: ANN401 - MkDocs' own t
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """Links to files of the repository that are no pages become plain text: the site has no
-    copy of them.
+    """Links to files of the repository that are no pages become plain text:
+    the site has no copy of them.
     """
     return re.sub(r"\[([^\]]*)\]\((?:\.\./)+(?!docs/)[^)]*\)", r"\1", markdown)
 

@@ -22,8 +22,8 @@ WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 def words_of(folder: Path) -> Iterator[tuple[str, int, str]]:
-    """(file, line, word in lower case) of every word in the files and the names of files below
-    ``folder``.
+    """(file, line, word in lower case) of every word in the files
+    and the names of files below ``folder``.
     """
     for path in sorted(folder.rglob("*")):
         if path.suffix not in SUFFIXES:
@@ -36,8 +36,8 @@ def words_of(folder: Path) -> Iterator[tuple[str, int, str]]:
 
 
 def banned_words(file: str, lists: dict[str, Any]) -> dict[str, str]:
-    """Word → what to write instead, in ``file``: the words of the whole project, and those of
-    its folder.
+    """Word → what to write instead, in ``file``: the words of the whole project,
+    and those of its folder.
     """
     banned: dict[str, str] = dict(lists["banned"])
     for folder, words in lists["banned_in"].items():

@@ -178,8 +178,8 @@ def forked(
 
 
 def _count_operations(below: str, last: int) -> None:
-    """End this process by SIGKILL before file operation number ``last`` (from 0) on paths
-    ``below``.
+    """End this process by SIGKILL before file operation number
+    ``last`` (from 0) on paths ``below``.
     """
     seen = 0
 
@@ -258,8 +258,8 @@ def content(folder: Path, model: str) -> dict[str, dict[str, str]] | None:
 
 
 def accepted(folder: Path, model: str) -> set[tuple[str, str]]:
-    """(cell, environment class) of all accepted results of ``model``; empty where its file is
-    damaged.
+    """(cell, environment class) of all accepted results of ``model``;
+    empty where its file is damaged.
     """
     try:
         cells = json.loads((folder / "baselines/trial" / f"{model}.json").read_text())["cells"]
@@ -293,8 +293,8 @@ def strangers(folder: Path) -> list[str]:
 
 
 def made_project(folder: Path) -> Path:
-    """A project in git with two models accepted in two classes, and a run in which every result
-    changed.
+    """A project in git with two models accepted in two classes,
+    and a run in which every result changed.
     """
     (folder / "suites").mkdir(parents=True)
     (folder / "conftest.py").write_text(CONFTEST)

@@ -41,8 +41,8 @@ BEST = ("top1", "exact")
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One accepted share or rate: what it was by the former rule, and all that it may be by
-    today's.
+    """One accepted share or rate: what it was by the former rule,
+    and all that it may be by today's.
     """
 
     cell: str

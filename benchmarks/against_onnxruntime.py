@@ -203,8 +203,8 @@ def right(
 
 
 def fed_by(shared: SubjectArtifacts) -> dict[str, list[dict[str, Any]]]:
-    """Graph → the batches that the task feeds it while the float model answers the calibration
-    samples.
+    """Graph → the batches that the task feeds it while
+    the float model answers the calibration samples.
     """
     with ExitStack() as stack:
         fed = {
@@ -272,8 +272,8 @@ def contests(arguments: argparse.Namespace) -> dict[str, Contest]:
 
 
 def main() -> int:
-    """Print a row a subject and granularity; 1 when a per-channel plan of ours is worse than
-    theirs.
+    """Print a row a subject and granularity;
+    1 when a per-channel plan of ours is worse than theirs.
     """
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(

@@ -69,8 +69,8 @@ class Made:
 def share(
     level: float, n: int, rng: random.Random, *, flippers: int = 0, accepted: int | None = None
 ) -> MetricRecord:
-    """A count of right answers of ``n``; so many samples are right or wrong by chance in every
-    run.
+    """A count of right answers of ``n``;
+    so many samples are right or wrong by chance in every run.
     """
     sure = round(level * n) - flippers // 2
     answers = [
@@ -262,8 +262,8 @@ _ACCEPTING = (1, 8, 14)
 
 
 def fifteen_nights(seed: int = 1) -> Made:
-    """The nights of the newcomer: four cells of a CNN of 96 samples, accepted on the first
-    night.
+    """The nights of the newcomer: four cells of a CNN of 96 samples,
+    accepted on the first night.
     """
     rng = random.Random(seed)
     ort, npu, n = "x64+onnxruntime-1.24.1", "x64+flaky-npu-1", 96

@@ -57,8 +57,8 @@ NEAR = 3
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Truth:
-    """What was done at a commit: a step for the worse, a slide that began there; how far, in
-    samples.
+    """What was done at a commit: a step for the worse, a slide that began there; how far,
+    in samples.
     """
 
     kind: str
@@ -185,8 +185,8 @@ def alerts_of(
 
 
 def same(old: Alert, new: Alert) -> bool:
-    """Whether ``new`` is ``old`` as it is known later: of no other commits, maybe a step that
-    was a slide.
+    """Whether ``new`` is ``old`` as it is known later: of no other commits,
+    maybe a step that was a slide.
     """
     key = ("cell", "metric", "environment_class")
     if any(getattr(old, name) != getattr(new, name) for name in key):
@@ -259,8 +259,8 @@ class Rates:
 
 
 def merged_late(count: int, seed: int) -> list[int]:
-    """Positions of runs in the order in which they become known: one in seven is merged up to
-    six runs late.
+    """Positions of runs in the order in which they become known:
+    one in seven is merged up to six runs late.
     """
     rng = random.Random(seed)
     late = [
@@ -354,8 +354,8 @@ def table(rates: Rates) -> str:
 
 
 def truth_table(name: str, histories: Iterable[Mixed]) -> str:
-    """A row of Markdown: what the alerts of histories say of the changes in them, at the end
-    and run by run.
+    """A row of Markdown: what the alerts of histories say of the changes in them,
+    at the end and run by run.
     """
     counts = Counts()
     many = 0

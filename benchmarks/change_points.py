@@ -94,8 +94,8 @@ def exact() -> bool:
 
 
 def cost(random: np.random.Generator, repeats: int) -> bool:
-    """Print what a series costs on its noises, the least of batches; whether it is within its
-    bar.
+    """Print what a series costs on its noises, the least of batches;
+    whether it is within its bar.
     """
     worst = 0.0
     for name, noise in NOISES.items():

@@ -454,8 +454,8 @@ def _former(data: Drawn, found: Found, margin: float) -> npt.NDArray[np.bool_]:
 
 
 def _exact(data: Drawn, found: Found, margin: float) -> npt.NDArray[np.bool_]:
-    """Korn and Graubard's: Clopper and Pearson's of the net loss among as many samples as the
-    variance shows.
+    """Korn and Graubard's: Clopper and Pearson's of the net loss among
+    as many samples as the variance shows.
     """
     n, loss, variance = data.counts[2], np.maximum(-data.change, 0), _error(data) ** 2
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -60,8 +60,8 @@ class Density:
 
 
 def own_nodes(function: Function) -> Iterator[ast.AST]:
-    """The nodes of ``function``'s body, without those of functions and classes that are defined
-    in it.
+    """The nodes of ``function``'s body, without those of functions
+    and classes that are defined in it.
     """
     waiting: list[ast.AST] = list(function.body)
     while waiting:

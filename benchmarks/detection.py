@@ -70,8 +70,8 @@ COLUMNS = (
     Column("mobilenet_v2", "w8a8_asym_pc", 100, 8, tries_effects=False),
     Column("efficientnet_lite0", "w8a8_asym_pc", 100, 8, tries_effects=False),
 )
-"""The cheapest first. What passes claim is not tried on large networks, where that takes
-minutes a fault.
+"""The cheapest first. What passes claim is not tried on large networks,
+where that takes minutes a fault.
 """
 PUBLISHED = 2
 """The seed of the published table; rules were tuned on 1."""
@@ -224,8 +224,8 @@ VARIANT_SAMPLES = 96
 
 
 def ward_of_variant(variant: Variant, folder: Path) -> FaultHarness:
-    """The harness of ``variant``; its model and its samples are files in ``folder``, as a user
-    has them.
+    """The harness of ``variant``; its model and its samples are files in ``folder``,
+    as a user has them.
     """
     model = get_model("digits_cnn").graphs["model"]()
     (image,) = model.graph.inputs
@@ -402,8 +402,8 @@ def variants_section(rows: list[str], seed: int) -> str:
 
 
 def with_section(text: str, section: str) -> str:
-    """The page ``text`` with ``section`` in place of that of its heading, or at its end; other
-    sections stay.
+    """The page ``text`` with ``section`` in place of that of its heading, or at its end;
+    other sections stay.
     """
     heading = section.partition("\n")[0]
     before, _, old = text.partition(f"{heading}\n")

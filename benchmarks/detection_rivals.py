@@ -229,8 +229,8 @@ def _hits(places: Sequence[int | None]) -> str:
 def summaries(
     book: Book, subjects: Sequence[str], faults: Sequence[str], seed: int
 ) -> Iterator[str]:
-    """Totals over faults that change something and that qbench and ORT, or all three, were
-    asked about.
+    """Totals over faults that change something and that qbench and ORT, or all three,
+    were asked about.
     """
     for family, words in ((ORT, "qbench and ONNX Runtime"), ((*ORT, *ESP_PPQ), "all three")):
         found = []

@@ -280,8 +280,8 @@ def _memory(name: str, form: str) -> str:
 
 
 def memory(name: str, form: str) -> None:
-    """Print the megabytes that ``form`` of ``name`` keeps for the model: those of a second
-    session.
+    """Print the megabytes that ``form`` of ``name`` keeps for the model:
+    those of a second session.
     """
     shared, model = quantized(16)
     (data,) = shared.subject.data.values()

@@ -52,8 +52,8 @@ EXAMINED = 8
 def answers_on(
     shared: SubjectArtifacts, quantized: Quantized, name: str
 ) -> tuple[Answers, float | None]:
-    """The answers of backend ``name``, and the share that it executed in integers if it reports
-    it.
+    """The answers of backend ``name``, and the share that it executed
+    in integers if it reports it.
     """
     backend = load_provider(PROVIDER) if name == "ep-cpu" else get_backend(name)
     (data,) = shared.subject.data.values()
@@ -65,8 +65,8 @@ def answers_on(
 
 
 def cause(shared: SubjectArtifacts, name: str, schema: str) -> str:
-    """What localization says of the cell: the comparison with the declared arithmetic, and the
-    first suspect.
+    """What localization says of the cell: the comparison with the declared arithmetic,
+    and the first suspect.
     """
     finding = localize(
         shared, name, schema, options=LocalizeOptions(samples=EXAMINED, repairs=False)

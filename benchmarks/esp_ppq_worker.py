@@ -24,8 +24,8 @@ STEPS = 8
 
 
 def main(folder: Path) -> None:
-    """Quantize the float graph as esp-ppq does, put every job's faults into it, and ask both
-    analysers.
+    """Quantize the float graph as esp-ppq does, put every job's faults into it,
+    and ask both analysers.
     """
     import numpy as np
     import torch
@@ -135,8 +135,8 @@ def put(
 
 
 def roots(operation: "Operation") -> list[Any]:
-    """The grids of its operands and results, those that share one as one; none where it stays
-    in float.
+    """The grids of its operands and results, those that share one as one;
+    none where it stays in float.
     """
     if not hasattr(operation, "config"):
         return []

@@ -157,8 +157,8 @@ author = "o"
 _Task = tuple[str, str, Callable[[], dict[str, str]]]
 """A trial: its row, its key, and what runs it."""
 State = Mapping[str, str]
-"""What a command is about: part → its content as it is read; a part that is not there is left
-out.
+"""What a command is about: part → its content as it is read;
+a part that is not there is left out.
 """
 
 
@@ -438,8 +438,8 @@ class Trials:
         )
 
     def trial(self, what: str, at: int) -> dict[str, str]:
-        """What a fault at the ``at``-th operation leaves: ``old``, ``new`` or ``between``, and
-        what is wrong.
+        """What a fault at the ``at``-th operation leaves: ``old``, ``new`` or ``between``,
+        and what is wrong.
         """
         with tempfile.TemporaryDirectory(prefix="faults-") as name:
             folder = Path(name).resolve() / "p"

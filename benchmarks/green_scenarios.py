@@ -138,8 +138,8 @@ def rows() -> Iterator[Row]:
 
 
 def make_project(folder: Path) -> None:
-    """Write the project, accept its results, and load the modules that this takes: each row is
-    then a fork.
+    """Write the project, accept its results, and load the modules that this takes:
+    each row is then a fork.
     """
     write_project(folder)
     (folder / LOADED).write_text("[]")
@@ -182,8 +182,8 @@ def _forked(
     *,
     keeps_names: bool = False,
 ) -> int:
-    """The exit code of pytest in a fork of this process, which has loaded its modules; 128 + a
-    signal.
+    """The exit code of pytest in a fork of this process, which has loaded its modules;
+    128 + a signal.
     """
     child = os.fork()
     if child:

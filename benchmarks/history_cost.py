@@ -33,8 +33,8 @@ METRICS = (("top1", "labels", 900), ("top5", "labels", 980), ("agreement", "refe
 SAMPLES, RANGES = 1000, 24
 LIMIT_MB = 300
 LIMITED = ("compare", "history show", "history check", "export")
-"""Commands that may need ``LIMIT_MB`` over many runs; a single run is as large as its cells are
-many.
+"""Commands that may need ``LIMIT_MB`` over many runs;
+a single run is as large as its cells are many.
 """
 
 
@@ -153,8 +153,8 @@ COMMANDS = {
 
 
 def cost(command: list[str], code: Path, out: Path) -> tuple[int, float, float]:
-    """(exit code, seconds of processor, peak in MB) of ``qbench command`` as the package in
-    ``code`` has it.
+    """(exit code, seconds of processor, peak in MB)
+    of ``qbench command`` as the package in ``code`` has it.
     """
     words = [sys.executable, "-m", "qbench", *(word.format(out=out) for word in command)]
     with (out / "log").open("ab") as log:
@@ -168,8 +168,8 @@ def cost(command: list[str], code: Path, out: Path) -> tuple[int, float, float]:
 def measured(
     history: Path, code: Path, out: Path, only: str
 ) -> Iterator[tuple[str, int, float, float]]:
-    """(command, exit code, seconds of processor, peak in MB) of every command whose name holds
-    ``only``.
+    """(command, exit code, seconds of processor, peak in MB)
+    of every command whose name holds ``only``.
     """
     for path in history.glob(f"{INDEX_FILE}*"):
         path.unlink()
@@ -179,8 +179,8 @@ def measured(
 
 
 def main() -> None:
-    """Print the table; the exit code is 1 where a command ended with an error or a limited one
-    was too large.
+    """Print the table; the exit code is 1 where a command ended
+    with an error or a limited one was too large.
     """
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--runs", type=int, default=5000)

@@ -86,8 +86,8 @@ class Place:
 
 @dataclass(slots=True)
 class Stage:
-    """What was entered in one part of the way: function → the forms of the cell that it was
-    handed.
+    """What was entered in one part of the way:
+    function → the forms of the cell that it was handed.
     """
 
     name: str
@@ -100,8 +100,8 @@ class Stage:
 
 
 class Follower:
-    """A pytest plugin that notes the functions that are entered while a suite of one cell is
-    run.
+    """A pytest plugin that notes the functions that are entered while
+    a suite of one cell is run.
     """
 
     def __init__(self) -> None:
@@ -164,8 +164,8 @@ class Follower:
 
 
 def _form(value: object) -> str:
-    """The form in which ``value``, or the first of several values, is the cell; empty: it is
-    not.
+    """The form in which ``value``, or the first of several values, is the cell; empty:
+    it is not.
     """
     if isinstance(value, list | tuple) and value:
         value = value[0]
@@ -216,8 +216,8 @@ def followed() -> list[Stage]:
 
 
 def table(stages: list[Stage]) -> str:
-    """The path as Markdown: one row for each file of a stage, in the order in which it is first
-    handed the cell.
+    """The path as Markdown: one row for each file of a stage,
+    in the order in which it is first handed the cell.
     """
     lines = ["| stage | file | functions handed the cell | as |", "|---|---|---|---|"]
     for stage in stages:

@@ -84,8 +84,8 @@ def child(code: str, *arguments: object) -> str:
 
 
 def measure(gigabytes: float, schema: str, matrices: int, where: str) -> tuple[float, float]:
-    """Peak resident memory in GB, and seconds, of loading, planning, writing and saving such a
-    model.
+    """Peak resident memory in GB, and seconds, of loading, planning,
+    writing and saving such a model.
     """
     with tempfile.TemporaryDirectory(prefix="qbench-large-") as name:
         folder = Path(name)

@@ -86,8 +86,8 @@ def measure(backend: str, count: int) -> tuple[float, float, float]:
 
 
 def resident_mb(pid: int) -> float:
-    """What a process and its children hold, shared pages counted once; 0 where the system does
-    not tell.
+    """What a process and its children hold, shared pages counted once;
+    0 where the system does not tell.
     """
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

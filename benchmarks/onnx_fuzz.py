@@ -625,8 +625,8 @@ def top1_cells(facts: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - JSON
 
 
 def engine(path: Path) -> dict[str, Any]:
-    """What ONNX Runtime says to the same file: what it refuses it with, or the share of right
-    answers.
+    """What ONNX Runtime says to the same file: what it refuses it with,
+    or the share of right answers.
     """
     import onnxruntime
 

@@ -45,8 +45,8 @@ class QuantizerCase:
     step: float
 
     def holds(self, found: tuple[float, float]) -> bool:
-        """Whether the errors ``found`` (without and with optimizations) are those that stand
-        here.
+        """Whether the errors ``found`` (without and with optimizations)
+        are those that stand here.
         """
         return all(
             abs(a - b) <= _CLOSE

@@ -127,8 +127,8 @@ def links(count: int) -> ir.Model:
 
 
 def seconds(model: ir.Model, policy: Policy) -> tuple[float, Rewritten]:
-    """Seconds of a processor for the standard pipeline, whoever else wants one, and what it
-    made.
+    """Seconds of a processor for the standard pipeline, whoever else wants one,
+    and what it made.
     """
     pipeline, start = standard_pipeline(policy), time.process_time()
     found = run_pipeline(model, pipeline, policy)

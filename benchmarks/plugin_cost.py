@@ -76,8 +76,8 @@ def project(folder: Path) -> None:
 
 
 def seconds(folder: Path, *options: str) -> tuple[float, float, str]:
-    """Wall time and processor time of one pytest process (with its children) in ``folder``, and
-    what it printed.
+    """Wall time and processor time of one pytest process (with its children) in ``folder``,
+    and what it printed.
     """
     command = [
         sys.executable,
@@ -122,8 +122,8 @@ def unused_cost(folder: Path, pairs: int) -> tuple[float, float, float]:
 
 
 def import_cost() -> float:
-    """Milliseconds of importing ``qbench.plugin`` beyond what pytest has loaded already, by -X
-    importtime.
+    """Milliseconds of importing ``qbench.plugin`` beyond what pytest has loaded already,
+    by -X importtime.
     """
     code = (
         "import pytest, argparse; import qbench.plugin, qbench.plugin.controller, "

@@ -39,8 +39,8 @@ Image = dict[str, npt.NDArray[np.float32]]
 
 
 def images(count: int) -> Iterator[Image]:
-    """``count`` pictures of smooth noise, (1, 3, 224, 224), about as wide as normalized
-    photographs.
+    """``count`` pictures of smooth noise, (1, 3, 224, 224),
+    about as wide as normalized photographs.
     """
     random = np.random.default_rng(7)
     for _ in range(count):
@@ -67,8 +67,8 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def loaded_and_timed(work: Callable[[int], object], count: int) -> float:
-    """Seconds of ``work`` on ``count`` images, after a few that load what libraries load when
-    first used.
+    """Seconds of ``work`` on ``count`` images,
+    after a few that load what libraries load when first used.
     """
     work(3)
     return timed(lambda: work(count))
@@ -106,8 +106,8 @@ def marginal(path: Path, count: int) -> dict[str, float]:
 
 
 WARM = 12
-"""Images before the clock starts: sessions plan their memory, and counting changes to its
-compiled loop.
+"""Images before the clock starts: sessions plan their memory,
+and counting changes to its compiled loop.
 """
 
 
@@ -127,8 +127,8 @@ def ours(path: Path, count: int, method: str) -> float:
 
 
 def theirs(path: Path, count: int, method: str) -> float:
-    """Seconds from the model file to the ranges by onnxruntime.quantization, one thread, as its
-    users call it.
+    """Seconds from the model file to the ranges by onnxruntime.quantization, one thread,
+    as its users call it.
     """
     from onnxruntime import SessionOptions
     from onnxruntime.quantization import calibrate
@@ -142,8 +142,8 @@ def theirs(path: Path, count: int, method: str) -> float:
             return next(self.images, None)
 
     class OneThread(SessionOptions):  # type: ignore[misc]
-        """They make their session themselves, and leave no other way to say how many threads it
-        has.
+        """They make their session themselves,
+        and leave no other way to say how many threads it has.
         """
 
         def __init__(self) -> None:

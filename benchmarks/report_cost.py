@@ -37,8 +37,8 @@ FULL_LIMIT_S, SITE_LIMIT_MB = 20.0, 2.0
 
 
 def measure_report(folder: Path, baselines: Path, window: int) -> None:
-    """``qbench report`` on the history in ``folder`` beside ``baselines``, with the pictures
-    and without.
+    """``qbench report`` on the history in ``folder`` beside ``baselines``,
+    with the pictures and without.
     """
     with tempfile.TemporaryDirectory() as output:
         for kinds in (["html", "md"], ["html", "md", "png"]):
@@ -79,8 +79,8 @@ def measure_report(folder: Path, baselines: Path, window: int) -> None:
 
 
 def write_wide_run(folder: Path, models: int) -> None:
-    """One run of ``models`` models on two backends under two schemas; one cell in a hundred is
-    red.
+    """One run of ``models`` models on two backends under two schemas;
+    one cell in a hundred is red.
     """
     header = {
         "suite": "nightly",

@@ -50,8 +50,8 @@ class Sick:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Pair:
-    """A value before its Q and behind a DQ. blamed: the operators that made it, or who reads it
-    on another grid.
+    """A value before its Q and behind a DQ. blamed: the operators that made it,
+    or who reads it on another grid.
     """
 
     value: str
@@ -201,8 +201,8 @@ def _values(model: ir.Model) -> dict[str, ir.Value]:
 
 
 def _limited(model: ir.Model, value: ir.Value, limit: ir.Node | None, name: str) -> ir.Value:
-    """``value`` behind a copy of ``limit``, if that is a Relu or Clip which ``value`` has not
-    passed.
+    """``value`` behind a copy of ``limit``,
+    if that is a Relu or Clip which ``value`` has not passed.
     """
     if limit is None or limit.op_type not in _LIMITS or (_type_of(value) == limit.op_type):
         return value

@@ -67,8 +67,8 @@ class Counting:
 
 
 def sweep(name: str, path: Path, folder: Path) -> bool:
-    """Profile, plan and write the model at ``path``; print what it took; whether that is within
-    the bars.
+    """Profile, plan and write the model at ``path``; print what it took;
+    whether that is within the bars.
     """
     fed = Counting()
     started = time.process_time()

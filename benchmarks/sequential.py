@@ -28,8 +28,8 @@ Source = tuple[int, float]
 def draws(
     rng: np.random.Generator, shape: tuple[int, int], losses: float, gains: float, source: Source
 ) -> Array:
-    """``shape`` (trials, n) changes; the samples of a ``source`` are correlated: some of them
-    copy the first.
+    """``shape`` (trials, n) changes; the samples of a ``source`` are correlated:
+    some of them copy the first.
     """
     (size, rho), (trials, n) = source, shape
     u = rng.random((trials, n))
@@ -172,8 +172,8 @@ def savings(trials: int, rng: np.random.Generator) -> Iterator[str]:
 
 
 def counted_ends(changes: Array, least: int, most: int) -> tuple[Array, Array]:
-    """Of each trial, (trials, n) changes in the order drawn: the early verdict by counts, and
-    the samples run.
+    """Of each trial, (trials, n) changes in the order drawn: the early verdict by counts,
+    and the samples run.
     """
     trials, n = changes.shape
     up, down = np.zeros((len(_BETS), trials)), np.zeros((len(_BETS), trials))
@@ -218,8 +218,8 @@ def check_counts(rng: np.random.Generator) -> None:
 
 
 def counts(trials: int, rng: np.random.Generator) -> Iterator[str]:
-    """Cells whose counts decide: how often the early verdict is not that of all samples, and
-    the samples run.
+    """Cells whose counts decide: how often the early verdict is not that of all samples,
+    and the samples run.
     """
     yield (
         "| decided by | n | least allowed | of all samples | early verdict is wrong "

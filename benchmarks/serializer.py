@@ -63,8 +63,8 @@ def by_fields(text: bytes) -> object:
 
 
 def by_cattrs() -> Callable[[bytes], object]:
-    """A reader that structures frozen dataclasses with the fields of the records, behind
-    msgspec's JSON.
+    """A reader that structures frozen dataclasses with the fields of the records,
+    behind msgspec's JSON.
     """
     from cattrs import Converter
 

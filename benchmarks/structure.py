@@ -116,8 +116,8 @@ def written(text: str) -> str:
 
 
 def stale(text: str) -> list[str]:
-    """What of the page ``text`` is stale, with the command that writes it anew; a cell is not
-    run for it.
+    """What of the page ``text`` is stale, with the command that writes it anew;
+    a cell is not run for it.
     """
     found = []
     if written(text) != text:

@@ -30,8 +30,8 @@ Array = npt.NDArray[Any]
 
 
 class Kept:
-    """A decoder that feeds ``others`` the tokens that the task feeds it, and keeps the logits
-    of all.
+    """A decoder that feeds ``others`` the tokens that the task feeds it,
+    and keeps the logits of all.
     """
 
     def __init__(self, own: Any, other: Any) -> None:  # noqa: ANN401 - executors

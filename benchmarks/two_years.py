@@ -132,8 +132,8 @@ def cell(number: int) -> dict[str, Any]:
 
 
 def write_history(folder: Path, nights: int) -> None:
-    """``nights`` run files; now and then a cell moves for a night, and every 90 nights one
-    moves for good.
+    """``nights`` run files; now and then a cell moves for a night,
+    and every 90 nights one moves for good.
     """
     noise = random.Random(7)
     cells = [cell(number) for number in range(MODELS * BACKENDS * SCHEMAS)]
@@ -159,8 +159,8 @@ def write_history(folder: Path, nights: int) -> None:
 
 
 def write_baselines(folder: Path) -> None:
-    """The baselines of all models: their reference, and as accepted what each cell measured on
-    the first night.
+    """The baselines of all models: their reference,
+    and as accepted what each cell measured on the first night.
     """
     noise = np.random.default_rng(7)
     for model in range(MODELS):

@@ -44,8 +44,8 @@ class Case:
 
 
 def verdict_rates(n: int, margin: float, losing: float, gaining: float) -> tuple[float, float]:
-    """(PASS, FAIL) probabilities where each sample is lost with ``losing`` and won with
-    ``gaining``.
+    """(PASS, FAIL) probabilities where each sample is lost
+    with ``losing`` and won with ``gaining``.
     """
     most_pass = np.empty(n + 1, dtype=np.int64)
     least_fail = np.empty(n + 1, dtype=np.int64)
@@ -63,8 +63,8 @@ def verdict_rates(n: int, margin: float, losing: float, gaining: float) -> tuple
 
 
 def _last(case: Case, wanted: tuple[Evidence, ...]) -> int:
-    """The most losses with one of the ``wanted`` evidences, −1 for none: with more losses it
-    only gets worse.
+    """The most losses with one of the ``wanted`` evidences, −1 for none:
+    with more losses it only gets worse.
     """
     low, high = -1, case.n - case.gains
     while low < high:
@@ -94,8 +94,8 @@ def worst_errors(n: int, margin: float) -> tuple[tuple[float, float], tuple[floa
 
 
 def coverages(n: int, method: str) -> tuple[float, float]:
-    """(least, mean) coverage of the 95 % interval over true shares of losses and gains from 1
-    to 40 % each.
+    """(least, mean) coverage of the 95 % interval over true shares
+    of losses and gains from 1 to 40 % each.
     """
     log = [math.lgamma(k + 1) for k in range(n + 1)]
     samples = [(b, c) for b in range(n + 1) for c in range(n + 1 - b)]

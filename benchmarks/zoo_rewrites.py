@@ -63,8 +63,8 @@ def quantized(name: str) -> Iterator[tuple[str, ir.Model, Feeds]]:
 
 
 def by_onnxruntime(model: ir.Model, feeds: Feeds) -> ir.Model:
-    """What ``quantize_static`` writes, with activations kept and a pair of its own for every
-    reader.
+    """What ``quantize_static`` writes, with activations kept
+    and a pair of its own for every reader.
     """
     from onnxruntime.quantization import (
         CalibrationDataReader,

@@ -43,8 +43,8 @@ PAGE = HERE.parent / "docs" / "evidence" / "bias-and-scale.md"
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 
 RELAY = "integer-tvm-relay"
-"""The arithmetic of TVM's quantizer: biases at scales of their own are shifted and added in
-int32.
+"""The arithmetic of TVM's quantizer:
+biases at scales of their own are shifted and added in int32.
 """
 _POW2 = tuple(("pow2", bits) for bits in (*BITS, *NARROW_BITS))
 IN_INTEGERS = {"fashion_preact": _POW2, "fashion_mobile": _POW2}
@@ -132,8 +132,8 @@ def in_integers(model: str) -> Iterator[str]:
 
 
 def shares(bench: Bench, planned: PlannedCell) -> Line:
-    """Planned and executed shares of multiply-accumulates in integers under the arithmetic of
-    TVM's quantizer.
+    """Planned and executed shares of multiply-accumulates
+    in integers under the arithmetic of TVM's quantizer.
     """
     backend = gather().backends.get(RELAY)
     found = bench.shared(planned).quantized(

@@ -75,8 +75,8 @@ def pytest_collection_finish():
 
 @pytest.fixture
 def golden(request) -> Callable[[str, str], None]:
-    """Holds a text to ``tests/golden/NAME``; with ``--write-golden``, the text becomes that
-    file.
+    """Holds a text to ``tests/golden/NAME``; with ``--write-golden``,
+    the text becomes that file.
     """
 
     def check(name: str, text: str) -> None:

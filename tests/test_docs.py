@@ -1,5 +1,5 @@
-"""The docs say what is there: every option, command, key and package; what they show can be
-read.
+"""The docs say what is there: every option, command, key and package;
+what they show can be read.
 """
 
 import ast

@@ -1,5 +1,5 @@
-"""docs/writing-a-pass.md runs as it stands there: every block in order, and it prints what it
-shows.
+"""docs/writing-a-pass.md runs as it stands there: every block in order,
+and it prints what it shows.
 """
 
 import contextlib

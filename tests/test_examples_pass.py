@@ -28,8 +28,8 @@ net (float[1, 1, 8, 8] x) => (float[1, 1, 8, 8] y)
 
 @pytest.fixture
 def installed(tmp_path):
-    """The example as it stands, and what an installer would have written beside it of its
-    pyproject.toml.
+    """The example as it stands, and what an installer would
+    have written beside it of its pyproject.toml.
     """
     folder = tmp_path / "own"
     shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("__pycache__"))

@@ -1,5 +1,5 @@
-"""The example of a store from outside: pytest writes runs into it; reports and a trend are read
-from it.
+"""The example of a store from outside: pytest writes runs into it;
+reports and a trend are read from it.
 """
 
 import datetime

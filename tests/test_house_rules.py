@@ -20,8 +20,8 @@ from qbench.judging.gates import GATES
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "qbench"
 GUESTS = ("engines", "zoo")
-"""Folders of the distributions that join qbench as extensions; each holds the package
-``qbench_NAME``.
+"""Folders of the distributions that join qbench as extensions;
+each holds the package ``qbench_NAME``.
 """
 LONGEST_FILE = 1000  # what 800 lines of 120 columns became in 100
 BANNED = {"utils", "util", "helpers", "helper", "common", "misc", "base"}
@@ -52,8 +52,8 @@ def room_of(path: Path) -> str:
 
 
 def is_module(dotted: str) -> bool:
-    """Whether ``qbench.graph.digest`` is a file or a folder of the package (and not a name
-    inside one).
+    """Whether ``qbench.graph.digest`` is a file or a folder
+    of the package (and not a name inside one).
     """
     path = ROOT.joinpath(*dotted.split("."))
     return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
@@ -74,8 +74,8 @@ def imports_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def side_doors(path: Path, source: str, rooms: set[str]) -> list[str]:
-    """The imports of ``source`` that break the front-door rule: another room's file, or one's
-    own room whole.
+    """The imports of ``source`` that break the front-door rule: another room's file,
+    or one's own room whole.
     """
     own = room_of(path)
     found = []
@@ -93,8 +93,8 @@ def side_doors(path: Path, source: str, rooms: set[str]) -> list[str]:
 
 
 def exported_functions(init: Path) -> set[str]:
-    """The names that a package's ``__init__`` imports or defines; files that it imports as such
-    hide nothing.
+    """The names that a package's ``__init__`` imports or defines;
+    files that it imports as such hide nothing.
     """
     names: set[str] = set()
     for node in ast.walk(ast.parse(init.read_text())):
@@ -107,8 +107,8 @@ def exported_functions(init: Path) -> set[str]:
 
 
 def tracked() -> list[Path]:
-    """The files that git tracks or would add; skipped where there is no git (an unpacked
-    archive).
+    """The files that git tracks or would add;
+    skipped where there is no git (an unpacked archive).
     """
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     try:
@@ -382,8 +382,8 @@ def test_the_rule_about_messages_can_be_broken(text):
 
 
 def gate_kinds_as_text(source: str) -> list[int]:
-    """The lines of ``source`` that compare a ``kind`` with the word of a gate instead of a
-    ``GateKind``.
+    """The lines of ``source`` that compare a ``kind`` with the word
+    of a gate instead of a ``GateKind``.
     """
     words = {kind.value for kind in GateKind}
     found = []
@@ -417,8 +417,8 @@ def test_every_kind_of_gate_is_one_row() -> None:
 
 
 def test_no_function_is_dense() -> None:
-    """At most four conditional expressions in a function and none nested; at most two loops in
-    a comprehension.
+    """At most four conditional expressions in a function and none nested;
+    at most two loops in a comprehension.
     """
     run = runpy.run_path(str(ROOT / "benchmarks" / "density.py"))
     found = [

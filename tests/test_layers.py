@@ -101,8 +101,8 @@ def add_import(folder: Path, module: str, imported: str) -> None:
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory) -> dict[str, str]:
-    """Contract → what the report says of it, for a copy of the package with every row of BREAKS
-    in it.
+    """Contract → what the report says of it,
+    for a copy of the package with every row of BREAKS in it.
     """
     folder = tmp_path_factory.mktemp("copied")
     shutil.copy(ROOT / "pyproject.toml", folder)

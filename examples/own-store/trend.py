@@ -1,5 +1,5 @@
-"""Prints the values of every metric of every cell over the runs in the database, the earliest
-run first.
+"""Prints the values of every metric of every cell over the runs in the database,
+the earliest run first.
 """
 
 from pathlib import Path

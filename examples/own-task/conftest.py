@@ -21,8 +21,8 @@ LENGTH = 128
 
 @dataclass(frozen=True, eq=False)
 class Onsets(Answers):
-    """``times`` (n, m) int16: where something begins in each signal, in steps, rising; −1
-    behind the last.
+    """``times`` (n, m) int16: where something begins in each signal, in steps, rising;
+    −1 behind the last.
     """
 
     times: np.ndarray
@@ -143,8 +143,8 @@ def network() -> ir.Model:
 
 
 def signals(name: str, count: int, seed: int) -> Dataset:
-    """``count`` signals of noise in which one to four tones begin, each of a loudness of its
-    own.
+    """``count`` signals of noise in which one to four tones begin,
+    each of a loudness of its own.
     """
     draw = np.random.default_rng(seed)
     waves, labels = draw.normal(0, 0.05, (count, 1, LENGTH)).astype(np.float32), []

@@ -86,8 +86,8 @@ SUBJECTS = {
 
 
 def machine_of(night: int) -> tuple[str, str, int]:
-    """(environment class, what it adds to the engine, bits of its multipliers) of the machine
-    of a night.
+    """(environment class, what it adds to the engine, bits
+    of its multipliers) of the machine of a night.
     """
     if night % 2:
         return "board-b-fw1", SATURATES, 15
@@ -121,8 +121,8 @@ def build(project: Path, night: int) -> None:
 def measure(
     project: Path, machine: str, accepting: Accepting | None = None
 ) -> list[dict[str, Any]]:
-    """The cell lines of the suite as it lies in ``project``; what is to be accepted goes into
-    its baselines.
+    """The cell lines of the suite as it lies in ``project``;
+    what is to be accepted goes into its baselines.
     """
     path = project / "suites/year.qbench.toml"
     suite = load_suite(path)

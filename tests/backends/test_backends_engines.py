@@ -427,8 +427,8 @@ ENGINES = {
 def test_an_engine_that_does_not_load_is_skipped_with_its_reason(
     name, raised, monkeypatch, tmp_path
 ):
-    """Whatever its import raises, cells are skipped: the error is that of a package that is not
-    installed.
+    """Whatever its import raises, cells are skipped:
+    the error is that of a package that is not installed.
     """
     import qbench_engines.openvino
 

@@ -1,5 +1,5 @@
-"""int8 levels that are only moved: every optimized session is made, and answers as the model
-says.
+"""int8 levels that are only moved: every optimized session is made,
+and answers as the model says.
 """
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""Graphs as old exporters write them, on integer machines: initializers that are listed among
-the inputs.
+"""Graphs as old exporters write them, on integer machines:
+initializers that are listed among the inputs.
 """
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""OpenVINO as a backend: numbers, executed precision, refusals with its reason; without it,
-what to install.
+"""OpenVINO as a backend: numbers, executed precision, refusals with its reason;
+without it, what to install.
 """
 
 import sys

@@ -1,5 +1,5 @@
-"""``partitioned-<device>``: equal to the integer machine where a device takes all, and to a cut
-made by hand.
+"""``partitioned-<device>``: equal to the integer machine where a device takes all,
+and to a cut made by hand.
 """
 
 from pathlib import Path

@@ -9,8 +9,8 @@ from qbench.errors import InputError
 
 
 class Doubling:
-    """Takes 4 rows of x; gives them doubled, their sum, all heads of all rows, and what belongs
-    to no row.
+    """Takes 4 rows of x; gives them doubled, their sum, all heads of all rows,
+    and what belongs to no row.
     """
 
     def __init__(self, ragged=False):

@@ -1,5 +1,5 @@
-"""Feeds and results of a TFLite file that came as it is, and files that are none; tests/oracles
-runs real ones.
+"""Feeds and results of a TFLite file that came as it is, and files that are none;
+tests/oracles runs real ones.
 """
 
 from fractions import Fraction

@@ -1,5 +1,5 @@
-"""TVM: what it computes, what it refuses, and a compiler that is missing, broken, crashes or
-hangs.
+"""TVM: what it computes, what it refuses, and a compiler that is missing, broken,
+crashes or hangs.
 """
 
 from importlib.util import find_spec

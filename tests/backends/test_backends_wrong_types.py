@@ -1,5 +1,5 @@
-"""What is no name and no model is said in one sentence; a model in memory is a model, whoever's
-type it has.
+"""What is no name and no model is said in one sentence; a model in memory is a model,
+whoever's type it has.
 """
 
 from typing import Any

@@ -1,5 +1,5 @@
-"""An engine that ends its process while it calibrates: an error with a sentence, and this
-process goes on.
+"""An engine that ends its process while it calibrates: an error with a sentence,
+and this process goes on.
 """
 
 import os

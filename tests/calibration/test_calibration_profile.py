@@ -1,5 +1,5 @@
-"""Profiles do not depend on batch size, order or splitting, bit for bit; and say what they are
-of.
+"""Profiles do not depend on batch size, order or splitting, bit for bit;
+and say what they are of.
 """
 
 import functools

@@ -136,8 +136,8 @@ def divergence_by_loops(
     skips_first: bool = False,
     real: type = float,
 ) -> float:
-    """Smoothed KL of one window, bin by bin as in C++, in ``real``; NaN stands for a window
-    without counts.
+    """Smoothed KL of one window, bin by bin as in C++, in ``real``;
+    NaN stands for a window without counts.
     """
     p = [real(count) for count in histogram[first : last + 1]]
     window = list(p)

@@ -65,8 +65,8 @@ def error(values: np.ndarray, kind: QParamsKind, low: float, high: float, expone
 
 
 def least_of_all(values: np.ndarray, kind: QParamsKind, exponent: float) -> float:
-    """The least error of an exhaustive scan: ratios of either end (of one scale where the grid
-    is symmetric).
+    """The least error of an exhaustive scan:
+    ratios of either end (of one scale where the grid is symmetric).
     """
     low, high = min(float(values.min()), 0.0), max(float(values.max()), 0.0)
     if kind.scale_kind != "real":
@@ -342,8 +342,8 @@ def test_entropy_takes_the_least_of_all_windows(kind: QParamsKind) -> None:
 def test_entropy_never_misses_its_own_least(
     seed: int, name: str, outliers: int, data: st.DataObject
 ) -> None:
-    """Every window of the search by scalar loops: first 8 of 15 sets with outliers ended above
-    the least.
+    """Every window of the search by scalar loops:
+    first 8 of 15 sets with outliers ended above the least.
     """
     rng = np.random.RandomState(seed)
     draws = {
@@ -368,8 +368,8 @@ def test_entropy_never_misses_its_own_least(
 
 
 def shrinking(values: np.ndarray, least: int, bins: int) -> Iterator[tuple[float, float]]:
-    """The ranges of an asymmetric search: each without the cheaper end of the one before, never
-    past zero.
+    """The ranges of an asymmetric search: each without the cheaper end of the one before,
+    never past zero.
     """
     low, high = float(values.min()), float(values.max())
     width = (high - low) / bins
@@ -469,8 +469,8 @@ def test_entropy_of_a_profile_is_as_good(
 
 
 def test_bins_narrower_than_cells_are_filled_evenly() -> None:
-    """Uniform values, of which every cell holds hundreds, in bins a quarter as wide as the
-    widest cells.
+    """Uniform values, of which every cell holds hundreds,
+    in bins a quarter as wide as the widest cells.
     """
     values = np.random.RandomState(0).uniform(-1.9, 1.9, size=600_000).astype(np.float32)
     cells, raw = Statistics.of(values).distribution(), Distribution.of(values)

@@ -29,8 +29,8 @@ _TOKENS, _LENGTH, _WIDTH, _BOXES, _CLASSES = 40, 12, 16, 64, 5
 
 
 def make_model(kind: str, folder: Path) -> None:
-    """``KIND.onnx``, ``KIND-val.npz`` and ``KIND-cal.npz`` in ``folder``, and the float file of
-    a quantized one.
+    """``KIND.onnx``, ``KIND-val.npz`` and ``KIND-cal.npz`` in ``folder``,
+    and the float file of a quantized one.
     """
     float_kind = CAME_QUANTIZED.get(kind, kind)
     rng = np.random.default_rng(7)
@@ -90,8 +90,8 @@ def _model(
 def _random(
     rng: np.random.Generator, shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, np.ndarray]:
-    """Weights scaled so that values keep their size from layer to layer; one-dimensional ones
-    are biases.
+    """Weights scaled so that values keep their size from layer to layer;
+    one-dimensional ones are biases.
     """
     return {
         name: (
@@ -239,8 +239,8 @@ def _transformer(
 
 
 def _detector(rng: np.random.Generator) -> tuple[onnx.ModelProto, dict[str, dict[str, np.ndarray]]]:
-    """Boxes and scores of every cell of an 8 × 8 map, and the rows that non-maximum suppression
-    keeps.
+    """Boxes and scores of every cell of an 8 × 8 map,
+    and the rows that non-maximum suppression keeps.
     """
     weights = _random(
         rng, {"w0": (8, 3, 3, 3), "b0": (8,), "wb": (4, 8, 1, 1), "ws": (_CLASSES, 8, 1, 1)}

@@ -1,5 +1,5 @@
-"""``qbench accept``: what is left out on purpose, what was asked for and refused, and results
-for any class.
+"""``qbench accept``: what is left out on purpose, what was asked for and refused,
+and results for any class.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""``eval --backend answers:PATH``: answers and raw outputs that were recorded elsewhere, and
-their faults.
+"""``eval --backend answers:PATH``: answers and raw outputs that were recorded elsewhere,
+and their faults.
 """
 
 import json

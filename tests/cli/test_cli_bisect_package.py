@@ -1,5 +1,5 @@
-"""``qbench bisect package`` from the outside: environments that are there, and real releases by
-pip.
+"""``qbench bisect package`` from the outside: environments that are there,
+and real releases by pip.
 """
 
 import json
@@ -21,8 +21,8 @@ SAYS = "import sys; from importlib.metadata import version; v = version('toy'); 
 
 @pytest.fixture
 def releases(small_python, blobs_files):
-    """Five releases of a package: one cannot run a model, and from the fourth on all outputs
-    are wrong.
+    """Five releases of a package: one cannot run a model,
+    and from the fourth on all outputs are wrong.
     """
     starts = {"1.0": "", "1.2": "", "1.9": BROKEN, "1.10": WRONG, "1.11": WRONG}
     folders = [small_python(version, at_start=code) for version, code in starts.items()]

@@ -1,5 +1,5 @@
-"""``qbench compare``: what is listed with direction and unit, and which exit code comes before
-which.
+"""``qbench compare``: what is listed with direction and unit,
+and which exit code comes before which.
 """
 
 import datetime
@@ -139,8 +139,8 @@ def test_which_code_comes_first(compared, qbench):
 
 
 def put_nights(folder, *facts):
-    """A file for each of ``facts`` of a header, whose only cell answers as the id of the run
-    says.
+    """A file for each of ``facts`` of a header,
+    whose only cell answers as the id of the run says.
     """
     for number, one in enumerate(facts):
         head, rest = measured(

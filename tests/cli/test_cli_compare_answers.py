@@ -52,8 +52,8 @@ def test_losses_gains_and_midp_are_mcnemars(files, qbench):
 
 
 def test_samples_of_one_source_are_no_independent_evidence(files, qbench):
-    """Every answer four times: the counts are four times as many, and prove no more than the
-    questions do.
+    """Every answer four times: the counts are four times as many,
+    and prove no more than the questions do.
     """
     files("a.jsonl", judged(BEFORE))
     files("b.jsonl", judged(AFTER))

@@ -1,5 +1,5 @@
-"""``qbench quantize --correct-bias``: samples in, moved biases out, and every mix-up refused in
-one line.
+"""``qbench quantize --correct-bias``: samples in, moved biases out,
+and every mix-up refused in one line.
 """
 
 import json

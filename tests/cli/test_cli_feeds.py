@@ -15,8 +15,8 @@ from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
 AXES = ("--backend", "ort-cpu-precise", "--schema", "w8a8_asym_pc", "--calib")
-"""The precise mode: without VNNI ONNX Runtime saturates pairs of products, which loses dB and
-names a suspect.
+"""The precise mode: without VNNI ONNX Runtime saturates pairs of products,
+which loses dB and names a suspect.
 """
 
 
@@ -38,8 +38,8 @@ def saved(path, nodes, inputs, output, weights):
 
 @pytest.fixture
 def two_inputs(project):
-    """two.onnx with inputs image (n, 8) and meta (n, 3), and its labelled data: the class is
-    the fp32 answer.
+    """two.onnx with inputs image (n, 8) and meta (n, 3), and its labelled data:
+    the class is the fp32 answer.
     """
     rng = np.random.default_rng(0)
     weights = {
@@ -159,8 +159,8 @@ def test_arrays_that_do_not_fit_are_one_sentence(two_inputs, qbench, arrays, say
 
 @pytest.fixture
 def folders(project):
-    """tiny.onnx, which takes pictures of 4 × 4, and four class folders that its outputs are the
-    classes of.
+    """tiny.onnx, which takes pictures of 4 × 4,
+    and four class folders that its outputs are the classes of.
     """
     rng = np.random.default_rng(2)
     nodes = [

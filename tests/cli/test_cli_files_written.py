@@ -1,5 +1,5 @@
-"""What ``qbench profile`` and ``qbench quantize`` write: all of it or nothing, and never over
-what they read.
+"""What ``qbench profile`` and ``qbench quantize`` write: all of it or nothing,
+and never over what they read.
 """
 
 import json

@@ -69,8 +69,8 @@ def git(*words, code=0):
 
 
 def conflict(path, write, sides):
-    """Two branches that change the file at ``path`` after a first commit of it, merged into a
-    conflict.
+    """Two branches that change the file at ``path`` after a first commit of it,
+    merged into a conflict.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     for branch, side in zip((None, "theirs", "main"), sides, strict=True):

@@ -1,5 +1,5 @@
-"""``qbench history``: red on what nobody has ruled on, and on nothing else; numbers beside what
-was accepted.
+"""``qbench history``: red on what nobody has ruled on, and on nothing else;
+numbers beside what was accepted.
 """
 
 import json

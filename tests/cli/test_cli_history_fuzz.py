@@ -1,5 +1,5 @@
-"""Run files that were damaged at random, read by every command that reads a history: never a
-traceback.
+"""Run files that were damaged at random, read by every command that reads a history:
+never a traceback.
 """
 
 import copy

@@ -1,5 +1,5 @@
-"""``qbench import``: logs in the forms that lm-eval 0.4.13 and Inspect 0.3.285 wrote, tables,
-and broken ones.
+"""``qbench import``: logs in the forms that lm-eval 0.4.13 and Inspect 0.3.285 wrote,
+tables, and broken ones.
 """
 
 import json
@@ -344,8 +344,8 @@ def test_answers_of_a_table_that_no_whole_number_holds_are_texts(tmp_path, impor
 
 
 def test_zstandard_is_asked_for_where_it_is_missing(tmp_path, imported, monkeypatch):
-    """The methods of a stored file are overwritten: nothing is unpacked before the package is
-    looked for.
+    """The methods of a stored file are overwritten:
+    nothing is unpacked before the package is looked for.
     """
     write_archive(tmp_path / "log.eval", inspect_log(), zipfile.ZIP_STORED)
     data = bytearray((tmp_path / "log.eval").read_bytes())

@@ -1,5 +1,5 @@
-"""What the workflows of ``qbench init`` install: every form that a user can have qbench in, and
-what no job has.
+"""What the workflows of ``qbench init`` install: every form that a user can have qbench in,
+and what no job has.
 """
 
 import io
@@ -223,8 +223,8 @@ def install_step(workflow):
 
 
 def of_package_client():
-    """The settings of the package client in this process's environment, which a container has
-    as well.
+    """The settings of the package client in this process's environment,
+    which a container has as well.
     """
     names = ("PIP_", "SSL_", "REQUESTS_CA", "HTTP", "http", "NO_PROXY", "no_proxy")
     return {name: value for name, value in os.environ.items() if name.startswith(names)}
@@ -290,8 +290,8 @@ def container(tmp_path_factory, wheel):
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["version", "wheel", "path", "repository"])
 def test_the_install_step_works_without_this_checkout(container, wheel, tmp_path, form):
-    """``qbench init`` where qbench is installed in ``form``; the written step then installs it
-    in another job.
+    """``qbench init`` where qbench is installed in ``form``;
+    the written step then installs it in another job.
     """
     source, bench = tmp_path / "source", tmp_path / "bench"
     bench.mkdir()

@@ -1,5 +1,5 @@
-"""``qbench localize`` of cells that do not fail: what is clearly wrong is named, and nothing
-else.
+"""``qbench localize`` of cells that do not fail: what is clearly wrong is named,
+and nothing else.
 """
 
 import json
@@ -29,8 +29,8 @@ WEIGHT, OUTPUT = ("weight", "int8", "symmetric"), ("output", "uint8", "asymmetri
 
 @pytest.fixture
 def little(tmp_path, monkeypatch, digits_model):
-    """The network of digits and 48 labelled samples, as files: too few to decide a loss of some
-    points.
+    """The network of digits and 48 labelled samples, as files:
+    too few to decide a loss of some points.
     """
     monkeypatch.chdir(tmp_path)
     save_model(digits_model, "net.onnx")

@@ -22,8 +22,8 @@ weight = { qtype = "int8", symmetry = "symmetric", granularity = "channel", narr
 
 @pytest.fixture
 def two_heads(project):
-    """heads.onnx: a trunk with the outputs left and right, and a schema that spoils the right
-    head.
+    """heads.onnx: a trunk with the outputs left and right,
+    and a schema that spoils the right head.
     """
     random = np.random.default_rng(3)
     nodes = [

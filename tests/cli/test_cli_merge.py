@@ -1,5 +1,5 @@
-"""Merging is a union: in any order and any number of times the same, and nothing is ever
-written over.
+"""Merging is a union: in any order and any number of times the same,
+and nothing is ever written over.
 """
 
 import errno
@@ -32,8 +32,8 @@ def content(run_id, *cells, end=True):
 
 
 def counts(printed):
-    """The numbers that ``qbench merge`` prints: runs added, there already and, where there are
-    any, conflicts.
+    """The numbers that ``qbench merge`` prints: runs added, there already and,
+    where there are any, conflicts.
     """
     return [int(number) for number in re.findall(r"\d+", printed)]
 

@@ -1,5 +1,5 @@
-"""Every verb, and a suite, on the kinds of models that people bring: one row of the table at a
-time.
+"""Every verb, and a suite, on the kinds of models that people bring:
+one row of the table at a time.
 """
 
 import json
@@ -37,8 +37,8 @@ REFUSED = {
     "localize": ("{kind}.onnx", *DATA, *CALIBRATED),
 }
 ANSWERS = {"diff": (0, 1), "localize": (0, 1)}
-"""Exit codes of a verb that found an answer; of the others it is 0. 1: there are differences,
-or a suspect.
+"""Exit codes of a verb that found an answer; of the others it is 0. 1:
+there are differences, or a suspect.
 """
 
 
@@ -146,8 +146,8 @@ def test_a_suite_takes_models_of_all_kinds(own, project):
 
 @pytest.mark.parametrize("kind", CAME_QUANTIZED)
 def test_no_node_is_suspected_of_a_relu_that_a_tool_folded_into_a_range(own, qbench, kind):
-    """ONNX Runtime's quantizer removes Relu where the range begins at 0: fp32 has it, and the
-    values agree.
+    """ONNX Runtime's quantizer removes Relu where the range begins at 0: fp32 has it,
+    and the values agree.
     """
     own(kind)
     code, out, err = qbench("localize", *filled(QUANTIZED_VERBS["localize"], kind), "--json")
@@ -171,8 +171,8 @@ def test_a_file_that_came_quantized_has_no_schema_to_change(own, qbench, more):
 
 
 def test_outputs_whose_size_depends_on_numbers_are_not_compared_one_by_one(own, qbench):
-    """Non-maximum suppression keeps another number of boxes of the quantized network than of
-    the float one.
+    """Non-maximum suppression keeps another number of boxes
+    of the quantized network than of the float one.
     """
     own("det")
     code, out, err = qbench("localize", *filled(FLOAT_VERBS["localize"], "det"), "--json")

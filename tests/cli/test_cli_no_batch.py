@@ -15,8 +15,8 @@ COUNT, PLACES = 12, 64
 
 @pytest.fixture
 def detector(project):
-    """Makes net.onnx, boxes (64, 4), labels and scores (64,) of one picture; ``is_flat``: of
-    (3, 8, 8).
+    """Makes net.onnx, boxes (64, 4), labels and scores (64,) of one picture; ``is_flat``:
+    of (3, 8, 8).
     """
 
     def make(*, is_flat):

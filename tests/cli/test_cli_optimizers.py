@@ -1,5 +1,5 @@
-"""``qbench optimizers`` on a file that ``qbench quantize`` wrote, and on the catalogue of known
-differences.
+"""``qbench optimizers`` on a file that ``qbench quantize`` wrote,
+and on the catalogue of known differences.
 """
 
 import json

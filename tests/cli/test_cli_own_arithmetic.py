@@ -1,5 +1,5 @@
-"""A machine in one TOML file: named by suites and commands, and noticed when it comes to count
-otherwise.
+"""A machine in one TOML file: named by suites and commands,
+and noticed when it comes to count otherwise.
 """
 
 import json

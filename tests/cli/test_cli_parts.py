@@ -1,5 +1,5 @@
-"""``qbench eval --parts`` and ``--counters``: what a loss is made of, and what an integer
-machine did.
+"""``qbench eval --parts`` and ``--counters``: what a loss is made of,
+and what an integer machine did.
 """
 
 import json

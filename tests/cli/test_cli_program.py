@@ -1,5 +1,5 @@
-"""The program around the commands: help, exit codes, one sentence instead of a traceback, light
-imports.
+"""The program around the commands: help, exit codes, one sentence instead of a traceback,
+light imports.
 """
 
 import argparse

@@ -1,5 +1,5 @@
-"""``qbench quarantine`` writes what a suite then reads, and leaves the rest of the file as it
-is.
+"""``qbench quarantine`` writes what a suite then reads,
+and leaves the rest of the file as it is.
 """
 
 import concurrent.futures

@@ -1,5 +1,5 @@
-"""A folder of TOML is read without starting a program that it names; a run starts the one that
-its suite names.
+"""A folder of TOML is read without starting a program that it names;
+a run starts the one that its suite names.
 """
 
 import json
@@ -75,8 +75,8 @@ def test_a_run_starts_what_its_suite_names_and_nothing_else(started, qbench):
 
 
 def test_doctor_knows_no_class_of_what_it_does_not_start(started, qbench):
-    """An excuse for a version over there may hold, whichever it is; one for another processor
-    cannot.
+    """An excuse for a version over there may hold, whichever it is;
+    one for another processor cannot.
     """
     from qbench.host import processor_class
 

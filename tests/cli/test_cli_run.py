@@ -1,5 +1,5 @@
-"""``run``, ``compare``, ``accept``, ``report``, ``history`` and ``doctor`` on a small project,
-end to end.
+"""``run``, ``compare``, ``accept``, ``report``,
+``history`` and ``doctor`` on a small project, end to end.
 """
 
 import datetime
@@ -387,8 +387,8 @@ def test_doctor_counts_the_sources_of_the_data_of_today(accepted, qbench):
 
 
 def test_doctor_has_the_tolerances_of_metrics_and_cells():
-    """PP-OCR's right lines have a tolerance of their own: 6 % of them, not the suite's half a
-    percent.
+    """PP-OCR's right lines have a tolerance of their own: 6 % of them,
+    not the suite's half a percent.
     """
     from qbench.cli.doctor import suite_facts
     from qbench.storage import Cache

@@ -1,5 +1,5 @@
-"""``qbench stability``: noise that is measured once, kept with the baselines, and used by the
-runs after it.
+"""``qbench stability``: noise that is measured once, kept with the baselines,
+and used by the runs after it.
 """
 
 import json

@@ -88,8 +88,8 @@ def with_other_bytes(noise, data):
 
 
 def with_other_fields(noise, records):
-    """The bytes of ``records``, a line each, one of which lacks a field or has another value or
-    name.
+    """The bytes of ``records``, a line each,
+    one of which lacks a field or has another value or name.
     """
     records = copy.deepcopy(records)
     *path, last = noise.choice(list(places(record := noise.choice(records))))

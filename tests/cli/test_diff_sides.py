@@ -1,5 +1,5 @@
-"""``qbench diff``: what sides say, what is printed, the exit code, the saved case, and what is
-refused.
+"""``qbench diff``: what sides say, what is printed, the exit code, the saved case,
+and what is refused.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""Patients of the little network of digits: as the quantizer writes it, and with one thing
-changed.
+"""Patients of the little network of digits: as the quantizer writes it,
+and with one thing changed.
 """
 
 import functools
@@ -65,8 +65,8 @@ def target(
 def constant_behind(
     model: ir.Model, node: str, place: int, part: int
 ) -> tuple[ir.Value, np.ndarray]:
-    """Operand ``part`` (levels, scale, zero point) of the pair in front of input ``place`` of
-    ``node``.
+    """Operand ``part`` (levels, scale, zero point) of the pair
+    in front of input ``place`` of ``node``.
     """
     (found,) = (one for one in model.graph if one.name == node)
     pair = found.inputs[place].producer()

@@ -55,8 +55,8 @@ def pairwise(x, w):
 
 
 def blocks(x, w, *, size, step=1):
-    """Blocks of ``size`` terms with a register each, then their sums; ``step`` -1: the last
-    block first.
+    """Blocks of ``size`` terms with a register each, then their sums; ``step`` -1:
+    the last block first.
     """
     terms = _products(x, w)
     return _running([_running(terms[at : at + size]) for at in range(0, len(terms), size)][::step])

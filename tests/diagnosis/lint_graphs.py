@@ -54,8 +54,8 @@ def _grids(weight, bias, *, scales, zeros, levels):
 def conv(
     weight, bias=None, *, group=1, scales=(0.5, 0.01, 1.0), zeros=(0, 0), levels="uint8", clip=None
 ):
-    """A QLinearConv whose window is its whole input, of levels of ``levels`` clipped to
-    ``clip``.
+    """A QLinearConv whose window is its whole input,
+    of levels of ``levels`` clipped to ``clip``.
     """
     weight = np.asarray(weight)
     constants = _grids(weight, bias, scales=scales, zeros=zeros, levels=levels)

@@ -1,5 +1,5 @@
-"""Passes behind the quantizer held to what they promise: the node that shows it, why, and on
-which samples.
+"""Passes behind the quantizer held to what they promise: the node that shows it, why,
+and on which samples.
 """
 
 import itertools

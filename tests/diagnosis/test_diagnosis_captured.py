@@ -1,5 +1,5 @@
-"""What suspects are captured on: samples of several batches, replays, and constants that
-correct.
+"""What suspects are captured on: samples of several batches, replays,
+and constants that correct.
 """
 
 from dataclasses import replace

@@ -186,8 +186,8 @@ def test_an_engine_that_fails_on_a_unit_is_compared_as_far_as_it_goes():
 
 
 def test_memory_does_not_grow_with_the_batch():
-    """What is held is that of 8 samples: a batch of 18 comes back whole, in parts that never
-    were larger.
+    """What is held is that of 8 samples: a batch of 18 comes back whole,
+    in parts that never were larger.
     """
     seen = []
 

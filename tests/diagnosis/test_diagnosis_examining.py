@@ -1,5 +1,5 @@
-"""Every node in numbers: against sums of the test's own, and with one thing changed at a known
-node.
+"""Every node in numbers: against sums of the test's own,
+and with one thing changed at a known node.
 """
 
 from dataclasses import replace

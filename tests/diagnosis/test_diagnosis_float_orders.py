@@ -1,5 +1,5 @@
-"""An engine that declares rationals sums in float32, in the order of its BLAS: no order makes a
-node a suspect.
+"""An engine that declares rationals sums in float32, in the order of its BLAS:
+no order makes a node a suspect.
 """
 
 import time
@@ -81,8 +81,8 @@ def test_of_powers_of_two_every_order_is_exact(schema, is_exact):
 
 
 def test_truncation_is_not_explained_where_the_bound_is_wide():
-    """Of sums of very many terms the bound is steps wide, and would explain any rounding of a
-    value.
+    """Of sums of very many terms the bound is steps wide,
+    and would explain any rounding of a value.
     """
     real = np.random.default_rng(0).uniform(0, 255, 4096)
     wide = np.full(real.shape, 0.6)

@@ -1,5 +1,5 @@
-"""One graph under examination: what fails or is not reached in time leaves the numbers of its
-nodes.
+"""One graph under examination: what fails or is not reached
+in time leaves the numbers of its nodes.
 """
 
 import itertools

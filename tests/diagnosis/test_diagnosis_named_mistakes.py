@@ -1,5 +1,5 @@
-"""Mistakes with a cause of their own: single weights, exchanged zero points, ends that wrap,
-buffers, floats.
+"""Mistakes with a cause of their own: single weights, exchanged zero points,
+ends that wrap, buffers, floats.
 """
 
 import functools

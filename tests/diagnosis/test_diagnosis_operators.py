@@ -1,5 +1,5 @@
-"""One operator on trial: right kernels pass, wrong ones are told where and by what mistake they
-differ.
+"""One operator on trial: right kernels pass,
+wrong ones are told where and by what mistake they differ.
 """
 
 import ast

@@ -74,8 +74,8 @@ def test_optimizers_and_rules_are_named_with_what_they_do_to_the_graph(report):
 
 
 def test_the_one_that_moves_values_is_found_with_where_it_begins(report, network, feeds):
-    """Half of all sums of the Add lie on a tie, and its zero point is odd; nothing else moves
-    by itself.
+    """Half of all sums of the Add lie on a tie, and its zero point is odd;
+    nothing else moves by itself.
     """
     (mover,) = (one for one in report.effects if one.effect.moved)
     assert mover.name == "QDQSelectorActionTransformer"
@@ -197,8 +197,8 @@ def test_a_wrong_number_in_the_catalogue_is_not_as_expected():
 
 @pytest.mark.parametrize("name", ["gemm-plain", "residual-uint8"])
 def test_sums_that_saturate_are_no_matter_of_rounding(name):
-    """Outside the precise mode a processor without VNNI moves what is summed, by more than a
-    step.
+    """Outside the precise mode a processor without VNNI moves what is summed,
+    by more than a step.
     """
     found = measure_case(CASES[name], precise=False).measured
     saturating = probe_dot_product() is DotProduct.SATURATING

@@ -38,8 +38,8 @@ class Outside:
 
 
 def network(batch):
-    """Three convolutions and a Gemm whose weights lie to one side, so that sums of pairs are
-    large.
+    """Three convolutions and a Gemm whose weights lie to one side,
+    so that sums of pairs are large.
     """
     random, graph = np.random.default_rng(0), GraphBuilder("cnn")
 

@@ -1,5 +1,5 @@
-"""What Python code calls for a cell of no suite: ``measure_cell`` and ``localize`` do what the
-verbs do.
+"""What Python code calls for a cell of no suite:
+``measure_cell`` and ``localize`` do what the verbs do.
 """
 
 import pytest

@@ -1,5 +1,5 @@
-"""Kernels as their authors write them, with plain loops over windows: a right one, and mistakes
-to choose from.
+"""Kernels as their authors write them, with plain loops over windows: a right one,
+and mistakes to choose from.
 """
 
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Conv:
-    """Two dimensions, float32 multipliers. Half to even, or half up; padding by the zero point,
-    or by level 0.
+    """Two dimensions, float32 multipliers. Half to even, or half up;
+    padding by the zero point, or by level 0.
     """
 
     half_up: bool = False

@@ -1,5 +1,5 @@
-"""What a measurement says of its calibration: the extremes that were seen, for schemas that ask
-for any.
+"""What a measurement says of its calibration: the extremes that were seen,
+for schemas that ask for any.
 """
 
 from dataclasses import replace

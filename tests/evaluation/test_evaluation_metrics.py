@@ -1,5 +1,5 @@
-"""A metric that does not fit the answers ends in a sentence: which model, which metric, and
-what to choose.
+"""A metric that does not fit the answers ends in a sentence: which model, which metric,
+and what to choose.
 """
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""One profile for all schemas whose canonical passes do the same before profiling, and one for
-each other kind.
+"""One profile for all schemas whose canonical passes do the same before profiling,
+and one for each other kind.
 """
 
 from dataclasses import replace
@@ -24,8 +24,8 @@ ANYTHING = Capabilities(weight_qtypes=frozenset({"int4", "int8"}))
 
 @pytest.fixture
 def pipelines(monkeypatch):
-    """Two further pipelines: ``later`` differs from the default after profiling only, ``twice``
-    before it.
+    """Two further pipelines: ``later`` differs from the default after profiling only,
+    ``twice`` before it.
     """
     default = CANONICAL["default"]
     more = {

@@ -1,5 +1,5 @@
-"""Runs of one cell in another order and other batches: what the engine gets, and what is
-compared.
+"""Runs of one cell in another order and other batches: what the engine gets,
+and what is compared.
 """
 
 import dataclasses
@@ -57,8 +57,8 @@ def points(name, count, labels=True):
 
 
 class Watching:
-    """An engine that notes its batches, and answers otherwise from one load to the next by
-    ``shift``.
+    """An engine that notes its batches,
+    and answers otherwise from one load to the next by ``shift``.
     """
 
     capabilities, packages, name = get_backend("ort-cpu").capabilities, (), "watching"

@@ -1,5 +1,5 @@
-"""Samples whose making no key can follow are made by each process anew, with a notice; others
-are made once.
+"""Samples whose making no key can follow are made by each process anew, with a notice;
+others are made once.
 """
 
 import subprocess

@@ -1,5 +1,5 @@
-"""Schemas of weights alone are asked how many weights lie on grids, not how much is multiplied
-in integers.
+"""Schemas of weights alone are asked how many weights lie on grids,
+not how much is multiplied in integers.
 """
 
 import pytest

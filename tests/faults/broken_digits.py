@@ -1,5 +1,5 @@
-"""Two small networks on digits under several schemas, with feeds that also leave the calibrated
-ranges.
+"""Two small networks on digits under several schemas,
+with feeds that also leave the calibrated ranges.
 """
 
 from dataclasses import dataclass, replace

@@ -1,5 +1,5 @@
-"""A faulty backend is a backend: named apart, wrong in pieces too; passes and profiles are
-wrong likewise.
+"""A faulty backend is a backend: named apart, wrong in pieces too;
+passes and profiles are wrong likewise.
 """
 
 import numpy as np

@@ -24,8 +24,8 @@ def grounds(tmp_path_factory):
 
 
 def first_effect(grounds, fault):
-    """The first place at which the fault changes anything: ground, place, its results, changed
-    values.
+    """The first place at which the fault changes anything: ground, place, its results,
+    changed values.
     """
     for ground in grounds:
         for placed in ground.places(fault):

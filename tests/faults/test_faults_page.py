@@ -1,5 +1,5 @@
-"""What ``benchmarks/detection.py`` writes into docs/detection.md: its own sections, and no
-others.
+"""What ``benchmarks/detection.py`` writes into docs/detection.md: its own sections,
+and no others.
 """
 
 import importlib

@@ -1,5 +1,5 @@
-"""Other debuggers are asked about the very fault that was put in, and their lists are read from
-the worst on.
+"""Other debuggers are asked about the very fault that was put in,
+and their lists are read from the worst on.
 """
 
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""One fault of each stage in the network of digits: which gates see it, and where localisation
-finds it.
+"""One fault of each stage in the network of digits: which gates see it,
+and where localisation finds it.
 """
 
 import functools

@@ -1,5 +1,5 @@
-"""The digest: equal for what computes the same under the same names, different for every change
-that matters.
+"""The digest: equal for what computes the same under the same names,
+different for every change that matters.
 """
 
 import numpy as np

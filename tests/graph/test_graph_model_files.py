@@ -1,5 +1,5 @@
-"""Loading and saving: what is read is what was written, and whatever is no model is refused in
-one sentence.
+"""Loading and saving: what is read is what was written,
+and whatever is no model is refused in one sentence.
 """
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""Operator facts, each checked against ONNX's own definitions or against what onnxruntime
-computes.
+"""Operator facts, each checked against ONNX's own definitions
+or against what onnxruntime computes.
 """
 
 import math

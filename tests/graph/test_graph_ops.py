@@ -1,5 +1,5 @@
-"""A new operator is its row in ``graph/ops.py`` and, where none fits yet, its kernel: nothing
-else names it.
+"""A new operator is its row in ``graph/ops.py`` and, where none fits yet, its kernel:
+nothing else names it.
 """
 
 import json

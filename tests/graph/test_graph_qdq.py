@@ -1,5 +1,5 @@
-"""The QDQ convention: a graph that keeps it has no breach, and each rule has a graph that
-breaks just it.
+"""The QDQ convention: a graph that keeps it has no breach,
+and each rule has a graph that breaks just it.
 """
 
 import onnx_ir as ir

@@ -1,5 +1,5 @@
-"""Extensions that hold something else than tables of functions: one sentence when they are
-made, not later.
+"""Extensions that hold something else than tables of functions:
+one sentence when they are made, not later.
 """
 
 from pathlib import Path

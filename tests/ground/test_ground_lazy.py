@@ -1,5 +1,5 @@
-"""A lazy door: names come out of their files when they are asked for, once, and unknown ones
-are refused.
+"""A lazy door: names come out of their files when they are asked for, once,
+and unknown ones are refused.
 """
 
 import gc
@@ -96,8 +96,8 @@ def test_onnx_ir_computes_with_dimensions_though_sympy_is_deferred(code):
 
 
 def test_sympy_that_is_used_at_once_is_loaded_at_once(tmp_path):
-    """A later onnx_ir may do so: then it gets sympy itself, also by the name of a module inside
-    it.
+    """A later onnx_ir may do so: then it gets sympy itself,
+    also by the name of a module inside it.
     """
     (tmp_path / "onnx_ir.py").write_text("import sympy\nclass Dim(sympy.Symbol): pass\n")
     code = (

@@ -22,8 +22,8 @@ ASKED = [
 
 @pytest.fixture
 def alone(monkeypatch):
-    """qbench without extensions; its extras ``acme`` and ``abc`` would install the guest
-    ``qbench-acme``.
+    """qbench without extensions; its extras ``acme``
+    and ``abc`` would install the guest ``qbench-acme``.
     """
     monkeypatch.setattr(extension, "read_entry_points", tuple)
     monkeypatch.setattr(importlib.metadata, "requires", lambda name: ASKED)
@@ -72,8 +72,8 @@ def test_a_model_file_of_an_extra_says_what_to_install(alone, capsys, tmp_path):
 
 
 def test_every_engine_here_has_its_extra(monkeypatch):
-    """The rule of names holds for the guest of this repository: each backend and each format
-    names an extra.
+    """The rule of names holds for the guest of this repository:
+    each backend and each format names an extra.
     """
     from qbench_engines.extension import EXTENSION
 

@@ -1,5 +1,5 @@
-"""SIGTERM is an interrupt inside the block, once; an interrupt waits until what is loaded is
-whole.
+"""SIGTERM is an interrupt inside the block, once;
+an interrupt waits until what is loaded is whole.
 """
 
 import os

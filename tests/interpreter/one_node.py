@@ -1,5 +1,5 @@
-"""Models of one node, counted here with all means and by ONNX Runtime; and sums of products by
-plain integers.
+"""Models of one node, counted here with all means and by ONNX Runtime;
+and sums of products by plain integers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,8 +34,8 @@ def model_of(
     domain: str = "",
     **attributes: Any,
 ) -> onnx.ModelProto:
-    """One ``operator`` that reads ``order``: of ``feeds``, whose dimensions are free, and
-    ``constants``.
+    """One ``operator`` that reads ``order``: of ``feeds``, whose dimensions are free,
+    and ``constants``.
     """
     graph = helper.make_graph(
         [helper.make_node(operator, order, outputs, "one", domain=domain, **attributes)],
@@ -98,8 +98,8 @@ def levels_of(seed: int, dtype: str, *shape: int, extreme: bool = False) -> Arra
 
 
 def product_of(a: Array, b: Array, zeros: tuple[Any, Any], pair_bits: int = 0) -> Array:
-    """Σ (a − z_a)(b − z_b) of two matrices, in Python's integers; raw pairs along K saturate to
-    ``pair_bits``.
+    """Σ (a − z_a)(b − z_b) of two matrices, in Python's integers;
+    raw pairs along K saturate to ``pair_bits``.
     """
     left, right = np.broadcast_to(zeros[0], a.shape), np.broadcast_to(zeros[1], b.shape)
     depth = a.shape[1]
@@ -120,8 +120,8 @@ def product_of(a: Array, b: Array, zeros: tuple[Any, Any], pair_bits: int = 0) -
 
 
 def register_of(sums: Array, accumulator: Accumulator, bits: int = 64) -> Array:
-    """Plain integers as a register holds them, of its own width or of ``bits`` where that is
-    less.
+    """Plain integers as a register holds them,
+    of its own width or of ``bits`` where that is less.
     """
     half = 1 << (min(accumulator.bits, bits) - 1)
     if accumulator.overflow is Overflow.SATURATE:

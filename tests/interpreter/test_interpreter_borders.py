@@ -100,8 +100,8 @@ CAST = (
     ("text", "opset", "kind"), [(HALVES, 21, np.float16), (CAST, 23, np.float32)]
 )
 def test_reals_of_16_bits_are_refused(text: str, opset: int, kind: Any) -> None:
-    """The answer would be float32 where the graph says float16, and nobody measured how engines
-    round it.
+    """The answer would be float32 where the graph says float16,
+    and nobody measured how engines round it.
     """
     proto = model_of(text, opset, s=kind(0.5), z=np.int8(0))
     with pytest.raises(UnsupportedError, match="float16"):

@@ -1,5 +1,5 @@
-"""Registers that saturate at every product, along K, in the order that is stated; judged by
-plain integers.
+"""Registers that saturate at every product, along K, in the order that is stated;
+judged by plain integers.
 """
 
 from dataclasses import replace
@@ -23,8 +23,8 @@ GRIDS = {"s": np.float32(1), "t": np.float32(1), "z": np.uint8(0), "v": np.int8(
 
 
 def by_hand(left: Array, right: Array, bits: int = 16) -> tuple[Array, int]:
-    """Plain integers, one product after another: what the register holds, and how often it was
-    full.
+    """Plain integers, one product after another: what the register holds,
+    and how often it was full.
     """
     half, events = 1 << (bits - 1), 0
     sums = np.zeros((len(left), right.shape[1]), np.int64)

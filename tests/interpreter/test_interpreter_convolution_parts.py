@@ -1,5 +1,5 @@
-"""A batch whose sums would not stay in the cache is convolved part by part: of any size, with
-the same levels.
+"""A batch whose sums would not stay in the cache is convolved part by part: of any size,
+with the same levels.
 """
 
 import numpy as np

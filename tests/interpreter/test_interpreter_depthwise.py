@@ -1,5 +1,5 @@
-"""Convolutions of one filter a channel, which have a loop of their own: sums of plain integers,
-at grids' ends.
+"""Convolutions of one filter a channel, which have a loop of their own:
+sums of plain integers, at grids' ends.
 """
 
 from dataclasses import replace

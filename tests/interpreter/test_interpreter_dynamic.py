@@ -98,8 +98,8 @@ def test_convolutions_of_computed_zero_points_are_the_engines(
 
 
 def by_windows(x: Array, w: Array, zero: int, points: Array, pairs: int = 0) -> Array:
-    """One group of a convolution in plain integers: weights on the left, channels slowest along
-    the window.
+    """One group of a convolution in plain integers: weights on the left,
+    channels slowest along the window.
     """
     model = model_of("Conv", ("x",), {}, {}, pads=[1, 1, 1, 1])
     from onnx_ir import from_proto

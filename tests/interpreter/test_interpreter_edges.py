@@ -1,5 +1,5 @@
-"""Where kernels could go wrong without a word: each against ONNX's evaluator, ONNX Runtime or
-plain integers.
+"""Where kernels could go wrong without a word: each against ONNX's evaluator,
+ONNX Runtime or plain integers.
 """
 
 from typing import Any

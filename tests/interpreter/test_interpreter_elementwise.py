@@ -431,8 +431,8 @@ def test_conversions_from_grid_to_grid(machine: str, rule: Any) -> None:
 
 
 def test_eight_fraction_bits_are_coarse() -> None:
-    """The reference's example: .0392157 → .0235294 has m = 427, and 9 of 256 levels are not the
-    exact ones.
+    """The reference's example: .0392157 → .0235294 has m = 427,
+    and 9 of 256 levels are not the exact ones.
     """
     x, y = QParams(0.0392157, -128, INT8), QParams(0.0235294, -128, INT8)
     coarse, exact = (

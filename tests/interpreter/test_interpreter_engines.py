@@ -102,8 +102,8 @@ def test_this_processor_is_one_of_the_two_machines(tmp_path) -> None:
 
 
 def test_smoke_no_machine_is_far_from_the_exact_one(tmp_path) -> None:
-    """12 steps are what a mistake of a whole layer leaves behind; every bit is compared
-    elsewhere.
+    """12 steps are what a mistake of a whole layer leaves behind;
+    every bit is compared elsewhere.
     """
     path, x = quantized(tmp_path, per_channel=True, weights=QuantType.QInt8, reduce=True)
     model = load_model(path)

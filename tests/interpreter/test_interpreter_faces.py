@@ -1,5 +1,5 @@
-"""What Python's functions of two operands say is what a run of the machine of that name counts,
-of all pairs.
+"""What Python's functions of two operands say is what a run
+of the machine of that name counts, of all pairs.
 """
 
 from collections.abc import Callable

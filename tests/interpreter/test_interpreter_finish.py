@@ -43,8 +43,8 @@ TOP = 2**31 - 1
 
 @dataclass(frozen=True)
 class Case:
-    """One node: the magnitude of its multipliers, and what its sums, its bias and its grid are
-    drawn from.
+    """One node: the magnitude of its multipliers, and what its sums,
+    its bias and its grid are drawn from.
     """
 
     exponent: int
@@ -85,8 +85,8 @@ def mantissas(kind: str, count: int, random: np.random.Generator) -> Array:
 
 
 def sums_of(case: Case, multiplier: Array, node: Epilogue, random: np.random.Generator) -> Array:
-    """At ties and next to them, with the bias and wherever a zero point joins; the ends; small
-    ones; any.
+    """At ties and next to them, with the bias and wherever a zero point joins; the ends;
+    small ones; any.
     """
     grid, reach = node.output, case.largest
     levels = random.integers(grid.qmin - 3, grid.qmax + 4, (12, case.columns)) - int(
@@ -129,8 +129,8 @@ def node_of(case: Case, machine: Arithmetic, kind: str) -> tuple[Epilogue, Array
 
 
 def both(node: Epilogue, machine: Arithmetic, sums: Array) -> Counters:
-    """Holds the two against each other; the counters of the compiled one, which counts nothing
-    by itself.
+    """Holds the two against each other; the counters of the compiled one,
+    which counts nothing by itself.
     """
     counters = Counters()
     try:
@@ -299,8 +299,8 @@ def test_the_scales_of_models_leave_no_level_in_doubt() -> None:
 
 
 def test_a_level_in_doubt_is_one() -> None:
-    """3 · M is an ulp above a tie, which float64 cannot tell from one: the steps count that
-    batch.
+    """3 · M is an ulp above a tie, which float64 cannot tell from one:
+    the steps count that batch.
     """
     weight = 0.5 / 3 * (1 + 2.0**-52)
     counters = both(

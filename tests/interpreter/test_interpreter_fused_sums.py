@@ -1,5 +1,5 @@
-"""Sums that take a convolution's result before it is rounded: by fractions, and where they are
-not fused.
+"""Sums that take a convolution's result before it is rounded: by fractions,
+and where they are not fused.
 """
 
 from dataclasses import replace

@@ -57,8 +57,8 @@ def test_networks_count_as_optimized_sessions_do_on_this_processor(part: int) ->
 def test_networks_count_exactly_what_sessions_without_optimizations_count_in_floats(
     part: int,
 ) -> None:
-    """But for ties, which floats do not have: among them those of products with a number, sums
-    and quotients.
+    """But for ties, which floats do not have: among them those of products with a number,
+    sums and quotients.
     """
     found = differing("ort-cpu-noopt", "integer-ideal", range(100 * part, 100 * part + 100))
     assert len(found) <= 3, found

@@ -293,8 +293,8 @@ def test_what_leaves_the_accumulator_is_counted() -> None:
 
 @pytest.mark.parametrize("machine", ["gemmlowp", "tflite-single"])
 def test_windows_are_folded_by_their_own_count(machine: str) -> None:
-    """An AveragePool under a machine that folds: corners have four elements, edges six, the
-    rest nine.
+    """An AveragePool under a machine that folds: corners have four elements, edges six,
+    the rest nine.
     """
     proto = onnx.parser.parse_model(
         '<ir_version: 10, opset_import: ["" : 21]> g (int8[1, 2, 5, 5] q) => (int8[1, 2, 5, 5] y)'

@@ -1,5 +1,5 @@
-"""Memory of a run: the widest cut of the graph and the taps, not its depth; and nothing is kept
-behind.
+"""Memory of a run: the widest cut of the graph and the taps, not its depth;
+and nothing is kept behind.
 """
 
 import tracemalloc

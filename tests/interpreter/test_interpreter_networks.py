@@ -85,8 +85,8 @@ def test_every_logit_of_a_larger_network_is_the_engines(name: str, schema: str) 
 @pytest.mark.parametrize("schema", ["w8a8_asym_pc", SIGNED])
 @pytest.mark.parametrize("name", MIXED)
 def test_what_is_integer_in_a_mixed_network_is_the_engines(name: str, schema: str) -> None:
-    """Node by node on the engine's own values; floats between them may differ in a bit and so
-    move a level.
+    """Node by node on the engine's own values;
+    floats between them may differ in a bit and so move a level.
     """
     model, feeds = quantized(name, schema)
     lowered = ir.serde.serialize_model(lower_to_qoperator(model))

@@ -166,8 +166,8 @@ PLACES = {
 
 @pytest.mark.parametrize("operator", PLACES)
 def test_no_bit_depends_on_the_place_of_an_element_or_on_threads(operator: str) -> None:
-    """Ties everywhere: what a vector's body, its rest and other threads round must be one
-    thing, and is.
+    """Ties everywhere: what a vector's body,
+    its rest and other threads round must be one thing, and is.
     """
     names, fed, kind, domain = PLACES[operator]
     random = np.random.default_rng(0)
@@ -207,8 +207,8 @@ def test_threads_change_no_sum() -> None:
 
 
 def pooled(operator: str, size: int, **attributes: object) -> tuple[list[int], list[int]]:
-    """The levels 0, 10, 20, …, pooled by the engine and by us; the scale is one and the zero
-    point zero.
+    """The levels 0, 10, 20, …, pooled by the engine and by us;
+    the scale is one and the zero point zero.
     """
     names, domain = (["x"], "") if operator == "MaxPool" else (["x", "s", "z", "s", "z"], ENGINE)
     constants = {} if operator == "MaxPool" else {"s": np.float32(1), "z": np.uint8(0)}
@@ -220,8 +220,8 @@ def pooled(operator: str, size: int, **attributes: object) -> tuple[list[int], l
 
 
 def test_where_the_engine_is_wrong_we_are_not() -> None:
-    """ONNX Runtime 1.31. Its float AveragePool divides as we do; its pools with SAME pads know
-    no dilation.
+    """ONNX Runtime 1.31. Its float AveragePool divides as we do;
+    its pools with SAME pads know no dilation.
     """
     beyond = {
         "kernel_shape": [3],

@@ -120,8 +120,8 @@ def wrapped(value: int) -> int:
 
 
 def multiplied(value: int, ratio: Fraction) -> int:
-    """By a power of two shifted, rounding half up on the way to the right; else by 31 bits and
-    a shift.
+    """By a power of two shifted, rounding half up on the way to the right;
+    else by 31 bits and a shift.
     """
     fraction, exponent = frexp(float(ratio))
     if fraction == 0.5:
@@ -308,8 +308,8 @@ print(json.dumps(given[-1].numpy().tolist()))
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("tvm") is None, reason="needs the extra tvm")
 def test_sums_are_those_of_code_that_tvm_compiles() -> None:
-    """left_shift and add in int32 as AddRealize writes them, compiled by TVM: bits on top are
-    lost in both.
+    """left_shift and add in int32 as AddRealize writes them, compiled by TVM:
+    bits on top are lost in both.
     """
     rng = np.random.default_rng(11)
     left = np.concatenate([np.arange(32), rng.integers(0, 32, 200)])

@@ -1,5 +1,5 @@
-"""Which products are summed in pairs, by plain integers: neighbours along taps, data raised,
-weights halved.
+"""Which products are summed in pairs, by plain integers: neighbours along taps,
+data raised, weights halved.
 """
 
 from dataclasses import replace

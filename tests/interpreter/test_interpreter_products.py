@@ -1,5 +1,5 @@
-"""Products of two operands, computed or constant, static or dynamic: against ONNX Runtime and
-plain integers.
+"""Products of two operands, computed or constant, static or dynamic:
+against ONNX Runtime and plain integers.
 """
 
 from dataclasses import replace

@@ -1,5 +1,5 @@
-"""Pairs that saturate: which can, and what they take from exact sums, by numba, by numpy and by
-plain integers.
+"""Pairs that saturate: which can, and what they take from exact sums, by numba,
+by numpy and by plain integers.
 """
 
 from typing import Any
@@ -16,8 +16,8 @@ Array = np.ndarray[Any, Any]
 
 
 def saturated(x: Array, weight: Array, bits: int) -> tuple[Array, int]:
-    """Sums of pairs that are clamped one by one, and how many of them are others than the exact
-    ones.
+    """Sums of pairs that are clamped one by one,
+    and how many of them are others than the exact ones.
     """
     half, lost = 1 << (bits - 1), 0
     sums = np.zeros((len(x), weight.shape[1]), np.int32)

@@ -1,5 +1,5 @@
-"""Transposed convolutions: sizes against ONNX Runtime's float operator, sums against plain
-integers.
+"""Transposed convolutions: sizes against ONNX Runtime's float operator,
+sums against plain integers.
 """
 
 from dataclasses import replace

@@ -1,5 +1,5 @@
-"""Shares and steps as people write them: never as a power of ten, however large or small they
-are.
+"""Shares and steps as people write them: never as a power of ten,
+however large or small they are.
 """
 
 import pytest

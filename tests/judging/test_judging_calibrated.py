@@ -1,5 +1,5 @@
-"""Calibrated ranges against the accepted ones: on every class, before drift, never in the place
-of a loss.
+"""Calibrated ranges against the accepted ones: on every class, before drift,
+never in the place of a loss.
 """
 
 import dataclasses

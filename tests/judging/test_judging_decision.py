@@ -1,5 +1,5 @@
-"""How a loss is decided: by the counts, by what they show, or strictly; and what that makes of
-a cell.
+"""How a loss is decided: by the counts, by what they show, or strictly;
+and what that makes of a cell.
 """
 
 import dataclasses
@@ -64,8 +64,8 @@ def test_an_inconclusive_cell_is_green_and_says_what_would_decide_it(words):
 
 
 def test_what_would_decide_is_more_than_what_did_not():
-    """Four losses and a gain of 400: nothing lost would need 331 samples, which these are more
-    than.
+    """Four losses and a gain of 400: nothing lost would need 331 samples,
+    which these are more than.
     """
     verdict = judged(
         measured(top1(357, 400, 360, losses=4, gains=1), agreement(470)),

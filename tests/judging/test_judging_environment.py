@@ -1,5 +1,5 @@
-"""Which accepted result a class is compared with: its own, one declared equivalent, one for
-any; else none.
+"""Which accepted result a class is compared with: its own, one declared equivalent,
+one for any; else none.
 """
 
 import dataclasses

@@ -1,5 +1,5 @@
-"""Better than accepted by more than the tolerance: told as such, with the command for it, and
-still red.
+"""Better than accepted by more than the tolerance: told as such, with the command for it,
+and still red.
 """
 
 import dataclasses

@@ -1,5 +1,5 @@
-"""The gate of latency: the interval of a median by order statistics, and what it makes of a
-cell.
+"""The gate of latency: the interval of a median by order statistics,
+and what it makes of a cell.
 """
 
 import math

@@ -96,8 +96,8 @@ def test_what_twenty_pictures_cannot_tell_is_shown_and_does_not_gate():
     ("n", "least"), [(1, None), (3, None), (4, 4), (20, 4), (100, 5), (199, 5)]
 )
 def test_a_loss_that_is_proven_fails_however_few_the_samples(n, least):
-    """The fewest losses that fail where nothing is gained and the margin is half a per cent of
-    all samples.
+    """The fewest losses that fail where nothing is gained
+    and the margin is half a per cent of all samples.
     """
     states = [loss_gate(top1(n - lost, n, n), HALF).state for lost in range(n + 1)]
     shown = n + 1 if least is None else least
@@ -232,8 +232,8 @@ def floors_here(stored, accepted, environment, *equivalents):
 
 
 def chance(fewer, before):
-    """One-sided mid-p of ``fewer`` misses against ``before``, each as likely on either side: an
-    exact sum.
+    """One-sided mid-p of ``fewer`` misses against ``before``, each as likely on either side:
+    an exact sum.
     """
     total = fewer + before
     upper = sum(math.comb(total, k) for k in range(fewer + 1, total + 1))

@@ -162,8 +162,8 @@ def fails(losses, gains, n, margin):
 
 
 def test_without_the_correction_failing_would_err_more_often():
-    """Why FAIL takes half a sample off: with losses alone, the plain statistic condemns 6.8 %
-    of good cells.
+    """Why FAIL takes half a sample off: with losses alone,
+    the plain statistic condemns 6.8 % of good cells.
     """
     fewest = next(b for b in range(50) if tango_statistic(b, 0, 1000, -HALF_POINT) < -Z)
     assert fewest == 9

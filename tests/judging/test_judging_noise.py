@@ -1,5 +1,5 @@
-"""The noise of repeated runs: its formulas against plain sums, how it enters the gates, and its
-coverage.
+"""The noise of repeated runs: its formulas against plain sums, how it enters the gates,
+and its coverage.
 """
 
 import dataclasses
@@ -231,8 +231,8 @@ def test_how_many_flips_noise_admits():
 @pytest.mark.slow
 @pytest.mark.parametrize("shared", [0.0, 0.01])
 def test_intervals_of_noisy_cells_cover_the_expected_change(shared):
-    """95 % intervals of 150 simulated cells, five runs each, with noise of single samples and
-    of whole runs.
+    """95 % intervals of 150 simulated cells, five runs each,
+    with noise of single samples and of whole runs.
     """
     from qbench.judging import Tolerance
     from qbench.judging.loss import loss_gate, with_noise
@@ -264,8 +264,8 @@ def test_intervals_of_noisy_cells_cover_the_expected_change(shared):
 
 @pytest.mark.parametrize("by", [DecisionRule.CI, DecisionRule.STRICT])
 def test_runs_of_one_source_prove_nothing_whatever_the_unit_of_their_metric(words, by):
-    """A margin of 4 decibels is more than any error of a share, which one source was once taken
-    to have.
+    """A margin of 4 decibels is more than any error of a share,
+    which one source was once taken to have.
     """
     decibels = Score(
         metric="psnr",

@@ -123,8 +123,8 @@ def test_wilson_inside_newcombe_is_the_known_one():
 
 @pytest.mark.parametrize("n", [10, 20, 30])
 def test_coverage_by_enumeration(n):
-    """Each interval holds the true change in nearly 95 of 100 experiments, counted over every
-    possible one.
+    """Each interval holds the true change in nearly 95 of 100 experiments,
+    counted over every possible one.
     """
     for losing, gaining in [(0.05, 0.05), (0.1, 0.3), (0.25, 0.25)]:
         covered = dict.fromkeys(("tango", "bonett-price"), 0.0)

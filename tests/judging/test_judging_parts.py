@@ -1,5 +1,5 @@
-"""A loss in two parts: they add up, one begins where the other ends, and samples are counted in
-each.
+"""A loss in two parts: they add up, one begins where the other ends,
+and samples are counted in each.
 """
 
 import dataclasses

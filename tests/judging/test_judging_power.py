@@ -1,5 +1,5 @@
-"""What samples find and margins need, against the tables; adjusted p-values against scipy and
-statsmodels.
+"""What samples find and margins need, against the tables;
+adjusted p-values against scipy and statsmodels.
 """
 
 import math

@@ -1,5 +1,5 @@
-"""Cells that end early: the exact rule against every completion, the always-valid test against
-its own formula.
+"""Cells that end early: the exact rule against every completion,
+the always-valid test against its own formula.
 """
 
 import dataclasses

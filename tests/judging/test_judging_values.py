@@ -1,5 +1,5 @@
-"""The small values judging is made of: cells, environment classes, tolerances, quarantine
-entries.
+"""The small values judging is made of: cells, environment classes, tolerances,
+quarantine entries.
 """
 
 import datetime

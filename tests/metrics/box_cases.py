@@ -1,5 +1,5 @@
-"""Random pictures with labelled and answered boxes, as the metrics take them and as COCO's
-files have them.
+"""Random pictures with labelled and answered boxes,
+as the metrics take them and as COCO's files have them.
 """
 
 from dataclasses import dataclass

@@ -1,5 +1,5 @@
-"""Files of answers: what was written is read again, in every form, and any other bytes are one
-sentence.
+"""Files of answers: what was written is read again, in every form,
+and any other bytes are one sentence.
 """
 
 import contextlib

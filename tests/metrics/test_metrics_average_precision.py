@@ -28,8 +28,8 @@ def answers(rows, kind=OutputKind.CLASSES, n=None):
 
 
 def average_precision(scores, right):
-    """The mean, over the samples of the class, of the share of them among all that are scored
-    no lower.
+    """The mean, over the samples of the class,
+    of the share of them among all that are scored no lower.
     """
     found = Fraction(0)
     for mine, is_right in zip(scores, right, strict=True):

@@ -1,5 +1,5 @@
-"""Samples that share sources: held to a scalar count, to McNemar's test and to scipy's Student
-distribution.
+"""Samples that share sources: held to a scalar count,
+to McNemar's test and to scipy's Student distribution.
 """
 
 import itertools
@@ -117,8 +117,8 @@ SOURCES = st.lists(
 
 
 def slow_gathering(sources):
-    """The design effect, the degrees of freedom and the number of equal sources, one source at
-    a time.
+    """The design effect, the degrees of freedom and the number of equal sources,
+    one source at a time.
     """
     count, n = len(sources), sum(size for size, _, _ in sources)
     change = Fraction(sum(gained - lost for _, lost, gained in sources), n)
@@ -176,8 +176,8 @@ def slow_tango(losses, gains, n, change):
 
 
 def slow_p(losses, gains, n, change, sources):
-    """The largest p of a share that was not met, in steps, and of the rest by Tango's statistic
-    and scipy's t.
+    """The largest p of a share that was not met, in steps,
+    and of the rest by Tango's statistic and scipy's t.
     """
     effect, freedom, equal = slow_gathering(sources)
     middle = (gains - losses) / n
@@ -435,8 +435,8 @@ def test_evidence_agrees_with_the_interval_that_decides(sources, margin):
 
 
 def sequences(n, edits):
-    """Answers, labels and reference of ``n`` words, the first of which have so many more edits
-    now.
+    """Answers, labels and reference of ``n`` words,
+    the first of which have so many more edits now.
     """
     right = np.tile(np.arange(1, 7, dtype=np.int32), (n, 1))
     now = right.copy()

@@ -60,8 +60,8 @@ def test_the_ends_are_those_of_scipy():
 
 
 def test_pairing_is_kept():
-    """What is hard in both runs cancels: the interval is that of the differences, not of two
-    separate runs.
+    """What is hard in both runs cancels: the interval is that of the differences,
+    not of two separate runs.
     """
     now, before = some_counts(400)
     low, high = change_interval(now, before)
@@ -96,8 +96,8 @@ def found(name, ids, labels, before):
 
 @pytest.mark.parametrize("n", [1, 4, 300])
 def test_nothing_changed_is_no_proof_that_nothing_will(n):
-    """As far as Tango's statistic goes for top5, which shows a margin m from z² (1 − m)/m
-    samples on.
+    """As far as Tango's statistic goes for top5,
+    which shows a margin m from z² (1 − m)/m samples on.
     """
     rows = np.tile(np.arange(10), (n, 1))
     same = found("recall5", rows, [(2,)] * n, rows)

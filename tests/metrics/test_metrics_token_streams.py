@@ -100,8 +100,8 @@ def test_the_lower_bound_is_reached_by_equal_tails(pair, tail, rest_p, rest_q):
 
 
 def test_caps_raise_the_lower_bound():
-    """P's first token is outside Q's list, so it has at most the least listed probability: 0.9
-    ln(0.9 / 0.05).
+    """P's first token is outside Q's list, so it has at most the least listed probability:
+    0.9 ln(0.9 / 0.05).
     """
     p = np.array([0.9, *[0.1 / 40] * 40])
     q = np.array([0.01, *[0.99 / 40] * 40])

@@ -1,5 +1,5 @@
-"""Machines against the numbers that were measured on their originals, scalar oracles, and ONNX
-Runtime itself.
+"""Machines against the numbers that were measured on their originals, scalar oracles,
+and ONNX Runtime itself.
 """
 
 from dataclasses import replace
@@ -126,8 +126,8 @@ def test_a_multiplier_beyond_every_shift_is_one_sentence() -> None:
 def test_a_multiplier_below_every_shift_is_zero_as_in_tflite(
     machine: str, multiplier: float
 ) -> None:
-    """QuantizeMultiplier (kernels/internal/quantization_util.cc): a shift below −31 makes the
-    multiplier 0.
+    """QuantizeMultiplier (kernels/internal/quantization_util.cc):
+    a shift below −31 makes the multiplier 0.
     """
     ends = [2**31 - 1, -(2**31), 1, -1]
     assert requantize(ends, (multiplier, 1.0, 1.0), 3, INT8, machine).tolist() == [3, 3, 3, 3]

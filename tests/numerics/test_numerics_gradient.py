@@ -1,5 +1,5 @@
-"""Gradients against values derived by hand and against differences of the function the rule
-pretends to see.
+"""Gradients against values derived by hand and against differences
+of the function the rule pretends to see.
 """
 
 import numpy as np
@@ -12,8 +12,8 @@ UINT4 = QType.parse("uint4")
 
 
 def test_values_derived_by_hand() -> None:
-    """s = 0.5, z = 2 on 0 … 15: x = 0.6 → q = 1 + 2, x̂ = 0.5; x = 9 saturates above, x = −4
-    below.
+    """s = 0.5, z = 2 on 0 … 15: x = 0.6 → q = 1 + 2, x̂ = 0.5; x = 9 saturates above,
+    x = −4 below.
     """
     params = QParams(0.5, 2, UINT4)
     for x, by_x, by_scale, by_point in [
@@ -61,8 +61,8 @@ def test_sums_run_over_what_shares_a_parameter(axis: int | None) -> None:
 
 
 def test_with_the_levels_held_still_the_scale_gradient_is_a_difference_quotient() -> None:
-    """Inside, x̂ = s·(round(x/s)) with round taken as x/s + c: ∂x̂/∂s = c, the rounding error
-    in levels.
+    """Inside, x̂ = s·(round(x/s)) with round taken as x/s + c: ∂x̂/∂s = c,
+    the rounding error in levels.
     """
     params, x = QParams(0.25, 8, UINT4), np.float32(0.9)
     error = float(fake_quantize(x, params)) - float(x)

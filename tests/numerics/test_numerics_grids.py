@@ -23,8 +23,8 @@ SHAPE = (3, 7, 4)
 AXIS, BLOCK = 1, 3  # seven channels; or blocks of three of them, the last of one
 PLACES = ("tensor", "channel", "block")
 FLOAT32 = Fraction(1, 2**23)
-"""More than what dividing by the scale and multiplying by it lose in float32, relative to the
-number.
+"""More than what dividing by the scale and multiplying by it lose in float32,
+relative to the number.
 """
 
 bits = st.integers(2, 16)
@@ -67,8 +67,8 @@ def parameters_at(params: QParams, index: tuple[int, ...]) -> tuple[float, int]:
 
 
 def everywhere(array: Array, params: QParams) -> Array:
-    """One number for every parameter → one for every element of a tensor of ``SHAPE``, element
-    by element.
+    """One number for every parameter → one for every element of a tensor of ``SHAPE``,
+    element by element.
     """
     found = np.empty(SHAPE, np.float32)
     for index in np.ndindex(*SHAPE):
@@ -91,8 +91,8 @@ def scalar_level(x: float, params: QParams, index: tuple[int, ...]) -> int:
 
 
 def every_level(params: QParams, seed: int) -> list[Array]:
-    """Tensors of ``SHAPE`` that hold every level of the grid at some place; of wide grids the
-    ends and some.
+    """Tensors of ``SHAPE`` that hold every level of the grid at some place;
+    of wide grids the ends and some.
     """
     count = params.qmax - params.qmin + 1
     rng = np.random.default_rng(seed)

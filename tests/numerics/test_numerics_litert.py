@@ -1,5 +1,5 @@
-"""What LiteRT's kernels count in ways of their own; the numbers are those that ai-edge-litert
-2.3.0 gives.
+"""What LiteRT's kernels count in ways of their own;
+the numbers are those that ai-edge-litert 2.3.0 gives.
 """
 
 from dataclasses import replace

@@ -1,5 +1,5 @@
-"""Multiply-adds against rational numbers, and the quotients built of them against what they
-approximate.
+"""Multiply-adds against rational numbers,
+and the quotients built of them against what they approximate.
 """
 
 from fractions import Fraction

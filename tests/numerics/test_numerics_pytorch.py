@@ -1,5 +1,5 @@
-"""What PyTorch's engines do and others do not, against scalars: real biases, chains of scales,
-one rounding.
+"""What PyTorch's engines do and others do not, against scalars: real biases,
+chains of scales, one rounding.
 """
 
 from dataclasses import replace

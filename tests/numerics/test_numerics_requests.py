@@ -1,5 +1,5 @@
-"""What callers hand to ``requantize`` and its neighbours is right, or one sentence says what is
-not.
+"""What callers hand to ``requantize`` and its neighbours is right,
+or one sentence says what is not.
 """
 
 import numpy as np
@@ -39,8 +39,8 @@ def test_scales_are_positive_and_finite(machine, place, scale):
 )
 @pytest.mark.parametrize("tiny", [1e-60, 1e60])
 def test_scales_that_float32_has_not(machine, refused, tiny):
-    """A machine that reads scales as float32 makes 0 or infinity of them; exact ones count with
-    what they are.
+    """A machine that reads scales as float32 makes 0 or infinity of them;
+    exact ones count with what they are.
     """
     scales = (tiny, 1.0, tiny)
     if refused:

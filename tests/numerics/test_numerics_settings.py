@@ -1,5 +1,5 @@
-"""Settings that no machine has are one sentence when they are written down, not wrong numbers
-later.
+"""Settings that no machine has are one sentence when they are written down,
+not wrong numbers later.
 """
 
 from dataclasses import replace

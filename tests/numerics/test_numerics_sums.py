@@ -1,5 +1,5 @@
-"""Sums and differences where settings, scales and widths are extreme: right, or refused in one
-sentence.
+"""Sums and differences where settings, scales and widths are extreme: right,
+or refused in one sentence.
 """
 
 from dataclasses import replace
@@ -36,8 +36,8 @@ def grid(scale: float, zero_point: int = 0, qtype: QType | str = INT8) -> QParam
 @pytest.mark.parametrize("machine", HEADROOM)
 @pytest.mark.parametrize("name", ["int16", "uint16"])
 def test_headroom_leaves_room_for_sixteen_bits(machine, name):
-    """TFLite: 15 bits of headroom there; sums of half the range each, within one level of the
-    exact ones.
+    """TFLite: 15 bits of headroom there; sums of half the range each,
+    within one level of the exact ones.
     """
     qtype = QType.parse(name)
     a, b = (

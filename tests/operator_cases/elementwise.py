@@ -22,8 +22,8 @@ def _all_pairs(kind: str) -> tuple[np.ndarray, np.ndarray]:
 
 @st.composite
 def binaries(draw: st.DrawFn, *, every: bool = True) -> Case:
-    """QLinearAdd or QLinearMul of all 65,536 pairs of levels, or (as all else) of a few with
-    broadcasting.
+    """QLinearAdd or QLinearMul of all 65,536 pairs of levels,
+    or (as all else) of a few with broadcasting.
     """
     random, kind, op = (
         draw(generators()),
@@ -78,8 +78,8 @@ def concatenations(draw: st.DrawFn) -> Case:
 
 
 def _reals(random: np.random.Generator, count: int, scale: float) -> np.ndarray:
-    """Multiples of half a step (ties and levels), their neighbours, any reals, and what is no
-    number.
+    """Multiples of half a step (ties and levels), their neighbours, any reals,
+    and what is no number.
     """
     halves = random.integers(-(2**17), 2**17, count) * np.float32(0.5) * np.float32(scale)
     near = np.nextafter(
@@ -99,8 +99,8 @@ def _reals(random: np.random.Generator, count: int, scale: float) -> np.ndarray:
 
 @st.composite
 def quantizations(draw: st.DrawFn) -> Case:
-    """QuantizeLinear to 8 and 16 bits, per tensor or per channel, of ties and of what no level
-    is near.
+    """QuantizeLinear to 8 and 16 bits, per tensor or per channel,
+    of ties and of what no level is near.
     """
     random, kind = draw(generators()), draw(st.sampled_from(["uint8", "int8", "uint16", "int16"]))
     one = draw(grids(kind, 2.0**-20, 2.0**10))

@@ -109,8 +109,8 @@ def _steps_of(model: ir.Model) -> dict[str, float]:
 def compared(
     theirs: Mapping[str, Array], ours: Mapping[str, Array], steps: Mapping[str, float]
 ) -> dict[str, Any]:
-    """Elements, how many differ, by how many steps at most, and how many outputs have another
-    shape.
+    """Elements, how many differ, by how many steps at most,
+    and how many outputs have another shape.
     """
     found: dict[str, Any] = {"elements": 0, "differ": 0, "most": 0.0, "shapes": 0}
     for name, array in ours.items():

@@ -1,5 +1,5 @@
-"""Strategies for the operators with graphs of their own; their bodies hold kernels that are
-ours.
+"""Strategies for the operators with graphs of their own;
+their bodies hold kernels that are ours.
 """
 
 import numpy as np

@@ -123,8 +123,8 @@ class Draw:
     def numbers(
         self, shape: Sequence[int], dtype: Any = np.float32, *, low: float = -3, high: float = 3
     ) -> Array:
-        """Random numbers: normal ones clipped to ``low`` … ``high``, whole ones where the type
-        is, or truths.
+        """Random numbers: normal ones clipped to ``low`` … ``high``,
+        whole ones where the type is, or truths.
         """
         dtype = np.dtype(dtype)
         if dtype.kind == "b":

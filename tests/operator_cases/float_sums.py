@@ -12,8 +12,8 @@ def _ints(values: Any) -> Array:
 
 
 def _levels(draw: Draw, kind: np.dtype[Any], shape: Any) -> Array:
-    """Of 7 bits: pairs of products of 8 bits saturate in ONNX Runtime on processors without
-    VNNI.
+    """Of 7 bits: pairs of products of 8 bits saturate
+    in ONNX Runtime on processors without VNNI.
     """
     return draw.random.integers(
         max(np.iinfo(kind).min, -64), min(np.iinfo(kind).max, 127) // 2 + 1, shape

@@ -109,8 +109,8 @@ def swept(
 
 
 def opset_ranges(operator: str) -> list[tuple[int, int]]:
-    """The first and last opset, from 7 to 25, of each version of ``operator`` that is not
-    removed.
+    """The first and last opset, from 7 to 25,
+    of each version of ``operator`` that is not removed.
     """
     found: dict[int, list[int]] = {}
     for opset in range(OLDEST, NEWEST + 1):

@@ -154,8 +154,8 @@ def unpool(draw: Draw) -> Example:
 
 
 def lrn(draw: Draw) -> Example:
-    """Any window over the channels, odd or even, wider than they are, more samples than
-    channels.
+    """Any window over the channels, odd or even, wider than they are,
+    more samples than channels.
     """
     attributes = {"size": draw.whole(1, 6)}
     for name, high in (("alpha", 0.5), ("beta", 1), ("bias", 2)):

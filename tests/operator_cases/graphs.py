@@ -65,8 +65,8 @@ class Value:
 
 @dataclass(frozen=True)
 class Step:
-    """One operator of the float graph: ``data`` are quantized values, ``weights`` constants
-    (weight, bias).
+    """One operator of the float graph: ``data`` are quantized values,
+    ``weights`` constants (weight, bias).
     """
 
     operator: str

@@ -53,8 +53,8 @@ def one_node(
     op: str, inputs: Sequence[str], feeds: Mapping[str, np.ndarray], out: str,
     constants: Mapping[str, Any], *, domain: str = "", opset: int = 17, **attributes: Any,
 ) -> Case:  # fmt: skip
-    """The case of one node whose inputs are ``feeds`` and ``constants``; ``out`` is the
-    result's type.
+    """The case of one node whose inputs are ``feeds`` and ``constants``;
+    ``out`` is the result's type.
     """
     node = helper.make_node(op, list(inputs), ["y"], domain=domain, name=op, **attributes)
     graph = helper.make_graph(

@@ -42,8 +42,8 @@ def _result(draw: st.DrawFn, kind: str, depth: int, x: Grid, w: Grid) -> Grid:
 def _three(
     draw: st.DrawFn, kinds: tuple[str, str], channels: int, depth: int, random: np.random.Generator
 ) -> tuple[Grid, Grid, Grid]:
-    """Grids of activations, weights and results; in half of the cases all are powers of two,
-    for ties.
+    """Grids of activations, weights and results;
+    in half of the cases all are powers of two, for ties.
     """
     x, w = draw(grids(kinds[0])), draw(_weights(kinds[1], channels, random))
     y = draw(_result(kinds[0], depth, x, w))
@@ -56,8 +56,8 @@ def _dyadic(grid: Grid) -> Grid:
 
 @st.composite
 def _bias(draw: st.DrawFn, channels: int, random: np.random.Generator) -> np.ndarray | None:
-    """None, small, or far beyond 2²⁴, where a float32 no longer holds every sum; some make an
-    int32 wrap.
+    """None, small, or far beyond 2²⁴, where a float32 no longer holds every sum;
+    some make an int32 wrap.
     """
     size = draw(st.sampled_from([None, 10**3, 2**24, 2**27, 2**31 - 1]))
     return None if size is None else random.integers(-size, size, channels, np.int32, endpoint=True)

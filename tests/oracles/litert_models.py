@@ -64,8 +64,8 @@ def run(
     output: Tensor,
     kernels: Kernels,
 ) -> Array:
-    """What LiteRT gives for ``operator`` with ``options`` (their table's name, its fields), one
-    thread.
+    """What LiteRT gives for ``operator`` with ``options`` (their table's name, its fields),
+    one thread.
     """
     interpreter = _prepared(written(operator, options, inputs, output), kernels)
     assert _delegates(interpreter) == (kernels is Kernels.XNNPACK), (

@@ -1,5 +1,5 @@
-"""LiteRT's sums, products, conversions and functions of one value: every pair of levels, every
-level.
+"""LiteRT's sums, products, conversions and functions of one value: every pair of levels,
+every level.
 """
 
 import numpy as np
@@ -19,8 +19,8 @@ OPERATORS = {"ADD": "Add", "SUB": "Sub", "MUL": "Mul"}
 
 
 def three_grids(seed: int) -> tuple[QParams, QParams, QParams]:
-    """Powers of two, which make ties, for even seeds; anything for odd ones; zero points
-    anywhere.
+    """Powers of two, which make ties, for even seeds; anything for odd ones;
+    zero points anywhere.
     """
     random = np.random.default_rng(seed)
     tidy = seed % 2 == 0

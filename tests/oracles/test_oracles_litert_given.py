@@ -1,5 +1,5 @@
-"""TFLite files that are given: their cells answer as the ONNX file does that they were written
-from.
+"""TFLite files that are given: their cells answer
+as the ONNX file does that they were written from.
 """
 
 import numpy as np

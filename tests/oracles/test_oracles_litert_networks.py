@@ -1,5 +1,5 @@
-"""Whole graphs on LiteRT, written as TFLite files: every code as the arithmetic of the kernels
-gives it.
+"""Whole graphs on LiteRT, written as TFLite files:
+every code as the arithmetic of the kernels gives it.
 """
 
 import numpy as np

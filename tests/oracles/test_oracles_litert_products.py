@@ -24,8 +24,8 @@ ORDINARY = [
 
 
 def accumulators(multipliers: np.ndarray, seed: int) -> np.ndarray:
-    """An int32 for every multiplier, every second one as near to a tie as there is; and the
-    ends of int32.
+    """An int32 for every multiplier, every second one as near to a tie as there is;
+    and the ends of int32.
     """
     random = np.random.default_rng(seed)
     near = (random.integers(-140, 140, multipliers.shape) + 0.5) / multipliers
@@ -203,8 +203,8 @@ def test_depthwise_convolutions_of_any_number_of_channels(multiplier, kernels) -
 @every_engine
 @pytest.mark.parametrize(("groups", "each"), [(2, 3), (2, 8), (3, 1), (4, 4)])
 def test_convolutions_of_several_groups(groups, each, kernels) -> None:
-    """CONV_2D of fewer channels than it is given: built-in kernels leave it to the reference
-    kernel.
+    """CONV_2D of fewer channels than it is given:
+    built-in kernels leave it to the reference kernel.
     """
     random, depth, filters = np.random.default_rng(groups), 4, groups * each
     x, y, weight = grid(0.25, 3), grid(4.0, -21), grid(np.full(filters, 0.125), 0, axis=0)
@@ -240,8 +240,8 @@ def _ours(taps: np.ndarray, *, depthwise: bool) -> np.ndarray:
 
 
 def limits(activation: str | None, y: QParams, kernels: Kernels) -> tuple[int, int] | None:
-    """Levels to which a fused activation clips: XNNPACK adds the zero point before it rounds,
-    half to even.
+    """Levels to which a fused activation clips:
+    XNNPACK adds the zero point before it rounds, half to even.
     """
     if activation is None:
         return None

@@ -112,8 +112,8 @@ def block(
 
 
 def differing(model: ir.Model, batch: "np.ndarray[Any, Any]") -> tuple[int, int]:
-    """Codes that differ between the engine and the arithmetic that it declares, and by how much
-    at most.
+    """Codes that differ between the engine and the arithmetic that it declares,
+    and by how much at most.
     """
     engine = get_backend("openvino")
     arithmetic = arithmetic_of(engine)
@@ -412,8 +412,8 @@ def test_transposed_convolutions_on_avx2(openvino: ModuleType, tmp_path: Path) -
 # is read once, and counts in float.
 
 POINTWISE = {(8, 8, 1, 0), (9, 6, 3, 0)}
-"""Height, width, stride and padding of a convolution by windows of one tap that is a product of
-matrices.
+"""Height, width, stride and padding of a convolution by windows
+of one tap that is a product of matrices.
 """
 BY_TAPS = {(7, 7, 2, 0), (8, 7, 2, 0), (7, 8, 2, 0), (8, 8, 1, 1)}
 """Of one that is not."""

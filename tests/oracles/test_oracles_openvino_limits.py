@@ -208,8 +208,8 @@ def limited(scale: np.float32, zero: int, ends: tuple[float, float], codes: str)
 def test_limits_at_levels_are_refused_where_the_engine_is_wrong(
     codes: str, openvino: ModuleType
 ) -> None:
-    """The code of an end is truncated there: float32 puts half of them a rounding below the
-    level.
+    """The code of an end is truncated there:
+    float32 puts half of them a rounding below the level.
     """
     random, bounds, found = np.random.default_rng(6), np.iinfo(codes), set()
     for _ in range(100):

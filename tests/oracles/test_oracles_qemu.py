@@ -122,8 +122,8 @@ def test_functions_of_floats_are_the_engines(processor: str, emulated: Emulated)
 
 
 def test_precise_mode_is_exact_without_vnni_too(emulated: Emulated) -> None:
-    """Signed activations aside: the mode makes their weights unsigned, for which there is no
-    kernel (1.31).
+    """Signed activations aside: the mode makes their weights unsigned,
+    for which there is no kernel (1.31).
     """
     cases = [
         case
@@ -159,8 +159,8 @@ def network(name: str, schema: str) -> tuple[ir.Model, dict[str, np.ndarray]]:
 
 @pytest.mark.parametrize("processor", MACHINES)
 def test_whole_networks_count_as_their_machines(processor: str, emulated: Emulated) -> None:
-    """Precise mode with unsigned activations: with signed ones it leaves the last product to
-    floats.
+    """Precise mode with unsigned activations:
+    with signed ones it leaves the last product to floats.
     """
     fused, asked = {"optimized": True, "precise": False}, []
     for name, schema in NETS:

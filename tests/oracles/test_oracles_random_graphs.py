@@ -1,5 +1,5 @@
-"""A few random graphs on every engine, code by code; ``benchmarks/random_graphs.py`` runs a
-thousand.
+"""A few random graphs on every engine, code by code;
+``benchmarks/random_graphs.py`` runs a thousand.
 """
 
 import pytest

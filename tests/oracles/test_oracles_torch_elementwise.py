@@ -272,8 +272,8 @@ def test_softmax(engine: str, torch: ModuleType) -> None:
 
 
 def test_means_of_channels_last_are_taken_in_floats(torch: ModuleType) -> None:
-    """torch.mean dequantizes there and sums in an order of its own: ties of Σ x / 64 go either
-    way.
+    """torch.mean dequantizes there and sums in an order of its own:
+    ties of Σ x / 64 go either way.
     """
     torch.backends.quantized.engine = "fbgemm"
     random, differing, size = np.random.default_rng(30), 0, 0

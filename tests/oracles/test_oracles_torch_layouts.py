@@ -1,5 +1,5 @@
-"""PyTorch's kernels that depend on the engine or on the order of axes in memory, in small
-graphs.
+"""PyTorch's kernels that depend on the engine or on the order of axes in memory,
+in small graphs.
 """
 
 from typing import Any

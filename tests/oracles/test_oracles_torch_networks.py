@@ -1,5 +1,5 @@
-"""Whole networks on PyTorch's quantized engines: what the integer interpreter computes, value
-by value.
+"""Whole networks on PyTorch's quantized engines: what the integer interpreter computes,
+value by value.
 """
 
 from dataclasses import replace
@@ -37,8 +37,8 @@ def known(name: str) -> Any:
 
 
 def compared(model: ir.Model, feeds: dict[str, Any], name: str) -> dict[str, tuple[Any, Any]]:
-    """Each value of the lowered graph: PyTorch's and the interpreter's, the network run once by
-    each.
+    """Each value of the lowered graph: PyTorch's and the interpreter's,
+    the network run once by each.
     """
     backend = known(name)
     taps = [value.name or "" for node in lower_to_integers(model).graph for value in node.outputs]
@@ -155,8 +155,8 @@ DIFFERING = {
     # x · min(max(x + 3, 0), 6) / 6 above 3, where ONNX has x: ties of x / s.
     **{("hard swish", engine): 0.005 for engine in ENGINES},
 }
-"""Block and engine → the largest share of elements that differ, by one level; of others none
-does.
+"""Block and engine → the largest share of elements that differ, by one level;
+of others none does.
 """
 
 
@@ -231,8 +231,8 @@ def test_a_measured_cell(torch: ModuleType) -> None:
 
 @pytest.mark.parametrize(("outputs", "last"), [("auto", "uint8"), ("float", "float32")])
 def test_executed_precisions(torch: ModuleType, outputs: str, last: str) -> None:
-    """PyTorch has no operator on integers with a real result: the last Gemm needs a quantized
-    output.
+    """PyTorch has no operator on integers with a real result:
+    the last Gemm needs a quantized output.
     """
     subject = build_subject("digits_cnn", "digits_test", "digits_train", ["agreement"], 64)
     backend = get_backend("torch-fbgemm")

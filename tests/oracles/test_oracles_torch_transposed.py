@@ -1,5 +1,5 @@
-"""PyTorch's transposed convolutions against ours; two kernels of its engines are wrong, and
-stay named here.
+"""PyTorch's transposed convolutions against ours; two kernels of its engines are wrong,
+and stay named here.
 """
 
 from collections.abc import Iterator

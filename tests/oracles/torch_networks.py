@@ -76,8 +76,8 @@ def mobilenet_v2(torch: ModuleType, tensors: Mapping[str, Tensor]) -> Network:
 
 
 def squeezenet(torch: ModuleType, tensors: Mapping[str, Tensor]) -> Network:
-    """SqueezeNet 1.1 of weights (height, width, inputs, outputs), its first convolution padded
-    behind.
+    """SqueezeNet 1.1 of weights (height, width, inputs, outputs),
+    its first convolution padded behind.
     """
     functional = torch.nn.functional
 
@@ -110,8 +110,8 @@ def squeezenet(torch: ModuleType, tensors: Mapping[str, Tensor]) -> Network:
 
 
 def minilm(torch: ModuleType, tensors: Mapping[str, Tensor]) -> Network:
-    """Six of PyTorch's own encoder layers, which normalize behind each sum, and the mean of all
-    tokens.
+    """Six of PyTorch's own encoder layers, which normalize behind each sum,
+    and the mean of all tokens.
     """
     state = State(tensors, ("position_ids", "pooler.dense.weight", "pooler.dense.bias"))
     layers = [_encoder_layer(torch, state, f"encoder.layer.{index}") for index in range(6)]

@@ -28,8 +28,8 @@ U8 = QType.parse("uint8")
 
 @dataclass(frozen=True)
 class Layout:
-    """Shapes of data and weight, and how a convolution goes over them; ``linear`` for a matrix
-    product.
+    """Shapes of data and weight, and how a convolution goes over them;
+    ``linear`` for a matrix product.
     """
 
     x: tuple[int, ...]
@@ -101,8 +101,8 @@ def drawn(
 
 
 def extreme(product: Product, random: np.random.Generator) -> Product:
-    """The same with levels and weights at the ends of their types, pushed apart by a coarser
-    output.
+    """The same with levels and weights at the ends of their types,
+    pushed apart by a coarser output.
     """
     x = random.choice([0, 1, 254, 255], product.x.shape).astype(np.uint8)
     w = random.choice([-128, -127, 126, 127], product.w.shape).astype(np.int8)
@@ -136,8 +136,8 @@ def by_engine(torch: ModuleType, engine: str, product: Product, *, relu: bool = 
 
 
 def counted(product: Product, machine: Arithmetic, *, relu: bool = False) -> Array:
-    """What the interpreter counts under ``machine`` for the same product as one ONNX operator
-    on integers.
+    """What the interpreter counts under ``machine``
+    for the same product as one ONNX operator on integers.
     """
     layout = product.layout
     scales = np.asarray(product.w_scale, np.float32)

@@ -1,5 +1,5 @@
-"""Canonical passes on graphs written as ONNX text: structure, the same numbers in onnxruntime,
-idempotence.
+"""Canonical passes on graphs written as ONNX text: structure,
+the same numbers in onnxruntime, idempotence.
 """
 
 import numpy as np

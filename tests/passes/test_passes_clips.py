@@ -1,5 +1,5 @@
-"""Activations around grids become limits: exact on every number, gone where a grid's own ends
-say the same.
+"""Activations around grids become limits: exact on every number,
+gone where a grid's own ends say the same.
 """
 
 import numpy as np
@@ -212,8 +212,8 @@ def test_machines_count_alike_before_and_after_although_ties_abound(
     "clip", ["Clip(d, lo, hi)", "Clip(d, , hi)", "Relu(d)"], ids=["idle", "idle above", "a limit"]
 )
 def test_machines_count_an_operator_behind_a_clip_of_levels_as_without_it(clip: str) -> None:
-    """A clip between the levels and their reader left a product in floats, whose ties are
-    others.
+    """A clip between the levels and their reader left a product in floats,
+    whose ties are others.
     """
     constants = [
         "float s = {0.1}", "float u = {0.1}", "float t = {0.2}", "uint8 z = {128}",
@@ -232,8 +232,8 @@ def test_machines_count_an_operator_behind_a_clip_of_levels_as_without_it(clip: 
 
 
 def test_a_limit_does_not_go_to_levels_that_a_quantizer_behind_would_round_otherwise() -> None:
-    """3 · 0.3 / 0.2 is a tie in float32, and above it by the exact scales: machines absorb the
-    clip as reals.
+    """3 · 0.3 / 0.2 is a tie in float32, and above it by the exact scales:
+    machines absorb the clip as reals.
     """
     constants = [
         "float s = {0.3}",

@@ -1,5 +1,5 @@
-"""Q(DQ(levels)) on one grid are the levels; what its limits hold back it holds back behind the
-rewrite too.
+"""Q(DQ(levels)) on one grid are the levels;
+what its limits hold back it holds back behind the rewrite too.
 """
 
 import numpy as np

@@ -44,8 +44,8 @@ class Does:
 
 
 def respelled(model: ir.Model) -> bool:
-    """Scales of quantizers as lists of one: nothing changes, and every region has to be looked
-    at.
+    """Scales of quantizers as lists of one: nothing changes,
+    and every region has to be looked at.
     """
     found = False
     for node in model.graph:
@@ -159,8 +159,8 @@ def test_values_that_stem_from_one_another_are_no_inputs_beside_each_other() -> 
 
 
 def test_limits_may_wander_where_what_reads_them_does_not_notice() -> None:
-    """The limits of a second border move into the first, whose levels keep their name and are
-    others since.
+    """The limits of a second border move into the first,
+    whose levels keep their name and are others since.
     """
     model = chain(Grid(0.1), Grid(0.1, low=-3, high=5), Grid(0.2))
 

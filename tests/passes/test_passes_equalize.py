@@ -1,5 +1,5 @@
-"""Cross-layer equalization: like ranges afterwards, the same function, nothing left to do the
-second time.
+"""Cross-layer equalization: like ranges afterwards, the same function,
+nothing left to do the second time.
 """
 
 import numpy as np
@@ -84,8 +84,8 @@ def equalized(model: ir.Model, shape: tuple[int, ...] = (3, 4, 6, 6)) -> ir.Mode
 
 
 def ranges(node: ir.Node) -> tuple[Array, Array]:
-    """The largest absolute weight of every output and of every input channel, by loops over
-    channels.
+    """The largest absolute weight of every output and of every input channel,
+    by loops over channels.
     """
     weight = constant_value(node.inputs[1])
     assert weight is not None

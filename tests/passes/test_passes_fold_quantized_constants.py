@@ -1,5 +1,5 @@
-"""Constants are quantized, requantized and moved beforehand, to the very levels; none becomes a
-float again.
+"""Constants are quantized, requantized and moved beforehand, to the very levels;
+none becomes a float again.
 """
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""Folded constants and batch normalizations of every opset from 7 to 25 are what ONNX Runtime
-computes.
+"""Folded constants and batch normalizations of every opset
+from 7 to 25 are what ONNX Runtime computes.
 """
 
 import numpy as np

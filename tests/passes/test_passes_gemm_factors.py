@@ -1,5 +1,5 @@
-"""Factors of a Gemm go into its constants, to the last bit that float64 gives, and into nothing
-else.
+"""Factors of a Gemm go into its constants, to the last bit that float64 gives,
+and into nothing else.
 """
 
 from fractions import Fraction

@@ -200,8 +200,8 @@ LIMITED = {
 
 @pytest.mark.parametrize("name", LIMITED)
 def test_a_limit_moved_into_a_grid_survives_its_pair(name: str) -> None:
-    """``absorb-clip`` makes a Relu the end of a grid; the pair that goes then leaves the end
-    behind.
+    """``absorb-clip`` makes a Relu the end of a grid;
+    the pair that goes then leaves the end behind.
     """
     model, x = (
         text("float[5] x", "float[5] y", _RELU, LIMITED[name]),

@@ -1,5 +1,5 @@
-"""Operators of our own domain: where they are brought in, what they look like, what is declined
-in which words.
+"""Operators of our own domain: where they are brought in, what they look like,
+what is declined in which words.
 """
 
 from collections.abc import Sequence
@@ -95,8 +95,8 @@ def test_operands_are_triples_and_the_result_has_its_grid_behind_them(operator: 
     "operator", [*sorted(POINTWISE), "Max", "Min", "ReduceMean", "ReduceSum", "Resize", "TopK"]
 )
 def test_onnx_runtime_gets_none_of_them(operator: str) -> None:
-    """Its target has its own operators alone: what it had before, and floats with a reason
-    elsewhere.
+    """Its target has its own operators alone: what it had before,
+    and floats with a reason elsewhere.
     """
     operands = {
         "Add": "(x0, x1)",

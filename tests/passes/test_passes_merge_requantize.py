@@ -1,5 +1,5 @@
-"""Merging requantizations keeps the narrowest limits, moves no level unless it may, and says
-what it leaves.
+"""Merging requantizations keeps the narrowest limits, moves no level unless it may,
+and says what it leaves.
 """
 
 import numpy as np
@@ -83,8 +83,8 @@ GRIDS = st.builds(
 
 
 def test_steps_do_not_add_up_along_a_chain() -> None:
-    """Each merge of these would move some level by one step; twenty of them would move one by
-    many.
+    """Each merge of these would move some level by one step;
+    twenty of them would move one by many.
     """
     model = chain(*(Grid(0.1 * 1.07**i) for i in range(20)), integers_in=Grid(0.1), size=256)
     left = operators(merged(model, 1)).count("QuantizeLinear")
@@ -107,8 +107,8 @@ def test_no_number_of_exact_merges_moves_a_level(grids: list[Grid]) -> None:
 
 
 def farthest(grids: list[Grid], steps: int) -> float:
-    """By how many steps of the last grid any level of the first moves, in floats or on the
-    ideal machine.
+    """By how many steps of the last grid any level of the first moves,
+    in floats or on the ideal machine.
     """
     model = chain(*grids[1:], integers_in=Grid(grids[0].scale, grids[0].zero), size=256)
     return farthest_of(model, merged(model, steps), grids[-1].scale)

@@ -24,8 +24,8 @@ Edit = Callable[[ir.Model], bool]
 
 @dataclass(frozen=True)
 class Slip:
-    """A pass that does ``right``, then ``wrong``; one edit alone where the rewrite itself is
-    the mistake.
+    """A pass that does ``right``, then ``wrong``;
+    one edit alone where the rewrite itself is the mistake.
     """
 
     edits: tuple[Edit, ...]

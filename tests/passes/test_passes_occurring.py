@@ -1,5 +1,5 @@
-"""A pass held to its promise on the levels that occur: where it is broken first, and what is no
-break.
+"""A pass held to its promise on the levels that occur: where it is broken first,
+and what is no break.
 """
 
 import numpy as np
@@ -28,8 +28,8 @@ def occurring(model: ir.Model, asked: list[tuple[str, ...]] | None = None):
 
 
 def shifted(model: ir.Model, *steps: tuple[str, int]) -> ir.Model:
-    """``model`` with zero points of quantizers and of their readers exchanged: node → steps
-    more.
+    """``model`` with zero points of quantizers and of their readers exchanged:
+    node → steps more.
     """
     copy = model.clone()
     for name, step in steps:

@@ -38,8 +38,8 @@ def test_changes_of_outputs_are_what_runs_show(
 
 
 def test_sites_that_move_one_step_each_add_up_to_three() -> None:
-    """The effect of a pass holds per site: a step of a coarse grid is several of a finer one
-    behind it.
+    """The effect of a pass holds per site:
+    a step of a coarse grid is several of a finer one behind it.
     """
     grids = [Grid(0.75), Grid(0.3, 3), Grid(0.3), Grid(0.1, 3), Grid(0.1, 3), Grid(0.1, -7)]
     model = chain(*grids, integers_in=Grid(0.5), size=256)

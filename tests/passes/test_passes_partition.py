@@ -1,5 +1,5 @@
-"""Islands: convex, integer, in an order that runs; stitched together they are the whole, bit
-for bit.
+"""Islands: convex, integer, in an order that runs; stitched together they are the whole,
+bit for bit.
 """
 
 from collections.abc import Sequence
@@ -217,8 +217,8 @@ def test_a_residual_branch_on_the_device_is_one_island() -> None:
 
 
 def test_an_island_that_can_wait_joins_the_one_that_reads_it() -> None:
-    """The main branch is ready at once, the shortcut only behind device and host: two islands,
-    not three.
+    """The main branch is ready at once, the shortcut only behind device and host:
+    two islands, not three.
     """
     steps: list[Step] = [
         *(("Conv", ("x",)), ("Sin", ("v0",)), ("Conv", ("y",)), ("Conv", ("v2",))),
@@ -246,8 +246,8 @@ def test_an_island_that_the_host_waits_for_does_not_wait() -> None:
 
 
 def test_two_islands_never_wait_for_each_other() -> None:
-    """a1 ── host ── b2 and b1 ── host ── a2: each pair is convex by itself, both together are a
-    circle.
+    """a1 ── host ── b2 and b1 ── host ── a2: each pair is convex by itself,
+    both together are a circle.
     """
     steps: list[Step] = [
         *(("Conv", ("x",)), ("Conv", ("y",)), ("Sin", ("v0",)), ("Sin", ("v1",))),

@@ -27,8 +27,8 @@ def constant(*shape: int, positive: bool = False) -> np.ndarray:
 
 
 def network() -> ir.Model:
-    """A residual network in little: normalizations that fold, one that cannot, one behind rows,
-    a Clip, a Relu.
+    """A residual network in little: normalizations that fold, one that cannot,
+    one behind rows, a Clip, a Relu.
     """
     constants = {
         "w0": constant(6, 3, 1, 1),

@@ -1,5 +1,5 @@
-"""Rewrites that are exact leave every output bit of random trees; those that round leave every
-limit.
+"""Rewrites that are exact leave every output bit of random trees;
+those that round leave every limit.
 """
 
 import pytest

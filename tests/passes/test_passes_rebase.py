@@ -1,5 +1,5 @@
-"""Activations move to the other type of 8 bits and back without a real moving; what keeps its
-type says why.
+"""Activations move to the other type of 8 bits and back without a real moving;
+what keeps its type says why.
 """
 
 import numpy as np
@@ -44,8 +44,8 @@ def rebased(model: ir.Model, one: Pass = TO_INT8) -> ir.Model:
 
 
 def types(model: ir.Model) -> list[str]:
-    """Of the levels that quantizers and clips give, and of what DequantizeLinear reads, in
-    graph order.
+    """Of the levels that quantizers and clips give, and of what DequantizeLinear reads,
+    in graph order.
     """
     found = [
         (node.outputs[0] if node.op_type == "QuantizeLinear" else node.inputs[0])

@@ -1,5 +1,5 @@
-"""What is requantized for readers of reals is read as it was, where every level means the same
-real.
+"""What is requantized for readers of reals is read as it was,
+where every level means the same real.
 """
 
 import numpy as np

@@ -69,8 +69,8 @@ def test_one_scale_is_exact_whatever_point_and_type(
 
 
 def test_a_multiple_of_a_scale_is_not_exact_at_ties() -> None:
-    """Round(round(x)/3) is round(x/3) but where x/3 is a tie: 1.5 is 2 → 1 in two steps and 0
-    in one.
+    """Round(round(x)/3) is round(x/3) but where x/3 is a tie:
+    1.5 is 2 → 1 in two steps and 0 in one.
     """
     model = chain(Grid(1.0), Grid(3.0), size=2)
     found = run_pipeline(model, Pipeline((EXACT,)))

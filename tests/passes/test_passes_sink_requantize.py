@@ -58,8 +58,8 @@ DECLINED = {
 
 
 def moved(mover: str, shape: str, behind: str = "t, w") -> ir.Model:
-    """x of levels ─DQ─Q─[−90, 60]─DQ─ mover ─Q─DQ─ y; ``behind``: the parameters of the last
-    two.
+    """x of levels ─DQ─Q─[−90, 60]─DQ─ mover ─Q─DQ─ y; ``behind``:
+    the parameters of the last two.
     """
     lines = [
         *("a = DequantizeLinear(x, s, z)", "b = QuantizeLinear(a, t, w)", "c = Clip(b, l, h)"),
@@ -226,8 +226,8 @@ def test_limits_of_both_grids_stay() -> None:
 
 
 def joined(*scales: str, limit: str = "h") -> ir.Model:
-    """Two requantized operands of a Concat, the second from the scale and behind the limit
-    given.
+    """Two requantized operands of a Concat,
+    the second from the scale and behind the limit given.
     """
     first, second = scales or ("s", "s")
     lines = [

@@ -1,5 +1,5 @@
-"""Where a requantize is not sunk: for nothing, into or out of a branch; and a Concat is looked
-at once.
+"""Where a requantize is not sunk: for nothing, into or out of a branch;
+and a Concat is looked at once.
 """
 
 import numpy as np
@@ -38,8 +38,8 @@ def requantized(value: str) -> list[str]:
 
 
 def looks(operands: int, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How often a refused Concat of so many requantized operands and a real one makes the pass
-    look for one.
+    """How often a refused Concat of so many requantized operands
+    and a real one makes the pass look for one.
     """
     values = [f"x{index}" for index in range(operands)]
     lines = [line for value in values for line in requantized(value)]

@@ -36,8 +36,8 @@ BRANCH = [
 
 
 def residual(blocks: int) -> ir.Model:
-    """A Conv and a Relu, then blocks: quantized for a Conv, whose result the unquantized value
-    is added to.
+    """A Conv and a Relu, then blocks: quantized for a Conv,
+    whose result the unquantized value is added to.
     """
     lines, value = ["c = Conv(x, k)", "r = Relu(c)"], "r"
     for n in range(blocks):

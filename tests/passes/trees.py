@@ -1,5 +1,5 @@
-"""Random trees of grids for tests of rewrites: levels and reals that are requantized, combined,
-moved and read.
+"""Random trees of grids for tests of rewrites: levels and reals that are requantized,
+combined, moved and read.
 """
 
 import numpy as np
@@ -63,8 +63,8 @@ def feeds(seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def steps_of(*scales: float) -> np.ndarray:
-    """Both sides of every step of int8 grids; no infinities, which ONNX's evaluator wraps round
-    a zero point.
+    """Both sides of every step of int8 grids; no infinities,
+    which ONNX's evaluator wraps round a zero point.
     """
     found = np.concatenate([critical_reals(QParams(scale, 0, "int8")) for scale in scales])
     return found[np.isfinite(found)]

@@ -1,5 +1,5 @@
-"""A scratch project: two tiny random networks on made-up data, in a conftest as users write
-theirs.
+"""A scratch project: two tiny random networks on made-up data,
+in a conftest as users write theirs.
 """
 
 import json
@@ -192,8 +192,8 @@ class Project:
         )
 
     def accept(self, *args, **how):
-        """Accept what is new; equal projects are accepted once: all but the first get a copy of
-        the files.
+        """Accept what is new; equal projects are accepted once:
+        all but the first get a copy of the files.
         """
         if args or how or self.monkeypatch._setattr:
             return self.run("--qbench-accept-fp32", "--qbench-accept=new", *args, **how)

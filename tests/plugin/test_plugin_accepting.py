@@ -1,5 +1,5 @@
-"""Missing → accepted → green → other weights → stale → accepted → green, and whatever refuses
-to accept.
+"""Missing → accepted → green → other weights → stale → accepted → green,
+and whatever refuses to accept.
 """
 
 import json

@@ -25,8 +25,8 @@ CELL = "tiny_a::answers-pixel+recorded"
 
 @pytest.fixture
 def record(project):
-    """Write the answers of the float model to ``points``, ``flips`` of them turned to another
-    class.
+    """Write the answers of the float model to ``points``,
+    ``flips`` of them turned to another class.
     """
     project.write_suite(SUITE)
     rng = np.random.default_rng(5)

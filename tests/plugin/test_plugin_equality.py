@@ -1,5 +1,5 @@
-"""A cell beside another backend, from outside: equal, unequal with number and node, close by
-steps, refused.
+"""A cell beside another backend, from outside: equal, unequal with number and node,
+close by steps, refused.
 """
 
 import re

@@ -1,5 +1,5 @@
-"""A small installed package adds a model, data, a backend, a schema and a metric by its entry
-point alone.
+"""A small installed package adds a model, data, a backend,
+a schema and a metric by its entry point alone.
 """
 
 import subprocess
@@ -108,8 +108,8 @@ DIST_INFO = {
 
 
 def install(site, folder):
-    """Install the package into ``site`` by pip, from a wheel made here: no index, no build
-    backend.
+    """Install the package into ``site`` by pip, from a wheel made here: no index,
+    no build backend.
     """
     wheel = folder / "qbench_plus-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:

@@ -1,5 +1,5 @@
-"""A model that came quantized: its cells, its partner's baseline, accepting, and the wrong ways
-to write it.
+"""A model that came quantized: its cells, its partner's baseline, accepting,
+and the wrong ways to write it.
 """
 
 import json

@@ -36,8 +36,8 @@ MORE = {{"backends": {{"refused": refused, "wrong": wrong, "broken": broken}}}}
 
 
 def offences(text):
-    """Lines that GitHub's runner takes for a command, and what a terminal acts on; pytest's own
-    colours are off.
+    """Lines that GitHub's runner takes for a command, and what a terminal acts on;
+    pytest's own colours are off.
     """
     hidden = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
     return [

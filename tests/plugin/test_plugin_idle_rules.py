@@ -1,5 +1,5 @@
-"""A rule that matches nothing in a whole suite is red, with or without workers; in a part of it
-nobody can know.
+"""A rule that matches nothing in a whole suite is red, with or without workers;
+in a part of it nobody can know.
 """
 
 import pytest

@@ -1,5 +1,5 @@
-"""Cells of engines that end their process or hang: each fails alone, with the reason, and the
-run goes on.
+"""Cells of engines that end their process or hang: each fails alone, with the reason,
+and the run goes on.
 """
 
 import pytest

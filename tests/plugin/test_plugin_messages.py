@@ -1,5 +1,5 @@
-"""What pytest prints of red cells: as much as --tb, -v and -q request, equal messages once, and
-nothing twice.
+"""What pytest prints of red cells: as much as --tb, -v and -q request, equal messages once,
+and nothing twice.
 """
 
 import pytest

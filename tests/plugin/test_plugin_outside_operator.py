@@ -1,5 +1,5 @@
-"""A cell whose network has an operator of the conftest's own: profiled, planned, written,
-counted, judged.
+"""A cell whose network has an operator of the conftest's own: profiled, planned,
+written, counted, judged.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""Baselines that nothing uses: listed by every run, removed by ``--qbench-prune`` and only over
-a whole suite.
+"""Baselines that nothing uses: listed by every run,
+removed by ``--qbench-prune`` and only over a whole suite.
 """
 
 import json
@@ -119,8 +119,8 @@ def test_not_in_ci_without_being_told(shrunk, monkeypatch):
 def test_a_new_model_of_the_same_name_leaves_the_results_of_other_machines_behind(
     project, monkeypatch
 ):
-    """They are of the former model: they neither judge nor make anything red there, and pruning
-    takes them.
+    """They are of the former model: they neither judge nor make anything red there,
+    and pruning takes them.
     """
     project.accept("-k", "tiny_b")
     monkeypatch.setenv("FAKE_PROCESSOR", "arm64-test")

@@ -1,5 +1,5 @@
-"""Run files: written by one process, line by line, so that whatever ends it, what was measured
-is kept.
+"""Run files: written by one process, line by line, so that whatever ends it,
+what was measured is kept.
 """
 
 import signal

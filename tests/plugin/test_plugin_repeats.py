@@ -1,5 +1,5 @@
-"""Cells that run several times, from outside: an engine that repeats its answers, and one that
-does not.
+"""Cells that run several times, from outside: an engine that repeats its answers,
+and one that does not.
 """
 
 import json

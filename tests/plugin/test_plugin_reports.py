@@ -1,5 +1,5 @@
-"""Reports at the end of a run know what was accepted and said of it; GitHub is told; JUnit has
-the counts.
+"""Reports at the end of a run know what was accepted and said of it; GitHub is told;
+JUnit has the counts.
 """
 
 import json
@@ -16,8 +16,8 @@ def cell_page(project, model):
 
 
 def worse_from(project, night):
-    """Four more nights like the accepted one; from number ``night`` on tiny_a has lost forty
-    samples.
+    """Four more nights like the accepted one;
+    from number ``night`` on tiny_a has lost forty samples.
     """
     accepted = project.run_files[0].read_text().splitlines()
     for number in range(1, 8):

@@ -1,5 +1,5 @@
-"""Suites are ordinary pytest items: whatever selects, repeats, stops or reports tests does so
-with cells.
+"""Suites are ordinary pytest items: whatever selects, repeats,
+stops or reports tests does so with cells.
 """
 
 import xml.etree.ElementTree

@@ -1,5 +1,5 @@
-"""``--qbench-shard``: models spread over machines, each with a run of its own that says it is a
-part.
+"""``--qbench-shard``: models spread over machines,
+each with a run of its own that says it is a part.
 """
 
 import pytest

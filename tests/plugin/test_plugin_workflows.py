@@ -23,8 +23,8 @@ PYTHON = f"""#!/bin/sh
 '''exec' "{sys.executable}" "$0" "$@"
 ' '''
 """
-"""The first lines of a program in Python whose path may hold blanks, which a shebang may not: a
-shell starts it.
+"""The first lines of a program in Python whose path may hold blanks, which a shebang may not:
+a shell starts it.
 """
 
 GH = """
@@ -69,8 +69,8 @@ def shell_steps(path):
 
 
 class Machine:
-    """A runner: it checks out a branch of the remote, and runs the shell steps of a workflow as
-    GitHub does.
+    """A runner: it checks out a branch of the remote,
+    and runs the shell steps of a workflow as GitHub does.
     """
 
     def __init__(self, root, remote, cache):
@@ -231,8 +231,8 @@ def test_nights_are_kept_on_a_branch_that_the_first_one_makes(machine, project):
 
 
 def push_in_between(machine, project):
-    """A hook of the remote: between fetch and push of the next night another night is pushed,
-    once.
+    """A hook of the remote: between fetch and push
+    of the next night another night is pushed, once.
     """
     (other,) = project.run_files
     hook = machine.remote / "hooks" / "pre-receive"

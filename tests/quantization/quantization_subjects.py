@@ -1,5 +1,5 @@
-"""Small float graphs with one idea each, and a numpy interpreter that fake-quantizes them as a
-plan says.
+"""Small float graphs with one idea each,
+and a numpy interpreter that fake-quantizes them as a plan says.
 """
 
 from collections.abc import Callable
@@ -101,8 +101,8 @@ def pooled_concat() -> ir.Model:
 
 
 def gates() -> ir.Model:
-    """A step of a gated recurrent unit: products of two computed operands, constants in
-    differences.
+    """A step of a gated recurrent unit: products of two computed operands,
+    constants in differences.
     """
     return model_of(
         "float[N,8] x, float[N,6] h",

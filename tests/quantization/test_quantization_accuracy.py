@@ -23,8 +23,8 @@ class Row:
 
 
 def rows(*arguments: str) -> dict[str, Row]:
-    """The table that the script prints, by granularity; it says by its exit code that the bar
-    is kept.
+    """The table that the script prints, by granularity;
+    it says by its exit code that the bar is kept.
     """
     script = [sys.executable, BENCHMARKS / "against_onnxruntime.py", *arguments]
     done = subprocess.run(script, check=False, capture_output=True, text=True)

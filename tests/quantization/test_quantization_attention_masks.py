@@ -194,8 +194,8 @@ def test_a_mask_costs_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["BERT", "fed", "fed -inf", "multiplied", "guarded"])
 def test_a_mask_that_calibration_did_not_see_is_not_lost(name: str) -> None:
-    """Samples without padding leave a mask of zeros: on a grid of its own it would be 0 for
-    ever.
+    """Samples without padding leave a mask of zeros:
+    on a grid of its own it would be 0 for ever.
     """
     model, masks = CASES[name]()
     everything = np.ones((64, LENGTH), bool)

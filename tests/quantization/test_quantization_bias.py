@@ -1,5 +1,5 @@
-"""Biases as a choice: their widths and scales, whose grid is finer, what makes room for them,
-what saturates.
+"""Biases as a choice: their widths and scales, whose grid is finer,
+what makes room for them, what saturates.
 """
 
 from fractions import Fraction
@@ -69,8 +69,8 @@ def levels_of(model: ir.Model, plan: Plan, role: Role) -> Any:
 
 
 def worked() -> tuple[ir.Model, dict[str, Any]]:
-    """Scales 1/16 of the data and 1/256 of the weight, a bias of .7 beside one of −3.2 in
-    magnitude 3.2.
+    """Scales 1/16 of the data and 1/256 of the weight,
+    a bias of .7 beside one of −3.2 in magnitude 3.2.
     """
     w = np.array([[0.49, -0.25], [0.125, 0.3]], np.float32).reshape(2, 2, 1, 1)
     model = model_of(
@@ -118,8 +118,8 @@ def test_the_worked_example(bias: BiasSpec, step: Fraction, level: int) -> None:
 
 @pytest.mark.parametrize("bias", [own("int8"), own("int9"), own("int16"), own("int32"), BiasSpec()])
 def test_the_sum_is_exact_on_the_finer_grid(bias: BiasSpec) -> None:
-    """Products and bias in Fraction; with scales that are powers of two float32 has to give the
-    same.
+    """Products and bias in Fraction; with scales that are powers
+    of two float32 has to give the same.
     """
     model, feeds = worked()
     chosen = (

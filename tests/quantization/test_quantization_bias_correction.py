@@ -1,5 +1,5 @@
-"""Bias correction: means of every unit meet those of the float graph; what is not asked for
-stays as it is.
+"""Bias correction: means of every unit meet those of the float graph;
+what is not asked for stays as it is.
 """
 
 from collections.abc import Mapping

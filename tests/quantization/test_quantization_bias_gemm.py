@@ -1,5 +1,5 @@
-"""A Gemm whose int32 bias has a scale of its own: ONNX Runtime fuses it unchecked, so it is
-never written.
+"""A Gemm whose int32 bias has a scale of its own: ONNX Runtime fuses it unchecked,
+so it is never written.
 """
 
 import numpy as np

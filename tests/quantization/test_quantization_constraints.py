@@ -168,8 +168,8 @@ def test_fixed_results(operator: str) -> None:
 
 
 def test_a_log_softmax_has_the_range_that_was_seen() -> None:
-    """TFLite's [−16, 0] saturated what calibration had seen at −47: 12.7 dB where its own range
-    leaves 28.6.
+    """TFLite's [−16, 0] saturated what calibration had seen at −47:
+    12.7 dB where its own range leaves 28.6.
     """
     model = between("g = Mul(a, k)\n f = LogSoftmax<axis=1>(g)", k=np.float32(200).reshape(1))
     plan, feeds = planned(model)

@@ -104,8 +104,8 @@ def scale_of(model: ir.Model, name: str) -> float:
 
 
 def alternating(seed: int, *shape: int, size: float = 0.4) -> Array:
-    """Weights whose signs alternate along axis 1: a positive product beside a negative one
-    never saturates.
+    """Weights whose signs alternate along axis 1:
+    a positive product beside a negative one never saturates.
     """
     signs = np.where(np.arange(shape[1]) % 2, -1, 1).reshape(-1, *[1] * (len(shape) - 2))
     return (np.abs(weights(seed, *shape, size=size)) * signs).astype(np.float32)
@@ -156,8 +156,8 @@ def test_a_clip_with_a_lower_bound_above_zero_keeps_it(schema: str, engine: str)
     ],
 )
 def test_a_gemm_with_factors(factors: str, wrong: list[QuantFormat], engine: str) -> None:
-    """z = α·x·w + β·b. Theirs forgets β or divides by it; in operator form α multiplies the
-    bias, too.
+    """z = α·x·w + β·b. Theirs forgets β or divides by it;
+    in operator form α multiplies the bias, too.
     """
     model = model_of(
         "float[N,6] x",
@@ -225,8 +225,8 @@ def test_a_weight_channel_of_zeros_keeps_its_bias(
 
 @engines
 def test_a_bias_shared_by_two_convolutions(engine: str) -> None:
-    """z = conv(x, w, b) + conv(x, v, b). Theirs, in operator form, has b once, at the scale of
-    the first.
+    """z = conv(x, w, b) + conv(x, v, b). Theirs, in operator form, has b once,
+    at the scale of the first.
     """
     model = model_of(
         "float[N,4,5,5] x",
@@ -316,8 +316,8 @@ def test_percentile_100_is_min_and_max(qtype: str) -> None:
 
 
 def test_entropy_is_not_min_and_max_on_heavy_tails() -> None:
-    """Theirs has as many bins as levels by default, which leaves one window to choose from: all
-    of it.
+    """Theirs has as many bins as levels by default, which leaves one window to choose from:
+    all of it.
     """
     model, batches = heavy_tailed()
     extremes, entropy = (
@@ -348,8 +348,8 @@ def test_too_few_bins_for_entropy_are_told() -> None:
 
 @pytest.mark.parametrize("method", [CalibrationMethod.MinMax, CalibrationMethod.Entropy])
 def test_nan_in_calibration_data_names_the_sample(method: CalibrationMethod) -> None:
-    """Theirs quantizes as if that image had not been there (by Percentile it raises, and names
-    none).
+    """Theirs quantizes as if that image had not been there
+    (by Percentile it raises, and names none).
     """
     model = SUBJECTS["conv_relu"]()
     x = feeds_of(model)["x"]

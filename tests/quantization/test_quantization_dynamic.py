@@ -106,8 +106,8 @@ def test_it_needs_no_statistics() -> None:
 
 @pytest.mark.parametrize("backend", ["ort-cpu", "integer-ort-x64"])
 def test_a_plan_says_which_products_the_backend_runs_in_float(backend: str, tmp_path: Path) -> None:
-    """ONNX Runtime has no integer product of 4-bit weights, nor of values on grids of their own
-    batch.
+    """ONNX Runtime has no integer product of 4-bit weights,
+    nor of values on grids of their own batch.
     """
     model = mlp()
     for schema, words in ((DYNAMIC, "computed at run time"), ("w4a8_sym_pc", "int8 by int4")):

@@ -1,5 +1,5 @@
-"""What is written computes what was planned: engines against the float graph with a round trip
-at every slot.
+"""What is written computes what was planned:
+engines against the float graph with a round trip at every slot.
 """
 
 import re

@@ -1,5 +1,5 @@
-"""What ONNX Runtime's optimizer makes of our QDQ: integer kernels throughout, residual sums
-included.
+"""What ONNX Runtime's optimizer makes of our QDQ: integer kernels throughout,
+residual sums included.
 """
 
 from collections import Counter

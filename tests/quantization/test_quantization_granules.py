@@ -1,5 +1,5 @@
-"""Weights per tensor, channel and block: parameters against loops, and what is written against
-ONNX Runtime.
+"""Weights per tensor, channel and block: parameters against loops,
+and what is written against ONNX Runtime.
 """
 
 from typing import Any

@@ -1,5 +1,5 @@
-"""Groups of values with one grid, against an oracle that walks all accepted claims again each
-time.
+"""Groups of values with one grid, against an oracle
+that walks all accepted claims again each time.
 """
 
 from collections.abc import Sequence
@@ -51,8 +51,8 @@ class Oracle:
         return found
 
     def own(self, heard: Sequence[Claims], part: frozenset[ir.Value]) -> dict[ir.Value, str]:
-        """Values with a range of their own, and the operator that fixes it: as whoever claimed
-        them first says.
+        """Values with a range of their own, and the operator that fixes it:
+        as whoever claimed them first says.
         """
         first = {value: next(one for one in heard if value in one.specs) for value in part}
         return {

@@ -1,5 +1,5 @@
-"""Q/DQ pairs that a person placed in a float model: their parameters stand, the rest is planned
-around them.
+"""Q/DQ pairs that a person placed in a float model: their parameters stand,
+the rest is planned around them.
 """
 
 from typing import Any
@@ -96,8 +96,8 @@ def test_an_activation_keeps_its_pair_and_the_rest_is_planned() -> None:
 
 
 def test_a_pair_that_clips_is_profiled_as_it_clips() -> None:
-    """Behind a pair of a small range values are small: the profile is taken with the pair in
-    place.
+    """Behind a pair of a small range values are small:
+    the profile is taken with the pair in place.
     """
     tight = {"s": np.asarray(np.float32(0.001)), "p": np.asarray(np.uint8(0))}
     model = net(behind=ACTIVATION, r="rd", **tight)

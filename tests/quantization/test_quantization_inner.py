@@ -1,5 +1,5 @@
-"""Grids inside a unit: the product before its bias, the sum before its clip, and a bias on the
-product's grid.
+"""Grids inside a unit: the product before its bias, the sum before its clip,
+and a bias on the product's grid.
 """
 
 import tomllib
@@ -160,8 +160,8 @@ def test_a_product_without_bias_before_a_clip_is_correlation_and_sum() -> None:
 
 
 def test_product_and_bias_on_one_grid() -> None:
-    """q8(relu(q16(Σ q8(w) q8(x)) + q16(b))), the scales of both q16 shared, as Graffitist has
-    it.
+    """q8(relu(q16(Σ q8(w) q8(x)) + q16(b))), the scales of both q16 shared,
+    as Graffitist has it.
     """
     model = SUBJECTS["conv_relu"]()
     sixteen = Spec(qtype="int16", symmetry="symmetric", scale_kind="pow2")

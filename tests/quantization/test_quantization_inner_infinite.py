@@ -1,5 +1,5 @@
-"""A value inside a unit may have no range: it was infinite in calibration, or the range method
-finds none.
+"""A value inside a unit may have no range: it was infinite in calibration,
+or the range method finds none.
 """
 
 from dataclasses import replace

@@ -1,5 +1,5 @@
-"""A share in integers that engines keep: what their optimized graphs multiply, beside what the
-plan says.
+"""A share in integers that engines keep: what their optimized graphs multiply,
+beside what the plan says.
 """
 
 from dataclasses import replace

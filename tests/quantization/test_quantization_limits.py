@@ -72,8 +72,8 @@ def test_zero_points(allowed: ZeroPoints, schema: str, name: str) -> None:
 
 
 def test_a_family_that_makes_the_zero_point_is_accepted() -> None:
-    """Behind a ReLU symmetric_unsigned stands at the lowest level; elsewhere in the middle: 128
-    of uint8.
+    """Behind a ReLU symmetric_unsigned stands at the lowest level; elsewhere in the middle:
+    128 of uint8.
     """
     schema = (Rule(activation=Spec(qtype="int8", symmetry="symmetric_unsigned"), weight=INT8),)
     plan, feeds = planned(SUBJECTS["conv_relu"](), schema, zero_points=ZeroPoints.ZERO_OR_QMIN)

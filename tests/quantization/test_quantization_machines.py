@@ -1,5 +1,5 @@
-"""Our integer machines beside the engine they follow, on graphs that qbench itself wrote: every
-bit equal.
+"""Our integer machines beside the engine they follow, on graphs that qbench itself wrote:
+every bit equal.
 """
 
 from dataclasses import replace
@@ -60,8 +60,8 @@ def test_the_exact_machine_counts_as_the_precise_mode_does(name: str, schema: st
     "machine", ["ideal", "gemmlowp", "glow-cpu", "nvdla", "tvm-upward", "onednn"]
 )
 def test_smoke_no_machine_is_far_from_the_float_simulation(machine: str, name: str) -> None:
-    """5 % of the spread are more than any rounding; every bit is compared in the interpreter's
-    tests.
+    """5 % of the spread are more than any rounding;
+    every bit is compared in the interpreter's tests.
     """
     model, feeds = written(name, "w8a8_asym_pt")
     simulated = outputs(model, feeds, "ort-cpu-noopt")

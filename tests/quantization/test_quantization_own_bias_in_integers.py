@@ -55,8 +55,8 @@ def network():
 
 
 def shares(schema: Schema | str, backend: str) -> tuple[float, float, Plan, float]:
-    """Planned and executed shares, the plan, and how far the results are from those of the same
-    graph in floats.
+    """Planned and executed shares, the plan,
+    and how far the results are from those of the same graph in floats.
     """
     model = network()
     feeds, canonical = feeds_of(model), "default" if isinstance(schema, str) else schema.canonical
@@ -127,8 +127,8 @@ CONVOLUTIONS = {"a", "c", "e"}
     "name", ["w8a8_sym_pt_pow2_bias8", "int8 chosen split_bias", "int8 bias split_bias"]
 )
 def test_others_plan_and_execute_them_in_float_and_say_so(words, name: str, backend: str) -> None:
-    """A dense layer whose bias was split off is multiplied in integers, and its bias is added
-    to reals.
+    """A dense layer whose bias was split off is multiplied in integers,
+    and its bias is added to reals.
     """
     planned, executed, plan, _ = shares(SCHEMAS[name], backend)
     assert planned == executed

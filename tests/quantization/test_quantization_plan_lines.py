@@ -111,8 +111,8 @@ def test_any_plan_reads_back(
 @given(plan=plans, width=st.integers(40, 120))
 @settings(max_examples=80)
 def test_every_fact_has_a_line(plan: Plan, width: int) -> None:
-    """Folding breaks at blanks only, so that the words of the long form are those of the narrow
-    one.
+    """Folding breaks at blanks only, so that the words of the long form
+    are those of the narrow one.
     """
     long, narrow = " ".join(plan.lines()).split(), " ".join(plan.lines(width)).split()
     assert sorted(long) == sorted(narrow)

@@ -123,8 +123,8 @@ def test_moved_values_share_a_grid_and_movers_alone_stay_float() -> None:
 
 
 def test_a_normalization_spelled_out_stays_float_between_integers() -> None:
-    """E[x²] − E[x]² on 8 bits would be noise: what no integer unit made, or reads, is not put
-    on a grid.
+    """E[x²] − E[x]² on 8 bits would be noise: what no integer unit made, or reads,
+    is not put on a grid.
     """
     model = model_of(
         "float[N,8] x",

@@ -1,5 +1,5 @@
-"""What a schema asks of every slot, against an oracle of loops; its TOML spelling; and what it
-refuses.
+"""What a schema asks of every slot, against an oracle of loops; its TOML spelling;
+and what it refuses.
 """
 
 import fnmatch

@@ -1,5 +1,5 @@
-"""The schema files of this repository: each reads, plans a network of the zoo, and does what it
-is called for.
+"""The schema files of this repository: each reads, plans a network of the zoo,
+and does what it is called for.
 """
 
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""Each side of a unit has a spec of its own, and values share grids where operators or schemas
-say so.
+"""Each side of a unit has a spec of its own,
+and values share grids where operators or schemas say so.
 """
 
 from typing import Any

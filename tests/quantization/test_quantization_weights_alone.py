@@ -1,5 +1,5 @@
-"""Weights alone: what multiplies is quantized, recurrences too, and everything else says why it
-is not.
+"""Weights alone: what multiplies is quantized, recurrences too,
+and everything else says why it is not.
 """
 
 from typing import Any

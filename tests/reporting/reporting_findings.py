@@ -1,5 +1,5 @@
-"""Made-up findings that look like real ones: a network of any number of nodes, some of them
-suspected.
+"""Made-up findings that look like real ones: a network of any number of nodes,
+some of them suspected.
 """
 
 import random
@@ -57,8 +57,8 @@ def make_node(place: int, noise: random.Random, name: str = "") -> NodeErrors:
 
 
 def make_finding(nodes: int = 66, suspects: tuple[int, ...] = (9,), seed: int = 3) -> Finding:
-    """A finding on ``nodes`` nodes, those at ``suspects`` (places from 0) spoilt, the first one
-    worst.
+    """A finding on ``nodes`` nodes, those at ``suspects`` (places from 0) spoilt,
+    the first one worst.
     """
     noise = random.Random(seed)
     made = [make_node(place, noise) for place in range(nodes)]

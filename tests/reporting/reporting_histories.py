@@ -276,8 +276,8 @@ def _night(index: int, noise: random.Random) -> list[dict[str, Any]]:
 
 
 def nightly_history(runs: int = 40) -> list[Run]:
-    """``runs`` nights, the newest with cells red for five different reasons; made once: nobody
-    changes them.
+    """``runs`` nights, the newest with cells red for five different reasons; made once:
+    nobody changes them.
     """
     return list(_nights(runs))
 

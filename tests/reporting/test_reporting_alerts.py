@@ -1,5 +1,5 @@
-"""Alerts of the history in every form of a report: the worst of what is new first, in the unit
-of the metric.
+"""Alerts of the history in every form of a report: the worst of what is new first,
+in the unit of the metric.
 """
 
 import re

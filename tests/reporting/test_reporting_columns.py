@@ -155,8 +155,8 @@ WHOLE = structs.replace(
     unfetched=True,
     ungated=True,
 )
-"""A cell with a value for every field but ``excused``, which would make it green, and
-``left_out``.
+"""A cell with a value for every field but ``excused``, which would make it green,
+and ``left_out``.
 """
 
 

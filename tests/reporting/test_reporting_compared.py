@@ -1,5 +1,5 @@
-"""Two runs side by side: what is news comes first, what neither measured is none, and the page
-says why.
+"""Two runs side by side: what is news comes first, what neither measured is none,
+and the page says why.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""Cells that are not what another backend is: every report says how much differs and where, not
-their metrics.
+"""Cells that are not what another backend is: every report says how much differs and where,
+not their metrics.
 """
 
 from typing import Any

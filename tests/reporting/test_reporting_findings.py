@@ -1,5 +1,5 @@
-"""Findings in reports: which of them a cell gets, their pages and lines, what is escaped, and
-what they weigh.
+"""Findings in reports: which of them a cell gets, their pages and lines, what is escaped,
+and what they weigh.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""Pages of findings in a real browser: silent, never too wide, readable, sorted and filtered,
-whole on paper.
+"""Pages of findings in a real browser: silent, never too wide, readable,
+sorted and filtered, whole on paper.
 """
 
 import shutil
@@ -34,8 +34,8 @@ def browser() -> Iterator:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """A site with a finding, and pages that stand alone: of a large network, and of hostile
-    names.
+    """A site with a finding, and pages that stand alone: of a large network,
+    and of hostile names.
     """
     folder = tmp_path_factory.mktemp("findings")
     write_reports([red_run(make_finding(suspects=(9, 10, 40)))], folder, ["html"])

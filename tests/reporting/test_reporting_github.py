@@ -26,8 +26,8 @@ CODES = {"%25": "%", "%0D": "\r", "%0A": "\n", "%3A": ":", "%2C": ","}
 
 
 def read(text: str) -> str:
-    """What GitHub's runner reads (actions/runner, ActionCommand.cs): each code once, whatever
-    it gives.
+    """What GitHub's runner reads (actions/runner, ActionCommand.cs): each code once,
+    whatever it gives.
     """
     return re.sub("|".join(CODES), lambda match: CODES[match[0]], text)
 

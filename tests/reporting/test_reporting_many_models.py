@@ -1,5 +1,5 @@
-"""A site of too many models to read: what needs attention is shown, and every link leads
-somewhere.
+"""A site of too many models to read: what needs attention is shown,
+and every link leads somewhere.
 """
 
 import posixpath

@@ -1,5 +1,5 @@
-"""What a report knows beside the runs: accepted levels drawn, alerts the same as those of every
-series.
+"""What a report knows beside the runs: accepted levels drawn,
+alerts the same as those of every series.
 """
 
 from dataclasses import replace

@@ -1,5 +1,5 @@
-"""Reports show a change in two parts where integer-ideal ran the very same graph, and nowhere
-else.
+"""Reports show a change in two parts where integer-ideal ran the very same graph,
+and nowhere else.
 """
 
 import pytest

@@ -1,5 +1,5 @@
-"""The newest runs of each suite, found by the first line of each file; what cannot be read is
-said.
+"""The newest runs of each suite, found by the first line of each file;
+what cannot be read is said.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""The line about losses beyond chance: which cells are tested, which stand out, when there is
-nothing to say.
+"""The line about losses beyond chance: which cells are tested, which stand out,
+when there is nothing to say.
 """
 
 from qbench.reporting.assembly import significance_notice, significant_losses

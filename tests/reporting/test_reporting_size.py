@@ -1,5 +1,5 @@
-"""What a page weighs: a budget for sixty models; bytes for a cell, a chart and a night; nothing
-that is unused.
+"""What a page weighs: a budget for sixty models; bytes for a cell, a chart and a night;
+nothing that is unused.
 """
 
 import re

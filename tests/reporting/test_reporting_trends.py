@@ -1,5 +1,5 @@
-"""Trends over an exchange of the model: the reference of each time, the step, and its cause by
-its side.
+"""Trends over an exchange of the model: the reference of each time, the step,
+and its cause by its side.
 """
 
 import itertools

@@ -1,5 +1,5 @@
-"""Lines about long work in a log: what is done, how much of it, and the rest; by an injected
-clock.
+"""Lines about long work in a log: what is done, how much of it, and the rest;
+by an injected clock.
 """
 
 import threading
@@ -10,8 +10,8 @@ from qbench.working import INTERVAL, each_told, steps_line, tell_steps, telling,
 
 
 class Clock:
-    """Time that only ``wait`` moves; ``acts`` are done one after another, each within an
-    interval.
+    """Time that only ``wait`` moves; ``acts`` are done one after another,
+    each within an interval.
     """
 
     def __init__(self, *acts):

@@ -1,5 +1,5 @@
-"""Digests, atomic writes and the cache: the same content has one name, and no half file is ever
-seen.
+"""Digests, atomic writes and the cache: the same content has one name,
+and no half file is ever seen.
 """
 
 import errno
@@ -240,8 +240,8 @@ def test_nothing_is_left_of_files_that_were_not_finished(tmp_path):
 
 
 def _left(folder):
-    """The work folder of a process that is gone, with a temporary file in it, and one that it
-    was taking away.
+    """The work folder of a process that is gone, with a temporary file in it,
+    and one that it was taking away.
     """
     for name in (".qbench", ".qbench-0123456789abcdef"):
         (folder / name / "part-0123456789abcdef").mkdir(parents=True)
@@ -272,8 +272,8 @@ def test_what_a_process_holds_or_another_made_is_left_alone(tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="the system has no files without a name")
 def test_the_ignoring_file_appears_with_its_content(tmp_path, monkeypatch):
-    """Where a process is killed before it is written, there is none: git would show an empty
-    one.
+    """Where a process is killed before it is written, there is none:
+    git would show an empty one.
     """
     seen = []
     link = os.link

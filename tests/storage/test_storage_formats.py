@@ -1,5 +1,5 @@
-"""Every stored format refuses a file of a newer version by name, and its keys are pinned to its
-version.
+"""Every stored format refuses a file of a newer version by name,
+and its keys are pinned to its version.
 """
 
 import dataclasses
@@ -131,8 +131,8 @@ def is_struct(kind):
 
 
 def held(kind):
-    """``kind`` and all tables that its fields hold, each once, in the order in which they are
-    met.
+    """``kind`` and all tables that its fields hold, each once,
+    in the order in which they are met.
     """
     found, waiting = {}, [kind]
     while waiting:

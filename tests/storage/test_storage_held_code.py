@@ -357,8 +357,8 @@ def written(tmp_path_factory):
 
 @pytest.fixture
 def key(written, monkeypatch):
-    """layout, its setting and the text of its helper's code → what is followed, from modules
-    loaded anew.
+    """layout, its setting and the text of its helper's code → what is followed,
+    from modules loaded anew.
     """
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
 

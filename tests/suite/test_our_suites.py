@@ -1,5 +1,5 @@
-"""The suites this repository ships: every name is known, and exceptions from the rule stay
-exceptions.
+"""The suites this repository ships: every name is known,
+and exceptions from the rule stay exceptions.
 """
 
 import datetime

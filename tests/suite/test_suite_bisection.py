@@ -29,8 +29,8 @@ def line(hits, *, metric="top1", direction="higher", backend="ort-cpu"):
 
 
 def hunt(commits, first_bad, skipped):
-    """(suspects, commits tried) of a hunt in which ``commits[first_bad:]`` are bad and some
-    cannot be built.
+    """(suspects, commits tried) of a hunt in which
+    ``commits[first_bad:]`` are bad and some cannot be built.
     """
     marks = {commits[-1]: Mark.BAD}
     while (commit := next_commit(commits, marks)) is not None:

@@ -1,5 +1,5 @@
-"""``equal_to`` and ``close_to`` of a suite: which cells they are about, which layer wins, what
-has no meaning.
+"""``equal_to`` and ``close_to`` of a suite: which cells they are about, which layer wins,
+what has no meaning.
 """
 
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""Tables of operators and models without a float one in a suite: what they stand for, and what
-has no meaning.
+"""Tables of operators and models without a float one in a suite: what they stand for,
+and what has no meaning.
 """
 
 from pathlib import Path
@@ -105,8 +105,8 @@ def test_our_suite_tries_every_operator_on_the_engine(catalogues) -> None:
 
 @pytest.mark.slow
 def test_what_is_listed_without_vnni_is_what_the_two_machines_differ_in(catalogues) -> None:
-    """ONNX Runtime has no transposed convolution of integers: that runs in floats, whatever the
-    processor.
+    """ONNX Runtime has no transposed convolution of integers: that runs in floats,
+    whatever the processor.
     """
     from qbench.backends import get_backend
     from qbench.subjects import get_operator, operator_feeds, operator_graph

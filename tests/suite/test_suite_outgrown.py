@@ -1,5 +1,5 @@
-"""A pattern of the quarantine file is outgrown when all its cells were run and none of them
-fails.
+"""A pattern of the quarantine file is outgrown when all
+its cells were run and none of them fails.
 """
 
 from pathlib import Path

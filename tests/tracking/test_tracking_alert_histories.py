@@ -33,8 +33,8 @@ def fifteen(request):
 
 
 def test_a_step_in_decibels_alone_is_the_one_new_alert_of_its_nights(fifteen):
-    """The schema clipped one layer: 42.7 → 14.0 dB with top-1 unmoved, confirmed in the third
-    night.
+    """The schema clipped one layer: 42.7 → 14.0 dB with top-1 unmoved,
+    confirmed in the third night.
     """
     after = alerts_of(fifteen, 11)
     (new,) = [one for one in after if one.is_new and one.commit >= made_by.sha(9)]
@@ -77,8 +77,8 @@ def test_one_fall_is_one_alert_at_its_commit_in_random_histories():
 
 
 def test_a_change_of_the_baseline_long_after_reopens_nothing():
-    """What was accepted is in each record: another baseline today is no matter of the nights
-    before.
+    """What was accepted is in each record:
+    another baseline today is no matter of the nights before.
     """
     made = made_by.fifteen_nights(1)
     series = trend_series(made.runs[:12], commits=made.line)

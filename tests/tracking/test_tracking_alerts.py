@@ -1,5 +1,5 @@
-"""Alerts: steps and slides, what quietens them, which commit they name, how they are put
-together.
+"""Alerts: steps and slides, what quietens them, which commit they name,
+how they are put together.
 """
 
 import dataclasses
@@ -206,8 +206,8 @@ def test_other_machines_other_samples_and_newer_engines_raise_none():
 
 
 def test_machines_in_turn_narrow_the_stretch_down():
-    """Each machine is seen every fourth night; the change is between nights that only both
-    together tell.
+    """Each machine is seen every fourth night;
+    the change is between nights that only both together tell.
     """
     here = [night(n, 760 if n < 18 else 740) for n in range(0, 40, 4)]
     there = [night(n, 750 if n < 18 else 730, environment=ELSEWHERE) for n in range(2, 40, 4)]

@@ -1,5 +1,5 @@
-"""Calibrations in baselines and run files: what scopes take, what comes back from disk, what is
-refused.
+"""Calibrations in baselines and run files: what scopes take, what comes back from disk,
+what is refused.
 """
 
 import base64

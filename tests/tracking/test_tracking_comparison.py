@@ -1,5 +1,5 @@
-"""Two runs compared: what their counts against one fp32 reference tell about single samples,
-never more.
+"""Two runs compared: what their counts against one fp32 reference
+tell about single samples, never more.
 """
 
 import itertools

@@ -39,8 +39,8 @@ def catches_up(place, folder):
 
 
 def broken_off(monkeypatch, breaking, after):
-    """Let ``breaking(connection)`` run in an update that writes file by file, before so many
-    writings.
+    """Let ``breaking(connection)`` run in an update that writes file by file,
+    before so many writings.
     """
     real, calls = index_tables.insert_values, []
 

@@ -399,8 +399,8 @@ def test_moved_probabilities_are_accepted_by_word(baseline: Baseline) -> None:
 
 
 def test_classes_that_only_one_names() -> None:
-    """Of a class that fell out it is known that it has no more than the last of those that are
-    named.
+    """Of a class that fell out it is known that it has no more than
+    the last of those that are named.
     """
     before = Answers(np.array([[1, 2]], np.int32), np.array([[0.6, 0.3]], np.float32))
     now = Answers(np.array([[1, 3]], np.int32), np.array([[0.5, 0.4]], np.float32))

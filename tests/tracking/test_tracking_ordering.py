@@ -1,5 +1,5 @@
-"""Which run is later: by what it found in the folder, and by clocks only where that does not
-decide.
+"""Which run is later: by what it found in the folder,
+and by clocks only where that does not decide.
 """
 
 import datetime

@@ -1,5 +1,5 @@
-"""The record of a cell: written and read again as the same bytes, and read from lines of other
-versions.
+"""The record of a cell: written and read again as the same bytes,
+and read from lines of other versions.
 """
 
 import dataclasses

@@ -1,5 +1,5 @@
-"""A detector that finds the bright rectangle of a picture, and folders of such pictures with
-COCO's labels.
+"""A detector that finds the bright rectangle of a picture,
+and folders of such pictures with COCO's labels.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""The zoo's tables: names resolve, an extension's beside ours, and a name tells which packages
-it needs.
+"""The zoo's tables: names resolve, an extension's beside ours,
+and a name tells which packages it needs.
 """
 
 import subprocess

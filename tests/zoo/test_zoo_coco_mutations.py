@@ -1,5 +1,5 @@
-"""COCO files, tables of labels and arrays with a value exchanged: read, or refused by an
-InputError.
+"""COCO files, tables of labels and arrays with a value exchanged: read,
+or refused by an InputError.
 """
 
 import contextlib

@@ -53,8 +53,8 @@ def listed_digest(files: dict[str, bytes]) -> str:
 
 
 class FakeApt:
-    """An apt-get on the path: writes what it was asked, and behaves as the shell lines of a
-    test say.
+    """An apt-get on the path: writes what it was asked,
+    and behaves as the shell lines of a test say.
     """
 
     def __init__(self, folder: Path) -> None:

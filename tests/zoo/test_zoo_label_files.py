@@ -1,5 +1,5 @@
-"""Labels of a user that are arrays: masks of a folder, values of a table, and what of them is
-refused.
+"""Labels of a user that are arrays: masks of a folder, values of a table,
+and what of them is refused.
 """
 
 import json
@@ -37,8 +37,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def save_net(outputs: int, *, pooled: bool = False) -> str:
-    """A 1×1 convolution of the colours: a score of blue and a score of red, for each pixel or
-    as means.
+    """A 1×1 convolution of the colours: a score of blue and a score of red,
+    for each pixel or as means.
     """
     weight = np.array([[-1.0, 0, 1], [1, 0, -1], [0, 0, 0]][:outputs], np.float32).reshape(
         outputs, 3, 1, 1

@@ -87,8 +87,8 @@ def test_graphs_keep_the_convention_and_feeds_are_levels(operator) -> None:
 
 @pytest.mark.parametrize("machine", ["ideal", "gemmlowp", "fbgemm", "glow-cpu"])
 def test_no_rule_of_quantizing_moves_what_is_fed(machine) -> None:
-    """Machines divide or multiply by the reciprocal, and add the zero point before or after
-    rounding.
+    """Machines divide or multiply by the reciprocal,
+    and add the zero point before or after rounding.
     """
     for grid in {
         operand.grid for name in list_operators() for operand in get_operator(name).inputs

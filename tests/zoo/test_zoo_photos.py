@@ -1,5 +1,5 @@
-"""The zoo's picture data: as many as it says, labelled rightly, and calibration never cut from
-what is scored.
+"""The zoo's picture data: as many as it says, labelled rightly,
+and calibration never cut from what is scored.
 """
 
 import numpy as np

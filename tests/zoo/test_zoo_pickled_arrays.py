@@ -1,5 +1,5 @@
-"""Pickled numpy arrays: the numbers of a good file, and a refusal before anything runs of all
-others.
+"""Pickled numpy arrays: the numbers of a good file,
+and a refusal before anything runs of all others.
 """
 
 import collections

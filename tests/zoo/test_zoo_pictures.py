@@ -1,5 +1,5 @@
-"""Pictures: sizes, crops and normalization against the plain definition, and what cannot be
-decoded.
+"""Pictures: sizes, crops and normalization against the plain definition,
+and what cannot be decoded.
 """
 
 import io

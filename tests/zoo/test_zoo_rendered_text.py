@@ -1,5 +1,5 @@
-"""Rendered text: pictures that repeat, the best path through scores of characters, and what the
-networks read.
+"""Rendered text: pictures that repeat, the best path through scores of characters,
+and what the networks read.
 """
 
 from pathlib import Path

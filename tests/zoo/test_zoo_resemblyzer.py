@@ -1,5 +1,5 @@
-"""The voice encoder as a graph: the recurrence by its formula in numpy, two engines, others'
-weights.
+"""The voice encoder as a graph: the recurrence by its formula in numpy, two engines,
+others' weights.
 """
 
 from collections.abc import Mapping

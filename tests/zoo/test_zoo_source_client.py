@@ -1,5 +1,5 @@
-"""Source archives: pip gets what is pinned, and checks it before any program of the package
-runs.
+"""Source archives: pip gets what is pinned,
+and checks it before any program of the package runs.
 """
 
 import gzip
@@ -88,8 +88,8 @@ def test_the_wanted_files_are_kept_and_nothing_else(pip: Path) -> None:
 def test_another_archive_is_refused_by_the_client(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The real package client, and a folder as its only source; the set-up program would end it
-    otherwise.
+    """The real package client, and a folder as its only source;
+    the set-up program would end it otherwise.
     """
     (tmp_path / "index").mkdir()
     (tmp_path / "index" / "qbfake-1.0.tar.gz").write_bytes(archive())

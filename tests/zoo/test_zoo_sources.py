@@ -1,5 +1,5 @@
-"""Data that people bring: folders of pictures and arrays, and a sentence for everything that is
-wrong with them.
+"""Data that people bring: folders of pictures and arrays,
+and a sentence for everything that is wrong with them.
 """
 
 import json

@@ -280,8 +280,8 @@ def test_other_machines_and_other_files_are_refused() -> None:
 
 
 def training_run() -> tuple[bytes, dict[str, np.ndarray[Any, Any]]]:
-    """What a training run leaves: the network's state, a step, and an optimizer with storages
-    of its own.
+    """What a training run leaves: the network's state, a step,
+    and an optimizer with storages of its own.
     """
     numbers: dict[str, np.ndarray[Any, Any]] = {
         "1": np.arange(3, dtype="<f4"),

@@ -1,5 +1,5 @@
-"""Tasks that answer with masks, values and pictures: what they make of outputs, and what they
-refuse.
+"""Tasks that answer with masks, values and pictures: what they make of outputs,
+and what they refuse.
 """
 
 from collections.abc import Callable

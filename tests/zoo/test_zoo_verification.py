@@ -1,5 +1,5 @@
-"""Whether two are of one voice: likenesses by hand, pairs that are even and apart, and the
-encoder on them.
+"""Whether two are of one voice: likenesses by hand, pairs that are even and apart,
+and the encoder on them.
 """
 
 import math

@@ -41,8 +41,8 @@ KINDS = {"<f4": 0, "|i1": 1, "<i2": 2, "<i4": 3, "<f2": 4}
 def written(
     arrays: Arrays, aliases: Mapping[str, str] | None = None, version: int = 6, **changes: int
 ) -> bytes:
-    """A file of ``arrays``; ``changes`` lie about the first array's ``kind``, ``size`` or
-    ``length``.
+    """A file of ``arrays``; ``changes`` lie about the first array's ``kind``,
+    ``size`` or ``length``.
     """
     data = struct.pack("<I", version) + text("WhisperSpec") + struct.pack("<II", 3, len(arrays))
     for name, array in arrays.items():
@@ -324,8 +324,8 @@ class Hearing:
 
 
 class Speaking:
-    """Says tokens 1, 2, 3 … as often as it hears a number, then the end; remembers what it was
-    given.
+    """Says tokens 1, 2, 3 … as often as it hears a number, then the end;
+    remembers what it was given.
     """
 
     def __init__(self, change: Callable[[Any], Any] = lambda logits: logits) -> None:

@@ -1,5 +1,5 @@
-"""A backend of your own: onnx's evaluator with a convolution of its own, which has a bug for
-qbench to find.
+"""A backend of your own: onnx's evaluator with a convolution of its own,
+which has a bug for qbench to find.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,8 +28,8 @@ class Conv(CorrectConv):
 
 
 class ToyNpu:
-    """Everything that qbench asks of a backend; ``capabilities`` and ``arithmetic`` are what it
-    declares.
+    """Everything that qbench asks of a backend;
+    ``capabilities`` and ``arithmetic`` are what it declares.
     """
 
     name = "toy-npu"

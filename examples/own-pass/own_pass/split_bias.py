@@ -25,8 +25,8 @@ def refusal(x, w, b, y):
 
 @dataclass(frozen=True, slots=True)
 class SplitBias:
-    """The bias of a Conv becomes an Add behind it; what was one sum of integers is rounded
-    twice.
+    """The bias of a Conv becomes an Add behind it;
+    what was one sum of integers is rounded twice.
     """
 
     name: str = "own-split-bias"

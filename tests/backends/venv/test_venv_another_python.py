@@ -34,8 +34,8 @@ def net(text=NET):
 
 
 def gone(process: int) -> bool:
-    """Whether ``process`` ends; one that was not waited for counts as ended. False after ten
-    minutes.
+    """Whether ``process`` ends; one that was not waited for counts as ended.
+    False after ten minutes.
     """
     for _ in range(12_000):
         try:

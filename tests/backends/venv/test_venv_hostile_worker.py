@@ -66,8 +66,8 @@ ANSWERS = {
 
 @pytest.fixture
 def program(tmp_path):
-    """Makes a program that sends ``greeting``, and one of ``answers`` for each message that it
-    gets.
+    """Makes a program that sends ``greeting``,
+    and one of ``answers`` for each message that it gets.
     """
 
     def make(*answers: bytes, greeting: bytes | None = None, at_end: str = "") -> Path:

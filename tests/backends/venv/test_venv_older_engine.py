@@ -1,5 +1,5 @@
-"""What an older engine gets: the same graph under an older stamp, or nothing where something
-would be lost.
+"""What an older engine gets: the same graph under an older stamp,
+or nothing where something would be lost.
 """
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""A small network under a schema, as a target, and engines that break; importable by a child
-process.
+"""A small network under a schema, as a target, and engines that break;
+importable by a child process.
 """
 
 import functools

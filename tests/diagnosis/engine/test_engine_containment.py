@@ -1,5 +1,5 @@
-"""An engine that ends its process: whatever runs it for a diagnosis reports that, and this
-process goes on.
+"""An engine that ends its process: whatever runs it for a diagnosis reports that,
+and this process goes on.
 """
 
 import os

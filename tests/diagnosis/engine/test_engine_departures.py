@@ -111,8 +111,8 @@ def test_a_product_and_its_bias_are_named_by_the_product(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("schema", ["w8a8_asym_pc", "w8a8_asym_pt"])
 def test_two_products_without_biases_in_openvino(tmp_path, schema):
-    """What the engine counts wrong on this processor is refused before it runs, by the name of
-    the node.
+    """What the engine counts wrong on this processor is refused before it runs,
+    by the name of the node.
     """
     pytest.importorskip("openvino")
     products(tmp_path / "net.onnx", 4, biased=False)

@@ -46,8 +46,8 @@ def test_a_spent_search_gives_the_smallest_seen():
 
 @pytest.fixture(scope="module")
 def divergences():
-    """Machines beside each other, which needs no other process: half to even beside twice half
-    up.
+    """Machines beside each other, which needs no other process:
+    half to even beside twice half up.
     """
     return engine_divergences(target(machine("ort-x64"), claims=machine("gemmlowp")), batches())
 

@@ -1,5 +1,5 @@
-"""Units alone, in a process that may die at them: what ends it, what hangs in it, and what goes
-on.
+"""Units alone, in a process that may die at them: what ends it, what hangs in it,
+and what goes on.
 """
 
 import importlib
@@ -104,8 +104,8 @@ def test_an_interrupt_while_a_worker_starts_shifts_no_answers(levels):
 
 
 def test_a_folder_that_is_only_worked_in_hides_no_modules(levels, monkeypatch, tmp_path):
-    """Of what lies there, the worker finds what we find: where it is on the path, in its place
-    there.
+    """Of what lies there, the worker finds what we find: where it is on the path,
+    in its place there.
     """
     (tmp_path / "onnxruntime.py").write_text("raise ImportError('not the one')")
     (tmp_path / "lies_there.py").write_text(

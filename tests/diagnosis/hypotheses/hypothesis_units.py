@@ -1,5 +1,5 @@
-"""Units made by hand, captured at work: small QDQ graphs, a machine's levels, and levels made
-wrong.
+"""Units made by hand, captured at work: small QDQ graphs, a machine's levels,
+and levels made wrong.
 """
 
 from contextlib import closing, nullcontext

@@ -1,5 +1,5 @@
-"""Two grids in a row of which a pass leaves the last: what the first rounded, and what it held
-back.
+"""Two grids in a row of which a pass leaves the last: what the first rounded,
+and what it held back.
 """
 
 from dataclasses import replace

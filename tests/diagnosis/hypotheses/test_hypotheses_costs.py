@@ -1,5 +1,5 @@
-"""Engines that count right: what the graph says otherwise than the float graph, and what grids
-cost.
+"""Engines that count right: what the graph says otherwise than the float graph,
+and what grids cost.
 """
 
 import re
@@ -196,8 +196,8 @@ def test_channels_that_differ_on_one_grid(apart):
 
 
 def worst_channels(one, wide):
-    """What is captured, on samples whose wide channel is mostly silent: the others are what
-    counts.
+    """What is captured, on samples whose wide channel is mostly silent:
+    the others are what counts.
     """
     captured = one.captured()
     expected, isolated = captured.expected.copy(), captured.isolated.copy()

@@ -1,5 +1,5 @@
-"""Mistakes that look like others: each beside a decoy that must be told otherwise, or not at
-all.
+"""Mistakes that look like others: each beside a decoy that must be told otherwise,
+or not at all.
 """
 
 from dataclasses import replace
@@ -19,8 +19,8 @@ conv, gemm, add = cache(conv), cache(gemm), cache(add)
 
 
 def with_integers(one, change):
-    """What the machine makes of other integers of the weights, under the scales of their
-    channels.
+    """What the machine makes of other integers of the weights,
+    under the scales of their channels.
     """
     return one.levels(graph=edited(one.unit, w_q=change(constant(one.unit, "w_q"))))
 

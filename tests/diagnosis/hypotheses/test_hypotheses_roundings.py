@@ -74,8 +74,8 @@ def test_fewer_than_eight_of_six_hundred_places_name_no_rule(count):
 
 
 def test_a_few_values_that_differ_at_ties_alone_are_rounded_otherwise():
-    """They do not tell one rule from another; that all are at ties, where few values are, is no
-    chance.
+    """They do not tell one rule from another; that all are at ties, where few values are,
+    is no chance.
     """
     one = conv()
     right, real = one.levels(), one.real().copy()
