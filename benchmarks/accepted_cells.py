@@ -207,7 +207,7 @@ def print_clustered(paths: list[str]) -> int:
 
 def main() -> int:
     """Print what changed; the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("suites", nargs="*", default=["smoke", "nightly"])
     parser.add_argument(
         "--run", nargs="+", default=[], metavar="FILE", help="run files to judge instead"

@@ -275,7 +275,7 @@ def main() -> int:
     """Print a row a subject and granularity;
     1 when a per-channel plan of ours is worse than theirs.
     """
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument(
         "subjects", nargs="*", choices=[*CONTESTS, []], metavar="subject", help=", ".join(CONTESTS)
     )

@@ -422,7 +422,7 @@ def replay_year(folder: Path) -> str:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--histories", type=int, default=50)
     parser.add_argument("--mixed", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)

@@ -153,7 +153,7 @@ def outcome_of(found: Ran, sound: Ran) -> str:
 
 def main() -> int:
     """Print the table; the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument(
         "--trials", type=int, default=40, help="damaged files of each kind (default: 40)"
     )

@@ -35,7 +35,7 @@ def held(path: Path) -> Iterator[tuple[str, object]]:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument(
         "suite", nargs="?", type=Path, default=ROOT / "suites" / "smoke.qbench.toml"
     )

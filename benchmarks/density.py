@@ -164,7 +164,7 @@ def print_table(root: Path, *, names: bool) -> None:
 
 def main() -> None:
     """Print one table per checkout."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument(
         "roots", nargs="*", type=Path, metavar="ROOT", help="a checkout (default: this one)"
     )

@@ -182,7 +182,7 @@ def main() -> None:
     """Print the table; the exit code is 1 where a command ended
     with an error or a limited one was too large.
     """
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--runs", type=int, default=5000)
     parser.add_argument("--cells", type=int, default=60)
     parser.add_argument(

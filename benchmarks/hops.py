@@ -263,7 +263,7 @@ def _parts(text: str) -> tuple[str, str, str]:
 
 def main() -> None:
     """Print the path, write it into the page, or compare it with the page."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument(
         "--list", action="store_true", help="every function, in the order in which it is entered"
     )

@@ -790,7 +790,7 @@ def table(results: list[dict[str, Any]]) -> tuple[str, int]:
 
 def main() -> int:
     """Run what is missing, print the table; 1 when anything failed."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0] if __doc__ else None)
     parser.add_argument("--cases", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--timeout", type=float, default=TIMEOUT)

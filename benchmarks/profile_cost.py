@@ -266,7 +266,7 @@ def main() -> int:
         what, path, count, *more = sys.argv[2:]
         print(json.dumps(CHILDREN[what](Path(path), int(count), *more)))
         return 0
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--images", type=int, default=64)
     parser.add_argument("--models", nargs="*", default=MODELS, choices=MODELS)
     parser.add_argument("--skip-theirs", action="store_true")

@@ -195,7 +195,7 @@ def twin(model: str) -> str:
 
 def main() -> None:
     """Print both tables."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--nights", type=int, default=730)
     parser.add_argument("--runs", type=int, default=WINDOW)
     parser.add_argument("--models", type=int, help="one run of that many models instead")

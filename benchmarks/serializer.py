@@ -102,7 +102,7 @@ def seconds(read: Callable[[bytes], object], lines: Iterable[bytes]) -> float:
 
 def main() -> None:
     """Print the table; the exit code is 1 where the reader in use is slower than json was."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--lines", type=int, default=1_000_000)
     arguments = parser.parse_args()
     noise = random.Random(7)

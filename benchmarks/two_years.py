@@ -268,7 +268,7 @@ def check_cost(folder: Path, baselines: Path) -> str:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--nights", type=int, default=730)
     parser.add_argument(
         "--keep", metavar="DIR", help="write the history there, or take the one that is there"

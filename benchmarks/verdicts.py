@@ -119,7 +119,7 @@ def coverages(n: int, method: str) -> tuple[float, float]:
 
 def main() -> None:
     """Print both tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--samples", type=int, nargs="*", default=[200, 1000, 10_000])
     arguments = parser.parse_args()
     console = Console()

@@ -31,6 +31,13 @@ def test_all_names_are_listed(qbench, kind):
     )
 
 
+def test_the_words_of_a_pass_are_whole_sentences(qbench):
+    rows = json.loads(qbench("list", "passes", "--json")[1])
+    words = [row["what"] for row in rows if row["owner"] == "qbench"]
+    assert len(words) > 20
+    assert [one for one in words if not one.endswith(".") or "\n" in one] == []
+
+
 def test_json_has_owner_and_words(qbench):
     rows = {row["name"]: row for row in json.loads(qbench("list", "schemas", "--json")[1])}
     assert rows["w8a8_sym_pc"] == {
