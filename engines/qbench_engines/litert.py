@@ -64,9 +64,8 @@ class LitertBackend:
             file_formats=frozenset({SUFFIX}),
             weight_qtypes=frozenset({"int4", "int8"}),
             integer_products=frozenset(product(("int8", "uint8"), ("int4", "int8"))),
-            requantized_products=frozenset(
-                {"Conv", "Gemm", "MatMul"}
-            ),  # no integer kernel has a float result
+            # no integer kernel has a float result
+            requantized_products=frozenset({"Conv", "Gemm", "MatMul"}),
         )
     )
     packages: tuple[str, ...] = ("ai-edge-litert",)
@@ -171,9 +170,8 @@ class _LitertExecutor(EngineExecutor[ir.Model]):
             return {}
         steps = self._interpreter._get_ops_details()  # noqa: SLF001 - its only list of operators
         found = {}
-        for node, step in zip(
-            self._written.nodes, steps, strict=False
-        ):  # a delegate comes after them
+        for node, step in zip(self._written.nodes, steps, strict=False):
+            # a delegate comes after them
             if node:
                 found[node] = Executed(_data_type(step), "cpu")
         return found

@@ -299,9 +299,8 @@ class _OpenvinoExecutor(EngineExecutor[Any]):
 
     def _answer(self, held: Any, arrays: dict[str, Array]) -> dict[str, Array]:  # noqa: ANN401, ARG002 - its request runs
         for name in arrays.keys() - self._inputs.keys():
-            if (
-                name not in self._check.required
-            ):  # one that the graph requires and the engine has not is of no effect
+            if name not in self._check.required:
+                # one that the graph requires and the engine has not is of no effect
                 raise self._refusal(
                     f"input '{name}' with a default value, which the engine does not replace"
                 )

@@ -147,9 +147,8 @@ def _products(file: Any, graph: Any, schema: Any) -> list[FileProduct]:  # noqa:
                 out
                 * sizes[0][-2 if operator.builtinOptions and operator.builtinOptions.adjX else -1]
             )
-        elif (
-            kind == kinds.TRANSPOSE_CONV
-        ):  # its data are the third operand, after the shape of the result
+        elif kind == kinds.TRANSPOSE_CONV:
+            # its data are the third operand, after the shape of the result
             data = operands[2]
             count = math.prod(sizes[2]) * math.prod(sizes[1][:3])
         else:

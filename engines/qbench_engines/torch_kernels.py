@@ -302,9 +302,8 @@ def _concat(making: Making) -> Kernel:
     )
 
     def run(*parts: Tensor) -> Tensor:
-        if (
-            axis % parts[0].dim() == 1 and parts[0].dim() == 4
-        ):  # its kernel for channels that lie last
+        if axis % parts[0].dim() == 1 and parts[0].dim() == 4:
+            # its kernel for channels that lie last
             parts = tuple(part.contiguous(memory_format=last) for part in parts)
         return cat(parts, axis, *target)
 
@@ -427,9 +426,8 @@ def _average_pool(making: Making) -> Kernel:
     )
 
     def run(one: Tensor) -> Tensor:
-        if (
-            one.dim() == 4
-        ):  # where channels lie first, all of it is rounded as the end of an array is
+        if one.dim() == 4:
+            # where channels lie first, all of it is rounded as the end of an array is
             one = one.contiguous(memory_format=last)
         return pool(one, *settings)
 

@@ -54,9 +54,8 @@ _CAPABILITIES = Capabilities(
     batched_per_channel=False,
     blocks_of_vectors=False,
     integer_products=frozenset({("uint8", "int8")}),
-    requantized_products=frozenset(
-        {"Conv", "ConvTranspose", "Gemm", "MatMul"}
-    ),  # no operator has a float result
+    # no operator has a float result
+    requantized_products=frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"}),
 )
 _VNNI = "x64-avx512-vnni"
 
@@ -136,9 +135,8 @@ def _torch(engine: str) -> Any:  # noqa: ANN401 - a module without types
     with importing_engine(extra="torch", backend=PREFIX + engine):
         import torch
 
-        with (
-            warnings.catch_warnings()
-        ):  # PyTorch warns once a process: of these operators' future, and of arrays
+        with warnings.catch_warnings():
+            # PyTorch warns once a process: of these operators' future, and of arrays
             warnings.simplefilter("ignore")
             nothing = np.zeros(1, np.float32)
             nothing.flags.writeable = False
@@ -233,10 +231,8 @@ class _Program:
         self.steps = _with_ends(
             steps, {place for place, _ in self.outputs.values()} | set(self._constants)
         )
-        self._grids, self._places = (
-            {},
-            {},
-        )  # whose keys hold the graph, and with it a second copy of the weights
+        # whose keys hold the graph, and with it a second copy of the weights
+        self._grids, self._places = {}, {}
 
     def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
         """One batch.

@@ -281,7 +281,6 @@ class _Handler:
 
 
 if __name__ == "__main__":
-    resource.setrlimit(
-        resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1])
-    )  # a crash is expected
+    # a crash is expected
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     serve(sys.argv[1:], lambda: ({}, {}), _Handler().answer)

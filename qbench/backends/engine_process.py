@@ -399,9 +399,8 @@ class _ContainedExecutor(Closing):
         """The key of its session in the worker, which is prepared again after a crash; None: it
         is in this process.
         """
-        if (
-            self._ours is None and self._generation != self._worker.generation
-        ):  # another session crashed the worker
+        if self._ours is None and self._generation != self._worker.generation:
+            # another session crashed the worker
             self.prepare()
         return self._key if self._ours is None else None
 

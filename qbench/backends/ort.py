@@ -229,9 +229,8 @@ _CAPABILITIES = Capabilities(
     blocks_of_vectors=False,
     integer_products=frozenset({("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8")}),
     float_products=frozenset({"ConvTranspose"}),
-    requantized_products=frozenset(
-        {"Conv"}
-    ),  # QGemm and MatMulIntegerToFloat have float results, QLinearConv has not
+    # QGemm and MatMulIntegerToFloat have float results, QLinearConv has not
+    requantized_products=frozenset({"Conv"}),
     dynamic=True,
     dynamic_products=frozenset({("MatMul", 1)}),  # DynamicQuantizeMatMul, of constant weights
 )
@@ -273,9 +272,8 @@ class OrtBackend:
             UnsupportedError: ONNX Runtime has no kernel or opset for it.
             UnavailableError: onnxruntime is not installed.
         """
-        require_count(
-            f"Preparing a model on '{self.name}'", "threads", threads
-        )  # 0 would be all processors
+        # 0 would be all processors
+        require_count(f"Preparing a model on '{self.name}'", "threads", threads)
         runtime = _runtime()
         graph = loaded(model)
         fitted, check = self.fitted(graph, taps), FeedCheck.of(graph, self.name)
@@ -494,9 +492,8 @@ def _collect(
     }
     types |= {constant.name: constant.data_type for constant in graph.initializer}
     for node in graph.node:
-        read = (
-            node.input[1:] if node.op_type == "QLinearConcat" else node.input
-        )  # its first is a scale
+        # its first is a scale
+        read = node.input[1:] if node.op_type == "QLinearConcat" else node.input
         first = next((types.get(name, 0) for name in read if name), 0)
         computed = types.get(node.input[1], 0) if node.op_type in _QUANTIZES_ITSELF else first
         result = _result_type(node, types, first)
@@ -637,9 +634,8 @@ class LoweredOrtBackend:
         Raises:
             InputError: a tap names no value of it.
         """
-        from qbench.passes import (
-            lower_to_qoperator,
-        )  # with all lowerings, which the other backends here do not use
+        # with all lowerings, which the other backends here do not use
+        from qbench.passes import lower_to_qoperator
 
         return lower_to_qoperator(with_taps(model, taps))
 

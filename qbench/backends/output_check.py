@@ -153,9 +153,8 @@ def _fact(value: ir.Value, batch: ir.SymbolicDim | None) -> OutputFact:
         and batch is not None
         and first.value == batch.value
     )
-    if batch is not None and isinstance(
-        first, int
-    ):  # a size that the export of one sample left behind
+    if batch is not None and isinstance(first, int):
+        # a size that the export of one sample left behind
         shape[0] = None
     return OutputFact(kind, tuple(shape), by_sample)
 

@@ -148,9 +148,8 @@ def new_table() -> Ints:
         return np.zeros(_CELLS, np.int64)
     memory = mmap.mmap(-1, _CELLS * 8, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
-        memory.madvise(
-            mmap.MADV_NOHUGEPAGE
-        )  # or some systems would give each table two pages of 2 MB
+        # or some systems would give each table two pages of 2 MB
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
     return np.frombuffer(memory, np.int64)
 
 

@@ -392,10 +392,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             save_notes(path, notes)
         return notes
 
-    for end in (
-        task.line[0],
-        task.line[-1],
-    ):  # one that failed is tried again: the reason may be gone
+    for end in (task.line[0], task.line[-1]):
+        # one that failed is tried again: the reason may be gone
         if end not in notes.trials or notes.trials[end].mark == "skipped":
             with working(f"trying {arguments.package} {end}"):
                 notes = notes.with_trial(end, trial(end))
@@ -511,9 +509,8 @@ def programs(arguments: argparse.Namespace, there: Mapping[str, Path]) -> Callab
     requirements = list(arguments.requirements)
     engines = (one for one in (arguments.package, *requirements) if one.startswith(ENGINE))
     if not arguments.command and next(engines, None) is None:
-        requirements.append(
-            f"{ENGINE}=={package_versions([ENGINE])[ENGINE]}"
-        )  # a model needs one: ours, for all versions
+        # a model needs one: ours, for all versions
+        requirements.append(f"{ENGINE}=={package_versions([ENGINE])[ENGINE]}")
     return lambda version: maker.make([f"{arguments.package}=={version}", *requirements])
 
 

@@ -601,9 +601,8 @@ def _code(found: Compared, margin: float | None) -> ExitCode:
     }
     most = evidence.pop(TOKEN_KL_MOST.name, Evidence.INCONCLUSIVE)
     if evidence.get(TOKEN_KL.name) is Evidence.PASS and most is not Evidence.PASS:
-        evidence[TOKEN_KL.name] = (
-            Evidence.INCONCLUSIVE
-        )  # it is a lower bound: the divergence itself may be beyond
+        # it is a lower bound: the divergence itself may be beyond
+        evidence[TOKEN_KL.name] = Evidence.INCONCLUSIVE
     if Evidence.FAIL in evidence.values():
         return ExitCode.GATE_FAILED
     if Evidence.INCONCLUSIVE in evidence.values():

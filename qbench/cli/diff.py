@@ -235,9 +235,8 @@ def compare_texts(arguments: argparse.Namespace) -> ComparedSides:
     shared = _artifacts(arguments, arguments.model)
     other = shared if arguments.other is None else _artifacts(arguments, arguments.other)
     came = (_form(shared), _form(other))
-    if (
-        came[1] != FLOAT and "schema" not in arguments.right
-    ):  # it is the left model that --left has quantized
+    if came[1] != FLOAT and "schema" not in arguments.right:
+        # it is the left model that --left has quantized
         right = replace(right, schema=FLOAT)
     sides = [_sides(left, "left", shared, arguments), _sides(right, "right", other, arguments)]
     _align(arguments, came, sides)

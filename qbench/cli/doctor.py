@@ -202,9 +202,8 @@ def _model(
 
     classes = sorted({one for cell in baseline.cells.values() for one in cell.accepted})
     metrics, powers = [], []
-    for metric, hits in (
-        baseline.metrics.items() if tolerances else ()
-    ):  # without quantized cells nothing is judged
+    for metric, hits in baseline.metrics.items() if tolerances else ():
+        # without quantized cells nothing is judged
         kind = catalogues.metrics.get(metric.partition("@")[0])
         if not kind.proportion:
             continue  # an error rate counts units, not samples

@@ -95,9 +95,8 @@ def _side_in_index(file: Path, stage: int) -> bytes | None:
     from qbench.host import indexed_file
 
     text = indexed_file(file, stage)
-    return (
-        indexed_file(file, 0) if text is None else text
-    )  # git joined this file, or one side has it
+    # git joined this file, or one side has it
+    return indexed_file(file, 0) if text is None else text
 
 
 def _side_of_marked(file: Path, path: Path, side: bytes | None) -> bytes | None:

@@ -358,9 +358,8 @@ def _from_index(
     except (StoreError, UnavailableError, InputError) as error:
         say(f"{error} The run files are read instead.")
         return None
-    return (
-        None if cell and not series else (runs, done.problems, series)
-    )  # the files know what there is instead
+    # the files know what there is instead
+    return None if cell and not series else (runs, done.problems, series)
 
 
 def _accepted(series: "Sequence[Series]", folder: Path, suites: Path) -> "AcceptedLevels":

@@ -84,9 +84,8 @@ def localize_model(arguments: argparse.Namespace, report: Callable[[str], None])
         in_float=measurement.executed_in_float,
         override=Path(arguments.overrides).stem if arguments.overrides else "",
     )
-    budget = Budget.begin(
-        arguments.budget, time.perf_counter
-    )  # what the cell itself took is not of it
+    # what the cell itself took is not of it
+    budget = Budget.begin(arguments.budget, time.perf_counter)
     finding = localize_verdict(cell, verdict, budget, options=options, progress=report)
     return LocalizedCell(measurement=measurement, verdict=verdict, finding=finding)
 
@@ -428,9 +427,8 @@ def _order(node: "NodeErrors", finding: "Finding") -> tuple[int, float, float, f
 
 def _row(node: "NodeErrors") -> tuple[str, ...]:
     steps = None if node.isolated is None else node.isolated.steps
-    is_real = (
-        node.isolated is not None and steps is None
-    )  # no grid: nothing is clipped, and nothing is a tie
+    # no grid: nothing is clipped, and nothing is a tie
+    is_real = node.isolated is not None and steps is None
     return (
         node.node,
         _decibels(node.cumulative),

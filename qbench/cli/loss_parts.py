@@ -77,9 +77,8 @@ def print_parts(parts: "Sequence[LossParts]", backend: str) -> None:
 
 def _step(part: "Part", unit: str) -> tuple[str, str, str, str]:
     scale, word, digits = (100, "pp", ".2f") if unit == "%" else (1, unit, ".4f")
-    change = (
-        round(scale * part.change, int(digits[1])) + 0.0
-    )  # what rounds to nothing has no sign of its own
+    # what rounds to nothing has no sign of its own
+    change = round(scale * part.change, int(digits[1])) + 0.0
     return (
         _value(part.after, part, unit),
         f"{change:+{digits}} {word}".rstrip().replace("-", MINUS),

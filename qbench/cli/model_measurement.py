@@ -123,9 +123,8 @@ def _with_answered_metrics(subject: "Subject", backend: str) -> "Subject":
     named = recorded.recorded().named_classes()
     outputs = next(iter(subject.model.graphs.values()))().graph.outputs
     shape = outputs[0].shape if outputs else None
-    if named is None or (
-        shape is not None and len(shape) and shape[-1] == named
-    ):  # every class is named
+    if named is None or (shape is not None and len(shape) and shape[-1] == named):
+        # every class is named
         return subject
     return replace(
         subject, metrics=tuple(use for use in subject.metrics if use.metric.depth <= named)

@@ -247,9 +247,8 @@ def choose_backend(text: str, python: str | None = None) -> "Backend":
         from qbench.backends import IntegerBackend
 
         return IntegerBackend(arithmetic=choose_arithmetic(text))
-    from qbench.backends import (
-        get_backend,
-    )  # alone: it loads no interpreter and no other Python's worker
+    # alone: it loads no interpreter and no other Python's worker
+    from qbench.backends import get_backend
 
     with _one_name("backend", text):
         return get_backend(text)
@@ -497,9 +496,8 @@ def _named(text: str, where: str = "--extension") -> Extension:
     module, _, name = text.partition(":")
     folder = str(Path.cwd())
     if folder not in sys.path:
-        sys.path.insert(
-            0, folder
-        )  # and left there: factories import their parts when a name is used
+        # and left there: factories import their parts when a name is used
+        sys.path.insert(0, folder)
     try:
         loaded = importlib.import_module(module)
         value = getattr(loaded, name, None)

@@ -87,9 +87,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     profile = calibrate(
         model,
         samples.batches(),
-        sample_ids=[
-            f"{samples.data}/{name}" for name in samples.ids
-        ],  # those of two files add up, whatever they count from
+        # those of two files add up, whatever they count from
+        sample_ids=[f"{samples.data}/{name}" for name in samples.ids],
         threads=arguments.threads,
         pipeline=arguments.canonical,
         channels=arguments.channels,

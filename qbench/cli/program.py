@@ -113,9 +113,8 @@ def _run(words: Sequence[str], *, is_program: bool) -> int:
         SystemExit
     ) as request:  # argparse ends the process for --help and for what it cannot read
         return int(request.code or 0)
-    if (
-        is_program and arguments.verb == run.COMMAND.name
-    ):  # its cells run code that can end the process
+    if is_program and arguments.verb == run.COMMAND.name:
+        # its cells run code that can end the process
         from qbench.host import run_supervised
 
         return run_supervised(lambda: _performed(arguments), _ended_early)
@@ -187,9 +186,8 @@ def build_parser() -> argparse.ArgumentParser:
         command.declare(one)
         for verb in _innermost(one):
             declare_extensions(verb)
-            if (
-                verb is not one
-            ):  # an action, such as ``history show``, whose codes may have meanings of their own
+            if verb is not one:
+                # an action, such as ``history show``, whose codes may have meanings of their own
                 verb.epilog = verb.epilog or _CODES
                 verb.formatter_class = argparse.RawDescriptionHelpFormatter
         one.set_defaults(execute=command.execute, verb=command.name)

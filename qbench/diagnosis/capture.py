@@ -380,10 +380,8 @@ def samples_that_passes_move(
     if count < 1 or not any(_promises(one) for one in targets.values()):
         return ()
     moved = _Moved(count, budget)
-    with (
-        ExitStack() as stack,
-        suppress(Exception),
-    ):  # without its passes a graph may not run at all, nor a task
+    with ExitStack() as stack, suppress(Exception):
+        # without its passes a graph may not run at all, nor a task
         pairs = {name: _Pair(moved, *_both(one, stack)) for name, one in targets.items()}
         task.answer(pairs, NotedSamples.of(samples, moved.begin))
     return tuple(moved.names)[:count]

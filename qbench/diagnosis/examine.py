@@ -288,9 +288,8 @@ class Examination(Closing):
             else (runner.counted(feeds), found)
         )
         if unit.value in self._fused and not self._target.is_watched_itself:
-            other = runner.claimed(
-                feeds
-            )  # the whole run has the fused sum, of a convolution that is not rounded
+            # the whole run has the fused sum, of a convolution that is not rounded
+            other = runner.claimed(feeds)
         if ours is not None and other is not None and not unit.has_real_products:
             tally.claimed.add(self._but_for_order(runner, ours, other, steps, feeds), other, steps)
         if not self._is_fed_by_fp32(unit):

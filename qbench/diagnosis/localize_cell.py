@@ -342,9 +342,8 @@ def _localized(
         enough = _examine(cell, graphs, _few(cell, options.samples, first), share)
         progress("naming causes")
         share = budget.share(_CAUSES)
-        in_time = [
-            graph.name_causes(share, options.suspects) for graph in graphs
-        ]  # of every graph: no short circuit
+        # of every graph: no short circuit
+        in_time = [graph.name_causes(share, options.suspects) for graph in graphs]
         named = all(in_time)
         ranked = [one for graph in graphs for one in graph.likeliest]
         notes = [note for graph in graphs for note in (*graph.strays, *graph.notes)]

@@ -29,9 +29,8 @@ class ErrorTally:
                 bounded = np.isfinite(part) & np.isfinite(its)
                 part, its = part[bounded], its[bounded]
             apart = part - its
-            self.signal += float(
-                np.square(part).sum()
-            )  # not by BLAS: there the order of sums depends on threads
+            # not by BLAS: there the order of sums depends on threads
+            self.signal += float(np.square(part).sum())
             self.noise += float(np.square(apart).sum())
 
     def errors(self, scale: float | None) -> Errors:

@@ -193,10 +193,8 @@ def _round_constants(
             try:
                 rounded = _dequantized(quantize(constant.astype(np.float32), grid), grid)
             except ValueError:
-                yield (
-                    str(value.name),
-                    float("inf"),
-                )  # the parameters do not fit the shape in fp32: another layout
+                # the parameters do not fit the shape in fp32: another layout
+                yield str(value.name), float("inf")
                 continue
             if theirs.shape != rounded.shape:
                 yield str(value.name), float("inf")

@@ -189,9 +189,8 @@ def recorded_feeds(
         before = batches[graph][-1] if batches[graph] else {}
         kept = {}
         for name, array in feeds.items():
-            known = before.get(
-                name
-            )  # a loop feeds much of one batch again: equal arrays are kept once
+            # a loop feeds much of one batch again: equal arrays are kept once
+            known = before.get(name)
             kept[name] = (
                 known if known is not None and np.array_equal(array, known) else np.array(array)
             )

@@ -262,9 +262,8 @@ class BackendComparison:
         self._counted = self._counted.joined(found)
         if not found.differing:
             return None
-        if not ours.ndim or len(ours) != len(
-            self._batch
-        ):  # its first axis does not run over samples
+        if not ours.ndim or len(ours) != len(self._batch):
+            # its first axis does not run over samples
             return 0
         return int(np.argmax(unequal(ours, theirs).reshape(len(ours), -1).any(axis=1)))
 

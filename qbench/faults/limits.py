@@ -256,10 +256,8 @@ FAULTS = (
         ),
         GraphEdit(_last_range),
         _is_narrower,
-        (
-            Cause.ABSORBED_CLIP,
-            Cause.ROUNDING,
-        ),  # rounding: of values that the first range does not limit
+        # rounding: of values that the first range does not limit
+        (Cause.ABSORBED_CLIP, Cause.ROUNDING),
         Stage.PASS,
     ),
 )

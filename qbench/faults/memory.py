@@ -50,9 +50,8 @@ def _half_of_previous(kernel: Kernel, _: Random) -> KernelFunction:
 
 def _overwritten(kernel: Kernel, _: Random) -> KernelFunction:
     """The second half of the first operand holds the second operand already."""
-    index = (
-        3 if len(kernel.node.inputs) > 2 else 1
-    )  # behind scale and zero point where it reads codes
+    # behind scale and zero point where it reads codes
+    index = 3 if len(kernel.node.inputs) > 2 else 1
 
     def early(inputs: Sequence[Array | None]) -> Sequence[Array]:
         first, other = inputs[0], inputs[index]

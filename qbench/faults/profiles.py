@@ -91,9 +91,8 @@ def _with_outlier(profile: Profile, name: str, random: Random) -> Statistics:
 
 
 def _fits(node: ir.Node) -> bool:
-    return (
-        is_requantized(node) and not op_spec(node).moved
-    )  # what moves numbers keeps the qparams of its operand
+    # what moves numbers keeps the qparams of its operand
+    return is_requantized(node) and not op_spec(node).moved
 
 
 FAULTS = (

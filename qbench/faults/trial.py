@@ -270,9 +270,8 @@ class FaultHarness:
         measured = measure_request(request)
         seen = self._by_verdict(measured)
         if threads > 1 and backend.packages:
-            return frozenset(
-                seen - {DetectedBy.DRIFT}
-            )  # several threads of an engine are a class of their own
+            # several threads of an engine are a class of their own
+            return frozenset(seen - {DetectedBy.DRIFT})
         if not in_order:
             seen.discard(DetectedBy.DRIFT)
             if measured.scores != self.healthy.scores:
@@ -299,9 +298,8 @@ class FaultHarness:
         return replace(self._request(self.backend), rewriting=wrong_rewriting(placed))
 
     def _seen(self, request: Request, measured: Measurement) -> set[DetectedBy]:
-        seen = self._by_verdict(measured) - self._by_verdict(
-            self.healthy
-        )  # what is red anyway shows nothing
+        # what is red anyway shows nothing
+        seen = self._by_verdict(measured) - self._by_verdict(self.healthy)
         if self.tries_effects and request.rewriting is not None and self._breaks_its_claim(request):
             seen.add(DetectedBy.EFFECT)
         return seen

@@ -447,14 +447,12 @@ class _Check:
             onnx.checker.check_model(light)
             for graph in (light.graph, *_inner_graphs(light.graph.node)):
                 for value in (*unknown, *graph.output, *graph.value_info):
-                    if value.type.HasField(
-                        "tensor_type"
-                    ):  # where others are declared, engines only warn
+                    if value.type.HasField("tensor_type"):
+                        # where others are declared, engines only warn
                         value.type.tensor_type.ClearField("shape")
             found = inferred(light, strict=True)
-            if (
-                light.functions and not self._excess
-            ):  # the values inside their calls have no shapes otherwise
+            if light.functions and not self._excess:
+                # the values inside their calls have no shapes otherwise
                 found = inferred(onnx.inliner.inline_local_functions(light), strict=False)
         except MemoryError as error:
             raise InputError(

@@ -528,9 +528,8 @@ _ROWS = (
         lowering=_POINTWISE_RULE,
         forms=(_own("Softmax", "functions:softmax"), _engine("Softmax", "functions:softmax")),
     ),
-    OpSpec(
-        name="LogSoftmax", data=(0,)
-    ),  # TFLite fixes it to [−16, 0], which saturates: it has no lower end
+    # TFLite fixes it to [−16, 0], which saturates: it has no lower end
+    OpSpec(name="LogSoftmax", data=(0,)),
     # Functions of two values.
     _function(
         "Add",

@@ -167,10 +167,8 @@ def _inferred(proto: onnx.ModelProto) -> list[dict[str | None, ir.Value]]:
     if inner or proto.functions:
         graphs = ir.from_proto(proto).graphs()
         return [{value.name: value for node in graph for value in node.outputs} for graph in graphs]
-    infos = (
-        *proto.graph.value_info,
-        *proto.graph.output,
-    )  # nodes are known: parsing them again takes the longest
+    # nodes are known: parsing them again takes the longest
+    infos = (*proto.graph.value_info, *proto.graph.output)
     return [{info.name: ir.serde.deserialize_value_info_proto(info, None) for info in infos}]
 
 
@@ -193,9 +191,8 @@ def _skeleton(model: ir.Model) -> ir.Model:
     limited.
     """
     copy = model.clone()
-    copy.ir_version = max(
-        copy.ir_version, 10
-    )  # before 4, a constant that is no input is not looked at
+    # before 4, a constant that is no input is not looked at
+    copy.ir_version = max(copy.ir_version, 10)
     for value in list(copy.graph.initializers.values()):
         tensor = value.const_value
         if tensor is None or tensor.nbytes <= SMALL or value.name is None:

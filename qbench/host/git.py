@@ -55,11 +55,8 @@ def current_commit(folder: Path | str = ".") -> Commit | None:
 
 def run_git(folder: Path, *arguments: str, timeout_s: float = _TIMEOUT_S) -> str | None:
     """What ``git arguments`` prints in ``folder``, stripped; None when it fails or is not there."""
-    environment = {
-        **os.environ,
-        "LC_ALL": "C",
-        "GIT_OPTIONAL_LOCKS": "0",
-    }  # a query must not take the index lock
+    # a query must not take the index lock
+    environment = {**os.environ, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), *arguments],

@@ -35,9 +35,8 @@ def run_supervised(act: Callable[[], int], ended_early: Callable[[str], int]) ->
     sys.stdout.flush()
     sys.stderr.flush()
     reader, writer = os.pipe()
-    signal.signal(
-        signal.SIGCHLD, signal.SIG_DFL
-    )  # where it is inherited as ignored, no child would be waited for
+    # where it is inherited as ignored, no child would be waited for
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (*_PASSED_ON, signal.SIGCHLD))
     child = os.fork()
     if child == 0:
@@ -50,9 +49,8 @@ def run_supervised(act: Callable[[], int], ended_early: Callable[[str], int]) ->
     os.close(writer)
     status = _waited(child)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    os.set_blocking(
-        reader, False
-    )  # a process that the child left behind may hold the other end open
+    # a process that the child left behind may hold the other end open
+    os.set_blocking(reader, False)
     with open(reader, "rb", buffering=0) as words:
         word = words.read(1)
     if word:

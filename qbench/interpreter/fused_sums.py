@@ -114,11 +114,8 @@ def fused_sum(place: int, convolution: KernelContext, summing: KernelContext) ->
         data, added = inputs[place], inputs[other_place]
         assert data is not None
         assert added is not None
-        if added.shape != (
-            len(data),
-            filters,
-            *windows.outputs_for(data.shape[2:]),
-        ):  # OpenVINO fuses no broadcasting
+        if added.shape != (len(data), filters, *windows.outputs_for(data.shape[2:])):
+            # OpenVINO fuses no broadcasting
             alone, summed = apart()
             values = list(inputs)
             (values[place],) = alone([data])

@@ -154,9 +154,8 @@ def float_gemm(operands: Operands) -> Product:
     weight, half = operands.weight, 1 << (8 * operands.codes.itemsize - 1)
     centred = weight.astype(np.int64) - operands.weight_zero
     sizes = np.abs(centred)
-    middle = (
-        0 if operands.codes.kind == "i" else half
-    )  # x − 128 has half the magnitude: half as many splits
+    # x − 128 has half the magnitude: half as many splits
+    middle = 0 if operands.codes.kind == "i" else half
     real: Any = np.float64 if operands.wide else np.float32
     factors = [
         (part, np.ascontiguousarray(centred[part], real))

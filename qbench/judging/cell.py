@@ -115,9 +115,8 @@ class EnvironmentClass:
         processor, *parts = text.split("+")
         packages: list[tuple[str, str]] = []
         for part in parts:
-            name, dash, version = part.rpartition(
-                "-"
-            )  # no version holds a dash (PEP 440, normalized)
+            # no version holds a dash (PEP 440, normalized)
+            name, dash, version = part.rpartition("-")
             if dash:
                 packages.append((name, version))
             elif packages:  # the local part of a version, 2.9.0+cpu

@@ -59,9 +59,8 @@ def changed(node_id: str, *, worse: bool) -> str:
 
     ``worse``: whether a metric is: a commit is searched for by that alone.
     """
-    is_suite = (
-        ".qbench.toml::" in node_id
-    )  # a Python test has no suite file that an old commit could be run with
+    # a Python test has no suite file that an old commit could be run with
+    is_suite = ".qbench.toml::" in node_id
     bisect = [f'qbench bisect commits --good last-green "{node_id}"'] if worse and is_suite else []
     return THEN.join([_LOOK, *bisect, f"{_accept_changed(node_id)} if it is intended"])
 

@@ -134,9 +134,8 @@ def judge(
             today=today,
             whole=expectation.whole,
         )
-    is_unequal = _is_broken(
-        gates, GateKind.EQUALITY
-    )  # a difference from another backend is known without a baseline
+    # a difference from another backend is known without a baseline
+    is_unequal = _is_broken(gates, GateKind.EQUALITY)
     return verdict if expectation.cell_known or is_unequal else _never_accepted(verdict, context)
 
 

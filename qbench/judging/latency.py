@@ -72,10 +72,8 @@ def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
     Of fewer than six values it is from the smallest to the largest, which covers less.
     """
     ordered, n = sorted(values), len(values)
-    below, outside = (
-        0,
-        0.0,
-    )  # how many values are left out on each side, and the chance that this is wrong
+    # how many values are left out on each side, and the chance that this is wrong
+    below, outside = 0, 0.0
     while below < (n - 1) // 2:
         outside += math.comb(n, below) / 2**n
         if outside > 0.025:

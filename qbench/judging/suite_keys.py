@@ -11,16 +11,17 @@ from qbench.judging.statistics import Decision, DecisionRule
 
 # In a suite file, in [suite] or in a [[model]]:
 #
-#     decision = "ci"                                             # every cell
-# those of a backend, a schema or a pattern
-#     decision = { "w8a8_asym_pt" = "strict" }
-# so many samples may answer otherwise than accepted
-#     flips = 3
-# of the best classes; either limit suffices
-#     probabilities = { absolute = 1e-3, relative = 0.01 }
+#     decision = "ci"                                       # every cell
+#     decision = { "w8a8_asym_pt" = "strict" }              # those of a backend, a schema or a
+#                                                           # pattern
+#     flips = 3                                             # so many samples may answer otherwise
+#                                                           # than accepted
+#     probabilities = { absolute = 1e-3, relative = 0.01 }  # of the best classes; either limit
+#                                                           # suffices
 #     no_worse_than = { "integer-*" = { backend = "ort-cpu", margin = 0.005 } }
-#     stop = "decided"                                            # all or decided: when a cell ends
-# runs of a cell; 2 where the second answers alike
+#     stop = "decided"                                      # all or decided: when a cell ends
+#     repeats = 5                                           # runs of a cell; 2 where the second
+#                                                           # answers alike
 #     repeats = 5
 #
 # Layers: default < suite < model < cell. In one table the first key that matches a cell wins;

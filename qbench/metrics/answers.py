@@ -88,9 +88,8 @@ class FirstOutputs:
         """The next batch (n, d)."""
         most = max(1, min(HELD_SAMPLES, HELD_NUMBERS // max(1, rows.shape[1])))
         if self._have < most:
-            self._kept.append(
-                rows[: most - self._have].astype(np.float32)
-            )  # a copy: the batch is not kept alive
+            # a copy: the batch is not kept alive
+            self._kept.append(rows[: most - self._have].astype(np.float32))
             self._have += len(self._kept[-1])
 
     @property

@@ -348,9 +348,8 @@ def precisions(
     ]
     total = np.empty((count, len(weights)))
     block = max(1, _HELD // max(1, len(order), count))
-    across = np.ascontiguousarray(
-        weights.T
-    )  # boxes down, resamples across: a box is one row that is copied whole
+    # boxes down, resamples across: a box is one row that is copied whole
+    across = np.ascontiguousarray(weights.T)
     for start in range(0, len(weights), block):
         some = np.ascontiguousarray(across[:, start : start + block])
         labels = _summed(some[matches.labels.pictures], theirs, count)

@@ -48,9 +48,8 @@ def divergences(x: Wide, y: Wide) -> Wide:
     """(m,) Kullback-Leibler divergences of rows of scores (m, classes) from ``x``, in nats."""
     are_shares = bool((x >= 0).all() and (x <= 1).all())
     log_p, log_q = (_log_shares(z) if are_shares else _log_softmax(z) for z in (x, y))
-    found: Wide = np.maximum(
-        (np.exp(log_p) * (log_p - log_q)).sum(axis=1), 0.0
-    )  # rounding may leave −10⁻¹⁷
+    # rounding may leave −10⁻¹⁷
+    found: Wide = np.maximum((np.exp(log_p) * (log_p - log_q)).sum(axis=1), 0.0)
     return found
 
 

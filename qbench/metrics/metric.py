@@ -186,10 +186,8 @@ def score(
         and metric.proportion
         and metric.direction is Direction.HIGHER
     ):
-        reference_hits, reference_out_of = (
-            out_of,
-            out_of,
-        )  # the reference agrees with itself, out of whatever
+        # the reference agrees with itself, out of whatever
+        reference_hits, reference_out_of = out_of, out_of
     if out_of != reference_out_of:  # such as a precision, out of what each of the two answered
         hits, reference_hits = (round(BILLION * Fraction(*one)) for one in (now.sums, before.sums))
         out_of = BILLION

@@ -87,9 +87,8 @@ def tango_statistic(
     variance = n * (2 * root + change * (1 - change))
     distance = gains - losses - n * change
     distance = math.copysign(max(abs(distance) - less, 0.0), distance)
-    if (
-        variance <= 0
-    ):  # b = c = 0 and change → 0, or everything flipped: the hypothesis fits exactly or not at all
+    if variance <= 0:
+        # b = c = 0 and change → 0, or everything flipped: the hypothesis fits exactly or not at all
         return 0.0 if distance == 0 else math.copysign(math.inf, distance)
     return distance / math.sqrt(variance)
 

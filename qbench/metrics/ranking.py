@@ -164,9 +164,8 @@ def _count_precision(answers: Answers, labels: Labels | None, _reference: Answer
             "map ranks samples by scores of classes, and these outputs are other numbers"
         )
     right = np.zeros(held.values.shape, dtype=np.bool_)
-    for row, classes in zip(
-        right, labels, strict=False
-    ):  # outputs are held of the first samples only
+    for row, classes in zip(right, labels, strict=False):
+        # outputs are held of the first samples only
         row[list(classes)] = True
     named = right.any(axis=0)
     precision_of = _average_precision()

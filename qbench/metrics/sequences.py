@@ -116,9 +116,8 @@ def _count_words(answers: Answers, labels: Labels | None, _reference: Answers | 
 def _count_characters(
     answers: Answers, labels: Labels | None, _reference: Answers | None
 ) -> Counts:
-    from rapidfuzz.distance import (
-        Levenshtein,
-    )  # what jiwer counts with, which would cut the ends of a text off
+    # what jiwer counts with, which would cut the ends of a text off
+    from rapidfuzz.distance import Levenshtein
 
     pairs = list(_texts("cer", answers, labels))
     edits = [Levenshtein.distance(right, answered) for right, answered in pairs]

@@ -377,9 +377,8 @@ def _in_floats(scales: Scales, scaling: Scaling, zero_point: int, bias: Ints | N
     behind = zero_point if scaling.zero_point is ZeroPoint.AFTER else 0
 
     def scale(sums: Ints) -> Ints:
-        with np.errstate(
-            over="ignore"
-        ):  # what leaves a float is clamped like every code out of range
+        with np.errstate(over="ignore"):
+            # what leaves a float is clamped like every code out of range
             values = reals(sums)
         return _inner(whole_codes(values, rounding), scaling) + behind
 

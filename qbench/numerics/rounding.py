@@ -56,10 +56,8 @@ def half_even_quotients(up: npt.NDArray[Any], down: npt.NDArray[Any]) -> npt.NDA
             in int64 below 2⁶².
     """
     shape = np.broadcast_shapes(up.shape, down.shape)
-    up, down = (
-        np.atleast_1d(up),
-        np.atleast_1d(down),
-    )  # Python's integers leave arrays of no dimension
+    # Python's integers leave arrays of no dimension
+    up, down = np.atleast_1d(up), np.atleast_1d(down)
     whole = up // down
     twice = 2 * (up - whole * down)
     return np.asarray(whole + ((twice > down) | ((twice == down) & (whole % 2 == 1)))).reshape(

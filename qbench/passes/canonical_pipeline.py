@@ -62,9 +62,8 @@ class UpgradeOpset:
 
     def _converted(self, model: ir.Model) -> onnx.ModelProto:
         proto = onnx.load_model_from_string(model_bytes(model))
-        proto.ir_version = max(
-            proto.ir_version, QDQ_IR_VERSION
-        )  # up to 3, initializers had to be inputs too
+        # up to 3, initializers had to be inputs too
+        proto.ir_version = max(proto.ir_version, QDQ_IR_VERSION)
         try:
             return onnx.version_converter.convert_version(proto, self.target)
         except RuntimeError as error:

@@ -94,9 +94,8 @@ def add_constant(graph: ir.Graph, name: str, array: npt.NDArray[Any], names: Nam
         names: the value names of the whole model; takes the new one.
     """
     unique = names.fresh(name)
-    tensor = ir.Tensor(
-        np.asarray(array, order="C"), name=unique
-    )  # ascontiguousarray makes a list of a number
+    # ascontiguousarray makes a list of a number
+    tensor = ir.Tensor(np.asarray(array, order="C"), name=unique)
     value = ir.val(unique, tensor.dtype, tensor.shape, const_value=tensor)
     graph.register_initializer(value)
     return value

@@ -208,9 +208,8 @@ def rewrite(model: ir.Model, passes: Sequence[Pass]) -> ir.Model:
     """
     copy = own_copy(model)
     if not lineage_of(copy):
-        copy.metadata_props.pop(
-            LINEAGE, None
-        )  # so that a lineage that is forgotten from here on is noticed
+        # so that a lineage that is forgotten from here on is noticed
+        copy.metadata_props.pop(LINEAGE, None)
     operators, modified = carried_operators(model), False
     for step in passes:
         try:

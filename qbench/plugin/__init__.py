@@ -91,9 +91,8 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
     if controller is not None:
         config.stash[RESULT] = int(controller.exit_code(int(code)))
         return config.stash[RESULT]
-    return (
-        pytest.ExitCode.INTERRUPTED if names_cells and not code else code
-    )  # a hook ended it before it was set up
+    # a hook ended it before it was set up
+    return pytest.ExitCode.INTERRUPTED if names_cells and not code else code
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

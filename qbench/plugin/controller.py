@@ -297,9 +297,8 @@ def notice_early_end(config: pytest.Config) -> None:
 
     def say(sentence: str) -> None:
         capture = config.pluginmanager.getplugin("capturemanager")
-        if (
-            capture is not None
-        ):  # else the sentence ends with the process, in a stream that pytest reads
+        if capture is not None:
+            # else the sentence ends with the process, in a stream that pytest reads
             capture.suspend_global_capture(in_=True)
         os.write(2, f"\nqbench: {sentence}; the run is not whole\n".encode())
 
@@ -340,9 +339,8 @@ def check_folders(options: Options, history: "HistoryStore | Path") -> None:
 
 def has_cells(items: Iterable[pytest.Item]) -> bool:
     """Whether any of ``items`` measures a cell; loads nothing when no suite was collected."""
-    if (
-        "qbench.plugin.opening" not in sys.modules
-    ):  # loaded by the first suite, also by that of a Python test
+    if "qbench.plugin.opening" not in sys.modules:
+        # loaded by the first suite, also by that of a Python test
         return False
     from qbench.plugin.items import CellItem
 
@@ -414,9 +412,8 @@ class PaceReporter:
         from qbench.working import left_text
 
         if self._pace.count and getattr(self._terminal.config.option, "dist", "no") != "no":
-            self._terminal.write_line(
-                ""
-            )  # ensure_newline does not know of the marks that xdist wrote
+            # ensure_newline does not know of the marks that xdist wrote
+            self._terminal.write_line("")
         self._terminal.ensure_newline()
         text = f"qbench: {self._pace.count} of {self._pace.total} cells, {left_text(left)}"
         self._terminal.write_line(text, light=True)

@@ -105,9 +105,8 @@ def _opened(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuite:
     from qbench.suite import expand, expand_pruned, gather, load_suite, with_python
 
     suite = _with_options(config, load_suite(path))
-    shown = os.path.relpath(
-        path, config.invocation_params.dir
-    )  # as a user would type it where pytest was started
+    # as a user would type it where pytest was started
+    shown = os.path.relpath(path, config.invocation_params.dir)
     shown = str(path) if shown.startswith("..") else Path(shown).as_posix()
     added = _extensions(hook, config)
     catalogues = gather(added, suites=path.parent)

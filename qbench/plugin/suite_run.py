@@ -184,9 +184,8 @@ class _RunHooks:
         }
         names |= {metric.partition("@")[2] for one in cells for metric in one.model.metrics}
         for package in needed_packages(sorted(names)):
-            with contextlib.suppress(
-                QbenchError
-            ):  # the cells that need it report it, the others run
+            with contextlib.suppress(QbenchError):
+                # the cells that need it report it, the others run
                 fetch_package(package)
         self._progress = self._stack.enter_context(
             self._listener([f"{one.cell.suite}::{one.cell}" for one in cells])

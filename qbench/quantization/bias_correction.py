@@ -93,9 +93,8 @@ def move_bias(model: ir.Model, node: ir.Node, place: BiasPlace, plan: Plan, shif
     planned = (
         q for s, q in plan.constants.items() if (s.node, s.index) == (place.node, place.index)
     )
-    qparams = next(planned, None) or _product(
-        place, plan
-    )  # that of a bias which an earlier correction made
+    # that of a bias which an earlier correction made
+    qparams = next(planned, None) or _product(place, plan)
     assert qparams is not None
     scale = _spread(qparams, integers.ndim)
     moved = integers.astype(np.float64) + np.rint(_shaped(change, integers, place) / scale)
@@ -117,9 +116,8 @@ def _create(model: ir.Model, node: ir.Node, place: BiasPlace, plan: Plan, change
         codes = np.rint(change / qparams.scale)
         saturated = int(np.count_nonzero((codes < low) | (codes > high)))
         scale = qparams.scale.astype(np.float64)
-        change = np.clip(
-            change, low * scale, high * scale
-        )  # the codes of the pair written below end at 2³¹
+        # the codes of the pair written below end at 2³¹
+        change = np.clip(change, low * scale, high * scale)
     name = f"{place.unit}.bias"
     node.replace_input_with(
         place.index, NodeWriter(model).initializer(name, ir.tensor(change.astype(np.float32)))

@@ -194,9 +194,8 @@ def data_powers(cells: Iterable[CellView]) -> tuple[DataPower, ...]:
         losing = {gate.metric for gate in cell.record.gates if gate.kind == GateKind.LOSS}
         for metric in cell.metrics:
             margin = metric.margin
-            if (
-                margin is None and cell.record.tolerance is not None
-            ):  # one that is under one sample has no limit
+            if margin is None and cell.record.tolerance is not None:
+                # one that is under one sample has no limit
                 margin = cell.record.tolerance * abs(metric.reference_value)
             if metric.name in losing and margin is not None:
                 gating.setdefault((cell.key.model, metric.name), []).append((metric, margin))
@@ -488,9 +487,8 @@ def build_report(
     causes = group_causes(cells)
     moves = _moves(_series_alone(chosen) if memory.series is None else memory, suite)
     trends = _Trends(cells, past, views, accepted=memory.accepted_in(suite), moves=moves)
-    new_classes = (
-        () if views[-1].release_of else _new_classes(cells)
-    )  # of another release nothing is accepted
+    # of another release nothing is accepted
+    new_classes = () if views[-1].release_of else _new_classes(cells)
     return Report(
         suite=suite,
         headline=headline_of(views[-1], cells, causes),
@@ -838,9 +836,8 @@ def _notices(run: RunView, cells: Sequence[CellView]) -> tuple[str, ...]:
         found.append("The run was interrupted: it holds only what was measured before that.")
     if run.limited:
         found.append(f"At most {counted(run.limited, 'sample')} of each data set were scored.")
-    if (
-        not run.selected and run.planned and cells
-    ):  # the cells of Python tests are not selected from those of the suite
+    if not run.selected and run.planned and cells:
+        # the cells of Python tests are not selected from those of the suite
         found.append("Only Python tests measured cells of the suite.")
     elif not run.whole_selection and not (run.limited and run.selected == run.planned):
         found.append(_selected_part(run, cells))

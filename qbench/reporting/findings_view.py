@@ -30,9 +30,8 @@ def found_text(finding: Finding) -> str:
         known = "; ".join((", ".join(_worst(finding, first)), *_crashes(finding)))
     elif finding.notes and not finding.complete:
         known = finding.notes[0]
-        repair = (
-            repair if finding.repair is not None and finding.repair.restores else ""
-        )  # the note gives the reason
+        # the note gives the reason
+        repair = repair if finding.repair is not None and finding.repair.restores else ""
     else:
         known = "no node is suspected"
     return f"{known}; {repair}" if repair else known

@@ -65,9 +65,8 @@ class Places:
 
     def finding(self, *names: str) -> str:
         """The page of the finding on the cell of these ``names``: model, backend and column."""
-        joint = (
-            "+" if any("--" in name for name in names) else "--"
-        )  # "+" adds a digest: no two cells share a page
+        # "+" adds a digest: no two cells share a page
+        joint = "+" if any("--" in name for name in names) else "--"
         return f"{self.root}findings/{file_name(joint.join(names))}.html"
 
 

@@ -53,9 +53,8 @@ def trend_frame(report: Report, model: str) -> "pd.DataFrame":
 
     rows = []
     for key in report.trends:
-        trends = (
-            report.trends[key] if key.model == model else ()
-        )  # a trend is computed when it is looked up
+        # a trend is computed when it is looked up
+        trends = report.trends[key] if key.model == model else ()
         if not trends:
             continue
         series = (key.backend, key.column, trends[0].metric.name)
@@ -371,9 +370,8 @@ def _file(figure: Any) -> bytes:  # noqa: ANN401
     FigureCanvasAgg(figure)
     held = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # letters that the font lacks are drawn as boxes, which is enough
+        # letters that the font lacks are drawn as boxes, which is enough
+        warnings.simplefilter("ignore")
         # no time and no version inside, so that equal reports are equal files
         figure.savefig(held, format="png", dpi=DPI, metadata={"Software": None})
     return held.getvalue()

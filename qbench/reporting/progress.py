@@ -84,9 +84,8 @@ class _Shared:
 
     def _share(self, fields: dict[str, Any]) -> None:
         """Exchange the parts of ``fields`` for equal ones of other cells."""
-        if (
-            len(self._parts) > _MOST_PARTS
-        ):  # nearly all were seen once: forgetting them costs less than holding them
+        if len(self._parts) > _MOST_PARTS:
+            # nearly all were seen once: forgetting them costs less than holding them
             self._parts.clear()
         for name in (
             "suite",

@@ -298,9 +298,8 @@ def alert_rows(report: Report) -> tuple[AlertRow, ...]:
     """The regressions of ``report``, the worst of what is new first, then the worst of the rest."""
     if not report.regressions:
         return ()
-    cells = [
-        cell for newest in report.past[-1:] for cell in newest.values()
-    ]  # the report may show some models only
+    # the report may show some models only
+    cells = [cell for newest in report.past[-1:] for cell in newest.values()]
     metrics = {metric.name: metric for cell in (*cells, *report.cells) for metric in cell.metrics}
     ranked = sorted(report.regressions, key=lambda found: (not found.is_new, -found.alerts[0].loss))
     return tuple(_row(found, metrics) for found in ranked)

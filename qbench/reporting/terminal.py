@@ -608,9 +608,8 @@ def _lines(report: Report, width: int, *, brief: bool) -> Iterable[Line]:
             *_closing(report, width),
         ]
     for line in lines:
-        fits = (
-            len(line.text) <= width or line.tone == COMMAND
-        )  # a command is there to be copied: the terminal wraps it
+        # a command is there to be copied: the terminal wraps it
+        fits = len(line.text) <= width or line.tone == COMMAND
         yield line if fits else Line(line.text[: width - 1] + "…", line.tone)
 
 

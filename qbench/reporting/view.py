@@ -212,17 +212,15 @@ def text_of(value: object, default: str = "") -> str:
         return default
     words = str(value)
     line = " ".join(words.split())
-    return (
-        words if line == words else line
-    )  # nearly all are one line: a copy of each doubles a large report
+    # nearly all are one line: a copy of each doubles a large report
+    return words if line == words else line
 
 
 def whole_of(value: object) -> int | None:
     """``value`` as a whole number, or None."""
     number = real_of(value)
-    return (
-        None if number is None else int(typing.cast(float, value))
-    )  # not the float: it may have lost digits
+    # not the float: it may have lost digits
+    return None if number is None else int(typing.cast(float, value))
 
 
 def real_of(value: object) -> float | None:

@@ -37,9 +37,8 @@ def write_bytes(
                 file.flush()
                 if lasting:
                     os.fsync(file.fileno())
-            os.chmod(
-                temporary, 0o644
-            )  # mkstemp's 0600 would hide a committed baseline from other users
+            # mkstemp's 0600 would hide a committed baseline from other users
+            os.chmod(temporary, 0o644)
             os.replace(temporary, path)
         except OSError as error:
             if temporary is not None:
@@ -154,9 +153,8 @@ def _hindrance(path: Path) -> str:
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     if not folder.is_dir():
         return os.strerror(errno.ENOTDIR)
-    may_write = (
-        os.access(folder, os.W_OK | os.X_OK) and folder.stat().st_mode & 0o222
-    )  # access lets root into /proc
+    # access lets root into /proc
+    may_write = os.access(folder, os.W_OK | os.X_OK) and folder.stat().st_mode & 0o222
     return "" if may_write else os.strerror(errno.EACCES)
 
 
@@ -209,9 +207,6 @@ def sync_folder(folder: Path) -> None:
         finally:
             os.close(handle)
     except OSError as error:
-        if error.errno not in (
-            errno.EINVAL,
-            errno.ENOTSUP,
-            errno.EBADF,
-        ):  # disks that do not support it
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
+            # disks that do not support it
             raise _unwritable(folder, error) from error

@@ -151,9 +151,8 @@ def _held(folder: Path, *, waits: bool) -> Iterator[Path]:
     work = folder / _WORK
 
     def require_in_place(handle: int) -> None:
-        if not os.path.samestat(
-            os.fstat(handle), (work / _HELD).stat()
-        ):  # of a folder that was taken away meanwhile
+        if not os.path.samestat(os.fstat(handle), (work / _HELD).stat()):
+            # of a folder that was taken away meanwhile
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
     lock = _file_lock(work / _HELD, blocking=waits, on_acquired=require_in_place)
@@ -181,9 +180,8 @@ def _held(folder: Path, *, waits: bool) -> Iterator[Path]:
         part.mkdir()
         yield part
     finally:
-        with contextlib.suppress(
-            OSError
-        ):  # some systems rename and remove nothing that is open: then it stays
+        with contextlib.suppress(OSError):
+            # some systems rename and remove nothing that is open: then it stays
             _remove_parts(work)
             if {path.name for path in work.iterdir()} <= {_IGNORED, _HELD}:
                 gone = _aside(work)
@@ -305,9 +303,8 @@ def _write_whole(path: Path, data: bytes) -> None:
         return
     try:
         os.write(handle, data)
-        os.link(
-            f"/proc/self/fd/{handle}", path, src_dir_fd=handle, follow_symlinks=True
-        )  # only linkat follows
+        # only linkat follows
+        os.link(f"/proc/self/fd/{handle}", path, src_dir_fd=handle, follow_symlinks=True)
     except OSError:  # a system without /proc, a disk that links no file without a name
         path.write_bytes(data)
     finally:
@@ -353,10 +350,8 @@ def sweep(folder: Path) -> None:
                 names[name] = None
     for name in names:
         path = folder / f"{name}{_LOCK}"
-        with (
-            contextlib.suppress(OSError),
-            _file_lock(path, blocking=False),
-        ):  # held by others, of another user, or gone
+        with contextlib.suppress(OSError), _file_lock(path, blocking=False):
+            # held by others, of another user, or gone
             if _MADE.fullmatch(name):
                 shutil.rmtree(folder / name, ignore_errors=True)
             _take_away(path)

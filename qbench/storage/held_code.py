@@ -317,9 +317,8 @@ class _Walk:
 
     def of_function(self, function: types.FunctionType) -> list[str]:
         code = function.__code__
-        module = str(
-            function.__globals__.get("__name__") or ""
-        )  # __module__ is that of the function it wraps
+        # __module__ is that of the function it wraps
+        module = str(function.__globals__.get("__name__") or "")
         file = Path(code.co_filename)
         self._add_source(module, file)
         has_file = file.is_file()
@@ -755,9 +754,8 @@ def _array_digest(value: Any, walk: _Walk) -> list[str]:  # noqa: ANN401 - array
         return []
     import numpy as np
 
-    is_whole_map = isinstance(value, np.memmap) and isinstance(
-        value.base, mmap.mmap
-    )  # a slice has its parent's offset
+    # a slice has its parent's offset
+    is_whole_map = isinstance(value, np.memmap) and isinstance(value.base, mmap.mmap)
     if is_whole_map and value.mode == "r" and value.filename is not None:
         mapped = [str(value.filename), str(value.offset), str(value.shape), value.dtype.str]
         return [*mapped, _file_state(str(value.filename), is_read=False)]

@@ -229,9 +229,8 @@ def value_from_table(cls: type[T], table: Mapping[str, Any], where: str) -> T:
             f"Reading {where}", found=error.found, expected=error.expected, remedy=error.remedy
         ) from error
     except ValueError as error:
-        found, _, expected = str(error).partition(
-            ": it is "
-        )  # of the form "X is impossible: it is Y"
+        # of the form "X is impossible: it is Y"
+        found, _, expected = str(error).partition(": it is ")
         expected = expected or "a possible value"
         raise InputError(
             f"Reading {where}", found=found, expected=expected, remedy="Correct the table."
@@ -382,6 +381,5 @@ def _spelled(value: object) -> str:
         return f"{{ {inside} }}" if inside else "{}"
     if isinstance(value, list):
         return f"[{', '.join(map(_spelled, value))}]"
-    return json.dumps(value, ensure_ascii=False).replace(
-        "\x7f", "\\u007f"
-    )  # JSON takes DEL as it is, TOML does not
+    # JSON takes DEL as it is, TOML does not
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -327,9 +327,8 @@ def _statements(tree: ast.Module) -> Iterator[ast.AST]:
         node = waiting.pop()
         for name in ("body", "orelse", "finalbody", "handlers", "cases"):
             inner = getattr(node, name, ())
-            if isinstance(
-                inner, list
-            ):  # the body of a lambda or of an if-expression is an expression
+            if isinstance(inner, list):
+                # the body of a lambda or of an if-expression is an expression
                 waiting += inner
         yield node
 

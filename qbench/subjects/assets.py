@@ -237,9 +237,8 @@ def _download(package: Pinned, cache: Cache, progress: Progress | None) -> None:
             )
         os.replace(archive, path)
 
-    cache.entry(
-        _KIND, package.file_name, make, sealed=False
-    )  # its name is its digest, and every use verifies it
+    # its name is its digest, and every use verifies it
+    cache.entry(_KIND, package.file_name, make, sealed=False)
 
 
 # The kinds of packages.

@@ -177,9 +177,8 @@ class Transduction:
             next_h = finite_rows(outputs, "next_h", ids, f"{doing}, answer {step}")
             logits = finite_rows(outputs, "logits", ids, f"{doing}, answer {step}")
             first = logits if first is None else first
-            best = logits.argmax(axis=1).astype(
-                np.int64
-            )  # the first of equals, which is the lowest id
+            # the first of equals, which is the lowest id
+            best = logits.argmax(axis=1).astype(np.int64)
             tied |= (logits == logits.max(axis=1, keepdims=True)).sum(axis=1) > 1
             running &= best != self.end
             if not running.any():

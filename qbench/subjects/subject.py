@@ -442,9 +442,8 @@ def _feed(array: Array, doing: str) -> Array:
         )
     if array.dtype != np.float64:
         return array
-    with np.errstate(
-        over="ignore"
-    ):  # what is too large for float32 becomes Inf, which is refused by the caller
+    with np.errstate(over="ignore"):
+        # what is too large for float32 becomes Inf, which is refused by the caller
         return array.astype(np.float32)
 
 
@@ -475,9 +474,8 @@ def _given_labels(y: Array, count: int, doing: str) -> Labels | ArrayLabels:
     and floats are arrays.
     """
     is_map = y.ndim >= 3 and y.dtype in (np.uint8, np.uint16)
-    is_value = (
-        y.ndim > 0 and y.dtype.kind == "f" and not (y.ndim == 1 and (y == np.rint(y)).all())
-    )  # classes as floats
+    # classes as floats
+    is_value = y.ndim > 0 and y.dtype.kind == "f" and not (y.ndim == 1 and (y == np.rint(y)).all())
     if y.ndim and len(y) == count and (is_map or is_value):
         if not np.isfinite(y).all():
             first = int(np.argmin(np.isfinite(y.reshape(count, -1)).all(axis=1)))

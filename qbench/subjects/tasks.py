@@ -201,9 +201,8 @@ def best_classes(scores: Array, k: int) -> tuple[Array, Array]:
     """Per row of ``scores`` (n, classes) the ids (n, min(k, classes)) int32 of the best
     classes, and their scores.
     """
-    ids = np.argsort(-scores, axis=1, kind="stable")[
-        :, :k
-    ]  # stable: equal scores stay in the order of class ids
+    # stable: equal scores stay in the order of class ids
+    ids = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     return ids.astype(np.int32), np.take_along_axis(scores, ids, axis=1)
 
 

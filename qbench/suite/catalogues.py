@@ -103,9 +103,8 @@ def with_python(known: Catalogues, python: Path, package: str) -> Catalogues:
     @cache
     def moved(name: str) -> "Backend":
         backend = known.backends.get(name)
-        return (
-            backend if isinstance(backend, Recorded) else under_python(backend, python)
-        )  # recorded answers stay
+        # recorded answers stay
+        return backend if isinstance(backend, Recorded) else under_python(backend, python)
 
     def table(names: Iterable[str]) -> "dict[str, Callable[[], Backend]]":
         return {name: partial(moved, name) for name in names}

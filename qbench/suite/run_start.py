@@ -90,9 +90,8 @@ def describe_start(
     facts: dict[str, Any] = {**describe_host()}
     probed, versions = facts.pop("processor_class"), facts.pop("packages")
     sha = commit.sha if commit else None
-    if (
-        release is not None
-    ):  # what the run is about is the release, and the commit of this checkout is a side fact
+    if release is not None:
+        # what the run is about is the release, and the commit of this checkout is a side fact
         package, python = release
         there = versions_under(python, package)
         versions, sha = {**versions, **there}, there[package]

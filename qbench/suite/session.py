@@ -426,9 +426,8 @@ class Bench:
                 task_answers(shared.subject.model.task, stored),
                 shared.subject.data[use.data],
             )
-            with contextlib.suppress(
-                ValueError
-            ):  # the metric counts more than the stored answers, or another form
+            with contextlib.suppress(ValueError):
+                # the metric counts more than the stored answers, or another form
                 lost = score(
                     use.metric,
                     today[use.data],

@@ -145,10 +145,10 @@ def rules_for(cell: Cell, rules: Rules, layers: Iterable[Layer[Any]]) -> Rules:
 
 # ``equal_to`` and ``close_to``: which cells must answer like another backend, and how closely.
 #
-# every quantized cell of the suite or model
-#     equal_to = "ort-cpu"
-# those of a backend, a schema or a pattern
-#     equal_to = { "integer-ort-x64" = "ort-cpu-precise" }
+#     equal_to = "ort-cpu"                                  # every quantized cell of the suite or
+#                                                           # model
+#     equal_to = { "integer-ort-x64" = "ort-cpu-precise" }  # those of a backend, a schema or a
+#                                                           # pattern
 #     close_to = { backend = "ort-cpu", steps = 1, relative = 1e-3 }
 #     close_to = { "integer-xnnpack+w8a8_*" = { backend = "ort-cpu", steps = 1 } }
 #
@@ -298,8 +298,9 @@ def _criteria_limits(pattern: str, table: object) -> CriterionLimits:
 
 # Limits of distances to fp32: a number per metric, in the unit of the metric (shares as fractions).
 #
-# at least 20 dB, at most 0.05 nats: the metric gives the direction
-#     limits = { sqnr = 20.0, kl = 0.05 }
+#     limits = { sqnr = 20.0, kl = 0.05 }    # at least 20 dB, at most 0.05 nats
+#
+# The metric gives the direction.
 #
 # Layers: suite < model. A distance without a limit is shown and does not gate.
 

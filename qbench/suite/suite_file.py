@@ -391,9 +391,8 @@ def load_suite(path: Path) -> Suite:
             expected="one [[model]] per model",
             remedy="Merge the two, or give one of them a variant.",
         )
-    written = path.read_text(
-        encoding="utf-8"
-    )  # TOML is UTF-8 whatever the machine's own encoding is
+    # TOML is UTF-8 whatever the machine's own encoding is
+    written = path.read_text(encoding="utf-8")
     lines = lines_of_operators(_lines(written), ids)
     tables = {model.id: model for model in text.model}
     partners = {

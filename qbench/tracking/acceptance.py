@@ -514,9 +514,8 @@ def accept_reference(
         name: replace(data, sources=new.data[name].sources if name in new.data else None)
         for name, data in baseline.data.items()
     }
-    if is_same_reference(
-        replace(baseline, data=known), new
-    ):  # a count of sources replaces no result
+    if is_same_reference(replace(baseline, data=known), new):
+        # a count of sources replaces no result
         return Acceptance(baseline=replace(baseline, stored=answers, data=known, lost=()))
     demand_reason(f"Accepting a new fp32 reference of '{measurement.cell.model}'", reason)
     rows = _rows("fp32", environment_class, baseline.metrics, hits)

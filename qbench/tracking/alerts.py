@@ -745,9 +745,8 @@ def _unexplained(
     ]
     good = just_before[-1] if just_before else -1
     after = statistics.median_low(arrived.values[place] for place in places[first:])
-    is_known = any(
-        one.is_open(number) and one.good < bad and good < one.bad for one in steps
-    )  # a slide on top of it
+    # a slide on top of it
+    is_known = any(one.is_open(number) and one.good < bad and good < one.bad for one in steps)
     if just_before and not is_known:
         before = statistics.median_low(arrived.values[place] for place in just_before)
         jump = min(

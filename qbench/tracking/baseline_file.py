@@ -430,9 +430,8 @@ def changing_baseline(path: Path) -> "Iterator[BaselineChange]":
     Raises:
         StoreError: the folder cannot be written, or its disk has no locks.
     """
-    real = Path(
-        os.path.realpath(path)
-    )  # a link stays one: the lock and the file are where it leads
+    # a link stays one: the lock and the file are where it leads
+    real = Path(os.path.realpath(path))
     with work_folder(real.parent) as aside:
         yield BaselineChange(path, aside)
 

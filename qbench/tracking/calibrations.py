@@ -66,27 +66,21 @@ def is_in_scope(
     if old is None:
         return scope in (Scope.NEW, Scope.ALL)
     if not is_change(measurement, old, noise):
-        more = any(
-            s.metric not in old.metrics for s in measurement.scores
-        )  # the suite has one more metric
-        more = more or any(
-            kind not in old.remembered for kind in measurement.remembered
-        )  # or judges a time or a size
-        more = more or any(
-            data not in old.kept for data in measurement.kept
-        )  # or keeps the answers themselves
-        if (
-            scope is Scope.ALL and measurement.executed_macs is not None
-        ):  # not known when it was accepted, or more
+        # the suite has one more metric
+        more = any(s.metric not in old.metrics for s in measurement.scores)
+        # or judges a time or a size
+        more = more or any(kind not in old.remembered for kind in measurement.remembered)
+        # or keeps the answers themselves
+        more = more or any(data not in old.kept for data in measurement.kept)
+        if scope is Scope.ALL and measurement.executed_macs is not None:
+            # not known when it was accepted, or more
             more = more or measurement.executed_macs != old.executed_macs
         if scope is Scope.ALL:
             more = more or (
                 bool(measurement.remembered) and measurement.remembered != old.remembered
             )
-        return more or _arithmetic(measurement) not in (
-            "",
-            old.arithmetic,
-        )  # another one with the same answers
+        # another one with the same answers
+        return more or _arithmetic(measurement) not in ("", old.arithmetic)
     if scope is Scope.IMPROVED:
         gains = [gain for _, gain in old.gains(measurement)]
         return bool(gains) and min(gains) >= 0 and max(gains) > 0

@@ -137,15 +137,13 @@ def _cheapest(known: Floats, scale: float) -> list[int]:
     penalty = _PENALTY * math.log(count)
     best, last = np.zeros(count + 1), [0] * (count + 1)
     best[0] = -penalty
-    for first in range(
-        1, count + 1, _ROWS
-    ):  # costs of many stops at once, in memory that does not grow with N²
+    for first in range(1, count + 1, _ROWS):
+        # costs of many stops at once, in memory that does not grow with N²
         stops = slice(first, min(first + _ROWS, count + 1))
         before = slice(0, stops.stop - 1)
         total = sums[stops, None] - sums[None, before]
-        lengths = np.maximum(
-            places[stops, None] - places[None, before], 1
-        )  # segments that begin after their stop are not read
+        # segments that begin after their stop are not read
+        lengths = np.maximum(places[stops, None] - places[None, before], 1)
         cost = squares[stops, None] - squares[None, before] - total * total / lengths
         for stop in range(first, stops.stop):
             candidates = best[:stop] + cost[stop - first, :stop]

@@ -287,9 +287,8 @@ def disagreement(other: Run, fuller: Run) -> list[str]:
     else none.
     """
     rest = iter(fuller.cells)
-    torn = other.damaged > 0 and all(
-        cell in rest for cell in other.cells
-    )  # each after the one before it
+    # each after the one before it
+    torn = other.damaged > 0 and all(cell in rest for cell in other.cells)
     if other.header == fuller.header and (torn or other.cells == fuller.cells[: len(other.cells)]):
         return []
     return [
@@ -374,9 +373,8 @@ def decoded_line(text: bytes) -> dict[str, Any]:
     line: dict[str, Any] = _DECODER.decode(text.decode("utf-8-sig"))
     if type(line) is not dict:
         raise TypeError("a line that is not a table")
-    if (
-        b"\\ud" in text or b"\\uD" in text
-    ):  # JSON can spell half a character, which no file or page can hold
+    if b"\\ud" in text or b"\\uD" in text:
+        # JSON can spell half a character, which no file or page can hold
         return {_whole_characters(key): _whole_characters(one) for key, one in line.items()}
     return line
 
@@ -614,9 +612,8 @@ def merge_run_files(sources: Sequence[Path], target: HistoryStore | Path) -> Mer
             )
     with contextlib.ExitStack() as stack:
         work = target
-        with contextlib.suppress(
-            OSError, StoreError
-        ):  # no locks there, or not writable: an error when it is written
+        with contextlib.suppress(OSError, StoreError):
+            # no locks there, or not writable: an error when it is written
             target.mkdir(parents=True, exist_ok=True)
             work = stack.enter_context(work_folder(target))
         return _merged(sources, target, work)
@@ -744,9 +741,8 @@ def _write_new(target: Path, work: Path, run_id: str, data: bytes) -> Path:
                 with contextlib.suppress(FileExistsError):
                     os.link(temporary, target / name)  # fails where a rename would write over
                     return target / name
-            return (
-                target / f"{stem}.{digest}.jsonl"
-            )  # another merge was faster with the same content
+            # another merge was faster with the same content
+            return target / f"{stem}.{digest}.jsonl"
         finally:
             os.unlink(temporary)
     except OSError as error:

@@ -87,9 +87,8 @@ def prepare_tables(connection: Connection, *, rebuild: bool) -> None:
     if rebuild or found != tables.VERSION:
         generation = generation_of(connection) if found == tables.VERSION else 0
         old = MetaData()
-        old.reflect(
-            connection, only=lambda name, _: name.startswith(_PREFIX)
-        )  # another version had others
+        # another version had others
+        old.reflect(connection, only=lambda name, _: name.startswith(_PREFIX))
         old.drop_all(connection)
         tables.metadata.create_all(connection)
         connection.execute(
@@ -162,18 +161,14 @@ def _read(path: Path, known: tuple[int, int] | None) -> tuple[bytes, Row]:
     ``known`` ones.
     """
     try:
-        facts = (
-            path.stat()
-        )  # before it is read: what is appended meanwhile makes it another size next time
+        # before it is read: what is appended meanwhile makes it another size next time
+        facts = path.stat()
         if known == (facts.st_size, facts.st_mtime_ns):
             return b"", {}
         data = path.read_bytes()
     except OSError:
-        return b"", {
-            "size": -1,
-            "modified_ns": 0,
-            "digest": "",
-        }  # no file has this size: it is tried again next time
+        # no file has this size: it is tried again next time
+        return b"", {"size": -1, "modified_ns": 0, "digest": ""}
     return data, {
         "size": facts.st_size,
         "modified_ns": facts.st_mtime_ns,

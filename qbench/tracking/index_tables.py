@@ -65,9 +65,8 @@ state = Table(
     "qbench_index",
     metadata,
     Column("version", Integer, nullable=False),
-    Column(
-        "generation", BigInteger, nullable=False
-    ),  # another one after every update: what a reader knows is old
+    # another one after every update: what a reader knows is old
+    Column("generation", BigInteger, nullable=False),
 )
 
 run = Table(
@@ -144,9 +143,8 @@ result = Table(
     Column("hits", BigInteger, nullable=False),
     Column("losses", BigInteger, nullable=False),
     Column("gains", BigInteger, nullable=False),
-    Column(
-        "facts", Text, nullable=True
-    ),  # JSON: the mean of runs that differ, and the noise, where there is one
+    # JSON: the mean of runs that differ, and the noise, where there is one
+    Column("facts", Text, nullable=True),
     sqlite_with_rowid=False,
 )
 
@@ -289,10 +287,8 @@ def run_rows(key: int, data: bytes, path: Path) -> tuple[Row, Row, tuple[CellRec
         "cells": len(run.cells),
         "counted": False,
     }
-    header, environment = (
-        json.dumps(run.header),
-        json.dumps(run.environment),
-    )  # ASCII, which every database takes
+    # ASCII, which every database takes
+    header, environment = json.dumps(run.header), json.dumps(run.environment)
     detail = {
         "run": key,
         "header": header,

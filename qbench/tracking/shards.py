@@ -60,9 +60,8 @@ def start_order(
     places = list(times)
     for position in sorted(range(len(headers)), key=sequences.__getitem__):
         before = known.get(str(headers[position].get("after", "")), position)
-        if (
-            sequences[before] < sequences[position]
-        ):  # else a copy of a number: no evidence, and no circle
+        if sequences[before] < sequences[position]:
+            # else a copy of a number: no evidence, and no circle
             places[position] = max(times[position], places[before])
 
     def key(position: int) -> tuple[float, int, str, str]:
@@ -267,9 +266,8 @@ def lacking_shares(header: Mapping[str, Any]) -> tuple[str, ...]:
     """
     shares = str(header.get("shard", "")).split()
     count = shares[0].partition("/")[2] if shares else ""
-    if not count.isdecimal() or header.get("selected") == header.get(
-        "planned"
-    ):  # an empty share writes no file
+    if not count.isdecimal() or header.get("selected") == header.get("planned"):
+        # an empty share writes no file
         return ()
     return tuple(
         share

@@ -291,11 +291,8 @@ def ordered_trends(
                 record.digests,
             )
             before, listed = last.get((cell, name)), record.outcome == Outcome.QUARANTINED.value
-            if before is None or before[:3] != (
-                metrics,
-                digests,
-                listed,
-            ):  # most nights repeat the one before
+            if before is None or before[:3] != (metrics, digests, listed):
+                # most nights repeat the one before
                 data = record.digests_of("data")
                 counted = []
                 for metric, one in record.counted():

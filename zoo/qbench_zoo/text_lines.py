@@ -90,9 +90,8 @@ class LineReading:
         texts: list[tuple[int, ...]] = []
         for feeds in samples.batches(self.batch):
             ids = samples.ids[len(texts) : len(texts) + len(feeds[self.width])]
-            columns = int(
-                feeds[self.width].max()
-            )  # what lies behind the longest line of a batch is padding to all
+            # what lies behind the longest line of a batch is padding to all
+            columns = int(feeds[self.width].max())
             scores = next(iter(run({self.picture: feeds[self.picture][..., :columns]}).values()))
             _check(np.asarray(scores), len(characters), ids, samples.data)
             texts += [

@@ -207,9 +207,8 @@ class Transcription:
                 :, : self.answered
             ]
             first = logits if first is None else first
-            best = logits.argmax(axis=1).astype(
-                np.int64
-            )  # the first of equals, which is the lowest id
+            # the first of equals, which is the lowest id
+            best = logits.argmax(axis=1).astype(np.int64)
             tied |= running & ((logits == logits.max(axis=1, keepdims=True)).sum(axis=1) > 1)
             before, running = running, running & (best != self.end)
             for row in np.flatnonzero(running):

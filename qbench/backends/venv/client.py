@@ -136,8 +136,8 @@ class Child(Closing):
             said = self.last_line(since)
             self.close()
             raise ChildError(str(error), said, garbled=True) from error
-        # an interrupt: the reply to this message would be taken for the next one
         except BaseException:
+            # an interrupt: the reply to this message would be taken for the next one
             self.close()
             raise
         if problem is not None:
@@ -180,12 +180,13 @@ class Child(Closing):
 
 def own_python(module: str) -> list[str]:
     """The command that runs ``module`` under this Python; ``own_environment`` belongs to it."""
+    # -P: the search path is that of this process, without the working folder
     return [
         sys.executable,
         "-P",
         "-m",
         module,
-    ]  # -P: the search path is that of this process, without the working folder
+    ]
 
 
 def own_environment(paths: Sequence[str] | None = None) -> dict[str, str]:

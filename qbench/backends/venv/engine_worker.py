@@ -75,8 +75,8 @@ class Handler:
             result = pickle.dumps(work(runners))
         except QbenchError:
             raise
-        # of a user's task: it is raised again where its trace can be seen
         except Exception as error:
+            # of a user's task: it is raised again where its trace can be seen
             raise NotReceivedError(f"{type(error).__name__}: {error}") from error
         return {}, {"result": np.frombuffer(result, np.uint8)}
 

@@ -350,10 +350,8 @@ def _reply(answer: Callable[..., Message], *question: Any) -> Message:  # noqa: 
     """The result of ``answer`` for ``question``, or the error that it raised."""
     try:
         return answer(*question)
-    except (
-        Exception
-    # onnxruntime's exceptions share no public parent; a broken installation raises all kinds
-    ) as error:
+    except Exception as error:
+        # onnxruntime's exceptions share no public parent; a broken installation raises all kinds
         return {"error": {"kind": type(error).__name__, "text": str(error)}}, {}
 
 

@@ -178,9 +178,8 @@ _END_RUNGS = 12  # ratios of one end's own ladder
 # how far a threshold is followed below the largest magnitude, and how many powers of two are tried
 _OCTAVES = 12
 _PLACES = 5  # zero points tried with each power of two
-_AROUND = np.array(
-    [-1.0, -0.5, 0.0, 0.5, 1.0]
-)  # places about either end, in parts of how far it is known
+# places about either end, in parts of how far it is known
+_AROUND = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
 _NARROWING = (3.0, 0.7)
 _SLACK = 0.998  # a cell of a histogram is up to a thousandth away from what was seen
 _MARGIN = 1e-9  # less is the noise of sums, not a smaller error

@@ -623,9 +623,8 @@ def _limits(left: Side, right: Side, node: str) -> str:
             return ""
         try:
             layers = lint_products(side.quantized, [arithmetic]).layers
-        except (
-            QbenchError
-        ):  # a graph that cannot be lowered to integers is compared, but not examined
+        except QbenchError:
+            # a graph that cannot be lowered to integers is compared, but not examined
             return ""
         limits = next(
             (layer.machines[arithmetic.name] for layer in layers if layer.node == node), ()

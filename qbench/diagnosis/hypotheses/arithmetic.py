@@ -202,9 +202,8 @@ def multipliers(facts: UnitEvidence, product: Product) -> Iterator[Explanation |
 
 
 def _scaled(facts: UnitEvidence, exact: Floats, kept: Floats, words: str) -> Explanation | None:
-    if (
-        np.allclose(kept, exact, rtol=1e-6, atol=0) or (kept <= 0).any()
-    ):  # a multiplier of 0 is not an explanation
+    if np.allclose(kept, exact, rtol=1e-6, atol=0) or (kept <= 0).any():
+        # a multiplier of 0 is not an explanation
         return None
     return facts.weigh_reals(Cause.WRONG_SCALE, words, facts.real * (kept / exact))
 

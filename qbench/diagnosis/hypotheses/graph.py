@@ -196,9 +196,8 @@ def _moved(written: Floats, weight: Floats, step: Floats, axis: int, what: str) 
         + (theirs**2).sum(axis=1)[None, :]
     )
     origin = sizes.argmin(axis=1)
-    widest = float(
-        steps.max()
-    )  # a slice that moved without its scale has the scale of its new position
+    # a slice that moved without its scale has the scale of its new position
+    widest = float(steps.max())
     if (np.abs(ours[off] - theirs[origin]) > 1.01 * widest).any() or np.unique(origin).size < len(
         off
     ):
@@ -403,9 +402,8 @@ def lines(facts: UnitEvidence) -> Iterator[Explanation | None]:
     fitted = int(
         facts.differing.any(axis=tuple(a for a in range(facts.found.ndim) if a != facts.axis)).sum()
     )
-    worth = _SHARE * max(
-        0.0, 1 - fitted / max(facts.hard_count, 1)
-    )  # as many fitted numbers as differences explain nothing
+    # as many fitted numbers as differences explain nothing
+    worth = _SHARE * max(0.0, 1 - fitted / max(facts.hard_count, 1))
     words = (
         f"an offset of its own in {off} of {count} channels (up to {np.abs(means).max():.3g} steps)"
     )

@@ -451,10 +451,8 @@ class UnitEvidence:
         if shown.shape != self.found.shape or 2 * self.hard_count < self.count:
             return None  # differences at ties show a rounding rule, nothing else
         step = max(1, self.found.size // (4 * MOST)) if self.channel_axis is None else 1
-        found, t = (
-            self.found.reshape(-1)[::step],
-            shown.reshape(-1)[::step],
-        )  # of very many values, a regular subset
+        # of very many values, a regular subset
+        found, t = self.found.reshape(-1)[::step], shown.reshape(-1)[::step]
         hard = self.hard.reshape(-1)[::step]
         rest = (self.looked_at & ~self.differing).reshape(-1)[::step]
         fits = np.abs(found - self.clipped(t)) <= 0.5 + self.slack
@@ -746,9 +744,8 @@ def evidence_of(
         and (claimed := captured.errors.claimed) is not None
         and not claimed.differing
     ):
-        hard = np.zeros_like(
-            hard
-        )  # all values are as its arithmetic says: real arithmetic cannot prove a mistake
+        # all values are as its arithmetic says: real arithmetic cannot prove a mistake
+        hard = np.zeros_like(hard)
         baseline, differing, slack = found, hard, TIE_WIDTH
     elif levels is None:
         if (
@@ -759,9 +756,8 @@ def evidence_of(
             hard = np.zeros_like(hard)
         baseline, differing, slack = np.where(hard, ideal, found), hard, TIE_WIDTH
     elif unit.grid is None:
-        differing = hard = (
-            np.abs(found - levels) > width
-        )  # float32 sums in another order are no difference
+        # float32 sums in another order are no difference
+        differing = hard = np.abs(found - levels) > width
         baseline, slack = np.where(differing, levels, found), TIE_WIDTH
     else:
         baseline, differing = levels, found != levels

@@ -143,9 +143,8 @@ def _needed(ranked: tuple[str, ...], fails: int, restores: int, probes: _Probes)
         needed += (ranked[restores - 1],)
         if probes(needed):
             return needed
-        ranked = ranked[
-            : restores - 1
-        ]  # with all of these it restores, with none of them it does not
+        # with all of these it restores, with none of them it does not
+        ranked = ranked[: restores - 1]
         fails, restores = 0, len(ranked)
 
 

@@ -136,9 +136,8 @@ def _skips(node: ir.Node) -> bool:
         return False
     dilations = ints_attribute(node, "dilations", (1,) * len(kernel))
     more = ints_attribute(node, "output_padding", (0,) * len(kernel))
-    gap = (
-        1 if node.op_type == "ConvTranspose" else 2
-    )  # the last element of a stride's rest does not matter
+    # the last element of a stride's rest does not matter
+    gap = 1 if node.op_type == "ConvTranspose" else 2
     return any(
         s - d * (k - 1) - 1 - o >= gap
         for s, d, k, o in zip(strides, dilations, kernel, more, strict=False)

@@ -134,9 +134,8 @@ def average_pool(making: KernelContext) -> KernelFunction:
     if len(known) == len(windows.sizes):
         scheme, sizes = scheme_and_sizes(tuple(known))
         if scheme is not Averaging.REAL:
-            averagers.of(
-                scheme, sizes
-            )  # a multiplier that the arithmetic cannot hold is reported now
+            # a multiplier that the arithmetic cannot hold is reported now
+            averagers.of(scheme, sizes)
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         codes = inputs[0]

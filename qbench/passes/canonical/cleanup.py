@@ -68,9 +68,8 @@ def _idle(node: ir.Node) -> bool:
 
 def _removed(node: ir.Node) -> bool:
     source, result, graph = node.inputs[0], node.outputs[0], node.graph
-    if (
-        source is None or graph is None or is_pinned(source) or is_pinned(result)
-    ):  # it separates two sets of qparams
+    if source is None or graph is None or is_pinned(source) or is_pinned(result):
+        # it separates two sets of qparams
         return False
     if result.is_graph_output():
         maker = source.producer()

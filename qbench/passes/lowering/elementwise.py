@@ -402,9 +402,8 @@ def _move(site: Site, node: ir.Node, inputs: list[ir.Value | None], data: Operan
         old = quantizer.outputs[0]
         old.replace_all_uses_with(value, replace_graph_outputs=True)
         site.graph.remove(quantizer, safe=True)
-        value.name = (
-            old.name
-        )  # the integers keep their name, so that runs of both forms can be compared
+        # the integers keep their name, so that runs of both forms can be compared
+        value.name = old.name
     if fed is not None:
         remove_unread(fed)
 

@@ -205,10 +205,8 @@ def _own_gemm(
         inputs += [output.scale, output.point]
     if scales is not None:
         if result is None:
-            inputs += [
-                None,
-                None,
-            ]  # the places of the output's scale and zero point: scales come behind them
+            # the places of the output's scale and zero point: scales come behind them
+            inputs += [None, None]
         inputs.append(scales)
     attributes = [ir.AttrInt64("transB", int(transposed)), *own.attributes]
     site.replace(nodes, "QGemm", inputs, attributes, domain=domain)

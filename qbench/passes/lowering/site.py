@@ -123,10 +123,8 @@ class Operand:
             return False
         if self.is_dynamic or other.is_dynamic:
             return self.scale is other.scale and self.point is other.point
-        pairs = (
-            (self.scales, other.scales),
-            (self.points, other.points),
-        )  # a list of one is the number in it
+        # a list of one is the number in it
+        pairs = ((self.scales, other.scales), (self.points, other.points))
         return all(np.array_equal(a.reshape(-1), b.reshape(-1)) for a, b in pairs)
 
 

@@ -153,9 +153,8 @@ def build_mobilenet_v2(state: Mapping[str, npt.NDArray[Any]]) -> ir.Model:
             width, index = outputs, index + 1
     x = layers.unit(x, _dense(f"features.{index}", f"features.{index}", width, 1280))
     logits = layers.head(x, "classifier.1", 1280, 1000)
-    parameters.finish(
-        unused=".num_batches_tracked"
-    )  # counts training steps; inference has no use for it
+    # counts training steps; inference has no use for it
+    parameters.finish(unused=".num_batches_tracked")
     return graph.model({"logits": logits}, dims={"H": 224, "W": 224})
 
 
@@ -287,9 +286,8 @@ def build_efficientnet_lite(number: int, state: Mapping[str, npt.NDArray[Any]]) 
         ),
     )
     logits = layers.head(x, "_fc", 1280, 1000)
-    parameters.finish(
-        unused=".num_batches_tracked"
-    )  # counts training steps; inference has no use for it
+    # counts training steps; inference has no use for it
+    parameters.finish(unused=".num_batches_tracked")
     return graph.model({"logits": logits}, dims={"H": size.side, "W": size.side})
 
 

@@ -137,9 +137,8 @@ class Conv3x3(Plain):
     def forward(self, x: Array, *, training: bool) -> Array:  # noqa: ARG002 - the same in both
         """(N, I, H, W) → (N, O, H, W)."""
         padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
-        windows = np.lib.stride_tricks.sliding_window_view(
-            padded, (3, 3), axis=(2, 3)
-        )  # (N, I, H, W, 3, 3)
+        # (N, I, H, W, 3, 3)
+        windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
         n, i, h, w = x.shape
         self._shape = x.shape
         self._rows: Array = windows.transpose(0, 2, 3, 1, 4, 5).reshape(n * h * w, i * 9)

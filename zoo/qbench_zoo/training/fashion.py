@@ -89,9 +89,8 @@ def _conv(inputs: list[Any], node: ir.Node, training: bool) -> Any:  # noqa: ANN
     pads = node.attributes["pads"].as_ints()
     group = node.attributes["group"].as_int() if "group" in node.attributes else 1
     assert pads[:2] == pads[2:], "torch pads both ends alike"
-    x = inputs[0].contiguous(
-        memory_format=torch.channels_last
-    )  # depthwise convolutions learn three times as fast
+    # depthwise convolutions learn three times as fast
+    x = inputs[0].contiguous(memory_format=torch.channels_last)
     strides = node.attributes["strides"].as_ints()
     return functional.conv2d(x, *inputs[1:], stride=strides, padding=pads[:2], groups=group)
 
@@ -112,9 +111,10 @@ _OPERATORS: Mapping[str, Callable[[list[Any], ir.Node, bool], Any]] = MappingPro
         "Clip": lambda inputs, _, __: torch.clamp(inputs[0], inputs[1], inputs[2]),
         "Add": lambda inputs, _, __: inputs[0] + inputs[1],
         "Concat": lambda inputs, node, __: torch.cat(inputs, node.attributes["axis"].as_int()),
+        # nearest
         "Resize": lambda inputs, _, __: functional.interpolate(
             inputs[0], scale_factor=inputs[1].tolist()[2:]
-        ),  # nearest
+        ),
         "GlobalAveragePool": lambda inputs, _, __: inputs[0].mean((2, 3), keepdim=True),
         "Flatten": lambda inputs, _, __: inputs[0].flatten(1),
         "Gemm": lambda inputs, _, __: functional.linear(*inputs),  # written with transB = 1
@@ -203,9 +203,8 @@ def _batches(
     """
     edge = (SHIFT, SHIFT)
     padded = np.pad(pictures, ((0, 0), (0, 0), edge, edge)).astype(np.float32) / np.float32(255)
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (28, 28), axis=(2, 3))[
-        :, 0
-    ]  # (n, 5, 5, 28, 28)
+    # (n, 5, 5, 28, 28)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (28, 28), axis=(2, 3))[:, 0]
     for _ in range(epochs):
         order = random.permutation(len(labels))
         for start in range(0, len(order) - BATCH + 1, BATCH):
