@@ -136,6 +136,24 @@ def test_ruff_watches_the_size_of_functions():
     assert {"C90", "PL"} <= set(settings["select"])
 
 
+def test_no_line_is_longer_than_100_columns():
+    """Ruff says which is; nothing may ask it not to, a table formatted by hand neither."""
+    ruff = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]
+    lint = ruff["lint"]
+    longest = runpy.run_path(str(ROOT / "benchmarks" / "density.py"))["LONGEST_LINE"]
+    ignored = {rule for rules in lint["per-file-ignores"].values() for rule in rules}
+    excused = [
+        str(path.relative_to(ROOT))
+        for path in tracked()
+        if path.suffix == ".py" and re.search(r"noqa:[^#\n]*\bE501\b", path.read_text())
+    ]
+    assert ruff["line-length"] == longest == 100
+    assert "max-line-length" not in lint.get("pycodestyle", {})
+    assert any("E501".startswith(rule) for rule in lint["select"])
+    assert not any("E501".startswith(rule) for rule in {*lint["ignore"], *ignored})
+    assert excused == []
+
+
 def test_no_drawer_for_odds_and_ends():
     names = [path for path in python_files(*CODE_FOLDERS) if {path.stem, path.parent.name} & BANNED]
     assert not names, "name a file after its idea"

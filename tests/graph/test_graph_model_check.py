@@ -24,12 +24,15 @@ from qbench.graph import (
 
 TEXT = """
 <ir_version: 10, opset_import: ["" : 21, "local" : 1]>
-net (float[N, 3] x) => (float[N, 2] y) <float[3, 2] w = {1, 2, 3, 4, 5, 6}, bool yes = {1}, int64 trips = {3}> {
+net (float[N, 3] x) => (float[N, 2] y)
+<float[3, 2] w = {1, 2, 3, 4, 5, 6}, bool yes = {1}, int64 trips = {3}> {
   c = Constant <value = float[2] {1, 2}> ()
   h = MatMul(x, w)
   a = local.shift(h)
-  i = If (yes) <then_branch = one () => (float[N, 2] t) { t = Add(a, c) }, else_branch = two () => (float[N, 2] e) { e = Relu(a) }>
-  y = Loop (trips, yes, i) <body = again (int64 n, bool go, float[N, 2] v) => (bool go2, float[N, 2] u) {
+  i = If (yes) <then_branch = one () => (float[N, 2] t) { t = Add(a, c) },
+                else_branch = two () => (float[N, 2] e) { e = Relu(a) }>
+  y = Loop (trips, yes, i)
+  <body = again (int64 n, bool go, float[N, 2] v) => (bool go2, float[N, 2] u) {
     go2 = Identity(go)
     u = Relu(v)
   }>
@@ -39,7 +42,7 @@ shift (U) => (V) {
   k = Constant <value = float[2] {0.25, 1}> ()
   V = Add(U, k)
 }
-"""  # noqa: E501 - one line per node
+"""
 
 
 def message():
