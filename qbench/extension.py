@@ -192,9 +192,8 @@ def read_entry_points() -> tuple[Extension, ...]:
         doing = f"Loading the qbench extension '{point.name}' ({point.value})"
         try:
             value = point.load()
-        except (
-            Exception
-        ) as error:  # it is code of another package: whatever it raises is about that
+        except Exception as error:
+            # it is code of another package: whatever it raises is about that
             remedy = "Correct the package, or remove it."
             raise error_of_code(
                 doing, error, folder="", expected="an Extension", remedy=remedy

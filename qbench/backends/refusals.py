@@ -19,9 +19,8 @@ def importing_engine(*, extra: str, backend: str) -> Iterator[None]:
     """
     try:
         yield
-    except (
-        Exception
-    ) as error:  # a wheel for another processor, system or numpy raises errors of any type
+    except Exception as error:
+        # a wheel for another processor, system or numpy raises errors of any type
         raise not_installed(error, extra=extra, backend=backend) from error
 
 

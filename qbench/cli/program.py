@@ -109,9 +109,8 @@ def _run(words: Sequence[str], *, is_program: bool) -> int:
     """
     try:
         arguments = build_parser().parse_args(words)
-    except (
-        SystemExit
-    ) as request:  # argparse ends the process for --help and for what it cannot read
+    except SystemExit as request:
+        # argparse ends the process for --help and for what it cannot read
         return int(request.code or 0)
     if is_program and arguments.verb == run.COMMAND.name:
         # its cells run code that can end the process

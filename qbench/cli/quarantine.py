@@ -425,9 +425,8 @@ def _require_toml(text: str, path: Path, doing: str) -> None:
 
     try:
         table = tomllib.loads(text)
-    except (
-        tomllib.TOMLDecodeError
-    ) as error:  # what is there was read before: cell = [ { … } ] takes no further table
+    except tomllib.TOMLDecodeError as error:
+        # what is there was read before: cell = [ { … } ] takes no further table
         raise InputError(
             doing,
             found=f"that an entry cannot follow what is in '{path}' ({error})",

@@ -201,9 +201,8 @@ def _round_constants(
             else:
                 is_bias = grid.qtype.bits > _WEIGHT_BITS
                 apart, size = theirs.astype(np.float64) - rounded, grid.expanded(rounded.shape)[0]
-                if (
-                    np.abs(apart) > size
-                ).any():  # ties and rounding corrections may move a constant by a step
+                if (np.abs(apart) > size).any():
+                    # ties and rounding corrections may move a constant by a step
                     yield (
                         str(value.name),
                         float(np.sqrt(np.mean(np.square(apart / (step if is_bias else size))))),

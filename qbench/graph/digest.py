@@ -125,7 +125,6 @@ def _content(tensor: ir.TensorProtocol) -> str:
     if tensor.dtype.bitwidth >= 8:
         array = tensor.numpy()
         if array.dtype.newbyteorder("<") == array.dtype and array.flags.c_contiguous:
-            return hashlib.sha256(
-                array.reshape(-1).view(np.uint8).data
-            ).hexdigest()  # hashed where it lies, not copied
+            # hashed where it lies, not copied
+            return hashlib.sha256(array.reshape(-1).view(np.uint8).data).hexdigest()
     return hashlib.sha256(tensor.tobytes()).hexdigest()

@@ -142,9 +142,8 @@ def read_entry(
         return None
     try:
         return made_of(json.loads(text))
-    except (
-        Exception
-    ) as error:  # JSON, enums, types and arrays raise many kinds for what others wrote
+    except Exception as error:
+        # JSON, enums, types and arrays raise many kinds for what others wrote
         raise InputError(
             f"Reading the metadata '{key}' of {where}",
             found=f"'{text[:60]}' ({type(error).__name__})",

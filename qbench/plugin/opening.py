@@ -112,9 +112,8 @@ def _opened(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuite:
     catalogues = gather(added, suites=path.parent)
     if (release := config.stash[OPTIONS].release) is not None:
         catalogues = with_python(catalogues, release.python, release.package)
-    if config.stash[
-        OPTIONS
-    ].prune:  # pruning reports stale entries at the end, so here they are not an error
+    if config.stash[OPTIONS].prune:
+        # pruning reports stale entries at the end, so here they are not an error
         kept, planned = expand_pruned(suite, catalogues)
         stale = tuple(entry for entry in suite.quarantine if entry not in kept.quarantine)
         return OpenSuite(kept, catalogues, planned, config, shown, stale)

@@ -680,10 +680,8 @@ def _decision(row: _SlotText) -> Decision:
             block_size=row.block_size,
             narrow_range=row.narrow_range,
         )
-    except (
-        TypeError,
-        OverflowError,
-    ) as error:  # numpy raises these for lists of anything but numbers
+    except (TypeError, OverflowError) as error:
+        # numpy raises these for lists of anything but numbers
         raise ValueError(f"parameters of {row.slot[0]!r} that are not all numbers") from error
     match row.kind:
         case "static":

@@ -162,9 +162,8 @@ def _held(folder: Path, *, waits: bool) -> Iterator[Path]:
                 _make_ignored(work)
             lock.acquire()
             break
-        except (
-            OSError
-        ) as error:  # other processes have just made it, or taken it away, or swept ours
+        except OSError as error:
+            # other processes have just made it, or taken it away, or swept ours
             if not tries_left or error.errno not in (errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY):
                 raise
     try:

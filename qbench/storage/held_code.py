@@ -161,9 +161,8 @@ class _Walk:
     def __init__(self) -> None:
         self.files = SourceFiles()
         self.unfollowed: dict[str, None] = {}
-        self._known: dict[
-            int, tuple[object, str]
-        ] = {}  # the object is kept, so that no other gets its id
+        # the object is kept, so that no other gets its id
+        self._known: dict[int, tuple[object, str]] = {}
         self._open: dict[int, int] = {}
         self._later: list[tuple[str, object]] = []
         self._labels: dict[str, str] = {}

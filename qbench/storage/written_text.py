@@ -56,9 +56,8 @@ def neutral_json(value: object) -> str:
     log.
     """
     text = json_text(value)
-    if not text.replace(
-        "\n", ""
-    ).isprintable():  # character by character takes long, and is hardly ever needed
+    if not text.replace("\n", "").isprintable():
+        # character by character takes long, and is hardly ever needed
         text = "".join(
             json.dumps(one)[1:-1] if one != "\n" and _is_hidden(one) else one for one in text
         )

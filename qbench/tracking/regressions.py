@@ -43,9 +43,8 @@ def group_alerts(alerts: Iterable[Alert], commits: Sequence[str]) -> tuple[Regre
     """
     places = {commit: place for place, commit in enumerate(commits)}
     groups: list[tuple[tuple[str, ...], list[Alert]]] = []
-    apart: dict[
-        tuple[State, object], list[Alert]
-    ] = {}  # without a commit to share: slides, and runs outside git
+    # without a commit to share: slides, and runs outside git
+    apart: dict[tuple[State, object], list[Alert]] = {}
     everything = list(alerts)
     for alert in sorted(
         everything, key=lambda a: max((places.get(c, -1) for c in a.stretch), default=-1)

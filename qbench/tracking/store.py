@@ -90,9 +90,8 @@ class FolderStore:
         except FileExistsError as error:
             if path.exists():
                 raise
-            raise unwritable(
-                str(path), error.strerror or str(error)
-            ) from error  # the folder's name is that of a file
+            # the folder's name is that of a file
+            raise unwritable(str(path), error.strerror or str(error)) from error
         except OSError as error:
             raise unwritable(str(path), error.strerror or str(error)) from error
         return str(path)

@@ -109,9 +109,8 @@ def check_run(
             regions = tuple(trying.regions(side, Side.of(after)))
         except QbenchError:
             raise
-        except (
-            Exception
-        ) as error:  # what reads the graph before and not the one after finds the pass's fault
+        except Exception as error:
+            # what reads the graph before and not the one after finds the pass's fault
             faults = (*faults, f"the graph after it does not run: {type(error).__name__}: {error}")
     return Checked(pass_.name, effect, _names(effect, arithmetics), bool(changed), regions, faults)
 
