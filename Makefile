@@ -33,13 +33,13 @@ bench: $(STAMP)  ## run the smoke suite on real models: measure, judge, remember
 	$(PYTEST) suites/smoke.qbench.toml -n $(WORKERS) --dist loadscope $(REPORTS)
 
 test: $(STAMP)  ## run the tests that take seconds
-	$(PYTEST) -n $(TEST_WORKERS) --dist worksteal -m "not slow and not oracle"
+	$(PYTEST) -n $(TEST_WORKERS) --dist worksteal --ignore=tests/oracles --few-examples -m "not slow and not oracle"
 
 golden: $(STAMP)  ## write the expected texts of tests/golden anew; read the difference before you commit it
 	$(PYTEST) tests -n $(WORKERS) --write-golden
 
-test-slow: $(STAMP)  ## run the tests that take minutes (pytest's code 5: there are none)
-	$(PYTEST) -n $(WORKERS) -m "slow and not oracle" || test $$? -eq 5
+test-slow: $(STAMP)  ## run the tests that take minutes, and all examples of hypothesis (pytest's code 5: there are none)
+	$(PYTEST) -n $(WORKERS) -m "(slow or property) and not oracle" || test $$? -eq 5
 
 test-oracles: $(ORACLES)  ## install the engines of the extra, and let them judge our arithmetics
 	$(PYTEST) -n $(WORKERS) -m oracle -rs

@@ -16,6 +16,9 @@ then: that stays to the end, and looking through it took up to a twelfth of the 
 
 No test fails because the computer is busy: hypothesis holds no example to a deadline, and waits are
 long or end by what they wait for.
+
+The quick tests (``make test``) try a fifth of hypothesis' examples; ``make test-slow`` runs the
+same tests, which are marked ``property``, with all of them.
 """
 
 import difflib
@@ -33,7 +36,7 @@ import onnx  # noqa: F401
 import onnxruntime
 import pytest
 from filelock import FileLock
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 gc.disable()
 
@@ -46,6 +49,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 GOLDEN = Path(__file__).parent / "golden"
+FEWER = 5
+"""The quick tests try the whole number of examples divided by this."""
 
 
 def pytest_addoption(parser):
@@ -54,10 +59,52 @@ def pytest_addoption(parser):
         action="store_true",
         help="write the files of tests/golden anew (make golden)",
     )
+    parser.addoption(
+        "--few-examples",
+        action="store_true",
+        help=f"hypothesis tries 1/{FEWER} of its examples (make test)",
+    )
 
 
+def mark_all_but_few(items: list[pytest.Item]) -> None:
+    """Mark as slow what ``slow_but(count)`` says: all parameters of a test but ``count`` of them.
+
+    Those that stay quick are spread evenly over the list of the parameters; the first is one.
+    """
+    parameters: dict[tuple[Path, str], list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("slow_but"):
+            parameters.setdefault((item.path, item.originalname), []).append(item)
+    for of_one_test in parameters.values():
+        (count,) = of_one_test[0].get_closest_marker("slow_but").args
+        quick = {place * len(of_one_test) // count for place in range(count)}
+        for place, item in enumerate(of_one_test):
+            if place not in quick:
+                item.add_marker(pytest.mark.slow)
+
+
+def try_few_examples(test: Callable[..., None]) -> None:
+    """Let hypothesis try a part of ``test``'s examples, whether it has a number of its own or
+    not.
+    """
+    full = test._hypothesis_internal_use_settings
+    test._hypothesis_internal_use_settings = settings(
+        full, max_examples=max(full.max_examples // FEWER, 1)
+    )
+
+
+@pytest.hookimpl(tryfirst=True)  # pytest selects by markers afterwards
 def pytest_collection_modifyitems(config, items):
-    """Of the tests, only those that have a golden file are run when these files are written."""
+    """Mark what is slow or a property. Of the tests, only those that have a golden file are run
+    when these files are written.
+    """
+    mark_all_but_few(items)
+    properties = [item for item in items if is_hypothesis_test(getattr(item, "obj", None))]
+    for item in properties:
+        item.add_marker(pytest.mark.property)
+    if config.getoption("--few-examples"):
+        for test in {item.function for item in properties}:  # one of several parameters
+            try_few_examples(test)
     if config.getoption("--write-golden"):
         others = [
             item for item in items if not {"golden", "words"} & {*getattr(item, "fixturenames", ())}
