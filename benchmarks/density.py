@@ -14,7 +14,7 @@ number only.
 
 import argparse
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,42 +59,44 @@ class Density:
     """The number of lines of more than `LONGEST_LINE` columns."""
 
 
-def own_nodes(function: Function) -> Iterator[ast.AST]:
-    """The nodes of ``function``'s body, without those of functions
-    and classes that are defined in it.
-    """
-    waiting: list[ast.AST] = list(function.body)
-    while waiting:
-        node = waiting.pop()
-        yield node
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            waiting.extend(ast.iter_child_nodes(node))
-
-
-def nested_conditionals(conditional: ast.IfExp) -> int:
-    """The number of conditional expressions inside ``conditional``."""
-    return sum(isinstance(node, ast.IfExp) for node in ast.walk(conditional)) - 1
-
-
 def dense_functions(path: Path, tree: ast.AST) -> Iterator[DenseFunction]:
     """The functions of ``tree`` that break the rule, in the order of the file."""
-    functions = [node for node in ast.walk(tree) if isinstance(node, Function)]
-    for function in sorted(functions, key=lambda node: node.lineno):
-        conditionals = [node for node in own_nodes(function) if isinstance(node, ast.IfExp)]
-        nested = sum(nested_conditionals(conditional) > 0 for conditional in conditionals)
-        if len(conditionals) > MOST_CONDITIONALS or nested:
+    conditionals: dict[Function, list[ast.IfExp]] = {}
+    nesting: set[ast.IfExp] = set()
+    # nodes to visit, each with the function whose body it is in and the conditional expression
+    # around it; what surrounds the body of a function (decorators, defaults) belongs to none
+    waiting: list[tuple[ast.AST, Function | None, ast.IfExp | None]] = [(tree, None, None)]
+    while waiting:
+        node, function, around = waiting.pop()
+        if isinstance(node, Function):
+            conditionals[node] = []
+            waiting += [(part, node, None) for part in node.body]
+            continue
+        if isinstance(node, ast.ClassDef):
+            function = None
+        elif isinstance(node, ast.IfExp):
+            if function:
+                conditionals[function].append(node)
+            if around:
+                nesting.add(around)
+            around = node
+        waiting += [(part, function, around) for part in ast.iter_child_nodes(node)]
+    for function in sorted(conditionals, key=lambda node: node.lineno):
+        own = conditionals[function]
+        nested = len(nesting.intersection(own))
+        if len(own) > MOST_CONDITIONALS or nested:
             yield DenseFunction(
                 path=path,
                 line=function.lineno,
                 name=function.name,
-                conditionals=len(conditionals),
+                conditionals=len(own),
                 nested=nested,
             )
 
 
-def wide_comprehensions(tree: ast.AST) -> Iterator[Comprehension]:
-    """The comprehensions of ``tree`` with more than `MOST_LOOPS` loops."""
-    for node in ast.walk(tree):
+def wide_comprehensions(nodes: Iterable[ast.AST]) -> Iterator[Comprehension]:
+    """The comprehensions among ``nodes`` with more than `MOST_LOOPS` loops."""
+    for node in nodes:
         if isinstance(node, Comprehension) and len(node.generators) > MOST_LOOPS:
             yield node
 
@@ -112,7 +114,7 @@ def density_of(paths: list[Path]) -> Density:
         lines += len(text.splitlines())
         conditionals += sum(isinstance(node, ast.IfExp) for node in ast.walk(tree))
         dense += dense_functions(path, tree)
-        wide += [(path, node.lineno) for node in wide_comprehensions(tree)]
+        wide += [(path, node.lineno) for node in wide_comprehensions(ast.walk(tree))]
         long_lines += sum(len(line) > LONGEST_LINE for line in text.splitlines())
     return Density(
         lines=lines,

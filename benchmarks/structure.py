@@ -10,9 +10,11 @@ single-importer when exactly one other module of ``qbench`` or its guests import
 """
 
 import ast
+import inspect
 import re
 import statistics
 import sys
+import tokenize
 from pathlib import Path
 
 FOLDERS = ("qbench", "engines", "zoo")
@@ -92,8 +94,18 @@ def facts(root: Path) -> dict[str, str]:
 
 def purpose(path: Path) -> str:
     """The first sentence of a module's docstring, up to its first empty line."""
-    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    return " ".join(text.split("\n\n")[0].split())
+    return " ".join(docstring(path).split("\n\n")[0].split())
+
+
+def docstring(path: Path) -> str:
+    """The docstring of a module, or nothing; what comes after it is not read."""
+    with tokenize.open(path) as file:
+        for token in tokenize.generate_tokens(file.readline):
+            if token.type == tokenize.STRING:
+                return inspect.cleandoc(ast.literal_eval(token.string))
+            if token.type not in {tokenize.COMMENT, tokenize.NL}:
+                break
+    return ""
 
 
 def module_list(root: Path) -> str:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -17,6 +19,7 @@ def loaded(name):
     return module
 
 
+@pytest.mark.slow
 def test_the_path_of_a_cell_is_what_a_cell_goes_through():
     command = [sys.executable, str(ROOT / "benchmarks" / "hops.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

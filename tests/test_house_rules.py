@@ -3,13 +3,15 @@ nothing of one machine.
 """
 
 import ast
+import functools
 import importlib
 import re
 import runpy
 import subprocess
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -59,11 +61,11 @@ def is_module(dotted: str) -> bool:
     return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
 
 
-def imports_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """(line, dotted module) of every import in ``tree``, those inside functions too; files
+def imports_of(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
+    """(line, dotted module) of every import among ``nodes``, those inside functions too; files
     imported as names count.
     """
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -73,13 +75,13 @@ def imports_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, whole if inside else node.module
 
 
-def side_doors(path: Path, source: str, rooms: set[str]) -> list[str]:
-    """The imports of ``source`` that break the front-door rule: another room's file,
+def side_doors(path: Path, imports: Iterable[tuple[int, str]], rooms: set[str]) -> list[str]:
+    """The imports of ``path`` that break the front-door rule: another room's file,
     or one's own room whole.
     """
     own = room_of(path)
     found = []
-    for line, module in imports_of(ast.parse(source)):
+    for line, module in imports:
         parts = module.split(".")
         if parts[0] != "qbench" or len(parts) < 2 or parts[1] not in rooms:
             continue
@@ -90,6 +92,80 @@ def side_doors(path: Path, source: str, rooms: set[str]) -> list[str]:
         if parts[1] == own and len(parts) == 2 and path.name != "__init__.py":
             found.append(f"{path.name}:{line} imports its own room {module}; import the file")
     return found
+
+
+_THROWS_AWAY = re.compile(
+    r"\b(delete (it|the|that)|remove (the (page|file|baseline|run|index))|rm -|git "
+    r"(rm|clean|reset)|discard it)|"
+    r"from the baseline file|take them out",
+    re.IGNORECASE,
+)
+
+
+def remedies_that_throw_away(nodes: Sequence[ast.AST]) -> list[str]:
+    """The texts that recommend to throw a file away; docstrings are no messages."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docs = {ast.get_docstring(node, clean=False) for node in nodes if isinstance(node, documented)}
+    texts = (
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+    return [text for text in texts if text not in docs and _THROWS_AWAY.search(text)]
+
+
+def gate_kinds_as_text(nodes: Sequence[ast.AST]) -> list[int]:
+    """The lines that compare a ``kind`` with the word of a gate instead of a ``GateKind``."""
+    words = {kind.value for kind in GateKind}
+    found = []
+    for node in nodes:
+        if not isinstance(node, ast.Compare):
+            continue
+        sides = [node.left, *node.comparators]
+        is_of_kind = any(isinstance(side, ast.Attribute) and side.attr == "kind" for side in sides)
+        texts = {
+            one.value for side in sides for one in ast.walk(side) if isinstance(one, ast.Constant)
+        }
+        if is_of_kind and texts & words:
+            found.append(node.lineno)
+    return found
+
+
+DENSITY = runpy.run_path(str(ROOT / "benchmarks" / "density.py"))
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the rules ask of a file of code. A tree is large: it is made once and not kept."""
+
+    purpose: str | None
+    """The docstring of the module."""
+    imports: list[tuple[int, str]]
+    throwing_away: list[str]
+    gate_kinds: list[int]
+    dense: list[str]
+    wide: int
+    """The number of comprehensions with too many loops."""
+
+
+def nodes_of(source: str) -> list[ast.AST]:
+    """Every node of the tree of ``source``; the module is the first."""
+    return list(ast.walk(ast.parse(source)))
+
+
+@functools.cache
+def facts_of(path: Path) -> Facts:
+    """The facts of a file, found once for all rules."""
+    nodes = nodes_of(path.read_text())
+    tree = nodes[0]
+    return Facts(
+        purpose=ast.get_docstring(tree),
+        imports=list(imports_of(nodes)),
+        throwing_away=remedies_that_throw_away(nodes),
+        gate_kinds=gate_kinds_as_text(nodes),
+        dense=[one.text(ROOT) for one in DENSITY["dense_functions"](path, tree)],
+        wide=len(list(DENSITY["wide_comprehensions"](nodes))),
+    )
 
 
 def exported_functions(init: Path) -> set[str]:
@@ -163,7 +239,7 @@ def test_every_module_says_what_it_is_for():
     silent = [
         str(path.relative_to(ROOT))
         for path in python_files("qbench", *GUESTS, "benchmarks")
-        if not ast.get_docstring(ast.parse(path.read_text()))
+        if not facts_of(path).purpose
     ]
     assert not silent
 
@@ -173,7 +249,7 @@ def test_rooms_are_entered_by_the_front_door():
     found = [
         line
         for path in python_files("qbench")
-        for line in side_doors(path, path.read_text(), rooms)
+        for line in side_doors(path, facts_of(path).imports, rooms)
     ]
     assert not found, "\n".join(found)
 
@@ -193,10 +269,9 @@ def test_rooms_are_entered_by_the_front_door():
     ],
 )
 def test_the_front_door_rule_can_be_broken(source, breaks):
-    assert (
-        bool(side_doors(PACKAGE / "numerics" / "affine.py", source, {"graph", "numerics"}))
-        == breaks
-    )
+    imports = imports_of(nodes_of(source))
+    found = side_doors(PACKAGE / "numerics" / "affine.py", imports, {"graph", "numerics"})
+    assert bool(found) == breaks
 
 
 def lazy_doors() -> list[Path]:
@@ -258,7 +333,7 @@ def test_guests_enter_by_the_front_door_too():
     found = [
         f"{path.name}:{line} imports the file {module}"
         for path in python_files(*GUESTS)
-        for line, module in imports_of(ast.parse(path.read_text()))
+        for line, module in facts_of(path).imports
         if module.split(".")[0] == "qbench"
         and module.count(".") > 1
         and module.split(".")[1] in rooms
@@ -358,36 +433,11 @@ def test_no_test_is_held_to_a_clock():
     assert found == []
 
 
-_THROWS_AWAY = re.compile(
-    r"\b(delete (it|the|that)|remove (the (page|file|baseline|run|index))|rm -|git "
-    r"(rm|clean|reset)|discard it)|"
-    r"from the baseline file|take them out",
-    re.IGNORECASE,
-)
-
-
-def remedies_that_throw_away(source: str) -> list[str]:
-    """The texts in ``source`` that recommend to throw a file away; docstrings are no messages."""
-    tree = ast.parse(source)
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    docs = {
-        ast.get_docstring(node, clean=False)
-        for node in ast.walk(tree)
-        if isinstance(node, documented)
-    }
-    texts = (
-        node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    )
-    return [text for text in texts if text not in docs and _THROWS_AWAY.search(text)]
-
-
 def test_no_message_recommends_to_throw_results_away():
     found = {
         path.name: texts
         for path in python_files("qbench")
-        if (texts := remedies_that_throw_away(path.read_text()))
+        if (texts := facts_of(path).throwing_away)
     }
     assert not found
 
@@ -396,37 +446,15 @@ def test_no_message_recommends_to_throw_results_away():
     "text", ["Delete it yourself", "remove 'a' from the baseline file", "git rm -r baselines"]
 )
 def test_the_rule_about_messages_can_be_broken(text):
-    assert remedies_that_throw_away(f'raise Error(remedy="{text}")') == [text]
-
-
-def gate_kinds_as_text(source: str) -> list[int]:
-    """The lines of ``source`` that compare a ``kind`` with the word
-    of a gate instead of a ``GateKind``.
-    """
-    words = {kind.value for kind in GateKind}
-    found = []
-    for node in ast.walk(ast.parse(source)):
-        if not isinstance(node, ast.Compare):
-            continue
-        sides = [node.left, *node.comparators]
-        is_of_kind = any(isinstance(side, ast.Attribute) and side.attr == "kind" for side in sides)
-        texts = {
-            one.value for side in sides for one in ast.walk(side) if isinstance(one, ast.Constant)
-        }
-        if is_of_kind and texts & words:
-            found.append(node.lineno)
-    return found
+    assert remedies_that_throw_away(nodes_of(f'raise Error(remedy="{text}")')) == [text]
 
 
 def test_the_kind_of_a_gate_is_no_text() -> None:
     """A gate is a row of ``judging/gates.py``: nothing else switches on the word of its kind."""
-    assert gate_kinds_as_text('broken = first.kind == "loss"') == [1]
-    assert gate_kinds_as_text('wide = gate.kind in ("loss", "floor")') == [1]
-    assert gate_kinds_as_text('wide = array.dtype.kind == "f"') == []
-    named = {
-        str(path): gate_kinds_as_text(path.read_text())
-        for path in python_files("qbench", "engines")
-    }
+    assert gate_kinds_as_text(nodes_of('broken = first.kind == "loss"')) == [1]
+    assert gate_kinds_as_text(nodes_of('wide = gate.kind in ("loss", "floor")')) == [1]
+    assert gate_kinds_as_text(nodes_of('wide = array.dtype.kind == "f"')) == []
+    named = {str(path): facts_of(path).gate_kinds for path in python_files("qbench", "engines")}
     assert {path: lines for path, lines in named.items() if lines} == {}
 
 
@@ -438,31 +466,18 @@ def test_no_function_is_dense() -> None:
     """At most four conditional expressions in a function and none nested;
     at most two loops in a comprehension.
     """
-    run = runpy.run_path(str(ROOT / "benchmarks" / "density.py"))
-    found = [
-        one.text(ROOT)
-        for path in python_files(*run["FOLDERS"])
-        for one in run["dense_functions"](path, parsed(path))
-    ]
-    wide = [
-        str(path)
-        for path in python_files(*run["FOLDERS"])
-        if list(run["wide_comprehensions"](parsed(path)))
-    ]
+    files = python_files(*DENSITY["FOLDERS"])
+    found = [line for path in files for line in facts_of(path).dense]
+    wide = [str(path) for path in files if facts_of(path).wide]
     assert found == []
     assert wide == []
 
 
 def test_dense_functions_are_found() -> None:
-    run = runpy.run_path(str(ROOT / "benchmarks" / "density.py"))
     nested = ast.parse("def f(a, b):\n    return 1 if a else 2 if b else 3\n")
     many = ast.parse("def f(a):\n    return " + ", ".join(["1 if a else 2"] * 5) + "\n")
     few = ast.parse("def f(a):\n    return " + ", ".join(["1 if a else 2"] * 4) + "\n")
     counts = [
-        len(list(run["dense_functions"](ROOT / "f.py", tree))) for tree in (nested, many, few)
+        len(list(DENSITY["dense_functions"](ROOT / "f.py", tree))) for tree in (nested, many, few)
     ]
     assert counts == [1, 1, 0]
-
-
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
