@@ -24,8 +24,7 @@ Door = tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]
 
 @contextlib.contextmanager
 def loaded_whole() -> Iterator[None]:
-    """Delay SIGINT and SIGTERM inside the block until its end, if their handlers are Python
-    functions.
+    """Delay SIGINT and SIGTERM until the end of the block, if Python functions handle them.
 
     SIGTERM has one inside ``ended_like_interrupted``; otherwise the system ends the process at
     once.

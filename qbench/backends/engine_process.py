@@ -58,9 +58,7 @@ _LONGEST = 200
 
 
 class EngineCrashError(QbenchError):
-    """An engine ended its process, gave no reply in time, or raised an error that is not a
-    ``QbenchError``.
-    """
+    """An engine ended its process, gave no reply in time, or raised a foreign error."""
 
 
 class NotReceivedError(Exception):
@@ -201,8 +199,9 @@ def no_timeout() -> float:
 
 
 def contained(backend: Backend, timeout: Timeout = no_timeout) -> Backend:
-    """``backend`` with its sessions in the worker; itself if it is an integer interpreter, or
-    cannot be pickled.
+    """``backend`` with its sessions in the worker.
+
+    An integer interpreter, and what cannot be pickled, is returned as it is.
 
     Args:
         backend: runs in the worker. timeout: of one reply.

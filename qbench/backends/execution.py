@@ -17,8 +17,7 @@ _Held = TypeVar("_Held")
 
 
 class EngineExecutor(Closing, Generic[_Held]):
-    """The frame of an executor: it checks the feeds of each batch, and runs nothing after it
-    was closed.
+    """The frame of an executor: checks the feeds of each batch, runs nothing once it is closed.
 
     A subclass defines ``_answer`` and ``executed``, and ``close`` where releasing what is held
     takes more than forgetting it.

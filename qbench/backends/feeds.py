@@ -134,8 +134,7 @@ def loaded(model: AnyModel) -> ir.Model:
 
 
 def with_taps(model: ir.Model, taps: Sequence[str]) -> ir.Model:
-    """A copy of ``model`` that returns the values named in ``taps`` after its own outputs;
-    itself without taps.
+    """A copy of ``model`` that returns the values in ``taps`` too; itself without taps.
 
     Raises:
         InputError: a tap names no value of the main graph.

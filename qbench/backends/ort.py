@@ -162,9 +162,7 @@ def _give_own(graph: ir.Graph, node: ir.Node, index: int, names: NameScope) -> N
 
 
 class Level(enum.Enum):
-    """Levels of graph optimization; each includes those before it (``GraphOptimizationLevel``
-    of ONNX Runtime).
-    """
+    """Levels of graph optimization (``GraphOptimizationLevel``); each includes those before it."""
 
     NONE = "none"
     BASIC = "basic"

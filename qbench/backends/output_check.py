@@ -69,9 +69,7 @@ class OutputFact:
 
 @dataclass(frozen=True, slots=True)
 class OutputCheck:
-    """The declared outputs of a graph, in its order, and the input whose first axis counts the
-    samples.
-    """
+    """The declared outputs of a graph, in order, and the input whose first axis counts samples."""
 
     graph: str
     backend: str

@@ -205,9 +205,7 @@ class Recording(Protocol):
 
 @runtime_checkable
 class Watchable(Protocol):
-    """A backend whose taps change no number and whose kernels can be wrapped, such as the
-    integer interpreter.
-    """
+    """A backend whose taps change no number and whose kernels can be wrapped."""
 
     def surrounded(self, around: "KernelWrapper") -> "Backend":
         """The same backend with every kernel wrapped by ``around``."""
@@ -251,9 +249,7 @@ class Miscomputed:
 
 @runtime_checkable
 class KnowsMistakes(Protocol):
-    """A backend that knows graphs which its engine computes wrong without a word; it refuses
-    them.
-    """
+    """A backend that knows and refuses graphs which its engine computes wrong without a word."""
 
     def miscomputed(self, model: "ir.Model") -> tuple[Miscomputed, ...]:
         """The nodes of ``model`` that the engine computes wrong, with the reason; empty: none
@@ -285,9 +281,7 @@ class RemoteBackend(Protocol):
 
 @runtime_checkable
 class Recorded(Protocol):
-    """A backend that runs no model: it gives answers that were recorded elsewhere, sample by
-    sample.
-    """
+    """A backend that runs no model: it gives recorded answers, sample by sample."""
 
     def recorded(self) -> "AnswerFile":
         """The answers, opened.
@@ -299,8 +293,7 @@ class Recorded(Protocol):
 
 
 def arithmetic_of(backend: Backend) -> "Arithmetic | None":
-    """The arithmetic by which ``backend`` computes quantized graphs on this computer; None: it
-    declares none.
+    """The arithmetic of ``backend`` for quantized graphs on this computer; None: it declares none.
 
     Raises:
         InputError: it names an arithmetic that does not exist.
@@ -318,9 +311,7 @@ def executed_by(executor: Executor) -> Mapping[str, Executed]:
 
 
 def recording(backend: Backend) -> Backend:
-    """``backend`` with executors that already know how their nodes run, where it has such a
-    form.
-    """
+    """``backend`` with executors that know how their nodes run, where it has such a form."""
     return backend.recording() if isinstance(backend, Recording) else backend
 
 
@@ -330,15 +321,14 @@ def runs_as_written(backend: Backend) -> bool:
 
 
 def for_many_sessions(backend: Backend) -> Backend:
-    """``backend`` without memory that sessions keep between runs, for one session per node at
-    once.
-    """
+    """``backend`` without memory that is kept between runs, for one session per node at once."""
     return backend.for_many_sessions() if isinstance(backend, ManySessions) else backend
 
 
 def versions_of(backend: Backend) -> dict[str, str]:
-    """Package → version for the environment class of results: of this Python, unless it is a
-    ``RemoteBackend``.
+    """Package → version for the environment class of results.
+
+    They are those of this Python, unless it is a ``RemoteBackend``.
     """
     if isinstance(backend, RemoteBackend):
         return dict(backend.package_versions())

@@ -25,8 +25,7 @@ def importing_engine(*, extra: str, backend: str) -> Iterator[None]:
 
 
 def not_installed(error: Exception, *, extra: str, backend: str) -> NotFetchedError:
-    """The error for an engine whose import failed with ``error``; cells of ``backend`` are
-    skipped with it.
+    """The error for an engine whose import failed with ``error``: skips cells of ``backend``.
 
     Args:
         error: an ImportError where it is absent. extra: of qbench, which installs the engine.

@@ -76,8 +76,7 @@ _OWN: Mapping[str, Callable[[], "Backend"]] = MappingProxyType(
 
 
 def catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[Backend]":
-    """The built-in backends and those of ``extensions``, with an interpreter for each of their
-    arithmetics.
+    """The built-in backends, those of ``extensions``, and an interpreter for each arithmetic.
 
     Raises:
         InputError: two owners define one name.
@@ -124,8 +123,7 @@ def backends_of_format(suffix: str) -> tuple[str, ...]:
 
 
 def miscomputed(model: "ir.Model") -> "tuple[Miscomputed, ...]":
-    """The nodes of ``model`` that an engine of the known extensions computes wrong, with the
-    reason.
+    """The nodes of ``model`` that an engine of known extensions computes wrong, and why.
 
     Each is listed once, though several backends may run the same engine.
 
@@ -161,8 +159,7 @@ def as_backend(backend: "Backend | str") -> "Backend":
 
 
 def get_backend(name: str) -> "Backend":
-    """The backend called ``name``, installed extensions included; ``answers:PATH`` are recorded
-    answers.
+    """The backend called ``name``, of installed extensions too; ``answers:PATH``: recorded answers.
 
     Raises:
         InputError: the backend does not exist; the nearest name is suggested.

@@ -17,9 +17,7 @@ from qbench.graph import fixed_batch
 
 
 def in_slices(executor: Executor, model: ir.Model) -> Executor:
-    """``executor`` of ``model`` for batches of any size: itself if the batch size of the graph
-    is free.
-    """
+    """``executor`` of ``model`` for batches of any size; itself if the graph's batch is free."""
     size = fixed_batch(model)
     return executor if size is None else _Slicing(executor, model, size)
 

@@ -66,8 +66,7 @@ def calibrate(
 
 
 def data_of(model: ir.Model, batches: Iterable[Feeds]) -> str:
-    """The digest that a profile of ``model`` over ``batches`` has for its data
-    (``require_data``); runs nothing.
+    """The digest of the data of a profile of ``model`` over ``batches``; runs nothing.
 
     Raises:
         InputError: a batch without the graph's first input.

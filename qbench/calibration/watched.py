@@ -161,8 +161,7 @@ class WatchedValue:
 
 
 def watched_values(model: ir.Model, names: Iterable[str] | None = None) -> tuple[WatchedValue, ...]:
-    """The values of a canonical ``model`` to watch, in graph order; with ``names``, these and
-    no others.
+    """The values of a canonical ``model`` to watch, in graph order; only ``names`` where given.
 
     Raises:
         InputError: a name is none of the graph's float32 values, or the graph has no input to count

@@ -511,8 +511,7 @@ class ModelLint:
 
 
 def lint_products(model: ir.Model, arithmetics: Sequence[Arithmetic] = ()) -> ModelLint:
-    """What can saturate or overflow in the products of a quantized ``model``, and the limits of
-    ``arithmetics``.
+    """What can saturate or overflow in products of ``model``, and the limits of ``arithmetics``.
 
     Raises:
         InputError: the model is not quantized, or a Q or DQ means nothing.

@@ -216,8 +216,7 @@ def cell_without_suite(
     tolerance: Tolerance | None = None,
     threads: int = 1,
 ) -> RepeatableCell:
-    """A cell that is judged against a present fp32 run, and can be measured again under another
-    schema.
+    """A cell judged against a present fp32 run, which can be measured under other schemas.
 
     Args:
         subject, backend, tolerance, threads: as of ``localize``. schema: too; None: the model came
@@ -613,9 +612,7 @@ def _of_engine(
 
 
 def samples_that_moved(measured: Measurement) -> tuple[str, ...]:
-    """The samples of a cell with known differences: from another backend, then from the fp32
-    predictions.
-    """
+    """The samples known to differ: from another backend, then from the fp32 predictions."""
     compared = (
         ()
         if measured.compared is None or not measured.compared.sample

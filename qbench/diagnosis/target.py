@@ -153,8 +153,7 @@ def bound_of(found: Differences) -> str:
 
 
 def match_outputs(target: Target, batches: Iterable[Feeds]) -> Matched:
-    """The outputs of the target's watched backend compared with those of its engine; neither is
-    tapped.
+    """The outputs of the watched backend compared with those of its engine; neither is tapped.
 
     Raises:
         QbenchError: one of the two does not run the graph.

@@ -75,9 +75,7 @@ def are_of_floats(differing: int, beyond: int, ties: float, elements: int) -> bo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepCauses:
-    """Number of ``elements`` compared, of those that differ by cause, and the ``largest``
-    difference in steps.
-    """
+    """How many of ``elements`` differ, by cause, and the ``largest`` difference in steps."""
 
     elements: int = 0
     tie: int = 0

@@ -265,8 +265,7 @@ class Quantized:
 def prepare_runners(
     backend: Backend, graphs: Mapping[str, ir.Model], stack: ExitStack, *, threads: int
 ) -> dict[str, Executor]:
-    """An executor a graph, for batches of any size, whose results are checked; leaving
-    ``stack`` closes them.
+    """An executor a graph for batches of any size, with checked results; ``stack`` closes them.
 
     Raises:
         UnsupportedError: a graph holds a file of a format that the backend does not run.

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Comparator:
-    """Another backend that runs a cell's quantized model too, its class here, and how the two
-    must agree.
-    """
+    """Another backend that runs a cell's quantized model, its class, and how both must agree."""
 
     backend: Backend
     criterion: Criterion

@@ -44,9 +44,7 @@ class Rewriting:
 
 @dataclass(frozen=True, slots=True)
 class OutputSteps:
-    """A graph output and the size of its steps: one, or one a slice of ``axis``; None: it has
-    none.
-    """
+    """A graph output and the size of its steps: one, one a slice of ``axis``, or None."""
 
     name: str
     scale: Array | None

@@ -82,9 +82,7 @@ def read_given(
 
 @dataclass(frozen=True, slots=True)
 class MetricUse:
-    """A metric on one data set; ``name`` is as the suite writes it: ``top1`` or
-    ``agreement@photo_crops``.
-    """
+    """A metric on one data set; ``name`` as in a suite: ``top1``, ``agreement@photo_crops``."""
 
     name: str
     metric: Metric
@@ -167,8 +165,7 @@ def build_subject(
     given: str | None = None,
     output: str | None = None,
 ) -> Subject:
-    """The subject of a user's own model and data: what ``measure_cell`` and ``qbench eval``
-    measure.
+    """The subject of a user's model and data: what ``measure_cell`` and ``qbench eval`` measure.
 
     Args:
         model: an ONNX file, or the name of a model.

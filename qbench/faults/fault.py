@@ -307,9 +307,7 @@ class Stage(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class GraphEdit:
-    """Changes a QDQ graph in place at one of its float operators; what it draws, it draws from
-    the generator.
-    """
+    """Changes a QDQ graph in place at one of its float operators; draws from the generator."""
 
     edit: Callable[[ir.Node, Random], None]
 

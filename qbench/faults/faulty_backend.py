@@ -146,9 +146,7 @@ def with_fault(inner: Backend, placed: Placed) -> FaultyBackend:
 
 
 def edited(model: ir.Model, placed: Placed) -> ir.Model:
-    """A copy of ``model``, a QDQ graph or a piece of one, with the fault at those of its sites
-    that are there.
-    """
+    """A copy of ``model``, a QDQ graph or a piece of it, with the fault at the sites it has."""
     copy = own_copy(model)
     edit_at(copy, placed)
     return copy

@@ -429,8 +429,7 @@ def is_equivalent(
     *,
     twice: bool = True,
 ) -> bool:
-    """Whether two pairs of a backend and its graph give the same outputs for all ``feeds``, to
-    the last bit.
+    """Whether two backends with their graphs give the same bits for all ``feeds``.
 
     Args:
         healthy, faulty: what runs what. feeds: batches, in order.

@@ -11,8 +11,9 @@ from qbench.graph.shapes import fixed_batch, shapes_alone
 
 
 def node_macs(model: ir.Model) -> dict[str, int]:
-    """Node name → multiply-accumulates of one sample, for every node that has any; ``model`` is
-    not touched.
+    """Node name → multiply-accumulates of one sample, for every node that has any.
+
+    ``model`` itself is not touched.
 
     A node whose shapes cannot be inferred counts as if its unknown dimensions were 1.
     """

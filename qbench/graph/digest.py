@@ -11,9 +11,7 @@ from qbench.storage import Plain, digest_plain
 
 
 def graph_digest(model: ir.Model) -> str:
-    """64 hexadecimal digits over opsets, functions, inputs, outputs, nodes and constants of
-    ``model``.
-    """
+    """64 hexadecimal digits over opsets, functions, inputs, outputs, nodes and constants."""
     functions = {str(key): _function(function) for key, function in model.functions.items()}
     return digest_plain(
         {

@@ -37,9 +37,7 @@ class FileProduct:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """The bytes of a file that was written, its number of operators, and how many of these
-    compute in float32.
-    """
+    """The bytes of a written file, its operators, and how many of them compute in float32."""
 
     data: bytes
     operators: int
@@ -151,8 +149,7 @@ def format_catalogue(extensions: Iterable[Extension] = ()) -> Catalogue[FileForm
 
 
 def format_of_path(path: Path | str, doing: str) -> FileFormat | None:
-    """The format that the suffix of ``path`` names; None: no extension has it, so that the file
-    is read as ONNX.
+    """The format that the suffix of ``path`` names; None: the file is read as ONNX.
 
     Raises:
         NotFetchedError: an extra of qbench brings this format, and is not installed.

@@ -89,8 +89,9 @@ def load_tensor(path: Path | str) -> npt.NDArray[Any]:
 
 
 def save_model(model: ir.Model, path: Path | str) -> None:
-    """Write ``model`` to ``path`` whole or not at all; beyond 2 GB, constants go to
-    ``<name>.data`` next to it.
+    """Write ``model`` to ``path`` whole or not at all.
+
+    Beyond 2 GB, constants go to ``<name>.data`` next to it.
 
     Raises:
         InputError: it is not a model. StoreError: the folder cannot be written.
@@ -249,8 +250,7 @@ def _refuse_unusable(model: ir.Model) -> None:
 
 
 def own_copy(model: ir.Model) -> ir.Model:
-    """A copy of ``model`` that may be edited: nodes and values are its own, numbers of
-    constants are shared.
+    """A copy of ``model`` that may be edited; numbers of constants are shared.
 
     ``ir.Model.clone`` shares tensors, and renaming a value renames its tensor: in the caller's
     model, and, where that was read from an ``onnx.ModelProto``, in the caller's message, which is

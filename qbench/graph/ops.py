@@ -644,9 +644,7 @@ _UNKNOWN = OpSpec()
 
 
 def op_spec(node: ir.Node) -> OpSpec:
-    """The row of the operator of ``node``; of one outside the default domain, made of what an
-    extension says.
-    """
+    """The row of the operator of ``node``; outside the default domain, that of its extension."""
     if node.domain == "":
         return OPERATORS.get(node.op_type, _UNKNOWN)
     outside = outside_operator(node)
@@ -678,16 +676,13 @@ def float_name(operator: str) -> str:
 
 
 def weight_channel_axis(node: ir.Node, rank: int) -> int | None:
-    """The axis of the weight of ``node``, of ``rank`` dimensions, that runs over output
-    channels, if there is one.
-    """
+    """The output-channel axis of the weight of ``node``, of ``rank`` dimensions, if it has one."""
     axes = op_spec(node).axes
     return None if axes is None else axes(node, rank)[0]
 
 
 def weight_summed_axis(node: ir.Node, rank: int) -> int | None:
-    """The axis of the weight of ``node``, of ``rank`` dimensions, that its products are summed
-    over.
+    """The axis of the weight of ``node``, of ``rank`` dimensions, that products are summed over.
 
     Axes of a window come behind it.
     """

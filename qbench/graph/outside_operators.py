@@ -135,9 +135,7 @@ def with_operators(model: ir.Model, operators: Catalogue[Operator]) -> ir.Model:
 
 
 def carried_operators(model: ir.Model) -> Catalogue[Operator]:
-    """What nodes of ``model`` carry, to be given to a graph that was made of it by way of a
-    file.
-    """
+    """What nodes of ``model`` carry, for a graph that was made of it by way of a file."""
     held = {_name(node): node.meta[_KEY] for node in _foreign(model) if _KEY in node.meta}
     return Catalogue(
         "operator", {name: functools.partial(_itself, one) for name, one in held.items()}

@@ -82,8 +82,7 @@ def breaches_of_float_codes(node: ir.Node) -> Iterator[str]:
 
 
 def rounded_behind(node: ir.Node) -> tuple[tuple[ir.Node, ...], str, npt.NDArray[Any]] | None:
-    """The quantization in float operators that alone reads the result of ``node``, and has one
-    reader.
+    """The quantization in float operators that alone reads ``node``, and has one reader.
 
     Returns:
         Its Div, Round, Clip and Mul, the name of its type, and its scale; None where there is none.
@@ -262,9 +261,7 @@ _DOMAINS = frozenset({"", "com.microsoft"})
 
 
 def check_convention(model: ir.Model) -> tuple[str, ...]:
-    """Every breach of the convention in the main graph of ``model``, as sentences in graph
-    order; empty: it is kept.
-    """
+    """Every breach of the convention in ``model``, a sentence each in graph order."""
     return tuple(_breaches(model.graph))
 
 

@@ -15,9 +15,7 @@ from qbench.errors import InputError
 
 
 def node_key(node: ir.Node) -> str:
-    """The name of ``node`` in profiles, plans and counts: its own, else its first named
-    output's.
-    """
+    """The name of ``node`` in profiles, plans and counts: its own, or its first named output's."""
     return node.name or next((value.name for value in node.outputs if value.name), "")
 
 
@@ -71,9 +69,7 @@ def ints_attribute(node: ir.Node, name: str, default: Sequence[int] = ()) -> tup
 
 
 def producer(value: ir.Value | None) -> ir.Node | None:
-    """The node that computes ``value``, or None for inputs, initializers and absent optional
-    inputs.
-    """
+    """The node that computes ``value``; None for inputs, initializers and absent inputs."""
     return None if value is None else value.producer()
 
 
@@ -128,8 +124,7 @@ on reals.
 def read_entry(
     metadata: Mapping[str, str], key: str, where: str, made_of: Callable[[Any], T]
 ) -> T | None:
-    """What ``made_of`` makes of the JSON in the entry ``key`` of ``metadata``; None where there
-    is none.
+    """What ``made_of`` makes of the JSON in the entry ``key`` of ``metadata``, if there is one.
 
     Args:
         where: whose metadata, for the message.

@@ -33,9 +33,7 @@ def declare_dims(model: ir.Model, dims: Mapping[str, int]) -> None:
 
 
 def fixed_batch(model: ir.Model) -> int | None:
-    """How many samples a run of ``model`` takes: the first dimension of its first input, None
-    where that is free.
-    """
+    """How many samples a run of ``model`` takes; None where its first input's batch is free."""
     inputs = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
     shape = inputs[0].shape if inputs else None
     if shape is None or not len(shape) or not isinstance(shape[0], int) or shape[0] < 1:
@@ -71,8 +69,7 @@ def with_shapes(model: ir.Model) -> ir.Model:
 
 
 def shapes_alone(model: ir.Model, *, free_dims: int) -> ir.Model:
-    """A copy of ``model`` to read whole sizes from: large constants are inputs there, without
-    numbers.
+    """A copy of ``model`` to read sizes from: large constants are inputs without numbers there.
 
     Args:
         model: left untouched.

@@ -116,9 +116,7 @@ def architecture() -> str:
 
 @functools.cache
 def processor_features() -> tuple[str, ...]:
-    """The instruction-set flags the system reports, in lower case, sorted; empty where it
-    reports none.
-    """
+    """The instruction-set flags that the system reports, in lower case, sorted."""
     try:
         text = _CPUINFO.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -186,9 +184,7 @@ _USUAL_KERNELS = {"x64-avx2": ("openblas-Haswell", "openblas-Zen")}
 
 @functools.cache
 def blas_kernels() -> str:
-    """The library behind numpy and the kernels it chose for this processor,
-    ``openblas-SkylakeX``; empty: unknown.
-    """
+    """The library behind numpy and its kernels here, ``openblas-SkylakeX``; empty: unknown."""
     try:
         import numpy as np  # noqa: F401 - loads the library that is asked about
         from threadpoolctl import threadpool_info
@@ -202,8 +198,7 @@ def blas_kernels() -> str:
 
 
 def unusual_blas_kernels(processor: str) -> dict[str, str]:
-    """Library → kernels, where they are not those of most computers of the class ``processor``;
-    else nothing.
+    """Library → kernels, where they are not those of most computers of ``processor``.
 
     Usual kernels are left unsaid, so that results accepted before kernels were recorded keep their
     class.
@@ -229,9 +224,7 @@ COUNTING_PACKAGES = ("numpy", "onnx", "onnx-ir", "onnxruntime", "pillow", "pytes
 
 
 def describe_host(packages: Iterable[str] = COUNTING_PACKAGES) -> dict[str, Fact]:
-    """Processor, features, operating system, Python and package versions. No host name, user
-    name or path.
-    """
+    """Processor, features, system, Python and packages. No host name, user name or path."""
     return {
         "processor_class": processor_class(),
         "processor_name": processor_name(),

@@ -102,8 +102,7 @@ def indexed_file(path: Path, stage: int) -> bytes | None:
 def first_parents(
     folder: Path | str = ".", *, behind: str = "", until: str = "HEAD"
 ) -> tuple[str, ...]:
-    """Whole hashes of the commits up to ``until`` (those behind ``behind`` only), the earliest
-    first.
+    """Whole hashes of the commits up to ``until`` (behind ``behind`` only), the earliest first.
 
     Empty outside a repository, without git, or where a name means no commit. In a shallow clone it
     begins late.
@@ -115,8 +114,9 @@ def first_parents(
 
 
 def whole_hash(name: str, folder: Path | str = ".") -> str:
-    """The whole hash of the commit that ``name`` (a tag, a branch, some digits) means; empty
-    where there is none.
+    """The whole hash of the commit that ``name`` means; empty where there is none.
+
+    ``name`` is a tag, a branch or some digits.
     """
     return (
         run_git(
@@ -295,9 +295,7 @@ class _Task(NamedTuple):
 
 
 class FileBranch:
-    """The branch ``name`` of ``remote``, a remote of the repository at ``folder``; it may not
-    exist yet.
-    """
+    """The branch ``name`` of ``remote`` of the repository at ``folder``; it may not exist yet."""
 
     def __init__(self, folder: Path | str, remote: str, name: str) -> None:
         self.name = name

@@ -64,8 +64,7 @@ def float_operator(node: ir.Node) -> str:
 
 
 def require_known_operators(arithmetic: Arithmetic) -> None:
-    """Refuse overrides of operators that neither ONNX nor this interpreter has: they would
-    never apply.
+    """Refuse overrides of operators that neither ONNX nor this interpreter has.
 
     Raises:
         InputError: there is one; the nearest name is suggested.

@@ -21,9 +21,7 @@ _NAME = re.compile(r"[a-z0-9_.-]+")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Cell:
-    """The axes of a cell. ``variant`` is ``""`` or a name such as ``calib32`` or
-    ``passes=exact``.
-    """
+    """The axes of a cell; ``variant`` is ``""`` or a name such as ``calib32``, ``passes=exact``."""
 
     suite: str
     model: str
@@ -87,9 +85,7 @@ ANY = "any"
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentClass:
-    """``processor`` such as ``x64-avx512-vnni``; ``packages``: (name, version) that the backend
-    computes with.
-    """
+    """``processor``, as ``x64-avx512-vnni``, and ``packages`` that compute: (name, version)."""
 
     processor: str
     packages: tuple[tuple[str, str], ...] = ()
@@ -148,9 +144,7 @@ def _word(text: str, more: str = "") -> str:
 
 
 def class_change(old: EnvironmentClass, new: EnvironmentClass) -> str:
-    """What differs between two classes: ``onnxruntime 1.31.1 → 1.24.1``; empty where they are
-    equal.
-    """
+    """What differs between two classes, ``onnxruntime 1.31.1 → 1.24.1``; empty: nothing."""
     found = [] if old.processor == new.processor else [f"{old.processor} → {new.processor}"]
     before, after = dict(old.packages), dict(new.packages)
     for name in sorted({*before, *after}):

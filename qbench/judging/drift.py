@@ -261,8 +261,7 @@ def _moves_gate(changes: Mapping[str, "AnswerChange"], allowance: Allowance) -> 
 
 
 def making_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
-    """What two results were not made with alike, in words; nothing of what one of the two does
-    not know.
+    """What two results were not made with alike, in words, as far as both know it.
 
     ``calibration: 32 samples of 'cnn_cal' → 4 samples of 'cnn_cal'``, ``the rules of the schema
         were edited``.
@@ -461,8 +460,7 @@ def _apart(one: tuple[float, float], other: tuple[float, float]) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Criterion:
-    """How close a cell must be to ``backend``: equal where no limit is given, else within the
-    limits.
+    """How close a cell must be to ``backend``: equal, or within the limits that are given.
 
     Args:
         backend: the other backend, by name.

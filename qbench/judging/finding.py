@@ -189,9 +189,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unaligned:
-    """A value of the quantized graph that has no counterpart in fp32, or cannot be compared,
-    and why.
-    """
+    """A value of the quantized graph that cannot be compared with fp32, and why."""
 
     value: str
     reason: str

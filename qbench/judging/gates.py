@@ -598,9 +598,7 @@ BOUNDING = frozenset(spec.kind for spec in GATES if spec.bounds_value)
 
 
 def asked_evidence(rules: Rules) -> dict[GateKind, object]:
-    """Kind of evidence → what it is measured by, of all that the gates of a cell with ``rules``
-    ask for.
-    """
+    """Kind of evidence → what it is measured by, of all that gates under ``rules`` ask for."""
     asked = {spec.kind: spec.asks(rules) for spec in GATES}
     return {kind: by for kind, by in asked.items() if by is not None}
 

@@ -4,9 +4,7 @@ import enum
 
 
 class GateKind(enum.StrEnum):
-    """What a gate checks; its value is the word in run files. ``gates.GATES`` has a row for
-    each.
-    """
+    """What a gate checks; its value is the word in run files. ``gates.GATES`` has their rows."""
 
     LOSS = "loss"  # of a metric against labels, compared with fp32
     FLOOR = "floor"  # of the agreement with fp32

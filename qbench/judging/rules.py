@@ -28,8 +28,7 @@ from qbench.number_text import counted, short_percent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """What drift admits; ``flips_rule`` and ``moves_rule`` name the places that set it, e.g.
-    ``suite smoke``.
+    """What drift admits; ``flips_rule`` and ``moves_rule`` name the places that set it.
 
     Args:
         flips: at most that many; None: predictions must be identical, in all ranks.
@@ -82,9 +81,7 @@ DEFAULT_RANGES = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The largest or smallest ``value`` of a distance to fp32, in its metric's unit; ``rule``
-    names the place.
-    """
+    """The largest or smallest ``value`` of a distance, in its unit; ``rule`` names the place."""
 
     value: float
     rule: str = "default"
@@ -193,8 +190,7 @@ def exact(share: float) -> Fraction:
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """``value`` is a share of the stored fp32 score or error (``relative_to``), or a margin as
-    it is.
+    """``value`` is a share of the stored fp32 score (``relative_to``), or a margin as it is.
 
     ``rule`` names the place that set it, e.g. ``suite smoke``. ``by_metric``: metric, as the suite
     writes it → its own tolerance: 35 % more errors are not 35 % fewer hits.

@@ -105,8 +105,7 @@ class Evidence(enum.Enum):
 def margin_evidence(
     losses: float, gains: float, n: float, margin: float, *, alpha: float = ALPHA
 ) -> Evidence:
-    """What ``losses`` and ``gains`` among ``n`` samples show about a drop of ``margin``, a
-    fraction from 0 on.
+    """What ``losses`` and ``gains`` among ``n`` samples show about a drop of ``margin``.
 
     A margin of the whole score or more admits everything.
 

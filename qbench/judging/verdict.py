@@ -117,8 +117,7 @@ def _proven(gate: Gate) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedRange:
-    """A value of the float graph whose calibrated (low, high) is ``after``, and was accepted as
-    ``before``.
+    """A value of the float graph whose calibrated (low, high) moved from ``before`` to ``after``.
 
     ``apart``: their distance as a share of the range that covers both; see ``moved_ranges``.
     """
@@ -151,8 +150,7 @@ class KnownValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """``headline`` is one line for a table; ``remedy`` is the next command or action, empty
-    when green.
+    """``headline`` is one line for a table; ``remedy`` is the next action, empty when green.
 
     ``moved``: the values whose calibrated range differs from the accepted one, in the order of the
     graph. ``tolerance``: of a score, relative to that of fp32; None where the cell is not judged

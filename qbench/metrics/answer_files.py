@@ -53,9 +53,7 @@ _SHOWN = 3
 
 
 class DataMark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The data set that was answered: its name, and ``Dataset.digest``, which changes with
-    samples and labels.
-    """
+    """The data set that was answered: its name, and ``Dataset.digest`` of samples and labels."""
 
     id: str = ""
     digest: str = ""
@@ -148,9 +146,7 @@ _REMEDY = "Write one object per line, as docs/answers.md shows."
 
 @dataclass(frozen=True, slots=True)
 class AnswerFile:
-    """A file or folder of answers; ``open_answers`` makes it. Records are read anew each time,
-    one by one.
-    """
+    """A file or folder of answers; ``open_answers`` makes it. Records are read anew each time."""
 
     path: Path
     header: Header
@@ -377,8 +373,7 @@ def _lines(path: Path) -> Iterator[tuple[int, AnswerRecord]]:
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Number, from 1, and bytes of every line at ``path`` that is not blank; one line is held
-    at a time.
+    """Number, from 1, and bytes of every line at ``path`` that is not blank, one at a time.
 
     Raises:
         InputError: a line of more than 64 MiB, times the factor of the size limits.

@@ -73,9 +73,7 @@ class Outputs:
 
 
 class FirstOutputs:
-    """Gathers outputs batch by batch, in the samples' order, and keeps as many of the first
-    rows as are held.
-    """
+    """Gathers outputs in the samples' order, and keeps as many of the first rows as are held."""
 
     __slots__ = ("_have", "_kept", "_kind")
 
@@ -216,9 +214,7 @@ class Answers(metaclass=_AnswersType):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredAnswers(Answers):
-    """Answers of a form that only their task can read, as they were stored: they are compared,
-    but not scored.
-    """
+    """Answers that only their task can read: they are compared, but not scored."""
 
     written_form: str
     stored: Mapping[str, npt.NDArray[Any]]
@@ -530,9 +526,7 @@ def kept_digest(answers: Answers) -> str:
 
 
 def kept_arrays(answers: Answers) -> dict[str, npt.NDArray[Any]]:
-    """What is stored of ``answers``, and the probabilities ``scores`` (float32) of a ranking
-    that has some.
-    """
+    """What is stored of ``answers``, and the probabilities ``scores`` (float32) of a ranking."""
     scores = answers.scores if isinstance(answers, IntegerAnswers) else None
     return dict(answers.arrays()) | ({} if scores is None else {"scores": scores})
 

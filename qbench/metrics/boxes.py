@@ -282,9 +282,7 @@ def average_precision(
     least: npt.NDArray[np.float64],
     sizes: tuple[float, float] | None = None,
 ) -> Metric:
-    """Mean average precision at the overlaps ``least`` (t,), of labels whose area is within
-    ``sizes``.
-    """
+    """Mean average precision at the overlaps ``least`` (t,), of labels within ``sizes``."""
 
     def count(answers: Answers, labels: ArrayLabels, _reference: Answers | None) -> Counts:
         found, right = _boxes_of(name, answers, labels)

@@ -108,8 +108,7 @@ def open_foreign_log(path: Path, choices: LogChoices | None = None) -> ForeignLo
 
 
 def join_foreign_logs(logs: Sequence[tuple[str, ForeignLog]]) -> ForeignLog:
-    """Join the logs of one run, such as all subjects of MMLU, into one; a single log stays as
-    it is.
+    """Join the logs of one run, such as all subjects of MMLU; a single log stays as it is.
 
     The id of each sample then begins with its task: ``sums/3``. A source that is an id begins with
     the task, too: question 3 of one task says nothing about question 3 of another.

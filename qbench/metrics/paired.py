@@ -74,8 +74,9 @@ def paired_interval(
 def tango_statistic(
     losses: float, gains: float, n: float, change: float, *, less: float = 0.0
 ) -> float:
-    """Tango's T of the hypothesis that the true change in accuracy is ``change``: ~ N(0, 1)
-    when it is.
+    """Tango's T of the hypothesis that the true change in accuracy is ``change``.
+
+    It is distributed as N(0, 1) when that holds.
 
     p solves 2n p² + B p + C = 0 with B = −b − c + (2n − c + b) D and C = −b D (1 − D), the larger
     root; T = (c − b − n D) / √(n (2p + D (1 − D))). ``less`` samples are taken off the distance c −

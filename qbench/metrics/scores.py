@@ -61,8 +61,7 @@ class Gathering:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clusters:
-    """What samples that share sources (crops of a picture, sentences of a voice) prove about a
-    change.
+    """What samples that share sources (crops, sentences of a voice) prove about a change.
 
     Intervals and error are of value − reference_value, as fractions in the metric's own sense.
 

@@ -105,8 +105,9 @@ def choose_qparams(
 def quantize(
     x: npt.ArrayLike, qparams: QParams, arithmetic: Arithmetic | str | None = None
 ) -> npt.NDArray[Any]:
-    """``x`` as codes, as ONNX QuantizeLinear: float32 division, half to even, then the zero
-    point, saturated.
+    """``x`` as codes, as ONNX QuantizeLinear has it.
+
+    Float32 division, half to even, then the zero point, saturated.
 
     Args:
         x: real array, taken as float32. Infinities saturate; NaN becomes qmin, as in ONNX Runtime,
@@ -185,8 +186,7 @@ def _ranged(real: FloatArray, qparams: QParams, arithmetic: Arithmetic) -> npt.N
 def dequantize(
     q: npt.ArrayLike, qparams: QParams, arithmetic: Arithmetic | str | None = None
 ) -> FloatArray:
-    """The real values of codes ``q`` (integers of any type): float32(q − zero_point) · scale,
-    float32.
+    """The real values of codes ``q``: float32(q − zero_point) · scale, float32.
 
     Args:
         q: codes.
@@ -353,9 +353,7 @@ Rule = Literal["tqt", "fakequant"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FakeQuantizeGrad:
-    """Gradients of a loss: ``x`` in x's shape, the others in the shape of the parameters;
-    float32.
-    """
+    """Gradients of a loss: ``x`` in x's shape, others in the parameters' shape; float32."""
 
     x: FloatArray
     scale: FloatArray

@@ -83,8 +83,7 @@ class ZeroPoint(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One rounding shift of a fixed multiplier: by ``bits`` (1 to 62), or by all that is left
-    (None).
+    """One rounding shift of a fixed multiplier: by ``bits`` (1 to 62), or by all left (None).
 
     Raises:
         ValueError: another number of bits.

@@ -350,9 +350,7 @@ def divide_quantized(  # noqa: PLR0917 - the order of add_quantized
     out_qparams: QParams,
     arithmetic: Arithmetic | str,
 ) -> npt.NDArray[Any]:
-    """The quotient a / b, as codes of the output; all as of ``add_quantized``, but that
-    overrides of Div hold.
-    """
+    """The quotient a / b as codes of the output; as ``add_quantized``, with overrides of Div."""
     arithmetic, qparams = arithmetic_for(arithmetic, "Div"), (a_qparams, b_qparams, out_qparams)
     require_per_tensor(qparams)
     left, right = operands(a, b, qparams)

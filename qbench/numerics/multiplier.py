@@ -88,9 +88,7 @@ def _real(scales: Scales, precision: Precision) -> Floats:
 
 
 def exact_multipliers(scales: Scales) -> npt.NDArray[np.object_]:
-    """s_x · s_w / s_y as rationals, of the scales at the precision given and of the shape they
-    broadcast to.
-    """
+    """s_x · s_w / s_y as rationals, of scales at the given precision, in their common shape."""
     x, w, y = np.broadcast_arrays(*(np.asarray(scale, np.float64) for scale in scales))
     exact = [
         Fraction(a) * Fraction(b) / Fraction(c)

@@ -440,8 +440,7 @@ def rescale_quantized(
 
 
 def rescaler(x: QParams, y: QParams, arithmetic: Arithmetic) -> Callable[[Codes], Codes]:
-    """What brings codes from ``x`` to ``y``; all that depends on the qparams alone is computed
-    here.
+    """What brings codes from ``x`` to ``y``; all that depends on qparams alone is computed here.
 
     Raises:
         InputError: a ratio of scales that the arithmetic cannot hold.
@@ -464,8 +463,7 @@ def rescaler(x: QParams, y: QParams, arithmetic: Arithmetic) -> Callable[[Codes]
 def centred_rescaler(
     scale: npt.ArrayLike, y: QParams, arithmetic: Arithmetic
 ) -> Callable[[Codes], Codes]:
-    """As ``rescaler``, of codes with ``scale`` that have lost their zero point (int64, of up to
-    32 bits).
+    """As ``rescaler``, of codes (int64, up to 32 bits) that have lost their zero point.
 
     Raises:
         InputError: a ratio of scales that the arithmetic cannot hold.

@@ -143,8 +143,7 @@ _KEY = "qbench.declined"
 
 
 def decline(node: ir.Node, reason: str, by: str = "") -> bool:
-    """Write ``reason`` into ``node``, as that of the pass called ``by``; True when it was not
-    there already.
+    """Write ``reason``, as of the pass ``by``, into ``node``; True when it was not there.
 
     Lowering is the last pass; its reasons need no name.
     """

@@ -12,8 +12,7 @@ from qbench.passes.run import rewrite
 
 
 def lower_to_integers(model: ir.Model, target: Target = INTEGER_INTERPRETER) -> ir.Model:
-    """``model``, QDQ or in operator form, as the integer interpreter computes it; ``model`` is
-    not changed.
+    """A copy of ``model``, QDQ or in operator form, as the integer interpreter computes it.
 
     Initializers that old exporters list among the graph inputs leave them, as they do before
     profiling: a kernel is made for the one weight that is known.

@@ -49,8 +49,7 @@ def rewrite_rule(
 
 
 def apply_rules(model: ir.Model, rules: "Sequence[RewriteRule]", by: str) -> bool:
-    """Apply ``rules`` to the main graph, the first that fits each node, until none does; True
-    when one did.
+    """Apply the first of ``rules`` that fits each node, until none does; True when one did.
 
     Args:
         model: changed in place.

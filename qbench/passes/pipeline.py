@@ -58,8 +58,7 @@ def spelled(one: Pass) -> str:
 
 
 def parse_pipeline(text: str, passes: Catalogue[Pass]) -> Pipeline:
-    """The pipeline that ``text`` spells, of passes that have a name; an empty text is an empty
-    pipeline.
+    """The pipeline that ``text`` spells, of passes that have a name; empty text, empty pipeline.
 
     Raises:
         InputError: an unknown pass or setting, one that is there twice, or a text that is not a

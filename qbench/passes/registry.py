@@ -50,9 +50,7 @@ _CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType(
 
 
 def catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[Pass]":
-    """The passes of qbench and of ``extensions``; what is not a pass is refused when it is made
-    (``InputError``).
-    """
+    """The built-in backends, those of ``extensions``, and an interpreter for each arithmetic."""
     return Catalogue("pass", _own()).extended(map(_requiring_passes, extensions))
 
 

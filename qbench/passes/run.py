@@ -196,8 +196,9 @@ def _remember(model: ir.Model, copy: ir.Model) -> None:
 
 
 def rewrite(model: ir.Model, passes: Sequence[Pass]) -> ir.Model:
-    """A new model: ``model`` after ``passes`` in order, with its lineage written; ``model`` is
-    not touched.
+    """A new model: ``model`` after ``passes`` in order, with its lineage written.
+
+    ``model`` itself is not touched.
 
     A pass that gives other numbers to values that keep their names forgets the lineage: it begins
     behind that pass.

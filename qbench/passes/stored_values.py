@@ -62,8 +62,7 @@ class StorageCost:
 
 
 def storage_cost(model: ir.Model, shared: Shared = Shared.STORED) -> StorageCost:
-    """What the main graph of ``model`` costs where wide values with several readers are
-    ``shared`` so.
+    """What the main graph of ``model`` costs where wide, often-read values are ``shared`` so.
 
     Args:
         model: in QDQ form, or float; not changed. Free dimensions count as ``graph.cost`` counts

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 
 class SuiteFile(pytest.File):
-    """One suite; its children are models. All cells share its ``facts``, which count the
-    selected ones.
-    """
+    """One suite; its children are models, and all cells share its ``facts``."""
 
     opened: OpenSuite
     facts: SuiteFacts

@@ -485,8 +485,7 @@ _OWN = {
 
 
 def status_of(report: pytest.TestReport, *, verbose: bool) -> Status | None:
-    """Category, letter and word of a report that carries the line of a cell; None where
-    pytest's own fit.
+    """Category, letter and word of the report of a cell; None where pytest's own fit.
 
     With ``verbose`` the word is followed by the change of the first score, and by after how many
     samples it stopped.

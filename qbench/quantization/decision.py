@@ -30,9 +30,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """The parameters of another value: the operator only moves or picks its elements, or the
-    schema says so.
-    """
+    """The parameters of another value, whose elements are moved, or as the schema says so."""
 
     qparams: QParams
     source: str
@@ -60,9 +58,7 @@ class Dynamic:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Parameters that were given: by a hand-placed Q/DQ pair, an imported model, or fixed by a
-    schema.
-    """
+    """Parameters that were given: by a hand-placed Q/DQ pair, an imported model or a schema."""
 
     qparams: QParams
     source: str
@@ -79,9 +75,7 @@ Decision = Static | Fixed | Shared | Derived | Given | Dynamic | KeptFloat
 
 
 def qparams_of(decision: Decision) -> QParams | None:
-    """The parameters that are known beforehand; None for float, and for what is computed at run
-    time.
-    """
+    """The parameters that are known beforehand; None: float, or computed at run time."""
     return None if isinstance(decision, KeptFloat | Dynamic) else decision.qparams
 
 

@@ -34,8 +34,7 @@ _PLAIN = "minmax"
 
 
 class Ranges:
-    """The ranges of one profile's values; keeps what it found, so that plans of many schemas
-    search once.
+    """The ranges of one profile's values; kept, so that plans of many schemas search once.
 
     The digest of the profile is kept, too: every plan names it.
     """

@@ -151,8 +151,7 @@ _QUANTIZED = 0.5
 
 
 def read_plan(model: ir.Model) -> Plan:
-    """What the quantized ``model`` says about its slots, as a plan of its float graph; without
-    a profile.
+    """What the quantized ``model`` says of its slots, as a plan of its float graph.
 
     Args:
         model: in QDQ or operator form, or one that holds a file of another format, whose plan has

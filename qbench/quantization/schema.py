@@ -14,9 +14,7 @@ from qbench.storage import read_toml, value_from_table
 
 
 class Share(enum.Enum):
-    """Which values of a unit share qparams: all computed ``inputs``, or the ``output`` and the
-    first input.
-    """
+    """Which values of a unit share qparams: computed ``inputs``, or ``output`` and first input."""
 
     INPUTS = "inputs"
     OUTPUT = "output"

@@ -574,9 +574,7 @@ def _costs(
 def build_reports(
     runs: Sequence[Run], *, window: int = WINDOW, memory: Memory = NOTHING
 ) -> tuple[Report, ...]:
-    """One report per suite, that of the newest run first; one empty report when there are no
-    runs.
-    """
+    """One report per suite, that of the newest run first; one empty report without runs."""
     suites = dict.fromkeys(read_run(run).suite for run in reversed(runs))
     built = (build_report(runs, suite, window=window, memory=memory) for suite in suites)
     return tuple(built) or (build_report(()),)

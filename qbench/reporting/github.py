@@ -39,9 +39,7 @@ def annotations(
 
 
 def step_summary(reports: Sequence[Report], limit: int = SUMMARY_BYTES) -> str:
-    """The Markdown page of ``reports`` in at most ``limit`` bytes of UTF-8, cut after a whole
-    line.
-    """
+    """The Markdown page of ``reports``: up to ``limit`` bytes of UTF-8, cut after a whole line."""
     text = markdown_text(reports)
     if len(text.encode()) <= limit:
         return text

@@ -153,9 +153,7 @@ _NEWEST = 3
 
 
 def last_seconds(history: HistoryStore | Path) -> dict[str, float]:
-    """``suite::model::backend+schema[+variant]`` → the seconds that the cell took when it last
-    ran.
-    """
+    """``suite::model::backend+schema[+variant]`` → the seconds that the cell took last."""
     found: dict[str, float] = {}
     for run in recent_runs(history, _NEWEST).runs:
         found |= _seconds_of(run)

@@ -557,8 +557,7 @@ def styled_lines(
     unicode: bool = True,
     brief: bool = False,
 ) -> list[Line]:
-    """The summary of a report, of one run, or of a history (oldest → newest), with tones. Never
-    raises.
+    """The summary of a report, of one run, or of a history, with tones. Never raises.
 
     Args:
         width: columns; less than 40 counts as 40. unicode: False writes every symbol as an ASCII

@@ -30,8 +30,7 @@ def write_reports(
     reports: Sequence[Report] | None = None,
     ran: Collection[str] | None = None,
 ) -> list[Path]:
-    """Draw the history (oldest → newest; may be empty) into ``folder`` and return the files
-    written.
+    """Draw the history (oldest → newest; may be empty) into ``folder``; gives the files.
 
     Args:
         kinds: of ``html`` (index.html), ``md`` (report.md), ``png`` (matrix.png and charts/),
@@ -108,9 +107,7 @@ def write_comparison(comparison: Comparison, folder: Path, *, first: str) -> Pat
 
 
 def front_pages(written: Iterable[Path], folder: Path) -> list[Path]:
-    """Of the files ``written`` into ``folder`` those that a person opens; the other pages are
-    linked there.
-    """
+    """Of the files ``written`` into ``folder`` those that a person opens first."""
     return [path for path in written if path.parent == folder and path.name in FRONT.values()]
 
 

@@ -14,8 +14,7 @@ from qbench.storage.cache import spare_folder, work_folder
 def write_bytes(
     path: Path, data: bytes, *, aside: Path | None = None, lasting: bool = True
 ) -> None:
-    """Put ``data`` at ``path``, making its folder; a reader sees the old file or the new one,
-    never half.
+    """Put ``data`` at ``path``, making its folder; a reader sees the old file or the new one.
 
     Args:
         aside: the folder of the temporary file (``work_folder``); None, or of another disk: a spare
@@ -49,8 +48,7 @@ def write_bytes(
 
 @contextlib.contextmanager
 def changing_file(path: Path) -> "Iterator[FileChange]":
-    """The file at ``path`` held by one process at a time, to be read, changed and written; the
-    others wait.
+    """The file at ``path`` held by one process at a time, to be read, changed and written.
 
     What is written depends on what is there: every such change of a user's file goes through this.
     A link stays one. Not reentrant, also not for other files of the same folder.
@@ -131,8 +129,7 @@ def staged_files(path: Path) -> Iterator[Path]:
 
 
 def require_writable(path: Path) -> None:
-    """Check that a file may be put at ``path``, by permissions alone: nothing is made and
-    nothing removed.
+    """Check that a file may be put at ``path``, by permissions alone; makes nothing.
 
     Raises:
         StoreError: ``path`` is a folder or a device, its folder is read-only, or there can be no
@@ -192,8 +189,7 @@ def writing_pages(folder: Path) -> Iterator[Callable[[Path, str], None]]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Write the names in ``folder`` to the disk: earlier renames there survive a power cut from
-    now on.
+    """Write the names in ``folder`` to the disk: earlier renames survive a power cut.
 
     Raises:
         StoreError: the disk is gone.

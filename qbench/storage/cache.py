@@ -107,8 +107,7 @@ def alone(folder: Path, name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def work_folder(folder: Path) -> Iterator[Path]:
-    """``folder`` held by one process (and thread) at a time; gives a folder in it for temporary
-    files.
+    """``folder`` held by one process (and thread) at a time; gives a temporary folder in it.
 
     What qbench processes that were killed left there is removed first. Not reentrant.
 
@@ -409,9 +408,7 @@ def default_folder() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """A folder of entries ``<kind>/<key>``; each entry is one file or one folder and never
-    changes.
-    """
+    """A folder of entries ``<kind>/<key>``, each one file or one folder that never changes."""
 
     folder: Path
 

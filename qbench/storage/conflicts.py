@@ -73,8 +73,7 @@ def require_format(table: Mapping[str, object], known: str, doing: str) -> None:
 
 
 def refuse_newer(doing: str, found: object, known: str) -> None:
-    """Refuse a file whose ``format`` has a higher number than ``known``, such as
-    ``qbench-baseline/1``.
+    """Refuse a file whose ``format``, such as ``qbench-baseline/1``, is newer than ``known``.
 
     Raises:
         StoreError: it was made by a newer qbench. It is whole, so nothing may replace it.

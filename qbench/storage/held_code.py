@@ -114,18 +114,14 @@ _METHODS_OF_CLASSES = (
 
 @dataclass(frozen=True, slots=True)
 class FollowedCode:
-    """The ``digest`` of values and their code; ``unfollowed``: what could not be followed, a
-    phrase each.
-    """
+    """The ``digest`` of values and their code; ``unfollowed``: phrases for what has none."""
 
     digest: str
     unfollowed: tuple[str, ...]
 
 
 def digest_code(*values: object) -> str:
-    """The digest of the code that ``values`` (objects with methods, functions) run, and of what
-    they hold.
-    """
+    """The digest of the code that ``values`` (objects, functions) run, and of what they hold."""
     return followed_code(*values).digest
 
 

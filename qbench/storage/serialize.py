@@ -22,8 +22,7 @@ Plain = None | bool | int | float | str | list[Any] | dict[str, Any]
 
 
 def plain(value: object) -> Any:  # noqa: ANN401 - the result is a Plain; mypy cannot follow the recursion usefully
-    """``value`` with every dataclass, mapping, sequence, enum and numpy scalar as plain JSON
-    values.
+    """``value`` with every dataclass, mapping, sequence, enum and numpy scalar as plain JSON.
 
     Raises:
         TypeError: something in it has no plain form (an array, a model).
@@ -51,9 +50,7 @@ def plain(value: object) -> Any:  # noqa: ANN401 - the result is a Plain; mypy c
 
 
 def json_text(value: object) -> str:
-    """``value`` as JSON that is easy to review: keys sorted, one scalar per line, LF, a final
-    newline.
-    """
+    """``value`` as JSON that is easy to review: sorted keys, one scalar a line, LF at the end."""
     return _encodable(
         json.dumps(plain(value), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
         + "\n"
@@ -61,9 +58,7 @@ def json_text(value: object) -> str:
 
 
 def json_line(value: object) -> str:
-    """``value`` as one compact line of JSON with a final newline, for files that are only
-    appended to.
-    """
+    """``value`` as one compact line of JSON with a final newline, for append-only files."""
     return _encodable(
         json.dumps(plain(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False) + "\n"
     )
@@ -123,8 +118,7 @@ def text_toml(text: str, path: Path) -> dict[str, Any]:
 
 
 def read_project(folder: Path) -> dict[str, Any]:
-    """``[tool.qbench]`` of the pyproject.toml in ``folder``; empty where one of them does not
-    exist.
+    """``[tool.qbench]`` of the pyproject.toml in ``folder``; empty where there is none.
 
     Raises:
         InputError: the file is not TOML, one of the two is not a table, or it has an unknown key.

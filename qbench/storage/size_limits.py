@@ -119,9 +119,7 @@ def factor_admitting(size: int, limit: LimitName) -> int | None:
 
 
 def too_large(doing: str, what: str, size: int, limit: LimitName) -> InputError:
-    """The error for ``what`` of ``size`` beyond ``limit``, with the factor that admits it where
-    one does.
-    """
+    """The error for ``what`` of ``size`` beyond ``limit``, with the factor that admits it."""
     factor = factor_admitting(size, limit)
     return InputError(
         doing,

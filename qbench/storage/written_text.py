@@ -52,9 +52,7 @@ def neutral_text(text: str) -> str:
 
 
 def neutral_json(value: object) -> str:
-    """``json_text`` of ``value`` with the same content and without commands to a terminal or a
-    log.
-    """
+    """``json_text`` of ``value``, same content, without commands to a terminal or a log."""
     text = json_text(value)
     if not text.replace("\n", "").isprintable():
         # character by character takes long, and is hardly ever needed

@@ -126,8 +126,7 @@ def check_digest(package: str, sha256: str) -> None:
 def fetch_package(
     package: Pinned, cache: Cache | None = None, *, progress: Progress | None = None
 ) -> Path:
-    """The verified archive of ``package``, downloaded unless the cache has it; ``zipfile``
-    opens it.
+    """The verified archive of ``package``, downloaded unless it is cached, for ``zipfile``.
 
     A failed download is not tried again in this process: without a network a client takes many
     seconds to fail, and a suite requests a package once for each cell.

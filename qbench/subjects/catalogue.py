@@ -117,8 +117,7 @@ def get_dataset(name: str) -> "Dataset":
 
 
 def needed_packages(names: Iterable[str]) -> tuple[Pinned, ...]:
-    """The packages of these models and data sets, each once, so that a command can download
-    them first.
+    """The packages of these models and data sets, each once, to be downloaded first.
 
     Names without packages are skipped.
     """

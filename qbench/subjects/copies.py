@@ -11,9 +11,7 @@ from qbench.subjects.subject import CONTENT_BYTES, CONTENTS_FILE, Dataset, Sampl
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contents:
-    """A data set with the digest of what each of its n samples is to the model, after
-    preprocessing.
-    """
+    """A data set with the digest of what each of its n samples is to the model."""
 
     data: Dataset
     digests: tuple[bytes, ...]

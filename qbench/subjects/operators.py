@@ -570,8 +570,7 @@ T = TypeVar("T")
 
 
 def list_operators(pattern: str = "*") -> tuple[str, ...]:
-    """The ids of the operator subjects that match ``pattern`` (``op.conv.*``), in the order of
-    their table.
+    """The ids of operator subjects that match ``pattern`` (``op.conv.*``), in table order.
 
     Raises:
         InputError: none does; the nearest id is suggested.

@@ -64,9 +64,7 @@ from qbench.subjects.subject import Array, ClassNames, Dataset, Preprocess
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyArray:
-    """The preprocessing that does nothing; ``input`` is the graph's input where a sample is one
-    array.
-    """
+    """The preprocessing that does nothing; ``input``: the graph's input of lone arrays."""
 
     input: str = "x"
 
@@ -746,8 +744,7 @@ _FOLDER = "folder:"
 
 
 def dataset_from_text(text: str) -> tuple[Dataset, Preprocess | None]:
-    """The data that ``text`` names, and how its samples become feeds; None: the model's own
-    preprocessing.
+    """The data that ``text`` names, and its preprocessing; None: the model's own.
 
     Raises:
         InputError: no such name, file or folder; an unknown or impossible setting; and as the

@@ -159,8 +159,7 @@ def _most_worse(good: CellLines, bad: CellLines, metric: str) -> Question | None
 
 
 def suspects(commits: Sequence[str], marks: Mapping[str, Mark]) -> tuple[str, ...]:
-    """The commits that may be the first bad one: those after the last good one, up to the first
-    bad one.
+    """The commits that may be the first bad one: after the last good one, up to the first bad.
 
     Args:
         commits: after the good end, up to and including the bad end, the earliest first. marks: of
@@ -174,9 +173,7 @@ def suspects(commits: Sequence[str], marks: Mapping[str, Mark]) -> tuple[str, ..
 
 
 def next_commit(commits: Sequence[str], marks: Mapping[str, Mark]) -> str | None:
-    """The commit to try next: nearest to the middle of the suspects; None when no further trial
-    helps.
-    """
+    """The commit to try next: nearest to the middle of the suspects; None: none helps."""
     left = suspects(commits, marks)
     untried = [place for place, commit in enumerate(left[:-1]) if commit not in marks]
     middle = (len(left) - 2) / 2
@@ -239,9 +236,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notes:
-    """All results so far; ``measured`` maps the digest of an artifact to the cell lines of its
-    run.
-    """
+    """All results so far; ``measured``: digest of an artifact → the cell lines of its run."""
 
     format: str
     task: Task
@@ -304,8 +299,7 @@ AnyNotes = TypeVar("AnyNotes", bound=Notebook)
 def reopened(
     path: Path, blank: AnyNotes, *, is_over: Callable[[AnyNotes], bool] = lambda _: False
 ) -> AnyNotes:
-    """The notes at ``path`` of the kind and the task of ``blank``, or ``blank`` where there are
-    none.
+    """The notes at ``path`` of the kind and the task of ``blank``, else ``blank``.
 
     Args:
         path: of the file. blank: new notes.
@@ -387,8 +381,7 @@ _MEASURED = (0, 1)
 
 
 def try_commit(tree: Worktree, commit: str, notes: Notes) -> Notes:
-    """``notes`` and the trial of ``commit``; an artifact that was measured before is not
-    measured again.
+    """``notes`` and the trial of ``commit``; an artifact that was measured is not run again.
 
     Raises:
         StoreError: git cannot check it out.

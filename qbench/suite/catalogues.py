@@ -37,8 +37,7 @@ WRITTEN_ARITHMETICS = f"{ARITHMETIC_FOLDER}/*.toml"
 
 @dataclass(frozen=True, slots=True)
 class Catalogues:
-    """One catalogue per kind; ``integer_backends`` are the names of backends that run no float
-    graph.
+    """One catalogue per kind; ``integer_backends``: names of backends that run no float graph.
 
     ``installed``: the backends of this Python, where ``backends`` run under another one.
     """
@@ -61,8 +60,7 @@ class Catalogues:
 
 
 def gather(extensions: Iterable[Extension] = (), *, suites: Path | None = None) -> Catalogues:
-    """The catalogues of qbench, of installed extensions, of ``extensions`` and of TOML files
-    below ``suites``.
+    """The catalogues of qbench, of extensions, and of TOML files below ``suites``.
 
     ``schemas/mine.toml`` is the schema ``mine``, ``arithmetics/mine.toml`` the backend
     ``integer-mine``, ``devices/mine.toml`` the backend ``partitioned-mine``, ``pythons/mine.toml``

@@ -607,8 +607,7 @@ class Bench:
 def approve_run(
     bench: Bench, cells: Sequence[tuple[PlannedCell, Measurement]]
 ) -> tuple[tuple[str, Acceptance], ...]:
-    """Accept the results ``cells`` into the baselines of their models; (model, what changed)
-    for each.
+    """Accept the results ``cells`` into their baselines; (model, what changed) for each.
 
     Args:
         bench: of the suite, with ``Settings.accepting``. cells: with their measurements, in any

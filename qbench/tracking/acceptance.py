@@ -94,8 +94,7 @@ class Acceptance:
 
 
 def demand_whole(run: Run) -> None:
-    """Refuse to accept from a run that ended early, lost selected cells or saw a part of the
-    samples.
+    """Refuse a run that ended early, lost selected cells or saw a part of the samples.
 
     Raises:
         IncompleteError: it has no end, damaged lines, cells without a line, or was limited.
@@ -300,9 +299,7 @@ def _known_noise(
 
 
 def is_taken(acceptance: Acceptance, measurement: Measurement, verdict: Verdict) -> bool:
-    """Whether the new baseline holds what ``verdict`` is red for: the cell's result, its
-    calibration, or both.
-    """
+    """Whether the new baseline holds what ``verdict`` is red for: result, calibration or both."""
     taken = {row.cell for row in acceptance.rows}
     if verdict.moved and (
         measurement.calibrated is None or calibration_name(measurement.calibrated.key) not in taken

@@ -111,9 +111,7 @@ class Alert:
 
 
 def change_size(before: float, after: float, unit: str) -> float:
-    """The size of a change: of a share the difference, of a value in another unit its share of
-    ``before``.
-    """
+    """The size of a change: a share's difference, or of another unit its share of ``before``."""
     change = abs(after - before)
     return change if unit == "%" else change / max(abs(before), 1e-9)
 

@@ -349,8 +349,7 @@ def parts_text(row: AcceptedRow, parts: int | None) -> str:
 
 
 def accepted_lines(model: str, rows: Iterable[AcceptedRow], *, most: int) -> tuple[str, ...]:
-    """A heading for each environment class and a line for each metric of a cell below it, in
-    columns.
+    """A heading for each environment class, and a line for each metric of a cell below it.
 
     ``most`` cells of a class are listed, and the others counted: the diff of the baseline shows
         them all.

@@ -29,8 +29,7 @@ class Level:
 
 
 def find_change_points(values: Sequence[float], *, min_effect: float, confirm: int) -> list[int]:
-    """The first index of each new level, in order; a level at the end that is not confirmed yet
-    is not one.
+    """The first index of each new level that is confirmed, in order.
 
     Args:
         values: a series; NaN where nothing was measured.
@@ -46,9 +45,7 @@ def find_change_points(values: Sequence[float], *, min_effect: float, confirm: i
 
 
 def find_levels(values: Sequence[float], *, min_effect: float, confirm: int) -> tuple[Level, ...]:
-    """The levels of a series, with a last one that may not be confirmed yet; see
-    ``find_change_points``.
-    """
+    """The levels of a series; the last may not be confirmed yet (``find_change_points``)."""
     if confirm < 1 or not 0 <= min_effect < math.inf:
         raise ValueError(
             f"confirm = {confirm}, min_effect = {min_effect}: at least 1, and a finite step from 0 "

@@ -63,8 +63,7 @@ Keep = Callable[[CellRecord], CellRecord | None]
 
 
 def read_run(path: Path, keep: Keep | None = None) -> Run:
-    """The run in the file at ``path``; a file cut short or with damaged lines gives what is
-    left of it.
+    """The run in the file at ``path``; a damaged file gives what is left of it.
 
     Args:
         keep: what is kept of each cell; left out: all of it.
@@ -832,9 +831,7 @@ def data_label(digests: Mapping[str, str]) -> str:
 
 
 def cell_frame(runs: Iterable[Run]) -> "pd.DataFrame":
-    """``metric_rows(runs)`` as a frame: columns ``COLUMNS``; ``started`` is a UTC time, NaT
-    where it is none.
-    """
+    """``metric_rows(runs)`` as a frame of ``COLUMNS``; ``started`` is a UTC time, or NaT."""
     return frame_of_rows(metric_rows(runs))
 
 

@@ -662,9 +662,7 @@ class Run:
 
 
 def absent_cells(run: Run) -> int:
-    """How many of the cells that ``run`` selected have no line; 0 where its header does not
-    count them.
-    """
+    """How many cells that ``run`` selected have no line; 0 where its header has no count."""
     return lacking_lines(
         run.header,
         len(

@@ -62,8 +62,9 @@ class StaleEntry:
 
 
 def find_stale_entries(folder: Path, suite: str, cells: Iterable[Cell]) -> tuple[StaleEntry, ...]:
-    """The entries of the baselines of ``suite`` that no cell uses, sorted; damaged files are
-    skipped here.
+    """The entries of the baselines of ``suite`` that no cell uses, sorted.
+
+    Damaged files are skipped here.
 
     Args:
         folder: of baselines. cells: every cell of the suite, whether it is measured now or not.
@@ -97,9 +98,7 @@ def find_stale_entries(folder: Path, suite: str, cells: Iterable[Cell]) -> tuple
 
 
 def accepted_cells(folder: Path, suite: str) -> dict[Cell, AcceptedCell]:
-    """What the baselines of ``suite`` in ``folder`` hold for each cell; damaged files are
-    skipped here.
-    """
+    """What the baselines of ``suite`` in ``folder`` hold of each cell, damaged files apart."""
     found = {}
     for model in _stored_models(folder / suite):
         try:

@@ -19,9 +19,7 @@ from qbench.tracking.record import AXES, CellRecord, Run, absent_cells
 
 
 def is_whole(run: Run) -> bool:
-    """Whether ``run`` ended by itself, all of it can be read, and each cell that it selected
-    has a line.
-    """
+    """Whether ``run`` ended by itself, can be read, and has a line for each selected cell."""
     return run.complete and not run.damaged and not absent_cells(run)
 
 
@@ -49,9 +47,7 @@ def incomplete_words(run: Run, name: str) -> Iterator[str]:
 
 
 def with_parts(whole: Run, parts: Sequence[Run]) -> Run:
-    """``whole`` with the cells of ``parts`` (the earliest first) in place of its own, or after
-    them.
-    """
+    """``whole`` with the cells of ``parts`` (the earliest first) in place of its own, or after."""
     cells = {_axes(record): record for record in whole.cells}
     for part in parts:
         cells |= {_axes(record): record for record in part.cells}
@@ -75,9 +71,7 @@ def parts_behind(runs: Sequence[Run]) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostCells:
-    """Cells that were measured, or accepted, before: ``gone`` from the suite, or
-    ``unsupported`` now.
-    """
+    """Cells measured, or accepted, before: ``gone`` from the suite, or ``unsupported`` now."""
 
     gone: tuple[Cell, ...] = ()
     unsupported: tuple[Cell, ...] = ()

@@ -50,8 +50,7 @@ class HistoryStore(Protocol):
 
 
 class FolderStore:
-    """The run files ``*.jsonl`` under ``folder``, at any depth; the name of a run is the path
-    of its file.
+    """The run files ``*.jsonl`` at any depth under ``folder``, named by their paths there.
 
     A folder that does not exist holds no run, and is made for the first one.
     """

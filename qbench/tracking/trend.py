@@ -423,9 +423,7 @@ def _cut(
 def steps_between(
     breaks: Sequence[int], levels: Sequence[Level]
 ) -> tuple[tuple[Level, Level], ...]:
-    """(level before, level after) of every step, provisional ones included; a break is not a
-    step.
-    """
+    """(level before, level after) of every step, also of provisional ones; no break is a step."""
     return tuple(pair for pair in itertools.pairwise(levels) if pair[1].start not in breaks)
 
 
@@ -579,8 +577,6 @@ def accepted_levels(
 
 
 def accepted_value(series: Series, levels: AcceptedLevels) -> float | None:
-    """The accepted share of the last point of ``series``; None where nothing was accepted for
-    it.
-    """
+    """The accepted share of the last point of ``series``; None where there is none."""
     known = levels.get((series.cell, series.metric, series.environment_class))
     return None if known is None or not series.points else known.value_for(series.points[-1])

@@ -17,8 +17,7 @@ from qbench.numerics import Interval, QParamsKind
 
 @runtime_checkable
 class RangeMethod(Protocol):
-    """A frozen value whose fields are its settings; ``str()`` of it is the text that schemas
-    name it by.
+    """A frozen value whose fields are its settings; ``str()`` of it is its name in schemas.
 
     ``kind`` is for methods that weigh the rounding error. The range of a tensor and the ranges of
     rows agree: ``of_rows(rows, kind)[i] ==

@@ -425,8 +425,7 @@ def _reals(watched: Watched, array: Array) -> Array:
 
 
 class SideComparison(Closing):
-    """An executor of the left side that runs every batch on the right side too; closing it
-    closes both.
+    """An executor of the left side that runs every batch on the right side too; closes both.
 
     Raises:
         InputError: the sides have different inputs or outputs.
@@ -675,8 +674,7 @@ def _require_same_rank(name: str, ours: Array, theirs: Array) -> None:
 
 
 def first_failing_case(left: Side, right: Side, batches: Iterable[Feeds]) -> FailingCase | None:
-    """The smallest input on which the first diverging unit of an engine differs from its
-    arithmetic.
+    """The smallest input on which the first diverging unit differs from its arithmetic.
 
     None: no unit differs. The engine is the side that is not an integer interpreter, or the right
     side if both or neither are. Its arithmetic is that of the other side, if that is an

@@ -89,8 +89,7 @@ def _listed(array: Array) -> str:
 
 
 def run_test_case(folder: Path, backend: Backend, *, threads: int = 1) -> CaseRun:
-    """Run the test case in ``folder`` on ``backend``, in a child process where the backend may
-    crash.
+    """Run the test case in ``folder`` on ``backend``, in a child process if it may crash.
 
     Args:
         folder: written by ``save_test_case``, or any ONNX test case with one data set.

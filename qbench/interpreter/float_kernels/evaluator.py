@@ -339,9 +339,7 @@ _REFUSED = (
 
 
 def refusal(node: ir.Node, opset: int) -> str | None:
-    """Why a node of ONNX's own domain is not computed, naming operator and version; None where
-    it is.
-    """
+    """Why a node of ONNX's own domain is not computed, by operator and version; None: it is."""
     if node.domain:
         return None
     for row in _REFUSED:

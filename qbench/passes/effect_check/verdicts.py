@@ -77,8 +77,7 @@ class Counterexample:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RegionVerdict:
-    """What is known of one changed region: the value ``output``, and the nodes that make it of
-    values around.
+    """What is known of one changed region: the value ``output`` and the nodes that make it.
 
     Args:
         inputs: how many were looked at; of a region that treats every element alike, elements, else

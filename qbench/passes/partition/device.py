@@ -39,9 +39,7 @@ TABLES = frozenset(row.name for row in OPERATORS.values() if row.table)
 
 
 def float_name(node: ir.Node) -> str:
-    """What a node of a lowered graph, or of a float one, is called in a device's list of
-    operators.
-    """
+    """What a node of a lowered or a float graph is called in a device's list of operators."""
     if node.domain in ("", INTEGER_DOMAIN, ENGINE_DOMAIN):
         return _float_name(node.op_type)
     return f"{node.domain}.{node.op_type}"
