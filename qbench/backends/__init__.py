@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from qbench.backends.output_check import CheckedExecutor as CheckedExecutor
     from qbench.backends.output_check import OutputCheck as OutputCheck
     from qbench.backends.partitioned import PartitionedBackend as PartitionedBackend
+    from qbench.backends.protocol import CPU as CPU
     from qbench.backends.protocol import HANG_S as HANG_S
     from qbench.backends.protocol import Array as Array
     from qbench.backends.protocol import Backend as Backend
@@ -45,11 +46,13 @@ if TYPE_CHECKING:
     from qbench.backends.protocol import ManySessions as ManySessions
     from qbench.backends.protocol import MayCrash as MayCrash
     from qbench.backends.protocol import Miscomputed as Miscomputed
+    from qbench.backends.protocol import OnDevice as OnDevice
     from qbench.backends.protocol import Recorded as Recorded
     from qbench.backends.protocol import RemoteBackend as RemoteBackend
     from qbench.backends.protocol import Unoptimized as Unoptimized
     from qbench.backends.protocol import Watchable as Watchable
     from qbench.backends.protocol import arithmetic_of as arithmetic_of
+    from qbench.backends.protocol import device_of as device_of
     from qbench.backends.protocol import executed_by as executed_by
     from qbench.backends.protocol import for_many_sessions as for_many_sessions
     from qbench.backends.protocol import recording as recording

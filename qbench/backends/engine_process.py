@@ -26,6 +26,7 @@ from qbench.backends.protocol import (
     MayCrash,
     Watchable,
     arithmetic_of,
+    device_of,
     executed_by,
 )
 from qbench.backends.venv.client import (
@@ -327,6 +328,11 @@ class ContainedBackend:
     def packages(self) -> tuple[str, ...]:
         """Those of the backend."""
         return self.engine.packages
+
+    @property
+    def device(self) -> str:
+        """That of the backend."""
+        return device_of(self.engine)
 
     def prepare(
         self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1

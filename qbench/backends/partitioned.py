@@ -10,7 +10,15 @@ import onnx_ir as ir
 from qbench.backends.execution import EngineExecutor, executed_as_written
 from qbench.backends.feeds import FeedCheck, loaded, require_taps
 from qbench.backends.ort import OrtBackend
-from qbench.backends.protocol import Array, Backend, Executed, Executor, Feeds, executed_by
+from qbench.backends.protocol import (
+    Array,
+    Backend,
+    Executed,
+    Executor,
+    Feeds,
+    device_of,
+    executed_by,
+)
 from qbench.graph import Capabilities, constant_value, values_by_name
 from qbench.interpreter import BatchError, Counters, Means, Program
 from qbench.numerics import Arithmetic
@@ -24,30 +32,30 @@ class PartitionedBackend:
     """A device that computes islands of a graph, and a host that runs the rest.
 
     Args:
-        device: computes the islands.
+        accelerator: computes the islands, by its description.
         host: runs the other sections.
         means: the implementation of sums in islands; None: the fastest one here. Results do not
             depend on it.
     """
 
-    device: Device
+    accelerator: Device
     host: Backend = field(default_factory=lambda: OrtBackend(name="ort-cpu"))
     means: Means | None = None
 
     @property
     def name(self) -> str:
         """``partitioned-`` and the device's name."""
-        return PREFIX + self.device.name
+        return PREFIX + self.accelerator.name
 
     @property
     def capabilities(self) -> Capabilities:
         """Those of the device: what it cannot quantize stays float, for the host."""
-        return self.device.capabilities
+        return self.accelerator.capabilities
 
     @property
     def arithmetic(self) -> Arithmetic:
         """The device's, by which its islands are computed."""
-        return self.device.arithmetic
+        return self.accelerator.arithmetic
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -55,9 +63,14 @@ class PartitionedBackend:
         return self.host.packages
 
     @property
+    def device(self) -> str:
+        """The host's: the islands are computed here, by the integer interpreter."""
+        return device_of(self.host)
+
+    @property
     def digests(self) -> Mapping[str, str]:
         """Those of the device's arithmetic and of its description."""
-        return self.device.digests
+        return self.accelerator.digests
 
     def prepare(
         self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1
@@ -75,7 +88,7 @@ class PartitionedBackend:
                 an operator that the host lacks.
             UnavailableError: the host's engine is not installed.
         """
-        partition = partition_model(loaded(model), self.device)
+        partition = partition_model(loaded(model), self.accelerator)
         nodes = [node for section in partition.sections for node in section.nodes]
         computed = [value for node in nodes for value in node.outputs]
         names = {value.name or "" for value in (*partition.model.graph.inputs, *computed)}
@@ -87,7 +100,7 @@ class PartitionedBackend:
             self._step(partition, index, taps, threads) for index in range(len(partition.sections))
         ]
         return _PartitionedExecutor(
-            self.device.name, partition, steps, FeedCheck.of(partition.model, self.name), taps
+            self.accelerator.name, partition, steps, FeedCheck.of(partition.model, self.name), taps
         )
 
     def _step(self, partition: Partition, index: int, taps: Sequence[str], threads: int) -> "_Step":
@@ -96,7 +109,7 @@ class PartitionedBackend:
         runner = (
             self.host.prepare(model, threads=threads)
             if section.place is Place.HOST
-            else Program(model, self.device.arithmetic, (), self.means)
+            else Program(model, self.accelerator.arithmetic, (), self.means)
         )
         return _Step(
             runner, model, section.place, _names(model.graph.inputs), _names(model.graph.outputs)

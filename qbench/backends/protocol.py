@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 import numpy.typing as npt
 import onnx_ir as ir
 
+from qbench.errors import InputError
 from qbench.graph import Capabilities
 from qbench.host import package_versions
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from qbench.metrics import AnswerFile
     from qbench.numerics import Arithmetic
 
+
+CPU = "cpu"
+"""The device of a backend that names no other."""
 
 Array = npt.NDArray[Any]
 Feeds = Mapping[str, Array]
@@ -84,9 +88,10 @@ class Backend(Protocol):
     environment class of every result.
 
     A class that does not inherit from this protocol may omit ``arithmetic``; ``arithmetic_of``
-    handles that. Optional features of a backend are protocols of their own: ``HasRuleDigests``,
-    ``RemoteBackend``, ``Unoptimized``, ``HasLevels``, ``ManySessions``, ``CountsEvents``,
-    ``Recording``, ``Recorded``, ``Watchable``, ``MayCrash`` and ``KnowsMistakes``.
+    handles that. Optional features of a backend are protocols of their own: ``OnDevice``,
+    ``HasRuleDigests``, ``RemoteBackend``, ``Unoptimized``, ``HasLevels``, ``ManySessions``,
+    ``CountsEvents``, ``Recording``, ``Recorded``, ``Watchable``, ``MayCrash`` and
+    ``KnowsMistakes``.
     """
 
     @property
@@ -134,6 +139,21 @@ class Counting(Protocol):
     @property
     def counters(self) -> "Mapping[str, Counters]":
         """Node of the lowered graph → its events so far; also after ``close``."""
+        ...
+
+
+@runtime_checkable
+class OnDevice(Protocol):
+    """A backend that names the device on which it computes; without it this is the CPU.
+
+    The device is part of the environment class of every result (``device_of``).
+    """
+
+    @property
+    def device(self) -> str:
+        """``cpu``, or a short word such as ``cuda`` or ``h100``: results of two words are never
+        compared sample by sample.
+        """
         ...
 
 
@@ -302,6 +322,28 @@ def arithmetic_of(backend: Backend) -> "Arithmetic | None":
 
     declared = getattr(backend, "arithmetic", None)  # optional: a third-party backend may lack it
     return get_arithmetic(declared) if isinstance(declared, str) else declared
+
+
+_DEVICE_WORD = re.compile(r"[a-z0-9]([a-z0-9._-]{0,30}[a-z0-9])?")
+
+
+def device_of(backend: Backend) -> str:
+    """The device on which ``backend`` computes: ``cpu`` unless it names another.
+
+    Raises:
+        InputError: the device that it names is not a short word.
+    """
+    if not isinstance(backend, OnDevice):
+        return CPU
+    device: object = backend.device  # of any type: it is a guest's
+    if isinstance(device, str) and _DEVICE_WORD.fullmatch(device):
+        return device
+    raise InputError(
+        f"Reading on which device the backend '{backend.name}' computes",
+        found=f"device = {device!r:.60}",
+        expected="a word of up to 32 letters a-z, digits, '.', '_' and '-', such as 'cuda'",
+        remedy="Correct the attribute 'device' of the backend, or leave it out for the CPU.",
+    )
 
 
 def executed_by(executor: Executor) -> Mapping[str, Executed]:

@@ -52,7 +52,7 @@ def device_backend(
     from qbench.numerics import get_arithmetic
     from qbench.passes import load_device
 
-    return PartitionedBackend(device=load_device(path, arithmetics or get_arithmetic))
+    return PartitionedBackend(accelerator=load_device(path, arithmetics or get_arithmetic))
 
 
 _PRESETS = Path(__file__).parents[1] / "numerics" / "presets"

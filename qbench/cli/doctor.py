@@ -134,6 +134,8 @@ def suite_facts(
         "assets": _assets(suite, cache),
         "undecided": open_sentence(power for _, powers in models for power in powers),
         "models": [facts for facts, _ in models],
+        "devices": dict(places.devices),
+        "comparable": any(places.include(one) for facts, _ in models for one in facts["classes"]),
         "unknown_until_started": list(places.unknown),
         "quarantine": entries,
         "gated": gated,
@@ -321,13 +323,28 @@ class _Places:
     """The environment classes in which cells may run on this computer.
 
     Args:
-        of_backend: name → its class; of one in ``unknown`` all classes of this processor that a
-            ``when`` of the suite names, and one that none names.
+        of_backend: name → its class; of one in ``unknown`` all classes of this processor and its
+            device that a ``when`` of the suite names, and one that none names.
         unknown: the backends whose versions are not known until their Python is started.
     """
 
     of_backend: "Mapping[str, Sequence[EnvironmentClass]]"
     unknown: tuple[str, ...]
+
+    @property
+    def devices(self) -> Mapping[str, str]:
+        """The backends on another device than the CPU, each with its device."""
+        from qbench.judging import CPU
+
+        found = {name: places[0].device for name, places in self.of_backend.items()}
+        return {name: device for name, device in found.items() if device != CPU}
+
+    def include(self, name: str) -> bool:
+        """Whether one of the classes has the processor and the device of the class ``name``."""
+        from qbench.judging import ANY, EnvironmentClass
+
+        hardware = {one.hardware for places in self.of_backend.values() for one in places}
+        return name == ANY or EnvironmentClass.parse(name).hardware in hardware
 
     @classmethod
     def of(
@@ -337,20 +354,19 @@ class _Places:
         catalogues: "Catalogues",
         processor: str,
     ) -> "_Places":
-        from qbench.backends import RemoteBackend
+        from qbench.backends import RemoteBackend, device_of
         from qbench.evaluation import environment_of
         from qbench.judging import EnvironmentClass
 
-        named = {EnvironmentClass.parse(text) for text in _conditions(suite)} | {
-            EnvironmentClass(processor)
-        }
-        possible = sorted((one for one in named if one.processor == processor), key=str)
+        named = {EnvironmentClass.parse(text) for text in _conditions(suite)}
         of_backend: dict[str, Sequence[EnvironmentClass]] = {}
         unknown = []
         for name in dict.fromkeys(one.cell.backend for one in planned):
             backend = catalogues.backends.get(name)
             if isinstance(backend, RemoteBackend) and not backend.has_started:
-                of_backend[name] = possible
+                bare = EnvironmentClass(processor, device=device_of(backend))
+                possible = {one for one in named if one.hardware == bare.hardware} | {bare}
+                of_backend[name] = sorted(possible, key=str)
                 unknown.append(name)
             else:
                 of_backend[name] = [environment_of(backend, processor, threads=suite.table.threads)]
@@ -425,7 +441,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     else:
         _print_machine(machine)
         for suite in suites:
-            _print_suite(suite, processor)
+            _print_suite(suite)
         put()
         put(counted(len(problems), "problem") if problems else "no problems")
         for problem in problems:
@@ -452,7 +468,7 @@ def _print_machine(machine: dict[str, Any]) -> None:
     print_columns(rows)
 
 
-def _print_suite(suite: dict[str, Any], environment_class: str) -> None:
+def _print_suite(suite: dict[str, Any]) -> None:
     missing = [asset for asset in suite["assets"] if not asset["cached"]]
     put()
     put(f"{suite['path']}: {suite['cells']} cells")
@@ -466,8 +482,10 @@ def _print_suite(suite: dict[str, Any], environment_class: str) -> None:
         )
     else:
         put(f"  assets: all {len(suite['assets'])} packages are cached")
+    for name, device in suite["devices"].items():
+        put(f"  {name} runs on {device}: its results have environment classes of their own")
     classes = sorted({name for model in suite["models"] for name in model["classes"]})
-    if classes and not any(name.split("+")[0] == environment_class for name in classes):
+    if classes and not suite["comparable"]:
         put(f"  drift is incomparable here: results are accepted for {', '.join(classes)}")
     rows = [row for model in suite["models"] for row in _model_rows(model)]
     if rows:

@@ -50,6 +50,13 @@ class CountedBackend:
         return self.backend.packages
 
     @property
+    def device(self) -> str:
+        """The device of the backend."""
+        from qbench.backends import device_of
+
+        return device_of(self.backend)
+
+    @property
     def digests(self) -> Mapping[str, str]:
         """The digests of the rules of the backend."""
         from qbench.backends import HasRuleDigests

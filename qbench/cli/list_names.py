@@ -106,7 +106,7 @@ def _model(model: Any) -> str:  # noqa: ANN401 - a ZooModel, whose import would 
 
 
 def _backend(backend: Any) -> str:  # noqa: ANN401 - a Backend
-    from qbench.backends import Recorded, arithmetic_of
+    from qbench.backends import CPU, Recorded, arithmetic_of, device_of
 
     if isinstance(backend, Recorded):
         return f"answers that were recorded elsewhere, in '{backend.recorded().path}'"
@@ -117,6 +117,8 @@ def _backend(backend: Any) -> str:  # noqa: ANN401 - a Backend
         text = f"runs {forms}; counts with {', '.join(backend.packages) or 'nothing outside'}"
     else:
         text = f"runs {forms}; counts as {arithmetic.source}"
+    if device_of(backend) != CPU:
+        text += f"; on {device_of(backend)}"
     if can.max_macs is not None:
         text += f"; up to {can.max_macs / 1e6:g} million multiply-accumulates"
     return text

@@ -331,7 +331,7 @@ def _failed(
                     name: round(one.hits / one.out_of, _DIGITS)
                     for name, one in record.metrics.items()
                 }
-                values.setdefault(environment.processor, {})[str(record.cell)] = held
+                values.setdefault(environment.hardware, {})[str(record.cell)] = held
         return _Failed(tuple(texts), values, run.id)
     return _Failed()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from qbench.backends import Backend, Executor, HasRuleDigests, IntegerBackend
+from qbench.backends import Backend, Executor, HasRuleDigests, IntegerBackend, device_of
 from qbench.calibration import Profile
 from qbench.errors import UnsupportedError
 from qbench.evaluation import Subject, SubjectArtifacts
@@ -94,6 +94,11 @@ class FaultyBackend:
     def packages(self) -> tuple[str, ...]:
         """Those of ``inner``."""
         return self.inner.packages
+
+    @property
+    def device(self) -> str:
+        """That of ``inner``."""
+        return device_of(self.inner)
 
     @property
     def digests(self) -> Mapping[str, str]:

@@ -6,6 +6,7 @@ from qbench.lazy import open_on_use
 
 if TYPE_CHECKING:
     from qbench.judging.cell import ANY as ANY
+    from qbench.judging.cell import CPU as CPU
     from qbench.judging.cell import FP32 as FP32
     from qbench.judging.cell import GIVEN as GIVEN
     from qbench.judging.cell import RECORDED as RECORDED

@@ -75,58 +75,86 @@ class Cell:
 #
 # Two results are comparable for drift when their classes are equal: the same dot product
 # instruction and float vector unit (by probe, not by name), the same versions of the packages that
-# a backend computes with, and with such packages the same number of threads where there are
-# several. The options of an engine are part of its backend's name, hence of the cell. A suite may
-# declare classes equivalent.
+# a backend computes with, with such packages the same number of threads where there are several,
+# and the same device. The options of an engine are part of its backend's name, hence of the cell. A
+# suite may declare classes of one device equivalent.
+#
+#     x64-avx2+onnxruntime-1.31.1                      on the CPU, which is not written
+#     x64-avx2+onnxruntime-gpu-1.31.1+device=cuda      no package has "=" in its name or version
 
 ANY = "any"
 """The class of an accepted result that every class without its own inherits."""
 
+CPU = "cpu"
+"""The device whose classes do not name it."""
+
+_DEVICE = "device="
+"""The beginning of the part of a class that names its device."""
+
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentClass:
-    """``processor``, as ``x64-avx512-vnni``, and ``packages`` that compute: (name, version)."""
+    """``processor``, as ``x64-avx512-vnni``, ``packages`` that compute, and the ``device``.
+
+    ``packages``: (name, version). ``device``: ``cpu``, or a word such as ``cuda``.
+    """
 
     processor: str
     packages: tuple[tuple[str, str], ...] = ()
+    device: str = CPU
 
     def __str__(self) -> str:
-        return "+".join([self.processor, *(f"{name}-{version}" for name, version in self.packages)])
+        parts = [self.processor, *(f"{name}-{version}" for name, version in self.packages)]
+        return "+".join([*parts, *self._device_parts])
+
+    @property
+    def hardware(self) -> str:
+        """The class without its packages: ``x64-avx2``, or ``x64-avx2+device=cuda``."""
+        return "+".join([self.processor, *self._device_parts])
+
+    @property
+    def _device_parts(self) -> list[str]:
+        return [] if self.device == CPU else [f"{_DEVICE}{self.device}"]
 
     @classmethod
     def of(
-        cls, processor: str, packages: Mapping[str, str], *, threads: int = 1
+        cls, processor: str, packages: Mapping[str, str], *, threads: int = 1, device: str = CPU
     ) -> "EnvironmentClass":
-        """The class of results that ``packages`` (name → version) computed with so many threads.
+        """The class of results that ``packages`` (name → version) computed with so many threads on
+        ``device``.
 
         An engine may share out a sum among threads and add in another order; a backend without
         packages, our own interpreter, gives the same bits with any number of threads.
         """
         several = {"threads": str(threads)} if packages and threads > 1 else {}
-        return cls(processor, (*sorted(packages.items()), *several.items()))
+        return cls(processor, (*sorted(packages.items()), *several.items()), device)
 
     @classmethod
     def parse(cls, text: str) -> "EnvironmentClass":
         """The class that ``str`` wrote as ``text``."""
         processor, *parts = text.split("+")
         packages: list[tuple[str, str]] = []
+        device = CPU
         for part in parts:
+            if part.startswith(_DEVICE):
+                device = part.removeprefix(_DEVICE)
+                continue
             # no version holds a dash (PEP 440, normalized)
             name, dash, version = part.rpartition("-")
             if dash:
                 packages.append((name, version))
             elif packages:  # the local part of a version, 2.9.0+cpu
                 packages[-1] = (packages[-1][0], f"{packages[-1][1]}+{part}")
-        return cls(processor, tuple(packages))
+        return cls(processor, tuple(packages), device)
 
     def matches(self, condition: str | tuple[str, ...] | None) -> bool:
-        """Whether a ``when`` condition holds here: None always; else one of its processors or
-        whole classes.
+        """Whether a ``when`` condition holds here: None always; else where it names this hardware
+        or this whole class.
         """
         if condition is None:
             return True
         named = (condition,) if isinstance(condition, str) else condition
-        return self.processor in named or str(self) in named
+        return self.hardware in named or str(self) in named
 
 
 def recorded_class(device: str, versions: Mapping[str, str]) -> EnvironmentClass:
@@ -146,6 +174,8 @@ def _word(text: str, more: str = "") -> str:
 def class_change(old: EnvironmentClass, new: EnvironmentClass) -> str:
     """What differs between two classes, ``onnxruntime 1.31.1 → 1.24.1``; empty: nothing."""
     found = [] if old.processor == new.processor else [f"{old.processor} → {new.processor}"]
+    if old.device != new.device:
+        found.append(f"device {old.device} → {new.device}")
     before, after = dict(old.packages), dict(new.packages)
     for name in sorted({*before, *after}):
         if before.get(name) != after.get(name):
@@ -160,8 +190,11 @@ def are_equivalent(
     """Whether one of ``groups`` declares the results of both classes comparable.
 
     A group lists processors, whose classes are then equivalent with equal packages, or patterns of
-    whole classes (``x64-*+onnxruntime-1.31.*``), all of which are.
+    whole classes (``x64-*+onnxruntime-1.31.*``), all of which are. Two devices never are: the ``*``
+    of a pattern that was written for the CPU matches the classes of accelerators too.
     """
+    if one.device != other.device:
+        return False
     for group in groups:
         if one.packages == other.packages and one.processor in group and other.processor in group:
             return True

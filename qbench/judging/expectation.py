@@ -259,11 +259,16 @@ def _within_chance(hits: int, out_of: int) -> int:
     return out_of - more
 
 
-def accepted_on(accepted: Mapping[str, Accepted], processor: str) -> bool:
+def accepted_on(
+    accepted: Mapping[str, Accepted], processor: str, *, device: str | None = None
+) -> bool:
     """Whether one of the ``accepted`` results (environment class, as text → result) is of this
-    class of processor.
+    class of processor, and of this device; None: of any device.
     """
-    return any(EnvironmentClass.parse(name).processor == processor for name in accepted)
+    return any(
+        one.processor == processor and device in (None, one.device)
+        for one in map(EnvironmentClass.parse, accepted)
+    )
 
 
 def inherited(

@@ -270,8 +270,9 @@ def _too_little(context: Context, share: Gate) -> Verdict:
         gates=(share,),
         notices=(*left, _ASKED_FOR_INTEGERS),
     )
+    environment = measurement.environment
     known = expectation.state is State.KNOWN and accepted_on(
-        expectation.accepted, measurement.environment.processor
+        expectation.accepted, environment.processor, device=environment.device
     )
     return support_lost(verdict, measurement.cell) if known else verdict
 

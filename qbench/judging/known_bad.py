@@ -130,13 +130,11 @@ def _unknown(measurement: Measurement, listings: _Listings) -> str:
     if not listings:
         return f"; {_NO_VALUES}"
     words = ""
-    own = (str(measurement.environment), measurement.environment.processor, ANY_CLASS)
+    hardware = measurement.environment.hardware
+    own = (str(measurement.environment), hardware, ANY_CLASS)
     classes = [name for name, _ in listings if name not in own]
     if classes:
-        words += (
-            f"; it has no values of {measurement.environment.processor}, compared with "
-            f"{', '.join(classes)}"
-        )
+        words += f"; it has no values of {hardware}, compared with {', '.join(classes)}"
     unlisted = [
         score.metric
         for score in measurement.scores

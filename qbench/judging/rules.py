@@ -331,14 +331,14 @@ class QuarantineEntry:
         """The values that ``cell`` is compared with in ``environment``, each with the class
         that they were measured in.
 
-        Those of the class itself; else of its processor; else those whose class is not known; else
+        Those of the class itself; else of its hardware; else those whose class is not known; else
         of every other class that has some: a cell may not be worse than in the class where it is
         worst.
         """
         held = {
             name: cells[str(cell)] for name, cells in self.values.items() if cells.get(str(cell))
         }
-        for name in (str(environment), environment.processor, ANY_CLASS):
+        for name in (str(environment), environment.hardware, ANY_CLASS):
             if name in held:
                 return ((name, held[name]),)
         return tuple(sorted(held.items(), key=lambda one: one[0]))

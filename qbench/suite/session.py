@@ -155,6 +155,8 @@ class Bench:
         self._noted: tuple[tuple[str, CalibrationChoice], int] | None = None
         self._moved_references: dict[tuple[str, Decision], tuple[tuple[Score, Gate], ...]] = {}
         """What retrained models lost, by model and decision: the same for each of its cells."""
+        self._devices: dict[str, str] = {}
+        """Backend → device, of the backends that were made."""
         self._baselines = StoredBaselines(
             settings.baselines, suite, replacing=self._accepts_reference
         )
@@ -169,7 +171,10 @@ class Bench:
         return self._class_of(self._catalogues.backends.get(backend))
 
     def _class_of(self, backend: Backend) -> EnvironmentClass:
-        return environment_of(backend, self.processor, threads=self.suite.table.threads)
+        threads = self.suite.table.threads
+        environment = environment_of(backend, self.processor, threads=threads)
+        self._devices[backend.name] = environment.device
+        return environment
 
     def run(self, planned: PlannedCell) -> JudgedCell:
         """Measure and judge one cell; a ``QbenchError`` becomes its outcome, any other error is
@@ -591,8 +596,11 @@ class Bench:
         return self._settings.accepting is not None and self._settings.accepting.fp32
 
     def _was_accepted(self, planned: PlannedCell) -> bool:
-        """Whether a result of this cell was accepted on this class of processor; False in a run
-        over few samples.
+        """Whether a result of this cell was accepted on this class of processor and the device of
+        its backend; False in a run over few samples.
+
+        Where the cell ended before its backend was made, the device is not known: a result of any
+        device counts.
 
         Raises:
             StoreError: the baseline cannot be read.
@@ -601,7 +609,10 @@ class Bench:
             None if self._settings.limit is not None else self._baselines.get(planned.model.id)
         )
         known = None if baseline is None else baseline.cells.get(planned.cell.slug)
-        return known is not None and accepted_on(known.accepted, self.processor)
+        if known is None:
+            return False
+        device = self._devices.get(planned.cell.backend)
+        return accepted_on(known.accepted, self.processor, device=device)
 
 
 def approve_run(

@@ -5,7 +5,7 @@ types and keys.
 import functools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -569,7 +569,7 @@ def class_of_releases(environment_class: str, package: str) -> str:
     packages = tuple(
         (name, "any" if name == package else version) for name, version in known.packages
     )
-    return str(EnvironmentClass(known.processor, packages))
+    return str(replace(known, packages=packages))
 
 
 # A run as it is stored: lines of JSON, each with a ``type``; readers ignore unknown types and keys.

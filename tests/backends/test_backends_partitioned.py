@@ -121,7 +121,7 @@ def test_a_device_that_takes_all_is_the_integer_machine(name: str, arithmetic: s
     model = with_levels_out(model)
     taking = device(arithmetic, *ALL)
     assert partition_model(model, taking).off == {}
-    ours = ran(PartitionedBackend(device=taking), model, feeds)
+    ours = ran(PartitionedBackend(accelerator=taking), model, feeds)
     theirs = ran(get_backend(f"integer-{arithmetic}"), model, feeds)
     assert list(ours) == list(theirs)
     for key, array in ours.items():
@@ -135,14 +135,14 @@ def test_a_cut_by_hand(arithmetic: str) -> None:
     a = ran(machine, graph(FIRST, "x", "a"), {"x": X})["a"]
     b = ran(host, graph("b = Sin(a)", "a", "b"), {"a": a})["b"]
     y = ran(machine, graph(SECOND, "b", "y"), {"b": b})["y"]
-    backend = PartitionedBackend(device=device(arithmetic, "Conv"))
+    backend = PartitionedBackend(accelerator=device(arithmetic, "Conv"))
     np.testing.assert_array_equal(ran(backend, WHOLE, {"x": X})["y"], y)
 
 
 def test_borders_count_as_the_device_does() -> None:
     """Otherwise the machines, which round ties apart, would get the same levels."""
     found = [
-        ran(PartitionedBackend(device=device(a, "Conv")), WHOLE, {"x": X}, "xq")["xq"]
+        ran(PartitionedBackend(accelerator=device(a, "Conv")), WHOLE, {"x": X}, "xq")["xq"]
         for a in ("ort-x64", "gemmlowp")
     ]
     assert (found[0] != found[1]).any()
@@ -150,8 +150,8 @@ def test_borders_count_as_the_device_does() -> None:
 
 def test_what_a_device_has_not_runs_on_the_host() -> None:
     model, feeds = quantized("fashion_mobile", "w8a8_asym_pc")
-    backend = PartitionedBackend(device=get_device("conv-engine"))
-    partition = partition_model(model, backend.device)
+    backend = PartitionedBackend(accelerator=get_device("conv-engine"))
+    partition = partition_model(model, backend.accelerator)
     assert partition.off == {"classifier": "the device has no Gemm"}
     (given,) = (value.name or "" for value in partition.islands[-1].gives)
     (read,) = (value.name or "" for value in partition.sections[-1].reads)
@@ -165,7 +165,7 @@ def test_what_a_device_has_not_runs_on_the_host() -> None:
 
 
 def test_taps_are_values_of_any_section_and_change_nothing() -> None:
-    backend = PartitionedBackend(device=device("gemmlowp", "Conv"))
+    backend = PartitionedBackend(accelerator=device("gemmlowp", "Conv"))
     plain = ran(backend, WHOLE, {"x": X})
     tapped = ran(backend, WHOLE, {"x": X}, "xq", "xr", "a", "b", "x")
     assert list(tapped) == ["y", "xq", "xr", "a", "b", "x"]
@@ -215,7 +215,7 @@ def test_a_result_that_is_an_input_or_a_constant() -> None:
         value.name: value for value in (*model.graph.inputs, *model.graph.initializers.values())
     }
     model.graph.outputs.extend([values["x"], values["s"]])
-    found = ran(PartitionedBackend(device=device("ideal", "Conv")), model, {"x": X})
+    found = ran(PartitionedBackend(accelerator=device("ideal", "Conv")), model, {"x": X})
     np.testing.assert_array_equal(found["x"], X)
     assert found["s"] == np.float32(0.05)
 

@@ -38,6 +38,15 @@ def environment(text):
             True,
         ),
         ("x64-avx2+e-1", "x64-avx2+e-2", (), False),
+        ("x64-avx2+e-1", "x64-avx2+e-1+device=cuda", (("x64-*",),), False),  # never two devices
+        ("x64-avx2+e-1+device=h100", "x64-avx2+e-1+device=cuda", (("x64-*",),), False),
+        ("x64-avx2+e-1+device=cuda", "x64-avx512-vnni+e-1+device=cuda", PROCESSORS, True),
+        (
+            "x64-avx2+e-1+device=cuda",
+            "x64-avx2+e-2+device=cuda",
+            (("x64-*+device=cuda",),),
+            True,
+        ),
         ("a", "b", (("a",), ("b",)), False),  # not across groups
     ],
 )

@@ -6,7 +6,15 @@ import datetime
 
 import pytest
 
-from qbench.judging import Cell, EnvironmentClass, Outcome, QuarantineEntry, Tolerance
+from qbench.judging import (
+    Cell,
+    EnvironmentClass,
+    Outcome,
+    QuarantineEntry,
+    Tolerance,
+    accepted_on,
+    class_change,
+)
 
 
 @pytest.mark.parametrize(
@@ -16,15 +24,53 @@ from qbench.judging import Cell, EnvironmentClass, Outcome, QuarantineEntry, Tol
         (("onnxruntime", "1.24.1"),),
         (("numpy", "2.3.5"), ("onnx-ir", "1.0.dev3")),
         (("torch", "2.9.0+cpu"),),
+        (("torch", "2.9.0+cu130.x"), ("threads", "4")),
     ],
 )
-def test_an_environment_class_survives_its_text(packages):
-    here = EnvironmentClass("x64-avx512-vnni", packages)
+@pytest.mark.parametrize("device", ["cpu", "cuda", "h100-sxm", "npu_2.1"])
+def test_an_environment_class_survives_its_text(packages, device):
+    here = EnvironmentClass("x64-avx512-vnni", packages, device)
     assert EnvironmentClass.parse(str(here)) == here
     assert here.matches(None)
-    assert here.matches("x64-avx512-vnni")
+    assert here.matches(here.hardware)
     assert here.matches(str(here))
     assert not here.matches("x64-avx2")
+    assert here.matches("x64-avx512-vnni") == (device == "cpu")  # counted there, not on the device
+
+
+def test_the_class_of_a_device_ends_with_it_and_that_of_the_cpu_has_no_word_of_it():
+    packages = {"onnxruntime-gpu": "1.31.1"}
+    assert str(EnvironmentClass.of("x64-avx2", packages)) == "x64-avx2+onnxruntime-gpu-1.31.1"
+    there = EnvironmentClass.of("x64-avx2", packages, threads=2, device="cuda")
+    assert str(there) == "x64-avx2+onnxruntime-gpu-1.31.1+threads-2+device=cuda"
+    assert there.hardware == "x64-avx2+device=cuda"
+    here = EnvironmentClass.of("x64-avx2", packages, threads=2)
+    assert class_change(here, there) == "device cpu → cuda"
+
+
+def test_values_of_a_processor_are_not_those_of_a_device():
+    cell = Cell("smoke", "m", "b", "w8a8_asym_pt")
+    of_cpu, of_device = {str(cell): {"top1": 0.5}}, {str(cell): {"top1": 0.25}}
+    entry = QuarantineEntry(
+        cell=str(cell),
+        measured="1",
+        reason="r",
+        owner="o",
+        expires="2026-12-31",
+        values={"x64-avx2": of_cpu, "x64-avx2+device=cuda": of_device},
+    )
+    packages = (("onnxruntime", "1.31.1"),)
+    for device, name, top1 in (("cpu", "x64-avx2", 0.5), ("cuda", "x64-avx2+device=cuda", 0.25)):
+        here = EnvironmentClass("x64-avx2", packages, device)
+        assert entry.values_of(cell, here) == ((name, {"top1": top1}),)
+
+
+def test_a_result_is_accepted_on_a_processor_and_a_device():
+    accepted = dict.fromkeys(("x64-avx2+e-1+device=cuda", "arm64+e-1"))
+    assert accepted_on(accepted, "x64-avx2", device="cuda")
+    assert not accepted_on(accepted, "x64-avx2", device="cpu")
+    assert not accepted_on(accepted, "arm64", device="cuda")
+    assert accepted_on(accepted, "x64-avx2")  # of any device
 
 
 def test_a_cell_has_a_slug_and_refuses_other_letters():

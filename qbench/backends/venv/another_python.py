@@ -16,7 +16,7 @@ import onnx_ir as ir
 from qbench.backends.ort import ORT_BACKENDS, LoweredOrtBackend, OrtBackend
 from qbench.backends.execution import EngineExecutor
 from qbench.backends.feeds import FeedCheck, loaded
-from qbench.backends.protocol import Array, Backend, Closing, Executed, Executor, Feeds
+from qbench.backends.protocol import CPU, Array, Backend, Closing, Executed, Executor, Feeds
 from qbench.backends.refusals import batch_refusal, engine_sentence, refusal
 from qbench.backends.slicing import in_slices
 from qbench.backends.venv.client import EngineError, Worker
@@ -527,8 +527,8 @@ class ProviderBackend:
         name: its name in results.
         provider: the name that its devices bear.
         library: its file, or ``module:attribute``, a path or a function that gives one; empty: it
-        is built in. options: of the provider. device: the kind of device: ``cpu``, ``gpu`` or
-        ``npu``; empty: the first that it offers. fallback: whether the CPU provider runs the nodes
+        is built in. options: of the provider. kind: of device: ``cpu``, ``gpu`` or ``npu``; empty:
+        the first that it offers. fallback: whether the CPU provider runs the nodes
         that it declines. batch: the batch size of its graphs, for a provider that needs fixed
         shapes; None: as the graph declares it.
             Other free sizes that the model declares (``declare_dims``) are fixed with it.
@@ -539,7 +539,7 @@ class ProviderBackend:
     provider: str
     library: str = ""
     options: tuple[tuple[str, str], ...] = ()
-    device: str = ""
+    kind: str = ""
     fallback: bool = False
     batch: int | None = None
     packages: tuple[str, ...] = ("onnxruntime",)
@@ -549,6 +549,11 @@ class ProviderBackend:
     def arithmetic(self) -> str | None:
         """Not known."""
         return None
+
+    @property
+    def device(self) -> str:
+        """``gpu`` or ``npu`` where the file names that kind; else ``cpu``."""
+        return self.kind or CPU
 
     @property
     def has_started(self) -> bool:
@@ -603,7 +608,7 @@ class ProviderBackend:
         entries = {**engine.session_entries, "session.record_ep_graph_assignment_info": "1"}
         if not fallback and self.provider != _CPU:  # which ONNX Runtime refuses as contradictory
             entries["session.disable_cpu_ep_fallback"] = "1"
-        provider = {"name": self.provider, "library": self.library, "device": self.device}
+        provider = {"name": self.provider, "library": self.library, "device": self.kind}
         return {**settings, "entries": entries, "provider": {**provider, "options": dict(self.options)}}
 
     def _declined(self, engine: OrtBackend, model: ir.Model) -> str:
@@ -624,7 +629,7 @@ class ProviderBackend:
             return UnsupportedError(
                 doing,
                 found=str(error),
-                expected=f"a device of {self.provider}" + (f" of the kind '{self.device}'" if self.device else ""),
+                expected=f"a device of {self.provider}" + (f" of the kind '{self.kind}'" if self.kind else ""),
                 remedy="Run it on a computer with such a device.",
             )
         if error.kind == "NoLibraryError":
@@ -702,7 +707,7 @@ def load_provider(path: Path) -> ProviderBackend:
         provider=text.provider,
         library=library,
         options=tuple(sorted(text.options.items())),
-        device=text.device,
+        kind=text.device,
         fallback=text.fallback,
         batch=text.batch,
         packages=packages,

@@ -55,7 +55,7 @@ def test_machines_are_what_they_are_called_and_are_watched_themselves():
     assert arithmetic_of(gemmlowp).name == "gemmlowp"
     assert watched_backend(gemmlowp) is gemmlowp
     device = get_backend("partitioned-conv-engine")
-    assert arithmetic_of(device) == device.device.arithmetic
+    assert arithmetic_of(device) == device.accelerator.arithmetic
 
 
 def test_engines_are_watched_in_a_machine_and_bare_ones_as_they_are():
