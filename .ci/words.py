@@ -1,8 +1,8 @@
 """The word check of ``make lint``: no banned word in qbench and engines/; ``--open`` counts
 those still to replace.
 
-A word may be banned in some folders only. A line that ends in ``# stored name`` may keep a word
-that files hold.
+A word may be banned in some folders only, and a file may use one that is another word there. A
+line that ends in ``# stored name`` may keep a word that files hold.
 """
 
 import re
@@ -43,7 +43,8 @@ def banned_words(file: str, lists: dict[str, Any]) -> dict[str, str]:
     for folder, words in lists["banned_in"].items():
         if file.startswith(f"{folder}/"):
             banned |= words
-    return banned
+    other = lists["another_word_in"].get(file, ())
+    return {word: instead for word, instead in banned.items() if word not in other}
 
 
 def main(arguments: list[str]) -> int:

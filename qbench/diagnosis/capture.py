@@ -56,7 +56,7 @@ class Capturing(Closing):
         feeds: Feeds,
         timeout: Timeout = no_timeout,
     ) -> None:
-        wanted, size = {node.levels for node in nodes}, fixed_batch(target.original)
+        wanted, size = {node.codes for node in nodes}, fixed_batch(target.original)
         chosen = [unit for unit in units.units if unit.value in wanted]
         around = {name for unit in chosen for name in (unit.value, *unit.feeds)}
         inputs = {str(value.name) for value in target.original.graph.inputs}
@@ -64,16 +64,16 @@ class Capturing(Closing):
         floats = (
             {units.represents[name] for name in around if name in units.aligned} - inputs - outputs
         )
-        levels = sorted(name for name in around if name in units.by_value and name not in outputs)
+        codes = sorted(name for name in around if name in units.by_value and name not in outputs)
         with ExitStack() as stack:
             float_run = stack.enter_context(
                 get_backend(FLOAT_BACKEND).prepare(target.original, taps=sorted(floats))
             )
             watched = stack.enter_context(
-                isolated(target.watched).prepare(target.quantized, taps=levels)
+                isolated(target.watched).prepare(target.quantized, taps=codes)
             )
             whole = in_slices(float_run, target.original), in_slices(watched, target.quantized)
-            self._exact, self._seen = _both_runs(target, whole, feeds, {*floats, *levels})
+            self._exact, self._seen = _both_runs(target, whole, feeds, {*floats, *codes})
         self._target, self._units, self._size = target, units, size
         self._timeout, self._stack = timeout, ExitStack()
 
@@ -93,7 +93,7 @@ class Capturing(Closing):
             QbenchError: a backend does not run its unit.
         """
         target, units, exact, seen = self._target, self._units, self._exact, self._seen
-        unit = units.by_value[node.levels]
+        unit = units.by_value[node.codes]
         runner = UnitRunner(target, unit, units.floats.get(unit.value), self._stack, self._timeout)
         own, there = {name: seen[name] for name in unit.feeds}, seen[unit.value]
         real = runner.steps(own)
@@ -199,7 +199,7 @@ _ROUNDS = 32
 def _probed(runner: UnitRunner, node: NodeErrors, own: Mapping[str, Array]) -> Captured | None:
     """The unit on random inputs like ``own``; None: its arrays have no axis of samples in common.
 
-    Every other round takes the values of the samples at other places, the rest any levels between
+    Every other round takes the values of the samples at other places, the rest any codes between
     their ends.
     """
     random, unit = np.random.default_rng(0), runner.unit
@@ -212,19 +212,19 @@ def _probed(runner: UnitRunner, node: NodeErrors, own: Mapping[str, Array]) -> C
     rounds = min(_ROUNDS, _PROBED // max(first.size, 1))
     made += [random_batch(own, random, is_any=place % 2 == 0) for place in range(rounds)]
     joined = {name: np.concatenate([one[name] for one in made]) for name in own}
-    levels = runner.counted(joined)  # in one batch, as some mistakes are of batches
-    if levels is None:
+    codes = runner.counted(joined)  # in one batch, as some mistakes are of batches
+    if codes is None:
         return None
     return Captured(
         unit=unit,
         errors=node,
         feeds=joined,
-        found=levels,
-        again=levels,
+        found=codes,
+        again=codes,
         real=runner.steps(joined).astype(np.float64),
         fed=joined,
-        isolated=levels,
-        expected=unit.reals(levels),
+        isolated=codes,
+        expected=unit.reals(codes),
     )
 
 
@@ -248,8 +248,8 @@ def _replays(
     if first is None or once is None or twice is None or again is None:
         return ()
     before = again[: len(once)] if once.ndim else again
-    return Replay(levels=once, before=first, first=before), Replay(
-        levels=twice, before=once, first=before
+    return Replay(codes=once, before=first, first=before), Replay(
+        codes=twice, before=once, first=before
     )
 
 

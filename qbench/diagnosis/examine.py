@@ -76,8 +76,8 @@ class Examined:
             (``FloatUnit``).
         broken: quantized value → steps (rms) by which a pass changed it against the promise of its
         effect. in_float: values that the declared arithmetic computes in float32, where ties may be
-        rounded either way. bits: quantized value → bits of the coarsest grid of its unit, that of
-        its weights or its own.
+        rounded either way. bits: quantized value → the fewest bits in its unit, those of its
+        weights or its own.
     """
 
     samples: int
@@ -128,7 +128,7 @@ class Examination(Closing):
                 stack, get_backend(FLOAT_BACKEND), target, taps=self._float_taps()
             )
             self._watched = self._whole(
-                stack, target.watched, target, taps=self._levels(), quantized=True
+                stack, target.watched, target, taps=self._codes(), quantized=True
             )
             self._engine: Executor | None = None
             if not target.is_watched_itself:
@@ -171,7 +171,7 @@ class Examination(Closing):
         )
         return tuple(name for name in wanted if name not in given and name not in self._outputs)
 
-    def _levels(self) -> tuple[str, ...]:
+    def _codes(self) -> tuple[str, ...]:
         graph = self._target.quantized.graph
         known = {str(value.name) for value in (*graph.inputs, *graph.outputs)}
         wanted = dict.fromkeys(
@@ -379,7 +379,7 @@ class Examination(Closing):
         for unit in self.units.units:
             known = self.units.floats.get(unit.value)
             weights = None if known is None else known.bits
-            own = None if unit.grid is None else unit.grid.qtype.bits
+            own = None if unit.qparams is None else unit.qparams.qtype.bits
             if weights is not None or own is not None:
                 yield unit.value, min(one for one in (weights, own) if one is not None)
 
@@ -387,7 +387,7 @@ class Examination(Closing):
         tally = self._tallies[unit.value]
         low, high = tally.clips.shares()
         known = self.units.floats.get(unit.value)
-        scale = None if unit.grid is None else unit.scale
+        scale = None if unit.qparams is None else unit.scale
         kinds = (tally.cumulative, tally.isolated, tally.explained, tally.unexplained)
         cumulative, isolated, explained, unexplained = (
             one.errors(scale) if one.elements else None for one in kinds
@@ -396,7 +396,7 @@ class Examination(Closing):
             node=unit.node,
             operators=unit.operators,
             value=unit.represents,
-            levels=unit.value,
+            levels=unit.value,  # stored name
             macs=sum(macs.get(node_key(node), 0) for node in unit.graph.graph),
             elements=tally.cumulative.elements or tally.counting.elements,
             cumulative=cumulative,
@@ -436,9 +436,9 @@ def _require_same_outputs(target: Target) -> None:
 #     N: noise of the outputs compared with fp32; N′: the same with the node in float
 #
 # A node in float is the fp32 node with real weights. The nodes that read its real result quantize
-# their own results as before; nodes that only move values, on the same grid, pass it on as real.
-# The run continues after them: earlier results are kept from the first run, later ones are computed
-# by the target.
+# their own results as before; nodes that only move values, with the same qparams, pass it on as
+# real. The run continues after them: earlier results are kept from the first run, later ones are
+# computed by the target.
 
 
 def each_gain(
@@ -460,11 +460,11 @@ def each_gain(
         return
     feeds = filled_up(target.original, feeds)
     memory, names = _Memory(), [str(value.name) for value in target.original.graph.outputs]
-    levels = tuple(unit.value for unit in units.units if unit.value not in names)
+    codes = tuple(unit.value for unit in units.units if unit.value not in names)
     compared = [name for name in names if output in ("", name)]
     with get_backend(FLOAT_BACKEND).prepare(target.original) as run:
         wanted = in_slices(run, target.original).run(feeds)
-    with interpreter.surrounded(memory.around).prepare(target.quantized, taps=levels) as executor:
+    with interpreter.surrounded(memory.around).prepare(target.quantized, taps=codes) as executor:
         seen = {**feeds, **executor.run(feeds)}
         before = _noise(wanted, seen, compared)
         memory.keep()
@@ -490,14 +490,14 @@ def _handed_on(
     unit: QuantizedUnit, real: Array, units: Units, seen: Mapping[str, Array]
 ) -> Iterator[tuple[str, Array]]:
     readers = [one for one in units.units if unit.value in one.feeds]
-    if unit.grid is None:
+    if unit.qparams is None:
         yield unit.value, real
         return
     if not readers:
         yield unit.value, unit.rounded(real / np.float32(unit.scale)).astype(seen[unit.value].dtype)
     for reader in readers:
         result = _read(reader, unit.value, real, seen)
-        if _keeps_grid(reader, unit):
+        if _keeps_qparams(reader, unit):
             yield from _handed_on(reader, result, units, seen)
         else:
             yield (
@@ -531,11 +531,11 @@ def _read(reader: QuantizedUnit, value: str, real: Array, seen: Mapping[str, Arr
         return run.run(feeds)[reader.real]
 
 
-def _keeps_grid(reader: QuantizedUnit, unit: QuantizedUnit) -> bool:
-    """Whether ``reader`` only moves values, and keeps their grid."""
+def _keeps_qparams(reader: QuantizedUnit, unit: QuantizedUnit) -> bool:
+    """Whether ``reader`` only moves values, and keeps their qparams."""
     if (
-        reader.grid is None
-        or unit.grid is None
+        reader.qparams is None
+        or unit.qparams is None
         or len(reader.feeds) > 1
         or len(reader.operators) != 1
     ):

@@ -90,7 +90,7 @@ class FloatSums(Closing):
             QbenchError: the operators of the unit cannot be run.
         """
         bound = np.broadcast_to(self._bound(feeds), found.shape)
-        if self._unit.grid is None:
+        if self._unit.qparams is None:
             return np.asarray(np.abs(found.astype(np.float64) - correct) <= 2 * bound)
         real = np.clip(
             steps.astype(np.float64).reshape(found.shape), self._unit.ends.low, self._unit.ends.high
@@ -109,7 +109,7 @@ class FloatSums(Closing):
         unit.
         """
         if self._absolute is None:
-            return np.asarray(TIE_WIDTH if self._unit.grid is not None else 0.0)
+            return np.asarray(TIE_WIDTH if self._unit.qparams is not None else 0.0)
         return self._absolute.bound(feeds)
 
     def close(self) -> None:
@@ -258,8 +258,8 @@ def _quantum(unit: QuantizedUnit) -> float | None:
     nodes = [node for node in unit.graph.graph if node.op_type not in _PAIRS | _MOVING | {"Clip"}]
     if len(nodes) > 1 or any(node.op_type not in _PRODUCTS | _SUMS for node in nodes):
         return None
-    grids = [_grid_behind(value) for node in nodes for value in node.inputs if value is not None]
-    scales = [None if grid is None else np.asarray(grid.scale, np.float64) for grid in grids]
+    found = [_qparams_of(value) for node in nodes for value in node.inputs if value is not None]
+    scales = [None if one is None else np.asarray(one.scale, np.float64) for one in found]
     if not scales or not all(
         one is not None and _is_power_of_two(one) for one in (*scales, np.asarray(unit.scale))
     ):
@@ -270,8 +270,8 @@ def _quantum(unit: QuantizedUnit) -> float | None:
     return min([math.prod(least[:2]), *least[2:]])
 
 
-def _grid_behind(value: ir.Value) -> QParams | None:
-    """The grid of an operand, through operators that only move values."""
+def _qparams_of(value: ir.Value) -> QParams | None:
+    """The qparams of an operand, through operators that only move values."""
     maker = value.producer()
     while maker is not None and maker.op_type in _MOVING and maker.inputs[0] is not None:
         maker = maker.inputs[0].producer()

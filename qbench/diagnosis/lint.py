@@ -89,7 +89,7 @@ class IntegerProduct:
 
     Args:
         node, operator: its name, and the type of the float operator.
-        levels: type of x; weights: type of w.
+        codes: type of x; weights: type of w.
         low, high: the least and largest x.
         x_zero: z_x; None where it is computed. weight: (K, N) integers. weight_zero: (N,).
         bias: (N,), zeros where there is none.
@@ -103,7 +103,7 @@ class IntegerProduct:
 
     node: str
     operator: str
-    levels: str
+    codes: str
     weights: str
     low: int
     high: int
@@ -142,12 +142,12 @@ def _product(node: ir.Node, places: _Places) -> IntegerProduct | None:
         constant_value(input_at(node, place)) for place in (places.weight, places.x_zero)
     )
     x = node.inputs[0]
-    levels = "" if x is None or x.dtype is None else x.dtype.numpy().name
-    levels = levels or ("uint8" if x_zero is None else x_zero.dtype.name)
+    codes = "" if x is None or x.dtype is None else x.dtype.numpy().name
+    codes = codes or ("uint8" if x_zero is None else x_zero.dtype.name)
     is_conv = "Conv" in node.op_type
     if (
         weight is None
-        or levels not in _RANGES
+        or codes not in _RANGES
         or weight.dtype.name not in _RANGES
         or (weight.ndim != 2 and not is_conv)
     ):
@@ -155,12 +155,12 @@ def _product(node: ir.Node, places: _Places) -> IntegerProduct | None:
     order = summing(node, weight.shape)
     columns = order.columns(weight.astype(np.int64))
     count = columns.shape[1]
-    low, high = _ends(x, levels)
+    low, high = _ends(x, codes)
     bias = None if places.bias is None else constant_value(input_at(node, places.bias))
     product = IntegerProduct(
         node=node_key(node),
         operator=float_operator(node),
-        levels=levels,
+        codes=codes,
         weights=weight.dtype.name,
         low=low,
         high=high,
@@ -197,9 +197,9 @@ def _with_own_bias(node: ir.Node, places: _Places, product: IntegerProduct) -> I
     )
 
 
-def _ends(x: ir.Value | None, levels: str) -> tuple[int, int]:
+def _ends(x: ir.Value | None, codes: str) -> tuple[int, int]:
     """The least and largest value of ``x``: those of its type, or of the Clip that computes it."""
-    low, high = _RANGES[levels]
+    low, high = _RANGES[codes]
     node = None if x is None else x.producer()
     if node is None or node.op_type != "Clip":
         return low, high
@@ -292,11 +292,11 @@ def pair_risk(product: IntegerProduct, bits: int = BITS) -> PairRisk:
     """The risk of ``product`` where pairs are summed in ``bits`` bits."""
     weight = product.weight
     pairs = len(weight) // 2 * weight.shape[1]
-    if not product.order.in_pairs(product.levels, product.weights):
+    if not product.order.in_pairs(product.codes, product.weights):
         sides = (
-            (product.weights, product.levels)
+            (product.weights, product.codes)
             if product.order.weights_left
-            else (product.levels, product.weights)
+            else (product.codes, product.weights)
         )
         return PairRisk(pairs=pairs, why_not=f"{' × '.join(sides)} is not summed in pairs")
     first, second, top = weight[0 : 2 * (len(weight) // 2) : 2], weight[1::2], (1 << (bits - 1)) - 1
@@ -330,8 +330,8 @@ def _as_paired(product: IntegerProduct, register: Accumulator) -> IntegerProduct
     """``product`` with the neighbours and the data that ``register`` pairs."""
     if odd := register.odd_channels(product.order.shape):
         product = replace(product, weight=with_gaps(product.weight, odd, 0))
-    if register.raised and product.levels == "int8" and not product.order.weights_left:
-        return replace(product, levels="uint8", low=product.low + RAISE, high=product.high + RAISE)
+    if register.raised and product.codes == "int8" and not product.order.weights_left:
+        return replace(product, codes="uint8", low=product.low + RAISE, high=product.high + RAISE)
     return product
 
 
@@ -340,12 +340,12 @@ def _why_not(product: IntegerProduct, worst: int) -> str:
         return "one product a sum"
     if product.order.weights_left:
         return (
-            f"levels end at {product.low} and {product.high}"
+            f"codes end at {product.low} and {product.high}"
             if worst > 256
             else f"no pair above {worst}"
         )
     if product.high <= 128:  # 128 · 256 = 2¹⁵, of negative weights alone
-        return f"levels end at {product.high}"
+        return f"codes end at {product.high}"
     if np.abs(product.weight).max(initial=0) <= 64:
         return "weights have 7 bits or fewer"
     return f"no pair of one sign above {worst}"
@@ -400,7 +400,7 @@ def arithmetic_limits(product: IntegerProduct, arithmetic: Arithmetic) -> tuple[
         )
     here = arithmetic.at(product.operator, product.node)
     found = []
-    halved = product.levels == "int8" and here.accumulator.halves(product.order.shape)
+    halved = product.codes == "int8" and here.accumulator.halves(product.order.shape)
     if (pair_bits := here.accumulator.pairs(product.order.shape)) and not halved:
         risk = pair_risk(_as_paired(product, here.accumulator), pair_bits)
         if risk.risky:
@@ -450,7 +450,7 @@ class LayerLint:
     Args:
         node, operator: its name, and the type of the float operator. depthwise: one filter per
             channel.
-        levels, weights: types of the input and of the weights.
+        levels, weights: types of the input and of the weights.  # stored name
         pairs: the risk where pairs are summed in 16 bits.
         sum_bits: width of a register that holds every sum.
         bias: the largest magnitude.
@@ -462,7 +462,7 @@ class LayerLint:
     node: str
     operator: str
     depthwise: bool
-    levels: str
+    levels: str  # stored name
     weights: str
     pairs: PairRisk
     sum_bits: int
@@ -540,7 +540,7 @@ def _layer(product: IntegerProduct, arithmetics: Sequence[Arithmetic]) -> LayerL
         node=product.node,
         operator=product.operator,
         depthwise=product.depthwise,
-        levels=product.levels,
+        levels=product.codes,  # stored name
         weights=product.weights,
         pairs=risk,
         sum_bits=bits_for(*reach(product)),

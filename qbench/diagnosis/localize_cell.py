@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from qbench.backends import Backend, as_backend
 from qbench.diagnosis.capture import Budget, samples_that_passes_move
-from qbench.diagnosis.hypotheses import OF_GRIDS, remedy_of
+from qbench.diagnosis.hypotheses import OF_QPARAMS, remedy_of
 from qbench.diagnosis.localize_graph import LocalizedGraph
 from qbench.diagnosis.repair.cell import RepeatableCell, is_restored, repair_cell
 from qbench.diagnosis.repair.search import owners_of, repair_candidates
@@ -465,14 +465,14 @@ def _worth_saying(graphs: Sequence[LocalizedGraph], verdict: Verdict) -> tuple[S
     outstanding = frozenset(name for graph in graphs for name in graph.outstanding)
     fails = not is_restored(verdict)
     return tuple(
-        one for one in ordered if fails or one.cause not in OF_GRIDS or one.node in outstanding
+        one for one in ordered if fails or one.cause not in OF_QPARAMS or one.node in outstanding
     )
 
 
 _FLOAT = re.compile(r"(?P<node>.+?)(?: in (?P<type>\S+)|, not reported,) \((?P<share>[^,)]*)\)")
 """An entry of ``Measurement.executed_in_float`` for a node that was planned in integers."""
 _SHARE_LOST = 2_500.0
-"""Score of a node in float where that is what a cell fails by: above the cost of a grid, below
+"""Score of a node in float where that is what a cell fails by: above the cost of qparams, below
 any mistake.
 """
 
@@ -514,7 +514,7 @@ def with_floats(
         for one in suspects
     ]
     if lacks:
-        said = {one.node for one in told if one.cause not in OF_GRIDS}
+        said = {one.node for one in told if one.cause not in OF_QPARAMS}
         told = [one for one in told if one.node in said or one.node not in found]
         told += [_run_in_float(one) for node, one in found.items() if node not in said]
     return tuple(sorted(told, key=lambda one: -one.score))

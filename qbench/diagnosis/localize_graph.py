@@ -25,7 +25,7 @@ from qbench.diagnosis.capture import Budget, Capturing, KeptFeeds
 from qbench.diagnosis.engine.client import filled_up, rows_of_runs
 from qbench.diagnosis.engine.departure import Departure, first_departure
 from qbench.diagnosis.examine import Examination, Examined, each_gain
-from qbench.diagnosis.hypotheses import OF_GRIDS, NamedCause, name_cause, remedy_of
+from qbench.diagnosis.hypotheses import OF_QPARAMS, NamedCause, name_cause, remedy_of
 from qbench.diagnosis.rank import (
     AnomalyKind,
     RankedNode,
@@ -76,7 +76,7 @@ class BrokenPass:
     counted: CountingErrors
 
     @property
-    def levels(self) -> str:
+    def codes(self) -> str:
         """The value."""
         return self.region.region.output
 
@@ -86,7 +86,7 @@ class BrokenPass:
         found = self.counted
         return (
             f"the pass '{self.name}' promises to be {self.effect}, and moves {found.differing} of "
-            f"{found.elements} levels here, by {steps_text(found.largest_steps)} at most"
+            f"{found.elements} codes here, by {steps_text(found.largest_steps)} at most"
         )
 
     @property
@@ -146,7 +146,7 @@ def broken_passes(target: Target, feeds: Feeds, budget: Budget) -> Mapping[str, 
         ):
             one = _broken(target, pass_, region)
             if one is not None:
-                found.setdefault(one.levels, one)
+                found.setdefault(one.codes, one)
     return found
 
 
@@ -273,7 +273,7 @@ class LocalizedGraph(Closing):
 
     @property
     def _examined(self) -> Examined:
-        broken = {levels: one.counted.rms_steps for levels, one in self._broken.items()}
+        broken = {codes: one.counted.rms_steps for codes, one in self._broken.items()}
         return with_gains(replace(self._counted, broken=broken), self._gains)
 
     @property
@@ -315,7 +315,7 @@ class LocalizedGraph(Closing):
                 reached.add(str(value.name))
                 maker = value.producer()
                 waiting += [] if maker is None else [one for one in maker.inputs if one is not None]
-        reach = {node.node for node in self._counted.nodes if node.levels in reached}
+        reach = {node.node for node in self._counted.nodes if node.codes in reached}
         return frozenset(
             self._prefix + node.node for node in self._counted.nodes if node.node not in reach
         )
@@ -407,7 +407,7 @@ class LocalizedGraph(Closing):
                 for node in nodes:
                     if budget.is_over:
                         break
-                    crash = crashes.get(node.levels)  # do not crash the engine again
+                    crash = crashes.get(node.codes)  # do not crash the engine again
                     named.append(
                         NamedCause(cause=Cause.CRASH, evidence=crash, weight=1.0)
                         if crash
@@ -429,8 +429,8 @@ class LocalizedGraph(Closing):
                 )
                 named = alone if alone.is_mistake else named
             if (
-                node.levels in self._broken
-                and self._broken[node.levels].levels == node.levels
+                node.codes in self._broken
+                and self._broken[node.codes].codes == node.codes
                 and not named.is_mistake
             ):
                 named = self._by_pass(node, correct) or named
@@ -444,7 +444,7 @@ class LocalizedGraph(Closing):
         """The cause of the difference from the graph before a pass; None: no known rule
         explains it.
         """
-        captured = self._broken[node.levels].captured(node)
+        captured = self._broken[node.codes].captured(node)
         named = None if captured is None else name_cause(captured, correct)
         return named if named is not None and named.is_mistake else None
 
@@ -464,17 +464,17 @@ class LocalizedGraph(Closing):
         Regions end at quantized values, units also at real results of products: of weights that
         alone are quantized.
         """
-        nodes = {node.levels: node for node in self._counted.nodes}
+        nodes = {node.codes: node for node in self._counted.nodes}
         placed: dict[str, BrokenPass] = {}
-        for levels, one in found.items():
+        for codes, one in found.items():
             inside = {node_key(node) for node in one.region.region.before.graph}
             units = [node for node in nodes.values() if node.node in inside]
             changed = (
-                [node.levels for node in units if node.levels in self._deviating]
+                [node.codes for node in units if node.codes in self._deviating]
                 if len(units) > 1
                 else []
             )
-            placed |= dict.fromkeys(changed or [levels], one)
+            placed |= dict.fromkeys(changed or [codes], one)
         return placed
 
     def _suspect_engine(self, budget: Budget) -> None:
@@ -499,7 +499,7 @@ class LocalizedGraph(Closing):
             return
         self._departure, node = found, self._prefix + found.unit.node
         own = next(
-            (one for one in self.suspects if one.node == node and one.cause not in OF_GRIDS), None
+            (one for one in self.suspects if one.node == node and one.cause not in OF_QPARAMS), None
         )
         said = _departed(found, target.backend.name, target.watched.name)
         first = Suspect(
@@ -513,7 +513,7 @@ class LocalizedGraph(Closing):
 
     @property
     def outstanding(self) -> frozenset[str]:
-        """The nodes whose qparams cost more than those of a fitted grid, by their names in
+        """The nodes whose qparams cost more than fitted ones, by their names in
         ``nodes``.
         """
         examined = self._examined
@@ -525,7 +525,7 @@ class LocalizedGraph(Closing):
     def _deviating(self) -> frozenset[str]:
         """The values whose graph is not that of fp32."""
         return frozenset(
-            one.node.levels for one in rank_nodes(self._counted) if one.excess is AnomalyKind.GRAPH
+            one.node.codes for one in rank_nodes(self._counted) if one.excess is AnomalyKind.GRAPH
         )
 
     def _measure_gains(self, budget: Budget) -> bool:
@@ -555,7 +555,7 @@ class LocalizedGraph(Closing):
 
     def _suspect(self, one: RankedNode, place: int, named: NamedCause | None) -> Suspect:
         """The suspect in ``place``; ``named`` None: there was no time for its cause."""
-        broken = self._broken.get(one.node.levels) if one.excess is AnomalyKind.PASS else None
+        broken = self._broken.get(one.node.codes) if one.excess is AnomalyKind.PASS else None
         cause, evidence = _cause_of(named, broken)
         differs = self._differs(one, named)
         if cause is None or (cause is Cause.WRONG_KERNEL and not differs):
@@ -586,12 +586,12 @@ class LocalizedGraph(Closing):
     def _numbers(self, one: RankedNode, *, differs: bool) -> tuple[Cause, str]:
         """The cause and evidence from the kind of anomaly and its numbers alone."""
         if one.excess is AnomalyKind.CRASH:
-            return Cause.CRASH, self._counted.crashes[one.node.levels]
-        if one.excess is AnomalyKind.GRID:
-            return Cause.GRID, _cost(one.node)
+            return Cause.CRASH, self._counted.crashes[one.node.codes]
+        if one.excess is AnomalyKind.QPARAMS:
+            return Cause.COARSE, _cost(one.node)
         size = f"{one.score:.3g} steps (rms)"
         if differs:
-            return Cause.WRONG_KERNEL, f"{size} beyond the error that its grid explains"
+            return Cause.WRONG_KERNEL, f"{size} beyond the error that its quantization explains"
         counting = one.node.counting or CountingErrors()
         if one.excess is not AnomalyKind.GRAPH or 2 * counting.rms_steps**2 > one.score**2:
             arithmetic = arithmetic_of(self.target.backend)
@@ -606,10 +606,10 @@ class LocalizedGraph(Closing):
                 and PRODUCTS & set(one.node.operators)
             )
             evidence = f"{own} give {counting.rms_steps:.3g} steps (rms) of error"
-            return (Cause.PAIR_SATURATION if pairs else Cause.GRID), evidence
+            return (Cause.PAIR_SATURATION if pairs else Cause.COARSE), evidence
         evidence = (
-            f"{size} beyond the error that its grid explains, and all values are as its arithmetic "
-            "gives them"
+            f"{size} beyond the error that its quantization explains, and all values are "
+            "as its arithmetic gives them"
         )
         return Cause.WRONG_GRAPH, evidence
 
@@ -675,7 +675,7 @@ def _remedy(
     """What to do about ``cause`` in the node; a pass that broke its promise comes first."""
     if broken is not None:
         return broken.remedy
-    if cause in OF_GRIDS and gains_nothing(one.node):
+    if cause in OF_QPARAMS and gains_nothing(one.node):
         return _TOGETHER
     return "" if named is None else remedy_of(cause)
 

@@ -258,12 +258,12 @@ class OptimizationTrial:
     ) -> ValueEffect:
         ours, theirs = (results.get(unit.value) for results in tapped)
         along = None if ours is None or theirs is None else self._causes(unit, ours, theirs)
-        alone = self._causes(unit, *(self._levels_alone(unit, one) for one in (first, second)))
+        alone = self._causes(unit, *(self._codes_alone(unit, one) for one in (first, second)))
         return ValueEffect(
             value=unit.value, node=unit.node, operators=unit.operators, alone=alone, along=along
         )
 
-    def _levels_alone(self, unit: QuantizedUnit, optimization: Optimization) -> Array:
+    def _codes_alone(self, unit: QuantizedUnit, optimization: Optimization) -> Array:
         with self._prepared(unit.graph, optimization) as executor:
             return executor.run({name: self._values[name] for name in unit.feeds})[unit.value]
 
@@ -277,8 +277,8 @@ class OptimizationTrial:
         if unit is None:
             return OutputEffect(name=name, differences=count_differences(ours, theirs), causes=None)
         scale = np.asarray(unit.scale, np.float32) if scaled else np.float32(1)
-        levels = (unit.levels(one) if scaled else one for one in (ours, theirs))
-        causes = self._causes(unit, *levels)
+        codes = (unit.codes(one) if scaled else one for one in (ours, theirs))
+        causes = self._causes(unit, *codes)
         return OutputEffect(
             name=name, differences=count_differences(ours, theirs, np.asarray(scale)), causes=causes
         )
@@ -506,7 +506,7 @@ class Origin(enum.Enum):
 class Samples(enum.Enum):
     """The samples of an input."""
 
-    LEVELS = "levels"
+    CODES = "levels"  # stored name
     PAIRS_FIRST = "pairs-first"
     PAIRS_SECOND = "pairs-second"
     DRAWN = "drawn"
@@ -589,14 +589,14 @@ def _array(value: ir.Value, samples: Samples, stream: int) -> Array:
     assert value.shape is not None
     shape, dtype = value.shape.numpy(), value.dtype.numpy()
     lowest = np.iinfo(dtype).min
-    levels = np.arange(lowest, lowest + _PAIRS)
+    codes = np.arange(lowest, lowest + _PAIRS)
     match samples:
-        case Samples.LEVELS:
-            chosen = levels
+        case Samples.CODES:
+            chosen = codes
         case Samples.PAIRS_FIRST:
-            chosen = np.tile(levels, _PAIRS)
+            chosen = np.tile(codes, _PAIRS)
         case Samples.PAIRS_SECOND:
-            chosen = np.repeat(levels, _PAIRS)
+            chosen = np.repeat(codes, _PAIRS)
         case Samples.DRAWN:
             chosen = np.random.default_rng([_SEED, stream]).integers(lowest, lowest + _PAIRS, shape)
     return chosen.astype(dtype).reshape(shape)

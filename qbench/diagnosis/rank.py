@@ -36,11 +36,11 @@ def is_corrected(node: NodeErrors) -> bool:
 #     trace      as counting, but by less than a hundredth of a step (rms), such as a race or a tie;
 #                what the order of float32 sums explains is no difference where the declared
 #                arithmetic is exact (``float_sums``)
-#     grid       the quantization parameters cost much: the node in float would remove a fifth of
+#     qparams    the quantization parameters cost much: the node in float would remove a fifth of
 #                the noise of the outputs, or its own noise is a sixteenth of its signal (12 dB), or
 #                many values are clipped
 #
-# The second condition of grid is for several bad nodes: none of them alone removes noise of the
+# The second condition of qparams is for several bad nodes: none of them alone removes noise of the
 # outputs. Where some node alone does, a node that alone removes none is not reported: no repair of
 # it helps.
 
@@ -63,7 +63,7 @@ _HALF_DB = 3.01
 _NOTHING_DB = 0.05
 """Gain of the outputs below which a node in float is no repair."""
 _FITTED_DB, _FITTED_BITS, _BIT_DB = 25.0, 8, 6.02
-"""SQNR of a node alone below which its grid of so many bits does not fit its values, and the
+"""SQNR of a node alone below which qparams of so many bits do not fit its values, and the
 change with each bit.
 """
 _CLIPPED = 0.02
@@ -82,12 +82,12 @@ class AnomalyKind(enum.IntEnum):
     PASS = 2
     GRAPH = 3
     TRACE = 4
-    GRID = 5
+    QPARAMS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankedNode:
-    """An anomalous node; ``score`` is its size: steps (rms), or for a grid dB of the outputs."""
+    """An anomalous node; ``score`` is its size: steps (rms), or for qparams dB of the outputs."""
 
     node: NodeErrors
     excess: AnomalyKind
@@ -100,7 +100,7 @@ def with_gains(examined: Examined, gains: Mapping[str, float]) -> Examined:
     """
     return replace(
         examined,
-        nodes=tuple(replace(node, gain_db=gains.get(node.levels)) for node in examined.nodes),
+        nodes=tuple(replace(node, gain_db=gains.get(node.codes)) for node in examined.nodes),
     )
 
 
@@ -108,14 +108,14 @@ def rank_nodes(examined: Examined) -> tuple[RankedNode, ...]:
     """The anomalous nodes, the worst first; each once, by its most severe anomaly."""
     found: dict[str, RankedNode] = {}
     for one in sorted(_excesses(examined), key=lambda one: (one.excess, -one.score)):
-        found.setdefault(one.node.levels, one)
+        found.setdefault(one.node.codes, one)
     return tuple(found.values())
 
 
 def _excesses(examined: Examined) -> Iterator[RankedNode]:
     some_repair = any((node.gain_db or 0.0) >= _FIFTH_DB for node in examined.nodes)
     for node in examined.nodes:
-        if node.levels in examined.crashes:
+        if node.codes in examined.crashes:
             yield RankedNode(node=node, excess=AnomalyKind.CRASH, score=math.inf)
         counted = _counting(node, examined)
         if counted > 0:
@@ -124,20 +124,20 @@ def _excesses(examined: Examined) -> Iterator[RankedNode]:
                 excess=AnomalyKind.COUNTING if counted > _TRACE else AnomalyKind.TRACE,
                 score=counted,
             )
-        broken = examined.broken.get(node.levels, 0.0)
+        broken = examined.broken.get(node.codes, 0.0)
         if broken > 0:
             yield RankedNode(node=node, excess=AnomalyKind.PASS, score=broken)
         moved = (
             0.0
             if is_corrected(node)
-            else max(examined.moved.get(node.levels, {}).values(), default=0.0)
+            else max(examined.moved.get(node.codes, {}).values(), default=0.0)
         )
         graph = max(_beyond_explained(node), moved)
         if graph > _EXCESS:
             yield RankedNode(node=node, excess=AnomalyKind.GRAPH, score=graph)
-        grid = _grid(node)
-        if grid > 0 and not (some_repair and gains_nothing(node)):
-            yield RankedNode(node=node, excess=AnomalyKind.GRID, score=grid)
+        qparams = _qparams(node)
+        if qparams > 0 and not (some_repair and gains_nothing(node)):
+            yield RankedNode(node=node, excess=AnomalyKind.QPARAMS, score=qparams)
 
 
 def gains_nothing(node: NodeErrors) -> bool:
@@ -146,16 +146,16 @@ def gains_nothing(node: NodeErrors) -> bool:
 
 
 def is_outstanding(node: NodeErrors, examined: Examined) -> bool:
-    """Whether the qparams of ``node`` cost more than those of a fitted grid: a fault of a cell
+    """Whether the qparams of ``node`` cost more than fitted ones: a fault of a cell
     that holds.
 
-    A node under 12 dB alone removes a fifth of the noise of the outputs, or one below the SQNR of a
-    fitted grid of its bits removes half of it.
+    A node under 12 dB alone removes a fifth of the noise of the outputs, or one below the SQNR of
+    fitted qparams of its bits removes half of it.
     """
     if node.isolated is None:
         return False
     alone, gain = node.isolated.sqnr_db, node.gain_db
-    bits = min(examined.bits.get(node.levels, _FITTED_BITS), _FITTED_BITS)
+    bits = min(examined.bits.get(node.codes, _FITTED_BITS), _FITTED_BITS)
     if (
         alone < _FITTED_DB + _BIT_DB * (bits - _FITTED_BITS)
         and gain is not None
@@ -174,7 +174,7 @@ def ties_alone(node: NodeErrors, examined: Examined) -> bool:
     if found is None or not found.differing:
         return False
     ties = node.ties * found.elements
-    return node.levels in examined.in_float and are_of_floats(
+    return node.codes in examined.in_float and are_of_floats(
         found.differing, found.beyond, ties, found.elements
     )
 
@@ -200,15 +200,15 @@ def _beyond_explained(node: NodeErrors) -> float:
     """
     if node.isolated is None or node.explained is None or node.unexplained is None:
         return 0.0
-    alone, grids, apart = (
+    alone, explained, apart = (
         255 * one.relative if one.steps is None else one.steps
         for one in (node.isolated, node.explained, node.unexplained)
     )
     # the difference of squares overstates a small difference in the direction of a large error
-    return min(math.sqrt(max(alone * alone - grids * grids, 0.0)), apart)
+    return min(math.sqrt(max(alone * alone - explained * explained, 0.0)), apart)
 
 
-def _grid(node: NodeErrors) -> float:
+def _qparams(node: NodeErrors) -> float:
     """Cost of the quantization parameters of ``node`` in dB; 0: it is not much."""
     gain, clipped = node.gain_db or 0.0, node.clipped_low + node.clipped_high
     lacking = 0.0 if node.isolated is None else max(_NOISY_DB - node.isolated.sqnr_db, 0.0)

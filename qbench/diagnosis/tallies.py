@@ -125,7 +125,7 @@ class CountingTally:
         )
 
 
-_LEVELS = 127
+_CODES = 127
 _FLOAT_STEPS = 2.0**-8
 """Steps by which another order of float32 sums may move a value."""
 
@@ -135,14 +135,14 @@ def _of_range(apart: Array, other: Array) -> Array:
     explains.
     """
     largest = float(np.abs(other[np.isfinite(other)]).max(initial=0))
-    steps = apart * (_LEVELS / largest) if largest else apart
+    steps = apart * (_CODES / largest) if largest else apart
     kept: Array = steps[~(np.abs(steps) <= _FLOAT_STEPS)]
     return kept
 
 
 @dataclass(slots=True)
 class ClipTally:
-    """The number of fp32 values below and above the range of a grid."""
+    """The number of fp32 values below and above the range of the codes."""
 
     elements: int = 0
     low: int = 0

@@ -93,7 +93,7 @@ def watched_backend(backend: Backend) -> Backend | None:
 
 FAR = 0.05
 """Share of the largest output: ties under another order of sums may move an output by some
-steps of an 8-bit grid.
+steps of 8 bits.
 """
 
 

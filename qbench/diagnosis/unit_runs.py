@@ -25,7 +25,7 @@ from qbench.backends import (
 )
 from qbench.diagnosis.engine.client import UnitSession
 from qbench.diagnosis.target import FOLDED, Target
-from qbench.diagnosis.units import QuantizedUnit, levels_without_unit, quantized_units, real_units
+from qbench.diagnosis.units import QuantizedUnit, codes_without_unit, quantized_units, real_units
 from qbench.errors import QbenchError
 from qbench.graph import (
     constant_value,
@@ -52,7 +52,7 @@ from qbench.numerics import AddScheme, Arithmetic, QParams, quantize
 _WEIGHT_BITS = 16
 """The most bits of a weight; a constant of more is a bias."""
 OVER_A_STEP = 1.01
-"""Steps of its grid from which a weight is off by more than one, whatever float32 rounds."""
+"""Steps of its own from which a weight is off by more than one, whatever float32 rounds."""
 _PAIRS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 
 
@@ -68,8 +68,8 @@ class FloatUnit:
         moved: constants of the unit that differ from the quantized fp32 ones: name → rms of the
             difference in steps of the constant; of a bias, which is added to the result, in steps
             of the result.
-        clipped: share of the weights that lie beyond the ends of their grid by more than a step.
-        bits: of the coarsest grid of a weight; None: no weight is on a grid.
+        clipped: share of the weights that lie beyond the ends of their codes by more than a step.
+        bits: the fewest of a weight; None: no weight is quantized.
     """
 
     graph: ir.Model
@@ -109,10 +109,10 @@ def float_counterpart(
         raise LookupError(
             f"fp32 does not compute '{unit.represents}' from {', '.join(feeds)}"
         ) from error
-    grids = _rounded_constants(unit) if rounded else {}
-    weights = {key: grid for key, (grid, _) in grids.items() if grid.qtype.bits <= _WEIGHT_BITS}
+    constants = _rounded_constants(unit) if rounded else {}
+    weights = {key: own for key, (own, _) in constants.items() if own.qtype.bits <= _WEIGHT_BITS}
     clipped = _clipped_share(piece, weights)
-    moved = dict(_round_constants(piece, grids, unit.scale))
+    moved = dict(_round_constants(piece, constants, unit.scale))
     graph = ir.Model(piece, ir_version=original.ir_version)
     at_run_time = any(node.op_type == "DynamicQuantizeLinear" for node in unit.graph.graph)
     return FloatUnit(
@@ -121,26 +121,26 @@ def float_counterpart(
         moved=moved,
         is_explained=not at_run_time,
         clipped=clipped,
-        bits=min((grid.qtype.bits for grid in weights.values()), default=None),
+        bits=min((qparams.qtype.bits for qparams in weights.values()), default=None),
     )
 
 
-def _clipped_share(piece: ir.Graph, grids: Mapping[tuple[str, int], QParams]) -> float:
-    """The share of the fp32 weights of ``piece`` that lie beyond the ends of their grid by more
-    than a step.
+def _clipped_share(piece: ir.Graph, weights: Mapping[tuple[str, int], QParams]) -> float:
+    """The share of the fp32 weights of ``piece`` that lie beyond the ends of their codes by
+    more than a step.
     """
     clipped = elements = 0
     for node in piece:
         for place, value in enumerate(node.inputs):
-            constant, grid = constant_value(value), grids.get((node_key(node), place))
-            if constant is None or grid is None:
+            constant, qparams = constant_value(value), weights.get((node_key(node), place))
+            if constant is None or qparams is None:
                 continue
             try:
-                scale, point = grid.expanded(constant.shape)
+                scale, point = qparams.expanded(constant.shape)
             except ValueError:  # the parameters do not fit the shape in fp32: another layout
                 continue
-            levels = constant.astype(np.float64) / scale + point
-            beyond = (levels < grid.qmin - OVER_A_STEP) | (levels > grid.qmax + OVER_A_STEP)
+            codes = constant.astype(np.float64) / scale + point
+            beyond = (codes < qparams.qmin - OVER_A_STEP) | (codes > qparams.qmax + OVER_A_STEP)
             clipped, elements = clipped + int(beyond.sum()), elements + constant.size
     return clipped / max(elements, 1)
 
@@ -164,18 +164,18 @@ def _rounded_constants(unit: QuantizedUnit) -> dict[tuple[str, int], tuple[QPara
                 or not is_constant(maker.inputs[0])
             ):
                 continue
-            grid, levels = node_qparams(maker), constant_value(maker.inputs[0])
-            if grid is None or levels is None:
+            qparams, codes = node_qparams(maker), constant_value(maker.inputs[0])
+            if qparams is None or codes is None:
                 raise LookupError(
                     f"the quantization parameters of '{value.name if value else place}' are not "
                     "known"
                 )
-            found[node_key(node), place] = (grid, _dequantized(levels, grid))
+            found[node_key(node), place] = (qparams, _dequantized(codes, qparams))
     return found
 
 
 def _round_constants(
-    piece: ir.Graph, grids: Mapping[tuple[str, int], tuple[QParams, Array]], step: float
+    piece: ir.Graph, constants: Mapping[tuple[str, int], tuple[QParams, Array]], step: float
 ) -> Iterator[tuple[str, float]]:
     """Fake-quantize the constants of ``piece``; yields (name, rms difference) of those that the
     unit has otherwise.
@@ -183,15 +183,15 @@ def _round_constants(
     Raises:
         LookupError: fp32 does not have one of the operands.
     """
-    left = dict(grids)
+    left = dict(constants)
     for node in piece:
         for place, value in enumerate(node.inputs):
             constant = constant_value(value)
             if value is None or constant is None or (node_key(node), place) not in left:
                 continue
-            grid, theirs = left.pop((node_key(node), place))
+            qparams, theirs = left.pop((node_key(node), place))
             try:
-                rounded = _dequantized(quantize(constant.astype(np.float32), grid), grid)
+                rounded = _dequantized(quantize(constant.astype(np.float32), qparams), qparams)
             except ValueError:
                 # the parameters do not fit the shape in fp32: another layout
                 yield str(value.name), float("inf")
@@ -199,8 +199,11 @@ def _round_constants(
             if theirs.shape != rounded.shape:
                 yield str(value.name), float("inf")
             else:
-                is_bias = grid.qtype.bits > _WEIGHT_BITS
-                apart, size = theirs.astype(np.float64) - rounded, grid.expanded(rounded.shape)[0]
+                is_bias = qparams.qtype.bits > _WEIGHT_BITS
+                apart, size = (
+                    theirs.astype(np.float64) - rounded,
+                    qparams.expanded(rounded.shape)[0],
+                )
                 if (np.abs(apart) > size).any():
                     # ties and rounding corrections may move a constant by a step
                     yield (
@@ -215,10 +218,10 @@ def _round_constants(
         raise LookupError(f"fp32 has no operand {place} of '{operator}'")
 
 
-def _dequantized(levels: Array, grid: QParams) -> Array:
+def _dequantized(codes: Array, qparams: QParams) -> Array:
     """Computed in float64: biases of 32 bits are not exact in float32."""
-    scale, point = grid.expanded(levels.shape)
-    return np.asarray((levels.astype(np.int64) - point) * scale.astype(np.float64), np.float32)
+    scale, point = qparams.expanded(codes.shape)
+    return np.asarray((codes.astype(np.int64) - point) * scale.astype(np.float64), np.float32)
 
 
 FLOAT_BACKEND = "ort-cpu"
@@ -272,7 +275,7 @@ class Units:
         reason = "an operator before it has a subgraph, or it depends on no input"
         unaligned = [
             Unaligned(value=name, reason=reason)
-            for name in levels_without_unit(target.quantized, found)
+            for name in codes_without_unit(target.quantized, found)
         ]
         for unit in units:
             if unit.represents not in known:
@@ -317,7 +320,7 @@ class Units:
         for name in unit.feeds:
             maker = self.by_value.get(name)
             found[name] = (
-                floats[name] if maker is None else levels_of(maker, floats[maker.represents])
+                floats[name] if maker is None else codes_of(maker, floats[maker.represents])
             )
         return found
 
@@ -341,15 +344,13 @@ def _is_whole(value: ir.Value) -> bool:
     return value.dtype is not None and not value.dtype.is_floating_point()
 
 
-def levels_of(unit: QuantizedUnit, reals: Array) -> Array:
+def codes_of(unit: QuantizedUnit, reals: Array) -> Array:
     """``reals`` quantized with the parameters of ``unit``; unchanged where it has none."""
-    if unit.grid is None:
+    if unit.qparams is None:
         return reals
-    levels = np.rint(reals.astype(np.float32) / np.float32(unit.scale)) + np.float32(
-        unit.zero_point
-    )
+    codes = np.rint(reals.astype(np.float32) / np.float32(unit.scale)) + np.float32(unit.zero_point)
     return np.asarray(
-        np.clip(levels, unit.lowest, unit.highest).astype(unit.grid.qtype.storage_dtype)
+        np.clip(codes, unit.lowest, unit.highest).astype(unit.qparams.qtype.storage_dtype)
     )
 
 
@@ -507,4 +508,6 @@ class UnitRunner:
         if self._float is None:
             return None
         exact = self._float.run(feeds)[self.unit.represents]
-        return self.unit.reals(levels_of(self.unit, exact)) if self.unit.grid is not None else exact
+        return (
+            self.unit.reals(codes_of(self.unit, exact)) if self.unit.qparams is not None else exact
+        )

@@ -26,11 +26,11 @@ from qbench.numerics import Arithmetic, MultiplierForm, QParams
 
 # Two results of one quantized value, compared element by element: how many differ, and why.
 #
-# Let t be the real value before rounding, in steps of its grid, without the zero point, computed in
+# Let t be the real value before rounding, in its steps, without the zero point, computed in
 # float32 by the QDQ formula with all optimizations off. Where a Relu or Clip precedes the
 # quantizer, t is the value before it. A difference is
 #
-#     clamp      if t lies beyond a limit: that of the Clip or Relu, or that of the grid by more
+#     clamp      if t lies beyond a limit: that of the Clip or Relu, or that of the codes by more
 #                than half a step
 #     tie        else if it is one step, and t lies within 2⁻¹⁰ of a step of halfway between two
 #                quantized values
@@ -98,8 +98,8 @@ class Ends:
     high: float
 
     @classmethod
-    def of_grid(cls, qmin: int, qmax: int, zero_point: int) -> "Ends":
-        """The limits of a grid: up to half a step beyond an end, a value is rounded to it and
+    def of_codes(cls, qmin: int, qmax: int, zero_point: int) -> "Ends":
+        """The limits of the codes: up to half a step beyond an end, a value is rounded to it and
         not clamped.
         """
         return cls(low=qmin - zero_point - 0.5, high=qmax - zero_point + 0.5)
@@ -115,7 +115,7 @@ def count_causes(ours: Values, theirs: Values, real: Values, ends: Ends) -> Step
     Args:
         ours, theirs: quantized values of one shape.
         real: t, of their shape, float64.
-        ends: limits of the grid and of a Relu or Clip before it.
+        ends: limits of the codes and of a Relu or Clip before it.
 
     Raises:
         ValueError: the shapes differ.
@@ -144,12 +144,10 @@ def count_causes(ours: Values, theirs: Values, real: Values, ends: Ends) -> Step
 #     quantized values → DequantizeLinear → one or a few operators
 #                      → (Relu | Clip) → QuantizeLinear → quantized value
 #
-# The piece that computes a float output from the last quantized values is a unit without a grid.
+# The piece that computes a float output from the last quantized values is a unit without qparams.
 # Each unit is a graph of its own, with quantized values as inputs and output. So an engine fuses
 # the same operators as in the whole graph, and no difference comes from another unit. A tap inside
 # a unit would prevent that fusion.
-#
-# ``levels`` in names means quantized values: the name is a key of stored findings.
 
 UnitValues = npt.NDArray[Any]
 
@@ -170,9 +168,9 @@ class QuantizedUnit:
         represents: name of the float value that is quantized, after the Relu or Clip; for a
             requantized value, that of the first quantization.
         origin: the fp32 node whose result this is, from the metadata of the graph, also where the
-            grid replaces a Relu; empty: the graph has no such metadata.
-        grid, ends: quantization parameters and limits; ``grid`` None: ``value`` is real, with steps
-        of 1. lowest, highest: the least and the largest quantized value.
+            code limits replace a Relu; empty: the graph has no such metadata.
+        qparams, ends: quantization parameters and limits; ``qparams`` None: ``value`` is real, with
+        steps of 1. lowest, highest: the least and the largest quantized value.
     """
 
     value: str
@@ -182,7 +180,7 @@ class QuantizedUnit:
     feeds: tuple[str, ...]
     real: str
     represents: str
-    grid: QParams | None
+    qparams: QParams | None
     ends: Ends
     lowest: float = -_ENDLESS
     highest: float = _ENDLESS
@@ -191,12 +189,12 @@ class QuantizedUnit:
     @property
     def scale(self) -> float:
         """The size of a step."""
-        return 1.0 if self.grid is None else float(self.grid.scale)
+        return 1.0 if self.qparams is None else float(self.qparams.scale)
 
     @property
     def zero_point(self) -> int:
-        """The zero point; 0 without a grid."""
-        return 0 if self.grid is None else int(self.grid.zero_point)
+        """The zero point; 0 without qparams."""
+        return 0 if self.qparams is None else int(self.qparams.zero_point)
 
     @property
     def has_real_products(self) -> bool:
@@ -217,27 +215,27 @@ class QuantizedUnit:
         """
         return values[self.real].astype(np.float64) / self.scale
 
-    def levels(self, reals: UnitValues) -> UnitValues:
+    def codes(self, reals: UnitValues) -> UnitValues:
         """The quantized values of dequantized numbers: int64."""
         return np.rint(reals.astype(np.float64) / self.scale).astype(np.int64) + self.zero_point
 
-    def reals(self, levels: UnitValues) -> UnitValues:
-        """The dequantized values of ``levels``: float32."""
-        return (levels.astype(np.float32) - np.float32(self.zero_point)) * np.float32(self.scale)
+    def reals(self, codes: UnitValues) -> UnitValues:
+        """The dequantized values of ``codes``: float32."""
+        return (codes.astype(np.float32) - np.float32(self.zero_point)) * np.float32(self.scale)
 
     def rounded(self, steps: UnitValues) -> UnitValues:
         """Numbers in steps without the zero point, rounded and clamped: float64; unchanged
-        without a grid.
+        without qparams.
         """
-        if self.grid is None:
+        if self.qparams is None:
             return steps
         limited = np.clip(steps, self.ends.low, self.ends.high)
         return np.asarray(np.clip(np.rint(limited) + self.zero_point, self.lowest, self.highest))
 
 
 def quantized_units(model: ir.Model) -> tuple[QuantizedUnit, ...]:
-    """The units of ``model``, in its order: one for each value with one static grid of at most
-    16 bits.
+    """The units of ``model``, in its order: one for each value with static qparams per tensor
+    of at most 16 bits.
 
     A piece cannot be extracted where an operator with a subgraph reads values from outside of it.
 
@@ -246,8 +244,8 @@ def quantized_units(model: ir.Model) -> tuple[QuantizedUnit, ...]:
     """
     shaped = with_shapes(model)
     used = _behind_outputs(shaped)
-    quantizers = [node for node in shaped.graph if node in used and _on_one_grid(node)]
-    borders = {_levels(node) for node in quantizers} | _real_borders(shaped).keys()
+    quantizers = [node for node in shaped.graph if node in used and _is_per_tensor(node)]
+    borders = {_codes(node) for node in quantizers} | _real_borders(shaped).keys()
     units = (_unit(shaped, node, borders) for node in quantizers)
     return tuple(unit for unit in units if unit is not None)
 
@@ -260,17 +258,17 @@ def whole_unit(model: ir.Model, value: str) -> QuantizedUnit | None:
         InputError: a Q or DQ means nothing.
     """
     shaped = with_shapes(model)
-    for node in (one for one in shaped.graph if _on_one_grid(one) and _levels(one).name == value):
-        return _unit(shaped, node, {_levels(node)})
+    for node in (one for one in shaped.graph if _is_per_tensor(one) and _codes(one).name == value):
+        return _unit(shaped, node, {_codes(node)})
     return next(
         (_real_unit(shaped, one, set()) for one in shaped.graph.outputs if one.name == value), None
     )
 
 
-def levels_without_unit(model: ir.Model, units: Sequence[QuantizedUnit]) -> tuple[str, ...]:
-    """The values of ``model`` with one static grid that none of ``units`` computes."""
+def codes_without_unit(model: ir.Model, units: Sequence[QuantizedUnit]) -> tuple[str, ...]:
+    """The values of ``model`` with static qparams per tensor that none of ``units`` computes."""
     made = {unit.value for unit in units}
-    names = (str(_levels(node).name) for node in model.graph if _on_one_grid(node))
+    names = (str(_codes(node).name) for node in model.graph if _is_per_tensor(node))
     return tuple(name for name in names if name not in made)
 
 
@@ -296,19 +294,16 @@ def real_units(model: ir.Model) -> tuple[QuantizedUnit, ...]:
         InputError: a Q or DQ means nothing.
     """
     shaped = with_shapes(model)
-    levels, inner = (
-        {_levels(node) for node in shaped.graph if _on_one_grid(node)},
+    codes, inner = (
+        {_codes(node) for node in shaped.graph if _is_per_tensor(node)},
         _real_borders(shaped),
     )
-    results = {result: name for result, name in inner.items() if result not in levels}
+    results = {result: name for result, name in inner.items() if result not in codes}
     results |= {
-        output: ""
-        for output in shaped.graph.outputs
-        if output not in levels and output not in inner
+        output: "" for output in shaped.graph.outputs if output not in codes and output not in inner
     }
     found = (
-        (_real_unit(shaped, result, levels | inner.keys()), name)
-        for result, name in results.items()
+        (_real_unit(shaped, result, codes | inner.keys()), name) for result, name in results.items()
     )
     return tuple(
         replace(unit, node=name or unit.node)
@@ -318,8 +313,8 @@ def real_units(model: ir.Model) -> tuple[QuantizedUnit, ...]:
 
 
 def _real_borders(model: ir.Model) -> dict[ir.Value, str]:
-    """Results of products by quantized weights whose other operand is real, or on a grid of its
-    own batch → the node.
+    """Results of products by quantized weights whose other operand is real, or has the qparams of
+    its own batch → the node.
 
     They are borders of units, after a Relu or Clip: otherwise a network whose weights alone are
         quantized is one unit.
@@ -333,13 +328,13 @@ def _real_borders(model: ir.Model) -> dict[ir.Value, str]:
     return {
         value: name
         for value, name in found.items()
-        if not any(_on_one_grid(use.node) for use in value.uses())
+        if not any(_is_per_tensor(use.node) for use in value.uses())
     }
 
 
 def _has_rounded_weight(node: ir.Node) -> bool:
     """Whether ``node`` is a product by a quantized constant whose other operand has no static
-    grid.
+    qparams.
     """
     if node.op_type not in PRODUCTS:
         return False
@@ -368,47 +363,47 @@ def _real_unit(model: ir.Model, output: ir.Value, borders: set[ir.Value]) -> Qua
         feeds=tuple(str(feed.name) for feed in feeds),
         real=name,
         represents=name,
-        grid=None,
+        qparams=None,
         ends=Ends(low=-_ENDLESS, high=_ENDLESS),
     )
 
 
-def _on_one_grid(node: ir.Node) -> bool:
+def _is_per_tensor(node: ir.Node) -> bool:
     if node.op_type != "QuantizeLinear" or is_constant(node.inputs[0]):
         return False
-    grid = node_qparams(node)
-    return grid is not None and grid.axis is None and grid.qtype.bits <= _MOST_BITS
+    qparams = node_qparams(node)
+    return qparams is not None and qparams.axis is None and qparams.qtype.bits <= _MOST_BITS
 
 
-def _levels(quantizer: ir.Node) -> ir.Value:
+def _codes(quantizer: ir.Node) -> ir.Value:
     clip = clip_of_codes(quantizer)
     return (quantizer if clip is None else clip).outputs[0]
 
 
 def _unit(model: ir.Model, quantizer: ir.Node, borders: set[ir.Value]) -> QuantizedUnit | None:
-    grid, levels, source = node_qparams(quantizer), _levels(quantizer), quantizer.inputs[0]
-    assert grid is not None
+    qparams, codes, source = node_qparams(quantizer), _codes(quantizer), quantizer.inputs[0]
+    assert qparams is not None
     assert source is not None
-    feeds, between = _between(model, levels, borders)
-    piece = _extracted(model, feeds, levels) if feeds else None
+    feeds, between = _between(model, codes, borders)
+    piece = _extracted(model, feeds, codes) if feeds else None
     if piece is None:
         return None
-    operators = [node for node in between if node is not levels.producer()]
-    lowest, highest = _grid_ends(quantizer, grid)
-    ends = Ends.of_grid(lowest, highest, int(grid.zero_point))
+    operators = [node for node in between if node is not codes.producer()]
+    lowest, highest = _code_ends(quantizer, qparams)
+    ends = Ends.of_codes(lowest, highest, int(qparams.zero_point))
     represents = _first_real(source)
     maker = source.producer()
-    if (limits := limits_of(maker, float(grid.scale))) is not None and maker is not None:
+    if (limits := limits_of(maker, float(qparams.scale))) is not None and maker is not None:
         ends, source = ends.within(*limits), maker.inputs[0]
     return QuantizedUnit(
-        value=str(levels.name),
+        value=str(codes.name),
         node=node_key(_naming(operators[-1]) if operators else quantizer),
         operators=tuple(node.op_type for node in operators),
         graph=piece,
         feeds=tuple(str(feed.name) for feed in feeds),
         real=str(source.name if source is not None else ""),
         represents=represents,
-        grid=grid,
+        qparams=qparams,
         ends=ends,
         lowest=lowest,
         highest=highest,
@@ -486,16 +481,16 @@ def _between(
 
 
 def _behind(
-    levels: ir.Value, borders: set[ir.Value], inputs: set[ir.Value]
+    codes: ir.Value, borders: set[ir.Value], inputs: set[ir.Value]
 ) -> tuple[list[ir.Value], set[ir.Node]]:
-    """The borders and graph inputs that ``levels`` are computed from, and the nodes in between."""
+    """The borders and graph inputs that ``codes`` are computed from, and the nodes in between."""
     feeds: dict[ir.Value, None] = {}
     nodes: set[ir.Node] = set()
-    waiting = [levels]
+    waiting = [codes]
     while waiting:
         value = waiting.pop()
         maker = value.producer()
-        if value is not levels and (value in borders or value in inputs):
+        if value is not codes and (value in borders or value in inputs):
             feeds[value] = None
         elif maker is not None and maker not in nodes:
             nodes.add(maker)
@@ -524,7 +519,7 @@ def _end(clip: ir.Node, index: int) -> float | None:
     return None if constant is None else float(constant.reshape(()))
 
 
-def _grid_ends(quantizer: ir.Node, grid: QParams) -> tuple[int, int]:
+def _code_ends(quantizer: ir.Node, qparams: QParams) -> tuple[int, int]:
     """The least and the largest quantized value: those of the type, or of the Clip after the
     quantizer.
     """
@@ -532,7 +527,7 @@ def _grid_ends(quantizer: ir.Node, grid: QParams) -> tuple[int, int]:
     low, high = (-_ENDLESS, _ENDLESS) if clip is None else (_end(clip, 1), _end(clip, 2))
     assert low is not None
     assert high is not None
-    return int(max(grid.qtype.qmin, low)), int(min(grid.qtype.qmax, high))
+    return int(max(qparams.qtype.qmin, low)), int(min(qparams.qtype.qmax, high))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -542,7 +537,7 @@ class Replay:
     ``first`` is the result of the first run on these inputs; None: ``Captured.again``.
     """
 
-    levels: Array
+    codes: Array
     before: Array
     first: Array | None = None
 
@@ -552,7 +547,7 @@ class Captured:
     """Inputs and results of one unit on a few samples, from which its cause is determined.
 
     Args:
-        unit: without a grid its result is real, and so are ``found`` and ``again``.
+        unit: without qparams its result is real, and so are ``found`` and ``again``.
         errors: its numbers over all samples.
         feeds: its inputs in the run of the whole graph, by name.
         found: its result in that run.

@@ -58,19 +58,20 @@ class NodeErrors:
     Args:
         node: the operator, by the name that it has in fp32. operators: all of them, in order.
             value: the fp32 value.
-        levels: the unique name of the quantized value in the quantized graph; empty in older
-        records. macs: multiply-accumulates of one sample. elements: of the value, over all samples.
+        levels: the unique name of the quantized value in the quantized graph; empty in older  #
+        stored name records; ``codes`` is the same. macs: multiply-accumulates of one sample.
+        elements: of the value, over all samples.
         cumulative: error in the whole run, with the errors of all nodes before it; None: no
-        counterpart in fp32. isolated: error of the target on fp32 inputs, rounded to the input
-        grids: this node's own error. explained: error of the fp32 operators with inputs, weights
-        and result rounded to the grids of this node. An
+        counterpart in fp32. isolated: error of the target on fp32 inputs, quantized as its
+        inputs are: this node's own error. explained: error of the fp32 operators with inputs,
+        weights and result quantized as in this node. An
             ``isolated`` error beyond it is a fault of the graph or of the engine.
         unexplained: difference of the isolated result from the explained one.
         counting: the quantized values of the run compared with real arithmetic on the same
         quantized inputs. claimed: the same, compared with the arithmetic that the target declares;
         None: it declares none, or is that. clipped_low, clipped_high: shares of the fp32 values
         below and above the quantized range. clipped_weights: share of the fp32 weights that lie
-        beyond the range of their grid by more than a step. ties: share of the values whose real
+        beyond the range of their codes by more than a step. ties: share of the values whose real
         number lies halfway between two quantized values. gain_db: what the graph's outputs gain in
         SQNR when only this node is kept in float; None: not tried.
     """
@@ -78,7 +79,7 @@ class NodeErrors:
     node: str
     operators: tuple[str, ...]
     value: str
-    levels: str = ""
+    levels: str = ""  # stored name
     macs: int = 0
     elements: int = 0
     cumulative: Errors | None = None
@@ -92,6 +93,11 @@ class NodeErrors:
     clipped_weights: float = 0.0
     ties: float = 0.0
     gain_db: float | None = None
+
+    @property
+    def codes(self) -> str:
+        """The name of the quantized value, which stored findings have by another key."""
+        return self.levels  # stored name
 
 
 class Cause(enum.Enum):
@@ -145,7 +151,7 @@ class Cause(enum.Enum):
     """A few weights have other values than in fp32 or in the graph, such as a flipped bit."""
     CALIBRATION = "calibration changed"
     """Its range differs from the accepted one."""
-    GRID = "coarse grid"
+    COARSE = "coarse grid"
     """No fault: the node needs more bits than it has."""
 
 

@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from qbench.subjects.model_files import read_network as read_network
     from qbench.subjects.model_files import require_feeds as require_feeds
     from qbench.subjects.operator_graphs import GraphBuilder as GraphBuilder
-    from qbench.subjects.operator_graphs import bias_levels as bias_levels
+    from qbench.subjects.operator_graphs import bias_codes as bias_codes
     from qbench.subjects.operator_graphs import constant_array as constant_array
-    from qbench.subjects.operator_graphs import fed_levels as fed_levels
-    from qbench.subjects.operator_graphs import feeds_of_levels as feeds_of_levels
+    from qbench.subjects.operator_graphs import fed_codes as fed_codes
+    from qbench.subjects.operator_graphs import feeds_of_codes as feeds_of_codes
     from qbench.subjects.operator_graphs import operator_feeds as operator_feeds
     from qbench.subjects.operator_graphs import operator_graph as operator_graph
-    from qbench.subjects.operator_graphs import weight_levels as weight_levels
-    from qbench.subjects.operators import OperandGrid as OperandGrid
+    from qbench.subjects.operator_graphs import weight_codes as weight_codes
+    from qbench.subjects.operators import OperandQParams as OperandQParams
     from qbench.subjects.operators import OperatorSubject as OperatorSubject
     from qbench.subjects.operators import get_operator as get_operator
     from qbench.subjects.operators import list_operators as list_operators

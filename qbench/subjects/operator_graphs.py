@@ -13,7 +13,7 @@ import onnx_ir as ir
 from qbench.graph import QDQ_IR_VERSION, QDQ_OPSET, declare_dims, infer_shapes
 from qbench.numerics import dequantize
 from qbench.storage import digest_arrays, digest_plain
-from qbench.subjects.operators import Feed, Operand, OperandGrid, OperatorSubject
+from qbench.subjects.operators import Feed, Operand, OperandQParams, OperatorSubject
 from qbench.subjects.subject import Array, Dataset, ZooModel
 from qbench.subjects.tasks import WholeOutput
 
@@ -108,30 +108,30 @@ class GraphBuilder:
 Ints = npt.NDArray[np.int64]
 
 _FAR = 1 << 22
-"""A bias that no 8-bit grid of these subjects reaches."""
+"""A bias that no 8-bit code of these subjects reaches."""
 _NEAR = 20
-"""Levels that other biases move a result by, at most."""
+"""Codes that other biases move a result by, at most."""
 _ENOUGH, _MOST = 512, 32
-"""Levels of one kind that small samples together should have, and most samples of one kind."""
+"""Codes of one kind that small samples together should have, and most samples of one kind."""
 _LEAST_WITH_ENDS = 4
-"""Channels from which two are spent on weights at the ends of their grid."""
+"""Channels from which two are spent on weights at the ends of their codes."""
 
 
-def fed_levels(subject: OperatorSubject) -> tuple[Ints, ...]:
-    """The levels of every fed operand, (samples, *shape) each; a divisor is never its zero
+def fed_codes(subject: OperatorSubject) -> tuple[Ints, ...]:
+    """The codes of every fed operand, (samples, *shape) each; a divisor is never its zero
     point.
     """
-    levels = _FEEDS[subject.feed](subject)
+    codes = _FEEDS[subject.feed](subject)
     if subject.operator == "Div":
-        zero = subject.inputs[1].grid.zero_point
-        divisor = np.where(levels[1] == zero, zero + 1, levels[1])
-        return (levels[0], divisor)
-    return levels
+        zero = subject.inputs[1].qparams.zero_point
+        divisor = np.where(codes[1] == zero, zero + 1, codes[1])
+        return (codes[0], divisor)
+    return codes
 
 
-def weight_levels(subject: OperatorSubject) -> Ints:
-    """The levels of the constant operand; the last two of many channels lie at the ends of the
-    grid.
+def weight_codes(subject: OperatorSubject) -> Ints:
+    """The codes of the constant operand; the last two of many channels lie at the ends of
+    the type.
 
     Raises:
         ValueError: the subject has none.
@@ -140,19 +140,19 @@ def weight_levels(subject: OperatorSubject) -> Ints:
     last = np.moveaxis(np.empty(weight.shape, np.int64), _axis(subject), 0)
     random = _random(subject.id, "weight")
     for channel, step in enumerate(_each(weight.step, len(last))):
-        last[channel] = _multiples(weight.grid, step, last.shape[1:], random)
+        last[channel] = _multiples(weight.qparams, step, last.shape[1:], random)
     if len(last) >= _LEAST_WITH_ENDS:
-        last[-2], last[-1] = weight.grid.ends
+        last[-2], last[-1] = weight.qparams.ends
     return np.ascontiguousarray(np.moveaxis(last, 0, _axis(subject)))
 
 
-def bias_levels(subject: OperatorSubject) -> Ints:
+def bias_codes(subject: OperatorSubject) -> Ints:
     """The bias, one number an output channel; of many channels the second and the third clamp."""
     weight = _weight_of(subject)
     random = _random(subject.id, "bias")
     x_step = subject.inputs[0].step[0]
     multipliers = _each(subject.multipliers, subject.bias)
-    levels = np.array(
+    codes = np.array(
         [
             int(random.integers(-_NEAR, _NEAR + 1) / multiplier)
             // (x_step * step)
@@ -162,8 +162,8 @@ def bias_levels(subject: OperatorSubject) -> Ints:
         np.int64,
     )
     if subject.bias >= _LEAST_WITH_ENDS:
-        levels[1:3] = _FAR, -_FAR
-    return levels
+        codes[1:3] = _FAR, -_FAR
+    return codes
 
 
 def _spread(subject: OperatorSubject) -> tuple[Ints, ...]:
@@ -179,24 +179,24 @@ def _spread_over(operand: Operand, index: int, name: str, many: int) -> Ints:
     """Samples of both ends, the ends in turn, the zero point with peaks; ``many`` of ties and
     as many at random.
     """
-    (low, high), shape = operand.grid.ends, operand.shape
+    (low, high), shape = operand.qparams.ends, operand.shape
     random = _random(name, f"operand {index}")
     places = np.arange(math.prod(shape)).reshape(shape)
     samples = [
         np.full(shape, low),
         np.full(shape, low if index % 2 else high),
         np.where(places % (2 + index) == 0, low, high),
-        np.where(places % 5 == index, high, operand.grid.zero_point),
-        *(_multiples(operand.grid, operand.step[0], shape, random) for _ in range(many)),
+        np.where(places % 5 == index, high, operand.qparams.zero_point),
+        *(_multiples(operand.qparams, operand.step[0], shape, random) for _ in range(many)),
         *(random.integers(low, high + 1, shape) for _ in range(many)),
     ]
     return np.stack(samples).astype(np.int64)
 
 
-def _every_level(subject: OperatorSubject) -> tuple[Ints, ...]:
-    """Four orders of all levels and a few more."""
+def _every_code(subject: OperatorSubject) -> tuple[Ints, ...]:
+    """Four orders of all codes and a few more."""
     (operand,) = subject.inputs
-    low, high = operand.grid.ends
+    low, high = operand.qparams.ends
     random = _random(subject.id, "order")
     size = math.prod(operand.shape)
     some = np.resize(np.arange(low, high + 1), size)
@@ -207,23 +207,23 @@ def _every_level(subject: OperatorSubject) -> tuple[Ints, ...]:
 def _every_pair(subject: OperatorSubject) -> tuple[Ints, ...]:
     """All pairs in a random order, so that neighbours have nothing in common."""
     first, second = subject.inputs
-    a, b = (np.arange(low, high + 1) for low, high in (first.grid.ends, second.grid.ends))
+    a, b = (np.arange(low, high + 1) for low, high in (first.qparams.ends, second.qparams.ends))
     order = _random(subject.id, "order").permutation(len(a) * len(b))
     left, right = np.repeat(a, len(b))[order], np.tile(b, len(a))[order]
     return tuple(part.reshape(-1, *first.shape).astype(np.int64) for part in (left, right))
 
 
 _FEEDS: Mapping[Feed, Callable[[OperatorSubject], tuple[Ints, ...]]] = MappingProxyType(
-    {Feed.SPREAD: _spread, Feed.EVERY_LEVEL: _every_level, Feed.EVERY_PAIR: _every_pair}
+    {Feed.SPREAD: _spread, Feed.EVERY_CODE: _every_code, Feed.EVERY_PAIR: _every_pair}
 )
 
 
 def _multiples(
-    grid: OperandGrid, step: int, shape: tuple[int, ...], random: np.random.Generator
+    qparams: OperandQParams, step: int, shape: tuple[int, ...], random: np.random.Generator
 ) -> Ints:
-    """Levels a multiple of ``step`` away from the zero point."""
-    low, high = ((end - grid.zero_point) / step for end in grid.ends)
-    return grid.zero_point + step * random.integers(math.ceil(low), math.floor(high) + 1, shape)
+    """Codes a multiple of ``step`` away from the zero point."""
+    low, high = ((end - qparams.zero_point) / step for end in qparams.ends)
+    return qparams.zero_point + step * random.integers(math.ceil(low), math.floor(high) + 1, shape)
 
 
 def _weight_of(subject: OperatorSubject) -> Operand:
@@ -263,13 +263,13 @@ def operator_graph(subject: OperatorSubject, *, weight: Ints | None = None) -> i
     """The graph: reals in, a Q and a DQ, the operator, a Q and a DQ, reals out; the batch is free.
 
     Args:
-        subject: the operator and its grids. weight: levels in place of its own.
+        subject: the operator and its qparams. weight: codes in place of its own.
     """
     builder = GraphBuilder(subject.id)
     operands = []
     for name, operand in zip(input_names(subject), subject.inputs, strict=True):
         real = builder.input(name, ("N", *operand.shape))
-        operands.append(_on_grid(builder, real, operand.grid, name))
+        operands.append(_quantized(builder, real, operand.qparams, name))
     node = subject.operator.lower()
     if subject.operator == _REQUANTIZE:
         (result,) = operands
@@ -280,42 +280,46 @@ def operator_graph(subject: OperatorSubject, *, weight: Ints | None = None) -> i
         }
         inputs = [*operands, *_constants(builder, subject, weight)]
         result = builder.node(subject.operator, inputs, node, attributes)
-    return builder.model({RESULT: _on_grid(builder, result, subject.output, RESULT)})
+    return builder.model({RESULT: _quantized(builder, result, subject.output, RESULT)})
 
 
-def _on_grid(builder: GraphBuilder, real: ir.Value, grid: OperandGrid, name: str) -> ir.Value:
-    scale, point = _parameters(builder, grid, name)
-    levels = builder.node("QuantizeLinear", [real, scale, point], f"{name}_q")
-    return builder.node("DequantizeLinear", [levels, scale, point], f"{name}_dq")
+def _quantized(
+    builder: GraphBuilder, real: ir.Value, qparams: OperandQParams, name: str
+) -> ir.Value:
+    scale, point = _parameters(builder, qparams, name)
+    codes = builder.node("QuantizeLinear", [real, scale, point], f"{name}_q")
+    return builder.node("DequantizeLinear", [codes, scale, point], f"{name}_dq")
 
 
-def _parameters(builder: GraphBuilder, grid: OperandGrid, name: str) -> tuple[ir.Value, ir.Value]:
-    scales = np.array(grid.scales, np.float32)
-    points = np.full(scales.shape, grid.zero_point, grid.qtype)
-    if grid.axis is None:
+def _parameters(
+    builder: GraphBuilder, qparams: OperandQParams, name: str
+) -> tuple[ir.Value, ir.Value]:
+    scales = np.array(qparams.scales, np.float32)
+    points = np.full(scales.shape, qparams.zero_point, qparams.qtype)
+    if qparams.axis is None:
         scales, points = scales.reshape(()), points.reshape(())
     return builder.constant(f"{name}_scale", scales), builder.constant(f"{name}_zero_point", points)
 
 
-def _weight(builder: GraphBuilder, grid: OperandGrid, values: Ints) -> ir.Value:
-    axis = {} if grid.axis is None else {"axis": grid.axis}
-    levels = builder.constant("w_q", values.astype(grid.qtype))
+def _weight(builder: GraphBuilder, qparams: OperandQParams, values: Ints) -> ir.Value:
+    axis = {} if qparams.axis is None else {"axis": qparams.axis}
+    codes = builder.constant("w_q", values.astype(qparams.qtype))
     return builder.node(
-        "DequantizeLinear", [levels, *_parameters(builder, grid, "w")], "w_dq", axis
+        "DequantizeLinear", [codes, *_parameters(builder, qparams, "w")], "w_dq", axis
     )
 
 
-def _bias(builder: GraphBuilder, subject: OperatorSubject, weight: OperandGrid) -> ir.Value:
+def _bias(builder: GraphBuilder, subject: OperatorSubject, weight: OperandQParams) -> ir.Value:
     """The bias at the scale of the products, per channel where the weight is."""
-    scales = np.float32(subject.inputs[0].grid.scales[0]) * np.array(weight.scales, np.float32)
+    scales = np.float32(subject.inputs[0].qparams.scales[0]) * np.array(weight.scales, np.float32)
     axis = {"axis": 0}
     if weight.axis is None:
         scales, axis = scales.reshape(()), {}
     scales = np.asarray(scales, np.float32)
-    levels = builder.constant("b_q", bias_levels(subject).astype(np.int32))
+    codes = builder.constant("b_q", bias_codes(subject).astype(np.int32))
     scale = builder.constant("b_scale", scales)
     point = builder.constant("b_zero_point", np.zeros(scales.shape, np.int32))
-    return builder.node("DequantizeLinear", [levels, scale, point], "b_dq", axis)
+    return builder.node("DequantizeLinear", [codes, scale, point], "b_dq", axis)
 
 
 def _constants(
@@ -326,9 +330,9 @@ def _constants(
     """
     weight = subject.weight
     if weight is not None:
-        yield _weight(builder, weight.grid, weight_levels(subject) if given is None else given)
+        yield _weight(builder, weight.qparams, weight_codes(subject) if given is None else given)
     if subject.bias and weight is not None:
-        yield _bias(builder, subject, weight.grid)
+        yield _bias(builder, subject, weight.qparams)
     for name, values in subject.constants:
         yield None if values == () else builder.constant(name, constant_array(values))
 
@@ -398,14 +402,14 @@ def operator_data(subject: OperatorSubject) -> Dataset:
 
 
 def operator_feeds(subject: OperatorSubject) -> Mapping[str, Array]:
-    """Input name → reals (samples, …) float32, each exactly on a level."""
-    return feeds_of_levels(subject, fed_levels(subject))
+    """Input name → reals (samples, …) float32, each exactly that of a code."""
+    return feeds_of_codes(subject, fed_codes(subject))
 
 
-def feeds_of_levels(subject: OperatorSubject, levels: Sequence[Ints]) -> Mapping[str, Array]:
-    """Input name → reals on ``levels`` (samples, …), one array an operand."""
-    grids = [operand.grid.qparams() for operand in subject.inputs]
+def feeds_of_codes(subject: OperatorSubject, codes: Sequence[Ints]) -> Mapping[str, Array]:
+    """Input name → reals on ``codes`` (samples, …), one array an operand."""
+    each = [operand.qparams.as_arrays() for operand in subject.inputs]
     return {
-        name: dequantize(part.astype(grid.qtype.storage_dtype), grid)
-        for name, part, grid in zip(input_names(subject), levels, grids, strict=True)
+        name: dequantize(part.astype(qparams.qtype.storage_dtype), qparams)
+        for name, part, qparams in zip(input_names(subject), codes, each, strict=True)
     }

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from qbench.numerics import QParams
 
 
-# One operator between grids, as plain numbers: what is computed, on which levels, and which levels
-# are fed.
+# One operator between quantized tensors, as plain numbers: what is computed, on which codes, and
+# which codes are fed.
 #
 #     x ─Q─DQ─┐
 #     w ───DQ─┼─ operator ─Q─DQ─ y              w, bias: constant integers; the bias at s_x · s_w
 #     b ───DQ─┘
 #
-# Fed reals lie on the grid exactly, so that the first Q rounds nothing, whatever its rule.
+# Fed reals are dequantized codes exactly, so that the first Q rounds nothing, whatever its rule.
 
 Attribute = int | float | str | tuple[int, ...]
 Shape = tuple[int, ...]
@@ -33,21 +33,21 @@ _ENDS = MappingProxyType({"int8": (-128, 127), "uint8": (0, 255)})
 
 
 class Feed(enum.Enum):
-    """Which levels the samples hold.
+    """Which codes the samples hold.
 
-    SPREAD: all ends, the zero point, levels that make ties, and random ones. EVERY_LEVEL: each
-    level of the one operand, in a few orders. EVERY_PAIR: all 65,536 pairs of levels of two
+    SPREAD: all ends, the zero point, codes that make ties, and random ones. EVERY_CODE: each
+    code of the one operand, in a few orders. EVERY_PAIR: all 65,536 pairs of codes of two
     operands.
     """
 
     SPREAD = "spread"
-    EVERY_LEVEL = "every level"
+    EVERY_CODE = "every level"  # stored name
     EVERY_PAIR = "every pair"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OperandGrid:
-    """The levels of one tensor: r = scale · (q − zero_point).
+class OperandQParams:
+    """The codes of one tensor: r = scale · (q − zero_point).
 
     Args:
         qtype: ``int8`` or ``uint8``. scales: one, or one per slice along ``axis``; exact as
@@ -62,10 +62,10 @@ class OperandGrid:
 
     @property
     def ends(self) -> tuple[int, int]:
-        """The lowest and the highest level."""
+        """The lowest and the highest code."""
         return _ENDS[self.qtype]
 
-    def qparams(self) -> "QParams":
+    def as_arrays(self) -> "QParams":
         """The same as arrays."""
         from qbench.numerics import QParams
 
@@ -78,33 +78,33 @@ class Operand:
     """One input of the operator.
 
     Args:
-        grid: its levels. shape: without the batch where it is fed, whole where it is constant.
-        step: levels that make ties are the zero point and multiples of ``step`` away; one number,
+        qparams: its codes. shape: without the batch where it is fed, whole where it is constant.
+        step: codes that make ties are the zero point and multiples of ``step`` away; one number,
             or one per slice.
     """
 
-    grid: OperandGrid
+    qparams: OperandQParams
     shape: Shape
     step: tuple[int, ...] = (1,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorSubject:
-    """One operator, its grids and its data; what the id does not say, the fields do.
+    """One operator, its qparams and its data; what the id does not say, the fields do.
 
     Args:
-        id: name in suites. operator: as ONNX calls it; ``Requantize``: from one grid to another, no
-            operator between.
-        inputs: the operands that are fed. output: the grid of the result.
+        id: name in suites. operator: as ONNX calls it; ``Requantize``: from some qparams to others,
+            no operator between.
+        inputs: the operands that are fed. output: the qparams of the result.
         weight: a constant second operand, if any. bias: how many numbers a constant bias has; 0:
         none. attributes: of the ONNX node. constants: further constant inputs after the operands,
-        reals or integers. feed: which levels are fed.
+        reals or integers. feed: which codes are fed.
     """
 
     id: str
     operator: str
     inputs: tuple[Operand, ...]
-    output: OperandGrid
+    output: OperandQParams
     weight: Operand | None = None
     bias: int = 0
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
@@ -116,9 +116,9 @@ class OperatorSubject:
         """s_x · s_w / s_y of an operator that counts products, one or one per channel; else s_x
         / s_y.
         """
-        weights = (1.0,) if self.weight is None else self.weight.grid.scales
+        weights = (1.0,) if self.weight is None else self.weight.qparams.scales
         return tuple(
-            self.inputs[0].grid.scales[0] * scale / self.output.scales[0] for scale in weights
+            self.inputs[0].qparams.scales[0] * scale / self.output.scales[0] for scale in weights
         )
 
 
@@ -138,9 +138,9 @@ def single(value: float) -> float:
 # Channel counts lie around vector widths, where kernels have their remainders.
 
 _SPREAD = 74.0
-"""Standard deviation of levels that are uniform over 8 bits."""
+"""Standard deviation of codes that are uniform over 8 bits."""
 _AIM = 60.0
-"""That of the results: a few per cent of them reach an end of their grid."""
+"""That of the results: a few per cent of them reach an end of their codes."""
 _POINTS = MappingProxyType({"uint8": 131, "int8": -3})
 _OUTPUT_POINTS = MappingProxyType({"uint8": 121, "int8": 5})
 """Odd, because half to even before and after an odd zero point differ."""
@@ -303,26 +303,28 @@ def _subject(window: _Window, kind: str) -> OperatorSubject:
         scales, steps = _mixed(window.channels, unit, power, x_step)
     elif multiplier == "ties":
         steps = ((1 << (power - 1)) // x_step,)
-    weight = OperandGrid(qtype=w_type, scales=scales, zero_point=_WEIGHT_POINTS[w_type], axis=axis)
+    weight = OperandQParams(
+        qtype=w_type, scales=scales, zero_point=_WEIGHT_POINTS[w_type], axis=axis
+    )
     return OperatorSubject(
         id=f"op.{window.name}.{kind}",
         operator=window.operator,
         inputs=(
             Operand(
-                grid=OperandGrid(qtype=x_type, scales=(x_scale,), zero_point=_POINTS[x_type]),
+                qparams=OperandQParams(qtype=x_type, scales=(x_scale,), zero_point=_POINTS[x_type]),
                 shape=window.x,
                 step=(x_step,),
             ),
         ),
-        weight=Operand(grid=weight, shape=window.weight, step=steps),
+        weight=Operand(qparams=weight, shape=window.weight, step=steps),
         bias=window.channels if window.bias else 0,
-        output=OperandGrid(qtype=x_type, scales=(y_scale,), zero_point=_OUTPUT_POINTS[x_type]),
+        output=OperandQParams(qtype=x_type, scales=(y_scale,), zero_point=_OUTPUT_POINTS[x_type]),
         attributes=window.attributes,
     )
 
 
 def _power(depth: int) -> int:
-    """The p of M = 2⁻ᵖ that brings sums of ``depth`` products to levels."""
+    """The p of M = 2⁻ᵖ that brings sums of ``depth`` products to codes."""
     return round(math.log2(_SPREAD * _SPREAD * math.sqrt(depth) / _AIM))
 
 
@@ -352,33 +354,33 @@ def _computed(types: str, multiplier: str) -> OperatorSubject:
     step = 1 << ((power - 1) // 2)
     scales = (2.0**-6, 2.0**-5) if ties else (single(0.0193), single(0.0271))
     output = single(scales[0] * scales[1] * 2.0**power * (1.0 if ties else 0.93))
-    left = OperandGrid(qtype=qtype, scales=scales[:1], zero_point=_POINTS[qtype])
-    right = OperandGrid(qtype=qtype, scales=scales[1:], zero_point=_POINTS[qtype] - 8)
+    left = OperandQParams(qtype=qtype, scales=scales[:1], zero_point=_POINTS[qtype])
+    right = OperandQParams(qtype=qtype, scales=scales[1:], zero_point=_POINTS[qtype] - 8)
     return OperatorSubject(
         id=f"op.matmul.computed.{types}.{multiplier}",
         operator="MatMul",
         inputs=(
-            Operand(grid=left, shape=(3, 5, 9), step=(step,)),
-            Operand(grid=right, shape=(3, 9, 7), step=((1 << (power - 1)) // step,)),
+            Operand(qparams=left, shape=(3, 5, 9), step=(step,)),
+            Operand(qparams=right, shape=(3, 9, 7), step=((1 << (power - 1)) // step,)),
         ),
-        output=OperandGrid(qtype=qtype, scales=(output,), zero_point=_OUTPUT_POINTS[qtype]),
+        output=OperandQParams(qtype=qtype, scales=(output,), zero_point=_OUTPUT_POINTS[qtype]),
     )
 
 
 # The subjects without a weight: sums, products, functions of one value, pools, means, and what
-# moves levels.
+# moves codes.
 #
 # ties     every scale a power of two, so that results lie on ties wherever they can; zero points
 #          odd
 # real     any scales
-# one      input and output on one grid
+# one      input and output with the same qparams
 
 _TYPES = MappingProxyType({"u8": "uint8", "s8": "int8"})
 _CENTRES = MappingProxyType({"u8": 128, "s8": 0})
 _PAIRS: Shape = (8, 32, 32)
-"""An eighth of all pairs of levels."""
-_LEVELS: Shape = (3, 7, 13)
-"""All levels, and a remainder for every width of vectors."""
+"""An eighth of all pairs of codes."""
+_CODES: Shape = (3, 7, 13)
+"""All codes, and a remainder for every width of vectors."""
 _NONE: Mapping[str, Attribute] = MappingProxyType({})
 
 
@@ -393,9 +395,9 @@ def pointwise_subjects() -> Iterator[OperatorSubject]:
         yield from _requantized(types)
 
 
-def _grid(types: str, scale: float, offset: int) -> OperandGrid:
-    """A grid whose zero point lies ``offset`` levels from the middle of its type."""
-    return OperandGrid(
+def _qparams(types: str, scale: float, offset: int) -> OperandQParams:
+    """Qparams whose zero point lies ``offset`` codes from the middle of its type."""
+    return OperandQParams(
         qtype=_TYPES[types], scales=(single(scale),), zero_point=_CENTRES[types] + offset
     )
 
@@ -403,52 +405,60 @@ def _grid(types: str, scale: float, offset: int) -> OperandGrid:
 def _arithmetic(types: str) -> Iterator[OperatorSubject]:
     for operator in ("Add", "Sub"):
         word = operator.lower()
-        ties = (_grid(types, 2.0**-4, 3), _grid(types, 2.0**-5, -9), _grid(types, 2.0**-3, 7))
-        real = (_grid(types, 0.0311, 3), _grid(types, 0.0173, -9), _grid(types, 0.0427, 7))
+        ties = (
+            _qparams(types, 2.0**-4, 3),
+            _qparams(types, 2.0**-5, -9),
+            _qparams(types, 2.0**-3, 7),
+        )
+        real = (_qparams(types, 0.0311, 3), _qparams(types, 0.0173, -9), _qparams(types, 0.0427, 7))
         yield _pairwise(f"{word}.{types}.ties", operator, ties)
         yield _pairwise(f"{word}.{types}.real", operator, real)
         yield _spread(f"{word}.odd.{types}.real", operator, real, ((31, 33), (31, 33)))
         yield _spread(f"{word}.broadcast.{types}.real", operator, real, ((7, 5, 3), (7, 1, 1)))
-    ties = (_grid(types, 2.0**-4, 3), _grid(types, 2.0**-5, -9), _grid(types, 2.0**-2, 7))
-    real = (_grid(types, 0.0311, 3), _grid(types, 0.0173, -9), _grid(types, 0.0327, 7))
+    ties = (_qparams(types, 2.0**-4, 3), _qparams(types, 2.0**-5, -9), _qparams(types, 2.0**-2, 7))
+    real = (_qparams(types, 0.0311, 3), _qparams(types, 0.0173, -9), _qparams(types, 0.0327, 7))
     yield _pairwise(f"mul.{types}.ties", "Mul", ties)
     yield _pairwise(f"mul.{types}.real", "Mul", real)
     yield _spread(f"mul.odd.{types}.real", "Mul", real, ((31, 33), (31, 33)))
-    # The divisor's zero point lies outside what is fed: a quotient by 0 means nothing on a grid.
-    ties = (_grid(types, 2.0**-4, 3), _grid(types, 2.0**-5, -128), _grid(types, 2.0**-3, 7))
-    real = (_grid(types, 0.0311, 3), _grid(types, 0.0173, -128), _grid(types, 0.0427, 7))
+    # The divisor's zero point lies outside what is fed: a quotient by 0 means nothing in codes.
+    ties = (
+        _qparams(types, 2.0**-4, 3),
+        _qparams(types, 2.0**-5, -128),
+        _qparams(types, 2.0**-3, 7),
+    )
+    real = (_qparams(types, 0.0311, 3), _qparams(types, 0.0173, -128), _qparams(types, 0.0427, 7))
     yield _pairwise(f"div.{types}.ties", "Div", ties)
     yield _pairwise(f"div.{types}.real", "Div", real)
 
 
 def _functions(types: str) -> Iterator[OperatorSubject]:
     x, unit = (
-        _grid(types, 0.0571, 5),
-        OperandGrid(qtype=_TYPES[types], scales=(2.0**-8,), zero_point=_CENTRES[types] - 128),
+        _qparams(types, 0.0571, 5),
+        OperandQParams(qtype=_TYPES[types], scales=(2.0**-8,), zero_point=_CENTRES[types] - 128),
     )
-    signed_unit = _grid(types, 2.0**-7, 0)
-    yield _unary(f"relu.{types}", "Relu", x, _grid(types, 0.0279, -128))
+    signed_unit = _qparams(types, 2.0**-7, 0)
+    yield _unary(f"relu.{types}", "Relu", x, _qparams(types, 0.0279, -128))
     yield _unary(
         f"clip.{types}",
         "Clip",
         x,
-        _grid(types, 0.0239, -128),
+        _qparams(types, 0.0239, -128),
         constants=(("low", 0.0), ("high", 6.0)),
     )
-    for kind, grids in (
-        ("ties", (_grid(types, 2.0**-4, 5), _grid(types, 2.0**-4, -39))),
-        ("real", (x, _grid(types, 0.0421, -39))),
+    for kind, each in (
+        ("ties", (_qparams(types, 2.0**-4, 5), _qparams(types, 2.0**-4, -39))),
+        ("real", (x, _qparams(types, 0.0421, -39))),
     ):
-        yield _unary(f"leakyrelu.{types}.{kind}", "LeakyRelu", *grids, attributes={"alpha": 0.125})
+        yield _unary(f"leakyrelu.{types}.{kind}", "LeakyRelu", *each, attributes={"alpha": 0.125})
     yield _unary(f"sigmoid.{types}", "Sigmoid", x, unit)
     yield _unary(f"tanh.{types}", "Tanh", x, signed_unit)
-    yield _unary(f"hardswish.{types}", "HardSwish", x, _grid(types, 0.0301, -115))
-    yield _unary(f"gelu.{types}", "Gelu", x, _grid(types, 0.0301, -121))
+    yield _unary(f"hardswish.{types}", "HardSwish", x, _qparams(types, 0.0301, -115))
+    yield _unary(f"gelu.{types}", "Gelu", x, _qparams(types, 0.0301, -121))
 
 
 def _pools(types: str) -> Iterator[OperatorSubject]:
-    x, other = _grid(types, 0.0311, 3), _grid(types, 0.0227, -13)
-    power, finer = _grid(types, 2.0**-5, 3), _grid(types, 2.0**-6, -13)
+    x, other = _qparams(types, 0.0311, 3), _qparams(types, 0.0227, -13)
+    power, finer = _qparams(types, 2.0**-5, 3), _qparams(types, 2.0**-6, -13)
     window: Mapping[str, Attribute] = {"kernel_shape": (2, 2), "strides": (2, 2)}
     padded: Mapping[str, Attribute] = {"kernel_shape": (3, 3), "pads": (1, 1, 1, 1)}
     shape = ((9, 6, 8),)
@@ -462,15 +472,15 @@ def _pools(types: str) -> Iterator[OperatorSubject]:
     yield _spread(
         f"maxpool.padded.{types}", "MaxPool", (x, x), shape, {**padded, "strides": (2, 1)}
     )
-    for kind, grids in (
-        ("ties", (power, _grid(types, 2.0**-7, 7))),
-        ("real", (x, _grid(types, 0.0097, 7))),
+    for kind, each in (
+        ("ties", (power, _qparams(types, 2.0**-7, 7))),
+        ("real", (x, _qparams(types, 0.0097, 7))),
     ):
-        yield _spread(f"globalaveragepool.{types}.{kind}", "GlobalAveragePool", grids, ((9, 4, 8),))
+        yield _spread(f"globalaveragepool.{types}.{kind}", "GlobalAveragePool", each, ((9, 4, 8),))
         yield _spread(
             f"reducemean.{types}.{kind}",
             "ReduceMean",
-            grids,
+            each,
             ((9, 4, 8),),
             {"keepdims": 1},
             constants=(("axes", (2, 3)),),
@@ -478,18 +488,26 @@ def _pools(types: str) -> Iterator[OperatorSubject]:
 
 
 def _softmax(types: str) -> Iterator[OperatorSubject]:
-    x, centre = _grid(types, 0.0571, 5), _CENTRES[types]
+    x, centre = _qparams(types, 0.0571, 5), _CENTRES[types]
     for kind, scale in (("ties", 2.0**-8), ("real", 1 / 255)):
-        unit = OperandGrid(qtype=_TYPES[types], scales=(single(scale),), zero_point=centre - 128)
+        unit = OperandQParams(qtype=_TYPES[types], scales=(single(scale),), zero_point=centre - 128)
         yield _spread(f"softmax.{types}.{kind}", "Softmax", (x, unit), ((5, 33),), {"axis": -1})
 
 
 def _movers(types: str) -> Iterator[OperatorSubject]:
-    x, finer, coarser = _grid(types, 0.0311, 3), _grid(types, 0.0227, -13), _grid(types, 0.0401, 20)
+    x, finer, coarser = (
+        _qparams(types, 0.0311, 3),
+        _qparams(types, 0.0227, -13),
+        _qparams(types, 0.0401, 20),
+    )
     yield _spread(
         f"concat.{types}.real", "Concat", (x, finer, coarser), ((3, 5, 4), (8, 5, 4)), {"axis": 1}
     )
-    powers = (_grid(types, 2.0**-5, 3), _grid(types, 2.0**-7, -13), _grid(types, 2.0**-4, 20))
+    powers = (
+        _qparams(types, 2.0**-5, 3),
+        _qparams(types, 2.0**-7, -13),
+        _qparams(types, 2.0**-4, 20),
+    )
     yield _spread(f"concat.{types}.ties", "Concat", powers, ((3, 5, 4), (8, 5, 4)), {"axis": 1})
     resized: Mapping[str, Attribute] = {
         "mode": "nearest",
@@ -503,18 +521,18 @@ def _movers(types: str) -> Iterator[OperatorSubject]:
 
 
 def _requantized(types: str) -> Iterator[OperatorSubject]:
-    x, power = _grid(types, 0.0311, 3), _grid(types, 2.0**-6, 3)
-    yield _unary(f"requantize.{types}.ties", "Requantize", power, _grid(types, 2.0**-5, 7))
-    yield _unary(f"requantize.{types}.real", "Requantize", x, _grid(types, 0.0417, 7))
+    x, power = _qparams(types, 0.0311, 3), _qparams(types, 2.0**-6, 3)
+    yield _unary(f"requantize.{types}.ties", "Requantize", power, _qparams(types, 2.0**-5, 7))
+    yield _unary(f"requantize.{types}.real", "Requantize", x, _qparams(types, 0.0417, 7))
     other = "s8" if types == "u8" else "u8"
-    yield _unary(f"requantize.{types}to{other}", "Requantize", power, _grid(other, 2.0**-6, 3))
+    yield _unary(f"requantize.{types}to{other}", "Requantize", power, _qparams(other, 2.0**-6, 3))
 
 
 def _pairwise(
-    name: str, operator: str, grids: tuple[OperandGrid, OperandGrid, OperandGrid]
+    name: str, operator: str, each: tuple[OperandQParams, OperandQParams, OperandQParams]
 ) -> OperatorSubject:
-    *inputs, output = grids
-    operands = tuple(Operand(grid=grid, shape=_PAIRS) for grid in inputs)
+    *inputs, output = each
+    operands = tuple(Operand(qparams=qparams, shape=_PAIRS) for qparams in inputs)
     return OperatorSubject(
         id=f"op.{name}", operator=operator, inputs=operands, output=output, feed=Feed.EVERY_PAIR
     )
@@ -523,8 +541,8 @@ def _pairwise(
 def _unary(
     name: str,
     operator: str,
-    x: OperandGrid,
-    output: OperandGrid,
+    x: OperandQParams,
+    output: OperandQParams,
     *,
     attributes: Mapping[str, Attribute] = _NONE,
     constants: tuple[tuple[str, float], ...] = (),
@@ -532,29 +550,29 @@ def _unary(
     return OperatorSubject(
         id=f"op.{name}",
         operator=operator,
-        inputs=(Operand(grid=x, shape=_LEVELS),),
+        inputs=(Operand(qparams=x, shape=_CODES),),
         output=output,
         attributes=attributes,
         constants=constants,
-        feed=Feed.EVERY_LEVEL,
+        feed=Feed.EVERY_CODE,
     )
 
 
 def _spread(
     name: str,
     operator: str,
-    grids: tuple[OperandGrid, ...],
+    each: tuple[OperandQParams, ...],
     shapes: tuple[Shape, ...],
     attributes: Mapping[str, Attribute] = _NONE,
     *,
     constants: tuple[tuple[str, tuple[float, ...] | tuple[int, ...]], ...] = (),
 ) -> OperatorSubject:
-    *inputs, output = grids
+    *inputs, output = each
     return OperatorSubject(
         id=f"op.{name}",
         operator=operator,
         inputs=tuple(
-            Operand(grid=grid, shape=shape) for grid, shape in zip(inputs, shapes, strict=True)
+            Operand(qparams=own, shape=shape) for own, shape in zip(inputs, shapes, strict=True)
         ),
         output=output,
         attributes=attributes,

@@ -47,7 +47,7 @@ def test_layers_of_7_bit_or_signed_levels_cannot(digits_facts):
     assert not digits_facts["w8a8_sym_pc"]["risky"]
     assert {layer["levels"] for layer in digits_facts["w8a8_sym_pc"]["layers"]} == {"int8"}
     assert {one["pairs"]["why_not"] for one in digits_facts["w8a7_asym_pc"]["layers"]} == {
-        "levels end at 127"
+        "codes end at 127"
     }
 
 

@@ -90,7 +90,7 @@ def test_what_a_pass_moves_is_told_in_steps_without_powers_of_ten(largest, said)
     found = BrokenPass(
         name="wrong", effect=EXACT, region=None, before=None, after=None, counted=counted
     )
-    assert found.sentence.endswith(f"moves 2 of 4 levels here, {said}")
+    assert found.sentence.endswith(f"moves 2 of 4 codes here, {said}")
 
 
 def test_without_a_record_of_the_pass_nothing_speaks_against_that_node():
@@ -138,7 +138,7 @@ def test_of_two_passes_the_one_that_broke_its_word_is_named():
         Pipeline((Wrong(node="conv1", name="idle"), replace(COARSE, name="second")))
     )
     (found,) = broken_passes(made, batches(1, 8)[0], budget()).values()
-    assert (found.levels, found.name) == ("relu_dense1_quantized", "second")
+    assert (found.codes, found.name) == ("relu_dense1_quantized", "second")
 
 
 def test_samples_that_passes_move_are_named_in_their_order():

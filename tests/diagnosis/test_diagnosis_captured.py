@@ -69,9 +69,9 @@ def captured(of):
 
 def test_replays_show_what_a_kernel_remembers():
     healthy, remembering = captured(target()), captured(target(machine(stale), claims=machine()))
-    assert all(np.array_equal(one.levels, healthy.again) for one in healthy.replays)
+    assert all(np.array_equal(one.codes, healthy.again) for one in healthy.replays)
     assert len(healthy.replays) == 2
-    assert not np.array_equal(remembering.replays[0].levels, remembering.again)
+    assert not np.array_equal(remembering.replays[0].codes, remembering.again)
 
 
 @pytest.mark.parametrize(("alone", "corrects"), [(0.9, True), (0.99, False), (1.1, False)])

@@ -143,7 +143,7 @@ def test_a_range_that_cuts_off_what_matters_is_a_matter_of_the_grid():
     found = examine(sick, batches(1))
     units = Units.of(sick)
     first = rank_nodes(with_gains(found, dict(each_gain(sick, units, batches(1)[0]))))[0]
-    assert (first.node.node, first.excess) == ("conv2", AnomalyKind.GRID)
+    assert (first.node.node, first.excess) == ("conv2", AnomalyKind.QPARAMS)
     assert first.node.clipped_high > 0.1
     assert first.node.gain_db > 3
 
@@ -368,7 +368,7 @@ def test_graphs_of_a_fixed_batch(batch, count):
         np.testing.assert_allclose(answered["y"], free.run(feeds)["y"], rtol=1e-4, atol=1e-5)
     assert found.samples == count
     assert all(
-        one.excess is AnomalyKind.GRID for one in rank_nodes(found)
+        one.excess is AnomalyKind.QPARAMS for one in rank_nodes(found)
     )  # other samples than it was calibrated on
     gains = dict(each_gain(sick, Units.of(sick), feeds))
     assert set(gains) == {"b_quantized", "c_quantized", "y"}
@@ -392,7 +392,7 @@ def test_weights_in_blocks_are_explained_by_their_blocks(schema):
         schema,
         feeds=feeds,
     )
-    assert all(one.excess is AnomalyKind.GRID for one in rank_nodes(examine(sick, [feeds])))
+    assert all(one.excess is AnomalyKind.QPARAMS for one in rank_nodes(examine(sick, [feeds])))
 
 
 def test_infinite_numbers_are_counted_and_stay_out_of_sums():

@@ -17,5 +17,5 @@ def test_weights_of_few_bits_are_said(schema, bits):
         name_cause(one, get_arithmetic("ort-x64"), original=of.original)
         for one in capture(of, nodes, feeds)
     ]
-    assert {one.cause for one in found} == {Cause.GRID}
+    assert {one.cause for one in found} == {Cause.COARSE}
     assert all(f"the weights have {bits} bits, and their rounding" in one.evidence for one in found)

@@ -13,7 +13,7 @@ from float_orders import ORDERS, OrderedNpu
 from qbench.diagnosis import float_sums
 from qbench.diagnosis.capture import Budget
 from qbench.diagnosis.float_sums import FloatSums
-from qbench.diagnosis.hypotheses import OF_GRIDS
+from qbench.diagnosis.hypotheses import OF_QPARAMS
 from qbench.diagnosis.localize_graph import LocalizedGraph
 from qbench.diagnosis.unit_runs import exact_backend
 from qbench.diagnosis.units import quantized_units
@@ -31,7 +31,7 @@ def localized(engine, schema):
             graph.run(batches(place + 1)[place], lambda: None)
         assert graph.name_causes(Budget.begin(None, time.perf_counter), 5)
         return {
-            one.node: one.cause for one in graph.suspects if one.cause not in OF_GRIDS
+            one.node: one.cause for one in graph.suspects if one.cause not in OF_QPARAMS
         }, graph.notes
 
 

@@ -34,7 +34,7 @@ def suspects(cause):
         (HELD, Cause.WRONG_KERNEL, set(), [("conv1", Cause.WRONG_KERNEL)]),
         (HELD, Cause.WRONG_BIAS, {"conv1"}, [("conv1", Cause.WRONG_BIAS)]),
         (LOST, Cause.WRONG_BIAS, {"conv1"}, [("conv1", Cause.WRONG_BIAS), ("fc", Cause.IN_FLOAT)]),
-        (LOST, Cause.GRID, {"conv1"}, [("conv1", Cause.IN_FLOAT), ("fc", Cause.IN_FLOAT)]),
+        (LOST, Cause.COARSE, {"conv1"}, [("conv1", Cause.IN_FLOAT), ("fc", Cause.IN_FLOAT)]),
     ],
 )
 def test_a_node_in_float_is_named_by_its_numbers_or_by_the_share_that_is_lost(

@@ -123,8 +123,8 @@ def test_the_worst_loss_of_weights_on_the_left_is_that_of_all_inputs(weight, cli
     [
         (matmul(np.full((8, 2), 64, np.int8)), "weights have 7 bits or fewer"),
         (matmul(np.full((8, 2), -64, np.int8)), "weights have 7 bits or fewer"),
-        (matmul(np.full((8, 2), 127, np.int8), clip=(0, 127)), "levels end at 127"),
-        (matmul(np.full((8, 2), -128, np.int8), clip=(0, 128)), "levels end at 128"),
+        (matmul(np.full((8, 2), 127, np.int8), clip=(0, 127)), "codes end at 127"),
+        (matmul(np.full((8, 2), -128, np.int8), clip=(0, 128)), "codes end at 128"),
         (
             matmul(np.full((8, 2), 127, np.int8), levels="int8"),
             "int8 × int8 is not summed in pairs",

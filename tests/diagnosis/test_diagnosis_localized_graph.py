@@ -125,7 +125,7 @@ class Proven:
 
 def test_scores_say_the_order():
     suspects = tuple(
-        Suspect(node=n, cause=Cause.GRID, evidence="", score=s)
+        Suspect(node=n, cause=Cause.COARSE, evidence="", score=s)
         for n, s in (("a", 3), ("b", 2), ("c", 1))
     )
     repair = Repair(nodes=("b",), restores=True)

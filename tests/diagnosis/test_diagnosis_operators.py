@@ -15,7 +15,7 @@ from qbench.backends import get_backend
 from qbench.diagnosis import check_operator
 from qbench.errors import InputError
 from qbench.numerics import get_arithmetic
-from qbench.subjects import bias_levels, fed_levels, get_operator, weight_levels
+from qbench.subjects import bias_codes, fed_codes, get_operator, weight_codes
 
 TIES = "op.conv.dense.u8s8.ties"
 
@@ -37,24 +37,24 @@ def test_a_right_kernel_passes(subject) -> None:
 
 
 def test_a_multiplier_of_few_bits_is_tried_with_sums_that_fit_it():
-    with pytest.raises(AssertionError, match="a clamp, beyond the grid"):
+    with pytest.raises(AssertionError, match="a clamp, beyond the codes"):
         check_operator(Conv(wrapping=True), "op.conv.dense.s8s8.real", "ideal")
 
 
-STEP, CLAMP = r"a step, \d+ levels? away, and no tie", r"a clamp, beyond the grid -128 … 127"
+STEP, CLAMP = r"a step, \d+ codes? away, and no tie", r"a clamp, beyond the codes -128 … 127"
 
 
 @pytest.mark.parametrize(
     ("kernel", "subject", "rule", "mistake"),
     [
         (Conv(half_up=True), TIES, "a tie, halfway", "rounding 'half_up' in place of 'half_even'"),
-        (Conv(zero_padding=True), TIES, STEP, "padding with level 0 in place of the zero point"),
-        (Conv(saturating=True), TIES, "levels away", "pairs of products that saturate in 16 bits"),
+        (Conv(zero_padding=True), TIES, STEP, "padding with code 0 in place of the zero point"),
+        (Conv(saturating=True), TIES, "codes away", "pairs of products that saturate in 16 bits"),
         (
             Conv(wrapping=True),
             "op.conv.dense.s8s8.real",
             CLAMP,
-            "levels that wrap in place of being clamped",
+            "codes that wrap in place of being clamped",
         ),
         (Conv(no_bias=True), "op.conv.pointwise.u8s8.pc", "", "a bias that is left out"),
     ],
@@ -78,9 +78,9 @@ def test_the_first_element_is_told_in_numbers_that_are_right() -> None:
     text = str(caught.value)
     place = tuple(ast.literal_eval(re.search(r"First at (\[.*?\])", text).group(1)))
     subject = get_operator("op.conv.pointwise.u8s8.ties")
-    (x,), sample, channel = fed_levels(subject), place[0], place[1]
-    centred = x[sample, :, place[2], place[3]] - subject.inputs[0].grid.zero_point
-    total = int(centred @ weight_levels(subject)[channel, :, 0, 0] + bias_levels(subject)[channel])
+    (x,), sample, channel = fed_codes(subject), place[0], place[1]
+    centred = x[sample, :, place[2], place[3]] - subject.inputs[0].qparams.zero_point
+    total = int(centred @ weight_codes(subject)[channel, :, 0, 0] + bias_codes(subject)[channel])
     multiplier = Fraction(subject.multipliers[0])
     assert f"accumulator {total}, multiplier {float(multiplier)}" in text
     exact = total * multiplier + subject.output.zero_point
@@ -96,13 +96,13 @@ def test_the_first_element_is_told_in_numbers_that_are_right() -> None:
 @pytest.mark.slow
 def test_a_mistake_that_is_not_known_is_not_made_up() -> None:
     def off_by_one(*arrays):
-        levels = Conv()(*arrays)
-        levels[3, 2, 1, 1] ^= 1
-        return levels
+        codes = Conv()(*arrays)
+        codes[3, 2, 1, 1] ^= 1
+        return codes
 
     with pytest.raises(AssertionError) as caught:
         check_operator(off_by_one, TIES, "ort-x64")
-    assert "on 'off_by_one': 1 of 2240 elements differ from 'ort-x64', by at most 1 level." in str(
+    assert "on 'off_by_one': 1 of 2240 elements differ from 'ort-x64', by at most 1 code." in str(
         caught.value
     )
     assert "First at [3, 2, 1, 1]" in str(caught.value)
@@ -113,7 +113,7 @@ def test_operators_without_a_sum_tell_the_exact_result() -> None:
     with pytest.raises(AssertionError) as caught:
         check_operator(add_half_up, "op.add.u8.ties", "ideal")
     assert "exact result" in str(caught.value)
-    assert "a tie, halfway between two levels" in str(caught.value)
+    assert "a tie, halfway between two codes" in str(caught.value)
     check_operator(add_half_up, "op.add.u8.ties", "tflite-single")
 
 
@@ -127,7 +127,7 @@ def test_backends_are_tried_as_kernels_are(tmp_path) -> None:
 
 
 def test_an_engine_that_leaves_the_grid_is_told_so() -> None:
-    with pytest.raises(AssertionError, match="off the grid, a real number between two levels"):
+    with pytest.raises(AssertionError, match="not a code, a real number between two codes"):
         check_operator("ort-cpu", "op.requantize.u8.real", "ort-x64")
 
 
@@ -149,7 +149,7 @@ def test_an_arithmetic_may_be_a_file(tmp_path) -> None:
 
 def test_what_is_no_answer_is_refused() -> None:
     with pytest.raises(
-        AssertionError, match=r"found levels of shape \(2240,\); expected \(8, 8, 7, 5\)"
+        AssertionError, match=r"found codes of shape \(2240,\); expected \(8, 8, 7, 5\)"
     ):
         check_operator(lambda *arrays: Conv()(*arrays).reshape(-1), TIES, "ort-x64")
     with pytest.raises(TypeError, match="integers, not float32"):

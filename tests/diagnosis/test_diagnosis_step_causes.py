@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from qbench.diagnosis.units import Ends, StepCauses, count_causes
 
-UINT8 = Ends.of_grid(0, 255, 127)
+UINT8 = Ends.of_codes(0, 255, 127)
 
 
 def by_fractions(ours, theirs, real, low, high):

@@ -62,7 +62,7 @@ def make_finding(nodes: int = 66, suspects: tuple[int, ...] = (9,), seed: int = 
     """
     noise = random.Random(seed)
     made = [make_node(place, noise) for place in range(nodes)]
-    causes = (Cause.RANGE_OUTLIER, Cause.CLIPPING, Cause.PAIR_SATURATION, Cause.GRID)
+    causes = (Cause.RANGE_OUTLIER, Cause.CLIPPING, Cause.PAIR_SATURATION, Cause.COARSE)
     told = []
     for rank, place in enumerate(suspects):
         made[place] = replace(

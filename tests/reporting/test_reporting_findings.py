@@ -305,7 +305,7 @@ def test_a_suspect_that_makes_two_values_is_marked_once():
         schema="s",
         samples=1,
         nodes=(node, replace(node, value="b", isolated=errors(30.0))),
-        suspects=(Suspect(node="split", cause=Cause.GRID, evidence="e"),),
+        suspects=(Suspect(node="split", cause=Cause.COARSE, evidence="e"),),
     )
     assert ranks_of(twice) == {1: 1}
 

@@ -14,8 +14,8 @@ from qbench.judging import Cell
 from qbench.numerics import dequantize, get_arithmetic, quantize, requantize
 from qbench.subjects import (
     WholeOutput,
-    bias_levels,
-    fed_levels,
+    bias_codes,
+    fed_codes,
     get_dataset,
     get_model,
     get_operator,
@@ -24,7 +24,7 @@ from qbench.subjects import (
     operator_feeds,
     operator_graph,
     prepare_samples,
-    weight_levels,
+    weight_codes,
 )
 
 SOME = (
@@ -78,11 +78,11 @@ def test_graphs_keep_the_convention_and_feeds_are_levels(operator) -> None:
     for name in list_operators(f"op.{operator}.*"):
         subject = get_operator(name)
         assert check_convention(operator_graph(subject)) == (), name
-        for operand, real, levels in zip(
-            subject.inputs, operator_feeds(subject).values(), fed_levels(subject), strict=True
+        for operand, real, codes in zip(
+            subject.inputs, operator_feeds(subject).values(), fed_codes(subject), strict=True
         ):
             assert real.dtype == np.float32
-            assert np.array_equal(quantize(real, operand.grid.qparams()), levels), name
+            assert np.array_equal(quantize(real, operand.qparams.as_arrays()), codes), name
 
 
 @pytest.mark.parametrize("machine", ["ideal", "gemmlowp", "fbgemm", "glow-cpu"])
@@ -90,13 +90,15 @@ def test_no_rule_of_quantizing_moves_what_is_fed(machine) -> None:
     """Machines divide or multiply by the reciprocal,
     and add the zero point before or after rounding.
     """
-    for grid in {
-        operand.grid for name in list_operators() for operand in get_operator(name).inputs
+    for qparams in {
+        operand.qparams for name in list_operators() for operand in get_operator(name).inputs
     }:
-        low, high = grid.ends
-        levels = np.arange(low, high + 1)
-        real = dequantize(levels, grid.qparams())
-        assert np.array_equal(quantize(real, grid.qparams(), get_arithmetic(machine)), levels), grid
+        low, high = qparams.ends
+        codes = np.arange(low, high + 1)
+        real = dequantize(codes, qparams.as_arrays())
+        assert np.array_equal(
+            quantize(real, qparams.as_arrays(), get_arithmetic(machine)), codes
+        ), qparams
 
 
 @pytest.mark.parametrize("name", SOME)
@@ -112,23 +114,23 @@ def test_a_subject_is_the_same_whenever_it_is_made(name) -> None:
 @pytest.mark.parametrize("operator", ["gemm", "matmul"])
 def test_every_second_sum_of_ties_is_one(operator, types) -> None:
     subject = get_operator(f"op.{operator}.plain.{types}.ties")
-    (x,), weight = fed_levels(subject), weight_levels(subject)
+    (x,), weight = fed_codes(subject), weight_codes(subject)
     assert subject.weight is not None
     (multiplier,) = subject.multipliers
     assert np.frexp(multiplier)[0] == 0.5
-    sums = (x - subject.inputs[0].grid.zero_point) @ (weight - subject.weight.grid.zero_point)
-    sums = sums + bias_levels(subject) if subject.bias else sums
+    sums = (x - subject.inputs[0].qparams.zero_point) @ (weight - subject.weight.qparams.zero_point)
+    sums = sums + bias_codes(subject) if subject.bias else sums
     many = (len(x) - 4) // 2
     ties = sums[4 : 4 + many, ..., :-2] * multiplier % 1 == 0.5
     assert 0.35 < ties.mean() < 0.65
-    levels = {
+    codes = {
         name: requantize(
             sums, (multiplier, 1.0, 1.0), subject.output.zero_point, subject.output.qtype, name
         )
         for name in ("ideal", "tflite-single", "gemmlowp", "onednn")
     }
     for other in ("tflite-single", "gemmlowp", "onednn"):  # half up; twice; the zero point before
-        assert np.count_nonzero(levels[other] != levels["ideal"]) > 5, other
+        assert np.count_nonzero(codes[other] != codes["ideal"]) > 5, other
 
 
 def test_channels_have_both_kinds_of_multipliers() -> None:
@@ -140,17 +142,17 @@ def test_channels_have_both_kinds_of_multipliers() -> None:
 
 
 def test_all_pairs_and_all_levels_are_fed_and_no_divisor_is_0() -> None:
-    left, right = fed_levels(get_operator("op.add.s8.ties"))
+    left, right = fed_codes(get_operator("op.add.s8.ties"))
     assert len({*zip(left.ravel().tolist(), right.ravel().tolist(), strict=True)}) == 65536
-    (unary,) = fed_levels(get_operator("op.sigmoid.u8"))
+    (unary,) = fed_codes(get_operator("op.sigmoid.u8"))
     assert {*unary[2].ravel().tolist()} == set(range(256))
     divide = get_operator("op.div.u8.real")
-    assert (fed_levels(divide)[1] != divide.inputs[1].grid.zero_point).all()
+    assert (fed_codes(divide)[1] != divide.inputs[1].qparams.zero_point).all()
 
 
 def test_ends_of_weights_biases_and_data_are_reached() -> None:
     subject = get_operator("op.conv.grouped.s8s8.pc")
-    weight, bias, (x,) = weight_levels(subject), bias_levels(subject), fed_levels(subject)
+    weight, bias, (x,) = weight_codes(subject), bias_codes(subject), fed_codes(subject)
     assert (weight[-2] == -128).all()
     assert (weight[-1] == 127).all()
     assert bias[1] == -bias[2] == 1 << 22

@@ -281,19 +281,19 @@ class NodeDifference:
     """One value that both sides have.
 
     Args:
-        node: the operator by its name in fp32. value: the fp32 value. same_grid: whether both sides
-            have one grid.
-        elements: number compared. differing: number of unequal quantized values on one grid; on two
-            grids, of real values further apart than a step of the coarser grid; without grids, of
-            real values further apart than another order of float32 sums explains. Those within the
-            tolerance are not counted.
-        largest: difference in steps of the coarser grid; None: neither side has a grid.
+        node: the operator by its name in fp32. value: the fp32 value.
+        same_grid: whether both sides have the same qparams.  # stored name
+        elements: number compared.
+        differing: with the same qparams, number of unequal codes; with different ones, of real
+            values further apart than the larger step; without qparams, of real values further apart
+            than another order of float32 sums explains. Those within the tolerance are not counted.
+        largest: difference in the larger steps; None: neither side has qparams.
         sqnr_db, relative: of the right side compared with the left one, in real values.
     """
 
     node: str
     value: str
-    same_grid: bool
+    same_grid: bool  # stored name
     elements: int
     differing: int
     largest: float | None
@@ -339,8 +339,8 @@ class SideDifferences:
 
 
 # Values of two sides are aligned by the fp32 value that they represent, also across fusions and
-# lowerings. Values on one grid are compared exactly, values on two grids as real numbers in steps
-# of the coarser grid. Values without a counterpart are listed with the reason.
+# lowerings. Values with the same qparams are compared exactly, with different ones as real
+# numbers in the larger steps. Values without a counterpart are listed with the reason.
 
 AT_ONCE = 8
 """Samples that are run at once where the batch size is free."""
@@ -375,15 +375,19 @@ class _Sums:
 
     @property
     def step(self) -> float | None:
-        """The step of the coarser grid; None: both are real."""
-        units = (one.unit for one in (self.left, self.right) if _has_grid(one))
+        """The larger step; None: both are real."""
+        units = (one.unit for one in (self.left, self.right) if _has_qparams(one))
         return max((unit.scale for unit in units if unit is not None), default=None)
 
     @property
-    def same_grid(self) -> bool:
+    def same_qparams(self) -> bool:
         """Whether both sides have the same quantization parameters."""
         ours, theirs = self.left.unit, self.right.unit
-        return _has_grid(self.left) and _has_grid(self.right) and _grid(ours) == _grid(theirs)
+        return (
+            _has_qparams(self.left)
+            and _has_qparams(self.right)
+            and _qparams(ours) == _qparams(theirs)
+        )
 
     def add(self, ours: Array, theirs: Array, allowed: Allowed) -> None:
         """One batch of both."""
@@ -393,7 +397,7 @@ class _Sums:
         x, y = _reals(self.left, ours), _reals(self.right, theirs)
         self.elements += ours.size
         self.reals.add(x, y)
-        if self.same_grid:
+        if self.same_qparams:
             gaps = np.abs(ours.astype(np.int32) - theirs.astype(np.int32))
             self.differing += int(np.count_nonzero((gaps > 0) & ~allowed.equal(x, y)))
         else:
@@ -405,21 +409,21 @@ class _Sums:
         self.largest = max(self.largest, float(gaps.max(initial=0, where=np.isfinite(gaps))))
 
 
-def _has_grid(watched: Watched) -> bool:
-    return watched.unit is not None and watched.unit.grid is not None
+def _has_qparams(watched: Watched) -> bool:
+    return watched.unit is not None and watched.unit.qparams is not None
 
 
-def _grid(unit: QuantizedUnit | None) -> tuple[object, ...]:
+def _qparams(unit: QuantizedUnit | None) -> tuple[object, ...]:
     assert unit is not None
-    assert unit.grid is not None
-    return unit.grid.qtype, unit.scale, unit.zero_point
+    assert unit.qparams is not None
+    return unit.qparams.qtype, unit.scale, unit.zero_point
 
 
 def _reals(watched: Watched, array: Array) -> Array:
     unit = watched.unit
     return (
         array.astype(np.float32, copy=False)
-        if unit is None or unit.grid is None
+        if unit is None or unit.qparams is None
         else unit.reals(array)
     )
 
@@ -596,7 +600,7 @@ def _node(key: Key, sums: _Sums) -> NodeDifference:
     return NodeDifference(
         node=sums.left.node,
         value=key[0],
-        same_grid=sums.same_grid,
+        same_grid=sums.same_qparams,  # stored name
         elements=sums.elements,
         differing=sums.differing,
         largest=None if sums.step is None else sums.largest,

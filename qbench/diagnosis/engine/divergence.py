@@ -59,7 +59,7 @@ class Divergence:
         if self.crash:
             return f"the engine fails on it alone: {self.crash}"
         size = f"{self.largest:.3g}"
-        if self.unit.grid is not None:
+        if self.unit.qparams is not None:
             size += " step" if self.largest == 1 else " steps"
         apart = f"{self.differing} of {self.elements} numbers differ, by at most {size}"
         if self.repeats:
@@ -190,7 +190,7 @@ def differing(unit: QuantizedUnit, found: Array, expected: Array) -> npt.NDArray
     if found.shape != expected.shape:
         return np.ones(expected.shape, bool)
     apart = unequal(found, expected)
-    if unit.grid is not None or found.dtype.kind != "f":
+    if unit.qparams is not None or found.dtype.kind != "f":
         return apart
     finite = np.abs(expected[np.isfinite(expected)])
     width = REAL_WIDTH * float(finite.max(initial=0))

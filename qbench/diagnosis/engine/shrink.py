@@ -349,7 +349,7 @@ class _Search:
             self._crop_space()
             self._cut_channels()
             self._crop_space()
-            self._reset_levels()
+            self._reset_codes()
         expected = _answers(self._interpreter, self._model, self._feeds, self._threads)
         found, crash = self._found()
         return FailingCase(
@@ -415,7 +415,7 @@ class _Search:
         """Whether it fails with these channels alone; without any channel it is not a layer."""
         return bool(channels) and self._fails(*cut(self._model, self._feeds, channels))
 
-    def _reset_levels(self) -> None:
+    def _reset_codes(self) -> None:
         """Set every value that is not needed to the zero point."""
         rests = {name: rest for name, (_, rest) in zip(self._feeds, self._rests(), strict=True)}
         places = [
@@ -438,7 +438,7 @@ class _Search:
     def _rests(self) -> Iterator[tuple[Array, Array]]:
         """Each feed with the quantized value that represents 0."""
         for name, array in self._feeds.items():
-            yield array, np.asarray(_zero_level(self._model, name, array))
+            yield array, np.asarray(_zero_code(self._model, name, array))
 
 
 def _windows(size: int, part: int) -> Iterator[tuple[int, int]]:
@@ -450,7 +450,7 @@ def _windows(size: int, part: int) -> Iterator[tuple[int, int]]:
     yield less, size
 
 
-def _zero_level(model: ir.Model, name: str, array: Array) -> Array:
+def _zero_code(model: ir.Model, name: str, array: Array) -> Array:
     """The zero point of the DequantizeLinear that reads the feed ``name``; 0 of real numbers."""
     value = next(value for value in model.graph.inputs if value.name == name)
     for use in value.uses():

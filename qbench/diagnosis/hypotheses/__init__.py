@@ -8,7 +8,7 @@ from qbench.lazy import open_on_use
 
 if TYPE_CHECKING:
     from qbench.diagnosis.hypotheses.catalogue import name_cause as name_cause
-    from qbench.diagnosis.hypotheses.hypothesis import OF_GRIDS as OF_GRIDS
+    from qbench.diagnosis.hypotheses.hypothesis import OF_QPARAMS as OF_QPARAMS
     from qbench.diagnosis.hypotheses.hypothesis import Explanation as Explanation
     from qbench.diagnosis.hypotheses.hypothesis import Hypothesis as Hypothesis
     from qbench.diagnosis.hypotheses.hypothesis import NamedCause as NamedCause

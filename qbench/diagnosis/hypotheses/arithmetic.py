@@ -67,8 +67,8 @@ def own_rules(facts: UnitEvidence) -> Iterator[Explanation | None]:
     """The cost of the rules that the arithmetic declares: pairs and sums of few bits, short
     multipliers, roundings.
 
-    The weight is the share of the error that disappears when one rule is exact. A result without a
-    grid counts, too.
+    The weight is the share of the error that disappears when one rule is exact. A result without
+    qparams counts, too.
     """
     yield from _own_rules(facts, 1.0)
 
@@ -94,17 +94,17 @@ def _own_rules(facts: UnitEvidence, part: float) -> Iterator[Explanation | None]
     x = captured.expected.astype(np.float64) / unit.scale
     error = float(((found.astype(np.float64) - unit.zero_point - x) ** 2).sum())
     for cause, words, other in _exact_rules(own, facts.is_product) if error > 0 else ():
-        levels = counted(captured, other, captured.fed)
-        if levels is None or levels.shape != x.shape:
+        codes = counted(captured, other, captured.fed)
+        if codes is None or codes.shape != x.shape:
             continue
-        share = 1 - float(((levels - x) ** 2).sum()) / error
+        share = 1 - float(((codes - x) ** 2).sum()) / error
         if share < _HALF * part:
             continue
         evidence = (
             f"'{own.name}' {words}, as it claims: without that, {share:.0%} of the error disappears"
         )
         yield Explanation(cause=cause, evidence=evidence, weight=min(share / part, 1.0))
-        if cause is not Cause.GRID and share / part >= _NEARLY:
+        if cause is not Cause.COARSE and share / part >= _NEARLY:
             return  # all rules exact would explain a little more, and say less
 
 
@@ -125,7 +125,7 @@ def _exact_rules(own: Arithmetic, is_product: bool) -> Iterator[tuple[Cause, str
     ):
         exact = own.with_multiplier(get_arithmetic("ideal").scaling)
         yield Cause.WRONG_SCALE, f"holds multipliers in {own.scaling.bits} bits", exact
-    yield Cause.GRID, "rounds otherwise than real arithmetic", get_arithmetic("ideal")
+    yield Cause.COARSE, "rounds otherwise than real arithmetic", get_arithmetic("ideal")
 
 
 def unexplained_share(errors: NodeErrors) -> float:
@@ -256,40 +256,40 @@ def tables(facts: UnitEvidence) -> Iterator[Explanation | None]:
     if steps.size:
         names = " and ".join(sorted(operators & _FUNCTIONS))
         evidence = (
-            f"{names} is off by {steps.mean():.2f} steps on {facts.count} levels, by "
+            f"{names} is off by {steps.mean():.2f} steps on {facts.count} codes, by "
             f"{steps.max():g} at most"
         )
         yield Explanation(cause=Cause.TABLE, evidence=evidence, weight=_REST)
 
 
-def _entries(facts: UnitEvidence, levels: np.ndarray[Any, Any]) -> Iterator[Explanation | None]:
-    right = _table(levels, facts.correct)
+def _entries(facts: UnitEvidence, codes: np.ndarray[Any, Any]) -> Iterator[Explanation | None]:
+    right = _table(codes, facts.correct)
     for by in (1, -1, 2, -2):
         shifted = np.array(
-            [right.get(level + by, right[level]) for level in levels.reshape(-1).tolist()]
+            [right.get(code + by, right[code]) for code in codes.reshape(-1).tolist()]
         )
         words = (
             f"a table read {abs(by)} {'entry' if abs(by) == 1 else 'entries'} "
             f"{'up' if by > 0 else 'down'}"
         )
-        yield facts.weigh_levels(Cause.TABLE, words, shifted.reshape(levels.shape))
-    found = _table(levels, facts.found)
-    flat, every = facts.found.reshape(-1), levels.reshape(-1)
-    if not np.array_equal(np.array([found[level] for level in every.tolist()]), flat):
+        yield facts.weigh_codes(Cause.TABLE, words, shifted.reshape(codes.shape))
+    found = _table(codes, facts.found)
+    flat, every = facts.found.reshape(-1), codes.reshape(-1)
+    if not np.array_equal(np.array([found[code] for code in every.tolist()]), flat):
         return  # not a function of the input value alone
-    off = [level for level in sorted(found) if found[level] != right[level]]
+    off = [code for code in sorted(found) if found[code] != right[code]]
     coarse = _coarseness(found, right)
-    words = f"a table with {coarse} neighbouring levels to an entry" if coarse > 1 else "a table"
+    words = f"a table with {coarse} neighbouring codes to an entry" if coarse > 1 else "a table"
     evidence = (
-        f"{words}, wrong for {len(off)} of {len(found)} levels (the first {off[0]}), explains all"
+        f"{words}, wrong for {len(off)} of {len(found)} codes (the first {off[0]}), explains all"
     )
     yield Explanation(
-        cause=Cause.TABLE, evidence=f"{evidence} {facts.count} levels that differ", weight=0.95
+        cause=Cause.TABLE, evidence=f"{evidence} {facts.count} codes that differ", weight=0.95
     )
 
 
-def _table(levels: np.ndarray[Any, Any], results: np.ndarray[Any, Any]) -> dict[int, float]:
-    keys, first = np.unique(levels.reshape(-1), return_index=True)
+def _table(codes: np.ndarray[Any, Any], results: np.ndarray[Any, Any]) -> dict[int, float]:
+    keys, first = np.unique(codes.reshape(-1), return_index=True)
     return dict(zip(keys.tolist(), results.reshape(-1)[first].tolist(), strict=True))
 
 
@@ -321,24 +321,24 @@ def roundings(facts: UnitEvidence) -> Iterator[Explanation | None]:
 
     Only for a quantized result: a real one is not rounded.
     """
-    grid = facts.captured.unit.grid
-    if grid is None:
+    qparams = facts.captured.unit.qparams
+    if qparams is None:
         return
-    zero = int(grid.zero_point)
+    zero = int(qparams.zero_point)
     snapped, cause = _snapped(facts.real), Cause.ROUNDING
     yield _constant(facts, zero)
     for words, rule in _RULES.items():
-        yield facts.weigh_levels(cause, words, _moved(facts, rule(snapped)))
+        yield facts.weigh_codes(cause, words, _moved(facts, rule(snapped)))
         if zero:
             early = rule(snapped + zero) - zero
-            yield facts.weigh_levels(
+            yield facts.weigh_codes(
                 cause, f"{words} after the zero point is added", _moved(facts, early)
             )
     for bits in range(1, 5):
         for words in ("half up", "half to even", "truncation"):
             twice = np.floor(_RULES[words](_snapped(facts.real * 2**bits)) / 2**bits + 0.5)
             said = f"rounding twice, first by {words} to {bits} more bits,"
-            yield facts.weigh_levels(cause, said, _moved(facts, twice))
+            yield facts.weigh_codes(cause, said, _moved(facts, twice))
 
 
 def zero_points(facts: UnitEvidence) -> Iterator[Explanation | None]:
@@ -352,9 +352,9 @@ def zero_points(facts: UnitEvidence) -> Iterator[Explanation | None]:
         return
     yield from _exchanged_points(facts, inner)
     for name, one in inner.operands.items():
-        if one.grid is None or np.size(one.grid.scale) != 1 or one.grid.qtype.bits > 16:
+        if one.qparams is None or np.size(one.qparams.scale) != 1 or one.qparams.qtype.bits > 16:
             continue
-        scale, zero = float(one.grid.scale), int(one.grid.zero_point)
+        scale, zero = float(one.qparams.scale), int(one.qparams.zero_point)
         if not facts.is_product:
             if zero:
                 moved = inner.run(
@@ -379,35 +379,41 @@ def zero_points(facts: UnitEvidence) -> Iterator[Explanation | None]:
 
 
 def _exchanged_points(facts: UnitEvidence, inner: Interior) -> Iterator[Explanation | None]:
-    """Operands read with the zero points of each other: of a sum, a constant on every level."""
-    grids = {
-        name: one.grid for name, one in inner.operands.items() if one.feed and one.grid is not None
+    """Operands read with the zero points of each other: of a sum, a constant on every code."""
+    own = {
+        name: one.qparams
+        for name, one in inner.operands.items()
+        if one.feed and one.qparams is not None
     }
-    for (name, grid), (other, its) in combinations(grids.items(), 2):
-        if np.size(grid.scale) != 1 or np.size(its.scale) != 1 or grid.zero_point == its.zero_point:
+    for (name, qparams), (other, its) in combinations(own.items(), 2):
+        if (
+            np.size(qparams.scale) != 1
+            or np.size(its.scale) != 1
+            or qparams.zero_point == its.zero_point
+        ):
             continue
-        apart = int(grid.zero_point) - int(its.zero_point)
-        first = facts.operands[name] + np.float32(float(grid.scale) * apart)
+        apart = int(qparams.zero_point) - int(its.zero_point)
+        first = facts.operands[name] + np.float32(float(qparams.scale) * apart)
         second = facts.operands[other] - np.float32(float(its.scale) * apart)
         real = inner.run({**facts.operands, name: first, other: second})
         words = (
-            f"the zero points of '{name}' ({grid.zero_point}) and '{other}' ({its.zero_point}) "
+            f"the zero points of '{name}' ({qparams.zero_point}) and '{other}' ({its.zero_point}) "
             "exchanged"
         )
         yield facts.weigh_reals(Cause.ROUNDING, words, real)
 
 
 def wraps_at_end(facts: UnitEvidence) -> Iterator[Explanation | None]:
-    """The highest level of a quantized result that comes out as the lowest: a clamp of another
+    """The highest code of a quantized result that comes out as the lowest: a clamp of another
     type, say.
     """
-    if facts.captured.unit.grid is None:
+    if facts.captured.unit.qparams is None:
         return
     low, high = facts.lowest, facts.highest
     for words, end, other in (("highest", high, low), ("lowest", low, high)):
-        levels = np.where(facts.correct == end, other, facts.correct)
-        yield facts.weigh_levels(
-            Cause.ACCUMULATOR, f"the {words} level that wraps to the other end", levels
+        codes = np.where(facts.correct == end, other, facts.correct)
+        yield facts.weigh_codes(
+            Cause.ACCUMULATOR, f"the {words} code that wraps to the other end", codes
         )
 
 
@@ -428,15 +434,15 @@ def _constant(facts: UnitEvidence, zero: int) -> Explanation | None:
         return None
     values, counts = np.unique(off, return_counts=True)
     step = float(values[counts.argmax()])
-    words = f"{step:+.0f} on every level"
+    words = f"{step:+.0f} on every code"
     if zero and step == -zero:
         words = f"a zero point of {zero} that is not added"
     elif zero and step == zero:
         words = f"a zero point of {zero} that is added twice"
-    after = facts.weigh_levels(Cause.ROUNDING, words, facts.rounded(facts.correct + step))
+    after = facts.weigh_codes(Cause.ROUNDING, words, facts.rounded(facts.correct + step))
     clamped = (facts.correct <= facts.lowest) | (facts.correct >= facts.highest)
     free = np.where(clamped & np.isfinite(facts.real), np.rint(facts.real), facts.correct)
-    before = facts.weigh_levels(
+    before = facts.weigh_codes(
         Cause.ROUNDING, f"{words}, before its limits,", facts.rounded(free + step)
     )
     return heaviest((after, before))

@@ -63,10 +63,10 @@ def biases(facts: UnitEvidence) -> Iterator[Explanation | None]:
 
 
 def _narrow(facts: UnitEvidence, product: Product, bias: Floats) -> Iterator[Explanation | None]:
-    levels = np.rint(bias / product.unit).astype(np.int64)
-    widest = int(np.abs(levels).max(initial=0)).bit_length()
+    codes = np.rint(bias / product.unit).astype(np.int64)
+    widest = int(np.abs(codes).max(initial=0)).bit_length()
     for bits in range(min(widest, 31), 6, -1):
         for overflow in Overflow:
-            other = held(levels, Accumulator(bits=bits, overflow=overflow)) * product.unit
+            other = held(codes, Accumulator(bits=bits, overflow=overflow)) * product.unit
             words = f"a bias of {widest + 1} bits that {overflow.value} in {bits}"
             yield facts.weigh_reals(Cause.BIAS_SATURATION, words, facts.real - bias + other)

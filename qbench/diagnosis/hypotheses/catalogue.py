@@ -23,7 +23,7 @@ from qbench.diagnosis.hypotheses.bias import biases
 from qbench.diagnosis.hypotheses.clip import chains, float_limits, limits
 from qbench.diagnosis.hypotheses.graph import lines, misplaced, written
 from qbench.diagnosis.hypotheses.hypothesis import (
-    OF_GRIDS,
+    OF_QPARAMS,
     SURE,
     Explanation,
     Hypothesis,
@@ -33,7 +33,7 @@ from qbench.diagnosis.hypotheses.hypothesis import (
 )
 from qbench.diagnosis.hypotheses.layout import operand_orders, paddings, result_orders
 from qbench.diagnosis.hypotheses.memory import overwritten, repeating, unread, unwritten
-from qbench.diagnosis.hypotheses.range import Cost, coarse, grid_costs, weight_costs
+from qbench.diagnosis.hypotheses.range import Cost, coarse, qparams_costs, weight_costs
 from qbench.diagnosis.hypotheses.scale import operand_scales, scales, stored_scales, weight_scales
 from qbench.diagnosis.hypotheses.weight import single_weights
 from qbench.diagnosis.units import TIE_WIDTH, Captured
@@ -55,10 +55,10 @@ _LOCAL = 0.95
 
 COUNTING = (
     Hypothesis("another result for the same inputs", repeating),
-    Hypothesis("grids inside", chains),
+    Hypothesis("qparams inside", chains),
     Hypothesis("pairs of products", pairs),
     Hypothesis("roundings", roundings, by_element=True),
-    Hypothesis("the ends of the grid", wraps_at_end, by_element=True),
+    Hypothesis("the ends of the codes", wraps_at_end, by_element=True),
     Hypothesis("operands that are overwritten", overwritten),
     Hypothesis("orders of the result", result_orders),
     Hypothesis("zero points of operands", zero_points),
@@ -85,17 +85,17 @@ COSTS = (
     Hypothesis("limits of the float graph", float_limits, by_element=True),
     Hypothesis("the arithmetic's own rules", own_rules),
     Hypothesis("the result compared with fp32", misplaced),
-    Hypothesis("costs of the grid", grid_costs),
-    Hypothesis("costs of the weights' grid", weight_costs),
+    Hypothesis("costs of the qparams", qparams_costs),
+    Hypothesis("costs of the weights' qparams", weight_costs),
 )
 """Why a graph has an error although the engine computes it by its arithmetic."""
-_OF_EXCESS = (Hypothesis("the arithmetic's own rules beyond the grids", rules_of_excess),)
+_OF_EXCESS = (Hypothesis("the arithmetic's own rules beyond quantization", rules_of_excess),)
 _MUCH = 0.2
-"""Share of the squared error beyond that of the grids from which that is explained before the
-cost of the grids.
+"""Share of the squared error beyond that of quantization from which that is explained before the
+cost of the qparams.
 """
 _MOST_OF_IT = 0.9
-"""Such a share from which a cost of the grids is no explanation."""
+"""Such a share from which a cost of the qparams is no explanation."""
 
 
 def name_cause(
@@ -149,11 +149,11 @@ def _named(facts: UnitEvidence, notes: list[str], correct: Arithmetic | None) ->
     costs = [] if counting and counting[0].weight >= SURE else _tried(COSTS, facts, notes)
     if not costs or costs[0].weight < LEAST:
         rest, beyond = coarse(facts), _tried(_OF_EXCESS, facts, notes)
-        grids = [] if rest is None else [rest]
+        coarseness = [] if rest is None else [rest]
         share = unexplained_share(facts.captured.errors)
-        costs = [*beyond, *grids, *costs] if share >= _MUCH else [*grids, *beyond, *costs]
+        costs = [*beyond, *coarseness, *costs] if share >= _MUCH else [*coarseness, *beyond, *costs]
         if share >= _MOST_OF_IT and not beyond:
-            costs = [one for one in costs if one.cause not in OF_GRIDS]
+            costs = [one for one in costs if one.cause not in OF_QPARAMS]
     first, second = (
         (costs, counting)
         if not counting or _is_small(facts, counting, costs)
@@ -162,7 +162,7 @@ def _named(facts: UnitEvidence, notes: list[str], correct: Arithmetic | None) ->
     if not first:
         return NamedCause(
             cause=None,
-            evidence="the node computes as it should; its error is that of its grid",
+            evidence="the node computes as it should; its error is that of its quantization",
             notes=tuple(notes),
         )
     one = first[0]
@@ -207,7 +207,7 @@ def _too_few(facts: UnitEvidence) -> Explanation:
     ties = int(tied[facts.differing].sum())
     right = f"'{facts.arithmetic.name}'" if facts.claimed else "real arithmetic"
     evidence = (
-        f"{facts.count} of {facts.found.size} levels are not those of {right}, by {steps.max():g} "
+        f"{facts.count} of {facts.found.size} codes are not those of {right}, by {steps.max():g} "
         f"steps at most, {ties} of them at a tie: too few to name the rule"
     )
     by_chance = float(tied.mean()) ** facts.count
@@ -258,7 +258,7 @@ def _unnamed(facts: UnitEvidence) -> Explanation:
     steps = (facts.found - facts.correct)[facts.differing]
     right = f"'{facts.arithmetic.name}'" if facts.claimed else "real arithmetic"
     evidence = (
-        f"{facts.count} of {facts.found.size} levels are not those of {right}, by "
+        f"{facts.count} of {facts.found.size} codes are not those of {right}, by "
         f"{np.abs(steps).max():g} steps at "
         f"most and {steps.mean():+.2f} in the mean, and no known rule explains them"
     )
@@ -270,7 +270,7 @@ def _repeated(captured: Captured) -> Explanation | None:
     holds one sample only.
     """
     found, unit = captured.found, captured.unit
-    if unit.grid is None or found.ndim < 2 or len(found) < 2 or (found != found[:1]).any():
+    if unit.qparams is None or found.ndim < 2 or len(found) < 2 or (found != found[:1]).any():
         return None
     right = unit.rounded(captured.real.reshape(found.shape))
     steps = np.abs(found - right)
@@ -291,17 +291,17 @@ def _changing(captured: Captured) -> Explanation | None:
     assert captured.again is not None
     for one in captured.replays:
         first = captured.again if one.first is None else one.first
-        alike = one.levels.shape == first.shape
-        moved = one.levels != first if alike else np.ones(one.levels.shape, bool)
+        alike = one.codes.shape == first.shape
+        moved = one.codes != first if alike else np.ones(one.codes.shape, bool)
         if not moved.any():
             continue
         evidence = (
-            f"{int(moved.sum())} of {moved.size} levels change from one run of the unit alone to "
+            f"{int(moved.sum())} of {moved.size} codes change from one run of the unit alone to "
             "the next"
         )
         if (
-            one.before.shape == one.levels.shape
-            and (one.levels == one.before)[moved].all()
+            one.before.shape == one.codes.shape
+            and (one.codes == one.before)[moved].all()
             and moved.sum() > _LONG
         ):
             evidence = f"{evidence}, and hold the values of the run before"

@@ -19,16 +19,16 @@ from qbench.judging import Cause
 
 
 def limits(facts: UnitEvidence) -> Iterator[Explanation | None]:
-    """A limit of a Relu, Clip or grid that is missing or changed, or values that wrap instead
-    of being clamped.
+    """A limit of a Relu, a Clip or the codes that is missing or changed, or values that wrap
+    instead of being clamped.
 
     Only for a quantized result.
     """
-    grid = facts.captured.unit.grid
-    if grid is None:
+    qparams = facts.captured.unit.qparams
+    if qparams is None:
         return
-    zero = int(grid.zero_point)
-    low, high = grid.qtype.qmin - zero, grid.qtype.qmax - zero
+    zero = int(qparams.zero_point)
+    low, high = qparams.qtype.qmin - zero, qparams.qtype.qmax - zero
     free = np.where(np.isfinite(facts.real), np.rint(facts.real), facts.found)
     if facts.lowest > low or facts.highest < high:
         for words, ends in {
@@ -39,7 +39,7 @@ def limits(facts: UnitEvidence) -> Iterator[Explanation | None]:
         }.items():
             yield _clamped(facts, words, free, *ends)
     yield from _others(facts, free)
-    for bits in dict.fromkeys((8, grid.qtype.bits)):
+    for bits in dict.fromkeys((8, qparams.qtype.bits)):
         size = 1 << bits
         wrapped = (free - low) % size + low
         for beyond, where in (
@@ -47,8 +47,8 @@ def limits(facts: UnitEvidence) -> Iterator[Explanation | None]:
             (free > high, " above"),
             (free < low, " below"),
         ):
-            words = f"levels that wrap at {bits} bits{where} in place of being clamped"
-            yield _levels(facts, words, np.where(beyond, wrapped, facts.correct), Cause.ACCUMULATOR)
+            words = f"codes that wrap at {bits} bits{where} in place of being clamped"
+            yield _codes(facts, words, np.where(beyond, wrapped, facts.correct), Cause.ACCUMULATOR)
 
 
 def _others(facts: UnitEvidence, free: Floats) -> Iterator[Explanation | None]:
@@ -70,16 +70,16 @@ def _clamped(
 ) -> Explanation | None:
     """Values within the limits stay those of the arithmetic."""
     within = (free > facts.lowest) & (free < facts.highest)
-    return _levels(facts, words, np.clip(np.where(within, facts.correct, free), low, high))
+    return _codes(facts, words, np.clip(np.where(within, facts.correct, free), low, high))
 
 
-def _levels(
-    facts: UnitEvidence, words: str, levels: Floats, cause: Cause = Cause.ABSORBED_CLIP
+def _codes(
+    facts: UnitEvidence, words: str, codes: Floats, cause: Cause = Cause.ABSORBED_CLIP
 ) -> Explanation | None:
-    """``levels`` are rounded: at ties the arithmetic may have the neighbour."""
-    near = np.abs(levels - facts.found) <= 1
+    """``codes`` are rounded: at ties the arithmetic may have the neighbour."""
+    near = np.abs(codes - facts.found) <= 1
     tied = near & (np.abs(facts.real - np.floor(facts.real) - 0.5) <= facts.slack)
-    return facts.weigh_levels(cause, words, np.where(tied & ~facts.differing, facts.found, levels))
+    return facts.weigh_codes(cause, words, np.where(tied & ~facts.differing, facts.found, codes))
 
 
 def chains(facts: UnitEvidence) -> Iterator[Explanation | None]:
@@ -101,10 +101,12 @@ def chains(facts: UnitEvidence) -> Iterator[Explanation | None]:
 
 
 def _inside(graph: ir.Graph) -> list[ir.Node]:
-    """The quantizers with one grid that only one DequantizeLinear reads."""
+    """The quantizers per tensor that only one DequantizeLinear reads."""
     found = (node for node in graph if node.op_type == "QuantizeLinear" and _pair(node) is not None)
     return [
-        node for node in found if (grid := node_qparams(node)) is not None and grid.axis is None
+        node
+        for node in found
+        if (qparams := node_qparams(node)) is not None and qparams.axis is None
     ]
 
 
@@ -115,16 +117,17 @@ def _pair(quantizer: ir.Node) -> ir.Node | None:
 
 
 def _without(model: ir.Model, names: tuple[str, ...], is_limited: bool) -> ir.Model:
-    """``model`` without these quantizers; with the limits of their grids where ``is_limited``."""
+    """``model`` without these quantizers; with the limits of their codes where ``is_limited``."""
     copy = own_copy(model)
     for quantizer in [node for node in _inside(copy.graph) if node.outputs[0].name in names]:
-        pair, grid, real = _pair(quantizer), node_qparams(quantizer), quantizer.inputs[0]
+        pair, qparams, real = _pair(quantizer), node_qparams(quantizer), quantizer.inputs[0]
         assert pair is not None
-        assert grid is not None
+        assert qparams is not None
         assert real is not None
         if is_limited:
             ends = [
-                (end - int(grid.zero_point)) * float(grid.scale) for end in (grid.qmin, grid.qmax)
+                (end - int(qparams.zero_point)) * float(qparams.scale)
+                for end in (qparams.qmin, qparams.qmax)
             ]
             limits = [
                 _constant(copy.graph, f"{quantizer.outputs[0].name}_end_{place}", end)
@@ -157,13 +160,13 @@ def float_limits(facts: UnitEvidence) -> Iterator[Explanation | None]:
     Only for a quantized result of a Relu or Clip with constant limits in the float graph.
     """
     unit = facts.captured.unit
-    if facts.original is None or unit.grid is None:
+    if facts.original is None or unit.qparams is None:
         return
     limits = limits_of(producer(values_by_name(facts.original).get(unit.represents)), unit.scale)
     if limits is None:
         return
     low, high = limits
-    lowest, highest = (end - unit.zero_point for end in (unit.grid.qmin, unit.grid.qmax))
+    lowest, highest = (end - unit.zero_point for end in (unit.qparams.qmin, unit.qparams.qmax))
     for side, here, there in (
         ("lower", facts.low, max(low, lowest - 0.5)),
         ("upper", facts.high, min(high, highest + 0.5)),

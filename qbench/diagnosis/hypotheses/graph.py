@@ -16,7 +16,7 @@ from qbench.graph import constant_value, node_key
 from qbench.judging import Cause
 from qbench.numerics import quantize
 
-# Weights are right within one step of their grid, a bias within one step of the result.
+# Weights are right within one of their steps, a bias within one step of the result.
 
 _MOST_SLICES = 4096
 _MOST_WRONG = 0.005
@@ -26,7 +26,7 @@ _ROUNDED = 1.5
 _SMALL = 0.6
 _NEARLY_ALL = 0.9
 _FAR_OFF = 3.0
-"""Steps of its grid from which a weight is wrong, and not learned."""
+"""Steps of its own from which a weight is wrong, and not learned."""
 _DEFAULTS: Mapping[str, tuple[Cause, int | None]] = MappingProxyType(
     {
         **dict.fromkeys(("strides", "dilations", "group"), (Cause.LAYOUT, 1)),
@@ -96,31 +96,38 @@ def _plain(value: object, default: int | None) -> int | None:
 
 def _weights(facts: UnitEvidence, inner: Interior, weight: Floats) -> Explanation | None:
     operand, written = inner.operand(1), inner.constant(1)
-    if operand is None or operand.grid is None or written is None or written.shape != weight.shape:
+    if (
+        operand is None
+        or operand.qparams is None
+        or written is None
+        or written.shape != weight.shape
+    ):
         return None
-    grid, levels = operand.grid, operand.levels
-    assert levels is not None
+    qparams, codes = operand.qparams, operand.codes
+    assert codes is not None
     step, axis = (
-        np.asarray(grid.expanded(weight.shape)[0], np.float64),
-        None if grid.block_size else grid.axis,
+        np.asarray(qparams.expanded(weight.shape)[0], np.float64),
+        None if qparams.block_size else qparams.axis,
     )
     off = np.abs(written - weight) > OVER_A_STEP * step
     share = float(off.mean())
-    own = quantize(weight.astype(np.float32), grid).astype(np.float64)
+    own = quantize(weight.astype(np.float32), qparams).astype(np.float64)
     if share <= _MOST_WRONG:
-        return _single(np.abs(levels.astype(np.float64) - own))
-    said = f"{share:.1%} of the weights are off by more than a step of their grid"
-    if float((np.abs(own - levels.astype(np.float64)) > OVER_A_STEP).mean()) <= _MOST_WRONG:
+        return _single(np.abs(codes.astype(np.float64) - own))
+    said = f"{share:.1%} of the weights are off by more than a step"
+    if float((np.abs(own - codes.astype(np.float64)) > OVER_A_STEP).mean()) <= _MOST_WRONG:
         return _cut(facts.captured.errors.clipped_weights or share)
     if (order := _order(written, weight, step)) is not None:
         return Explanation(cause=Cause.LAYOUT, evidence=f"{order}; {said}", weight=1.0)
     if (
-        order := _order(levels.astype(np.float64), own, np.ones(()), "the integers of the weights")
+        order := _order(codes.astype(np.float64), own, np.ones(()), "the integers of the weights")
     ) is not None:
         evidence = f"{order}, under the scales of their places; {said}"
         return Explanation(cause=Cause.LAYOUT, evidence=evidence, weight=1.0)
     at_ends = (
-        (levels == grid.qtype.qmin) | (levels == grid.qtype.qmax) | (levels == -grid.qtype.qmax)
+        (codes == qparams.qtype.qmin)
+        | (codes == qparams.qtype.qmax)
+        | (codes == -qparams.qtype.qmax)
     )
     if at_ends[off].mean() > _NEARLY_ALL:
         return _cut(share)
@@ -141,24 +148,24 @@ def _weights(facts: UnitEvidence, inner: Interior, weight: Floats) -> Explanatio
 def _single(off: Floats) -> Explanation | None:
     """Single weights whose codes are ``off`` by more steps than learned rounding moves them.
 
-    They are compared with the codes of fp32's weights on the same grid, so that a clipped weight is
-    none of them.
+    They are compared with the codes of fp32's weights by the same qparams, so that a clipped weight
+    is none of them.
     """
     places = np.argwhere(off > _FAR_OFF)
     if not len(places):
         return None
     first = tuple(places[0].tolist())
     evidence = (
-        f"{len(places)} of {off.size} weights are up to {off.max():.3g} steps of their grid from "
+        f"{len(places)} of {off.size} weights are up to {off.max():.3g} of their steps from "
         f"fp32's, the first at {list(first)}"
     )
     return Explanation(cause=Cause.WRONG_WEIGHT, evidence=evidence, weight=1.0)
 
 
 def _cut(share: float) -> Explanation:
-    """Weights that are the fp32 ones on a grid which is too narrow for a ``share`` of them."""
+    """Weights that are the fp32 ones by qparams that are too narrow for a ``share`` of them."""
     evidence = (
-        f"{share:.1%} of the weights lie beyond their grid by more than a step: their range is cut"
+        f"{share:.1%} of the weights lie beyond their codes by more than a step: their range is cut"
     )
     return Explanation(cause=Cause.CLIPPING, evidence=evidence, weight=0.95)
 
@@ -221,7 +228,8 @@ def _bias(facts: UnitEvidence, inner: Interior, bias: Floats) -> Explanation | N
     """A wrong bias.
 
     Bias correction changes the bias on purpose. So a small change is wrong only if it does not
-    bring the result nearer to fp32: ``explained`` is the error with fp32's bias on the same grids.
+    bring the result nearer to fp32: ``explained`` is the error with fp32's bias by the same
+        qparams.
     """
     operand, constant = inner.operand(2), inner.constant(2)
     written = np.zeros_like(bias) if constant is None else constant.astype(np.float64).reshape(-1)
@@ -232,8 +240,8 @@ def _bias(facts: UnitEvidence, inner: Interior, bias: Floats) -> Explanation | N
     if off.max(initial=0) <= inner.scale or float((off**2).sum()) < 0.04 * float((bias**2).sum()):
         step = (
             None
-            if operand is None or operand.grid is None
-            else np.asarray(operand.grid.scale, np.float64)
+            if operand is None or operand.qparams is None
+            else np.asarray(operand.qparams.scale, np.float64)
         )
         if (
             step is None
@@ -249,10 +257,10 @@ def _bias(facts: UnitEvidence, inner: Interior, bias: Floats) -> Explanation | N
             "fp32's result"
         )
         return Explanation(cause=Cause.WRONG_BIAS, evidence=evidence, weight=_SMALL)
-    if operand is not None and operand.grid is not None and operand.levels is not None:
-        qtype, worst = operand.grid.qtype, off > inner.scale
-        at_ends = (operand.levels.reshape(-1) <= qtype.qmin) | (
-            operand.levels.reshape(-1) >= qtype.qmax
+    if operand is not None and operand.qparams is not None and operand.codes is not None:
+        qtype, worst = operand.qparams.qtype, off > inner.scale
+        at_ends = (operand.codes.reshape(-1) <= qtype.qmin) | (
+            operand.codes.reshape(-1) >= qtype.qmax
         )
         if at_ends[worst].mean() > 0.5:
             evidence = f"{said}: {int(at_ends.sum())} of {bias.size} are at an end of {qtype.name}"
@@ -354,7 +362,7 @@ def _limit(cost: Cost) -> Explanation | None:
         share = float((cost.y - cost.x)[beyond & at_end].__pow__(2).sum()) / cost.error
         if at_end.mean() > 0.01 and share > 0.5:
             evidence = (
-                f"{int((beyond & at_end).sum())} levels lie {words} {end:.3g} steps, where fp32 is "
+                f"{int((beyond & at_end).sum())} codes lie {words} {end:.3g} steps, where fp32 is "
                 f"limited: {share:.0%} of the error"
             )
             return Explanation(cause=Cause.ABSORBED_CLIP, evidence=evidence, weight=share)

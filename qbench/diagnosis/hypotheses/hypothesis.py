@@ -71,12 +71,12 @@ class NamedCause:
         return (
             self.cause is not None
             and self.cause is not Cause.WRONG_KERNEL
-            and self.cause not in OF_GRIDS
+            and self.cause not in OF_QPARAMS
         )
 
 
-OF_GRIDS = frozenset(
-    {Cause.GRID, Cause.RANGE_OUTLIER, Cause.CLIPPING, Cause.DEAD_RANGE, Cause.CHANNELS_DIFFER}
+OF_QPARAMS = frozenset(
+    {Cause.COARSE, Cause.RANGE_OUTLIER, Cause.CLIPPING, Cause.DEAD_RANGE, Cause.CHANNELS_DIFFER}
 )
 """Costs of the chosen quantization parameters; not reported for a cell that does not fail."""
 
@@ -106,14 +106,14 @@ Floats = npt.NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operand:
-    """One dequantized input: ``name``, ``grid``, and the ``levels`` of a constant or the name
+    """One dequantized input: ``name``, ``qparams``, and the ``codes`` of a constant or the name
     of the ``feed``.
     """
 
     name: str
-    grid: QParams | None
+    qparams: QParams | None
     feed: str = ""
-    levels: npt.NDArray[Any] | None = None
+    codes: npt.NDArray[Any] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -173,9 +173,9 @@ class Interior:
         """Every operand dequantized, float32."""
         found: dict[str, Floats] = {}
         for name, one in self.operands.items():
-            levels = feeds[one.feed] if one.feed else one.levels
-            assert levels is not None
-            found[name] = levels if one.grid is None else dequantize(levels, one.grid)
+            codes = feeds[one.feed] if one.feed else one.codes
+            assert codes is not None
+            found[name] = codes if one.qparams is None else dequantize(codes, one.qparams)
         return found
 
     def run(self, values: Mapping[str, Floats], **attributes: Attribute) -> npt.NDArray[np.float64]:
@@ -203,9 +203,9 @@ class Interior:
         one = self.operands.get(name)
         if one is None:
             return constant_value(self.node.inputs[place])
-        if one.levels is None:
+        if one.codes is None:
             return None
-        return one.levels if one.grid is None else dequantize(one.levels, one.grid)
+        return one.codes if one.qparams is None else dequantize(one.codes, one.qparams)
 
     def operand(self, place: int) -> Operand | None:
         """The dequantized operand at input ``place`` of the main node."""
@@ -239,19 +239,17 @@ def _begins(node: ir.Node) -> bool:
     """
     if node.op_type != "DequantizeLinear":
         return False
-    levels, *grid = node.inputs
-    is_given = levels is not None and (
-        levels.producer() is None or constant_value(levels) is not None
-    )
-    return is_given and all(part is None or constant_value(part) is not None for part in grid)
+    codes, *qparams = node.inputs
+    is_given = codes is not None and (codes.producer() is None or constant_value(codes) is not None)
+    return is_given and all(part is None or constant_value(part) is not None for part in qparams)
 
 
 def _operand(pair: ir.Node) -> Operand:
     source = pair.inputs[0]
     assert source is not None
-    levels = constant_value(source)
-    feed = "" if levels is not None else str(source.name)
-    return Operand(str(pair.outputs[0].name), node_qparams(pair), feed, levels)
+    codes = constant_value(source)
+    feed = "" if codes is not None else str(source.name)
+    return Operand(str(pair.outputs[0].name), node_qparams(pair), feed, codes)
 
 
 # The quantized values of one unit compared with the correct ones, and how much of the difference a
@@ -279,7 +277,7 @@ class UnitEvidence:
         ``ideal``. feeds: the quantized inputs. found: the target's result. again: that of the unit
         alone; None: it fails. correct: that of the arithmetic. real: the values before rounding.
         differing: where ``found`` is not right. hard: where, in addition, no rounding of ``real``
-        gives ``found``. low, high: limits of ``real`` by a Relu, a Clip or the grid. lowest,
+        gives ``found``. low, high: limits of ``real`` by a Relu, a Clip or the codes. lowest,
         highest: the least and largest result. slack: distance of the arithmetic from ``real``
         beyond half a step. interior: the float operators; None: there are none. operands: their
         operands, real. original: the float graph; None: it is not known. region: where a mistake is
@@ -412,14 +410,14 @@ class UnitEvidence:
         """Rounded numbers clamped to the least and largest result."""
         return np.clip(real, self.lowest, self.highest)
 
-    def weigh_levels(self, cause: Cause, words: str, levels: Floats) -> Explanation | None:
-        """The explanation by a mistake that gives exactly ``levels`` (steps above the zero
+    def weigh_codes(self, cause: Cause, words: str, codes: Floats) -> Explanation | None:
+        """The explanation by a mistake that gives exactly ``codes`` (steps above the zero
         point, clamped).
         """
-        if levels.shape != self.found.shape:
+        if codes.shape != self.found.shape:
             return None
-        same = levels == self.found
-        disturbed = self.looked_at & ~self.differing & ~same & (levels != self.correct)
+        same = codes == self.found
+        disturbed = self.looked_at & ~self.differing & ~same & (codes != self.correct)
         return self._weighed(cause, words, int((self.differing & same).sum()), int(disturbed.sum()))
 
     def weigh_arithmetic(
@@ -436,8 +434,8 @@ class UnitEvidence:
         captured = self.captured
         if graph is not None:
             captured = replace(captured, unit=replace(captured.unit, graph=graph))
-        levels = counted(captured, arithmetic or self.arithmetic, self.feeds)
-        return None if levels is None else self.weigh_levels(cause, words, levels)
+        codes = counted(captured, arithmetic or self.arithmetic, self.feeds)
+        return None if codes is None else self.weigh_codes(cause, words, codes)
 
     def weigh_reals(
         self, cause: Cause, words: str, real: Floats, share: float = 1.0
@@ -474,7 +472,7 @@ class UnitEvidence:
         return Explanation(
             cause=cause,
             evidence=(
-                f"{words}{where} explains {explained} of {self.count} levels that differ{wrong}"
+                f"{words}{where} explains {explained} of {self.count} codes that differ{wrong}"
             ),
             weight=share * explained / (self.count + disturbed),
         )
@@ -548,14 +546,14 @@ class Product:
         if (
             x is None
             or weight is None
-            or x.grid is None
-            or weight.grid is None
-            or weight.levels is None
+            or x.qparams is None
+            or weight.qparams is None
+            or weight.codes is None
         ):
             return None
-        if np.size(x.grid.scale) != 1 or weight.grid.block_size:
+        if np.size(x.qparams.scale) != 1 or weight.qparams.block_size:
             return None
-        scales = np.asarray(weight.grid.scale, np.float64).reshape(-1)
+        scales = np.asarray(weight.qparams.scale, np.float64).reshape(-1)
         if scales.size not in (1, facts.found.shape[facts.axis]):
             return None
         bias = inner.constant(2)
@@ -563,12 +561,12 @@ class Product:
             weight=weight.name,
             values=facts.operands[weight.name],
             scales=scales,
-            zero_point=np.asarray(weight.grid.zero_point, np.float64).reshape(-1),
-            unit=facts.along(float(x.grid.scale) * scales / inner.scale),
+            zero_point=np.asarray(weight.qparams.zero_point, np.float64).reshape(-1),
+            unit=facts.along(float(x.qparams.scale) * scales / inner.scale),
             bias=None if bias is None else facts.along(bias.astype(np.float64) / inner.scale),
             x=x.name,
-            x_scale=float(x.grid.scale),
-            x_zero=int(x.grid.zero_point),
+            x_scale=float(x.qparams.scale),
+            x_zero=int(x.qparams.zero_point),
         )
 
 
@@ -580,7 +578,7 @@ _REMEDIES: Mapping[Cause, str] = MappingProxyType(
         Cause.CLIPPING: "Calibrate on samples like those that are scored, or by a range method "
         "that keeps the ends, of weights too.",
         Cause.DEAD_RANGE: (
-            "Choose an asymmetric or unsigned grid, and calibrate anew if the profile is an old "
+            "Choose asymmetric or unsigned qparams, and calibrate anew if the profile is an old "
             "one."
         ),
         Cause.CHANNELS_DIFFER: (
@@ -646,7 +644,9 @@ _REMEDIES: Mapping[Cause, str] = MappingProxyType(
         Cause.CALIBRATION: (
             "Compare the calibration data, their order and preprocessing with the accepted run's."
         ),
-        Cause.GRID: "Give the node more bits (its weights 8, its values 16), or keep it in float.",
+        Cause.COARSE: (
+            "Give the node more bits (its weights 8, its values 16), or keep it in float."
+        ),
     }
 )
 
@@ -727,41 +727,37 @@ def evidence_of(
     real = captured.real.reshape(found.shape)
     lowest, highest = (float(unit.rounded(np.array(end))) - zero for end in (-np.inf, np.inf))
     ideal = unit.rounded(real) - zero
-    arithmetic, levels = correct or get_arithmetic("ideal"), None
-    if correct is not None and not (unit.grid is None and unit.has_real_products):
-        levels = counted(captured, correct, captured.feeds)
-        if levels is None:
+    arithmetic, codes = correct or get_arithmetic("ideal"), None
+    if correct is not None and not (unit.qparams is None and unit.has_real_products):
+        codes = counted(captured, correct, captured.feeds)
+        if codes is None:
             notes.append(
                 f"'{correct.name}' cannot compute the unit, so it is compared with real arithmetic"
             )
-        elif levels.shape != found.shape:
-            levels = None
-    width = _width(real, unit.grid is not None)
-    hard = np.abs(found - np.clip(real, low, high)) > 0.5 * bool(unit.grid) + width
+        elif codes.shape != found.shape:
+            codes = None
+    width = _width(real, unit.qparams is not None)
+    hard = np.abs(found - np.clip(real, low, high)) > 0.5 * bool(unit.qparams) + width
     baseline: Floats
-    if (
-        levels is None
-        and (claimed := captured.errors.claimed) is not None
-        and not claimed.differing
-    ):
+    if codes is None and (claimed := captured.errors.claimed) is not None and not claimed.differing:
         # all values are as its arithmetic says: real arithmetic cannot prove a mistake
         hard = np.zeros_like(hard)
         baseline, differing, slack = found, hard, TIE_WIDTH
-    elif levels is None:
+    elif codes is None:
         if (
-            unit.grid is not None
+            unit.qparams is not None
             and np.abs(found - ideal).max(initial=0) <= 1
             and hard.mean() <= OFTEN
         ):
             hard = np.zeros_like(hard)
         baseline, differing, slack = np.where(hard, ideal, found), hard, TIE_WIDTH
-    elif unit.grid is None:
+    elif unit.qparams is None:
         # float32 sums in another order are no difference
-        differing = hard = np.abs(found - levels) > width
-        baseline, slack = np.where(differing, levels, found), TIE_WIDTH
+        differing = hard = np.abs(found - codes) > width
+        baseline, slack = np.where(differing, codes, found), TIE_WIDTH
     else:
-        baseline, differing = levels, found != levels
-        beyond = np.abs(levels - np.clip(real, low, high)) - 0.5
+        baseline, differing = codes, found != codes
+        beyond = np.abs(codes - np.clip(real, low, high)) - 0.5
         slack = (
             float(np.clip(np.quantile(beyond, 0.999) if beyond.size else 0, TIE_WIDTH, 1.0))
             + TIE_WIDTH
@@ -769,24 +765,24 @@ def evidence_of(
         hard = differing & (np.abs(found - np.clip(real, low, high)) > 0.5 + slack)
         tied = float((np.abs(real - np.floor(real) - 0.5) <= TIE_WIDTH).sum())
         by_floats = are_of_floats(
-            int(differing.sum()), int((np.abs(found - levels) > 1).sum()), tied, found.size
+            int(differing.sum()), int((np.abs(found - codes) > 1).sum()), tied, found.size
         )
         if leaves_ties_open(correct) and differing.any():
-            explained = _by_order(unit, found, levels, captured)
+            explained = _by_order(unit, found, codes, captured)
             baseline, differing, hard = (
-                np.where(explained, found, levels),
+                np.where(explained, found, codes),
                 differing & ~explained,
                 hard & ~explained,
             )
         elif differing.any() and by_floats and computes_in_float(unit, correct):
             baseline, differing = found, np.zeros_like(differing)
-    if unit.grid is None:
+    if unit.qparams is None:
         slack = float(np.max(width)) - 0.5  # a real result is not rounded
     interior = Interior.of(unit)
     facts = UnitEvidence(
         captured=captured,
         arithmetic=arithmetic,
-        claimed=levels is not None,
+        claimed=codes is not None,
         feeds=captured.feeds,
         found=found,
         again=None if captured.again is None else captured.again.astype(np.float64) - zero,
@@ -807,13 +803,13 @@ def evidence_of(
     return facts, tuple(notes)
 
 
-def _by_order(unit: QuantizedUnit, found: Floats, levels: Floats, captured: Captured) -> Mask:
-    """Where the order of float32 sums explains that ``found`` is not ``levels``, both in steps
+def _by_order(unit: QuantizedUnit, found: Floats, codes: Floats, captured: Captured) -> Mask:
+    """Where the order of float32 sums explains that ``found`` is not ``codes``, both in steps
     above the zero point.
     """
     zero = unit.zero_point
     with FloatSums(unit) as sums:
-        return sums.explained(found + zero, levels + zero, captured.real, captured.feeds)
+        return sums.explained(found + zero, codes + zero, captured.real, captured.feeds)
 
 
 def counted(
@@ -825,15 +821,15 @@ def counted(
     unit = captured.unit
     try:
         with IntegerBackend(arithmetic=arithmetic).prepare(unit.graph) as executor:
-            levels = in_slices(executor, unit.graph).run(feeds)[unit.value]
+            codes = in_slices(executor, unit.graph).run(feeds)[unit.value]
     except (QbenchError, ValueError):
         return None
-    return np.asarray(levels.astype(np.float64) - unit.zero_point)
+    return np.asarray(codes.astype(np.float64) - unit.zero_point)
 
 
-def _width(real: Floats, on_grid: bool) -> Floats:
+def _width(real: Floats, is_quantized: bool) -> Floats:
     """The error of float32, and the width of a tie."""
-    if on_grid:
+    if is_quantized:
         return np.maximum(TIE_WIDTH, np.abs(real) * 2.0**-20)
     return np.abs(real) * _REAL_TOLERANCE + _REAL_TOLERANCE * float(np.abs(real).max(initial=0))
 

@@ -40,10 +40,12 @@ def paddings(facts: UnitEvidence) -> Iterator[Explanation | None]:
     if pads is None or not any(pads):
         return
     operand = inner.operand(0)
-    if operand is None or operand.grid is None or np.size(operand.grid.scale) != 1:
+    if operand is None or operand.qparams is None or np.size(operand.qparams.scale) != 1:
         return
-    step, zero = float(operand.grid.scale), int(operand.grid.zero_point)
-    lowest, highest = (end - zero for end in (operand.grid.qtype.qmin, operand.grid.qtype.qmax))
+    step, zero = float(operand.qparams.scale), int(operand.qparams.zero_point)
+    lowest, highest = (
+        end - zero for end in (operand.qparams.qtype.qmin, operand.qparams.qtype.qmax)
+    )
     if inner.node.op_type == "AveragePool":
         yield _divided(facts, inner)
     if inner.node.op_type != "MaxPool":
@@ -51,14 +53,14 @@ def paddings(facts: UnitEvidence) -> Iterator[Explanation | None]:
         fitted = round(solved(facts, response))
         for value in dict.fromkeys((-zero, lowest, highest, fitted)):
             if value:
-                words = f"padding with level {value + zero} in place of {zero}"
+                words = f"padding with code {value + zero} in place of {zero}"
                 real = facts.real + value * response
                 yield facts.weigh_reals(
                     Cause.PADDING, words, real, _FITTED if value == fitted != -zero else 1.0
                 )
     else:
         for value in dict.fromkeys((0, -zero)):
-            words = f"padding with level {value + zero} in place of nothing"
+            words = f"padding with code {value + zero} in place of nothing"
             yield facts.weigh_reals(Cause.PADDING, words, _edged(facts, inner, pads, value * step))
     for mode, words in (
         ("edge", "the edge repeated"),
@@ -159,9 +161,9 @@ def result_orders(facts: UnitEvidence) -> Iterator[Explanation | None]:
         return
     for axis in range(facts.found.ndim):
         yield _permuted(facts, axis)
-    for words, levels in orders(facts.correct):
-        if levels.shape == facts.found.shape:
-            yield facts.weigh_levels(Cause.LAYOUT, f"the result {words}", levels)
+    for words, codes in orders(facts.correct):
+        if codes.shape == facts.found.shape:
+            yield facts.weigh_codes(Cause.LAYOUT, f"the result {words}", codes)
 
 
 def operand_orders(facts: UnitEvidence) -> Iterator[Explanation | None]:
@@ -207,19 +209,19 @@ def _other_sign(facts: UnitEvidence, inner: Interior, name: str, word: str) -> E
     other way.
     """
     operand = inner.operands[name]
-    levels = facts.feeds[operand.feed] if operand.feed else operand.levels
+    codes = facts.feeds[operand.feed] if operand.feed else operand.codes
     if (
-        levels is None
-        or operand.grid is None
-        or levels.dtype not in (np.int8, np.uint8)
-        or operand.grid.qtype.bits < 8
+        codes is None
+        or operand.qparams is None
+        or codes.dtype not in (np.int8, np.uint8)
+        or operand.qparams.qtype.bits < 8
     ):
         return None
-    is_signed = levels.dtype == np.int8
-    apart = levels.view(np.uint8 if is_signed else np.int8).astype(np.int64) - levels
+    is_signed = codes.dtype == np.int8
+    apart = codes.view(np.uint8 if is_signed else np.int8).astype(np.int64) - codes
     if not apart.any():
         return None
-    array = (facts.operands[name] + apart * operand.grid.expanded(levels.shape)[0]).astype(
+    array = (facts.operands[name] + apart * operand.qparams.expanded(codes.shape)[0]).astype(
         np.float32
     )
     read = "unsigned" if is_signed else "signed"
@@ -281,20 +283,20 @@ def orders(array: Floats, *, weights: bool = False) -> Iterator[tuple[str, Float
 def _integers(inner: Interior, name: str) -> Iterator[tuple[str, Floats]]:
     """Constant weights with only their integers in another order: scales and zero points stay."""
     one = inner.operands[name]
-    if one.levels is None or one.grid is None or one.grid.axis is None:
+    if one.codes is None or one.qparams is None or one.qparams.axis is None:
         return
-    plain = dict(orders(dequantize(one.levels, one.grid), weights=True))
+    plain = dict(orders(dequantize(one.codes, one.qparams), weights=True))
     groups = int_attribute(inner.node, "group", 1)
-    moved = dict(orders(one.levels, weights=True))
-    if groups > 1 and one.levels.shape[0] % groups == 0:
-        size = one.levels.shape[0] // groups
+    moved = dict(orders(one.codes, weights=True))
+    if groups > 1 and one.codes.shape[0] % groups == 0:
+        size = one.codes.shape[0] // groups
         moved |= {
-            f"one group {'on' if by > 0 else 'back'}": np.roll(one.levels, by, 0)
+            f"one group {'on' if by > 0 else 'back'}": np.roll(one.codes, by, 0)
             for by in (size, -size)
         }
-    for words, levels in moved.items():
-        if levels.shape == one.levels.shape:
-            array = dequantize(levels, one.grid)
+    for words, codes in moved.items():
+        if codes.shape == one.codes.shape:
+            array = dequantize(codes, one.qparams)
             if words not in plain or not np.array_equal(array, plain[words]):
                 yield f"the weights' integers {words}", array
 
@@ -318,7 +320,7 @@ def _permuted(facts: UnitEvidence, axis: int) -> Explanation | None:
         " …" if len(changed) > 3 else ""
     )
     words = f"{len(changed)} slices of axis {axis} in another order ({shown})"
-    return facts.weigh_levels(Cause.LAYOUT, words, np.take(facts.correct, order, axis))
+    return facts.weigh_codes(Cause.LAYOUT, words, np.take(facts.correct, order, axis))
 
 
 def _spread(facts: UnitEvidence, inner: Interior) -> Iterator[Explanation | None]:

@@ -34,7 +34,7 @@ def repeating(facts: UnitEvidence) -> Iterator[Explanation | None]:
     if not count:
         return
     weight = count / int((facts.differing | alone_off).sum())
-    both = f"{count} levels differ between the graph and the unit alone on the same inputs"
+    both = f"{count} codes differ between the graph and the unit alone on the same inputs"
     older = _older(facts, moved)
     if (moved & alone_off).any():
         cause, evidence = Cause.NONDETERMINISM, f"{both}, and alone not right either"
@@ -100,15 +100,15 @@ def unwritten(facts: UnitEvidence) -> Iterator[Explanation | None]:
         )
     rows = facts.found.reshape(facts.found.shape[0], -1)
     if len(rows) > 1 and (rows == rows[0]).all():
-        levels = np.broadcast_to(facts.correct[:1], facts.found.shape)
+        codes = np.broadcast_to(facts.correct[:1], facts.found.shape)
         words = f"the first of {len(rows)} samples in place of all"
-        yield facts.weigh_levels(Cause.NOT_WRITTEN, words, levels)
+        yield facts.weigh_codes(Cause.NOT_WRITTEN, words, codes)
     yield _constants(facts)
     yield _blank(facts)
 
 
 def overwritten(facts: UnitEvidence) -> Iterator[Explanation | None]:
-    """The tail of an operand that holds the levels of the other one: its buffer was used again
+    """The tail of an operand that holds the codes of the other one: its buffer was used again
     too early.
 
     In each sample the tail begins at the first value that differs.
@@ -116,20 +116,22 @@ def overwritten(facts: UnitEvidence) -> Iterator[Explanation | None]:
     inner = facts.interior
     if inner is None or facts.is_product or not facts.found.ndim:
         return
-    feeds = {name: one for name, one in inner.operands.items() if one.feed and one.grid is not None}
+    feeds = {
+        name: one for name, one in inner.operands.items() if one.feed and one.qparams is not None
+    }
     rows = facts.differing.reshape(len(facts.found), -1)
     tail = (np.cumsum(rows, axis=1) > 0).reshape(facts.found.shape)
     for name, other in permutations(feeds, 2):
-        grid = feeds[name].grid
-        levels, own = facts.feeds[feeds[other].feed], facts.feeds[feeds[name].feed]
-        if grid is None or own.shape != facts.found.shape or levels.dtype != own.dtype:
+        qparams = feeds[name].qparams
+        codes, own = facts.feeds[feeds[other].feed], facts.feeds[feeds[name].feed]
+        if qparams is None or own.shape != facts.found.shape or codes.dtype != own.dtype:
             continue
         try:
-            held = np.where(tail, np.broadcast_to(levels, own.shape), own)
+            held = np.where(tail, np.broadcast_to(codes, own.shape), own)
         except ValueError:  # the other operand is larger
             continue
-        real = inner.run({**facts.operands, name: dequantize(held, grid)})
-        words = f"the levels of '{other}' in the tail of '{name}', which is still to be read,"
+        real = inner.run({**facts.operands, name: dequantize(held, qparams)})
+        words = f"the codes of '{other}' in the tail of '{name}', which is still to be read,"
         yield facts.weigh_reals(Cause.NOT_WRITTEN, words, real)
 
 
@@ -186,7 +188,7 @@ def _block(facts: UnitEvidence, axis: int, lines: npt.NDArray[np.int64]) -> Expl
         f"{last + 1 - first} {where} of {len(rows)} slices of axis {axis} holding {value:g} steps "
         "throughout"
     )
-    return facts.weigh_levels(Cause.NOT_WRITTEN, words, np.where(region, value, facts.correct))
+    return facts.weigh_codes(Cause.NOT_WRITTEN, words, np.where(region, value, facts.correct))
 
 
 def _held(facts: UnitEvidence, region: Mask, words: str) -> Explanation | None:
@@ -194,7 +196,7 @@ def _held(facts: UnitEvidence, region: Mask, words: str) -> Explanation | None:
     inside = facts.found[region]
     value = float(np.median(inside))
     constant = np.where(region, value, facts.correct)
-    found = facts.weigh_levels(
+    found = facts.weigh_codes(
         Cause.NOT_WRITTEN, f"{words} holding {value:g} steps throughout", constant
     )
     if found is not None and found.weight > _UNKNOWN and (inside == value).mean() > 0.9:
@@ -202,7 +204,7 @@ def _held(facts: UnitEvidence, region: Mask, words: str) -> Explanation | None:
     for axis in range(facts.found.ndim):
         for by in (1, -1, 2, -2):
             other = np.where(region, np.roll(facts.correct, by, axis), facts.correct)
-            copied = facts.weigh_levels(
+            copied = facts.weigh_codes(
                 Cause.NOT_WRITTEN,
                 f"{words} holding the values {abs(by)} slices away along axis {axis}",
                 other,
@@ -210,7 +212,7 @@ def _held(facts: UnitEvidence, region: Mask, words: str) -> Explanation | None:
             if copied is not None and copied.weight > _UNKNOWN:
                 return copied
     share = float(facts.differing[region].mean())
-    evidence = f"all {facts.count} levels that differ lie in {words}, {share:.0%} of what is there"
+    evidence = f"all {facts.count} codes that differ lie in {words}, {share:.0%} of what is there"
     return Explanation(
         cause=Cause.NOT_WRITTEN, evidence=evidence, weight=_UNKNOWN * min(1.0, share * 1.25)
     )
@@ -227,7 +229,7 @@ def _constants(facts: UnitEvidence) -> Explanation | None:
     ):
         return None
     share = float(counts.max()) / facts.count
-    evidence = f"{int(counts.max())} of {facts.count} levels that differ hold {value:g} steps"
+    evidence = f"{int(counts.max())} of {facts.count} codes that differ hold {value:g} steps"
     return Explanation(cause=Cause.NOT_WRITTEN, evidence=evidence, weight=_UNKNOWN * share)
 
 

@@ -12,13 +12,13 @@ from qbench.graph import int_attribute
 from qbench.judging import IDEAL_STEPS, Cause
 
 LOW_SQNR_DB = 25.0
-"""SQNR below which an 8-bit grid costs too much: a Gaussian on a fitted grid has about 40 dB."""
+"""SQNR below which 8 bits cost too much: a Gaussian with fitted qparams has about 40 dB."""
 _BIT_DB = 6.02
 """20 · log₁₀ 2: the change per bit."""
 _USUAL_BITS = 8
 HIGH_STEPS = 1.0
 _NARROW = 1 / 8
-"""Least share of the grid that 99.8 % of the values must use."""
+"""Least share of the codes that 99.8 % of the values must use."""
 _APART = 4.0
 _DEAD = 0.6
 _LEAST_CLIPPED = 1e-4
@@ -29,7 +29,7 @@ _NOTHING = 2.0**-20
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Cost:
     """fp32 values ``x`` and results ``y`` in steps above the zero point, with the limits and
-    bits of the grid.
+    bits of the codes.
     """
 
     x: Floats
@@ -41,22 +41,22 @@ class Cost:
 
     @classmethod
     def of(cls, facts: UnitEvidence, *, of_reals: bool = False) -> "Cost | None":
-        """None: there is no grid and not ``of_reals`` (steps of 1, no ends, 8 bits), or nothing
+        """None: there are no qparams and not ``of_reals`` (steps of 1, no ends, 8 bits), or nothing
         to compare.
         """
         captured = facts.captured
-        grid = captured.unit.grid
-        levels = captured.found if captured.isolated is None else captured.isolated
+        qparams = captured.unit.qparams
+        codes = captured.found if captured.isolated is None else captured.isolated
         if (
-            (grid is None and not of_reals)
-            or levels.shape != captured.expected.shape
-            or not levels.size
+            (qparams is None and not of_reals)
+            or codes.shape != captured.expected.shape
+            or not codes.size
         ):
             return None
         x = captured.expected.astype(np.float64) / captured.unit.scale
         kept = np.where(np.isfinite(x), x, 0.0)
-        y = np.where(np.isfinite(x), levels.astype(np.float64) - captured.unit.zero_point, 0.0)
-        bits = _USUAL_BITS if grid is None else grid.qtype.bits
+        y = np.where(np.isfinite(x), codes.astype(np.float64) - captured.unit.zero_point, 0.0)
+        bits = _USUAL_BITS if qparams is None else qparams.qtype.bits
         return cls(x=kept, y=y, low=facts.lowest, high=facts.highest, axis=facts.axis, bits=bits)
 
     @property
@@ -66,7 +66,7 @@ class Cost:
 
     @property
     def rounding(self) -> float:
-        """The share of E by rounding to this grid."""
+        """The share of E by rounding to these steps."""
         inside = np.clip(self.x, self.low, self.high)
         return min(1.0, float(((np.rint(inside) - inside) ** 2).sum()) / self.error)
 
@@ -125,8 +125,8 @@ class Cost:
         )
 
 
-def grid_costs(facts: UnitEvidence) -> Iterator[Explanation | None]:
-    """The cost of the grid of the result, where it is high."""
+def qparams_costs(facts: UnitEvidence) -> Iterator[Explanation | None]:
+    """The cost of the qparams of the result, where it is high."""
     cost = Cost.of(facts)
     if cost is None or not cost.is_high:
         return
@@ -134,7 +134,7 @@ def grid_costs(facts: UnitEvidence) -> Iterator[Explanation | None]:
     lost = float((cost.x < cost.low - 0.5).mean()), float((cost.x > cost.high + 0.5).mean())
     if sum(lost) > _LEAST_CLIPPED:
         evidence = (
-            f"{lost[0]:.2%} of the fp32 values lie below and {lost[1]:.2%} above the grid, which "
+            f"{lost[0]:.2%} of the fp32 values lie below and {lost[1]:.2%} above the codes, which "
             f"makes up {cost.clipping:.0%} of the error ({cost.sqnr_db:.1f} dB)"
         )
         yield Explanation(cause=Cause.CLIPPING, evidence=evidence, weight=cost.clipping)
@@ -145,7 +145,7 @@ def grid_costs(facts: UnitEvidence) -> Iterator[Explanation | None]:
     median, apart = _apart(ranges)
     if ranges.size > 1 and apart >= _APART:
         evidence = (
-            f"channels differ by {apart:.3g} between the widest and the median on one grid, which "
+            f"channels differ by {apart:.3g} between the widest and the median on one scale, which "
             f"leaves the median one {2 * median:.3g} of {size:.0f} steps ({cost.sqnr_db:.1f} dB)"
         )
         weight = cost.rounding * min(1.0, 0.6 + 0.05 * apart)
@@ -161,14 +161,12 @@ def grid_costs(facts: UnitEvidence) -> Iterator[Explanation | None]:
         )
     dead = 1 - wide / size
     if dead >= _DEAD:
-        evidence = (
-            f"{dead:.0%} of the grid's {size:.0f} steps are never reached ({cost.sqnr_db:.1f} dB)"
-        )
+        evidence = f"{dead:.0%} of the {size:.0f} steps are never reached ({cost.sqnr_db:.1f} dB)"
         yield Explanation(cause=Cause.DEAD_RANGE, evidence=evidence, weight=cost.rounding * dead)
 
 
 def weight_costs(facts: UnitEvidence) -> Iterator[Explanation | None]:
-    """The cost of the grid of the weights, where it is high.
+    """The cost of the qparams of the weights, where it is high.
 
     The reasons are rows of different ranges under one scale, outliers, or few bits.
     """
@@ -177,11 +175,11 @@ def weight_costs(facts: UnitEvidence) -> Iterator[Explanation | None]:
         cost is None
         or inner is None
         or not facts.is_product
-        or not (cost.is_high or facts.captured.unit.grid is None)
+        or not (cost.is_high or facts.captured.unit.qparams is None)
     ):
         return
     operand, weight = inner.operand(1), inner.constant(1)
-    if operand is None or operand.grid is None or weight is None or not weight.size:
+    if operand is None or operand.qparams is None or weight is None or not weight.size:
         return
     axis = 1 if inner.node.op_type == "ConvTranspose" else 0
     if inner.node.op_type == "MatMul" or (
@@ -189,10 +187,10 @@ def weight_costs(facts: UnitEvidence) -> Iterator[Explanation | None]:
     ):
         axis = weight.ndim - 1
     rows = np.abs(np.moveaxis(weight, axis, 0).reshape(weight.shape[axis], -1)).astype(np.float64)
-    step = float(np.max(operand.grid.scale))
+    step = float(np.max(operand.qparams.scale))
     share = _share(facts, cost, step)
     _, apart = _apart(rows.max(axis=1))
-    if np.size(operand.grid.scale) == 1 and apart >= _APART:
+    if np.size(operand.qparams.scale) == 1 and apart >= _APART:
         evidence = (
             f"rows of the weights differ by {apart:.3g} between the widest and the median on one "
             f"scale, and their rounding makes up {share:.0%} of the error ({cost.sqnr_db:.1f} dB)"
@@ -208,12 +206,12 @@ def weight_costs(facts: UnitEvidence) -> Iterator[Explanation | None]:
             weight=0.9 * share,
         )
         return
-    if operand.grid.qtype.bits < _USUAL_BITS and share > 0:
+    if operand.qparams.qtype.bits < _USUAL_BITS and share > 0:
         held = f"the weights have {_used_bits(operand)} bits"
         evidence = (
             f"{held}, and their rounding makes up {share:.0%} of the error ({cost.sqnr_db:.1f} dB)"
         )
-        yield Explanation(cause=Cause.GRID, evidence=evidence, weight=share)
+        yield Explanation(cause=Cause.COARSE, evidence=evidence, weight=share)
 
 
 def _share(facts: UnitEvidence, cost: Cost, step: float) -> float:
@@ -229,24 +227,24 @@ def _share(facts: UnitEvidence, cost: Cost, step: float) -> float:
 
 
 def coarse(facts: UnitEvidence) -> Explanation | None:
-    """The cost of a coarse grid, where no other cause is found."""
+    """The cost of coarse steps, where no other cause is found."""
     cost = Cost.of(facts)
     if cost is None or not cost.is_high:
         return None
     evidence = (
-        f"{cost.steps:.3g} steps of error on a grid of {cost.bits} bits, where ideal rounding "
-        f"leaves {IDEAL_STEPS:.3g} ({cost.sqnr_db:.1f} dB); rounding to its own grid makes up "
-        f"{cost.rounding:.0%} of it, the rest comes from the grids of the inputs and the weights"
+        f"{cost.steps:.3g} steps of error at {cost.bits} bits, where ideal rounding "
+        f"leaves {IDEAL_STEPS:.3g} ({cost.sqnr_db:.1f} dB); rounding to its own steps makes up "
+        f"{cost.rounding:.0%} of it, the rest comes from the quantized inputs and weights"
     )
-    return Explanation(cause=Cause.GRID, evidence=evidence, weight=0.3)
+    return Explanation(cause=Cause.COARSE, evidence=evidence, weight=0.3)
 
 
 def _used_bits(operand: Operand) -> int:
     """Bits for the used range of quantized values; a type may have more bits than a schema uses."""
-    assert operand.grid is not None
-    levels = np.zeros(1) if operand.levels is None else operand.levels.astype(np.float64)
-    reach = float(levels.max() - levels.min()) + 1
-    return min(operand.grid.qtype.bits, max(1, int(np.ceil(np.log2(reach)))))
+    assert operand.qparams is not None
+    codes = np.zeros(1) if operand.codes is None else operand.codes.astype(np.float64)
+    reach = float(codes.max() - codes.min()) + 1
+    return min(operand.qparams.qtype.bits, max(1, int(np.ceil(np.log2(reach)))))
 
 
 def _apart(ranges: Floats) -> tuple[float, float]:

@@ -54,15 +54,18 @@ def weight_scales(facts: UnitEvidence) -> Iterator[Explanation | None]:
         if inner is None or not facts.is_product or Product.of(facts) is not None
         else inner.operand(1)
     )
-    if inner is None or one is None or one.grid is None or one.levels is None:
+    if inner is None or one is None or one.qparams is None or one.codes is None:
         return
-    scales = np.asarray(one.grid.scale, np.float64)
+    scales = np.asarray(one.qparams.scale, np.float64)
     channels = _of_other_channels(scales) if scales.ndim == 1 else ()
     for words, other in (*channels, *_stored(scales)):
         held = other.astype(np.float32)
-        if np.array_equal(held, one.grid.scale):
+        if np.array_equal(held, one.qparams.scale):
             continue
-        values = {**facts.operands, one.name: dequantize(one.levels, replace(one.grid, scale=held))}
+        values = {
+            **facts.operands,
+            one.name: dequantize(one.codes, replace(one.qparams, scale=held)),
+        }
         yield facts.weigh_reals(Cause.WRONG_SCALE, words, inner.run(values))
 
 
@@ -104,39 +107,41 @@ def operand_scales(facts: UnitEvidence) -> Iterator[Explanation | None]:
     inner = facts.interior
     if inner is None or facts.is_product:
         return
-    feeds = [name for name, one in inner.operands.items() if one.feed and one.grid is not None]
+    feeds = [name for name, one in inner.operands.items() if one.feed and one.qparams is not None]
     if not feeds or inner.node.op_type not in _LINEAR | _LINEAR_TOO or len(feeds) > 8:
         return
     if inner.node.op_type == "Mul":
         yield _whole(facts)
-        yield from _on_other_grids(facts, feeds)
+        yield from _by_other_qparams(facts, feeds)
         return
     silent = {name: facts.operands[name] * 0 for name in feeds}
     parts = [inner.run({**facts.operands, **silent, name: facts.operands[name]}) for name in feeds]
     yield from _fitted(facts, feeds, parts)
-    yield from _on_other_grids(facts, feeds)
+    yield from _by_other_qparams(facts, feeds)
 
 
-def _on_other_grids(facts: UnitEvidence, feeds: list[str]) -> Iterator[Explanation | None]:
+def _by_other_qparams(facts: UnitEvidence, feeds: list[str]) -> Iterator[Explanation | None]:
     """One operand, or all of them, dequantized with the parameters of another."""
     inner = facts.interior
     assert inner is not None
     for of in feeds:
-        grid = inner.operands[of].grid
-        assert grid is not None
+        qparams = inner.operands[of].qparams
+        assert qparams is not None
         others = {
-            name: dequantize(facts.feeds[inner.operands[name].feed], grid)
+            name: dequantize(facts.feeds[inner.operands[name].feed], qparams)
             for name in feeds
-            if (other := inner.operands[name].grid) is None
-            or (grid.scale, grid.zero_point) != (other.scale, other.zero_point)
+            if (other := inner.operands[name].qparams) is None
+            or (qparams.scale, qparams.zero_point) != (other.scale, other.zero_point)
         }
         for name, array in others.items():
             real = inner.run({**facts.operands, name: array})
-            yield facts.weigh_reals(Cause.WRONG_SCALE, f"'{name}' read on the grid of '{of}'", real)
+            yield facts.weigh_reals(
+                Cause.WRONG_SCALE, f"'{name}' read with the qparams of '{of}'", real
+            )
         if len(others) > 1:
             real = inner.run({**facts.operands, **others})
             yield facts.weigh_reals(
-                Cause.WRONG_SCALE, f"all operands read on the grid of '{of}'", real
+                Cause.WRONG_SCALE, f"all operands read with the qparams of '{of}'", real
             )
 
 
@@ -146,16 +151,16 @@ def _fitted(
     inner = facts.interior
     assert inner is not None
     for name, part in zip(feeds, parts, strict=True):
-        grid = inner.operands[name].grid
-        assert grid is not None
-        raw = inner.scale / float(grid.scale)
+        qparams = inner.operands[name].qparams
+        assert qparams is not None
+        raw = inner.scale / float(qparams.scale)
         if abs(raw - 1) > 1e-6:
             words = f"'{name}' taken over without being rescaled to the scale of the result"
             yield facts.weigh_reals(Cause.WRONG_SCALE, words, facts.real + (raw - 1) * part)
-            zero, own = int(grid.zero_point), facts.captured.unit.zero_point
+            zero, own = int(qparams.zero_point), facts.captured.unit.zero_point
             mask = part != 0
             taken = facts.real + np.where(mask, (raw - 1) * part + zero - own, 0)
-            yield facts.weigh_reals(Cause.WRONG_SCALE, f"levels of {words}", taken)
+            yield facts.weigh_reals(Cause.WRONG_SCALE, f"codes of {words}", taken)
     inside = facts.inside
     if int(inside.sum()) <= 2 * len(parts):
         return

@@ -16,21 +16,21 @@ from qbench.errors import QbenchError
 from qbench.graph import int_attribute
 from qbench.judging import Cause
 
-# One level more of weight k of a channel moves its result by u_k = s_w · x_k / s_y at every place:
+# One step more of weight k of a channel moves its result by u_k = s_w · x_k / s_y at every place:
 #
 #     found − t = δ · u_k
-#     δ: a whole number of levels, by least squares; k: whose u_k leaves least
+#     δ: a whole number of steps, by least squares; k: whose u_k leaves least
 #
 # All x_k of a channel come from one run with weights that are 1 at k and 0 elsewhere.
 
 _MOST_CHANNELS = 4
 _MOST_ELEMENTS = 1 << 24
 _FITTED = 0.98
-"""Factor of the weight of the explanation: the place and the number of levels are fitted."""
+"""Factor of the weight of the explanation: the place and the number of steps are fitted."""
 
 
 def single_weights(facts: UnitEvidence) -> Iterator[Explanation | None]:
-    """One weight of a channel that is some levels off, where few channels of a product differ."""
+    """One weight of a channel that is some steps off, where few channels of a product differ."""
     inner, product = facts.interior, Product.of(facts)
     if inner is None or product is None or inner.node.op_type not in ("Conv", "Gemm", "MatMul"):
         return
@@ -48,18 +48,18 @@ def single_weights(facts: UnitEvidence) -> Iterator[Explanation | None]:
         place = (slice(None),) * facts.axis + (channel,)
         residual = (facts.found - facts.real)[place]
         inside = facts.inside[place]
-        tap, levels = _best(taps, residual, inside)
-        if not levels:
+        tap, steps = _best(taps, residual, inside)
+        if not steps:
             return
-        real[place] += levels * taps[tap]
-        words.append(f"weight {tap} of channel {channel} {_moved(levels)}")
+        real[place] += steps * taps[tap]
+        words.append(f"weight {tap} of channel {channel} {_moved(steps)}")
     yield facts.weigh_reals(Cause.WRONG_WEIGHT, f"{' and '.join(words)},", real, _FITTED)
 
 
-def _moved(levels: int) -> str:
-    size = abs(levels)
+def _moved(steps: int) -> str:
+    size = abs(steps)
     bit = f": bit {size.bit_length() - 1} is another" if size & (size - 1) == 0 else ""
-    return f"off by {levels:+d} levels{bit}"
+    return f"off by {steps:+d} steps{bit}"
 
 
 def _taps(facts: UnitEvidence, inner: Interior, product: Product) -> Floats | None:
@@ -102,7 +102,7 @@ def _of_channel(facts: UnitEvidence, inner: Interior, ones: Floats, channel: int
 
 
 def _best(taps: Floats, residual: Floats, inside: Mask) -> tuple[int, int]:
-    """(weight, levels) by which the residual of a channel is explained best."""
+    """(weight, steps) by which the residual of a channel is explained best."""
     flat = taps.reshape(len(taps), -1)[:, inside.reshape(-1)]
     wanted = residual.reshape(-1)[inside.reshape(-1)]
     energy, match = (flat**2).sum(axis=1), flat @ wanted

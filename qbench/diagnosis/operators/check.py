@@ -11,9 +11,9 @@ import numpy as np
 
 from qbench.backends import Backend, get_backend
 from qbench.diagnosis.operators.kernels import (
+    Codes,
     ExactResult,
     Kernel,
-    Levels,
     Trial,
     accumulators,
     counted,
@@ -35,7 +35,7 @@ from qbench.numerics import (
     load_arithmetic,
     requantize,
 )
-from qbench.subjects import OperandGrid, OperatorSubject, get_operator
+from qbench.subjects import OperandQParams, OperatorSubject, get_operator
 
 # Arithmetics in which one rule is exchanged: what a kernel computes that follows another rule.
 
@@ -53,7 +53,7 @@ def other_rules(own: Arithmetic, operator: str) -> Iterator[tuple[str, Arithmeti
     yield from _other_roundings(own)
     yield from _other_multipliers(own)
     yield from _other_accumulators(own)
-    yield "levels that stop short of the lowest one", replace(own, narrow=True)
+    yield "codes that stop short of the lowest one", replace(own, narrow=True)
 
 
 def _other_sums(own: Arithmetic) -> Iterator[tuple[str, Arithmetic]]:
@@ -134,32 +134,32 @@ def _other_accumulators(own: Arithmetic) -> Iterator[tuple[str, Arithmetic]]:
         yield words, replace(own, accumulator=Accumulator(bits=bits, overflow=overflow))
 
 
-def named_mistake(trial: Trial, arithmetic: Arithmetic, found: Levels) -> str:
+def named_mistake(trial: Trial, arithmetic: Arithmetic, found: Codes) -> str:
     """The known mistake that gives every element of ``found``, such as ``'gemmlowp' gives``;
     empty: none does.
     """
-    for words, levels in _mistakes(trial, arithmetic):
-        if levels is not None and np.array_equal(levels, found):
+    for words, codes in _mistakes(trial, arithmetic):
+        if codes is not None and np.array_equal(codes, found):
             return f"'{arithmetic.name}' gives with {words}"
     for name in list_arithmetics():
         if name != arithmetic.name:
-            levels = _levels(trial, get_arithmetic(name))
-            if levels is not None and np.array_equal(levels, found):
+            codes = _codes(trial, get_arithmetic(name))
+            if codes is not None and np.array_equal(codes, found):
                 return f"'{name}' gives"
     return ""
 
 
-def _mistakes(trial: Trial, arithmetic: Arithmetic) -> Iterator[tuple[str, Levels | None]]:
+def _mistakes(trial: Trial, arithmetic: Arithmetic) -> Iterator[tuple[str, Codes | None]]:
     """Each known mistake in words, with its result; None: the arithmetic cannot compute it."""
     own = arithmetic.at(trial.subject.operator, trial.subject.operator.lower())
     for words, other in other_rules(own, trial.subject.operator):
-        yield words, _levels(trial, other)
+        yield words, _codes(trial, other)
     for words, other_trial in _other_operands(trial):
-        yield words, _levels(other_trial, arithmetic)
-    yield "levels that wrap in place of being clamped", _wrapped(trial, own)
+        yield words, _codes(other_trial, arithmetic)
+    yield "codes that wrap in place of being clamped", _wrapped(trial, own)
 
 
-def _levels(trial: Trial, arithmetic: Arithmetic) -> Levels | None:
+def _codes(trial: Trial, arithmetic: Arithmetic) -> Codes | None:
     try:
         return counted(trial, arithmetic)
     except QbenchError:  # a multiplier that this arithmetic cannot represent
@@ -169,26 +169,26 @@ def _levels(trial: Trial, arithmetic: Arithmetic) -> Levels | None:
 def _other_operands(trial: Trial) -> Iterator[tuple[str, Trial]]:
     """The subject with wrong padding, zero points or bias."""
     subject = trial.subject
-    if (padded := _padded_with_level_0(trial)) is not None:
-        yield "padding with level 0 in place of the zero point", padded
+    if (padded := _padded_with_code_0(trial)) is not None:
+        yield "padding with code 0 in place of the zero point", padded
     if subject.bias:
         yield "a bias that is left out", replace(trial, subject=replace(subject, bias=0))
     for place, operand in enumerate(subject.inputs):
-        if operand.grid.zero_point:
+        if operand.qparams.zero_point:
             inputs = list(subject.inputs)
-            inputs[place] = replace(operand, grid=_without_point(operand.grid))
+            inputs[place] = replace(operand, qparams=_without_point(operand.qparams))
             name = "the input" if len(inputs) == 1 else f"input {place}"
             changed = replace(subject, inputs=tuple(inputs))
             yield f"a zero point of {name} that is left out", replace(trial, subject=changed)
-    if subject.weight is not None and subject.weight.grid.zero_point:
-        weight = replace(subject.weight, grid=_without_point(subject.weight.grid))
+    if subject.weight is not None and subject.weight.qparams.zero_point:
+        weight = replace(subject.weight, qparams=_without_point(subject.weight.qparams))
         yield (
             "a zero point of the weight that is left out",
             replace(trial, subject=replace(subject, weight=weight)),
         )
 
 
-def _padded_with_level_0(trial: Trial) -> Trial | None:
+def _padded_with_code_0(trial: Trial) -> Trial | None:
     subject, pads = trial.subject, trial.subject.attributes.get("pads")
     if subject.operator != "Conv" or not isinstance(pads, tuple) or not any(pads):
         return None
@@ -201,18 +201,21 @@ def _padded_with_level_0(trial: Trial) -> Trial | None:
     )
 
 
-def _without_point(grid: OperandGrid) -> OperandGrid:
-    return replace(grid, zero_point=0)
+def _without_point(qparams: OperandQParams) -> OperandQParams:
+    return replace(qparams, zero_point=0)
 
 
-def _wrapped(trial: Trial, own: Arithmetic) -> Levels | None:
+def _wrapped(trial: Trial, own: Arithmetic) -> Codes | None:
     """The result modulo 256, from accumulators; None: the operator has none."""
     subject = trial.subject
     if subject.weight is None:
         return None
-    weight, axis = subject.weight.grid, 1 if subject.operator in ("Conv", "ConvTranspose") else -1
+    weight, axis = (
+        subject.weight.qparams,
+        1 if subject.operator in ("Conv", "ConvTranspose") else -1,
+    )
     each = np.array(weight.scales) if weight.axis is not None else weight.scales[0]
-    scales = (subject.inputs[0].grid.scales[0], each, subject.output.scales[0])
+    scales = (subject.inputs[0].qparams.scales[0], each, subject.output.scales[0])
     try:
         wide = requantize(
             accumulators(trial), scales, subject.output.zero_point, "int32", own, axis=axis
@@ -234,7 +237,7 @@ def check_operator(
 
     Args:
         tried: a backend or its name; or a kernel, ``kernel(x, …[, weight[, bias]], parameters)``:
-            arrays of levels (samples first, in ONNX's layout, of their own integer types; the bias
+            arrays of codes (samples first, in ONNX's layout, of their own integer types; the bias
             int32) and their ``OperatorParameters``; it returns an array of quantized values.
         subject: an operator subject or its id (``list_operators("op.conv.*")``).
         arithmetic: itself, its name, or the path of the TOML file that defines it.
@@ -261,28 +264,28 @@ def check_operator(
     doing = f"{subject.id} on {name}"
     if found.shape != expected.shape:
         raise AssertionError(
-            f"{doing}: found levels of shape {found.shape}; expected {expected.shape}."
+            f"{doing}: found codes of shape {found.shape}; expected {expected.shape}."
         )
     if not np.array_equal(found, expected):
         raise AssertionError(f"{doing}: {_difference(trial, arithmetic, found, expected)}")
 
 
-def _found(tried: Kernel | Backend | str, trial: Trial) -> tuple[str, Levels]:
+def _found(tried: Kernel | Backend | str, trial: Trial) -> tuple[str, Codes]:
     backend = get_backend(tried) if isinstance(tried, str) else tried
     if not callable(backend):
         return f"'{backend.name}'", trial.on_backend(backend)
     return f"'{getattr(backend, '__name__', type(backend).__name__)}'", trial.by_kernel(backend)
 
 
-def _difference(trial: Trial, arithmetic: Arithmetic, found: Levels, expected: Levels) -> str:
+def _difference(trial: Trial, arithmetic: Arithmetic, found: Codes, expected: Codes) -> str:
     different = found != expected
     index = tuple(int(place) for place in np.argwhere(different)[0])
     largest = float(np.abs(found - expected).max())
     lines = [
         f"{int(different.sum())} of {found.size} elements differ from '{arithmetic.name}', "
-        f"by at most {_level(largest)} {'level' if largest == 1 else 'levels'}.",
-        f"First at {list(index)} (sample first): expected {_level(expected[index])}, found "
-        f"{_level(found[index])}.",
+        f"by at most {_code(largest)} {'code' if largest == 1 else 'codes'}.",
+        f"First at {list(index)} (sample first): expected {_code(expected[index])}, found "
+        f"{_code(found[index])}.",
         f"There: {_where(trial, exact_result(trial, index), found[index], expected[index])}.",
     ]
     if mistake := named_mistake(trial, arithmetic, found):
@@ -295,7 +298,7 @@ def _where(trial: Trial, exact: ExactResult, found: float, expected: float) -> s
     zero = trial.subject.output.zero_point
     position = float(exact.position)
     if exact.accumulator is None or exact.multiplier is None:
-        numbers = f"exact result {position:.9g} in levels"
+        numbers = f"exact result {position:.9g} in codes"
     else:
         numbers = (
             f"accumulator {exact.accumulator}, multiplier {_multiplier(float(exact.multiplier))}, "
@@ -307,16 +310,16 @@ def _where(trial: Trial, exact: ExactResult, found: float, expected: float) -> s
 def _rule(trial: Trial, exact: ExactResult, found: float, expected: float) -> str:
     low, high = trial.subject.output.ends
     if found != np.rint(found):
-        return "off the grid, a real number between two levels"
+        return "not a code, a real number between two codes"
     if not low <= exact.position <= high:
-        return f"a clamp, beyond the grid {low} … {high}"
+        return f"a clamp, beyond the codes {low} … {high}"
     if exact.is_tie and abs(found - expected) == 1:
-        return "a tie, halfway between two levels"
+        return "a tie, halfway between two codes"
     away = abs(found - expected)
-    return f"a step, {_level(away)} {'level' if away == 1 else 'levels'} away, and no tie"
+    return f"a step, {_code(away)} {'code' if away == 1 else 'codes'} away, and no tie"
 
 
-def _level(value: float) -> str:
+def _code(value: float) -> str:
     return f"{value:.9g}"
 
 

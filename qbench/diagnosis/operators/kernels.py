@@ -14,12 +14,12 @@ from qbench.graph import QDQ_IR_VERSION, QDQ_OPSET
 from qbench.numerics import Arithmetic, QParams, dequantize
 from qbench.subjects import (
     OperatorSubject,
-    bias_levels,
+    bias_codes,
     constant_array,
-    fed_levels,
-    feeds_of_levels,
+    fed_codes,
+    feeds_of_codes,
     operator_graph,
-    weight_levels,
+    weight_codes,
 )
 
 Ints = npt.NDArray[np.int64]
@@ -30,8 +30,8 @@ node → quantized values.
 """
 
 
-Levels = npt.NDArray[np.float64]
-"""Quantized values; between two of them where a backend's result is not on the grid."""
+Codes = npt.NDArray[np.float64]
+"""Quantized values; between two of them where a backend's result is not a quantized value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,8 @@ class OperatorParameters:
     """What a kernel receives in addition to the quantized values.
 
     Args:
-        operator: its type in ONNX; ``Requantize``: from one grid to another, without an operator.
+        operator: its type in ONNX; ``Requantize``: from one tensor's qparams to others, without an
+            operator.
         attributes: of the ONNX node, as numbers, strings and tuples; an omitted one has its default
         in ONNX. inputs: quantization parameters of every operand in order, also the constant one;
         the scale of the bias is
@@ -60,7 +61,7 @@ class Trial:
     """A subject with its quantized values.
 
     Args:
-        subject: the operator and its grids. fed: values of its inputs. weight: of its constant
+        subject: the operator and its qparams. fed: values of its inputs. weight: of its constant
             operand.
     """
 
@@ -72,12 +73,12 @@ class Trial:
     def of(cls, subject: OperatorSubject) -> "Trial":
         """``subject`` with its own values."""
         return cls(
-            subject, fed_levels(subject), None if subject.weight is None else weight_levels(subject)
+            subject, fed_codes(subject), None if subject.weight is None else weight_codes(subject)
         )
 
-    def on_backend(self, backend: Backend) -> Levels:
-        """The result of ``backend`` as quantized values; between two of them where it is not on
-        the grid.
+    def on_backend(self, backend: Backend) -> Codes:
+        """The result of ``backend`` as quantized values; between two of them where it is
+        none.
 
         Raises:
             QbenchError: it does not run the graph.
@@ -85,36 +86,36 @@ class Trial:
         with isolated(backend).prepare(
             operator_graph(self.subject, weight=self.weight)
         ) as executor:
-            (real,) = executor.run(feeds_of_levels(self.subject, self.fed)).values()
-        output = self.subject.output.qparams()
-        levels = np.rint(real.astype(np.float64) / output.scale) + output.zero_point
-        on_grid = dequantize(levels.astype(np.int64), output) == real
+            (real,) = executor.run(feeds_of_codes(self.subject, self.fed)).values()
+        output = self.subject.output.as_arrays()
+        codes = np.rint(real.astype(np.float64) / output.scale) + output.zero_point
+        is_code = dequantize(codes.astype(np.int64), output) == real
         return np.asarray(
-            np.where(on_grid, levels, real.astype(np.float64) / output.scale + output.zero_point)
+            np.where(is_code, codes, real.astype(np.float64) / output.scale + output.zero_point)
         )
 
-    def by_kernel(self, kernel: Kernel) -> Levels:
+    def by_kernel(self, kernel: Kernel) -> Codes:
         """The result of ``kernel``.
 
         Raises:
             TypeError: it does not return integers.
         """
         subject = self.subject
-        operands = [*zip(self.fed, (operand.grid for operand in subject.inputs), strict=True)]
+        operands = [*zip(self.fed, (operand.qparams for operand in subject.inputs), strict=True)]
         if subject.weight is not None and self.weight is not None:
-            operands.append((self.weight, subject.weight.grid))
-        grids = tuple(grid.qparams() for _, grid in operands)
+            operands.append((self.weight, subject.weight.qparams))
+        each = tuple(qparams.as_arrays() for _, qparams in operands)
         arrays = [
-            levels.astype(grid.qtype.storage_dtype)
-            for (levels, _), grid in zip(operands, grids, strict=True)
+            codes.astype(qparams.qtype.storage_dtype)
+            for (codes, _), qparams in zip(operands, each, strict=True)
         ]
         if subject.bias:
-            arrays.append(bias_levels(subject).astype(np.int32))
+            arrays.append(bias_codes(subject).astype(np.int32))
         parameters = OperatorParameters(
             operator=subject.operator,
             attributes=subject.attributes,
-            inputs=grids,
-            output=subject.output.qparams(),
+            inputs=each,
+            output=subject.output.as_arrays(),
             constants={name: constant_array(values) for name, values in subject.constants},
         )
         found = np.asarray(kernel(*arrays, parameters))
@@ -125,7 +126,7 @@ class Trial:
         return found.astype(np.float64)
 
 
-def counted(trial: Trial, arithmetic: Arithmetic) -> Levels:
+def counted(trial: Trial, arithmetic: Arithmetic) -> Codes:
     """The result of the integer interpreter under ``arithmetic``.
 
     Raises:
@@ -170,20 +171,20 @@ def accumulators(trial: Trial) -> Ints:
     """
     subject = trial.subject
     operands: list[Array | None] = [
-        (levels - operand.grid.zero_point).astype(np.float64)
-        for levels, operand in zip(trial.fed, subject.inputs, strict=True)
+        (codes - operand.qparams.zero_point).astype(np.float64)
+        for codes, operand in zip(trial.fed, subject.inputs, strict=True)
     ]
     if subject.weight is not None and trial.weight is not None:
-        operands.append((trial.weight - subject.weight.grid.zero_point).astype(np.float64))
+        operands.append((trial.weight - subject.weight.qparams.zero_point).astype(np.float64))
     if subject.bias:
-        operands.append(bias_levels(subject).astype(np.float64))
+        operands.append(bias_codes(subject).astype(np.float64))
     return _computed(subject, operands).astype(np.int64)
 
 
 def exact_result(trial: Trial, index: tuple[int, ...]) -> ExactResult:
     """The result at ``index``, the sample first."""
     subject = trial.subject
-    sample = replace(trial, fed=tuple(levels[index[0] : index[0] + 1] for levels in trial.fed))
+    sample = replace(trial, fed=tuple(codes[index[0] : index[0] + 1] for codes in trial.fed))
     place = (0, *index[1:])
     zero = subject.output.zero_point
     if trial.weight is not None or subject.operator == "MatMul":
@@ -192,8 +193,8 @@ def exact_result(trial: Trial, index: tuple[int, ...]) -> ExactResult:
             position=accumulator * multiplier + zero, accumulator=accumulator, multiplier=multiplier
         )
     reals = [
-        (levels - operand.grid.zero_point) * operand.grid.scales[0]
-        for levels, operand in zip(sample.fed, subject.inputs, strict=True)
+        (codes - operand.qparams.zero_point) * operand.qparams.scales[0]
+        for codes, operand in zip(sample.fed, subject.inputs, strict=True)
     ]
     constants = [
         None if values == () else constant_array(values) for _, values in subject.constants
@@ -203,11 +204,11 @@ def exact_result(trial: Trial, index: tuple[int, ...]) -> ExactResult:
 
 
 def _multiplier(subject: OperatorSubject, index: tuple[int, ...]) -> Fraction:
-    right = subject.inputs[1].grid if subject.weight is None else subject.weight.grid
+    right = subject.inputs[1].qparams if subject.weight is None else subject.weight.qparams
     channel = 0
     if right.axis is not None:
         channel = index[1] if subject.operator in ("Conv", "ConvTranspose") else index[-1]
-    left, output = subject.inputs[0].grid.scales[0], subject.output.scales[0]
+    left, output = subject.inputs[0].qparams.scales[0], subject.output.scales[0]
     return Fraction(left) * Fraction(right.scales[channel]) / Fraction(output)
 
 

@@ -50,7 +50,7 @@ class Made:
 
     def rounded(self, steps):
         """Levels of numbers in steps."""
-        return self.unit.rounded(steps).astype(self.unit.grid.qtype.storage_dtype)
+        return self.unit.rounded(steps).astype(self.unit.qparams.qtype.storage_dtype)
 
     def captured(self, found=None, again=None, **changed):
         """The unit with ``found`` in the target's run; alone it gives ``again``, or the same."""

@@ -160,7 +160,7 @@ def test_a_range_that_is_cut(share, machine):
     for unit in (conv, gemm):
         named = unit(output=grid_over(unit().expected, share=share)).cause(machine=machine)
         assert named.cause is Cause.CLIPPING
-        assert "above the grid" in named.evidence
+        assert "above the codes" in named.evidence
 
 
 @pytest.mark.parametrize("unit", [conv, gemm])
@@ -223,9 +223,9 @@ def test_a_coarse_grid_is_what_is_left():
     x = np.random.default_rng(0).normal(size=(3, 8, 9, 9))
     wide = {"x": (0.5, 128, "uint8")}  # the levels in front are what costs
     named = made("Identity", {"x": x}, grids=wide).cause()
-    assert named.cause is Cause.GRID
-    assert "on a grid of 8 bits" in named.evidence
-    assert "grids of the inputs" in named.evidence
+    assert named.cause is Cause.COARSE
+    assert "at 8 bits" in named.evidence
+    assert "the quantized inputs" in named.evidence
 
 
 def test_an_engine_that_fails():
@@ -275,7 +275,7 @@ def test_what_is_large_is_looked_at_in_part():
 
 def test_the_room_shows_what_others_need():
     assert set(causes.__all__) == {
-        "OF_GRIDS",
+        "OF_QPARAMS",
         "Explanation",
         "Hypothesis",
         "NamedCause",

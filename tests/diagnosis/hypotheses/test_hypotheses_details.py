@@ -84,7 +84,7 @@ def test_a_step_in_front_of_the_limits():
     one = conv(behind="Relu", output=(0.25, 0, "uint8"))
     named = one.cause(np.clip(np.rint(one.real()) + 1, 0, 255))
     assert named.cause is Cause.ROUNDING
-    assert "+1 on every level, before its limits," in named.evidence
+    assert "+1 on every code, before its limits," in named.evidence
 
 
 def test_a_lowest_level_that_is_never_reached():
@@ -121,7 +121,7 @@ def test_an_operand_that_is_read_on_the_grid_of_the_other():
     grid = {"b_s": constant(one.unit, "a_s"), "b_z": constant(one.unit, "a_z")}
     named = one.cause(one.levels(graph=edited(one.unit, **grid)))
     assert named.cause is Cause.WRONG_SCALE
-    assert "'b_d' read on the grid of 'a_d'" in named.evidence
+    assert "'b_d' read with the qparams of 'a_d'" in named.evidence
 
 
 def test_a_resize_that_takes_another_neighbour():

@@ -38,7 +38,7 @@ def padded(one, pads, level):
 def test_padding_with_a_level_that_is_not_zero(level, machine):
     named = conv().cause(padded(conv(), (1, 1, 1, 1), level), machine=machine)
     assert named.cause is Cause.PADDING
-    assert f"padding with level {level} in place of 122" in named.evidence
+    assert f"padding with code {level} in place of 122" in named.evidence
 
 
 @pytest.mark.parametrize("pads", [(2, 1, 0, 1), (2, 2, 0, 0)])
@@ -243,24 +243,22 @@ def test_replays_that_change():
     right = gemm().levels()
     other = right.copy()
     other[0, 0] ^= 1
-    same, changed = Replay(levels=right, before=right[::-1]), Replay(levels=other, before=right)
+    same, changed = Replay(codes=right, before=right[::-1]), Replay(codes=other, before=right)
     assert gemm().cause(replays=(same,)).cause is None
     named = gemm().cause(replays=(same, changed))
     assert named.cause is Cause.NONDETERMINISM
-    assert "1 of 480 levels" in named.evidence
+    assert "1 of 480 codes" in named.evidence
 
 
 def test_a_replay_that_holds_what_the_run_before_had():
     right = gemm().levels()
     before, stale = right[::-1], right.copy()
     stale[24:] = before[24:]
-    named = gemm().cause(replays=(Replay(levels=stale, before=before),))
+    named = gemm().cause(replays=(Replay(codes=stale, before=before),))
     assert named.cause is Cause.NOT_WRITTEN
     assert "the values of the run before" in named.evidence
     stale[24, 0] ^= 1
-    assert (
-        gemm().cause(replays=(Replay(levels=stale, before=before),)).cause is Cause.NONDETERMINISM
-    )
+    assert gemm().cause(replays=(Replay(codes=stale, before=before),)).cause is Cause.NONDETERMINISM
 
 
 def test_a_buffer_with_something_older():

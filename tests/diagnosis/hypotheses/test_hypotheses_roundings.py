@@ -58,7 +58,7 @@ def test_a_single_tie_is_not_a_mistake_under_exact_arithmetic_alone():
         found, machine=MACHINE
     )  # an engine can be this arithmetic, but one place names no rule
     assert few.cause is Cause.WRONG_KERNEL
-    assert f"1 of {right.size} levels" in few.evidence
+    assert f"1 of {right.size} codes" in few.evidence
     assert one.cause(moved, machine=MACHINE).cause is Cause.ROUNDING
 
 
@@ -126,7 +126,7 @@ def test_zero_points(unit):
     levels = one.levels().astype(int)
     for wrong, words in (
         (levels - one.unit.zero_point, "not added"),
-        (levels - 1, "-1 on every level"),
+        (levels - 1, "-1 on every code"),
     ):
         named = one.cause(np.clip(wrong, 0, 255))
         assert named.cause is Cause.ROUNDING
@@ -205,7 +205,7 @@ def sigmoid():
     [
         ("1 entry up", lambda level: level + 1),
         ("2 entries down", lambda level: level - 2),
-        ("4 neighbouring levels", lambda level: level // 4 * 4),
+        ("4 neighbouring codes", lambda level: level // 4 * 4),
     ],
 )
 def test_tables(words, entry, machine):
