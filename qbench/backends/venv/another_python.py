@@ -45,8 +45,9 @@ _IR_LIMIT = re.compile(r"Unsupported model IR version: \d+, max supported IR ver
 _OPSET_LIMIT = re.compile(r"Current official support for domain ai\.onnx is till opset (\d+)")
 _OWN_DOMAINS = ("", "ai.onnx")
 _WIDENED = frozenset(
-    "Cast CastLike Constant ConstantOfShape DequantizeLinear Flatten Identity If IsInf IsNaN Loop Pad QLinearMatMul "
-    "QuantizeLinear ReduceMax ReduceMin Reshape Scan Shape Size Squeeze Transpose Unsqueeze".split()
+    "Cast CastLike Constant ConstantOfShape DequantizeLinear Flatten Identity If IsInf IsNaN Loop "
+    "Pad QLinearMatMul QuantizeLinear ReduceMax ReduceMin Reshape Scan Shape Size Squeeze "
+    "Transpose Unsqueeze".split()
 )
 """Operators to which opsets 20 and 21 only added types or attributes (ONNX's changelog of
 operators).
@@ -106,7 +107,9 @@ def _fits_ir(model: ir.Model, version: int) -> bool:
 
 def _fits_opset(model: ir.Model, now: int, then: int) -> bool:
     return not model.functions and all(
-        _means_the_same(node, now, then) for node in model.graph.all_nodes() if node.domain in _OWN_DOMAINS
+        _means_the_same(node, now, then)
+        for node in model.graph.all_nodes()
+        if node.domain in _OWN_DOMAINS
     )
 
 
@@ -117,7 +120,9 @@ def _means_the_same(node: ir.Node, now: int, then: int) -> bool:
         return False
     if new.since_version == old.since_version:
         return True
-    known = node.op_type in _WIDENED and new.since_version <= _WIDENED_UNTIL and then >= _WIDENED_SINCE
+    known = (
+        node.op_type in _WIDENED and new.since_version <= _WIDENED_UNTIL and then >= _WIDENED_SINCE
+    )
     return known and set(node.attributes) <= set(old.attributes) and _types_fit(node, old)
 
 
@@ -130,7 +135,11 @@ def _types_fit(node: ir.Node, schema: "onnx.defs.OpSchema") -> bool:
             return False
         for place, value in enumerate(values):
             formal = formals[min(place, len(formals) - 1)]
-            if value is not None and value.dtype is not None and _written(value.dtype) not in formal.types:
+            if (
+                value is not None
+                and value.dtype is not None
+                and _written(value.dtype) not in formal.types
+            ):
                 return False
     return True
 
@@ -195,7 +204,9 @@ class AnotherPython:
         known = dict(self.versions)
         return {name: known[name] for name in self.packages if name in known}
 
-    def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
+    def prepare(
+        self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1
+    ) -> Executor:
         """A session over ``model`` in a process of its own; ``taps`` become graph outputs
         before it is made.
 
@@ -237,7 +248,9 @@ def _load(worker: Worker, model: ir.Model, settings: Mapping[str, object], backe
                 if error.kind in _OF_PROVIDERS or _DECLINED in str(error):
                     raise
                 graph, version = model.graph.name or "model", worker.versions["onnxruntime"]
-                raise refusal(error.kind, str(error), graph=graph, backend=backend, version=version) from error
+                raise refusal(
+                    error.kind, str(error), graph=graph, backend=backend, version=version
+                ) from error
             model = older
         else:
             return
@@ -277,7 +290,9 @@ def mirrored_backend(like: str, doing: str) -> OrtBackend | LoweredOrtBackend:
         doing,
         found=f"'{like}', a backend that does not run ONNX Runtime",
         expected=f"one that does: {', '.join(ORT_BACKENDS)}",
-        remedy=f"Did you mean '{close}'?" if close else "Name one of them, or leave the other Python out.",
+        remedy=f"Did you mean '{close}'?"
+        if close
+        else "Name one of them, or leave the other Python out.",
     )
 
 
@@ -304,7 +319,11 @@ class _FarExecutor(EngineExecutor[Worker]):
     """The executor of one session in a worker; closing it ends that process."""
 
     def __init__(
-        self, worker: Worker, check: FeedCheck, outputs: frozenset[str], assigned: Mapping[str, str] | None = None
+        self,
+        worker: Worker,
+        check: FeedCheck,
+        outputs: frozenset[str],
+        assigned: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(worker, check)
         self._assigned = assigned or {}
@@ -320,7 +339,8 @@ class _FarExecutor(EngineExecutor[Worker]):
             self.close()
             raise UnavailableError(
                 doing,
-                found=f"{len(results)} arrays with other names than its {len(self._outputs)} outputs",
+                found=f"{len(results)} arrays with other names than its "
+                f"{len(self._outputs)} outputs",
                 expected="one array per output",
                 remedy="Check which program that Python is.",
             )
@@ -350,18 +370,34 @@ def offered_versions(package: str, base: Path | None = None) -> tuple[str, ...]:
         NotFetchedError: pip finds none, or fails.
     """
     command = [sys.executable, "-P", "-m", "pip", "--python", str(base or sys.executable)]
-    command += ["index", "versions", "--disable-pip-version-check", "--no-input", "--no-color", "--", package]
+    command += [
+        "index",
+        "versions",
+        "--disable-pip-version-check",
+        "--no-input",
+        "--no-color",
+        "--",
+        package,
+    ]
     done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
     )
     listed = _LISTED.search(done.stdout)
     if done.returncode or listed is None:
-        lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")] or ["ERROR: no list"]
+        lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")] or [
+            "ERROR: no list"
+        ]
         raise NotFetchedError(
             f"Listing the versions of '{package}' with pip",
             found=lines[-1].removeprefix("ERROR:").strip(),
             expected="a list of versions",
-            remedy="Check the name, the network and pip's configuration, or give the versions with --versions.",
+            remedy="Check the name, the network and pip's configuration, or give the versions "
+            "with --versions.",
         )
     return tuple(one.strip() for one in listed[1].split(",") if one.strip())
 
@@ -459,7 +495,9 @@ class WrittenPython:
         """
         return self._started.package_versions()
 
-    def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
+    def prepare(
+        self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1
+    ) -> Executor:
         """A session over ``model`` in a process of that Python, as of ``AnotherPython``.
 
         Raises:
@@ -493,7 +531,9 @@ def load_python(path: Path) -> WrittenPython:
     if bool(text.python) == bool(text.requirements):
         raise InputError(
             f"Reading '{path}'",
-            found="both of 'python' and 'requirements'" if text.python else "neither 'python' nor 'requirements'",
+            found="both of 'python' and 'requirements'"
+            if text.python
+            else "neither 'python' nor 'requirements'",
             expected="one of them: an existing environment, or the packages of a new one",
             remedy='Write requirements = ["onnxruntime==…"], or python = "…".',
         )
@@ -501,7 +541,9 @@ def load_python(path: Path) -> WrittenPython:
         name=path.stem,
         like=mirrored_backend(text.like, f"Reading '{path}', its like = '{text.like}'"),
         python=path.parent / text.python if text.python else None,
-        requirements=tuple(plain_requirement(one, f"Reading '{path}'") for one in text.requirements),
+        requirements=tuple(
+            plain_requirement(one, f"Reading '{path}'") for one in text.requirements
+        ),
     )
 
 
@@ -543,7 +585,9 @@ class ProviderBackend:
     fallback: bool = False
     batch: int | None = None
     packages: tuple[str, ...] = ("onnxruntime",)
-    capabilities: Capabilities = field(default_factory=lambda: replace(OrtBackend(name=_CPU).capabilities, taps=False))
+    capabilities: Capabilities = field(
+        default_factory=lambda: replace(OrtBackend(name=_CPU).capabilities, taps=False)
+    )
 
     @property
     def arithmetic(self) -> str | None:
@@ -564,7 +608,9 @@ class ProviderBackend:
         """The versions of those ``packages`` that are installed."""
         return package_versions(self.packages)
 
-    def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
+    def prepare(
+        self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1
+    ) -> Executor:
         """A session over ``model`` in a process of its own.
 
         Raises:
@@ -578,17 +624,23 @@ class ProviderBackend:
         require_count(f"Preparing a model on '{self.name}'", "threads", threads)
         graph = loaded(model)
         doing = f"Preparing '{graph.graph.name or 'model'}' on '{self.name}'"
-        if further := [name for name in taps if name not in {value.name for value in graph.graph.outputs}]:
+        if further := [
+            name for name in taps if name not in {value.name for value in graph.graph.outputs}
+        ]:
             raise UnsupportedError(
                 doing,
                 found=f"a tap on '{further[0]}'",
-                expected="no taps: a provider fuses other operators when a value between them is an output",
+                expected="no taps: a provider fuses other operators when a value between "
+                "them is an output",
                 remedy="Watch an integer interpreter or another backend.",
             )
         if self.batch is not None:
             graph = with_batch(graph, self.batch)
         engine = OrtBackend(name=self.name)
-        fitted, settings = engine.fitted(graph), self._settings(engine, threads, fallback=self.fallback)
+        fitted, settings = (
+            engine.fitted(graph),
+            self._settings(engine, threads, fallback=self.fallback),
+        )
         worker = Worker()
         try:
             _load(worker, fitted, settings, self.name)
@@ -609,7 +661,11 @@ class ProviderBackend:
         if not fallback and self.provider != _CPU:  # which ONNX Runtime refuses as contradictory
             entries["session.disable_cpu_ep_fallback"] = "1"
         provider = {"name": self.provider, "library": self.library, "device": self.kind}
-        return {**settings, "entries": entries, "provider": {**provider, "options": dict(self.options)}}
+        return {
+            **settings,
+            "entries": entries,
+            "provider": {**provider, "options": dict(self.options)},
+        }
 
     def _declined(self, engine: OrtBackend, model: ir.Model) -> str:
         """The nodes that the provider leaves to the CPU, from a second session that allows it."""
@@ -629,7 +685,8 @@ class ProviderBackend:
             return UnsupportedError(
                 doing,
                 found=str(error),
-                expected=f"a device of {self.provider}" + (f" of the kind '{self.kind}'" if self.kind else ""),
+                expected=f"a device of {self.provider}"
+                + (f" of the kind '{self.kind}'" if self.kind else ""),
                 remedy="Run it on a computer with such a device.",
             )
         if error.kind == "NoLibraryError":
@@ -643,7 +700,8 @@ class ProviderBackend:
             doing,
             found=f"that {self.provider} declines {declined()}",
             expected="a graph that it runs as a whole",
-            remedy="Write fallback = true to let the CPU run the others, or choose another backend.",
+            remedy="Write fallback = true to let the CPU run the others, "
+            "or choose another backend.",
         )
 
 
@@ -660,7 +718,12 @@ def with_batch(model: ir.Model, size: int) -> ir.Model:
         sizes[shape[0].value] = size
     for value in _values(copy):
         if value.shape is not None and not value.is_initializer():
-            value.shape = ir.Shape([dim if isinstance(dim, int) else sizes.get(dim.value or "", dim) for dim in value.shape])
+            value.shape = ir.Shape(
+                [
+                    dim if isinstance(dim, int) else sizes.get(dim.value or "", dim)
+                    for dim in value.shape
+                ]
+            )
     for value in copy.graph.inputs:
         if value.shape and not isinstance(value.shape[0], int):
             value.shape = ir.Shape([size, *list(value.shape)[1:]])

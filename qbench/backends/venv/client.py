@@ -27,7 +27,10 @@ FIRST_MESSAGE_S = 120
 """Timeout for starting a process and importing its packages, on a busy computer."""
 _LAST_WORDS_S = 5
 """Timeout for the end of a process that closed its pipe."""
-_CRASHED = "The engine crashed or was killed, perhaps for lack of memory: try a smaller batch, or another version."
+_CRASHED = (
+    "The engine crashed or was killed, perhaps for lack of memory: "
+    "try a smaller batch, or another version."
+)
 _QUOTED = 200
 """Bytes of the end of a process's output that are read."""
 _LONGEST = 4000
@@ -55,7 +58,9 @@ class ChildError(Exception):
         silent, garbled: whether it timed out, or broke the protocol; neither: it ended.
     """
 
-    def __init__(self, found: str, said: str, *, silent: bool = False, garbled: bool = False) -> None:
+    def __init__(
+        self, found: str, said: str, *, silent: bool = False, garbled: bool = False
+    ) -> None:
         super().__init__(found)
         self.found, self.said, self.silent, self.garbled = found, said, silent, garbled
 
@@ -74,12 +79,18 @@ class Child(Closing):
     """
 
     def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str] | None = None, *, shares: bool = False
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        *,
+        shares: bool = False,
     ) -> None:
         self._printed = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         theirs_in, ours_out = os.pipe()
         ours_in, theirs_out = os.pipe()
-        memory = [os.memfd_create(name) for name in ("qbench-feeds", "qbench-results")] if shares else []
+        memory = (
+            [os.memfd_create(name) for name in ("qbench-feeds", "qbench-results")] if shares else []
+        )
         passed = (theirs_in, theirs_out, *memory)
         try:
             self._process = subprocess.Popen(
@@ -101,7 +112,9 @@ class Child(Closing):
         self._out, self._in = _TimedPipe(ours_out, "wb"), _TimedPipe(ours_in, "rb")
         self._feeds = worker.SharedMemory(memory[0]) if memory else None
         self._results = worker.SharedMemory(memory[1]) if memory else None
-        self._end = weakref.finalize(self, _end, self._process, memory, self._out, self._in, self._printed)
+        self._end = weakref.finalize(
+            self, _end, self._process, memory, self._out, self._in, self._printed
+        )
 
     def receive(self, seconds: float, *, since: int = 0) -> worker.Message:
         """The next message, with a timeout of ``seconds``; an error quotes the output after
@@ -114,7 +127,12 @@ class Child(Closing):
         return self._exchanged(None, seconds, since)
 
     def ask(
-        self, header: Mapping[str, Any], arrays: Mapping[str, Array], *, seconds: float, since: int = 0
+        self,
+        header: Mapping[str, Any],
+        arrays: Mapping[str, Array],
+        *,
+        seconds: float,
+        since: int = 0,
     ) -> worker.Message:
         """Send one message and wait for its reply, as ``receive`` does."""
         return self._exchanged((header, arrays), seconds, since)
@@ -211,7 +229,11 @@ class Worker(Closing):
     def __init__(self, python: Path | None = None) -> None:
         self._python = Path(sys.executable) if python is None else python
         # -I: variables, the user folder and the working folder do not change what is imported there
-        command = own_python(worker.__name__) if python is None else [os.fspath(python), "-I", os.fspath(_SCRIPT)]
+        command = (
+            own_python(worker.__name__)
+            if python is None
+            else [os.fspath(python), "-I", os.fspath(_SCRIPT)]
+        )
         try:
             # another Python may be older than files in memory, and is not trusted
             shares = python is None
@@ -225,7 +247,12 @@ class Worker(Closing):
             raise
 
     def ask(
-        self, header: Mapping[str, Any], arrays: Mapping[str, Array], *, doing: str, seconds: float | None = None
+        self,
+        header: Mapping[str, Any],
+        arrays: Mapping[str, Array],
+        *,
+        doing: str,
+        seconds: float | None = None,
     ) -> worker.Message:
         """Send one message and wait for its reply.
 
@@ -244,7 +271,12 @@ class Worker(Closing):
             raise _unavailable(doing, error, f"does nothing for {seconds} s") from error
 
     def load(
-        self, model: ir.Model, settings: Mapping[str, object], *, doing: str, seconds: float | None = None
+        self,
+        model: ir.Model,
+        settings: Mapping[str, object],
+        *,
+        doing: str,
+        seconds: float | None = None,
     ) -> None:
         """Make its session of ``model``, sent as bytes, or beyond 2 GB as a temporary file.
 
@@ -279,10 +311,11 @@ class Worker(Closing):
         except EngineError as error:
             raise UnavailableError(
                 doing,
-                found=f"{error.kind}: {' '.join(str(error).split())[:_QUOTED] or self._child.last_line()}",
+                found=f"{error.kind}: "
+                f"{' '.join(str(error).split())[:_QUOTED] or self._child.last_line()}",
                 expected="compatible versions of numpy and onnxruntime",
-                remedy=f"Install them there: {self._python} -m pip install onnxruntime; a release from before numpy 2 "
-                "also needs 'numpy<2'.",
+                remedy=f"Install them there: {self._python} -m pip install onnxruntime; a release "
+                "from before numpy 2 also needs 'numpy<2'.",
             ) from error
         except ChildError as error:
             if error.silent:
@@ -292,23 +325,30 @@ class Worker(Closing):
                     expected="a worker that replies",
                     remedy="Start it by hand: is it a Python?",
                 ) from error
-            raise _unavailable(doing, error, "", "Start it by hand: is it a Python 3.8 or later?") from error
+            raise _unavailable(
+                doing, error, "", "Start it by hand: is it a Python 3.8 or later?"
+            ) from error
         versions = greeting.get("versions")
         if not isinstance(versions, dict) or not _COUNTS <= versions.keys():
             said = self._child.last_line()
-            wrong = ChildError("a greeting without the versions of numpy and onnxruntime", said, garbled=True)
+            wrong = ChildError(
+                "a greeting without the versions of numpy and onnxruntime", said, garbled=True
+            )
             raise _unavailable(doing, wrong)
         return {name: str(version)[:_QUOTED] for name, version in versions.items()}
 
 
-def _unavailable(doing: str, error: ChildError, silent: str = "", remedy: str = _CRASHED) -> UnavailableError:
+def _unavailable(
+    doing: str, error: ChildError, silent: str = "", remedy: str = _CRASHED
+) -> UnavailableError:
     last = f"; its last words: {error.said}" if error.said else ""
     if error.garbled:
         return UnavailableError(
             doing,
             found=f"an answer that breaks the protocol: {error.found}{last}",
             expected="a message of qbench's worker",
-            remedy="Check which program that is, and that nothing else in it writes to the worker's pipe.",
+            remedy="Check which program that is, and that nothing else in it writes "
+            "to the worker's pipe.",
         )
     how = f"that it {silent}" if error.silent else f"that its worker {error.found}"
     return UnavailableError(doing, found=how + last, expected="an answer", remedy=remedy)
@@ -384,7 +424,9 @@ def _limit(seconds: float) -> float | None:
     return None if math.isinf(seconds) else seconds
 
 
-def _end(process: "subprocess.Popen[bytes]", memory: Sequence[int], *files: "IO[bytes] | _TimedPipe") -> None:
+def _end(
+    process: "subprocess.Popen[bytes]", memory: Sequence[int], *files: "IO[bytes] | _TimedPipe"
+) -> None:
     """Kill the process, which has nothing to save, and close the files."""
     process.kill()
     process.wait()

@@ -14,7 +14,20 @@ _KIND = "pythons"
 _RECIPE = 1
 """The version of the way in which environments are created; part of the cache key."""
 _OLD_NUMPY = "numpy<2"
-_ARCHIVES = (".zip", ".whl", ".tar", ".tgz", ".tbz", ".txz", ".tlz", ".gz", ".bz2", ".xz", ".lz", ".lzma")
+_ARCHIVES = (
+    ".zip",
+    ".whl",
+    ".tar",
+    ".tgz",
+    ".tbz",
+    ".txz",
+    ".tlz",
+    ".gz",
+    ".bz2",
+    ".xz",
+    ".lz",
+    ".lzma",
+)
 _CHECK = "import importlib.util as u; u.find_spec('onnxruntime') and __import__('onnxruntime')"
 _PIP = ("--no-input", "--disable-pip-version-check", "--quiet", "--no-color", "--progress-bar=off")
 
@@ -48,7 +61,9 @@ class EnvironmentMaker:
             if not program.exists():
                 # a link to a base Python that was removed
                 shutil.rmtree(program.parent.parent, ignore_errors=True)
-                self.cache.entry(_KIND, key, lambda folder: self._install(folder, packages), sealed=False)
+                self.cache.entry(
+                    _KIND, key, lambda folder: self._install(folder, packages), sealed=False
+                )
         return program
 
     def _install(self, folder: Path, requirements: tuple[str, ...]) -> None:
@@ -93,7 +108,8 @@ def plain_requirement(text: str, doing: str) -> str:
         raise InputError(
             doing,
             found=f"the requirement '{text}'",
-            expected="the name of a package and its versions: no option, address, path, archive or condition",
+            expected="the name of a package and its versions: no option, "
+            "address, path, archive or condition",
             remedy="Write it as 'onnxruntime==1.17.3'.",
         )
     return str(found)
@@ -109,7 +125,8 @@ def _fetch(doing: str, python: Path, requirements: Sequence[str]) -> None:
             doing,
             found=f"pip said “{_last(done)}”",
             expected=f"packages for Python {_version(python)} on this computer",
-            remedy="Check the versions, the network and pip's configuration, then run the same command again.",
+            remedy="Check the versions, the network and pip's configuration, then run "
+            "the same command again.",
         )
 
 
@@ -134,7 +151,12 @@ def _version(python: Path) -> str:
 def _run(*command: str) -> "subprocess.CompletedProcess[str]":
     try:
         return subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
         )
     except OSError as error:
         raise InputError(
@@ -149,4 +171,8 @@ def _last(done: "subprocess.CompletedProcess[str]") -> str:
     """The last line of the output that is an error, or the last line."""
     lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR:")]
-    return (errors or lines or [f"nothing, and ended with {done.returncode}"])[-1].removeprefix("ERROR:").strip()[:300]
+    return (
+        (errors or lines or [f"nothing, and ended with {done.returncode}"])[-1]
+        .removeprefix("ERROR:")
+        .strip()[:300]
+    )

@@ -71,7 +71,10 @@ class Handler:
         """
         try:
             work = pickle.loads(arrays["work"].tobytes())
-            runners = {name: _Reported(self._executors[key], self._running) for name, key in header["keys"].items()}
+            runners = {
+                name: _Reported(self._executors[key], self._running)
+                for name, key in header["keys"].items()
+            }
             result = pickle.dumps(work(runners))
         except QbenchError:
             raise

@@ -99,7 +99,10 @@ class SharedMemory:
 
 
 def write_message(
-    file: Any, header: Mapping[str, Any], arrays: Mapping[str, Any], shared: SharedMemory | None = None
+    file: Any,
+    header: Mapping[str, Any],
+    arrays: Mapping[str, Any],
+    shared: SharedMemory | None = None,
 ) -> None:
     """Send one message, its large arrays through ``shared`` where there is some.
 
@@ -169,13 +172,17 @@ def _checked(name: Any, dtype: Any, shape: Any, size: Any, start: Any = None) ->
     """
     wholes = [size, *shape] if isinstance(shape, list) and len(shape) <= MOST_DIMENSIONS else [None]
     wholes += [] if start is None else [start]
-    if not isinstance(name, str) or any(type(one) is not int or not 0 <= one <= MOST_BYTES for one in wholes):
+    if not isinstance(name, str) or any(
+        type(one) is not int or not 0 <= one <= MOST_BYTES for one in wholes
+    ):
         raise GarbledError("an array with an invalid name, shape or size")
     if dtype != TEXT:
         if not isinstance(dtype, str) or dtype not in NUMBERS:
             raise GarbledError("an array of dtype %.40r" % (dtype,))
         if size != math.prod(shape) * int(dtype[2:]):
-            raise GarbledError("%d bytes for an array of shape %.200r and dtype %s" % (size, shape, dtype))
+            raise GarbledError(
+                "%d bytes for an array of shape %.200r and dtype %s" % (size, shape, dtype)
+            )
     return name, dtype, tuple(shape), size, start
 
 
@@ -258,7 +265,9 @@ def _session(settings: Mapping[str, Any], model: Any) -> Any:  # noqa: ANN401
     more = {"disabled_optimizers": set(settings["without"])} if settings["without"] else {}
     provider = settings.get("provider")
     if provider is None:
-        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"], **more)
+        return onnxruntime.InferenceSession(
+            model, options, providers=["CPUExecutionProvider"], **more
+        )
     options.add_provider_for_devices([_device(provider)], provider["options"])
     # By default a failed session would be made again on the CPU, and its error would be that of the
     # second attempt.
@@ -279,7 +288,9 @@ def _device(provider: Mapping[str, Any]) -> Any:  # noqa: ANN401
     import onnxruntime
 
     if not hasattr(onnxruntime, "get_ep_devices"):
-        raise NotImplemented("onnxruntime %s has no plugin execution providers" % onnxruntime.__version__)
+        raise NotImplemented(
+            "onnxruntime %s has no plugin execution providers" % onnxruntime.__version__
+        )
     if provider["library"]:
         library = _library(provider["library"])
         try:
@@ -374,7 +385,9 @@ def serve(descriptors: Any, greet: Callable[[], Message], answer: Callable[..., 
             try:
                 write_message(outgoing, *reply, shared=ours)
             except UnsendableError as error:
-                write_message(outgoing, {"error": {"kind": type(error).__name__, "text": str(error)}}, {})
+                write_message(
+                    outgoing, {"error": {"kind": type(error).__name__, "text": str(error)}}, {}
+                )
             header, arrays = read_message(incoming, theirs)
         except (EOFError, OSError, GarbledError):
             return
