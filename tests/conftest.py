@@ -70,10 +70,11 @@ def mark_all_but_few(items: list[pytest.Item]) -> None:
     """Mark as slow what ``slow_but(count)`` says: all parameters of a test but ``count`` of them.
 
     Those that stay quick are spread evenly over the list of the parameters; the first is one.
+    Parameters with a mark ``slow`` of their own do not count.
     """
     parameters: dict[tuple[Path, str], list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("slow_but"):
+        if item.get_closest_marker("slow_but") and not item.get_closest_marker("slow"):
             parameters.setdefault((item.path, item.originalname), []).append(item)
     for of_one_test in parameters.values():
         (count,) = of_one_test[0].get_closest_marker("slow_but").args

@@ -35,6 +35,7 @@ def page():
     return told, made
 
 
+@pytest.mark.slow
 def test_programs_print_what_is_shown(page):
     told, _ = page
     assert len(told) == 7

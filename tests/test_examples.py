@@ -110,6 +110,7 @@ def test_an_own_model_is_accepted_and_then_watched(
     assert '"top1": 35' in stored  # of 360, whatever the backend and the processor
 
 
+@pytest.mark.slow
 def test_a_task_with_answers_of_its_own_form_is_accepted_and_then_watched(tmp_path: Path) -> None:
     folder = tmp_path / "own"
     shutil.copytree(EXAMPLES / "own-task", folder)

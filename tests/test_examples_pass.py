@@ -69,6 +69,7 @@ def test_it_is_short():
     assert sum(len(path.read_text().splitlines()) for path in files) <= 90
 
 
+@pytest.mark.slow
 def test_its_pass_runs_and_is_held_to_its_word(tmp_path):
     import onnx_ir as ir
 

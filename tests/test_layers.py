@@ -125,6 +125,7 @@ def reports(tmp_path_factory) -> dict[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
+@pytest.mark.slow_but(9)
 @pytest.mark.parametrize(("contract", "module", "imported", "named"), BREAKS)
 def test_a_forbidden_import_breaks_its_contract(reports, contract, module, imported, named):
     assert (named or f"{module} -> {imported}") in re.sub(r"\.imports_\w+", "", reports[contract])

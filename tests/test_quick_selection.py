@@ -20,7 +20,9 @@ def test_few_parameters_stay_quick(pytester, selecting, count, quick):
         import pytest
 
         @pytest.mark.slow_but({count})
-        @pytest.mark.parametrize("letter", "abcdef")
+        @pytest.mark.parametrize(
+            "letter", [pytest.param("z", marks=pytest.mark.slow), *"abcdef"]
+        )
         def test_letter(letter):
             pass
 

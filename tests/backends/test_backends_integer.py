@@ -34,6 +34,7 @@ def old_model() -> ir.Model:
     return ir.from_proto(proto)
 
 
+@pytest.mark.slow
 def test_initializers_that_could_be_fed_are_the_constants_they_hold() -> None:
     x = np.random.default_rng(6).normal(0, 9, (7, 4)).astype(np.float32)
     model = old_model()

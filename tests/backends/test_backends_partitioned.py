@@ -128,6 +128,7 @@ def test_a_device_that_takes_all_is_the_integer_machine(name: str, arithmetic: s
         np.testing.assert_array_equal(array, theirs[key])
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("arithmetic", ["ort-x64", "gemmlowp", "tvm-upward"])
 def test_a_cut_by_hand(arithmetic: str) -> None:
     """Three models, handed from backend to backend, against one that was cut here."""
@@ -148,6 +149,7 @@ def test_borders_count_as_the_device_does() -> None:
     assert (found[0] != found[1]).any()
 
 
+@pytest.mark.slow
 def test_what_a_device_has_not_runs_on_the_host() -> None:
     model, feeds = quantized("fashion_mobile", "w8a8_asym_pc")
     backend = PartitionedBackend(accelerator=get_device("conv-engine"))
@@ -209,6 +211,7 @@ def test_wrong_batches_and_models_are_refused_in_a_sentence() -> None:
         backend.prepare(graph("b = Sin(a)", "a", "b"))
 
 
+@pytest.mark.slow
 def test_a_result_that_is_an_input_or_a_constant() -> None:
     model = graph(FIRST, "x", "a")
     values = {
@@ -220,6 +223,7 @@ def test_a_result_that_is_an_input_or_a_constant() -> None:
     assert found["s"] == np.float32(0.05)
 
 
+@pytest.mark.slow
 def test_devices_beside_suites_are_backends_and_may_count_as_machines_there(tmp_path: Path) -> None:
     for folder in ("devices", "arithmetics"):
         (tmp_path / folder).mkdir()

@@ -117,18 +117,21 @@ def test_without_the_package_the_reason_says_what_to_install(monkeypatch):
     assert "pytest-qbench[tvm]" in caught.value.remedy
 
 
+@pytest.mark.slow
 def test_an_installation_that_does_not_load_is_not_installed(fake_tvm):
     fake_tvm("raise OSError('libtvm.so: cannot open')")
     with pytest.raises(NotFetchedError, match=r"libtvm\.so"):
         get_backend("tvm").prepare(net())
 
 
+@pytest.mark.slow
 def test_a_compiler_that_crashes_ends_one_cell(fake_tvm):
     fake_tvm("import os; os.abort()")
     with pytest.raises(UnavailableError, match="SIGABRT"):
         get_backend("tvm").prepare(net())
 
 
+@pytest.mark.slow
 def test_a_compiler_that_hangs_is_ended(fake_tvm):
     fake_tvm("import time; time.sleep(1e6)")
     with pytest.raises(UnavailableError, match="no answer in 1 s"):

@@ -139,6 +139,7 @@ def test_without_numba_numpy_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compiled.__wrapped__() is None
 
 
+@pytest.mark.slow
 def test_where_compiled_code_cannot_be_kept_it_is_made_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -197,6 +197,7 @@ def distributions() -> dict[str, Distribution]:
     }
 
 
+@pytest.mark.slow_but(19)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_degenerate_tensors_have_a_range_and_a_grid(name: str, kind: QParamsKind) -> None:
@@ -211,6 +212,7 @@ def test_degenerate_tensors_have_a_range_and_a_grid(name: str, kind: QParamsKind
 KEEP_EXTREMES = ["minmax", "moving_average", "percentile", "mse", "lp", "entropy", "sigma"]
 
 
+@pytest.mark.slow_but(19)
 @pytest.mark.parametrize("name", KEEP_EXTREMES)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("value", [0.0, 2.5, -3.0])
@@ -226,6 +228,7 @@ def test_of_a_constant_nothing_is_lost(name: str, kind: QParamsKind, value: floa
         assert found.high >= seen.high
 
 
+@pytest.mark.slow_but(19)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_rows_agree_with_distributions(name: str, kind: QParamsKind) -> None:

@@ -107,6 +107,7 @@ def test_ort_percentile_is_that_of_onnxruntime(name: str, p: float, bins: int) -
     assert [float(found.low), float(found.high)] == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.slow_but(7)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("bins", "levels"), [(128, 128), (300, 128), (301, 30)])
 def test_ort_entropy_is_that_of_onnxruntime(name: str, bins: int, levels: int) -> None:
@@ -381,6 +382,7 @@ def test_glow_moves_a_histogram_as_described() -> None:
         assert moved.tolist() == rescaled_by_loops(histogram.tolist(), source, target)
 
 
+@pytest.mark.slow
 def test_glow_kl_is_symmetric_where_the_grid_is() -> None:
     values = np.concatenate([tensor("gauss", 1), [-30.0]]).astype(np.float32)
     for kind in (INT8, SYMU8):

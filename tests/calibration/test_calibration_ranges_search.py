@@ -439,6 +439,7 @@ def test_a_profile_tells_what_raw_values_tell(kind: QParamsKind) -> None:
             assert errors[1] <= 1.002 * errors[0], (name, text)
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("symmetry", ["symmetric", "asymmetric"])
 @pytest.mark.parametrize(
     ("qtype", "bins", "within"), [("int4", 512, 0.0), ("int8", 512, 0.015), ("int8", 2048, 0.006)]

@@ -58,6 +58,7 @@ def accepted_cells():
     return set(json.loads(BASELINE.read_text())["cells"])
 
 
+@pytest.mark.slow
 def test_a_listed_cell_is_left_out_on_purpose(run_file, qbench, golden):
     code, out, err = qbench("accept", run_file)
     assert code == 0
@@ -153,6 +154,7 @@ def test_a_result_can_be_declared_for_any_class(run_file, qbench):
     )
 
 
+@pytest.mark.slow
 def test_changed_results_are_pointed_at_and_are_new_in_no_class(run_file, qbench):
     assert qbench("accept", run_file)[0] == 0
     before = json.loads(BASELINE.read_text())["cells"]
@@ -195,6 +197,7 @@ def test_what_is_left_over_is_noted_in_the_run(run_file, qbench):
     assert "--collect-only --qbench-prune" in " ".join(out.split())
 
 
+@pytest.mark.slow
 def test_a_share_without_models_is_fine(run_file, qbench):
     from qbench.suite import Shard
 

@@ -68,6 +68,7 @@ def test_one_changed_answer_is_one_flip(tmp_path, scores, qbench):
     assert table["quantized"]["changed"] == {"test.npz": ["x[3]"]}
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("form", ["npz", "folder", "answers"])
 def test_raw_outputs_go_through_the_task(form, tmp_path, scores, qbench):
     ids = [f"x[{row}]" for row in range(len(scores))]
@@ -115,6 +116,7 @@ def wrong(name, records, scores):
     return faults[name]
 
 
+@pytest.mark.slow_but(2)
 @pytest.mark.parametrize(
     "name",
     [

@@ -86,6 +86,7 @@ def test_what_is_there_is_kept_and_what_broke_off_is_measured_again(qbench, proj
     assert len(list(FOLDER.glob("*.jsonl"))) == 2
 
 
+@pytest.mark.slow
 def test_a_release_without_an_engine_has_a_reason(qbench, project, small_python):
     code, facts, err = backfill(qbench, [small_python("1.0", engine=False)])
     assert code == 2
@@ -93,6 +94,7 @@ def test_a_release_without_an_engine_has_a_reason(qbench, project, small_python)
     assert "nothing: 1.0 says" in err
 
 
+@pytest.mark.slow
 def test_a_release_that_cannot_be_installed_has_the_reason_of_pip(qbench, project, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     code, out, _ = qbench("backfill", SUITE, "--versions", "0.0.1", "--json")

@@ -124,6 +124,7 @@ def test_the_measuring_process_gets_the_factor_of_the_size_limits(tmp_path, monk
     assert plain[-2:] == ["--extension", "m:E"]
 
 
+@pytest.mark.slow
 def test_an_interrupted_bisection_goes_on_and_a_broken_build_is_passed_over(
     qbench, engine, project, measured, monkeypatch
 ):
@@ -155,6 +156,7 @@ def test_an_interrupted_bisection_goes_on_and_a_broken_build_is_passed_over(
     )  # the ends once, before and not again
 
 
+@pytest.mark.slow
 def test_what_cannot_be_told_apart_is_a_stretch(qbench, engine, measured):
     code, out, err = bisect(qbench, "--bad", engine[7], "--json", good=engine[4])
     assert code == 0, err
@@ -177,6 +179,7 @@ def test_what_cannot_be_told_apart_is_a_stretch(qbench, engine, measured):
     assert [line[2:11] for line in out.splitlines()[1:]] == [engine[n][:9] for n in (5, 6, 7)]
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -213,6 +216,7 @@ def test_a_build_does_not_see_the_checkout_through_git(qbench, engine, measured,
     assert code == 0, err
 
 
+@pytest.mark.slow
 def test_an_end_that_failed_is_tried_again(qbench, engine, measured, monkeypatch):
     from qbench.suite import bisection as trial
 
@@ -236,6 +240,7 @@ def test_an_end_that_failed_is_tried_again(qbench, engine, measured, monkeypatch
     assert bisect(qbench, good=engine[6])[0] == 0
 
 
+@pytest.mark.slow
 def test_notes_are_of_the_extensions_that_were_named(qbench, engine, measured):
     assert bisect(qbench, good=engine[6])[0] == 0
     assert bisect(qbench, "--extension", "other:EXTENSION", good=engine[6])[0] == 0
@@ -243,6 +248,7 @@ def test_notes_are_of_the_extensions_that_were_named(qbench, engine, measured):
     assert sorted(task["extensions"] for task in tasks) == [[], ["other:EXTENSION"]]
 
 
+@pytest.mark.slow
 def test_an_end_may_be_the_name_of_a_run(qbench, engine, project, measured):
     from qbench.tracking import RunWriter
 

@@ -55,6 +55,7 @@ def test_the_release_is_named_with_what_changed(qbench, releases):
     assert "first at node 'second'" in lines[3]
 
 
+@pytest.mark.slow
 def test_one_release_and_json(qbench, releases):
     several = releases[:4] + releases[6:]  # without the one that cannot run
     code, out, err = bisect(qbench, *several, *MODEL, "--json")
@@ -114,6 +115,7 @@ def test_a_command_decides_and_its_notes_are_kept(qbench, releases, project):
     )  # nor is there anything to go on with in one without an answer
 
 
+@pytest.mark.slow
 def test_an_interrupted_bisection_goes_on(qbench, releases):
     crash = SAYS + (
         "import os; os.path.exists('stop') and os.kill(os.getpid(), 9); open('stop', 'w'); "
@@ -159,6 +161,7 @@ def test_what_cannot_be_is_a_sentence(qbench, releases, options, code, words):
     assert words in err
 
 
+@pytest.mark.slow
 def test_a_model_under_another_python_is_scored(qbench, small_python, blobs_files):
     folder = small_python("1.0", at_start=SWAPPED)
     ours, theirs = (

@@ -319,6 +319,7 @@ STATED = {
 }
 
 
+@pytest.mark.slow_but(9)
 @pytest.mark.parametrize("margin", [(), ("--margin", "0.02")], ids=["differences", "margin"])
 @pytest.mark.parametrize("case", STATED)
 def test_the_file_that_is_judged_does_not_say_how(case, margin, files, qbench):

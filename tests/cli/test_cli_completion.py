@@ -86,12 +86,14 @@ def shell(tmp_path, monkeypatch):
     return offered
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("name", START)
 def test_real_shells_complete(shell, name):
     assert shell("qbench quar", name) == ["quarantine"]
     assert shell("qbench eval net.onnx --backend ort-cpu-p", name) == ["ort-cpu-precise"]
 
 
+@pytest.mark.slow
 def test_every_kind_of_name(shell):
     assert {"my_net", "digits_cnn", "net.onnx", "suites/"} <= set(shell("qbench eval "))
     assert shell("qbench eval net.onnx --da") == ["--data"]

@@ -39,6 +39,7 @@ def bias(path):
     return constant_value(gemm.inputs[2].producer().inputs[0])
 
 
+@pytest.mark.slow
 def test_the_flag_and_the_schema_do_the_same(profiled, qbench):
     code, plain, err = quantize(qbench, "coarse.toml", output="plain.onnx")
     assert (code, err) == (0, "")
@@ -114,6 +115,7 @@ def test_without_a_profile_the_ranges_are_those_of_the_samples(profiled, qbench,
     assert Path("one.onnx").read_bytes() != Path("two.onnx").read_bytes()
 
 
+@pytest.mark.slow
 def test_ranges_and_biases_are_of_the_same_samples_and_a_schema_of_weights_takes_none(
     words, profiled, qbench
 ):

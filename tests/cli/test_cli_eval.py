@@ -23,6 +23,7 @@ def test_fp32_and_quantized_side_by_side(blobs_files, qbench):
     assert " pp" not in lines["agreement"]
 
 
+@pytest.mark.slow
 def test_samples_that_share_sources_widen_the_interval_and_say_so(blobs_files, qbench):
     with np.load("test.npz") as file:
         n = len(file["x"])
@@ -91,6 +92,7 @@ def test_a_change_is_the_value_minus_that_of_fp32_as_in_the_reports(name, hits, 
     assert score_row(before, after)[4] == change
 
 
+@pytest.mark.slow
 def test_the_line_below_says_which_sign_is_a_loss_and_each_interval_its_confidence(
     blobs_files, qbench
 ):
@@ -266,6 +268,7 @@ def test_folders_of_pictures(blobs_files, qbench):
     assert len(err.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_profile_and_quantize_by_steps(blobs_files, qbench):
     code, out, err = qbench("profile", "net.onnx", "--data", "train.npz", "-o", "net.json")
     assert code == 0, err

@@ -32,6 +32,7 @@ def uninstalled(project, shapes_package, monkeypatch):
     sys.modules.pop("conftest", None)
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("name", ["pytest_qbench_extension", "bare", "EXTENSION"])
 def test_a_conftest_is_run_as_under_pytest(uninstalled, qbench, name):
     code, out, err = qbench(
@@ -48,6 +49,7 @@ def test_list_and_doctor_know_it(uninstalled, qbench):
     assert "shapes" in json.loads(out)["machine"]["extensions"]  # the zoo may be installed, too
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("command", ["run", "doctor"])
 def test_an_unknown_name_ends_with_the_hint(uninstalled, qbench, command):
     Path("conftest.py").rename("adder.py")
@@ -60,6 +62,7 @@ def test_an_unknown_name_ends_with_the_hint(uninstalled, qbench, command):
     )  # nothing is accepted yet
 
 
+@pytest.mark.slow
 def test_every_verb_knows_the_names_of_the_folder(uninstalled, qbench):
     axes = ("--backend", "ort-cpu", "--schema", "w8a8_asym_pc", "--calib", "blobs_train")
     assert qbench("eval", "blobs", "--data", "blobs_test", *axes)[0] == 0
@@ -191,6 +194,7 @@ def own_hook(project, qbench, monkeypatch):
     sys.modules.pop("conftest", None)
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_wrong_hook_is_one_sentence_with_its_file(own_hook, qbench, mistake):
     for words in VERBS.values():

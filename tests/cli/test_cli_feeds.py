@@ -85,6 +85,7 @@ def test_two_inputs_are_scored_against_their_labels(two_inputs, qbench):
     assert (top1["hits"], top1["out_of"]) == (100, 100)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", ["val", "bare_val"])
 def test_every_verb_takes_two_inputs_with_and_without_labels(two_inputs, qbench, data):
     assert qbench("profile", "two.onnx", "--data", "bare_cal.npz", "-o", "p.json")[0] == 0
@@ -110,6 +111,7 @@ def test_of_several_outputs_the_one_that_is_compared_is_named(words, maps, qbenc
     assert "compared: output" not in qbench(*given, "--output", "c")[2]
 
 
+@pytest.mark.slow
 def test_outputs_that_are_no_classes_are_compared_as_numbers(maps, qbench):
     code, out, err = qbench(
         "eval", "maps.onnx", "--data", "val.npz", *AXES, "cal.npz", "--output", "boxes", "--json"
@@ -187,6 +189,7 @@ SIZES = "?resize=4&crop=4"
 MAPPING = "'folder:val' has 4 classes: class10=0, class9=1, one=2, two=3"
 
 
+@pytest.mark.slow_but(2)
 @pytest.mark.parametrize("verb", ["eval", "profile", "lint", "localize", "diff"])
 def test_every_verb_prints_once_how_folders_are_numbered(folders, qbench, verb):
     more = {
@@ -248,7 +251,8 @@ metrics = ["top1"]
 """
 
 
-@pytest.mark.parametrize("workers", [(), pytest.param(("-n", "2"), marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
 def test_a_suite_notes_once_how_folders_are_numbered(folders, workers):
     (folders / "conftest.py").write_text(CONFTEST)
     (folders / "pytest.ini").write_text("[pytest]\n")
@@ -310,6 +314,7 @@ def test_arrays_of_other_shapes_and_types_are_one_sentence(folders, qbench, arra
     assert not (folders / "p.json").exists()
 
 
+@pytest.mark.slow
 def test_a_folder_of_samples_and_a_list_of_them_give_what_the_whole_array_gives(
     two_inputs, qbench, tmp_path
 ):
@@ -332,6 +337,7 @@ def test_a_folder_of_samples_and_a_list_of_them_give_what_the_whole_array_gives(
     assert found[0] == found[1] == found[2]
 
 
+@pytest.mark.slow
 def test_a_model_that_came_quantized_is_called_so_and_is_not_quantized_again(
     words, two_inputs, qbench
 ):
@@ -397,6 +403,7 @@ def test_arrays_in_memory_and_a_file_make_a_model_of_a_suite(two_inputs, tmp_pat
     assert model_from_file("two.onnx", task=WholeOutput()).task == WholeOutput()
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("form", "shared", "verb"),
     [("folder", 0, "eval"), ("folder", 12, "localize"), ("jsonl", 1, "eval")],

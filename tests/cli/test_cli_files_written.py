@@ -51,6 +51,7 @@ def test_new_folders_are_made_only_when_there_is_something_to_put_there(profiled
     assert Path("new/deep/plan.json").is_file()
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("command", "word"),
     [
@@ -93,6 +94,7 @@ def test_a_constant_that_is_nan_is_named(blobs_files, qbench):
     assert "constant" not in err
 
 
+@pytest.mark.slow
 def test_samples_of_one_content_under_two_names_are_counted(profiled, qbench):
     x = np.load("train.npz")["x"]
     np.savez("other.npz", x=x[:3])
@@ -182,6 +184,7 @@ def test_integer_machines_are_told_apart(project, qbench):
     assert len(set(told.values())) == len(told) > 10
 
 
+@pytest.mark.slow
 def test_eval_of_weights_alone_takes_no_calibration_samples(blobs_files, qbench):
     eval_ = ("eval", "net.onnx", "--data", "test.npz", "--schema")
     code, bare, err = qbench(*eval_, "w8_sym_pc", "--json")

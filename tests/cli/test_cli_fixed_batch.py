@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("batch", [1, 4])
 @pytest.mark.parametrize("backend", ["ort-cpu", "onnx-reference"])
 def test_a_model_exported_with_a_fixed_batch(blobs_files, qbench, batch, backend):

@@ -270,6 +270,7 @@ def test_show_says_the_same_with_an_index(qbench, history, state):
     assert told[0] == 0
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("state", ["current", "behind", "damaged"])
 def test_check_asks_the_index_and_says_the_same(qbench, history, monkeypatch, state):
     from qbench.tracking import History

@@ -133,6 +133,7 @@ HISTORY = (
 )
 
 
+@pytest.mark.slow
 def test_no_verb_writes_a_line_of_a_run_file_as_it_is(project, qbench):
     assert qbench("run", "suites/tiny.qbench.toml")[0] == 1
     (path,) = Path("reports/history").rglob("*.jsonl")

@@ -151,6 +151,7 @@ def written(folder: Path) -> set[str]:
     }
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("make", "metrics"),
     [

@@ -24,6 +24,7 @@ def digits_facts(tmp_path_factory):
     return found
 
 
+@pytest.mark.slow
 def test_layers_of_8_bit_weights_can_saturate(digits_facts):
     facts = digits_facts["w8a8_asym_pc"]
     assert facts["risky"]
@@ -60,6 +61,7 @@ def quantized(blobs_files, qbench):
     return blobs_files
 
 
+@pytest.mark.slow
 def test_a_file_that_is_quantized_already(quantized, qbench):
     code, out, err = qbench("lint", "w8a8_asym_pc.onnx")
     assert (code, err) == (0, "")
@@ -75,6 +77,7 @@ def test_a_file_that_is_quantized_already(quantized, qbench):
     )
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
@@ -100,6 +103,7 @@ def test_machines_by_name_and_by_file(quantized, qbench):
     assert "wrap in an accumulator of 12" in out
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

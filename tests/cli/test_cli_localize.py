@@ -91,6 +91,7 @@ def test_shares_are_plain_numbers():
     assert _row(node)[5:7] == ("100 %", "0.21 %")
 
 
+@pytest.mark.slow
 def test_a_cell_that_holds_ends_with_0_and_nothing_to_repair(spoil, qbench, tmp_path):
     arguments = ("--schema", "w8a8_asym_pc", "--overrides", "mended.toml", "--json")
     code, out, err = qbench("localize", *CELL, *FEW, *arguments)
@@ -101,6 +102,7 @@ def test_a_cell_that_holds_ends_with_0_and_nothing_to_repair(spoil, qbench, tmp_
     assert not (tmp_path / "mended.toml").exists()
 
 
+@pytest.mark.slow
 def test_a_loss_of_few_samples_is_decided_by_what_they_show(spoil, qbench, tmp_path):
     for name, test in (("few", True), ("others", False)):
         pictures, labels = digits_arrays(test=test)
@@ -116,6 +118,7 @@ def test_a_loss_of_few_samples_is_decided_by_what_they_show(spoil, qbench, tmp_p
     assert found["finding"]["suspects"][0]["node"] == "conv2"
 
 
+@pytest.mark.slow
 def test_what_was_tried_is_not_tried_again(spoil, qbench, tmp_path):
     arguments = ("--schema", spoil("dense1"), "--replay", "tries.jsonl", "--json")
     first = json.loads(qbench("localize", *CELL, *FEW, *arguments)[1])["finding"]["repair"]
@@ -130,6 +133,7 @@ def test_what_was_tried_is_not_tried_again(spoil, qbench, tmp_path):
     assert "another schema" in err
 
 
+@pytest.mark.slow
 def test_a_budget_that_is_too_short_is_said_so(spoil, qbench):
     code, out, err = qbench(
         "localize", *CELL, *FEW, "--schema", spoil("conv2"), "--budget", "0.001", "--json"
@@ -164,6 +168,7 @@ def test_another_search_is_refused_before_anything_is_run(spoil, qbench, tmp_pat
     assert "examining" not in err
 
 
+@pytest.mark.slow
 def test_a_cell_that_holds_says_what_was_not_written(spoil, qbench, tmp_path):
     files = ("--overrides", "mended.toml", "--replay", "tries.jsonl")
     code, out, err = qbench("localize", *CELL, *FEW, "--schema", "w8a8_asym_pc", *files)
@@ -174,6 +179,7 @@ def test_a_cell_that_holds_says_what_was_not_written(spoil, qbench, tmp_path):
     assert not list(tmp_path.glob("*.jsonl"))
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("flag", ["--overrides", "--html", "--replay"])
 def test_a_folder_that_is_not_there_is_made_as_every_command_makes_it(
     spoil, qbench, tmp_path, flag
@@ -237,6 +243,7 @@ def test_without_calibration_samples(spoil, qbench):
     assert "--schema without --calib" in err
 
 
+@pytest.mark.slow
 def test_a_suspect_of_a_cell_that_passes_is_no_failure(spoil, qbench, tmp_path):
     """A pass broke its promise, or an arithmetic saturates: reported, while the exit code is
     that of the verdict.
@@ -250,6 +257,7 @@ def test_a_suspect_of_a_cell_that_passes_is_no_failure(spoil, qbench, tmp_path):
     assert {one["cause"] for one in found["finding"]["suspects"]} == {"pair saturation"}
 
 
+@pytest.mark.slow
 def test_a_network_whose_weights_alone_are_quantized_has_a_row_per_product(spoil, qbench):
     arguments = (*DATA, *FEW, "--schema", "w4_sym_b32")
     code, out, err = qbench(
@@ -268,6 +276,7 @@ def test_a_network_whose_weights_alone_are_quantized_has_a_row_per_product(spoil
     assert "leave integers" not in out
 
 
+@pytest.mark.slow
 def test_a_repair_of_what_is_not_run_in_integers_takes_nothing_out_of_them(spoil, qbench):
     arguments = (*DATA, *FEW, "--schema", "w4a8_sym_pc")
     code, out, err = qbench("localize", "digits_cnn", "--backend", "ort-cpu", *arguments)

@@ -88,6 +88,7 @@ def test_a_spoilt_node_is_named_in_a_cell_that_is_not_decided(
         assert row["clipped_high"] > 0.1
 
 
+@pytest.mark.slow
 def test_a_healthy_network_has_no_culprit(little, qbench):
     call = (
         "localize",

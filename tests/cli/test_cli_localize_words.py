@@ -63,6 +63,7 @@ def two_heads(project):
     )
 
 
+@pytest.mark.slow
 def test_a_cell_that_no_gate_judges_is_not_called_passed(two_heads, qbench):
     arguments = (*two_heads, "--metrics", "sqnr")
     _, out, err = qbench("localize", *arguments)
@@ -71,6 +72,7 @@ def test_a_cell_that_no_gate_judges_is_not_called_passed(two_heads, qbench):
     assert json.loads(qbench("localize", *arguments, "--json")[1])["verdict"]["ungated"]
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("output", "beyond"), [("left", "right_head"), ("right", "left_head"), ("", "")]
 )

@@ -190,6 +190,7 @@ def test_a_full_disk_leaves_no_half_file(qbench, project, monkeypatch):
     assert counts(qbench("merge", "a", "-o", "all")[1]) == [1, 1]
 
 
+@pytest.mark.slow
 def test_merges_at_once_write_each_run_once(tmp_path):
     for side in "ab":
         put(

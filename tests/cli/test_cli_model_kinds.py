@@ -144,6 +144,7 @@ def test_a_suite_takes_models_of_all_kinds(own, project):
     assert {cell["outcome"] for cell in cells} == {"passed"}
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("kind", CAME_QUANTIZED)
 def test_no_node_is_suspected_of_a_relu_that_a_tool_folded_into_a_range(own, qbench, kind):
     """ONNX Runtime's quantizer removes Relu where the range begins at 0: fp32 has it,
@@ -170,6 +171,7 @@ def test_a_file_that_came_quantized_has_no_schema_to_change(own, qbench, more):
     assert not Path("new.toml").exists()
 
 
+@pytest.mark.slow
 def test_outputs_whose_size_depends_on_numbers_are_not_compared_one_by_one(own, qbench):
     """Non-maximum suppression keeps another number of boxes
     of the quantized network than of the float one.

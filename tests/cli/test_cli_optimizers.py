@@ -75,6 +75,7 @@ def test_the_catalogue_can_fail(monkeypatch, qbench):
     assert fact["measured"]["causes"]["elements"] == measured.elements
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

@@ -82,6 +82,7 @@ def test_the_suite_runs_it_and_writes_its_digest(accepted, qbench):
     assert cell["digests"]["arithmetic"] == load_arithmetic("suites/arithmetics/mine.toml").digest
 
 
+@pytest.mark.slow
 def test_the_same_name_with_another_rounding_is_the_cause_of_its_drift(accepted, qbench):
     write_machine(rounding="floor")
     code, out, err = qbench("run", SUITE)
@@ -89,11 +90,13 @@ def test_the_same_name_with_another_rounding_is_the_cause_of_its_drift(accepted,
     assert "arithmetic changed: " in out + err
 
 
+@pytest.mark.slow
 def test_another_spelling_of_the_same_counting_is_no_change(accepted, qbench):
     write_machine(more="narrow = false")
     assert qbench("run", SUITE)[0] == 0
 
 
+@pytest.mark.slow
 def test_runs_under_two_arithmetics_say_so_when_compared(accepted, qbench):
     qbench("run", SUITE)
     (old,) = Path("reports/history").glob("*.jsonl")
@@ -124,6 +127,7 @@ def test_a_name_of_ours_is_refused(words, accepted, qbench):
     words(err)
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("more", "words"),
     [
@@ -144,6 +148,7 @@ def test_a_mistake_is_said_once_and_not_of_every_cell(accepted, qbench, more, wo
     assert (out + err).count(words) == 1
 
 
+@pytest.mark.slow
 def test_a_file_with_a_mistake_is_one_sentence(accepted, qbench):
     write_machine(more='averging = "raw"')
     code, out, err = qbench("run", SUITE)

@@ -59,6 +59,7 @@ def test_the_same_as_facts(quantized, qbench):
     assert facts["off"] == {"second": "the device has no Gemm"}
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -30,6 +30,7 @@ def machines(blobs_files):
     return blobs_files
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("backend", ["ort-cpu", "integer-gemmlowp", "narrow.toml"])
 def test_parts_begin_with_fp32_and_end_with_the_backend(machines, qbench, backend):
     found = facts(qbench, "--backend", backend, "--parts")
@@ -52,6 +53,7 @@ def test_the_ideal_machine_has_no_part_of_its_own(machines, qbench):
     assert (top1["counting"]["losses"], top1["counting"]["gains"]) == (0, 0)
 
 
+@pytest.mark.slow
 def test_a_machine_that_counts_badly_is_seen_in_its_part(machines, qbench):
     (top1,) = facts(qbench, "--backend", "narrow.toml", "--parts")["parts"]
     assert top1["counting"]["losses"] > top1["schema"]["losses"]

@@ -25,6 +25,7 @@ def run_python(code: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow_but(7)
 @pytest.mark.parametrize("command", ["", *(command.name for command in COMMANDS)])
 def test_help(qbench, monkeypatch, golden, command):
     """It fits a terminal; every word, one option a line: Pythons differ in how they break and
@@ -270,6 +271,7 @@ def small_files(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("words", "unused"),
     [
@@ -313,6 +315,7 @@ def test_a_verb_loads_what_it_uses(small_files, words, unused):
     assert done.stderr.splitlines()[-1] == "0"
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("unbuffered", [None, "1"], ids=["buffered", "unbuffered"])
 @pytest.mark.parametrize(
     "words", [["list", "schemas"], ["list", "models", "--json"], ["--help"], ["eval", "--help"]]
@@ -343,6 +346,7 @@ def test_a_reader_that_goes_away_is_no_error(words, unbuffered):
     assert process.returncode in {128 + signal.SIGPIPE, *swallowed}
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "utf-8"])
 @pytest.mark.parametrize(
     "words", [["eval", "--help"], ["init", "--help"], ["list", "schemas"], ["eval", "…"]]

@@ -66,6 +66,7 @@ def quantize(qbench, *more, model="net", output="q.onnx"):
     )
 
 
+@pytest.mark.slow
 def test_both_forms_are_one_model(profiled, qbench):
     assert quantize(qbench)[0] == 0
     code, out, _ = quantize(qbench, "--form", "qoperator", output="o.onnx")

@@ -125,6 +125,7 @@ def test_a_cell_of_two_suites_needs_the_name_of_one(project, qbench):
     assert f"Name it: 'suites/other.qbench.toml::{CELL}'" in err
 
 
+@pytest.mark.slow
 def test_all_missing_keys_of_an_entry_are_named_at_once(project, qbench):
     FILE.write_text(f'[[cell]]\ncell = "{CELL}"\nreason = "known"\n')
     code, _, err = qbench("run", SUITE)
@@ -139,6 +140,7 @@ def red_run(qbench, *select):
     assert qbench("run", SUITE, *select)[0] == 1
 
 
+@pytest.mark.slow
 def test_an_entry_holds_the_values_of_each_cell_and_a_collapse_under_a_pattern_is_red(
     project, qbench, fill_once
 ):
@@ -164,6 +166,7 @@ def test_an_entry_holds_the_values_of_each_cell_and_a_collapse_under_a_pattern_i
     assert "worse than listed" in cell["headline"]
 
 
+@pytest.mark.slow
 def test_the_next_command_fills_the_values_of_an_old_entry(project, qbench, fill_once):
     fill_once(project, accept_all)
     red_run(qbench, "--select", "schema=w8a8_asym_pc backend=ort-cpu")
@@ -199,6 +202,7 @@ def last_record() -> dict[str, object]:
     return record
 
 
+@pytest.mark.slow
 def test_runs_of_a_class_that_the_entry_excludes_give_it_no_values(project, qbench, fill_once):
     fill_once(project, accept_all)
     red_run(qbench, "--select", "schema=w8a8_asym_pc backend=ort-cpu")
@@ -215,6 +219,7 @@ def test_runs_of_a_class_that_the_entry_excludes_give_it_no_values(project, qben
     assert set(entries()[1]["values"]) == {here}
 
 
+@pytest.mark.slow
 def test_an_entry_takes_values_of_each_class(project, qbench, fill_once):
     fill_once(project, accept_all)
     red_run(qbench, "--select", "schema=w8a8_asym_pc backend=ort-cpu")

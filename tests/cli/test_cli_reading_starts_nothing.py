@@ -63,6 +63,7 @@ def test_reading_starts_nothing(started, qbench, monkeypatch, named):
     assert "made  " in listed
 
 
+@pytest.mark.slow
 def test_a_run_starts_what_its_suite_names_and_nothing_else(started, qbench):
     write_suite("ort-cpu")
     qbench("run", "suites/tiny.qbench.toml")

@@ -87,6 +87,7 @@ def test_a_red_run_ends_with_1(project, qbench):
     )
 
 
+@pytest.mark.slow
 def test_json_is_the_run(accepted, qbench):
     code, out, _ = qbench("run", SUITE, "--select", "schema=fp32", "--json")
     facts = json.loads(out)
@@ -121,6 +122,7 @@ def test_a_read_only_history_is_found_before_anything_is_measured(accepted, qben
     assert "expected a writable folder" in err
 
 
+@pytest.mark.slow
 def test_a_history_that_cannot_be_made_is_found_before_anything_is_measured(accepted, qbench):
     Path("reports").write_text("a file where a folder should be")
     code, out, err = qbench("run", SUITE)
@@ -129,6 +131,7 @@ def test_a_history_that_cannot_be_made_is_found_before_anything_is_measured(acce
     assert "--history" in err
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_measured(accepted, shapes_package):
     program = (
         "import sys, qbench.suite, qbench.cli\n"
@@ -162,6 +165,7 @@ def test_ctrl_c_keeps_what_was_measured(accepted, shapes_package):
     assert types == ["run", "environment", "cell", "note"]
 
 
+@pytest.mark.slow
 def test_a_fault_of_ours_is_a_red_cell_and_not_the_end(accepted, qbench, monkeypatch):
     from qbench.suite import Bench
 
@@ -177,6 +181,7 @@ def test_a_fault_of_ours_is_a_red_cell_and_not_the_end(accepted, qbench, monkeyp
     assert outcomes.count("passed") == CELLS - 2
 
 
+@pytest.mark.slow
 def test_report_and_reports_of_a_run(accepted, qbench):
     assert qbench("run", SUITE, "--report", "md")[0] == 0
     assert Path("reports/report.md").read_text()
@@ -185,6 +190,7 @@ def test_report_and_reports_of_a_run(accepted, qbench):
     assert "blobs" in Path("pages/index.html").read_text()
 
 
+@pytest.mark.slow
 def test_report_compares_two_runs_and_looks_back_as_far_as_told(accepted, qbench):
     assert qbench("run", SUITE)[0] == 0
     first = only_run()
@@ -207,6 +213,7 @@ def test_report_compares_two_runs_and_looks_back_as_far_as_told(accepted, qbench
     assert (code, "--runs" in err) == (2, True)
 
 
+@pytest.mark.slow
 def test_report_tells_github(accepted, qbench, monkeypatch):
     from qbench.suite import Bench
 
@@ -226,6 +233,7 @@ def test_report_without_a_history(project, qbench):
     assert "Name it with --history" in err
 
 
+@pytest.mark.slow
 def test_compare_says_same_changed_and_incomparable(accepted, qbench):
     qbench("run", SUITE)
     first = only_run()
@@ -262,6 +270,7 @@ def test_compare_with_what_is_no_run(project, qbench):
     assert "no such run" in err
 
 
+@pytest.mark.slow
 def test_accept_takes_a_run_from_another_machine(accepted, qbench):
     qbench("run", SUITE)
     elsewhere = rewritten(
@@ -303,6 +312,7 @@ def test_accept_replaces_only_with_a_reason(accepted, qbench):
     assert len(out.splitlines()) == 1 + 2 * CELLS
 
 
+@pytest.mark.slow
 def test_accept_says_what_it_refused_and_ends_with_1(accepted, qbench):
     qbench("run", SUITE)
 
@@ -322,6 +332,7 @@ def test_accept_says_what_it_refused_and_ends_with_1(accepted, qbench):
     assert err.count("not accepted: blobs::") == err.count(f"({command})") == CELLS
 
 
+@pytest.mark.slow
 def test_accept_is_refused_in_ci_for_incomplete_runs_and_without_a_baseline(
     accepted, qbench, monkeypatch
 ):
@@ -386,6 +397,7 @@ def test_doctor_counts_the_sources_of_the_data_of_today(accepted, qbench):
     assert (top1["n"], top1["sources"], top1["other_data"]) == (400, None, True)
 
 
+@pytest.mark.slow
 def test_doctor_has_the_tolerances_of_metrics_and_cells():
     """PP-OCR's right lines have a tolerance of their own: 6 % of them,
     not the suite's half a percent.

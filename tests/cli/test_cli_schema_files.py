@@ -64,6 +64,7 @@ def test_a_schema_of_the_suites_is_known_by_its_name(profiled, qbench):
     assert json.loads(out)
 
 
+@pytest.mark.slow_but(2)
 @pytest.mark.parametrize(
     ("schema", "sentence"),
     [
@@ -83,6 +84,7 @@ def test_what_is_no_use_is_refused_and_nothing_written(profiled, qbench, schema,
     assert not (profiled / "out.onnx").exists()
 
 
+@pytest.mark.slow
 def test_eval_takes_files_and_refuses_idle_rules(profiled, qbench):
     data = ("--data", "test.npz", "--calib", "train.npz", "--json")
     code, out, _ = qbench("eval", "net.onnx", *data, "--schema", "mine.toml")
@@ -112,6 +114,7 @@ def accept_everything(path):
     approve_run(bench, [(planned, bench.measure(planned)) for planned in expand(suite, catalogues)])
 
 
+@pytest.mark.slow
 def test_a_whole_run_with_an_idle_rule_is_red(project, qbench):
     folder = project / "suites" / "schemas"
     folder.mkdir()

@@ -102,6 +102,7 @@ def noise():
     }
 
 
+@pytest.mark.slow
 def test_noise_is_kept_once_and_later_runs_do_not_repeat(noisy, monkeypatch):
     accept(noisy)
     before = BASELINE.read_text()
@@ -143,6 +144,7 @@ def test_noise_is_kept_once_and_later_runs_do_not_repeat(noisy, monkeypatch):
     assert any("noise floor in the baseline" in notice for notice in cells["noisy"]["notices"])
 
 
+@pytest.mark.slow
 def test_what_was_never_accepted_has_no_place_for_its_noise(noisy):
     code, out, err = noisy("stability", str(SUITE), "--repeats", "2", "--select", "backend=noisy")
     assert code == 1, err

@@ -52,6 +52,7 @@ def test_one_hot_labels_of_a_classifier_are_recognized(labelled, qbench, kind):
     assert "argmax" in err
 
 
+@pytest.mark.slow
 def test_values_that_are_no_one_hot_rows_are_values(labelled, qbench):
     def mixed(y):  # rows that sum to 1, each of other values, as a teacher network gives them
         share = np.linspace(0.6, 0.9, len(y))[:, None]
@@ -63,6 +64,7 @@ def test_values_that_are_no_one_hot_rows_are_values(labelled, qbench):
         assert (code, "mae" in out) == (0, True)
 
 
+@pytest.mark.slow_but(2)
 @pytest.mark.parametrize("kind", OTHERS)
 def test_what_is_suggested_works(labelled, qbench, kind):
     change, remedy = OTHERS[kind]
@@ -102,6 +104,7 @@ def test_more_calibration_samples_than_there_are_is_an_error(blobs_files, qbench
     assert not Path("out.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["count", "samples"])
 def test_a_suite_that_asks_for_more_samples_than_there_are_is_red(
     blobs_files, qbench, monkeypatch, key

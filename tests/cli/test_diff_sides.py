@@ -73,6 +73,7 @@ def test_a_backend_that_cannot_be_had_says_so(text, found):
         SideText().saying(text).chosen_backend()
 
 
+@pytest.mark.slow
 def test_equal_sides_end_with_0(blobs_files, qbench):
     sides = (
         "--left",
@@ -114,6 +115,7 @@ def test_sides_that_differ_end_with_1_and_name_the_first_node(blobs_files, qbenc
     assert [node["value"] for node in graph["nodes"]] == ["x", "r", "scores"]
 
 
+@pytest.mark.slow
 def test_a_case_of_machines_that_differ_is_saved(blobs_files, qbench):
     sides = (
         "--left",
@@ -129,6 +131,7 @@ def test_a_case_of_machines_that_differ_is_saved(blobs_files, qbench):
     assert run_test_case(blobs_files / "case", get_backend("integer-ort-x64")).passes
 
 
+@pytest.mark.slow
 def test_where_nothing_parts_there_is_no_case(blobs_files, qbench):
     sides = ("--left", "backend=integer-ort-x64 schema=w8a8_asym_pc")
     code, out, _ = qbench("diff", *FILES, *sides, "--save-case", "case")
@@ -142,6 +145,7 @@ def test_where_nothing_parts_there_is_no_case(blobs_files, qbench):
     assert "no test case: a test case needs quantized values on both sides" in out
 
 
+@pytest.mark.slow
 def test_a_quantized_file_is_compared_as_it_is(words, blobs_files, qbench):
     assert qbench("profile", "net.onnx", "--data", "train.npz", "-o", "p.json")[0] == 0
     assert (
@@ -215,6 +219,7 @@ def compared(qbench, *words):
     return code, json.loads(out)
 
 
+@pytest.mark.slow
 def test_every_value_of_a_quantized_file_is_compared(quantized, qbench):
     code, facts = compared(
         qbench, "q.onnx", "--data", "test.npz", "--right", "backend=ort-cpu-noopt"
@@ -227,6 +232,7 @@ def test_every_value_of_a_quantized_file_is_compared(quantized, qbench):
     assert code == (0 if facts["equal"] else 1)
 
 
+@pytest.mark.slow
 def test_integer_operators_of_a_file_are_compared_too(quantized, qbench):
     words = ("--form", "qoperator", "--backend", "ort-cpu-qoperator", "-o", "op.onnx")
     assert (
@@ -302,6 +308,7 @@ def test_a_float_file_and_a_quantized_one_are_aligned_by_their_float_values(
     assert max(node["relative"] for node in graph["nodes"]) < 0.05
 
 
+@pytest.mark.slow
 def test_a_schema_of_the_left_is_compared_with_a_quantized_file(quantized, qbench):
     words = (
         "net.onnx",
@@ -358,6 +365,7 @@ def test_several_outputs_without_labels_are_compared(blobs_files, qbench):
     assert (graph["outputs"]["elements"], graph["outputs"]["differing"]) == (64 * 9, 64 * 3)
 
 
+@pytest.mark.slow
 def test_the_cause_that_lint_knows_is_named(blobs_files, qbench):
     """Saturation of pairs: the weights of a column are equal, so every pair of large inputs
     loses some of its sum.
@@ -389,6 +397,7 @@ def test_the_cause_that_lint_knows_is_named(blobs_files, qbench):
     assert compared(qbench, "ones.onnx", *FILES[1:], *same)[1]["graphs"]["model"]["why"] == ""
 
 
+@pytest.mark.slow
 def test_the_command_that_finds_the_cause_is_named(words, blobs_files, qbench):
     _, facts = compared(
         qbench, *FILES[:-1], "5", "--right", "schema=w4a8_sym_pt", "--calib-count", "9"

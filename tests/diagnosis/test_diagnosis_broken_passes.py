@@ -73,6 +73,7 @@ def suspects(*passes: Wrong):
         return graph.suspects, tuple(graph.notes)
 
 
+@pytest.mark.slow
 def test_a_pass_that_is_not_exact_is_found_at_its_node_though_fp32_feels_nothing():
     found, notes = suspects(COARSE)
     assert notes == ()
@@ -101,6 +102,7 @@ def test_without_a_record_of_the_pass_nothing_speaks_against_that_node():
         assert graph.suspects == ()
 
 
+@pytest.mark.slow
 def test_what_no_rule_explains_is_told_by_what_the_pass_moved(monkeypatch):
     unknown = NamedCause(cause=None, evidence="nothing is known")
     monkeypatch.setattr(localized_graph, "name_cause", lambda *_, **__: unknown)
@@ -110,6 +112,7 @@ def test_what_no_rule_explains_is_told_by_what_the_pass_moved(monkeypatch):
     assert "'wrong'" in first.remedy
 
 
+@pytest.mark.slow
 def test_passes_that_keep_their_word_are_no_suspects():
     """Neither where all do, nor beside one that does not."""
     kept = parse_pipeline("rebase-int8", catalogue()).passes

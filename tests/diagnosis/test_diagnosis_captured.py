@@ -67,6 +67,7 @@ def captured(of):
     return found
 
 
+@pytest.mark.slow
 def test_replays_show_what_a_kernel_remembers():
     healthy, remembering = captured(target()), captured(target(machine(stale), claims=machine()))
     assert all(np.array_equal(one.codes, healthy.again) for one in healthy.replays)

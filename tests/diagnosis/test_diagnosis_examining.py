@@ -93,6 +93,7 @@ def test_the_input_has_the_error_of_ideal_rounding_or_less():
     assert node.isolated.steps == node.cumulative.steps
 
 
+@pytest.mark.slow
 def test_numbers_do_not_depend_on_how_samples_are_batched():
     whole, parts = (examine(target(), batches(count, size)) for count, size in ((1, 32), (8, 4)))
     for one, other in zip(whole.nodes, parts.nodes, strict=True):
@@ -354,6 +355,7 @@ def test_an_output_of_one_number_a_sample_is_no_suspect():
     assert all(node.counting.beyond == 0 for node in found.nodes)
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(("batch", "count"), [(1, 6), (4, 6), (4, 2)])
 def test_graphs_of_a_fixed_batch(batch, count):
     feeds = {"x": numbers(count, 2, 6, 6)}
@@ -374,6 +376,7 @@ def test_graphs_of_a_fixed_batch(batch, count):
     assert set(gains) == {"b_quantized", "c_quantized", "y"}
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(("batch", "count"), [(1, 6), (4, 6), (4, 2)])
 def test_nodes_of_a_fixed_batch_are_captured_on_all_samples(batch, count):
     sick, feeds = chain(batch, {"x": numbers(batch, 2, 6, 6)}), {"x": numbers(count, 2, 6, 6)}

@@ -81,6 +81,7 @@ def localized(folder, batch, form, count, **more):
 FORMS = ("unknown shape", "two outputs", "one number for all", "samples along the second axis")
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
     ("batch", "count"),
@@ -101,6 +102,7 @@ def test_graphs_of_a_fixed_batch_are_examined_on_any_number_of_samples(
     assert all(node.cumulative is not None and node.cumulative.sqnr_db > 20 for node in found.nodes)
 
 
+@pytest.mark.slow
 def test_a_remainder_of_a_fixed_batch_is_counted_once(tmp_path):
     whole, part = (localized(tmp_path, 4, "unknown shape", count) for count in (8, 6))
     elements = [{node.node: node.elements for node in one.nodes}["head"] for one in (whole, part)]
@@ -108,6 +110,7 @@ def test_a_remainder_of_a_fixed_batch_is_counted_once(tmp_path):
     assert elements[1] >= 6 * 4 * SIZE**2
 
 
+@pytest.mark.slow
 def test_gains_are_counted_in_the_output_that_is_named(tmp_path):
     gains = {
         name: {

@@ -35,11 +35,13 @@ def localized(engine, schema):
         }, graph.notes
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("order", ORDERS)
 def test_no_order_of_sums_makes_a_suspect_or_a_note(order):
     assert localized(OrderedNpu(ORDERS[order]), "w8a8_asym_pt") == ({}, [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["permuted", "fused"])
 def test_a_bias_that_is_a_thousandth_off_is_found_in_any_order(order):
     found, _ = localized(

@@ -102,6 +102,7 @@ def test_a_node_that_crashed_is_not_captured_again(graph, monkeypatch):
     assert graph.notes == []
 
 
+@pytest.mark.slow
 def test_an_engine_that_is_not_what_is_watched_is_warned_of(graph):
     assert graph.strays == ()
     assert graph.diverging == frozenset()

@@ -83,16 +83,17 @@ def tried(fault, site, *, seed=1, samples=32, **more):
     return trial
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("site", "bit", "seed"),
     [
         ("point", 6, 1),
-        pytest.param("depthwise", 7, 2, marks=pytest.mark.slow),
-        pytest.param("stem", 6, 3, marks=pytest.mark.slow),
-        pytest.param("strided", 6, 4, marks=pytest.mark.slow),
-        pytest.param("grouped", 5, 5, marks=pytest.mark.slow),
-        pytest.param("last", 6, 6, marks=pytest.mark.slow),
-        pytest.param("dilated", 7, 7, marks=pytest.mark.slow),
+        ("depthwise", 7, 2),
+        ("stem", 6, 3),
+        ("strided", 6, 4),
+        ("grouped", 5, 5),
+        ("last", 6, 6),
+        ("dilated", 7, 7),
     ],
 )
 def test_one_flipped_bit_of_a_weight_is_named(site, bit, seed):
@@ -102,33 +103,23 @@ def test_one_flipped_bit_of_a_weight_is_named(site, bit, seed):
     assert trial.suspects[0] == (site, "wrong weight")
 
 
+@pytest.mark.slow
 def test_exchanged_zero_points_of_a_sum_are_no_bias():
     trial = tried(own_fault("zero-points-exchanged", exchanged, Cause.ROUNDING), "sum")
     assert trial.suspects[0] == ("sum", "wrong rounding or zero point")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "site", "seed", "schema"),
     [
         ("softmax-wraps-at-one", "shares", 1, "w8a8_asym_pc"),
-        pytest.param("softmax-wraps-at-one", "shares", 23, "w8a8_asym_pc", marks=pytest.mark.slow),
-        pytest.param(
-            "operand-overwritten-while-live",
-            "difference",
-            1,
-            "w8a8_sym_pc_pow2",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            "operand-overwritten-while-live", "sum", 2, "w8a8_asym_pc", marks=pytest.mark.slow
-        ),
-        pytest.param(
-            "operand-overwritten-while-live", "gate", 3, "w8a8_asym_pc", marks=pytest.mark.slow
-        ),
+        ("softmax-wraps-at-one", "shares", 23, "w8a8_asym_pc"),
+        ("operand-overwritten-while-live", "difference", 1, "w8a8_sym_pc_pow2"),
+        ("operand-overwritten-while-live", "sum", 2, "w8a8_asym_pc"),
+        ("operand-overwritten-while-live", "gate", 3, "w8a8_asym_pc"),
         ("layer-silently-in-float", "stem", 1, "w8a8_asym_pc"),
-        pytest.param(
-            "layer-silently-in-float", "point", 1, "w8a8_sym_pc_pow2", marks=pytest.mark.slow
-        ),
+        ("layer-silently-in-float", "point", 1, "w8a8_sym_pc_pow2"),
     ],
 )
 def test_a_fault_of_the_catalogue_is_named(name, site, seed, schema):

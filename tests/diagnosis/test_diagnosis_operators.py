@@ -36,6 +36,7 @@ def test_a_right_kernel_passes(subject) -> None:
     check_operator(Conv(), subject, "ort-x64")
 
 
+@pytest.mark.slow
 def test_a_multiplier_of_few_bits_is_tried_with_sums_that_fit_it():
     with pytest.raises(AssertionError, match="a clamp, beyond the codes"):
         check_operator(Conv(wrapping=True), "op.conv.dense.s8s8.real", "ideal")
@@ -44,6 +45,7 @@ def test_a_multiplier_of_few_bits_is_tried_with_sums_that_fit_it():
 STEP, CLAMP = r"a step, \d+ codes? away, and no tie", r"a clamp, beyond the codes -128 … 127"
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("kernel", "subject", "rule", "mistake"),
     [
@@ -109,6 +111,7 @@ def test_a_mistake_that_is_not_known_is_not_made_up() -> None:
     assert "Every element" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_operators_without_a_sum_tell_the_exact_result() -> None:
     with pytest.raises(AssertionError) as caught:
         check_operator(add_half_up, "op.add.u8.ties", "ideal")
@@ -117,6 +120,7 @@ def test_operators_without_a_sum_tell_the_exact_result() -> None:
     check_operator(add_half_up, "op.add.u8.ties", "tflite-single")
 
 
+@pytest.mark.slow
 def test_backends_are_tried_as_kernels_are(tmp_path) -> None:
     check_operator("ort-cpu-precise", TIES, "ort-x64")
     check_operator(get_backend("integer-gemmlowp"), "op.add.u8.ties", get_arithmetic("gemmlowp"))
@@ -126,6 +130,7 @@ def test_backends_are_tried_as_kernels_are(tmp_path) -> None:
         check_operator("integer-gemmlowp", "op.add.u8.ties", "ort-x64")
 
 
+@pytest.mark.slow
 def test_an_engine_that_leaves_the_grid_is_told_so() -> None:
     with pytest.raises(AssertionError, match="not a code, a real number between two codes"):
         check_operator("ort-cpu", "op.requantize.u8.real", "ort-x64")

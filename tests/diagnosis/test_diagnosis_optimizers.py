@@ -57,6 +57,7 @@ def report(network, feeds):
     return examine_optimizers(network, feeds, backend=PRECISE)
 
 
+@pytest.mark.slow
 def test_optimizers_and_rules_are_named_with_what_they_do_to_the_graph(report):
     effects = {one.name: one.effect for one in report.effects}
     assert {
@@ -94,6 +95,7 @@ def test_the_one_that_moves_values_is_found_with_where_it_begins(report, network
     assert not effect.disturbed
 
 
+@pytest.mark.slow
 def test_levels_are_steps_from_none_to_all(report, network, feeds):
     assert [(one.below, one.level) for one in report.levels] == [
         (Level.NONE, Level.BASIC),
@@ -113,12 +115,14 @@ def test_outputs_on_a_grid_are_counted_in_steps(report):
     assert output.causes.differing == output.differences.differing
 
 
+@pytest.mark.slow
 def test_without_samples_graphs_alone_are_compared(network, report):
     bare = examine_optimizers(network, backend=PRECISE)
     assert [one.name for one in bare.effects] == [one.name for one in report.effects]
     assert not any(one.effect.values or one.effect.outputs for one in (*bare.effects, *bare.levels))
 
 
+@pytest.mark.slow
 def test_what_rewrote_nothing_changes_nothing(network):
     """The ground for leaving only those out that say they rewrote the graph."""
     asked = session_optimizers(network, PRECISE)
@@ -176,6 +180,7 @@ def test_a_float_model_is_refused():
         examine_optimizers(ir.from_onnx_text(text), backend=PRECISE)
 
 
+@pytest.mark.slow_but(7)
 @pytest.mark.skipif(
     architecture() != "x64", reason="the kernels of other processors count otherwise"
 )

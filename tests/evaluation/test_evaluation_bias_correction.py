@@ -41,6 +41,7 @@ def agreement(shared: SubjectArtifacts, schema: Schema) -> float:
     return score.value
 
 
+@pytest.mark.slow
 def test_more_answers_stay_with_corrected_biases(shared: SubjectArtifacts) -> None:
     corrected = replace(COARSE, name="corrected", bias_correction=True)
     assert agreement(shared, corrected) > agreement(shared, COARSE) + 0.01

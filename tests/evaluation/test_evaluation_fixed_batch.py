@@ -106,6 +106,7 @@ def same_statistics(found, expected):
             )
 
 
+@pytest.mark.slow_but(2)
 @pytest.mark.parametrize("schema", [None, "w8a8_asym_pc"])
 @pytest.mark.parametrize("name", ["ort-cpu", "onnx-reference"])
 @pytest.mark.parametrize("batch", [1, 4])

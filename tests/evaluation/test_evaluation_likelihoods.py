@@ -108,6 +108,7 @@ def measured(shared, schema=None):
     )
 
 
+@pytest.mark.slow
 def test_it_is_asked_of_both_runs_and_never_while_calibrating(tmp_path):
     task = Counting()
     shared = shared_work(tmp_path, task, "per", "perplexity")

@@ -59,6 +59,7 @@ def facts(measurement):
     return scores, measurement.predictions, measurement.changed, measurement.ties
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("form", ["npz", "folder of npy", "folder of npz"])
 def test_raw_outputs_are_the_cell_itself(form, shared, dumped, tmp_path):
     direct = measure_cell(shared, "ort-cpu", SCHEMA)

@@ -65,6 +65,7 @@ def test_what_no_key_can_follow_is_made_by_every_process(cache):
     assert np.array_equal(next(iter(first.batches()))["x"], X)
 
 
+@pytest.mark.slow
 def test_nothing_of_it_outlives_the_process(tmp_path):
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path\n"

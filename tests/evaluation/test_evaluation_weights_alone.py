@@ -47,6 +47,7 @@ def test_a_schema_of_activations_too_is_asked_for_integers(shared: SubjectArtifa
     assert found.planned_share == found.integer_macs > 0.9
 
 
+@pytest.mark.slow
 def test_the_engine_reports_what_it_ran_in_integers(shared: SubjectArtifacts) -> None:
     def found(backend: str, schema: str) -> Measurement:
         return measure_cell(

@@ -35,6 +35,7 @@ def first_effect(grounds, fault):
     return None
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     "name",
     [

@@ -45,6 +45,7 @@ def trial_at(name, *sites):
     return ward().try_fault(Placed(fault=CATALOGUE[name], sites=sites, seed=1), samples=32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schema", ["w4_sym_b32", "w8_sym_pc", "w8a8_asym_pc_dyn"])
 def test_faults_of_weights_are_found_where_no_activation_has_stored_parameters(schema):
     """Such a network is many units, also where a pass broke one of them: regions of passes end
@@ -76,6 +77,7 @@ def test_an_engine_that_drops_a_bias_is_seen_by_equality_and_found():
     assert trial.suspects[0] == ("conv2", "wrong bias")
 
 
+@pytest.mark.slow
 def test_a_layer_silently_in_float_is_seen_by_the_executed_share_and_keeps_its_accuracy():
     trial = trial_at("layer-silently-in-float", "conv2")
     assert DetectedBy.EXECUTED in trial.seen
@@ -87,6 +89,7 @@ def test_a_layer_silently_in_float_is_seen_by_the_executed_share_and_keeps_its_a
     assert DetectedBy.EXECUTED not in bias.seen
 
 
+@pytest.mark.slow
 def test_a_wrong_pass_is_seen_by_the_effect_it_claims_and_not_by_equality():
     trial = trial_at("weight-transposed", "conv1")
     assert trial.stage is Stage.PASS
@@ -100,6 +103,7 @@ def test_a_wrong_pass_is_seen_by_the_effect_it_claims_and_not_by_equality():
     assert trial.hit == 1
 
 
+@pytest.mark.slow
 def test_a_wrong_profile_is_seen_by_what_it_costs():
     trial = trial_at("range-of-another-value", "dense1")
     assert trial.stage is Stage.CALIBRATION
@@ -109,6 +113,7 @@ def test_a_wrong_profile_is_seen_by_what_it_costs():
     assert trial.suspects[0] == ("dense1", "calibration changed")
 
 
+@pytest.mark.slow
 def test_a_profile_that_costs_nothing_is_seen_by_its_ranges():
     trial = trial_at("calibrated-on-one-sample", "conv1")
     assert DetectedBy.CALIBRATION in trial.seen
@@ -121,6 +126,7 @@ def test_a_profile_that_costs_nothing_is_seen_by_its_ranges():
     assert trial.found
 
 
+@pytest.mark.slow
 def test_a_gate_that_is_red_without_the_fault_sees_nothing():
     lost = Placed(fault=CATALOGUE["last-rows-skipped"], sites=("conv1",), seed=1)
     shaky = replace(ward(), backend=with_fault(ward().backend, lost), agreement=1.0)

@@ -149,6 +149,7 @@ def _try(folder: Path, kind: str, seeds: range) -> None:
     use(sound)  # else all of it would be refused for what was not damaged
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_damaged_file_is_read_or_refused_in_a_sentence(model_files, kind):
     _try(model_files, kind, range(40))

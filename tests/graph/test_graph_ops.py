@@ -89,6 +89,7 @@ def test_an_operator_is_named_in_its_row_alone(name, sources):
     ]
 
 
+@pytest.mark.slow
 def test_one_line_makes_an_operator_count_in_integers(tmp_path):
     """By a copy of the package with one row more; without it the operator stays float, as every
     unknown one does.

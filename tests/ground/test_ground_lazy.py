@@ -74,6 +74,7 @@ assert "sympy" not in sys.modules and "onnx_ir._symbolic_shapes" not in sys.modu
 """
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     "code",
     [
@@ -95,6 +96,7 @@ def test_onnx_ir_computes_with_dimensions_though_sympy_is_deferred(code):
     subprocess.run([sys.executable, "-c", DIMENSIONS + code], check=True, timeout=600)
 
 
+@pytest.mark.slow
 def test_sympy_that_is_used_at_once_is_loaded_at_once(tmp_path):
     """A later onnx_ir may do so: then it gets sympy itself,
     also by the name of a module inside it.

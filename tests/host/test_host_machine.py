@@ -181,6 +181,7 @@ print(environment_of(get_backend("ort-cpu"), "x64-avx2"))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(architecture() != "x64", reason="names kernels of x64")
 @pytest.mark.parametrize(("kernels", "named"), [("Nehalem", "+openblas-Nehalem"), ("Haswell", "")])
 def test_kernels_of_another_processor_make_a_class_of_their_own_where_numpy_sums(kernels, named):

@@ -70,6 +70,7 @@ def mean(arithmetic: Arithmetic, channels: int, *, last: bool = False) -> np.nda
     return found if last else np.moveaxis(found, 1, -1)
 
 
+@pytest.mark.slow_but(5)
 @pytest.mark.parametrize("own", [False, True], ids=["one scale", "many scales"])
 @pytest.mark.parametrize(
     ("filters", "depth", "groups", "left"),

@@ -12,6 +12,7 @@ from one_node import counted, levels_of, model_of, product_of
 from qbench.numerics import Accumulator, get_arithmetic
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("extreme", [False, True])
 @pytest.mark.parametrize(
     ("data", "weights", "zeros"),
@@ -54,6 +55,7 @@ def test_a_filter_a_channel(
     np.testing.assert_array_equal(found, expected(x, w, zeros, window))
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     "window",
     [

@@ -82,6 +82,7 @@ def convolutions(draw: Any) -> tuple[Array, Array, dict[str, Any]]:
     return x, w, attributes
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(convolutions())
 def test_convolutions_of_computed_zero_points_are_the_engines(

@@ -107,6 +107,7 @@ def engine(model: ir.Model, feeds: dict[str, Any]) -> Any:
     return session.run(None, feeds)[0]
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     "machine", ["tflite-single", "nvdla", "tvm-upward", "tvm-tonearest", "gemmlowp"]
 )

@@ -137,6 +137,7 @@ def test_every_level_of_every_function(name: str) -> None:
     np.testing.assert_array_equal(counted(proto, "ort-x64", BYTES), evaluated(proto, BYTES))
 
 
+@pytest.mark.slow_but(26)
 @pytest.mark.parametrize(
     "name", ["Neg", "Abs", "Relu", "Exp", "Tanh", "Floor", "Clip", "Add a number"]
 )
@@ -180,6 +181,7 @@ def test_every_pair_as_the_engine_dequantizes_it(operator: str) -> None:
         np.testing.assert_array_equal(found, engine(proto, left, right))
 
 
+@pytest.mark.slow_but(4)
 @pytest.mark.parametrize("operator", ["Sub", "Div", "Max", "PRelu"])
 @pytest.mark.parametrize("machine", ["gemmlowp", "fbgemm", "glow-cpu", "ort-x64"])
 def test_broadcasting_and_means_change_no_bit(operator: str, machine: str) -> None:
@@ -216,6 +218,7 @@ def with_number(operator: str, dtype: str, *, first: bool, powers: bool = False)
     )
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("first", [False, True], ids=["x-c", "c-x"])
 @pytest.mark.parametrize("operator", ["Add", "Sub", "Mul", "Div"])
 def test_a_number_on_a_grid_counts_as_an_operand_that_varies(operator: str, first: bool) -> None:
@@ -238,6 +241,7 @@ def test_a_number_on_a_grid_counts_as_an_operand_that_varies(operator: str, firs
         np.testing.assert_array_equal(counted(proto, machine, LEVELS), wanted, machine)
 
 
+@pytest.mark.slow_but(5)
 @pytest.mark.parametrize("first", [False, True], ids=["x-c", "c-x"])
 @pytest.mark.parametrize("dtype", ["int16", "uint16"])
 @pytest.mark.parametrize("operator", ["Add", "Sub", "Mul", "Div"])

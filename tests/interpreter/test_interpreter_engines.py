@@ -76,6 +76,7 @@ def engine(path: Path, *, optimized: bool, precise: bool) -> onnxruntime.Inferen
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("per_channel", [False, True])
 @pytest.mark.parametrize("weights", [QuantType.QInt8, QuantType.QUInt8])
 def test_exact_engines_and_the_exact_machine_agree_in_every_bit(
@@ -88,6 +89,7 @@ def test_exact_engines_and_the_exact_machine_agree_in_every_bit(
     assert sum(one.overflowed + one.saturated for one in program.counters.values()) == 0
 
 
+@pytest.mark.slow
 def test_this_processor_is_one_of_the_two_machines(tmp_path) -> None:
     path, x = quantized(tmp_path, per_channel=True, weights=QuantType.QInt8)
     (theirs,) = engine(path, optimized=False, precise=False).run(None, {"x": x})
@@ -101,6 +103,7 @@ def test_this_processor_is_one_of_the_two_machines(tmp_path) -> None:
     assert sum(one.saturated for one in slow.counters.values()) > 0
 
 
+@pytest.mark.slow
 def test_smoke_no_machine_is_far_from_the_exact_one(tmp_path) -> None:
     """12 steps are what a mistake of a whole layer leaves behind;
     every bit is compared elsewhere.
@@ -115,6 +118,7 @@ def test_smoke_no_machine_is_far_from_the_exact_one(tmp_path) -> None:
     assert np.count_nonzero(Program(model, get_arithmetic("glow-cpu")).run({"x": x})["y"] != ideal)
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("name", sorted({*list_arithmetics()} - {"pow2-shift", "tqt"}))
 def test_no_bit_depends_on_the_means(name, tmp_path) -> None:
     path, x = quantized(tmp_path, per_channel=True, weights=QuantType.QInt8)

@@ -47,6 +47,7 @@ def counted(operator: str, machine: str) -> Any:
     return Program(model, get_arithmetic(machine)).run({"a": left, "b": right})["r"]
 
 
+@pytest.mark.slow_but(22)
 @pytest.mark.parametrize("machine", list_arithmetics())
 @pytest.mark.parametrize("operator", FACES)
 def test_a_function_and_a_run_agree(operator: str, machine: str) -> None:

@@ -145,6 +145,7 @@ def both(node: Epilogue, machine: Arithmetic, sums: Array) -> Counters:
     return counters
 
 
+@pytest.mark.slow_but(4)
 @pytest.mark.parametrize("kind", ["int8", pytest.param("uint8", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("machine", ALL)
 @settings(max_examples=10)
@@ -309,6 +310,7 @@ def test_a_level_in_doubt_is_one() -> None:
     assert counters.levels == 2
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("name", ["gemmlowp", "neon"])
 def test_sums_next_to_the_ends_of_their_register_are_rounded_twice_without_leaving_it(
     name: str,

@@ -142,6 +142,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow_but(7)
 @pytest.mark.parametrize(("operator", "attributes", "axes"), CASES)
 @pytest.mark.parametrize("machine", ["ort-x64", "ideal"])
 def test_any_axes(operator: str, attributes: str, axes: str | None, machine: str) -> None:

@@ -98,6 +98,7 @@ def lowered(proto: onnx.ModelProto) -> ir.Model:
     return lower_to_qoperator(ir.from_proto(proto), INTEGER_INTERPRETER)
 
 
+@pytest.mark.slow_but(26)
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int16"])
 @pytest.mark.parametrize("name", MOVERS)
 def test_levels_move_as_reals_do(name: str, dtype: str) -> None:
@@ -154,6 +155,7 @@ RESIZES = [
 ]
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(("mode", "nearest"), RESIZES)
 def test_the_nearest_is_onnx_runtimes(mode: str, nearest: str) -> None:
     """From 1 … 9 elements to 1 … 17, by sizes, and by scales."""

@@ -68,6 +68,7 @@ def check(name: str, schema: str) -> None:
         assert len(np.unique(ours)) > 10
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("schema", [*UNSIGNED, SIGNED])
 @pytest.mark.parametrize("name", SMALL)
 def test_every_logit_is_the_engines(name: str, schema: str) -> None:

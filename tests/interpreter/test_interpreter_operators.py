@@ -74,6 +74,7 @@ def _same(left: np.ndarray, right: np.ndarray) -> bool:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_bit_is_the_engines(family: str) -> None:
     strategy, count = FAMILIES[family]
@@ -86,6 +87,7 @@ def test_every_bit_is_the_engines(family: str) -> None:
     holds()
 
 
+@pytest.mark.slow
 def test_the_cases_are_what_they_are_said_to_be() -> None:
     """Ties, extremes, zero multipliers and wraps are among them, or the test above would show
     less than it says.

@@ -179,6 +179,7 @@ def _cases(draw: st.DrawFn) -> tuple[Case, np.ndarray, np.ndarray, np.ndarray]:
     return case, data, weight.reshape(DEPTH, COLUMNS), bias
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(_cases())
 def test_every_product_adds_its_bias_as_the_oracle(

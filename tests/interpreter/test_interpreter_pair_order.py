@@ -82,6 +82,7 @@ def convolution(
     return model_of("QLinearConv", ORDER, {"x": x}, given, group=groups, pads=[1] * 4), {"x": x}
 
 
+@pytest.mark.slow_but(2)
 @pytest.mark.parametrize("codes", ["uint8", "int8"])
 @pytest.mark.parametrize(
     ("groups", "channels", "filters"), [(1, 3, 4), (1, 4, 2), (2, 3, 4), (3, 1, 3), (1, 1, 2)]
@@ -101,6 +102,7 @@ def test_sums_are_those_of_plain_integers(
         )
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("constant", [True, False])
 def test_raised_data_saturate_in_matrix_products_too(constant: bool) -> None:
     a, b = np.full((1, 3), 127, np.int8), np.full((3, 1), 127, np.int8)

@@ -104,6 +104,7 @@ MACHINES = [
 ]
 
 
+@pytest.mark.slow_but(17)
 @pytest.mark.parametrize("constant", [False, True])
 @pytest.mark.parametrize("kinds", [("uint8", "int8"), ("int8", "uint8"), ("int8", "int8")])
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda m: f"{m.name}-{m.accumulator.bits}")
@@ -248,6 +249,7 @@ def test_sums_that_leave_the_integers_are_the_engines(
     )
 
 
+@pytest.mark.slow_but(4)
 @pytest.mark.parametrize("machine", ["ideal", "gemmlowp", "nvdla"])
 @pytest.mark.parametrize(
     "kinds", [("uint16", "int8"), ("int16", "uint8"), ("int16", "int8"), ("uint8", "int16")]

@@ -56,6 +56,7 @@ def levels_of(shape: tuple[int, ...], dtype: str) -> Any:
     )
 
 
+@pytest.mark.slow_but(5)
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 @pytest.mark.parametrize("length", [1, 2, 10, 197, 1001, 4099])
 def test_tables_are_onnx_runtimes(dtype: str, length: int) -> None:

@@ -111,6 +111,7 @@ def test_extremes(n):
         assert margin_evidence(0, n, n, HALF_POINT) is Evidence.PASS
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("n", [200, 1000])
 @pytest.mark.parametrize("margin", [0.005, 0.01, 0.02])
 def test_type_one_error_by_enumeration(n, margin):

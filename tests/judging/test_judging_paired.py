@@ -121,6 +121,7 @@ def test_wilson_inside_newcombe_is_the_known_one():
         )
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("n", [10, 20, 30])
 def test_coverage_by_enumeration(n):
     """Each interval holds the true change in nearly 95 of 100 experiments,

@@ -102,6 +102,7 @@ def mean_precision(case: Case, pictures, sizes, overlaps=OVERLAPS) -> float | No
     return sum(classes) / len(classes) if classes else None
 
 
+@pytest.mark.slow_but(7)
 @pytest.mark.parametrize("seed", range(60))
 def test_average_precision_is_cocos_written_out(seed: int) -> None:
     case = random_case(seed, most=8)

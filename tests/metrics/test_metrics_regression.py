@@ -121,6 +121,7 @@ def test_keypoint_similarity_is_coco_s(points: int) -> None:
     assert scored("oks", found, labels).value == pytest.approx((sum(ours) - ours[3]) / 8, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_an_interval_holds_the_change_and_shrinks_with_the_samples() -> None:
     for name in ("mae", "rmse", "spearman", "mape"):
         widths = []

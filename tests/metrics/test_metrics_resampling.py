@@ -132,6 +132,7 @@ def test_many_changes_are_left_to_the_bootstrap():
     assert resampling.with_unmet((-0.01, 0.02), rows) == (-0.01, 0.02)
 
 
+@pytest.mark.slow
 def test_an_own_way_to_resample_is_widened_too():
     likeness = Answers(np.array([[9], [8], [1], [2]], dtype=np.int32), kind=AnswerKind.LIKENESS)
     same = score(

@@ -150,6 +150,7 @@ def test_a_likeness_is_a_share(value):
         likenesses(value)
 
 
+@pytest.mark.slow
 def test_the_interval_of_an_equal_error_rate_finds_every_threshold_anew():
     generator = np.random.default_rng(3)
     alike = np.arange(200) < 100

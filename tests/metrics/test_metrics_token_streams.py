@@ -55,6 +55,7 @@ PAIRS = st.integers(2, 24).flatmap(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(PAIRS, st.integers(1, 24), st.integers(1, 24))
 @example(([0.0, 5.0], [5.0, 0.0]), 1, 1)

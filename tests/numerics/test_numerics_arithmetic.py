@@ -244,6 +244,7 @@ def test_one_rounding_or_two_in_an_add_of_equal_scales() -> None:
     assert np.count_nonzero(pairs(*grids, "gemmlowp") != pairs(*grids, "tflite-single")) == 16512
 
 
+@pytest.mark.slow
 @given(
     st.tuples(*[st.floats(2.0**-10, 0.1875, width=32)] * 3),
     st.tuples(*[st.integers(-128, 127)] * 3),

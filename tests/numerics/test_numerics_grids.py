@@ -153,6 +153,7 @@ def test_every_element_is_its_scalar_specification(
         assert int(got[index]) == scalar_level(float(x[index]), params, index)
 
 
+@pytest.mark.slow
 @given(
     bits=bits,
     signed=st.booleans(),

@@ -21,6 +21,7 @@ GRID = QParams(0.5, 3, "int8")
 TWO = (add_quantized, subtract_quantized, divide_quantized)
 
 
+@pytest.mark.slow_but(71)
 @pytest.mark.parametrize("machine", NAMES)
 @pytest.mark.parametrize("place", range(3))
 @pytest.mark.parametrize("scale", [0.0, -1.0, np.nan, np.inf])

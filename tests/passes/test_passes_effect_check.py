@@ -108,6 +108,7 @@ def convolution(rows: str = "5") -> ir.Model:
     return text(f"int8[n,1,{rows},5] x", "float[n,1,a,3] y", constants, lines)
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("model", "verdict", "inputs"),
     [

@@ -54,6 +54,7 @@ def every(at: str) -> np.ndarray:
     return np.arange(256, dtype=np.uint8).view(at)
 
 
+@pytest.mark.slow_but(7)
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize(("at", "zero"), [("int8", 5), ("int8", -128), ("uint8", 131)])
 def test_the_table_gives_what_the_function_gave(name: str, at: str, zero: int) -> None:

@@ -231,6 +231,7 @@ class _Forgetful:
         return bool(found)
 
 
+@pytest.mark.slow_but(2)
 @pytest.mark.parametrize("name", sorted(LIMITED.keys() - {"behind"}))
 def test_a_lossy_pass_that_loses_a_limit_is_reported_as_another_function(name: str) -> None:
     lines = [

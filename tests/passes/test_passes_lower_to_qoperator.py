@@ -166,6 +166,7 @@ def kinds(model: ir.Model) -> dict[str, int]:
     return dict(Counter(node.op_type for node in model.graph))
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("schema", UNSIGNED)
 @pytest.mark.parametrize("name", NETS)
 def test_it_counts_as_the_optimized_pairs_do_bit_for_bit(name: str, schema: str) -> None:
@@ -391,6 +392,7 @@ def test_integers_keep_the_names_of_what_quantized_them(name: str) -> None:
     assert wanted <= {value.name for node in lowered(pairs).graph for value in node.outputs}
 
 
+@pytest.mark.slow
 def test_the_padding_is_the_zero_point() -> None:
     result = lowered(quantized(image_net(), "w8a8_asym_pc"))
     pad = next(node for node in result.graph if node.op_type == "Pad")

@@ -93,6 +93,7 @@ def test_steps_do_not_add_up_along_a_chain() -> None:
     assert twice.removed == 0
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("steps", [0, 1, 3])
 @settings(max_examples=30)
 @given(grids=st.lists(GRIDS, min_size=3, max_size=3))
@@ -100,6 +101,7 @@ def test_one_merge_moves_no_level_by_more_than_is_admitted(steps: int, grids: li
     assert farthest(grids, steps) <= steps
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(grids=st.lists(GRIDS, min_size=4, max_size=6))
 def test_no_number_of_exact_merges_moves_a_level(grids: list[Grid]) -> None:

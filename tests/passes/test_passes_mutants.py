@@ -367,6 +367,7 @@ MUTANTS = {
 }
 
 
+@pytest.mark.slow_but(8)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_every_mutant_is_caught_with_a_small_counterexample(name: str) -> None:
     mutant = MUTANTS[name]

@@ -3,6 +3,7 @@ that is measured.
 """
 
 import numpy as np
+import pytest
 from chains import Grid, chain, run_machine, run_qdq
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ GRIDS = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(
     first=GRIDS, grids=st.lists(GRIDS, min_size=2, max_size=6), policy=st.sampled_from(list(Policy))

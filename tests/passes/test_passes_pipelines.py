@@ -110,6 +110,7 @@ def test_every_pipeline_is_valid_idempotent_and_keeps_names_with_numbers(pipelin
         )
 
 
+@pytest.mark.slow_but(2)
 @pytest.mark.parametrize("pipeline", CANONICAL)
 def test_every_pipeline_is_profiled_planned_and_written(pipeline: str) -> None:
     profile = calibrate(NETWORK, [FEEDS], pipeline=pipeline)

@@ -49,6 +49,7 @@ def differing(seed: int, passes: list[Pass]) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_exact_passes_leave_every_bit_of_a_few_networks() -> None:
     assert not {seed: found for seed in (1, 49, 234) if (found := differing(seed, EXACT))}
 

@@ -27,6 +27,7 @@ FEEDS = feeds()
 Steps = list[tuple[str, int, int, Grid]]
 
 
+@pytest.mark.slow_but(2)
 @pytest.mark.parametrize("one", PASSES, ids=lambda one: one.name)
 @settings(max_examples=4)
 @given(first=GRIDS, steps=STEPS)

@@ -66,6 +66,7 @@ def why(model: ir.Model) -> str:
     return found.reason
 
 
+@pytest.mark.slow_but(13)
 @pytest.mark.parametrize("name", [*CALLS, "Mul", "Div", "LeakyRelu", "Transpose"])
 @pytest.mark.parametrize(
     "brought", [Grid(0.5, 128, qtype="uint8"), Grid(0.5, 100, qtype="uint8", low=0)], ids=str

@@ -135,6 +135,7 @@ def in_a_row(grids: list[Grid], side: str, *, last: str) -> ir.Model:
     return text("int8[256] x", ", ".join(outputs), list(dict.fromkeys(given)), lines)
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("policy", Policy)
 def test_a_chain_that_rounds_with_side_readers_is_left(policy: Policy) -> None:
     """One requantize a round would go otherwise, each when the one behind it is gone."""
@@ -145,6 +146,7 @@ def test_a_chain_that_rounds_with_side_readers_is_left(policy: Policy) -> None:
     )  # settles: it is stopped with an error otherwise
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("side", ["Cos", "Q"])
 def test_a_chain_of_same_reals_with_side_readers_goes_at_once(side: str) -> None:
     grids = [Grid(0.5, 128, qtype="uint8") if index % 2 else Grid(0.5) for index in range(31)]

@@ -43,6 +43,7 @@ def test_glow_would_keep_the_last_limits_alone() -> None:
     assert (run_qdq(last_alone, **feeds)["y"] != run_qdq(model, **feeds)["y"]).any()
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("first", "second", "left"),
     [
@@ -82,6 +83,7 @@ def test_a_multiple_of_a_scale_is_not_exact_at_ties() -> None:
     assert run_qdq(in_one, **ties)["y"].tolist() == [0, 6]
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     "body", ["Conv(d, w)", "Sigmoid(d)", "Add(d, d)", "GlobalAveragePool(d)", "Softmax<axis=1>(d)"]
 )

@@ -84,6 +84,7 @@ def same(before: ir.Model, after: ir.Model, **feeds: np.ndarray) -> None:
         np.testing.assert_array_equal(run(after, **feeds)["y"], run(before, **feeds)["y"])
 
 
+@pytest.mark.slow_but(3)
 @pytest.mark.parametrize("name", MOVERS)
 @pytest.mark.parametrize("behind", ["t, w", "t, z"], ids=["same grid", "other grid"])
 def test_it_goes_below_whatever_moves_levels(name: str, behind: str) -> None:
@@ -159,6 +160,7 @@ def alternating(count: int, *scales: float) -> ir.Model:
     )
 
 
+@pytest.mark.slow
 def test_those_that_cannot_merge_meet_in_pairs_and_settle() -> None:
     before = alternating(60, 0.1, 0.17)
     after = before.clone()
@@ -172,6 +174,7 @@ def test_those_that_cannot_merge_meet_in_pairs_and_settle() -> None:
     same(before, after, x=levels(4, 5))
 
 
+@pytest.mark.slow
 def test_those_that_can_are_one_in_the_end() -> None:
     before = alternating(40, 0.25)
     after = run_pipeline(before, Pipeline((SinkRequantize(), MergeRequantize()))).model

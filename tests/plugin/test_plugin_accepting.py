@@ -67,6 +67,7 @@ def test_the_whole_story(project, monkeypatch):
     assert "trained anew" in reasons
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seeds", "state"), [("2 7", "holds"), ("3 2", "broken")])
 def test_before_a_retrained_model_is_accepted_its_fp32_is_judged_on_the_same_samples(
     project, monkeypatch, seeds, state
@@ -114,6 +115,7 @@ def test_accepting_with_two_workers(project):
     assert project.run().parseoutcomes() == {"passed": 8}
 
 
+@pytest.mark.slow
 def test_drift_is_red_until_accepted_with_a_reason(project):
     project.accept()
     fewer_calibration_samples(project)
@@ -129,6 +131,7 @@ def test_drift_is_red_until_accepted_with_a_reason(project):
     assert project.run().parseoutcomes() == {"passed": 8}
 
 
+@pytest.mark.slow
 def test_drift_on_another_processor_is_a_notice(project, monkeypatch):
     project.accept()
     fewer_calibration_samples(project)
@@ -191,12 +194,14 @@ def test_refused_before_anything_runs(project, monkeypatch, options, environment
     assert not (project.path / "baselines").exists()
 
 
+@pytest.mark.slow
 def test_in_ci_with_the_word_for_it(project, monkeypatch):
     monkeypatch.setenv("CI", "true")
     assert project.accept("--qbench-accept-in-ci").parseoutcomes() == {"accepted": 8}
     assert (project.path / "baselines/scratch/tiny_a.json").exists()
 
 
+@pytest.mark.slow
 def test_a_run_that_ended_early_accepts_nothing(project):
     project.write_suite(
         project.suite_path.read_text().replace("tolerance = 0.2", "tolerance = 0.003")
@@ -207,6 +212,7 @@ def test_a_run_that_ended_early_accepts_nothing(project):
     assert not (project.path / "baselines").exists()
 
 
+@pytest.mark.slow
 def test_a_loss_beyond_tolerance_is_recorded_but_stays_red(project):
     project.write_suite(
         project.suite_path.read_text().replace("tolerance = 0.2", "tolerance = 0.003")
@@ -228,6 +234,7 @@ def test_a_loss_beyond_tolerance_is_recorded_but_stays_red(project):
     )
 
 
+@pytest.mark.slow
 def test_a_damaged_baseline_is_one_sentence_and_can_be_accepted_anew(project):
     project.accept()
     path = project.path / "baselines/scratch/tiny_b.json"
@@ -254,6 +261,7 @@ UNREADABLE = {
 }
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("what", UNREADABLE)
 def test_accepting_over_a_value_that_cannot_be_read_loses_no_other_class(
     what, project, monkeypatch
@@ -285,6 +293,7 @@ def test_accepting_over_a_value_that_cannot_be_read_loses_no_other_class(
         assert path.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_results_of_another_class_outlive_a_damaged_reference(project, monkeypatch):
     """The .json is whole: what the message advises must not throw it away."""
     select = ("-k", "tiny_b and fp32 and not noopt")
@@ -299,6 +308,7 @@ def test_results_of_another_class_outlive_a_damaged_reference(project, monkeypat
     assert project.run(*select).parseoutcomes()["passed"] == 1
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("choice", "outcomes"), [("warn", {"missing": 8}), ("skip", {"skipped": 8})]
 )
@@ -313,6 +323,7 @@ def test_what_missing_baselines_do_is_a_choice(project, choice, outcomes):
     assert not [note for note in project.lines(kind="note") if str(project.path) in note["text"]]
 
 
+@pytest.mark.slow
 def test_a_limited_run_is_judged_against_fp32_of_today(project):
     project.accept()
     result = project.run("--qbench-limit=20")
@@ -326,6 +337,7 @@ def test_a_limited_run_is_judged_against_fp32_of_today(project):
     result.stdout.no_fnmatch_line("*of the suite*selected*")
 
 
+@pytest.mark.slow
 def test_an_entry_that_ran_out_does_not_keep_from_accepting(project):
     (project.suite_path.parent / "scratch.quarantine.toml").write_text(
         '[[cell]]\ncell = "tiny_a::ort-cpu+*"\nmeasured = "97 %"\nreason = "old"\nowner = "ann"\n'
@@ -354,6 +366,7 @@ def test_a_loss_that_is_being_accepted_is_not_told_to_be_accepted(project):
         result.stdout.no_fnmatch_line(text)
 
 
+@pytest.mark.slow
 def test_a_cell_that_is_bad_on_one_processor_only_passes_on_another(project, monkeypatch):
     """Listed here, it can never be accepted here; where it is not listed it is judged against
     fp32 all the same.
@@ -410,6 +423,7 @@ MORE = {}
 """
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("before", "after"),
     [

@@ -56,6 +56,7 @@ def right_answers(project):
         return arrays[name].tolist()
 
 
+@pytest.mark.slow
 def test_one_cell_that_drifts_and_loses_like_any_other(project, record):
     record()
     project.run("--qbench-accept-fp32", "--qbench-accept=new", "--qbench-select=backend=ort-cpu")
@@ -82,6 +83,7 @@ def test_one_cell_that_drifts_and_loses_like_any_other(project, record):
     assert project.outcomes()[CELL] != "drifted"
 
 
+@pytest.mark.slow
 def test_a_missing_sample_breaks_the_cell_and_no_other(project, record):
     record(rows=399)
     project.accept()

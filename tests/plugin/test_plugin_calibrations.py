@@ -37,6 +37,7 @@ def recalibrated(project):
     return project
 
 
+@pytest.mark.slow
 def test_it_is_told_where_nothing_was_ever_accepted(recalibrated, monkeypatch):
     before = known(recalibrated)
     assert set(before) == {"default"}
@@ -57,6 +58,7 @@ def test_it_is_told_where_nothing_was_ever_accepted(recalibrated, monkeypatch):
     assert recalibrated.run().parseoutcomes() == {"passed": 2}
 
 
+@pytest.mark.slow
 def test_it_is_why_predictions_drift_and_new_does_not_take_it(recalibrated):
     result = recalibrated.run()
     result.stdout.fnmatch_lines(["*calibration changed: *"])
@@ -67,6 +69,7 @@ def test_it_is_why_predictions_drift_and_new_does_not_take_it(recalibrated):
     assert recalibrated.run().parseoutcomes() == {"passed": 2}
 
 
+@pytest.mark.slow
 def test_a_cell_that_is_new_here_stays_red_until_its_calibration_is_accepted(
     recalibrated, monkeypatch
 ):
@@ -83,6 +86,7 @@ def test_a_suite_may_admit_it(recalibrated, monkeypatch):
     assert recalibrated.run().parseoutcomes() == {"passed": 2}
 
 
+@pytest.mark.slow
 def test_a_run_made_elsewhere_brings_its_calibration(recalibrated):
     from qbench.cli.program import main
 

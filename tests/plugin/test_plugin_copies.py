@@ -44,6 +44,7 @@ def notes(project):
     ]
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("how", "found"),
     [
@@ -76,7 +77,8 @@ def test_what_is_the_same_under_another_name_is_a_note(own, monkeypatch, how, fo
     assert [text[: len(start)] for text, start in zip(notes(own), found, strict=True)] == found
 
 
-@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 2])
 def test_it_is_noted_once_for_all_models_and_workers_and_in_each_report(own, monkeypatch, workers):
     monkeypatch.setenv("COPIES", "copies:3")
     own.accept("-q", "--qbench-report=html", "--qbench-report=md", workers=workers)

@@ -5,6 +5,8 @@ collected in no time.
 import subprocess
 import sys
 
+import pytest
+
 HEAVY = (
     "numpy",
     "onnx",
@@ -33,6 +35,7 @@ def test_importing_the_plugin_loads_nothing_heavy():
     assert loaded_after("import qbench.plugin") == []
 
 
+@pytest.mark.slow
 def test_a_session_without_cells_loads_nothing_heavy(tmp_path):
     (tmp_path / "test_x.py").write_text("def test_x(): pass\n")
     run = (

@@ -26,6 +26,7 @@ def run(pytester):
     return with_keys
 
 
+@pytest.mark.slow
 def test_a_file_that_is_too_large_fails_and_one_that_fits_passes(run):
     small = run("max_file_bytes = 1", "--qbench-accept-fp32", "--qbench-accept=new")
     assert small.ret == 1
@@ -44,6 +45,7 @@ def test_a_file_that_is_too_large_fails_and_one_that_fits_passes(run):
     red.stdout.fnmatch_lines(["*--qbench-accept=all*"])
 
 
+@pytest.mark.slow
 def test_a_key_that_is_new_is_accepted_as_new(run):
     assert run("", "--qbench-accept-fp32", "--qbench-accept=new").ret == 0
     before = run("max_file_bytes = { accepted = 1.0 }")
@@ -52,6 +54,7 @@ def test_a_key_that_is_new_is_accepted_as_new(run):
     run("max_file_bytes = { accepted = 1.0 }").stdout.no_fnmatch_line("*no other is known*")
 
 
+@pytest.mark.slow
 def test_a_latency_that_no_engine_reaches_fails_and_a_generous_one_passes(run):
     assert (
         run(
@@ -66,6 +69,7 @@ def test_a_latency_that_no_engine_reaches_fails_and_a_generous_one_passes(run):
     slow.stdout.fnmatch_lines(["*max_latency_ratio 1e-09 of fp32 (suite own)*"])
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("key", "named"),
     [

@@ -1,5 +1,7 @@
 """Distances to fp32 and a metric of a user's own, in units, from a suite to the terminal."""
 
+import pytest
+
 METRIC = """
 import numpy as np
 from qbench.metrics import Against, Counts, Direction, Metric
@@ -33,6 +35,7 @@ metrics = ["top1", "agreement"]
 MORE = '["top1", "agreement", "gap", "sqnr", "kl", "negative_flips", "ties"]'
 
 
+@pytest.mark.slow
 def test_a_suite_asks_for_more_than_was_accepted(project):
     project.write_conftest('MORE = {"metrics": {"gap": lambda: GAP}}', extra=METRIC)
     project.write_suite(SUITE)

@@ -109,6 +109,7 @@ def outcomes(project):
     return [cell["outcome"] for cell in project.lines(kind="cell") if cell["model"] == "tiny_b"]
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     "where",
     [
@@ -126,6 +127,7 @@ def test_an_accepted_cell_that_is_skipped_has_a_line_and_is_red(accepted, monkey
     assert outcomes(accepted) == ["drifted", "drifted"]
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("where", ["loader:skip", "loader:SkipTest", "setup:skip", "mark:xfail"])
 def test_where_nothing_was_accepted_a_skip_is_unsupported(accepted, monkeypatch, where):
     monkeypatch.setenv("ENDS", where)
@@ -135,6 +137,7 @@ def test_where_nothing_was_accepted_a_skip_is_unsupported(accepted, monkeypatch,
     assert accepted.run("-k", "tiny_b").ret == 1  # nothing was measured
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     "where", ["loader:SystemExit", "loader:fail", "loader:os._exit", "record:skip"]
 )
@@ -147,6 +150,7 @@ def test_what_ends_the_process_or_the_test_is_an_error_of_the_cell_and_the_other
     assert len(outcomes(accepted)) == 2
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("where", "code"),
     [("backend:exit", 2), ("collection:exit", 2), ("protocol:none", 2), ("call:exit", 2)],
@@ -158,6 +162,7 @@ def test_a_session_that_ends_early_with_0_ends_with_another_code(
     assert accepted.run().ret == code
 
 
+@pytest.mark.slow
 def test_a_hook_that_clears_the_exit_code_does_not_make_red_cells_green(accepted, monkeypatch):
     accepted.write_conftest(
         ENDS.replace("plain_model(name, seed)", "plain_model(name, seed + 1)"), HOOKS
@@ -166,6 +171,7 @@ def test_a_hook_that_clears_the_exit_code_does_not_make_red_cells_green(accepted
     assert accepted.run().ret == 1
 
 
+@pytest.mark.slow
 def test_a_red_cell_that_is_expected_to_fail_stays_red(accepted, monkeypatch):
     accepted.write_conftest(
         ENDS.replace("plain_model(name, seed)", "plain_model(name, seed + 1)"), HOOKS
@@ -175,6 +181,7 @@ def test_a_red_cell_that_is_expected_to_fail_stays_red(accepted, monkeypatch):
     assert (result.ret, result.parseoutcomes()) == (1, {"failed": 4})
 
 
+@pytest.mark.slow
 def test_a_python_test_that_is_skipped_by_a_loader_or_a_mark_is_red(accepted, monkeypatch):
     accepted.pytester.makepyfile(
         test_cells="""
@@ -192,6 +199,7 @@ def test_a_python_test_that_is_skipped_by_a_loader_or_a_mark_is_red(accepted, mo
         assert (result.ret, result.parseoutcomes()) == (1, {"failed": 2})
 
 
+@pytest.mark.slow
 def test_a_run_with_an_end_is_whole_only_with_a_line_of_each_selected_cell(accepted):
     accepted.run()
     path = max((accepted.path / "reports" / "history").glob("*.jsonl"))

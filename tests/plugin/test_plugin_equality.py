@@ -135,6 +135,7 @@ def ask(project, backend, asked, *, of_given=False):
     conftest.write_text(conftest.read_text().replace(known, known + ' | {"tiny_q": given}'))
 
 
+@pytest.mark.slow
 def test_an_equal_cell_is_green_and_its_line_counts(project):
     ask(project, "twin", 'equal_to = { twin = "ort-cpu" }')
     assert project.accept().ret == 0
@@ -153,6 +154,7 @@ def test_an_equal_cell_is_green_and_its_line_counts(project):
     assert line["seconds"]["compared"] > 0
 
 
+@pytest.mark.slow
 def test_our_machine_equals_the_engine_and_has_no_float_cell(project):
     ask(project, "integer-ort-x64", 'equal_to = "ort-cpu-precise"')
     project.write_suite(project.suite_path.read_text().replace("fp32 = false", ""))
@@ -198,6 +200,7 @@ def test_an_unequal_cell_is_red_with_number_sample_and_node_whatever_was_accepte
     assert not line["compared"]["first"]["note"]
 
 
+@pytest.mark.slow
 def test_what_is_close_passes_by_its_steps_and_fails_without_them(project):
     close = 'close_to = {{ backend = "ort-cpu", steps = {} }}'
     ask(project, "stepping", close.format(1), of_given=True)
@@ -261,6 +264,7 @@ def rival_gate(project):
     return line, gate
 
 
+@pytest.mark.slow
 def test_a_cell_as_good_as_its_rival_passes(project):
     ask(project, "twin", 'no_worse_than = "ort-cpu"')
     assert project.accept().ret == 0
@@ -274,6 +278,7 @@ def test_a_cell_as_good_as_its_rival_passes(project):
     assert gate["rule"] == "no_worse_than ort-cpu by 0.5 % (model tiny_a)"
 
 
+@pytest.mark.slow
 def test_a_cell_worse_than_its_rival_fails_though_its_tolerance_to_fp32_admits_it(project):
     ask(project, "off", 'no_worse_than = { backend = "ort-cpu", margin = 0.2 }')
     project.accept()
@@ -300,6 +305,7 @@ def test_a_cell_worse_than_its_rival_fails_though_its_tolerance_to_fp32_admits_i
     result.stdout.fnmatch_lines(["*qbench diff MODEL *--left backend=ort-cpu --right backend=off*"])
 
 
+@pytest.mark.slow
 def test_a_rival_that_is_the_cell_itself_or_is_for_float_asks_nothing(project):
     ask(project, "twin", 'no_worse_than = "twin"')
     assert project.accept().ret == 0

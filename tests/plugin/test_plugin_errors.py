@@ -14,6 +14,7 @@ metrics = ["top1"]
 HEAD = '[suite]\nbackends = ["ort-cpu"]\nschemas = ["w8a8_asym_pc"]\n'
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -71,6 +72,7 @@ def test_a_suite_that_makes_no_sense_is_a_collection_error(project, text, senten
     assert not project.run_files
 
 
+@pytest.mark.slow
 def test_a_suite_under_another_name_is_named_and_other_files_are_left_alone(project):
     project.suite_path.rename(project.path / "suites/mine.toml")
     result = project.run("suites/mine.toml", suite=False)
@@ -185,6 +187,7 @@ def pytest_qbench_extension(config, _first=pytest_qbench_extension):
 """
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("fault", "sentence"),
     [
@@ -242,6 +245,7 @@ def test_a_full_disk_of_the_cache_is_a_sentence_and_no_traceback(project):
     assert not list((project.path / "cache" / "fp32").iterdir())
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("hook", "sentence"),
     [

@@ -137,6 +137,7 @@ def site(project, monkeypatch):
     return folder
 
 
+@pytest.mark.slow
 def test_an_installed_package_adds_one_of_everything(project, site):
     project.write_suite(SUITE)
     (project.path / "conftest.py").unlink()
@@ -149,6 +150,7 @@ def test_an_installed_package_adds_one_of_everything(project, site):
     assert project.lines(kind="cell")[1]["metrics"]["plus_metric"]["n"] == 50
 
 
+@pytest.mark.slow
 def test_an_entry_point_that_names_something_else_is_one_sentence(project, site):
     (site / "qbench_plus.py").write_text("EXTENSION = 3\n")
     result = project.run(process=True)

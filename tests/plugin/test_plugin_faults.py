@@ -46,6 +46,7 @@ MORE = {"backends": {"my-engine": Engine}}
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "schemas"),
     [("zero_point", {"w8a8_asym_pc", "w8a8_asym_pt"}), ("neighbour", {"w8a8_asym_pc"})],
@@ -76,6 +77,7 @@ def test_the_right_cells_turn_red(project, monkeypatch, fault, schemas):
     assert project.run().ret == 0
 
 
+@pytest.mark.slow
 def test_an_engine_that_may_crash_and_cannot_leave_this_process_has_a_notice(project):
     members = (
         "    hang_s = 60.0\n\n    def __reduce__(self):\n"

@@ -104,6 +104,7 @@ def given(project):
     return project
 
 
+@pytest.mark.slow
 def test_it_is_measured_as_it_is_against_its_partner(given):
     result = given.run()
     assert result.ret == pytest.ExitCode.TESTS_FAILED
@@ -143,6 +144,7 @@ def test_it_is_measured_as_it_is_against_its_partner(given):
     assert cells["tiny_qdq"]["fp32_correct"] == 400  # labels are what the float model answers
 
 
+@pytest.mark.slow
 def test_accepting_it_alone_waits_for_its_partner(given):
     assert given.accept("-k", "tiny_qdq").parseoutcomes() == {"accepted": 1, "deselected": 4}
     result = given.run("-k", "tiny_qdq")
@@ -151,6 +153,7 @@ def test_accepting_it_alone_waits_for_its_partner(given):
     assert given.run("-k", "tiny_qdq").parseoutcomes() == {"passed": 1, "deselected": 4}
 
 
+@pytest.mark.slow
 def test_its_share_in_integers_is_shown_and_no_gate(given):
     given.write_suite(SUITE.replace('"tiny_qdq"', '"tiny_partly"'))
     assert given.accept().parseoutcomes() == {"accepted": 5}
@@ -188,6 +191,7 @@ def test_a_drift_of_the_file_is_seen(given):
     assert given.outcomes() == {"tiny_qdq::ort-cpu-noopt+given": "drifted"}
 
 
+@pytest.mark.slow
 def test_results_of_a_run_are_accepted_later(given):
     given.accept("-k", "tiny_a")
     given.run()
@@ -198,6 +202,7 @@ def test_results_of_a_run_are_accepted_later(given):
     assert given.run().parseoutcomes() == {"passed": 4, "failed": 1}
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -240,6 +245,7 @@ def test_wrong_partners_are_one_sentence(given, old, new, said):
     result.stdout.fnmatch_lines([f"*model 'tiny_qdq'*{said}"])
 
 
+@pytest.mark.slow
 def test_models_that_do_not_fit_their_key_are_one_sentence(given, monkeypatch):
     given.write_suite(SUITE.replace('"tiny_qdq"\nfp32 = "tiny_a"', '"tiny_float"\nfp32 = "tiny_a"'))
     given.run("-k", "tiny_float").stdout.fnmatch_lines(

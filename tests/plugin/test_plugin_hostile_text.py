@@ -78,6 +78,7 @@ def test_a_report_for_github_commands_and_nothing_else_does(project):
     assert offences(text) == ours
 
 
+@pytest.mark.slow
 def test_collecting_starts_no_python(project):
     folder = project.suite_path.parent / "pythons"
     folder.mkdir()

@@ -25,7 +25,8 @@ def idle(project):
     return project
 
 
-@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 2])
 def test_it_is_told_and_red(idle, workers):
     result = idle.run(workers=workers)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
@@ -47,6 +48,7 @@ def test_a_part_of_the_suite_cannot_tell(idle):
     assert idle.lines(kind="note") == []
 
 
+@pytest.mark.slow
 def test_a_rule_that_one_model_has_is_not_idle(idle):
     path = idle.path / "suites" / "schemas" / "idle.toml"
     path.write_text(IDLE.replace("stem*", "gemm0"))

@@ -63,7 +63,8 @@ MORE = {
 """
 
 
-@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 2])
 def test_an_engine_that_dies_or_hangs_fails_its_cells_only(project, workers):
     (project.path / "fake_engine.py").write_text(ENGINE)
     project.pytester.syspathinsert(project.path)

@@ -54,9 +54,8 @@ def spoilt(project):
     return project
 
 
-@pytest.mark.parametrize(
-    "ignored", [ROOT / ".gitignore", pytest.param(OWN, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("ignored", [ROOT / ".gitignore", OWN])
 def test_a_red_run_writes_nothing_that_git_would_take(spoilt, ignored):
     """Pages, charts, models, overrides, findings, the run file: all of this machine; what
     people noted is kept.
@@ -128,6 +127,7 @@ def test_a_red_cell_names_its_node_and_a_schema_that_repairs_it(spoilt):
     )
 
 
+@pytest.mark.slow
 def test_a_cell_that_was_never_accepted_and_would_fail_is_localised(spoilt):
     schemas = spoilt.suite_path.parent / "schemas"
     (schemas / "fresh.toml").write_text(SPOILT.replace("percentile(50)", "percentile(40)"))
@@ -149,6 +149,7 @@ def test_a_cell_that_was_never_accepted_and_would_fail_is_localised(spoilt):
         assert "top1" in text
 
 
+@pytest.mark.slow
 def test_a_repair_that_leaves_too_little_in_integers_says_so(spoilt):
     spoilt.write_suite(SUITE.replace("integer_macs = 0.3", "integer_macs = 0.6"))
     spoilt.run()
@@ -166,6 +167,7 @@ def test_findings_travel_from_workers(spoilt):
     assert (spoilt.path / "reports" / "overrides" / "scratch" / f"{CELL}.toml").exists()
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("by", ["option", "ini"])
 def test_0_seconds_look_for_nothing(spoilt, by):
     if by == "ini":
@@ -223,6 +225,7 @@ def test_an_engine_that_aborts_on_a_node_alone_is_a_finding_and_the_other_cells_
     assert crash.evidence.partition(":")[0] in html.unescape(page.read_text())
 
 
+@pytest.mark.slow
 def test_what_a_process_has_spent_is_not_spent_again(spoilt):
     spoilt.write_suite(SUITE.replace('["ort-cpu-precise"]', '["ort-cpu-precise", "ort-cpu-noopt"]'))
     spoilt.run("--qbench-localize=0.001")
@@ -237,6 +240,7 @@ def test_what_is_no_number_of_seconds_is_refused(project):
     result.stderr.fnmatch_lines(["*--qbench-localize: found 'soon'*"])
 
 
+@pytest.mark.slow
 def test_a_failure_to_localise_is_a_sentence_and_the_cell_red_for_its_own_reason(
     spoilt, monkeypatch
 ):
@@ -254,6 +258,7 @@ def test_a_failure_to_localise_is_a_sentence_and_the_cell_red_for_its_own_reason
     result.stdout.fnmatch_lines(["*could not be localised: no such luck"])
 
 
+@pytest.mark.slow
 def test_an_overrides_folder_that_cannot_be_written_is_a_note(spoilt):
     (spoilt.path / "reports" / "overrides").write_text("in the way")
     spoilt.run()

@@ -45,6 +45,7 @@ def marked(lines, mark):
     return [line.split(":")[0].split()[1] for line in lines if line.startswith(f"  {mark} ")]
 
 
+@pytest.mark.slow
 def test_each_gate_is_one_sentence_and_its_statistics_come_with_v(red):
     plain = failures(red.run())
     verbose = failures(red.run("-v"))
@@ -55,6 +56,7 @@ def test_each_gate_is_one_sentence_and_its_statistics_come_with_v(red):
     assert sum(len(line) for line in plain) < sum(len(line) for line in verbose)
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("option", ["--tb=short", "-q"])
 def test_short_is_the_gates_that_are_not_met_and_the_next_step(red, option):
     lines = failures(red.run(option))
@@ -63,6 +65,7 @@ def test_short_is_the_gates_that_are_not_met_and_the_next_step(red, option):
     assert any(line.startswith("  next: ") for line in lines)
 
 
+@pytest.mark.slow
 def test_line_is_one_line_for_each_cell(red):
     result = red.run("--tb=line")
     cells = [node for node, outcome in red.outcomes().items() if outcome == "failed"]
@@ -76,10 +79,12 @@ def test_line_is_one_line_for_each_cell(red):
     assert all(" - top1 " in line for line in short)
 
 
+@pytest.mark.slow
 def test_no_is_nothing(red):
     assert failures(red.run("--tb=no")) == []
 
 
+@pytest.mark.slow
 def test_quiet_has_no_matrix_and_keeps_what_is_red(red):
     quiet, plain = summary(red.run("-q")), summary(red.run())
     assert any(line.startswith("tiny_a ") for line in plain)
@@ -92,6 +97,7 @@ def test_quiet_has_no_matrix_and_keeps_what_is_red(red):
     assert next(line for line in quiet if line.startswith("scratch: ")) in plain
 
 
+@pytest.mark.slow
 def test_cells_with_equal_messages_are_one_with_the_names_of_the_others(red):
     result = red.run()
     heads = [line for line in failures(result) if line.startswith("____")]
@@ -119,7 +125,8 @@ MORE = {}
 """
 
 
-@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 1])
 def test_an_error_of_a_loader_is_printed_once_without_the_frames_of_qbench(project, workers):
     project.write_conftest(FAILING_LOADER)
     result = project.run(workers=workers)
@@ -156,6 +163,7 @@ def test_an_error_of_the_function_that_makes_data_is_one_sentence_with_its_line(
     assert {cell["outcome"] for cell in project.lines(kind="cell")} == {"error"}
 
 
+@pytest.mark.slow
 def test_x_at_the_last_cell_interrupts_nothing(red):
     for how in ({}, {"workers": 1}):
         result = red.run("-x", "-k", "tiny_a and noopt and w8a8", **how)
@@ -195,6 +203,7 @@ def test_cells_of_python_tests_alone_are_not_counted_as_selected_ones(project):
     assert "scratch: All 4 cells pass" in summary(result)
 
 
+@pytest.mark.slow
 def test_names_that_suggest_crops_are_noted_once_and_not_where_sources_are_declared(project):
     for declared in ("", ".with_sources(lambda sample: sample.partition('_')[0])"):
         conftest = project.path / "conftest.py"

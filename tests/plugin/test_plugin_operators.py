@@ -112,6 +112,7 @@ def test_a_right_backend_passes_and_nothing_is_stored(trial):
     assert not (project.path / "baselines").exists()
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("backend", "machine", "wrong"),
     [
@@ -132,6 +133,7 @@ def test_a_wrong_backend_is_caught_where_it_counts_otherwise(trial, backend, mac
         result.stdout.re_match_lines([rf".*equal_to integer-{machine} \(suite scratch\)"])
 
 
+@pytest.mark.slow
 def test_close_is_enough_where_a_suite_says_so(trial):
     project = trial.project
     close = SUITE.format(backend="mine-half-up", machine="ort-x64")
@@ -157,12 +159,14 @@ def kernels(pytester, monkeypatch):
     return run
 
 
+@pytest.mark.slow
 def test_the_kernel_in_the_docs_is_right(kernels):
     from qbench.subjects import list_operators
 
     assert kernels().parseoutcomes() == {"passed": len(list_operators("op.gemm.*"))}
 
 
+@pytest.mark.slow
 def test_the_message_in_the_docs_is_what_is_said(kernels):
     result = kernels(
         "np.rint(sums.astype(np.float32) * (x_grid.scale * w_grid.scale / y_grid.scale))", HALF_UP

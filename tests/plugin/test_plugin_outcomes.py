@@ -39,6 +39,7 @@ def only(project, backend):
     project.write_conftest(ENGINES)
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("backend", "reason"),
     [("picky", "*found a Gemm; expected no Gemm*"), ("absent", "*provides 'no_such_engine'*")],
@@ -78,6 +79,7 @@ MORE = {}
 """
 
 
+@pytest.mark.slow
 def test_a_model_whose_package_cannot_be_had_is_red_where_it_was_accepted_and_skipped_elsewhere(
     project, monkeypatch
 ):
@@ -118,6 +120,7 @@ MORE = {"backends": {"fickle": Fickle}}
 """
 
 
+@pytest.mark.slow
 def test_what_ran_and_was_accepted_here_is_red_when_it_is_unsupported(project, monkeypatch):
     only(project, "fickle")
     project.write_conftest(FICKLE)
@@ -175,6 +178,7 @@ def test_the_short_summary_says_the_news_not_the_cell_again(project):
     )
 
 
+@pytest.mark.slow
 def test_a_crash_of_an_engine_keeps_its_traceback_and_is_recorded(project):
     only(project, "broken")
     result = project.run()
@@ -229,7 +233,8 @@ def test_an_entry_that_ran_out_or_is_not_needed_is_red(project, tolerance, expir
     result.stdout.fnmatch_lines([f"*::ort-cpu+w8a8_asym_pc {word.removeprefix('is ').upper()}*"])
 
 
-@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 2])
 def test_a_pattern_is_not_needed_when_none_of_its_cells_fails(project, workers):
     project.accept()
     quarantine(project, "tiny_*::*+w8a8*")
@@ -243,6 +248,7 @@ def test_a_pattern_is_not_needed_when_none_of_its_cells_fails(project, workers):
     assert end["exit_code"] == 1
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("part", [("-k", "ort-cpu and not noopt"), ("--qbench-limit=40",)])
 def test_a_part_of_its_cells_or_samples_does_not_tell_that_a_pattern_is_not_needed(project, part):
     project.accept()
@@ -250,6 +256,7 @@ def test_a_part_of_its_cells_or_samples_does_not_tell_that_a_pattern_is_not_need
     assert project.run(*part).ret == pytest.ExitCode.OK
 
 
+@pytest.mark.slow
 def test_a_pattern_of_which_some_cells_fail_is_needed(project):
     project.write_suite(
         project.suite_path.read_text().replace("tolerance = 0.2", "tolerance = 0.003")
@@ -283,6 +290,7 @@ def test_hooks_change_the_record(project):
     assert project.lines(kind="cell")[0]["board"] == "devkit 3"
 
 
+@pytest.mark.slow
 def test_tolerance_and_threads_by_option_and_ini(project):
     project.accept()
     given = project.run("--qbench-tolerance=0.003")

@@ -5,6 +5,8 @@ written, counted, judged.
 import json
 import sys
 
+import pytest
+
 OPERATORS = """
 import numpy as np
 
@@ -55,6 +57,7 @@ def swished(seed):
 """
 
 
+@pytest.mark.slow
 def test_an_operator_of_a_conftest_is_counted_on_integers(project):
     project.write_suite(SUITE)
     project.write_conftest(OPERATORS, "import dataclasses\n" + SWISHED)

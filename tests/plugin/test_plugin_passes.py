@@ -71,6 +71,7 @@ def cells(project):
     }
 
 
+@pytest.mark.slow
 def test_each_policy_is_a_cell_that_says_what_its_passes_moved(forgetful):
     project = forgetful()
     assert project.accept().ret == 0
@@ -103,6 +104,7 @@ def test_a_circle_of_places_is_one_sentence(forgetful):
     result.stdout.fnmatch_lines(["*Placing the pass 'forget-grid'*a circle*"])
 
 
+@pytest.mark.slow
 def test_a_pass_that_breaks_the_graph_is_an_error_of_its_cells_alone(forgetful):
     project = forgetful()
     text = FORGETFUL.format(effect="EXACT", before="").replace(

@@ -71,6 +71,7 @@ def test_workers_tell_how_much_was_selected(shrunk):
     assert set(baselines(shrunk)) == {"tiny_a"}
 
 
+@pytest.mark.slow
 def test_a_suite_that_cannot_be_read_prunes_nothing(shrunk):
     before = baselines(shrunk)
     shrunk.write_suite("[suite]\nbackend = 1\n")

@@ -71,6 +71,7 @@ def test_measure_and_judge(project):
     assert project.lines(kind="end")[0]["cells"] == 4
 
 
+@pytest.mark.slow
 def test_the_run_line_counts_the_suites_cells_whoever_reports_first(project):
     project.accept()
     write_test(project, f'models=["tiny_a"], {SUITE}', "qbench_cell.measure()")
@@ -82,6 +83,7 @@ def test_the_run_line_counts_the_suites_cells_whoever_reports_first(project):
     assert project.lines(kind="end")[0]["cells"] == 12
 
 
+@pytest.mark.slow
 def test_measuring_alone_is_recorded_and_a_failed_assertion_is_pytests(project):
     project.accept()
     write_test(
@@ -95,6 +97,7 @@ def test_measuring_alone_is_recorded_and_a_failed_assertion_is_pytests(project):
     assert set(project.outcomes().values()) == {"passed"}
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("marker", "sentence"),
     [

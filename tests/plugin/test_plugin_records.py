@@ -55,6 +55,7 @@ def odd(project):
     return project
 
 
+@pytest.mark.slow
 def test_first_lines_say_what_and_where(project):
     project.run("-k", "tiny_a")
     header, environment, *cells, end = project.lines()
@@ -67,10 +68,11 @@ def test_first_lines_say_what_and_where(project):
     assert end["exit_code"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "workers"),
     [
-        pytest.param(signal.SIGKILL, (), marks=pytest.mark.slow),
+        (signal.SIGKILL, ()),
         (signal.SIGINT, ()),
         (signal.SIGKILL, ("-n1", "--dist", "loadscope")),
     ],
@@ -140,6 +142,7 @@ def test_reports_are_drawn_from_the_history(project):
     assert "tiny_b" in (project.path / "reports" / "report.md").read_text().replace("\\", "")
 
 
+@pytest.mark.slow
 def test_a_damaged_history_file_hinders_nobody(project):
     project.accept()
     folder = project.path / "reports" / "history"
@@ -174,6 +177,7 @@ def test_a_folder_that_cannot_be_written_is_noticed_before_anything_is_measured(
     assert not (project.path / "baselines").exists()
 
 
+@pytest.mark.slow
 def test_folders_that_this_session_does_not_write_may_be_what_they_are(project):
     (project.path / "blocked").touch()
     blocked = [f"--qbench-{name}=blocked/folder" for name in ("history", "reports")]
@@ -202,6 +206,7 @@ def test_cells_in_python_tests_are_not_measured_in_vain_either(project):
     assert not (project.path / "measured").exists()
 
 
+@pytest.mark.slow
 def test_a_folder_that_breaks_while_measuring_is_one_sentence_and_red(project):
     project.accept()
     hook = "def pytest_qbench_update_record(config, record):\n    open('blocked', 'a').close()\n"
@@ -215,6 +220,7 @@ def test_a_folder_that_breaks_while_measuring_is_one_sentence_and_red(project):
     assert "Traceback" not in result.stdout.str() + result.stderr.str()
 
 
+@pytest.mark.slow
 def test_two_suites_make_two_run_files(project):
     (project.path / "suites" / "other.qbench.toml").write_text(project.suite_path.read_text())
     project.run("suites/other.qbench.toml", "-k", "tiny_a and fp32")
@@ -222,6 +228,7 @@ def test_two_suites_make_two_run_files(project):
     assert [len(project.lines(i, "cell")) for i in (0, 1)] == [2, 2]
 
 
+@pytest.mark.slow
 def test_a_session_without_cells_writes_nothing(project):
     project.pytester.makepyfile("def test_x(): pass")
     result = project.run(suite=False)
@@ -237,6 +244,7 @@ def test_a_session_without_cells_writes_nothing(project):
     )
 
 
+@pytest.mark.slow
 def test_a_run_that_is_not_kept_is_reported_and_leaves_no_file(project):
     project.accept()
     kept = project.files().keys()

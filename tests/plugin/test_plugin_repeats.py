@@ -99,6 +99,7 @@ def cell(project):
     return found
 
 
+@pytest.mark.slow
 def test_an_engine_that_repeats_its_answers_runs_twice_whatever_was_asked_for(write):
     project = write("steady")
     accept(project)
@@ -115,6 +116,7 @@ def test_without_repeats_a_cell_runs_once_and_its_line_says_nothing_of_them(writ
     assert "repeats" not in cell(project)
 
 
+@pytest.mark.slow
 def test_the_runs_of_a_noisy_engine_are_counted_and_its_drift_is_held_to_them(write, monkeypatch):
     project = write("noisy")
     accept(project)
@@ -167,6 +169,7 @@ def test_a_broken_engine_drifts_though_it_is_noisy(write):
     assert "more than noise" in drift["detail"]
 
 
+@pytest.mark.slow
 def test_noise_beyond_the_margin_is_inconclusive_and_says_how_many_runs_it_needs(write):
     project = write("wild", settings='repeats = { "wild" = 3 }', tolerance=0.02, model="tiny_b")
     project.accept()
@@ -180,12 +183,14 @@ def test_noise_beyond_the_margin_is_inconclusive_and_says_how_many_runs_it_needs
     assert f'repeats = {{ "wild+w8a8_asym_pc" = {needed} }}' in line["remedy"]
 
 
+@pytest.mark.slow
 def test_repeats_take_the_threads_of_the_suite_in_turn(write):
     project = write("noisy", settings="repeats = 4\nrepeat_threads = [2, 1]")
     project.accept()
     assert loads(project, "noisy") == [1, 2, 1, 2]
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [

@@ -32,6 +32,7 @@ def worse_from(project, night):
     project.run_files[0].unlink()
 
 
+@pytest.mark.slow
 def test_a_report_at_the_end_knows_what_was_accepted_and_what_people_said(project):
     project.accept()
     worse_from(project, 4)
@@ -45,6 +46,7 @@ def test_a_report_at_the_end_knows_what_was_accepted_and_what_people_said(projec
     assert ", accepted " in cell_page(project, "tiny_a")
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("summary", [True, False])
 def test_github_is_told_what_broke_and_in_which_suite_file(project, monkeypatch, summary):
     project.accept()
@@ -65,6 +67,7 @@ def test_github_is_told_what_broke_and_in_which_suite_file(project, monkeypatch,
     assert not (project.path / "reports" / "index.html").exists()
 
 
+@pytest.mark.slow
 def test_github_is_told_of_the_suites_of_this_job_alone(project, monkeypatch, tmp_path_factory):
     summary = tmp_path_factory.mktemp("job") / "summary.md"
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
@@ -84,7 +87,8 @@ def test_github_is_told_of_the_suites_of_this_job_alone(project, monkeypatch, tm
     assert "other" not in summary.read_text()
 
 
-@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 1])
 def test_junit_xml_has_the_counts_of_each_cell_as_properties(project, workers):
     project.accept()
     project.run("--junitxml=junit.xml", workers=workers)

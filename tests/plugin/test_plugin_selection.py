@@ -62,6 +62,7 @@ def test_selection_that_cannot_be_read_is_a_usage_error(project):
     )
 
 
+@pytest.mark.slow
 def test_last_failed_runs_only_the_red_cells(project):
     project.accept("-k", "not tiny_b or not noopt")  # two cells nobody accepted
     assert project.run().parseoutcomes() == {"passed": 6, "failed": 2}
@@ -82,6 +83,7 @@ def test_exitfirst_stops_and_marks_the_run_incomplete(project):
     assert any("7 of 8 selected cells" in note["text"] for note in project.lines(kind="note"))
 
 
+@pytest.mark.slow
 def test_junit_xml_holds_every_cell_with_its_message(project):
     project.accept("-k", "tiny_a")
     project.run("--junitxml=junit.xml", "-k", "tiny_a or (tiny_b and not noopt)")

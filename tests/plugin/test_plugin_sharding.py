@@ -12,6 +12,7 @@ def models(project):
     return {cell["model"] for cell in project.lines(kind="cell")}
 
 
+@pytest.mark.slow
 def test_two_machines_share_the_models_and_merge_their_runs(project):
     project.accept()
     seen = []

@@ -81,6 +81,7 @@ def cells(project):
     return {cell["schema"]: cell for cell in project.lines(kind="cell")}
 
 
+@pytest.mark.slow
 def test_a_good_cell_ends_when_its_loss_is_proven_and_is_compared_with_what_was_accepted(write):
     project = write()
     project.accept()
@@ -109,6 +110,7 @@ def test_a_good_cell_ends_when_its_loss_is_proven_and_is_compared_with_what_was_
     )  # the order is that of the data's digest
 
 
+@pytest.mark.slow
 def test_a_changed_answer_among_those_that_ran_is_drift(write):
     project = write()
     project.write_conftest(f"{ENGINE}\nMORE = dict(backends=dict(own=Engine))")
@@ -132,6 +134,7 @@ def test_a_changed_answer_among_those_that_ran_is_drift(write):
         compare_runs(whole, last)
 
 
+@pytest.mark.slow
 def test_a_cell_whose_accepted_answers_were_not_kept_is_run_whole_and_compared(write):
     project = write()
     path = project.suite_path
@@ -158,6 +161,7 @@ expires = "2999-12-31"
 """
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("added", "is_whole"),
     [
@@ -201,6 +205,7 @@ def test_a_bad_cell_fails_early_by_its_counts_alone(write):
     assert cell["n"] < 200
 
 
+@pytest.mark.slow
 def test_an_agreement_floor_is_decided_too(write):
     project = write(metrics='"top1", "agreement"')
     project.run()  # nothing is accepted: the floor is that of the suite, 0.3
@@ -216,6 +221,7 @@ def test_an_agreement_floor_is_decided_too(write):
     assert floor["state"] == "holds"
 
 
+@pytest.mark.slow
 def test_a_good_cell_ends_by_its_counts_where_these_decide(write):
     project = write(decision="point", tolerance=0.05)
     project.accept()
@@ -225,6 +231,7 @@ def test_a_good_cell_ends_by_its_counts_where_these_decide(write):
     assert cell["n"] < 400
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     "settings",
     [
@@ -243,6 +250,7 @@ def test_what_needs_every_sample_runs_to_the_end(write, settings):
     assert cell["digests"]["predictions:points"]
 
 
+@pytest.mark.slow
 def test_float_cells_reproduce_their_reference_whole(write):
     project = write(fp32="true")
     project.accept()
@@ -252,6 +260,7 @@ def test_float_cells_reproduce_their_reference_whole(write):
     assert "stopped" in found["w8a8_asym_pc"]
 
 
+@pytest.mark.slow
 def test_an_early_end_has_no_point_in_a_series_and_is_not_accepted(write):
     from qbench.tracking import record_of_line
 

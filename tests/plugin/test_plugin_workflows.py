@@ -249,6 +249,7 @@ def push_in_between(machine, project):
     )
 
 
+@pytest.mark.slow
 def test_a_night_that_may_not_push_ends_with_one_sentence(machine, project):
     hook = machine.remote / "hooks" / "pre-receive"
     machine.program(

@@ -41,6 +41,7 @@ def rows(*arguments: str) -> dict[str, Row]:
     }
 
 
+@pytest.mark.slow
 def test_digits() -> None:
     table = rows("digits_cnn")
     assert set(table) == {"pc", "pt"}

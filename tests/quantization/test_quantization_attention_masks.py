@@ -192,6 +192,7 @@ def test_a_mask_costs_nothing(name: str) -> None:
     assert any("attention mask" in refusal and "'m'" in refusal for refusal in plan.refusals)
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("name", ["BERT", "fed", "fed -inf", "multiplied", "guarded"])
 def test_a_mask_that_calibration_did_not_see_is_not_lost(name: str) -> None:
     """Samples without padding leave a mask of zeros:

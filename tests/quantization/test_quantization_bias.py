@@ -299,6 +299,7 @@ def test_what_a_backend_adds_in_float_is_said() -> None:
     assert not any("added in float" in line for line in derived.lines()[1:])
 
 
+@pytest.mark.slow_but(3)
 @pytest.mark.parametrize("level", ["ort-cpu", "ort-cpu-noopt"])
 @pytest.mark.parametrize(
     "bias", [own("int8"), own("int9"), own("int16"), own("int32"), own("int32", Finer.PRODUCT)]

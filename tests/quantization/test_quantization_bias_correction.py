@@ -114,6 +114,7 @@ def planned(
     return plan, quantize_model(model, plan)
 
 
+@pytest.mark.slow_but(2)
 @pytest.mark.parametrize("name", ["conv_relu", "residual", "depthwise", "pooled_concat"])
 @pytest.mark.parametrize("canonical", ["default", "split_bias", "equalized", "fold_after"])
 def test_behind_corrected_predecessors_every_mean_is_that_of_the_float_graph(

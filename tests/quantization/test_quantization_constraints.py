@@ -101,6 +101,7 @@ SHARING = {
 }
 
 
+@pytest.mark.slow_but(7)
 @pytest.mark.parametrize("name", SHARING)
 def test_results_that_share_the_parameters_of_what_they_move(name: str) -> None:
     body, constants = SHARING[name]
@@ -132,6 +133,7 @@ OWN = {
 }
 
 
+@pytest.mark.slow_but(5)
 @pytest.mark.parametrize("name", OWN)
 def test_results_with_a_range_of_their_own(name: str) -> None:
     body, constants = OWN[name]

@@ -124,6 +124,7 @@ def conv_clip_mul(clip: str, w: Array, b: Array, **constants: Array) -> ir.Model
     )
 
 
+@pytest.mark.slow_but(3)
 @engines
 @pytest.mark.parametrize(
     "schema", ["w8a8_asym_pt", "w8a8_asym_pc", "w8a8_sym_pt", "w8a8_asym_pt_pow2"]
@@ -181,6 +182,7 @@ def test_a_gemm_with_factors(factors: str, wrong: list[QuantFormat], engine: str
     )
 
 
+@pytest.mark.slow_but(3)
 @engines
 @pytest.mark.parametrize(
     "schema",
@@ -200,6 +202,7 @@ def test_a_relu_dead_in_calibration_outputs_zero(schema: str | Schema, engine: s
     assert not answer(ours(model, [feeds], schema), feeds, engine).any()
 
 
+@pytest.mark.slow_but(4)
 @engines
 @pytest.mark.parametrize("schema", ["w8a8_asym_pc", "w8a8_asym_pc_pow2", "w8a8_asym_pt"])
 @pytest.mark.parametrize("dead", [[2], [0, 1, 2, 3]])

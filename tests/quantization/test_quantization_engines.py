@@ -23,6 +23,7 @@ def run(model: Any, feeds: Any, backend: str) -> dict[str, Any]:
         return executor.run(feeds)
 
 
+@pytest.mark.slow_but(2)
 @pytest.mark.parametrize("schema", [name for name in catalogue().names() if STATIC.fullmatch(name)])
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_the_engine_computes_the_plan(name: str, schema: str) -> None:

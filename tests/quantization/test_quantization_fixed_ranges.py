@@ -60,6 +60,7 @@ def in_float(plan: Plan) -> list[str]:
 CROSSED = [(join, "Sigmoid and Tanh") for join in JOINS] + [("Max", maker) for maker in MAKERS]
 
 
+@pytest.mark.slow_but(3)
 @pytest.mark.parametrize(("join", "maker"), dict.fromkeys(CROSSED))
 def test_nothing_falls_to_float(join: str, maker: str) -> None:
     _, plan, _ = planned(join, maker, "w8a8_asym_pc")
@@ -74,6 +75,7 @@ def test_nothing_falls_to_float(join: str, maker: str) -> None:
         assert float(decision.qparams.scale) == 1 / FIXED[operator]
 
 
+@pytest.mark.slow_but(2)
 @pytest.mark.parametrize(
     ("join", "backend"),
     [

@@ -68,6 +68,7 @@ def optimized_operators(model: ir.Model, folder: Path) -> Counter[str]:
     return Counter(node.op_type for node in onnx.load(options.optimized_model_filepath).graph.node)
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     "schema",
     ["w8a8_asym_pt", "w8a8_asym_pc", "w8a8_symu8_pc", "w8a8_asym_pc_pow2", "w8a8_symu8_pt_pow2"],

@@ -95,6 +95,7 @@ TRANSPOSED = (
 BATCHED = ("float[N,3,5,40] x", "float[N,3,5,6] z", "z = MatMul(x, w)", (3, 40, 6), 1)
 
 
+@pytest.mark.slow_but(6)
 @pytest.mark.parametrize("subject", [MATMUL, GEMM, GEMM_PLAIN, CONV, TRANSPOSED])
 @pytest.mark.parametrize(
     "grid", [("int4", "symmetric"), ("uint4", "asymmetric"), ("int8", "symmetric")]

@@ -79,6 +79,7 @@ def agrees(got: Any, want: Any, plan: Plan) -> None:
     assert np.abs(got - want).max() < 4 * step
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("subject", list(SUBJECTS))
 @pytest.mark.parametrize("bias", [BiasSpec(), BiasSpec(kind=BiasKind.OWN, qtype="int8")])
 def test_without_a_wish_a_split_unit_has_the_grids_of_a_fused_one(
@@ -100,6 +101,7 @@ def test_without_a_wish_a_split_unit_has_the_grids_of_a_fused_one(
     agrees(run(model, plan, feeds), run(model, fused, feeds), plan)
 
 
+@pytest.mark.slow
 def test_the_correlation_has_the_grid_of_its_own_range() -> None:
     model = SUBJECTS["residual"]()
     plan, feeds = planned(model, schema_of(correlation=INT16))
@@ -227,6 +229,7 @@ def test_a_product_forced_on_the_biass_grid(qtype: str, step: int) -> None:
         assert np.array_equal(run(model, plan, feeds, backend).reshape(3, 2), got)
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("width", ["int5", "int12", "int32"])
 @pytest.mark.parametrize("backend", ["ort-cpu", "ort-cpu-noopt"])
 def test_widths_that_onnx_lacks(width: str, backend: str) -> None:

@@ -48,6 +48,7 @@ def engine_multiplies_integers(model, folder) -> bool:
     }
 
 
+@pytest.mark.slow_but(3)
 @pytest.mark.parametrize(
     "schema",
     ["w8a8_asym_pc", "w8a8_asym_pt", "w8a8_symu8_pc", "w8a8_asym_pc_bias8", "w4a8_asym_pc",

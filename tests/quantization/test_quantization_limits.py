@@ -44,6 +44,7 @@ def profiled(name: str) -> tuple[ir.Model, Profile]:
     return model, calibrate(model, [feeds_of(model)])
 
 
+@pytest.mark.slow_but(6)
 @pytest.mark.parametrize("allowed", list(ZeroPoints))
 @pytest.mark.parametrize("schema", ["w8a8_asym_pc", "w8a8_sym_pc", "w8a8_symu8_pc"])
 @pytest.mark.parametrize("name", ["conv_relu", "gates"])
@@ -93,6 +94,7 @@ def test_a_family_that_makes_the_zero_point_is_accepted() -> None:
 TABLED = ["Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Gelu", "Elu", "Selu", "Mish", "Softplus"]
 
 
+@pytest.mark.slow_but(3)
 @pytest.mark.parametrize("operator", TABLED)
 def test_functions_need_tables(operator: str) -> None:
     model = model_of(
@@ -135,6 +137,7 @@ def test_channels_of_activations_where_the_backend_has_none() -> None:
     assert len(plan.refusals) == 2
 
 
+@pytest.mark.slow_but(3)
 @pytest.mark.parametrize(
     ("qtype", "stored", "known"),
     [
@@ -159,6 +162,7 @@ def test_a_width_between_two_types_is_stored_in_the_wider(
     assert {q.qtype.name for q in plan.values.values()} == {qtype}
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     "backend", ["ort-cpu", "ort-cpu-noopt", "ort-cpu-precise", "onnx-reference"]
 )

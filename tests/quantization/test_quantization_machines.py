@@ -33,6 +33,7 @@ def outputs(model: Any, feeds: dict[str, Any], backend: str) -> dict[str, Any]:
         return executor.run(feeds)
 
 
+@pytest.mark.slow_but(2)
 @pytest.mark.parametrize(
     "schema", ["w8a8_asym_pt", "w8a8_asym_pc", "w8a8_symu8_pc", "w8a8_asym_pc_pow2"]
 )
@@ -45,6 +46,7 @@ def test_the_machine_of_this_processor_counts_as_onnx_runtime_does(name: str, sc
         np.testing.assert_array_equal(ours[key], theirs)
 
 
+@pytest.mark.slow_but(2)
 @pytest.mark.parametrize("schema", ["w8a8_asym_pt", "w8a8_asym_pc"])
 @pytest.mark.parametrize("name", COUNTED)
 def test_the_exact_machine_counts_as_the_precise_mode_does(name: str, schema: str) -> None:

@@ -108,6 +108,7 @@ SCHEMAS = {
 }
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_the_arithmetic_that_adds_them_runs_all_in_integers(name: str) -> None:
     planned, executed, plan, apart = shares(SCHEMAS[name], "integer-tvm-relay")
@@ -122,6 +123,7 @@ def test_the_arithmetic_that_adds_them_runs_all_in_integers(name: str) -> None:
 CONVOLUTIONS = {"a", "c", "e"}
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("backend", ["integer-gemmlowp", "ort-cpu"])
 @pytest.mark.parametrize(
     "name", ["w8a8_sym_pt_pow2_bias8", "int8 chosen split_bias", "int8 bias split_bias"]
@@ -137,6 +139,7 @@ def test_others_plan_and_execute_them_in_float_and_say_so(words, name: str, back
     assert "added in float" in "\n".join(plan.lines())
 
 
+@pytest.mark.slow
 def test_a_split_product_on_a_grid_of_16_bits_counts_whatever_its_bias_is() -> None:
     planned, executed, plan, _ = shares(SCHEMAS["shared split"], "integer-gemmlowp")
     assert (planned, executed) == (1.0, 1.0)

@@ -92,6 +92,7 @@ plans = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(plan=plans, data=st.data())
 @settings(max_examples=120)
 def test_any_plan_reads_back(

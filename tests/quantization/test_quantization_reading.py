@@ -73,6 +73,7 @@ def statically(name: str, folder: Path, form: str, per_channel: bool) -> ir.Mode
 STATIC = ("conv_relu", "residual", "depthwise", "pooled_concat", "attention")
 
 
+@pytest.mark.slow_but(2)
 @pytest.mark.parametrize("per_channel", [False, True])
 @pytest.mark.parametrize("form", ["QDQ", "QOperator"])
 @pytest.mark.parametrize("name", STATIC)

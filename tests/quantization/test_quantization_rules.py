@@ -170,6 +170,7 @@ def test_a_graph_output_stays_float_though_others_read_its_grid() -> None:
     assert got["y"].min() == 0
 
 
+@pytest.mark.slow
 def test_a_backend_without_channels_or_types_refuses_visibly() -> None:
     model = SUBJECTS["depthwise"]()
     for capabilities, words in [

@@ -47,6 +47,7 @@ def run(model: ir.Model, feeds: Any) -> Any:
         return executor.run(feeds)["z"]
 
 
+@pytest.mark.slow_but(7)
 @pytest.mark.parametrize("operator", ["LSTM", "GRU", "RNN"])
 @pytest.mark.parametrize("schema", ["w8_sym_pc", "w8_sym_pt", "w4_sym_b4"])
 @pytest.mark.parametrize("directions", [1, 2])

@@ -122,6 +122,7 @@ def values_for(qparams: QParams, seed: int) -> Array:
     return np.asarray((levels - point) * scale, np.float32)
 
 
+@pytest.mark.slow
 @settings(max_examples=120)
 @given(grids(), st.integers(0, 1000))
 def test_every_grid_of_a_value_is_counted_as_numerics_say(qparams: QParams, seed: int) -> None:
@@ -348,6 +349,7 @@ SCHEMAS = {
 }
 
 
+@pytest.mark.slow_but(2)
 @pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_schemas_of_every_kind_run(name: str, schema: str, tmp_path: Any) -> None:

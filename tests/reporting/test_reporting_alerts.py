@@ -130,6 +130,7 @@ def test_new_alerts_are_errors_behind_the_red_cells_and_within_the_limit():
     assert len(annotations([many])) == GROUPS
 
 
+@pytest.mark.slow
 def test_the_page_shows_the_unit_and_what_was_said():
     runs = history(0.003, perplexity=40_000)
     page = html_pages([reported(runs, ruling(runs[STEP], "kept <i>for now</i>"))])["index.html"]

@@ -44,6 +44,7 @@ def test_a_machine_that_comes_under_a_new_name_is_marked_among_turns():
     assert marked_switches(by_turns(lambda night: f"board-{night % 2}").trends[KEY][0]) == ()
 
 
+@pytest.mark.slow
 def test_every_line_has_the_name_of_its_machine_beside_its_stroke():
     report = by_turns(upgraded)
     names = line_names(report.trends[KEY][0])

@@ -83,6 +83,7 @@ def visit(browser):
 SPAN = "(element) => { const box = element.getBoundingClientRect(); return [box.left, box.right]; }"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [NARROW, WIDE])
 def test_every_page_opens_in_silence_asks_for_nothing_and_fits(site, visit, width):
     one = visit(width)
@@ -316,6 +317,7 @@ def linked(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [NARROW, 1280])
 def test_a_click_on_a_chart_opens_a_large_one_whose_points_lead_to_commits(width, linked, visit):
     one = visit(width).open(linked / "models" / "mobilenet_v2.html")
@@ -418,6 +420,7 @@ def test_another_choice_draws_the_table_anew_and_fits(width, linked, visit):
     assert one.said == []
 
 
+@pytest.mark.slow
 def test_names_are_explained_by_a_title_wherever_they_stand(tmp_path, visit):
     runs = nightly_history(4)
     write_reports(
@@ -496,9 +499,8 @@ def annotated(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    "width", [390, *(pytest.param(w, marks=pytest.mark.slow) for w in (500, 768))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [390, *(w for w in (500, 768))])
 def test_what_is_said_of_alerts_and_known_cells_is_read_without_scrolling(width, annotated, visit):
     one = visit(width)
     for path, table in (

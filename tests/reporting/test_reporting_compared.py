@@ -191,6 +191,7 @@ def test_a_distance_that_moved_alone_is_news_and_says_which_way():
     assert found.news[0].why in page
 
 
+@pytest.mark.slow
 def test_the_page_links_to_the_pages_of_the_site_it_lies_in(tmp_path):
     runs = [make_run([line("a", 0.001, answers)], night) for night, answers in enumerate("xyz")]
     write_reports(runs, tmp_path, ["html"])
@@ -206,6 +207,7 @@ def test_the_page_links_to_the_pages_of_the_site_it_lies_in(tmp_path):
     assert '<a href="compare.html" aria-current="page">Compare</a>' in page
 
 
+@pytest.mark.slow
 def test_the_page_of_another_suite_lies_with_its_suite_and_alone_it_links_nowhere(tmp_path):
     smoke = [
         make_run([line("a", 0.001, answers)], night, suite="smoke")
@@ -271,6 +273,7 @@ def test_of_too_much_the_newest_runs_are_kept():
     assert kept == [run.id for run in runs[-len(kept) :]]
 
 
+@pytest.mark.slow
 def test_no_name_ends_the_script_of_the_choice():
     hostile = edge_histories()["hostile"]
     runs = [

@@ -176,6 +176,7 @@ def test_bounds_of_a_share_are_shares():
     assert nats["ppl"] == {"value": "1.9"}
 
 
+@pytest.mark.slow_but(18)
 @pytest.mark.parametrize("name", EXPORT_FORMATS)
 @pytest.mark.parametrize("history", edge_histories())
 def test_anything_that_was_read_can_be_exported(name, history):

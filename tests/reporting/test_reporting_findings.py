@@ -100,6 +100,7 @@ def test_pages_of_findings_are_well_formed_offline_and_linked_both_ways(pages):
     assert [a["href"] for a in Page(pages["index.html"]).all("a")].count(PATH) == 2
 
 
+@pytest.mark.slow
 def test_without_findings_nothing_speaks_of_them():
     pages = html_pages(build_reports([red_run(make_finding(), with_line=False)]))
     assert not any(
@@ -108,6 +109,7 @@ def test_without_findings_nothing_speaks_of_them():
     assert not any(path.startswith("finding") for path in pages)
 
 
+@pytest.mark.slow
 def test_a_finding_stands_as_long_as_its_cell_is_red():
     old, new = make_finding(12, (3,)), make_finding(12, (5,))
     runs = [red_run(old, 0), red_run(new, 1), red_run(new, 2, with_line=False)]
@@ -229,6 +231,7 @@ def test_odd_findings_are_drawn(finding):
         assert suspect.node in page
 
 
+@pytest.mark.slow
 def test_names_stay_text():
     hostile = hostile_finding()
     run = red_run(replace(hostile, model=KEY.model))

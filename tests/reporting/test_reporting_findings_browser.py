@@ -78,6 +78,7 @@ def opened(browser, folder):
 SITE = "findings/mobilenet_v2--ort-cpu--w8a8_sym_pc.html"
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("path", [SITE, "findings.html", "large.html", "hostile.html"])
 def test_pages_open_in_silence_and_fit(opened, path):
     page, said = opened(path)
@@ -201,6 +202,7 @@ def test_words_can_be_told_from_their_ground(opened, scheme):
     assert min(contrasts)[0] >= 4.5, min(contrasts)
 
 
+@pytest.mark.slow
 def test_without_scripts_and_on_paper_everything_is_there(opened):
     page, _ = opened(SITE, java_script_enabled=False)
     assert page.locator(".heat tbody tr").count() == 66

@@ -37,6 +37,7 @@ def report():
     return build_report(nightly_history())
 
 
+@pytest.mark.slow
 def test_one_error_a_cause_with_its_worst_cells_and_the_next_command(report):
     commands = annotations([report], {"nightly": "suites/nightly.qbench.toml"})
     errors = [COMMAND.fullmatch(command) for command in commands if command.startswith("::error")]
@@ -215,6 +216,7 @@ def test_a_comment_on_a_machine_without_an_earlier_run_compares_classes_and_says
     assert "| `" not in nothing
 
 
+@pytest.mark.slow
 def test_a_comment_keeps_within_what_github_takes():
     models = [f"net{number}" for number in range(400)]
     runs = [

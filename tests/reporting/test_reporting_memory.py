@@ -44,6 +44,7 @@ def sliding(losses):
     return runs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hits", [None, 741, 735])
 def test_alerts_are_those_of_every_series(hits):
     runs = nightly_history()

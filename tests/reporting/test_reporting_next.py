@@ -21,6 +21,7 @@ def reports(remedy, outcome=Outcome.FAILED):
     return build_reports([make_run([cell | {"remedy": remedy}])])
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(("remedy", "typed"), [(f"{COMMAND} {WORDS}", [COMMAND]), (WORDS, [])])
 def test_only_what_is_to_be_typed_is_code(remedy, typed):
     pages = html_pages(reports(remedy)) | {
@@ -73,6 +74,7 @@ def test_a_new_environment_class_says_what_to_type():
     assert alone.class_remedy.startswith(f"qbench compare previous {runs[1].id} --across")
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("change", ["path", "cut", "accepted", "few"])
 def test_what_cannot_be_accepted_is_not_proposed(change):
     run = night(1, NEW, f"nothing accepted for {NEW} (accepted: {OLD})")

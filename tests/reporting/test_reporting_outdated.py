@@ -2,6 +2,7 @@
 nothing else does.
 """
 
+import pytest
 from reporting_histories import make_cell, make_run
 
 from qbench.reporting import compare, write_comparison, write_reports
@@ -31,6 +32,7 @@ def test_a_suite_that_is_the_newest_again_has_one_address(tmp_path):
     assert (tmp_path / "suites/theirs/models/magika.html").is_file()
 
 
+@pytest.mark.slow
 def test_the_page_of_a_model_that_is_gone_goes(tmp_path):
     write_reports(nights("mine"), tmp_path, ["html"])
     write_reports(nights("mine", models=("magika",)), tmp_path, ["html"])
@@ -38,6 +40,7 @@ def test_the_page_of_a_model_that_is_gone_goes(tmp_path):
     assert "models/resnet50.html" not in drawn(tmp_path)
 
 
+@pytest.mark.slow
 def test_what_somebody_else_put_there_and_what_was_asked_for_stays(tmp_path):
     runs = nights("mine", "mine")
     write_reports(runs[:1], tmp_path, ["html"])

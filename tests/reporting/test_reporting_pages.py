@@ -75,6 +75,7 @@ def pages(history) -> dict[str, str]:
     return html_pages(build_reports(history), {"nightly": newest_comparison(history)})
 
 
+@pytest.mark.slow
 def test_there_is_a_page_for_everything(pages, report):
     models = {f"models/{model}.html" for model in report.models}
     assert set(pages) == {
@@ -126,6 +127,7 @@ def test_what_moved_has_a_chart_that_is_described_and_what_stood_still_a_row(pag
     )
 
 
+@pytest.mark.slow
 def test_ids_are_unique_and_every_link_has_its_target(pages):
     ids = {}
     for path, text in pages.items():
@@ -223,6 +225,7 @@ def test_every_edge_case_is_drawn(name, tmp_path):
     assert {p for p in tmp_path.rglob("*") if p.is_file()} == set(written)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_carries_a_banner():
     page = html_pages(build_reports(edge_histories()["incomplete"]))["index.html"]
     assert 'class="banner" role="status"><b>Incomplete.' in page
@@ -256,6 +259,7 @@ def test_markdown_escapes_what_has_a_meaning():
     assert code("`") == "`` ` ``"
 
 
+@pytest.mark.slow
 def test_markdown_tables_have_equal_rows(history):
     width = None
     for line in markdown_text(build_reports(history)).splitlines():
@@ -287,6 +291,7 @@ def test_kinds_can_be_chosen_and_unknown_ones_are_named(history, tmp_path):
         write_reports(history[-1:], tmp_path, ["htlm"])
 
 
+@pytest.mark.slow
 def test_problems_of_the_history_are_shown(tmp_path):
     write_reports([], tmp_path, ["md"], problems=["'x.jsonl' could not be read"])
     write_reports(
@@ -321,6 +326,7 @@ def test_a_page_names_another_by_a_relative_path():
     assert link("index.html", "suites/smoke/models/a.html") == "../../../index.html"
 
 
+@pytest.mark.slow
 def test_other_suites_have_a_folder_of_their_own_and_are_linked():
     pages = html_pages(build_reports(edge_histories()["two suites"]))
     assert {
@@ -378,6 +384,7 @@ def test_what_is_no_public_address_is_refused_by_name(written, tmp_path):
     assert "pw" not in str(refused.value)
 
 
+@pytest.mark.slow
 def test_commits_of_runs_are_links_on_every_page_that_names_them_and_nothing_else_is():
     runs = nightly_history(34)
     reports = build_reports(runs, memory=replace(remember(runs, accepted={}), repository=HOUSE))

@@ -33,6 +33,7 @@ def test_the_parts_add_up_to_the_change():
     assert parts_of(report, "integer-ideal") is None
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     "ideal",
     [

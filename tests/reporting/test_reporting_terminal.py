@@ -24,6 +24,7 @@ def report(history):
     return build_report(history)
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_lines_fit_except_commands_which_are_whole(report, width):
     lines = styled_lines(report, width)

@@ -144,6 +144,7 @@ def test_what_was_not_committed_or_is_of_another_machine_keeps_its_point(dirty):
     assert trend.by_class[0][-1].environment_class == "b"
 
 
+@pytest.mark.slow
 def test_markdown_links_the_charts_that_were_written_and_shows_what_moved(history, tmp_path):
     still = {"digests": {"model": "a"}, "model": "still"}
     runs = [
@@ -182,6 +183,7 @@ def by_turns(nights: int, worse_from: int) -> list:
     return runs
 
 
+@pytest.mark.slow
 def test_one_change_seen_by_two_machines_is_one_group_at_the_first_run_that_had_it():
     runs = by_turns(40, 21)
     report = build_report(runs)

@@ -59,6 +59,7 @@ def metric(hits: int, reference: int, out_of: int = 1000, **more) -> MetricView:
     )
 
 
+@pytest.mark.slow
 def test_every_cell_is_there_once_and_counted(report):
     assert (
         len(report.cells)
@@ -389,6 +390,7 @@ def test_the_table_of_quarantine_has_the_reason_and_the_entry():
     assert cell["rule"] in text
 
 
+@pytest.mark.slow
 def test_the_newest_step_is_open_on_the_overview():
     losses = [0.0] * 4 + [0.04] * 4 + [0.05] * 4
     runs = [make_run([make_cell("m", "a", "s", loss)], night) for night, loss in enumerate(losses)]

@@ -155,6 +155,7 @@ def reports(history):
     return build_reports(history, memory=remember(history, accepted={}, annotations=[note]))
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     "page", ["index", "cells", "findings", "known", "compare", "run", "model", "finding"]
 )

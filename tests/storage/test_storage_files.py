@@ -308,6 +308,7 @@ def _count(path, times):
             change.write(str(int(change.read() or 0) + 1))
 
 
+@pytest.mark.slow
 def test_changes_of_one_file_by_processes_at_once_are_all_kept(tmp_path):
     """Each reads what the one before it wrote; through a link, too, which stays one."""
     real = tmp_path / "elsewhere" / "number"

@@ -379,6 +379,7 @@ def key(written, monkeypatch):
     return found
 
 
+@pytest.mark.slow_but(12)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_another_step_and_another_setting_have_other_keys(layout, key):
     first = key(layout)
@@ -389,6 +390,7 @@ def test_another_step_and_another_setting_have_other_keys(layout, key):
     assert key(layout) == first
 
 
+@pytest.mark.slow
 def test_keys_are_the_same_in_other_processes(written):
     for layout in LAYOUTS:
         (written / _number(layout) / "helper.py").write_text(HELPER.format(code=1))
@@ -559,6 +561,7 @@ def followed(tmp_path, monkeypatch):
     return found
 
 
+@pytest.mark.slow_but(2)
 @pytest.mark.parametrize("what", CHANGES)
 def test_what_a_result_depends_on_is_followed(what, followed, tmp_path, monkeypatch):
     text, expression, change = CHANGES[what]

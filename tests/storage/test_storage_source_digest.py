@@ -165,6 +165,7 @@ def test_imports_anywhere_in_a_file_are_found(tmp_path):
     assert list(found) == expected
 
 
+@pytest.mark.slow
 def test_the_distribution_of_a_package_is_found_as_importlib_does_it():
     distributions = list(importlib.metadata.distributions())
     known = importlib.metadata.packages_distributions()

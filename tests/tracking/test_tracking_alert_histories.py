@@ -59,6 +59,7 @@ def test_what_was_retrained_and_accepted_ends_as_accepted_with_its_own_numbers(f
     assert one.why == "the new level is what was accepted"
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_an_alert_that_ended_never_changes(seed):
     made = made_by.fifteen_nights(seed)
@@ -66,6 +67,7 @@ def test_an_alert_that_ended_never_changes(seed):
     assert made_by.altered_ends(made, find) == []
 
 
+@pytest.mark.slow
 def test_one_fall_is_one_alert_at_its_commit_in_random_histories():
     counts, wrong = made_by.Counts(), []
     for seed in range(400, 425):

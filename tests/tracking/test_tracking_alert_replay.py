@@ -197,6 +197,7 @@ def rates():
     del sys.modules[spec.name]
 
 
+@pytest.mark.slow_but(4)
 @pytest.mark.parametrize("seed", range(24))
 def test_a_confirmed_alert_is_there_after_every_later_run_and_ends_once(rates, seed):
     made = rates.make_history(seed)

@@ -399,6 +399,7 @@ def peak_of(work):
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", ["trends", "latest", "problems"])
 def test_memory_grows_by_little_with_each_run(tmp_path, reader):
     few, many = 6, 24

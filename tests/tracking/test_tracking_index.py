@@ -179,6 +179,7 @@ def test_an_update_reads_what_is_new_alone(tmp_path, place, monkeypatch):
         same(index, folder)
 
 
+@pytest.mark.slow_but(2)
 @pytest.mark.parametrize("at_once", [1, 7, 10**9])
 def test_how_many_are_written_at_once_changes_nothing(tmp_path, place, monkeypatch, at_once):
     monkeypatch.setattr(index_building, "_AT_ONCE", at_once)

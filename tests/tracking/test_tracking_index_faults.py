@@ -97,6 +97,7 @@ def test_a_server_is_named_as_it_was_written_without_its_password():
         assert one.name == "postgresql://ann:***@server/history"
 
 
+@pytest.mark.slow_but(2)
 @pytest.mark.parametrize("after", [1, 3, 6])
 def test_a_writer_that_dies_leaves_the_index_as_it_was(tmp_path, place, monkeypatch, after):
     folder = history(tmp_path / "h")
@@ -116,6 +117,7 @@ def test_a_writer_that_dies_leaves_the_index_as_it_was(tmp_path, place, monkeypa
     catches_up(place, folder)
 
 
+@pytest.mark.slow
 def test_a_full_disk(tmp_path):
     import sqlalchemy
 
@@ -168,6 +170,7 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path, content):
     catches_up(str(path), folder)
 
 
+@pytest.mark.slow
 def test_an_index_that_was_torn_is_made_anew(tmp_path):
     folder, path = history(tmp_path / "h", 30), tmp_path / "index.sqlite"
     with HistoryIndex(str(path)) as one:

@@ -201,11 +201,12 @@ print(json.dumps([states, names]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "direction",
     [
         "replaced",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("first kept", "last kept")),
+        *(name for name in ("first kept", "last kept")),
     ],
 )
 def test_a_kill_before_any_file_operation_leaves_the_old_baseline_or_the_new(

@@ -107,6 +107,7 @@ def kept(cache: Cache) -> list[str]:
     return sorted(p.name for p in (cache.folder / "packages").glob("*") if p.suffix != ".lock")
 
 
+@pytest.mark.slow
 def test_a_package_comes_from_the_configured_source_and_its_members_are_read(
     package: Package, cache: Cache, index: Path
 ) -> None:
@@ -153,6 +154,7 @@ def test_a_wrong_digest_is_one_sentence_and_leaves_nothing(
     assert kept(cache) == []
 
 
+@pytest.mark.slow
 def test_a_version_nobody_has_quotes_the_client(
     package: Package, cache: Cache, index: Path
 ) -> None:
@@ -241,6 +243,7 @@ def test_a_killed_download_leaves_no_entry_and_the_next_one_clears_up(
     assert kept(cache) == [f"{package.sha256}.whl"]
 
 
+@pytest.mark.slow
 def test_two_processes_download_once(
     package: Package, cache: Cache, fake_pip: FakePip, wheel: Path
 ) -> None:
@@ -250,6 +253,7 @@ def test_two_processes_download_once(
     assert len(fake_pip.calls()) == 1
 
 
+@pytest.mark.slow
 def test_a_member_that_is_missing_or_another(package: Package, cache: Cache, index: Path) -> None:
     with pytest.raises(UnavailableError, match="none of that path"):
         open_member(package, "qbfake/nothing.bin", cache)
@@ -264,6 +268,7 @@ def test_a_cache_that_is_a_file_is_a_sentence(package: Package, tmp_path: Path) 
         fetch_package(package, Cache(tmp_path / "file"))
 
 
+@pytest.mark.slow
 def test_nothing_is_drawn_where_there_is_no_terminal(
     package: Package, cache: Cache, index: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

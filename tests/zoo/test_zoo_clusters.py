@@ -175,6 +175,7 @@ def test_sources_in_python_are_names_or_a_function() -> None:
         data.with_sources(["a"] * 3)
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("name", "clusters"),
     [("photo_crops", 20), ("voices", 4), ("voice_pairs", 4), ("rendered_pages", 60)],

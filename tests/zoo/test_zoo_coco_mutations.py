@@ -78,6 +78,7 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow_but(16)
 @pytest.mark.parametrize("path", list(places(COCO)), ids=lambda path: ".".join(map(str, path)))
 def test_each_value_of_a_coco_file_may_be_wrong(folder, path):
     for new in WRONG:

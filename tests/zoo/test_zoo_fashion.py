@@ -53,6 +53,7 @@ def test_a_thousand_of_each_class_are_scored_and_none_is_calibrated_on() -> None
     assert (picture.shape, picture.dtype, int(picture.max())) == ((1, 28, 28), np.uint8, 255)
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.usefixtures("package")
 @pytest.mark.parametrize("name", RIGHT)
 def test_the_committed_networks_read_the_pictures(name: str) -> None:

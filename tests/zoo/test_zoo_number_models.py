@@ -54,6 +54,7 @@ def packages() -> None:
         pytest.skip(str(error))
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.usefixtures("packages")
 @pytest.mark.parametrize(
     "name", [pytest.param("clothes_segmenter", marks=pytest.mark.slow), *list(JUDGED)[1:]]

@@ -78,6 +78,7 @@ def run_reference(model: ir.Model, mel: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.asarray(ReferenceEvaluator(ir.to_proto(model)).run(["embedding"], {"mel": mel})[0])
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("engine", [run_ort, run_reference])
 def test_the_graph_is_the_formula(engine: Any) -> None:
     arrays = weights()

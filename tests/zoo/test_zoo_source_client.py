@@ -85,6 +85,7 @@ def test_the_wanted_files_are_kept_and_nothing_else(pip: Path) -> None:
     assert not (pip / "asked").exists()  # it is there already
 
 
+@pytest.mark.slow
 def test_another_archive_is_refused_by_the_client(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,6 +79,7 @@ WORK = {
 }
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("work", WORK)
 def test_an_engine_that_ends_is_an_error_with_a_sentence(work):
     with pytest.raises(EngineCrashError) as error:

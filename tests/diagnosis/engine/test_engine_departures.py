@@ -66,6 +66,7 @@ def test_the_node_where_an_engine_leaves_its_arithmetic_is_the_first_suspect(sit
     assert found.repair is None or found.repair.macs_share < 0.99
 
 
+@pytest.mark.slow
 def test_an_engine_that_is_its_arithmetic_is_not_suspected():
     subject = build_subject("digits_cnn", "digits_test", "digits_train", [], 32)
     found = localize(subject, Together("nowhere"), "w8a8_asym_pc")

@@ -124,6 +124,7 @@ def test_a_backend_of_unknown_arithmetic_needs_a_machine():
         engine_divergences(target(Broken("Conv", "raise")), batches())
 
 
+@pytest.mark.slow
 def test_an_engine_that_ends_its_process_does_not_end_ours():
     """ONNX Runtime 1.31.1 aborts on a QLinearSigmoid without the zero point of its result."""
     import onnx_ir as ir

@@ -52,6 +52,7 @@ def divergences():
     return engine_divergences(target(machine("ort-x64"), claims=machine("gemmlowp")), batches())
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_case_fails_on_the_engine_and_passes_on_the_arithmetic(divergences, place, tmp_path):
     engine, arithmetic = machine("ort-x64"), machine("gemmlowp")
@@ -87,6 +88,7 @@ def test_no_changed_level_of_a_case_can_be_left_out(divergences):
             )
 
 
+@pytest.mark.slow
 def test_the_folder_is_laid_out_as_those_of_onnx(divergences, tmp_path):
     case = smallest_case(divergences[0], machine("ort-x64"), machine("gemmlowp"))
     data = tmp_path / "test_data_set_0"
@@ -142,6 +144,7 @@ def test_a_case_of_an_engine_that_fails_has_no_answer_and_is_still_small(tmp_pat
     assert run_test_case(folder, machine("ort-x64")).passes
 
 
+@pytest.mark.slow
 def test_a_folder_without_its_data_is_refused(divergences, tmp_path):
     folder: Path = save_test_case(
         smallest_case(divergences[0], machine("ort-x64"), machine("gemmlowp")), tmp_path

@@ -59,6 +59,7 @@ def sound(one, levels):
         return executor.run({name: levels[name] for name in one.unit.feeds})[one.unit.value]
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("how", "words"),
     [
@@ -83,6 +84,7 @@ def test_a_unit_that_ends_its_engine_is_told_and_not_run_again_and_others_go_on(
     first.close()
 
 
+@pytest.mark.slow
 def test_a_worker_is_kept_for_the_next_who_asks(levels, monkeypatch):
     engine_worker().close()
     started = Mock(wraps=subprocess.Popen)
@@ -92,6 +94,7 @@ def test_a_worker_is_kept_for_the_next_who_asks(levels, monkeypatch):
     assert started.call_count == 1
 
 
+@pytest.mark.slow
 def test_an_interrupt_while_a_worker_starts_shifts_no_answers(levels):
     one = alone("pool", Broken("none", ""))
     engine_worker().close()
@@ -103,6 +106,7 @@ def test_an_interrupt_while_a_worker_starts_shifts_no_answers(levels):
     assert np.array_equal(run(one, levels), sound(one, levels))
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_only_worked_in_hides_no_modules(levels, monkeypatch, tmp_path):
     """Of what lies there, the worker finds what we find: where it is on the path,
     in its place there.
@@ -158,13 +162,12 @@ def test_a_session_that_was_closed_leaves_the_others(levels):
         assert np.array_equal(first.run(feeds)[unit.value], found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "words"),
     [
         ("exit", "a process that ended with exit code 3"),
-        pytest.param(
-            "hang", "no answer in 8 s, and its process was killed", marks=pytest.mark.slow
-        ),
+        ("hang", "no answer in 8 s, and its process was killed"),
     ],
 )
 def test_a_crash_at_a_node_alone_is_the_first_suspect_and_the_others_are_examined(how, words):
@@ -182,12 +185,14 @@ def test_a_crash_at_a_node_alone_is_the_first_suspect_and_the_others_are_examine
     )
 
 
+@pytest.mark.slow
 def test_what_a_worker_that_is_gone_had_kept_is_let_go_without_a_word(levels):
     executor = contained(Broken("none", "")).prepare(alone("pool", None).unit.graph)
     engine_worker().close()
     executor.close()
 
 
+@pytest.mark.slow
 def test_an_error_says_what_was_run_where(levels):
     unit = alone("wide", None).unit
     with (
@@ -233,6 +238,7 @@ def outputs_of(feeds, runners):
     return {name: [one.run(batch) for batch in feeds] for name, one in runners.items()}, os.getpid()
 
 
+@pytest.mark.slow
 def test_work_that_can_be_sent_is_done_where_the_sessions_are(levels):
     unit = alone("pool", None).unit
     feeds = [{name: levels[name] for name in unit.feeds}] * 2
@@ -257,6 +263,7 @@ def test_work_that_can_be_sent_is_done_where_the_sessions_are(levels):
         assert all(np.array_equal(one[unit.value], found["one"][0][unit.value]) for one in outputs)
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("how", "words"),
     [
@@ -325,6 +332,7 @@ class Fragile(Broken):
     hang_s = 60.0
 
 
+@pytest.mark.slow
 def test_an_engine_that_may_crash_and_runs_here_is_told_once_for_each_reason(
     monkeypatch, tmp_path, capsys
 ):

@@ -41,6 +41,7 @@ def chain(between: float) -> Made:
     return replace(one, expected=unit.reals(one.levels()))
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("between", "cause", "words"),
     [

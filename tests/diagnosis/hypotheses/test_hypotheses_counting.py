@@ -14,6 +14,7 @@ from qbench.numerics.arithmetic import Overflow
 conv, gemm, add = cache(conv), cache(gemm), cache(add)
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("unit", [conv, pytest.param(gemm, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ def test_integers_of_the_weights_in_no_order_that_is_known(unit):
     assert unit().cause(other).cause is Cause.WRONG_KERNEL
 
 
+@pytest.mark.slow
 def test_filters_of_the_next_group():
     one = conv(channels=(6, 12), group=3)
     named = one.cause(with_integers(one, lambda w: np.roll(w, 4, 0)))
@@ -49,6 +50,7 @@ def test_filters_of_the_next_group():
     assert "one group on" in named.evidence
 
 
+@pytest.mark.slow
 def test_scales_that_are_held_in_half_precision():
     one = gemm(samples=120)
     held = constant(one.unit, "w_s").astype(np.float16)
@@ -105,6 +107,7 @@ def test_levels_that_wrap_at_one_end_alone(where):
     assert "saturate" in remedy_of(named.cause)
 
 
+@pytest.mark.slow
 def test_channels_of_a_block_where_some_are_right_by_chance():
     one = conv(behind="Relu", output=(0.25, 0, "uint8"))
     levels = one.levels()

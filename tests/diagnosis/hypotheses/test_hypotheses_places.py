@@ -33,6 +33,7 @@ def padded(one, pads, level):
     return one.levels(feeds={"x_q": levels}, graph=with_attributes(one.unit, pads=[0, 0, 0, 0]))
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("level", [0, 255, 40])
 def test_padding_with_a_level_that_is_not_zero(level, machine):
@@ -102,6 +103,7 @@ def test_a_result_of_another_layout(words, moved):
     assert words in named.evidence
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("turn", [
     lambda w: w[:, :, ::-1, ::-1], lambda w: np.swapaxes(w, 2, 3), lambda w: np.roll(w, 1, 1),
 ])  # fmt: skip
@@ -194,6 +196,7 @@ def test_the_first_samples_result_is_seen_where_evidence_holds_one_large_sample(
     assert large.cause(wrong).cause is Cause.NOT_WRITTEN
 
 
+@pytest.mark.slow
 def test_rows_of_garbage_are_told_by_their_place():
     wrong = conv().levels()
     wrong[:, :, -2:] = np.random.default_rng(0).integers(0, 256, wrong[:, :, -2:].shape)
@@ -202,6 +205,7 @@ def test_rows_of_garbage_are_told_by_their_place():
     assert "2 last of 9 slices of axis 2" in named.evidence
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(("axis", "count"), [(2, 1), (3, 2), (1, 1)])
 def test_inputs_that_are_not_read(axis, count):
     x = conv().feeds["x_q"].copy()

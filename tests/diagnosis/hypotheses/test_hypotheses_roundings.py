@@ -62,6 +62,7 @@ def test_a_single_tie_is_not_a_mistake_under_exact_arithmetic_alone():
     assert one.cause(moved, machine=MACHINE).cause is Cause.ROUNDING
 
 
+@pytest.mark.slow_but(1)
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_fewer_than_eight_of_six_hundred_places_name_no_rule(count):
     one = _of_many_ties()
