@@ -72,8 +72,12 @@ def change_text(change: float, unit: str, *, digits: int = 5) -> str:
 
 
 def value_text(value: float, unit: str) -> str:
-    """A value of a metric in its unit: ``93.25 %``, ``35.213 dB``."""
-    return percent(value) if unit == "%" else f"{value:.5g} {unit}".strip()
+    """A value of a metric in its unit: ``93.25 %``, ``35.213 dB``, ``12,345 bytes``."""
+    if unit == "%":
+        return percent(value)
+    if unit == "bytes":
+        return f"{value:,.0f} bytes"
+    return f"{value:.5g} {unit}".strip()
 
 
 def distance_text(distance: float, unit: str) -> str:

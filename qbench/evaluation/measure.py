@@ -185,6 +185,7 @@ def measure_request(request: Request) -> Measurement:
 def _measured(request: Request) -> Measurement:
     model, run = _model_and_run(request)
     evidence = collect_evidence(request, model, run)
+    remembered = remembered_numbers(evidence, request.asked)
     scores = run.scores(request)
     began = request.timer()
     repeats = measure_repeats(
@@ -218,7 +219,8 @@ def _measured(request: Request) -> Measurement:
         stopped=run.stopped,
         drawn=run.drawn,
         evidence=evidence,
-        remembered=remembered_numbers(evidence),
+        remembered={kind: one.number for kind, one in remembered.items()},
+        remembered_range={kind: (one.low, one.high) for kind, one in remembered.items()},
         **model.facts,
     )
 

@@ -72,6 +72,17 @@ class Accepted:
         before, now = self.executed_macs, measurement.executed_macs
         return before is not None and now is not None and now < before - _ROUNDING
 
+    def numbers_now(self, measurement: Measurement) -> dict[str, float]:
+        """Kind of gate → the number that is kept once ``measurement`` is accepted: its own, or the
+        accepted one where the two do not differ.
+        """
+        now = dict(measurement.remembered)
+        for kind, (low, high) in measurement.remembered_range.items():
+            before = self.remembered.get(kind)
+            if before is not None and low <= before <= high:
+                now[kind] = before
+        return now
+
     def gains(self, measurement: Measurement) -> list[tuple[Score, int]]:
         """The scores against labels that it has too, each with how many units ``measurement``
         is better in it.

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from qbench.judging.context import Context
-from qbench.judging.kinds import GateKind
+from qbench.judging.kinds import GateKind, Quantity, RememberedNumber
+from qbench.judging.rules import Setting
 from qbench.judging.suite_keys import RatioLimits, SuiteKey
 from qbench.judging.verdict import Gate, GateState
 
@@ -43,6 +44,9 @@ MAX_FILE_BYTES = SuiteKey(
     example="4_000_000, or { fp32 = 0.3, accepted = 1.05 }",
     of_recorded=False,
 )
+
+
+FILE_BYTES = Quantity(name="file_bytes", unit="bytes", is_exact=True)
 
 
 def judge_file_size(context: Context) -> Iterable[Gate]:
@@ -90,9 +94,15 @@ def _gate(kind: GateKind, size: int | None, most: float | None, limit: str) -> G
     return Gate(kind=kind, metric=metric, state=state, detail=detail, rule=rule)
 
 
-def remembered_bytes(evidence: Mapping[str, Any]) -> float | None:
-    """The bytes of the file, which an accepted result keeps; None: they are not known."""
-    return None if evidence["cell"] is None else float(evidence["cell"])
+def remembered_bytes(evidence: Mapping[str, Any], setting: Setting) -> RememberedNumber | None:
+    """The bytes of the file; None: they are not known, or ``setting`` does not compare them with
+    the accepted ones.
+    """
+    limits: FileLimits = setting.value
+    if evidence["cell"] is None or limits.accepted is None:
+        return None
+    size = float(evidence["cell"])
+    return RememberedNumber(size, size, size)
 
 
 def make_smaller(_context: Context, _gate: Gate, _drifted: bool) -> str:

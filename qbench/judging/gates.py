@@ -18,10 +18,17 @@ from qbench.judging.drift import (
     unequal_text,
 )
 from qbench.judging.expectation import State
-from qbench.judging.file_size import MAX_FILE_BYTES, judge_file_size, make_smaller, remembered_bytes
-from qbench.judging.kinds import GateKind
+from qbench.judging.file_size import (
+    FILE_BYTES,
+    MAX_FILE_BYTES,
+    judge_file_size,
+    make_smaller,
+    remembered_bytes,
+)
+from qbench.judging.kinds import GateKind, Quantity, RememberedNumber
 from qbench.judging.latency import (
     MAX_LATENCY_RATIO,
+    RATIO,
     accept_all,
     find_what_is_slow,
     judge_latency,
@@ -107,14 +114,16 @@ class GateSpec:
         keys: of the suite, by which cells are judged, but for those of whole models (``Rules``).
         asks: what evidence beyond the answers is measured by, in ``evaluation/evidence/KIND.py``;
             None: these rules ask for none.
-        remembers: the number of its evidence that an accepted result keeps; None: it keeps none.
+        remembers: the number of its evidence, by what it is measured by, that an accepted result
+            keeps; None: it keeps none.
         needs_all_samples: whether its evidence is of the whole data, so that a cell that has it
         never ends early. severity: what a broken one makes of the cell. headline, remedy: of a cell
         that a broken gate of this kind decides: one line, and the next step. undecided, wanting,
         deciding: of a gate that is not decided: the headline of a cell that it decides, what would
             decide it, and the next step.
         set_by_suite: whether its rule comes from the suite alone, not from what was accepted.
-        is_cost: whether it is about time or size, and no node is wrong where it is broken.
+        cost: the time or size that it measures, where no node is wrong if it is broken; None: it is
+            about something else.
         judges_answers: whether other answers of the engine can break it.
         bounds_value: whether ``limit`` of the gate is a value of its metric, beyond which it is
         broken. needs_baseline: whether it is judged only where the reference of the model is stored
@@ -129,7 +138,7 @@ class GateSpec:
     judge: Callable[[Context], Iterable[Gate]]
     keys: tuple[SuiteKey, ...] = ()
     asks: Callable[[Rules], object] = _asks_nothing
-    remembers: Callable[[Any], float | None] | None = None
+    remembers: Callable[[Any, Any], RememberedNumber | None] | None = None
     severity: Severity = Severity.FAILS
     headline: Callable[[Context, Gate], str]
     remedy: Callable[[Context, Gate, bool], str]
@@ -137,7 +146,7 @@ class GateSpec:
     wanting: Callable[[Context, Gate], str] = _wanting_score
     deciding: Callable[[Context, Gate], str] = _more_samples
     set_by_suite: bool = True
-    is_cost: bool = False
+    cost: Quantity | None = None
     judges_answers: bool = True
     bounds_value: bool = False
     needs_baseline: bool = True
@@ -489,7 +498,7 @@ GATES: tuple[GateSpec, ...] = (
         wanting=wanting_time,
         deciding=quiet_computer,
         judges_answers=False,
-        is_cost=True,
+        cost=RATIO,
         needs_baseline=False,
         noticed=frozenset({GateState.INCOMPARABLE}),
     ),
@@ -504,7 +513,7 @@ GATES: tuple[GateSpec, ...] = (
         headline=_detail_and_rule,
         remedy=make_smaller,
         judges_answers=False,
-        is_cost=True,
+        cost=FILE_BYTES,
         needs_baseline=False,
         noticed=frozenset({GateState.INCOMPARABLE}),
     ),
@@ -518,7 +527,7 @@ GATES: tuple[GateSpec, ...] = (
         wanting=wanting_time,
         deciding=quiet_computer,
         judges_answers=False,
-        is_cost=True,
+        cost=RATIO,
         noticed=frozenset({GateState.INCOMPARABLE}),
     ),
     GateSpec(  # made with the gate of the size
@@ -528,7 +537,7 @@ GATES: tuple[GateSpec, ...] = (
         headline=_detail_and_rule,
         remedy=accept_all,
         judges_answers=False,
-        is_cost=True,
+        cost=FILE_BYTES,
         noticed=frozenset({GateState.INCOMPARABLE}),
     ),
     GateSpec(
@@ -591,8 +600,8 @@ FAILING = frozenset(spec.kind for spec in GATES if spec.severity is Severity.FAI
 """The gates that fail a cell, whatever was accepted for it."""
 SET_BY_SUITE = frozenset(spec.kind for spec in GATES if spec.set_by_suite)
 """The gates whose rule comes from the suite alone."""
-COSTS = frozenset(spec.kind for spec in GATES if spec.is_cost)
-"""The gates of time and size."""
+COSTS = {spec.kind: spec.cost for spec in GATES if spec.cost is not None}
+"""The gates of time and size, each with what it measures."""
 BOUNDING = frozenset(spec.kind for spec in GATES if spec.bounds_value)
 """The gates whose limit is a value of their metric."""
 
@@ -603,16 +612,18 @@ def asked_evidence(rules: Rules) -> dict[GateKind, object]:
     return {kind: by for kind, by in asked.items() if by is not None}
 
 
-def remembered_numbers(collected: Mapping[GateKind, Any]) -> dict[str, float]:
+def remembered_numbers(
+    collected: Mapping[GateKind, Any], asked: Mapping[GateKind, Any]
+) -> dict[str, RememberedNumber]:
     """Kind of gate → the number of its evidence that an accepted result keeps.
 
     Args:
-        collected: kind of gate → its evidence.
+        collected: kind of gate → its evidence. asked: kind of gate → what it is measured by.
     """
     found = {}
     for kind, evidence in collected.items():
         remembers = SPECS[kind].remembers
-        number = remembers(evidence) if remembers is not None else None
+        number = remembers(evidence, asked[kind]) if remembers is not None else None
         if number is not None:
             found[kind.value] = number
     return found

@@ -1,6 +1,7 @@
 """The kinds of gates; ``gates.GATES`` has a row for each."""
 
 import enum
+from dataclasses import dataclass
 
 
 class GateKind(enum.StrEnum):
@@ -24,3 +25,28 @@ class GateKind(enum.StrEnum):
     REFERENCE = "reference"  # fp32 reproduces its stored answers
     RETRAINED = "fp32"  # the loss of another float model; shown
     KNOWN_BAD = "listed"  # the value of a known-bad cell compared with the quarantine file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantity:
+    """What a gate of time or size measures: ``name`` in tables, and its ``unit``.
+
+    ``is_exact``: whether the same code always gives the same number.
+    """
+
+    name: str
+    unit: str
+    is_exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RememberedNumber:
+    """A number of evidence that an accepted result keeps.
+
+    ``low`` to ``high``: an accepted number in this range stays, because ``number`` does not differ
+    from it by more than the suite allows.
+    """
+
+    number: float
+    low: float
+    high: float

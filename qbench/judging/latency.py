@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from qbench.judging.context import Context
-from qbench.judging.kinds import GateKind
+from qbench.judging.kinds import GateKind, Quantity, RememberedNumber
+from qbench.judging.rules import Setting
 from qbench.judging.suite_keys import RatioLimits, SuiteKey
 from qbench.judging.verdict import Gate, GateState
 from qbench.number_text import counted
@@ -35,6 +36,9 @@ MAX_LATENCY_RATIO = SuiteKey(
     example="0.8, or { fp32 = 0.8, accepted = 1.2 }",
     of_recorded=False,
 )
+
+
+RATIO = Quantity(name="latency", unit="× fp32", is_exact=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,9 +151,20 @@ def _ratio_gate(
     return _gate(kind, state, detail, rule)
 
 
-def remembered_ratio(evidence: Mapping[str, Any]) -> float | None:
-    """The median ratio to fp32, which an accepted result keeps; None: it is not known."""
-    return None if UNKNOWN in evidence else Timing(**evidence).ratio[1]
+def remembered_ratio(evidence: Mapping[str, Any], setting: Setting) -> RememberedNumber | None:
+    """The median ratio to fp32, to four digits; None: it is not known, or ``setting`` does not
+    compare it with the accepted one.
+
+    An accepted ratio stays unless the whole interval is slower or faster than it by more than the
+    limit. Medians of equal code differ by more than the interval of one run: a number that every
+    acceptance replaces would be a conflict of any two branches, and could grow unseen.
+    """
+    limits: RatioLimits = setting.value
+    if UNKNOWN in evidence or limits.accepted is None:
+        return None
+    margin = max(limits.accepted, 1 / limits.accepted)
+    low, middle, high = Timing(**evidence).ratio
+    return RememberedNumber(float(f"{middle:.4g}"), low / margin, high * margin)
 
 
 def wanting_time(_: Context, gate: Gate) -> str:

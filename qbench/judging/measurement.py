@@ -200,6 +200,8 @@ class Measurement:
             the answers.
         repeats: how the answers of further runs differ; None: the cell ran once.
         remembered: kind of gate → the number of its evidence that an accepted result keeps.
+        remembered_range: kind of gate → low and high; an accepted number in this range stays
+            (``RememberedNumber``). Of older records it is not known.
         evidence: kind of gate → what it is judged by beyond the answers; records have the gates,
             not the evidence.
     """
@@ -230,6 +232,7 @@ class Measurement:
     stopped: Stopped | None = None
     drawn: Mapping[str, tuple[int, ...]] = field(default_factory=dict, compare=False)
     remembered: Mapping[str, float] = field(default_factory=dict)
+    remembered_range: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     evidence: Mapping[GateKind, Any] = field(default_factory=dict, compare=False)
 
     @property

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from qbench.errors import IncompleteError, InputError
 from qbench.judging import (
     ANY,
+    COSTS,
     Accepted,
     Cell,
     Criterion,
@@ -184,7 +185,8 @@ def accept_measurements(
         target = replaced.target
         if replaced.is_change(measurement):
             demand_reason(f"Accepting '{measurement.cell}' in {target}", accepting.reason)
-        new = accepted_of(measurement, _reason(accepting, replaced.old))
+        same_subject = None if replaced.is_former else replaced.old
+        new = accepted_of(measurement, _reason(accepting, replaced.old), same_subject)
         cells[slug] = _with_floors(
             _with_result(known, target, new, dropped=name), measurement, rules
         )
@@ -194,6 +196,7 @@ def accept_measurements(
         }
         before = {} if replaced.old is None else replaced.old.metrics
         rows += _rows(slug, target, before, ((score, score.hits) for score in measurement.scores))
+        rows += _cost_rows(slug, target, replaced.old, new)
     changed = replace(
         baseline, cells=cells, kept=_by_slug(kept), calibrations=calibrations.accepted
     )
@@ -442,6 +445,26 @@ def _rows(
             unit=score.unit,
         )
         for score, new in hits
+    ]
+
+
+def _cost_rows(
+    slug: str, environment_class: str, old: Accepted | None, new: Accepted
+) -> list[AcceptedRow]:
+    """The times and sizes that ``new`` keeps and ``old`` did not, or not so."""
+    before = {} if old is None else old.remembered
+    return [
+        AcceptedRow(
+            cell=slug,
+            environment_class=environment_class,
+            metric=cost.name,
+            old=before.get(kind),
+            new=new.remembered[kind],
+            out_of=1,
+            unit=cost.unit,
+        )
+        for kind, cost in COSTS.items()
+        if kind in new.remembered and before.get(kind) != new.remembered[kind]
     ]
 
 

@@ -75,10 +75,6 @@ def is_in_scope(
         if scope is Scope.ALL and measurement.executed_macs is not None:
             # not known when it was accepted, or more
             more = more or measurement.executed_macs != old.executed_macs
-        if scope is Scope.ALL:
-            more = more or (
-                bool(measurement.remembered) and measurement.remembered != old.remembered
-            )
         # another one with the same answers
         return more or _arithmetic(measurement) not in ("", old.arithmetic)
     if scope is Scope.IMPROVED:
@@ -95,25 +91,28 @@ def is_change(
     """
     if old is None:
         return False
-    new = accepted_of(measurement, "")
-    if old.fell_to_float(measurement):
+    new = accepted_of(measurement, "", old)
+    if old.fell_to_float(measurement) or _another(new.remembered, old.remembered):
         return True
     if noise is not None:
         within, _ = within_noise(
             measurement, old, noise.kept, noise.repeats, averaged=noise.averaged
         )
         return not within
-    pairs = ((new.metrics, old.metrics), (new.kept, old.kept))
-    changed = any(
-        before.get(name, value) != value for now, before in pairs for name, value in now.items()
-    )
+    changed = _another(new.metrics, old.metrics) or _another(new.kept, old.kept)
     return changed or any(
         old.predictions.get(data) != digest for data, digest in new.predictions.items()
     )
 
 
-def accepted_of(measurement: Measurement, reason: str) -> Accepted:
-    """``measurement`` as an accepted result."""
+def _another(now: Mapping[str, object], before: Mapping[str, object]) -> bool:
+    """Whether something that both have is not the same."""
+    return any(before.get(name, value) != value for name, value in now.items())
+
+
+def accepted_of(measurement: Measurement, reason: str, old: Accepted | None = None) -> Accepted:
+    """``measurement`` as an accepted result, instead of ``old`` of the same model and data."""
+    remembered = measurement.remembered if old is None else old.numbers_now(measurement)
     return Accepted(
         metrics={score.metric: score.hits for score in measurement.scores},
         predictions=measurement.predictions,
@@ -122,7 +121,7 @@ def accepted_of(measurement: Measurement, reason: str) -> Accepted:
         kept={data: kept_digest(unpacked_answers(word)) for data, word in measurement.kept.items()},
         executed_macs=measurement.executed_macs,
         made=measurement.made,
-        remembered=measurement.remembered,
+        remembered=remembered,
     )
 
 
@@ -137,14 +136,15 @@ def _arithmetic(measurement: Measurement) -> str:
 class AcceptedRow:
     """One line of the table old → new; ``old`` is None where nothing was accepted.
 
-    ``cell`` is a slug, ``fp32``, or ``calibration:KEY``. ``unit`` is that of the metric.
+    ``cell`` is a slug, ``fp32``, or ``calibration:KEY``. ``unit`` is that of the metric. Of a
+    metric ``old`` and ``new`` are hits; a time or a size has ``out_of`` 1.
     """
 
     cell: str
     environment_class: str
     metric: str
-    old: int | None
-    new: int
+    old: float | None
+    new: float
     out_of: int
     unit: str = "%"
 
@@ -341,7 +341,7 @@ def unpacked_calibration(table: Mapping[str, str] | None) -> Calibrated | None:
 NOTHING = "—"
 
 
-def parts_text(row: AcceptedRow, parts: int | None) -> str:
+def parts_text(row: AcceptedRow, parts: float | None) -> str:
     """``parts`` of what ``row`` counts out of: ``88.25 %``, ``20.368 dB``; a dash for None."""
     if parts is None:
         return NOTHING

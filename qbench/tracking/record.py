@@ -71,6 +71,7 @@ _OPTIONAL = (
     "tolerance",
     "made",
     "remembered",
+    "remembered_range",
     "ungated",
 )
 """What is written only where it is not empty."""
@@ -248,6 +249,7 @@ class CellRecord(
     executed_macs: float | None = None
     made: dict[str, str] = {}
     remembered: dict[str, float] = {}
+    remembered_range: dict[str, tuple[float, float]] = {}
     kept: dict[str, str] = {}
     compared: Compared | None = None
     rewritten: RewriteNote | None = None
@@ -457,6 +459,7 @@ _MEASURED = (
         "stopped",
     ),
     "remembered",
+    "remembered_range",
 )
 """What a measurement and its record have under one name."""
 

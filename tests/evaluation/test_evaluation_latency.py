@@ -11,7 +11,9 @@ from qbench.evaluation import (
     subject_artifacts,
 )
 from qbench.evaluation.evidence.latency import TURNS, fastest_pass
-from qbench.judging import Cell, GateKind
+from qbench.judging import Cell, GateKind, Setting
+from qbench.judging.file_size import FileLimits
+from qbench.judging.suite_keys import RatioLimits
 from qbench.quantization import get_schema
 
 SCHEMA = "w8a8_asym_pc"
@@ -58,7 +60,7 @@ def request_of(backend):
         schema=get_schema(SCHEMA),
         reference=shared.reference(),
         environment=environment_here(backend),
-        asked={GateKind.LATENCY: 1.0},
+        asked={GateKind.LATENCY: Setting(RatioLimits(fp32=0.8))},
         timer=Ticks(),
     )
 
@@ -77,11 +79,29 @@ def test_an_engine_without_a_float_model_has_no_time_to_compare_with():
 
 def test_time_and_size_are_remembered():
     request = dataclasses.replace(
-        request_of("ort-cpu"), asked={GateKind.LATENCY: 1.0, GateKind.FILE_SIZE: 1}
+        request_of("ort-cpu"),
+        asked={
+            GateKind.LATENCY: Setting(RatioLimits(accepted=1.25)),
+            GateKind.FILE_SIZE: Setting(FileLimits(accepted=1.0)),
+        },
     )
-    remembered = measure_request(request).remembered
-    assert remembered["latency"] == 1.0
-    assert remembered["file_size"] > 10_000
+    measured = measure_request(request)
+    assert measured.remembered["latency"] == 1.0
+    assert measured.remembered_range["latency"] == (0.8, 1.25)
+    size = measured.remembered["file_size"]
+    assert size > 10_000
+    assert measured.remembered_range["file_size"] == (size, size)
+
+
+def test_what_is_not_compared_with_the_accepted_is_not_remembered():
+    request = dataclasses.replace(
+        request_of("ort-cpu"),
+        asked={
+            GateKind.LATENCY: Setting(RatioLimits(fp32=0.8)),
+            GateKind.FILE_SIZE: Setting(FileLimits(bytes=1)),
+        },
+    )
+    assert measure_request(request).remembered == {}
 
 
 def test_the_answers_are_those_without_the_evidence():

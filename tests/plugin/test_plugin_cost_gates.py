@@ -1,5 +1,7 @@
 """Latency and file size from a suite file to a verdict, with a real engine."""
 
+import json
+
 import pytest
 
 SUITE = """
@@ -38,11 +40,26 @@ def test_a_file_that_is_too_large_fails_and_one_that_fits_passes(run):
         "sizes",
     )
     assert kept.ret == 0
+    kept.stdout.fnmatch_lines(["*file_bytes*— → * bytes"])
     assert run("max_file_bytes = { fp32 = 0.9, accepted = 1.0 }").ret == 0
     red = run("max_file_bytes = { accepted = 0.5 }")
     assert red.ret == 1
     red.stdout.fnmatch_lines(["*max_file_bytes 0.5 of the accepted file (suite own)*"])
     red.stdout.fnmatch_lines(["*--qbench-accept=all*"])
+
+
+def test_another_size_is_accepted_with_a_row(run, pytester):
+    key = "max_file_bytes = { accepted = 1.0 }"
+    assert run(key, "--qbench-accept-fp32", "--qbench-accept=new").ret == 0
+    (baseline,) = pytester.path.glob("baselines/own/*.json")
+    stored = json.loads(baseline.read_text())
+    (classes,) = [cell["accepted"] for name, cell in stored["cells"].items() if "w8a8" in name]
+    (result,) = classes.values()
+    result["remembered"]["file_size"] = 9_000
+    baseline.write_text(json.dumps(stored))
+    taken = run(key, "--qbench-accept=all", "--qbench-reason", "a new layout")
+    assert taken.ret == 0
+    taken.stdout.fnmatch_lines(["*file_bytes * 9,000 bytes → * bytes"])
 
 
 @pytest.mark.slow
