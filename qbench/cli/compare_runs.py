@@ -138,7 +138,10 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     shown = [
         row
         for row in rows
-        if arguments.all or row.relation is not Relation.SAME or row.outcome_changed
+        if arguments.all
+        or row.relation is not Relation.SAME
+        or row.outcome_changed
+        or any(cost.is_changed for cost in row.costs)
     ]
     put(f"{old.id} → {new.id}: {len(rows)} cells, {len(differs)} differ")
     _print_exchanged(old, new, rows)
@@ -273,6 +276,7 @@ def _line(row: "CellChange", *, across: bool) -> tuple[str, str, str, str]:
             for data, flips in row.flips.items()
             if flips[1]
         ]
+    parts += [cost.text for cost in row.costs]
     numbers = ", ".join(parts)
     return (
         str(row.cell),

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from qbench.judging.gates import FAILING as FAILING
     from qbench.judging.gates import GATES as GATES
     from qbench.judging.gates import SET_BY_SUITE as SET_BY_SUITE
+    from qbench.judging.gates import SPECS as SPECS
     from qbench.judging.gates import BackendName as BackendName
     from qbench.judging.gates import asked_evidence as asked_evidence
     from qbench.judging.gates import needs_all_samples as needs_all_samples
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from qbench.judging.judgement import judge as judge
     from qbench.judging.judgement import support_lost as support_lost
     from qbench.judging.kinds import GateKind as GateKind
+    from qbench.judging.kinds import Quantity as Quantity
     from qbench.judging.known_bad import NO_LONGER_FAILS as NO_LONGER_FAILS
     from qbench.judging.loss import IMPROVED as IMPROVED
     from qbench.judging.loss import least_agreement as least_agreement

@@ -24,12 +24,12 @@ class FileLimits:
     accepted: float | None = None
 
     def __post_init__(self) -> None:
-        if self.bytes is None or self.fp32 is not None or self.accepted is not None:
+        if self.bytes is self.fp32 is self.accepted is None:
+            raise ValueError("a limit without 'bytes', 'fp32' or 'accepted'")
+        if self.fp32 is not None or self.accepted is not None:
             RatioLimits(fp32=self.fp32, accepted=self.accepted)  # refuses the impossible
         if self.bytes is not None and self.bytes < 1:
-            raise ValueError(
-                f"max_file_bytes = {self.bytes} is impossible: it is a whole number from 1"
-            )
+            raise ValueError(f"{self.bytes} bytes: it is a whole number from 1")
 
 
 MAX_FILE_BYTES = SuiteKey(
@@ -91,7 +91,9 @@ def _gate(kind: GateKind, size: int | None, most: float | None, limit: str) -> G
     else:
         state = GateState.HOLDS if size <= most else GateState.BROKEN
         detail = f"the file has {size:,} bytes, at most {int(most):,}"
-    return Gate(kind=kind, metric=metric, state=state, detail=detail, rule=rule)
+    return Gate(
+        kind=kind, metric=metric, state=state, detail=detail, rule=rule, limit=most, value=size
+    )
 
 
 def remembered_bytes(evidence: Mapping[str, Any], setting: Setting) -> RememberedNumber | None:

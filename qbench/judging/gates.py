@@ -29,6 +29,7 @@ from qbench.judging.kinds import GateKind, Quantity, RememberedNumber
 from qbench.judging.latency import (
     MAX_LATENCY_RATIO,
     RATIO,
+    UNDECIDED_TIME,
     accept_all,
     find_what_is_slow,
     judge_latency,
@@ -120,7 +121,7 @@ class GateSpec:
         never ends early. severity: what a broken one makes of the cell. headline, remedy: of a cell
         that a broken gate of this kind decides: one line, and the next step. undecided, wanting,
         deciding: of a gate that is not decided: the headline of a cell that it decides, what would
-            decide it, and the next step.
+            decide it, and the next step. undecided_title: the heading of such cells in reports.
         set_by_suite: whether its rule comes from the suite alone, not from what was accepted.
         cost: the time or size that it measures, where no node is wrong if it is broken; None: it is
             about something else.
@@ -143,6 +144,7 @@ class GateSpec:
     headline: Callable[[Context, Gate], str]
     remedy: Callable[[Context, Gate, bool], str]
     undecided: Callable[[Context, Gate], str] = _undecided_score
+    undecided_title: str = "Too few samples or runs to decide whether it loses more than allowed"
     wanting: Callable[[Context, Gate], str] = _wanting_score
     deciding: Callable[[Context, Gate], str] = _more_samples
     set_by_suite: bool = True
@@ -495,6 +497,7 @@ GATES: tuple[GateSpec, ...] = (
         headline=_first_clause,
         remedy=find_what_is_slow,
         undecided=_detail,
+        undecided_title=UNDECIDED_TIME,
         wanting=wanting_time,
         deciding=quiet_computer,
         judges_answers=False,
@@ -524,6 +527,7 @@ GATES: tuple[GateSpec, ...] = (
         headline=_first_clause,
         remedy=accept_all,
         undecided=_detail,
+        undecided_title=UNDECIDED_TIME,
         wanting=wanting_time,
         deciding=quiet_computer,
         judges_answers=False,
@@ -598,9 +602,11 @@ CELL_KEYS = tuple(key for spec in GATES for key in spec.keys) + OF_MEASURING
 """Every key of a suite that is set for all cells or by pattern of cells."""
 FAILING = frozenset(spec.kind for spec in GATES if spec.severity is Severity.FAILS)
 """The gates that fail a cell, whatever was accepted for it."""
+UNSUPPORTING = frozenset(spec.kind for spec in GATES if spec.severity is Severity.UNSUPPORTS)
+"""The gates that are judged before all others."""
 SET_BY_SUITE = frozenset(spec.kind for spec in GATES if spec.set_by_suite)
 """The gates whose rule comes from the suite alone."""
-COSTS = {spec.kind: spec.cost for spec in GATES if spec.cost is not None}
+COSTS: Mapping[str, Quantity] = {spec.kind: spec.cost for spec in GATES if spec.cost is not None}
 """The gates of time and size, each with what it measures."""
 BOUNDING = frozenset(spec.kind for spec in GATES if spec.bounds_value)
 """The gates whose limit is a value of their metric."""

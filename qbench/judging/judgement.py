@@ -1,7 +1,7 @@
 """One measurement, what is expected of it, and the rules → one verdict."""
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import replace
 from itertools import starmap
 
@@ -10,7 +10,15 @@ from qbench.judging.cell import Cell
 from qbench.judging.context import Context
 from qbench.judging.drift import Criterion, unequal_text
 from qbench.judging.expectation import Expectation, State, accepted_on
-from qbench.judging.gates import COSTS, FAILING, SPECS, Severity, judged_gates, judges_answers
+from qbench.judging.gates import (
+    COSTS,
+    FAILING,
+    SPECS,
+    UNSUPPORTING,
+    Severity,
+    judged_gates,
+    judges_answers,
+)
 from qbench.judging.kinds import GateKind
 from qbench.judging.known_bad import EXCUSABLE, quarantined
 from qbench.judging.loss import with_improvement
@@ -43,7 +51,7 @@ NEVER_ACCEPTED = "never accepted; "
 
 def approved(verdict: Verdict) -> Verdict:
     """``verdict``, one of ``APPROVABLE``, once its result is accepted."""
-    if not any(gate.kind in FAILING and gate.state is GateState.BROKEN for gate in verdict.gates):
+    if _first_broken(verdict.gates, FAILING) is None:
         notices = (UNGATED,) if verdict.ungated else ()
         return replace(verdict, outcome=Outcome.ACCEPTED, remedy="", notices=notices)
     return replace(
@@ -115,13 +123,13 @@ def judge(
         node_id=node_id or str(measurement.cell),
     )
     gates = judged_gates(context)
-    refusing = _first_broken(gates, Severity.UNSUPPORTS)
+    refusing = _first_broken(gates, UNSUPPORTING)
     if refusing is not None:
         return _too_little(context, refusing)
     if expectation.state is not State.KNOWN:
         return _without_reference(context, gates)
     verdict = _with_facts(_by_gates(context, gates), context)
-    if quarantine is not None and any(_is_broken(gates, kind) for kind in COSTS):
+    if quarantine is not None and _first_broken(gates, COSTS) is not None:
         verdict = replace(verdict, notices=(*verdict.notices, _NOT_EXCUSED))
     elif quarantine is not None and (expectation.whole or verdict.outcome in EXCUSABLE):
         return quarantined(
@@ -135,20 +143,19 @@ def judge(
             whole=expectation.whole,
         )
     # a difference from another backend is known without a baseline
-    is_unequal = _is_broken(gates, GateKind.EQUALITY)
-    return verdict if expectation.cell_known or is_unequal else _never_accepted(verdict, context)
+    unequal = _first_broken(gates, (GateKind.EQUALITY,))
+    if expectation.cell_known or unequal is not None:
+        return verdict
+    return _never_accepted(verdict, context)
 
 
 _NOT_EXCUSED = "its quarantine entry holds values of metrics, and excuses neither time nor size"
 
 
-def _first_broken(gates: Iterable[Gate], *severities: Severity) -> Gate | None:
+def _first_broken(gates: Iterable[Gate], kinds: Container[str] = SPECS) -> Gate | None:
+    """The first broken one of ``gates`` that is of one of ``kinds``; by default of any."""
     broken = (gate for gate in gates if gate.state is GateState.BROKEN)
-    return next((gate for gate in broken if SPECS[gate.kind].severity in severities), None)
-
-
-def _is_broken(gates: Iterable[Gate], kind: GateKind) -> bool:
-    return any(gate.kind is kind and gate.state is GateState.BROKEN for gate in gates)
+    return next((gate for gate in broken if gate.kind in kinds), None)
 
 
 def _with_facts(verdict: Verdict, context: Context) -> Verdict:
@@ -285,7 +292,7 @@ def _without_reference(context: Context, gates: tuple[Gate, ...]) -> Verdict:
     the same.
     """
     verdict = _missing_or_stale(context, gates)
-    unequal = _first_of(gates, GateKind.EQUALITY)
+    unequal = _first_broken(gates, (GateKind.EQUALITY,))
     if unequal is not None:
         compared = context.measurement.compared
         assert compared is not None
@@ -294,17 +301,11 @@ def _without_reference(context: Context, gates: tuple[Gate, ...]) -> Verdict:
         return replace(
             verdict, outcome=Outcome.FAILED, headline=headline, rule=unequal.rule, remedy=remedy
         )
-    lost = _first_of(gates, GateKind.RECOVERY)
+    lost = _first_broken(gates, (GateKind.RECOVERY,))
     if lost is not None:  # a loss against what fp32 scores today
         headline = one_line(f"{lost.detail.partition(';')[0]}; {verdict.headline}")
         return replace(verdict, outcome=Outcome.FAILED, headline=headline, rule=lost.rule)
     return verdict
-
-
-def _first_of(gates: Iterable[Gate], kind: GateKind) -> Gate | None:
-    return next(
-        (gate for gate in gates if gate.kind is kind and gate.state is GateState.BROKEN), None
-    )
 
 
 def _missing_or_stale(context: Context, gates: tuple[Gate, ...]) -> Verdict:
@@ -342,7 +343,7 @@ _OUTCOMES = {Severity.FAILS: Outcome.FAILED, Severity.DRIFTS: Outcome.DRIFTED}
 def _by_gates(context: Context, gates: tuple[Gate, ...]) -> Verdict:
     """The first broken gate decides, else the first that is not decided."""
     measurement = context.measurement
-    broken = _first_broken(gates, *_OUTCOMES)
+    broken = _first_broken(gates)
     undecided_gates = [gate for gate in gates if gate.state is GateState.INCONCLUSIVE]
     outcome, headline = Outcome.PASSED, numbers(measurement, gates)
     rule, remedy = _rule_of_losses(context, gates), ""
@@ -353,7 +354,8 @@ def _by_gates(context: Context, gates: tuple[Gate, ...]) -> Verdict:
             spec.headline(context, broken),
             broken.rule,
         )
-        remedy = spec.remedy(context, broken, _is_broken(gates, GateKind.DRIFT))
+        drift = _first_broken(gates, (GateKind.DRIFT,))
+        remedy = spec.remedy(context, broken, drift is not None)
     elif undecided_gates:
         first = undecided_gates[0]
         outcome, headline = Outcome.INCONCLUSIVE, SPECS[first.kind].undecided(context, first)

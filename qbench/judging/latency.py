@@ -4,7 +4,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from qbench.judging.context import Context
@@ -37,6 +37,9 @@ MAX_LATENCY_RATIO = SuiteKey(
     of_recorded=False,
 )
 
+
+UNDECIDED_TIME = "The noise of the time is wider than the margin to its limit"
+"""The heading of cells whose time is not decided."""
 
 RATIO = Quantity(name="latency", unit="× fp32", is_exact=False)
 
@@ -139,16 +142,24 @@ def _ratio_gate(
     if accepted is not None:
         of, unit = f"the accepted, which was {accepted:.3g} times fp32", accepted
     low, middle, high = (ratio / unit for ratio in timing.ratio)
-    state = GateState.INCONCLUSIVE
+    state, why = GateState.INCONCLUSIVE, _wider(limit, low, middle, high)
     if high <= limit:
-        state = GateState.HOLDS
+        state, why = GateState.HOLDS, ""
     elif low > limit:
-        state = GateState.BROKEN
+        state, why = GateState.BROKEN, ""
     detail = (
-        f"latency {middle:.3g} times {of} (95 %: {low:.3g} to {high:.3g}), limit {limit:g}; "
+        f"latency {middle:.3g} times {of} (95 %: {low:.3g} to {high:.3g}), limit {limit:g}{why}; "
         f"{timing.text}"
     )
-    return _gate(kind, state, detail, rule)
+    gate = _gate(kind, state, detail, rule)
+    return replace(gate, value=middle * unit, limit=limit * unit)
+
+
+def _wider(limit: float, low: float, middle: float, high: float) -> str:
+    """Why a ratio of ``low`` to ``high`` is not decided: both numbers, on the side of ``limit``."""
+    noise = high - middle if middle <= limit else middle - low
+    margin = abs(limit - middle)
+    return f": the noise of {noise:.2g} is wider than the margin of {margin:.2g}"
 
 
 def remembered_ratio(evidence: Mapping[str, Any], setting: Setting) -> RememberedNumber | None:
@@ -168,8 +179,8 @@ def remembered_ratio(evidence: Mapping[str, Any], setting: Setting) -> Remembere
 
 
 def wanting_time(_: Context, gate: Gate) -> str:
-    """What would decide a gate whose noise is wider than its margin."""
-    return f"{gate.detail.partition(';')[0]}: the noise of this computer is wider than the margin"
+    """Which noise is wider than which margin."""
+    return gate.detail.partition(";")[0]
 
 
 def quiet_computer(context: Context, _: Gate) -> str:

@@ -1,9 +1,10 @@
 """The keys of a suite that are set for all cells or by pattern of cells, one row each."""
 
+import enum
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, get_args, get_type_hints
 
 from qbench.judging.cell import Cell
 from qbench.judging.rules import DEFAULT_TOLERANCE, Allowance, Rules, Setting, Stop, Tolerance
@@ -71,9 +72,7 @@ class RatioLimits:
             raise ValueError("a ratio without 'fp32' or 'accepted'")
         for limit in limits:
             if not 0 < limit < math.inf:
-                raise ValueError(
-                    f"a ratio of {limit} is impossible: it is more than 0, such as 0.8"
-                )
+                raise ValueError(f"a ratio of {limit:g}: it is more than 0, such as 0.8")
 
 
 def _accept_any(value: Any) -> None:  # noqa: ANN401 - of any key
@@ -91,27 +90,44 @@ class SuiteKey:
     Args:
         name: in the suite file.
         entry: the type of one value: a number, a text, an enum, or a dataclass whose fields are the
-        keys of a table. default: what holds where no table sets it, in words for the page of
-        options. sentence: what it does, for the page of options. short: the field of a dataclass
-        ``entry`` that a bare value sets; empty: it is always a table. example: of the right values,
-        for an error message; only of a dataclass. check: raises ValueError where one value is
-        impossible. applied: the rules of a cell with one value and the place that set it; by
-        default in ``Rules.more``. of_float: whether float cells have it. of_recorded: whether cells
-        of answers that were recorded elsewhere do. backend: the backend that a value names, which
-        has to exist; empty: none.
+            keys of a table.
+        default: what holds where no table sets it, in words for the page of options.
+        sentence: what it does, for the page of options.
+        short: the field of a dataclass ``entry`` that a bare value sets; empty: it is always a
+            table.
+        example: of the right values, for an error message.
+        check: raises ValueError where one value is impossible.
+        applied: the rules of a cell with one value and the place that set it; by default in
+            ``Rules.more``.
+        of_float: whether float cells have it.
+        of_recorded: whether cells of answers that were recorded elsewhere do.
+        backend: the backend that a value names, which has to exist; empty: none.
     """
 
     name: str
     entry: type
     default: str
     sentence: str
+    example: str
     short: str = ""
-    example: str = ""
     check: Callable[[Any], object] = _accept_any
     applied: "Callable[[Rules, Cell, Any, str], Rules] | None" = field(default=None)
     of_float: bool = False
     of_recorded: bool = True
     backend: Callable[[Any], str] = _no_backend
+
+    @property
+    def accepts(self) -> str:
+        """The values in words, for an error message: ``an integer``, ``a number, or a table of
+        'fp32', 'accepted'``.
+        """
+        if not is_dataclass(self.entry):
+            return _type_words(self.entry)
+        table = f"a table of {', '.join(repr(one.name) for one in fields(self.entry))}"
+        if not self.short:
+            return table
+        (bare, *_) = get_args(get_type_hints(self.entry)[self.short]) or (str,)
+        return f"{_type_words(bare)}, or {table}"
 
     def apply(self, rules: Rules, cell: Cell, value: object, rule: str) -> Rules:
         """``rules`` of ``cell`` where the place ``rule`` sets this key to ``value``."""
@@ -122,6 +138,12 @@ class SuiteKey:
         if self.applied is not None:
             return self.applied(rules, cell, value, rule)
         return replace(rules, more={**rules.more, self.name: Setting(value, rule)})
+
+
+def _type_words(kind: type) -> str:
+    if issubclass(kind, enum.Enum):
+        return f"one of {', '.join(repr(one.value) for one in kind)}"
+    return {int: "an integer", float: "a number", str: "a text"}[kind]
 
 
 def _decided(rules: Rules, _: Cell, value: DecisionRule, rule: str) -> Rules:
@@ -172,6 +194,7 @@ DECISION = SuiteKey(
     name="decision",
     entry=DecisionRule,
     default='"point"',
+    example='"ci"',
     sentence="what makes a loss red: its counts, or what the sample proves of them",
     applied=_decided,
 )
@@ -179,6 +202,7 @@ FLIPS = SuiteKey(
     name="flips",
     entry=int,
     default="0",
+    example="3",
     sentence="so many samples may answer otherwise than accepted",
     check=lambda value: Allowance(flips=value),
     applied=_with_flips,
@@ -207,6 +231,7 @@ RECOVERY = SuiteKey(
     name="recovery",
     entry=float,
     default="none",
+    example="0.98",
     sentence="the least share of today's fp32 score",
     check=lambda value: Rules(recovery=value),
     applied=_recovering,
@@ -215,6 +240,7 @@ SLICES = SuiteKey(
     name="slices",
     entry=str,
     default="none",
+    example='"class"',
     sentence="parts of the data that are judged one by one: `class`, or a column",
     applied=_sliced,
 )
@@ -222,6 +248,7 @@ REPEATS = SuiteKey(
     name="repeats",
     entry=int,
     default="1",
+    example="5",
     sentence="how many times a cell runs",
     check=_require_one,
     applied=_repeated,
@@ -231,6 +258,7 @@ STOP = SuiteKey(
     name="stop",
     entry=Stop,
     default='"all"',
+    example='"decided"',
     sentence="when a cell ends: after all samples, or when its verdict is decided",
     applied=_stopping,
     of_float=True,

@@ -64,11 +64,12 @@ class Gate:
 
     ``detail`` is one line with the numbers; ``rule`` names the setting that decided and where it
     was set; ``limit`` is the value of the metric (a fraction) beyond which the gate is broken,
-    exactly the margin away from fp32, or None. ``shown`` is the statistical evidence of a loss gate
-    (None: it cannot be computed), and ``decided`` the rule that decided (``ci`` also where the
-    default rule found a proven loss under a margin of less than one sample). ``noise``: how far
-    runs of the cell differ, where that is known and not nothing; no record has it, only its
-    numbers.
+    exactly the margin away from fp32, or None. ``value``: the time or size that was measured; it
+    and its ``limit`` are in the unit that ``gates.COSTS`` has. ``shown`` is the statistical
+    evidence of a loss gate (None: it cannot be computed), and ``decided`` the rule that decided
+    (``ci`` also where the default rule found a proven loss under a margin of less than one sample).
+    ``noise``: how far runs of the cell differ, where that is known and not nothing; no record has
+    it, only its numbers.
     """
 
     kind: GateKind
@@ -77,6 +78,7 @@ class Gate:
     detail: str
     rule: str
     limit: float | None = None
+    value: float | None = None
     shown: LossEvidence | None = None
     decided: DecisionRule | None = None
     noise: Noise | None = field(default=None, compare=False)

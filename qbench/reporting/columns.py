@@ -192,6 +192,12 @@ _ALL = (
         reads=("integer_macs", "executed_macs"),
     ),
     Column(
+        key="costs",
+        heading="Time and size",
+        text=lambda cell: ", ".join(f"{one.name} {one.text}" for one in cell.record.costs),
+        reads=("gates",),
+    ),
+    Column(
         key="seconds",
         heading="Seconds",
         text=lambda cell: "" if cell.seconds is None else f"{cell.seconds:.2f}",
@@ -269,7 +275,7 @@ CELLS = Table(
             Place("change", below=("parts",)),
             Place("margin_size"),
         ),
-        *(Place("flips"), Place("integers"), Place("seconds"), Place("finding")),
+        *(Place("flips"), Place("integers"), Place("seconds", below=("costs",)), Place("finding")),
     ),
     sorts=True,
 )

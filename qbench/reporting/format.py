@@ -39,7 +39,7 @@ STATES = {"red": "✗", "incomplete": "…", "empty": "·", "green": "✓"}
 MEANINGS = {
     "passed": "within its tolerance",
     "accepted": "accepted as measured",
-    "inconclusive": "too few samples to decide whether it loses more than allowed",
+    "inconclusive": "not decided: too few samples, or noise that is wider than the margin",
     UNJUDGED: "no gate judges its answers",
     "quarantined": "fails, as its quarantine entry expects",
     "unsupported": "skipped with a reason, not counted as passed",

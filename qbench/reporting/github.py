@@ -207,8 +207,37 @@ def _suite_parts(report: Report, found: Comparison | None) -> Iterator[str]:
             yield markdown_table(["Cell", "Outcome", "Metric", "Before", "Now", "Change"], 3, rows)
         if len(news) > CELLS_IN_COMMENT:
             yield f"and {counted(len(news) - CELLS_IN_COMMENT, 'cell')} more"
+        yield from _costs(found)
     for cause in report.causes:
         yield _cause_line(cause, found)
+
+
+def _costs(found: Comparison) -> Iterator[str]:
+    """The times and sizes that changed or do not hold, and how many are judged."""
+    judged = [(cell, cost) for cell in found.cells for cost in cell.costs if cost.new is not None]
+    if not judged:
+        return
+    news = [one for one in judged if one[1].is_changed or one[1].one.state != "holds"]
+    rest = len(judged) - len(news)
+    yield (
+        f"Time and size: {counted(rest, 'number')} as before and within "
+        f"{'its limit' if rest == 1 else 'their limits'}, {len(news)} not."
+    )
+    rows = [
+        [
+            code(cell.key.name),
+            cost.one.name,
+            cost.one.state,
+            "" if cost.old is None else cost.old.text,
+            cost.one.text,
+            cost.one.limit_text,
+        ]
+        for cell, cost in news[:CELLS_IN_COMMENT]
+    ]
+    if rows:
+        yield markdown_table(["Cell", "What", "Gate", "Before", "Now", "Limit"], 3, rows)
+    if len(news) > CELLS_IN_COMMENT:
+        yield f"and {counted(len(news) - CELLS_IN_COMMENT, 'number')} more"
 
 
 def _run_words(run: RunView) -> str:

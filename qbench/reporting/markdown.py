@@ -99,6 +99,7 @@ def _blocks(report: Report, charts: Mapping[tuple[str, str], str]) -> Iterable[s
             yield f"{BELOW} {BELOW_MEANING}."
         for matrix in report.matrices:
             yield from _matrix(matrix)
+    yield from _costs(report)
     yield from _in_parts(report)
     yield from _powers(report)
     yield from _steps(report)
@@ -250,6 +251,22 @@ def _matrix(matrix: Matrix) -> Iterable[str]:
     yield f"### {escaped(matrix.backend)}"
     rows = [_matrix_row(model, cells) for model, cells in matrix.rows]
     yield markdown_table(["Model", *map(escaped, matrix.columns)], 1, rows)
+
+
+def _costs(report: Report) -> Iterable[str]:
+    """The times and sizes that the suite judges, those beyond a limit first."""
+    judged = [(cell, cost) for cell in report.cells for cost in cell.record.costs]
+    if not judged:
+        return
+    yield "## Time and size"
+    judged.sort(key=lambda one: (one[1].state == "holds", one[1].state, one[0].key))
+    rows = [
+        [code(cell.key.name), cost.name, cost.state, cost.text, cost.limit_text]
+        for cell, cost in judged[:ROWS_SHOWN]
+    ]
+    yield markdown_table(["Cell", "What", "Gate", "Now", "Limit"], 3, rows)
+    if len(judged) > ROWS_SHOWN:
+        yield f"and {len(judged) - ROWS_SHOWN} more"
 
 
 def _in_parts(report: Report) -> Iterable[str]:

@@ -10,7 +10,16 @@ from qbench.errors import IncomparableError
 from qbench.reporting.format import change_text, symbol_of_cell, value_text
 from qbench.reporting.report import Report
 from qbench.reporting.view import CellKey, Cells, CellView, MetricView, RunView, read_cell, read_run
-from qbench.tracking import CellRecord, Relation, Run, compare_runs, last_green, share_a_class
+from qbench.tracking import (
+    CellRecord,
+    CostChange,
+    Relation,
+    Run,
+    compare_runs,
+    cost_changes,
+    last_green,
+    share_a_class,
+)
 
 ORDER = (
     Relation.CHANGED,
@@ -60,6 +69,12 @@ class ComparedCell:
     def moved(self) -> float | None:
         """How far the value moved, a fraction with its sign; None when it may not be compared."""
         return self._moved(*self.metrics)
+
+    @property
+    def costs(self) -> tuple[CostChange, ...]:
+        """Its times and sizes before and now, where they are judged."""
+        old, new = (None if side is None else side.record for side in (self.old, self.new))
+        return cost_changes(old, new)
 
     @property
     def shown(self) -> tuple[ComparedMetric, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from qbench.judging import THEN, GateKind
+from qbench.judging import COSTS, SPECS, THEN, GateKind
 from qbench.reporting.assembly import build_report
 from qbench.reporting.columns import TERMINAL
 from qbench.reporting.format import (
@@ -365,26 +365,40 @@ def listed_notices(report: Report) -> frozenset[str]:
 
 
 def _undecided(report: Report) -> tuple[Cause, ...]:
-    """The cells that are green because too few samples or runs decide, as a cause; empty
-    without such cells.
+    """The cells that are green because a gate is not decided, by the reason; empty without such
+    cells.
     """
     cells = sorted(
         (c for c in report.cells if c.record.outcome == "inconclusive"),
         key=lambda cell: (-cell.excess, cell.key),
     )
-    remedies = tuple(dict.fromkeys(cell.record.remedy for cell in cells if cell.record.remedy))
-    title = "Too few samples or runs to decide whether it loses more than allowed"
-    return (
-        (Cause(name="undecided", title=title, cells=tuple(cells), remedies=remedies),)
-        if cells
-        else ()
+    groups: dict[str, list[CellView]] = {}
+    for cell in cells:
+        gate = cell.undecided_gate
+        kind = GateKind.LOSS if gate is None else GateKind(gate.kind)
+        groups.setdefault(SPECS[kind].undecided_title, []).append(cell)
+    return tuple(
+        Cause(
+            name="undecided",
+            title=title,
+            cells=tuple(alike),
+            remedies=tuple(
+                dict.fromkeys(cell.record.remedy for cell in alike if cell.record.remedy)
+            ),
+        )
+        for title, alike in groups.items()
     )
 
 
 def _wanting(cell: CellView) -> str:
-    """The notice of how many samples would decide an undecided ``cell``; empty where it has
-    none.
+    """The notice of how many samples would decide an undecided ``cell``, or of what noise is too
+    wide; empty where it has none.
     """
+    gate = cell.undecided_gate
+    if gate is not None and gate.kind in COSTS:
+        return next(
+            (text for text in cell.record.notices if text and gate.detail.startswith(text)), ""
+        )
     start = f"{cell.lead.name}: " if cell.lead else "?"
     return next((text for text in cell.record.notices if text.startswith(start)), "")
 
@@ -475,6 +489,9 @@ def _findings(cells: Sequence[CellView]) -> Iterator[str]:
 def _facts(cell: CellView) -> str:
     if cell.lead is None or cell.is_retrained:
         return cell.record.headline
+    undecided = cell.undecided_gate
+    if undecided is not None and undecided.kind in COSTS:
+        return undecided.detail.partition(";")[0]
     if cell.told_by_gate is not None:
         return ", ".join(filter(None, [cell.told_by_gate.detail, red_age(cell)]))
     if cell.is_unequal and cell.equality is not None:

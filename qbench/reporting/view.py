@@ -150,6 +150,14 @@ class CellView:
         return next((gate for gate in first if gate.kind in (*COSTS, GateKind.KNOWN_BAD)), None)
 
     @property
+    def undecided_gate(self) -> GateRecord | None:
+        """The gate for which it is inconclusive; None: it is not, or the line does not name one."""
+        if self.record.outcome != Outcome.INCONCLUSIVE.value:
+            return None
+        known = (gate for gate in self.record.gates if gate.kind in {*GateKind})
+        return next((gate for gate in known if gate.state == "inconclusive"), None)
+
+    @property
     def is_unequal(self) -> bool:
         """Whether it is red because it differs from another backend: its metrics do not show
         why.

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from qbench.storage.serialize import toml_text as toml_text
     from qbench.storage.serialize import value_from_table as value_from_table
     from qbench.storage.serialize import value_of_plain as value_of_plain
+    from qbench.storage.serialize import value_of_type as value_of_type
     from qbench.storage.size_limits import LimitName as LimitName
     from qbench.storage.size_limits import current_factor as current_factor
     from qbench.storage.size_limits import current_limits as current_limits

@@ -231,6 +231,16 @@ def value_from_table(cls: type[T], table: Mapping[str, Any], where: str) -> T:
         ) from error
 
 
+def value_of_type(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401 - of whatever type
+    """``value``, which TOML holds, as one of the understood types ``hint``; ``where`` names its
+    place in errors.
+
+    Raises:
+        InputError: it is of another type.
+    """
+    return _converted(hint, value, where)
+
+
 def _converted(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401, C901 - one match over the understood types
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):

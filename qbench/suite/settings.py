@@ -1,13 +1,14 @@
 """Settings of single cells: their layers, and which table set each value."""
 
+import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from qbench.errors import InputError, unknown_name
+from qbench.errors import InputError, nearest, unknown_name
 from qbench.judging import CELL_KEYS, Cell, Criterion, Limit, Rules, Setting, SuiteKey
-from qbench.storage import KEYS, value_from_table
+from qbench.storage import KEYS, value_from_table, value_of_type
 from qbench.suite.catalogues import Catalogues
 
 if TYPE_CHECKING:
@@ -54,23 +55,19 @@ def by_pattern(value: Any, *keys: str) -> Mapping[str, Any]:  # noqa: ANN401
     for all cells (``""``).
 
     Args:
-        keys: of the value, where it is a table itself.
+        keys: of the value, where it is a table itself. A table with a key that is nearly one of
+            them is such a value: its reader names the mistake.
     """
     if value is None:
         return {}
-    is_value = not isinstance(value, Mapping) or (
-        keys and (not value or any(key in value for key in keys))
-    )
+    if not isinstance(value, Mapping):
+        return {"": value}
+    is_value = keys and (not value or any(_is_key(name, keys) for name in value))
     return {"": value} if is_value else value
 
 
-def _hint(key: SuiteKey) -> Any:  # noqa: ANN401 - a type, as the reader of tables takes it
-    """The type of the value of ``key`` in a suite file."""
-    if not is_dataclass(key.entry):
-        return Mapping[str, key.entry] | key.entry  # type: ignore[name-defined]
-    return (
-        get_type_hints(key.entry)[key.short] | Mapping[str, Any] if key.short else Mapping[str, Any]
-    )
+def _is_key(name: str, keys: Iterable[str]) -> bool:
+    return name in keys or (name.isidentifier() and nearest(name, keys) is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +80,7 @@ class CellSettings:
     equal_to: EqualTo = None
     close_to: CloseTo = None
     cells: Mapping[str, Any] = field(
-        default_factory=dict, metadata={KEYS: {key.name: _hint(key) for key in CELL_KEYS}}
+        default_factory=dict, metadata={KEYS: {key.name: Any for key in CELL_KEYS}}
     )
 
 
@@ -102,33 +99,53 @@ def _entries(key: SuiteKey, written: object) -> dict[str, Any]:
     """Pattern → value of ``key``, checked.
 
     Raises:
-        InputError, ValueError: one is impossible.
+        InputError: one is impossible.
     """
     own_keys = [field.name for field in fields(key.entry)] if is_dataclass(key.entry) else []
-    found = {}
-    for pattern, value in by_pattern(written, *own_keys).items():
-        found[pattern] = _entry(key, pattern, value) if is_dataclass(key.entry) else value
-        key.check(found[pattern])
-    return found
+    return {
+        pattern: _entry(key, pattern, value)
+        for pattern, value in by_pattern(written, *own_keys).items()
+    }
 
 
 def _entry(key: SuiteKey, pattern: str, written: object) -> Any:  # noqa: ANN401 - a ``key.entry``
-    """``written`` for the cells of ``pattern`` (``""``: for all) as the dataclass of ``key``.
+    """``written`` for the cells of ``pattern`` (``""``: for all) as the type of ``key``.
 
     Raises:
-        InputError: it is neither a table nor the bare text of a field.
+        InputError: it is of another type, or impossible.
     """
-    where = f"'{pattern}' of {key.name}" if pattern else key.name
-    if isinstance(written, Mapping):
-        return value_from_table(key.entry, written, where)
-    found, cause = f"{written!r}", None
-    if key.short:
-        try:
-            return value_from_table(key.entry, {key.short: written}, where)
-        except InputError as error:
-            found, cause = error.found, error
-    expected, remedy = f"such as {key.example}", f"Write {key.example}."
-    raise InputError(f"Reading {where}", found=found, expected=expected, remedy=remedy) from cause
+    name = f"{key.name}.{json.dumps(pattern)}" if pattern else key.name
+    is_own_table = is_dataclass(key.entry) and isinstance(written, Mapping)
+    table = {key.short: written} if key.short and not is_own_table else written
+    try:
+        if isinstance(table, Mapping) and is_dataclass(key.entry):
+            value = value_from_table(key.entry, table, name)
+        else:
+            value = value_of_type(key.entry, written, name)
+        key.check(value)
+    except (InputError, ValueError) as error:
+        raise _refused(key, name, error, is_own_table=is_own_table) from error
+    return value
+
+
+def _refused(key: SuiteKey, name: str, error: Exception, *, is_own_table: bool) -> InputError:
+    """``error`` about the value that a suite sets for ``name``, in words about ``key``."""
+    remedy = f"Write {name} = {key.example}."
+    if isinstance(error, InputError):
+        place, found, expected = error.doing.removeprefix("Reading "), error.found, error.expected
+        if not is_own_table:
+            place = name
+            is_of_another_type = error.__cause__ is None
+            expected = key.accepts if is_of_another_type else expected
+        if error.remedy.startswith("Did you mean"):
+            remedy = error.remedy
+    else:
+        place, (found, _, expected) = name, str(error).partition(": it is ")
+    if expected in ("", "a possible value"):
+        expected = key.accepts
+    if not found.startswith(key.name):
+        found = f"{found} in {place}"
+    return InputError(f"Reading {name}", found=found, expected=expected, remedy=remedy)
 
 
 def rules_for(cell: Cell, rules: Rules, layers: Iterable[Layer[Any]]) -> Rules:

@@ -44,10 +44,12 @@ if TYPE_CHECKING:
     from qbench.tracking.comparison import ANOTHER_MODEL as ANOTHER_MODEL
     from qbench.tracking.comparison import COMPARED_KEYS as COMPARED_KEYS
     from qbench.tracking.comparison import CellChange as CellChange
+    from qbench.tracking.comparison import CostChange as CostChange
     from qbench.tracking.comparison import MetricChange as MetricChange
     from qbench.tracking.comparison import Pairs as Pairs
     from qbench.tracking.comparison import Relation as Relation
     from qbench.tracking.comparison import compare_runs as compare_runs
+    from qbench.tracking.comparison import cost_changes as cost_changes
     from qbench.tracking.comparison import last_green as last_green
     from qbench.tracking.comparison import share_a_class as share_a_class
     from qbench.tracking.comparison import sources_change as sources_change

@@ -19,7 +19,7 @@ from qbench.judging import (
     paired_interval,
 )
 from qbench.number_text import counted
-from qbench.tracking.record import AXES, CellRecord, MetricRecord, Run
+from qbench.tracking.record import AXES, CellRecord, JudgedCost, MetricRecord, Run
 
 COMPARED_KEYS = (
     *(*AXES, "outcome", "excused", "environment_class", "metrics", "digests"),
@@ -174,6 +174,51 @@ class MetricChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CostChange:
+    """A time or size of one cell, before and now, where a run judges it (None: it does not)."""
+
+    old: JudgedCost | None
+    new: JudgedCost | None
+
+    @property
+    def one(self) -> JudgedCost:
+        """The newer side that has it."""
+        found = self.new or self.old
+        assert found is not None
+        return found
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the same code would not give both: another number of bytes, or another state of
+        its gates. Two times always differ.
+        """
+        if self.old is None or self.new is None:
+            return False
+        is_another = self.old.is_exact and self.old.value != self.new.value
+        return is_another or self.old.state != self.new.state
+
+    @property
+    def text(self) -> str:
+        """``file_bytes 30,000 bytes → 31,000 bytes (at most 40,000 bytes)``."""
+        sides = dict.fromkeys("—" if one is None else one.text for one in (self.old, self.new))
+        text = f"{self.one.name} {' → '.join(sides)}"
+        return f"{text} ({self.one.limit_text})" if self.one.limit_text else text
+
+
+def cost_changes(old: CellRecord | None, new: CellRecord | None) -> tuple[CostChange, ...]:
+    """The times and sizes of a cell that at least one of two runs judges (None: it lacks the
+    cell).
+    """
+    before, after = (
+        {} if record is None else {cost.name: cost for cost in record.costs}
+        for record in (old, new)
+    )
+    return tuple(
+        CostChange(old=before.get(name), new=after.get(name)) for name in {**before, **after}
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CellChange:
     """One row of a comparison; outcomes are empty where the cell is absent.
 
@@ -181,7 +226,7 @@ class CellChange:
     ``differs``: what else was exchanged between the runs: the model, the calibration, the rules of
     the schema, the samples, the release of an engine. ``other_class``: that of these which is about
     environment classes. ``flips``: data set → the least and the most samples whose best answer
-    differs; absent where it is not known.
+    differs; absent where it is not known. ``costs``: its times and sizes, where they are judged.
     """
 
     cell: Cell
@@ -193,6 +238,7 @@ class CellChange:
     differs: tuple[str, ...] = ()
     other_class: str = ""
     flips: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    costs: tuple[CostChange, ...] = ()
 
     @property
     def has_another_model(self) -> bool:
@@ -298,6 +344,7 @@ def _change(
         differs=differs,
         other_class=_class_words(old, new),
         flips={} if relation is Relation.INCOMPARABLE else _flips(old, new),
+        costs=cost_changes(old, new),
     )
 
 
@@ -309,6 +356,7 @@ def _one_sided(cell: Cell, old: CellRecord | None, new: CellRecord | None) -> Ce
         old_outcome="" if old is None else old.outcome,
         new_outcome="" if new is None else new.outcome,
         metrics=_metrics(old, new),
+        costs=cost_changes(old, new),
     )
 
 

@@ -4,23 +4,26 @@ types and keys.
 
 import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, structs
 
 from qbench.errors import InputError
 from qbench.judging import (
+    COSTS,
     Cause,
     Cell,
     Compared,
     EnvironmentClass,
     Finding,
+    Gate,
     KnownValue,
     Measurement,
     Outcome,
+    Quantity,
     Repeats,
     RewriteNote,
     Stopped,
@@ -28,6 +31,7 @@ from qbench.judging import (
     paired_interval,
 )
 from qbench.metrics import Against, Clusters, Counted, Direction, Score
+from qbench.number_text import value_text
 from qbench.storage import plain, table_from_value, value_of_plain
 from qbench.tracking.calibrations import packed_calibration, unpacked_calibration
 
@@ -179,7 +183,7 @@ _OF_SCORE = tuple(field.name for field in fields(Score) if field.name != "metric
 
 class GateRecord(Struct, frozen=True, kw_only=True):
     """One gate of a verdict, in the words of the line; ``limit`` is a fraction, absent or None
-    where it has none.
+    where it has none. ``value``: of a time or size, which alone has one (``Gate``).
     """
 
     kind: str = ""
@@ -188,8 +192,42 @@ class GateRecord(Struct, frozen=True, kw_only=True):
     detail: str = ""
     rule: str = ""
     limit: float | UnsetType | None = UNSET
+    value: float | UnsetType = UNSET
     shown: dict[str, Any] | UnsetType | None = UNSET
     decided: str | UnsetType | None = UNSET
+
+
+class JudgedCost(NamedTuple):
+    """A time or size of a cell: its name, unit and value, the least of its limits (None: not
+    known), and the worst state of its gates.
+
+    ``is_exact``: whether the same code always gives the same number.
+    """
+
+    name: str
+    unit: str
+    is_exact: bool
+    value: float
+    limit: float | None
+    state: str
+
+    @property
+    def text(self) -> str:
+        """``0.712 × fp32``, ``30,000 bytes``."""
+        return value_text(self.value, self.unit)
+
+    @property
+    def limit_text(self) -> str:
+        """``at most 0.8 × fp32``; empty where no limit is known."""
+        return "" if self.limit is None else f"at most {value_text(self.limit, self.unit)}"
+
+
+_WORST = ("broken", "inconclusive", "incomparable", "holds")
+"""The states of a gate of time or size, the worst first."""
+
+
+def _worst_first(gate: GateRecord) -> int:
+    return _WORST.index(gate.state) if gate.state in _WORST else 0
 
 
 class CellRecord(
@@ -286,7 +324,7 @@ class CellRecord(
             "outcome": verdict.outcome,
             "headline": verdict.headline,
             "rule": verdict.rule,
-            "gates": verdict.gates,
+            "gates": [_gate_line(gate) for gate in verdict.gates],
             "notices": verdict.notices,
             "remedy": verdict.remedy,
             "tolerance": verdict.tolerance,
@@ -328,6 +366,16 @@ class CellRecord(
             ValueError: its axes are not names.
         """
         return _cell(self.suite, self.model, self.backend, self.schema, self.variant)
+
+    @property
+    def costs(self) -> tuple[JudgedCost, ...]:
+        """Its time and size, where its suite judges them."""
+        groups: dict[Quantity, list[GateRecord]] = {}
+        for gate in self.gates:
+            quantity = COSTS.get(gate.kind)
+            if quantity is not None and isinstance(gate.value, float):
+                groups.setdefault(quantity, []).append(gate)
+        return tuple(_judged_cost(quantity, gates) for quantity, gates in groups.items())
 
     @property
     def is_measured(self) -> bool:
@@ -424,6 +472,25 @@ class CellRecord(
             expected="metrics in whole numbers, digests and an environment class",
             remedy="Take another run file.",
         )
+
+
+def _judged_cost(quantity: Quantity, gates: Sequence[GateRecord]) -> JudgedCost:
+    worst = min(gates, key=_worst_first)
+    assert isinstance(worst.value, float)
+    return JudgedCost(
+        *(quantity.name, quantity.unit, quantity.is_exact),
+        value=worst.value,
+        limit=min((gate.limit for gate in gates if isinstance(gate.limit, float)), default=None),
+        state=worst.state,
+    )
+
+
+def _gate_line(gate: Gate) -> dict[str, Any]:
+    """``gate`` for a line: only those of time and size have a value."""
+    table: dict[str, Any] = plain(gate)
+    if gate.value is None:
+        del table["value"]
+    return table
 
 
 def _known(score: Score, verdict: Verdict) -> dict[str, Any]:

@@ -101,6 +101,25 @@ def test_other_predictions_that_count_the_same_are_told(compared):
     assert "top1 8 of 10 (other predictions on d" in out
 
 
+def test_times_and_sizes_are_listed_where_they_are_judged(compared):
+    """A cell with the same answers and a larger file was not listed at all."""
+
+    def sized(run_id, size):
+        gates = [
+            {"kind": "latency", "state": "holds", "value": 0.5 + size / 1e6, "limit": 0.8},
+            {"kind": "file_size", "state": "holds", "value": size, "limit": 40_000},
+        ]
+        first, cell, *others = measured(run_id).splitlines(keepends=True)
+        return first + json.dumps(json.loads(cell) | {"gates": gates}) + "\n" + "".join(others)
+
+    code, text, _ = compared(sized("r1", 30_000), sized("r2", 31_000))
+    assert code == 0  # its answers are the same
+    flat = " ".join(text.split())
+    assert "latency 0.53 × fp32 → 0.531 × fp32 (at most 0.8 × fp32)" in flat
+    assert "file_bytes 30,000 bytes → 31,000 bytes (at most 40,000 bytes)" in flat
+    assert "latency" not in compared(sized("r1", 30_000), sized("r2", 30_000))[1]
+
+
 @pytest.mark.parametrize("cut", ["old", "new"])
 def test_an_interrupted_run_ends_with_4_and_is_named(compared, cut):
     models = ("m1", "m2")

@@ -57,7 +57,7 @@ def test_a_model_without_fp32_has_nothing_to_compare_with():
     "limits", [{}, {"bytes": 0}, {"bytes": 10, "fp32": 0.0}, {"accepted": -1.0}]
 )
 def test_impossible_limits(limits):
-    with pytest.raises(ValueError, match=r"ratio|whole number"):
+    with pytest.raises(ValueError, match=r"ratio|whole number|limit without"):
         FileLimits(**limits)
 
 

@@ -137,6 +137,7 @@ WHOLE = structs.replace(
     kept={"data": "f" * 8},
     **dict.fromkeys(("integer_macs", "weight_macs"), 0.5),
     remembered={"latency": 0.7},
+    remembered_range={"latency": (0.6, 0.8)},
     made={"schema": "a1b2"},
     executed_macs=0.25,
     tolerance=0.02,

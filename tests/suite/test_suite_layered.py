@@ -2,6 +2,7 @@
 named, what is refused.
 """
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -117,7 +118,7 @@ def test_flips_and_probabilities_are_layered_apart(tmp_path: Path) -> None:
         ("flips = 1.5", "an integer"),
         ("probabilities = {}", "without 'absolute' or 'relative'"),
         ("probabilities = { absolute = -0.1 }", "impossible"),
-        ("probabilities = { absolut = 0.1 }", "such as { absolute"),
+        ("probabilities = { absolut = 0.1 }", "Did you mean 'absolute'"),
         ('probabilities = { "slow" = { absolut = 0.1 } }', "Did you mean 'absolute'"),
         ('equivalents = ["x64-avx2"]', "a list"),
     ],
@@ -125,6 +126,46 @@ def test_flips_and_probabilities_are_layered_apart(tmp_path: Path) -> None:
 def test_what_has_no_meaning_is_refused(tmp_path: Path, line: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         suite(tmp_path, line)
+
+
+BYTES = "expected an integer, or a table of 'bytes', 'fp32', 'accepted'. Write "
+RATIO = "more than 0, such as 0.8. Write max_latency_ratio = 0.8, or "
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (
+            'max_file_bytes = "4 MB"',
+            f"found a string ('4 MB') in max_file_bytes; {BYTES}max_file_bytes = 4_000_000, or",
+        ),
+        ("max_file_bytes = true", f"found a boolean (True) in max_file_bytes; {BYTES}"),
+        ("max_file_bytes = []", f"found a list ([]) in max_file_bytes; {BYTES}"),
+        (
+            'max_file_bytes = { bytes = "4 MB" }',
+            "found a string ('4 MB') in 'bytes' of max_file_bytes; expected an integer. Write",
+        ),
+        (
+            'max_file_bytes = { "slow" = "4 MB" }',
+            f"""in max_file_bytes."slow"; {BYTES}max_file_bytes."slow" = 4_000_000""",
+        ),
+        ("max_file_bytes = { bites = 3 }", "an unknown key 'bites' in max_file_bytes; expected"),
+        ("max_file_bytes = {}", "a limit without 'bytes', 'fp32' or 'accepted' in max_file_bytes"),
+        ("max_file_bytes = 0", "0 bytes in max_file_bytes; expected a whole number from 1. Write"),
+        ("max_latency_ratio = -1", f"found a ratio of -1 in max_latency_ratio; expected {RATIO}"),
+        (
+            'max_latency_ratio = "fast"',
+            "expected a number, or a table of 'fp32', 'accepted'. Write max_latency_ratio = 0.8",
+        ),
+        ("no_worse_than = 3", "an integer (3) in no_worse_than; expected a text, or a table of"),
+        ('flips = { "slow" = "a" }', """a string ('a') in flips."slow"; expected an integer."""),
+    ],
+)
+def test_a_wrong_value_names_its_key_and_what_the_key_takes(tmp_path, line, words):
+    """Many of these said 'expected a table' where a number is right, without the key."""
+    with pytest.raises(InputError, match=re.escape(words)) as caught:
+        suite(tmp_path, line)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

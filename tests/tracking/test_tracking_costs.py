@@ -18,6 +18,7 @@ from qbench.tracking import (
     joined_baselines,
     record_of_line,
 )
+
 SLUG = "ort-cpu+w8a8_asym_pc"
 
 
@@ -105,6 +106,9 @@ def test_a_record_keeps_the_range():
         "latency": pytest.approx((0.7 / 1.2, 0.7 * 1.2)),
         "file_size": (10, 10),
     }
-    assert "remembered_range" not in CellRecord.of(
-        measured().cell, Verdict(outcome=Outcome.PASSED, headline="h", rule="r"), measured()
-    ).line()
+    assert (
+        "remembered_range"
+        not in CellRecord.of(
+            measured().cell, Verdict(outcome=Outcome.PASSED, headline="h", rule="r"), measured()
+        ).line()
+    )
