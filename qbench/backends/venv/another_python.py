@@ -13,11 +13,11 @@ from pathlib import Path
 import onnx
 import onnx_ir as ir
 
-from qbench.backends.ort import ORT_BACKENDS, LoweredOrtBackend, OrtBackend
 from qbench.backends.execution import EngineExecutor
 from qbench.backends.feeds import FeedCheck, loaded
-from qbench.backends.protocol import CPU, Array, Backend, Closing, Executed, Executor, Feeds
-from qbench.backends.refusals import batch_refusal, engine_sentence, refusal
+from qbench.backends.ort import ORT_BACKENDS, LoweredOrtBackend, OrtBackend
+from qbench.backends.protocol import CPU, Array, Backend, Executed, Executor
+from qbench.backends.refusals import engine_sentence, refusal
 from qbench.backends.slicing import in_slices
 from qbench.backends.venv.client import EngineError, Worker
 from qbench.backends.venv.creator import EnvironmentMaker, plain_requirement
@@ -45,9 +45,31 @@ _IR_LIMIT = re.compile(r"Unsupported model IR version: \d+, max supported IR ver
 _OPSET_LIMIT = re.compile(r"Current official support for domain ai\.onnx is till opset (\d+)")
 _OWN_DOMAINS = ("", "ai.onnx")
 _WIDENED = frozenset(
-    "Cast CastLike Constant ConstantOfShape DequantizeLinear Flatten Identity If IsInf IsNaN Loop "
-    "Pad QLinearMatMul QuantizeLinear ReduceMax ReduceMin Reshape Scan Shape Size Squeeze "
-    "Transpose Unsqueeze".split()
+    [
+        "Cast",
+        "CastLike",
+        "Constant",
+        "ConstantOfShape",
+        "DequantizeLinear",
+        "Flatten",
+        "Identity",
+        "If",
+        "IsInf",
+        "IsNaN",
+        "Loop",
+        "Pad",
+        "QLinearMatMul",
+        "QuantizeLinear",
+        "ReduceMax",
+        "ReduceMin",
+        "Reshape",
+        "Scan",
+        "Shape",
+        "Size",
+        "Squeeze",
+        "Transpose",
+        "Unsqueeze",
+    ]
 )
 """Operators to which opsets 20 and 21 only added types or attributes (ONNX's changelog of
 operators).

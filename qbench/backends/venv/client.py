@@ -329,7 +329,7 @@ class Worker(Closing):
                 doing, error, "", "Start it by hand: is it a Python 3.8 or later?"
             ) from error
         versions = greeting.get("versions")
-        if not isinstance(versions, dict) or not _COUNTS <= versions.keys():
+        if not isinstance(versions, dict) or not versions.keys() >= _COUNTS:
             said = self._child.last_line()
             wrong = ChildError(
                 "a greeting without the versions of numpy and onnxruntime", said, garbled=True

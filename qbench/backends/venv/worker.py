@@ -22,7 +22,24 @@ import time
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 TEXT = "text"
-NUMBERS = frozenset("|b1 |i1 |u1 <i2 <u2 <i4 <u4 <i8 <u8 <f2 <f4 <f8 <c8 <c16".split())
+NUMBERS = frozenset(
+    [
+        "|b1",
+        "|i1",
+        "|u1",
+        "<i2",
+        "<u2",
+        "<i4",
+        "<u4",
+        "<i8",
+        "<u8",
+        "<f2",
+        "<f4",
+        "<f8",
+        "<c8",
+        "<c16",
+    ]
+)
 """The dtypes of arrays in a message, with their byte order; no objects and no structures."""
 MOST_HEADER = 1 << 26
 MOST_BYTES = 1 << 34
@@ -40,9 +57,9 @@ _ALIGNED = 64
 vector.
 """
 
-Message = Tuple[Dict[str, Any], Dict[str, Any]]  # noqa: UP006
+Message = Tuple[Dict[str, Any], Dict[str, Any]]
 """A header and arrays by name."""
-_Listed = Tuple[str, str, Tuple[int, ...], int, Optional[int]]  # noqa: UP006, UP045
+_Listed = Tuple[str, str, Tuple[int, ...], int, Optional[int]]
 """Name, dtype, shape, size in bytes, and the place in shared memory; None: in the pipe."""
 
 
@@ -99,7 +116,7 @@ class SharedMemory:
 
 
 def write_message(
-    file: Any,
+    file: Any,  # noqa: ANN401 - a pipe or a socket
     header: Mapping[str, Any],
     arrays: Mapping[str, Any],
     shared: SharedMemory | None = None,
@@ -134,7 +151,7 @@ def write_message(
     file.flush()
 
 
-def read_message(file: Any, shared: SharedMemory | None = None) -> Message:
+def read_message(file: Any, shared: SharedMemory | None = None) -> Message:  # noqa: ANN401
     """Wait for one message; its arrays in ``shared`` are valid until the next one.
 
     Raises:
@@ -186,7 +203,7 @@ def _checked(name: Any, dtype: Any, shape: Any, size: Any, start: Any = None) ->
     return name, dtype, tuple(shape), size, start
 
 
-def _exactly(file: Any, size: int) -> bytearray:
+def _exactly(file: Any, size: int) -> bytearray:  # noqa: ANN401
     data = bytearray(size)
     view, done = memoryview(data), 0
     while done < size:
@@ -250,7 +267,8 @@ def _session(settings: Mapping[str, Any], model: Any) -> Any:  # noqa: ANN401
 
     levels = onnxruntime.GraphOptimizationLevel
     if not hasattr(levels, settings["level"]):
-        raise NotImplemented(f"onnxruntime {onnxruntime.__version__} has no {settings['level']}")
+        lacking = f"onnxruntime {onnxruntime.__version__} has no {settings['level']}"
+        raise NotImplemented(lacking)  # noqa: F901 - the class above
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = getattr(levels, settings["level"])
     options.intra_op_num_threads = settings["threads"]
@@ -288,7 +306,7 @@ def _device(provider: Mapping[str, Any]) -> Any:  # noqa: ANN401
     import onnxruntime
 
     if not hasattr(onnxruntime, "get_ep_devices"):
-        raise NotImplemented(
+        raise NotImplemented(  # noqa: F901 - the class above
             "onnxruntime %s has no plugin execution providers" % onnxruntime.__version__
         )
     if provider["library"]:

@@ -52,7 +52,10 @@ def gone(process: int) -> bool:
 def test_it_gives_the_bits_that_the_same_engine_gives_here(like, taps):
     backend = python_backend(sys.executable, like)
     assert isinstance(backend, Backend)
-    with backend.prepare(net(), taps=taps) as far, get_backend(like).prepare(net(), taps=taps) as near:
+    with (
+        backend.prepare(net(), taps=taps) as far,
+        get_backend(like).prepare(net(), taps=taps) as near,
+    ):
         assert isinstance(far, Executor)
         theirs, ours = far.run(FEEDS), near.run(FEEDS)
         assert list(theirs) == list(ours)
@@ -78,12 +81,18 @@ def test_versions_of_the_environment_class_are_theirs_not_ours(small_python):
 
 
 def test_what_an_engine_prints_is_no_part_of_the_protocol(small_python):
-    noise = "import onnxruntime, os, sys\nprint('at start')\nreal = onnxruntime.InferenceSession.run\n"
+    noise = (
+        "import onnxruntime, os, sys\nprint('at start')\nreal = onnxruntime.InferenceSession.run\n"
+    )
     noise += (
-        "def run(*a):\n    os.write(1, b'C speaks\\n'); print('x' * 100000); sys.stdin.read(1)\n    return real(*a)\n"
+        "def run(*a):\n    os.write(1, b'C speaks\\n'); print('x' * 100000); sys.stdin.read(1)\n"
+        "    return real(*a)\n"
     )
     folder = small_python("1.0", at_start=noise + "onnxruntime.InferenceSession.run = run\n")
-    with python_backend(folder).prepare(net()) as far, get_backend("ort-cpu").prepare(net()) as near:
+    with (
+        python_backend(folder).prepare(net()) as far,
+        get_backend("ort-cpu").prepare(net()) as near,
+    ):
         for _ in range(3):
             assert far.run(FEEDS)["y"].tolist() == near.run(FEEDS)["y"].tolist()
 
@@ -92,7 +101,8 @@ def test_what_an_engine_prints_is_no_part_of_the_protocol(small_python):
 def test_every_dtype_and_shape_goes_there_and_back(dtype):
     written = {"bool": "bool", "float16": "float16", "double": "double"}.get(dtype, dtype)
     text = (
-        f'<ir_version: 9, opset_import: ["" : 19]> n ({written}[A, B] x) => ({written}[A, B] y) {{ y = Identity(x) }}'
+        f'<ir_version: 9, opset_import: ["" : 19]> n ({written}[A, B] x) => ({written}[A, B] y) {{ '
+        f"y = Identity(x) }}"
     )
     with python_backend(sys.executable).prepare(net(text)) as far:
         for shape in [(2, 3), (0, 3), (1, 1)]:
@@ -104,7 +114,10 @@ def test_every_dtype_and_shape_goes_there_and_back(dtype):
 
 
 def test_texts_and_scalars_go_there_and_back():
-    texts = '<ir_version: 9, opset_import: ["" : 19]> n (string[N] x) => (string[N] y) { y = Identity(x) }'
+    texts = (
+        '<ir_version: 9, opset_import: ["" : 19]> n (string[N] x) => (string[N] y) { y = '
+        "Identity(x) }"
+    )
     with python_backend(sys.executable).prepare(net(texts)) as far:
         assert far.run({"x": np.array(["é", "", "b\n"], object)})["y"].tolist() == ["é", "", "b\n"]
     scalar = '<ir_version: 9, opset_import: ["" : 19]> n (float x) => (float y) { y = Neg(x) }'
@@ -116,13 +129,17 @@ def test_a_model_beyond_one_message_goes_by_file(monkeypatch):
     from qbench.backends.venv import client
 
     monkeypatch.setattr(client, "MESSAGE_LIMIT", 1)
-    with python_backend(sys.executable).prepare(net()) as far, get_backend("ort-cpu").prepare(net()) as near:
+    with (
+        python_backend(sys.executable).prepare(net()) as far,
+        get_backend("ort-cpu").prepare(net()) as near,
+    ):
         assert far.run(FEEDS)["y"].tolist() == near.run(FEEDS)["y"].tolist()
 
 
 def test_a_wrong_batch_is_refused_and_the_worker_goes_on():
     text = (
-        '<ir_version: 9, opset_import: ["" : 19]> n (float[A, B] x, float[C, D] z) => (float[A, D] y) '
+        '<ir_version: 9, opset_import: ["" : 19]> n (float[A, B] x, float[C, D] z) => (float[A, D] '
+        "y) "
         "{ y = MatMul(x, z) }"
     )
     good, bad = np.eye(2, dtype=np.float32), np.eye(3, dtype=np.float32)
@@ -136,7 +153,8 @@ def test_a_wrong_batch_is_refused_and_the_worker_goes_on():
 
 def test_an_operator_that_the_engine_lacks_is_unsupported():
     text = (
-        '<ir_version: 9, opset_import: ["" : 19, "nowhere" : 1]> n (float[N] x) => (float[N] y) { y = nowhere.Op(x) }'
+        '<ir_version: 9, opset_import: ["" : 19, "nowhere" : 1]> n (float[N] x) => (float[N] y) { '
+        "y = nowhere.Op(x) }"
     )
     with pytest.raises(UnsupportedError, match=r"operators and an opset that onnxruntime \d"):
         python_backend(sys.executable).prepare(net(text))
@@ -151,7 +169,10 @@ def test_a_worker_that_dies_is_named_with_its_signal():
 
 
 def test_last_words_are_quoted(small_python):
-    code = "import onnxruntime, os, sys\ndef die(*a):\n    os.write(2, b'out of cheese\\n'); os._exit(3)\n"
+    code = (
+        "import onnxruntime, os, sys\ndef die(*a):\n"
+        "    os.write(2, b'out of cheese\\n'); os._exit(3)\n"
+    )
     folder = small_python("1.0", at_start=code + "onnxruntime.InferenceSession.run = die\n")
     said = "ended with exit code 3; its last words: out of cheese"
     with python_backend(folder).prepare(net()) as far, pytest.raises(UnavailableError, match=said):
@@ -177,15 +198,20 @@ def test_one_that_nobody_holds_ends_its_process():
 
 
 def test_no_worker_outlives_a_killed_parent_in_the_middle_of_a_run(small_python):
-    code = "import onnxruntime, time\nonnxruntime.InferenceSession.run = lambda *a: time.sleep(600)\n"
+    code = (
+        "import onnxruntime, time\nonnxruntime.InferenceSession.run = lambda *a: time.sleep(600)\n"
+    )
     folder = small_python("1.0", at_start=code)
     parent = (
-        "import sys, threading, numpy as np, onnx.parser; from qbench.backends import python_backend\n"
+        "import sys, threading, numpy as np, onnx.parser; from qbench.backends import "
+        "python_backend\n"
         f"far = python_backend({str(folder)!r}).prepare(onnx.parser.parse_model({NET!r}))\n"
         "print(far._held._child._process.pid, flush=True)\n"
         "far.run({'x': np.zeros((1, 2), np.float32)})\n"
     )
-    with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True
+    ) as process:
         child = int(process.stdout.readline())
         time.sleep(0.3)
         process.kill()
@@ -213,7 +239,10 @@ def test_what_is_no_python_is_a_sentence(tmp_path, monkeypatch, path, error, wor
 
 
 def test_a_backend_that_counts_here_is_refused():
-    with pytest.raises(InputError, match="a backend that does not run ONNX Runtime; expected one that does: ort-cpu"):
+    with pytest.raises(
+        InputError,
+        match="a backend that does not run ONNX Runtime; expected one that does: ort-cpu",
+    ):
         python_backend(sys.executable, "integer-gemmlowp")
 
 

@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 from test_venv_another_python import FEEDS, net
 
-from qbench.backends import EnvironmentMaker, get_backend, installed_version, offered_versions, python_backend
+from qbench.backends import (
+    EnvironmentMaker,
+    get_backend,
+    installed_version,
+    offered_versions,
+    python_backend,
+)
 from qbench.errors import InputError, NotFetchedError, StoreError
 from qbench.storage import Cache
 
@@ -29,7 +35,9 @@ def test_what_pip_cannot_get_leaves_nothing_half_made(tmp_path, unreachable):
     assert [path.suffix for path in (tmp_path / "pythons").iterdir()] in ([], [".lock"])
 
 
-def test_one_without_packages_is_made_once_and_again_when_its_python_has_gone(tmp_path, unreachable, monkeypatch):
+def test_one_without_packages_is_made_once_and_again_when_its_python_has_gone(
+    tmp_path, unreachable, monkeypatch
+):
     maker = EnvironmentMaker(cache=Cache(tmp_path))
     from qbench.backends.venv import creator
 
@@ -73,7 +81,9 @@ def test_a_real_release_runs_our_files(version):
         pytest.skip(str(error))
     backend = python_backend(program)
     assert dict(backend.versions)["onnxruntime"] == version
-    assert int(dict(backend.versions)["numpy"].partition(".")[0]) == (1 if version == "1.17.3" else 2)
+    assert int(dict(backend.versions)["numpy"].partition(".")[0]) == (
+        1 if version == "1.17.3" else 2
+    )
     assert installed_version(program, "onnxruntime") == version
     # opset 21, IR 10: newer than 1.17 takes
     for like in ("ort-cpu", "ort-cpu-precise", "ort-cpu-qoperator"):

@@ -38,11 +38,20 @@ ANSWERS = {
     "a list for a dtype": (listed(["y", [["a", "|O"]], [1], 8], body=b"\x41" * 8), "dtype"),
     "another byte order": (listed(["y", ">f4", [1], 4], body=b"1234"), "dtype '>f4'"),
     "fewer bytes than its shape": (listed(["y", "<f4", [2**40], 4], body=b"1234"), "shape or size"),
-    "more bytes than its shape": (listed(["y", "<f4", [1], 8], body=b"12345678"), "8 bytes for an array"),
+    "more bytes than its shape": (
+        listed(["y", "<f4", [1], 8], body=b"12345678"),
+        "8 bytes for an array",
+    ),
     "bytes that nothing holds": (listed(["y", "<f4", [2**60], 2**62]), "shape or size"),
-    "many arrays of many bytes": (listed(*([f"y{i}", "<f4", [2**30], 2**32] for i in range(9))), "arrays of more than"),
+    "many arrays of many bytes": (
+        listed(*([f"y{i}", "<f4", [2**30], 2**32] for i in range(9))),
+        "arrays of more than",
+    ),
     "negative dimensions": (listed(["y", "<f4", [-2, -2], 16], body=b"1" * 16), "shape or size"),
-    "dimensions that are no whole numbers": (listed(["y", "<f4", [True, 1.5], 4], body=b"1234"), "shape or size"),
+    "dimensions that are no whole numbers": (
+        listed(["y", "<f4", [True, 1.5], 4], body=b"1234"),
+        "shape or size",
+    ),
     "too many dimensions": (listed(["y", "<f4", [1] * 65, 4], body=b"1234"), "shape or size"),
     "endless columns of no rows": (listed(["y", "<f4", [0, 2**33, 2**33], 0]), "cannot be read"),
     "a name that is not text": (listed([["y"], "<f4", [1], 4], body=b"1234"), "name"),
@@ -60,7 +69,10 @@ ANSWERS = {
     "an error without words": (message({"arrays": [], "error": 5}), "an error without"),
     "arrays of other names": (listed(["z", "<f4", [0], 0]), "other names"),
     "no arrays at all": (PREPARED, "other names"),
-    "half a message": (message({"arrays": [["y", "<f4", [2], 8]]}, b"1234"), "its worker ended with exit code 0"),
+    "half a message": (
+        message({"arrays": [["y", "<f4", [2], 8]]}, b"1234"),
+        "its worker ended with exit code 0",
+    ),
 }
 
 
@@ -77,10 +89,12 @@ def program(tmp_path):
             f"#!{sys.executable}\nimport json, os, struct, sys, time\n"
             "reading, writing = open(int(sys.argv[3]), 'rb'), open(int(sys.argv[4]), 'wb')\n"
             f"def skip():\n    size = struct.unpack('<Q', reading.read(8))[0]\n"
-            "    for one in json.loads(reading.read(size))['arrays']:\n        reading.read(one[3])\n"
+            "    for one in json.loads(reading.read(size))['arrays']:\n"
+            "        reading.read(one[3])\n"
             f"sys.stderr.write('out of cheese\\n')\nsys.stderr.flush()\n"
             f"writing.write({first!r}); writing.flush()\n"
-            f"for answer in {list(answers)!r}:\n    skip(); writing.write(answer); writing.flush()\n{at_end}"
+            f"for answer in {list(answers)!r}:\n"
+            f"    skip(); writing.write(answer); writing.flush()\n{at_end}"
         )
         path.chmod(0o755)
         return path
@@ -104,7 +118,10 @@ def prepared(path: Path):
     from qbench.backends import AnotherPython, get_backend
 
     backend = AnotherPython(
-        name="far", python=path, like=get_backend("ort-cpu"), versions=(("numpy", "1.0"), ("onnxruntime", "1.0"))
+        name="far",
+        python=path,
+        like=get_backend("ort-cpu"),
+        versions=(("numpy", "1.0"), ("onnxruntime", "1.0")),
     )
     return backend.prepare(onnx.parser.parse_model(NET))
 
@@ -128,7 +145,9 @@ def test_no_greeting_is_trusted(program, greeting):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("answers", [(), (PREPARED,), (PREPARED, message({"arrays": [["y", "<f4", [2], 8]]}, b"1234"))])
+@pytest.mark.parametrize(
+    "answers", [(), (PREPARED,), (PREPARED, message({"arrays": [["y", "<f4", [2], 8]]}, b"1234"))]
+)
 def test_one_that_says_no_more_is_ended(program, monkeypatch, answers):
     monkeypatch.setattr(client, "_SILENCE_S", 0.5)
     path = program(*answers, at_end="time.sleep(600)\n")
@@ -145,13 +164,18 @@ def test_one_that_begins_a_greeting_and_goes_on_is_ended(program, monkeypatch):
 def test_one_that_reads_nothing_is_ended(program, monkeypatch):
     monkeypatch.setattr(client, "_SILENCE_S", 0.5)
     path = program(at_end="time.sleep(600)\n")
-    with client.Worker(path) as far, pytest.raises(UnavailableError, match=r"does nothing for 0\.5 s"):
+    with (
+        client.Worker(path) as far,
+        pytest.raises(UnavailableError, match=r"does nothing for 0\.5 s"),
+    ):
         far.ask({"do": "run"}, {"x": np.zeros(1 << 22, np.float32)}, doing="Running")
 
 
 def test_what_is_declared_takes_no_memory(monkeypatch):
     taken = []
-    monkeypatch.setattr(worker, "bytearray", lambda size: taken.append(size) or bytearray(size), raising=False)
+    monkeypatch.setattr(
+        worker, "bytearray", lambda size: taken.append(size) or bytearray(size), raising=False
+    )
     for answer, _ in ANSWERS.values():
         with suppress(worker.GarbledError, EOFError):
             worker.read_message(io.BytesIO(answer))

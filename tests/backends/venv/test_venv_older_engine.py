@@ -11,7 +11,9 @@ from qbench.backends import get_backend
 from qbench.backends.venv.another_python import Limits, stamped_older
 from qbench.graph import with_shapes
 
-PAIR = "<float s = {0.5}, int8 z = {0}> { q = QuantizeLinear(x, s, z) y = DequantizeLinear(q, s, z) }"
+PAIR = (
+    "<float s = {0.5}, int8 z = {0}> { q = QuantizeLinear(x, s, z) y = DequantizeLinear(q, s, z) }"
+)
 
 
 def model(body, *, x="float[N, 2] x", y="float[N, 2] y", opset=21, ir_version=10):
@@ -50,12 +52,17 @@ def test_a_stamp_is_lowered_and_the_numbers_stay(limits, stamps):
     assert results[0] == results[1]
 
 
-@pytest.mark.parametrize("limits", [Limits(), Limits(ir=10, opset=21), Limits(ir=12, opset=30)], ids=str)
+@pytest.mark.parametrize(
+    "limits", [Limits(), Limits(ir=10, opset=21), Limits(ir=12, opset=30)], ids=str
+)
 def test_what_is_within_the_limits_is_not_copied(limits):
     assert stamped_older(model(PAIR), limits) is None
 
 
-NARROW = "<float[4, 2] s = {1, 1, 1, 1, 1, 1, 1, 1}, int8[4, 4] w = {1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8}>"
+NARROW = (
+    "<float[4, 2] s = {1, 1, 1, 1, 1, 1, 1, 1}, int8[4, 4] w = {1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, "
+    "4, 5, 6, 7, 8}>"
+)
 
 
 BLOCKS = f"{NARROW} {{ d = DequantizeLinear<axis = 1, block_size = 2>(w, s) y = MatMul(x, d) }}"
@@ -74,4 +81,7 @@ GROUPS = "<float[1] s = {1}, float[1] b = {0}> { y = GroupNormalization<num_grou
     ids=["blocks", "int16", "a later operator", "a changed meaning", "int4"],
 )
 def test_what_would_be_lost_is_not_stamped(body, width, limits):
-    assert stamped_older(model(body, x=f"float[N, {width}] x", y=f"float[N, {width}] y"), limits) is None
+    assert (
+        stamped_older(model(body, x=f"float[N, {width}] x", y=f"float[N, {width}] y"), limits)
+        is None
+    )
