@@ -17,7 +17,7 @@ _KEY = "qbench.pinned"
 class PinKind(enum.Enum):
     """What is fixed about a value."""
 
-    GRID = "grid"
+    QPARAMS = "grid"  # stored name
     DYNAMIC = "dynamic"
     FLOAT = "float"
 
@@ -88,7 +88,7 @@ def _pin(table: Mapping[str, Any]) -> Pin:
     if not isinstance(table["source"], str):
         raise TypeError("a source that is not text")
     qtype = None if kind is PinKind.FLOAT else QType.parse(table["qtype"])
-    if kind is not PinKind.GRID or qtype is None:
+    if kind is not PinKind.QPARAMS or qtype is None:
         return Pin(kind, table["source"], qtype=qtype)
     qparams = QParams(
         table["scale"],

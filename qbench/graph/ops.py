@@ -3,7 +3,8 @@
     slots        weight, bias, moved, real      which input is what
     results      low, high, pointwise, local    what they can be, and which inputs they depend on
     weight axes  axes                           output channels, and what products are summed over
-    quantizer    data, output, one_grid, table  what may be quantized, and whose parameters the
+    quantizer    data, output, same_qparams, table
+                                                what may be quantized, and whose parameters the
                                                 output has
     lowering     lowering, dynamic, forms       the rule of ``passes.lowering``, and the operators
                                                 on integers
@@ -121,9 +122,9 @@ class OpSpec(OperatorFacts):
         data: the inputs that a quantizer may quantize; None: all but the bias; (): it stays float.
         output: whose quantization parameters the output has.
         signed: of a FIXED output, whether its range is [−1, 1 − 2¹⁻ᵇ], not [0, 1 − 2⁻ᵇ].
-        one_grid: whether computed inputs and output hold elements of one another, hence share their
-        qparams. why_float: why this very node has no integer form though others have; None when it
-        has.
+        same_qparams: whether computed inputs and output hold elements of one another, hence share
+        their qparams. why_float: why this very node has no integer form though others have; None
+        when it has.
 
         lowering: ``module:function`` below ``qbench.passes.lowering``, the rule that writes an
         engine's integer form. dynamic: multiplies integers whose qparams are computed for every
@@ -142,7 +143,7 @@ class OpSpec(OperatorFacts):
     data: tuple[int, ...] | None = ()
     output: Output = Output.OWN
     signed: bool = False
-    one_grid: bool = False
+    same_qparams: bool = False
     why_float: Callable[[ir.Node], str | None] | None = None
 
     lowering: str = ""
@@ -479,16 +480,20 @@ _ROWS = (
     OpSpec(name="Sum", data=None),
     OpSpec(name="Mean", data=None),
     OpSpec(
-        name="Max", local=True, data=None, one_grid=True, forms=(_own("Max", "moving:largest"),)
+        name="Max", local=True, data=None, same_qparams=True, forms=(_own("Max", "moving:largest"),)
     ),
     OpSpec(
-        name="Min", local=True, data=None, one_grid=True, forms=(_own("Min", "moving:smallest"),)
+        name="Min",
+        local=True,
+        data=None,
+        same_qparams=True,
+        forms=(_own("Min", "moving:smallest"),),
     ),
     OpSpec(
         name="Where",
         local=True,
         data=(1, 2),
-        one_grid=True,
+        same_qparams=True,
         forms=(
             _own("Where", "moving:where"),
             _engine("Where", operands=((0,), (1, 2, 3), (4, 5, 6)), result=(7, 8)),

@@ -30,7 +30,7 @@ from qbench.numerics import QParams, QType
 # rounded. The four nodes carry the name of the type in their metadata, so that a network's own
 # Round is never taken for one.
 
-_KEY = "qbench.levels"
+_KEY = "qbench.levels"  # stored name
 
 
 def mark_float_codes(node: ir.Node, qtype: str) -> None:

@@ -35,15 +35,15 @@ class Counters:
     not count.
 
     Args:
-        levels: quantized results that were counted. clipped_low, clipped_high: those below and
-            above the ends they are clamped to; where a Relu is part of the node, the lower one is
-            its own.
+        levels: quantized results that were counted.  # stored name
+        clipped_low, clipped_high: those below and above the ends they are clamped to; where a Relu
+            is part of the node, the lower one is its own.
         overflowed: sums that left the accumulator, which wraps or saturates (products, where it
             saturates at each); quotients by zero.
         saturated: pairs of products that did.
     """
 
-    levels: int = 0
+    levels: int = 0  # stored name
     clipped_low: int = 0
     clipped_high: int = 0
     overflowed: int = 0
@@ -56,7 +56,7 @@ class Counters:
 
     def clip(self, codes: npt.NDArray[Any], low: int, high: int) -> npt.NDArray[Any]:
         """``codes`` clamped to ``low`` … ``high``, with those beyond counted."""
-        self.levels += codes.size
+        self.levels += codes.size  # stored name
         self.clipped_low += int(np.count_nonzero(codes < low))
         self.clipped_high += int(np.count_nonzero(codes > high))
         return np.asarray(np.clip(codes, low, high))

@@ -216,7 +216,7 @@ class AddScheme(enum.Enum):
               multiplications (TFLite)
     WEIGHTED  integer weights of both ratios, one shift (XNNPACK, QNNPACK)
     EACH      each operand to the output's scale, then an integer sum (TVM, Glow)
-    GRID      each operand to steps of 2⁻¹⁵, then one product (Glow's interpreter)
+    STEPS     each operand to steps of 2⁻¹⁵, then one product (Glow's interpreter)
     FINEST    the coarser operand to the finer one's scale, then one product (TVM's quantizer)
     """
 
@@ -227,7 +227,7 @@ class AddScheme(enum.Enum):
     HEADROOM = "headroom"
     WEIGHTED = "weighted"
     EACH = "each"
-    GRID = "grid"  # stored name
+    STEPS = "grid"  # stored name
     FINEST = "finest"
 
 

@@ -132,7 +132,7 @@ def _largest(codes: Ints) -> int:
 #     SEPARATE    rne(b · r_b + (a · r_a + F)), F = z_y − (r_a · z_a + r_b · z_b), every step
 #                 rounded
 #     REAL        rne(f32(f_a + f_b) · f32(1 / s_y)) + z_y, f = fma(s, q, −f32(s · z))
-#     GRID        rha((rha(c_a · s_a / 2⁻¹⁵) + rha(c_b · s_b / 2⁻¹⁵)) · 2⁻¹⁵ / s_y + z_y);
+#     STEPS       rha((rha(c_a · s_a / 2⁻¹⁵) + rha(c_b · s_b / 2⁻¹⁵)) · 2⁻¹⁵ / s_y + z_y);
 #                 a difference has no such step: rha(r_a · c_a − r_b · c_b + z_y)
 #
 # Sources: ONNX Runtime's MLAS qladd, PyTorch's vectorized add, Glow's interpreter.
@@ -145,7 +145,7 @@ subtracted.
 
 
 def float_sum(a: Ints, b: Ints, qparams: QParamsOfThree, arithmetic: Arithmetic) -> Ints:
-    """``a`` + ``b``, codes, by the arithmetic's FUSED, SEPARATE, REAL or GRID; not yet clamped.
+    """``a`` + ``b``, codes, by the arithmetic's FUSED, SEPARATE, REAL or STEPS; not yet clamped.
 
     Raises:
         InputError: scales whose sums leave float32.
@@ -166,7 +166,7 @@ def float_sum(a: Ints, b: Ints, qparams: QParamsOfThree, arithmetic: Arithmetic)
 
 
 def float_difference(a: Ints, b: Ints, qparams: QParamsOfThree) -> Ints:
-    """``a`` − ``b``, codes, as GRID has it; not yet clamped.
+    """``a`` − ``b``, codes, as STEPS has it; not yet clamped.
 
     Raises:
         InputError: scales whose sums leave float32.
@@ -290,7 +290,7 @@ def add_quantized(  # noqa: PLR0917 - the order that users rely on
             codes = integer_sum(
                 centred(left, a_qparams), centred(right, b_qparams), qparams, arithmetic, 1
             )
-        case AddScheme.FUSED | AddScheme.SEPARATE | AddScheme.REAL | AddScheme.GRID:
+        case AddScheme.FUSED | AddScheme.SEPARATE | AddScheme.REAL | AddScheme.STEPS:
             codes = float_sum(left, right, qparams, arithmetic)
     return clamped(codes, out_qparams, arithmetic)
 
@@ -324,7 +324,7 @@ def subtract_quantized(  # noqa: PLR0917 - the order of add_quantized
             codes = integer_sum(
                 centred(left, a_qparams), centred(right, b_qparams), qparams, arithmetic, -1
             )
-        case AddScheme.GRID:
+        case AddScheme.STEPS:
             codes = float_difference(left, right, qparams)
         case AddScheme.FUSED | AddScheme.SEPARATE | AddScheme.REAL:
             require_float_scales(qparams)

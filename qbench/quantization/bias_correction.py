@@ -444,7 +444,7 @@ class BiasCorrection:
     saturated: int = 0
 
     def __str__(self) -> str:
-        ends = f", {self.saturated} entries at the end of their grid" if self.saturated else ""
+        ends = f", {self.saturated} entries at the end of their codes" if self.saturated else ""
         return f"{self.biases} biases corrected on {self.samples} samples{ends}"
 
 

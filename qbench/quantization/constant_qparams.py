@@ -151,7 +151,9 @@ def given_bias(given: Given, product: QParams | str, sources: tuple[str, ...]) -
     if isinstance(product, str) or _same_qparams(given.qparams, product):
         return given
     return Derived(
-        product, sources, f"it came as {given.qparams.qtype} on another grid, by {given.source}"
+        product,
+        sources,
+        f"it came as {given.qparams.qtype} on another grid, by {given.source}",  # stored name
     )
 
 

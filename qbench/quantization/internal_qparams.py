@@ -111,8 +111,8 @@ class Ranges:
                 return interval
             if lows and interval.low.shape != lows[0].shape:
                 return (
-                    f"'{names[0]}' and '{name}' have different channels, and one grid for both is "
-                    "asked for"
+                    f"'{names[0]}' and '{name}' have different channels, "
+                    "and one grid for both is asked for"  # stored name
                 )
             lows.append(interval.low)
             highs.append(interval.high)
@@ -123,7 +123,7 @@ class Ranges:
         try:
             return spec.kind.choose(np.minimum.reduce(lows), np.maximum.reduce(highs), axis=axis)
         except InputError as error:
-            return f"no grid for '{names[0]}' as {spec}: found {error.found}"
+            return f"no grid for '{names[0]}' as {spec}: found {error.found}"  # stored name
 
 
 def _of_channels(name: str, statistics: Statistics, spec: Spec) -> Interval | str:
@@ -285,13 +285,14 @@ def inner_problem(unit: Unit, options: SlotOptions, ranges: Ranges) -> str | Non
         )
     if _shares(unit, options) and options.correlation is None:
         return (
-            "the bias is to share the correlation's grid, and the schema gives the correlation none"
+            "the bias is to share the correlation's grid, "  # stored name
+            "and the schema gives the correlation none"
         )
     if _rules(unit, options) and options.correlation is not None:
-        return "the correlation is to be on the bias's grid, and on one of its own"
+        return "the correlation is to be on the bias's grid, and on one of its own"  # stored name
     for name, spec in (("correlation", options.correlation), ("sum", options.sum)):
         if spec is not None and (spec.dynamic or spec.granularity is not Granularity.TENSOR):
-            return f"the {name} has one grid a tensor, known beforehand, not {spec}"
+            return f"the {name} has one grid a tensor, known beforehand, not {spec}"  # stored name
     return _without_range(unit, options, ranges)
 
 
@@ -362,10 +363,16 @@ def plan_inner(
 
 
 def _asked(unit: Unit, options: SlotOptions) -> list[str]:
-    words = ["the schema gives the correlation a grid"] * (options.correlation is not None)
-    words += ["the schema gives the sum a grid"] * (options.sum is not None)
-    words += ["the schema adds the bias on the bias's grid"] * _rules(unit, options)
-    return words + ["the schema adds the bias on the correlation's grid"] * _shares(unit, options)
+    words = []
+    if options.correlation is not None:
+        words.append("the schema gives the correlation a grid")  # stored name
+    if options.sum is not None:
+        words.append("the schema gives the sum a grid")  # stored name
+    if _rules(unit, options):
+        words.append("the schema adds the bias on the bias's grid")  # stored name
+    if _shares(unit, options):
+        words.append("the schema adds the bias on the correlation's grid")  # stored name
+    return words
 
 
 def _rules(unit: Unit, options: SlotOptions) -> bool:
@@ -384,7 +391,8 @@ def _correlation(unit: Unit, options: SlotOptions, spec: Spec, ranges: Ranges) -
     value = unit.correlation
     if value is None:
         return KeptFloat(
-            "no bias and no clip follow: the product is the result, which has a grid of its own"
+            "no bias and no clip follow: "
+            "the product is the result, which has a grid of its own"  # stored name
         )
     if spec.fixed is not None:
         return Given(spec.fixed, BY_SCHEMA)
@@ -417,9 +425,9 @@ def _ruled(unit: Unit, decided: Mapping[Slot, Decision], ranges: Ranges) -> Deci
     )
     operand, value = unit.bias_operand, unit.correlation
     if slot is None or own is None or operand is None or value is None:
-        return KeptFloat("its bias has no grid to put it on")
+        return KeptFloat("its bias has no grid to put it on")  # stored name
     if not np.any(constant_value(operand[2])):
-        return KeptFloat("its bias is zero, on any grid")
+        return KeptFloat("its bias is zero, on any grid")  # stored name
     seen = ranges.absmax(value.name or "")
     beyond = seen / float(own.scale) > INT32.qmax
     note = (
@@ -444,11 +452,15 @@ def _sharing(unit: Unit, correlation: Slot, decision: Decision | None) -> dict[S
 def _sum(unit: Unit, spec: Spec, found: Mapping[Slot, Decision], ranges: Ranges) -> Decision:
     value = unit.sum
     if value is None:
-        return KeptFloat("no clip follows: the sum is the result, which has a grid of its own")
+        return KeptFloat(
+            "no clip follows: the sum is the result, which has a grid of its own"  # stored name
+        )
     if value is unit.correlation and any(
         qparams_of(decision) is not None for decision in found.values()
     ):
-        return KeptFloat("there is no bias: the sum is the correlation, which has a grid")
+        return KeptFloat(
+            "there is no bias: the sum is the correlation, which has a grid"  # stored name
+        )
     if spec.fixed is not None:
         return Given(spec.fixed, BY_SCHEMA)
     return _static(ranges.qparams((value.name or "",), spec))

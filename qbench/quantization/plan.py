@@ -341,8 +341,8 @@ class Plan:
                 if isinstance(decision, Dynamic)
             }
         )
-        values = f"{len(self.values)} values on a grid" + (
-            f", {made} on one made at run time" if made else ""
+        values = f"{len(self.values)} values quantized" + (
+            f", {made} by qparams made at run time" if made else ""
         )
         return f"{self.schema}: {values}, {len(self.floats)} units in float, {share}"
 
@@ -350,8 +350,8 @@ class Plan:
         if self.requested:
             refused = sum(f.refused for f in self.floats.values())
             yield (
-                f"{len(self.quantized_units)} of {len(self.requested)} units on grids, {refused} "
-                "refused"
+                f"{len(self.quantized_units)} of {len(self.requested)} units quantized, "
+                f"{refused} refused"
             )
         if self.run_in_float:
             reasons = "; ".join(dict.fromkeys(self.run_in_float.values()))

@@ -137,7 +137,7 @@ def requested_of(unit: Unit, options: SlotOptions) -> str:
     if not words:
         return "float"
     words += [
-        f"one grid for its {share.value}"
+        f"one grid for its {share.value}"  # stored name
         for share in sorted(options.share, key=lambda share: share.value)
     ]
     return "; ".join(words)

@@ -86,7 +86,7 @@ def _weight(node: ir.Node, index: int, *, scale: int, point: int) -> Decision:
         return Given(QParams(scales, zeros, qtype, axis=0), source)
     if scales.shape[0] == 1:
         return Given(QParams(scales[0], zeros.reshape(scales.shape)[0], qtype, axis=2), source)
-    return KeptFloat(f"its grids, scales of shape {scales.shape}, have no form here")
+    return KeptFloat(f"its grids, scales of shape {scales.shape}, have no form here")  # stored name
 
 
 def _blocks(node: ir.Node) -> Decision:

@@ -182,7 +182,8 @@ class SlotOptions:
             if spec is not None
         ]
         words += [
-            f"one grid for its {share.value}" for share in sorted(self.share, key=lambda s: s.value)
+            f"the same qparams for its {share.value}"
+            for share in sorted(self.share, key=lambda s: s.value)
         ]
         return "; ".join(words) or "float"
 

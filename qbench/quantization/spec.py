@@ -81,7 +81,7 @@ class BiasSpec:
 
     @property
     def qparams_kind(self) -> QParamsKind:
-        """The quantization grid of an ``own`` one, without its scale."""
+        """What is decided of the qparams of an ``own`` one before its range is known."""
         return QParamsKind(
             QType.parse(self.qtype), "symmetric", scale_kind=cast(ScaleKind, self.scale_kind)
         )
@@ -91,14 +91,15 @@ class BiasSpec:
             return _BIASES[self.kind]
         words = [f"{self.qtype} at a scale of its own"]
         words += [self.scale_kind] * (self.scale_kind != "real")
-        words += [f"added on the grid of the {self.finer.value}"] * (self.finer is not Finer.CHOSEN)
+        if self.finer is not Finer.CHOSEN:
+            words.append(f"added on the grid of the {self.finer.value}")  # stored name
         return ", ".join(words)
 
 
 _BIASES: Mapping[BiasKind, str] = MappingProxyType(
     {
         BiasKind.DERIVED: "int32 at the product's scale",
-        BiasKind.SHARED: "on the correlation's grid",
+        BiasKind.SHARED: "on the correlation's grid",  # stored name
         BiasKind.FLOAT: "float",
     }
 )
@@ -240,14 +241,14 @@ class Spec:
         allowed = {"symmetric": (qtype.middle,), "symmetric_unsigned": (qtype.qmin, qtype.middle)}
         if zero_point not in allowed.get(self.symmetry, (zero_point,)):
             raise ValueError(
-                f"a fixed zero_point of {zero_point}, which no {self.symmetry} {qtype} grid has"
+                f"a fixed zero_point of {zero_point}, which no {self.symmetry} {qtype} qparams have"
             )
         if self.scale_kind != "real" and math.frexp(float(fixed.scale))[0] != 0.5:
             raise ValueError(f"a fixed scale of {self.scale:g}, which is no power of two")
 
     @property
     def kind(self) -> QParamsKind:
-        """The quantization grid requested, without its scale."""
+        """What is decided of the qparams before their range is known."""
         symmetry, scale_kind = cast(Symmetry, self.symmetry), cast(ScaleKind, self.scale_kind)
         return QParamsKind(QType.parse(self.qtype), symmetry, self.narrow_range, scale_kind)
 
@@ -361,9 +362,12 @@ def beyond_activations(spec: Spec, capabilities: Capabilities, *, moved: bool) -
         return "activations have no blocks"
     if spec.granularity is Granularity.CHANNEL:
         if not capabilities.activation_per_channel:
-            return "the backend has no activations per channel: theirs is one grid a tensor"
+            return (
+                "the backend has no activations per channel: "
+                "theirs is one grid a tensor"  # stored name
+            )
         if moved:
-            return "a grid per channel does not follow values that are moved"
+            return "a grid per channel does not follow values that are moved"  # stored name
     return None
 
 

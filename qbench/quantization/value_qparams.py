@@ -292,7 +292,7 @@ def _joined(groups: Mapping[ir.Value, Group], claims: Claims) -> Group | str:
             continue
         if not _agree(found, other):
             names = f"'{first.name}' ({found}) and '{value.name}' ({other})"
-            return f"one grid for {names} is asked for, and theirs differ"
+            return f"one grid for {names} is asked for, and theirs differ"  # stored name
         own = dict.fromkeys((*found.own, *other.own))
         found = replace(found, own=tuple(own))
     odd = next((value for value in groups if claims.specs[value] != found.spec), None)
@@ -395,7 +395,7 @@ def _apart(
     for candidate in active:
         spec = candidate.input
         if (
-            not candidate.operator.one_grid
+            not candidate.operator.same_qparams
             or spec is None
             or spec.fixed is not None
             or candidate.output != spec
@@ -421,7 +421,7 @@ def _apart(
             words = (
                 f"one for all would be {times[finest]:.3g} times as coarse as that of '{finest}'"
             )
-            found[candidate.unit.name] = f"operands have grids of their own: {words}"
+            found[candidate.unit.name] = f"operands have grids of their own: {words}"  # stored name
     return found
 
 
@@ -450,18 +450,18 @@ def _refused_claims(
     refused = {}
     for candidate in active:
         name = candidate.unit.name
-        one_grid = candidate.operator.one_grid and name not in apart
-        claims = _claims(candidate, wanted, one_grid=one_grid)
+        same_qparams = candidate.operator.same_qparams and name not in apart
+        claims = _claims(candidate, wanted, same_qparams=same_qparams)
         reason = groups.add(claims) if claims.specs else None
-        if reason and one_grid:
-            apart[name] = f"operands have grids of their own: {reason}"
-            reason = groups.add(_claims(candidate, wanted, one_grid=False))
+        if reason and same_qparams:
+            apart[name] = f"operands have grids of their own: {reason}"  # stored name
+            reason = groups.add(_claims(candidate, wanted, same_qparams=False))
         if reason:
             refused[name] = reason
     return refused
 
 
-def _claims(candidate: Candidate, wanted: set[ir.Value], *, one_grid: bool) -> Claims:
+def _claims(candidate: Candidate, wanted: set[ir.Value], *, same_qparams: bool) -> Claims:
     specs = {}
     operands = [value for value in operands_of(candidate) if value in wanted]
     results = [value for value in values_of(candidate) if value in wanted and value not in operands]
@@ -474,7 +474,7 @@ def _claims(candidate: Candidate, wanted: set[ir.Value], *, one_grid: bool) -> C
     return Claims(
         unit=candidate.unit.name,
         specs=specs,
-        joined=_values_joined(candidate, operands, results, one_grid=one_grid),
+        joined=_values_joined(candidate, operands, results, same_qparams=same_qparams),
         moved=moved,
         fixed=dict.fromkeys(results, candidate.unit.head.op_type) if by_operator else {},
     )
@@ -485,14 +485,14 @@ def _values_joined(
     operands: Sequence[ir.Value],
     results: Sequence[ir.Value],
     *,
-    one_grid: bool,
+    same_qparams: bool,
 ) -> tuple[ir.Value, ...]:
     """The values that are to share qparams: what the operator demands, and what the schema asks
     for.
     """
     shares = candidate.options.share
-    joined = list(operands if one_grid or Share.INPUTS in shares else operands[:1])
-    if one_grid or candidate.moves or Share.OUTPUT in shares:
+    joined = list(operands if same_qparams or Share.INPUTS in shares else operands[:1])
+    if same_qparams or candidate.moves or Share.OUTPUT in shares:
         joined += results
     unique = tuple(dict.fromkeys(joined))
     return unique if operands and len(unique) > 1 else ()
@@ -572,7 +572,7 @@ def _computed_too(active: Sequence[Candidate], decisions: Mapping[str, Decision]
                 qtype = "" if other is None else f" {other.qtype}"
                 found[candidate.unit.name] = (
                     f"it wants '{value.name}' as {candidate.options.input}, "
-                    f"where others have it on a{qtype} grid known beforehand"
+                    f"where others have it on a{qtype} grid known beforehand"  # stored name
                 )
     return found
 

@@ -110,10 +110,10 @@ def write_float_codes(nodes: NodeWriter, value: ir.Value, qparams: QParams) -> N
     points = {int(point) for point in qparams.zero_point.reshape(-1)}
     if len(points) != 1:
         raise UnsupportedError(
-            f"Writing '{value.name}' on a grid of {qparams.qtype}",
+            f"Writing '{value.name}' in codes of {qparams.qtype}",
             found=f"{len(points)} zero points",
             expected="one, as the codes are clipped in one step",
-            remedy="Ask for a symmetric grid.",
+            remedy="Ask for symmetric qparams.",
         )
     uses, name, (point,) = tuple(value.uses()), qparams.qtype.name, points
     scale = nodes.initializer(f"{value.name}_scale", ir.tensor(_spread(value, qparams)))
@@ -225,7 +225,7 @@ class PairWriter:
         if qtype != _DYNAMIC:
             raise UnsupportedError(
                 f"Writing the dynamic parameters of '{value.name}'",
-                found=f"a grid of {qtype}",
+                found=f"codes of {qtype}",
                 expected=f"{_DYNAMIC}, the only one that ONNX's DynamicQuantizeLinear gives",
                 remedy="Ask for dynamic activations of that type.",
             )
@@ -312,9 +312,8 @@ class PairWriter:
             [("Clip", [low, high])] if qparams.axis is None else [("Max", [low]), ("Min", [high])]
         )
         for operator, ends in steps:
-            node = self._nodes.made(
-                operator, [source, *ends], [], f"{source.name}_in_grid", ir.DataType.FLOAT
-            )
+            name = f"{source.name}_in_grid"  # stored name
+            node = self._nodes.made(operator, [source, *ends], [], name, ir.DataType.FLOAT)
             node.outputs[0].shape = source.shape
             self._nodes.behind(after, node)
             source, after = node.outputs[0], node
@@ -447,7 +446,7 @@ def insert_qdq(model: ir.Model, plan: Plan) -> ir.Model:
         except (KeyError, IndexError, ValueError) as error:
             raise _misplaced(model, f"parameters for '{slot}' ({error})") from error
     if strange := plan.values.keys() - values.keys():
-        raise _misplaced(model, f"a grid for the value '{min(strange)}'")
+        raise _misplaced(model, f"qparams for the value '{min(strange)}'")
     for name, qparams in plan.values.items():
         maker = values[name].producer()
         clip = ClipForm.FLOAT if maker is None else plan.clips.get(node_key(maker), ClipForm.FLOAT)
@@ -464,7 +463,7 @@ def _misplaced(model: ir.Model, found: str) -> InputError:
     return InputError(
         f"Writing a plan into '{model.graph.name}'",
         found=found,
-        expected="grids for constants and values of the graph that the plan names",
+        expected="qparams for constants and values of the graph that the plan names",
         remedy="Make the plan again: its file was changed.",
     )
 

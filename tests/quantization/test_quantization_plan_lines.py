@@ -177,7 +177,7 @@ def test_what_was_asked_and_what_became_of_it() -> None:
     assert "→" not in tanh
     assert "rule 2 (operators Conv) matches nothing" in lines
     refused = sum(f.refused for f in plan.floats.values())
-    assert f"{len(plan.quantized_units)} of 9 units on grids, {refused} refused" in lines
+    assert f"{len(plan.quantized_units)} of 9 units quantized, {refused} refused" in lines
     assert set(plan.requested) == set(plan.quantized_units) | set(plan.floats)
 
 

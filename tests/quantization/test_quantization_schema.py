@@ -158,11 +158,15 @@ def test_every_key_has_a_toml_spelling(tmp_path: Path) -> None:
             '"asymmetric", scale = 1.0, zero_point = 300',
             "a zero point lies in 0 … 255",
         ),
-        ('"asymmetric"', '"symmetric", scale = 1.0, zero_point = 3', "no symmetric uint8 grid has"),
+        (
+            '"asymmetric"',
+            '"symmetric", scale = 1.0, zero_point = 3',
+            "no symmetric uint8 qparams have",
+        ),
         (
             '"asymmetric"',
             '"symmetric_unsigned", scale = 1, zero_point = 3',
-            "no symmetric_unsigned uint8 grid has",
+            "no symmetric_unsigned uint8 qparams have",
         ),
         ('"asymmetric"', '"asymmetric", scale = -1.0, zero_point = 3', "positive and finite"),
         ('"asymmetric"', '"asymmetric", scale = 1.0, zero_point = 0.5', "an integer"),

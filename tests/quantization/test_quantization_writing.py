@@ -281,7 +281,7 @@ def test_dynamic_parameters_follow_every_batch() -> None:
 
 def test_dynamic_parameters_of_another_type_are_refused() -> None:
     plan = plan_of(NEGATED, {Slot("neg", Role.INPUT, 0, "x"): Dynamic(QType.parse("int8"))})
-    with pytest.raises(UnsupportedError, match="a grid of int8"):
+    with pytest.raises(UnsupportedError, match="codes of int8"):
         insert_qdq(NEGATED, plan)
 
 

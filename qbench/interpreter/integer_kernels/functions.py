@@ -392,7 +392,7 @@ _OF_INTEGERS = frozenset(
         AddScheme.HEADROOM,
         AddScheme.WEIGHTED,
         AddScheme.EACH,
-        AddScheme.GRID,
+        AddScheme.STEPS,
         AddScheme.FINEST,
     }
 )

@@ -142,7 +142,7 @@ class _Lifting:
         qparams, source = node_qparams(node), node.inputs[0]
         if qparams is None or source is None:
             return
-        pin = Pin(PinKind.GRID, f"the QuantizeLinear '{node_key(node)}'", qparams)
+        pin = Pin(PinKind.QPARAMS, f"the QuantizeLinear '{node_key(node)}'", qparams)
         clip = clip_of_codes(node) if qparams.axis is None else None
         if clip is None or source in self._parallel:
             self._twins[node.outputs[0]] = _Twin(self._pinned(source, pin, node), pin)
@@ -165,7 +165,7 @@ class _Lifting:
             stem = (source.name or "constant").removesuffix("_quantized")
             self._give_constant(node, node.outputs[0], (integers, qparams), stem)
         elif qparams is not None:
-            pin = Pin(PinKind.GRID, f"the DequantizeLinear '{node_key(node)}'", qparams)
+            pin = Pin(PinKind.QPARAMS, f"the DequantizeLinear '{node_key(node)}'", qparams)
             self.changed |= pin_value(node.outputs[0], pin)
 
     def _give(self, node: ir.Node, real: ir.Value) -> None:
@@ -207,7 +207,7 @@ class _Lifting:
     ) -> ir.Value:
         integers, qparams = codes
         real = add_constant(self._graph, stem, dequantize(integers, qparams), self._values)
-        pin_value(real, Pin(PinKind.GRID, f"the DequantizeLinear '{node_key(node)}'", qparams))
+        pin_value(real, Pin(PinKind.QPARAMS, f"the DequantizeLinear '{node_key(node)}'", qparams))
         return real
 
     def _constant(self, end: ir.Value | None, qparams: QParams) -> ir.Value | None:
@@ -221,7 +221,8 @@ class _Lifting:
     def _pinned(self, value: ir.Value, pin: Pin, quantizer: ir.Node) -> ir.Value:
         """``value`` with ``pin``, or an Identity of it where it has another one."""
         if value in self._parallel:
-            self.changed |= pin_value(value, Pin(PinKind.FLOAT, "two pairs of different grids"))
+            why = "two pairs of different grids"  # stored name
+            self.changed |= pin_value(value, Pin(PinKind.FLOAT, why))
         known = pin_of(value)
         if known is None:
             self.changed |= pin_value(value, pin)
