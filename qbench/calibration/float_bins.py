@@ -155,7 +155,9 @@ def new_table() -> Ints:
 
 def count_with_numpy(bits: Bits, table: Ints) -> None:
     """Add the numbers whose bits are ``bits`` (1-D, finite) to ``table``; at most MOST in all."""
-    turns = np.arange(_CHUNK, dtype=np.uint32) % ZERO_CELLS + np.uint32(2 * MAGNITUDES)
+    turns = np.arange(min(_CHUNK, bits.size), dtype=np.uint32) % ZERO_CELLS + np.uint32(
+        2 * MAGNITUDES
+    )
     for start in range(0, bits.size, _CHUNK):
         part = bits[start : start + _CHUNK]
         cells = np.where(part << np.uint32(1) == 0, turns[: part.size], part >> np.uint32(LOW_BITS))

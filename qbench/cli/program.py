@@ -108,7 +108,7 @@ def _run(words: Sequence[str], *, is_program: bool) -> int:
         BrokenPipeError: the reader of standard output has gone.
     """
     try:
-        arguments = build_parser().parse_args(words)
+        arguments = build_parser(words).parse_args(words)
     except SystemExit as request:
         # argparse ends the process for --help and for what it cannot read
         return int(request.code or 0)
@@ -151,8 +151,12 @@ def _performed(arguments: argparse.Namespace) -> int:
     return int(code)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser of the whole program."""
+def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """The parser of the whole program; None: with the options of every command.
+
+    Otherwise it is for the command line ``words`` alone: a command that is not named there has no
+    options. To declare those of all commands takes longer than most of what reads a file or two.
+    """
     parser = Parser(
         prog="qbench",
         description=(
@@ -174,6 +178,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
+        is_asked_for = words is None or command.name in words
         one = commands.add_parser(
             command.name,
             help=command.summary,
@@ -181,7 +186,10 @@ def build_parser() -> argparse.ArgumentParser:
             epilog=f"example:\n  {command.example}\n\n{_CODES}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
+            add_help=is_asked_for,
         )
+        if not is_asked_for:
+            continue
         command.declare(one)
         for verb in _innermost(one):
             declare_extensions(verb)

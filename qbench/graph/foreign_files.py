@@ -158,7 +158,7 @@ def format_of_path(path: Path | str, doing: str) -> FileFormat | None:
     known = format_catalogue(known_extensions())
     if suffix in known.names():
         return known.get(suffix, doing=doing)
-    if suffix and (extra := missing_extra(suffix)):
+    if suffix not in ("", "onnx") and (extra := missing_extra(suffix)):
         raise NotFetchedError(
             doing,
             found=f"no reader or writer of '.{suffix}' files",

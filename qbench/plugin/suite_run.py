@@ -100,6 +100,8 @@ def run_suite(suite: Path, options: Sequence[str], listener: Listener, root: Pat
     arguments = [
         str(suite),
         f"--rootdir={root}",
+        # else pytest would look through every folder above the suite, up to the root of the disk
+        f"--confcutdir={suite.parent}",
         "-c",
         os.devnull,
         "--noconftest",

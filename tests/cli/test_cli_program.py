@@ -41,6 +41,15 @@ def test_help(qbench, monkeypatch, golden, command):
     golden(f"help/{command or 'qbench'}.txt", re.sub(r"(?<=\S)(\n {7,}| {2,})", "  ", words))
 
 
+def test_only_the_commands_that_are_named_have_options():
+    def options(parser):
+        (verbs,) = (one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
+        return {name: sorted(one._option_string_actions) for name, one in verbs.choices.items()}
+
+    everything, of_one = options(build_parser()), options(build_parser(["eval", "net.onnx"]))
+    assert of_one == {name: [] for name in everything} | {"eval": everything["eval"]}
+
+
 def test_python_runs_it_as_a_module():
     done = subprocess.run(
         [sys.executable, "-m", "qbench", "--version"],

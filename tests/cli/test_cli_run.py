@@ -469,3 +469,17 @@ def test_doctor_counts_excuses_and_dates(accepted, qbench):
     path.write_text(path.read_text().replace("[suite]", "[suite]\nmost_excused = 0.5", 1))
     code, out, _ = qbench("doctor", SUITE)
     assert (code, "no problems" in out) == (0, True), out
+
+
+def test_folders_above_the_suite_are_not_listed(project, qbench, monkeypatch):
+    listed = []
+    scandir = os.scandir
+
+    def noting(path="."):
+        listed.append(Path(os.path.abspath(path)))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", noting)
+    assert qbench("run", "suites/tiny.qbench.toml", "--select", "model=nothing")[0] == 2
+    assert listed
+    assert not set(listed) & {*project.parents}
