@@ -324,13 +324,14 @@ def _fails(found: "LocalizedCell") -> bool:
 
 
 def _draw(found: "LocalizedCell", path: Path) -> None:
-    from qbench.reporting import CellKey, Found, finding_page
+    from qbench.judging import Cell
+    from qbench.reporting import Found, finding_page
     from qbench.storage import write_text
 
     finding, verdict = found.finding, found.verdict
     page = finding_page(
         Found(
-            key=CellKey(finding.model, finding.backend, finding.schema),
+            key=Cell.as_written("", finding.model, finding.backend, finding.schema),
             finding=finding,
             outcome=verdict.outcome.value,
             is_red=verdict.outcome.is_red,

@@ -46,6 +46,26 @@ class Cell:
         return "+".join(part for part in (self.backend, self.schema, self.variant) if part)
 
     @property
+    def column(self) -> str:
+        """``schema[+variant]``: its column in the matrix of its backend."""
+        return f"{self.schema}+{self.variant}" if self.variant else self.schema
+
+    @classmethod
+    def as_written(
+        cls, suite: str, model: str, backend: str, schema: str, variant: str = ""
+    ) -> "Cell":
+        """The cell whose axes are these texts, of whatever form.
+
+        Only for what is shown: a report shows every line of a run file, also one whose names no
+        qbench would write.
+        """
+        cell = object.__new__(cls)
+        axes = {"suite": suite, "model": model, "backend": backend, "schema": schema}
+        for axis, text in {**axes, "variant": variant}.items():
+            object.__setattr__(cell, axis, text)  # past __post_init__, which refuses other names
+        return cell
+
+    @property
     def is_fp32(self) -> bool:
         """Whether the float model itself is run."""
         return self.schema == FP32

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from qbench.reporting.terminal import Line as Line
     from qbench.reporting.terminal import styled_lines as styled_lines
     from qbench.reporting.terminal import summary_lines as summary_lines
-    from qbench.reporting.view import CellKey as CellKey
     from qbench.reporting.view import MetricView as MetricView
     from qbench.reporting.writing import front_pages as front_pages
     from qbench.reporting.writing import write_comparison as write_comparison

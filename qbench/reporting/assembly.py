@@ -34,13 +34,13 @@ from qbench.reporting.report import Matrix, Report, group_causes, headline_of
 from qbench.reporting.trends import Cost, Trend, cost_of, group_steps, places_of, trend_of
 from qbench.reporting.view import (
     ABSENT,
-    CellKey,
     Cells,
     CellView,
     MetricView,
     RunView,
     read_cell,
     read_run,
+    shown_cell,
 )
 from qbench.tracking import (
     TREND_KEYS,
@@ -155,7 +155,7 @@ def significance_notice(cells: Sequence[CellView]) -> str:
     found, tests = significant_losses(cells)
     if tests < 2 or not found:
         return ""
-    named = ", ".join(cell.key.name for cell, _ in found[:_NAMED])
+    named = ", ".join(str(cell.key) for cell, _ in found[:_NAMED])
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     verb = "loses" if len(found) == 1 else "lose"
     return (
@@ -280,7 +280,7 @@ def _parts(cell: CellView, ideal: CellView | None) -> LossParts | None:
 # What a report needs besides the runs: accepted results, series that got worse, and the rulings on
 # them.
 
-AcceptedHits = Mapping[tuple[CellKey, str, str], AcceptedLevel]
+AcceptedHits = Mapping[tuple[Cell, str, str], AcceptedLevel]
 """(cell, metric, environment class) → what was accepted there, in one suite."""
 
 
@@ -299,16 +299,8 @@ class Memory:
     series: tuple[Series, ...] | None = None
 
     def accepted_in(self, suite: str) -> AcceptedHits:
-        """What was accepted in ``suite``, by the keys of a report."""
-        return {
-            (
-                CellKey(cell.model, cell.backend, cell.schema, cell.variant),
-                metric,
-                environment,
-            ): level
-            for (cell, metric, environment), level in self.accepted.items()
-            if cell.suite == suite
-        }
+        """What was accepted in ``suite``."""
+        return {key: level for key, level in self.accepted.items() if key[0].suite == suite}
 
 
 NOTHING = Memory()
@@ -557,16 +549,16 @@ def _class_remedy(past: Sequence[Cells], views: Sequence[RunView]) -> str:
 
 def _costs(
     runs: Sequence[Run], views: Sequence[RunView], cells: Sequence[CellView]
-) -> dict[CellKey, Cost]:
+) -> dict[Cell, Cost]:
     """The cost of each of ``cells``; of records as they are, whose seconds differ in every run."""
-    found: dict[CellKey, list[CellRecord | None]] = {
+    found: dict[Cell, list[CellRecord | None]] = {
         cell.key: [None] * len(runs) for cell in cells if cell.metrics
     }
     for place, run in enumerate(runs):
         for record in run.cells:
-            key = CellKey(record.model, record.backend, record.schema, record.variant)
-            if key in found:
-                found[key][place] = record
+            cell = shown_cell(record)
+            if cell in found:
+                found[cell][place] = record
     costs = ((key, cost_of(records, views)) for key, records in found.items())
     return {key: cost for key, cost in costs if cost is not None}
 
@@ -580,16 +572,15 @@ def build_reports(
     return tuple(built) or (build_report(()),)
 
 
-_Moves = Mapping[tuple[CellKey, str], tuple[list[Series], list[Alert]]]
+_Moves = Mapping[tuple[Cell, str], tuple[list[Series], list[Alert]]]
 """(cell, metric) → its series of every class that moved, and the alerts on them."""
 
 
 def _moves(memory: Memory, suite: str) -> _Moves:
-    found: dict[tuple[CellKey, str], tuple[list[Series], list[Alert]]] = {}
+    found: dict[tuple[Cell, str], tuple[list[Series], list[Alert]]] = {}
 
     def of(one: Series | Alert) -> tuple[list[Series], list[Alert]]:
-        key = CellKey(one.cell.model, one.cell.backend, one.cell.schema, one.cell.variant)
-        return found.setdefault((key, one.metric), ([], []))
+        return found.setdefault((one.cell, one.metric), ([], []))
 
     for series in memory.series or ():
         if series.cell.suite == suite:
@@ -614,7 +605,7 @@ def _is_named(record: CellRecord) -> bool:
         return False
 
 
-class _Trends(Mapping[CellKey, tuple[Trend, ...]]):
+class _Trends(Mapping[Cell, tuple[Trend, ...]]):
     """The trends of each of ``cells`` that has metrics, one per metric, the lead's first; made
     when they are read.
 
@@ -637,9 +628,9 @@ class _Trends(Mapping[CellKey, tuple[Trend, ...]]):
         self._places = places_of(views)
         self._accepted = accepted
         self._moves = moves
-        self._made: dict[CellKey, tuple[Trend, ...]] = {}
+        self._made: dict[Cell, tuple[Trend, ...]] = {}
 
-    def __getitem__(self, key: CellKey) -> tuple[Trend, ...]:
+    def __getitem__(self, key: Cell) -> tuple[Trend, ...]:
         cell = self._cells[key]
         made = self._made.get(key)
         if made is None:
@@ -648,13 +639,13 @@ class _Trends(Mapping[CellKey, tuple[Trend, ...]]):
             made = self._made[key] = self._of(cell)
         return made
 
-    def __iter__(self) -> Iterator[CellKey]:
+    def __iter__(self) -> Iterator[Cell]:
         return iter(self._cells)
 
     def __len__(self) -> int:
         return len(self._cells)
 
-    def moved(self) -> Iterator[CellKey]:
+    def moved(self) -> Iterator[Cell]:
         """The cells with a series or an alert, in order: no other trend has a step."""
         moved = {key for key, _ in self._moves}
         return (key for key in self._cells if key in moved)
@@ -748,7 +739,7 @@ def _expected(past: Sequence[Cells], views: Sequence[RunView]) -> list[CellView]
     return [newest[key] for key in sorted(newest, key=_order)]
 
 
-def _order(key: CellKey) -> tuple[str, str, bool, str, str]:
+def _order(key: Cell) -> tuple[str, str, bool, str, str]:
     return key.model, key.backend, key.schema != FP32, key.schema, key.variant
 
 
@@ -870,9 +861,9 @@ def _says_power(cell: CellView, notice: str) -> bool:
     return notice.partition(": ")[0] in {gate.metric for gate in open_gates}
 
 
-def _unsupported(cells: Sequence[CellView]) -> tuple[tuple[str, tuple[CellKey, ...]], ...]:
+def _unsupported(cells: Sequence[CellView]) -> tuple[tuple[str, tuple[Cell, ...]], ...]:
     """Unsupported cells by reason, the most frequent reason first."""
-    groups: dict[str, list[CellKey]] = {}
+    groups: dict[str, list[Cell]] = {}
     for cell in cells:
         if cell.record.outcome == "unsupported":
             groups.setdefault(

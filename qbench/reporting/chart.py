@@ -348,7 +348,7 @@ def trend_svg(trend: Trend, cell: CellView, runs: Sequence[RunView]) -> str:
     frame = frame_of(trend, len(runs))
     parts = [
         f'<svg class="trend" viewBox="0 0 {WIDTH} {HEIGHT}" role="img"{_hover_data(trend, frame)}>',
-        f"<title>{escape(f'{cell.key.name}, {trend.metric.name}')}</title>",
+        f"<title>{escape(f'{cell.key}, {trend.metric.name}')}</title>",
         f"<desc>{escape(describe(trend, runs))}</desc>",
         *environment_bands(trend, frame),
         *levels(trend, frame),

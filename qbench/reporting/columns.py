@@ -122,7 +122,7 @@ def _integers_text(cell: CellView) -> str:
 
 
 _ALL = (
-    _fact("cell", "Cell", lambda cell: cell.key.name, special=True),
+    _fact("cell", "Cell", lambda cell: str(cell.key), special=True),
     _fact("model", "Model", lambda cell: cell.key.model, special=True),
     _fact("backend", "Backend", lambda cell: cell.key.backend),
     _fact("schema", "Schema", lambda cell: cell.key.column),

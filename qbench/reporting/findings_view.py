@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from qbench.errors import InputError
-from qbench.judging import Cause, Errors, Finding, NodeErrors, Repair, Suspect
+from qbench.judging import Cause, Cell, Errors, Finding, NodeErrors, Repair, Suspect
 from qbench.number_text import decimals_text, small_percent
 from qbench.reporting.format import counted
-from qbench.reporting.view import CellKey, Cells, CellView, RunView
+from qbench.reporting.view import Cells, CellView, RunView
 from qbench.storage import plain
 from qbench.tracking import Run, finding_of_line
 
@@ -93,7 +93,7 @@ class Found:
     ``earlier`` is the run with the finding where that is not the newest one.
     """
 
-    key: CellKey
+    key: Cell
     finding: Finding
     outcome: str = ""
     is_red: bool = False
@@ -108,7 +108,7 @@ class Found:
 
 def findings_of(
     runs: Sequence[Run], views: Sequence[RunView], past: Sequence[Cells]
-) -> tuple[Mapping[CellKey, Found], tuple[str, ...]]:
+) -> tuple[Mapping[Cell, Found], tuple[str, ...]]:
     """The findings on the cells of the newest run in their order, and a notice for what could
     not be read.
 
@@ -119,7 +119,7 @@ def findings_of(
         runs, views, past: the runs of one suite, the earliest first, the facts of each and its
             cells.
     """
-    found: dict[CellKey, Found] = {}
+    found: dict[Cell, Found] = {}
     unread = 0
     red = {key for key, cell in past[-1].items() if cell.is_red}
     for run, view, cells in zip(runs[::-1], views[::-1], past[::-1], strict=True):
@@ -149,7 +149,7 @@ def findings_of(
 
 
 def with_findings(
-    cells: Iterable[CellView], findings: Mapping[CellKey, Found]
+    cells: Iterable[CellView], findings: Mapping[Cell, Found]
 ) -> tuple[CellView, ...]:
     """``cells``, each with its finding in a line."""
     return tuple(
@@ -161,8 +161,8 @@ def with_findings(
 
 
 def _read(
-    lines: Sequence[Mapping[str, object]], wanted: set[CellKey]
-) -> Iterator[tuple[CellKey, Finding] | None]:
+    lines: Sequence[Mapping[str, object]], wanted: set[Cell]
+) -> Iterator[tuple[Cell, Finding] | None]:
     """The findings on ``wanted`` cells; None for a line that cannot be read."""
     for line in lines:
         try:
@@ -171,6 +171,5 @@ def _read(
         except (InputError, ValueError):
             yield None
             continue
-        key = CellKey(cell.model, cell.backend, cell.schema, cell.variant)
-        if key in wanted:
-            yield key, finding
+        if cell in wanted:
+            yield cell, finding

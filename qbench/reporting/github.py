@@ -88,7 +88,7 @@ def _warnings(report: Report, file: str) -> Iterator[str]:
         yield _command("warning", file, f"{report.suite}: incomplete", words)
     unsure = [cell for cell in report.cells if cell.record.outcome == "inconclusive"]
     if unsure:
-        names = "\n".join(f"{cell.key.name}: {cell.record.headline}" for cell in unsure[:CELLS])
+        names = "\n".join(f"{cell.key}: {cell.record.headline}" for cell in unsure[:CELLS])
         title = f"{report.suite}: inconclusive ({counted(len(unsure), 'cell')})"
         yield _command("warning", file, title, names + _more(len(unsure)))
     for group in report.step_groups:
@@ -98,7 +98,7 @@ def _warnings(report: Report, file: str) -> Iterator[str]:
         )
         if fresh:
             lines = [
-                f"{key.name}, {metric.name}: {change_text(metric, step.after - step.before)}"
+                f"{key}, {metric.name}: {change_text(metric, step.after - step.before)}"
                 for key, metric, step in fresh[:CELLS]
             ]
             title = f"{report.suite}: possible step at {group.run.commit or group.run.started}"
@@ -114,7 +114,7 @@ def _cause_text(cause: Cause) -> str:
     """The worst cells of ``cause`` with their headlines, and what to type next."""
     lines = []
     for cell in cause.cells[:CELLS]:
-        lines.append(f"{cell.key.name}: {cell.record.headline}")
+        lines.append(f"{cell.key}: {cell.record.headline}")
         if cell.found:
             lines.append(f"  {cell.found}")
     text = "\n".join(lines) + _more(len(cause.cells))
@@ -225,7 +225,7 @@ def _costs(found: Comparison) -> Iterator[str]:
     )
     rows = [
         [
-            code(cell.key.name),
+            code(str(cell.key)),
             cost.one.name,
             cost.one.state,
             "" if cost.old is None else cost.old.text,
@@ -277,7 +277,7 @@ def _compared_row(cell: ComparedCell) -> Sequence[str]:
         change = f"**{metric.moved}**"
     elif cell.relation not in (Relation.CHANGED, Relation.SAME):
         change = escaped(cell.why or cell.relation.value)
-    return code(cell.key.name), outcome, escaped(metric.name), metric.before, metric.now, change
+    return code(str(cell.key)), outcome, escaped(metric.name), metric.before, metric.now, change
 
 
 # A badge: the endpoint file of shields.io (https://shields.io/badges/endpoint-badge).

@@ -8,6 +8,7 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from qbench import number_text
+from qbench.judging import Cell
 from qbench.reporting import columns
 from qbench.reporting import format as words
 from qbench.reporting.chart import flips_svg, line_names, sparkline_svg, trend_svg
@@ -19,7 +20,7 @@ from qbench.reporting.report import Report, alert_rows
 from qbench.reporting.run_comparison import Comparison, run_choice, runs_to_choose
 from qbench.reporting.terminal import class_sentence, next_steps
 from qbench.reporting.trends import Cost, StepGroup, Trend, is_eventful, places_of
-from qbench.reporting.view import ABSENT, CellKey, CellView, MetricView
+from qbench.reporting.view import ABSENT, CellView, MetricView
 from qbench.storage import visible
 from qbench.tracking import GateRecord
 
@@ -320,7 +321,7 @@ class Page:
             return self.to("cells")
         return link(self.places.model(model), self.path)
 
-    def to_finding(self, key: CellKey) -> str:
+    def to_finding(self, key: Cell) -> str:
         """A link to the page of the finding on ``key``."""
         return link(self.places.finding(key.model, key.backend, key.column), self.path)
 
@@ -556,7 +557,7 @@ def _steps_of(report: Report, model: str) -> list[StepGroup]:
     return [StepGroup(position=g.position, run=g.run, steps=steps) for g, steps in groups if steps]
 
 
-def _costs_of(report: Report, model: str) -> list[tuple[CellKey, Cost]]:
+def _costs_of(report: Report, model: str) -> list[tuple[Cell, Cost]]:
     """The time and size of each cell of ``model``, the slowest first."""
     found = [(key, cost) for key, cost in report.costs.items() if key.model == model]
     return sorted(found, key=lambda one: (-one[1].times[-1], one[0]))

@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
+from qbench.judging import Cell
 from qbench.number_text import thousands
 from qbench.reporting.report import Matrix, Report
 from qbench.reporting.trends import Cost, StepGroup
-from qbench.reporting.view import CellKey, CellView
+from qbench.reporting.view import CellView
 
 MOST_MODELS = 1_000
 """Models of a site: with more, drawing takes minutes and the tables are too large for a browser."""
@@ -57,7 +58,7 @@ def by_model(report: Report) -> Iterator[tuple[str, Report]]:
     for group in report.step_groups:
         for model in dict.fromkeys(step[0].model for step in group.steps):
             steps.setdefault(model, []).append(group)
-    costs: dict[str, dict[CellKey, Cost]] = {}
+    costs: dict[str, dict[Cell, Cost]] = {}
     for key, cost in report.costs.items():
         costs.setdefault(key.model, {})[key] = cost
     for model, own in cells.items():

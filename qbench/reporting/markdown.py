@@ -188,7 +188,7 @@ def _findings(report: Report) -> Iterable[str]:
         yield "## Findings"
         found = list(report.findings.values())
         lines = [
-            f"- {code(one.key.name)} {escaped(found_text(one.finding))}"
+            f"- {code(str(one.key))} {escaped(found_text(one.finding))}"
             for one in found[:ROWS_SHOWN]
         ]
         yield "\n".join(lines) + (
@@ -261,7 +261,7 @@ def _costs(report: Report) -> Iterable[str]:
     yield "## Time and size"
     judged.sort(key=lambda one: (one[1].state == "holds", one[1].state, one[0].key))
     rows = [
-        [code(cell.key.name), cost.name, cost.state, cost.text, cost.limit_text]
+        [code(str(cell.key)), cost.name, cost.state, cost.text, cost.limit_text]
         for cell, cost in judged[:ROWS_SHOWN]
     ]
     yield markdown_table(["Cell", "What", "Gate", "Now", "Limit"], 3, rows)
@@ -286,7 +286,7 @@ def _in_parts(report: Report) -> Iterable[str]:
     known.sort(key=lambda one: (-abs(one[2].counting.change), one[0].key))
     rows = [
         [
-            code(cell.key.name),
+            code(str(cell.key)),
             escaped(lead.name),
             change_text(lead),
             change_text(lead, parts.schema.change),
@@ -307,7 +307,7 @@ def _steps(report: Report) -> Iterable[str]:
         yield f"### {escaped(group.run.commit or group.run.id)}, {escaped(group.run.started)}"
         rows = [
             [
-                code(key.name),
+                code(str(key)),
                 escaped(metric.name),
                 value_text(metric, step.before),
                 value_text(metric, step.after),
@@ -339,7 +339,7 @@ def _history(report: Report, charts: Mapping[str, str]) -> Iterable[str]:
         if len(set(values.values())) > 1:
             places = range(first, len(report.runs))
             texts = [value_text(lead.metric, values[p]) if p in values else "" for p in places]
-            rows.append([code(key.name), escaped(lead.metric.name), *texts])
+            rows.append([code(str(key)), escaped(lead.metric.name), *texts])
     if not rows and not charts:
         return
     yield "## History"
@@ -367,7 +367,7 @@ def _known(report: Report) -> Iterable[str]:
         yield "## In quarantine"
         facts = (
             (
-                code(cell.key.name),
+                code(str(cell.key)),
                 change_text(cell.lead) if cell.lead else "",
                 escaped(cell.record.rule),
             )

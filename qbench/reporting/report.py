@@ -9,6 +9,7 @@ from qbench.judging import (
     GATES,
     IMPROVED,
     NO_LONGER_FAILS,
+    Cell,
     DataPower,
     GateKind,
     open_sentence,
@@ -18,7 +19,7 @@ from qbench.number_text import value_text as value_text_of
 from qbench.reporting.findings_view import Found
 from qbench.reporting.format import change_text, counted, value_text
 from qbench.reporting.trends import Cost, StepGroup, Trend
-from qbench.reporting.view import ABSENT, UNJUDGED, CellKey, Cells, CellView, MetricView, RunView
+from qbench.reporting.view import ABSENT, UNJUDGED, Cells, CellView, MetricView, RunView
 from qbench.tracking import Alert, Regression
 
 
@@ -69,23 +70,23 @@ class Report:
     cells: tuple[CellView, ...] = ()
     causes: tuple[Cause, ...] = ()
     matrices: tuple[Matrix, ...] = ()
-    trends: Mapping[CellKey, tuple[Trend, ...]] = field(default_factory=dict)
+    trends: Mapping[Cell, tuple[Trend, ...]] = field(default_factory=dict)
     step_groups: tuple[StepGroup, ...] = ()
     notices: tuple[str, ...] = ()
     quarantined: tuple[CellView, ...] = ()
-    unsupported: tuple[tuple[str, tuple[CellKey, ...]], ...] = ()
+    unsupported: tuple[tuple[str, tuple[Cell, ...]], ...] = ()
     regressions: tuple[Regression, ...] = ()
-    findings: Mapping[CellKey, Found] = field(default_factory=dict)
+    findings: Mapping[Cell, Found] = field(default_factory=dict)
     repository: str = ""
     meanings: Mapping[str, str] = field(default_factory=dict)
     past: tuple[Cells, ...] = ()
-    costs: Mapping[CellKey, Cost] = field(default_factory=dict)
+    costs: Mapping[Cell, Cost] = field(default_factory=dict)
     new_classes: tuple[str, ...] = ()
     class_remedy: str = ""
     powers: tuple[DataPower, ...] = ()
 
     @property
-    def eventful(self) -> frozenset[CellKey]:
+    def eventful(self) -> frozenset[Cell]:
         """The cells that are red, in quarantine, or have a step in their history."""
         stepped = (step[0] for group in self.step_groups for step in group.steps)
         telling = (

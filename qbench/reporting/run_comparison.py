@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from qbench.errors import IncomparableError
+from qbench.judging import Cell
 from qbench.reporting.format import change_text, symbol_of_cell, value_text
 from qbench.reporting.report import Report
-from qbench.reporting.view import CellKey, Cells, CellView, MetricView, RunView, read_cell, read_run
+from qbench.reporting.view import Cells, CellView, MetricView, RunView, read_cell, read_run
 from qbench.tracking import (
     CellRecord,
     CostChange,
@@ -50,7 +51,7 @@ class ComparedCell:
     an engine.
     """
 
-    key: CellKey
+    key: Cell
     relation: Relation
     old: CellView | None
     new: CellView | None
@@ -172,8 +173,7 @@ def compare(old: Run, new: Run, *, across: bool = False) -> Comparison:
     olds, news = ({view.key: view for view in map(read_cell, run.cells)} for run in (before, after))
     cells = []
     for change in changes:
-        cell = change.cell
-        key = CellKey(cell.model, cell.backend, cell.schema, cell.variant)
+        key = change.cell
         cells.append(
             ComparedCell(
                 key=key,
@@ -330,7 +330,7 @@ def _choice(report: Report, count: int) -> dict[str, Any]:
     }
 
 
-def _states(key: CellKey, past: Sequence[Cells], numbers: _Numbers) -> list[Any]:
+def _states(key: Cell, past: Sequence[Cells], numbers: _Numbers) -> list[Any]:
     """The line of one cell: its axes, its state from run to run, and its states."""
     stretches: list[int] = []
     known: dict[str, int] = {}

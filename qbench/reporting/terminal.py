@@ -113,7 +113,7 @@ def _legend(report: Report, width: int) -> Iterable[Line]:
     if others:
         yield from wrapped(f"* of {', '.join(sorted(others))}", width, "muted", indent=0)
     stopped = [
-        f"{cell.key.name} {cell.record.stopped.text}"
+        f"{cell.key} {cell.record.stopped.text}"
         for cell in report.cells
         if cell.record.stopped is not None
     ]
@@ -450,10 +450,10 @@ def _cause_cells(cause: Cause, width: int) -> Iterable[Line]:
     facts only once.
     """
     shown = cause.cells[:CELLS_SHOWN]
-    pad = max(len(cell.key.name) for cell in shown)
+    pad = max(len(str(cell.key)) for cell in shown)
     for facts, cells in groupby(shown, key=_facts):
         alike = list(cells)
-        names = [cell.key.name for cell in alike]
+        names = [str(cell.key) for cell in alike]
         if len(names) == 1 and 2 + pad + 2 + len(facts) <= width:
             yield Line(f"  {names[0]:{pad}}  {facts}")
         else:

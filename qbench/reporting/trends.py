@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from qbench.judging import FP32
-from qbench.reporting.view import CellKey, CellView, MetricView, RunView
+from qbench.judging import FP32, Cell
+from qbench.reporting.view import CellView, MetricView, RunView
 from qbench.tracking import Alert, CellRecord, Kind, Series, sources_change, steps_between
 
 #     band of a value = reference + Bonett–Price interval of (gains − losses) / n, 95 %, for shares
@@ -110,7 +110,7 @@ class Trend:
     commit have one place; empty: the position.
     """
 
-    key: CellKey
+    key: Cell
     metric: MetricView
     points: tuple[RunPoint, ...]
     steps: tuple[Step, ...] = ()
@@ -204,7 +204,7 @@ class StepGroup:
 
     position: int
     run: RunView
-    steps: tuple[tuple[CellKey, MetricView, Step], ...]
+    steps: tuple[tuple[Cell, MetricView, Step], ...]
 
 
 def trend_of(
@@ -449,8 +449,8 @@ def group_steps(trends: Sequence[Trend], runs: Sequence[RunView]) -> tuple[StepG
     Machines that take turns show one change in different runs. A step of the same cell in the same
     direction belongs to the earliest such run after the last run of its own level before.
     """
-    found: dict[int, list[tuple[CellKey, MetricView, Step]]] = {}
-    first: dict[tuple[CellKey, str, bool], list[int]] = {}
+    found: dict[int, list[tuple[Cell, MetricView, Step]]] = {}
+    first: dict[tuple[Cell, str, bool], list[int]] = {}
     every = [(trend.key, trend.metric, step) for trend in trends for step in trend.steps]
     for key, metric, step in sorted(every, key=lambda one: one[2].position):
         seen = first.setdefault((key, metric.name, step.after > step.before), [])

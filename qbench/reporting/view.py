@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from qbench.judging import BOUNDING, COSTS, GateKind, LossParts, Outcome
+from qbench.judging import BOUNDING, COSTS, Cell, GateKind, LossParts, Outcome
 from qbench.tracking import CellRecord, GateRecord, MetricRecord, Run
 
 # change = value − reference          in the metric's own sense: a lower accuracy is negative
@@ -21,26 +21,6 @@ _Record = typing.TypeVar("_Record", bound=Struct)
 
 ABSENT = "absent"
 """The outcome of a cell that the newest run did not run, though an earlier one did."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class CellKey:
-    """The axes of a cell as the run file spells them: model, backend, schema and variant."""
-
-    model: str
-    backend: str
-    schema: str
-    variant: str = ""
-
-    @property
-    def column(self) -> str:
-        """``schema[+variant]``: its column in the matrix of its backend."""
-        return f"{self.schema}+{self.variant}" if self.variant else self.schema
-
-    @property
-    def name(self) -> str:
-        """``model::backend+schema[+variant]``."""
-        return f"{self.model}::{self.backend}+{self.column}"
 
 
 class MetricView(MetricRecord, frozen=True, kw_only=True, gc=False):
@@ -79,7 +59,7 @@ class CellView:
     one line.
     """
 
-    key: CellKey
+    key: Cell
     record: CellRecord
     metrics: tuple[MetricView, ...] = ()
     lead: MetricView | None = None
@@ -171,7 +151,7 @@ class CellView:
         return self.lead.excess if self.lead else 2.0
 
 
-Cells = Mapping[CellKey, CellView]
+Cells = Mapping[Cell, CellView]
 """The cells of one run."""
 
 
@@ -277,8 +257,19 @@ def lead_metric(
     return metrics[0] if metrics else None
 
 
+def shown_cell(record: CellRecord) -> Cell:
+    """The cell of ``record``, also where its axes are not names: each of them on one line."""
+    try:
+        return record.cell
+    except ValueError:
+        axes = (record.suite, record.model, record.backend, record.schema)
+        suite, model, backend, schema = (text_of(axis) or "?" for axis in axes)
+        return Cell.as_written(suite, model, backend, schema, text_of(record.variant))
+
+
 def read_cell(record: CellRecord) -> CellView:
     """The view of one record: each of its texts on one line."""
+    key = shown_cell(record)
     words = ("kind", "metric", "state", "detail", "rule")
     read = {
         "outcome": text_of(record.outcome) or "unknown",
@@ -295,10 +286,6 @@ def read_cell(record: CellRecord) -> CellView:
         ),
     }
     record = _changed_fields(record, read)
-    model, backend, schema = (
-        text_of(axis) or "?" for axis in (record.model, record.backend, record.schema)
-    )
-    key = CellKey(model, backend, schema, text_of(record.variant))
     metrics = read_metrics(record)
     return CellView(
         key=key, record=record, metrics=metrics, lead=lead_metric(metrics, record.gates)

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from reporting_histories import NEW, OLD, make_cell, make_run
 
+from qbench.judging import Cell
 from qbench.reporting import build_report, html_pages
 from qbench.reporting.chart import Frame, line_names, marked_switches, run_axis, trend_svg
-from qbench.reporting.view import CellKey
 
-KEY = CellKey("network", "ort-cpu", "w8a8_sym_pc")
+KEY = Cell("nightly", "network", "ort-cpu", "w8a8_sym_pc")
 
 
 def by_turns(machines, nights=20):

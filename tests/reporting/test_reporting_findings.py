@@ -12,7 +12,7 @@ from reporting_findings import HOSTILE, OVERRIDES, errors, hostile_finding, make
 from reporting_histories import make_cell, make_run, nightly_history
 from test_reporting_pages import Page, assert_offline
 
-from qbench.judging import Cause, Errors, Finding, NodeErrors, Repair, Suspect
+from qbench.judging import Cause, Cell, Errors, Finding, NodeErrors, Repair, Suspect
 from qbench.number_text import rounded_count, small_percent
 from qbench.reporting import (
     Found,
@@ -28,11 +28,10 @@ from qbench.reporting import (
 from qbench.reporting.html import BUDGET
 from qbench.reporting.node_chart import COLUMNS, heat_map, ranks_of
 from qbench.reporting.places import Places
-from qbench.reporting.view import CellKey
 from qbench.tracking import finding_line
 
 PATH = "findings/mobilenet_v2--ort-cpu--w8a8_sym_pc.html"
-KEY = CellKey("mobilenet_v2", "ort-cpu", "w8a8_sym_pc")
+KEY = Cell("nightly", "mobilenet_v2", "ort-cpu", "w8a8_sym_pc")
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +180,7 @@ def test_a_finding_in_one_line(finding):
 def test_every_other_report_has_the_line(finding):
     reports = build_reports([red_run(finding)])
     text = markdown_text(reports)
-    assert f"## Findings\n\n- `{KEY.name}` worst: features.3.expand.conv" in text
+    assert f"## Findings\n\n- `{KEY}` worst: features.3.expand.conv" in text
     assert any("%0A  worst: features.3.expand.conv" in command for command in annotations(reports))
     assert "worst: features.3.expand.conv" in " ".join(
         line.strip() for line in summary_lines(reports[0])
@@ -237,7 +236,7 @@ def test_names_stay_text():
     run = red_run(replace(hostile, model=KEY.model))
     reports = build_reports([replace(run, findings=(json.loads(json.dumps(run.findings[0])),))])
     pages = html_pages(reports)
-    odd = CellKey("<b>net</b>", HOSTILE, HOSTILE)
+    odd = Cell.as_written("nightly", "<b>net</b>", HOSTILE, HOSTILE)
     for text in (
         *pages.values(),
         finding_page(Found(key=odd, finding=hostile, outcome=HOSTILE, judged=HOSTILE)),

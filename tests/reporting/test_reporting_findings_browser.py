@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from reporting_findings import hostile_finding, make_finding, red_run
 
+from qbench.judging import Cell
 from qbench.reporting import Found, finding_page, write_reports
-from qbench.reporting.view import CellKey
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 )
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
-KEY = CellKey("mobilenet_v2", "ort-cpu", "w8a8_sym_pc")
+KEY = Cell("nightly", "mobilenet_v2", "ort-cpu", "w8a8_sym_pc")
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,9 @@ def folder(tmp_path_factory) -> Path:
     alone = {
         "large": Found(key=KEY, finding=make_finding(300, (5, 6, 150, 299)), is_red=True),
         "hostile": Found(
-            key=CellKey("<b>net</b>", "b", "s"), finding=hostile_finding(), is_red=True
+            key=Cell.as_written("nightly", "<b>net</b>", "b", "s"),
+            finding=hostile_finding(),
+            is_red=True,
         ),
     }
     for name, found in alone.items():

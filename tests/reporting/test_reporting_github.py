@@ -48,7 +48,7 @@ def test_one_error_a_cause_with_its_worst_cells_and_the_next_command(report):
     assert {match[2] for match in errors} == {"suites/nightly.qbench.toml"}
     loss = read(errors[1][4]).splitlines()
     assert [line.partition(": ")[0] for line in loss[:4]] == [
-        cell.key.name for cell in report.causes[1].cells
+        str(cell.key) for cell in report.causes[1].cells
     ]
     assert loss[-1] == f"Next: {report.causes[1].remedies[0]}"
 
@@ -127,7 +127,7 @@ def test_what_is_escaped_reads_as_it_was(text):
     match = COMMAND.fullmatch(command)
     assert read(match[2] or "") == text
     assert read(match[3]) == f"{text}: {cause.title} (1 cell)"
-    assert read(match[4]) == f"{cause.cells[0].key.name}: {text}"
+    assert read(match[4]) == f"{cause.cells[0].key}: {text}"
 
 
 def test_the_summary_keeps_within_the_limit_and_says_what_is_missing():

@@ -11,7 +11,7 @@ from reporting_histories import NEW, edge_histories, make_cell, make_run, nightl
 
 from qbench.judging import Accepted, Cell
 from qbench.metrics import Answers
-from qbench.reporting import CellKey, build_report, html_pages, read_memory, remember
+from qbench.reporting import build_report, html_pages, read_memory, remember
 from qbench.reporting.assembly import read_cells
 from qbench.reporting.png import MAX_MODELS, charted_models
 from qbench.tracking import (
@@ -90,7 +90,7 @@ def test_the_page_says_what_got_worse_and_what_people_said():
 
 def test_the_accepted_level_is_drawn_on_the_same_samples_only():
     runs = sliding([0.001, 0.001, 0.002])
-    key = CellKey("mobilenet_v2", "ort-cpu", "w8a8_sym_pc")
+    key = Cell("nightly", "mobilenet_v2", "ort-cpu", "w8a8_sym_pc")
     report = build_report(runs, memory=remember(runs, accepted=accepted(740)))
     assert report.trends[key][0].accepted == 0.74
     assert report.trends[key][1].accepted is None
@@ -144,7 +144,7 @@ def test_what_was_accepted_for_an_equivalent_class_is_seen(tmp_path, held_in, gr
     save_baseline(baseline_path(tmp_path, "nightly", CELL.model), stored)
     memory = read_memory(runs, tmp_path, tmp_path / "none.toml", equivalents={"nightly": groups})
     report = build_report(runs, memory=memory)
-    trend = report.trends[CellKey("mobilenet_v2", "ort-cpu", "w8a8_sym_pc")][0]
+    trend = report.trends[Cell("nightly", "mobilenet_v2", "ort-cpu", "w8a8_sym_pc")][0]
     assert trend.accepted == (0.741 if is_seen else None)
     kinds = {alert.kind.value for one in report.regressions for alert in one.alerts}
     assert kinds == ({"slide"} if is_seen else set())

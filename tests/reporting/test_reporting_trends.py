@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from reporting_histories import NEW, OLD, make_cell, make_run
 
+from qbench.judging import Cell
 from qbench.reporting import build_report, html_pages, markdown_text, remember, write_reports
 from qbench.reporting.chart import (
     LETTER,
@@ -21,10 +22,9 @@ from qbench.reporting.chart import (
 )
 from qbench.reporting.png import run_labels
 from qbench.reporting.trends import Mark, Step, Switch
-from qbench.reporting.view import CellKey
 from qbench.tracking import record_of_line
 
-KEY = CellKey("network", "ort-cpu", "w8a8_sym_pc")
+KEY = Cell("nightly", "network", "ort-cpu", "w8a8_sym_pc")
 
 
 def exchanged(index: int, hits: int, reference: int, digests: dict[str, str]) -> dict:

@@ -20,10 +20,9 @@ from reporting_histories import (
     nightly_history,
 )
 
-from qbench.judging import Outcome
+from qbench.judging import Cell, Outcome
 from qbench.number_text import percent, points, signed
 from qbench.reporting import (
-    CellKey,
     MetricView,
     build_report,
     build_reports,
@@ -36,7 +35,8 @@ from qbench.reporting.format import BELOW, change_text, margin_level, margin_use
 from qbench.reporting.png import matrix_frames
 from qbench.reporting.report import cause_name
 from qbench.reporting.trends import class_difference
-from qbench.tracking import Run
+from qbench.reporting.view import read_cell
+from qbench.tracking import Run, record_of_line
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def report(history):
     return build_report(history)
 
 
-BAD = CellKey("mobilenet_v2", "ort-cpu", "w8a8_sym_pc")
+BAD = Cell("nightly", "mobilenet_v2", "ort-cpu", "w8a8_sym_pc")
 
 
 def metric(hits: int, reference: int, out_of: int = 1000, **more) -> MetricView:
@@ -104,7 +104,7 @@ def test_the_step_is_found_at_its_run_and_the_machine_change_is_none(report):
     assert {
         key for key, m, _ in group.steps if m.name == "top1" and key.model == "mobilenet_v2"
     } == {
-        CellKey("mobilenet_v2", backend, schema)
+        Cell("nightly", "mobilenet_v2", backend, schema)
         for backend in ("ort-cpu", "ort-cpu-noopt")
         for schema in ("w8a8_sym_pc", "w8a8_sym_pc_pow2")
     }
@@ -397,3 +397,14 @@ def test_the_newest_step_is_open_on_the_overview():
     page = html_pages(build_reports(runs))["index.html"]
     found = re.findall(r'<details class="stepgroup"( open)?>', page)
     assert found == [" open", ""]
+
+
+def test_a_line_whose_axes_are_not_names_is_shown_and_sorted_among_the_others():
+    whole = record_of_line(make_cell("net", "ort-cpu", "w8a8_sym_pc", 0.0))
+    odd = structs.replace(whole, model="<b>a\nnet", backend="", variant="A B")
+    views = sorted(map(read_cell, (whole, odd)), key=lambda view: view.key)
+    assert [str(view.key) for view in views] == [
+        "<b>a net::?+w8a8_sym_pc+A B",
+        "net::ort-cpu+w8a8_sym_pc",
+    ]
+    assert views[1].key is whole.cell  # one type, and one value, from the suite to the page
