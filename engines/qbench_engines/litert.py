@@ -183,7 +183,7 @@ class _LitertExecutor(EngineExecutor[ir.Model]):
 
 
 class _FileExecutor(EngineExecutor[Any]):
-    """A TFLite file as it came: reals are put on the grids of its inputs, and its results are
+    """A TFLite file as it came: reals are quantized as its inputs are, and its results are
     reals again.
     """
 

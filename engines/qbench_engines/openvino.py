@@ -53,7 +53,7 @@ _SETTINGS: Mapping[str, object] = {
 
 _CAPABILITIES = Capabilities(
     # Pairs of 16 bits load too, but the engine removes them and computes in float, without rounding
-    # to their grid.
+    # to their codes.
     activation_qtypes=frozenset({"int8", "uint8"}),
     weight_qtypes=frozenset({"int4", "uint4", "int8", "uint8"}),
     weight_per_block=True,

@@ -12,8 +12,8 @@
                 other codes
     factors     a product with, or quotient by, a constant with elements of both signs in front of
                 a quantizer to int8
-    limits      a Clip behind DequantizeLinear whose ends lie between levels: the engine clips
-                codes, and truncates end / scale + zero point; an end a rounding below a level is
+    limits      a Clip behind DequantizeLinear whose ends lie between codes: the engine clips
+                codes, and truncates end / scale + zero point; an end a rounding below a code is
                 one code off
 
 Source: OpenVINO 2026.4.1 on x64, compared with ONNX Runtime (docs/backends.md lists what was
@@ -57,7 +57,7 @@ PATTERNS = MappingProxyType(
             "than its window"
         ),
         "factors": "a product with, or quotient by, a constant of both signs, quantized to int8",
-        "limits": "a Clip of quantized values whose ends lie between their levels",
+        "limits": "a Clip of quantized values whose ends lie between their codes",
     }
 )
 """Pattern → what it is."""
@@ -70,7 +70,7 @@ _WHERE = {"products": ("openvino-vnni",)}
 """Pattern → the arithmetics with which it is wrong, where that is not all of them."""
 
 _NEAR = 1e-3
-"""Of a step: an end that is nearer to the code that the engine makes of it is at that level."""
+"""Of a step: an end that is nearer to the code that the engine makes of it is that code."""
 _NO_BIAS = 1e-20
 """The engine leaves a bias out that is no more than this."""
 
@@ -230,8 +230,8 @@ def _factors(graph: ir.Graph) -> Nodes:
 
 
 def _is_signed(value: ir.Value) -> bool:
-    grids = [node_qparams(use.node) for use in value.uses()]
-    return any(grid is not None and grid.qtype.signed for grid in grids)
+    readers = [node_qparams(use.node) for use in value.uses()]
+    return any(one is not None and one.qtype.signed for one in readers)
 
 
 def _real_constant(value: ir.Value | None) -> "np.ndarray[Any, Any] | None":
@@ -267,14 +267,14 @@ def _limits(graph: ir.Graph) -> Nodes:
 
 
 def _between(end: float, scale: float, zero: int) -> bool:
-    """Whether the engine clips elsewhere than at ``end``; an end beyond every level clips nothing.
+    """Whether the engine clips elsewhere than at ``end``; an end beyond every code clips nothing.
 
     The engine computes the code in float64 and truncates it: 0.5 / float32(0.02) is 25.0000006, so
     −0.5 becomes code 102 instead of 103 where 0 is 128.
     """
-    level = end / scale
-    code = level + zero
-    return abs(level) < 256 + abs(zero) and abs(code - math.trunc(code)) > _NEAR
+    steps = end / scale
+    code = steps + zero
+    return abs(steps) < 256 + abs(zero) and abs(code - math.trunc(code)) > _NEAR
 
 
 def _pads(node: ir.Node) -> bool:

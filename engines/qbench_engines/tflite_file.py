@@ -59,14 +59,14 @@ _TYPES = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Grid:
+class TensorQParams:
     """Qparams as TFLite stores them: scales and zero points along ``axis`` where there are many."""
 
     scale: npt.NDArray[np.float32]
     zero_point: npt.NDArray[np.int64]
     axis: int = 0
 
-    def same_as(self, other: "Grid | None") -> bool:
+    def same_as(self, other: "TensorQParams | None") -> bool:
         """Whether both stand for the same real numbers, bit for bit."""
         return (
             other is not None
@@ -92,7 +92,7 @@ class TfliteFile:
         name: str,
         shape: Sequence[int],
         dtype: str,
-        grid: Grid | None = None,
+        qparams: TensorQParams | None = None,
         data: Array | None = None,
         *,
         free: bool = False,
@@ -108,9 +108,9 @@ class TfliteFile:
             )
             self._bytes += data.nbytes
         quantization = None
-        if grid is not None:
+        if qparams is not None:
             quantization = schema.QuantizationParametersT(
-                scale=grid.scale, zeroPoint=grid.zero_point, quantizedDimension=grid.axis
+                scale=qparams.scale, zeroPoint=qparams.zero_point, quantizedDimension=qparams.axis
             )
         signature = np.array([-1, *shape[1:]], np.int32) if free else None
         self._tensors.append(
@@ -276,7 +276,7 @@ class Tensor:
     number: int
     shape: Shape
     dtype: str
-    grid: Grid | None = None
+    qparams: TensorQParams | None = None
     last: bool = False
 
 
@@ -287,7 +287,7 @@ class Operand:
     """
 
     value: ir.Value
-    grid: Grid | None = None
+    qparams: TensorQParams | None = None
     constant: Array | None = None
 
 
@@ -296,7 +296,7 @@ class Operation:
     """A node of the lowered graph, by the name of its float operator.
 
     Args:
-        operands: those that are tensors; None: absent. grid: of the result; None: as the first
+        operands: those that are tensors; None: absent. qparams: of the result; None: as the first
             operand, or real.
         bias: int32, of products.
     """
@@ -304,7 +304,7 @@ class Operation:
     node: ir.Node
     name: str
     operands: list[Operand | None]
-    grid: Grid | None = None
+    qparams: TensorQParams | None = None
     bias: Array | None = None
 
     @property
@@ -394,23 +394,23 @@ class Network:
                 expected="float32, or 8-bit integers",
                 remedy="Choose another backend.",
             )
-        grid = self._grid_of_input(value) if dtype in {"int8", "uint8"} else None
-        number = self.file.add_tensor(name, shape, dtype, _raw(grid, dtype), free=self.free)
-        tensor = Tensor(number, shape, dtype, grid)
+        qparams = self._qparams_of_input(value) if dtype in {"int8", "uint8"} else None
+        number = self.file.add_tensor(name, shape, dtype, _raw(qparams, dtype), free=self.free)
+        tensor = Tensor(number, shape, dtype, qparams)
         if dtype == "uint8":
-            inner = self.file.add_tensor(f"{name}_int8", shape, "int8", grid)
+            inner = self.file.add_tensor(f"{name}_int8", shape, "int8", qparams)
             self.emit("QUANTIZE", ("QuantizeOptions", {}), [number], [inner], key="")
-            tensor = Tensor(inner, shape, "int8", grid)
+            tensor = Tensor(inner, shape, "int8", qparams)
         self.known[name] = {False: tensor}
         return number
 
-    def _grid_of_input(self, value: ir.Value) -> Grid:
+    def _qparams_of_input(self, value: ir.Value) -> TensorQParams:
         """The qparams by which the first operator reads an input of integers."""
         for use in value.uses():
             for operand in self._operation(use.node).operands:
-                if operand is not None and operand.value is value and operand.grid is not None:
-                    return operand.grid
-        return Grid(
+                if operand is not None and operand.value is value and operand.qparams is not None:
+                    return operand.qparams
+        return TensorQParams(
             np.ones(1, np.float32),
             np.array([-_SHIFT if codes_dtype(value) == "uint8" else 0], np.int64),
         )
@@ -421,7 +421,7 @@ class Network:
         if codes_dtype(value) != "uint8" or tensor.dtype != "int8":
             return tensor.number
         number = self.file.add_tensor(
-            f"{name}_uint8", tensor.shape, "uint8", _raw(tensor.grid, "uint8")
+            f"{name}_uint8", tensor.shape, "uint8", _raw(tensor.qparams, "uint8")
         )
         self.emit("QUANTIZE", ("QuantizeOptions", {}), [tensor.number], [number], key="")
         return number
@@ -470,18 +470,18 @@ class Network:
         if scale is None:
             return Operand(value, None, constant)
         point = input_at(node, place[2]) if len(place) > 2 else None
-        grid = self.grid(scale, point, codes_dtype(value))
+        qparams = self.qparams(scale, point, codes_dtype(value))
         codes = None if constant is None else self.codes(constant, codes_dtype(value))
-        return Operand(value, grid, codes)
+        return Operand(value, qparams, codes)
 
-    def _written(self, node: ir.Node, scale_at: int, point_at: int) -> Grid | None:
+    def _written(self, node: ir.Node, scale_at: int, point_at: int) -> TensorQParams | None:
         """The qparams of the result of ``node``; None where it is real."""
         scale = input_at(node, scale_at)
         if scale is None:
             return None
-        return self.grid(scale, input_at(node, point_at), codes_dtype(node.outputs[0]))
+        return self.qparams(scale, input_at(node, point_at), codes_dtype(node.outputs[0]))
 
-    def grid(self, scale: ir.Value, point: ir.Value | None, dtype: str) -> Grid:
+    def qparams(self, scale: ir.Value, point: ir.Value | None, dtype: str) -> TensorQParams:
         """Qparams of int8 codes for those of codes of ``dtype``.
 
         Raises:
@@ -495,7 +495,7 @@ class Network:
             self.refuse(f"codes of type {dtype}, where TFLite's integer kernels take int8")
         points = points.astype(np.int64).reshape(-1) - (_SHIFT if dtype == "uint8" else 0)
         scales = scales.astype(np.float32).reshape(-1)
-        return Grid(scales, np.broadcast_to(points, scales.shape).copy())
+        return TensorQParams(scales, np.broadcast_to(points, scales.shape).copy())
 
     def codes(self, codes: Array, dtype: str) -> Array:
         """Constant codes as int8."""
@@ -551,7 +551,7 @@ class Network:
             f"{name}_{'nhwc' if last else 'nchw'}",
             tensor.shape,
             tensor.dtype,
-            tensor.grid,
+            tensor.qparams,
             last=last,
         )
         _, channels, height, width = tensor.shape
@@ -578,36 +578,47 @@ class Network:
         )
 
     def new(
-        self, name: str, shape: Shape, dtype: str, grid: Grid | None, *, last: bool = False
+        self,
+        name: str,
+        shape: Shape,
+        dtype: str,
+        qparams: TensorQParams | None,
+        *,
+        last: bool = False,
     ) -> Tensor:
         """A computed tensor."""
         last = last and len(shape) == IMAGE
-        number = self.file.add_tensor(name, _stored(shape, last=last), dtype, grid)
-        return Tensor(number, shape, dtype, grid, last)
+        number = self.file.add_tensor(name, _stored(shape, last=last), dtype, qparams)
+        return Tensor(number, shape, dtype, qparams, last)
 
     def constant(
-        self, name: str, array: Array, grid: Grid | None = None, *, last: bool = False
+        self, name: str, array: Array, qparams: TensorQParams | None = None, *, last: bool = False
     ) -> Tensor:
         """A constant tensor; given in ONNX's order of axes."""
         if str(array.dtype) not in _TYPES:
             self.refuse(f"a constant of type {array.dtype}")
         last = last and array.ndim == IMAGE
         stored = array.transpose(TO_LAST) if last else array
-        number = self.file.add_tensor(name, stored.shape, str(array.dtype), grid, stored)
-        return Tensor(number, array.shape, str(array.dtype), grid, last)
+        number = self.file.add_tensor(name, stored.shape, str(array.dtype), qparams, stored)
+        return Tensor(number, array.shape, str(array.dtype), qparams, last)
 
     def index(self, array: Array) -> int:
         """A constant of places, sizes or axes."""
         return self.file.add_tensor("", array.shape, str(array.dtype), None, array)
 
     def result(
-        self, value: ir.Value, grid: Grid | None, *, last: bool = False, dtype: str | None = None
+        self,
+        value: ir.Value,
+        qparams: TensorQParams | None,
+        *,
+        last: bool = False,
+        dtype: str | None = None,
     ) -> Tensor:
         """The tensor that ``value`` becomes."""
-        kind = dtype or ("int8" if grid is not None else codes_dtype(value))
+        kind = dtype or ("int8" if qparams is not None else codes_dtype(value))
         if kind not in _TYPES:
             self.refuse(f"a result of type {kind}")
-        made = self.new(str(value.name), self.shape_of(value), kind, grid, last=last)
+        made = self.new(str(value.name), self.shape_of(value), kind, qparams, last=last)
         self.known[str(value.name)] = {made.last: made}
         return made
 
@@ -620,9 +631,9 @@ class Network:
             array = operand.constant
             if rank is not None and last:
                 array = array.reshape((1,) * (rank - array.ndim) + array.shape)
-            return self.constant(name, array, operand.grid, last=bool(last))
+            return self.constant(name, array, operand.qparams, last=bool(last))
         tensor = self.at(operand.value, last=last)
-        if operand.grid is not None and not operand.grid.same_as(tensor.grid):
+        if operand.qparams is not None and not operand.qparams.same_as(tensor.qparams):
             self.refuse(f"'{name}' is read by other qparams than it was written with")
         return tensor
 
@@ -658,7 +669,7 @@ class Network:
         """
         clip = only_consumer(op.out)
         if (
-            op.grid is None
+            op.qparams is None
             or clip is None
             or clip.op_type != "Clip"
             or clip.domain
@@ -666,7 +677,7 @@ class Network:
         ):
             return op.out, _NO_ACTIVATION
         low, high = self.limits(clip, codes_dtype(op.out))
-        if clip.inputs[0] is not op.out or low != int(op.grid.zero_point[0]) or high != 127:
+        if clip.inputs[0] is not op.out or low != int(op.qparams.zero_point[0]) or high != 127:
             return op.out, _NO_ACTIVATION
         self.done.add(node_key(clip))
         return clip.outputs[0], _RELU
@@ -724,10 +735,10 @@ def file_axis(axis: int, rank: int, *, last: bool) -> int:
     return TO_LAST.index(axis) if last and rank == IMAGE else axis
 
 
-def _raw(grid: Grid | None, dtype: str) -> Grid | None:
+def _raw(qparams: TensorQParams | None, dtype: str) -> TensorQParams | None:
     """Qparams of codes of ``dtype`` itself."""
     return (
-        Grid(grid.scale, grid.zero_point + _SHIFT)
-        if grid is not None and dtype == "uint8"
-        else grid
+        TensorQParams(qparams.scale, qparams.zero_point + _SHIFT)
+        if qparams is not None and dtype == "uint8"
+        else qparams
     )

@@ -162,7 +162,7 @@ def _products(file: Any, graph: Any, schema: Any) -> list[FileProduct]:  # noqa:
 
 
 def fed(array: Array, detail: Any) -> Array:  # noqa: ANN401 - LiteRT's record of a tensor
-    """``array`` as an input of the file takes it: in its order of axes, on its grid.
+    """``array`` as an input of the file takes it: in its order of axes, quantized as it is.
 
     Codes are round(x / s) + z, halves away from zero, as LiteRT's own QUANTIZE rounds.
 

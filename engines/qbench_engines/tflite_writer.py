@@ -48,13 +48,13 @@ from qbench.passes import canonicalize, lower_to_integers
 from qbench_engines.tflite_file import (
     IMAGE,
     TO_LAST,
-    Grid,
     Handler,
     Network,
     Operand,
     Operation,
     Shape,
     Tensor,
+    TensorQParams,
     Written,
     codes_dtype,
     file_axis,
@@ -159,7 +159,7 @@ def _conv(net: Network, op: Operation) -> None:
     groups = int_attribute(op.node, "group", 1)
     depthwise = groups == data.shape[1] > 1
     stored = weight.transpose(1, 2, 3, 0) if depthwise else weight.transpose(0, 2, 3, 1)
-    grids = _grids(op, 3 if depthwise else 0, data)
+    stored_qparams = _stored_qparams(op, 3 if depthwise else 0, data)
     data, padding = _padded(net, op, data, weight.shape[2:])
     strides, dilations = _steps(op.node, "strides"), _steps(op.node, "dilations")
     settings = {"padding": padding, "strideH": strides[0], "strideW": strides[1]}
@@ -168,7 +168,7 @@ def _conv(net: Network, op: Operation) -> None:
         settings["depthMultiplier"] = len(weight) // groups
     value, settings["fusedActivationFunction"] = net.fused(op)
     out = _image_result(net, value, op, data.dtype)
-    numbers = [data.number, *_stored_constants(net, op, stored, bias, grids)]
+    numbers = [data.number, *_stored_constants(net, op, stored, bias, stored_qparams)]
     table = "DepthwiseConv2DOptions" if depthwise else "Conv2DOptions"
     net.emit(
         "DEPTHWISE_CONV_2D" if depthwise else "CONV_2D", (table, settings), numbers, [out.number]
@@ -201,15 +201,15 @@ def _conv_transpose(net: Network, op: Operation) -> None:
     first = (ints_attribute(op.node, "pads") or (0, 0))[:2]
     if any(start + size > have for start, size, have in zip(first, wanted[2:], full, strict=True)):
         net.refuse("rows behind those that its filter reaches")
-    grids = _grids(op, 0, data)
+    stored_qparams = _stored_qparams(op, 0, data)
     value, activation = net.fused(op)
     whole = list(wanted[2:]) == full
     shape = (*wanted[:2], *full)
     if whole:
-        out = net.result(value, op.grid, last=True, dtype=data.dtype)
+        out = net.result(value, op.qparams, last=True, dtype=data.dtype)
     else:
-        out = net.new(f"{value.name}_full", shape, data.dtype, op.grid, last=True)
-    constants = _stored_constants(net, op, weight.transpose(1, 2, 3, 0), bias, grids)
+        out = net.new(f"{value.name}_full", shape, data.dtype, op.qparams, last=True)
+    constants = _stored_constants(net, op, weight.transpose(1, 2, 3, 0), bias, stored_qparams)
     settings = {"padding": _VALID, "strideH": strides[0], "strideW": strides[1]}
     settings["fusedActivationFunction"] = activation
     stored = net.index(np.array([shape[0], *shape[2:], shape[1]], np.int32))
@@ -222,7 +222,7 @@ def _conv_transpose(net: Network, op: Operation) -> None:
         version=_ACTIVATED,
     )
     if not whole:
-        made = net.result(value, op.grid, last=True, dtype=data.dtype)
+        made = net.result(value, op.qparams, last=True, dtype=data.dtype)
         begin = net.index(np.array([0, *first, 0], np.int32))
         size = net.index(np.array([wanted[0], *wanted[2:], wanted[1]], np.int32))
         net.emit("SLICE", ("SliceOptions", {}), [out.number, begin, size], [made.number], key="")
@@ -231,7 +231,7 @@ def _conv_transpose(net: Network, op: Operation) -> None:
 def _as_image(net: Network, op: Operation, data: Tensor) -> Tensor:
     """``data`` (n, c, l) as (n, c, 1, l) with its channels last."""
     shape = (*data.shape[:2], 1, *data.shape[2:])
-    made = net.new(f"{op.out.name}_image", shape, data.dtype, data.grid)
+    made = net.new(f"{op.out.name}_image", shape, data.dtype, data.qparams)
     net.reshape(data.number, made, key="")
     return net.turned(f"{op.out.name}_image", made, last=True)
 
@@ -242,8 +242,8 @@ def _image_result(net: Network, value: ir.Value, op: Operation, dtype: str) -> T
     """
     shape = net.shape_of(value)
     if len(shape) == IMAGE:
-        return net.result(value, op.grid, last=True, dtype=dtype)
-    return net.new(f"{value.name}_image", (*shape[:2], 1, *shape[2:]), dtype, op.grid, last=True)
+        return net.result(value, op.qparams, last=True, dtype=dtype)
+    return net.new(f"{value.name}_image", (*shape[:2], 1, *shape[2:]), dtype, op.qparams, last=True)
 
 
 def _flattened(net: Network, value: ir.Value, op: Operation, image: Tensor) -> None:
@@ -253,7 +253,7 @@ def _flattened(net: Network, value: ir.Value, op: Operation, image: Tensor) -> N
     if len(net.shape_of(value)) == IMAGE:
         return
     turned = net.turned(f"{value.name}_image", image, last=False)
-    net.reshape(turned.number, net.result(value, op.grid, dtype=image.dtype), key="")
+    net.reshape(turned.number, net.result(value, op.qparams, dtype=image.dtype), key="")
 
 
 def _dense(net: Network, op: Operation) -> None:
@@ -267,15 +267,17 @@ def _dense(net: Network, op: Operation) -> None:
     if weight.ndim != 2:
         net.refuse(f"weights of {weight.ndim} axes, where TFLite has a matrix")
     data = _operand_of(net, op, last=False)
-    grids = _grids(op, 0, data)
+    stored_qparams = _stored_qparams(op, 0, data)
     value, activation = net.fused(op)
-    out = net.result(value, op.grid, dtype=data.dtype)
+    out = net.result(value, op.qparams, dtype=data.dtype)
     numbers = [
         data.number,
-        *_stored_constants(net, op, weight if turned else weight.T, bias, grids),
+        *_stored_constants(net, op, weight if turned else weight.T, bias, stored_qparams),
     ]
     settings = {"fusedActivationFunction": activation, "keepNumDims": len(data.shape) > 2}
-    version = _PER_CHANNEL_DENSE if grids is not None and grids[0].scale.size > 1 else 0
+    version = (
+        _PER_CHANNEL_DENSE if stored_qparams is not None and stored_qparams[0].scale.size > 1 else 0
+    )
     net.emit(
         "FULLY_CONNECTED",
         ("FullyConnectedOptions", settings),
@@ -295,7 +297,7 @@ def _constants(net: Network, op: Operation, channels: int) -> tuple[Array, Array
     if array is None:
         net.refuse("its weight is computed")
     count = array.shape[channels]
-    if op.data.grid is None:
+    if op.data.qparams is None:
         added = op.operands[2] if len(op.operands) > 2 else None
         bias = np.zeros(count, np.float32) if added is None else added.constant
         if bias is None:
@@ -303,15 +305,15 @@ def _constants(net: Network, op: Operation, channels: int) -> tuple[Array, Array
         return np.asarray(array, np.float32), np.broadcast_to(bias.reshape(-1), count).astype(
             np.float32
         )
-    assert weight.grid is not None
+    assert weight.qparams is not None
     bias = np.zeros(count, np.int32) if op.bias is None else op.bias.reshape(-1)
     bias = np.broadcast_to(bias, count).astype(np.int32)
-    if op.grid is not None:
-        if np.any(weight.grid.zero_point):
+    if op.qparams is not None:
+        if np.any(weight.qparams.zero_point):
             net.refuse("weights with a zero point, where TFLite's kernels take symmetric ones")
         return array, bias
     along = tuple(-1 if axis == channels else 1 for axis in range(array.ndim))
-    scale, zero = weight.grid.scale.reshape(along), weight.grid.zero_point.reshape(along)
+    scale, zero = weight.qparams.scale.reshape(along), weight.qparams.zero_point.reshape(along)
     return (array.astype(np.float32) - zero.astype(np.float32)) * scale, bias.astype(
         np.float32
     ) * _product(op)
@@ -322,7 +324,7 @@ def _operand_of(net: Network, op: Operation, *, last: bool) -> Tensor:
     of codes.
     """
     data = net.read(op.data, last=last)
-    if op.grid is not None or data.dtype == "float32":
+    if op.qparams is not None or data.dtype == "float32":
         return data
     made = net.new(f"{op.data.value.name}_real", data.shape, "float32", None, last=data.last)
     net.emit("DEQUANTIZE", ("DequantizeOptions", {}), [data.number], [made.number], key="")
@@ -332,27 +334,33 @@ def _operand_of(net: Network, op: Operation, *, last: bool) -> Tensor:
 def _product(op: Operation) -> npt.NDArray[np.float32]:
     """f32(s_x · s_w), the scale of sums and biases."""
     weight = op.operands[1]
-    assert op.data.grid is not None
+    assert op.data.qparams is not None
     assert weight is not None
-    assert weight.grid is not None
-    return np.asarray(op.data.grid.scale * weight.grid.scale, np.float32)
+    assert weight.qparams is not None
+    return np.asarray(op.data.qparams.scale * weight.qparams.scale, np.float32)
 
 
-def _grids(op: Operation, axis: int, data: Tensor) -> tuple[Grid, Grid] | None:
+def _stored_qparams(
+    op: Operation, axis: int, data: Tensor
+) -> tuple[TensorQParams, TensorQParams] | None:
     """Of weights and biases; None: they are real."""
     weight = op.operands[1]
-    if data.dtype == "float32" or weight is None or weight.grid is None:
+    if data.dtype == "float32" or weight is None or weight.qparams is None:
         return None
     product = _product(op)
-    return Grid(weight.grid.scale, weight.grid.zero_point, axis), Grid(
+    return TensorQParams(weight.qparams.scale, weight.qparams.zero_point, axis), TensorQParams(
         product, np.zeros(product.shape, np.int64)
     )
 
 
 def _stored_constants(
-    net: Network, op: Operation, weight: Array, bias: Array, grids: tuple[Grid, Grid] | None
+    net: Network,
+    op: Operation,
+    weight: Array,
+    bias: Array,
+    stored_qparams: tuple[TensorQParams, TensorQParams] | None,
 ) -> tuple[int, int]:
-    first, second = (None, None) if grids is None else grids
+    first, second = (None, None) if stored_qparams is None else stored_qparams
     value = op.operands[1]
     assert value is not None
     stored = net.file.add_tensor(
@@ -407,13 +415,15 @@ def _padded(
         net.refuse("its padding does not count, and is not that of TFLite's SAME")
     pads = [(b, max(m - b, 0)) for b, m in zip(before, missing, strict=True)]
     shape = (*data.shape[:2], *(n + b + a for n, (b, a) in zip(size, pads, strict=True)))
-    made = net.new(f"{op.data.value.name}_padded", shape, data.dtype, data.grid, last=True)
+    made = net.new(f"{op.data.value.name}_padded", shape, data.dtype, data.qparams, last=True)
     numbers = [data.number, net.index(np.array([(0, 0), *pads, (0, 0)], np.int32))]
     if lowest:
         least = (
-            np.array([-128], np.int8) if data.grid is not None else np.array([-np.inf], np.float32)
+            np.array([-128], np.int8)
+            if data.qparams is not None
+            else np.array([-np.inf], np.float32)
         )
-        numbers.append(net.file.add_tensor("", (1,), str(least.dtype), data.grid, least))
+        numbers.append(net.file.add_tensor("", (1,), str(least.dtype), data.qparams, least))
     net.emit(
         "PADV2" if lowest else "PAD",
         ("PadV2Options" if lowest else "PadOptions", {}),
@@ -450,7 +460,7 @@ def _pool(net: Network, op: Operation) -> None:
         or set(_steps(op.node, "dilations")) != {1}
     ):
         net.refuse("a window that TFLite's pools lack: another rank, indices, or dilations")
-    if op.grid is not None and not op.grid.same_as(data.grid):
+    if op.qparams is not None and not op.qparams.same_as(data.qparams):
         net.refuse("a result with other qparams than its data, where TFLite's pools have one set")
     counted = largest or bool(int_attribute(op.node, "count_include_pad", 0))
     inside = data
@@ -465,7 +475,7 @@ def _pool(net: Network, op: Operation) -> None:
     strides = _steps(op.node, "strides")
     settings = {"padding": padding, "strideH": strides[0], "strideW": strides[1]}
     settings |= {"filterHeight": kernel[0], "filterWidth": kernel[1]}
-    out = net.result(op.out, inside.grid, last=True, dtype=data.dtype)
+    out = net.result(op.out, inside.qparams, last=True, dtype=data.dtype)
     operator = "MAX_POOL_2D" if largest else "AVERAGE_POOL_2D"
     net.emit(operator, ("Pool2DOptions", settings), [data.number], [out.number])
 
@@ -488,7 +498,7 @@ def _mean(net: Network, op: Operation) -> None:
     over = net.index(
         np.array(sorted(file_axis(axis, rank, last=data.last) for axis in axes), np.int32)
     )
-    out = net.result(op.out, op.grid, last=data.last, dtype=data.dtype)
+    out = net.result(op.out, op.qparams, last=data.last, dtype=data.dtype)
     net.emit("MEAN", ("ReducerOptions", {"keepDims": keep}), [data.number, over], [out.number])
 
 
@@ -517,17 +527,17 @@ _PAIRS = MappingProxyType(
         "Sub": ("SUB", "SubOptions"),
     }
 )
-_ON_ONE_GRID = frozenset({"Max", "Min"})
+_OF_SAME_QPARAMS = frozenset({"Max", "Min"})
 
 
 def _function(net: Network, op: Operation) -> None:
     """A function of one value, or Softmax along the last axis of the file."""
     fixed = _FIXED.get(op.name)
-    if op.grid is not None and fixed is not None:
-        wanted = Grid(np.array([fixed[0]], np.float32), np.array([fixed[1]], np.int64))
-        if not wanted.same_as(op.grid):
+    if op.qparams is not None and fixed is not None:
+        wanted = TensorQParams(np.array([fixed[0]], np.float32), np.array([fixed[1]], np.int64))
+        if not wanted.same_as(op.qparams):
             net.refuse(
-                f"a result of scale {op.grid.scale[0]:.6g}, where TFLite's kernel has "
+                f"a result of scale {op.qparams.scale[0]:.6g}, where TFLite's kernel has "
                 f"{fixed[0]:.6g}"
             )
     data = net.read(op.data)
@@ -543,7 +553,7 @@ def _function(net: Network, op: Operation) -> None:
             data = net.read(op.data, last=not data.last)
             if file_axis(axis, rank, last=data.last) != rank - 1:
                 net.refuse("it is not along the last axis")
-    out = net.result(op.out, op.grid, last=data.last, dtype=data.dtype)
+    out = net.result(op.out, op.qparams, last=data.last, dtype=data.dtype)
     net.emit(operator, (table, settings) if table else None, [data.number], [out.number])
 
 
@@ -552,32 +562,32 @@ def _pair(net: Network, op: Operation) -> None:
     operands = [operand for operand in op.operands if operand is not None]
     if len(operands) != 2:
         net.refuse("it has another number of operands than 2")
-    if op.grid is not None and any(operand.grid is None for operand in operands):
+    if op.qparams is not None and any(operand.qparams is None for operand in operands):
         net.refuse("an operand is a real constant")
     rank = len(net.shape_of(op.out))
     last = (
         net.is_last([operand for operand in operands if operand.constant is None]) and rank == IMAGE
     )
     tensors = [net.read(operand, last=last, rank=rank) for operand in operands]
-    if op.name in _ON_ONE_GRID and op.grid is not None:
-        tensors = [_brought(net, tensor, op.grid) for tensor in tensors]
+    if op.name in _OF_SAME_QPARAMS and op.qparams is not None:
+        tensors = [_brought(net, tensor, op.qparams) for tensor in tensors]
     operator, table = _PAIRS[op.name]
-    if op.name in _ON_ONE_GRID:
+    if op.name in _OF_SAME_QPARAMS:
         value, settings = op.out, {}
     else:
         value, activation = net.fused(op)
         settings = {"fusedActivationFunction": activation}
-    out = net.result(value, op.grid, last=last, dtype=tensors[0].dtype)
+    out = net.result(value, op.qparams, last=last, dtype=tensors[0].dtype)
     net.emit(operator, (table, settings), [tensor.number for tensor in tensors], [out.number])
 
 
-def _brought(net: Network, tensor: Tensor, grid: Grid) -> Tensor:
-    """``tensor`` with the qparams ``grid``, by a QUANTIZE where it has others."""
-    if grid.same_as(tensor.grid):
+def _brought(net: Network, tensor: Tensor, qparams: TensorQParams) -> Tensor:
+    """``tensor`` with the qparams ``qparams``, by a QUANTIZE where it has others."""
+    if qparams.same_as(tensor.qparams):
         return tensor
     assert net.node is not None
     made = net.new(
-        f"{net.node.name}_operand{tensor.number}", tensor.shape, "int8", grid, last=tensor.last
+        f"{net.node.name}_operand{tensor.number}", tensor.shape, "int8", qparams, last=tensor.last
     )
     net.emit("QUANTIZE", ("QuantizeOptions", {}), [tensor.number], [made.number], key="")
     return made
@@ -600,10 +610,10 @@ def _clip(net: Network, op: Operation) -> None:
     data = net.read(op.data)
     low: float
     high: float
-    if data.grid is not None:
+    if data.qparams is not None:
         low, high = net.limits(op.node, codes_dtype(op.out))
         ends: list[tuple[str, float, float]] = [("MAXIMUM", low, -128), ("MINIMUM", high, 127)]
-        relu = low == int(data.grid.zero_point[0])
+        relu = low == int(data.qparams.zero_point[0])
     else:
         low, high = _real_ends(net, op)
         ends, relu = [("MAXIMUM", low, -math.inf), ("MINIMUM", high, math.inf)], low == 0
@@ -614,14 +624,16 @@ def _clip(net: Network, op: Operation) -> None:
     for place, (name, end) in enumerate(steps):
         final = place == len(steps) - 1
         if final:
-            out = net.result(op.out, data.grid, last=data.last, dtype=data.dtype)
+            out = net.result(op.out, data.qparams, last=data.last, dtype=data.dtype)
         else:
-            out = net.new(f"{op.out.name}_low", data.shape, data.dtype, data.grid, last=data.last)
+            out = net.new(
+                f"{op.out.name}_low", data.shape, data.dtype, data.qparams, last=data.last
+            )
         if relu and name == "MAXIMUM":
             net.emit("RELU", None, [data.number], [out.number])
         else:
-            kind = np.int8 if data.grid is not None else np.float32
-            limit = net.constant("", np.full((1,), end, kind), data.grid)
+            kind = np.int8 if data.qparams is not None else np.float32
+            limit = net.constant("", np.full((1,), end, kind), data.qparams)
             net.emit(name, ("MaximumMinimumOptions", {}), [data.number, limit.number], [out.number])
         data = out
 
@@ -631,14 +643,14 @@ def _clip(net: Network, op: Operation) -> None:
 
 def _quantize(net: Network, op: Operation) -> None:
     """QUANTIZE, of reals or from one set of qparams to another."""
-    data, grid = net.read(op.data), op.grid
-    if grid is None:
-        grid = net.grid(_needed(op, 1), input_at(op.node, 2), codes_dtype(op.out))
-    if grid.scale.size != 1:
+    data, qparams = net.read(op.data), op.qparams
+    if qparams is None:
+        qparams = net.qparams(_needed(op, 1), input_at(op.node, 2), codes_dtype(op.out))
+    if qparams.scale.size != 1:
         net.refuse("activations with more than one scale")
     if data.dtype not in {"float32", "int8"}:
         net.refuse(f"data of type {data.dtype}")
-    out = net.result(op.out, grid, last=data.last)
+    out = net.result(op.out, qparams, last=data.last)
     net.emit("QUANTIZE", ("QuantizeOptions", {}), [data.number], [out.number])
 
 
@@ -646,13 +658,13 @@ def _dequantize(net: Network, op: Operation) -> None:
     """DEQUANTIZE; of constants their reals, by ONNX's rule."""
     stored = constant_value(op.data.value)
     if stored is not None:
-        qparams = node_qparams(op.node)
-        if qparams is None:
+        known = node_qparams(op.node)
+        if known is None:
             net.refuse("its qparams are computed")
-        net.reals[str(op.out.name)] = dequantize(stored, qparams)
+        net.reals[str(op.out.name)] = dequantize(stored, known)
         return
-    grid = net.grid(_needed(op, 1), input_at(op.node, 2), codes_dtype(op.data.value))
-    data = net.read(Operand(op.data.value, grid))
+    qparams = net.qparams(_needed(op, 1), input_at(op.node, 2), codes_dtype(op.data.value))
+    data = net.read(Operand(op.data.value, qparams))
     out = net.result(op.out, None, last=data.last, dtype="float32")
     net.emit("DEQUANTIZE", ("DequantizeOptions", {}), [data.number], [out.number])
 
@@ -671,7 +683,7 @@ def _reshape(net: Network, op: Operation) -> None:
     data = net.read(op.data)
     if data.last and data.shape[1] != 1 and data.shape[2] * data.shape[3] != 1:
         data = net.read(op.data, last=False)
-    net.reshape(data.number, net.result(op.out, data.grid, dtype=data.dtype))
+    net.reshape(data.number, net.result(op.out, data.qparams, dtype=data.dtype))
 
 
 def _same(net: Network, op: Operation) -> None:
@@ -687,9 +699,9 @@ def _transpose(net: Network, op: Operation) -> None:
     stored = tuple(file_axis(axis, rank, last=data.last) for axis in order)
     if stored == tuple(range(rank)):
         shape = tuple(data.shape[axis] for axis in order)
-        net.known[str(op.out.name)] = {False: Tensor(data.number, shape, data.dtype, data.grid)}
+        net.known[str(op.out.name)] = {False: Tensor(data.number, shape, data.dtype, data.qparams)}
         return
-    out = net.result(op.out, data.grid, dtype=data.dtype)
+    out = net.result(op.out, data.qparams, dtype=data.dtype)
     numbers = [data.number, net.index(np.array(stored, np.int32))]
     net.emit("TRANSPOSE", ("TransposeOptions", {}), numbers, [out.number])
 
@@ -701,9 +713,9 @@ def _concat(net: Network, op: Operation) -> None:
     rank = len(net.shape_of(op.out))
     last = net.is_last(computed) and rank == IMAGE
     tensors = [net.read(operand, last=last, rank=rank) for operand in operands]
-    if op.grid is not None:
-        tensors = [_brought(net, tensor, op.grid) for tensor in tensors]
-    out = net.result(op.out, op.grid or tensors[0].grid, last=last, dtype=tensors[0].dtype)
+    if op.qparams is not None:
+        tensors = [_brought(net, tensor, op.qparams) for tensor in tensors]
+    out = net.result(op.out, op.qparams or tensors[0].qparams, last=last, dtype=tensors[0].dtype)
     axis = file_axis(int_attribute(op.node, "axis", 0), rank, last=last)
     options = ("ConcatenationOptions", {"axis": axis})
     net.emit("CONCATENATION", options, [tensor.number for tensor in tensors], [out.number])
@@ -728,8 +740,10 @@ def _pad(net: Network, op: Operation) -> None:
     code = _filler(net, op, data)
     if code is not None:
         operator, options = "PADV2", "PadV2Options"
-        numbers.append(net.file.add_tensor("", (1,), str(code.dtype), data.grid, code.reshape(1)))
-    out = net.result(op.out, data.grid, last=data.last, dtype=data.dtype)
+        numbers.append(
+            net.file.add_tensor("", (1,), str(code.dtype), data.qparams, code.reshape(1))
+        )
+    out = net.result(op.out, data.qparams, last=data.last, dtype=data.dtype)
     net.emit(operator, (options, {}), numbers, [out.number])
 
 
@@ -741,10 +755,10 @@ def _filler(net: Network, op: Operation, data: Tensor) -> Array | None:
     known = constant_value(filler.value)
     if known is None:
         net.refuse("its value is computed")
-    if data.grid is None:
+    if data.qparams is None:
         code, zero = np.asarray(known, np.float32), 0
     else:
-        code, zero = net.codes(known, codes_dtype(filler.value)), int(data.grid.zero_point[0])
+        code, zero = net.codes(known, codes_dtype(filler.value)), int(data.qparams.zero_point[0])
     return None if int(code.reshape(-1)[0]) == zero else code
 
 
@@ -762,7 +776,7 @@ def _resize(net: Network, op: Operation) -> None:
             f"a Resize by {place} and {pick} to sizes that are no multiple, which TFLite rounds "
             "otherwise"
         )
-    out = net.result(op.out, data.grid, last=True, dtype=data.dtype)
+    out = net.result(op.out, data.qparams, last=True, dtype=data.dtype)
     numbers = [data.number, net.index(np.array(shape[2:], np.int32))]
     net.emit("RESIZE_NEAREST_NEIGHBOR", ("ResizeNearestNeighborOptions", {}), numbers, [out.number])
 

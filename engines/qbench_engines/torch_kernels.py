@@ -26,7 +26,7 @@ from qbench.numerics import QParams
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class TorchQParams:
     """The scale, zero point and element type of a quantized tensor."""
 
     scale: float
@@ -34,7 +34,7 @@ class Grid:
     dtype: str
 
     @classmethod
-    def of(cls, qparams: QParams) -> "Grid":
+    def of(cls, qparams: QParams) -> "TorchQParams":
         """Those of ``qparams``.
 
         Raises:
@@ -62,26 +62,26 @@ class Kernel:
 
     Args:
         run: its computed operands, in order → its result; a tuple where it has several.
-        operands: (index of the input, its grid or None for an array).
-        result: the grid of the result; None: an array, or several.
+        operands: (index of the input, its qparams or None for an array).
+        result: the qparams of the result; None: an array, or several.
         precision: the type that it is computed in; empty: that of its first input.
     """
 
     run: Run
-    operands: tuple[tuple[int, Grid | None], ...]
-    result: Grid | None = None
+    operands: tuple[tuple[int, TorchQParams | None], ...]
+    result: TorchQParams | None = None
     precision: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """What a kernel is made from: the module, the node in its context, and grids of what it
+    """What a kernel is made from: the module, the node in its context, and qparams of what it
     reads.
     """
 
     torch: Any
     context: KernelContext
-    grids: Mapping[ir.Value, Grid]
+    held_qparams: Mapping[ir.Value, TorchQParams]
 
     @property
     def node(self) -> ir.Node:
@@ -93,23 +93,23 @@ class Making:
         """PyTorch's quantized engine, for which the kernel is made."""
         return str(self.torch.backends.quantized.engine)
 
-    def grid(self, index: int) -> Grid:
-        """The grid whose scale and zero point are the inputs ``index`` and the next one."""
-        return Grid.of(self.context.qparams(index, index + 1))
+    def qparams(self, index: int) -> TorchQParams:
+        """The qparams whose scale and zero point are the inputs ``index`` and the next one."""
+        return TorchQParams.of(self.context.qparams(index, index + 1))
 
-    def held(self, index: int) -> Grid | None:
-        """The grid of the tensor at input ``index``; None: an array."""
+    def held(self, index: int) -> TorchQParams | None:
+        """The qparams of the tensor at input ``index``; None: an array."""
         value = self.node.inputs[index]
-        return None if value is None else self.grids.get(value)
+        return None if value is None else self.held_qparams.get(value)
 
-    def quantizer(self, grid: Grid) -> Run:
+    def quantizer(self, qparams: TorchQParams) -> Run:
         """What quantizes reals by PyTorch; it does not keep the graph."""
-        quantize, target = self.torch.quantize_per_tensor, grid.target
-        kind = self.torch.quint8 if grid.dtype == "uint8" else self.torch.qint8
+        quantize, target = self.torch.quantize_per_tensor, qparams.target
+        kind = self.torch.quint8 if qparams.dtype == "uint8" else self.torch.qint8
         return lambda real: quantize(real, *target, kind)
 
     def through_floats(
-        self, run: Run, operands: Sequence[tuple[int, Grid]], result: Grid | None
+        self, run: Run, operands: Sequence[tuple[int, TorchQParams]], result: TorchQParams | None
     ) -> Kernel:
         """A kernel that dequantizes, computes in float PyTorch, and quantizes."""
         finish: Run = _array if result is None else self.quantizer(result)
@@ -130,7 +130,7 @@ def _array(real: Tensor) -> Array:
 
 def _convolution(making: Making) -> Kernel:
     """QLinearConv: x s z, w s z, s_y z_y, bias."""
-    node, ops, x, y = making.node, making.torch.ops.quantized, _data(making), making.grid(6)
+    node, ops, x, y = making.node, making.torch.ops.quantized, _data(making), making.qparams(6)
     weight = making.context.needed(3)
     rank, windows = weight.ndim - 2, Windows.of(node, weight.shape[2:])
     if rank not in (1, 2, 3):
@@ -159,7 +159,7 @@ def _convolution(making: Making) -> Kernel:
 
 def _transposed_convolution(making: Making) -> Kernel:
     """QLinearConvTranspose, as QLinearConv."""
-    node, ops, x, y = making.node, making.torch.ops.quantized, _data(making), making.grid(6)
+    node, ops, x, y = making.node, making.torch.ops.quantized, _data(making), making.qparams(6)
     weight = making.context.needed(3)
     rank = weight.ndim - 2
     pads = _fixed_pads(node, rank)
@@ -193,7 +193,7 @@ def _gemm(making: Making) -> Kernel:
     """QGemm: x s z, w s z, bias, s_y z_y; by floats where its result is real or its weight
     computed.
     """
-    y = None if making.context.absent(7) else making.grid(7)
+    y = None if making.context.absent(7) else making.qparams(7)
     return _linear(making, y, transposed=bool(int_attribute(making.node, "transB", 0)), bias=6)
 
 
@@ -201,15 +201,17 @@ def _matrix_product(making: Making) -> Kernel:
     """QLinearMatMul: a s z, b s z, s_y z_y; by floats where both operands are computed, as
     PyTorch has it.
     """
-    return _linear(making, making.grid(6), transposed=False, bias=None)
+    return _linear(making, making.qparams(6), transposed=False, bias=None)
 
 
-def _linear(making: Making, y: Grid | None, *, transposed: bool, bias: int | None) -> Kernel:
+def _linear(
+    making: Making, y: TorchQParams | None, *, transposed: bool, bias: int | None
+) -> Kernel:
     torch, x, weight = making.torch, _data(making), making.context.constant(3)
     if weight is None:
         if bias is not None:
             raise ValueError("a Gemm with a computed weight")
-        return making.through_floats(torch.matmul, ((0, x), (3, making.grid(4))), y)
+        return making.through_floats(torch.matmul, ((0, x), (3, making.qparams(4))), y)
     if weight.ndim != 2:
         raise ValueError(f"a weight of {weight.ndim} axes, where PyTorch's linear has two")
     rows = _weight(making, weight if transposed else weight.T, 0)
@@ -227,8 +229,8 @@ def _linear(making: Making, y: Grid | None, *, transposed: bool, bias: int | Non
     return Kernel(lambda one: run(one, packed, *target), ((0, x),), y)
 
 
-def _data(making: Making) -> Grid:
-    x = making.grid(1)
+def _data(making: Making) -> TorchQParams:
+    x = making.qparams(1)
     if x.dtype != "uint8":
         raise ValueError("signed activations, where PyTorch's products take unsigned ones")
     return x
@@ -248,19 +250,19 @@ def _weight(making: Making, codes: Array, axis: int) -> Tensor:
     )
     if codes.dtype == np.uint8:
         codes, points = (codes.astype(np.int16) - 128).astype(np.int8), points - 128
-    levels = torch.from_numpy(np.ascontiguousarray(codes))
+    stored = torch.from_numpy(np.ascontiguousarray(codes))
     if scales.size == 1 and points.size == 1:
-        return torch._make_per_tensor_quantized_tensor(levels, float(scales[0]), int(points[0]))  # noqa: SLF001
+        return torch._make_per_tensor_quantized_tensor(stored, float(scales[0]), int(points[0]))  # noqa: SLF001
     sizes = np.ones(codes.shape[axis])
     return torch._make_per_channel_quantized_tensor(  # noqa: SLF001 - PyTorch's only way
-        levels,
+        stored,
         torch.from_numpy(scales * sizes),
         torch.from_numpy((points * sizes).astype(np.int64)),
         axis,
     )
 
 
-def _bias(making: Making, x: Grid, index: int) -> Tensor | None:
+def _bias(making: Making, x: TorchQParams, index: int) -> Tensor | None:
     if making.context.absent(index):
         return None
     scale = np.float32(x.scale) * making.context.scales(4).reshape(-1)
@@ -280,7 +282,7 @@ def _fixed_pads(node: ir.Node, rank: int) -> tuple[int, ...] | None:
 
 def _two(name: str) -> "Maker":
     def made(making: Making) -> Kernel:
-        a, b, y = (making.grid(index) for index in (1, 4, 6))
+        a, b, y = (making.qparams(index) for index in (1, 4, 6))
         if len({a.dtype, b.dtype, y.dtype}) > 1:
             raise ValueError("operands of two types, where PyTorch has one")
         run, target = getattr(making.torch.ops.quantized, name), y.target
@@ -291,9 +293,9 @@ def _two(name: str) -> "Maker":
 
 def _concat(making: Making) -> Kernel:
     """QLinearConcat: s_y z_y, then x s z of each."""
-    node, torch, y = making.node, making.torch, making.grid(0)
+    node, torch, y = making.node, making.torch, making.qparams(0)
     places = range(2, len(node.inputs), 3)
-    grids = [making.grid(place + 1) for place in places]
+    each = [making.qparams(place + 1) for place in places]
     axis, cat, target, last = (
         int_attribute(node, "axis", 1),
         torch.ops.quantized.cat,
@@ -307,7 +309,7 @@ def _concat(making: Making) -> Kernel:
             parts = tuple(part.contiguous(memory_format=last) for part in parts)
         return cat(parts, axis, *target)
 
-    return Kernel(run, tuple(zip(places, grids, strict=True)), y)
+    return Kernel(run, tuple(zip(places, each, strict=True)), y)
 
 
 def _function(name: str, *settings: Callable[[ir.Node], Any]) -> "Maker":
@@ -316,7 +318,7 @@ def _function(name: str, *settings: Callable[[ir.Node], Any]) -> "Maker":
     """
 
     def made(making: Making) -> Kernel:
-        x, y = making.grid(1), making.grid(3)
+        x, y = making.qparams(1), making.qparams(3)
         run, found = (
             getattr(making.torch.ops.quantized, name),
             [setting(making.node) for setting in settings],
@@ -327,21 +329,21 @@ def _function(name: str, *settings: Callable[[ir.Node], Any]) -> "Maker":
 
 
 def _elu(making: Making) -> Kernel:
-    x, end = making.grid(1), making.grid(3)
+    x, end = making.qparams(1), making.qparams(3)
     alpha, run = float_attribute(making.node, "alpha", 1.0), making.torch.ops.quantized.elu
     return Kernel(lambda one: run(one, *end.target, alpha, 1.0, 1.0), ((0, x),), end)
 
 
 def _tanh(making: Making) -> Kernel:
-    """PyTorch's has the grid (2 / 256, 128) alone; any other is by floats."""
-    x, y, tanh = making.grid(1), making.grid(3), making.torch.tanh
-    fixed = y == Grid(2 / 256, 128, "uint8") and x.dtype == "uint8"
+    """PyTorch's has the qparams (2 / 256, 128) alone; others are by floats."""
+    x, y, tanh = making.qparams(1), making.qparams(3), making.torch.tanh
+    fixed = y == TorchQParams(2 / 256, 128, "uint8") and x.dtype == "uint8"
     return Kernel(tanh, ((0, x),), y) if fixed else making.through_floats(tanh, ((0, x),), y)
 
 
 def _softmax(making: Making) -> Kernel:
     """Axes count from the first: QNNPACK's kernel looks up a negative one as it is."""
-    x, y, run = making.grid(1), making.grid(3), making.torch.ops.quantized.softmax
+    x, y, run = making.qparams(1), making.qparams(3), making.torch.ops.quantized.softmax
     axis, rows = (
         int_attribute(making.node, "axis", -1),
         int_attribute(making.node, "opset", 13) < 13,
@@ -357,10 +359,10 @@ def _softmax(making: Making) -> Kernel:
 
 
 def _global_average(making: Making) -> Kernel:
-    """PyTorch's mean has the grid of its input; another one is by floats."""
+    """PyTorch's mean has the qparams of its input; others are by floats."""
     if int_attribute(making.node, "channels_last", 0):
         raise ValueError("a mean of channels that lie last")
-    return _mean(making, making.grid(3), None, keep=True)
+    return _mean(making, making.qparams(3), None, keep=True)
 
 
 def _reduced_mean(making: Making) -> Kernel:
@@ -371,12 +373,14 @@ def _reduced_mean(making: Making) -> Kernel:
         axes = tuple(int(axis) for axis in making.context.needed(3).reshape(-1))
     if not axes:
         raise ValueError("a mean without axes")
-    return _mean(making, making.grid(end - 2), axes, keep=bool(int_attribute(node, "keepdims", 1)))
+    return _mean(
+        making, making.qparams(end - 2), axes, keep=bool(int_attribute(node, "keepdims", 1))
+    )
 
 
-def _mean(making: Making, y: Grid, axes: tuple[int, ...] | None, *, keep: bool) -> Kernel:
+def _mean(making: Making, y: TorchQParams, axes: tuple[int, ...] | None, *, keep: bool) -> Kernel:
     """Over ``axes``; None: all but the first two."""
-    x, torch = making.grid(1), making.torch
+    x, torch = making.qparams(1), making.torch
     pool = torch.nn.functional.adaptive_avg_pool2d
 
     def over(one: Tensor) -> tuple[int, ...]:
@@ -398,8 +402,13 @@ def _mean(making: Making, y: Grid, axes: tuple[int, ...] | None, *, keep: bool) 
 
 
 def _average_pool(making: Making) -> Kernel:
-    """PyTorch's has the grid of its input; another one is by floats."""
-    node, x, y, functional = making.node, making.grid(1), making.grid(3), making.torch.nn.functional
+    """PyTorch's has the qparams of its input; others are by floats."""
+    node, x, y, functional = (
+        making.node,
+        making.qparams(1),
+        making.qparams(3),
+        making.torch.nn.functional,
+    )
     window = ints_attribute(node, "kernel_shape")
     rank, counted = len(window), bool(int_attribute(node, "count_include_pad", 0))
     pads, stride = _fixed_pads(node, rank), ints_attribute(node, "strides", (1,) * rank)
@@ -443,7 +452,7 @@ def _taken(stride: Sequence[int]) -> Run:
 
 
 def _requantized(making: Making) -> Kernel:
-    x, y = making.grid(1), making.grid(3)
+    x, y = making.qparams(1), making.qparams(3)
     return making.through_floats(lambda real: real, ((0, x),), y)
 
 
@@ -481,7 +490,7 @@ def _quantize(making: Making) -> Kernel | None:
     if making.node.inputs[0] is None or making.node.inputs[0].dtype is not ir.DataType.FLOAT:
         return None
     try:
-        y = making.grid(1)
+        y = making.qparams(1)
     except ValueError:  # per channel, or of other bits
         return None
     tensor, quantize = making.torch.from_numpy, making.quantizer(y)
@@ -490,7 +499,7 @@ def _quantize(making: Making) -> Kernel | None:
 
 def _dequantize(making: Making) -> Kernel | None:
     try:
-        x = making.grid(1)
+        x = making.qparams(1)
     except ValueError:
         return None
     return Kernel(lambda one: one.dequantize().numpy(), ((0, x),))

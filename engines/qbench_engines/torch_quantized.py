@@ -37,7 +37,7 @@ from qbench.host import processor_class
 from qbench.interpreter import BatchError, KernelContext, best_means
 from qbench.numerics import get_arithmetic
 from qbench.passes import Target, lower_to_integers
-from qbench_engines.torch_kernels import QUANTIZED, Grid, Making, Run, make_torch_kernel
+from qbench_engines.torch_kernels import QUANTIZED, Making, Run, TorchQParams, make_torch_kernel
 
 PREFIX = "torch-"
 ENGINES = ("fbgemm", "qnnpack", "onednn")
@@ -212,7 +212,7 @@ class _Program:
         self.torch, self._graph, self._backend = torch, lowered.graph.name or "model", backend
         self._engine = backend.removeprefix(PREFIX)
         self._rules = get_arithmetic(arithmetic)
-        self._grids: dict[ir.Value, Grid] = {}
+        self._qparams: dict[ir.Value, TorchQParams] = {}
         self._places: dict[ir.Value, int] = {}
         self._constants: dict[int, Any] = {}
         self.executed: dict[str, Executed] = executed_as_written(lowered, "cpu")
@@ -232,7 +232,7 @@ class _Program:
             steps, {place for place, _ in self.outputs.values()} | set(self._constants)
         )
         # whose keys hold the graph, and with it a second copy of the weights
-        self._grids, self._places = {}, {}
+        self._qparams, self._places = {}, {}
 
     def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
         """One batch.
@@ -272,18 +272,18 @@ class _Program:
     def _made(self, node: ir.Node) -> _Step | None:
         """The step of ``node``; None where it only computes constants, which is done now."""
         key, context = node_key(node), KernelContext(node, self._rules, best_means())
-        kernel = make_torch_kernel(Making(self.torch, context, self._grids))
+        kernel = make_torch_kernel(Making(self.torch, context, self._qparams))
         if kernel.precision:
             names = {key, origin_of(node)} & self.executed.keys()
             self.executed.update(dict.fromkeys(names, Executed(kernel.precision, "cpu")))
         reads = []
-        for index, grid in kernel.operands:
+        for index, qparams in kernel.operands:
             value = node.inputs[index]
             assert value is not None
             self._hold_constant(value)
-            reads.append((self._place(value), self._bring(value, grid)))
+            reads.append((self._place(value), self._bring(value, qparams)))
         if kernel.result is not None:
-            self._grids[node.outputs[0]] = kernel.result
+            self._qparams[node.outputs[0]] = kernel.result
         step = _Step(
             key, kernel.run, tuple(reads), tuple(self._place(value) for value in node.outputs), ()
         )
@@ -302,16 +302,16 @@ class _Program:
             if array is not None:
                 self._constants[place] = array
 
-    def _bring(self, value: ir.Value, grid: Grid | None) -> Run | None:
-        """What makes of ``value``, as it is held, a tensor on ``grid`` or an array; None where
+    def _bring(self, value: ir.Value, qparams: TorchQParams | None) -> Run | None:
+        """What makes of ``value``, as it is held, a tensor on ``qparams`` or an array; None where
         it is that already.
         """
-        torch, held = self.torch, self._grids.get(value)
-        if held == grid:
+        torch, held = self.torch, self._qparams.get(value)
+        if held == qparams:
             return None
-        if grid is None:
+        if qparams is None:
             return lambda one: one.int_repr().numpy()
-        make, scale, zero = torch._make_per_tensor_quantized_tensor, *grid.target  # noqa: SLF001 - PyTorch's only way
+        make, scale, zero = torch._make_per_tensor_quantized_tensor, *qparams.target  # noqa: SLF001 - PyTorch's only way
         if held is None:
             return lambda one: make(torch.from_numpy(np.asarray(one)), scale, zero)
         return lambda one: make(one.int_repr(), scale, zero)

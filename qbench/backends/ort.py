@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 # After such an operator (Transpose, Reshape, …) the optimizer adds the missing Q/DQ pair. It writes
 # the type of an int8 pair as an attribute, as opset 21 allows, and later changes the zero point to
 # uint8 but not the attribute. Then loading fails with "output_dtype INT8 does not match
-# y_zero_point type UINT8" (onnxruntime 1.31.1; uint8 and int16 grids, and models before opset 21,
-# work). A pair on the same grid changes no value, so it is written here.
+# y_zero_point type UINT8" (onnxruntime 1.31.1; uint8 and int16 codes, and models before opset 21,
+# work). A pair with the same qparams changes no value, so it is written here.
 
 _MOVERS = frozenset({"MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
 
@@ -69,10 +69,8 @@ def _is_open(node: ir.Node) -> bool:
     maker = node.inputs[0].producer()
     if maker is None or maker.op_type != "DequantizeLinear" or maker.domain:
         return False
-    levels, scale = maker.inputs[0], maker.inputs[1]
-    of_int8 = levels is not None and (
-        levels.dtype is ir.DataType.INT8 or _zero_point_is_int8(maker)
-    )
+    codes, scale = maker.inputs[0], maker.inputs[1]
+    of_int8 = codes is not None and (codes.dtype is ir.DataType.INT8 or _zero_point_is_int8(maker))
     whole = scale is not None and scale.shape is not None and scale.shape.dims in ((), (1,))
     return (
         of_int8
@@ -91,17 +89,19 @@ def _close(graph: ir.Graph, node: ir.Node, names: NameScope, nodes: NameScope) -
     maker = source.producer() if source is not None else None
     assert maker is not None
     name = str(moved.name)
-    grid = maker.inputs[1:]
+    qparams = maker.inputs[1:]
     quantizer = ir.node(
         "QuantizeLinear",
-        [moved, *grid],
-        name=nodes.fresh(f"{node.name}_levels"),
-        outputs=[ir.val(names.fresh(f"{name}_levels"), ir.DataType.INT8, moved.shape)],
+        [moved, *qparams],
+        name=nodes.fresh(f"{node.name}_levels"),  # stored name
+        outputs=[
+            ir.val(names.fresh(f"{name}_levels"), ir.DataType.INT8, moved.shape)
+        ],  # stored name
     )
     closed = ir.val(name, moved.dtype, moved.shape)
     dequantizer = ir.node(
         "DequantizeLinear",
-        [quantizer.outputs[0], *grid],
+        [quantizer.outputs[0], *qparams],
         name=nodes.fresh(f"{node.name}_closed"),
         outputs=[closed],
     )

@@ -605,7 +605,8 @@ def _print_nodes(found: "SideDifferences", top: int) -> None:
         unlike = [node for node in found.nodes if node.differing]
         if len(unlike) > top:
             put(f"and {len(unlike) - top} more that differ (--top lists more, --json all of them)")
-        if any(not node.same_grid and node.largest is not None for node in unlike[:top]):
+        others = [node for node in unlike[:top] if not node.same_grid]  # stored name
+        if any(node.largest is not None for node in others):
             put(
                 "* with different qparams, or quantized on one side only: compared as reals; a "
                 "difference is more than one coarser step"
@@ -636,7 +637,7 @@ def _folded(nodes: Sequence["NodeDifference"], top: int) -> list[tuple[str, ...]
 
 def _line(node: "NodeDifference") -> tuple[str, ...]:
     steps = "real" if node.largest is None else f"{node.largest:.3g}"
-    if node.largest is not None and not node.same_grid:
+    if node.largest is not None and not node.same_grid:  # stored name
         steps += " *"
     sqnr = f"{node.sqnr_db:.1f} dB" if node.relative else "equal"
     return (node.node, node.value, str(node.differing), str(node.elements), steps, sqnr)

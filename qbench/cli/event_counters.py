@@ -145,7 +145,7 @@ def _badness(events: Mapping[str, int]) -> tuple[int, int, int]:
 
 
 def _line(node: str, events: Mapping[str, int]) -> tuple[str, ...]:
-    results = events["levels"]
+    results = events["levels"]  # stored name
     return (
         node,
         str(results),

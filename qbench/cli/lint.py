@@ -145,7 +145,7 @@ def _print(arguments: argparse.Namespace, lint: "ModelLint") -> None:
     header = (
         "layer",
         "kind",
-        "levels",
+        "types",
         "pairs",
         "can saturate",
         "worst |w0|+|w1|",
@@ -197,7 +197,7 @@ def _line(layer: "LayerLint") -> tuple[str, ...]:
     return (
         layer.node,
         f"{layer.operator} depthwise" if layer.depthwise else layer.operator,
-        f"{layer.levels} × {layer.weights}",
+        f"{layer.levels} × {layer.weights}",  # stored name
         str(pairs.pairs),
         f"{pairs.risky} ({rough_percent(pairs.share)})" if pairs.risky else "none",
         str(pairs.worst),

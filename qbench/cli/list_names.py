@@ -147,7 +147,7 @@ def _operator(operator: Any) -> str:  # noqa: ANN401 - an Operator
         return "moves integers as they are"
     if operator.pointwise:
         return "looked up on integers"
-    return "real between grids" if operator.data else "stays float"
+    return "real between quantized values" if operator.data else "stays float"
 
 
 def _fault(fault: Any) -> str:  # noqa: ANN401 - a Fault

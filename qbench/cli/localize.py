@@ -428,7 +428,7 @@ def _order(node: "NodeErrors", finding: "Finding") -> tuple[int, float, float, f
 
 def _row(node: "NodeErrors") -> tuple[str, ...]:
     steps = None if node.isolated is None else node.isolated.steps
-    # no grid: nothing is clipped, and nothing is a tie
+    # no qparams: nothing is clipped, and nothing is a tie
     is_real = node.isolated is not None and steps is None
     return (
         node.node,
@@ -443,7 +443,7 @@ def _row(node: "NodeErrors") -> tuple[str, ...]:
 
 
 def _clipped(node: "NodeErrors", *, is_real: bool) -> str:
-    """The share of values beyond the grid of the result, and of weights beyond theirs where any
+    """The share of values beyond the codes of the result, and of weights beyond theirs where any
     are.
     """
     values = "" if is_real else rough_percent(node.clipped_low + node.clipped_high)

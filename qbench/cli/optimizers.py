@@ -171,9 +171,8 @@ def _difference(differences: Any, causes: "StepCauses | None") -> str:  # noqa: 
     if not differences.differing:
         return "the same"
     share = rough_percent(differences.differing / differences.elements)
-    return (
-        f"{share} differ, by {rough_percent(differences.relative)} of the largest at most (no grid)"
-    )
+    size = rough_percent(differences.relative)
+    return f"{share} differ, by {size} of the largest at most (no qparams)"
 
 
 def _causes(causes: "StepCauses") -> str:

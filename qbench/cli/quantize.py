@@ -360,7 +360,7 @@ def _facts(arguments: argparse.Namespace, done: _Quantized) -> dict[str, Any]:
         "integer_macs": plan.integer_macs,
         "macs": plan.macs,
         "units": len(plan.requested),
-        "units_on_grids": len(plan.quantized_units),
+        "units_on_grids": len(plan.quantized_units),  # stored name
         "bias_correction": None if done.correction is None else str(done.correction),
         "form": arguments.form,
         "left_in_float": done.left,

@@ -450,7 +450,7 @@ class LayerLint:
     Args:
         node, operator: its name, and the type of the float operator. depthwise: one filter per
             channel.
-        levels, weights: types of the input and of the weights.  # stored name
+        weights, and the field before it: the types of the weights and of the input.
         pairs: the risk where pairs are summed in 16 bits.
         sum_bits: width of a register that holds every sum.
         bias: the largest magnitude.

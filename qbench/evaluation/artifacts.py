@@ -232,7 +232,7 @@ class Quantized:
 
     @property
     def weight_macs(self) -> float:
-        """The share of multiply-accumulates by a weight on a grid, over all graphs; 0 when
+        """The share of multiply-accumulates by a quantized weight, over all graphs; 0 when
         there are none at all.
         """
         return self._share(plan.weight_mac_count for plan in self.plans.values())
@@ -248,7 +248,7 @@ class Quantized:
 
     @property
     def run_in_float(self) -> tuple[str, ...]:
-        """Products on grids that the backend runs in floats, with reasons."""
+        """Products of quantized values that the backend runs in floats, with reasons."""
         return tuple(
             f"{name}: {why}"
             for plan in self.plans.values()

@@ -89,7 +89,7 @@ def _integers(model: ir.Model) -> Iterator[tuple[str, str]]:
 
 
 def _origin(node: ir.Node) -> str:
-    """The fp32 node whose result ``node`` puts on a grid: written, or that of what it reads
+    """The fp32 node whose result ``node`` quantizes: written, or that of what it reads
     when it is a quantizer.
     """
     origin, maker = origin_of(node), None if node.inputs[0] is None else node.inputs[0].producer()

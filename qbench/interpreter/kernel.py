@@ -35,7 +35,7 @@ class Counters:
     not count.
 
     Args:
-        levels: quantized results that were counted.  # stored name
+        The first: quantized results that were counted.
         clipped_low, clipped_high: those below and above the ends they are clamped to; where a Relu
             is part of the node, the lower one is its own.
         overflowed: sums that left the accumulator, which wraps or saturates (products, where it

@@ -351,7 +351,7 @@ def _reference(state: GateState, detail: str) -> Gate:
 # samples may not show.
 #
 #     apart = max(|low − accepted low|, |high − accepted high|) / span                     in [0, 1]
-#     span  = max(high, accepted high, 0) − min(low, accepted low, 0), as a grid contains zero; at
+#     span  = max(high, accepted high, 0) − min(low, accepted low, 0), as codes contain zero; at
 #             least _NOISE
 
 _NOISE = 1e-6

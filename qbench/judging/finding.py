@@ -58,8 +58,8 @@ class NodeErrors:
     Args:
         node: the operator, by the name that it has in fp32. operators: all of them, in order.
             value: the fp32 value.
-        levels: the unique name of the quantized value in the quantized graph; empty in older  #
-        stored name records; ``codes`` is the same. macs: multiply-accumulates of one sample.
+        codes: the unique name of the quantized value in the quantized graph; empty in older
+            records. macs: multiply-accumulates of one sample.
         elements: of the value, over all samples.
         cumulative: error in the whole run, with the errors of all nodes before it; None: no
         counterpart in fp32. isolated: error of the target on fp32 inputs, quantized as its
@@ -151,7 +151,7 @@ class Cause(enum.Enum):
     """A few weights have other values than in fp32 or in the graph, such as a flipped bit."""
     CALIBRATION = "calibration changed"
     """Its range differs from the accepted one."""
-    COARSE = "coarse grid"
+    COARSE = "coarse grid"  # stored name
     """No fault: the node needs more bits than it has."""
 
 
@@ -209,7 +209,8 @@ class Finding:
         model, backend, schema: what was examined. graph: which graph of the model.
         samples: looked at. matched: how the tapped run compares with the run without taps, in one
         sentence. nodes: every aligned value in the order of the graph. unaligned: the others.
-        suspects: the likeliest first; empty: nothing exceeds what its grid explains. repair: None:
+        suspects: the likeliest first; empty: nothing exceeds what its quantization explains.
+            repair: None:
         not looked for. testcase: path of the smallest failing input, where one was saved. notes:
         remarks, such as a budget that ran out. complete: whether everything was done. seconds: how
         long it took.

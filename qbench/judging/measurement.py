@@ -37,7 +37,7 @@ class Compared:
         backend, environment_class: the other one, and the class of its results here.
         elements, differing: of all outputs.
         unbounded: differing elements that no number bounds: one of the two is NaN or infinite.
-        steps: largest difference of the others in output steps; None: no output has a grid.
+        steps: largest difference of the others in output steps; None: no output is quantized.
         relative: their largest |a − b| / max|b|.
         graph, sample: of the first difference; empty when there is none.
         first: where it comes from; None: not looked for.
@@ -68,8 +68,8 @@ class PassNote:
         removed: nodes fewer by it, over all graphs.
         elements, differing: of the graph outputs of the first samples, compared with the same
             pipeline without it; 0 for an exact pass, which is not compared. steps: their largest
-            difference in output steps; None: no output has a grid. relative: the largest |a − b| /
-            max|b|.
+            difference in output steps; None: no output is quantized. relative: the largest |a − b|
+            / max|b|.
     """
 
     name: str
@@ -178,10 +178,11 @@ class Measurement:
         most 20). changed_count: for each data set, how many there are in all. ties: for each data
         set, samples whose best score was shared. macs: multiply-accumulates of one pass over the
         graphs. integer_macs: the planned share of them in
-            integers, a fraction; 0 in fp32 cells. weight_macs: the share of them by a weight on a
-            grid, where the schema asks for weights alone; None elsewhere.
+            integers, a fraction; 0 in fp32 cells. weight_macs: the share of them by a quantized
+            weight, where the schema asks for weights alone; None elsewhere.
         refusals: what the plan left in float though the schema asked for it: ``node: reason``.
-        run_in_float: products on grids that the backend runs in floats, and why: ``node: reason``.
+        run_in_float: products of quantized values that the backend runs in floats, and why: ``node:
+            reason``.
         executed_macs: the share of multiply-accumulates that the engine ran in integers, as it
             reports it; None: it reports nothing, or the schema plans none. executed_in_float: what
             it ran in float, the largest first.
@@ -244,8 +245,8 @@ class Measurement:
 
     @property
     def planned_words(self) -> str:
-        """What that share is of: ``in integers``, or ``by weights on grids``."""
-        return "in integers" if self.weight_macs is None else "by weights on grids"
+        """What that share is of: ``in integers``, or ``by quantized weights``."""
+        return "in integers" if self.weight_macs is None else "by quantized weights"
 
     @property
     def predictions(self) -> dict[str, str]:

@@ -111,7 +111,7 @@ class Rules:
 
     Args:
         integer_macs: planned share of multiply-accumulates in integers (of a schema of weights
-            alone: by weights on grids) below which a cell is unsupported.
+            alone: by quantized weights) below which a cell is unsupported.
         agreement: share of samples that must agree with the fp32 reference, whatever was accepted
         for a cell. decision: what makes a loss red. allowance: how far answers may be from the
         accepted ones. ranges: share of its span by which a calibrated range may differ from the

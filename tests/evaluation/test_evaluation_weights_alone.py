@@ -30,7 +30,7 @@ def measured(shared: SubjectArtifacts, *rules: Rule) -> Measurement:
 def test_all_weights_on_grids(shared: SubjectArtifacts) -> None:
     found = measured(shared, Rule(weight=WEIGHT))
     assert (found.integer_macs, found.weight_macs, found.planned_share) == (0.0, 1.0, 1.0)
-    assert found.planned_words == "by weights on grids"
+    assert found.planned_words == "by quantized weights"
 
 
 def test_the_weights_of_one_operator_alone(shared: SubjectArtifacts) -> None:

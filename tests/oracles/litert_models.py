@@ -104,13 +104,15 @@ def written(
     operator: str, options: Options, inputs: Sequence[Tensor | None], output: Tensor
 ) -> bytes:
     """The flatbuffer of a model of one ``operator``; an absent input is None."""
-    from qbench_engines.tflite_file import Grid, TfliteFile, int8_version
+    from qbench_engines.tflite_file import TensorQParams, TfliteFile, int8_version
 
     def placed(tensor: Tensor, index: int) -> int:
         found, grid = None, tensor.grid
         if grid is not None:
             zeros = np.atleast_1d(np.asarray(grid.zero_point, np.int64))
-            found = Grid(np.atleast_1d(np.asarray(grid.scale, np.float32)), zeros, grid.axis or 0)
+            found = TensorQParams(
+                np.atleast_1d(np.asarray(grid.scale, np.float32)), zeros, grid.axis or 0
+            )
         data = tensor.data if tensor.constant else None
         return file.add_tensor(f"t{index}", tensor.data.shape, str(tensor.data.dtype), found, data)
 

@@ -282,7 +282,7 @@ class NodeDifference:
 
     Args:
         node: the operator by its name in fp32. value: the fp32 value.
-        same_grid: whether both sides have the same qparams.  # stored name
+        The third: whether both sides have the same qparams.
         elements: number compared.
         differing: with the same qparams, number of unequal codes; with different ones, of real
             values further apart than the larger step; without qparams, of real values further apart
