@@ -114,15 +114,25 @@ def remedies_that_throw_away(nodes: Sequence[ast.AST]) -> list[str]:
     return [text for text in texts if text not in docs and _THROWS_AWAY.search(text)]
 
 
+GATE_METRICS = frozenset(
+    ("integer_macs", "executed_macs", "latency", "file_bytes", "ranges", "predictions")
+)
+"""What gates are about that is not a metric of a suite."""
+
+
 def gate_kinds_as_text(nodes: Sequence[ast.AST]) -> list[int]:
-    """The lines that compare a ``kind`` with the word of a gate instead of a ``GateKind``."""
-    words = {kind.value for kind in GateKind}
+    """The lines that compare a ``kind`` with the word of a gate instead of a ``GateKind``, or the
+    ``metric`` of a gate with its name.
+    """
+    words = {kind.value for kind in GateKind} | GATE_METRICS
     found = []
     for node in nodes:
         if not isinstance(node, ast.Compare):
             continue
         sides = [node.left, *node.comparators]
-        is_of_kind = any(isinstance(side, ast.Attribute) and side.attr == "kind" for side in sides)
+        is_of_kind = any(
+            isinstance(side, ast.Attribute) and side.attr in ("kind", "metric") for side in sides
+        )
         texts = {
             one.value for side in sides for one in ast.walk(side) if isinstance(one, ast.Constant)
         }
@@ -453,6 +463,7 @@ def test_the_kind_of_a_gate_is_no_text() -> None:
     """A gate is a row of ``judging/gates.py``: nothing else switches on the word of its kind."""
     assert gate_kinds_as_text(nodes_of('broken = first.kind == "loss"')) == [1]
     assert gate_kinds_as_text(nodes_of('wide = gate.kind in ("loss", "floor")')) == [1]
+    assert gate_kinds_as_text(nodes_of('fell = gate.metric == "executed_macs"')) == [1]
     assert gate_kinds_as_text(nodes_of('wide = array.dtype.kind == "f"')) == []
     named = {str(path): facts_of(path).gate_kinds for path in python_files("qbench", "engines")}
     assert {path: lines for path, lines in named.items() if lines} == {}

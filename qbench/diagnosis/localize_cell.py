@@ -502,8 +502,7 @@ def with_floats(
     """
     found = {one["node"]: one for one in map(_FLOAT.fullmatch, in_float) if one is not None}
     lacks = any(
-        gate.state is GateState.BROKEN
-        and (gate.kind is GateKind.EXECUTED or gate.metric == "executed_macs")
+        gate.state is GateState.BROKEN and gate.kind in (GateKind.EXECUTED, GateKind.EXECUTED_DRIFT)
         for gate in verdict.gates
     )
     by_rounding, rounded = (Cause.WRONG_KERNEL, Cause.ROUNDING), found.keys() & frozenset(near)

@@ -11,7 +11,7 @@ from qbench.evaluation.artifacts import answered
 from qbench.evaluation.repeats import is_joint, picked_answers, shuffled
 from qbench.evaluation.request import Request
 from qbench.evaluation.subject import MetricUse
-from qbench.judging import CountTest, EarlyTest, GateKind, Remaining, Stopped, StopRule, early_state
+from qbench.judging import CountTest, EarlyTest, Remaining, Stopped, StopRule, early_state
 from qbench.metrics import Answers, Direction, IntegerAnswers, Score, score
 from qbench.subjects import Dataset, Samples
 
@@ -42,15 +42,9 @@ def can_stop(request: Request, reference: Mapping[str, Answers]) -> bool:
     or 1 in every metric.
 
     Cells that are compared with another backend, repeated, or run in float are run whole: those
-    look at every answer.
+    look at every answer. Where a gate ``needs_all_samples``, the request has no rule to stop by.
     """
-    if (
-        request.stop is None
-        or request.comparator
-        or GateKind.NO_WORSE_THAN in request.asked
-        or request.repeats > 1
-        or request.cell.is_fp32
-    ):
+    if request.stop is None or request.comparator or request.repeats > 1 or request.cell.is_fp32:
         return False
     if is_joint(request.subject.model.task):
         return False

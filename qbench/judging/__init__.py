@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from qbench.judging.gates import BOUNDING as BOUNDING
     from qbench.judging.gates import CELL_KEYS as CELL_KEYS
     from qbench.judging.gates import COSTS as COSTS
+    from qbench.judging.gates import CULPRITS as CULPRITS
+    from qbench.judging.gates import DRIFTING as DRIFTING
     from qbench.judging.gates import FAILING as FAILING
     from qbench.judging.gates import GATES as GATES
     from qbench.judging.gates import SET_BY_SUITE as SET_BY_SUITE

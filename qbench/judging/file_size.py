@@ -61,25 +61,22 @@ def judge_file_size(context: Context) -> Iterable[Gate]:
         return
     size, limits, accepted = evidence["cell"], setting.value, context.here.result
     if limits.bytes is not None:
-        yield _gate(GateKind.FILE_SIZE, size, limits.bytes, f"{limits.bytes:,} ({setting.rule})")
+        limit = f"{limits.bytes:,} ({setting.rule})"
+        yield _gate(GateKind.FILE_SIZE, FILE_BYTES.name, size, limits.bytes, limit)
     if limits.fp32 is not None:
         most = None if evidence["fp32"] is None else evidence["fp32"] * limits.fp32
-        yield _gate(GateKind.FILE_SIZE, size, most, f"{limits.fp32:g} of fp32 ({setting.rule})")
+        limit = f"{limits.fp32:g} of fp32 ({setting.rule})"
+        yield _gate(GateKind.FILE_SIZE, f"{FILE_BYTES.name} of fp32", size, most, limit)
     if limits.accepted is not None:
         before = accepted.remembered.get(GateKind.FILE_SIZE.value) if accepted is not None else None
         most = None if before is None else before * limits.accepted
-        yield _gate(
-            GateKind.FILE_SIZE_DRIFT,
-            size,
-            most,
-            f"{limits.accepted:g} of the accepted file ({setting.rule})",
-        )
+        limit = f"{limits.accepted:g} of the accepted file ({setting.rule})"
+        yield _gate(GateKind.FILE_SIZE_DRIFT, FILE_BYTES.name, size, most, limit)
 
 
-def _gate(kind: GateKind, size: int | None, most: float | None, limit: str) -> Gate:
+def _gate(kind: GateKind, metric: str, size: int | None, most: float | None, limit: str) -> Gate:
     """Whether ``size`` is at most ``most``; None: it is not known."""
     rule = f"{MAX_FILE_BYTES.name} {limit}"
-    metric = "file_bytes of fp32" if " of fp32 " in limit else "file_bytes"
     if size is None:
         state, detail = (
             GateState.INCOMPARABLE,

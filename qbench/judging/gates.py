@@ -123,9 +123,9 @@ class GateSpec:
         deciding: of a gate that is not decided: the headline of a cell that it decides, what would
             decide it, and the next step. undecided_title: the heading of such cells in reports.
         set_by_suite: whether its rule comes from the suite alone, not from what was accepted.
-        cost: the time or size that it measures, where no node is wrong if it is broken; None: it is
-            about something else.
+        cost: the time or size that it measures; None: it is about something else.
         judges_answers: whether other answers of the engine can break it.
+        has_culprit: whether a node that counts wrongly can be why it is broken.
         bounds_value: whether ``limit`` of the gate is a value of its metric, beyond which it is
         broken. needs_baseline: whether it is judged only where the reference of the model is stored
         and fits. noticed: the states in which its detail is a notice of a cell that it does not
@@ -150,6 +150,7 @@ class GateSpec:
     set_by_suite: bool = True
     cost: Quantity | None = None
     judges_answers: bool = True
+    has_culprit: bool = True
     bounds_value: bool = False
     needs_baseline: bool = True
     needs_all_samples: bool = False
@@ -289,10 +290,7 @@ def _judge_calibration(context: Context) -> Iterable[Gate]:
 
 
 def _judge_drift(context: Context) -> Iterable[Gate]:
-    """The executed share and the answers compared with the accepted ones; of fp32 also with its
-    stored reference.
-    """
-    yield from _judge_executed_drift(context)
+    """The answers compared with the accepted ones; of fp32 also with its stored reference."""
     if not context.expectation.stored:
         return
     whole = context.expectation.whole
@@ -320,7 +318,7 @@ def _judge_executed_drift(context: Context) -> Iterable[Gate]:
         state = GateState.BROKEN if accepted.fell_to_float(measurement) else GateState.HOLDS
         text, limit = _executed_text(measurement), accepted.executed_macs
     yield Gate(
-        kind=GateKind.DRIFT,
+        kind=GateKind.EXECUTED_DRIFT,
         metric="executed_macs",
         state=state,
         detail=f"{text}; {before}",
@@ -440,6 +438,7 @@ GATES: tuple[GateSpec, ...] = (
         headline=_detail_and_rule,
         remedy=_fell_to_float,
         judges_answers=False,
+        has_culprit=False,
         needs_baseline=False,
     ),
     GateSpec(
@@ -483,6 +482,7 @@ GATES: tuple[GateSpec, ...] = (
         judge=_judge_no_worse_than,
         keys=(NO_WORSE_THAN,),
         asks=lambda rules: BackendName(rules.no_worse_than) if rules.no_worse_than else None,
+        needs_all_samples=True,
         headline=_first_clause,
         remedy=_compare_backends,
     ),
@@ -502,6 +502,7 @@ GATES: tuple[GateSpec, ...] = (
         deciding=quiet_computer,
         judges_answers=False,
         cost=RATIO,
+        has_culprit=False,
         needs_baseline=False,
         noticed=frozenset({GateState.INCOMPARABLE}),
     ),
@@ -517,6 +518,7 @@ GATES: tuple[GateSpec, ...] = (
         remedy=make_smaller,
         judges_answers=False,
         cost=FILE_BYTES,
+        has_culprit=False,
         needs_baseline=False,
         noticed=frozenset({GateState.INCOMPARABLE}),
     ),
@@ -532,6 +534,7 @@ GATES: tuple[GateSpec, ...] = (
         deciding=quiet_computer,
         judges_answers=False,
         cost=RATIO,
+        has_culprit=False,
         noticed=frozenset({GateState.INCOMPARABLE}),
     ),
     GateSpec(  # made with the gate of the size
@@ -542,6 +545,7 @@ GATES: tuple[GateSpec, ...] = (
         remedy=accept_all,
         judges_answers=False,
         cost=FILE_BYTES,
+        has_culprit=False,
         noticed=frozenset({GateState.INCOMPARABLE}),
     ),
     GateSpec(
@@ -554,6 +558,17 @@ GATES: tuple[GateSpec, ...] = (
         judges_answers=False,
         noticed=_UNDECIDED,
         notice=CHANGED,
+    ),
+    GateSpec(
+        kind=GateKind.EXECUTED_DRIFT,
+        set_by_suite=False,
+        judge=_judge_executed_drift,
+        severity=Severity.DRIFTS,
+        headline=_detail,
+        remedy=_accept_or_find,
+        judges_answers=False,
+        has_culprit=False,
+        noticed=_UNDECIDED,
     ),
     GateSpec(
         kind=GateKind.DRIFT,
@@ -602,8 +617,12 @@ CELL_KEYS = tuple(key for spec in GATES for key in spec.keys) + OF_MEASURING
 """Every key of a suite that is set for all cells or by pattern of cells."""
 FAILING = frozenset(spec.kind for spec in GATES if spec.severity is Severity.FAILS)
 """The gates that fail a cell, whatever was accepted for it."""
+DRIFTING = frozenset(spec.kind for spec in GATES if spec.severity is Severity.DRIFTS)
+"""The gates that compare with what was accepted."""
 UNSUPPORTING = frozenset(spec.kind for spec in GATES if spec.severity is Severity.UNSUPPORTS)
 """The gates that are judged before all others."""
+CULPRITS = frozenset(spec.kind for spec in GATES if spec.has_culprit)
+"""The gates that a node which counts wrongly can break."""
 SET_BY_SUITE = frozenset(spec.kind for spec in GATES if spec.set_by_suite)
 """The gates whose rule comes from the suite alone."""
 COSTS: Mapping[str, Quantity] = {spec.kind: spec.cost for spec in GATES if spec.cost is not None}
@@ -661,7 +680,7 @@ def judges_answers(gate: Gate, scores: Mapping[str, Score]) -> bool:
 
     A floor or a limit of 0 is met by any share of right answers.
     """
-    if not SPECS[gate.kind].judges_answers or gate.metric == "executed_macs":
+    if not SPECS[gate.kind].judges_answers:
         return False
     if gate.state not in (GateState.HOLDS, GateState.BROKEN):
         return False

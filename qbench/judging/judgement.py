@@ -354,7 +354,7 @@ def _by_gates(context: Context, gates: tuple[Gate, ...]) -> Verdict:
             spec.headline(context, broken),
             broken.rule,
         )
-        drift = _first_broken(gates, (GateKind.DRIFT,))
+        drift = _first_broken(gates, (GateKind.EXECUTED_DRIFT, GateKind.DRIFT))
         remedy = spec.remedy(context, broken, drift is not None)
     elif undecided_gates:
         first = undecided_gates[0]

@@ -21,6 +21,7 @@ class GateKind(enum.StrEnum):
     FILE_SIZE = "file_size"  # the bytes of the model, also compared with fp32
     FILE_SIZE_DRIFT = "file_size_drift"  # the bytes compared with the accepted ones
     CALIBRATION = "calibration"  # ranges compared with the accepted ones
+    EXECUTED_DRIFT = "executed_drift"  # the share that the engine ran, compared with the accepted
     DRIFT = "drift"  # the result compared with the accepted one
     REFERENCE = "reference"  # fp32 reproduces its stored answers
     RETRAINED = "fp32"  # the loss of another float model; shown

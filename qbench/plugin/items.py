@@ -420,10 +420,10 @@ def _is_wrong(verdict: "Verdict") -> bool:
     """Whether the numbers are wrong: the cell fails, drifts, or would fail if it had been
     accepted before.
     """
-    from qbench.judging import COSTS, FAILING, GateState, Outcome
+    from qbench.judging import CULPRITS, FAILING, GateState, Outcome
 
     broken = [gate for gate in verdict.gates if gate.state is GateState.BROKEN]
-    if broken and all(gate.metric == "executed_macs" or gate.kind in COSTS for gate in broken):
+    if broken and all(gate.kind not in CULPRITS for gate in broken):
         return False  # its numbers are as they were, and no node is to be found by them
     if verdict.outcome is not Outcome.MISSING:
         return verdict.outcome in (Outcome.FAILED, Outcome.DRIFTED)

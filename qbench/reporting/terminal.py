@@ -486,6 +486,10 @@ def _findings(cells: Sequence[CellView]) -> Iterator[str]:
         yield whose + text
 
 
+_MOVED = (GateKind.CALIBRATION, GateKind.EXECUTED_DRIFT, GateKind.DRIFT)
+"""The gates that say in what a drifted cell is not as accepted."""
+
+
 def _facts(cell: CellView) -> str:
     if cell.lead is None or cell.is_retrained:
         return cell.record.headline
@@ -496,11 +500,7 @@ def _facts(cell: CellView) -> str:
         return ", ".join(filter(None, [cell.told_by_gate.detail, red_age(cell)]))
     if cell.is_unequal and cell.equality is not None:
         return ", ".join(filter(None, [cell.equality.detail, red_age(cell)]))
-    moved = (
-        gate
-        for gate in cell.record.gates
-        if gate.kind in (GateKind.CALIBRATION, GateKind.DRIFT) and gate.state == "broken"
-    )
+    moved = (gate for gate in cell.record.gates if gate.kind in _MOVED and gate.state == "broken")
     first = next(moved, None)
     if first is not None and cell.record.outcome == "drifted":
         return ", ".join(filter(None, [first.detail, red_age(cell)]))

@@ -9,6 +9,7 @@ from qbench.errors import IncompleteError, InputError
 from qbench.judging import (
     ANY,
     COSTS,
+    DRIFTING,
     Accepted,
     Cell,
     Criterion,
@@ -301,6 +302,10 @@ def _known_noise(
     return KnownNoise(repeats=repeats, averaged=averaged, kept=kept)
 
 
+_OF_RESULTS = DRIFTING - {GateKind.CALIBRATION}
+"""The gates that only an accepted result of the cell mends, not an accepted calibration."""
+
+
 def is_taken(acceptance: Acceptance, measurement: Measurement, verdict: Verdict) -> bool:
     """Whether the new baseline holds what ``verdict`` is red for: result, calibration or both."""
     taken = {row.cell for row in acceptance.rows}
@@ -311,7 +316,7 @@ def is_taken(acceptance: Acceptance, measurement: Measurement, verdict: Verdict)
     if measurement.cell.slug in taken:
         return True
     drifted = any(
-        gate.kind is GateKind.DRIFT and gate.state is GateState.BROKEN for gate in verdict.gates
+        gate.kind in _OF_RESULTS and gate.state is GateState.BROKEN for gate in verdict.gates
     )
     return bool(verdict.moved) and verdict.outcome is Outcome.DRIFTED and not drifted
 

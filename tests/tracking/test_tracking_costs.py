@@ -8,13 +8,25 @@ import pytest
 from tracked_results import HERE, baseline, measured, top1
 
 from qbench.errors import InputError
-from qbench.judging import Outcome, Rules, Verdict
+from qbench.judging import (
+    Calibrated,
+    Gate,
+    GateKind,
+    GateState,
+    MovedRange,
+    Outcome,
+    Rules,
+    Verdict,
+)
 from qbench.tracking import (
+    Acceptance,
+    AcceptedRow,
     Accepting,
     CellRecord,
     Scope,
     accept_measurements,
     accepted_lines,
+    is_taken,
     joined_baselines,
     record_of_line,
 )
@@ -95,6 +107,26 @@ def test_another_model_keeps_no_number_of_the_former(known):
     former = known.cells[SLUG].outdated()
     base = dataclasses.replace(known, cells={SLUG: former})
     assert kept(accept(base, costly(0.75, 30_000)))["latency"] == 0.75
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [GateKind.DRIFT, GateKind.EXECUTED_DRIFT, GateKind.FILE_SIZE_DRIFT, GateKind.LATENCY_DRIFT],
+)
+def test_an_accepted_calibration_does_not_excuse_another_drift(kind):
+    """Only a drift of answers was looked for: a larger file was green with the calibration."""
+    ranges = Calibrated(key="default", ranges={"x": (0.0, 1.0)})
+    gate = Gate(kind=kind, metric="m", state=GateState.BROKEN, detail="d", rule="r")
+    moved = MovedRange(value="x", before=(0.0, 1.0), after=(0.0, 2.0), apart=0.5)
+    verdict = Verdict(
+        outcome=Outcome.DRIFTED, headline="h", rule="r", gates=(gate,), moved=(moved,)
+    )
+    row = AcceptedRow(
+        cell="calibration:default", environment_class="any", metric="ranges", old=1, new=1, out_of=1
+    )
+    found = Acceptance(baseline=baseline(), rows=(row,))
+    assert not is_taken(found, measured(calibrated=ranges), verdict)
+    assert is_taken(found, measured(calibrated=ranges), dataclasses.replace(verdict, gates=()))
 
 
 def test_a_record_keeps_the_range():
