@@ -35,7 +35,15 @@ from qbench.number_text import MINUS, counted, rough_percent
 
 if TYPE_CHECKING:
     from qbench.diagnosis import RepeatableCell
-    from qbench.judging import Errors, Finding, Measurement, NodeErrors, Repair, Verdict
+    from qbench.judging import (
+        Errors,
+        Finding,
+        Measurement,
+        MovedRange,
+        NodeErrors,
+        Repair,
+        Verdict,
+    )
     from qbench.quantization import Schema
     from qbench.subjects import ZooModel
 
@@ -50,6 +58,20 @@ class LocalizedCell:
     measurement: "Measurement"
     verdict: "Verdict"
     finding: "Finding"
+    recalibration: "Recalibration | None" = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recalibration:
+    """How the calibration of a cell differs from the accepted one.
+
+    ``moved``: the values whose range is another one, in the order of the graph. ``now`` and
+    ``before``: the samples of both in words; empty: not known.
+    """
+
+    moved: "tuple[MovedRange, ...]"
+    now: str
+    before: str
 
 
 def localize_model(arguments: argparse.Namespace, report: Callable[[str], None]) -> LocalizedCell:
@@ -74,7 +96,10 @@ def localize_model(arguments: argparse.Namespace, report: Callable[[str], None])
     say_content_notes(cell.request.shared)
     refuse_idle_rules(arguments.schema or "", arguments.model, measurement.idle_rules)
     _require_quantized(arguments, cell)
+    recalibration = _recalibration(arguments, measurement)
     verdict = cell.judge(measurement)
+    if recalibration is not None:
+        verdict = replace(verdict, moved=recalibration.moved)
     options = LocalizeOptions(
         samples=arguments.samples,
         first=samples_that_moved(measurement),
@@ -87,7 +112,48 @@ def localize_model(arguments: argparse.Namespace, report: Callable[[str], None])
     # what the cell itself took is not of it
     budget = Budget.begin(arguments.budget, time.perf_counter)
     finding = localize_verdict(cell, verdict, budget, options=options, progress=report)
-    return LocalizedCell(measurement=measurement, verdict=verdict, finding=finding)
+    return LocalizedCell(
+        measurement=measurement, verdict=verdict, finding=finding, recalibration=recalibration
+    )
+
+
+def _recalibration(
+    arguments: argparse.Namespace, measurement: "Measurement"
+) -> Recalibration | None:
+    """How the calibrated ranges of ``measurement`` differ from those of ``--baseline``; None:
+    nothing is compared.
+
+    Raises:
+        InputError: the baseline has no ranges of this calibration.
+    """
+    from qbench.judging import Rules, moved_ranges
+    from qbench.tracking import load_baseline
+
+    if arguments.baseline is None:
+        return None
+    now, path = measurement.calibrated, Path(arguments.baseline)
+    baseline = load_baseline(path)
+    variant = arguments.variant or ""
+    key = "" if now is None else "+".join(filter(None, (now.key, variant)))
+    if now is None or key not in baseline.calibrations:
+        known = ", ".join(f"'{name}'" for name in baseline.calibrations) or "none"
+        raise InputError(
+            f"Localising '{arguments.model}' by the baseline '{path}'",
+            found=f"no accepted ranges of the calibration '{key}' in it (it has {known})",
+            expected="a baseline of this model in which the calibration of the schema is accepted",
+            remedy="Leave --baseline out, or name the --variant that has its own calibration.",
+        )
+    named = measurement.cell
+    slug = "+".join(filter(None, (named.backend, named.schema, variant)))
+    held = baseline.cells.get(slug)
+    # one calibration holds in all classes
+    results = () if held is None else held.accepted.values()
+    samples = (one.made["calibration"] for one in results if "calibration" in one.made)
+    return Recalibration(
+        moved=moved_ranges(baseline.calibrations[key], now.ranges, Rules().ranges),
+        now=now.samples,
+        before=next(samples, ""),
+    )
 
 
 def _cell(arguments: argparse.Namespace) -> "RepeatableCell":
@@ -209,6 +275,16 @@ def declare(parser: argparse.ArgumentParser) -> None:
     declare_metrics(parser)
     declare_output(parser, "the graph's first is judged, and noise is counted in all")
     parser.add_argument(
+        "--baseline",
+        metavar="FILE.json",
+        help="the baseline of the model in its suite: which calibrated ranges are not as accepted",
+    )
+    parser.add_argument(
+        "--variant",
+        metavar="V",
+        help="with --baseline, the variant of the suite, where it has its own calibration",
+    )
+    parser.add_argument(
         "--tolerance",
         metavar="R",
         type=_tolerance,
@@ -305,8 +381,8 @@ def _seconds(text: str) -> float:
 
 
 def _code(found: "LocalizedCell") -> ExitCode:
-    """0: the cell passed, whatever is suspected; 1: it failed; 4: the budget ran out before a
-    cause was found.
+    """0: the cell passed, whatever is suspected; 1: it failed, or was calibrated otherwise than
+    accepted; 4: the budget ran out before a cause was found.
     """
     finding = found.finding
     repaired = finding.repair is not None and finding.repair.restores
@@ -316,7 +392,8 @@ def _code(found: "LocalizedCell") -> ExitCode:
         and not any(suspect.remedy for suspect in finding.suspects)
     ):
         return ExitCode.INCOMPLETE
-    return ExitCode.GATE_FAILED if _fails(found) else ExitCode.FINE
+    is_recalibrated = found.recalibration is not None and bool(found.recalibration.moved)
+    return ExitCode.GATE_FAILED if _fails(found) or is_recalibrated else ExitCode.FINE
 
 
 def _fails(found: "LocalizedCell") -> bool:
@@ -347,13 +424,18 @@ def _table(found: "LocalizedCell") -> dict[str, Any]:
     table: dict[str, Any] = plain(found.finding)
     judged = found.verdict
     verdict = {"outcome": judged.outcome.value, "headline": judged.headline, "rule": judged.rule}
-    return {"verdict": verdict | {"ungated": judged.ungated}, "finding": table}
+    facts = {"verdict": verdict | {"ungated": judged.ungated}, "finding": table}
+    if found.recalibration is not None:
+        facts["calibration"] = plain(found.recalibration)
+    return facts
 
 
 def _print(found: "LocalizedCell", arguments: argparse.Namespace) -> None:
     finding, verdict = found.finding, found.verdict
     put(f"{finding.model} on {finding.backend} under {finding.schema}: {_judged(verdict)}")
     put(f"  {verdict.headline}")
+    if found.recalibration is not None:
+        _print_recalibration(found.recalibration, arguments.top)
     first, others = _important_notes(finding)
     for note in first:
         put(f"  {note}")
@@ -377,6 +459,22 @@ def _print(found: "LocalizedCell", arguments: argparse.Namespace) -> None:
         )
     for note in (*others, *_unwritten(found, arguments)):
         put(f"note: {note}")
+
+
+def _print_recalibration(found: Recalibration, most: int) -> None:
+    """Which calibrated ranges are not as accepted, before → after, and what to do."""
+    moved = found.moved
+    if not moved:
+        put("calibrated ranges: as accepted")
+        return
+    put(f"calibration changed: {counted(len(moved), 'range')} moved since they were accepted")
+    print_columns([(f"  {one.value}", one.text) for one in moved[:most]])
+    if len(moved) > most:
+        put(f"  and {len(moved) - most} more")
+    both = found.now and found.before
+    data = f" ({found.before}; now {found.now})" if both else ""
+    put(f"  next: restore the accepted calibration data{data}, or accept the new ranges: run the")
+    put('  suite with --qbench-accept=changed --qbench-reason "…"')
 
 
 def _judged(verdict: "Verdict") -> str:

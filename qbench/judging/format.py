@@ -65,6 +65,11 @@ def changed(node_id: str, *, worse: bool) -> str:
     return THEN.join([_LOOK, *bisect, f"{_accept_changed(node_id)} if it is intended"])
 
 
+def recalibrated(node_id: str, *, worse: bool) -> str:
+    """Another calibration than the accepted one."""
+    return f"{changed(node_id, worse=worse)}; else restore the accepted calibration data"
+
+
 def improved(node_id: str) -> str:
     """A result that is better than the accepted one, which another calibration or a fault can
     cause, too.

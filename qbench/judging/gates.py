@@ -40,6 +40,7 @@ from qbench.judging.latency import (
 from qbench.judging.loss import (
     gate_of_score,
     judge_score,
+    least_agreement,
     no_worse_gate,
     recovery_gate,
     slice_gates,
@@ -339,6 +340,17 @@ def _breach(context: Context, gate: Gate) -> str:
     return breach(context.measurement, gate)
 
 
+def _under_floor(context: Context, gate: Gate) -> str:
+    """A floor that rounds the share of the suite up to whole samples is said in samples: two
+    shares of one floor contradict each other.
+    """
+    measurement, share = context.measurement, context.rules.agreement
+    out_of = measurement.score(gate.metric).out_of
+    least = least_agreement(share, out_of)
+    is_rounded = gate.limit == least / out_of != share
+    return breach(measurement, gate, f"{least} of {out_of} samples" if is_rounded else "")
+
+
 def _unequal(context: Context, gate: Gate) -> str:
     compared = context.measurement.compared
     assert compared is not None
@@ -385,6 +397,10 @@ def _accept_or_find(context: Context, _gate: Gate, _drifted: bool) -> str:
     return remedies.changed(context.node_id, worse=context.here.is_worse(context.measurement))
 
 
+def _accept_or_recalibrate(context: Context, _gate: Gate, _drifted: bool) -> str:
+    return remedies.recalibrated(context.node_id, worse=context.here.is_worse(context.measurement))
+
+
 def _nothing(_context: Context, _gate: Gate, _drifted: bool) -> str:
     return ""
 
@@ -408,7 +424,7 @@ GATES: tuple[GateSpec, ...] = (
         title="Agrees with fp32 less than its accepted floor",
         short="below the agreement floor",
         judge=_judge_floors,
-        headline=_breach,
+        headline=_under_floor,
         remedy=_raise_the_floor,
         bounds_value=True,
     ),
@@ -554,7 +570,7 @@ GATES: tuple[GateSpec, ...] = (
         judge=_judge_calibration,
         severity=Severity.DRIFTS,
         headline=_calibration_changed,
-        remedy=_accept_or_find,
+        remedy=_accept_or_recalibrate,
         judges_answers=False,
         noticed=_UNDECIDED,
         notice=CHANGED,

@@ -434,9 +434,13 @@ def floor_gate(score: Score, rules: Rules, floors: Floors, noise: Noise | None =
     """
     least = least_agreement(rules.agreement, score.out_of)
     rule = f"agreement {short_percent(rules.agreement)} ({rules.agreement_rule})"
+    is_rounded = least / score.out_of != rules.agreement
     accepted = floors.least(score.metric, score.out_of)
     if accepted is not None and accepted > least:
-        least, rule = accepted, floors.rule(score.metric)
+        least, rule, is_rounded = accepted, floors.rule(score.metric), False
+    floor = f"floor {least}/{score.out_of}"
+    if not is_rounded:  # another share than that of the rule would contradict it
+        floor += f" = {percent(settled(least / score.out_of))}"
     under = Fraction(least - score.hits)
     if noise is not None:
         under = least - noise.value(score) * score.out_of
@@ -446,7 +450,7 @@ def floor_gate(score: Score, rules: Rules, floors: Floors, noise: Noise | None =
         state = GateState.INCONCLUSIVE if noise is not None and noise.exceeds else GateState.BROKEN
     detail = (
         f"{score.metric} {score.hits}/{score.out_of} = {percent(settled(score.value))}, "
-        f"floor {least}/{score.out_of} = {percent(settled(least / score.out_of))}; "
+        f"{floor}; "
         f"{score.out_of - score.hits} differ from fp32"
     )
     if score.clusters is not None:

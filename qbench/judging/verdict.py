@@ -242,13 +242,16 @@ def numbers(measurement: Measurement, gates: Iterable[Gate] = ()) -> str:
     return ", ".join([*parts, *facts])
 
 
-def breach(measurement: Measurement, gate: Gate) -> str:
-    """The line of a cell whose ``gate`` of a score is broken."""
+def breach(measurement: Measurement, gate: Gate, limit: str = "") -> str:
+    """The line of a cell whose ``gate`` of a score is broken.
+
+    ``limit``: in words; empty: its value.
+    """
     score = measurement.score(gate.metric)
     assert gate.limit is not None
     if gate.kind in (GateKind.FLOOR, GateKind.LIMIT):
         side = "over" if score.direction is Direction.LOWER else "under"
-        ends = f"its {gate.kind.value} of {valued(score, gate.limit)}"
+        ends = f"its {gate.kind.value} of {limit or valued(score, gate.limit)}"
         return f"{move(score, gate.noise)} is {side} {ends}: {gate.rule}"
     return f"{_with_margin(score, gate)}: {gate.rule}"
 

@@ -4,6 +4,7 @@ when red.
 
 import enum
 import functools
+import shlex
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -59,12 +60,21 @@ class CellItem(pytest.Item):
         judged = judged_cell(self, self.opened, self.planned, missing=missing)
         if judged.verdict.outcome.is_red:
             self.stash[ITEM_STATE].finding = finding_of(self.opened, judged, self.config)
-        search = (
-            localize_command(self.planned)
-            if _is_wrong(judged.verdict) and judged.measurement
-            else ""
-        )
+        search = ""
+        if _is_wrong(judged.verdict) and judged.measurement:
+            search = localize_command(self.planned, self._moved_baseline(judged.verdict))
         conclude(judged.verdict, str(self.planned.cell), missing, detail_of(self.config), search)
+
+    def _moved_baseline(self, verdict: "Verdict") -> Path | None:
+        """The baseline whose calibrated ranges are not those of the cell; None: they are."""
+        from qbench.tracking import baseline_path
+
+        if not verdict.moved:
+            return None
+        cell = self.planned.cell
+        path = baseline_path(self.config.stash[OPTIONS].baselines, cell.suite, cell.model)
+        here = self.config.invocation_params.dir
+        return path.relative_to(here) if path.is_relative_to(here) else path
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:  # noqa: ANN401, ARG002
         """The message of a red verdict or of a refusing disk; for any other error the traceback
@@ -290,17 +300,24 @@ def detail_of(config: pytest.Config) -> Detail:
     return Detail.NUMBERS if style == "long" or verbose > 0 else Detail.SENTENCES
 
 
-def localize_command(planned: "PlannedCell") -> str:
+def localize_command(planned: "PlannedCell", baseline: Path | None = None) -> str:
     """What to type for the whole finding of a cell, by the names of its suite; empty where the
     verb cannot.
+
+    Args:
+        baseline: whose calibrated ranges are not those of the cell; None: its ranges are accepted.
     """
     cell, calibration = planned.cell, planned.calibration
     if cell.is_fp32 or cell.is_given or cell.is_recorded or planned.passes != "none":
         return ""
-    return (
+    command = (
         f"qbench localize {cell.model} --backend {cell.backend} --schema {cell.schema} --data "
         f"{planned.model.data} --calib {calibration.data} --calib-count {calibration.count}"
     )
+    if baseline is None:
+        return command
+    variant = f" --variant {planned.recalibrated}" if planned.recalibrated else ""
+    return f"{command} --baseline {shlex.quote(str(baseline))}{variant}"
 
 
 def conclude(

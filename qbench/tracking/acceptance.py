@@ -303,7 +303,7 @@ def _known_noise(
 
 
 _OF_RESULTS = DRIFTING - {GateKind.CALIBRATION}
-"""The gates that only an accepted result of the cell mends, not an accepted calibration."""
+"""The drifts that accepting the result of the cell ends, and accepting its calibration does not."""
 
 
 def is_taken(acceptance: Acceptance, measurement: Measurement, verdict: Verdict) -> bool:

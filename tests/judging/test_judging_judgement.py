@@ -591,3 +591,16 @@ def test_a_cell_without_a_gate_says_so_when_it_is_accepted():
     verdict = judged(now, expected(now, accepted={}, floors={}, cell_known=False))
     assert verdict.outcome is Outcome.MISSING
     assert (approved(verdict).outcome, approved(verdict).notices) == (Outcome.ACCEPTED, (UNGATED,))
+
+
+def test_a_floor_that_rounds_its_share_up_is_said_in_samples():
+    """'agreement 80 % is under its floor of 100 %: agreement 85 %' had two floors."""
+    few = measured(top1(760), agreement(4, n=5))
+    verdict = judged(few, expected(few, floors={}), rules=Rules(agreement=0.85))
+    assert verdict.headline.startswith(
+        "agreement@photo_crops 80.00 % is under its floor of 5 of 5 samples: agreement 85 % ("
+    )
+    assert "4/5 = 80.00 %, floor 5/5; 1 differ" in gate(verdict, "floor").detail
+    many = measured(top1(760), agreement(84, n=100))
+    verdict = judged(many, expected(many, floors={}), rules=Rules(agreement=0.85))
+    assert "is under its floor of 85.00 %: agreement 85 %" in verdict.headline

@@ -3,6 +3,10 @@ never by the way.
 """
 
 import json
+import re
+import shlex
+import subprocess
+import sys
 
 import pytest
 
@@ -56,6 +60,30 @@ def test_it_is_told_where_nothing_was_ever_accepted(recalibrated, monkeypatch):
     )
     assert known(recalibrated) != before
     assert recalibrated.run().parseoutcomes() == {"passed": 2}
+
+
+def test_the_command_that_looks_for_the_cause_names_the_range_and_what_to_do(recalibrated):
+    """It compared with fp32 alone: the cell passed, and no range was named."""
+    result = recalibrated.run()
+    result.stdout.fnmatch_lines(["*if it is intended; else restore the accepted calibration data"])
+    (command, *_) = (line for line in result.outlines if "cause: qbench localize" in line)
+    words = shlex.split(command.partition("cause: qbench ")[2])
+    assert words[-2:] == ["--baseline", "baselines/scratch/tiny_a.json"]
+
+    def run(*more):
+        command = [sys.executable, "-m", "qbench", *words, *more]
+        return subprocess.run(
+            command, cwd=recalibrated.path, capture_output=True, text=True, check=False
+        )
+
+    found = run("--samples", "8")
+    assert found.returncode == 1, found.stderr
+    text = found.stdout
+    assert "calibration changed: " in text
+    assert re.search(r"^  x +−.* … .* → −.* … ", text, re.MULTILINE)
+    assert "next: restore the accepted calibration data (64 samples of 'spare'; now 16" in text
+    assert '--qbench-accept=changed --qbench-reason "…"' in text
+    assert run("--variant", "other").returncode == 2
 
 
 @pytest.mark.slow
