@@ -142,10 +142,10 @@ def too_far() -> str:
     )
 
 
-def worse_than(rival: str, backend: str) -> str:
+def worse_than(other: str, backend: str) -> str:
     """The next step for a cell that loses more than another backend does on the same samples."""
     return (
-        f"find what differs: qbench diff MODEL --data D --calib D2 --left backend={rival} --right "
+        f"find what differs: qbench diff MODEL --data D --calib D2 --left backend={other} --right "
         f"backend={backend}"
     )
 

@@ -15,7 +15,8 @@ class GateKind(enum.StrEnum):
     EQUALITY = "equality"  # with another backend: equal_to, close_to
     RECOVERY = "recovery"  # the share of today's fp32 score
     SLICES = "slice"  # the loss in each part of the data
-    NO_WORSE_THAN = "rival"  # the loss compared with another backend's
+    # the loss compared with another backend's
+    NO_WORSE_THAN = "rival"  # stored name
     LATENCY = "latency"  # the time of a sample as a multiple of that of fp32
     LATENCY_DRIFT = "latency_drift"  # the same ratio compared with the accepted one
     FILE_SIZE = "file_size"  # the bytes of the model, also compared with fp32

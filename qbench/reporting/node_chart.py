@@ -230,9 +230,7 @@ def ranks_of(finding: Finding) -> dict[int, int]:
 
 
 def excess_db(node: NodeErrors) -> float | None:
-    """What the node loses beyond rounding to its quantization grids: explained − isolated SQNR,
-    in dB.
-    """
+    """What the node loses beyond quantization: explained − isolated SQNR, in dB."""
     if node.isolated is None or node.explained is None:
         return None
     return node.explained.sqnr_db - node.isolated.sqnr_db
@@ -297,10 +295,7 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         name="Alone",
-        meaning=(
-            "SQNR of the node on the fp32 inputs, rounded to its quantization grids: its own error "
-            "(isolated)"
-        ),
+        meaning=("SQNR of the node on the quantized fp32 inputs: its own error (isolated)"),
         limits=_SQNR,
         unit="dB",
         value=lambda node: _db(node.isolated),
@@ -309,8 +304,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         name="Explained",
         meaning=(
-            "SQNR of the fp32 operators with inputs, weights and result rounded to the node's "
-            "quantization grids"
+            "SQNR of the fp32 operators with inputs, weights and result quantized as the node's"
         ),
         limits=_SQNR,
         unit="dB",
@@ -338,8 +332,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         name="Steps",
         meaning=(
-            "root mean square of its own error in steps of its quantization grid; ideal rounding "
-            "leaves 0.289"
+            "root mean square of its own error in quantization steps; ideal rounding leaves 0.289"
         ),
         limits=(0.35, 0.5, 1.0, 4.0),
         unit="rms",

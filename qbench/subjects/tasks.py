@@ -106,8 +106,8 @@ def batch_rows(
 
 # Scores of classes → the k best classes of every sample, with their probabilities.
 #
-# Order: by falling score, equal scores by rising class id. Scores of a quantized network lie on a
-# quantization grid, so equal scores are common; without this rule equal numbers could rank
+# Order: by falling score, equal scores by rising class id. Scores of a quantized network take few
+# values, so equal scores are common; without this rule equal numbers could rank
 # differently on two computers.
 #
 # Probabilities: where all scores of the data set lie in [0, 1], as those of a network that ends in

@@ -176,8 +176,9 @@ class SuiteTable(CellSettings):
         integer_macs: least planned share of multiply-accumulates in integers. executed_macs: the
             share that the engine must have run; None: as much as accepted. agreement: least share
             of samples answered as fp32 does.
-        ranges: by how much a calibrated range may differ from the accepted one, as a share of its
-        grid. limits: of distances to fp32. backends, schemas: that every model is measured with.
+        ranges: by how much a calibrated range may differ from the accepted one, as a share of what
+        its codes span. limits: of distances to fp32. backends, schemas: that every model is
+        measured with.
         passes: policies of rewriting for quantized cells; empty:
             not rewritten. fp32: whether each backend also runs the float model.
         equal_to, close_to: the criteria by which quantized cells are compared with another backend.

@@ -258,18 +258,18 @@ def test_a_criterion_without_meaning_stops_before_the_first_cell(project):
     )
 
 
-def rival_gate(project):
+def no_worse_gate(project):
     (line,) = project.lines(kind="cell")
     (gate,) = [gate for gate in line["gates"] if gate["kind"] == "rival"]
     return line, gate
 
 
 @pytest.mark.slow
-def test_a_cell_as_good_as_its_rival_passes(project):
+def test_a_cell_as_good_as_the_other_backend_passes(project):
     ask(project, "twin", 'no_worse_than = "ort-cpu"')
     assert project.accept().ret == 0
     assert project.run().ret == 0
-    line, gate = rival_gate(project)
+    line, gate = no_worse_gate(project)
     assert (line["outcome"], gate["state"], gate["metric"]) == ("passed", "holds", "top1")
     assert "losses 0, gains 0" in gate["detail"]
     hits = line["metrics"]["top1"]["hits"]
@@ -279,19 +279,19 @@ def test_a_cell_as_good_as_its_rival_passes(project):
 
 
 @pytest.mark.slow
-def test_a_cell_worse_than_its_rival_fails_though_its_tolerance_to_fp32_admits_it(project):
+def test_a_cell_worse_than_the_other_backend_fails_though_its_tolerance_to_fp32_admits_it(project):
     ask(project, "off", 'no_worse_than = { backend = "ort-cpu", margin = 0.2 }')
     project.accept()
-    line, gate = rival_gate(project)
+    line, gate = no_worse_gate(project)
     assert (line["outcome"], gate["state"]) == ("accepted", "holds")
     ask(project, "off", 'no_worse_than = { "off" = "ort-cpu" }')
     result = project.run()
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    line, gate = rival_gate(project)
+    line, gate = no_worse_gate(project)
     assert [one["kind"] for one in line["gates"] if one["state"] == "broken"] == ["rival"]
     assert line["outcome"] == "failed"
     assert gate["rule"] == "no_worse_than ort-cpu by 0.5 % (model tiny_a::off)"
-    # by hand: the rival's right answers of its cell, and the pairs of the two
+    # by hand: the other backend's right answers of its cell, and the pairs of the two
     ask(project, "twin", "")
     project.run("--qbench-missing=warn")
     (other,) = project.lines(kind="cell")
@@ -306,7 +306,7 @@ def test_a_cell_worse_than_its_rival_fails_though_its_tolerance_to_fp32_admits_i
 
 
 @pytest.mark.slow
-def test_a_rival_that_is_the_cell_itself_or_is_for_float_asks_nothing(project):
+def test_another_backend_that_is_the_cell_itself_or_is_for_float_asks_nothing(project):
     ask(project, "twin", 'no_worse_than = "twin"')
     assert project.accept().ret == 0
     (line,) = project.lines(kind="cell")
@@ -320,7 +320,7 @@ def test_a_rival_that_is_the_cell_itself_or_is_for_float_asks_nothing(project):
         ('no_worse_than = { "twinn" = "ort-cpu" }', "unknown cell 'twinn'"),
     ],
 )
-def test_a_rival_that_cannot_be_is_refused_before_anything_runs(project, asked, words):
+def test_another_backend_that_cannot_be_is_refused_before_anything_runs(project, asked, words):
     ask(project, "twin", asked)
     result = project.run()
     assert result.ret != 0
