@@ -70,6 +70,7 @@ def test_torch_histogram_ends_where_torch_does(name: str, seed: int, profiled: b
     assert float(found.high) == pytest.approx(high, abs=0.02 * (high - low))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", NAMES)
 def test_torch_histogram_against_torch_itself(name: str) -> None:

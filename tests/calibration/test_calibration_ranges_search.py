@@ -95,6 +95,7 @@ def least_of_powers_of_two(
     )
 
 
+@pytest.mark.slow_but(2)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize(
     ("text", "exponent"),
@@ -419,6 +420,7 @@ def test_zeros_say_nothing_to_entropy() -> None:
     assert alone.high == among.high
 
 
+@pytest.mark.slow_but(2)
 @pytest.mark.parametrize("kind", REAL[:5], ids=str)
 def test_a_profile_tells_what_raw_values_tell(kind: QParamsKind) -> None:
     """Cells of ten mantissa bits in place of values: what is found is as good on the raw ones,

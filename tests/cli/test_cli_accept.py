@@ -69,6 +69,7 @@ def test_a_listed_cell_is_left_out_on_purpose(run_file, qbench, golden):
     assert "nothing to accept" in out
 
 
+@pytest.mark.slow
 def test_what_another_process_accepts_meanwhile_is_not_lost(run_file, qbench, monkeypatch):
     from qbench.cli import accept_run
 

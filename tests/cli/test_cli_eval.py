@@ -327,6 +327,7 @@ def test_a_profile_of_another_model_is_refused(blobs_files, qbench):
     assert not Path("q.onnx").exists()
 
 
+@pytest.mark.slow
 def test_a_machine_that_counts_integers_is_held_against_a_float_engine(blobs_files, qbench):
     asked = (
         "eval",

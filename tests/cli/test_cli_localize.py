@@ -285,6 +285,7 @@ def test_a_repair_of_what_is_not_run_in_integers_takes_nothing_out_of_them(spoil
     assert "ort-cpu runs the multiply-accumulates in float already" in out
 
 
+@pytest.mark.slow
 def test_grids_that_are_computed_at_run_time_are_no_crash(qbench, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     arguments = (

@@ -94,6 +94,7 @@ def test_what_a_pass_moves_is_told_in_steps_without_powers_of_ten(largest, said)
     assert found.sentence.endswith(f"moves 2 of 4 codes here, {said}")
 
 
+@pytest.mark.slow
 def test_without_a_record_of_the_pass_nothing_speaks_against_that_node():
     made = rewritten(COARSE)
     with LocalizedGraph(replace(made, written=None, rewriting=None), several=False) as graph:

@@ -74,6 +74,7 @@ def test_optimizers_and_rules_are_named_with_what_they_do_to_the_graph(report):
     assert (report.unknown, report.missing) == ((), ())
 
 
+@pytest.mark.slow
 def test_the_one_that_moves_values_is_found_with_where_it_begins(report, network, feeds):
     """Half of all sums of the Add lie on a tie, and its zero point is odd;
     nothing else moves by itself.

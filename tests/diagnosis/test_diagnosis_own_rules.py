@@ -104,7 +104,7 @@ def test_pairs_are_the_cause_for_every_batch_and_number_of_samples(subject, batc
     assert all(node.claimed.differing == 0 for node in found.nodes if node.claimed is not None)
 
 
-@pytest.mark.slow_but(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("cause", [None, Cause.WRONG_KERNEL])
 def test_nothing_is_called_other_than_its_arithmetic_where_nothing_differs(
     subject, monkeypatch, cause

@@ -46,7 +46,7 @@ def reals(scale: float, grid: QParams, random: np.random.Generator) -> Array:
     return np.concatenate([near, odd, anything]).astype(np.float32)
 
 
-@pytest.mark.slow_but(9)
+@pytest.mark.slow_but(4)
 @pytest.mark.parametrize("machine", MACHINES)
 @settings(max_examples=20)
 @given(

@@ -113,6 +113,7 @@ SATURATING = replace(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(transposed(), st.sampled_from(["ideal", "gemmlowp", "nvdla", WRAPPING, SATURATING]))
 def test_every_machine_counts_as_plain_integers_do(given: tuple[Any, ...], machine: Any) -> None:

@@ -88,6 +88,7 @@ def drift_state(line):
     return next(gate["state"] for gate in line["gates"] if gate["kind"] == "drift")
 
 
+@pytest.mark.slow
 def test_results_of_a_device_are_accepted_and_judged_next_to_those_of_the_cpu(guest, monkeypatch):
     monkeypatch.setenv("TOY_DEVICE", "cpu")
     guest.accept()

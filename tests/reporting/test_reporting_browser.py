@@ -19,7 +19,10 @@ playwright = pytest.importorskip("playwright.sync_api", reason="playwright is no
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 )
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine"),
+    pytest.mark.slow,  # the pages of findings are opened by a quick test
+]
 NARROW, WIDE = 390, 1440
 
 
@@ -83,7 +86,6 @@ def visit(browser):
 SPAN = "(element) => { const box = element.getBoundingClientRect(); return [box.left, box.right]; }"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("width", [NARROW, WIDE])
 def test_every_page_opens_in_silence_asks_for_nothing_and_fits(site, visit, width):
     one = visit(width)
@@ -116,7 +118,6 @@ STYLES = """async (names) => {
 }"""
 
 
-@pytest.mark.slow
 def test_leaving_out_unused_rules_changes_no_element(visit, tmp_path, monkeypatch):
     """By all properties that any rule sets: no other can differ."""
     runs = nightly_history(30)
@@ -317,7 +318,6 @@ def linked(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("width", [NARROW, 1280])
 def test_a_click_on_a_chart_opens_a_large_one_whose_points_lead_to_commits(width, linked, visit):
     one = visit(width).open(linked / "models" / "mobilenet_v2.html")
@@ -420,7 +420,6 @@ def test_another_choice_draws_the_table_anew_and_fits(width, linked, visit):
     assert one.said == []
 
 
-@pytest.mark.slow
 def test_names_are_explained_by_a_title_wherever_they_stand(tmp_path, visit):
     runs = nightly_history(4)
     write_reports(
@@ -499,7 +498,6 @@ def annotated(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, *(w for w in (500, 768))])
 def test_what_is_said_of_alerts_and_known_cells_is_read_without_scrolling(width, annotated, visit):
     one = visit(width)
@@ -521,7 +519,6 @@ def test_what_is_said_of_alerts_and_known_cells_is_read_without_scrolling(width,
     assert one.said == []
 
 
-@pytest.mark.slow
 def test_the_values_of_a_card_stay_within_it(tmp_path, visit):
     cell = make_cell("words", "ort-cpu", "w8a8_sym_pc", 0.05)
     nature = {

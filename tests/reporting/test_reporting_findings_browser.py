@@ -90,6 +90,7 @@ def test_pages_open_in_silence_and_fit(opened, path):
     assert said == []
 
 
+@pytest.mark.slow
 def test_the_heat_map_of_a_usual_network_needs_no_scrolling_and_its_head_stays(opened):
     page, _ = opened(SITE)
     box = page.locator(".tall")
@@ -117,6 +118,7 @@ def test_on_a_narrow_window_names_stay_beside_their_numbers(opened):
     assert name["width"] > 100
 
 
+@pytest.mark.slow
 def test_nodes_sort_and_filter(opened):
     page, said = opened(SITE)
     head = page.locator(".heat").get_by_role("columnheader", name="Alone")

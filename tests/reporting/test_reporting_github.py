@@ -53,6 +53,7 @@ def test_one_error_a_cause_with_its_worst_cells_and_the_next_command(report):
     assert loss[-1] == f"Next: {report.causes[1].remedies[0]}"
 
 
+@pytest.mark.slow
 def test_at_most_ten_groups_and_errors_first():
     reports = [replace(build_report(nightly_history(4)), suite=f"suite{n}") for n in range(4)]
     commands = annotations(reports)

@@ -88,6 +88,7 @@ def test_there_is_a_page_for_everything(pages, report):
     }
 
 
+@pytest.mark.slow
 def test_every_page_is_well_formed_and_every_table_can_be_heard(pages):
     for text in pages.values():
         page = Page(text)
@@ -104,6 +105,7 @@ def test_every_page_is_well_formed_and_every_table_can_be_heard(pages):
     assert len(Page(pages["index.html"]).all("table")) > 8
 
 
+@pytest.mark.slow
 def test_what_moved_has_a_chart_that_is_described_and_what_stood_still_a_row(pages, report):
     still = [
         is_unchanged(cell, report.trends[cell.key])

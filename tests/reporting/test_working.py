@@ -105,6 +105,7 @@ def test_the_interval_is_that_of_the_documentation():
     assert INTERVAL == 30
 
 
+@pytest.mark.slow
 def test_a_slow_backend_counts_its_samples(monkeypatch):
     from qbench import measure_cell
     from qbench.evaluation import build_subject

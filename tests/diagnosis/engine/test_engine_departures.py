@@ -48,12 +48,13 @@ class Together:
         return INTEGERS.prepare(model, taps=taps, threads=threads)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("site", "fault"),
     [
         ("conv2", "output-channels-shifted"),
-        pytest.param("dense1", "signed-read-as-unsigned", marks=pytest.mark.slow),
-        pytest.param("dense2", "output-channels-shifted", marks=pytest.mark.slow),
+        ("dense1", "signed-read-as-unsigned"),
+        ("dense2", "output-channels-shifted"),
     ],
 )
 def test_the_node_where_an_engine_leaves_its_arithmetic_is_the_first_suspect(site, fault):

@@ -44,6 +44,7 @@ def _of_many_ties():
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_single_tie_is_not_a_mistake_under_exact_arithmetic_alone():
     one, ideal = _of_many_ties(), get_arithmetic("ideal")
     right = one.levels(ideal)
