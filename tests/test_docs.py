@@ -346,7 +346,7 @@ def test_every_benchmark_is_named():
 def test_every_arithmetic_has_its_row():
     from qbench.numerics import list_arithmetics
 
-    table = text("arithmetics.md").partition("## The machines")[2].partition("\n## ")[0]
+    table = text("arithmetics.md").partition("## The arithmetics")[2].partition("\n## ")[0]
     assert set(re.findall(r"^\| `([\w-]+)` \|", table, flags=re.MULTILINE)) == set(
         list_arithmetics()
     )
