@@ -27,7 +27,7 @@ from qbench.judging import (
     Repeats,
     remembered_numbers,
 )
-from qbench.metrics import Answers, packed_answers
+from qbench.metrics import Answers, Score, packed_answers
 from qbench.storage import Cache
 from qbench.working import working
 
@@ -187,18 +187,7 @@ def _measured(request: Request) -> Measurement:
     evidence = collect_evidence(request, model, run)
     remembered = remembered_numbers(evidence, request.asked)
     scores = run.scores(request)
-    began = request.timer()
-    repeats = measure_repeats(
-        request,
-        model.graphs,
-        run.samples,
-        first=run.answers,
-        reference=run.reference,
-        scores=scores,
-    )
-    seconds = dict(run.seconds)
-    if repeats is not None:
-        seconds["repeats"] = round(request.timer() - began, 3)
+    repeats, seconds = _repeated(request, model, run, scores)
     changed = run.changed
     share, in_float = run.executed
     return Measurement(
@@ -223,6 +212,24 @@ def _measured(request: Request) -> Measurement:
         remembered_range={kind: (one.low, one.high) for kind, one in remembered.items()},
         **model.facts,
     )
+
+
+def _repeated(
+    request: Request, model: CellModel, run: CellRun, scores: tuple[Score, ...]
+) -> tuple[Repeats | None, dict[str, float]]:
+    """The runs after the first, None where the cell asks for none; and the seconds of all runs."""
+    began = request.timer()
+    repeats = measure_repeats(
+        request,
+        model.graphs,
+        run.samples,
+        first=run.answers,
+        reference=run.reference,
+        scores=scores,
+    )
+    if repeats is None:
+        return None, dict(run.seconds)
+    return repeats, {**run.seconds, "repeats": round(request.timer() - began, 3)}
 
 
 def _model_and_run(request: Request) -> tuple[CellModel, CellRun]:
