@@ -225,26 +225,77 @@ def missing_extra(name: str) -> str | None:
     metadata of the installed distribution.
     """
     import re
-    from importlib.metadata import PackageNotFoundError, requires, version
+    from importlib.metadata import PackageNotFoundError, version
+
+    extra = re.split(r"[-_.]", name.lower(), maxsplit=1)[0]
+    for guest in _guests_of(extra):
+        try:
+            version(guest)
+        except PackageNotFoundError:
+            return extra
+    return None
+
+
+def _guests_of(extra: str) -> list[str]:
+    """The distributions of qbench that ``extra`` installs."""
+    from importlib.metadata import PackageNotFoundError, requires
 
     from packaging.requirements import Requirement
 
-    extra = re.split(r"[-_.]", name.lower(), maxsplit=1)[0]
     try:
         asked = [Requirement(line) for line in requires(DISTRIBUTION) or ()]
     except PackageNotFoundError:  # a checkout on the path, which has no extras
-        return None
-    for one in asked:
-        if (
-            one.name.startswith(_GUEST)
-            and one.marker is not None
-            and one.marker.evaluate({"extra": extra})
-        ):
-            try:
-                version(one.name)
-            except PackageNotFoundError:
-                return extra
-    return None
+        return []
+    of_extra = [
+        one for one in asked if one.marker is not None and one.marker.evaluate({"extra": extra})
+    ]
+    return [one.name for one in of_extra if one.name.startswith(_GUEST)]
+
+
+def install_command(extra: str) -> str:
+    """What installs ``extra`` next to this qbench, from where this qbench was installed.
+
+    A package index may not have qbench: of a checkout it is the folder, and that of the guest that
+    the extra needs; of a wheel the folder of wheels that it lies in; of a repository its address.
+    pip keeps where a distribution came from in ``direct_url.json`` (PEP 610).
+    """
+    import json
+    from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import unquote, urlsplit
+
+    named, guests = f"{DISTRIBUTION}[{extra}]", _guests_of(extra)
+    try:
+        installed = distribution(DISTRIBUTION)
+    except PackageNotFoundError:  # a checkout on the path
+        return _install_folder(Path(__file__).parents[1], extra, guests, "-e ")
+    origin = json.loads(installed.read_text("direct_url.json") or "{}")
+    address = str(origin.get("url", ""))
+    if "vcs_info" in origin:
+        place = f"{origin['vcs_info']['vcs']}+{address}@{origin['vcs_info']['commit_id']}"
+        others = [f"'{guest} @ {place}#subdirectory={_guest_folder(guest)}'" for guest in guests]
+        return " ".join(["pip install", f"'{named} @ {place}'", *others])
+    if not address.startswith("file:"):
+        return f"pip install '{named}'"
+    path = Path(unquote(urlsplit(address).path))
+    if "dir_info" in origin:
+        is_editable = origin["dir_info"].get("editable", False)
+        return _install_folder(path, extra, guests, "-e " if is_editable else "")
+    return f"pip install --find-links '{path.parent}' '{named}=={installed.version}'"
+
+
+def _install_folder(folder: Path, extra: str, guests: Iterable[str], option: str) -> str:
+    """``pip install -e '.[litert]' -e ./engines``, with the folders as seen from this one."""
+    here = Path.cwd()
+    place = Path(".") if folder == here else folder
+    prefix = "./" if folder == here else ""
+    words = [f"{option}'{place}[{extra}]'"]
+    words += [f"{option}{prefix}{place / _guest_folder(guest)}" for guest in guests]
+    return " ".join(["pip install", *words])
+
+
+def _guest_folder(guest: str) -> str:
+    """The folder of a guest in the repository of qbench."""
+    return guest.removeprefix(_GUEST)
 
 
 _NAMED: ContextVar[Callable[[], tuple[Extension, ...]]] = ContextVar(
@@ -466,7 +517,7 @@ class Catalogue(Generic[T]):
                 doing,
                 found=f"no {self.kind} '{name}': what brings it is not installed",
                 expected=f"the extra '{extra}' to be installed",
-                remedy=f"Install it: pip install 'pytest-qbench[{extra}]'.",
+                remedy=f"Install it: {install_command(extra)}.",
             )
         meant = self.also_called.get(name.lower())
         return unknown_name(

@@ -14,6 +14,7 @@ import onnx_ir as ir
 
 from qbench.backends import Array
 from qbench.errors import NotFetchedError, UnsupportedError
+from qbench.extension import install_command
 from qbench.graph import (
     INTEGER_FORMS,
     constant_value,
@@ -208,7 +209,7 @@ def tflite_libraries(doing: str) -> tuple[Any, Any]:
             doing,
             found=str(error),
             expected="the packages ai-edge-litert and flatbuffers",
-            remedy="Install them: pip install 'pytest-qbench[litert]'.",
+            remedy=f"Install them: {install_command('litert')}.",
         ) from error
     return schema, flatbuffers
 

@@ -25,6 +25,7 @@ from qbench.backends import (
     with_taps,
 )
 from qbench.errors import UnsupportedError, require_count
+from qbench.extension import install_command
 from qbench.graph import (
     Capabilities,
     Form,
@@ -147,9 +148,7 @@ def _torch(engine: str) -> Any:  # noqa: ANN401 - a module without types
             f"Preparing a model on '{PREFIX}{engine}'",
             found=f"torch {torch.__version__} with the engines {', '.join(supported)}",
             expected=f"the engine {engine}",
-            remedy=(
-                "Install the package torch for this processor: pip install 'pytest-qbench[torch]'."
-            ),
+            remedy=(f"Install the package torch for this processor: {install_command('torch')}."),
         )
     return torch
 

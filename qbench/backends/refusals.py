@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from qbench.errors import InputError, NotFetchedError, QbenchError, UnsupportedError
+from qbench.extension import install_command
 
 
 @contextmanager
@@ -36,7 +37,7 @@ def not_installed(error: Exception, *, extra: str, backend: str) -> NotFetchedEr
         f"Preparing a model on '{backend}'",
         found=" ".join(str(error).split())[:300],
         expected="its engine to be installed",
-        remedy=f"Install it: pip install 'pytest-qbench[{extra}]'.",
+        remedy=f"Install it: {install_command(extra)}.",
     )
 
 

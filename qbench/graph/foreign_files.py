@@ -15,7 +15,13 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.errors import NotFetchedError
-from qbench.extension import Catalogue, Extension, known_extensions, missing_extra
+from qbench.extension import (
+    Catalogue,
+    Extension,
+    install_command,
+    known_extensions,
+    missing_extra,
+)
 from qbench.graph.capabilities import Form
 from qbench.graph.qdq import form_of, held_format
 
@@ -163,6 +169,6 @@ def format_of_path(path: Path | str, doing: str) -> FileFormat | None:
             doing,
             found=f"no reader or writer of '.{suffix}' files",
             expected="the extra that brings it to be installed",
-            remedy=f"Install it: pip install 'pytest-qbench[{extra}]'.",
+            remedy=f"Install it: {install_command(extra)}.",
         )
     return None

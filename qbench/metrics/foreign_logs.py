@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from qbench.errors import InputError, UnavailableError
+from qbench.extension import install_command
 from qbench.metrics.answer_files import (
     AnswerRecord,
     DataMark,
@@ -458,7 +459,7 @@ def _zstandard(path: Path, one: zipfile.ZipInfo, doing: str) -> bytes:
             found="data packed with Zstandard",
             expected="the package 'zstandard'",
             remedy=(
-                "Install it: pip install 'pytest-qbench[inspect]'; or write the log as JSON: "
+                f"Install it: {install_command('inspect')}; or write the log as JSON: "
                 "inspect log convert."
             ),
         ) from error

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.errors import UnavailableError
+from qbench.extension import install_command
 from qbench.metrics.answers import (
     MILLION,
     AnswerKind,
@@ -185,8 +186,7 @@ def _average_precision() -> Callable[..., float]:
             found="no scikit-learn",
             expected="the extra 'retrieval'",
             remedy=(
-                "Install it: pip install 'pytest-qbench[retrieval]'; every other metric works "
-                "without."
+                f"Install it: {install_command('retrieval')}; every other metric works without."
             ),
         ) from error
     found: Callable[..., float] = average_precision_score

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 
 from qbench.errors import InputError, UnavailableError
+from qbench.extension import install_command
 from qbench.graph import infer_shapes, node_key, origin_of, set_origin
 from qbench.passes.contract import decline
 from qbench.passes.editing import NameScope
@@ -193,8 +194,7 @@ def _rewriter() -> Any:  # noqa: ANN401 - a module
             found="no onnxscript",
             expected="the extra 'patterns'",
             remedy=(
-                "Install it: pip install 'pytest-qbench[patterns]'; passes without patterns do "
-                "without."
+                f"Install it: {install_command('patterns')}; passes without patterns do without."
             ),
         ) from error
 

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from qbench.errors import InputError, StoreError, UnavailableError
+from qbench.extension import install_command
 from qbench.lazy import gc_paused
 from qbench.tracking.history import MetricRow, Wanted, frame_of_rows
 from qbench.tracking.record import Run
@@ -369,10 +370,7 @@ def _without(doing: str, package: str, extra: str) -> UnavailableError:
         doing,
         found=f"no {package}",
         expected=f"the extra '{extra}'",
-        remedy=(
-            f"Install it: pip install 'pytest-qbench[{extra}]'; everything but the index works "
-            "without."
-        ),
+        remedy=(f"Install it: {install_command(extra)}; everything but the index works without."),
     )
 
 

@@ -24,7 +24,7 @@ from qbench.backends import (
     runs_as_written,
 )
 from qbench.errors import InputError, NotFetchedError, UnsupportedError
-from qbench.extension import Extension, installed_extensions
+from qbench.extension import Extension, install_command, installed_extensions
 from qbench.graph import check_convention, graph_digest, save_model
 from qbench.host import DotProduct, probe_dot_product
 from qbench.numerics import list_arithmetics
@@ -403,7 +403,7 @@ def test_without_pytorch_its_backends_say_what_to_install(name, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(NotFetchedError) as caught:
         get_backend(name).prepare(qdq_net())
-    assert "pip install 'pytest-qbench[torch]'" in caught.value.remedy
+    assert install_command("torch") in caught.value.remedy
     assert get_backend(name).packages == ("torch",)
 
 
@@ -444,7 +444,7 @@ def test_an_engine_that_does_not_load_is_skipped_with_its_reason(
     with pytest.raises(NotFetchedError) as caught:
         get_backend(name).prepare(qdq_net())
     assert raised.partition("'")[2].strip("')") in caught.value.found
-    assert f"pip install 'pytest-qbench[{extra}]'" in caught.value.remedy
+    assert install_command(extra) in caught.value.remedy
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from onnx_ir import from_proto
 
 from qbench.backends import get_backend
 from qbench.errors import InputError, NotFetchedError, UnsupportedError
+from qbench.extension import install_command
 from qbench_engines import write_tflite
 
 NAMES = ("litert-reference", "litert-builtin", "litert-xnnpack")
@@ -39,7 +40,7 @@ def test_without_the_extra_a_backend_names_what_to_install(name, monkeypatch) ->
     monkeypatch.setitem(sys.modules, "ai_edge_litert", None)
     with pytest.raises(NotFetchedError) as caught:
         get_backend(name).prepare(graph("Relu", "N", 4))
-    assert "pip install 'pytest-qbench[litert]'" in caught.value.remedy
+    assert install_command("litert") in caught.value.remedy
 
 
 def test_an_operator_that_tflite_lacks_is_refused_by_name_before_anything_is_written(

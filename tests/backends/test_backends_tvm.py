@@ -12,6 +12,7 @@ import pytest
 from qbench.backends import Backend, Executed, Executor, RemoteBackend, get_backend, versions_of
 from qbench.errors import InputError, NotFetchedError, UnavailableError, UnsupportedError
 from qbench.evaluation.artifacts import executed_macs
+from qbench.extension import install_command
 from qbench.graph import Form
 from qbench_engines.tvm import TvmBackend
 
@@ -114,7 +115,7 @@ def test_without_the_package_the_reason_says_what_to_install(monkeypatch):
     monkeypatch.setattr("qbench_engines.tvm.find_spec", lambda _: None)
     with pytest.raises(NotFetchedError) as caught:
         get_backend("tvm").prepare(net())
-    assert "pytest-qbench[tvm]" in caught.value.remedy
+    assert install_command("tvm") in caught.value.remedy
 
 
 @pytest.mark.slow

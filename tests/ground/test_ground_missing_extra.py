@@ -1,6 +1,9 @@
 """What an extra brings and is not installed: the error names the extra, whatever is looked up."""
 
 import importlib.metadata
+import json
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -8,7 +11,7 @@ from qbench import extension
 from qbench.backends import backends_of_format, get_backend
 from qbench.cli import main
 from qbench.errors import InputError, NotFetchedError
-from qbench.extension import missing_extra
+from qbench.extension import install_command, missing_extra
 from qbench.graph import format_of_path
 
 ASKED = [
@@ -20,6 +23,19 @@ ASKED = [
 ]
 
 
+def came_from(monkeypatch, origin):
+    """pip noted ``origin`` when it installed qbench; empty: it came from a package index."""
+    installed = SimpleNamespace(
+        version="0.1.0", read_text=lambda _: json.dumps(origin) if origin else None
+    )
+    others = importlib.metadata.distribution
+    monkeypatch.setattr(
+        importlib.metadata,
+        "distribution",
+        lambda name: installed if name == extension.DISTRIBUTION else others(name),
+    )
+
+
 @pytest.fixture
 def alone(monkeypatch):
     """qbench without extensions; its extras ``acme``
@@ -27,6 +43,7 @@ def alone(monkeypatch):
     """
     monkeypatch.setattr(extension, "read_entry_points", tuple)
     monkeypatch.setattr(importlib.metadata, "requires", lambda name: ASKED)
+    came_from(monkeypatch, {})
 
 
 def test_an_extra_has_the_first_word_of_what_it_brings_as_its_name(alone):
@@ -84,3 +101,61 @@ def test_every_engine_here_has_its_extra(monkeypatch):
 
 def _nothing_installed(name):
     raise importlib.metadata.PackageNotFoundError(name)
+
+
+REPOSITORY = "git+https://git.invalid/qbench@abc"
+
+
+@pytest.mark.parametrize(
+    ("origin", "guest", "core"),
+    [
+        ({}, "pip install 'pytest-qbench[acme]'", "pip install 'pytest-qbench[fast]'"),
+        (
+            {"url": "file:///src/qbench", "dir_info": {"editable": True}},
+            "pip install -e '/src/qbench[acme]' -e /src/qbench/acme",
+            "pip install -e '/src/qbench[fast]'",
+        ),
+        (
+            {"url": "file:///src/qbench", "dir_info": {}},
+            "pip install '/src/qbench[acme]' /src/qbench/acme",
+            "pip install '/src/qbench[fast]'",
+        ),
+        (
+            {"url": "file:///dist/pytest_qbench-0.1.0-py3-none-any.whl", "archive_info": {}},
+            "pip install --find-links '/dist' 'pytest-qbench[acme]==0.1.0'",
+            "pip install --find-links '/dist' 'pytest-qbench[fast]==0.1.0'",
+        ),
+        (
+            {
+                "url": "https://git.invalid/qbench",
+                "vcs_info": {"vcs": "git", "commit_id": "abc"},
+            },
+            f"pip install 'pytest-qbench[acme] @ {REPOSITORY}' "
+            f"'qbench-acme @ {REPOSITORY}#subdirectory=acme'",
+            f"pip install 'pytest-qbench[fast] @ {REPOSITORY}'",
+        ),
+    ],
+)
+def test_the_advice_is_for_where_qbench_came_from(alone, monkeypatch, origin, guest, core):
+    """'pip install pytest-qbench[acme]' finds nothing while no index has qbench."""
+    came_from(monkeypatch, origin)
+    assert install_command("acme") == guest
+    assert install_command("fast") == core
+
+
+def test_in_a_checkout_the_folders_are_relative(alone, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    came_from(monkeypatch, {"url": tmp_path.as_uri(), "dir_info": {"editable": True}})
+    assert install_command("acme") == "pip install -e '.[acme]' -e ./acme"
+
+
+def test_one_function_writes_the_advice():
+    """Five places had a command of their own, and none was right before publication."""
+    root = Path(extension.__file__).parents[1]
+    wrote = [
+        str(path)
+        for folder in ("qbench", "engines")
+        for path in (root / folder).rglob("*.py")
+        if "pip install 'pytest-qbench" in path.read_text()
+    ]
+    assert wrote == []
