@@ -284,7 +284,7 @@ def install_command(extra: str) -> str:
 
 
 def _install_folder(folder: Path, extra: str, guests: Iterable[str], option: str) -> str:
-    """``pip install -e '.[litert]' -e ./engines``, with the folders as seen from this one."""
+    """The editable install of a folder with its guests, with the folders as seen from this one."""
     here = Path.cwd()
     place = Path(".") if folder == here else folder
     prefix = "./" if folder == here else ""
