@@ -256,7 +256,8 @@ def install_command(extra: str) -> str:
     """What installs ``extra`` next to this qbench, from where this qbench was installed.
 
     A package index may not have qbench: of a checkout it is the folder, and that of the guest that
-    the extra needs; of a wheel the folder of wheels that it lies in; of a repository its address.
+    the extra needs; of a wheel its file, and the wheel of the guest next to it; of a repository its
+    address.
     pip keeps where a distribution came from in ``direct_url.json`` (PEP 610).
     """
     import json
@@ -280,17 +281,24 @@ def install_command(extra: str) -> str:
     if "dir_info" in origin:
         is_editable = origin["dir_info"].get("editable", False)
         return _install_folder(path, extra, guests, "-e " if is_editable else "")
-    return f"pip install --find-links '{path.parent}' '{named}=={installed.version}'"
+    wheels = [f"'{path}[{extra}]'", *(str(_guest_wheel(path, guest)) for guest in guests)]
+    return " ".join(["pip install", *wheels])
 
 
 def _install_folder(folder: Path, extra: str, guests: Iterable[str], option: str) -> str:
-    """The editable install of a folder with its guests, with the folders as seen from this one."""
+    """What installs the checkout in ``folder`` with its ``guests``; folders are as seen from here."""
     here = Path.cwd()
     place = Path(".") if folder == here else folder
     prefix = "./" if folder == here else ""
     words = [f"{option}'{place}[{extra}]'"]
     words += [f"{option}{prefix}{place / _guest_folder(guest)}" for guest in guests]
     return " ".join(["pip install", *words])
+
+
+def _guest_wheel(path: Path, guest: str) -> Path:
+    """The wheel of ``guest`` next to the one of qbench: they have one version."""
+    ours, theirs = (name.replace("-", "_") for name in (DISTRIBUTION, guest))
+    return path.with_name(path.name.replace(ours, theirs, 1))
 
 
 def _guest_folder(guest: str) -> str:

@@ -122,8 +122,9 @@ REPOSITORY = "git+https://git.invalid/qbench@abc"
         ),
         (
             {"url": "file:///dist/pytest_qbench-0.1.0-py3-none-any.whl", "archive_info": {}},
-            "pip install --find-links '/dist' 'pytest-qbench[acme]==0.1.0'",
-            "pip install --find-links '/dist' 'pytest-qbench[fast]==0.1.0'",
+            "pip install '/dist/pytest_qbench-0.1.0-py3-none-any.whl[acme]' "
+            "/dist/qbench_acme-0.1.0-py3-none-any.whl",
+            "pip install '/dist/pytest_qbench-0.1.0-py3-none-any.whl[fast]'",
         ),
         (
             {
