@@ -288,7 +288,7 @@ def install_command(extra: str) -> str:
 def _install_folder(folder: Path, extra: str, guests: Iterable[str], option: str) -> str:
     """What installs the checkout in ``folder`` with its ``guests``; folders are as seen from here."""
     here = Path.cwd()
-    place = Path(".") if folder == here else folder
+    place = Path() if folder == here else folder
     prefix = "./" if folder == here else ""
     words = [f"{option}'{place}[{extra}]'"]
     words += [f"{option}{prefix}{place / _guest_folder(guest)}" for guest in guests]
