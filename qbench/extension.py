@@ -286,7 +286,7 @@ def install_command(extra: str) -> str:
 
 
 def _install_folder(folder: Path, extra: str, guests: Iterable[str], option: str) -> str:
-    """What installs the checkout in ``folder`` with its ``guests``; folders are as seen from here."""
+    """What installs the checkout in ``folder`` with its ``guests``, by folders seen from here."""
     here = Path.cwd()
     place = Path() if folder == here else folder
     prefix = "./" if folder == here else ""
