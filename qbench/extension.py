@@ -107,7 +107,7 @@ def _is_needed(parameter: inspect.Parameter) -> bool:
 
 
 def _folder_of(factory: object) -> Path:
-    """The folder of the file that defines ``factory``; the current one for what is no function."""
+    """The folder of the file that defines the function ``factory``; the current one for others."""
     code = getattr(factory, "__code__", None)
     return Path.cwd() if code is None else Path(code.co_filename).parent
 

@@ -343,8 +343,8 @@ BINS = 2000
 def equal_width_text(values: Mapping[str, Statistics], path: Path, bins: int = BINS) -> str:
     """The histograms of ``values`` in the format that the suffix of ``path`` names.
 
-    ``.csv``: a line a value: its name, low, high, and the counts. ``.json``: name → {"low", "high",
-    "counts"}. Values that hold no finite number are left out.
+    ``.csv``: one line per value: its name, low, high, and the counts. ``.json``: name → {"low",
+    "high", "counts"}. Values that hold no finite number are left out.
 
     Raises:
         InputError: another suffix.

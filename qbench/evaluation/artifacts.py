@@ -129,7 +129,7 @@ def with_usual_sizes(model: ir.Model, samples: Callable[[], Samples]) -> ir.Mode
     """``model`` itself where all sizes are known, else a copy that declares those of the first
     batch of ``samples``.
 
-    Free are named dimensions behind the batch; inputs that the task feeds under no name of its own
+    A named dimension after the batch is free. Inputs that the task does not feed by their names
     stay free.
     """
     declared = declared_dims(model)
@@ -265,7 +265,7 @@ class Quantized:
 def prepare_runners(
     backend: Backend, graphs: Mapping[str, ir.Model], stack: ExitStack, *, threads: int
 ) -> dict[str, Executor]:
-    """An executor a graph for batches of any size, with checked results; ``stack`` closes them.
+    """One executor per graph, for batches of any size, with checked results; ``stack`` closes them.
 
     Raises:
         UnsupportedError: a graph holds a file of a format that the backend does not run.

@@ -4,9 +4,10 @@ would settle a margin.
     tells   m = (z₀.₉₅ + z₀.₈) √(π / n)    non-inferiority of paired proportions, true difference 0
     needed  n ≥ (z₀.₉₅ + z₀.₈)² π / m²
 
-n samples, of which a share π changes sides. One-sided 5 %, power 80 %. Of samples that share
-sources the rule that judges them is searched (``statistics.settles``). Of a metric that is no share
-the standard error is in the place of √(π / n).
+There are n samples, and a share π of them changes sides. The test is one-sided at 5 %, with a power
+of 80 %. Where samples share sources, n is searched with the rule that judges them
+(``statistics.settles``). Where a metric is not a share of samples, its standard error replaces
+√(π / n).
 """
 
 import math
@@ -37,8 +38,8 @@ _NAMED_MARGIN = 0.01
 
 
 def decidable_drop(n: int, flips: float = FLIPS, found: Gathering | None = None) -> float:
-    """The smallest loss (a fraction) that ``n`` samples, which gather in sources as ``found``,
-    can tell from chance.
+    """The smallest loss (a fraction) that ``n`` samples can tell from chance; ``found`` says how
+    they gather in sources.
     """
     if found is None:
         return min(1.0, _Z * math.sqrt(flips / n))
@@ -50,10 +51,11 @@ def decidable_drop(n: int, flips: float = FLIPS, found: Gathering | None = None)
 
 
 def excluded_text(sources: int) -> str:
-    """``20 sources exclude no loss under 13.91 pp, and 1 pp takes 299``: of sources in none of
-    which anything changed.
+    """``20 sources exclude no loss under 13.91 pp, and 1 pp takes 299``: the words where no sample
+    of any source changed.
 
-    A share q of sources that change as a whole is met by none of G with a chance of (1 − q)^G.
+    If a share q of all sources changes as a whole, none of G sources is among them with a chance of
+    (1 − q)^G.
     """
     least = 1 - ALPHA ** (1 / sources)
     wanted = math.ceil(math.log(ALPHA) / math.log1p(-_NAMED_MARGIN))

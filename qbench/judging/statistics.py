@@ -175,7 +175,7 @@ def interval_evidence(low: float, high: float, margin: float) -> Evidence:
 #
 # π is the share of samples that changed between right and wrong. A sample with few changes
 # estimates π badly, so it is estimated as by Bonett and Price: one loss, one gain and two samples
-# are added. Of samples that share sources, the fewest sources are searched that decide even where d
+# are added. Where samples share sources, a search finds the fewest sources that decide even where d
 # lies z₀.₈ standard errors toward the margin.
 
 _TWO_SIDED = NormalDist().inv_cdf(0.975)
@@ -431,11 +431,11 @@ class LossEvidence:
     Args:
         evidence: about the margin.
         low, high: the interval for display. interval: which it is, e.g. ``Bonett-Price 95 %``.
-        midp: McNemar's two-sided mid-p of "no change at all", or by the signs of sources; None of
-            what is no share of samples.
+        midp: McNemar's two-sided mid-p of "no change at all", or by the signs of sources; None
+            where the metric is not a share of samples.
         detectable: the smallest drop that the sample would detect four times in five.
-        needed: how many samples without a loss would prove the margin; None: no number would. Of
-            samples that share sources: how many from sources as large as these.
+        needed: how many samples without a loss would prove the margin; None: no number would.
+            Where samples share sources: how many from sources as large as these.
         deciding: how many samples that lose and gain as these do would decide; None: these decide,
             or no number does.
     """
@@ -478,8 +478,8 @@ def sample_text(score: Score) -> str:
 
 
 def amount_text(score: Score, samples: int) -> str:
-    """So many samples: ``9874 samples``; of samples that share sources ``120 more sources``, or
-    ``12 sources``.
+    """The words for ``samples`` samples: ``9874 samples``, or where samples share sources ``120
+    more sources`` or ``12 sources``.
     """
     if score.clusters is None:
         return f"{samples} samples"
@@ -492,8 +492,9 @@ def amount_text(score: Score, samples: int) -> str:
 
 
 def sources_for(score: Score, samples: int) -> int:
-    """How many sources, as large as those of ``score``, have so many samples; of samples of
-    their own: as many.
+    """The number of sources of the mean size in ``score`` that hold ``samples`` samples.
+
+    Where each sample is its own source, that is ``samples``.
     """
     return samples if score.clusters is None else -(-samples * score.clusters.sources // score.n)
 
@@ -558,7 +559,7 @@ def _by_counts(score: Score, margin: float) -> LossEvidence:
 
 
 def _samples_of(score: Score, sources: int | None) -> int | None:
-    """The whole number of samples in so many sources, which ``sources_for`` turns back."""
+    """The number of samples in ``sources`` sources; ``sources_for`` is its inverse."""
     return (
         None
         if sources is None or score.clusters is None

@@ -19,19 +19,19 @@ from qbench.metrics.scores import LEAST_FREEDOM, Clusters, Gathering
 #                                                      (CR1; Cochran 1977, ch. 6)
 #     S = (V n² + 8 r²) / (b + c − n d² + 8 a)         the design effect, at least as without the
 #                                                      eights and 1
-#     G* = n² / Σ n_g²                                 so many sources of one size (Kish 1965)
+#     G* = n² / Σ n_g²                                 the number of sources of one size (Kish 1965)
 #
-# r and a: of the changed source with the largest r_g²; a: how many of its samples changed. Eight
-# more such sources are counted: the variance between few that changed, of unequal size, is too
-# small (found by simulation, see below). Where nothing changed, or all samples did alike, S = Σ
-# n_g² / n, as of sources that change as a whole.
+# r and a belong to the changed source with the largest r_g²: a is the number of its samples that
+# changed. Eight more such sources are added, because the variance between a few changed sources of
+# unequal size is too small (found by simulation, see below). Where no sample changed, or all
+# changed alike, S = Σ n_g² / n: the value for sources that change as a whole.
 #
-# What was seen gives the paired limits of b/E, c/E and n/E at a one-sided error of a, E = S (t/z)²
-# with Student's t at a (Rao and Scott, Biometrics 48:577, 1992; with t: Korn and Graubard, Survey
-# Methodology 24:193, 1998). Sources that change as a whole and were not met may have changed a
-# share q with a chance of (1 − q)^G*. Together they may not err in more than α:
+# The changes that were seen give the paired limits of b/E, c/E and n/E at a one-sided error of a, E
+# = S (t/z)² with Student's t at a (Rao and Scott, Biometrics 48:577, 1992; with t: Korn and
+# Graubard, Survey Methodology 24:193, 1998). A share q of sources may change as a whole and have no
+# source in the sample, with a chance of (1 − q)^G*. The two errors together are at most α:
 #
-#     low = min over α ≤ a ≤ 1 of  (limit of what was seen at a)  −  (1 − (α/a)^(1/G*))
+#     low = min over α ≤ a ≤ 1 of  (limit of the seen changes at a)  −  (1 − (α/a)^(1/G*))
 #
 # where the limit is d itself at a > ½. t has ν = (Σ v_g)² / Σ v_g² − 1 degrees of freedom
 # (Satterthwaite), v_g the variance of s_g by S: G − 1 for equal sizes.
@@ -199,8 +199,8 @@ def clustered(changes: npt.NDArray[np.int64], numbers: npt.NDArray[np.intp]) -> 
     """What the samples of a share prove about its change.
 
     Args:
-        changes: (n,) 1 of a sample that counts now and did not before, −1 the other way, else 0.
-        numbers: (n,) of its source, from 0 on.
+        changes: (n,) 1 where a sample counts now and did not before, −1 the other way, else 0.
+        numbers: (n,) the number of each sample's source, from 0.
     """
     n = len(changes)
     sizes = np.bincount(numbers)

@@ -122,7 +122,7 @@ def scales_read(scales: Scales, scaling: Scaling) -> tuple[float, npt.NDArray[np
     for name, scale in zip(_NAMES, found, strict=True):
         dimensions = 1 if name == "weight" else 0
         if scale.ndim > dimensions:
-            expected = "a number" if not dimensions else "a number, or one a channel"
+            expected = "a number" if not dimensions else "a number, or one per channel"
             raise _refused(REQUANTIZING, f"scales of the {name} of shape {scale.shape}", expected)
         with np.errstate(over="ignore", under="ignore"):
             read = scale.astype(np.float32) if single else scale
@@ -181,7 +181,7 @@ def along_axis(
         raise _refused(
             REQUANTIZING,
             f"{what} of shape {values.shape} along axis {axis} of accumulators of shape {shape}",
-            "a number, or one a channel of that axis",
+            "a number, or one per channel of that axis",
         )
     return values.reshape(
         tuple(-1 if index == axis % len(shape) else 1 for index in range(len(shape)))

@@ -49,7 +49,7 @@ class BiasSpec:
 
     Args:
         kind: ``derived``: int32 at scale(input) · scale(weight); ``own``: at a scale of its own,
-            symmetric, one a tensor; ``shared``: with the qparams of the unit's correlation, which
+            symmetric, one per tensor; ``shared``: with the qparams of the unit's correlation, which
             then covers both; ``float``.
         qtype: the integer type of an ``own`` one.
         scale_kind: of an ``own`` one.

@@ -592,7 +592,7 @@ def _moves(memory: Memory, suite: str) -> _Moves:
 
 
 def _series_alone(runs: Sequence[Run]) -> Memory:
-    """The series of ``runs`` and nothing else; what has no name that makes sense has none."""
+    """The series of ``runs`` and nothing else, without runs and cells that lack a usable name."""
     named = [run for run in runs if {"id", "suite"} <= run.header.keys()]
     whole = [replace(run, cells=tuple(filter(_is_named, run.cells))) for run in named]
     return Memory(series=remember(whole, accepted={}).series)

@@ -133,7 +133,8 @@ def single(value: float) -> float:
 #     ties     M = 2⁻ᵖ, x and w in steps of which a product is a multiple of 2ᵖ⁻¹: every second
 #              accumulator ends on a tie
 #     real     M any number
-#     pc       a scale a channel: even channels as ``ties``, with several p, odd ones as ``real``
+#     pc       one scale per channel: even channels as ``ties``, with several p, the others as
+#              ``real``
 #
 # Channel counts lie around vector widths, where kernels have their remainders.
 

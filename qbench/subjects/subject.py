@@ -437,7 +437,7 @@ def _feed(array: Array, doing: str) -> Array:
         raise InputError(
             doing,
             found=f"shape {array.shape} of {array.dtype}",
-            expected="(n, …) numbers, one row a sample, n at least 1",
+            expected="(n, …) numbers, one row per sample, n at least 1",
             remedy="Save the feeds stacked along the first axis.",
         )
     if array.dtype != np.float64:

@@ -67,7 +67,7 @@ def finite_rows(
             doing,
             found=f"output '{name}' of shape {rows.shape}",
             expected=f"({len(sample_ids)}, numbers a sample)",
-            remedy="Choose a model whose output has one row a sample.",
+            remedy="Choose a model whose output has one row per sample.",
         )
     # integers and wider floats become the nearest float32; half precision is exact
     rows = rows.astype(np.float32, copy=False)

@@ -87,7 +87,7 @@ run = Table(
 )
 
 detail = Table(
-    "qbench_told",
+    "qbench_told",  # stored name
     metadata,
     Column("run", Integer, primary_key=True, autoincrement=False),
     Column("header", Text, nullable=False),

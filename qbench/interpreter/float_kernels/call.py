@@ -16,7 +16,8 @@ class Call:
     Args:
         operator: its type.
         version: the version of the operator: the opset in which it was last changed.
-        attributes: those of the node and the defaults of its version; what has no default is None.
+        attributes: those of the node and the defaults of its version; None where there is no
+            default.
         outputs: how many the node names.
         evaluated: the kernel of ONNX's evaluator, for other attributes; raises NotImplementedError
             where it has none.

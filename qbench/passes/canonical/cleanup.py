@@ -100,7 +100,7 @@ class NameNodes:
     effect: ClassVar[Effect] = EXACT
 
     def run(self, model: ir.Model) -> bool:
-        """Name what has no name or shares it; True when any name changed."""
+        """Give each node a name of its own and each used value a name; True when any changed."""
         nodes = list(ir.traversal.RecursiveGraphIterator(model.graph))
         taken = NameScope(())
         nameless = [node for node in nodes if not node.name or not taken.take(node.name)]
