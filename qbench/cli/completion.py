@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from qbench.cli.command import Command, ExitCode
+from qbench.cli.export import FORMATS
 from qbench.cli.history_files import DEFAULT_HISTORY
 from qbench.cli.printing import print_commands
 
@@ -196,6 +197,7 @@ _TAKEN: dict[str, Words] = {
     "arithmetic": _arithmetics,
     "machine": _arithmetics,
     "schema": _of("schemas", ".toml"),
+    "format": lambda _: FORMATS,
     "metric": _of("metrics"),
     "metrics": _listed("metrics"),
     "passes": _listed("passes"),

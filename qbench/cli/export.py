@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 from qbench.cli.command import Command, ExitCode
 from qbench.cli.history_files import RUN_NAMES, declare_history, find_run, open_history
 from qbench.cli.printing import say
-from qbench.errors import InputError
+from qbench.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from qbench.tracking import History, Run
 
-_FORMATS = ("csv", "json", "junit", "github-benchmark", "bencher")
+FORMATS = ("csv", "json", "junit", "github-benchmark", "bencher")
+"""The formats of runs."""
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +31,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--format",
-        choices=_FORMATS,
+        metavar=f"{{{','.join(FORMATS)}}}",
         help="csv, json: one row per metric; junit; github-benchmark: drops for "
         "customSmallerIsBetter; bencher: its BMF",
     )
@@ -56,13 +57,21 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         UnavailableError: what writes the format is not installed.
         StoreError: the file cannot be written.
     """
-    if any(name.endswith(".onnx") for name in arguments.runs):
+    if _is_about_a_model(arguments):
         return _export_model(arguments)
+    if arguments.format is not None and arguments.format not in FORMATS:
+        near = nearest(arguments.format, FORMATS)
+        raise InputError(
+            "Exporting runs",
+            found=f"--format {arguments.format}",
+            expected=f"one of {', '.join(FORMATS)}",
+            remedy=f"Did you mean '{near}'?" if near else "Choose one of these.",
+        )
     if arguments.format is None:
         raise InputError(
             "Exporting runs",
             found="no --format",
-            expected=f"one of {', '.join(_FORMATS)}",
+            expected=f"one of {', '.join(FORMATS)}",
             remedy="Name the format of the file, such as --format csv.",
         )
     from qbench.reporting import export_pieces
@@ -84,6 +93,22 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     return ExitCode.INCOMPLETE if partial else ExitCode.FINE
 
 
+def _is_about_a_model(arguments: argparse.Namespace) -> bool:
+    """Whether an ONNX model is to be written, not runs: an input, the output or ``--format`` says
+    so.
+    """
+    from qbench.extension import known_extensions
+    from qbench.graph import format_catalogue
+
+    if any(name.endswith(".onnx") for name in arguments.runs):
+        return True
+    if arguments.format in FORMATS:
+        return False
+    formats = format_catalogue(known_extensions()).names()
+    named = (arguments.format, Path(arguments.output or "").suffix.removeprefix("."))
+    return not {*formats}.isdisjoint(named)
+
+
 def _export_model(arguments: argparse.Namespace) -> ExitCode:
     """Write one ONNX model as a file of another format with its own scales, zero points,
     weights and biases.
@@ -92,10 +117,14 @@ def _export_model(arguments: argparse.Namespace) -> ExitCode:
     from qbench.graph import format_catalogue, format_of_path, load_model
     from qbench.storage import staged_files
 
-    output, doing = Path(arguments.output or ""), f"Exporting '{arguments.runs[0]}'"
+    given = arguments.runs[0] if arguments.runs else "no model"
+    output, doing = Path(arguments.output or ""), f"Exporting '{given}'"
     target = format_of_path(output, doing)
-    if len(arguments.runs) != 1 or target is None or arguments.format is not None:
-        suffixes = [f".{name}" for name in format_catalogue(known_extensions()).names()]
+    is_model = len(arguments.runs) == 1 and given.endswith(".onnx")
+    suffixes = [f".{name}" for name in format_catalogue(known_extensions()).names()]
+    if not is_model or target is None or arguments.format is not None:
+        model = Path(given if is_model else "MODEL.onnx")
+        wanted = output if target else model.with_suffix((suffixes or [".tflite"])[0])
         raise InputError(
             doing,
             found=_wrong_export(arguments),
@@ -103,7 +132,7 @@ def _export_model(arguments: argparse.Namespace) -> ExitCode:
                 "one ONNX model, no --format, and a file that ends with "
                 f"{' or '.join(suffixes) or '.tflite'}"
             ),
-            remedy="Call 'qbench export MODEL.onnx -o MODEL.tflite'.",
+            remedy=f"Call 'qbench export {model} -o {wanted}'.",
         )
     written = target.write(load_model(Path(arguments.runs[0])))
     with staged_files(output) as folder:
@@ -114,13 +143,15 @@ def _export_model(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _wrong_export(arguments: argparse.Namespace) -> str:
+    if arguments.format is not None:
+        return f"--format {arguments.format}"
     if not arguments.output:
         return "no -o"
     if len(arguments.runs) != 1:
         return f"{len(arguments.runs)} inputs for '{arguments.output}'"
-    return (
-        f"--format {arguments.format}" if arguments.format is not None else f"-o {arguments.output}"
-    )
+    if not arguments.runs[0].endswith(".onnx"):
+        return f"'{arguments.runs[0]}', which is not an ONNX model"
+    return f"-o {arguments.output}"
 
 
 def _chosen(arguments: argparse.Namespace) -> "Iterator[Run]":

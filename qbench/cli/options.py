@@ -254,25 +254,31 @@ def choose_backend(text: str, python: str | None = None) -> "Backend":
         return get_backend(text)
 
 
-def require_suite(path: Path) -> None:
-    """Check that there is a file at ``path``, where a suite is expected.
+def suite_path(text: str) -> Path:
+    """The suite file that ``text`` names: by its path, or ``suites/NAME.qbench.toml`` by ``NAME``.
 
     Raises:
-        InputError: there is none; a suite of a name like it is suggested.
+        InputError: there is none; a suite of a name like it is suggested, or those here are named.
     """
+    path = Path(text).absolute()
     if path.is_file():
-        return
+        return path
     suites = {
         _suite_name(one): one
         for folder in (Path("suites"), path.parent)
-        for one in folder.glob("*.qbench.toml")
+        for one in sorted(folder.glob("*.qbench.toml"))
     }
+    if text in suites:
+        return suites[text].absolute()
     near = nearest(_suite_name(path), suites)
+    remedy = f"Suites here: {', '.join(suites)}." if suites else "Write one: qbench init."
+    if near:
+        remedy = f"Did you mean '{os.path.relpath(suites[near])}'?"
     raise InputError(
         f"Reading suite '{os.path.relpath(path)}'",
         found="a folder" if path.is_dir() else "No such file",
-        expected="a suite file, suites/<name>.qbench.toml",
-        remedy=f"Did you mean '{os.path.relpath(suites[near])}'?" if near else "Check the path.",
+        expected="a suite file, suites/<name>.qbench.toml, or its name",
+        remedy=remedy,
     )
 
 

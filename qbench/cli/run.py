@@ -16,7 +16,7 @@ from qbench.cli.options import (
     declare_baselines,
     declare_cache,
     declare_json,
-    require_suite,
+    suite_path,
     with_hint,
 )
 from qbench.cli.printing import complain, print_json, print_tones, put, say
@@ -61,7 +61,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def declare_selection(parser: argparse.ArgumentParser) -> None:
     """The suite, and which of its cells."""
-    parser.add_argument("suite", metavar="SUITE", help="a suite file, suites/<name>.qbench.toml")
+    parser.add_argument(
+        "suite", metavar="SUITE", help="a suite file, suites/<name>.qbench.toml, or its name"
+    )
     parser.add_argument(
         "--select",
         metavar="E",
@@ -91,8 +93,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             expected="a whole number from 1",
             remedy="Correct the option.",
         )
-    suite = Path(arguments.suite).absolute()
-    require_suite(suite)
+    suite = suite_path(arguments.suite)
     progress = partial(
         show_progress,
         history=Path(DEFAULT_HISTORY if arguments.history == "off" else arguments.history),

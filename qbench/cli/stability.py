@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from qbench.cli.accept_run import declare_ci, refuse_in_ci
 from qbench.cli.command import Command, ExitCode
 from qbench.cli.history_files import DEFAULT_HISTORY
-from qbench.cli.options import declare_baselines, declare_cache, declare_json, require_suite
+from qbench.cli.options import declare_baselines, declare_cache, declare_json, suite_path
 from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.cli.run import declare_selection, ended_early, options_of_plugin, show_progress
 from qbench.errors import InputError
@@ -71,8 +71,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         refuse_in_ci(arguments.in_ci, os.environ)
     Selection.parse(arguments.select)
     Shard.parse(arguments.shard)
-    path = Path(arguments.suite).absolute()
-    require_suite(path)
+    path = suite_path(arguments.suite)
     more = {"repeats": arguments.repeats, "history": "off", "missing": "warn", "localize": 0}
     options = options_of_plugin(arguments, more)
     done = run_suite(

@@ -100,10 +100,36 @@ def test_a_model_is_exported_alone_and_to_a_tflite_file(qbench, more, found):
     code, out, err = qbench("export", "m.onnx", *more)
     assert (code, out) == (2, "")
     assert f"found {found}" in err
-    assert "MODEL.tflite" in err
+    assert "m.tflite'." in err
 
 
 def test_runs_need_a_format(qbench, history):
     code, out, err = qbench("export", "latest")
     assert (code, out) == (2, "")
     assert "no --format" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "found", "remedy"),
+    [
+        (
+            ("net.onnx", "--format", "tflite", "-o", "m.tflite"),
+            "found --format tflite; expected one ONNX model, no --format, and a file that ends",
+            "Call 'qbench export net.onnx -o m.tflite'.",
+        ),
+        (("net.onnx",), "found no -o;", "Call 'qbench export net.onnx -o net.tflite'."),
+        (
+            ("latest", "-o", "m.tflite"),
+            "found 'latest', which is not an ONNX model;",
+            "Call 'qbench export MODEL.onnx -o m.tflite'.",
+        ),
+        (("--format", "jsn"), "found --format jsn; expected one of csv, json", "Did you mean"),
+        (("--format", "bmp"), "found --format bmp; expected one of csv, json", "Choose one of"),
+    ],
+)
+def test_a_wrong_argument_is_one_sentence(words, found, remedy, qbench, history):
+    """'--format tflite' printed how to call the verb, and that tflite is no choice."""
+    code, out, err = qbench("export", *words)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert found in err
+    assert remedy in err

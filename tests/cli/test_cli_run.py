@@ -99,7 +99,7 @@ def test_json_is_the_run(accepted, qbench):
     ("arguments", "says"),
     [
         (["suites/none.qbench.toml"], "No such file"),
-        ([Path(SUITE).name.partition(".")[0]], f"Did you mean '{SUITE}'?"),
+        ([Path(SUITE).name.partition(".")[0], "--limit", "0"], "a whole number from 1"),
         ([SUITE.replace(".qbench", "")], f"Did you mean '{SUITE}'?"),
         ([SUITE, "--select", "modell=blobs"], "Did you mean 'model'?"),
         ([SUITE, "--select", "model=other"], "no cell that 'model=other' selects among 6"),

@@ -144,6 +144,18 @@ def test_a_missing_suite_is_named_with_one_like_it(blobs_files, qbench, verb):
     assert "Did you mean 'suites/mine.qbench.toml'?" in err
 
 
+def test_a_suite_is_also_known_by_its_name_and_others_are_listed(blobs_files, qbench):
+    Path("suites").mkdir(exist_ok=True)
+    Path("suites/mine.qbench.toml").write_text("[suite]\nbackend = 3\n")
+    assert "'mine.qbench.toml'" in qbench("run", "mine")[2]  # it is read
+    code, out, err = qbench("run", "zzz")
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert "Suites here: mine, tiny." in err
+    for path in Path("suites").glob("*.toml"):
+        path.unlink()
+    assert "Write one: qbench init." in qbench("run", "zzz")[2]
+
+
 @pytest.mark.parametrize("name", ["class", "def", "1st", "None", 'a"b', "two\nlines", "{x}"])
 def test_init_writes_python_whatever_a_model_is_called(blobs_files, qbench, name):
     Path("net.onnx").rename(f"{name}.onnx")
