@@ -170,7 +170,7 @@ def _print(arguments: argparse.Namespace, lint: "ModelLint") -> None:
 
 
 def _print_limits(lint: "ModelLint", arithmetic: str) -> None:
-    found = [(layer.node, layer.machines[arithmetic]) for layer in lint.layers]
+    found = [(layer.node, layer.limits[arithmetic]) for layer in lint.layers]
     lines = [(node, "; ".join(limits)) for node, limits in found if limits]
     put()
     put(

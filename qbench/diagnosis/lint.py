@@ -455,8 +455,8 @@ class LayerLint:
         sum_bits: width of a register that holds every sum.
         bias: the largest magnitude.
         multiplier: the largest; None: the result is not quantized.
-        machines: arithmetic → what it cannot represent here; called as the JSON of ``qbench lint``
-            calls it.
+        The last: arithmetic → what it cannot represent here (``limits``); it is called as in the
+            JSON of ``qbench lint``.
     """
 
     node: str
@@ -468,7 +468,12 @@ class LayerLint:
     sum_bits: int
     bias: int
     multiplier: float | None
-    machines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    machines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # stored name
+
+    @property
+    def limits(self) -> Mapping[str, tuple[str, ...]]:
+        """Arithmetic → what it cannot represent here; the last field, by a name of its own."""
+        return self.machines  # stored name
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -502,11 +507,11 @@ class ModelLint:
 
         What an engine computes wrong counts where its arithmetic is named.
         """
-        named = {name for layer in self.layers for name in layer.machines}
+        named = {name for layer in self.layers for name in layer.limits}
         if any(named.intersection(one.arithmetics) for one in self.miscomputed):
             return True
         if named:
-            return any(found for layer in self.layers for found in layer.machines.values())
+            return any(found for layer in self.layers for found in layer.limits.values())
         return any(layer.pairs.risky or layer.sum_bits > REGISTER for layer in self.layers)
 
 
@@ -546,7 +551,7 @@ def _layer(product: IntegerProduct, arithmetics: Sequence[Arithmetic]) -> LayerL
         sum_bits=bits_for(*reach(product)),
         bias=int(np.abs(product.bias).max(initial=0)),
         multiplier=multiplier,
-        machines={
+        machines={  # stored name
             arithmetic.name: arithmetic_limits(product, arithmetic) for arithmetic in arithmetics
         },
     )

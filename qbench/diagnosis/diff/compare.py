@@ -629,9 +629,7 @@ def _limits(left: Side, right: Side, node: str) -> str:
         except QbenchError:
             # a graph that cannot be lowered to integers is compared, but not examined
             return ""
-        limits = next(
-            (layer.machines[arithmetic.name] for layer in layers if layer.node == node), ()
-        )
+        limits = next((layer.limits[arithmetic.name] for layer in layers if layer.node == node), ())
         found[side.name] = (arithmetic.name, limits)
     (name, ours), (other, theirs) = found[left.name], found[right.name]
     only = [(name, limit) for limit in ours if limit not in theirs] + [
