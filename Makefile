@@ -51,6 +51,7 @@ lint: $(STAMP)  ## format check, lint, types, layers, words, the map of the modu
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python .ci/words.py
 	$(BIN)/python benchmarks/structure.py --check
+	$(BIN)/python benchmarks/gates.py --check
 
 format: $(STAMP)  ## format the code, and fix what ruff can fix by itself
 	$(BIN)/python -m ruff format .

@@ -5,6 +5,7 @@ what they show can be read.
 import ast
 import importlib.util
 import re
+import runpy
 import tomllib
 from dataclasses import fields
 from pathlib import Path
@@ -106,7 +107,7 @@ def test_every_key_of_a_suite():
     from qbench.judging import CELL_KEYS
     from qbench.suite import ModelTable, SuiteTable
 
-    tables = text("options.md").partition("## Suites")[2].partition("## Data")[0]
+    tables = text("options.md").partition("## Suites")[2].partition("## Gates")[0]
     written = {
         key
         for row in re.findall(r"^\| (`.*?) \|", tables, flags=re.MULTILINE)
@@ -336,6 +337,17 @@ def test_every_module_is_listed():
     assert sorted(listed) == sorted(modules), (
         "write the list again: python benchmarks/structure.py --write"
     )
+
+
+def test_the_table_of_gates_is_that_of_the_code():
+    run = runpy.run_path(str(ROOT / "benchmarks" / "gates.py"))
+    page = text("options.md")
+    assert page == run["written"](page), "write it again: python benchmarks/gates.py --write"
+    for spec in run["GATES"]:
+        assert f"| `{spec.kind.value}` |" in page
+    stale = run["written"](page, run["GATES"][1:])
+    assert stale != page
+    assert "| `loss` |" not in stale
 
 
 def test_every_benchmark_is_named():

@@ -113,7 +113,11 @@ class GateSpec:
         title, short: why a cell is red that it fails, as the heading of a group in reports, and in
             a sum of cells.
         judge: the gates of this kind of one cell, with their states.
-        keys: of the suite, by which cells are judged, but for those of whole models (``Rules``).
+        judges, next_step: what it is about, and what to do where it is broken, for the page of
+            options.
+        keys: of the suite, by which cells are judged.
+        model_keys: the names of further keys of the suite that it depends on: those of whole models
+            (``Rules``), and those in the row of another gate.
         asks: what evidence beyond the answers is measured by, in ``evaluation/evidence/KIND.py``;
             None: these rules ask for none.
         remembers: the number of its evidence, by what it is measured by, that an accepted result
@@ -135,6 +139,9 @@ class GateSpec:
     """
 
     kind: GateKind
+    judges: str
+    model_keys: tuple[str, ...] = ()
+    next_step: str = ""
     title: str = ""
     short: str = ""
     judge: Callable[[Context], Iterable[Gate]]
@@ -410,6 +417,9 @@ _UNDECIDED = frozenset({GateState.INCOMPARABLE, GateState.SHOWN})
 GATES: tuple[GateSpec, ...] = (
     GateSpec(
         kind=GateKind.LOSS,
+        judges="the loss of a metric against labels, compared with fp32",
+        model_keys=("tolerance", "relative_to"),
+        next_step="find the cause, or give the cell a tolerance or a quarantine entry",
         title="Loses more against fp32 than its tolerance allows",
         short="beyond tolerance",
         judge=_judge_losses,
@@ -420,6 +430,9 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(
         kind=GateKind.FLOOR,
+        judges="how often answers are those of fp32",
+        model_keys=("agreement",),
+        next_step="find the cause, or accept what lowers the floor",
         set_by_suite=False,
         title="Agrees with fp32 less than its accepted floor",
         short="below the agreement floor",
@@ -430,6 +443,9 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(
         kind=GateKind.LIMIT,
+        judges="a distance to fp32",
+        model_keys=("limits",),
+        next_step="find the cause, or change the limit",
         title="Is farther from fp32 than its limit",
         short="beyond its limit",
         judge=_judge_limits,
@@ -439,6 +455,9 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(
         kind=GateKind.INTEGER,
+        judges="the share of multiply-accumulates that is planned in integers",
+        model_keys=("integer_macs",),
+        next_step="see why operators stay in float: `qbench quantize --why`",
         judge=_judge_planned,
         severity=Severity.UNSUPPORTS,
         headline=_detail,
@@ -448,6 +467,9 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(
         kind=GateKind.EXECUTED,
+        judges="the share that the engine ran in integers",
+        model_keys=("executed_macs",),
+        next_step="see why it runs layers in float, or lower the key",
         title="Runs less in integers than its floor",
         short="below the floor of executed integers",
         judge=_judge_executed,
@@ -459,6 +481,9 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(
         kind=GateKind.EQUALITY,
+        judges="the results of another backend for the same graph",
+        model_keys=("equal_to", "close_to"),
+        next_step="find why they differ, or allow it by `close_to`",
         title="Differs from another backend",
         short="different from another backend",
         judge=_judge_equality,
@@ -468,6 +493,8 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(
         kind=GateKind.RECOVERY,
+        judges="the share of today's fp32 score",
+        next_step="find the cause, or give the cell a tolerance or a quarantine entry",
         title="Recovers less of today's fp32 score than it has to",
         short="below the least recovery",
         judge=_judge_recovery,
@@ -480,6 +507,8 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(
         kind=GateKind.SLICES,
+        judges="the loss in each part of the data",
+        next_step="find the cause, or give the cell a tolerance or a quarantine entry",
         title="Loses more in a part of the data than its tolerance allows",
         short="beyond tolerance in a part of the data",
         judge=_judge_slices,
@@ -493,6 +522,8 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(
         kind=GateKind.NO_WORSE_THAN,
+        judges="the loss on the same samples, compared with another backend",
+        next_step="`qbench diff` between the two backends",
         title="Loses more than another backend on the same samples",
         short="worse than another backend",
         judge=_judge_no_worse_than,
@@ -504,6 +535,8 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(
         kind=GateKind.LATENCY,
+        judges="the time of a sample as a multiple of that of fp32",
+        next_step="find what got slower, or raise the key",
         title="Takes longer for a sample than its limit",
         short="slower than its limit",
         judge=judge_latency,
@@ -524,6 +557,8 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(
         kind=GateKind.FILE_SIZE,
+        judges="the bytes of the model file",
+        next_step="find what is stored in float, or raise the key",
         title="Has a larger file than its limit",
         short="larger than its limit",
         judge=judge_file_size,
@@ -540,6 +575,9 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(  # made with the gate of latency
         kind=GateKind.LATENCY_DRIFT,
+        judges="the same multiple, compared with the accepted one",
+        model_keys=("max_latency_ratio",),
+        next_step="accept it if it is intended",
         judge=_judged_elsewhere,
         severity=Severity.DRIFTS,
         headline=_first_clause,
@@ -555,6 +593,9 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(  # made with the gate of the size
         kind=GateKind.FILE_SIZE_DRIFT,
+        judges="the bytes, compared with the accepted ones",
+        model_keys=("max_file_bytes",),
+        next_step="accept them if they are intended",
         judge=_judged_elsewhere,
         severity=Severity.DRIFTS,
         headline=_detail_and_rule,
@@ -566,6 +607,9 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(
         kind=GateKind.CALIBRATION,
+        judges="calibrated ranges, compared with the accepted ones",
+        model_keys=("ranges",),
+        next_step="restore the calibration data, or accept the new ranges",
         set_by_suite=False,
         judge=_judge_calibration,
         severity=Severity.DRIFTS,
@@ -577,6 +621,8 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(
         kind=GateKind.EXECUTED_DRIFT,
+        judges="the share that the engine ran in integers, compared with the accepted one",
+        next_step="compare with the last green run; accept it if it is intended",
         set_by_suite=False,
         judge=_judge_executed_drift,
         severity=Severity.DRIFTS,
@@ -588,6 +634,8 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(
         kind=GateKind.DRIFT,
+        judges="the answers, compared with the accepted ones",
+        next_step="compare with the last green run; accept it if it is intended",
         set_by_suite=False,
         judge=_judge_drift,
         keys=(FLIPS, PROBABILITIES),
@@ -598,6 +646,8 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(  # made with the drift gates, on whose state it depends
         kind=GateKind.REFERENCE,
+        judges="the answers of fp32, compared with its stored ones",
+        next_step="compare with the last green run; accept it if it is intended",
         set_by_suite=False,
         judge=_judged_elsewhere,
         severity=Severity.DRIFTS,
@@ -607,6 +657,7 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(  # made of a stale baseline: it is shown
         kind=GateKind.RETRAINED,
+        judges="the loss of another float model; it is shown",
         set_by_suite=False,
         judge=_judged_elsewhere,
         severity=Severity.DRIFTS,
@@ -616,6 +667,8 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(  # made when a quarantine entry is applied to the verdict
         kind=GateKind.KNOWN_BAD,
+        judges="the values of a known-bad cell, compared with its quarantine entry",
+        next_step="find what made it worse",
         set_by_suite=False,
         title="Is worse than its quarantine entry lists",
         short="worse than listed",
