@@ -13,17 +13,28 @@ def selecting(request):
     return request.config.pluginmanager.get_plugin(str(Path(__file__).parent / "conftest.py"))
 
 
-@pytest.mark.parametrize(("count", "quick"), [(1, "a"), (2, "ad"), (3, "ace"), (6, "abcdef")])
-def test_few_parameters_stay_quick(pytester, selecting, count, quick):
+def test_few_parameters_stay_quick(pytester, selecting):
     items = pytester.getitems(
-        f"""
+        """
         import pytest
 
-        @pytest.mark.slow_but({count})
-        @pytest.mark.parametrize(
+        letters = pytest.mark.parametrize(
             "letter", [pytest.param("z", marks=pytest.mark.slow), *"abcdef"]
         )
-        def test_letter(letter):
+
+        @pytest.mark.slow_but(1)
+        @letters
+        def test_one(letter):
+            pass
+
+        @pytest.mark.slow_but(3)
+        @letters
+        def test_three(letter):
+            pass
+
+        @pytest.mark.slow_but(4)
+        @letters
+        def test_four(letter):
             pass
 
         def test_other():
@@ -32,7 +43,11 @@ def test_few_parameters_stay_quick(pytester, selecting, count, quick):
     )
     selecting.mark_all_but_few(items)
     left = [item.name for item in items if not item.get_closest_marker("slow")]
-    assert left == [*(f"test_letter[{letter}]" for letter in quick), "test_other"]
+    spread = {"one": "a", "three": "ace", "four": "abde"}
+    assert left == [
+        *(f"test_{name}[{letter}]" for name, letters in spread.items() for letter in letters),
+        "test_other",
+    ]
 
 
 @pytest.mark.parametrize(("examples", "tried"), [(60, 12), (3, 1)])

@@ -39,7 +39,8 @@ def spoil(tmp_path, monkeypatch):
     return write
 
 
-@pytest.mark.parametrize("layer", ["conv2", pytest.param("dense1", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("layer", ["conv2", "dense1"])
 def test_the_spoilt_layer_is_named_and_its_return_to_float_repairs(spoil, qbench, tmp_path, layer):
     code, out, err = qbench(
         "localize", *CELL, *FEW, "--schema", spoil(layer), "--overrides", "mended.toml", "--json"

@@ -65,7 +65,7 @@ def detector(project):
     return make
 
 
-@pytest.mark.slow_but(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("is_flat", [True, False])
 @pytest.mark.parametrize("output", [(), ("--output", "scores")])
 def test_it_is_evaluated_and_localized_by_the_distance_of_an_output(

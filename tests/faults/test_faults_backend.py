@@ -44,6 +44,7 @@ def test_a_faulty_backend_is_not_taken_for_the_healthy_one():
     assert not watches_itself(with_fault(get_backend("ort-cpu"), placed("bias-dropped")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bias-dropped", "last-rows-skipped", "truncated"])
 def test_a_piece_with_the_site_is_faulty_and_others_are_not(ground, name):
     healthy = ground.healthy[0]

@@ -397,6 +397,7 @@ def test_a_loop_that_ends_by_its_condition_may_have_any_bound(tmp_path):
     assert load_model(path).graph.name == "net"
 
 
+@pytest.mark.slow
 def test_inferring_sizes_takes_bounded_memory(tmp_path, monkeypatch):
     """onnx keeps each element of a Range of constants as a message of its own."""
     monkeypatch.setattr("qbench.graph.shapes._INFERENCE_BYTES", 64 << 20)

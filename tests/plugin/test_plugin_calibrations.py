@@ -62,6 +62,7 @@ def test_it_is_told_where_nothing_was_ever_accepted(recalibrated, monkeypatch):
     assert recalibrated.run().parseoutcomes() == {"passed": 2}
 
 
+@pytest.mark.slow
 def test_the_command_that_looks_for_the_cause_names_the_range_and_what_to_do(recalibrated):
     """It compared with fp32 alone: the cell passed, and no range was named."""
     result = recalibrated.run()

@@ -48,6 +48,7 @@ def test_a_file_that_is_too_large_fails_and_one_that_fits_passes(run):
     red.stdout.fnmatch_lines(["*--qbench-accept=all*"])
 
 
+@pytest.mark.slow
 def test_another_size_is_accepted_with_a_row(run, pytester):
     key = "max_file_bytes = { accepted = 1.0 }"
     assert run(key, "--qbench-accept-fp32", "--qbench-accept=new").ret == 0

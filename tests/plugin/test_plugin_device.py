@@ -149,6 +149,7 @@ Guest.prepare = prepare
     assert cell_line(guest)["outcome"] == "unsupported"
 
 
+@pytest.mark.slow
 def test_values_of_a_listed_cell_are_of_the_device(guest):
     guest.write_suite(SUITE.replace("agreement = 0.5", "agreement = 0.999"))
     guest.accept()
@@ -162,6 +163,7 @@ def test_values_of_a_listed_cell_are_of_the_device(guest):
     assert '[cell.values."x64-test+device=cuda"]' in listed
 
 
+@pytest.mark.slow
 def test_doctor_and_list_name_the_device(guest):
     guest.accept()
     result = guest.pytester.run(

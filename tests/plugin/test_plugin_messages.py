@@ -185,6 +185,7 @@ def test_x_before_the_last_cell_says_how_many_were_not_run_and_not_that_it_was_i
     assert not any("interrupted" in line for line in notes)
 
 
+@pytest.mark.slow
 def test_cells_of_python_tests_alone_are_not_counted_as_selected_ones(project):
     project.accept()
     project.pytester.makepyfile(

@@ -83,6 +83,7 @@ def test_marks_of_workers_are_ended_first(tmp_path):
     assert told(terminal) == ["qbench: 1 of 4 cells, about 6 min left"]
 
 
+@pytest.mark.slow
 def test_nothing_where_nobody_looks(project):
     project.accept()
     assert " left" not in project.run("-k", "fp32").stdout.str()

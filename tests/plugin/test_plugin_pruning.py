@@ -34,6 +34,7 @@ def test_every_run_lists_them_also_one_of_a_part(shrunk):
     assert baselines(shrunk) == before
 
 
+@pytest.mark.slow
 def test_collecting_the_whole_suite_suffices_to_prune(shrunk):
     result = shrunk.run("--collect-only", "--qbench-prune")
     assert result.ret == 0

@@ -109,6 +109,7 @@ def test_an_engine_that_repeats_its_answers_runs_twice_whatever_was_asked_for(wr
     assert not any("repeat" in notice for notice in cell(project)["notices"])
 
 
+@pytest.mark.slow
 def test_without_repeats_a_cell_runs_once_and_its_line_says_nothing_of_them(write):
     project = write("steady", settings="")
     accept(project)

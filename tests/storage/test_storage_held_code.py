@@ -561,7 +561,7 @@ def followed(tmp_path, monkeypatch):
     return found
 
 
-@pytest.mark.slow_but(2)
+@pytest.mark.slow_but(5)
 @pytest.mark.parametrize("what", CHANGES)
 def test_what_a_result_depends_on_is_followed(what, followed, tmp_path, monkeypatch):
     text, expression, change = CHANGES[what]

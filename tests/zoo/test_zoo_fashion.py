@@ -140,6 +140,7 @@ def test_the_residual_network_counts_in_integers_but_for_its_end() -> None:
     assert kinds["Add"] == 9
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="torch is not installed (the extra 'oracle')"
 )

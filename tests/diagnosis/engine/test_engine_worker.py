@@ -59,12 +59,12 @@ def sound(one, levels):
         return executor.run({name: levels[name] for name in one.unit.feeds})[one.unit.value]
 
 
-@pytest.mark.slow_but(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "words"),
     [
         ("exit", "a process that ended with exit code 3"),
-        pytest.param("sigmoid", "a process that ended with signal SIGABRT", marks=pytest.mark.slow),
+        ("sigmoid", "a process that ended with signal SIGABRT"),
         ("hang", "no answer in 0.5 s, and its process was killed"),
     ],
 )
