@@ -55,6 +55,7 @@ def test_the_models_own_answers_lose_nothing_in_any_order(tmp_path, scores, qben
     assert counts(table)["top1"][1:] == counts(table)["top5"][1:] == (0, 0)
     assert table["quantized"]["cell"]["schema"] == "recorded"
     assert table["quantized"]["environment"] == {
+        "device": "cpu",
         "processor": "Pixel_8",
         "packages": [["firmware", "14.1_beta"], ["qnn", "2.31"]],
     }
