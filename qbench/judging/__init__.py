@@ -6,6 +6,7 @@ from qbench.lazy import open_on_use
 
 if TYPE_CHECKING:
     from qbench.judging.cell import ANY as ANY
+    from qbench.judging.cell import CHECKS as CHECKS
     from qbench.judging.cell import CPU as CPU
     from qbench.judging.cell import FP32 as FP32
     from qbench.judging.cell import GIVEN as GIVEN
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from qbench.judging.cell import class_change as class_change
     from qbench.judging.cell import recorded_class as recorded_class
     from qbench.judging.drift import NOTHING_ACCEPTED_FOR as NOTHING_ACCEPTED_FOR
+    from qbench.judging.drift import UNACCEPTED as UNACCEPTED
     from qbench.judging.drift import Criterion as Criterion
     from qbench.judging.drift import arithmetic_change as arithmetic_change
     from qbench.judging.drift import broken_text as broken_text
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from qbench.judging.judgement import NEVER_ACCEPTED as NEVER_ACCEPTED
     from qbench.judging.judgement import approved as approved
     from qbench.judging.judgement import judge as judge
+    from qbench.judging.judgement import judged_alone as judged_alone
     from qbench.judging.judgement import support_lost as support_lost
     from qbench.judging.kinds import GateKind as GateKind
     from qbench.judging.kinds import Quantity as Quantity

@@ -16,6 +16,9 @@ GIVEN = "given"
 RECORDED = "recorded"
 """The schema of a cell that runs nothing: its answers were recorded elsewhere."""
 
+CHECKS = "checks"
+"""The suite of the cells that tests make by the fixture ``qbench_check``; no file has this name."""
+
 _NAME = re.compile(r"[a-z0-9_.-]+")
 
 

@@ -31,6 +31,8 @@ _SHOWN = 8
 """Digits of a digest, for people."""
 NOTHING_ACCEPTED_FOR = "nothing accepted for "
 """The detail of the drift gate in a class that is new to its cell begins with this."""
+UNACCEPTED = "nothing accepted yet"
+"""The detail of the drift gate of a cell without any accepted result."""
 RULE = "identical predictions in one environment class"
 
 
@@ -67,7 +69,7 @@ def drift_gates(
 
 def _nothing_accepted(here: AcceptedHere) -> Gate:
     if not here.others:
-        return _gate(GateState.INCOMPARABLE, "nothing accepted yet")
+        return _gate(GateState.INCOMPARABLE, UNACCEPTED)
     accepted = f"(accepted: {', '.join(here.others)})"
     return _gate(GateState.INCOMPARABLE, f"{NOTHING_ACCEPTED_FOR}{here.environment} {accepted}")
 

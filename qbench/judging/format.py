@@ -27,8 +27,13 @@ def _command(node_id: str, options: str, *, reason: bool) -> str:
 
 
 def _model(node_id: str) -> str:
-    """The node id of the cell's model: all its cells share one reference."""
-    return node_id.rpartition("::")[0] or node_id
+    """The node id of the cell's model: all its cells share one reference; a test is one cell."""
+    return node_id if is_test(node_id) else node_id.rpartition("::")[0] or node_id
+
+
+def is_test(node_id: str) -> bool:
+    """Whether it names a test that is one cell (``qbench_check``), not a cell of a suite file."""
+    return ".py::" in node_id.partition("[")[0]
 
 
 def missing_model(node_id: str) -> str:
@@ -49,7 +54,9 @@ def missing_cell(node_id: str, *, fails: bool) -> str:
     """A cell without an accepted result; accepting does not make a cell green that ``fails``."""
     accept = _command(node_id, "--qbench-accept=new", reason=False)
     return (
-        f"{accept} records its numbers, but this stays red: {still_failing()}" if fails else accept
+        f"{accept} records its numbers, but this stays red: {still_failing(node_id)}"
+        if fails
+        else accept
     )
 
 
@@ -96,11 +103,13 @@ def failed(node_id: str, *, drifted: bool, floor: bool) -> str:
             " lowers the floor, though not below the minimum of the suite; otherwise find the cause"
         )
     accept = f"; {_accept_changed(node_id)} only records the new numbers" if drifted else ""
-    return f"this stays red: {still_failing()}{accept}"
+    return f"this stays red: {still_failing(node_id)}{accept}"
 
 
-def still_failing() -> str:
+def still_failing(node_id: str = "") -> str:
     """Its numbers are recorded, but beyond what the rule allows."""
+    if is_test(node_id):
+        return "find the cause, or give the check another 'tolerance', with the reason next to it"
     return (
         "find the cause, or give the cell its own tolerance or a quarantine entry ('qbench "
         "quarantine')"

@@ -49,8 +49,8 @@ NEVER_ACCEPTED = "never accepted; "
 """The headline of a cell without an accepted result begins with this."""
 
 
-def approved(verdict: Verdict) -> Verdict:
-    """``verdict``, one of ``APPROVABLE``, once its result is accepted."""
+def approved(verdict: Verdict, node_id: str = "") -> Verdict:
+    """``verdict``, one of ``APPROVABLE``, once its result is accepted; ``node_id``: of its cell."""
     if _first_broken(verdict.gates, FAILING) is None:
         notices = (UNGATED,) if verdict.ungated else ()
         return replace(verdict, outcome=Outcome.ACCEPTED, remedy="", notices=notices)
@@ -59,8 +59,15 @@ def approved(verdict: Verdict) -> Verdict:
         outcome=Outcome.FAILED,
         headline=verdict.headline.removeprefix(NEVER_ACCEPTED),
         notices=_notices_without_unaccepted(verdict),
-        remedy=remedies.still_failing(),
+        remedy=remedies.still_failing(node_id),
     )
+
+
+def judged_alone(verdict: Verdict) -> Verdict:
+    """``verdict`` of a test without an accepted result: that nothing is accepted yet is said once
+    for all tests.
+    """
+    return replace(verdict, notices=_notices_without_unaccepted(verdict))
 
 
 def _notices_without_unaccepted(verdict: Verdict) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ Only the process that pytest was started in has a ``Controller``, which writes a
 
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ import pytest
 from qbench.lazy import loaded_whole
 
 if TYPE_CHECKING:
+    from qbench.plugin.checks import QbenchCheck
     from qbench.plugin.collecting import MisnamedSuite, SuiteFile
     from qbench.plugin.controller import Controller
     from qbench.plugin.python_tests import QbenchCell
@@ -158,6 +159,16 @@ def qbench_cell(request: pytest.FixtureRequest) -> "QbenchCell":
     return cell_of(request)
 
 
+@pytest.fixture
+def qbench_check(request: pytest.FixtureRequest) -> "QbenchCheck":
+    """``qbench_check("int8.onnx", fp32="net.onnx", data="val.npz")``: measured, judged and
+    remembered as the cell of this test.
+    """
+    from qbench.plugin.checks import check_of
+
+    return check_of(request)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Apply ``--qbench-select`` and ``--qbench-shard``."""
     from qbench.plugin.options import OPTIONS
@@ -166,6 +177,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         from qbench.plugin.item_state import deselect_cells
 
         deselect_cells(config, items)
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    """Note the tests with a check that this session leaves out."""
+    from qbench.plugin.options import LEFT_OUT
+
+    for item in items:
+        if "qbench_check" in getattr(item, "fixturenames", ()):
+            item.config.stash.setdefault(LEFT_OUT, set()).add(item.nodeid)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

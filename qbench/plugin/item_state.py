@@ -45,7 +45,7 @@ class SuiteFacts:
 @dataclass(slots=True)
 class ItemState:
     """Of one item: the facts of its suite, whether it is a cell of the suite file, its lines
-    and notes of the run.
+    and notes of the run; ``check``: the arguments of its ``qbench_check``.
     """
 
     facts: SuiteFacts
@@ -53,11 +53,12 @@ class ItemState:
     location: tuple[str, int]
     line: dict[str, Any] | None = None
     finding: dict[str, Any] | None = None
+    check: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
 
     def forget(self) -> None:
         """Forget what a run of the item left."""
-        self.line, self.finding, self.notes = None, None, ()
+        self.line, self.finding, self.check, self.notes = None, None, None, ()
 
 
 ITEM_STATE = pytest.StashKey[ItemState]()
@@ -92,7 +93,12 @@ def attach(report: pytest.TestReport, state: ItemState) -> None:
     facts = state.facts.plain | {"is_cell": state.is_cell}
     setattr(report, "qbench_suite", facts)  # noqa: B010 - reports are open to attributes, their type is not
     if report.when == "call" or (report.when == "setup" and not report.passed):
-        found = {"qbench": state.line, "qbench_finding": state.finding, "qbench_notes": state.notes}
+        found = {
+            "qbench": state.line,
+            "qbench_finding": state.finding,
+            "qbench_check": state.check,
+            "qbench_notes": state.notes,
+        }
         for name, value in found.items():
             if value:
                 setattr(report, name, value)

@@ -18,8 +18,9 @@ from qbench.plugin.skips import is_skip, skip_reason
 if TYPE_CHECKING:
     from pluggy import HookRelay
 
+    from qbench.evaluation import Subject
     from qbench.judging import QuarantineEntry
-    from qbench.suite import Bench, Catalogues, PlannedCell, Suite
+    from qbench.suite import Bench, Catalogues, Check, PlannedCell, Suite
 
 _OPENED = pytest.StashKey[dict[Any, "OpenSuite"]]()
 
@@ -33,6 +34,7 @@ class OpenSuite:
             order.
         stale_entries: entries of the quarantine file that match no cell; empty unless the session
             prunes, because without pruning such an entry is an error.
+        subject: of a check, which is built from files; None: as the suite names it.
     """
 
     suite: "Suite"
@@ -41,6 +43,7 @@ class OpenSuite:
     config: pytest.Config
     shown_path: str
     stale_entries: "tuple[QuarantineEntry, ...]" = ()
+    subject: "Subject | None" = None
 
     @cached_property
     def bench(self) -> "Bench":
@@ -65,7 +68,7 @@ class OpenSuite:
             uses_floors=options.repeats is None,
             processor=self.config.hook.pytest_qbench_processor(config=self.config),
         )
-        return Bench(self.suite, self.catalogues, settings)
+        return Bench(self.suite, self.catalogues, settings, subject=self.subject)
 
 
 def open_suite(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuite:
@@ -102,16 +105,14 @@ def open_suite(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuit
 
 
 def _opened(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuite:
-    from qbench.suite import expand, expand_pruned, gather, load_suite, with_python
+    from qbench.suite import expand, expand_pruned, load_suite
 
     suite = _with_options(config, load_suite(path))
     # as a user would type it where pytest was started
     shown = os.path.relpath(path, config.invocation_params.dir)
     shown = str(path) if shown.startswith("..") else Path(shown).as_posix()
     added = _extensions(hook, config)
-    catalogues = gather(added, suites=path.parent)
-    if (release := config.stash[OPTIONS].release) is not None:
-        catalogues = with_python(catalogues, release.python, release.package)
+    catalogues = _catalogues(added, config, path.parent)
     if config.stash[OPTIONS].prune:
         # pruning reports stale entries at the end, so here they are not an error
         kept, planned = expand_pruned(suite, catalogues)
@@ -119,9 +120,49 @@ def _opened(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuite:
         return OpenSuite(kept, catalogues, planned, config, shown, stale)
     with _naming_idle_hooks(hook, len(added)):
         planned = expand(suite, catalogues)
-    if (repeats := config.stash[OPTIONS].repeats) is not None:
-        planned = tuple(one.with_repeats(repeats, "option --qbench-repeats") for one in planned)
-    return OpenSuite(suite, catalogues, planned, config, shown)
+    return OpenSuite(suite, catalogues, _repeated(planned, config), config, shown)
+
+
+def open_test(check: "Check", config: pytest.Config, hook: "HookRelay") -> OpenSuite:
+    """The suite of the one cell of ``check``, with pytest's options.
+
+    Raises:
+        InputError: what ``qbench.suite.open_check`` raises; a hook fails.
+    """
+    from qbench.judging import CHECKS, Tolerance
+    from qbench.suite import open_check
+
+    folder = config.rootpath / "suites"  # names of schemas, devices and engines in files
+    known = _catalogues(_extensions(hook, config), config, folder)
+    opened = open_check(check, known, limit=config.stash[OPTIONS].limit)
+    suite, planned = _with_options(config, opened.suite), opened.planned
+    if check.tolerance is None or config.getoption("qbench_tolerance"):
+        # an argument wins over the ini file, the command line over both
+        tolerances = ((None, suite.own_tolerance() or Tolerance()),)
+        planned = replace(planned, tolerances=tolerances)
+    cells = _repeated((planned,), config)
+    return OpenSuite(suite, opened.catalogues, cells, config, CHECKS, subject=opened.subject)
+
+
+def _catalogues(added: "list[Extension]", config: pytest.Config, folder: Path) -> "Catalogues":
+    """What can be named: with the ``added`` extensions and the files in ``folder``."""
+    from qbench.suite import gather, with_python
+
+    catalogues = gather(added, suites=folder)
+    release = config.stash[OPTIONS].release
+    if release is None:
+        return catalogues
+    return with_python(catalogues, release.python, release.package)
+
+
+def _repeated(
+    planned: "tuple[PlannedCell, ...]", config: pytest.Config
+) -> "tuple[PlannedCell, ...]":
+    """``planned``, to be run as often as the option says."""
+    repeats = config.stash[OPTIONS].repeats
+    if repeats is None:
+        return planned
+    return tuple(one.with_repeats(repeats, "option --qbench-repeats") for one in planned)
 
 
 def _extensions(hook: "HookRelay", config: pytest.Config) -> list[Extension]:

@@ -29,7 +29,8 @@ class OpenRun:
         writer: None when the file could not be opened or written. is_kept: whether other sessions
         will find it. cells, findings, notes: its lines, also without file. finished: node ids of
         its items that ended with a record. has_red: whether one of their cells is red. hidden:
-        those of red cells that pytest counts as no failure, which a hook can bring about.
+        those of red cells that pytest counts as no failure, which a hook can bring about. checks:
+        name → the arguments of the ``qbench_check`` behind a cell, and its folder.
     """
 
     facts: Mapping[str, Any]
@@ -43,6 +44,7 @@ class OpenRun:
     finished: set[str] = field(default_factory=set)
     has_red: bool = False
     hidden: list[str] = field(default_factory=list)
+    checks: dict[str, dict[str, Any]] = field(default_factory=dict)
     complete: bool = False
 
     @property
@@ -94,6 +96,8 @@ class Recorder:
             run.finished.add(report.nodeid)  # before writing: an interrupt may come at any line
         if line is not None:
             self._add_cell(run, line)
+            if check := getattr(report, "qbench_check", None):
+                run.checks[run.cells[-1].model] = check
             if facts["is_cell"] and run.cells[-1].is_red:
                 run.has_red = True
                 run.hidden += [] if report.failed else [report.nodeid]
@@ -179,6 +183,8 @@ class Recorder:
         from qbench.judging import Outcome
 
         if not run.cells or any(cell.outcome != Outcome.UNSUPPORTED.value for cell in run.cells):
+            return 0
+        if run.checks:  # pytest shows that these tests were skipped, and why
             return 0
         could = (
             "could get its packages"

@@ -15,7 +15,9 @@ import pytest
 
 from qbench.errors import IncompleteError, QbenchError, refused_by_system
 from qbench.host import first_parents, utc_now
+from qbench.judging import CHECKS
 from qbench.number_text import counted
+from qbench.plugin.checks import accept_checks, check_sentences, left_over_sentences
 from qbench.plugin.item_state import collected_suites
 from qbench.plugin.opening import OpenSuite, open_suite
 from qbench.plugin.options import OPTIONS
@@ -74,6 +76,11 @@ def finish(
     suites = {key: _suite_of(session, run) for key, run in recorder.runs.items()}
     left_over: list[str] = []
     for key, run in recorder.runs.items():
+        if _is_of_checks(run):
+            told = [*check_sentences(run, session.config), *_left_over(run, session)]
+            for sentence in told:
+                recorder.note(run, sentence)
+                left_over.append(f"note: {sentence}")
         opened = suites[key]
         if opened is None:  # the errors of its cells or of its collector name the reason
             continue
@@ -92,8 +99,8 @@ def finish(
     )
     for run in recorder.runs.values():
         if recorder.options.accepts:
-            messages += _attempt(recorder, partial(_accept, run, session))
-        if recorder.options.prune:
+            messages += _attempt(recorder, partial(_accept, run, session, recorder))
+        if recorder.options.prune and not _is_of_checks(run):
             messages += _attempt(recorder, partial(_prune, run, session))
     if recorder.options.report and not stopped:
         messages += _attempt(recorder, partial(_report, recorder))
@@ -144,10 +151,23 @@ def unneeded_entry_sentences(opened: OpenSuite, run: OpenRun) -> tuple[str, ...]
     return unneeded_entry_errors(opened.suite, (one.cell for one in opened.planned), run.cells)
 
 
+def _is_of_checks(run: OpenRun) -> bool:
+    """Whether ``run`` is of plain tests with ``qbench_check``, which have no suite file."""
+    return bool(run.facts["suite"] == CHECKS)
+
+
+def _left_over(run: OpenRun, session: pytest.Session) -> Iterator[str]:
+    """Baselines of tests that are gone, where this process collected all tests."""
+    if run.facts["planned"] == 0 and session.items:
+        yield from left_over_sentences(session.config, session.items)
+
+
 def _suite_of(session: pytest.Session, run: OpenRun) -> OpenSuite | None:
     """The suite of ``run`` opened in this process; None where that fails, as it may for the
-    suite of a Python test.
+    suite of a Python test, and for plain tests.
     """
+    if _is_of_checks(run):
+        return None
     try:
         return _opened(session, Path(run.facts["file"]))
     except QbenchError:
@@ -185,7 +205,7 @@ def _report(recorder: Recorder) -> list[str]:
         )
     reports = build_reports(recent.runs, memory=memory)
     files = {
-        run.facts["suite"]: _short(Path(file), recorder.config)
+        run.facts["suite"]: "" if _is_of_checks(run) else _short(Path(file), recorder.config)
         for file, run in recorder.runs.items()
     }
     if GITHUB in options.report:
@@ -208,9 +228,11 @@ def _report(recorder: Recorder) -> list[str]:
     return messages
 
 
-def _accept(run: OpenRun, session: pytest.Session) -> list[str]:
+def _accept(run: OpenRun, session: pytest.Session, recorder: Recorder) -> list[str]:
     if not run.complete:
         return ["Nothing was accepted: the run is not whole. Run it again to its end."]
+    if _is_of_checks(run):
+        return _accept_checks(run, session, recorder)
     opened = _opened(session, Path(run.facts["file"]))
     planned = {str(cell.cell): cell for cell in opened.planned}
     measurements = [m for m in (record.measurement() for record in run.cells) if m is not None]
@@ -221,6 +243,17 @@ def _accept(run: OpenRun, session: pytest.Session) -> list[str]:
         *(line for model, change in approved for line in _acceptance_lines(model, change)),
         *notices,
     ]
+
+
+def _accept_checks(run: OpenRun, session: pytest.Session, recorder: Recorder) -> list[str]:
+    """Accept what the tests of ``run`` measured, each by itself; a line for each."""
+    lines: list[str] = []
+    for test, done in accept_checks(run, session):
+        if isinstance(done, QbenchError):
+            recorder.problems.append(str(done))
+        else:
+            lines += [*_acceptance_lines(test, done), *done.notices]
+    return lines
 
 
 def _prune(run: OpenRun, session: pytest.Session) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from qbench.judging import COSTS, SPECS, THEN, GateKind
+from qbench.judging import CHECKS, COSTS, SPECS, THEN, GateKind
 from qbench.reporting.assembly import build_report
 from qbench.reporting.columns import TERMINAL
 from qbench.reporting.format import (
@@ -309,6 +309,10 @@ def place_of(rule: str, suite: str) -> str:
     it.
     """
     file = f"{suite}.qbench.toml"
+    if suite == CHECKS:
+        return (
+            "'tolerance' of its qbench_check sets another" if rule.startswith("tolerance ") else ""
+        )
     if rule.startswith("quarantine "):
         return f"set in {suite}.quarantine.toml"
     if rule.startswith("accepted floor"):

@@ -29,6 +29,11 @@ if TYPE_CHECKING:
     from qbench.suite.catalogues import meanings as meanings
     from qbench.suite.catalogues import with_python as with_python
     from qbench.suite.catalogues import written_extensions as written_extensions
+    from qbench.suite.check import Check as Check
+    from qbench.suite.check import OpenCheck as OpenCheck
+    from qbench.suite.check import check_name as check_name
+    from qbench.suite.check import check_suite as check_suite
+    from qbench.suite.check import open_check as open_check
     from qbench.suite.expansion import PlannedCell as PlannedCell
     from qbench.suite.expansion import Selection as Selection
     from qbench.suite.expansion import Shard as Shard

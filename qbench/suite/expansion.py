@@ -62,6 +62,8 @@ class PlannedCell:
         tolerances: (condition on the environment class, tolerance); the first that holds wins, the
         last always holds. criterion: what it must be compared with another backend; None: nothing.
         quarantine: the entries about it, in the order of their file.
+        test: the node id of the test that is this cell (``qbench_check``); empty: a cell of a suite
+            file. Where nothing was accepted for a test, it is judged by its loss alone.
     """
 
     cell: Cell
@@ -75,6 +77,7 @@ class PlannedCell:
     partner: ModelTable | None = None
     criterion: Criterion | None = None
     quarantine: tuple[QuarantineEntry, ...] = ()
+    test: str = ""
 
     def tolerance(self, environment: EnvironmentClass) -> Tolerance:
         """The tolerance in ``environment``: default < suite < model < cell."""

@@ -52,6 +52,7 @@ from qbench.judging import (
     approved,
     asked_evidence,
     judge,
+    judged_alone,
     needs_all_samples,
     retrained_gate,
     support_lost,
@@ -116,7 +117,7 @@ class JudgedCell:
     def record(self) -> CellRecord:
         """The cell as it is stored."""
         record = CellRecord.of(self.planned.cell, self.verdict, self.measurement)
-        return msgspec.structs.replace(record, unfetched=self.unfetched)
+        return msgspec.structs.replace(record, unfetched=self.unfetched, test=self.planned.test)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,8 +148,17 @@ class Settings:
 class Bench:
     """The cells of one suite in this process; holds the shared artifacts of one model at a time."""
 
-    def __init__(self, suite: Suite, catalogues: Catalogues, settings: Settings) -> None:
+    def __init__(
+        self,
+        suite: Suite,
+        catalogues: Catalogues,
+        settings: Settings,
+        *,
+        subject: Subject | None = None,
+    ) -> None:
+        """``subject``: of every cell, as it was built from files; None: as the suite names it."""
         self.suite = suite
+        self._subject = subject
         self._catalogues = catalogues
         self._settings = settings
         self._current: tuple[tuple[str, CalibrationChoice], SubjectArtifacts] | None = None
@@ -339,14 +349,19 @@ class Bench:
         ACCEPTED if this run accepts a new or changed result; a loss beyond its rule stays red.
         """
         expectation = self.expectation(planned, measurement)
-        # The missing reference is that of the partner: the remedy names the node that makes it.
-        borrows = expectation.state is not State.KNOWN and planned.partner is not None
-        cell = (
-            replace(planned.cell, model=planned.partner.id)
-            if borrows and planned.partner
-            else planned.cell
+        verdict = self._approved(
+            planned, measurement, self._judged(planned, measurement, expectation)
         )
-        verdict = judge(
+        if planned.test and verdict.outcome is Outcome.MISSING:
+            known = replace(expectation, cell_known=True)
+            verdict = judged_alone(self._judged(planned, measurement, known))
+        notices = (*verdict.notices, *self._settings.cache.take_notices(), *take_unprotected())
+        return replace(verdict, notices=notices)
+
+    def _judged(
+        self, planned: PlannedCell, measurement: Measurement, expectation: Expectation
+    ) -> Verdict:
+        return judge(
             measurement,
             expectation,
             tolerance=planned.tolerance(measurement.environment),
@@ -354,18 +369,29 @@ class Bench:
             rules=planned.rules,
             quarantine=planned.quarantine_entry(measurement.environment),
             today=self._settings.today,
-            node_id=f"{self._settings.suite_path}::{cell}",
+            node_id=self._node_id(planned, expectation),
         )
-        notices = (*verdict.notices, *self._settings.cache.take_notices(), *take_unprotected())
-        verdict = replace(verdict, notices=notices)
+
+    def _node_id(self, planned: PlannedCell, expectation: Expectation) -> str:
+        """What pytest calls ``planned``, for the commands of its verdict."""
+        if planned.test:
+            return planned.test
+        cell = planned.cell
+        if expectation.state is not State.KNOWN and planned.partner is not None:
+            # the missing reference is that of the partner: the remedy names the node that makes it
+            cell = replace(cell, model=planned.partner.id)
+        return f"{self._settings.suite_path}::{cell}"
+
+    def _approved(
+        self, planned: PlannedCell, measurement: Measurement, verdict: Verdict
+    ) -> Verdict:
+        """``verdict`` after what this run accepts."""
         if self._settings.accepting is None or verdict.outcome not in APPROVABLE:
             return verdict
         acceptance = self.acceptance(planned, [measurement])
-        return (
-            verdict
-            if acceptance is None or not is_taken(acceptance, measurement, verdict)
-            else approved(verdict)
-        )
+        if acceptance is None or not is_taken(acceptance, measurement, verdict):
+            return verdict
+        return approved(verdict, planned.test)
 
     def expectation(self, planned: PlannedCell, measurement: Measurement) -> Expectation:
         """What the baseline expects of this cell; a reference this run accepts counts as known."""
@@ -387,7 +413,7 @@ class Bench:
             # A cell in quarantine on some machines is not accepted there, so it may be missing from
             # the baseline.
             return replace(expected, cell_known=expected.cell_known or bool(planned.quarantine))
-        if self._accepts_reference:
+        if self._accepts_reference or planned.test:  # a test is judged against today's fp32 run
             return Expectation(cell_known=False)
         reference = model if planned.partner is None else planned.partner.id
         return Expectation.missing(f"no baseline of '{reference}' in suite '{self.suite.name}'")
@@ -458,10 +484,10 @@ class Bench:
         accepting, baseline = self._settings.accepting, self._baselines.get(planned.model.id)
         if accepting is None or not measurements or planned.model.is_alone:
             return None
+        # the first result of a test brings its reference along
+        replaces = accepting.fp32 or (bool(planned.test) and baseline is None)
         replaced = (
-            self._replaced(planned, measurements[0], accepting, baseline)
-            if accepting.fp32
-            else None
+            self._replaced(planned, measurements[0], accepting, baseline) if replaces else None
         )
         baseline = baseline if replaced is None else replaced.baseline
         if baseline is None:
@@ -488,16 +514,17 @@ class Bench:
         copied here.
         """
         backend = self.suite.table.reference
+        borrows = planned.model.id in self.suite.partners
         replaced = accept_reference(
-            baseline if planned.partner is None else None,
+            None if borrows else baseline,
             measurement,
             self.shared(planned).reference(),
             backend=backend,
             environment_class=str(self.environment(backend)),
             reason=accepting.reason,
         )
-        if planned.partner is None:
-            return replaced
+        if not borrows:
+            return replace(replaced, baseline=replace(replaced.baseline, test=planned.test))
         model = planned.model.id
         return Acceptance(
             baseline=replaced.baseline.as_reference_of(model, self._baselines.own(model))
@@ -555,7 +582,8 @@ class Bench:
             self._current = None  # free it first: two large models may not fit into memory
             reference = self._catalogues.reference(self.suite.table.reference)
             shared = SubjectArtifacts(
-                make_subject(
+                self._subject
+                or make_subject(
                     planned.model,
                     planned.calibration,
                     self._catalogues,

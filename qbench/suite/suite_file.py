@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from qbench.errors import InputError, unknown_name
-from qbench.judging import ANY_CLASS, Cell, Criterion, QuarantineEntry, RelativeTo, Rules, Tolerance
+from qbench.judging import (
+    ANY_CLASS,
+    CHECKS,
+    Cell,
+    Criterion,
+    QuarantineEntry,
+    RelativeTo,
+    Rules,
+    Tolerance,
+)
 from qbench.storage import read_toml, require_format, sweep_work_folder, value_from_table
 from qbench.subjects import list_operators
 from qbench.suite.settings import (
@@ -323,7 +332,9 @@ class Suite:
         the suite's.
         """
         table = next((table for table in self.models if table.id == model), None)
-        suite, own = f"suite {self.name}", f"model {model}"
+        # checks of tests have no file that a reader could look into
+        suite = "default" if self.name == CHECKS else f"suite {self.name}"
+        own = f"model {model}"
         layers = ((suite, self.table), (own, table))
         (
             (integer_macs, rule),
@@ -378,6 +389,13 @@ def load_suite(path: Path) -> Suite:
     """
     name = path.name.removesuffix(SUFFIX)
     doing = f"Reading suite '{path.name}'"
+    if name == CHECKS:
+        raise InputError(
+            doing,
+            found=f"the name '{CHECKS}'",
+            expected="another one: this is the name of what tests measure by qbench_check",
+            remedy="Rename the file.",
+        )
     written_table = read_toml(path)
     require_format(written_table, FORMAT, doing)
     written_table.pop("format", None)

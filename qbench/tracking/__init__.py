@@ -27,10 +27,13 @@ if TYPE_CHECKING:
     from qbench.tracking.baseline import Baseline as Baseline
     from qbench.tracking.baseline import StoredData as StoredData
     from qbench.tracking.baseline_file import BaselineChange as BaselineChange
+    from qbench.tracking.baseline_file import BaselineOfTest as BaselineOfTest
     from qbench.tracking.baseline_file import baseline_path as baseline_path
+    from qbench.tracking.baseline_file import baselines_of_tests as baselines_of_tests
     from qbench.tracking.baseline_file import changing_baseline as changing_baseline
     from qbench.tracking.baseline_file import find_baseline as find_baseline
     from qbench.tracking.baseline_file import load_baseline as load_baseline
+    from qbench.tracking.baseline_file import move_baseline as move_baseline
     from qbench.tracking.baseline_file import parts_of_baseline as parts_of_baseline
     from qbench.tracking.baseline_file import save_baseline as save_baseline
     from qbench.tracking.baseline_merge import joined_baselines as joined_baselines

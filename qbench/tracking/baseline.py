@@ -92,7 +92,8 @@ class Baseline:
         cells: ``backend+schema[+variant]`` → what was accepted.
         calibrations: key of a calibration → value → the accepted (low, high), for all computers.
         kept: slug → environment class → data set → the accepted answers, of the results that name
-        their digests. lost: what of it could not be read, a sentence each, where the rest is kept
+        their digests. test: the node id of the test whose check it is; empty: a model of a suite
+        file. lost: what of it could not be read, a sentence each, where the rest is kept
         for a new reference; not stored. unread: of that, what a new reference does not make again,
         as (slug or calibration, what of it); not stored.
     """
@@ -108,6 +109,7 @@ class Baseline:
     cells: Mapping[str, AcceptedCell] = field(default_factory=dict)
     calibrations: Calibrations = field(default_factory=dict)
     kept: KeptAnswers = field(default_factory=dict)
+    test: str = ""
     lost: tuple[str, ...] = ()
     unread: tuple[tuple[str, str], ...] = ()
 

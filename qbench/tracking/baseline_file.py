@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from qbench.errors import DamagedError, StoreError
+from qbench.errors import DamagedError, InputError, StoreError
 from qbench.judging import Accepted, Repeats
 from qbench.metrics import Answers, kept_arrays, kept_digest, restored_answers
 from qbench.storage import (
@@ -343,6 +343,7 @@ class _File:
     data: Mapping[str, StoredData]
     cells: Mapping[str, AcceptedCell] = field(default_factory=dict)
     calibrations: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    test: str = ""
 
 
 def baseline_path(folder: Path, suite: str, model: str) -> Path:
@@ -420,6 +421,82 @@ def save_baseline(path: Path, baseline: Baseline) -> bool:
         return change.save(baseline)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineOfTest:
+    """A baseline that belongs to a test: what it is of, without its answers.
+
+    Args:
+        path: of its file. test: node id. model_digest, preprocessing: as of ``Baseline``.
+        data: data set → digest of data and labels. slugs: its cells.
+    """
+
+    path: Path
+    test: str
+    model_digest: str
+    preprocessing: str
+    data: Mapping[str, str]
+    slugs: tuple[str, ...]
+
+    def is_of(self, digests: Mapping[str, str]) -> bool:
+        """Whether its reference is of the model and the data with these ``digests``, as of
+        ``Baseline.stale``.
+        """
+        own = {
+            "model": self.model_digest,
+            "preprocessing": self.preprocessing,
+            **{f"data:{name}": digest for name, digest in self.data.items()},
+        }
+        return all(own.get(key) == digest for key, digest in digests.items())
+
+
+def baselines_of_tests(folder: Path) -> tuple[BaselineOfTest, ...]:
+    """The baselines in ``folder`` (of one suite) that belong to tests; damaged files are skipped
+    here.
+
+    Raises:
+        StoreError: a file cannot be read.
+    """
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        text = read_bytes(path)
+        if text is None:
+            continue
+        with contextlib.suppress(DamagedError):
+            file = _parsed(path, text)
+            if file.test:
+                known = BaselineOfTest(
+                    path=path,
+                    test=file.test,
+                    model_digest=file.model.digest,
+                    preprocessing=file.preprocessing,
+                    data={name: one.digest for name, one in file.data.items()},
+                    slugs=tuple(file.cells),
+                )
+                found.append(known)
+    return tuple(found)
+
+
+def move_baseline(path: Path, target: Path, *, model: str, test: str) -> None:
+    """Move the baseline at ``path`` to ``target`` in the same folder, as that of ``test``.
+
+    The new file is whole before the old one is removed.
+
+    Raises:
+        InputError: ``target`` exists. StoreError: as ``load_baseline``, or the folder cannot be
+            written.
+    """
+    with changing_baseline(path) as held:
+        if target.exists():
+            raise InputError(
+                f"Moving the baseline '{path}'",
+                found=f"'{target}' there already",
+                expected="a test without an accepted result",
+                remedy="Name a test that has none, or keep both files.",
+            )
+        held.beside(target).save(replace(load_baseline(path), model=model, test=test))
+        held.delete()
+
+
 @contextlib.contextmanager
 def changing_baseline(path: Path) -> "Iterator[BaselineChange]":
     """The baseline at ``path`` held by one process at a time, to be read, changed and written;
@@ -442,6 +519,10 @@ class BaselineChange:
     def __init__(self, path: Path, aside: Path) -> None:
         self.path = path
         self._aside = aside
+
+    def beside(self, path: Path) -> "BaselineChange":
+        """The same for ``path`` in the same folder, which this process holds as a whole."""
+        return BaselineChange(path, self._aside)
 
     def save(self, baseline: Baseline) -> bool:
         """Write ``baseline``; whether anything changed on disk: equal content is not written.
@@ -595,7 +676,9 @@ def _table(baseline: Baseline) -> dict[str, Any]:
             for name, data in baseline.data.items()
         },
         "cells": cells,
-    } | ({"calibrations": words} if words else {})
+        **({"calibrations": words} if words else {}),
+        **({"test": baseline.test} if baseline.test else {}),
+    }
 
 
 def _calibrations(path: Path, words: Mapping[str, Mapping[str, str]]) -> Calibrations:
@@ -724,6 +807,7 @@ def _baseline(path: Path, text: bytes, *, keep_whole_parts: bool) -> Baseline:
         cells=_with_kept(file.cells, kept) if lost else file.cells,
         calibrations=_calibrations(path, file.calibrations),
         kept=kept,
+        test=file.test,
         lost=tuple(lost or ()),
         unread=tuple(unread or ()),
     )

@@ -56,10 +56,11 @@ lists them all.
 _ALWAYS = ("type", *AXES, "outcome", "headline", "rule", "gates", "notices", "remedy")
 """What every line holds."""
 
-_NOT_MEASURED = frozenset((*_ALWAYS, "excused", "unfetched"))
+_NOT_MEASURED = frozenset((*_ALWAYS, "excused", "unfetched", "test"))
 """The fields without numbers: a result in which one of them is unreadable can still be accepted."""
 
 _OPTIONAL = (
+    "test",
     "constant_bytes",
     "weight_macs",
     "executed_macs",
@@ -248,7 +249,8 @@ class CellRecord(
         measured. refusals: the first of ``refusal_count``. calibrated: key and ranges, packed.
         tolerance: of a score, relative to that of fp32; None where there is no stored fp32, and in
         older lines. ungated: whether no gate judges its answers, so that it passes whatever they
-        are. unfetched: whether a package that it needs could not be had. excused: the option by
+        are. test: the node id of the test that is the cell; empty: a cell of a suite file.
+        unfetched: whether a package that it needs could not be had. excused: the option by
         which a red outcome is not
             counted as a failure of the run.
         left_out: names of the fields whose values have another type than this version knows; not
@@ -299,6 +301,7 @@ class CellRecord(
     excused: str = ""
     tolerance: float | None = None
     ungated: bool = False
+    test: str = ""
     left_out: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qbench.errors import StoreError
-from qbench.judging import Cell
+from qbench.judging import CHECKS, Cell
 from qbench.storage import sweep_work_folder
 from qbench.tracking.baseline import AcceptedCell, Baseline
 from qbench.tracking.baseline_file import (
@@ -148,7 +148,11 @@ def orphan_notes(folder: Path, suites: Path, suffix: str) -> tuple[str, ...]:
             too.
     """
     named = (path.parent.name for path in sorted(folder.glob("*/*.json")))
-    orphans = [name for name in dict.fromkeys(named) if not (suites / f"{name}{suffix}").exists()]
+    orphans = [
+        name
+        for name in dict.fromkeys(named)
+        if name != CHECKS and not (suites / f"{name}{suffix}").exists()
+    ]
     return tuple(
         f"'{folder.name}/{name}' holds baselines, but '{suites.name}' has no suite '{name}'."
         for name in orphans
