@@ -12,7 +12,8 @@ from qbench.cli.command import Command, ExitCode
 from qbench.cli.history_files import RUN_NAMES, declare_history, find_run
 from qbench.cli.options import declare_baselines, declare_json
 from qbench.cli.printing import print_columns, print_json, put, say
-from qbench.errors import InputError
+from qbench.errors import InputError, unknown_name
+from qbench.judging import CHECKS
 from qbench.number_text import counted
 from qbench.storage import sweep_work_folder
 
@@ -37,7 +38,14 @@ class _Measured:
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench accept``."""
-    parser.add_argument("runs", nargs="+", metavar="RUN", help=f"each {RUN_NAMES}")
+    parser.add_argument("runs", nargs="*", metavar="RUN", help=f"each {RUN_NAMES}")
+    parser.add_argument(
+        "--rename",
+        nargs=2,
+        metavar=("OLD", "NEW"),
+        help="move the accepted result of a renamed test with qbench_check: both node ids, as in "
+        "'tests/test_net.py::test_int8'",
+    )
     parser.add_argument(
         "--cell",
         metavar="GLOB",
@@ -90,7 +98,10 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     """
     from qbench.tracking import Accepting, Scope
 
+    _refuse_runs_and_names(arguments)
     refuse_in_ci(arguments.in_ci, os.environ)
+    if arguments.rename:
+        return _rename(arguments)
     accepting = Accepting(
         scope=Scope(arguments.what), reason=arguments.reason, for_any=arguments.any_class
     )
@@ -120,6 +131,48 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         if any(is_named or not one.is_listed for one in every)
         else ExitCode.FINE
     )
+
+
+def _refuse_runs_and_names(arguments: argparse.Namespace) -> None:
+    """Refuse a command that names neither runs nor a renamed test, or both."""
+    if bool(arguments.runs) == bool(arguments.rename):
+        raise InputError(
+            "Accepting results",
+            found="runs and --rename" if arguments.runs else "no run",
+            expected="runs whose results are accepted, or --rename OLD NEW",
+            remedy="Name one of the two.",
+        )
+
+
+def _rename(arguments: argparse.Namespace) -> ExitCode:
+    """Move the baseline of a test that was renamed.
+
+    Raises:
+        InputError: no baseline of the old name, or one of the new name. StoreError: it cannot be
+            read or written.
+    """
+    from qbench.suite import check_name
+    from qbench.tracking import baseline_path, baselines_of_tests, move_baseline
+
+    old, new = arguments.rename
+    folder = Path(arguments.baselines)
+    known = {one.test: one.path for one in baselines_of_tests(folder / CHECKS)}
+    doing = f"Moving the accepted result of '{old}'"
+    if old not in known:
+        raise unknown_name(doing, "accepted test", old, known)
+    if old == new:
+        raise InputError(
+            doing, found="the same name twice", expected="the new one", remedy="Name it second."
+        )
+    name = check_name(new)
+    target = baseline_path(folder, CHECKS, name)
+    if not arguments.dry_run:
+        move_baseline(known[old], target, model=name, test=new)
+    if arguments.json:
+        print_json([{"old": old, "new": new, "from": str(known[old]), "to": str(target)}])
+    else:
+        put(f"moved {known[old]} to {target}")
+    return ExitCode.FINE
 
 
 def _note_ungated(run: "Run", pattern: str) -> None:
@@ -207,8 +260,10 @@ def _written(
 
 
 def _suite(folder: Path, run: "Run") -> "Suite":
-    from qbench.suite import SUFFIX, load_suite
+    from qbench.suite import SUFFIX, check_suite, load_suite
 
+    if run.suite == CHECKS:
+        return check_suite()
     return load_suite(folder / f"{run.suite}{SUFFIX}")
 
 
@@ -222,9 +277,14 @@ def _stored(folder: Path, run: "Run", model: str, suite: "Suite") -> "Baseline":
             f"Accepting results of '{model}' from run '{run.id}'",
             found=f"no baseline of '{reference}' in '{folder / suite.name}'",
             expected="a stored fp32 reference, which a run file does not hold",
-            remedy=f"Run {_reference_command(run.suite, reference, 'new')}.",
+            remedy=f"Run {_reference_command(run.suite, _node(run, reference), 'new')}.",
         )
     return baseline
+
+
+def _node(run: "Run", model: str) -> str:
+    """What commands call ``model``: its test, where it is a check."""
+    return next((one.test for one in run.cells if one.model == model and one.test), model)
 
 
 def _accept(
@@ -328,6 +388,8 @@ def _with_whole_command(reason: str, suite: str, model: str) -> str:
 
 
 def _reference_command(suite: str, model: str, scope: str) -> str:
+    if suite == CHECKS:
+        return f'pytest "{model}" --qbench-accept-fp32 --qbench-accept={scope}'
     return (
         f'pytest "suites/{suite}.qbench.toml::{model}" --qbench-accept-fp32 --qbench-accept={scope}'
     )

@@ -4,6 +4,7 @@ The node id of the test names the cell. Its line, its baseline and its finding g
 suites go; the controller gets the arguments with the report, and opens the check again to accept.
 """
 
+import errno
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -16,7 +17,15 @@ import pytest
 from qbench.errors import InputError, QbenchError, refused_by_system
 from qbench.judging import CHECKS, UNACCEPTED
 from qbench.plugin.item_state import ITEM_STATE, ItemState, SuiteFacts
-from qbench.plugin.items import detail_of, finding_of, item_location, judged_cell, red_text
+from qbench.plugin.items import (
+    detail_of,
+    finding_of,
+    item_location,
+    judged_cell,
+    keep_unmeasured,
+    red_text,
+    unmeasured_cell,
+)
 from qbench.plugin.opening import OpenSuite, open_test
 from qbench.plugin.options import LEFT_OUT, OPTIONS
 
@@ -85,18 +94,20 @@ class QbenchCheck:
             check = Check(test=self._item.nodeid, **arguments)
             opened = open_test(check, self._item.config, self._item.ihook)
         except QbenchError as error:
-            return str(error), False
+            return _with_folder(error), False
         except OSError as error:
             return str(refused_by_system(f"Opening the check '{self._item.nodeid}'", error)), False
         facts = _facts(self._item.config, self._item.session.items)
         state = ItemState(facts, is_cell=False, location=item_location(self._item))
         state.check = {**check.plain, _FOLDER: str(Path.cwd())}
         self._item.stash[ITEM_STATE] = state
+        planned = opened.planned[0]
         try:
             _refuse_renamed(opened, self._item)
-            judged = judged_cell(self._item, opened, opened.planned[0])
+            judged = judged_cell(self._item, opened, planned)
         except QbenchError as error:
-            return str(error), False
+            judged = unmeasured_cell(opened, planned, error)
+            keep_unmeasured(self._item, judged)
         return self._ended(check, opened, judged)
 
     def _ended(self, check: "Check", opened: OpenSuite, judged: "JudgedCell") -> tuple[str, bool]:
@@ -138,6 +149,12 @@ def check_of(request: pytest.FixtureRequest) -> QbenchCheck:
     return QbenchCheck(item)
 
 
+def _with_folder(error: QbenchError) -> str:
+    """The sentence of ``error``; where a file is missing, with the folder that paths start from."""
+    is_missing = os.strerror(errno.ENOENT) in error.found
+    return f"{error} Paths start from '{Path.cwd()}'." if is_missing else str(error)
+
+
 def _fail(message: str) -> None:
     __tracebackhide__ = True
     pytest.fail(message, pytrace=False)
@@ -158,7 +175,8 @@ def _facts(config: pytest.Config, items: Iterable[pytest.Item]) -> SuiteFacts:
         chosen = {one.nodeid for one in items if FIXTURE in getattr(one, "fixturenames", ())}
         known = {one.test for one in _stored(config) if is_there(config, one.test, items)}
         others = (config.stash.get(LEFT_OUT, set()) | known) - chosen
-        count = len(others) + len(chosen) if others else 0
+        least = max(len(others), int(_is_part(config)))
+        count = least + len(chosen) if least else 0
         file = config.rootpath / "suites" / CHECKS
         config.stash[_FACTS] = SuiteFacts(CHECKS, CHECKS, count, file, ())
     return config.stash[_FACTS]
@@ -183,8 +201,13 @@ def is_there(config: pytest.Config, test: str, items: Iterable[pytest.Item]) -> 
         return False
     if re.search(rf"\bdef\s+{re.escape(function)}\b", text) is None:
         return False
-    is_part = any("::" in str(one) for one in config.args) or LEFT_OUT in config.stash
-    return is_part or not any(one.partition("[")[0] == stem for one in ids)
+    return _is_part(config) or not any(one.partition("[")[0] == stem for one in ids)
+
+
+def _is_part(config: pytest.Config) -> bool:
+    """Whether the command line leaves out tests of the files that are collected."""
+    by_name = any("::" in str(one) for one in config.args)
+    return by_name or LEFT_OUT in config.stash or bool(config.getoption("lf", False))
 
 
 def _stored(config: pytest.Config) -> "tuple[BaselineOfTest, ...]":
@@ -300,6 +323,7 @@ def left_over_sentences(config: pytest.Config, items: Iterable[pytest.Item]) -> 
 
 
 def _listed(tests: "list[str]") -> str:
-    named = " and ".join(f"'{one}'" for one in tests[:_NAMED])
-    more = len(tests) - _NAMED
-    return f"{named} and {more} more" if more > 0 else named
+    named = [f"'{one}'" for one in tests[:_NAMED]]
+    if len(tests) > _NAMED:
+        named.append(f"{len(tests) - _NAMED} more")
+    return " and ".join(filter(None, (", ".join(named[:-1]), named[-1])))

@@ -190,7 +190,7 @@ def complete_report(
         return
     if state.line is None and (state.is_cell or report.skipped):
         error = None if call.excinfo is None else call.excinfo.value
-        _keep_unmeasured(item, unmeasured_cell(opened, planned, _what_ended(error, report)))
+        keep_unmeasured(item, unmeasured_cell(opened, planned, _what_ended(error, report)))
     elif not state.is_cell:
         return
     line = state.line
@@ -210,7 +210,7 @@ def is_red_line(line: Mapping[str, Any]) -> bool:
     return record_of_line(line).is_red
 
 
-def _keep_unmeasured(item: pytest.Item, judged: "JudgedCell") -> None:
+def keep_unmeasured(item: pytest.Item, judged: "JudgedCell") -> None:
     """Keep the line of ``judged``; a hook that fails here, where pytest makes the report, would
     end the session.
     """

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import structs
 
 from qbench.judging import (
+    CHECKS,
     FP32,
     IDEAL,
     NOTHING_ACCEPTED_FOR,
@@ -827,7 +828,11 @@ def _notices(run: RunView, cells: Sequence[CellView]) -> tuple[str, ...]:
         found.append(f"At most {counted(run.limited, 'sample')} of each data set were scored.")
     if not run.selected and run.planned and cells:
         # the cells of Python tests are not selected from those of the suite
-        found.append("Only Python tests measured cells of the suite.")
+        found.append(
+            "Only a part of the tests with a check ran."
+            if run.suite == CHECKS
+            else "Only Python tests measured cells of the suite."
+        )
     elif not run.whole_selection and not (run.limited and run.selected == run.planned):
         found.append(_selected_part(run, cells))
     if run.damaged:

@@ -255,3 +255,96 @@ def project(pytester, monkeypatch, tmp_path_factory, accepted_projects):
         tmp_path_factory.getbasetemp() / "qbench-cache"
     )  # content-addressed: all tests may share it
     return Project(pytester, monkeypatch, cache, accepted_projects)
+
+
+class Checks:
+    """An empty folder with a float network, quantized forms of it, and data for both."""
+
+    def __init__(self, pytester, files, cache):
+        self.pytester = pytester
+        self.path = pytester.path
+        for name, content in files.items():
+            (self.path / name).write_bytes(content)
+        self.write_ini(f"qbench_cache = {cache}", "qbench_localize = 0")
+
+    def write_ini(self, *settings):
+        self.settings = settings
+        self.pytester.makeini("\n".join(["[pytest]", *settings, ""]))
+
+    def write(self, body, name="test_net"):
+        """The file ``name``.py with ``body``, after the arguments of a check that passes."""
+        text = "import pytest\n\nGOOD = dict(fp32='net.onnx', data='val.npz', tolerance=0.5)\n"
+        path = self.path / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + textwrap.dedent(body))
+
+    def run(self, *args, process=False, workers=0):
+        """pytest here, in this process or one of its own; ``workers``: so many that measure."""
+        start = self.pytester.runpytest_inprocess
+        if process or workers:
+            start = self.pytester.runpytest_subprocess
+        spread = (f"-n{workers}",) if workers else ("-p", "no:xdist")
+        plain = PLAIN if process or workers else ()
+        return start("-p", "no:hypothesispytest", *plain, *spread, *args)
+
+    def quantize(self, name):
+        """Let ``int8.onnx`` be the quantized form ``name``."""
+        (self.path / "int8.onnx").write_bytes((self.path / name).read_bytes())
+
+    @property
+    def baselines(self):
+        return sorted(path.name for path in (self.path / "baselines").glob("checks/*.json"))
+
+    def lines(self, kind="cell", index=-1):
+        """The lines of a kind in one run file, the newest by default."""
+        folder = self.path / "reports" / "history"
+        files = sorted(folder.rglob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
+        lines = [json.loads(line) for line in files[index].read_text().splitlines()]
+        return [line for line in lines if line["type"] == kind]
+
+
+@pytest.fixture(scope="session")
+def check_files():
+    """Name → content: a float network, two quantized forms of it, scored and calibration data."""
+    import io
+
+    import numpy as np
+    import onnx_ir as ir
+
+    made = {}
+    exec(PROJECT.split("def model(", maxsplit=1)[0], made)
+    exec("def run(" + PROJECT.split("def run(")[1].split("WEIGHTS", maxsplit=1)[0], made)
+    net = made["network"](1)
+    rng = np.random.default_rng(3)
+    scored, learned = (rng.normal(0, 1, (count, 16)).astype(np.float32) for count in (200, 64))
+    labels = made["run"](net, scored)
+    profile = qbench.calibrate(net, [{"x": learned}])
+    files = {"net.onnx": ir.to_proto(net).SerializeToString()}
+    for name, schema in (("int8.onnx", "w8a8_asym_pc"), ("other.onnx", "w4a8_asym_pt")):
+        plan = qbench.make_plan(net, profile, schema)
+        files[name] = ir.to_proto(qbench.quantize_model(net, plan)).SerializeToString()
+    files["same.onnx"] = files["int8.onnx"]
+    files["again.onnx"] = ir.to_proto(made["network"](2)).SerializeToString()
+    narrow = qbench.calibrate(net, [{"x": 0.9 * learned}])
+    plan = qbench.make_plan(net, narrow, "w8a8_asym_pc")
+    files["close.onnx"] = ir.to_proto(qbench.quantize_model(net, plan)).SerializeToString()
+    wrong = labels.copy()
+    wrong[3] = 12
+    archives = {
+        "val.npz": {"x": scored, "y": labels},
+        "wrong.npz": {"x": scored, "y": wrong},
+        "calibration.npz": {"x": learned},
+    }
+    for name, arrays in archives.items():
+        buffer = io.BytesIO()
+        np.savez(buffer, **arrays)
+        files[name] = buffer.getvalue()
+    return files
+
+
+@pytest.fixture
+def checks(pytester, monkeypatch, tmp_path_factory, check_files):
+    for name in ("CI", "PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLUMNS", "160")
+    return Checks(pytester, check_files, tmp_path_factory.getbasetemp() / "qbench-cache")
