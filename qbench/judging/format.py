@@ -120,6 +120,8 @@ def undecided(node_id: str, *, whole: bool) -> str:
     """A sample too small to decide; the data has more where the run did not score the ``whole``
     of it.
     """
+    if is_test(node_id):
+        return f'pytest "{node_id}" again when its data has that many samples'
     more = (
         "when its model has that many samples in the suite ('samples', or other 'data')"
         if whole
@@ -196,8 +198,13 @@ def no_longer_fails(pattern: str) -> str:
     return f"Remove the entry '{pattern}' from the quarantine file"
 
 
-def support_lost(slug: str) -> str:
+def support_lost(slug: str, node_id: str = "") -> str:
     """A cell that was accepted and is no longer measured."""
+    if is_test(node_id):
+        return (
+            "find the cause; if this is intended, name another backend in the check: its accepted "
+            "results stay in the baseline"
+        )
     return (
         f"find the cause; if this is intended, leave '{slug}' out of the suite file: its accepted "
         "results stay in the baseline"

@@ -241,9 +241,9 @@ def _relative(context: Context) -> float | None:
     return context.tolerance.value if is_relative and context.expectation.stored else None
 
 
-def support_lost(verdict: Verdict, cell: Cell) -> Verdict:
+def support_lost(verdict: Verdict, cell: Cell, node_id: str = "") -> Verdict:
     """The UNSUPPORTED ``verdict`` for a cell that was accepted on this class of processor:
-    DRIFTED, which is red.
+    DRIFTED, which is red; ``node_id`` as in ``judge``.
 
     Otherwise a quantizer that breaks so that no cell runs would give a green run of skipped cells,
     and so would an engine or a model that is no longer on the machine.
@@ -254,7 +254,7 @@ def support_lost(verdict: Verdict, cell: Cell) -> Verdict:
         headline=one_line(f"accepted here before, unsupported now: {verdict.headline}"),
         rule="an accepted cell stays supported",
         notices=(verdict.headline, *verdict.notices),
-        remedy=remedies.support_lost(cell.slug),
+        remedy=remedies.support_lost(cell.slug, node_id),
     )
 
 
@@ -288,7 +288,7 @@ def _too_little(context: Context, share: Gate) -> Verdict:
     known = expectation.state is State.KNOWN and accepted_on(
         expectation.accepted, environment.processor, device=environment.device
     )
-    return support_lost(verdict, measurement.cell) if known else verdict
+    return support_lost(verdict, measurement.cell, context.node_id) if known else verdict
 
 
 _REFERENCE_RULE = "a stored fp32 reference of this model, data and preprocessing"

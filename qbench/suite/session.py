@@ -212,7 +212,9 @@ class Bench:
         except StoreError as unreadable:
             return JudgedCell.unmeasured(planned, unreadable)
         return (
-            replace(judged, verdict=support_lost(judged.verdict, planned.cell)) if lost else judged
+            replace(judged, verdict=support_lost(judged.verdict, planned.cell, planned.test))
+            if lost
+            else judged
         )
 
     def measure(self, planned: PlannedCell) -> Measurement:

@@ -1,5 +1,8 @@
 """``qbench_check`` in a plain test: measured, judged, remembered; no suite file, no conftest."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from qbench.cli import main
@@ -28,6 +31,17 @@ def test_without_an_accepted_result_it_passes_by_its_loss_and_says_so(checks):
     }
     assert checks.lines("end")[0]["exit_code"] == 0
     assert not checks.baselines
+
+
+def test_the_first_code_of_the_readme_runs(checks):
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    blocks = re.findall(r"```(\w*)\n(.*?)```", text, re.DOTALL)
+    assert "make bench" in blocks[0][1]
+    language, code = blocks[1]
+    assert language == "python"
+    (checks.path / "test_net.py").write_text(code)
+    checks.write_ini(*checks.settings, "qbench_tolerance = 0.5")
+    assert checks.run().parseoutcomes() == {"passed": 1}
 
 
 def test_a_loss_beyond_the_tolerance_is_a_failure_that_says_what_to_do(checks):
@@ -193,6 +207,7 @@ def test_a_backend_that_is_not_there_skips_and_is_red_once_it_was(checks):
     checks.pytester.makeconftest(conftest.format(away))
     assert checks.run().parseoutcomes() == {"failed": 1}
     assert checks.lines()[0]["outcome"] == "drifted"
+    assert "suite" not in checks.lines()[0]["remedy"]
 
 
 def test_a_test_that_works_in_a_folder_of_its_own_is_accepted_too(checks):
@@ -252,7 +267,7 @@ def test_a_report(checks):
     result = checks.run("--qbench-report=html", "--qbench-report=md", "--qbench-report=github")
     assert result.ret == 0
     assert "The one cell passes" in (checks.path / "reports" / "report.md").read_text()
-    assert ID in (checks.path / "reports" / "models" / f"{NAME}.html").read_text()
+    assert "✓ passed" in (checks.path / "reports" / "models" / f"{NAME}.html").read_text()
 
 
 @pytest.mark.slow
