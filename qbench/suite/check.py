@@ -6,9 +6,11 @@ node id of the test → name of the model, of its baseline and of its course in 
 import hashlib
 import math
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -107,13 +109,16 @@ class Check:
 
     def search_command(self) -> str:
         """What to type for the nodes that cause its loss."""
-        quantized = f"--fp32 {self.fp32}" if self.schema is None else f"--schema {self.schema}"
-        learned = "" if self.calibration is None else f" --calib {self.calibration}"
-        allowed = "" if self.tolerance is None else f" --tolerance {self.tolerance:g}"
-        return (
-            f"qbench localize {self.model} {quantized} --backend {self.backend} "
-            f"--data {self.data}{learned}{allowed}"
-        )
+        options = {
+            "fp32": self.fp32,
+            "schema": self.schema,
+            "backend": self.backend,
+            "data": self.data,
+            "calib": self.calibration,
+            "tolerance": None if self.tolerance is None else f"{self.tolerance:g}",
+        }
+        named = ((f"--{name}", value) for name, value in options.items() if value is not None)
+        return shlex.join(("qbench", "localize", self.model, *chain.from_iterable(named)))
 
     def _require_text(self, name: str) -> None:
         require_type(
