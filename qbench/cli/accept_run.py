@@ -314,11 +314,12 @@ def _show(done: "Mapping[tuple[str, str], list[Acceptance]]", *, as_json: bool) 
     for notice in dict.fromkeys(text for result in results for text in result.notices):
         say(notice)
     for (suite, model), several in done.items():
+        named = next((one.baseline.test for one in several), "") or model
         for refusal in (one for result in several for one in result.refusals):
             word = "left out" if refusal.is_listed else "not accepted"
             say(
                 f"{word}: {model}::{refusal.cell}: "
-                f"{_with_whole_command(refusal.reason, suite, model)}"
+                f"{_with_whole_command(refusal.reason, suite, named)}"
             )
     rows = []
     for (suite, model), several in done.items():

@@ -223,12 +223,13 @@ def _refuse_renamed(opened: OpenSuite, item: pytest.Item) -> None:
     Raises:
         InputError: there is one. StoreError: a baseline cannot be read.
     """
-    from qbench.tracking import baseline_path
+    from qbench.tracking import Scope, baseline_path
 
     config, planned = item.config, opened.planned[0]
     options = config.stash[OPTIONS]
     own = baseline_path(options.baselines, CHECKS, planned.model.id)
-    if options.accepts or options.limit is not None or own.exists():
+    is_new = options.accept in (Scope.NEW.value, Scope.ALL.value)
+    if is_new or options.limit is not None or own.exists():
         return
     fitting = [one for one in _stored(config) if planned.cell.slug in one.slugs]
     if not fitting:

@@ -131,8 +131,12 @@ class Recorder:
 
     @property
     def lacks_cells(self) -> bool:
-        """Whether a selected cell was not run."""
-        return any(run.facts["selected"] > len(run.finished) for run in self.runs.values())
+        """Whether a selected cell was not run, or may not have been: it is not known which tests
+        would have made a check.
+        """
+        return any(
+            run.facts["selected"] > len(run.finished) or run.checks for run in self.runs.values()
+        )
 
     @property
     def is_whole(self) -> bool:

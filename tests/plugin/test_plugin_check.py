@@ -262,6 +262,18 @@ def test_accepted_tests_of_other_files_make_a_run_a_part(checks):
     assert checks.lines("run")[0]["complete_selection"] is True
 
 
+def test_a_session_that_stops_accepts_nothing(checks):
+    checks.write("""
+        def test_bad(qbench_check): qbench_check("other.onnx", **(GOOD | {"tolerance": 0.001}))
+        def test_good(qbench_check): qbench_check("int8.onnx", **GOOD)
+    """)
+    result = checks.run("-x", "--qbench-accept=new")
+    assert result.parseoutcomes() == {"failed": 1}
+    result.stdout.fnmatch_lines(["*Nothing was accepted: the run is not whole*"])
+    assert not checks.lines("end")
+    assert not checks.baselines
+
+
 def test_a_report(checks):
     checks.write(ONE)
     result = checks.run("--qbench-report=html", "--qbench-report=md", "--qbench-report=github")

@@ -113,6 +113,12 @@ def test_a_renamed_test_is_red_until_its_result_is_moved(renamed, capsys):
     assert renamed.run().parseoutcomes() == {"failed": 1}
 
 
+def test_a_renamed_test_stays_red_where_only_changes_are_accepted(renamed):
+    result = renamed.run("--qbench-accept=changed", "--qbench-reason=another day")
+    assert result.parseoutcomes() == {"failed": 1}
+    assert renamed.baselines == ["test_net--test_int8.json"]
+
+
 def test_a_renamed_test_may_be_accepted_as_new(renamed):
     assert renamed.run("--qbench-accept=new").parseoutcomes() == {"accepted": 1}
     assert renamed.baselines == ["test_net--test_eight.json", "test_net--test_int8.json"]

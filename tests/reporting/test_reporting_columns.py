@@ -153,6 +153,7 @@ WHOLE = structs.replace(
         metrics={"top1": MetricNoise(hits=(774, 771), out_of=(1000, 1000), pairs=9)},
     ),
     stopped=Stopped(samples={"data": 7}, of={"data": 9}),
+    test="tests/test_net.py::test_int8",
     unfetched=True,
     ungated=True,
 )
