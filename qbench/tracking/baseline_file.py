@@ -493,7 +493,7 @@ def move_baseline(path: Path, target: Path, *, model: str, test: str) -> None:
                 expected="a test without an accepted result",
                 remedy="Name a test that has none, or keep both files.",
             )
-        held.beside(target).save(replace(load_baseline(path), model=model, test=test))
+        held.sibling(target).save(replace(load_baseline(path), model=model, test=test))
         held.delete()
 
 
@@ -520,7 +520,7 @@ class BaselineChange:
         self.path = path
         self._aside = aside
 
-    def beside(self, path: Path) -> "BaselineChange":
+    def sibling(self, path: Path) -> "BaselineChange":
         """The same for ``path`` in the same folder, which this process holds as a whole."""
         return BaselineChange(path, self._aside)
 
