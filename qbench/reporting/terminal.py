@@ -304,15 +304,17 @@ def places_of(rule: str, suite: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, (place_of(part, suite) for part in parts))))
 
 
+def _place_in_test(rule: str) -> str:
+    return "'tolerance' of its qbench_check sets another" if rule.startswith("tolerance ") else ""
+
+
 def place_of(rule: str, suite: str) -> str:
     """The file and the key that set one part of a rule in ``suite``; empty where nothing sets
     it.
     """
     file = f"{suite}.qbench.toml"
     if suite == CHECKS:
-        return (
-            "'tolerance' of its qbench_check sets another" if rule.startswith("tolerance ") else ""
-        )
+        return _place_in_test(rule)
     if rule.startswith("quarantine "):
         return f"set in {suite}.quarantine.toml"
     if rule.startswith("accepted floor"):

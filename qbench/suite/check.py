@@ -204,10 +204,7 @@ def open_check(check: Check, known: Catalogues, *, limit: int | None = None) -> 
         metrics=tuple(use.name for use in subject.metrics),
         fp32="" if check.fp32 is None else float_name,
     )
-    settings = {} if check.tolerance is None else {"tolerance": float(check.tolerance)}
-    suite = check_suite(
-        backends=(check.backend,), schemas=() if schema is None else (schema.name,), **settings
-    )
+    suite = check_suite(backends=(check.backend,), **_settings(check, schema))
     suite = replace(suite, models=(table,), tolerance_from="argument 'tolerance'")
     data = {scored: subject.data[scored], table.calibration.data: subject.calibration}
     models = {name: subject.given or subject.model, float_name: subject.model}
@@ -221,6 +218,16 @@ def open_check(check: Check, known: Catalogues, *, limit: int | None = None) -> 
     partner = None if check.fp32 is None else replace(table, id=float_name, fp32="")
     planned = replace(planned, test=check.test, partner=partner)
     return OpenCheck(check=check, suite=suite, catalogues=known, planned=planned, subject=subject)
+
+
+def _settings(check: Check, schema: Schema | None) -> dict[str, Any]:
+    """What ``check`` sets of its suite."""
+    settings: dict[str, Any] = {}
+    if check.tolerance is not None:
+        settings["tolerance"] = float(check.tolerance)
+    if schema is not None:
+        settings["schemas"] = (schema.name,)
+    return settings
 
 
 def _catalogue(kind: str, values: Mapping[str, _T]) -> Catalogue[_T]:
