@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qbench.errors import InputError
-from qbench.extension import Extension, error_of_code, place_of
+from qbench.extension import Extension, error_of_code, named_also, place_of
 from qbench.plugin.options import OPTIONS, origin_of
 from qbench.plugin.skips import is_skip, skip_reason
 
@@ -133,8 +133,10 @@ def open_test(check: "Check", config: pytest.Config, hook: "HookRelay") -> OpenS
     from qbench.suite import open_check
 
     folder = config.rootpath / "suites"  # names of schemas, devices and engines in files
-    known = _catalogues(_extensions(hook, config), config, folder)
-    opened = open_check(check, known, limit=config.stash[OPTIONS].limit)
+    added = _extensions(hook, config)
+    known = _catalogues(added, config, folder)
+    with named_also(lambda: tuple(added)):
+        opened = open_check(check, known, limit=config.stash[OPTIONS].limit)
     suite, planned = _with_options(config, opened.suite), opened.planned
     if check.tolerance is None or config.getoption("qbench_tolerance"):
         # an argument wins over the ini file, the command line over both

@@ -210,6 +210,31 @@ def test_a_backend_that_is_not_there_skips_and_is_red_once_it_was(checks):
     assert "suite" not in checks.lines()[0]["remedy"]
 
 
+def test_names_of_a_conftest(checks):
+    checks.pytester.makeconftest("""
+        import numpy as np
+        from qbench import Extension
+        from qbench.subjects import Dataset, model_from_file
+
+        def points():
+            arrays = np.load("val.npz")
+            return Dataset.from_arrays("points", arrays["x"], arrays["y"])
+
+        def pytest_qbench_extension(config):
+            return Extension(
+                name="mine",
+                models={"mine": lambda: model_from_file("net.onnx", name="mine")},
+                datasets={"points": points},
+            )
+    """)
+    checks.write("""
+        def test_it(qbench_check):
+            qbench_check("mine", schema="w8_sym_pc", data="points", tolerance=0.5)
+    """)
+    assert checks.run("--qbench-accept=new").parseoutcomes() == {"accepted": 1}
+    assert checks.run().parseoutcomes() == {"passed": 1}
+
+
 def test_a_test_that_works_in_a_folder_of_its_own_is_accepted_too(checks):
     checks.write("""
         import shutil
