@@ -332,8 +332,8 @@ class _Story:
     """Random cells as they go from night to night.
 
     Args:
-        fresh: cell → the night at which its levels last changed. pending: cell → the night at which
-            it is accepted.
+        fresh: cell → the night at which its levels last changed.
+        pending: cell → the night at which it is accepted.
         sliding: (cell, metric) → how much is lost every night, and until when.
     """
 
@@ -508,7 +508,8 @@ class Counts:
     """Alerts and changes over histories.
 
     ``true``: changes that have an alert which names their commit. ``moved``: those whose alert
-    names other commits. ``missed``: clear changes without an alert. ``false``: alerts of no change.
+        names other commits.
+    ``missed``: clear changes without an alert. ``false``: alerts of no change.
     ``twice``: further alerts of a step; ``parts``: of a slide.
     """
 

@@ -6,9 +6,9 @@
 Each is replayed run by run: after every run all alerts of the history so far are found anew, as by
 ``qbench history check``. A confirmed alert must be there after every later run, of the same
 commits, and ends at most once. ``--year FOLDER`` replays a scripted year
-(``examples/scripted-year``) the same way. Then the same histories arrive in another order: one
-night in seven is merged up to six nights late, behind runs that began after it; what such a night
-says of its time can show that an alert was none, which is counted. The histories of
+(``examples/scripted-year``) the same way. Then the same histories arrive in another
+order: one night in seven is merged up to six nights late, behind runs that began after it; what
+such a night says of its time can show that an alert was none, which is counted. The histories of
 ``alert_histories.py`` follow: a newcomer's fifteen nights under twenty seeds of noise, and mixed
 ones. The tables go to standard output.
 

@@ -46,9 +46,11 @@ class Row:
             correlation ``icc``. ``whole``: with the chance ``icc`` all samples of a source take one
             draw. ``some``: the share ``icc`` of what is lost is lost by sources that are lost
             whole, the rest alone. ``alone``: each sample by itself.
-        sources, samples: how many. sizes: one of ``SIZES``. loss: the true net loss, and the
-            margin. gains: the share of samples that is gained; so many more are lost. both: whether
-            gains gather as losses do.
+        sources, samples: how many.
+        sizes: one of ``SIZES``.
+        loss: the true net loss, and the margin.
+        gains: the share of samples that is gained; so many more are lost.
+        both: whether gains gather as losses do.
     """
 
     kind: Kind

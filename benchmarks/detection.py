@@ -193,10 +193,12 @@ class Variant:
     """``digits_cnn`` in another form.
 
     Args:
-        name: in the table. schema: that it is quantized by. batch: that its file declares; None: a
-            free one.
-        localized: samples that localisation looks at. halves: fed as two inputs, which the graph
-        adds. has_labels: whether its samples have labels.
+        name: in the table.
+        schema: that it is quantized by.
+        batch: that its file declares; None: a free one.
+        localized: samples that localisation looks at.
+        halves: fed as two inputs, which the graph adds.
+        has_labels: whether its samples have labels.
     """
 
     name: str

@@ -46,10 +46,10 @@ class Answer:
     """What one tool made of one fault at its sites.
 
     Args:
-        place: of a site in its list, from 1; None: no site stands there. asked: False: it could not
-            be asked.
-        changes: whether the fault changes anything. seen: whether a gate of qbench sees it; both
-            known of qbench only.
+        place: of a site in its list, from 1; None: no site stands there.
+        asked: False: it could not be asked.
+        changes: whether the fault changes anything.
+        seen: whether a gate of qbench sees it; both known of qbench only.
     """
 
     subject: str

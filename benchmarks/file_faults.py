@@ -238,8 +238,9 @@ class Row:
     """A command that writes.
 
     Args:
-        below: the folders that it writes. state: what it is about. again: its exit codes when all
-            is done already.
+        below: the folders that it writes.
+        state: what it is about.
+        again: its exit codes when all is done already.
         needs_conflict: whether the project is in the middle of a merge of git.
     """
 

@@ -22,8 +22,10 @@ class Step:
     """Something that may take long.
 
     Args:
-        what: for the line. started: seconds of a monotonic clock.
-        total: how many ``unit`` there are; 0: not known. done: how many of them are finished.
+        what: for the line.
+        started: seconds of a monotonic clock.
+        total: how many ``unit`` there are; 0: not known.
+        done: how many of them are finished.
     """
 
     what: str
@@ -105,7 +107,8 @@ def tell_steps(
     """Write a line every ``INTERVAL`` until the end.
 
     Args:
-        write: receives a line. wait: waits so many seconds; True at the end.
+        write: receives a line.
+        wait: waits so many seconds; True at the end.
     """
     while not wait(INTERVAL):
         steps = tuple(_STEPS)

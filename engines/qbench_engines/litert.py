@@ -92,7 +92,8 @@ class LitertBackend:
         Raises:
             InputError: not an ONNX model, an invalid graph, or a tap that names no value.
             UnsupportedError: TFLite has no operator for a node, LiteRT refuses the file, or a given
-            file has taps. NotFetchedError: LiteRT is not installed.
+                file has taps.
+            NotFetchedError: LiteRT is not installed.
         """
         require_count(f"Preparing a model on '{self.name}'", "threads", threads)
         _engine(self.name)

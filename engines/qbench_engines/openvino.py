@@ -95,7 +95,8 @@ class OpenvinoBackend:
     Args:
         name: its name in suites.
         precision: in which it computes operators that are not quantized, by the engine's name:
-        ``f32`` or ``bf16``. hang_s: as of ``MayCrash``.
+            ``f32`` or ``bf16``.
+        hang_s: as of ``MayCrash``.
     """
 
     name: str = "openvino"
@@ -128,7 +129,8 @@ class OpenvinoBackend:
         Raises:
             InputError: not an ONNX model, or an invalid graph.
             UnsupportedError: OpenVINO does not run it, or taps are requested: further outputs
-            change what it fuses. NotFetchedError: openvino is not installed.
+                change what it fuses.
+            NotFetchedError: openvino is not installed.
         """
         doing = f"Preparing a model on '{self.name}'"
         require_count(doing, "threads", threads)  # 0 would be all processors

@@ -239,9 +239,10 @@ class Written:
         data: the file.
         inputs, outputs: names, in the order of the file's inputs and outputs.
         nodes: of every operator of the file, the node that it computes; "": it only brings an
-        operand into place. in_float: of these, the ones that compute in float32. shapes: of the
-        inputs; another batch may be fed where ``free`` says so. free: whether the size of the batch
-        is free.
+            operand into place.
+        in_float: of these, the ones that compute in float32.
+        shapes: of the inputs; another batch may be fed where ``free`` says so.
+        free: whether the size of the batch is free.
     """
 
     data: bytes
@@ -297,8 +298,8 @@ class Operation:
     """A node of the lowered graph, by the name of its float operator.
 
     Args:
-        operands: those that are tensors; None: absent. qparams: of the result; None: as the first
-            operand, or real.
+        operands: those that are tensors; None: absent.
+        qparams: of the result; None: as the first operand, or real.
         bias: int32, of products.
     """
 

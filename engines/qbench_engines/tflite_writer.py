@@ -392,8 +392,8 @@ def _padded(
     """The data of a window and its padding: SAME or VALID as they are, else VALID after a PAD.
 
     Args:
-        lowest: pad with the least value, as maxima need it. counted: whether the padding may be
-            data.
+        lowest: pad with the least value, as maxima need it.
+        counted: whether the padding may be data.
     """
     strides, dilations = _steps(op.node, "strides"), _steps(op.node, "dilations")
     size, out = data.shape[2:], net.shape_of(op.out)[2:]

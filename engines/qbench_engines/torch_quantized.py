@@ -107,7 +107,8 @@ class TorchBackend:
         Raises:
             InputError: not an ONNX model, or a tap that names no value of it.
             UnsupportedError: a float graph, an operator that the engine does not have, or torch
-            built without it. NotFetchedError: torch is not installed.
+                built without it.
+            NotFetchedError: torch is not installed.
         """
         require_count(f"Preparing a model on '{self.name}'", "threads", threads)
         torch = _torch(self.engine)

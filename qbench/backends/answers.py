@@ -23,7 +23,8 @@ class AnswersBackend:
     """The answers in the file or folder at ``path``.
 
     Args:
-        path: of the answers (``metrics.open_answers``). name: in results: ``answers-`` and a name.
+        path: of the answers (``metrics.open_answers``).
+        name: in results: ``answers-`` and a name.
     """
 
     path: Path

@@ -101,14 +101,16 @@ class EngineWorker:
         """The reply of the worker.
 
         Args:
-            question, arrays: the message. doing: for errors. seconds: how long to wait; may be
-                infinite.
+            question, arrays: the message.
+            doing: for errors.
+            seconds: how long to wait; may be infinite.
 
         Raises:
             EngineCrashError: the worker died or gave no reply in time, or the engine raised an
                 error that is not a ``QbenchError``.
             NotReceivedError: no worker starts, it cannot load the backend, or a message cannot hold
-            an array. QbenchError: what the backend raises.
+                an array.
+            QbenchError: what the backend raises.
         """
         child = self._started()
         try:
@@ -205,7 +207,8 @@ def contained(backend: Backend, timeout: Timeout = no_timeout) -> Backend:
     An integer interpreter, and what cannot be pickled, is returned as it is.
 
     Args:
-        backend: runs in the worker. timeout: of one reply.
+        backend: runs in the worker.
+        timeout: of one reply.
     """
     if isinstance(backend, Watchable | ContainedBackend):
         return backend
@@ -302,7 +305,9 @@ class ContainedBackend:
     """A backend whose sessions run in the worker.
 
     Args:
-        engine: the backend. sent: the pickled backend. timeout: of one reply.
+        engine: the backend.
+        sent: the pickled backend.
+        timeout: of one reply.
     """
 
     def __init__(self, engine: Backend, sent: bytes, timeout: Timeout) -> None:

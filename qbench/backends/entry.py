@@ -16,8 +16,8 @@ class BackendEntry:
     """A lazy factory of a backend: what an extension's table holds under its name.
 
     Args:
-        module: which is imported when the backend is made. maker: the class or function in it that
-            makes the backend.
+        module: which is imported when the backend is made.
+        maker: the class or function in it that makes the backend.
         settings: what it is called with, by keyword.
         runs_float: whether the backend runs float graphs. Suites plan no fp32 cell for one that
             does not, and they construct no backend to learn that.

@@ -23,8 +23,8 @@ class EngineExecutor(Closing, Generic[_Held]):
     takes more than forgetting it.
 
     Args:
-        held: what runs a batch, such as a session, a program or a process. check: of the feeds of
-            its graph.
+        held: what runs a batch, such as a session, a program or a process.
+        check: of the feeds of its graph.
     """
 
     def __init__(self, held: _Held, check: FeedCheck) -> None:

@@ -255,9 +255,11 @@ class Miscomputed:
     """What an engine computes wrong without a word.
 
     Args:
-        pattern: its name. node: at which it is. why: in words.
-        engine: by its own name. arithmetics: by which it counts, by name: it is meant where one of
-            these is.
+        pattern: its name.
+        node: at which it is.
+        why: in words.
+        engine: by its own name.
+        arithmetics: by which it counts, by name: it is meant where one of these is.
     """
 
     pattern: str

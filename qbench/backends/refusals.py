@@ -29,7 +29,8 @@ def not_installed(error: Exception, *, extra: str, backend: str) -> NotFetchedEr
     """The error for an engine whose import failed with ``error``: skips cells of ``backend``.
 
     Args:
-        error: an ImportError where it is absent. extra: of qbench, which installs the engine.
+        error: an ImportError where it is absent.
+        extra: of qbench, which installs the engine.
     """
     if not isinstance(error, ImportError):
         error = ImportError(f"{type(error).__name__}: {error}")

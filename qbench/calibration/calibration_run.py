@@ -31,11 +31,14 @@ def calibrate(
         model: float graph, or the path of one; not touched.
         batches: input name → array whose first axis runs over samples, batch by batch.
         executor: runs the canonical graph with the watched values as taps; None: the backend
-        ``ort-cpu``. sample_ids: one per sample, in order, for messages and for the record; None:
-        samples are keyed by content. threads: of the executor made here. values: names of canonical
-        values to watch; None: all that some schema could use. pipeline: the canonical passes, as
-        the schemas that will use the profile name them (``Schema.canonical``). channels: keep
-        extremes of every channel (axis 1) of the values too.
+            ``ort-cpu``.
+        sample_ids: one per sample, in order, for messages and for the record; None: samples are
+            keyed by content.
+        threads: of the executor made here.
+        values: names of canonical values to watch; None: all that some schema could use.
+        pipeline: the canonical passes, as the schemas that will use the profile name them
+            (``Schema.canonical``).
+        channels: keep extremes of every channel (axis 1) of the values too.
 
     Raises:
         InputError: no batches, or some that are not such tables, NaN in a constant or a watched

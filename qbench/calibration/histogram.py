@@ -169,8 +169,9 @@ class Distribution:
         low, high: exact extremes.
         points, counts: (n,) ascending values and how often each was seen; at least one.
         sample_lows, sample_highs: extremes of every sample, in the order of sample keys; None where
-        there are none. mantissa_bits: of the cells whose means the points are, floats cut (towards
-        zero) to so many bits of fraction;
+            there are none.
+        mantissa_bits: of the cells whose means the points are, floats cut (towards zero) to so many
+            bits of fraction;
             None: the points are the very values.
 
     Raises:

@@ -81,7 +81,8 @@ class Observer:
         alone: every run is of one sample, so that all numbers are that sample's.
         fed: it is an input of the graph, where infinite numbers are a mistake, not a result.
         guarded: an IsNaN reads it, so that NaN is expected (a Softmax of a row that is masked
-        entirely). channels: also keep the extremes of every channel.
+            entirely).
+        channels: also keep the extremes of every channel.
     """
 
     def __init__(

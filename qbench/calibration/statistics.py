@@ -34,9 +34,10 @@ class Statistics:
         infinite: how many numbers were ±Inf, or NaN where an IsNaN reads the value; they count
             nowhere else. (Any other NaN is refused where it is seen.)
         not_negative: how many of ``infinite`` were +Inf or NaN; the others were −Inf, as an
-        attention mask has it. sample_lows, sample_highs: (n,) extremes of each of the profile's n
-        samples, in its order, +inf and −inf of a
-            sample without a finite number; None where the value has no sample axis.
+            attention mask has it.
+        sample_lows, sample_highs: (n,) extremes of each of the profile's n samples, in its order,
+            +inf and −inf of a sample without a finite number; None where the value has no sample
+            axis.
         channel_lows, channel_highs: (c,) extremes of every index of axis 1; None unless asked for,
             and where there is no such axis or it changes its length.
 

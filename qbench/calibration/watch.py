@@ -333,7 +333,8 @@ def prepare_watch(
         sample_ids: of the rows to come.
         threads: of the executor.
         pipeline: the canonical passes, as the schemas that will use the profile name them; None:
-        they ran already. channels: keep extremes of every channel of the values too.
+            they ran already.
+        channels: keep extremes of every channel of the values too.
 
     Raises:
         InputError: an unknown value or pipeline, NaN in a constant. What ``prepare`` raises passes

@@ -250,7 +250,9 @@ class Rows:
     Args:
         first: the input whose first axis gives the number of samples.
         inputs: graph input → the axis that runs over samples; those without one belong as a whole
-        to every sample. outputs: graph output → such an axis. size: samples a run takes.
+            to every sample.
+        outputs: graph output → such an axis.
+        size: samples a run takes.
     """
 
     first: str

@@ -44,7 +44,9 @@ class ModelTrials:
     """Runs one model under each release, and counts what differs from the good one, or its metrics.
 
     Args:
-        arguments: those of the command. python: the program of a release. good: that release.
+        arguments: those of the command.
+        python: the program of a release.
+        good: that release.
     """
 
     arguments: argparse.Namespace
@@ -157,8 +159,8 @@ class CommandTrials:
     up to 127 are bad.
 
     Args:
-        command: its words; ``{python}`` is replaced by the program. python: the program of a
-            release.
+        command: its words; ``{python}`` is replaced by the program.
+        python: the program of a release.
     """
 
     command: Sequence[str]

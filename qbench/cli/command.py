@@ -238,10 +238,11 @@ class Command:
     """One command.
 
     Args:
-        name: what is typed. summary: one line for the list of commands. example: shown below its
-            help.
-        declare: adds its arguments to its parser. execute: runs it and gives the exit code; what
-            has a sentence is raised as a QbenchError.
+        name: what is typed.
+        summary: one line for the list of commands.
+        example: shown below its help.
+        declare: adds its arguments to its parser.
+        execute: runs it and gives the exit code; what has a sentence is raised as a QbenchError.
     """
 
     name: str

@@ -59,10 +59,10 @@ class Log:
     """What a comparison keeps of a file: of every record some numbers, and its id.
 
     Args:
-        places: id → row. values: metric → (n,). answers, labels, contents: (n,) hashes, 0 where a
-            record has none.
-        sources, tokens: of each sample; empty where records have none. names: the different
-            sources.
+        places: id → row.
+        values: metric → (n,). answers, labels, contents: (n,) hashes, 0 where a record has none.
+        sources, tokens: of each sample; empty where records have none.
+        names: the different sources.
     """
 
     file: AnswerFile
@@ -209,9 +209,9 @@ class Compared:
     """Two files, sample by sample.
 
     Args:
-        scores: of the later file, each counted against the earlier one. evidence: of each about the
-            margin; None: the score has no paired test. only_old, only_new: samples that the other
-            file lacks.
+        scores: of the later file, each counted against the earlier one.
+        evidence: of each about the margin; None: the score has no paired test. only_old, only_new:
+            samples that the other file lacks.
         changed: samples whose answers differ; None: records have none.
         sources: how many the samples come from; None: each has its own.
     """
@@ -238,8 +238,8 @@ def compare_logs(
     """The samples that both have, paired.
 
     Args:
-        names: of the metrics; none: all that both have. margin: the largest loss that passes; None:
-            0.
+        names: of the metrics; none: all that both have.
+        margin: the largest loss that passes; None: 0.
 
     Raises:
         InputError: other data, or a metric that one of the two lacks.

@@ -53,10 +53,12 @@ class SideText:
     """The settings of one side.
 
     Args:
-        backend: a name, or a .toml with an arithmetic. schema: a name, a .toml, or ``float``.
-        policy: which effects passes may have; alone, its standard pipeline runs. passes: others,
-            with commas between them; ``none`` again: no pass. level: how far ONNX Runtime
-            optimizes. threads: of the engine.
+        backend: a name, or a .toml with an arithmetic.
+        schema: a name, a .toml, or ``float``.
+        policy: which effects passes may have; alone, its standard pipeline runs.
+        passes: others, with commas between them; ``none`` again: no pass.
+        level: how far ONNX Runtime optimizes.
+        threads: of the engine.
         python: another Python, whose onnxruntime runs it.
     """
 
@@ -195,11 +197,14 @@ class ComparedSides:
     """What was found, graph by graph.
 
     Args:
-        left, right: the settings of each side. samples: their number. found: graph → what differs.
+        left, right: the settings of each side.
+        samples: their number.
+        found: graph → what differs.
         came: the form in which the model of each side came, ``float`` or a quantized one.
         next_step: the command that finds the cause, where there is one.
-        ranks: whether the model ranks classes. case: the smallest failing input, and the folder it
-        was saved in. case_note: why there is no case, where one was requested.
+        ranks: whether the model ranks classes.
+        case: the smallest failing input, and the folder it was saved in.
+        case_note: why there is no case, where one was requested.
     """
 
     left: SideText

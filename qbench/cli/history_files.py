@@ -222,7 +222,8 @@ class Trends:
         runs: the shards of one night are one.
         problems: sentences about run files that could not be read, or not whole.
         commits: the main line, the earliest first: git's, or where that knows none of them that of
-        the runs. newest: the newest result of every cell, suite by suite.
+            the runs.
+        newest: the newest result of every cell, suite by suite.
     """
 
     runs: "tuple[Run, ...]"

@@ -37,8 +37,9 @@ class Evaluated:
     Args:
         shared: what the cells of the model share.
         measured: fp32 first, then the quantized model; a model that came quantized without its
-        float model is alone. parts: of the loss, one for each metric against labels; empty without
-        ``--parts``. counted: the backend with its counters; None without ``--counters``.
+            float model is alone.
+        parts: of the loss, one for each metric against labels; empty without ``--parts``.
+        counted: the backend with its counters; None without ``--counters``.
     """
 
     shared: "SubjectArtifacts"

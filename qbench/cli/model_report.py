@@ -209,7 +209,8 @@ def score_row(before: "Score", after: "Score") -> tuple[str, ...]:
     gains.
 
     Args:
-        before: of the fp32 model. after: of the quantized model, on the same samples.
+        before: of the fp32 model.
+        after: of the quantized model, on the same samples.
     """
     from qbench.judging import valued
 

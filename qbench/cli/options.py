@@ -231,8 +231,8 @@ def choose_backend(text: str, python: str | None = None) -> "Backend":
     ends in ``.toml``.
 
     Args:
-        text: the name or the file. python: another Python, or the folder of its environment, that
-            runs it.
+        text: the name or the file.
+        python: another Python, or the folder of its environment, that runs it.
 
     Raises:
         InputError: no such name, file or Python, a file that is not an arithmetic, or a backend

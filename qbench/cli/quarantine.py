@@ -268,8 +268,9 @@ class _Failed:
     """What failed in the last run of some cells.
 
     Args:
-        texts: a sentence for each cell that failed. values: processor → cell → metric → value, of
-            these. run: the run; empty: none.
+        texts: a sentence for each cell that failed.
+        values: processor → cell → metric → value, of these.
+        run: the run; empty: none.
     """
 
     texts: tuple[str, ...] = ()

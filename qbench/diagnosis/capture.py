@@ -39,10 +39,11 @@ class Capturing(Closing):
     """Runs of a target in which nodes are captured; a context manager that closes its engines.
 
     Args:
-        target: what is examined. units: of its graph. nodes: the numbers of the nodes that ``of``
-            may capture.
-        feeds: a few samples of the float graph. timeout: of one run of a unit on the target's
-            backend.
+        target: what is examined.
+        units: of its graph.
+        nodes: the numbers of the nodes that ``of`` may capture.
+        feeds: a few samples of the float graph.
+        timeout: of one run of a unit on the target's backend.
 
     Raises:
         QbenchError: a backend does not run the graph.
@@ -86,8 +87,9 @@ class Capturing(Closing):
         """Inputs and results of ``node``, one of the given nodes.
 
         Args:
-            node: one of them. one_run: of a graph with a fixed batch the samples of one run alone,
-                which show a sample whose values are in all others of its run.
+            node: one of them.
+            one_run: of a graph with a fixed batch the samples of one run alone, which show a sample
+                whose values are in all others of its run.
 
         Raises:
             QbenchError: a backend does not run its unit.
@@ -165,8 +167,10 @@ def _kept(
     most errors.
 
     Args:
-        unit: whose values. arrays: its inputs, its result, and the values before rounding.
-        size: the fixed batch; None: it is free. one_run: only the samples of one run of it.
+        unit: whose values.
+        arrays: its inputs, its result, and the values before rounding.
+        size: the fixed batch; None: it is free.
+        one_run: only the samples of one run of it.
     """
     *_, found, real = arrays
     count = found.shape[0] if found.ndim else 0
@@ -338,7 +342,8 @@ class Budget:
         """A budget that starts now.
 
         Args:
-            seconds: None: no limit. timer: a monotonic clock, in seconds.
+            seconds: None: no limit.
+            timer: a monotonic clock, in seconds.
         """
         return cls(seconds=seconds, timer=timer, started=timer())
 
@@ -374,8 +379,9 @@ def samples_that_passes_move(
     graph fails.
 
     Args:
-        targets: of the cell, by the names of their graphs. task: runs them. budget: for this
-            search.
+        targets: of the cell, by the names of their graphs.
+        task: runs them.
+        budget: for this search.
     """
     if count < 1 or not any(_promises(one) for one in targets.values()):
         return ()

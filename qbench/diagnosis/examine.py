@@ -67,17 +67,19 @@ class Examined:
     """The numbers of an examination.
 
     Args:
-        samples: number examined. nodes: in the order of the graph.
+        samples: number examined.
+        nodes: in the order of the graph.
         unaligned: values that are not compared with fp32, and why.
         outputs: outputs of the watched backend compared with those of the engine; None: they are
-        the same backend. crashes: quantized value → how the target's backend fails on its unit.
+            the same backend.
+        crashes: quantized value → how the target's backend fails on its unit.
         moved: quantized value → constants of its unit that are not the quantized fp32 ones, with
-        the difference
-            (``FloatUnit``).
+            the difference (``FloatUnit``).
         broken: quantized value → steps (rms) by which a pass changed it against the promise of its
-        effect. in_float: values that the declared arithmetic computes in float32, where ties may be
-        rounded either way. bits: quantized value → the fewest bits in its unit, those of its
-        weights or its own.
+            effect.
+        in_float: values that the declared arithmetic computes in float32, where ties may be rounded
+            either way.
+        bits: quantized value → the fewest bits in its unit, those of its weights or its own.
     """
 
     samples: int
@@ -96,7 +98,8 @@ class Examination(Closing):
     engines.
 
     Args:
-        target: what is examined. timeout: of one run of a unit on the target's backend.
+        target: what is examined.
+        timeout: of one run of a unit on the target's backend.
 
     Raises:
         InputError: the quantized graph is invalid, or its outputs are not those of the float graph.
@@ -447,10 +450,10 @@ def each_gain(
     """(value, gain in dB) of each unit with a counterpart in fp32; the caller may stop.
 
     Args:
-        target: its watched backend must be ``Watchable``; else nothing is yielded. units: of its
-            graph.
-        feeds: a few samples, since every unit costs a part of a run. output: that is compared;
-            empty: all are.
+        target: its watched backend must be ``Watchable``; else nothing is yielded.
+        units: of its graph.
+        feeds: a few samples, since every unit costs a part of a run.
+        output: that is compared; empty: all are.
 
     Raises:
         QbenchError: a backend does not run the graph.

@@ -83,8 +83,9 @@ class FloatSums(Closing):
         """Where ``found`` and ``correct`` may both be right.
 
         Args:
-            found, correct: results of the unit, of one shape. steps: the value before rounding, in
-                steps without the zero point. feeds: the inputs of the unit.
+            found, correct: results of the unit, of one shape.
+            steps: the value before rounding, in steps without the zero point.
+            feeds: the inputs of the unit.
 
         Raises:
             QbenchError: the operators of the unit cannot be run.
@@ -137,8 +138,10 @@ class _AbsoluteTerms(Closing):
     """The operators of a unit on absolute operands, whose result is Σ|x||w|.
 
     Args:
-        model: of them. unit: the unit. adding: those of its operators that add, with the names of
-            their first and second operands and of their results in ``model``.
+        model: of them.
+        unit: the unit.
+        adding: those of its operators that add, with the names of their first and second operands
+            and of their results in ``model``.
     """
 
     def __init__(

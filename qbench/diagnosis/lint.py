@@ -89,9 +89,12 @@ class IntegerProduct:
 
     Args:
         node, operator: its name, and the type of the float operator.
-        codes: type of x; weights: type of w.
+        codes: type of x;
+        weights: type of w.
         low, high: the least and largest x.
-        x_zero: z_x; None where it is computed. weight: (K, N) integers. weight_zero: (N,).
+        x_zero: z_x; None where it is computed.
+        weight: (K, N) integers.
+        weight_zero: (N,).
         bias: (N,), zeros where there is none.
         scales: of x, of w (N,), and of the result; None where the result is not quantized.
         lift: (N,), what sums are multiplied by to meet a bias at a scale of its own; ``bias`` and
@@ -266,12 +269,14 @@ class PairRisk:
     """The pairs of one product.
 
     Args:
-        pairs: number of pairs that are summed. risky: number that can saturate.
+        pairs: number of pairs that are summed.
+        risky: number that can saturate.
         worst: the largest |w₀| + |w₁| of weights of one sign (of two signs: the larger weight).
         outputs: number of columns with such a pair.
         loss: the largest loss of a column, in units of the accumulator.
         loss_steps: the same in steps of the result, at most its range; None: the result is not
-        quantized. why_not: why no pair can saturate; empty: some can.
+            quantized.
+        why_not: why no pair can saturate; empty: some can.
     """
 
     pairs: int
@@ -448,15 +453,14 @@ class LayerLint:
     """One layer.
 
     Args:
-        node, operator: its name, and the type of the float operator. depthwise: one filter per
-            channel.
-        weights, and the field before it: the types of the weights and of the input.
+        node, operator: its name, and the type of the float operator.
+        depthwise: one filter per channel. weights, and the field before it: the types of the
+            weights and of the input.
         pairs: the risk where pairs are summed in 16 bits.
         sum_bits: width of a register that holds every sum.
         bias: the largest magnitude.
-        multiplier: the largest; None: the result is not quantized.
-        The last: arithmetic → what it cannot represent here (``limits``); it is called as in the
-            JSON of ``qbench lint``.
+        multiplier: the largest; None: the result is not quantized. The last: arithmetic → what it
+            cannot represent here (``limits``); it is called as in the JSON of ``qbench lint``.
     """
 
     node: str

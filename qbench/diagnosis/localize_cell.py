@@ -69,8 +69,8 @@ def recalibrated_first(
 
     Args:
         suspects: the worst first; their evidence is added to that of the same node here.
-        moved: the changed ranges in the order of the graph, by the names in measurements. graphs:
-            name → float graph.
+        moved: the changed ranges in the order of the graph, by the names in measurements.
+        graphs: name → float graph.
     """
     said: dict[str, list[Suspect]] = {}
     for suspect in suspects:
@@ -147,13 +147,16 @@ class LocalizeOptions:
     """The options of a localization.
 
     Args:
-        samples: number examined, spread over the cell's main data. first: names of samples to
-            examine before others, such as those with differences; unknown names are skipped.
-        suspects: number of nodes whose causes are determined. repairs: whether a repair is
-        searched. replay: file of the repair's probes; None: not stored. override: name of the
-        repairing schema; empty: the name of the cell's schema with ``_repaired``. output: whose
-        noise gains are counted in; empty: all outputs. in_float: what the engine ran in float, as
-        ``Measurement.executed_in_float`` has it.
+        samples: number examined, spread over the cell's main data.
+        first: names of samples to examine before others, such as those with differences; unknown
+            names are skipped.
+        suspects: number of nodes whose causes are determined.
+        repairs: whether a repair is searched.
+        replay: file of the repair's probes; None: not stored.
+        override: name of the repairing schema; empty: the name of the cell's schema with
+            ``_repaired``.
+        output: whose noise gains are counted in; empty: all outputs.
+        in_float: what the engine ran in float, as ``Measurement.executed_in_float`` has it.
     """
 
     samples: int = SAMPLES
@@ -219,8 +222,8 @@ def cell_without_suite(
     """A cell judged against a present fp32 run, which can be measured under other schemas.
 
     Args:
-        subject, backend, tolerance, threads: as of ``localize``. schema: too; None: the model came
-            quantized.
+        subject, backend, tolerance, threads: as of ``localize``.
+        schema: too; None: the model came quantized.
 
     Raises:
         InputError: an unknown name, or a model that is quantized already.
@@ -292,8 +295,10 @@ def localize_verdict(
     """Where ``cell`` went wrong, why, and what repairs it.
 
     Args:
-        cell: as it was run. verdict: of that run.
-        budget: for the whole localization. progress: receives the name of each step.
+        cell: as it was run.
+        verdict: of that run.
+        budget: for the whole localization.
+        progress: receives the name of each step.
 
     Raises:
         QbenchError: the cell is float, or one of its graphs cannot be examined at all.
@@ -496,8 +501,9 @@ def with_floats(
     nodes themselves are suspects where less runs in integers than is accepted or asked for.
 
     Args:
-        suspects: the worst first. in_float: as ``Measurement.executed_in_float``. verdict: of the
-            cell.
+        suspects: the worst first.
+        in_float: as ``Measurement.executed_in_float``.
+        verdict: of the cell.
         near: nodes within a step of their arithmetic; others have a mistake besides.
     """
     found = {one["node"]: one for one in map(_FLOAT.fullmatch, in_float) if one is not None}

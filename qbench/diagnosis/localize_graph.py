@@ -62,10 +62,10 @@ class BrokenPass:
     """A value that a pass changed against its promise.
 
     Args:
-        name, effect: of the pass. region: the region that computes the value, before and after the
-            pass.
-        before, after: the results of both on the target's watched backend. counted: their
-            difference.
+        name, effect: of the pass.
+        region: the region that computes the value, before and after the pass.
+        before, after: the results of both on the target's watched backend.
+        counted: their difference.
     """
 
     name: str
@@ -126,7 +126,8 @@ def broken_passes(target: Target, feeds: Feeds, budget: Budget) -> Mapping[str, 
     output changes.
 
     Args:
-        target: its watched backend runs the graphs. feeds: samples of its float graph.
+        target: its watched backend runs the graphs.
+        feeds: samples of its float graph.
         budget: when it is over, further passes are not examined.
 
     Raises:

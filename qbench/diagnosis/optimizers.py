@@ -333,7 +333,8 @@ class KnownOptimizers:
     """The optimizers of one version of ONNX Runtime (``optimizer_names.toml``).
 
     Args:
-        version: of onnxruntime. levels: level → names, in the engine's order.
+        version: of onnxruntime.
+        levels: level → names, in the engine's order.
         rules: transformer → its rules, which can be disabled by name but are not in the log.
         conditional: those that exist only on some processors or with some options.
     """
@@ -403,9 +404,9 @@ class OptimizerReport:
         asked: number of optimizers that the session runs.
         effects: of optimizers without which the graph changes, in the engine's order.
         replaced: optimizers that changed the graph, although it is the same without them: another
-        does their work. unknown: optimizers of the session that are not in the table; they are
-        tried, too. missing: those only in the
-            table.
+            does their work.
+        unknown: optimizers of the session that are not in the table; they are tried, too.
+        missing: those only in the table.
         levels: one per step from none to all.
     """
 
@@ -518,9 +519,13 @@ class OptimizerCase:
     optimizations.
 
     Args:
-        name: short. reported: an earlier measurement elsewhere. says: the explanation.
+        name: short.
+        reported: an earlier measurement elsewhere.
+        says: the explanation.
         belongs: the cause of the difference.
-        graph: ONNX text. samples: of its inputs. constants: inputs that become weights.
+        graph: ONNX text.
+        samples: of its inputs.
+        constants: inputs that become weights.
         expected: differing output values by cause; zeros are omitted.
         operators: of the optimized graph.
     """

@@ -44,16 +44,19 @@ class Target:
     """One quantized graph on one backend.
 
     Args:
-        model: its name. graph: the name of the graph within the model. schema: the name of the
-            quantization schema.
+        model: its name.
+        graph: the name of the graph within the model.
+        schema: the name of the quantization schema.
         original: the float graph that was quantized; values keep their names in ``quantized``.
         quantized: in QDQ form.
         backend: runs the quantized graph.
         watched: runs it with taps that change no number; ``backend`` itself where that is an
-        integer interpreter. claims: an interpreter that ``backend`` must equal, where one is known
-        and is not ``watched``. threads: of one engine. written, rewriting: the graph that the
-        quantizer wrote, and the passes that made ``quantized`` from it; None: no
-            pass ran.
+            integer interpreter.
+        claims: an interpreter that ``backend`` must equal, where one is known and is not
+            ``watched``.
+        threads: of one engine.
+        written, rewriting: the graph that the quantizer wrote, and the passes that made
+            ``quantized`` from it; None: no pass ran.
     """
 
     model: str
@@ -102,8 +105,8 @@ class Matched:
     """The outputs of ``watched`` compared with those of ``engine``.
 
     Args:
-        samples: number that both ran; 0: they are the same backend. found: the differences of their
-            outputs.
+        samples: number that both ran; 0: they are the same backend.
+        found: the differences of their outputs.
     """
 
     engine: str

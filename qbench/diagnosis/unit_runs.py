@@ -235,11 +235,13 @@ class Units:
     """The units of a target, in the order of its graph.
 
     Args:
-        units: all of them; those with real results last. by_value: the same by the value that they
-            compute.
-        floats: value → fp32 counterpart of its unit. unaligned: the values without one, with
-        reasons. aligned: the values that represent an fp32 value. represents: quantized value or
-        graph input → fp32 value. original: the float graph, with shapes.
+        units: all of them; those with real results last.
+        by_value: the same by the value that they compute.
+        floats: value → fp32 counterpart of its unit.
+        unaligned: the values without one, with reasons.
+        aligned: the values that represent an fp32 value.
+        represents: quantized value or graph input → fp32 value.
+        original: the float graph, with shapes.
     """
 
     units: tuple[QuantizedUnit, ...]
@@ -311,7 +313,8 @@ class Units:
         """The inputs of ``unit`` quantized from fp32 values; graph inputs stay as they are.
 
         Args:
-            unit: whose inputs. floats: fp32 values by their names in fp32.
+            unit: whose inputs.
+            floats: fp32 values by their names in fp32.
 
         Raises:
             KeyError: an input has no counterpart in fp32.
@@ -369,7 +372,8 @@ def random_batch(
 
     Args:
         own: inputs of a unit; where all have an axis of samples in common, few samples become
-            several. is_any: whether integers are drawn anew; real values always are.
+            several.
+        is_any: whether integers are drawn anew; real values always are.
     """
     sizes = {len(array) if array.ndim else 0 for array in own.values()}
     times = -(-ALONE // min(sizes)) if len(sizes) == 1 and 0 not in sizes else 1
@@ -445,9 +449,11 @@ class UnitRunner:
     """A unit prepared on every backend that runs it alone.
 
     Args:
-        target: whose unit. unit: to be run. counterpart: its counterpart in fp32; None: it has
-            none.
-        stack: closes what is prepared here. timeout: of one run on the target's backend.
+        target: whose unit.
+        unit: to be run.
+        counterpart: its counterpart in fp32; None: it has none.
+        stack: closes what is prepared here.
+        timeout: of one run on the target's backend.
         is_fused: whether the engine fuses it with a unit before it; then its claim is the watched
             backend's, alone.
     """

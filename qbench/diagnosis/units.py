@@ -160,8 +160,8 @@ class QuantizedUnit:
     """The piece of a quantized graph that computes one quantized value.
 
     Args:
-        value: its name. node: name of its last operator; where that adds a bias to a product, name
-            of the product.
+        value: its name.
+        node: name of its last operator; where that adds a bias to a product, name of the product.
         operators: types of those between the Q/DQ pairs, in order.
         graph: the piece; its inputs are ``feeds``, its one output ``value``.
         real: name of the float value before rounding, and before a Relu or Clip.
@@ -170,7 +170,8 @@ class QuantizedUnit:
         origin: the fp32 node whose result this is, from the metadata of the graph, also where the
             code limits replace a Relu; empty: the graph has no such metadata.
         qparams, ends: quantization parameters and limits; ``qparams`` None: ``value`` is real, with
-        steps of 1. lowest, highest: the least and the largest quantized value.
+            steps of 1.
+        lowest, highest: the least and the largest quantized value.
     """
 
     value: str
@@ -552,12 +553,17 @@ class Captured:
         feeds: its inputs in the run of the whole graph, by name.
         found: its result in that run.
         again: the result of the target's backend for ``feeds``, with the unit alone; None: it
-        fails. crash: how it fails, in a sentence; empty: it does not. real: the value before
-        rounding by real arithmetic on ``feeds``, in steps without the zero point: float64. fed: its
-        fp32 inputs, quantized. isolated: the result of the backend for ``fed``. expected: the fp32
-        value, real. replays: further runs on ``feeds``, or on the samples of one run of a graph
-        with a fixed batch. probed: the same unit on random inputs, where few values differ on the
-        samples; None: they cannot be made.
+            fails.
+        crash: how it fails, in a sentence; empty: it does not.
+        real: the value before rounding by real arithmetic on ``feeds``, in steps without the zero
+            point: float64.
+        fed: its fp32 inputs, quantized.
+        isolated: the result of the backend for ``fed``.
+        expected: the fp32 value, real.
+        replays: further runs on ``feeds``, or on the samples of one run of a graph with a fixed
+            batch.
+        probed: the same unit on random inputs, where few values differ on the samples; None: they
+            cannot be made.
     """
 
     unit: QuantizedUnit

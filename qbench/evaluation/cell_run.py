@@ -26,15 +26,20 @@ class CellRun:
     """What a cell answered; every mapping is by data set.
 
     Args:
-        answers: to the samples that were run. reference: the fp32 answers to these.
+        answers: to the samples that were run.
+        reference: the fp32 answers to these.
         today: ``reference`` with what only a run of the float model has, where a metric counts
-        that. whole: the fp32 answers to all samples. data: the samples that were run. samples: all
-        of them, prepared; empty where answers are only read. stopped: where the cell ended before
-        all samples were run; None: all were. drawn: places of the samples that were run, in the
-        order of the answers; empty: all, in their order. compared: the comparison with another
-        backend; None: there is none. executed: the share that the engine ran in integers, None
-        where it reports none, and what it ran in float. seconds: of preparing, answering, and of
-        the other backend, wall clock.
+            that.
+        whole: the fp32 answers to all samples.
+        data: the samples that were run.
+        samples: all of them, prepared; empty where answers are only read.
+        stopped: where the cell ended before all samples were run; None: all were.
+        drawn: places of the samples that were run, in the order of the answers; empty: all, in
+            their order.
+        compared: the comparison with another backend; None: there is none.
+        executed: the share that the engine ran in integers, None where it reports none, and what it
+            ran in float.
+        seconds: of preparing, answering, and of the other backend, wall clock.
     """
 
     answers: Mapping[str, Answers]

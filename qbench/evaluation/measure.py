@@ -69,10 +69,11 @@ def measure_cell(
         comparator: another backend that the cell is compared with.
         cell: the id of the measurement; None: made from the names of subject, backend and schema.
         reference: fp32 answers by data set, which losses and gains are counted against; None:
-        today's fp32 run. environment: the class of results of ``backend`` on this computer; None:
-        found out. threads: of one engine. repeats: how many times it runs, each time with the
-        samples in another order and other batches; it runs twice
-            where the second run gives the same answers.
+            today's fp32 run.
+        environment: the class of results of ``backend`` on this computer; None: found out.
+        threads: of one engine.
+        repeats: how many times it runs, each time with the samples in another order and other
+            batches; it runs twice where the second run gives the same answers.
         timer: seconds on a monotonic clock.
 
     Example:
@@ -94,7 +95,8 @@ def measure_cell(
     Raises:
         UnsupportedError: the backend does not run such a graph, or not in useful time.
         InputError: an unknown name, or a metric that is not for the answers or the labels that
-        there are. QbenchError: anything else that has a sentence.
+            there are.
+        QbenchError: anything else that has a sentence.
     """
     require_count(_MEASURING, "threads", threads)
     require_count(_MEASURING, "repeats", repeats)

@@ -241,8 +241,8 @@ def _require_outputs(
     along a fixed axis.
 
     Args:
-        file: of raw outputs. outputs: name → shape of the graph's, an empty one where it is not
-            known.
+        file: of raw outputs.
+        outputs: name → shape of the graph's, an empty one where it is not known.
         lone: the output that is recorded without a name.
     """
     for name, array in file.outputs(file.output_ids[:1]).items():

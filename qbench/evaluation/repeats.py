@@ -47,8 +47,10 @@ def measure_repeats(
     """How the answers of ``request.repeats`` runs differ; None where there is one run.
 
     Args:
-        graphs: of the cell. samples: of each data set. first: what the first run answered.
-            reference: fp32 answers.
+        graphs: of the cell.
+        samples: of each data set.
+        first: what the first run answered.
+        reference: fp32 answers.
         scores: of the first run.
 
     Raises:

@@ -30,22 +30,23 @@ class Request:
     """All that measuring one cell takes.
 
     Args:
-        shared: what the cells of the subject share. reference: fp32 answers by data set, which
-            losses and gains are counted against.
+        shared: what the cells of the subject share.
+        reference: fp32 answers by data set, which losses and gains are counted against.
         environment: the class of this computer with the packages that ``backend`` counts with.
         schema: None runs a model as it is: the float one, or the given one where the schema of
-        ``cell`` is ``given``. rewriting: what runs behind the quantizer; None: nothing. comparator:
-        the backend that a quantized cell is compared with; None: it is not compared. asked:
-        evidence beyond the answers → what it is measured by (``judging.asked_evidence``): the
-        ``Backend`` that
-            the cell must not be worse than, the least share that recovers, the column that tells
-            slices apart.
+            ``cell`` is ``given``.
+        rewriting: what runs behind the quantizer; None: nothing.
+        comparator: the backend that a quantized cell is compared with; None: it is not compared.
+        asked: evidence beyond the answers → what it is measured by (``judging.asked_evidence``):
+            the ``Backend`` that the cell must not be worse than, the least share that recovers, the
+            column that tells slices apart.
         keeps_answers: whether the measurement carries the answers themselves.
         repeats: how many times the cell runs; with 1 it is not known whether its answers repeat.
-            repeat_threads: of the runs after the first, in turn; empty: ``threads``.
+        repeat_threads: of the runs after the first, in turn; empty: ``threads``.
         stop: ends the cell when it decides every gate; None: all samples are run.
         recalibrated: the variant of the suite that the calibration samples are of; empty: they are
-        the model's own. timer: seconds on a monotonic clock.
+            the model's own.
+        timer: seconds on a monotonic clock.
     """
 
     cell: Cell

@@ -134,7 +134,8 @@ def rewrite_note(
     changed something.
 
     Args:
-        graphs: of the cell. shared: of its subject.
+        graphs: of the cell.
+        shared: of its subject.
         backend, threads: of the cell, which run the first samples of its main data once more a
             pass.
     """

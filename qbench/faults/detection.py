@@ -11,12 +11,14 @@ class Rates:
     """Shares of the catalogue.
 
     Args:
-        faults: that changed something somewhere. equivalent: names of those that changed nothing
-            anywhere.
-        by_gate: gate → faults that it sees. found: those seen by any gate but (d). missed: names of
-        the others. trials: that were localized. first, third: those whose site is first, or among
-        the first three. named: those
-            whose cause is right.
+        faults: that changed something somewhere.
+        equivalent: names of those that changed nothing anywhere.
+        by_gate: gate → faults that it sees.
+        found: those seen by any gate but (d).
+        missed: names of the others.
+        trials: that were localized. first, third: those whose site is first, or among the first
+            three.
+        named: those whose cause is right.
     """
 
     faults: int
@@ -82,8 +84,9 @@ def table(
     """Rows of a table: fault, stage, where it was seen in the world, one column a subject.
 
     Args:
-        trials: any. subjects: columns, in order. stories: fault → its thread; rows come in this
-            order.
+        trials: any.
+        subjects: columns, in order.
+        stories: fault → its thread; rows come in this order.
     """
     rows = []
     for fault, thread in stories.items():

@@ -228,8 +228,9 @@ class Kernel:
     """One node of the lowered graph.
 
     Args:
-        node: as lowered. run: by the rules of the arithmetic. made: compiles another node by the
-            same rules.
+        node: as lowered.
+        run: by the rules of the arithmetic.
+        made: compiles another node by the same rules.
     """
 
     node: ir.Node
@@ -341,7 +342,8 @@ class Story:
     """The bug that a fault is modelled on.
 
     Args:
-        thread: ``owner/repository#number``. sentence: what happened there, in our words.
+        thread: ``owner/repository#number``.
+        sentence: what happened there, in our words.
     """
 
     thread: str
@@ -353,11 +355,14 @@ class Fault:
     """One fault of the catalogue.
 
     Args:
-        name: in kebab case. summary: what it does, in one sentence. story: where it was seen.
-        injection: how it is put at an operator of a QDQ graph. fits: whether it would change
-        something there. causes: what a right diagnosis may name, the likeliest first. stage: the
-        step of the flow that it changes. at_once: at how many operators; more than one of faults
-        that are small.
+        name: in kebab case.
+        summary: what it does, in one sentence.
+        story: where it was seen.
+        injection: how it is put at an operator of a QDQ graph.
+        fits: whether it would change something there.
+        causes: what a right diagnosis may name, the likeliest first.
+        stage: the step of the flow that it changes.
+        at_once: at how many operators; more than one of faults that are small.
     """
 
     name: str
@@ -407,7 +412,8 @@ def draw_sites(fault: Fault, quantized: ir.Model, seed: int, count: int) -> tupl
     none where it has no site.
 
     Args:
-        quantized: in QDQ form. count: fewer come where there are fewer sites.
+        quantized: in QDQ form.
+        count: fewer come where there are fewer sites.
     """
     sites, width = fault.sites(quantized), fault.at_once
     if len(sites) < width:

@@ -54,7 +54,10 @@ class WrongPass:
     """Requires: QDQ. Ensures: nothing; the fault is in the graph, once.
 
     Args:
-        fault: its name. sites: float operators. seed: of what it draws. name: of the pass.
+        fault: its name.
+        sites: float operators.
+        seed: of what it draws.
+        name: of the pass.
     """
 
     fault: str
@@ -147,13 +150,17 @@ class Trial:
     """What came of one fault in one subject.
 
     Args:
-        fault, sites, seed, subject: what was where. stage: of the fault.
+        fault, sites, seed, subject: what was where.
+        stage: of the fault.
         changes: whether any answer or any number that gates look at is another than the healthy
-        one's. seen: by which gates. suspects: (node, cause) as localization ranks them. hit: place
-        of the first that is a site, from 1; None: no
-            suspect is. named: whether the cause given for it is one that is right.
+            one's.
+        seen: by which gates.
+        suspects: (node, cause) as localization ranks them.
+        hit: place of the first that is a site, from 1; None: no suspect is.
+        named: whether the cause given for it is one that is right.
         failed: the sentence with which the faulty cell did not run at all; empty otherwise.
-        unlocalized: that with which localization gave up; a miss. seconds: of localization.
+        unlocalized: that with which localization gave up; a miss.
+        seconds: of localization.
     """
 
     fault: str
@@ -183,8 +190,9 @@ class FaultHarness:
     """One subject, healthy, to put faults into.
 
     Args:
-        shared: of the subject. backend: an integer backend that computes it. schema: that it is
-            quantized by.
+        shared: of the subject.
+        backend: an integer backend that computes it.
+        schema: that it is quantized by.
         agreement: share of samples that must agree with fp32, as its suite has it.
         tries_effects: whether gate (f) is used: it checks the claim of a pass node by node, which
             takes minutes for a large network.
@@ -253,11 +261,12 @@ class FaultHarness:
         """By which gates the healthy subject itself is called bad, run once more.
 
         Args:
-            shared: of the same subject, which may order its samples otherwise. backend: the same,
-                which may batch so.
+            shared: of the same subject, which may order its samples otherwise.
+            backend: the same, which may batch so.
             twin: a backend that must give equal outputs; None: no comparison.
-            threads: of the engine. in_order: whether samples stand in the order of the first run,
-                so that predictions can be compared; else their counts are.
+            threads: of the engine.
+            in_order: whether samples stand in the order of the first run, so that predictions can
+                be compared; else their counts are.
         """
         comparator = None if twin is None else _equal_to(twin)
         request = replace(
@@ -432,7 +441,8 @@ def is_equivalent(
     """Whether two backends with their graphs give the same bits for all ``feeds``.
 
     Args:
-        healthy, faulty: what runs what. feeds: batches, in order.
+        healthy, faulty: what runs what.
+        feeds: batches, in order.
         twice: run them all again, for faults that hold on to earlier results.
 
     Raises:

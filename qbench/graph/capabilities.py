@@ -34,28 +34,31 @@ class Capabilities:
             names further ones adds biases of all of these at scales of their own in integers, too
             (``adds_off_product``).
         weight_per_channel, weight_per_block: whether weights may carry one scale per channel, one
-        per block. batched_per_channel: whether it multiplies quantized activations by a constant of
-        more than two axes (a matrix
-            per batch, MatMul) that has one scale per column. blocks_of_vectors: whether constant
-            vectors have blocks.
+            per block.
+        batched_per_channel: whether it multiplies quantized activations by a constant of more than
+            two axes (a matrix per batch, MatMul) that has one scale per column.
+        blocks_of_vectors: whether constant vectors have blocks.
         activation_per_channel: whether activations may carry one scale per channel.
         integer_products: the pairs (activations, weights) of types that it multiplies in integers,
             one scale per tensor or channel, with a bias at a scale that it adds; other products run
             in floats between Q and DQ. None: it multiplies all.
         float_products: operators (``ConvTranspose``) whose products it runs in floats whatever the
-        types are. requantized_products: operators (``Conv``) whose products it runs in integers
-        only where their result is
-            quantized.
+            types are.
+        requantized_products: operators (``Conv``) whose products it runs in integers only where
+            their result is quantized.
         dynamic_products: the pairs (operator, how many of its operands have parameters of their
             batch, uint8) that it multiplies in integers.
         zero_points: which zero points of activations it counts with.
         dynamic: whether it takes parameters that are computed at run time.
         tables: whether it computes functions of one 8-bit value (sigmoid, tanh, …) by table, or at
-        all. max_opset: of the default ONNX domain, for graphs it is handed. max_macs: the largest
-        network, in multiply-accumulates of one sample, that it runs in useful time; None: any.
+            all.
+        max_opset: of the default ONNX domain, for graphs it is handed.
+        max_macs: the largest network, in multiply-accumulates of one sample, that it runs in useful
+            time; None: any.
         miscomputes: names of patterns that the engine computes wrong without a word; its backend
-        refuses them. taps: whether it gives values inside a graph; without, another backend
-        observes the ranges of float models.
+            refuses them.
+        taps: whether it gives values inside a graph; without, another backend observes the ranges
+            of float models.
     """
 
     forms: frozenset[Form] = frozenset({Form.FLOAT, Form.QDQ})

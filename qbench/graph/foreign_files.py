@@ -85,8 +85,8 @@ def graph_of_file(
 
     Args:
         suffix: of such files, in lower case and without the dot.
-        inputs, outputs: of the graph, real where the file quantizes them. products: in the order of
-            the file.
+        inputs, outputs: of the graph, real where the file quantizes them.
+        products: in the order of the file.
     """
     domain = f"qbench.{suffix}"
     node = ir.Node(

@@ -109,8 +109,8 @@ class ExternalFiles:
     """The files below one folder that constants of a model are in; each is opened once and mapped.
 
     Args:
-        folder: the model's; None: a message in memory, which has none. doing: what errors begin
-            with.
+        folder: the model's; None: a message in memory, which has none.
+        doing: what errors begin with.
     """
 
     def __init__(self, folder: Path | None, doing: str) -> None:

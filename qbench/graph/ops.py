@@ -46,8 +46,9 @@ class Output(enum.Enum):
     """Whose quantization parameters an output has.
 
     OWN: those of a range of its own. SHARED: those of the first input, whose elements it holds or
-    lies between. FIXED: those of the operator's range, such that the asymmetric scale of b bits is
-    a power of two.
+        lies between.
+    FIXED: those of the operator's range, such that the asymmetric scale of b bits is a power of
+        two.
     """
 
     OWN = "own"
@@ -74,14 +75,15 @@ class IntegerForm:
     Args:
         domain, name: of its nodes.
         kernel: ``module:function`` below ``qbench.interpreter.integer_kernels``; "": it is read,
-        never computed here. operands: (integers, scale, zero point) of each real operand, by index
-        of the input; (integers, zero point)
-            where scales are applied behind it; a single index is passed as it is. Left empty where
-            any number of operands may come.
+            never computed here.
+        operands: (integers, scale, zero point) of each real operand, by index of the input;
+            (integers, zero point) where scales are applied behind it; a single index is passed as
+            it is. Left empty where any number of operands may come.
         result: (scale, zero point) of the result; None: the result is real, int32, or behind any
-        number of operands. bias: index of the int32 bias, at the product of the scales of the first
-        two operands. bias_scale: index of the scale of a bias at a scale of its own (one, or one
-        per column), which may be left out;
+            number of operands.
+        bias: index of the int32 bias, at the product of the scales of the first two operands.
+        bias_scale: index of the scale of a bias at a scale of its own (one, or one per column),
+            which may be left out;
             None: there is no such operand.
         attributes: those of the float operator that it has too.
     """
@@ -123,13 +125,15 @@ class OpSpec(OperatorFacts):
         output: whose quantization parameters the output has.
         signed: of a FIXED output, whether its range is [−1, 1 − 2¹⁻ᵇ], not [0, 1 − 2⁻ᵇ].
         same_qparams: whether computed inputs and output hold elements of one another, hence share
-        their qparams. why_float: why this very node has no integer form though others have; None
-        when it has.
+            their qparams.
+        why_float: why this very node has no integer form though others have; None when it has.
 
         lowering: ``module:function`` below ``qbench.passes.lowering``, the rule that writes an
-        engine's integer form. dynamic: multiplies integers whose qparams are computed for every
-        batch: ConvInteger, MatMulInteger. kernel: of the operator itself on integers, as in
-        ``IntegerForm``, or ``REFERENCE_KERNEL``. forms: the operators on integers that compute it.
+            engine's integer form.
+        dynamic: multiplies integers whose qparams are computed for every batch: ConvInteger,
+            MatMulInteger.
+        kernel: of the operator itself on integers, as in ``IntegerForm``, or ``REFERENCE_KERNEL``.
+        forms: the operators on integers that compute it.
     """
 
     name: str = ""

@@ -35,7 +35,8 @@ class OperatorFacts:
             Slice, MaxPool, …): input and output share qparams. A constant may be mixed in (Pad's
             value).
         real: indices of inputs that carry real numbers, the others being shapes, axes or indices;
-        None: all do. low, high: what the result cannot leave, whatever the inputs.
+            None: all do.
+        low, high: what the result cannot leave, whatever the inputs.
     """
 
     weight: int | None = None
@@ -64,10 +65,12 @@ class Operator:
     Args:
         kernel: computes it, in any precision; float32 inputs give float32 results.
         facts: as of ONNX's own. With ``moved=(0,)`` the kernel runs on codes too, and input and
-        output share qparams. shape: shapes of the inputs (None where unknown) → shape of the first
-        result; None: that of the first input. pointwise: whether every element is a function of the
-        like elements of the inputs, so that a table will do. data: the inputs that a quantizer may
-        quantize; none: it stays float.
+            output share qparams.
+        shape: shapes of the inputs (None where unknown) → shape of the first result; None: that of
+            the first input.
+        pointwise: whether every element is a function of the like elements of the inputs, so that a
+            table will do.
+        data: the inputs that a quantizer may quantize; none: it stays float.
 
     Raises:
         ValueError: values that are moved and computed at once.

@@ -24,7 +24,8 @@ class Commit:
     """One commit.
 
     Args:
-        sha: 40 hexadecimal digits (64 in a SHA-256 repository). short: its first 9.
+        sha: 40 hexadecimal digits (64 in a SHA-256 repository).
+        short: its first 9.
         committed: committer time, ISO 8601 in UTC offset form as git writes it.
         branch: the branch that is checked out; empty when detached.
         dirty: whether tracked files differ from the commit.

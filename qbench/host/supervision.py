@@ -27,8 +27,8 @@ def run_supervised(act: Callable[[], int], ended_early: Callable[[str], int]) ->
     threads exist. Where the system does not offer that, ``act`` runs in this process.
 
     Args:
-        act: returns an exit code from 0 to 255. ended_early: receives how the child ended without
-            returning from ``act``; its exit code.
+        act: returns an exit code from 0 to 255.
+        ended_early: receives how the child ended without returning from ``act``; its exit code.
     """
     if not (hasattr(os, "fork") and hasattr(signal, "sigwaitinfo")):
         return act()
@@ -108,8 +108,9 @@ def early_end_noticed(
     ``run_supervised`` sees these.
 
     Args:
-        say: receives a sentence before the process ends. result: the exit code of the work, called
-            after the block; None: there ``os._exit`` is what it was.
+        say: receives a sentence before the process ends.
+        result: the exit code of the work, called after the block; None: there ``os._exit`` is what
+            it was.
     """
     kept, here = {name: getattr(os, name) for name in _ENDING}, os.getpid()
     plain = os._exit

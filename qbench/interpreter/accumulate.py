@@ -140,8 +140,9 @@ def accumulator(operands: Operands, pair_bits: int, means: Means, counters: Coun
     Args:
         operands: of the product.
         pair_bits: to which neighbouring products saturate; applies to unsigned codes times signed
-        weights of 8 bits. means: what it is computed with. counters: pairs that saturated are
-        counted here, unless the processor saturates by itself.
+            weights of 8 bits.
+        means: what it is computed with.
+        counters: pairs that saturated are counted here, unless the processor saturates by itself.
     """
     depth = len(operands.weight)
     accumulate = _any_depth(operands, pair_bits, means, counters)
@@ -270,8 +271,9 @@ def multiplied(
         b: (…, K, N) codes of 8 or 16 bits; the dimensions in front broadcast.
         zeros: z_a, and z_b as one number or one per column, (1,) or (N,).
         pair_bits: to which neighbouring products saturate; applies to unsigned ``a`` times signed
-        ``b``. making: with what it is computed; saturated pairs are counted there, unless the
-        processor does it by itself.
+            ``b``.
+        making: with what it is computed; saturated pairs are counted there, unless the processor
+            does it by itself.
 
     Returns:
         (…, M, N) int32, or int64 where int32 could overflow or where a register saturates at each

@@ -17,9 +17,11 @@ class Context:
     """All that the gates of one cell are judged by.
 
     Args:
-        measurement: what was measured. expectation: what the baseline holds.
+        measurement: what was measured.
+        expectation: what the baseline holds.
         here: what of that the results are compared with.
-        tolerance: the one that won for the cell. rules: the other numbers of the suite.
+        tolerance: the one that won for the cell.
+        rules: the other numbers of the suite.
         criterion: how close it must be to the backend that it was compared with; None: it was not.
         node_id: of the cell in pytest, for the commands in remedies.
     """

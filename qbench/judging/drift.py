@@ -141,7 +141,8 @@ def within_noise(
     within.
 
     Args:
-        repeats: runs that differ. averaged: whether ``measurement`` is one of them.
+        repeats: runs that differ.
+        averaged: whether ``measurement`` is one of them.
     """
     inside, parts = True, []
     for score in measurement.scores:
@@ -370,7 +371,8 @@ def moved_ranges(
     """The values of both whose ranges are further than ``limit`` apart, in the order of ``after``.
 
     Args:
-        before, after: value → (low, high). limit: share of the range that covers both.
+        before, after: value → (low, high).
+        limit: share of the range that covers both.
     """
     pairs = ((value, before[value], now) for value, now in after.items() if value in before)
     moved = (
@@ -467,8 +469,10 @@ class Criterion:
     Args:
         backend: the other backend, by name.
         steps: largest difference in output steps, multiples of an output's scale; None: not
-        limited. relative: largest difference as a share of the largest absolute value of the
-        output; None: not limited. rule: the place that set it, e.g. ``suite smoke``.
+            limited.
+        relative: largest difference as a share of the largest absolute value of the output; None:
+            not limited.
+        rule: the place that set it, e.g. ``suite smoke``.
     """
 
     backend: str

@@ -33,15 +33,17 @@ class Accepted:
     """A result that a user accepted for one cell in one environment class.
 
     Args:
-        metrics: metric as the suite writes it → hits. predictions: data set → digest of the
-            predictions.
+        metrics: metric as the suite writes it → hits.
+        predictions: data set → digest of the predictions.
         reason: why it replaced an earlier one; empty for the first.
         arithmetic: digest of the arithmetic of the backend; empty where it is unknown, or the
-        backend declares none. kept: data set → digest of the answers that are kept next to the
-        baseline; empty where the suite asks for none. executed_macs: the share of
-        multiply-accumulates that the engine ran in integers; None: it was not known. made: as of
-        ``Measurement``; empty: an older qbench accepted it. remembered: kind of gate → the number
-        of its evidence.
+            backend declares none.
+        kept: data set → digest of the answers that are kept next to the baseline; empty where the
+            suite asks for none.
+        executed_macs: the share of multiply-accumulates that the engine ran in integers; None: it
+            was not known.
+        made: as of ``Measurement``; empty: an older qbench accepted it.
+        remembered: kind of gate → the number of its evidence.
     """
 
     metrics: Mapping[str, int]
@@ -105,20 +107,23 @@ class Expectation:
     """The accepted facts that one cell is judged by.
 
     Args:
-        state: of the model's baseline. what: what is missing or differs, in words; empty when
-            KNOWN.
+        state: of the model's baseline.
+        what: what is missing or differs, in words; empty when KNOWN.
         reference: data set → digest of the stored fp32 answers.
         accepted: environment class, as text → what was accepted there.
         kept: environment class → data set → the answers accepted there, where they are kept.
         floors: metric against the reference → least hits.
         noise: environment class → the runs by which its noise was measured before.
         calibrations: key of a calibration → value → the (low, high) that was accepted
-        (``Calibrated``). cell_known: whether anything was ever accepted for this cell, in any
-        class. whole: whether all samples were scored: a few cannot show that a known-bad cell no
-        longer fails. stored: whether results of the cell are stored; those that are only compared
-        with another backend are not. retrained: where the baseline is STALE because of another
-        model: what today's fp32 answers lost and gained
-            against the stored ones, on the samples that are the same, each judged as a loss.
+            (``Calibrated``).
+        cell_known: whether anything was ever accepted for this cell, in any class.
+        whole: whether all samples were scored: a few cannot show that a known-bad cell no longer
+            fails.
+        stored: whether results of the cell are stored; those that are only compared with another
+            backend are not.
+        retrained: where the baseline is STALE because of another model: what today's fp32 answers
+            lost and gained against the stored ones, on the samples that are the same, each judged
+            as a loss.
     """
 
     state: State = State.KNOWN
@@ -215,10 +220,12 @@ class AcceptedHere:
     Args:
         environment: the class of the results that are judged.
         name: the class, as text, whose accepted result is compared with them; None: nothing
-        accepted is comparable. result: what was accepted under ``name``; None where ``name`` is.
-        kept: data set → the answers of ``result`` that are kept. others: every class, as text, with
-        an accepted result of the cell. floors: the least agreement with fp32. noise: the runs by
-        which the noise was measured; None: it was not.
+            accepted is comparable.
+        result: what was accepted under ``name``; None where ``name`` is.
+        kept: data set → the answers of ``result`` that are kept.
+        others: every class, as text, with an accepted result of the cell.
+        floors: the least agreement with fp32.
+        noise: the runs by which the noise was measured; None: it was not.
     """
 
     environment: EnvironmentClass

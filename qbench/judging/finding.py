@@ -35,8 +35,9 @@ class CountingErrors:
     inputs.
 
     Args:
-        elements: compared. differing: unequal ones. ties: of these, by one step where the real
-            number lies halfway.
+        elements: compared.
+        differing: unequal ones.
+        ties: of these, by one step where the real number lies halfway.
         beyond: unequal by more than one step. rms_steps, largest_steps: of the differences.
         mean_steps: engine minus real; not 0 where an engine rounds to one side.
     """
@@ -56,24 +57,30 @@ class NodeErrors:
     values before it.
 
     Args:
-        node: the operator, by the name that it has in fp32. operators: all of them, in order.
-            value: the fp32 value.
+        node: the operator, by the name that it has in fp32.
+        operators: all of them, in order.
+        value: the fp32 value.
         codes: the unique name of the quantized value in the quantized graph; empty in older
-            records. macs: multiply-accumulates of one sample.
+            records.
+        macs: multiply-accumulates of one sample.
         elements: of the value, over all samples.
         cumulative: error in the whole run, with the errors of all nodes before it; None: no
-        counterpart in fp32. isolated: error of the target on fp32 inputs, quantized as its
-        inputs are: this node's own error. explained: error of the fp32 operators with inputs,
-        weights and result quantized as in this node. An
-            ``isolated`` error beyond it is a fault of the graph or of the engine.
+            counterpart in fp32.
+        isolated: error of the target on fp32 inputs, quantized as its inputs are: this node's own
+            error.
+        explained: error of the fp32 operators with inputs, weights and result quantized as in this
+            node. An ``isolated`` error beyond it is a fault of the graph or of the engine.
         unexplained: difference of the isolated result from the explained one.
         counting: the quantized values of the run compared with real arithmetic on the same
-        quantized inputs. claimed: the same, compared with the arithmetic that the target declares;
-        None: it declares none, or is that. clipped_low, clipped_high: shares of the fp32 values
-        below and above the quantized range. clipped_weights: share of the fp32 weights that lie
-        beyond the range of their codes by more than a step. ties: share of the values whose real
-        number lies halfway between two quantized values. gain_db: what the graph's outputs gain in
-        SQNR when only this node is kept in float; None: not tried.
+            quantized inputs.
+        claimed: the same, compared with the arithmetic that the target declares; None: it declares
+            none, or is that.
+        clipped_low, clipped_high: shares of the fp32 values below and above the quantized range.
+        clipped_weights: share of the fp32 weights that lie beyond the range of their codes by more
+            than a step.
+        ties: share of the values whose real number lies halfway between two quantized values.
+        gain_db: what the graph's outputs gain in SQNR when only this node is kept in float; None:
+            not tried.
     """
 
     node: str
@@ -160,9 +167,11 @@ class Suspect:
     """A node and why it is suspected.
 
     Args:
-        node: by its name in fp32. cause: the likeliest. evidence: one sentence with numbers.
-        score: by which suspects are ordered, the largest first. remedy: what to do about the cause,
-            one sentence.
+        node: by its name in fp32.
+        cause: the likeliest.
+        evidence: one sentence with numbers.
+        score: by which suspects are ordered, the largest first.
+        remedy: what to do about the cause, one sentence.
     """
 
     node: str
@@ -177,11 +186,13 @@ class Repair:
     """Nodes that, kept in float, restore the verdict.
 
     Args:
-        nodes: kept in float. restores: whether the verdict was seen restored with exactly these.
+        nodes: kept in float.
+        restores: whether the verdict was seen restored with exactly these.
         smallest: whether every smaller set of candidates was tried and failed.
-        macs_share: of all multiply-accumulates, those that leave integers. probes: how many sets
-        were tried. overrides: a schema file (TOML) that keeps them in float. verdict: in words,
-        before → after.
+        macs_share: of all multiply-accumulates, those that leave integers.
+        probes: how many sets were tried.
+        overrides: a schema file (TOML) that keeps them in float.
+        verdict: in words, before → after.
     """
 
     nodes: tuple[str, ...]
@@ -206,14 +217,18 @@ class Finding:
     """What localisation found.
 
     Args:
-        model, backend, schema: what was examined. graph: which graph of the model.
-        samples: looked at. matched: how the tapped run compares with the run without taps, in one
-        sentence. nodes: every aligned value in the order of the graph. unaligned: the others.
+        model, backend, schema: what was examined.
+        graph: which graph of the model.
+        samples: looked at.
+        matched: how the tapped run compares with the run without taps, in one sentence.
+        nodes: every aligned value in the order of the graph.
+        unaligned: the others.
         suspects: the likeliest first; empty: nothing exceeds what its quantization explains.
-            repair: None:
-        not looked for. testcase: path of the smallest failing input, where one was saved. notes:
-        remarks, such as a budget that ran out. complete: whether everything was done. seconds: how
-        long it took.
+        repair: None: not looked for.
+        testcase: path of the smallest failing input, where one was saved.
+        notes: remarks, such as a budget that ran out.
+        complete: whether everything was done.
+        seconds: how long it took.
     """
 
     model: str

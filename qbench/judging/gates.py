@@ -123,19 +123,24 @@ class GateSpec:
         remembers: the number of its evidence, by what it is measured by, that an accepted result
             keeps; None: it keeps none.
         needs_all_samples: whether its evidence is of the whole data, so that a cell that has it
-        never ends early. severity: what a broken one makes of the cell. headline, remedy: of a cell
-        that a broken gate of this kind decides: one line, and the next step. undecided, wanting,
-        deciding: of a gate that is not decided: the headline of a cell that it decides, what would
-            decide it, and the next step. undecided_title: the heading of such cells in reports.
+            never ends early.
+        severity: what a broken one makes of the cell.
+        headline, remedy: of a cell that a broken gate of this kind decides: one line, and the next
+            step.
+        undecided, wanting, deciding: of a gate that is not decided: the headline of a cell that it
+            decides, what would decide it, and the next step.
+        undecided_title: the heading of such cells in reports.
         set_by_suite: whether its rule comes from the suite alone, not from what was accepted.
         cost: the time or size that it measures; None: it is about something else.
         judges_answers: whether other answers of the engine can break it.
         has_culprit: whether a node that counts wrongly can be why it is broken.
         bounds_value: whether ``limit`` of the gate is a value of its metric, beyond which it is
-        broken. needs_baseline: whether it is judged only where the reference of the model is stored
-        and fits. noticed: the states in which its detail is a notice of a cell that it does not
-        decide. notice: the beginning of a notice about a broken gate that does not decide the cell;
-        None: no notice.
+            broken.
+        needs_baseline: whether it is judged only where the reference of the model is stored and
+            fits.
+        noticed: the states in which its detail is a notice of a cell that it does not decide.
+        notice: the beginning of a notice about a broken gate that does not decide the cell; None:
+            no notice.
     """
 
     kind: GateKind
@@ -712,7 +717,8 @@ def remembered_numbers(
     """Kind of gate → the number of its evidence that an accepted result keeps.
 
     Args:
-        collected: kind of gate → its evidence. asked: kind of gate → what it is measured by.
+        collected: kind of gate → its evidence.
+        asked: kind of gate → what it is measured by.
     """
     found = {}
     for kind, evidence in collected.items():

@@ -113,10 +113,13 @@ def judge(
     """The verdict on one cell.
 
     Args:
-        measurement: what was measured. expectation: what the baseline holds.
-        tolerance: the one that won for this cell. rules: the suite's numbers.
+        measurement: what was measured.
+        expectation: what the baseline holds.
+        tolerance: the one that won for this cell.
+        rules: the suite's numbers.
         criterion: how close the cell must be to the backend that it was compared with, if any.
-        quarantine: the entry that covers the cell here, if any. today: for its last day.
+        quarantine: the entry that covers the cell here, if any.
+        today: for its last day.
         node_id: the node id of the cell in pytest,
             ``suites/smoke.qbench.toml::model::backend+schema``, for the commands in remedies.
     """

@@ -52,11 +52,11 @@ def quarantined(
     """``verdict`` as the ``entry`` about its cell changes it.
 
     Args:
-        tolerance: of the cell. repeats: what is known of its noise, and whether the scores are a
-            mean of these runs.
-        notices: those of ``verdict`` that help for a cell that is never accepted. today: for the
-        last day of the entry. whole: whether all samples were run; values of a part are not
-        compared.
+        tolerance: of the cell.
+        repeats: what is known of its noise, and whether the scores are a mean of these runs.
+        notices: those of ``verdict`` that help for a cell that is never accepted.
+        today: for the last day of the entry.
+        whole: whether all samples were run; values of a part are not compared.
     """
     rule = f"quarantine '{entry.cell}' until {entry.expires} ({entry.owner})"
     if verdict.outcome not in EXCUSABLE:

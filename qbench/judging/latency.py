@@ -49,7 +49,8 @@ class Timing:
     """How long the engine took for a sample, in each turn.
 
     Args:
-        cell, fp32: seconds of a sample, one number a turn. samples: that were run in every turn.
+        cell, fp32: seconds of a sample, one number a turn.
+        samples: that were run in every turn.
     """
 
     cell: tuple[float, ...]

@@ -19,7 +19,8 @@ class FirstNode:
 
     Args:
         origin: the fp32 node whose integers differ; empty when no compared value of the batch does.
-        elements: how many of its integers differ. steps: the largest difference of two of them.
+        elements: how many of its integers differ.
+        steps: the largest difference of two of them.
         note: a remark on the search, such as that tapping an engine changed its results.
     """
 
@@ -63,13 +64,13 @@ class PassNote:
     """One pass that changed a graph.
 
     Args:
-        name: as the pipeline spells it. effect: what it declares (``exact``, ``rounding(1)``,
-            ``lossy``).
+        name: as the pipeline spells it.
+        effect: what it declares (``exact``, ``rounding(1)``, ``lossy``).
         removed: nodes fewer by it, over all graphs.
         elements, differing: of the graph outputs of the first samples, compared with the same
-            pipeline without it; 0 for an exact pass, which is not compared. steps: their largest
-            difference in output steps; None: no output is quantized. relative: the largest |a − b|
-            / max|b|.
+            pipeline without it; 0 for an exact pass, which is not compared.
+        steps: their largest difference in output steps; None: no output is quantized.
+        relative: the largest |a − b| / max|b|.
     """
 
     name: str
@@ -100,7 +101,9 @@ class RewriteNote:
     """The effect of a pipeline on the graphs of a cell.
 
     Args:
-        policy: under which it ran. nodes: their number before. passes: those that changed a graph.
+        policy: under which it ran.
+        nodes: their number before.
+        passes: those that changed a graph.
         declined: how many nodes were not rewritten, and passes not admitted.
         samples: how many the inexact passes were compared on.
     """
@@ -143,9 +146,10 @@ class Stopped:
     """A cell that ended before all of its samples were run.
 
     Args:
-        samples: data set → how many were run. of: data set → how many it has.
-        decided: metric → the state of its gate (``holds``, ``broken``, …). proven: the metrics
-            decided by the test.
+        samples: data set → how many were run.
+        of: data set → how many it has.
+        decided: metric → the state of its gate (``holds``, ``broken``, …).
+        proven: the metrics decided by the test.
     """
 
     samples: Mapping[str, int]
@@ -175,17 +179,19 @@ class Measurement:
             and labels), ``reference:D``, ``predictions:D``; in a stopped cell ``part:D`` of the
             answers to the samples that were run in place of the last.
         changed: for each data set, the ids of samples whose answer differs from the reference (at
-        most 20). changed_count: for each data set, how many there are in all. ties: for each data
-        set, samples whose best score was shared. macs: multiply-accumulates of one pass over the
-        graphs. integer_macs: the planned share of them in
-            integers, a fraction; 0 in fp32 cells. weight_macs: the share of them by a quantized
-            weight, where the schema asks for weights alone; None elsewhere.
+            most 20).
+        changed_count: for each data set, how many there are in all.
+        ties: for each data set, samples whose best score was shared.
+        macs: multiply-accumulates of one pass over the graphs.
+        integer_macs: the planned share of them in integers, a fraction; 0 in fp32 cells.
+        weight_macs: the share of them by a quantized weight, where the schema asks for weights
+            alone; None elsewhere.
         refusals: what the plan left in float though the schema asked for it: ``node: reason``.
         run_in_float: products of quantized values that the backend runs in floats, and why: ``node:
             reason``.
         executed_macs: the share of multiply-accumulates that the engine ran in integers, as it
-            reports it; None: it reports nothing, or the schema plans none. executed_in_float: what
-            it ran in float, the largest first.
+            reports it; None: it reports nothing, or the schema plans none.
+        executed_in_float: what it ran in float, the largest first.
         idle_rules: the rules of the schema that matched nothing in this model, in words.
         made: what the cell was made with and its other digests do not show, in words:
             ``calibration`` (the samples) and ``schema`` (the beginning of the digest of its rules).
@@ -193,12 +199,13 @@ class Measurement:
         seconds: ``prepare`` (quantize, load) and ``inference`` (answering), wall clock;
             ``compared`` another backend's, ``repeats`` all runs after the first.
         kept: data set → its answers in one word (``metrics.packed_answers``); empty where the suite
-        compares digests. compared: the comparison with another backend; None: the suite asks for
-        none. rewritten: the effect of passes after the quantizer; None: none ran. calibrated: the
-        ranges that the schema's qparams come from; None: it needs none. stopped: where the cell
-        ended before all samples were run: scores, changes and kept answers are then of those
-            that were; None: all were. drawn: data set → their places in the data, in the order of
-            the answers.
+            compares digests.
+        compared: the comparison with another backend; None: the suite asks for none.
+        rewritten: the effect of passes after the quantizer; None: none ran.
+        calibrated: the ranges that the schema's qparams come from; None: it needs none.
+        stopped: where the cell ended before all samples were run: scores, changes and kept answers
+            are then of those that were; None: all were.
+        drawn: data set → their places in the data, in the order of the answers.
         repeats: how the answers of further runs differ; None: the cell ran once.
         remembered: kind of gate → the number of its evidence that an accepted result keeps.
         remembered_range: kind of gate → low and high; an accepted number in this range stays
@@ -345,8 +352,8 @@ def parts_of_scores(schema: Score, counting: Score) -> LossParts:
     """The parts of two scores of one metric against labels, sample by sample.
 
     Args:
-        schema: the ideal answers compared with fp32. counting: the backend's answers compared with
-            the ideal ones.
+        schema: the ideal answers compared with fp32.
+        counting: the backend's answers compared with the ideal ones.
 
     Raises:
         ValueError: they are of two metrics, of a metric against the reference (whose parts do not

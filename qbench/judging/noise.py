@@ -41,8 +41,9 @@ class MetricNoise:
     Args:
         hits, out_of: of each run, the first being that of the score.
         pairs: Σᵢ [R Σᵣ h² − (Σᵣ h)²]; where a sample counts 0 or 1, the pairs of runs that count it
-        differently. flips: over all pairs of runs, samples whose best answer is another one,
-        whatever the metric counts.
+            differently.
+        flips: over all pairs of runs, samples whose best answer is another one, whatever the metric
+            counts.
     """
 
     hits: tuple[int, ...]
@@ -99,10 +100,10 @@ class Repeats:
     Args:
         runs: how many, the first included: at least 2.
         differing: data set → samples whose answer is not the same in all runs, ranks below the best
-        included. flips: data set → over all pairs of runs, samples whose best answer is another
-        one. metrics: metric → its counts, where the runs differ; empty: every run gave the same
-        answers. Metrics of outputs
-            or likelihoods, which only a run has, are not repeated.
+            included.
+        flips: data set → over all pairs of runs, samples whose best answer is another one.
+        metrics: metric → its counts, where the runs differ; empty: every run gave the same answers.
+            Metrics of outputs or likelihoods, which only a run has, are not repeated.
     """
 
     runs: int
@@ -137,8 +138,9 @@ class Noise:
     """The noise of one score.
 
     Args:
-        counts: of the runs. averaged: whether the score is one of these runs, so that their mean is
-            judged; else the runs were made before, and the score is a single further one.
+        counts: of the runs.
+        averaged: whether the score is one of these runs, so that their mean is judged; else the
+            runs were made before, and the score is a single further one.
         margin: what it may lose, a fraction.
     """
 

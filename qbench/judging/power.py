@@ -71,10 +71,13 @@ class DataPower:
     """One metric of one model on its data.
 
     Args:
-        model, metric: names. n: samples. sources: of them; None: each its own. found: how they
-            gather in sources, as cells showed; None: nothing ran, and each source is taken to
-            change as a whole.
-        margin: what the metric may lose, a fraction; 0: the first flip counts. unit: of the metric.
+        model, metric: names.
+        n: samples.
+        sources: of them; None: each its own.
+        found: how they gather in sources, as cells showed; None: nothing ran, and each source is
+            taken to change as a whole.
+        margin: what the metric may lose, a fraction; 0: the first flip counts.
+        unit: of the metric.
         error: the standard error of the change of a metric that is no share, a fraction; None: a
             share.
     """

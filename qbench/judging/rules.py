@@ -113,20 +113,24 @@ class Rules:
         integer_macs: planned share of multiply-accumulates in integers (of a schema of weights
             alone: by quantized weights) below which a cell is unsupported.
         agreement: share of samples that must agree with the fp32 reference, whatever was accepted
-        for a cell. decision: what makes a loss red. allowance: how far answers may be from the
-        accepted ones. ranges: share of its span by which a calibrated range may differ from the
-        accepted one. executed_macs: share of multiply-accumulates that the engine must have run in
-        integers; None: only what was
-            accepted for its class gates.
+            for a cell.
+        decision: what makes a loss red.
+        allowance: how far answers may be from the accepted ones.
+        ranges: share of its span by which a calibrated range may differ from the accepted one.
+        executed_macs: share of multiply-accumulates that the engine must have run in integers;
+            None: only what was accepted for its class gates.
         limits: metric, as the suite writes it → the limit of that distance; others are shown and do
-        not gate. equivalents: groups of environment classes whose results are comparable
-        (``cell.are_equivalent``). recovery: the least share of today's fp32 score that a cell must
-        reach, counted by the same rule; None: none. slices: what samples are told apart by for the
-        gate of the worst part: ``class`` or a column of the data; empty:
-            nothing.
+            not gate.
+        equivalents: groups of environment classes whose results are comparable
+            (``cell.are_equivalent``).
+        recovery: the least share of today's fp32 score that a cell must reach, counted by the same
+            rule; None: none.
+        slices: what samples are told apart by for the gate of the worst part: ``class`` or a column
+            of the data; empty: nothing.
         no_worse_than: the backend whose loss on the same samples that of the cell may exceed by
             ``no_worse_margin`` at most; empty: none.
-        repeats: how many times a cell runs; ``repeats_rule`` names what set it. stop: when it ends.
+        repeats: how many times a cell runs; ``repeats_rule`` names what set it.
+        stop: when it ends.
         more: key of the suite → its value for the cell, of the gates that keep their settings under
             that name.
     """

@@ -130,8 +130,9 @@ class Remaining:
     """What is known of the samples that were not run, from the reference alone.
 
     Args:
-        n: all samples, run or not. reference_hits: of all. losable, gainable: of those that remain,
-            how many the reference has right, and wrong.
+        n: all samples, run or not.
+        reference_hits: of all. losable, gainable: of those that remain, how many the reference has
+            right, and wrong.
     """
 
     n: int

@@ -231,7 +231,8 @@ def samples_deciding(share: float, drop: float, margin: float, n: int) -> int | 
     than ``n``.
 
     Args:
-        share: of samples that change. drop: losses minus gains, a fraction.
+        share: of samples that change.
+        drop: losses minus gains, a fraction.
 
     None: the drop equals the margin, and no number decides.
     """
@@ -246,7 +247,8 @@ def settles(share: float, drop: float, margin: float, n: float, found: Gathering
     four times in five.
 
     Args:
-        share: of samples that change. drop: the true one, a fraction.
+        share: of samples that change.
+        drop: the true one, a fraction.
     """
     from qbench.metrics import source_p  # needs numpy, which collecting cells does not load
 
@@ -430,12 +432,13 @@ class LossEvidence:
 
     Args:
         evidence: about the margin.
-        low, high: the interval for display. interval: which it is, e.g. ``Bonett-Price 95 %``.
+        low, high: the interval for display.
+        interval: which it is, e.g. ``Bonett-Price 95 %``.
         midp: McNemar's two-sided mid-p of "no change at all", or by the signs of sources; None
             where the metric is not a share of samples.
         detectable: the smallest drop that the sample would detect four times in five.
-        needed: how many samples without a loss would prove the margin; None: no number would.
-            Where samples share sources: how many from sources as large as these.
+        needed: how many samples without a loss would prove the margin; None: no number would. Where
+            samples share sources: how many from sources as large as these.
         deciding: how many samples that lose and gain as these do would decide; None: these decide,
             or no number does.
     """

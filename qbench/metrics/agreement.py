@@ -142,8 +142,9 @@ class Differences:
     """What was counted over one or more tensors.
 
     Args:
-        elements: all. differing: those that are not equal. unbounded: of these, NaN or infinite on
-            one side.
+        elements: all.
+        differing: those that are not equal.
+        unbounded: of these, NaN or infinite on one side.
         steps: largest difference of the others in steps; None: no tensor has a scale.
         relative: their largest difference as a share of the largest value of their tensor.
     """

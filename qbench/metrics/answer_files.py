@@ -89,7 +89,9 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The facts of a whole file.
 
     Args:
-        model: the name of the model in suites. data: what was answered. provenance: by what.
+        model: the name of the model in suites.
+        data: what was answered.
+        provenance: by what.
         lower: metrics of its records that are better when lower.
     """
 
@@ -104,9 +106,10 @@ class TokenRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The tokens of one sample, T of them; log-probabilities are natural.
 
     Args:
-        realised: (T,) of the token that came, given the tokens before it. top: (T, k) the most
-            probable token ids; logprobs: (T, k) of these. floor: no token of the vocabulary has a
-            lower one; None: not known.
+        realised: (T,) of the token that came, given the tokens before it.
+        top: (T, k) the most probable token ids;
+        logprobs: (T, k) of these.
+        floor: no token of the vocabulary has a lower one; None: not known.
     """
 
     realised: list[float]
@@ -121,11 +124,14 @@ class AnswerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     Args:
         id: of the sample, as its data set has it.
         answer: a class or its name, classes best first, a sequence of tokens, a text, or the
-        similarity of a pair. scores: of the classes in ``answer``; without ``answer``, of all
-        classes. metrics: what another harness counted of this sample. label: what is right. source:
-        what the sample was cut from; samples of one source are not independent. content: a digest
-        of the question, by which two files about the same samples are told from others. tokens: of
-        a language model.
+            similarity of a pair.
+        scores: of the classes in ``answer``; without ``answer``, of all classes.
+        metrics: what another harness counted of this sample.
+        label: what is right.
+        source: what the sample was cut from; samples of one source are not independent.
+        content: a digest of the question, by which two files about the same samples are told from
+            others.
+        tokens: of a language model.
     """
 
     id: str | int

@@ -23,8 +23,8 @@ class Likelihoods:
     """Of n right sequences, each token predicted from the right ones before it (teacher forcing).
 
     Args:
-        surprise: (n,) int64, −Σ ln p(token) in millionths of a nat. tokens: (n,) int64, how many
-            the sum is over.
+        surprise: (n,) int64, −Σ ln p(token) in millionths of a nat.
+        tokens: (n,) int64, how many the sum is over.
     """
 
     surprise: npt.NDArray[np.int64]
@@ -249,8 +249,9 @@ class AnswerKind(enum.Enum):
     """What a row of ids means.
 
     RANKING: class ids, best first. SEQUENCE: token ids. TEXT: Unicode code points, as labels are
-    then. LIKENESS: one number, the similarity of a pair in millionths, from 0 to 1,000,000; labels
-    are 1 (alike) or 0.
+        then.
+    LIKENESS: one number, the similarity of a pair in millionths, from 0 to 1,000,000; labels are 1
+        (alike) or 0.
     """
 
     RANKING = "ranking"

@@ -20,11 +20,12 @@ class Boxes:
     """d boxes of all pictures, one after the other.
 
     Args:
-        pictures, classes: (d,) int64. corners: (d, 4 or 8) float64, pixels. areas: (d,) float64,
-            square pixels.
+        pictures, classes: (d,) int64.
+        corners: (d, 4 or 8) float64, pixels.
+        areas: (d,) float64, square pixels.
         ignored: (d,) bool, a label that is a region rather than one box (COCO's crowd, text that is
-            not legible): an answer inside it is neither right nor wrong. scores: (d,) int32
-            millionths of answers; None: labels.
+            not legible): an answer inside it is neither right nor wrong.
+        scores: (d,) int32 millionths of answers; None: labels.
     """
 
     pictures: npt.NDArray[np.int64]
@@ -157,10 +158,11 @@ class Matches:
     """What became of d answered boxes at each of t overlaps.
 
     Args:
-        boxes: the d answers, ordered by picture, class and falling score. right: (t, d) matched
-            with a label.
+        boxes: the d answers, ordered by picture, class and falling score.
+        right: (t, d) matched with a label.
         left_out: (t, d) neither right nor wrong: matched with an ignored label, or unmatched and of
-        another size. labels: that are to be found.
+            another size.
+        labels: that are to be found.
     """
 
     boxes: Boxes
@@ -184,7 +186,8 @@ def match_boxes(
         sizes: least and greatest area, in square pixels, of the labels that are looked for; None:
             all.
         most: boxes of a picture and a class that are looked at, those of the highest scores; None:
-        all. classless: any box may match any label.
+            all.
+        classless: any box may match any label.
     """
     classes = [
         np.zeros_like(one.classes) if classless else one.classes for one in (answers, labels)
@@ -328,8 +331,9 @@ def precisions(
     """The average precision of every group of boxes, mean over the overlaps of ``matches``.
 
     Args:
-        weights: (b, pictures) how often each picture counts. groups: numbers from 0 of the answers
-            and of the labels of ``matches``: of what has a precision of its own, such as a class.
+        weights: (b, pictures) how often each picture counts.
+        groups: numbers from 0 of the answers and of the labels of ``matches``: of what has a
+            precision of its own, such as a class.
 
     Returns:
         (b, groups); NaN where a group has no label.
@@ -374,9 +378,11 @@ class _Ranking:
     """d boxes at one overlap, ordered by group and falling score.
 
     Args:
-        pictures: (d,) of all. places: (r,) of the right ones. groups: (g,) that have one. starts:
-            (g,) the first of each among ``places``, ``firsts`` among all. runs: (r,) which of
-            ``groups`` each right one is in.
+        pictures: (d,) of all.
+        places: (r,) of the right ones.
+        groups: (g,) that have one.
+        starts: (g,) the first of each among ``places``, ``firsts`` among all.
+        runs: (r,) which of ``groups`` each right one is in.
     """
 
     pictures: npt.NDArray[np.int64]

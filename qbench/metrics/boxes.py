@@ -37,7 +37,8 @@ class BoxAnswers(Answers):
     """The boxes found in n pictures, whole numbers, those of a picture by falling score.
 
     Args:
-        corners: (n, m, 4) or (n, m, 8) int32, in 1/256 pixel. scores: (n, m) int32, in millionths.
+        corners: (n, m, 4) or (n, m, 8) int32, in 1/256 pixel.
+        scores: (n, m) int32, in millionths.
         classes: (n, m) int32; ``PADDING`` where a picture has fewer than m boxes, at the end.
         confident: score in millionths from which on a box counts in metrics that do not rank boxes.
         outputs: of the network for the first samples; None: the task does not record them.
@@ -204,8 +205,9 @@ def box_labels(
     """The label of one picture.
 
     Args:
-        boxes: (m, sides) pixels, ``sides`` 4 or 8. classes: (m,). areas: (m,); None: those of the
-            boxes.
+        boxes: (m, sides) pixels, ``sides`` 4 or 8.
+        classes: (m,).
+        areas: (m,); None: those of the boxes.
         ignored: (m,) bool; None: none is.
 
     Raises:

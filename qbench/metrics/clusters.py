@@ -157,8 +157,9 @@ def change_interval(
     Else it is the mean ± t √V, with Satterthwaite's degrees of freedom of clusters of these sizes.
 
     Args:
-        changes: (n,) of each sample, now minus before. clusters: n labels; samples with one label
-            belong together. None: every sample is its own. confidence: in (0, 1).
+        changes: (n,) of each sample, now minus before.
+        clusters: n labels; samples with one label belong together. None: every sample is its own.
+        confidence: in (0, 1).
 
     Returns:
         (low, high), in the unit of ``changes``. One cluster proves nothing: −1 to 1 of shares, else
@@ -238,7 +239,8 @@ def source_interval(
     """The two-sided interval of the change of a share, as fractions; negative is loss.
 
     Args:
-        losses, gains, n: as of ``paired_interval``. found: how they gather in sources.
+        losses, gains, n: as of ``paired_interval``.
+        found: how they gather in sources.
     """
     error, middle = (1 - confidence) / 2, (gains - losses) / n
     effect = found.effect * _wider(confidence, found.freedom)
@@ -309,8 +311,9 @@ def gathering(
     """How the changes of two or more sources gather.
 
     Args:
-        sizes: (G,) samples of each. sums: (G,) of their changes. changed: (G,) how many of its
-            samples changed.
+        sizes: (G,) samples of each.
+        sums: (G,) of their changes.
+        changed: (G,) how many of its samples changed.
     """
     count, n = len(sizes), float(sizes.sum())
     whole = float((sizes**2).sum()) / n

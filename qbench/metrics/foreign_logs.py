@@ -43,8 +43,8 @@ class LogChoices:
     Args:
         filter: the filter of lm-eval whose answers are taken; empty: the only one.
         source: where a sample names its source: a column, or names between dots such as
-        ``doc.article``. columns: of a table: ``id``, ``answer``, ``label`` or ``source`` → the name
-        of its column.
+            ``doc.article``.
+        columns: of a table: ``id``, ``answer``, ``label`` or ``source`` → the name of its column.
     """
 
     filter: str = ""

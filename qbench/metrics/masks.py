@@ -33,7 +33,8 @@ class MaskAnswers(Answers):
     Args:
         classes: (n, H, W) uint8 or uint16.
         tied: (n,) bool: in some pixel the best score was shared, and the lowest class taken; None:
-        not recorded. outputs: those of the network for the first samples; None: not recorded.
+            not recorded.
+        outputs: those of the network for the first samples; None: not recorded.
     """
 
     classes: Mask
@@ -85,7 +86,8 @@ class ClassPixels:
     ignored.
 
     Args:
-        both: answered and labelled so. either: answered or labelled so.
+        both: answered and labelled so.
+        either: answered or labelled so.
     """
 
     both: npt.NDArray[np.int64]

@@ -38,9 +38,9 @@ def paired_interval(
         n: all samples.
         confidence: in (0, 1).
         method: ``tango`` for verdicts, ``bonett-price`` for display, ``newcombe`` as a second
-        opinion. both_right: samples right both times. Only ``newcombe`` depends on it; None counts
-        every sample that did not
-            change as right, which is close for accurate models.
+            opinion.
+        both_right: samples right both times. Only ``newcombe`` depends on it; None counts every
+            sample that did not change as right, which is close for accurate models.
         effect: how many samples prove as much as one sample of a source of its own: all counts are
             divided by it (Rao and Scott, Biometrics 48:577, 1992).
 

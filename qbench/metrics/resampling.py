@@ -125,8 +125,10 @@ def weighted_interval(
     Args:
         change: (b, count) float64, how often each sample was drawn → (b,) changes; NaN where there
             is nothing to count.
-        count: samples. sources: (count,) the number of each one's source, which are drawn whole;
-            None: each has its own. resamples: fewer where a change takes long.
+        count: samples.
+        sources: (count,) the number of each one's source, which are drawn whole; None: each has its
+            own.
+        resamples: fewer where a change takes long.
 
     Returns:
         None where a resample has nothing to count.

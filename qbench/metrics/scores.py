@@ -36,9 +36,10 @@ class Gathering:
     change as a whole.
 
     Args:
-        effect: the design effect of the changes that were seen, at least 1. freedom: the degrees of
-            freedom of Student's t. equal: the number of sources of one size that show as much about
-            sources that change as a whole.
+        effect: the design effect of the changes that were seen, at least 1.
+        freedom: the degrees of freedom of Student's t.
+        equal: the number of sources of one size that show as much about sources that change as a
+            whole.
     """
 
     effect: float
@@ -70,7 +71,8 @@ class Clusters:
         effect: by how much the sources widen the variance of the changes that were seen, Student's
             t included: n samples prove as much as n / effect samples of a source each, but for
             sources that were not met.
-        interval: the 90 % interval, which decides. shown: the 95 % interval.
+        interval: the 90 % interval, which decides.
+        shown: the 95 % interval.
         p: two-sided, of "no change": the mid-p where each source gains and loses by a fair coin.
         error: the standard error of the change, by the differences between sources.
         seen, freedom, equal: as ``effect``, ``freedom`` and ``equal`` of ``gathering``. 0: a file
@@ -154,11 +156,11 @@ class Score(Counted):
             ``agreement@photo_crops``.
         n: samples that were counted. hits / out_of: the value, summed over samples.
         reference_hits: the same sum for the fp32 reference (``out_of`` for metrics against the
-        reference). losses / gains: samples on which this cell did worse / better than the
-        reference. interval: the 5 % and 95 % points of value − reference_value by the paired
-        bootstrap (``resampling``); None for
-            shares of right samples, which losses and gains describe completely, and where
-            resampling is impossible.
+            reference). losses / gains: samples on which this cell did worse / better than the
+            reference.
+        interval: the 5 % and 95 % points of value − reference_value by the paired bootstrap
+            (``resampling``); None for shares of right samples, which losses and gains describe
+            completely, and where resampling is impossible.
         clusters: what the samples prove where some of them share a source; None: each has its own.
     """
 

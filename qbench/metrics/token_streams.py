@@ -70,9 +70,9 @@ class TokenStreams(Answers):
     Args:
         lengths: (n,) int64, tokens of each sample; their sum is N.
         realised: (N,) the log-probability of the token that came.
-        top: (N, k) int64, the k most probable tokens; ``ABSENT`` where fewer are listed. logprobs:
-        (N, k) of these. floor: (N,) no token of the vocabulary has a lower log-probability; −∞: not
-        known.
+        top: (N, k) int64, the k most probable tokens; ``ABSENT`` where fewer are listed.
+        logprobs: (N, k) of these.
+        floor: (N,) no token of the vocabulary has a lower log-probability; −∞: not known.
     """
 
     lengths: Ids

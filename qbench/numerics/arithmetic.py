@@ -106,13 +106,15 @@ class Scaling:
         bits: significant bits of a FIXED multiplier, fraction bits of a FRACTION; 0 elsewhere.
         precision: of M before that.
         stages: the shifts of a FIXED, FRACTION or POWER multiplier, in order; of a float one the
-        last stage's rounding. zero_point: added after the last rounding, or before it.
+            last stage's rounding.
+        zero_point: added after the last rounding, or before it.
         product_bits: width of acc · m of a SHORT multiplier, which wraps; 0: wide enough for any.
         inner_bits: width (2 to 40) to which the rounded product saturates before the zero point is
-        added; 0: none. shift_powers: an M that is a power of two shifts once (the first stage's
-        rounding) instead of multiplying. real_bias: of float forms: a bias is not added to the sums
-        but stays the float32 number b · s_x · s_w, which is
-            brought to the sums' scale, or (CHAIN) joins behind s_w.
+            added; 0: none.
+        shift_powers: an M that is a power of two shifts once (the first stage's rounding) instead
+            of multiplying.
+        real_bias: of float forms: a bias is not added to the sums but stays the float32 number b ·
+            s_x · s_w, which is brought to the sums' scale, or (CHAIN) joins behind s_w.
         inverted: scales of a CHAIN that are reciprocals of reciprocals.
 
     Raises:
@@ -240,8 +242,9 @@ class Adding:
         bits, rounding: of WEIGHTED: its weights and its shift.
         least_power: of WEIGHTED: it takes ratios s / s_y in [2^least_power, 2^8).
         operands: of HEADROOM: how each is brought to the common scale; None: as their sum is to the
-        output's. fused: a convolution whose result this sum alone reads joins it clamped, but not
-        rounded (``residual``).
+            output's.
+        fused: a convolution whose result this sum alone reads joins it clamped, but not rounded
+            (``residual``).
 
     Raises:
         ValueError: settings that no arithmetic has together.
@@ -353,12 +356,13 @@ class NotANumber(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantizing:
-    """From floats to codes: x / s or x · (1 / s) in float32, the tie rule, the zero point
-    before or after it; NaN.
+    """From floats to codes: x / s or x · (1 / s) in float32, the tie rule, the zero point before or
+    after it; NaN.
 
     Before it, and with one scale, x · (1 / s) + z is one fused step (PyTorch's quantize_per_tensor;
-    per channel two). ``ranged``: one fused step by factor and offset of the form RANGE instead of
-    all this but ``rounding``.
+    per channel two).
+    ``ranged``: one fused step by factor and offset of the form RANGE instead of all this but
+        ``rounding``.
     """
 
     rounding: Rounding = Rounding.HALF_EVEN
@@ -412,9 +416,11 @@ class SumShape:
         depthwise: a convolution with one filter a channel.
         fast_depthwise: one that FBGEMM's depthwise kernels take (``takeDepthWiseFastPath``).
         channels: of an ungrouped convolution: how many each tap of its window has; 0: of anything
-        else. taps: of a convolution's window; 0: of anything else. pointwise: a convolution of one
-        group by windows of one tap without padding that is a product of matrices: of
-            stride 1, or in one or two dimensions whose sizes are multiples of the stride.
+            else.
+        taps: of a convolution's window; 0: of anything else.
+        pointwise: a convolution of one group by windows of one tap without padding that is a
+            product of matrices: of stride 1, or in one or two dimensions whose sizes are multiples
+            of the stride.
         clipped: whether its data are codes that a Clip bounds, moved or not.
         transposed: a transposed convolution.
     """
@@ -574,8 +580,9 @@ class Remainder:
     Args:
         scaling: of the sums of channels that are left.
         depthwise: filters in a block of a convolution whose channels have filters of their own; 0:
-        none is left. planes: channels in a block of a mean over planes (height and width); 0: none
-        is left. grouped: every filter of any other convolution of several groups is left.
+            none is left.
+        planes: channels in a block of a mean over planes (height and width); 0: none is left.
+        grouped: every filter of any other convolution of several groups is left.
 
     Raises:
         ValueError: a negative block, or nothing that is ever left.
@@ -621,7 +628,8 @@ class Override:
         operators: operators it applies to, as a float graph calls them (``Conv``); empty: any.
         names: patterns (``*``, ``?``) of node names; empty: any.
         scaling, accumulator, adding, averaging, mean, softmax, functions, multiplying, rescaling,
-            remainder, quantizing, dequantizing: as in ``Arithmetic``; None: that of the arithmetic.
+        remainder,
+            quantizing, dequantizing: as in ``Arithmetic``; None: that of the arithmetic.
 
     Raises:
         ValueError: it applies to every node, or changes nothing.

@@ -305,7 +305,8 @@ def scaler(
         scaling: how.
         zero_point: of the output.
         real_bias: integers at s_x · s_w, for a scaling whose bias stays a real number; broadcast
-        too. ranges: of a RANGE; None: those of unsigned codes of 8 bits.
+            too.
+        ranges: of a RANGE; None: those of unsigned codes of 8 bits.
 
     Raises:
         InputError: a multiplier that this scaling cannot hold.

@@ -1,14 +1,14 @@
 """A sum whose first operand is a product that was not rounded: OpenVINO fuses it into the
 convolution.
 
-    c = clamp(fma(v, F · o, G · o + p), p, 255 · o + p)    v, F, G: of the product as RANGE has it
-    y = rne(fma(c + r, F', G'))                            r: codes of the other operand
+    c = clamp(fma(v, F · o, G · o + p), p, 255 · o + p)        v, F, G: of the product as RANGE has
+    it y = rne(fma(c + r, F', G'))                               r: codes of the other operand
 
 o and p bring codes of the product to the scale and the zero point of the other operand: o = s_c /
 s_r, p = (lowest − z_c − s_r · z_r / s_c) · o. F' and G' are those of the sum's range divided by
 s_r. All in float32. Where the codes of the sum go to another operator on codes and G' is 0, F' is
-f32(1 / f32(1 / F')), as of a product. Source: OpenVINO 2026.4, FakeQuantize fused without rounding
-(measured, bit for bit).
+f32(1 / f32(1 / F')), as of a product.
+Source: OpenVINO 2026.4, FakeQuantize fused without rounding (measured, bit for bit).
 """
 
 from dataclasses import dataclass

@@ -34,7 +34,8 @@ class Effect:
     """A declared effect.
 
     Args:
-        kind: how much may change. steps: of ROUNDING alone: by how many steps a code may move.
+        kind: how much may change.
+        steps: of ROUNDING alone: by how many steps a code may move.
         arithmetics: the arithmetics under which the effect holds.
 
     Raises:

@@ -136,8 +136,8 @@ def standard_pipeline(policy: "Policy", passes: "Catalogue[Pass] | None" = None)
     that these declare.
 
     Args:
-        policy: by how much codes may move. passes: all known passes; None: qbench's own and
-            installed ones.
+        policy: by how much codes may move.
+        passes: all known passes; None: qbench's own and installed ones.
 
     Raises:
         InputError: unknown places, or places that form a circle.

@@ -26,7 +26,8 @@ class _Schema:
     """What is looked at of a schema.
 
     Args:
-        inputs, outputs: least and most. needed: places of inputs that cannot be left out.
+        inputs, outputs: least and most.
+        needed: places of inputs that cannot be left out.
         takes, gives: the letter of the type at each place, "" where it has none; the last applies
             to all behind it.
     """

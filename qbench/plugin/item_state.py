@@ -23,8 +23,10 @@ class SuiteFacts:
     """Facts about a suite in this session, the same for all its items.
 
     Args:
-        suite: its name. node: the node id of its file. file: its file. planned: how many cells it
-            has.
+        suite: its name.
+        node: the node id of its file.
+        file: its file.
+        planned: how many cells it has.
         equivalents: groups of processors, as in its table.
         selected: how many of them this session runs, once collection has finished.
     """

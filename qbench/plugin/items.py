@@ -326,8 +326,8 @@ def conclude(
     """Nothing when green, a skip when unsupported, else the red verdict.
 
     Args:
-        missing: the option of that name. search: the command that looks for the cause; empty: there
-            is none.
+        missing: the option of that name.
+        search: the command that looks for the cause; empty: there is none.
 
     Raises:
         RedCell: the verdict is red.

@@ -30,8 +30,8 @@ class OpenSuite:
     """One suite in this process.
 
     Args:
-        suite, catalogues: from the file, the options and the extensions. planned: its cells in file
-            order.
+        suite, catalogues: from the file, the options and the extensions.
+        planned: its cells in file order.
         stale_entries: entries of the quarantine file that match no cell; empty unless the session
             prunes, because without pruning such an entry is an error.
         subject: of a check, which is built from files; None: as the suite names it.

@@ -68,17 +68,22 @@ class Options:
     """All options, checked; folders are absolute.
 
     Args:
-        select: axis expression; empty: everything. suite: the suite of Python tests that name none.
+        select: axis expression; empty: everything.
+        suite: the suite of Python tests that name none.
         tolerance, threads: instead of the suites' numbers; None: those of the suites.
         limit: samples of each data set; None: all.
-        history: folder of the runs before this one; keeps_history: whether this one is added.
-        accept: one of ``SCOPES`` or None. accept_fp32: store the fp32 references again. reason: of
-        accepting. missing: the result of a cell without anything accepted. prune: remove baselines
-        that nothing uses. shard: ``i/N``, only the models of that share; empty: all. localize:
-        seconds for localizing one red cell; 0: do not localize. repeats: how often every cell is
-        run, whatever suites and baselines say; None: as they say. size_limits: factor on the size
-        limits of opened files; None: the defaults. release: measure another release of a package;
-        None: what is installed.
+        history: folder of the runs before this one;
+        keeps_history: whether this one is added.
+        accept: one of ``SCOPES`` or None.
+        accept_fp32: store the fp32 references again.
+        reason: of accepting.
+        missing: the result of a cell without anything accepted.
+        prune: remove baselines that nothing uses.
+        shard: ``i/N``, only the models of that share; empty: all.
+        localize: seconds for localizing one red cell; 0: do not localize.
+        repeats: how often every cell is run, whatever suites and baselines say; None: as they say.
+        size_limits: factor on the size limits of opened files; None: the defaults.
+        release: measure another release of a package; None: what is installed.
     """
 
     select: str

@@ -26,11 +26,13 @@ class OpenRun:
 
     Args:
         facts: of the suite, from its reports. header, environment: the first lines of the file.
-        writer: None when the file could not be opened or written. is_kept: whether other sessions
-        will find it. cells, findings, notes: its lines, also without file. finished: node ids of
-        its items that ended with a record. has_red: whether one of their cells is red. hidden:
-        those of red cells that pytest counts as no failure, which a hook can bring about. checks:
-        name → the arguments of the ``qbench_check`` behind a cell, and its folder.
+        writer: None when the file could not be opened or written.
+        is_kept: whether other sessions will find it.
+        cells, findings, notes: its lines, also without file.
+        finished: node ids of its items that ended with a record.
+        has_red: whether one of their cells is red.
+        hidden: those of red cells that pytest counts as no failure, which a hook can bring about.
+        checks: name → the arguments of the ``qbench_check`` behind a cell, and its folder.
     """
 
     facts: Mapping[str, Any]
@@ -147,8 +149,9 @@ class Recorder:
         """Close every run file: with an ``end`` line, or without one when the run is not complete.
 
         Args:
-            exit_code: pytest's. crashes: a sentence per worker that died. stopped: whether the
-                session ended early.
+            exit_code: pytest's.
+            crashes: a sentence per worker that died.
+            stopped: whether the session ended early.
         """
         for run in self.runs.values():
             missing = run.facts["selected"] - len(run.finished)

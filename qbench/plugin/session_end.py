@@ -70,7 +70,8 @@ def finish(
     """Do what happens once, after the last cell; the messages about it.
 
     Args:
-        exit_code: pytest's, for the ``end`` lines. crashes: a sentence per worker that died.
+        exit_code: pytest's, for the ``end`` lines.
+        crashes: a sentence per worker that died.
         stopped: whether the session ended early.
     """
     suites = {key: _suite_of(session, run) for key, run in recorder.runs.items()}

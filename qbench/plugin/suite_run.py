@@ -59,11 +59,12 @@ class SuiteRun:
     """The result of one run.
 
     Args:
-        code: pytest's exit code. run: as in its file; None: no cell was measured.
+        code: pytest's exit code.
+        run: as in its file; None: no cell was measured.
         refused: sentences on why nothing was measured: a wrong option, a suite that cannot be read.
         messages: lines about accepted results and written reports.
-        problems: sentences about failed writing, and about rules that nothing needs. planned: cells
-            of the suite.
+        problems: sentences about failed writing, and about rules that nothing needs.
+        planned: cells of the suite.
     """
 
     code: int = int(pytest.ExitCode.INTERNAL_ERROR)
@@ -93,8 +94,8 @@ def run_suite(suite: Path, options: Sequence[str], listener: Listener, root: Pat
     """Measure and judge the cells of ``suite``.
 
     Args:
-        options: of pytest, ``--qbench-…``. root: the folder that relative paths of options start
-            from.
+        options: of pytest, ``--qbench-…``.
+        root: the folder that relative paths of options start from.
     """
     done = SuiteRun()
     arguments = [

@@ -469,8 +469,9 @@ def correct_biases(
         quantized: what ``quantize_model(model, plan)`` gave; not touched.
         plan: that it was written from.
         batches: input name → array whose first axis runs over samples, batch by batch; held in
-        memory meanwhile. backend: runs both graphs; None: ``ort-cpu-noopt``. threads: of the
-        engine.
+            memory meanwhile.
+        backend: runs both graphs; None: ``ort-cpu-noopt``.
+        threads: of the engine.
 
     Raises:
         InputError: no batches, a quantized model that is not of this plan, means that are not

@@ -266,8 +266,9 @@ def plan_constants(
     Args:
         candidate: the unit; its constants are read here.
         input_scale: of its first data input; None when that stays float, and a derived bias with
-        it. limits: of the backend; biases of types that it lacks are added in float, which the plan
-        then shows.
+            it.
+        limits: of the backend; biases of types that it lacks are added in float, which the plan
+            then shows.
 
     Raises:
         InputError: a constant holds NaN or Inf.

@@ -145,17 +145,22 @@ class Plan:
         clips: Relu and Clip nodes whose result is quantized, and where they are done.
         floats: units that stay float, with the reason.
         macs: multiply-accumulates of one sample.
-        integer_mac_count: how many of them multiply integers. weight_mac_count: how many have a
-            quantized weight, whatever it is multiplied with.
+        integer_mac_count: how many of them multiply integers.
+        weight_mac_count: how many have a quantized weight, whatever it is multiplied with.
         saturated: slots of constants that hold entries out of the range of their codes, and how
-        many. idle_rules: the rules of the schema that spoke about no unit of this graph, in words.
+            many.
+        idle_rules: the rules of the schema that spoke about no unit of this graph, in words.
         requested: every unit with a float result, in graph order, and what the schema asks of it,
-        in words. corrects_biases: the schema wants biases corrected on samples, once the plan is
-        written (``correct_biases``). run_in_float: products of quantized operands that the backend
-        runs in floats, and why; not part of the digest. quantized_outputs: the graph outputs that
-        are quantized and dequantized again; all others leave it as computed. node_macs: node →
-        multiply-accumulates of one sample. integer_nodes: those planned in integers. Both are not
-            part of the digest, and files do not hold them.
+            in words.
+        corrects_biases: the schema wants biases corrected on samples, once the plan is written
+            (``correct_biases``).
+        run_in_float: products of quantized operands that the backend runs in floats, and why; not
+            part of the digest.
+        quantized_outputs: the graph outputs that are quantized and dequantized again; all others
+            leave it as computed.
+        node_macs: node → multiply-accumulates of one sample.
+        integer_nodes: those planned in integers. Both are not part of the digest, and files do not
+            hold them.
     """
 
     schema: str

@@ -180,9 +180,10 @@ def make_plan(
         model: float graph, or the path of one; not touched. Its own qparams (Q/DQ pairs, integer
             operators) stay.
         profile: of its canonical form; None: for schemas that take no range from statistics
-        (``needs_profile``). schema: what to quantize and how. capabilities: the backend's limits,
-        or its name; None: whatever ONNX can write. ranges: of ``profile``, to share searched ranges
-        between several plans over it.
+            (``needs_profile``).
+        schema: what to quantize and how.
+        capabilities: the backend's limits, or its name; None: whatever ONNX can write.
+        ranges: of ``profile``, to share searched ranges between several plans over it.
 
     Raises:
         InputError: a profile of another graph, or none where one is needed, an unknown schema or

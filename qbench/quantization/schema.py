@@ -33,12 +33,15 @@ class Rule:
         operators: kinds, as in ``Conv``.
         names: patterns of node names with ``*``, ``?`` and ``[…]``.
         first, last: how many of the units that match otherwise, in graph order from the front or
-        from the back. activation: for inputs and outputs. input, output: for one side only, before
-        ``activation``. weight: for constants that are factors of products. correlation, sum: for
-        the product before its bias, and for the result before its clip. bias: how it is added;
-        without such a rule int32 at the product's scale. keep_float: slots that stay float. share:
-        values of the unit that share qparams; the first rule with any decides. reason: why, for a
-        rule that keeps something in float.
+            from the back.
+        activation: for inputs and outputs.
+        input, output: for one side only, before ``activation``.
+        weight: for constants that are factors of products.
+        correlation, sum: for the product before its bias, and for the result before its clip.
+        bias: how it is added; without such a rule int32 at the product's scale.
+        keep_float: slots that stay float.
+        share: values of the unit that share qparams; the first rule with any decides.
+        reason: why, for a rule that keeps something in float.
 
     Raises:
         ValueError: a count below one, a spec that no slot of the rule has, or one that its slot
@@ -204,8 +207,10 @@ class Schema:
         name: in suites.
         rules: tried in order.
         canonical: name of the canonical passes before profiling; schemas with the same share
-        profiles. bias_correction: move every bias by the mean error that quantization leaves on
-        calibration samples. outputs: what happens to values that leave the graph.
+            profiles.
+        bias_correction: move every bias by the mean error that quantization leaves on calibration
+            samples.
+        outputs: what happens to values that leave the graph.
 
     Raises:
         ValueError, InputError: no rules, or no such canonical passes.

@@ -167,11 +167,15 @@ class Spec:
         qtype: the integer type, as in ``int8``.
         symmetry: ``asymmetric``, ``symmetric`` or ``symmetric_unsigned``.
         granularity: per tensor, per channel, or per block of ``block_size`` elements of what is
-        summed over. block_size: elements of a block. narrow_range: leave out the lowest code.
-        scale_kind: ``real``, ``pow2`` (rounded up) or ``pow2_nearest``. range_method: the rule that
-        takes a range from statistics, as in ``minmax`` or ``percentile(99.9)``. dynamic: parameters
-        are computed from every batch at run time; nothing is calibrated. scale, zero_point:
-        parameters fixed beforehand, of one tensor; they come together, and no range is taken.
+            summed over.
+        block_size: elements of a block.
+        narrow_range: leave out the lowest code.
+        scale_kind: ``real``, ``pow2`` (rounded up) or ``pow2_nearest``.
+        range_method: the rule that takes a range from statistics, as in ``minmax`` or
+            ``percentile(99.9)``.
+        dynamic: parameters are computed from every batch at run time; nothing is calibrated.
+        scale, zero_point: parameters fixed beforehand, of one tensor; they come together, and no
+            range is taken.
 
     Raises:
         ValueError, InputError: no such type, family, kind of scale or range method, or settings

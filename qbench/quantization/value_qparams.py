@@ -163,8 +163,9 @@ class Group:
         spec: the requested qparams.
         owner: the unit that requested them first.
         own: the values whose ranges it is to cover, the first claimed first; those that only moved
-        there add none. fixed_by: the operator that fixes its range, or nothing. given: its
-        parameters, where the model came with them.
+            there add none.
+        fixed_by: the operator that fixes its range, or nothing.
+        given: its parameters, where the model came with them.
     """
 
     spec: Spec
@@ -191,8 +192,9 @@ class Claims:
         unit: its name.
         specs: value → its requested qparams.
         joined: values that are to share qparams, first the one whose parameters they get; none, or
-        at least two. moved: those among them that add no range. fixed: value → the operator that
-        fixes its range.
+            at least two.
+        moved: those among them that add no range.
+        fixed: value → the operator that fixes its range.
     """
 
     unit: str

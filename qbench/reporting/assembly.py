@@ -457,7 +457,8 @@ def build_report(
 
     Args:
         runs: the history, oldest → newest; runs of other suites are ignored. May be empty.
-        window: how many of the newest runs are looked at. memory: accepted results and regressions.
+        window: how many of the newest runs are looked at.
+        memory: accepted results and regressions.
     """
     if suite is None:
         suite = read_run(runs[-1]).suite if runs else ""

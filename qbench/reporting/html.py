@@ -637,8 +637,8 @@ def compare_page(
     """The compare page of two runs, drawn after the others.
 
     Args:
-        places: the paths of the suite's pages. tabs: the names of those that exist; empty: the page
-            has no links.
+        places: the paths of the suite's pages.
+        tabs: the names of those that exist; empty: the page has no links.
     """
     places = places or Places()
     report = Report(suite=comparison.new.suite, headline="", is_red=False, run=comparison.new)

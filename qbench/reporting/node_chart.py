@@ -70,8 +70,8 @@ def node_labels(
     labels are ranks alone.
 
     Args:
-        places: rank from 1 → x. names: of the suspects, in order of rank. left, right: the ends
-            that no label crosses.
+        places: rank from 1 → x.
+        names: of the suspects, in order of rank. left, right: the ends that no label crosses.
     """
     order = sorted(places, key=lambda rank: places[rank])
     texts = {rank: (f"{rank} {shortened(names[rank - 1])}", str(rank)) for rank in order}

@@ -46,8 +46,8 @@ def recent_runs(
     The shards of one nightly run are one run.
 
     Args:
-        now: the time by the reader's clock. known: runs that this process has just written; both as
-            for ``History``.
+        now: the time by the reader's clock.
+        known: runs that this process has just written; both as for ``History``.
     """
     history = History(place, now=now, known=known)
     chosen = {

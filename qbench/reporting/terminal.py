@@ -583,8 +583,8 @@ def styled_lines(
     """The summary of a report, of one run, or of a history, with tones. Never raises.
 
     Args:
-        width: columns; less than 40 counts as 40. unicode: False writes every symbol as an ASCII
-            letter.
+        width: columns; less than 40 counts as 40.
+        unicode: False writes every symbol as an ASCII letter.
         brief: only what is red, and the last sentence.
     """
     try:

@@ -28,8 +28,9 @@ class Step:
     after, fractions.
 
     ``since`` is the last run of the level before; where machines take turns, not the run before
-    ``position``. ``provisional``: too few runs confirm it. ``causes``: what else is new since the
-    last run of the level before.
+    ``position``.
+    ``provisional``: too few runs confirm it. ``causes``: what else is new since the last run of the
+        level before.
     """
 
     position: int

@@ -157,12 +157,13 @@ Cells = Mapping[Cell, CellView]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
-    """The facts of one run: (name, text) pairs, ready to be listed; how many cells it holds,
-    and how many are red.
+    """The facts of one run: (name, text) pairs, ready to be listed; how many cells it holds, and
+    how many are red.
 
     ``release_of``: the package of whose release it is a measurement; ``commit`` and ``sha`` are
-    then the version. ``selected``: how many of the ``planned`` cells it was to measure (0:
-    unknown). ``limited``: the samples of a data set over which each was measured (0: all).
+        then the version.
+    ``selected``: how many of the ``planned`` cells it was to measure (0: unknown). ``limited``: the
+    samples of a data set over which each was measured (0: all).
     ``absent``: selected cells without a line.
     """
 

@@ -38,8 +38,9 @@ def write_reports(
             that of the newest run have their pages in ``suites/<suite>/`` and their PNG files in
             ``charts/<suite>/``. Pages of an earlier report that are not among them are removed.
         problems: problems of the history as a whole, one sentence each; shown among the notices.
-        window: how many of the newest runs of a suite are read. memory: accepted results and
-        regressions. reports: what ``build_reports`` makes of all these, where it is known already.
+        window: how many of the newest runs of a suite are read.
+        memory: accepted results and regressions.
+        reports: what ``build_reports`` makes of all these, where it is known already.
         ran: the suites that the badge and the comment are about; None: all.
 
     Raises:

@@ -42,8 +42,9 @@ def read_archive(
     """The arrays in ``source`` by name, in its order.
 
     Args:
-        source: a file or its bytes. names: those that are read; None: all. most: bytes of them
-            together.
+        source: a file or its bytes.
+        names: those that are read; None: all.
+        most: bytes of them together.
 
     Raises:
         ArchiveError: it is not an archive of arrays of numbers. TooLargeError: they take more than
@@ -70,7 +71,8 @@ def read_array(source: Path, *, most: int) -> "np.ndarray[Any, Any]":
     """The array in the ``.npy`` file ``source``.
 
     Args:
-        source: the file. most: bytes of it.
+        source: the file.
+        most: bytes of it.
 
     Raises:
         ArchiveError: it is not an array of numbers. TooLargeError: it takes more than ``most``.

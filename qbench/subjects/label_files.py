@@ -34,8 +34,10 @@ def labels_from_files(path: Path, data: Dataset, picture: Picture | None) -> Arr
     """The label of each sample of ``data`` in the folder or the table at ``path``.
 
     Args:
-        path: a folder, or a .csv file. data: its samples. picture: how pictures are prepared; None:
-            samples are arrays, and labels are as large as their files say.
+        path: a folder, or a .csv file.
+        data: its samples.
+        picture: how pictures are prepared; None: samples are arrays, and labels are as large as
+            their files say.
 
     Raises:
         InputError: no such folder or file; a sample without a label; one that cannot be read or is

@@ -44,10 +44,10 @@ def read_network(
     """The model of the catalogue, or that of the file ``model`` with ``preprocess`` in front.
 
     Args:
-        model: a path or a name. data: the samples; a file without ``preprocess`` gets the usual one
-            of their kind.
-        preprocess: replaces that of the catalogue's model; None: do not replace it. output: as in
-            ``model_from_file``.
+        model: a path or a name.
+        data: the samples; a file without ``preprocess`` gets the usual one of their kind.
+        preprocess: replaces that of the catalogue's model; None: do not replace it.
+        output: as in ``model_from_file``.
 
     Raises:
         InputError: no such file or name; an output of a model of the catalogue; data of a kind that
@@ -84,11 +84,13 @@ def model_from_file(
     """The ONNX file at ``path`` as a model that suites and verbs can name.
 
     Args:
-        name: its id; None: the name of the file. task: reads its outputs; None: the one that labels
-            of ``data`` ask for where they are masks, pictures or values, else ``Classification``
-            where the output is (n, classes), else ``WholeOutput``. preprocess: None: samples are
-            ready feeds. output: the one that a task of ours reads; None: the graph's first. data:
-            samples whose arrays have to be the inputs of the graph.
+        name: its id; None: the name of the file.
+        task: reads its outputs; None: the one that labels of ``data`` ask for where they are masks,
+            pictures or values, else ``Classification`` where the output is (n, classes), else
+            ``WholeOutput``.
+        preprocess: None: samples are ready feeds.
+        output: the one that a task of ours reads; None: the graph's first.
+        data: samples whose arrays have to be the inputs of the graph.
 
     Raises:
         InputError: no such file, no such output, or arrays that are not its inputs.

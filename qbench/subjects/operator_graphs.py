@@ -77,8 +77,8 @@ class GraphBuilder:
         """The finished model with shapes inferred.
 
         Args:
-            outputs: gives the outputs their names. dims: the usual sizes of free dimensions other
-                than the batch.
+            outputs: gives the outputs their names.
+            dims: the usual sizes of free dimensions other than the batch.
         """
         for name, value in outputs.items():
             value.name = name
@@ -263,7 +263,8 @@ def operator_graph(subject: OperatorSubject, *, weight: Ints | None = None) -> i
     """The graph: reals in, a Q and a DQ, the operator, a Q and a DQ, reals out; the batch is free.
 
     Args:
-        subject: the operator and its qparams. weight: codes in place of its own.
+        subject: the operator and its qparams.
+        weight: codes in place of its own.
     """
     builder = GraphBuilder(subject.id)
     operands = []

@@ -78,9 +78,10 @@ class Operand:
     """One input of the operator.
 
     Args:
-        qparams: its codes. shape: without the batch where it is fed, whole where it is constant.
-        step: codes that make ties are the zero point and multiples of ``step`` away; one number,
-            or one per slice.
+        qparams: its codes.
+        shape: without the batch where it is fed, whole where it is constant.
+        step: codes that make ties are the zero point and multiples of ``step`` away; one number, or
+            one per slice.
     """
 
     qparams: OperandQParams
@@ -93,12 +94,16 @@ class OperatorSubject:
     """One operator, its qparams and its data; what the id does not say, the fields do.
 
     Args:
-        id: name in suites. operator: as ONNX calls it; ``Requantize``: from some qparams to others,
-            no operator between.
-        inputs: the operands that are fed. output: the qparams of the result.
-        weight: a constant second operand, if any. bias: how many numbers a constant bias has; 0:
-        none. attributes: of the ONNX node. constants: further constant inputs after the operands,
-        reals or integers. feed: which codes are fed.
+        id: name in suites.
+        operator: as ONNX calls it; ``Requantize``: from some qparams to others, no operator
+            between.
+        inputs: the operands that are fed.
+        output: the qparams of the result.
+        weight: a constant second operand, if any.
+        bias: how many numbers a constant bias has; 0: none.
+        attributes: of the ONNX node.
+        constants: further constant inputs after the operands, reals or integers.
+        feed: which codes are fed.
     """
 
     id: str
@@ -616,7 +621,8 @@ class OperatorNames(Generic[T]):
     """Their ids as a catalogue's further names: known, and not listed among trained networks.
 
     Args:
-        kind: of the catalogue. make: an operator subject → the catalogue's value.
+        kind: of the catalogue.
+        make: an operator subject → the catalogue's value.
     """
 
     kind: str

@@ -67,10 +67,11 @@ class Picture:
     """The preprocessing of a picture network; the defaults are torchvision's for ImageNet.
 
     Args:
-        resize: pixels of the shorter side after resizing. crop: pixels of the square that is cut
-            from the centre.
+        resize: pixels of the shorter side after resizing.
+        crop: pixels of the square that is cut from the centre.
         divisor, mean, std: see the formula; mean and std per channel, red first.
-        layout, channels: of the feed. input: the graph's input.
+        layout, channels: of the feed.
+        input: the graph's input.
     """
 
     resize: int = 256

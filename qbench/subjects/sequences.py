@@ -47,7 +47,8 @@ class Transduction:
     Args:
         state: width of h. start, end: token ids that begin and end an answer; neither is part of
             it.
-        limit: the longest answer. batch: sequences in one run of a graph.
+        limit: the longest answer.
+        batch: sequences in one run of a graph.
     """
 
     state: int

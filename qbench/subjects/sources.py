@@ -90,12 +90,13 @@ class ReadyArray:
 
 
 def arrays_from_npz(path: Path, column: str = "", columns: Sequence[str] = ()) -> Dataset:
-    """The samples in the file at ``path``: ``y`` holds labels, every other array is the feed of
-    the input of its name.
+    """The samples in the file at ``path``: ``y`` holds labels, every other array is the feed of the
+    input of its name.
 
     ``column``: the array of (n,) texts or whole numbers that are the samples' sources; empty: there
-    is none. ``columns``: other such arrays, which become columns of the data set. A lone ``x`` is
-    the feed of a lone input, whatever its name; its float16 becomes float32.
+        is none.
+    ``columns``: other such arrays, which become columns of the data set. A lone ``x`` is the feed
+    of a lone input, whatever its name; its float16 becomes float32.
 
     Raises:
         InputError: no such file, no ``.npz``, no feed, objects instead of numbers, NaN (the sample
@@ -198,8 +199,10 @@ def _read_folder(folder: Path, listed: Sequence[str] | None, sources: str, doing
     """The samples under ``folder``, sorted by path; other files and hidden ones are skipped.
 
     Args:
-        folder: where they are. listed: the names of all classes in the order of the model's
-            outputs. sources: what ``?sources=`` names. doing: for errors.
+        folder: where they are.
+        listed: the names of all classes in the order of the model's outputs.
+        sources: what ``?sources=`` names.
+        doing: for errors.
 
     Raises:
         InputError: no such folder, no sample in it, samples of several kinds, a file that cannot be

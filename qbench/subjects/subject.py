@@ -159,10 +159,10 @@ class Dataset:
     """n raw samples, to score or to calibrate on.
 
     Args:
-        id: name in suites. kind: what one sample is; a model's preprocessing says which kinds it
-            takes: ``picture`` ((H, W, 3) uint8 RGB), ``bytes``, ``word`` (str), ``speech_8k``
-            ((12800,) int16), ``speech_8k_pair`` (two of those), ``array`` (a ready feed, or input
-            name → feed).
+        id: name in suites.
+        kind: what one sample is; a model's preprocessing says which kinds it takes: ``picture``
+            ((H, W, 3) uint8 RGB), ``bytes``, ``word`` (str), ``speech_8k`` ((12800,) int16),
+            ``speech_8k_pair`` (two of those), ``array`` (a ready feed, or input name → feed).
         sample_ids: n distinct names.
         sources: n names of what each sample was cut from; data sets with a common source overlap.
         clusters: n names of what was drawn at once: samples with one name belong together, and
@@ -172,11 +172,12 @@ class Dataset:
         labels: of each sample the ids of the right classes, or the right sequence, or an array,
             such as its right boxes or mask; None: unlabelled.
         content: digest of the raw content (the package's or the files'), known without decoding
-        anything. load: the raw sample at an index. classes: the names that the labels come from;
-        None: labels came as numbers. whole: the data set that these samples were picked from; None:
-        it is whole. columns: other facts of samples: name → n texts, such as the device that took
-        each: names of parts of the data
-            (``slices``). They are not a part of ``digest``.
+            anything.
+        load: the raw sample at an index.
+        classes: the names that the labels come from; None: labels came as numbers.
+        whole: the data set that these samples were picked from; None: it is whole.
+        columns: other facts of samples: name → n texts, such as the device that took each: names of
+            parts of the data (``slices``). They are not a part of ``digest``.
 
     Raises:
         InputError: two samples share a name, there are more or fewer sources, clusters or labels
@@ -241,10 +242,11 @@ class Dataset:
         """Ready feeds in memory as a data set.
 
         Args:
-            name: its id. feeds: input name → (n, …) numbers, one row per sample; or one such array,
-                for a graph of one input. float64 becomes float32. labels: (n,) integers from 0, the
-                right classes; (n, …) uint8 or uint16 masks or pictures, or floats; None:
-                unlabelled.
+            name: its id.
+            feeds: input name → (n, …) numbers, one row per sample; or one such array, for a graph
+                of one input. float64 becomes float32.
+            labels: (n,) integers from 0, the right classes; (n, …) uint8 or uint16 masks or
+                pictures, or floats; None: unlabelled.
             sources: n texts or whole numbers, what each sample comes from (see ``with_sources``);
                 None: each row is its own.
 
@@ -900,8 +902,9 @@ class ZooModel:
     """A trained network, loaded when it is used, with its preprocessing and its task.
 
     Args:
-        id: name in suites. graphs: name → loader of an ONNX graph, float unless a suite names
-            its ``fp32`` partner; names as ``task.graphs`` has them.
+        id: name in suites.
+        graphs: name → loader of an ONNX graph, float unless a suite names its ``fp32`` partner;
+            names as ``task.graphs`` has them.
         preprocess, task: how a raw sample becomes a feed, and outputs become an answer.
         origin: where the weights come from and under which licence, for lists.
 

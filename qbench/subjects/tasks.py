@@ -434,7 +434,8 @@ def class_scores(
     """Each sample's similarity to the nearest other sample of every class.
 
     Args:
-        similar: (n, n), of every two samples. classes: (n,), of each sample.
+        similar: (n, n), of every two samples.
+        classes: (n,), of each sample.
 
     Returns:
         (n, highest class + 1); -2 where a class has no other sample.
@@ -476,8 +477,8 @@ class Verification:
     """One graph, run on every distinct half of a pair.
 
     Args:
-        input: of the graph. output: which holds the embeddings, (n, numbers); None: the graph's
-            first.
+        input: of the graph.
+        output: which holds the embeddings, (n, numbers); None: the graph's first.
         first, second: names of the samples' feeds; each of them becomes ``input``.
     """
 

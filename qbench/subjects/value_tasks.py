@@ -249,7 +249,8 @@ class Restoration:
     """One graph, one run for each batch.
 
     Args:
-        output: the picture, (n, C, H, W); None: the graph's first. peak: its brightest value.
+        output: the picture, (n, C, H, W); None: the graph's first.
+        peak: its brightest value.
     """
 
     output: str | None = None

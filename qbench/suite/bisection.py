@@ -86,8 +86,8 @@ def ask(good: CellLines, bad: CellLines, *, metric: str = "") -> Question:
     answers, if they changed.
 
     Args:
-        good, bad: the lines of the two ends. metric: only this one, or ``ranges`` or ``answers``;
-            empty: any.
+        good, bad: the lines of the two ends.
+        metric: only this one, or ``ranges`` or ``answers``; empty: any.
 
     Raises:
         IncomparableError: nothing that both measured is worse or other at the bad end.
@@ -162,8 +162,8 @@ def suspects(commits: Sequence[str], marks: Mapping[str, Mark]) -> tuple[str, ..
     """The commits that may be the first bad one: after the last good one, up to the first bad.
 
     Args:
-        commits: after the good end, up to and including the bad end, the earliest first. marks: of
-            tried commits.
+        commits: after the good end, up to and including the bad end, the earliest first.
+        marks: of tried commits.
     """
     bad = next(
         (i for i, commit in enumerate(commits) if marks.get(commit) is Mark.BAD), len(commits) - 1
@@ -211,8 +211,10 @@ class Task:
     """What is bisected; notes belong to one task.
 
     Args:
-        good, bad: whole hashes. build: the command. suite: path in the project. select: which
-            cells.
+        good, bad: whole hashes.
+        build: the command.
+        suite: path in the project.
+        select: which cells.
         artifacts: paths in the project that the results depend on; none: all files of the commit.
         extensions: ``MODULE:NAME`` of each that is named on the command line.
     """
@@ -302,7 +304,8 @@ def reopened(
     """The notes at ``path`` of the kind and the task of ``blank``, else ``blank``.
 
     Args:
-        path: of the file. blank: new notes.
+        path: of the file.
+        blank: new notes.
         is_over: whether a bisection has ended, so that its notes may be replaced by those of
             another task.
 
@@ -484,7 +487,8 @@ class PackageTask:
     """What is bisected; notes belong to one task.
 
     Args:
-        package: its name. line: versions from the good end to the bad one, both included.
+        package: its name.
+        line: versions from the good end to the bad one, both included.
         asked: all other arguments that the result depends on, name → text.
     """
 
@@ -501,7 +505,8 @@ class PackageTrial:
         mark: ``good``, ``bad`` or ``skipped``; empty where ``lines`` decide, compared with those of
             the ends.
         says: what was observed, or why nothing was; for people.
-        numbers: counts. lines: the cell's line with its metrics.
+        numbers: counts.
+        lines: the cell's line with its metrics.
     """
 
     mark: str = ""

@@ -54,13 +54,15 @@ class PlannedCell:
     known only when the backend is loaded.
 
     Args:
-        model: its table. partner: the float model that this one, which came quantized, is judged
-            against.
+        model: its table.
+        partner: the float model that this one, which came quantized, is judged against.
         recalibrated: its variant, if that has its own calibration samples; else empty.
-        passes: a policy or a pipeline that rewrites its graphs. line: zero-based, of the model in
-        the suite file. rules: floors, limits, decision, allowance and equivalent classes.
+        passes: a policy or a pipeline that rewrites its graphs.
+        line: zero-based, of the model in the suite file.
+        rules: floors, limits, decision, allowance and equivalent classes.
         tolerances: (condition on the environment class, tolerance); the first that holds wins, the
-        last always holds. criterion: what it must be compared with another backend; None: nothing.
+            last always holds.
+        criterion: what it must be compared with another backend; None: nothing.
         quarantine: the entries about it, in the order of their file.
         test: the node id of the test that is this cell (``qbench_check``); empty: a cell of a suite
             file. Where nothing was accepted for a test, it is judged by its loss alone.

@@ -21,8 +21,9 @@ class RunStart:
     """The first two lines of a run file (its writer adds to ``header``) and the parts of its name.
 
     Args:
-        started: with a time zone. token: a few random letters. commit: the hash; None outside
-            version control.
+        started: with a time zone.
+        token: a few random letters.
+        commit: the hash; None outside version control.
     """
 
     header: dict[str, Any]
@@ -66,11 +67,16 @@ def describe_start(
 
     Args:
         folder: of the checkout whose commit is noted.
-        suite: its name. planned: cells it has. selected: cells this run measures, by the expression
-        ``select``. limit: at most that many samples of each data set; None: all. shard: ``i/N``,
-        its share; empty: all models. release: the package whose release is measured, and the Python
-        that has it; None: what is installed. started: with a time zone. token: a few random
-        letters. processor: the machine's class; None: ask the machine.
+        suite: its name.
+        planned: cells it has.
+        selected: cells this run measures, by the expression ``select``.
+        limit: at most that many samples of each data set; None: all.
+        shard: ``i/N``, its share; empty: all models.
+        release: the package whose release is measured, and the Python that has it; None: what is
+            installed.
+        started: with a time zone.
+        token: a few random letters.
+        processor: the machine's class; None: ask the machine.
 
     Raises:
         InputError: no such Python, or no such package there.

@@ -125,13 +125,17 @@ class Settings:
     """The settings of a session.
 
     Args:
-        baselines: folder of baseline files. cache: of prepared samples, profiles and fp32 runs.
+        baselines: folder of baseline files.
+        cache: of prepared samples, profiles and fp32 runs.
         suite_path: the suite file as a user would type it, for commands in messages.
         accepting: which results the run accepts into baselines at its end; None: none.
         uses_floors: whether a cell whose noise is in its baseline runs once; else it runs as often
-        as the suite says. limit: at most that many samples of each scored data set, judged against
-        today's fp32 run; None: all. today: for expiry dates. processor: the machine's class; None:
-        ask the machine. timer: seconds on a monotonic clock.
+            as the suite says.
+        limit: at most that many samples of each scored data set, judged against today's fp32 run;
+            None: all.
+        today: for expiry dates.
+        processor: the machine's class; None: ask the machine.
+        timer: seconds on a monotonic clock.
     """
 
     baselines: Path
@@ -478,7 +482,8 @@ class Bench:
         cannot have one.
 
         Args:
-            planned: any cell of the model. measurements: of cells of that model.
+            planned: any cell of the model.
+            measurements: of cells of that model.
 
         Raises:
             InputError: a result would be replaced without a reason.
@@ -651,8 +656,8 @@ def approve_run(
     """Accept the results ``cells`` into their baselines; (model, what changed) for each.
 
     Args:
-        bench: of the suite, with ``Settings.accepting``. cells: with their measurements, in any
-            order.
+        bench: of the suite, with ``Settings.accepting``.
+        cells: with their measurements, in any order.
 
     Raises:
         QbenchError: the results of a model cannot be accepted, or its baseline cannot be written;
@@ -678,7 +683,8 @@ def repeatable_cell(bench: "Bench", planned: PlannedCell) -> RepeatableCell:
     numbers, and reports the share separately.
 
     Args:
-        bench: of the suite. planned: the cell.
+        bench: of the suite.
+        planned: the cell.
 
     Raises:
         QbenchError: its subject, backend or schema cannot be made.

@@ -182,25 +182,28 @@ class SuiteTable(CellSettings):
 
     Args:
         tolerance: a share of the stored fp32 score, or of what ``relative_to`` says, one-sided.
-        integer_macs: least planned share of multiply-accumulates in integers. executed_macs: the
-            share that the engine must have run; None: as much as accepted. agreement: least share
-            of samples answered as fp32 does.
+        integer_macs: least planned share of multiply-accumulates in integers.
+        executed_macs: the share that the engine must have run; None: as much as accepted.
+        agreement: least share of samples answered as fp32 does.
         ranges: by how much a calibrated range may differ from the accepted one, as a share of what
-        its codes span. limits: of distances to fp32. backends, schemas: that every model is
-        measured with.
-        passes: policies of rewriting for quantized cells; empty:
-            not rewritten. fp32: whether each backend also runs the float model.
+            its codes span.
+        limits: of distances to fp32.
+        backends, schemas: that every model is measured with.
+        passes: policies of rewriting for quantized cells; empty: not rewritten.
+        fp32: whether each backend also runs the float model.
         equal_to, close_to: the criteria by which quantized cells are compared with another backend.
         recovery: the least share of today's fp32 score. slices: parts of the data that are judged
-        one by one. no_worse_than: the backend whose loss on the same samples that of quantized
-        cells may exceed by a margin. decision, flips, probabilities: how loss and drift are
-        decided. repeats: how many times a cell runs. stop:
-            when it ends.
+            one by one.
+        no_worse_than: the backend whose loss on the same samples that of quantized cells may exceed
+            by a margin.
+        decision, flips, probabilities: how loss and drift are decided. repeats: how many times a
+            cell runs. stop: when it ends.
         equivalents: groups of processors, or of patterns of environment classes, whose results are
-        comparable. reference: the backend whose fp32 run makes references and profiles. threads: of
-        one engine. repeat_threads: of the engine in the second run of a cell, the third and so on,
-        from
-            the beginning again where there are more; empty: as ``threads``.
+            comparable.
+        reference: the backend whose fp32 run makes references and profiles.
+        threads: of one engine.
+        repeat_threads: of the engine in the second run of a cell, the third and so on, from the
+            beginning again where there are more; empty: as ``threads``.
         max_latency_ratio: the most time of a sample, as a multiple of that of fp32 on the same
             engine, and of the accepted one.
         max_file_bytes: the most bytes of the model file, also as a multiple of that of fp32, and of

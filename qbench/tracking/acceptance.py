@@ -141,11 +141,14 @@ def accept_measurements(
 
     Args:
         baseline: the model's, with a reference of the model and data that were measured.
-        measurements: of its cells, in any environment class. accepting: scope and reason.
-        rules: the suite's numbers: what is unsupported, the least floor. quarantine: cells that are
-        never accepted. today: an entry whose last day is before it lists no cell any more and gives
-        a notice; None: all are valid. criterion: cell → how far it may be from another backend; a
-        cell that is further away is never accepted.
+        measurements: of its cells, in any environment class.
+        accepting: scope and reason.
+        rules: the suite's numbers: what is unsupported, the least floor.
+        quarantine: cells that are never accepted.
+        today: an entry whose last day is before it lists no cell any more and gives a notice; None:
+            all are valid.
+        criterion: cell → how far it may be from another backend; a cell that is further away is
+            never accepted.
 
     Raises:
         InputError: something accepted would be replaced without a reason; nothing is taken over
@@ -519,7 +522,8 @@ def accept_reference(
         baseline: the model's so far, None for the first.
         measurement: of any cell of the model, counted against these very answers.
         answers: data set → fp32 answers. backend, environment_class: what ran the float model, and
-        where. reason: why another reference is replaced; the first needs none.
+            where.
+        reason: why another reference is replaced; the first needs none.
 
     Raises:
         InputError: the measurement was counted against other answers, or a reference is replaced

@@ -74,11 +74,13 @@ class Alert:
         run, commit: the first at which it is seen; the commit is empty where it is not known.
         unit: of the levels; ``"%"`` ones are shares.
         own_past: whether ``before`` of a slide is an earlier level of the series, not what was
-        accepted. suspects: the commits of which one caused a step, the earliest first; a slide has
-        no single commit and none. stretch: the commits after the last good point, up to ``commit``:
-        of a step its suspects. why: who decided the state and why, or what it follows from.
-        annotation: the commit, as it is written in the
-            annotation that is about this alert; empty where none is.
+            accepted.
+        suspects: the commits of which one caused a step, the earliest first; a slide has no single
+            commit and none.
+        stretch: the commits after the last good point, up to ``commit``: of a step its suspects.
+        why: who decided the state and why, or what it follows from.
+        annotation: the commit, as it is written in the annotation that is about this alert; empty
+            where none is.
     """
 
     kind: Kind
@@ -176,8 +178,9 @@ class _Found:
     Args:
         good, bad: places of the last good point (−1: there is none) and of the first bad one.
         before, after: the levels when it was confirmed. seen, ended: the arrivals that confirmed
-        and ended it. is_quiet: whether it is far larger than the noise, so that a few points show
-        that it has ended.
+            and ended it.
+        is_quiet: whether it is far larger than the noise, so that a few points show that it has
+            ended.
     """
 
     alert: Alert
@@ -833,7 +836,8 @@ def _explaining(
     the accepted result is not a loss to that.
 
     Args:
-        against: (accepted, the samples). arrived: the points then; None: all.
+        against: (accepted, the samples).
+        arrived: the points then; None: all.
     """
     accepted, kind = against
     series, found = course.series, []

@@ -28,8 +28,10 @@ class StoredData:
     """One data set of a baseline.
 
     Args:
-        samples: how many. digest: of data and labels. reference: of the fp32 answers to it. kind:
-            their form.
+        samples: how many.
+        digest: of data and labels.
+        reference: of the fp32 answers to it.
+        kind: their form.
         sources: how many sources they were drawn from; None: each has its own, or the baseline is
             older. No result is judged by it; ``qbench doctor`` says by it what the data can tell.
     """
@@ -88,14 +90,17 @@ class Baseline:
         model: its id. model_digest, preprocessing: what the reference was made with.
         backend, environment_class: what ran the float model, and where.
         metrics: metric against labels → hits of the reference.
-        data: data set → its identity. stored: data set → the fp32 answers, without scores.
+        data: data set → its identity.
+        stored: data set → the fp32 answers, without scores.
         cells: ``backend+schema[+variant]`` → what was accepted.
         calibrations: key of a calibration → value → the accepted (low, high), for all computers.
         kept: slug → environment class → data set → the accepted answers, of the results that name
-        their digests. test: the node id of the test whose check it is; empty: a model of a suite
-        file. lost: what of it could not be read, a sentence each, where the rest is kept
-        for a new reference; not stored. unread: of that, what a new reference does not make again,
-        as (slug or calibration, what of it); not stored.
+            their digests.
+        test: the node id of the test whose check it is; empty: a model of a suite file.
+        lost: what of it could not be read, a sentence each, where the rest is kept for a new
+            reference; not stored.
+        unread: of that, what a new reference does not make again, as (slug or calibration, what of
+            it); not stored.
     """
 
     model: str
@@ -191,7 +196,8 @@ class Baseline:
         """What ``cell`` is judged by.
 
         Args:
-            cell: of this model. digests: of its measurement.
+            cell: of this model.
+            digests: of its measurement.
             trusted: take the baseline for fitting: the run at hand replaces its reference.
             samples: as in ``stale``.
         """

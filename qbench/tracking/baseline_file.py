@@ -72,9 +72,11 @@ class AnswersFile:
     """One kind of ``.npz`` file of a baseline.
 
     Args:
-        suffix: of its name. what: it holds, for messages. pattern: how an ``array`` of the answer
-            called ``name`` is called. probabilities: whether they are stored too. digest: what the
-            ``.json`` names an answer by.
+        suffix: of its name.
+        what: it holds, for messages.
+        pattern: how an ``array`` of the answer called ``name`` is called.
+        probabilities: whether they are stored too.
+        digest: what the ``.json`` names an answer by.
     """
 
     suffix: str

@@ -187,9 +187,10 @@ class TakenCalibrations:
     """The calibrations of one model while a run's results are accepted.
 
     Args:
-        known: what was accepted so far. scope: of the accepting run.
+        known: what was accepted so far.
+        scope: of the accepting run.
         limit: how far apart ranges may be and still be the accepted ones (``moved_ranges``).
-            reason: of the run.
+        reason: of the run.
 
     ``accepted`` is what the new baseline holds; ``left_new`` and ``left_moved`` are the keys that a
     wider scope would take.
@@ -208,7 +209,8 @@ class TakenCalibrations:
         """Take over what is in the scope; the row about it, or none.
 
         Args:
-            calibrated: of one cell. with_cell: whether the cell's own result is taken.
+            calibrated: of one cell.
+            with_cell: whether the cell's own result is taken.
 
         Raises:
             InputError: an accepted range would be replaced without a reason, or cells were

@@ -280,8 +280,8 @@ class Change:
             level.
         rises: whether the new level is the higher one.
         seen: the number of the arrival with which it was confirmed, from 0.
-        is_quiet: whether it is far larger than the noise. is_gradual: whether it came about by no
-            one step.
+        is_quiet: whether it is far larger than the noise.
+        is_gradual: whether it came about by no one step.
     """
 
     before: int

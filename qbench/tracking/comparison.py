@@ -48,11 +48,12 @@ ANOTHER_MODEL = "another model"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairs:
-    """How many of ``n`` samples one metric lost and gained from the old run to the new: the
-    least and the most.
+    """How many of ``n`` samples one metric lost and gained from the old run to the new: the least
+    and the most.
 
     ``effect``: how many samples prove as much as one that shares its source with no other.
-    ``sources``: of the samples; None: each has its own.
+        ``sources``: of the samples;
+    None: each has its own.
     """
 
     n: int
@@ -128,13 +129,14 @@ class Relation(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricChange:
-    """Hits of one metric old → new (None: not measured there), out of how many in the new run
-    or else the old.
+    """Hits of one metric old → new (None: not measured there), out of how many in the new run or
+    else the old.
 
     ``means``: the values of both sides where these are means of runs that differ.
     ``unit`` is that of hits / out_of: ``"%"`` is a share. ``is_distance``: it is how far the
-    answers are from fp32. ``references``: the hits of fp32 in both runs, of a metric against
-    labels. ``pairs``: None: not known.
+    answers are from fp32.
+    ``references``: the hits of fp32 in both runs, of a metric against labels. ``pairs``: None: not
+        known.
     """
 
     metric: str

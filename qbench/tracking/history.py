@@ -482,7 +482,8 @@ class RunWriter:
         Args:
             header: what the ``run`` line holds besides ``type``, ``format``, ``id``, ``started``
                 and its place among the runs in ``place`` (``next_start``); ``suite`` at least.
-            started: with a time zone. commit: full or short hash; None outside version control.
+            started: with a time zone.
+            commit: full or short hash; None outside version control.
             token: a few random letters, so that two machines that start at once do not collide.
 
         Raises:
@@ -576,10 +577,13 @@ class Merge:
     """What a merge did.
 
     Args:
-        added: run files that were written. same: runs that the target already held, whole.
+        added: run files that were written.
+        same: runs that the target already held, whole.
         conflicts: a sentence for each id that two files hold with different content; neither was
-        taken. problems: a sentence for each file that is not a run file, or not whole (its whole
-        lines were taken). unreadable: how many files are not run files.
+            taken.
+        problems: a sentence for each file that is not a run file, or not whole (its whole lines
+            were taken).
+        unreadable: how many files are not run files.
     """
 
     added: tuple[Path, ...]

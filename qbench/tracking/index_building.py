@@ -43,11 +43,12 @@ _AT_ONCE = 200_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexUpdate:
-    """What an update did: run files by fate, and a sentence for each that could not be read, or
-    not whole.
+    """What an update did: run files by fate, and a sentence for each that could not be read, or not
+    whole.
 
     ``unreadable``: the files that hold no run. ``runs``: those in the other files, each counted
-    once. ``was_damaged``: the index was not a database, and was deleted.
+        once.
+    ``was_damaged``: the index was not a database, and was deleted.
     """
 
     added: int

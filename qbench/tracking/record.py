@@ -91,8 +91,9 @@ class MetricRecord(Struct, Counted, frozen=True, kw_only=True, gc=False):
     """One metric of one measured cell in whole numbers: value = hits / out_of.
 
     ``direction``, ``unit`` and ``against`` are the words of the line, for which a newer qbench may
-    have other values. ``accepted``, ``noise``: as of ``KnownValue``. ``mean``: of the runs of the
-    cell that differ, a fraction; no line has it, because ``repeats`` has their counts.
+    have other values.
+    ``accepted``, ``noise``: as of ``KnownValue``. ``mean``: of the runs of the cell that differ, a
+    fraction; no line has it, because ``repeats`` has their counts.
     """
 
     direction: str = ""
@@ -246,13 +247,15 @@ class CellRecord(
         n, fp32_correct, correct, losses, gains: those of the first metric of the suite, which for
             an error rate counts errors.
         metrics: by name, in the order of the suite; empty: the cell was skipped, or could not be
-        measured. refusals: the first of ``refusal_count``. calibrated: key and ranges, packed.
+            measured.
+        refusals: the first of ``refusal_count``.
+        calibrated: key and ranges, packed.
         tolerance: of a score, relative to that of fp32; None where there is no stored fp32, and in
-        older lines. ungated: whether no gate judges its answers, so that it passes whatever they
-        are. test: the node id of the test that is the cell; empty: a cell of a suite file.
-        unfetched: whether a package that it needs could not be had. excused: the option by
-        which a red outcome is not
-            counted as a failure of the run.
+            older lines.
+        ungated: whether no gate judges its answers, so that it passes whatever they are.
+        test: the node id of the test that is the cell; empty: a cell of a suite file.
+        unfetched: whether a package that it needs could not be had.
+        excused: the option by which a red outcome is not counted as a failure of the run.
         left_out: names of the fields whose values have another type than this version knows; not
             written.
     """
@@ -669,13 +672,17 @@ class Run:
     """One finished or interrupted run.
 
     Args:
-        header: the ``run`` line. environment: the ``environment`` line (empty when there is none).
-        cells: in file order. findings: the lines of this type in file order. notes: texts.
+        header: the ``run`` line.
+        environment: the ``environment`` line (empty when there is none).
+        cells: in file order.
+        findings: the lines of this type in file order.
+        notes: texts.
         complete: whether the ``end`` line was found, and of a run that was read from a file, a line
             of each selected cell: an end alone does not make a run whole.
         ended: whether the ``end`` line was found in the file, whatever else is missing.
-        damaged: how many lines could not be read. notices: what a reader should know, such as a
-        newer format. path: the file, for messages.
+        damaged: how many lines could not be read.
+        notices: what a reader should know, such as a newer format.
+        path: the file, for messages.
     """
 
     header: Mapping[str, Any]

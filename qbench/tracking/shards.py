@@ -137,7 +137,8 @@ def in_commit_order(runs: Iterable[Run], commits: Sequence[str]) -> tuple[Run, .
     then in the given order.
 
     Args:
-        runs: in the order in which they began. commits: empty: nothing moves.
+        runs: in the order in which they began.
+        commits: empty: nothing moves.
     """
     places = {commit: place for place, commit in enumerate(commits)}
     last = -1
@@ -234,8 +235,8 @@ def shard_groups(headers: Sequence[Mapping[str, Any]]) -> tuple[tuple[int, ...],
     order; most are alone.
 
     A share that was measured twice begins another run, and so does one of another commit, or of
-    files that were not committed: then it is not known whether the computers measured the same
-    code.
+    files that were not
+    committed: then it is not known whether the computers measured the same code.
     """
     groups: list[list[int]] = []
     growing: dict[tuple[str, ...], list[int]] = {}

@@ -26,7 +26,8 @@ class StaleEntry:
     """One entry of a baseline, or a whole baseline, that no cell of the suite uses.
 
     Args:
-        suite, model: whose baseline. cell: its slug, or ``calibration:KEY``; empty: the whole file.
+        suite, model: whose baseline.
+        cell: its slug, or ``calibration:KEY``; empty: the whole file.
         environment_class: the class whose result is of a former model or former data; empty: all
             that is known of it.
     """
@@ -67,7 +68,8 @@ def find_stale_entries(folder: Path, suite: str, cells: Iterable[Cell]) -> tuple
     Damaged files are skipped here.
 
     Args:
-        folder: of baselines. cells: every cell of the suite, whether it is measured now or not.
+        folder: of baselines.
+        cells: every cell of the suite, whether it is measured now or not.
     """
     sweep_work_folder(folder / suite)
     slugs: dict[str, set[str]] = {}
@@ -144,8 +146,8 @@ def orphan_notes(folder: Path, suites: Path, suffix: str) -> tuple[str, ...]:
     command removes these.
 
     Args:
-        folder: of baselines. suffix: of the names of suite files. Suites may lie in other folders
-            too.
+        folder: of baselines.
+        suffix: of the names of suite files. Suites may lie in other folders too.
     """
     named = (path.parent.name for path in sorted(folder.glob("*/*.json")))
     orphans = [

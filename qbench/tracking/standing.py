@@ -119,9 +119,10 @@ class Standing:
     Args:
         run: the newest run of the whole suite that came to its end, with what later runs of a part
             or interrupted ones measured; without such a run all that runs of parts, as of shards,
-            measured. newest: the newest run.
-        red: its red cells, without those whose result was accepted since. lost: cells that it does
-            not have any more.
+            measured.
+        newest: the newest run.
+        red: its red cells, without those whose result was accepted since.
+        lost: cells that it does not have any more.
     """
 
     suite: str
@@ -138,7 +139,7 @@ def standing_of(
 
     Args:
         runs: of the suite, the newest first, with ``STANDING_KEYS``; as few as needed are taken.
-            stored: what its baselines hold.
+        stored: what its baselines hold.
     """
     left = iter(runs)
     newest = next(left, None)

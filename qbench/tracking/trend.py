@@ -63,7 +63,8 @@ class Facts(NamedTuple):
     """What the record of a point says besides its value.
 
     ``accepted``: the value that was accepted for it, a fraction; None: nothing was, or an older
-    qbench wrote it. ``noise``: as of ``KnownValue``. ``listed``: whether its cell is quarantined.
+        qbench wrote it.
+    ``noise``: as of ``KnownValue``. ``listed``: whether its cell is quarantined.
     """
 
     accepted: float | None = None
@@ -219,10 +220,12 @@ class Series:
     """The points of one (cell, metric, environment class) in the order of their commits.
 
     Args:
-        lower_is_better: of an error rate. unit: of the values; ``"%"`` ones are shares.
+        lower_is_better: of an error rate.
+        unit: of the values; ``"%"`` ones are shares.
         is_distance: from fp32, such as SQNR.
-        breaks: indices of points from which on the samples are others. levels: over all points, in
-            order; the value of one is the median of the runs that it covers.
+        breaks: indices of points from which on the samples are others.
+        levels: over all points, in order; the value of one is the median of the runs that it
+            covers.
         changes: what was confirmed, by the replay of the runs in the order in which they began.
     """
 
@@ -260,7 +263,8 @@ def trend_series(
         runs: in the order in which they began, as a ``History`` has them; the shards of one night
             are joined.
         commits: the main line of the project under test, whole hashes, the earliest first; empty:
-        nothing moves. confirm: points that make a level.
+            nothing moves.
+        confirm: points that make a level.
     """
     nights = joined_shards(tuple(runs))
     return ordered_trends(
@@ -559,8 +563,8 @@ def accepted_levels(
 
     Args:
         classes: further ones to look for: drift compares a result with one of a class that the
-            suite declares equivalent, or accepted for ``any``, and so do trends. equivalents: as in
-            ``Rules``.
+            suite declares equivalent, or accepted for ``any``, and so do trends.
+        equivalents: as in ``Rules``.
     """
     groups, asked = tuple(equivalents), frozenset(classes)
     found = {}

@@ -43,9 +43,10 @@ class Example:
         outputs: how many there are; a False in a sequence leaves one out.
         fixed: the inputs that are initializers; the rest is fed.
         terms: whether the results are sums of products, whose rounding is in proportion to the sums
-        of absolute ones. steps: whether the results are rounded to levels, which rounding before
-        may move by one. slack: how many times the usual rounding is allowed, where many steps
-        follow one another. outer: how many of the last inputs only the node's own graphs read.
+            of absolute ones.
+        steps: whether the results are rounded to levels, which rounding before may move by one.
+        slack: how many times the usual rounding is allowed, where many steps follow one another.
+        outer: how many of the last inputs only the node's own graphs read.
     """
 
     inputs: Sequence[Array | None]

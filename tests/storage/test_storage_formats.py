@@ -186,11 +186,12 @@ def lines_of_a_run(folder):
 
 
 def test_the_keys_of_each_version(golden, tmp_path):
-    """A key that an older version must not ignore needs a higher version: then change both in
-    this file.
+    """A key that an older version must not ignore needs a higher version: then change both in this
+    file.
 
     JSON: an older qbench ignores keys that it does not know, so a new key may change nothing about
-    the others. TOML: people write it, so an unknown key is an error there.
+        the others.
+    TOML: people write it, so an unknown key is an error there.
     """
     lines = [
         f"{name}  {kind.__name__}: {', '.join(keys(kind))}"

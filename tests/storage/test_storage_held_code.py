@@ -1,5 +1,5 @@
-"""The key of what a value holds: every layout that can hold a step, each changed by its code
-and by its setting.
+"""The key of what a value holds: every layout that can hold a step, each changed by its code and by
+its setting.
 
 A layout is a module ``joined`` with ``made(setting)``; the step itself is ``helper.turn`` or
 ``helper.Turn``. A stranger adds a row: a text, and an expression that gives a value which holds the

@@ -126,8 +126,8 @@ class SentenceClassification:
     """One graph from token ids to scores of classes.
 
     Args:
-        sequence, length: feeds of the samples: token ids, and how many count. k: how many classes
-            an answer names.
+        sequence, length: feeds of the samples: token ids, and how many count.
+        k: how many classes an answer names.
     """
 
     sequence: str = "ids"

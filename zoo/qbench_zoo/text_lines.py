@@ -53,10 +53,11 @@ class LineReading:
     """One graph from a picture of a line to scores (n, T, characters), blank first.
 
     Args:
-        title: of the alphabet, part of the task's name. alphabet: makes the characters behind the
-            blank, in order.
+        title: of the alphabet, part of the task's name.
+        alphabet: makes the characters behind the blank, in order.
         picture, width: feeds of the samples: (n, 3, H, W), and how many columns of W are the
-        picture. batch: lines in one run at most.
+            picture.
+        batch: lines in one run at most.
     """
 
     title: str

@@ -120,11 +120,16 @@ class Transcription:
     ``next_value_i`` those of the one behind it.
 
     Args:
-        title: of the text form, part of the task's name. text: makes it of token ids.
-        prompt: the tokens in front of every answer. end: the token behind it. answered: ids below
-        it may be answered. layers, heads, depth: of the decoder: keys are (n, heads, depth,
-        tokens), values (n, heads, tokens, depth). limit: tokens of the longest answer. batch:
-        samples in one run of a graph. sound: feed of the samples.
+        title: of the text form, part of the task's name.
+        text: makes it of token ids.
+        prompt: the tokens in front of every answer.
+        end: the token behind it.
+        answered: ids below it may be answered.
+        layers, heads, depth: of the decoder: keys are (n, heads, depth, tokens), values (n, heads,
+            tokens, depth).
+        limit: tokens of the longest answer.
+        batch: samples in one run of a graph.
+        sound: feed of the samples.
     """
 
     title: str

@@ -479,7 +479,8 @@ class WrittenPython:
     """The backend ``like`` under a Python that is started on first use.
 
     Args:
-        name: its name in results. like: the mirrored backend.
+        name: its name in results.
+        like: the mirrored backend.
         python: the program, or the folder of an environment; None: one with ``requirements`` is
             created and cached.
     """
@@ -591,11 +592,13 @@ class ProviderBackend:
         name: its name in results.
         provider: the name that its devices bear.
         library: its file, or ``module:attribute``, a path or a function that gives one; empty: it
-        is built in. options: of the provider. kind: of device: ``cpu``, ``gpu`` or ``npu``; empty:
-        the first that it offers. fallback: whether the CPU provider runs the nodes
-        that it declines. batch: the batch size of its graphs, for a provider that needs fixed
-        shapes; None: as the graph declares it.
-            Other free sizes that the model declares (``declare_dims``) are fixed with it.
+            is built in.
+        options: of the provider.
+        kind: of device: ``cpu``, ``gpu`` or ``npu``; empty: the first that it offers.
+        fallback: whether the CPU provider runs the nodes that it declines.
+        batch: the batch size of its graphs, for a provider that needs fixed shapes; None: as the
+            graph declares it. Other free sizes that the model declares (``declare_dims``) are fixed
+            with it.
         packages: the distributions whose versions may change its numbers.
     """
 

@@ -54,7 +54,8 @@ class ChildError(Exception):
     """A child process gives no reply, and was killed.
 
     Args:
-        found: how it ended or broke the protocol. said: the last line that it printed.
+        found: how it ended or broke the protocol.
+        said: the last line that it printed.
         silent, garbled: whether it timed out, or broke the protocol; neither: it ended.
     """
 
@@ -257,8 +258,9 @@ class Worker(Closing):
         """Send one message and wait for its reply.
 
         Args:
-            header, arrays: the message. doing: for the error. seconds: timeout without any byte;
-                None: an hour.
+            header, arrays: the message.
+            doing: for the error.
+            seconds: timeout without any byte; None: an hour.
 
         Raises:
             EngineError: the worker raised an error; it continues.

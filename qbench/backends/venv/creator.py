@@ -49,8 +49,10 @@ class EnvironmentMaker:
             NotFetchedError: pip cannot install one of them for this Python; its last error is
                 quoted.
             UnavailableError: onnxruntime is among them and cannot be imported, not even with an
-            older numpy. InputError: ``base`` is not a Python, or a requirement is more than a name
-            with versions. StoreError: the cache cannot be written.
+                older numpy.
+            InputError: ``base`` is not a Python, or a requirement is more than a name with
+                versions.
+            StoreError: the cache cannot be written.
         """
         packages = tuple(plain_requirement(one, "Making an environment") for one in requirements)
         key = digest_plain([_RECIPE, str(self.base), _version(self.base), sorted(packages)])[:32]

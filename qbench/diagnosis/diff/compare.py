@@ -44,7 +44,8 @@ class Side:
     """One side of a comparison.
 
     Args:
-        name: its name in results. original: the float graph.
+        name: its name in results.
+        original: the float graph.
         quantized: the quantized graph in QDQ form, after any passes; None: the float graph runs.
         backend, threads: run it.
     """
@@ -143,8 +144,8 @@ class SideRun:
     """One prepared side; ``values`` are those that can be compared, in the order of its graph.
 
     Args:
-        how: where values come from, in a sentence. apart: outputs of the tapped run compared with
-            the untapped ones.
+        how: where values come from, in a sentence.
+        apart: outputs of the tapped run compared with the untapped ones.
         renamed: names of the feeds of both sides → those of this graph, where they differ.
     """
 
@@ -201,7 +202,8 @@ def prepared_side(
     """``side`` prepared; ``stack`` closes it.
 
     Args:
-        side: to be run. wanted: the values to watch of a float side; None: every result of a node.
+        side: to be run.
+        wanted: the values to watch of a float side; None: every result of a node.
 
     Raises:
         QbenchError: its backend does not run the graph.
@@ -281,8 +283,8 @@ class NodeDifference:
     """One value that both sides have.
 
     Args:
-        node: the operator by its name in fp32. value: the fp32 value.
-        The third: whether both sides have the same qparams.
+        node: the operator by its name in fp32.
+        value: the fp32 value. The third: whether both sides have the same qparams.
         elements: number compared.
         differing: with the same qparams, number of unequal codes; with different ones, of real
             values further apart than the larger step; without qparams, of real values further apart
@@ -306,14 +308,19 @@ class SideDifferences:
     """Two sides on the same samples.
 
     Args:
-        left, right: their names. samples: number that both ran. outputs: differences of their
-            untapped outputs.
+        left, right: their names.
+        samples: number that both ran.
+        outputs: differences of their untapped outputs.
         within: number of outputs that differ by no more than the tolerance; ``outputs`` does not
-        count them. flips: number of samples with another largest output; None: outputs are not
-        scores of classes. nodes: values that both have, in the order of the left graph. unaligned:
-        the others, with reasons. how: one sentence per side: where its values come from, and the
-        differences from its untapped outputs. why: why values or outputs differ, in a sentence, as
-        far as it is known without a search; empty: it is not.
+            count them.
+        flips: number of samples with another largest output; None: outputs are not scores of
+            classes.
+        nodes: values that both have, in the order of the left graph.
+        unaligned: the others, with reasons.
+        how: one sentence per side: where its values come from, and the differences from its
+            untapped outputs.
+        why: why values or outputs differ, in a sentence, as far as it is known without a search;
+            empty: it is not.
     """
 
     left: str

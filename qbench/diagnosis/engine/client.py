@@ -29,10 +29,12 @@ class UnitSession(Closing):
     that frees its memory.
 
     Args:
-        unit: to be run. backend: the engine. threads: of it.
-        timeout: of one reply. keeps_process: keep the session of a remote backend, a process, from
-            run to run; else every run starts one, so that as many units as a model has need no more
-            memory than one.
+        unit: to be run.
+        backend: the engine.
+        threads: of it.
+        timeout: of one reply.
+        keeps_process: keep the session of a remote backend, a process, from run to run; else every
+            run starts one, so that as many units as a model has need no more memory than one.
 
     ``crash`` says in a sentence how the engine failed; empty: it did not.
     """
@@ -91,7 +93,8 @@ def filled_up(model: ir.Model, feeds: Feeds) -> dict[str, Array]:
     times.
 
     Args:
-        model: the graph. feeds: its inputs by name, of at least one sample.
+        model: the graph.
+        feeds: its inputs by name, of at least one sample.
     """
     size = fixed_batch(model)
     if size is None:

@@ -80,9 +80,11 @@ def first_departure(
     None: it does not.
 
     Args:
-        target: its ``backend`` runs cut graphs. units: of its graph, in order. feeds: samples of
-            its float graph.
-        timeout: of one run. is_over: whether there is no time for another cut.
+        target: its ``backend`` runs cut graphs.
+        units: of its graph, in order.
+        feeds: samples of its float graph.
+        timeout: of one run.
+        is_over: whether there is no time for another cut.
 
     Raises:
         QbenchError: the watched backend does not run the graph.

@@ -27,10 +27,13 @@ class Divergence:
 
     Args:
         unit: the piece; ``node`` is the operator by its name in fp32.
-        elements: number compared. differing: number not equal. largest: difference in steps;
-        absolute if real. repeats: whether the engine gives equal results for equal inputs. crash:
-        how the engine fails, in a sentence; empty: it does not. feeds: one sample on which they
-        differ (a whole batch, where the first axis does not run over samples).
+        elements: number compared.
+        differing: number not equal.
+        largest: difference in steps; absolute if real.
+        repeats: whether the engine gives equal results for equal inputs.
+        crash: how the engine fails, in a sentence; empty: it does not.
+        feeds: one sample on which they differ (a whole batch, where the first axis does not run
+            over samples).
     """
 
     unit: QuantizedUnit

@@ -262,12 +262,17 @@ class FailingCase:
     """A graph and an input on which an engine differs from its arithmetic.
 
     Args:
-        node: the operator by its name in fp32. operators: of the piece. cause: the kind of fault.
-        model: the cropped piece. feeds: its input.
-        expected: the interpreter's outputs. found: the engine's; None: it fails, ``crash`` is the
-        reason. engine, interpreter: their names. trials: number of inputs tried. changed: number of
-        values in the feeds that differ from the zero point. is_smallest: whether the search was
-        completed.
+        node: the operator by its name in fp32.
+        operators: of the piece.
+        cause: the kind of fault.
+        model: the cropped piece.
+        feeds: its input.
+        expected: the interpreter's outputs.
+        found: the engine's; None: it fails, ``crash`` is the reason.
+        engine, interpreter: their names.
+        trials: number of inputs tried.
+        changed: number of values in the feeds that differ from the zero point.
+        is_smallest: whether the search was completed.
     """
 
     node: str
@@ -315,9 +320,10 @@ def smallest_case(
     """A small input of the diverging unit on which ``engine`` still differs from ``interpreter``.
 
     Args:
-        divergence: with the feeds on which it was seen. engine: ``contained``, where it may crash.
-        interpreter: of the arithmetic that the engine declares. trials: how many inputs may be
-            tried.
+        divergence: with the feeds on which it was seen.
+        engine: ``contained``, where it may crash.
+        interpreter: of the arithmetic that the engine declares.
+        trials: how many inputs may be tried.
 
     Raises:
         QbenchError: the interpreter does not run the unit alone.

@@ -52,7 +52,8 @@ class NamedCause:
 
     Args:
         cause: None: nothing is wrong.
-        evidence: one sentence with numbers. weight: 0 … 1, the share that the cause explains.
+        evidence: one sentence with numbers.
+        weight: 0 … 1, the share that the cause explains.
         others: other explanations, the heaviest first.
         notes: hypotheses that could not be tried, and why.
     """
@@ -122,9 +123,10 @@ class Interior:
 
     Args:
         graph: from ``operands`` to the value before rounding.
-        operands: by name. main: names of the operands of ``node``, in order ('' where one is
-        omitted). node: the product in the unit, else the operator that computes the value before
-        rounding. scale: of the result.
+        operands: by name.
+        main: names of the operands of ``node``, in order ('' where one is omitted).
+        node: the product in the unit, else the operator that computes the value before rounding.
+        scale: of the result.
     """
 
     graph: ir.Graph
@@ -273,17 +275,25 @@ class UnitEvidence:
 
     Args:
         captured: the unit.
-        arithmetic: that of the backend. claimed: whether the backend declares it; else it is
-        ``ideal``. feeds: the quantized inputs. found: the target's result. again: that of the unit
-        alone; None: it fails. correct: that of the arithmetic. real: the values before rounding.
-        differing: where ``found`` is not right. hard: where, in addition, no rounding of ``real``
-        gives ``found``. low, high: limits of ``real`` by a Relu, a Clip or the codes. lowest,
-        highest: the least and largest result. slack: distance of the arithmetic from ``real``
-        beyond half a step. interior: the float operators; None: there are none. operands: their
-        operands, real. original: the float graph; None: it is not known. region: where a mistake is
-        searched; None: everywhere. result_axis: the channel axis of the result. channel_axis: that
-        of the arrays, where they have another shape. count, hard_count: number of ``differing`` and
-        ``hard`` values.
+        arithmetic: that of the backend.
+        claimed: whether the backend declares it; else it is ``ideal``.
+        feeds: the quantized inputs.
+        found: the target's result.
+        again: that of the unit alone; None: it fails.
+        correct: that of the arithmetic.
+        real: the values before rounding.
+        differing: where ``found`` is not right.
+        hard: where, in addition, no rounding of ``real`` gives ``found``.
+        low, high: limits of ``real`` by a Relu, a Clip or the codes. lowest, highest: the least and
+            largest result.
+        slack: distance of the arithmetic from ``real`` beyond half a step.
+        interior: the float operators; None: there are none.
+        operands: their operands, real.
+        original: the float graph; None: it is not known.
+        region: where a mistake is searched; None: everywhere.
+        result_axis: the channel axis of the result.
+        channel_axis: that of the arrays, where they have another shape.
+        count, hard_count: number of ``differing`` and ``hard`` values.
     """
 
     captured: Captured
@@ -494,8 +504,8 @@ class Hypothesis:
     """A family of mistakes of an engine or a quantizer.
 
     Args:
-        name: in notes. tried: the explanations by each mistake of the family; None: it explains
-            nothing.
+        name: in notes.
+        tried: the explanations by each mistake of the family; None: it explains nothing.
         by_element: whether it uses each element independently, so that a subset of many is enough.
     """
 
@@ -522,8 +532,9 @@ class Product:
     Args:
         weight: its name among the operands.
         values: the real weights. scales, zero_point: of the weights, per channel or one.
-        unit: u, in a shape that broadcasts with the result. bias: in steps, likewise; None: it has
-        none. x: the name of the other operand. x_scale, x_zero: its quantization parameters.
+        unit: u, in a shape that broadcasts with the result.
+        bias: in steps, likewise; None: it has none.
+        x: the name of the other operand. x_scale, x_zero: its quantization parameters.
     """
 
     weight: str
@@ -676,8 +687,10 @@ def axis_of_channels(
     """The axis, from 0.
 
     Args:
-        rank: of the result. interior: the operators that compute it, if any.
-        original: the float graph, if known. value: the name of the result there.
+        rank: of the result.
+        interior: the operators that compute it, if any.
+        original: the float graph, if known.
+        value: the name of the result there.
     """
     last = max(rank - 1, 0)
     operator = "" if interior is None else interior.node.op_type

@@ -42,9 +42,9 @@ class OperatorParameters:
         operator: its type in ONNX; ``Requantize``: from one tensor's qparams to others, without an
             operator.
         attributes: of the ONNX node, as numbers, strings and tuples; an omitted one has its default
-        in ONNX. inputs: quantization parameters of every operand in order, also the constant one;
-        the scale of the bias is
-            s_x · s_w.
+            in ONNX.
+        inputs: quantization parameters of every operand in order, also the constant one; the scale
+            of the bias is s_x · s_w.
         output: quantization parameters of the result.
         constants: further inputs by name, such as ``pads`` of a Pad.
     """
@@ -61,8 +61,9 @@ class Trial:
     """A subject with its quantized values.
 
     Args:
-        subject: the operator and its qparams. fed: values of its inputs. weight: of its constant
-            operand.
+        subject: the operator and its qparams.
+        fed: values of its inputs.
+        weight: of its constant operand.
     """
 
     subject: OperatorSubject

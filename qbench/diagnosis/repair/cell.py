@@ -76,9 +76,10 @@ class RepeatableCell:
     Args:
         request: as it was run; a repair changes its schema.
         judge: judges a measurement by the rules of the cell, without the least share of integer
-        operations. rules: a digest of what these rules depend on; results under other rules are not
-        reused. integer_floor: least share of multiply-accumulates in integers; below it the cell is
-        unsupported.
+            operations.
+        rules: a digest of what these rules depend on; results under other rules are not reused.
+        integer_floor: least share of multiply-accumulates in integers; below it the cell is
+            unsupported.
     """
 
     request: Request
@@ -159,9 +160,10 @@ class CellRepair:
     """The result of a repair.
 
     Args:
-        repair: the nodes, and the text of the override file. schema: that of the file; None: no set
-            restores.
-        notes: for the reader. finished: whether the budget was enough.
+        repair: the nodes, and the text of the override file.
+        schema: that of the file; None: no set restores.
+        notes: for the reader.
+        finished: whether the budget was enough.
     """
 
     repair: Repair
@@ -219,7 +221,8 @@ def repair_cell(
     """The smallest set of ``candidates`` whose return to float restores ``cell``.
 
     Args:
-        cell: a failing cell. candidates: operators, the likeliest first.
+        cell: a failing cell.
+        candidates: operators, the likeliest first.
         budget: for all runs of the cell.
         before: its verdict in words.
         name: of the repairing schema; empty: the name of the cell's schema with ``_repaired``.

@@ -36,9 +36,10 @@ class RepairSet:
     Args:
         nodes: to keep in float, the highest ranked first; empty: no set restores, or none was found
             in time.
-        restores: whether exactly this set was probed and restores. smallest: whether no node of it
-        can be removed. finished: whether the budget was enough; if not, ``nodes`` is the best so
-        far. probes: number of sets probed.
+        restores: whether exactly this set was probed and restores.
+        smallest: whether no node of it can be removed.
+        finished: whether the budget was enough; if not, ``nodes`` is the best so far.
+        probes: number of sets probed.
     """
 
     nodes: tuple[str, ...]
@@ -173,7 +174,8 @@ def repair_candidates(
     """The quantized operators of all graphs, by the names that rules of a schema match.
 
     Args:
-        planned: graph name → the float graph for which the plan was made. plans: graph name → plan.
+        planned: graph name → the float graph for which the plan was made.
+        plans: graph name → plan.
         ranked: (graph, node of it), the likeliest first. Nodes that no schema rule can name are
             skipped.
     """
@@ -230,8 +232,8 @@ class Probed:
     """The result of a probe: the cell with a set of nodes in float.
 
     Args:
-        restored: whether the verdict is restored. macs_share: share of the multiply-accumulates
-            that became float.
+        restored: whether the verdict is restored.
+        macs_share: share of the multiply-accumulates that became float.
         said: the verdict in words.
     """
 

@@ -118,9 +118,12 @@ def finishing(
     Args:
         making: of the node.
         scales: the qparams of the data, the scale or scales of the weight, the qparams of the
-        result. bias: a number or one per column, int32 at s_x · s_w, or at the scale of its own
-        that the node gives. columns: N. largest: what no exact sum exceeds in magnitude. left: how
-        many of the last columns are beyond the arithmetic's blocks (``Remainder``).
+            result.
+        bias: a number or one per column, int32 at s_x · s_w, or at the scale of its own that the
+            node gives.
+        columns: N.
+        largest: what no exact sum exceeds in magnitude.
+        left: how many of the last columns are beyond the arithmetic's blocks (``Remainder``).
 
     Raises:
         InputError: a multiplier that the arithmetic cannot hold.

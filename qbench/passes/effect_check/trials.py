@@ -59,9 +59,11 @@ class Trials:
     """Batches to run a region on.
 
     Args:
-        batches: its feeds. inputs: how many, in elements where ``alike``, else in batches.
+        batches: its feeds.
+        inputs: how many, in elements where ``alike``, else in batches.
         complete: whether there are no others, if codes come; ``of_steps``: if reals come and Q is
-        ONNX's own rule. alike: whether every element is a case of its own, along the first axis.
+            ONNX's own rule.
+        alike: whether every element is a case of its own, along the first axis.
     """
 
     batches: tuple[Mapping[str, Array], ...]
@@ -77,7 +79,9 @@ def trials_of(
     """What to try ``region`` on.
 
     Args:
-        reaches: of its inputs. shapes: of its inputs, whole. seed: of what is random.
+        reaches: of its inputs.
+        shapes: of its inputs, whole.
+        seed: of what is random.
     """
     rng = np.random.default_rng(seed)
     inputs = {name: _dtype(region, name) for name in region.inputs}
@@ -438,7 +442,8 @@ class Question:
 
     Args:
         trials: what it is tried on, and ``samples``: feeds of it that occurred.
-        yardstick: by what results are measured. zeros: what counts as nothing at each input.
+        yardstick: by what results are measured.
+        zeros: what counts as nothing at each input.
     """
 
     region: Region

@@ -43,10 +43,12 @@ class Counterexample:
     """An input on which a region does not do what its pass declares, made as small as it would go.
 
     Args:
-        arithmetic: that shows it. output: the value, and ``index`` the place in it, that is wrong.
+        arithmetic: that shows it.
+        output: the value, and ``index`` the place in it, that is wrong.
         feeds: of the region; everything is at its zero but ``elements``: (input, place, number).
-        before, after: the two results there. steps: of the output's scale between them; None where
-        it has none. nodes_before, nodes_after: names of the nodes of the region.
+        before, after: the two results there.
+        steps: of the output's scale between them; None where it has none.
+        nodes_before, nodes_after: names of the nodes of the region.
     """
 
     arithmetic: str
@@ -82,8 +84,9 @@ class RegionVerdict:
     Args:
         inputs: how many were looked at; of a region that treats every element alike, elements, else
             whole batches.
-        steps: the farthest that a code moved; None: not measured, or without qparams. moved:
-        elements that did. note: why nothing could be tried; empty where something was.
+        steps: the farthest that a code moved; None: not measured, or without qparams.
+        moved: elements that did.
+        note: why nothing could be tried; empty where something was.
     """
 
     output: str
@@ -140,10 +143,12 @@ class Checked:
     """A pass on one graph.
 
     Args:
-        name, effect: of the pass. arithmetics: under which its promise was tried.
-        changed: whether it changed the graph. regions: the values that are computed otherwise
-        since, in graph order. faults: what is wrong with it whatever the numbers: an unsound graph,
-        a wrong return value, no fixed point.
+        name, effect: of the pass.
+        arithmetics: under which its promise was tried.
+        changed: whether it changed the graph.
+        regions: the values that are computed otherwise since, in graph order.
+        faults: what is wrong with it whatever the numbers: an unsound graph, a wrong return value,
+            no fixed point.
     """
 
     name: str
@@ -228,7 +233,8 @@ class Yardstick:
     """By what results are measured.
 
     Args:
-        effect: what is declared. reach: the ends of the output before.
+        effect: what is declared.
+        reach: the ends of the output before.
         step: one step of it, as ``step_of`` has it; None: it has no qparams.
     """
 

@@ -132,7 +132,8 @@ class Device:
         source: what it follows, for people.
         arithmetic: how it computes; the conversions at its borders too.
         operators: those that it has on integers, as float graphs call them; ``Requantize`` is a
-        change of qparams. limits: of all of them.
+            change of qparams.
+        limits: of all of them.
 
     Raises:
         InputError: an operator that nothing computes on integers.

@@ -44,7 +44,8 @@ class Border:
     """Where reals become codes of static qparams per tensor, of at most 16 bits.
 
     Args:
-        quantizer: the QuantizeLinear. clip: the Clip of its quantized values, where there is one.
+        quantizer: the QuantizeLinear.
+        clip: the Clip of its quantized values, where there is one.
         qparams: its parameters. low, high: the limits, as codes; low > high, of a Clip whose ends
             cross, never occurs.
     """
@@ -78,8 +79,9 @@ class Codes:
     """Codes that a DequantizeLinear reads: their qparams, and between which limits they lie.
 
     Args:
-        dequantizer: reads them. qparams: its parameters. low, high: the limits of the border before
-            it, or those of the type.
+        dequantizer: reads them.
+        qparams: its parameters. low, high: the limits of the border before it, or those of the
+            type.
         border: who gives them; None: a constant, an input, or an operator that moves them.
     """
 

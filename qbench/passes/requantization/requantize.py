@@ -133,7 +133,8 @@ class Requantize:
     """Codes of static qparams per tensor that become codes of other qparams.
 
     Args:
-        source: the codes it reads. border: makes the others.
+        source: the codes it reads.
+        border: makes the others.
     """
 
     source: Codes
@@ -267,8 +268,9 @@ class GoingPast:
     """One sweep of the pass ``name``.
 
     Args:
-        wanted: whether a requantize with such readers is the pass's. arithmetics: of its effect.
-            name: of the pass.
+        wanted: whether a requantize with such readers is the pass's.
+        arithmetics: of its effect.
+        name: of the pass.
     """
 
     wanted: Callable[[set[Reads]], bool]

@@ -106,11 +106,15 @@ def made(operator, inputs, *, weight=None, bias=None, channelwise=True, behind="
     over its range.
 
     Args:
-        operator: as ``Conv``; inputs: name → numbers, samples first.
-        weight, bias: real; the weight on int8, one scale a channel or one. behind: ``Relu`` or
-        ``Clip(0, 6)``. output: (scale, zero point, type); None: over the fp32 result. grids: of the
-        inputs, likewise. levels: type of the grids. attributes: in text. weight_zero: of the
-        weight, uint8 where it is not 0.
+        operator: as ``Conv``;
+        inputs: name → numbers, samples first.
+        weight, bias: real; the weight on int8, one scale a channel or one.
+        behind: ``Relu`` or ``Clip(0, 6)``.
+        output: (scale, zero point, type); None: over the fp32 result.
+        grids: of the inputs, likewise.
+        levels: type of the grids.
+        attributes: in text.
+        weight_zero: of the weight, uint8 where it is not 0.
     """
     float_constants, constants, lines, operands, fed, feeds = {}, {}, [], [], {}, {}
     for name, values in inputs.items():

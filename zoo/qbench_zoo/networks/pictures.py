@@ -32,8 +32,10 @@ class Unit:
     Args:
         name: of its nodes. convolution, normalization: prefixes of its parameters in the state
             dict.
-        inputs, outputs: channels. pads: top, left, bottom, right. groups: ``inputs`` for a
-        depthwise one. clipped: whether ReLU6 follows.
+        inputs, outputs: channels.
+        pads: top, left, bottom, right.
+        groups: ``inputs`` for a depthwise one.
+        clipped: whether ReLU6 follows.
     """
 
     name: str
@@ -606,10 +608,10 @@ class DigitsWeights:
     """Trained numbers, all float32.
 
     Args:
-        convolutions: (O, I, 3, 3) each. norms: gamma, beta, mean, variance (O,) of each
-            convolution's result.
-        dense: (w (inputs, outputs), b (outputs,)) each. epsilon: added to a variance before its
-            root.
+        convolutions: (O, I, 3, 3) each.
+        norms: gamma, beta, mean, variance (O,) of each convolution's result.
+        dense: (w (inputs, outputs), b (outputs,)) each.
+        epsilon: added to a variance before its root.
     """
 
     convolutions: tuple[Array, ...]

@@ -44,7 +44,9 @@ class TransformerParts:
     """Writes parts into one graph from one checkpoint.
 
     Args:
-        heads: of attention. width: numbers of a value. epsilon: layer normalization's ε.
+        heads: of attention.
+        width: numbers of a value.
+        epsilon: layer normalization's ε.
     """
 
     def __init__(
@@ -148,7 +150,8 @@ def build_minilm(
     head on it.
 
     Args:
-        arrays: the checkpoint. head: weight (384, classes) and bias (classes,).
+        arrays: the checkpoint.
+        head: weight (384, classes) and bias (classes,).
 
     Raises:
         InputError: an array is missing, has another shape, or belongs to no layer.
@@ -271,10 +274,12 @@ class WhisperSize:
     """How large a network is: those of ``tiny.en``, unless said otherwise.
 
     Args:
-        width: numbers of a state. heads, layers: of encoder and decoder each. words: tokens that
-            there are.
-        mels: bands of sound. sounds: states of the longest sound. places: tokens of the longest
-        text. usual_sounds, usual_tokens: of a usual sound and text, for costs.
+        width: numbers of a state. heads, layers: of encoder and decoder each.
+        words: tokens that there are.
+        mels: bands of sound.
+        sounds: states of the longest sound.
+        places: tokens of the longest text.
+        usual_sounds, usual_tokens: of a usual sound and text, for costs.
     """
 
     width: int = 384
@@ -349,7 +354,8 @@ def whisper_networks(
     next_value_i of S + 1 tokens.
 
     Args:
-        arrays: the checkpoint. size: of the network; None: that of tiny.en.
+        arrays: the checkpoint.
+        size: of the network; None: that of tiny.en.
 
     Raises:
         InputError: an array is missing, has another shape, or belongs to no layer.

@@ -62,7 +62,8 @@ def inspect_pickle(stream: BinaryIO, names: Container[tuple[str, str]]) -> None:
     known parts.
 
     Args:
-        stream: can be sought in. names: (module, name) of all that it may look up.
+        stream: can be sought in.
+        names: (module, name) of all that it may look up.
 
     Raises:
         pickle.UnpicklingError: an instruction or a name that is on no list, or too many tuples.

@@ -235,7 +235,8 @@ def read_torch_legacy(
     """The state dict in the checkpoint ``data``, parameter name → array, in the file's order.
 
     Args:
-        data: the bytes of the file. name: how errors call it.
+        data: the bytes of the file.
+        name: how errors call it.
         entry: which entry of the file the state dict is, where a training run saved its optimizer
             too; the rest is checked against the same lists and dropped. None: the file is the state
             dict.
@@ -323,7 +324,8 @@ def read_torch_zip(
     """The state dict in the checkpoint ``data``, parameter name → array, in the file's order.
 
     Args:
-        data: the bytes of the file. name: how errors call it.
+        data: the bytes of the file.
+        name: how errors call it.
         entry: which entry of the file the state dict is; the rest is checked against the same lists
             and dropped. None: the file is the state dict.
 
