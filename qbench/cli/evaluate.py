@@ -14,6 +14,7 @@ from qbench.cli.options import (
     declare_metrics,
     declare_model,
     declare_output,
+    declare_ranges,
     declare_threads,
 )
 from qbench.cli.printing import print_json
@@ -47,6 +48,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="measure the model quantized with this schema too: a name or a .toml",
     )
     declare_calibration(parser)
+    declare_ranges(parser)
     parser.add_argument(
         "--fp32",
         metavar="MODEL",
@@ -79,6 +81,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     _refuse_with_answers(arguments)
     _refuse_two_models(arguments)
     _refuse_without_samples(arguments)
+    _refuse_ranges_alone(arguments)
     _refuse_parts_of_float(arguments)
     evaluated = measure_model(arguments)
     if arguments.json:
@@ -90,7 +93,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
 def _refuse_with_answers(arguments: argparse.Namespace) -> None:
     """Refuse an option that runs a model together with answers that were recorded elsewhere."""
-    options = ("schema", "calib", "fp32", "python", "parts", "counters")
+    options = ("schema", "calib", "ranges", "fp32", "python", "parts", "counters")
     given = next((name for name in options if getattr(arguments, name)), None)
     if given is not None and arguments.backend.startswith("answers:"):
         raise InputError(
@@ -131,6 +134,17 @@ def _refuse_without_samples(arguments: argparse.Namespace) -> None:
         expected="both, or neither",
         remedy=remedy,
     )
+
+
+def _refuse_ranges_alone(arguments: argparse.Namespace) -> None:
+    """Refuse ranges by hand without a schema that takes them."""
+    if arguments.ranges and not arguments.schema:
+        raise InputError(
+            f"Evaluating '{arguments.model}'",
+            found="--ranges without --schema",
+            expected="both: ranges by hand take the place of calibrated ones under a schema",
+            remedy="Name the schema, or leave --ranges out.",
+        )
 
 
 def _refuse_parts_of_float(arguments: argparse.Namespace) -> None:

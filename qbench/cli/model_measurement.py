@@ -18,6 +18,7 @@ from qbench.cli.options import (
     say_content_notes,
     say_notes,
     say_output,
+    with_ranges_by_hand,
 )
 from qbench.cli.printing import say
 
@@ -65,6 +66,8 @@ def measure_model(arguments: argparse.Namespace) -> Evaluated:
         counted = counted_backend(backend)
         backend = counted
     schema = choose_schema(arguments.schema) if arguments.schema else None
+    if schema is not None:
+        schema = with_ranges_by_hand(schema, arguments)
     subject = _subject(arguments)
     kept = RecordingTask(subject.model.task)
     subject = replace(subject, model=replace(subject.model, task=kept))

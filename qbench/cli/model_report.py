@@ -57,6 +57,8 @@ def _print_head(arguments: argparse.Namespace, evaluated: "Evaluated") -> None:
         put(f"schema   {arguments.schema}")
         if arguments.calib:
             put(f"calib    {arguments.calib}  ({len(shared.subject.calibration)} samples)")
+        if "ranges" in last.made:
+            put(f"ranges   {last.made['ranges']}, by hand")
 
 
 def _macs(count: int) -> str:

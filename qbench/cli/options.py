@@ -311,6 +311,29 @@ def choose_schema(text: str) -> "Schema":
         return get_schema(text)
 
 
+def declare_ranges(parser: argparse.ArgumentParser) -> None:
+    """``--ranges FILE``: ranges of single values by hand."""
+    parser.add_argument(
+        "--ranges",
+        metavar="R.toml",
+        help=(
+            "take ranges of single values from this file: a table [values.NAME] for each, with "
+            "low and high, or scale and zero_point"
+        ),
+    )
+
+
+def with_ranges_by_hand(schema: "Schema", arguments: argparse.Namespace) -> "Schema":
+    """``schema``, with the ranges of the file that ``--ranges`` names, if it names one.
+
+    Raises:
+        InputError: there is no such file, or it is not one of ranges.
+    """
+    from qbench.quantization import load_ranges
+
+    return schema.with_ranges(load_ranges(arguments.ranges)) if arguments.ranges else schema
+
+
 @contextlib.contextmanager
 def _one_name(kind: str, text: str) -> Iterator[None]:
     """Inside the block, the error for a ``text`` that is not a name says so where it is

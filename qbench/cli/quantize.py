@@ -16,9 +16,11 @@ from qbench.cli.options import (
     declare_json,
     declare_model,
     declare_planned_backend,
+    declare_ranges,
     read_samples,
     refuse_idle_rules,
     refuse_idle_settings,
+    with_ranges_by_hand,
 )
 from qbench.cli.printing import print_json, put, terminal_width
 from qbench.errors import InputError, UnsupportedError, nearest
@@ -125,7 +127,7 @@ def corrected_on_samples(
 
 # ``qbench quantize --read``: the plan of a model that is quantized already.
 
-_OF_PLANNING = ("profile", "schema", "backend")
+_OF_PLANNING = ("profile", "schema", "backend", "ranges")
 
 
 def read_given_plan(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
@@ -155,7 +157,7 @@ def read_given_plan(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
 # ``qbench quantize``: the form that is written, plans from and into files, and the sizes of free
 # dimensions.
 
-_PLANNING_OPTIONS = ("profile", "schema", "backend", "read")
+_PLANNING_OPTIONS = ("profile", "schema", "backend", "read", "ranges")
 _FORMS = ("qdq", "qoperator")
 
 
@@ -192,7 +194,8 @@ def read_saved_plan(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
     Raises:
         InputError: settings of planning are given too, or a file is not a model or not a plan.
     """
-    from qbench.quantization import load_plan
+    from qbench.passes import plannable
+    from qbench.quantization import load_plan, with_clips_of
     from qbench.subjects import read_graph
 
     refuse_idle_settings(
@@ -201,7 +204,8 @@ def read_saved_plan(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
         with_option="plan",
         doing=f"Writing the plan '{arguments.plan}'",
     )
-    return read_graph(arguments.model), load_plan(arguments.plan)
+    model, plan = read_graph(arguments.model), load_plan(arguments.plan)
+    return model, with_clips_of(plannable(model, plan.canonical), plan)
 
 
 def declare_sizes(model: "ir.Model", arguments: argparse.Namespace) -> None:
@@ -297,6 +301,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="MODEL is quantized already: print its plan; with -o, also write it in our QDQ form",
     )
+    declare_ranges(parser)
     declare_form(parser)
     declare_samples(parser)
     declare_json(parser)
@@ -312,7 +317,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     from qbench.graph import save_model
     from qbench.quantization import bias_correction_of, quantize_model, save_plan
 
-    schema = choose_schema(arguments.schema) if arguments.schema else None
+    schema = _schema_of(arguments)
     by_schema = schema is not None and schema.bias_correction
     corrects = wants_correction(
         arguments, by_schema=by_schema, has_use=takes_ranges(arguments, schema)
@@ -320,7 +325,14 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     check_outputs(
         f"Quantizing '{arguments.model}'",
         {"--output": arguments.output, "--save-plan": arguments.save_plan},
-        (arguments.model, arguments.profile, arguments.plan, arguments.schema, arguments.data),
+        (
+            arguments.model,
+            arguments.profile,
+            arguments.plan,
+            arguments.schema,
+            arguments.data,
+            arguments.ranges,
+        ),
     )
     model, plan = _model_and_plan(arguments)
     correction, left = None, dict[str, str]()
@@ -434,13 +446,20 @@ def _model_and_plan(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
     return read_given_plan(arguments) if arguments.read else _planned(arguments)
 
 
+def _schema_of(arguments: argparse.Namespace) -> "Schema | None":
+    """The schema, with the ranges by hand, where the command line names it."""
+    if not arguments.schema:
+        return None
+    return with_ranges_by_hand(choose_schema(arguments.schema), arguments)
+
+
 def _planned(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
     from qbench.backends import get_backend
     from qbench.calibration import Profile
     from qbench.quantization import is_quantized, make_plan
     from qbench.subjects import read_graph
 
-    schema = choose_schema(arguments.schema) if arguments.schema else None
+    schema = _schema_of(arguments)
     needs_profile = schema is None or schema.needs_profile
     for name, needed in (
         ("profile", needs_profile),

@@ -668,9 +668,13 @@ class SubjectArtifacts:
     ) -> "dict[str, Plan]":
         from qbench.quantization import Ranges, make_plan
 
+        by_graph = dict.fromkeys(graphs, schema)
+        if schema.by_hand is not None:
+            hands = schema.by_hand.of_graphs(graphs)
+            by_graph = {name: schema.with_ranges(hands[name]) for name in graphs}
         if not schema.needs_profile and not len(self.subject.calibration):
             return {
-                name: make_plan(model, None, schema, capabilities=capabilities)
+                name: make_plan(model, None, by_graph[name], capabilities=capabilities)
                 for name, model in graphs.items()
             }
         profiles = self.profiles(schema.canonical, channels=schema.wants_channels)
@@ -680,7 +684,11 @@ class SubjectArtifacts:
         )
         return {
             name: make_plan(
-                model, profiles[name], schema, capabilities=capabilities, ranges=ranges[name]
+                model,
+                profiles[name],
+                by_graph[name],
+                capabilities=capabilities,
+                ranges=ranges[name],
             )
             for name, model in graphs.items()
         }

@@ -11,7 +11,7 @@ from qbench.evaluation.rewriting import rewrite_note, rewrite_quantized
 from qbench.graph import constant_bytes, values_by_name
 from qbench.judging import Calibrated
 from qbench.number_text import counted
-from qbench.storage import digest_plain
+from qbench.storage import digest_plain, plain
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -143,14 +143,18 @@ def _calibration_words(request: Request) -> str:
 
 
 def _made(request: Request) -> dict[str, str]:
-    """What the cell was quantized by, in words and digests: the calibration samples, and the
-    rules of the schema.
+    """What the cell was quantized by, in words and digests: the calibration samples, the ranges
+    by hand, and the rules of the schema.
     """
     schema = request.schema
     if schema is None or request.cell.is_given:
         return {}
-    samples = {"calibration": _calibration_words(request)} if schema.needs_profile else {}
-    return {**samples, "schema": digest_plain(replace(schema, name=""))[:_RULE_DIGITS]}
+    made = {"calibration": _calibration_words(request)} if schema.needs_profile else {}
+    if (hand := schema.by_hand) is not None:
+        made["ranges"] = f"{counted(len(hand.names), 'value')} of '{hand.file}' (#{hand.digest})"
+    rules = plain(replace(schema, name=""))
+    del rules["by_hand"]  # so that the digest is that of the rules alone
+    return {**made, "schema": digest_plain(rules)[:_RULE_DIGITS]}
 
 
 def _short(end: float) -> float:

@@ -114,6 +114,7 @@ if TYPE_CHECKING:
     from qbench.judging.statistics import samples_needed as samples_needed
     from qbench.judging.statistics import shown_by as shown_by
     from qbench.judging.statistics import spread_of as spread_of
+    from qbench.judging.suite_keys import RANGES_FILE as RANGES_FILE
     from qbench.judging.suite_keys import SuiteKey as SuiteKey
     from qbench.judging.verdict import Gate as Gate
     from qbench.judging.verdict import GateState as GateState

@@ -263,17 +263,24 @@ def _moves_gate(changes: Mapping[str, "AnswerChange"], allowance: Allowance) -> 
     )
 
 
+RANGES = "ranges"
+"""What was made with it: a ranges file. Results without it were made without one."""
+_SPELLED = {RANGES: "ranges by hand"}
+
+
 def making_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
     """What two results were not made with alike, in words, as far as both know it.
 
     ``calibration: 32 samples of 'cnn_cal' → 4 samples of 'cnn_cal'``, ``the rules of the schema
-        were edited``.
+        were edited``, ``ranges by hand: none → 2 values of 'ranges.toml' (#4f1f…)``.
     """
     moved = [key for key in before if before[key] != after.get(key, before[key])]
+    if before and after and (RANGES in before) != (RANGES in after):
+        moved = [RANGES, *(key for key in moved if key != RANGES)]
     return tuple(
         "the rules of the schema were edited"
         if key == "schema"
-        else f"{key}: {before[key]} → {after[key]}"
+        else f"{_SPELLED.get(key, key)}: {before.get(key, 'none')} → {after.get(key, 'none')}"
         for key in moved
     )
 

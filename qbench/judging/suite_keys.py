@@ -263,5 +263,15 @@ STOP = SuiteKey(
     applied=_stopping,
     of_float=True,
 )
-OF_MEASURING = (REPEATS, STOP)
-"""Keys of how a cell is run; those of what it is judged by are in the rows of ``gates.GATES``."""
+RANGES_FILE = SuiteKey(
+    name="ranges_file",
+    entry=str,
+    default="none",
+    example='"ranges.toml"',
+    sentence="a file of ranges by hand of single values, relative to the suite",
+    of_recorded=False,
+)
+OF_MEASURING = (REPEATS, STOP, RANGES_FILE)
+"""Keys of how a cell is made and run; those of what it is judged by are in the rows of
+``gates.GATES``.
+"""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from qbench.lazy import open_on_use
 
 if TYPE_CHECKING:
+    from qbench.numerics.affine import SMALLEST_SCALE as SMALLEST_SCALE
     from qbench.numerics.affine import FakeQuantizeGrad as FakeQuantizeGrad
     from qbench.numerics.affine import QParamsKind as QParamsKind
     from qbench.numerics.affine import ScaleKind as ScaleKind

@@ -8,6 +8,9 @@ if TYPE_CHECKING:
     from qbench.quantization.bias_correction import BiasCorrection as BiasCorrection
     from qbench.quantization.bias_correction import bias_correction_of as bias_correction_of
     from qbench.quantization.bias_correction import correct_biases as correct_biases
+    from qbench.quantization.by_hand import HandRange as HandRange
+    from qbench.quantization.by_hand import HandRanges as HandRanges
+    from qbench.quantization.by_hand import load_ranges as load_ranges
     from qbench.quantization.candidates import requested_units as requested_units
     from qbench.quantization.decision import Decision as Decision
     from qbench.quantization.decision import Derived as Derived
@@ -44,5 +47,6 @@ if TYPE_CHECKING:
     from qbench.quantization.spec import Spec as Spec
     from qbench.quantization.writing import insert_qdq as insert_qdq
     from qbench.quantization.writing import quantize_model as quantize_model
+    from qbench.quantization.writing import with_clips_of as with_clips_of
 else:
     __getattr__, __dir__, __all__ = open_on_use(__name__, __file__)

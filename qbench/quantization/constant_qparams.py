@@ -24,6 +24,7 @@ from qbench.graph import (
     weight_summed_axis,
 )
 from qbench.numerics import Interval, QParams
+from qbench.quantization.by_hand import HandRanges, refuse_other
 from qbench.quantization.candidates import Candidate, channel_axis
 from qbench.quantization.decision import (
     BY_SCHEMA,
@@ -258,7 +259,10 @@ class _Bias:
 
 
 def plan_constants(
-    candidate: Candidate, input_scale: float | None, limits: Capabilities = _ANY
+    candidate: Candidate,
+    input_scale: float | None,
+    limits: Capabilities = _ANY,
+    hand: HandRanges | None = None,
 ) -> dict[Slot, Decision]:
     """Slot → decision for every constant of the unit, but for a bias that shares the qparams of
     the unit's correlation.
@@ -269,23 +273,28 @@ def plan_constants(
             it.
         limits: of the backend; biases of types that it lacks are added in float, which the plan
             then shows.
+        hand: the ranges of a file; None: there is none.
 
     Raises:
-        InputError: a constant holds NaN or Inf.
+        InputError: a constant holds NaN or Inf, or has no such range as ``hand`` gives.
     """
-    decided = _recurrent(candidate)
+    weight_spec, input_spec = candidate.options.weight, candidate.options.input
+    decided = {
+        slot: _unless_by_hand(hand, slot.value, weight_spec, one)
+        for slot, one in _recurrent(candidate).items()
+    }
     weight: QParams | None = None
     operand = candidate.unit.bias_operand
     bias = None if operand is None else _constant_bias(candidate, operand[2])
     for index, value in candidate.constant_inputs:
         slot = Slot(candidate.unit.name, Role.WEIGHT, index, value.name or "")
         if index == candidate.weight_index:
-            decided[slot] = _weight(candidate, value, bias, input_scale, limits)
+            found = _weight(candidate, value, bias, input_scale, limits)
+            decided[slot] = _unless_by_hand(hand, slot.value, weight_spec, found)
             weight = qparams_of(decided[slot])
-        elif candidate.options.input is not None:
-            decided[slot] = given_of(value) or _data(
-                candidate.options.input, _finite(value, candidate)
-            )
+        elif input_spec is not None:
+            found = given_of(value) or _data(input_spec, _finite(value, candidate))
+            decided[slot] = _unless_by_hand(hand, slot.value, input_spec, found)
     if operand is not None and (bias is None or candidate.options.bias.kind is not BiasKind.SHARED):
         node, index, value = operand
         slot = Slot(node_key(node), Role.BIAS, index, value.name or "")
@@ -299,6 +308,25 @@ def plan_constants(
         else:
             decided[slot] = _bias(candidate, bias, weight, input_scale, limits)
     return decided
+
+
+def _unless_by_hand(
+    hand: HandRanges | None, name: str, spec: Spec | None, decision: Decision
+) -> Decision:
+    """``decision`` about the constant ``name``, or the parameters that ``hand`` gives it, of the
+    same granularity.
+
+    Raises:
+        InputError: ``spec`` has no such parameters, or the schema or the model fixes others.
+    """
+    chosen = qparams_of(decision)
+    if hand is None or spec is None or name not in hand or chosen is None:
+        return decision
+    shape, axis, size = chosen.scale.shape, chosen.axis, chosen.block_size
+    given = hand.given(name, spec.kind, shape=shape, axis=axis, block_size=size)
+    if isinstance(decision, Given):
+        refuse_other(given, chosen, f"'{name}' is given by {decision.source}")
+    return given
 
 
 def _recurrent(candidate: Candidate) -> dict[Slot, Decision]:

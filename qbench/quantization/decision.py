@@ -11,6 +11,8 @@ from qbench.quantization.spec import Role, Slot
 
 BY_SCHEMA = "the schema"
 """The source of given parameters that a schema fixes."""
+BY_FILE = "the ranges file "
+"""Begins the source of given parameters that a ranges file sets (``by_hand``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,9 @@ class Dynamic:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Parameters that were given: by a hand-placed Q/DQ pair, an imported model or a schema."""
+    """Parameters that were given: by a hand-placed Q/DQ pair, an imported model, a schema or a
+    ranges file.
+    """
 
     qparams: QParams
     source: str

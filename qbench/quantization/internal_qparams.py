@@ -1,5 +1,6 @@
 """Quantization parameters inside a unit: of a product, of a sum before its clip, of a bias."""
 
+import copy
 from collections.abc import Mapping
 from functools import cached_property
 
@@ -11,6 +12,7 @@ from qbench.errors import InputError
 from qbench.graph import constant_value, is_constant, node_key, op_spec
 from qbench.numerics import Interval, QParams, QParamsKind, QType
 from qbench.passes import is_product
+from qbench.quantization.by_hand import HandRanges, refuse_other
 from qbench.quantization.decision import (
     BY_SCHEMA,
     Decision,
@@ -43,6 +45,15 @@ class Ranges:
         self._profile = profile
         self._found: dict[tuple[str, str, QParamsKind], Interval | str] = {}
         self._distributions: dict[str, Distribution] = {}
+        self.hand: HandRanges | None = None
+
+    def with_hand(self, hand: HandRanges | None) -> "Ranges":
+        """These ranges, but for the values of ``hand``; what was searched for is shared."""
+        if hand is None:
+            return self
+        view = copy.copy(self)
+        view.hand = hand
+        return view
 
     @cached_property
     def profile_digest(self) -> str:
@@ -51,6 +62,8 @@ class Ranges:
 
     def problem(self, name: str) -> str | None:
         """What is wrong with the statistics of the value ``name``; None when it has a range."""
+        if self.hand is not None and name in self.hand:
+            return None
         statistics = self._profile.values.get(name)
         if statistics is not None and statistics.infinite:
             return f"'{name}' was infinite {statistics.infinite:,} times in calibration"
@@ -61,7 +74,12 @@ class Ranges:
         )
 
     def absmax(self, name: str) -> float:
-        """The largest magnitude of the value ``name``, which has no ``problem``."""
+        """The largest magnitude of the value ``name``, which has no ``problem``; infinite where
+        it was never observed and its range is by hand.
+        """
+        statistics = self._profile.values.get(name)
+        if statistics is None or not statistics.count:
+            return np.inf
         return self._distribution(name).absmax
 
     def interval(self, name: str, spec: Spec) -> Interval | str:
@@ -70,6 +88,8 @@ class Ranges:
         """
         if (problem := self.problem(name)) is not None:
             return problem
+        if (given := self.by_hand(name, spec)) is not None:
+            return _interval_of(given.qparams)
         statistics = self._profile.values[name]
         if spec.granularity is Granularity.CHANNEL:
             return _of_channels(name, statistics, spec)
@@ -77,6 +97,31 @@ class Ranges:
         if key not in self._found:
             self._found[key] = self._searched(name, spec)
         return self._found[key]
+
+    def by_hand(self, name: str, spec: Spec) -> Given | None:
+        """The parameters of the value ``name`` under ``spec`` that its file gives; None: none.
+
+        Raises:
+            InputError: ``spec`` has no such parameters, or fixes others.
+        """
+        if self.hand is None or name not in self.hand:
+            return None
+        statistics, channels = self._profile.values.get(name), spec.granularity
+        lows = None if statistics is None else statistics.channel_lows
+        if channels is not Granularity.CHANNEL:
+            given = self.hand.given(name, spec.kind)
+        elif lows is None:
+            raise InputError(
+                self.hand.doing,
+                found=f"no statistics of the channels of '{name}'",
+                expected="a profile with channels, as the schema asks for",
+                remedy="Calibrate the model for this schema.",
+            )
+        else:
+            given = self.hand.given(name, spec.kind, shape=lows.shape, axis=CHANNELS)
+        if spec.fixed is not None:
+            refuse_other(given, spec.fixed, f"the schema fixes '{name}'")
+        return given
 
     def _searched(self, name: str, spec: Spec) -> Interval | str:
         try:
@@ -103,6 +148,8 @@ class Ranges:
             spec: the type and the range method.
             also: a further range to cover, 0-d.
         """
+        if len(names) == 1 and (given := self.by_hand(names[0], spec)) is not None:
+            return given.qparams
         lows: list[npt.NDArray[np.float64]] = []
         highs: list[npt.NDArray[np.float64]] = []
         for name in names:
@@ -124,6 +171,12 @@ class Ranges:
             return spec.kind.choose(np.minimum.reduce(lows), np.maximum.reduce(highs), axis=axis)
         except InputError as error:
             return f"no grid for '{names[0]}' as {spec}: found {error.found}"  # stored name
+
+
+def _interval_of(qparams: QParams) -> Interval:
+    """The real values of the lowest and the highest code."""
+    scale, point = qparams.scale.astype(np.float64), qparams.zero_point
+    return Interval((qparams.qmin - point) * scale, (qparams.qmax - point) * scale)
 
 
 def _of_channels(name: str, statistics: Statistics, spec: Spec) -> Interval | str:
@@ -394,6 +447,8 @@ def _correlation(unit: Unit, options: SlotOptions, spec: Spec, ranges: Ranges) -
             "no bias and no clip follow: "
             "the product is the result, which has a grid of its own"  # stored name
         )
+    if (given := ranges.by_hand(value.name or "", spec)) is not None:
+        return given
     if spec.fixed is not None:
         return Given(spec.fixed, BY_SCHEMA)
     bias = _bias_range(unit, options)
@@ -461,6 +516,8 @@ def _sum(unit: Unit, spec: Spec, found: Mapping[Slot, Decision], ranges: Ranges)
         return KeptFloat(
             "there is no bias: the sum is the correlation, which has a grid"  # stored name
         )
+    if (given := ranges.by_hand(value.name or "", spec)) is not None:
+        return given
     if spec.fixed is not None:
         return Given(spec.fixed, BY_SCHEMA)
     return _static(ranges.qparams((value.name or "",), spec))

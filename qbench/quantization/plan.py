@@ -3,7 +3,7 @@
 import json
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,6 +14,7 @@ from qbench.errors import InputError
 from qbench.numerics import QParams, QType
 from qbench.quantization.candidates import ClipForm, Float
 from qbench.quantization.decision import (
+    BY_FILE,
     BY_SCHEMA,
     Decision,
     Derived,
@@ -26,10 +27,12 @@ from qbench.quantization.decision import (
     describe,
     qparams_of,
 )
+from qbench.quantization.edited_plan import derived_again
 from qbench.quantization.spec import Role, Slot
 from qbench.storage import (
     digest_arrays,
     digest_bytes,
+    digest_plain,
     read_json,
     refuse_newer,
     value_from_table,
@@ -440,7 +443,11 @@ def _entries(plan: Plan) -> Iterator[tuple[str, str]]:
 
 def _came(decision: Decision) -> bool:
     """Whether the model brought these parameters, whatever the schema asked for."""
-    return isinstance(decision, Given) and decision.source != BY_SCHEMA
+    return (
+        isinstance(decision, Given)
+        and decision.source != BY_SCHEMA
+        and not decision.source.startswith(BY_FILE)
+    )
 
 
 # A plan as text: JSON, one slot a line, numbers that read back to the same bits.
@@ -451,6 +458,7 @@ def _came(decision: Decision) -> bool:
 # "idle_rules": [rule],
 #  "corrects_biases": true (where the schema wants it), "run_in_float": {unit: reason} and
 #  "quantized_outputs": [value] (where there are any),
+#  "checksums": {"chosen": digest, "derived": digest} (of the slots, by which edits are found),
 #  "slots": [{"slot": [node, role, index, value],
 #             "kind": "static" | "fixed" | "shared" | "derived" | "given" | "dynamic" | "float",
 #             "qtype", "scale", "zero_point", "axis", "block_size", "narrow_range",
@@ -473,10 +481,11 @@ def save_plan(plan: Plan, path: Path | str) -> None:
 
 
 def load_plan(path: Path | str) -> Plan:
-    """The plan in the file at ``path``.
+    """The plan in the file at ``path``; what is derived is derived again where it was edited.
 
     Raises:
-        InputError: the file is not there, or is no plan of this version.
+        InputError: the file is not there, or is no plan of this version, or was edited so that
+            one value has two parameters or a bias is not at the scale of its product.
     """
     doing = f"Loading the plan '{path}'"
     table = read_json(Path(path), doing)
@@ -485,9 +494,14 @@ def load_plan(path: Path | str) -> Plan:
         raise _no_plan(doing, "another format or version")
     text = value_from_table(_PlanText, table, f"the plan '{path}'")
     try:
-        return _plan(text)
+        plan = _plan(text)
     except ValueError as error:
         raise _no_plan(doing, str(error)) from error
+    now = _checksums(plan)
+    if text.checksums == now:
+        return plan
+    follows = text.checksums.get("derived") == now["derived"]
+    return replace(plan, decisions=derived_again(plan.decisions, doing, follows=follows))
 
 
 def _no_plan(doing: str, found: str) -> InputError:
@@ -501,9 +515,8 @@ def _no_plan(doing: str, found: str) -> InputError:
 
 def plan_text(plan: Plan) -> str:
     """The text of ``plan``."""
-    return _text(
-        plan, _listed, {"run_in_float": dict(plan.run_in_float)} if plan.run_in_float else {}
-    )
+    run_in_float = {"run_in_float": dict(plan.run_in_float)} if plan.run_in_float else {}
+    return _text(plan, _listed, {**run_in_float, "checksums": _checksums(plan)})
 
 
 def plan_digest(plan: Plan) -> str:
@@ -511,6 +524,15 @@ def plan_digest(plan: Plan) -> str:
     numbers.
     """
     return digest_bytes(_text(plan, _digested, {}).encode())
+
+
+def _checksums(plan: Plan) -> dict[str, str]:
+    """Digests of the slots, of what is chosen and of what is derived."""
+    rows: dict[str, list[dict[str, Any]]] = {"chosen": [], "derived": []}
+    for slot, decision in plan.decisions.items():
+        row = _plan_text_row(slot, decision, _digested)
+        rows["derived" if isinstance(decision, Derived | Shared) else "chosen"].append(row)
+    return {kind: digest_plain(found) for kind, found in rows.items()}
 
 
 def _listed(array: Array) -> Any:  # noqa: ANN401 - a number or nested lists of them
@@ -638,6 +660,7 @@ class _PlanText:
     corrects_biases: bool = False
     run_in_float: Mapping[str, str] = field(default_factory=dict)
     quantized_outputs: tuple[str, ...] = ()
+    checksums: Mapping[str, str] = field(default_factory=dict)
     slots: tuple[_SlotText, ...]
 
 

@@ -24,6 +24,7 @@ from qbench.graph import (
 )
 from qbench.numerics import QParams
 from qbench.passes import plannable, plannable_digest
+from qbench.quantization.by_hand import require_used
 from qbench.quantization.candidates import (
     Candidate,
     ClipForm,
@@ -181,13 +182,15 @@ def make_plan(
             operators) stay.
         profile: of its canonical form; None: for schemas that take no range from statistics
             (``needs_profile``).
-        schema: what to quantize and how.
+        schema: what to quantize and how, with ranges of single values by hand where it has some
+            (``Schema.with_ranges``).
         capabilities: the backend's limits, or its name; None: whatever ONNX can write.
         ranges: of ``profile``, to share searched ranges between several plans over it.
 
     Raises:
         InputError: a profile of another graph, or none where one is needed, an unknown schema or
-            backend, a constant that is not finite, a Q or DQ that means nothing.
+            backend, a constant that is not finite, a Q or DQ that means nothing, ranges by hand
+            of a value that is not quantized or cannot have them.
     """
     chosen, limits = as_schema(schema), as_capabilities(capabilities) or _ANYTHING
     canonical = plannable(as_model(model), chosen.canonical)
@@ -195,7 +198,7 @@ def make_plan(
     profile = as_profile(profile, chosen, digest)
     profile.require_graph(digest, canonical.graph.name or "", lineage_of(canonical))
     requests = requested_units(canonical, chosen)
-    known = ranges or Ranges(profile)
+    known = (ranges or Ranges(profile)).with_hand(chosen.by_hand)
     masked = masked_values(canonical.graph, profile.values)
     candidates, floats = candidates_of(requests, known, limits, masked, chosen.outputs)
     value_qparams = plan_values(candidates, known, limits, given_values(canonical))
@@ -220,6 +223,10 @@ def make_plan(
                 integer.add(candidate.unit.name)
     kept, came = kept_slots(canonical, decisions)
     decisions.update(kept)
+    if chosen.by_hand is not None:
+        reasons = {name: found.reason for name, found in floats.items()}
+        inside = _inside([unit for unit, _ in requests])
+        require_used(chosen.by_hand, decisions, reasons, _makers(canonical), inside)
     macs = node_macs(canonical)
     return Plan(
         schema=chosen.name,
@@ -247,6 +254,22 @@ def make_plan(
     )
 
 
+def _makers(model: ir.Model) -> dict[str, str]:
+    """Every value and constant → the node that makes it, or nothing."""
+    makers = ((name, value.producer()) for name, value in values_by_name(model).items())
+    return {name: "" if maker is None else node_key(maker) for name, maker in makers}
+
+
+def _inside(units: Sequence[Unit]) -> dict[str, str]:
+    """Value inside of a unit → the result of that unit."""
+    return {
+        value.name or "": unit.output.name or ""
+        for unit in units
+        for value in (unit.head.outputs[0], unit.correlation, unit.sum)
+        if value is not None and value is not unit.output
+    }
+
+
 def _with_weights(decisions: Mapping[Slot, Decision]) -> set[str]:
     """The nodes that have a quantized weight."""
     return {
@@ -261,7 +284,7 @@ def _slots(
 ) -> dict[Slot, Decision]:
     """The slots of one unit: inputs, constants, inner values, outputs."""
     decided = _inputs(candidate, value_qparams)
-    constants = plan_constants(candidate, _input_scale(decided), capabilities)
+    constants = plan_constants(candidate, _input_scale(decided), capabilities, ranges.hand)
     decided.update(_reasoned(candidate, constants, decided))
     decided.update(plan_inner(candidate.unit, candidate.options, decided, ranges))
     decided.update(_outputs(candidate, value_qparams))

@@ -9,8 +9,9 @@ from typing import Any
 
 from qbench.errors import InputError, unknown_name
 from qbench.passes import CANONICAL
+from qbench.quantization.by_hand import HandRanges
 from qbench.quantization.spec import FLOAT_BIAS, BiasSpec, Granularity, Role, Spec
-from qbench.storage import read_toml, value_from_table
+from qbench.storage import NOT_WRITTEN, read_toml, value_from_table
 
 
 class Share(enum.Enum):
@@ -211,6 +212,8 @@ class Schema:
         bias_correction: move every bias by the mean error that quantization leaves on calibration
             samples.
         outputs: what happens to values that leave the graph.
+        by_hand: ranges of single values of one model, of a file of their own (``with_ranges``); a
+            schema's file has no such key.
 
     Raises:
         ValueError, InputError: no rules, or no such canonical passes.
@@ -221,6 +224,9 @@ class Schema:
     canonical: str = "default"
     bias_correction: bool = False
     outputs: GraphOutputs = GraphOutputs.AUTO
+    # Part of the schema, so that all that plans a cell again (localizing, a search for a repair,
+    # faults) takes these ranges without being told of them.
+    by_hand: HandRanges | None = field(default=None, metadata={NOT_WRITTEN: True})
 
     def __post_init__(self) -> None:
         if not self.rules:
@@ -295,6 +301,10 @@ class Schema:
     def preceded_by(self, rules: tuple[Rule, ...]) -> "Schema":
         """This schema with further ``rules`` tried first: an override."""
         return replace(self, rules=rules + self.rules)
+
+    def with_ranges(self, by_hand: HandRanges | None) -> "Schema":
+        """This schema, where values of ``by_hand`` take their ranges from there."""
+        return replace(self, by_hand=by_hand)
 
     def _options(self, matching: Sequence[int]) -> SlotOptions:
         deciding = {

@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import onnx_ir as ir
 
+from qbench.errors import InputError
 from qbench.graph import Capabilities, Output
+from qbench.quantization.by_hand import merged, refuse_other
 from qbench.quantization.candidates import Candidate, fixed_interval
 from qbench.quantization.decision import (
     BY_SCHEMA,
@@ -166,6 +169,8 @@ class Group:
             there add none.
         fixed_by: the operator that fixes its range, or nothing.
         given: its parameters, where the model came with them.
+        hand: those that a ranges file gives to one of its values, whatever the ranges of the others
+            are.
     """
 
     spec: Spec
@@ -173,6 +178,7 @@ class Group:
     own: tuple[ir.Value, ...]
     fixed_by: str = ""
     given: Given | None = None
+    hand: Given | None = None
 
     def __str__(self) -> str:
         if self.given is not None:
@@ -205,10 +211,13 @@ class Claims:
 
 
 class Groups:
-    """The sets so far; ``given`` are decisions that the model came with, by name of the value."""
+    """The sets so far; ``given`` are decisions that the model came with, by name of the value,
+    ``ranges`` hold those by hand.
+    """
 
-    def __init__(self, given: Mapping[str, Decision]) -> None:
+    def __init__(self, given: Mapping[str, Decision], ranges: Ranges | None = None) -> None:
         self._given = given
+        self._ranges = ranges
         self._parents: dict[ir.Value, ir.Value] = {}
         self._groups: dict[ir.Value, Group] = {}
 
@@ -227,6 +236,9 @@ class Groups:
     def add(self, claims: Claims) -> str | None:
         """Add what a unit requests; or, without adding anything, return the reason why that is
         impossible.
+
+        Raises:
+            InputError: values that would share parameters have different ones by hand.
         """
         wanted = {value: self._claimed(value, spec, claims) for value, spec in claims.specs.items()}
         for value, group in wanted.items():
@@ -271,12 +283,18 @@ class Groups:
             return self._groups[self.leader(value)]
         given = self._given.get(value.name or "")
         if isinstance(given, Given):
+            if (hand := self._by_hand(value, spec)) is not None:
+                refuse_other(hand, given.qparams, f"'{value.name}' came with parameters")
             return Group(spec, claims.unit, (), given=given)
         if given is not None:
             how = given.reason if isinstance(given, KeptFloat) else "computed at run time"
             return f"it wants '{value.name}' as {spec}, and in the model it is {how}"
         own = () if value in claims.moved else (value,)
-        return Group(spec, claims.unit, own, claims.fixed.get(value, ""))
+        hand = self._by_hand(value, spec)
+        return Group(spec, claims.unit, own, claims.fixed.get(value, ""), hand=hand)
+
+    def _by_hand(self, value: ir.Value, spec: Spec) -> Given | None:
+        return None if self._ranges is None else self._ranges.by_hand(value.name or "", spec)
 
 
 def _joined(groups: Mapping[ir.Value, Group], claims: Claims) -> Group | str:
@@ -297,6 +315,9 @@ def _joined(groups: Mapping[ir.Value, Group], claims: Claims) -> Group | str:
             return f"one grid for {names} is asked for, and theirs differ"  # stored name
         own = dict.fromkeys((*found.own, *other.own))
         found = replace(found, own=tuple(own))
+    hands = [group.hand for group in groups.values() if group.hand is not None]
+    if hands:
+        found = replace(found, hand=reduce(merged, hands))
     odd = next((value for value in groups if claims.specs[value] != found.spec), None)
     if found.given is None and odd is not None:
         return (
@@ -367,7 +388,7 @@ def plan_values(
     active = [c for c in candidates if c.input is not None or c.output is not None or c.dynamic]
     left_out: dict[str, str] = {}
     while True:
-        groups = Groups(fixed)
+        groups = Groups(fixed, ranges)
         decisions: dict[str, Decision] = {}
         wanted, dropped = exchanged_values(
             [c for c in active if c.input is not None or c.output is not None], pinned
@@ -454,7 +475,12 @@ def _refused_claims(
         name = candidate.unit.name
         same_qparams = candidate.operator.same_qparams and name not in apart
         claims = _claims(candidate, wanted, same_qparams=same_qparams)
-        reason = groups.add(claims) if claims.specs else None
+        try:
+            reason = groups.add(claims) if claims.specs else None
+        except InputError as conflict:
+            if not same_qparams:
+                raise
+            reason = conflict.found  # it computes with parameters of their own, too
         if reason and same_qparams:
             apart[name] = f"operands have grids of their own: {reason}"  # stored name
             reason = groups.add(_claims(candidate, wanted, same_qparams=False))
@@ -509,12 +535,24 @@ def _decided(
 ) -> dict[str, str]:
     """Fill ``decisions``; the units around a value without qparams, with the reason."""
     chosen: dict[ir.Value, Decision | str] = {}
+    named: dict[ir.Value, ir.Value] = {}
+    """Leader → the first value of its set whose range is by hand."""
+    for value in groups.members:
+        if ranges.hand is not None and (value.name or "") in ranges.hand:
+            named.setdefault(groups.leader(value), value)
     for value, group in groups.members.items():
         leader = groups.leader(value)
         if leader not in chosen:
             chosen[leader] = _chosen(group, ranges, capabilities)
         found = chosen[leader]
-        if not isinstance(found, str):
+        if isinstance(found, str):
+            continue
+        own = ranges.by_hand(value.name or "", group.spec) if group.given is None else None
+        if own is not None:
+            decisions[value.name or ""] = own
+        elif group.hand is not None:
+            decisions[value.name or ""] = _shared(found, named[leader])
+        else:
             decisions[value.name or ""] = found if value is leader else _shared(found, leader)
     impossible = {leader: reason for leader, reason in chosen.items() if isinstance(reason, str)}
     if not impossible:
@@ -541,7 +579,9 @@ def _chosen(group: Group, ranges: Ranges, capabilities: Capabilities) -> Decisio
         return group.given
     decision: Decision
     names = tuple(value.name or "" for value in group.own)
-    if group.spec.fixed is not None:
+    if group.hand is not None:
+        decision = _by_hand(group, group.hand)
+    elif group.spec.fixed is not None:
         decision = Given(group.spec.fixed, BY_SCHEMA)
     elif group.fixed_by:
         interval = fixed_interval(group.fixed_by, group.spec.kind.qtype.bits)
@@ -554,6 +594,19 @@ def _chosen(group: Group, ranges: Ranges, capabilities: Capabilities) -> Decisio
     found = qparams_of(decision)
     problem = None if found is None else beyond_zero_point(found, capabilities)
     return decision if problem is None else f"'{names[0]}' as {group.spec}: {problem}"
+
+
+def _by_hand(group: Group, hand: Given) -> Given:
+    """The parameters that a ranges file gives to ``group``.
+
+    Raises:
+        InputError: an operator fixes others.
+    """
+    if group.fixed_by:
+        interval = fixed_interval(group.fixed_by, group.spec.kind.qtype.bits)
+        fixed = group.spec.kind.choose(interval.low, interval.high)
+        refuse_other(hand, fixed, f"{group.fixed_by} fixes the parameters of its result")
+    return hand
 
 
 def _shared(decision: Decision, leader: ir.Value) -> Decision:

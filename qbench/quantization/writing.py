@@ -1,6 +1,7 @@
 """Writing a plan into a graph as QuantizeLinear / DequantizeLinear; nothing is decided here."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
@@ -21,7 +22,7 @@ from qbench.graph import (
 )
 from qbench.numerics import QParams, QType, quantize
 from qbench.passes import NameScope, plannable
-from qbench.quantization.candidates import ClipForm, codes_of
+from qbench.quantization.candidates import ClipForm, clip_form, codes_of
 from qbench.quantization.decision import Dynamic
 from qbench.quantization.plan import Plan, plan_digest
 from qbench.quantization.spec import (
@@ -411,11 +412,23 @@ def quantize_model(model: AnyModel, plan: Plan) -> ir.Model:
     graph = as_model(model)
     remedy = "Make one with make_plan(model, profile, schema), or load one with load_plan."
     require_type(f"Quantizing '{graph.graph.name}'", plan, Plan, expected="a Plan", remedy=remedy)
-    return (
-        own_copy(graph)
-        if is_written(graph, plan)
-        else insert_qdq(plannable(graph, plan.canonical), plan)
-    )
+    if is_written(graph, plan):
+        return own_copy(graph)
+    canonical = plannable(graph, plan.canonical)
+    return insert_qdq(canonical, with_clips_of(canonical, plan))
+
+
+def with_clips_of(model: ir.Model, plan: Plan) -> Plan:
+    """``plan`` with its clips where the parameters of their results put them: a file may have
+    been edited since.
+    """
+    nodes = {node_key(node): node for node in model.graph}
+    values, clips = plan.values, dict(plan.clips)
+    for name in clips.keys() & nodes.keys():
+        qparams = values.get(nodes[name].outputs[0].name or "")
+        if qparams is not None:
+            clips[name] = clip_form(nodes[name], qparams)
+    return plan if clips == plan.clips else replace(plan, clips=clips)
 
 
 def insert_qdq(model: ir.Model, plan: Plan) -> ir.Model:

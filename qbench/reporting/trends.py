@@ -426,6 +426,8 @@ def _remade(before: CellRecord, after: CellRecord) -> str:
         words.append(OTHER_SAMPLES)
     moved = [key for key, one in before.made.items() if after.made.get(key, one) != one]
     words += ["schema edited" if key == "schema" else f"{key} {after.made[key]}" for key in moved]
+    if before.made and after.made and ("ranges" in before.made) != ("ranges" in after.made):
+        words.append("ranges by hand" if "ranges" in after.made else "no ranges by hand")
     return ", ".join(words)
 
 

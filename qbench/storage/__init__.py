@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from qbench.storage.held_code import digest_code as digest_code
     from qbench.storage.held_code import followed_code as followed_code
     from qbench.storage.serialize import KEYS as KEYS
+    from qbench.storage.serialize import NOT_WRITTEN as NOT_WRITTEN
     from qbench.storage.serialize import Plain as Plain
     from qbench.storage.serialize import json_line as json_line
     from qbench.storage.serialize import json_text as json_text

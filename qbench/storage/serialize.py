@@ -169,6 +169,9 @@ KEYS = "keys"
 collected in it.
 """
 
+NOT_WRITTEN = "not written"
+"""In the metadata of a field that no table has: it comes from another file."""
+
 
 def _refuse_unknown(table: Mapping[str, Any], known: Sequence[str], where: str) -> None:
     for key in table:
@@ -192,7 +195,11 @@ def value_from_table(cls: type[T], table: Mapping[str, Any], where: str) -> T:
     """
     assert is_dataclass(cls)
     hints = typing.get_type_hints(cls)
-    known = {f.name: f for f in fields(cls) if f.init and KEYS not in f.metadata}
+    known = {
+        f.name: f
+        for f in fields(cls)
+        if f.init and KEYS not in f.metadata and NOT_WRITTEN not in f.metadata
+    }
     gathering = {key: f.name for f in fields(cls) for key in f.metadata.get(KEYS, ())}
     for one in fields(cls):
         hints |= one.metadata.get(KEYS, {})
@@ -336,12 +343,16 @@ def table_from_value(value: object) -> dict[str, Any]:
     in the class's order.
 
     So a field that is added later, with the former meaning as its default, changes no table. Fields
-    are texts, numbers, enums, tuples and dataclasses of these; computed fields (``init=False``) are
-    left out.
+    are texts, numbers, enums, tuples and dataclasses of these; computed fields (``init=False``) and
+    those of other files (``NOT_WRITTEN``) are left out.
     """
     assert is_dataclass(value)
     assert not isinstance(value, type)
-    found = ((one, getattr(value, one.name)) for one in fields(value) if one.init)
+    found = (
+        (one, getattr(value, one.name))
+        for one in fields(value)
+        if one.init and NOT_WRITTEN not in one.metadata
+    )
     return {one.name: _plain(held) for one, held in found if held != _default(one)}
 
 

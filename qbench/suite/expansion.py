@@ -14,6 +14,7 @@ from qbench.extension import Catalogue
 from qbench.judging import (
     FP32,
     GIVEN,
+    RANGES_FILE,
     RECORDED,
     Cell,
     Criterion,
@@ -31,6 +32,7 @@ from qbench.suite.settings import (
     Layer,
     check_limits,
     criterion_for,
+    ranges_file_of,
     refuse_idle,
     rules_for,
     variant_of,
@@ -102,7 +104,7 @@ def expand(suite: Suite, catalogues: Catalogues, *, whole: bool = True) -> tuple
         InputError: an unknown model, data set, backend, schema or metric (the nearest name is
             suggested); a name twice in a list; a tolerance, a criterion or a quarantine entry that
             matches no cell; a cell that would be compared with itself, or in two ways; a file that
-            defines no valid arithmetic.
+            defines no valid arithmetic; a file of ranges by hand that cannot be read.
     """
     doing = f"Expanding suite '{suite.name}'"
     planned: list[PlannedCell] = []
@@ -126,6 +128,7 @@ def expand(suite: Suite, catalogues: Catalogues, *, whole: bool = True) -> tuple
         )
         _refuse_idle_entries(doing, suite, planned)
     _read_written_arithmetics(planned, catalogues)
+    _read_ranges_files(doing, suite, planned)
     return tuple(planned)
 
 
@@ -134,6 +137,28 @@ def _read_written_arithmetics(planned: Iterable[PlannedCell], catalogues: Catalo
     for backend in sorted({one.cell.backend for one in planned}):
         if catalogues.backends.owner(backend) == WRITTEN_ARITHMETICS:
             catalogues.backends.get(backend)
+
+
+def _read_ranges_files(doing: str, suite: Suite, planned: Iterable[PlannedCell]) -> None:
+    """Read each file of ranges by hand once, or a mistake in it gives an error per cell.
+
+    Raises:
+        InputError: one cannot be read, or a model has one that is not quantized here.
+    """
+    for model in suite.models:
+        if model.came_quantized and RANGES_FILE.name in model.cells:
+            raise InputError(
+                f"{doing}, model '{model.id}'",
+                found=f"'{RANGES_FILE.name}' for a model that came quantized",
+                expected="it for models that are quantized here",
+                remedy="Remove the key.",
+            )
+    folder = suite.path.parent
+    paths = {p for one in planned if (p := ranges_file_of(folder, one.rules)) is not None}
+    for path in sorted(paths):
+        from qbench.quantization import load_ranges  # few suites have such a file
+
+        load_ranges(path)
 
 
 def tolerances_of(

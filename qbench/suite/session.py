@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import onnx_ir as ir
@@ -62,7 +63,7 @@ from qbench.storage import Cache, digest_plain, sweep_work_folder
 from qbench.subjects import Dataset, ZooModel, data_notes, task_answers
 from qbench.suite.catalogues import Catalogues
 from qbench.suite.expansion import PlannedCell, tolerances_of
-from qbench.suite.settings import rewriting_of
+from qbench.suite.settings import ranges_file_of, rewriting_of
 from qbench.suite.suite_file import CalibrationChoice, ModelTable, Suite
 from qbench.tracking import (
     Acceptance,
@@ -77,6 +78,9 @@ from qbench.tracking import (
     find_baseline,
     is_taken,
 )
+
+if TYPE_CHECKING:
+    from qbench.quantization import Schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,9 +262,7 @@ class Bench:
             cell=cell,
             shared=shared,
             backend=known.backends.get(cell.backend),
-            schema=None
-            if cell.is_fp32 or cell.is_given or cell.is_recorded
-            else known.schemas.get(cell.schema),
+            schema=self._schema(planned),
             reference=self._reference(planned, shared),
             environment=environment,
             rewriting=rewriting_of(planned.passes, known.passes, f"Running '{cell}'"),
@@ -276,6 +278,24 @@ class Bench:
             recalibrated=planned.recalibrated,
             timer=self._settings.timer,
         )
+
+    def _schema(self, planned: PlannedCell) -> "Schema | None":
+        """The schema of ``planned`` with the ranges by hand that the suite sets for it; None: the
+        cell is not quantized here.
+
+        Raises:
+            InputError: its ranges file cannot be read.
+        """
+        cell = planned.cell
+        if cell.is_fp32 or cell.is_given or cell.is_recorded:
+            return None
+        schema = self._catalogues.schemas.get(cell.schema)
+        path = ranges_file_of(self.suite.path.parent, planned.rules)
+        if path is None:
+            return schema
+        from qbench.quantization import load_ranges  # few suites have such a file
+
+        return schema.with_ranges(load_ranges(path))
 
     def _asked(self, planned: PlannedCell) -> dict[GateKind, object]:
         """The evidence that the gates of ``planned`` ask for, with backends in place of their

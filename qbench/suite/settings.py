@@ -4,10 +4,20 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from qbench.errors import InputError, nearest, unknown_name
-from qbench.judging import CELL_KEYS, Cell, Criterion, Limit, Rules, Setting, SuiteKey
+from qbench.judging import (
+    CELL_KEYS,
+    RANGES_FILE,
+    Cell,
+    Criterion,
+    Limit,
+    Rules,
+    Setting,
+    SuiteKey,
+)
 from qbench.storage import KEYS, value_from_table, value_of_type
 from qbench.suite.catalogues import Catalogues
 
@@ -158,6 +168,15 @@ def rules_for(cell: Cell, rules: Rules, layers: Iterable[Layer[Any]]) -> Rules:
     for key, setting in won.values():
         rules = key.apply(rules, cell, setting.value, setting.rule)
     return rules
+
+
+def ranges_file_of(folder: Path, rules: Rules) -> Path | None:
+    """The file of ranges by hand for a cell with ``rules``; None: it has none.
+
+    ``folder``: of the suite, which the file is named relative to.
+    """
+    setting = rules.more.get(RANGES_FILE.name)
+    return folder / setting.value if setting is not None and setting.value else None
 
 
 # ``equal_to`` and ``close_to``: which cells must answer like another backend, and how closely.

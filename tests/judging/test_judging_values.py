@@ -14,7 +14,20 @@ from qbench.judging import (
     Tolerance,
     accepted_on,
     class_change,
+    making_changes,
 )
+
+
+def test_a_ranges_file_that_changed_came_or_went_is_named():
+    older, plain = {}, {"calibration": "64 samples of 'a'", "schema": "1"}
+    one, two = ({**plain, "ranges": f"1 value of 'r.toml' (#{digest})"} for digest in "ab")
+    (words,) = making_changes(one, two)
+    assert words == f"ranges by hand: {one['ranges']} → {two['ranges']}"
+    assert making_changes(plain, one) == (f"ranges by hand: none → {one['ranges']}",)
+    assert making_changes(one, plain) == (f"ranges by hand: {one['ranges']} → none",)
+    assert (
+        making_changes(older, one) == making_changes(one, older) == making_changes(one, one) == ()
+    )
 
 
 @pytest.mark.parametrize(

@@ -125,10 +125,11 @@ class RepeatableCell:
             if name.startswith("data:")
         }
         references = {name: answers.digest for name, answers in request.reference.items()}
-        calibration = request.subject.calibration
+        calibration, hand = request.subject.calibration, self.schema.by_hand
         return {
             "model": self.request.shared.model_digest,
             "schema": digest_plain(table_from_value(self.schema)),
+            **({} if hand is None else {"ranges": hand.digest}),
             "data": digest_plain(
                 [data, references, calibration.digest if len(calibration) else ""]
             ),

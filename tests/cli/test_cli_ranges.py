@@ -1,0 +1,107 @@
+"""``--ranges`` of ``quantize`` and ``eval``, and plans that were edited by hand."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+QUANTIZE = ("quantize", "net.onnx", "--calib", "train.npz", "--schema", "w8a8_asym_pc")
+EVAL = ("eval", "net.onnx", "--data", "test.npz", "--calib", "train.npz")
+SCHEMA = ("--schema", "w8a8_asym_pc")
+TABLE = "[values.r]\nlow = 0.0\nhigh = 3.0\n"
+
+
+@pytest.fixture
+def ranges(blobs_files):
+    path = Path("mine.toml")
+    path.write_text(TABLE)
+    return path
+
+
+def scale_of(path, name):
+    """The scale that is written for the value ``name``."""
+    constants = {one.name: one for one in onnx.load(path).graph.initializer}
+    return float(numpy_helper.to_array(constants[f"{name}_scale"]))
+
+
+def test_the_file_decides_and_is_named(ranges, qbench):
+    code, out, err = qbench(*QUANTIZE, "--ranges", "mine.toml", "-o", "q.onnx", "--why")
+    assert code == 0, err
+    assert out.count("given by the ranges file 'mine.toml', [values.r]") == 2
+    assert scale_of("q.onnx", "r") == np.float32(3 / 255)
+    assert "100.0% of" in out
+
+
+def test_eval_takes_it_and_says_so(ranges, qbench):
+    code, out, err = qbench(*EVAL, *SCHEMA, "--ranges", "mine.toml")
+    assert code == 0, err
+    assert "ranges   1 value of 'mine.toml' (#" in out
+    table = json.loads(qbench(*EVAL, *SCHEMA, "--ranges", "mine.toml", "--json")[1])["quantized"]
+    plain = json.loads(qbench(*EVAL, *SCHEMA, "--json")[1])["quantized"]
+    assert table["made"]["ranges"].startswith("1 value of 'mine.toml'")
+    assert "ranges" not in plain["made"]
+    assert table["made"]["schema"] == plain["made"]["schema"]
+    assert table["digests"]["quantized"] != plain["digests"]["quantized"]
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ((*EVAL[:4], "--ranges", "mine.toml"), "--ranges without --schema"),
+        ((*QUANTIZE, "--ranges", "none.toml", "-o", "q.onnx"), "'none.toml'"),
+        ((*QUANTIZE, "--ranges", "odd.toml", "-o", "q.onnx"), "unknown value 'rr'"),
+        (("quantize", "net.onnx", "--plan", "p.json", "--ranges", "mine.toml"), "--ranges"),
+        (("quantize", "net.onnx", "--read", "--ranges", "mine.toml"), "--ranges"),
+        ((*QUANTIZE, "--ranges", "mine.toml", "-o", "mine.toml"), "mine.toml"),
+    ],
+)
+def test_mistakes_are_one_sentence(options, found, ranges, qbench):
+    Path("odd.toml").write_text(TABLE.replace("values.r", "values.rr"))
+    Path("p.json").write_text("{}")
+    code, out, err = qbench(*options)
+    assert code == 2
+    assert not out
+    assert found in err
+    assert err.count("\n") == 1
+    assert ranges.read_text() == TABLE
+
+
+@pytest.fixture
+def plan(blobs_files, qbench):
+    assert qbench(*QUANTIZE, "--save-plan", "p.json")[0] == 0
+    return json.loads(Path("p.json").read_text())
+
+
+def edited(plan, value, scale, *roles):
+    for row in plan["slots"]:
+        if row["slot"][3] == value and (not roles or row["slot"][1] in roles):
+            row["scale"] = scale
+    Path("e.json").write_text(json.dumps(plan))
+    return ("quantize", "net.onnx", "--plan", "e.json", "-o", "e.onnx")
+
+
+def test_an_edited_plan_is_derived_again(plan, qbench):
+    code, out, err = qbench(*edited(plan, "r", 0.03125), "--why")
+    assert code == 0, err
+    assert "derived again, as its file was edited" in out
+    assert scale_of("e.onnx", "r") == 0.03125
+    constants = {
+        one.name: numpy_helper.to_array(one) for one in onnx.load("e.onnx").graph.initializer
+    }
+    product = np.float32(0.03125) * constants["w2_scale"]
+    assert np.array_equal(constants["b2_scale"], product)
+    code, out, err = qbench("eval", "e.onnx", "--fp32", "net.onnx", "--data", "test.npz")
+    assert code == 0, err
+    assert "100.0 % were executed in integers" in out
+
+
+def test_a_contradiction_in_an_edited_plan_is_one_sentence(plan, qbench):
+    code, out, err = qbench(*edited(plan, "r", 0.03125, "input"))
+    assert (code, out) == (2, "")
+    assert "two parameters for the value 'r'" in err
+    assert "scale 0.03125 " in err
+    assert err.count("\n") == 1
+    assert not Path("e.onnx").exists()
