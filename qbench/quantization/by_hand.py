@@ -164,12 +164,12 @@ class HandRanges:
 
         Args:
             name: of the value.
-            kind: the quantization grid that the schema asks for.
+            kind: the type, the symmetry and the kind of scale that the schema asks for.
             shape: of the scales: () per tensor, (channels,) per channel, that of the blocks.
             axis, block_size: as in ``QParams``.
 
         Raises:
-            InputError: no such grid has these parameters, or the channels are not so many.
+            InputError: no qparams of that kind are these, or the channels are not so many.
         """
         one = dict(self.values)[name]
         source = f"{BY_FILE}'{self.file}', {place_of(name)}"
@@ -227,8 +227,7 @@ class HandRanges:
         return InputError(
             self.doing,
             found=f"{found} in {place_of(name)}",
-            expected=f"parameters of a grid that is {' '.join(filter(None, words))}, as the "
-            "schema asks for",
+            expected=f"qparams that are {' '.join(filter(None, words))}, as the schema asks for",
             remedy="Correct the table, or give 'low' and 'high'.",
         )
 

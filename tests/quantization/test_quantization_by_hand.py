@@ -175,7 +175,7 @@ def test_values_that_share_parameters_take_it_together() -> None:
 
 
 def larger() -> tuple[ir.Model, Profile]:
-    """The larger of two convolutions, which has one grid with both where that is possible."""
+    """The larger of two convolutions, which has the same qparams as both where that is possible."""
     model = model_of(
         "float[N,3,8,8] x",
         "float[N,2,8,8] z",
