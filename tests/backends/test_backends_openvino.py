@@ -2,6 +2,7 @@
 without it, what to install.
 """
 
+import re
 import sys
 
 import numpy as np
@@ -12,6 +13,7 @@ from test_backends_engines import batch, float_net, qdq_net, run
 from qbench.backends import get_backend, in_slices, versions_of
 from qbench.errors import InputError, NotFetchedError, UnsupportedError
 from qbench.evaluation import build_subject, subject_artifacts
+from qbench.extension import install_command
 from qbench_engines import openvino
 
 NAMES = ("openvino", "openvino-bf16")
@@ -52,7 +54,7 @@ PAIR = {"x": (ir.DataType.FLOAT, ["N", 4])}
 @pytest.mark.parametrize("name", NAMES)
 def test_without_the_package_cells_report_what_to_install(name, monkeypatch):
     monkeypatch.setitem(sys.modules, "openvino", None)
-    with pytest.raises(NotFetchedError, match=r"pip install 'pytest-qbench\[openvino\]'"):
+    with pytest.raises(NotFetchedError, match=re.escape(install_command("openvino"))):
         get_backend(name).prepare(float_net())
 
 

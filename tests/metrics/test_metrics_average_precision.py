@@ -89,5 +89,5 @@ def test_what_it_cannot_count_is_refused():
 
 def test_without_its_library_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.metrics", None)
-    with pytest.raises(UnavailableError, match=r"no scikit-learn.*pytest-qbench\[retrieval\]"):
+    with pytest.raises(UnavailableError, match=r"no scikit-learn.*pip install .*\[retrieval\]"):
         get_metric("map").count(answers([[1, 2]]), ((0,),), None)

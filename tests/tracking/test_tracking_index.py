@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tracked_results import ELSEWHERE, START, line, measured, per, top1, written
 
 from qbench.errors import InputError, StoreError, UnavailableError
+from qbench.extension import install_command
 from qbench.judging import Outcome
 from qbench.tracking import (
     History,
@@ -369,5 +370,5 @@ def test_without_the_extra_it_is_one_sentence(monkeypatch, package, extra):
     import sys
 
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(UnavailableError, match=rf"pip install 'pytest-qbench\[{extra}\]'"):
+    with pytest.raises(UnavailableError, match=re.escape(install_command(extra))):
         HistoryIndex("postgresql://host/db")
