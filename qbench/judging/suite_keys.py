@@ -23,7 +23,6 @@ from qbench.judging.statistics import Decision, DecisionRule
 #     stop = "decided"                                      # all or decided: when a cell ends
 #     repeats = 5                                           # runs of a cell; 2 where the second
 #                                                           # answers alike
-#     repeats = 5
 #
 # Layers: default < suite < model < cell. In one table the first key that matches a cell wins;
 # verdicts name it.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from qbench.judging import CHECKS, COSTS, SPECS, THEN, GateKind
+from qbench.judging import CELL_KEYS, CHECKS, COSTS, SPECS, THEN, GateKind
 from qbench.reporting.assembly import build_report
 from qbench.reporting.columns import TERMINAL
 from qbench.reporting.format import (
@@ -279,17 +279,16 @@ def _typed(text: str) -> str:
 # decision ci (cell m::ort-cpu+w8a8_*)       →  set in smoke.qbench.toml: [[model]] id = "m",
 #                                               decision."ort-cpu+w8a8_*"
 
-_KEYS = (
-    ("tolerance ", "tolerance"),
-    ("decision ", "decision"),
-    ("agreement ", "agreement"),
-    ("integer_macs ", "integer_macs"),
-    ("executed_macs ", "executed_macs"),
-    ("probabilities ", "probabilities"),
-    ("equals ", "equal_to"),
-    ("close to ", "close_to"),
+_KEYS = frozenset(key.name for key in CELL_KEYS) | frozenset(
+    name for spec in SPECS.values() for name in spec.model_keys
 )
-_FLIPS = re.compile(r"at most \d+ flips? ")
+"""The keys of a suite that the gates depend on: most rules begin with theirs."""
+_PHRASES = (
+    (re.compile(r"equals "), "equal_to"),
+    (re.compile(r"close to "), "close_to"),
+    (re.compile(r"at most \d+ flips? "), "flips"),
+)
+"""The rules that begin with other words, each with its key."""
 _OWNER = re.compile(r"\((default|suite|model|cell|option)(?: ([^\s():]+)(?:::([^\s()]+))?)?")
 
 
@@ -308,6 +307,14 @@ def _place_in_test(rule: str) -> str:
     return "'tolerance' of its qbench_check sets another" if rule.startswith("tolerance ") else ""
 
 
+def _key_of(rule: str) -> str:
+    """The key of the suite that sets the number of ``rule``; empty: none does."""
+    first = rule.partition(" ")[0]
+    if first in _KEYS:
+        return first
+    return next((key for words, key in _PHRASES if words.match(rule)), "")
+
+
 def place_of(rule: str, suite: str) -> str:
     """The file and the key that set one part of a rule in ``suite``; empty where nothing sets
     it.
@@ -321,10 +328,7 @@ def place_of(rule: str, suite: str) -> str:
         return f"set by what was accepted: floors in the baselines of {suite}"
     if rule.startswith("identical predictions"):
         return f"the default; flips in {file} admits more"
-    key = next(
-        (key for start, key in _KEYS if rule.startswith(start)),
-        "flips" if _FLIPS.match(rule) else "",
-    )
+    key = _key_of(rule)
     owner = _OWNER.search(rule)
     if not key or owner is None:
         return ""

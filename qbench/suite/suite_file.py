@@ -182,7 +182,8 @@ class SuiteTable(CellSettings):
 
     Args:
         tolerance: a share of the stored fp32 score, or of what ``relative_to`` says, one-sided.
-        integer_macs: least planned share of multiply-accumulates in integers.
+        integer_macs: least planned share of multiply-accumulates in integers. None, here and below:
+            the file does not set it, and that of ``Rules`` holds.
         executed_macs: the share that the engine must have run; None: as much as accepted.
         agreement: least share of samples answered as fp32 does.
         ranges: by how much a calibrated range may differ from the accepted one, as a share of what
@@ -215,10 +216,10 @@ class SuiteTable(CellSettings):
     tolerance: CellTolerance | float | None = None
     relative_to: RelativeTo | None = None
     equivalents: tuple[tuple[str, ...], ...] = ()
-    integer_macs: float = 0.5
+    integer_macs: float | None = None
     executed_macs: float | None = None
-    agreement: float = 0.85
-    ranges: float = 0.01
+    agreement: float | None = None
+    ranges: float | None = None
     limits: Mapping[str, float] = field(default_factory=dict)
     backends: tuple[str, ...] = ()
     schemas: tuple[str, ...] = ()
@@ -338,7 +339,7 @@ class Suite:
         # checks of tests have no file that a reader could look into
         suite = "default" if self.name == CHECKS else f"suite {self.name}"
         own = f"model {model}"
-        layers = ((suite, self.table), (own, table))
+        layers = (("default", Rules()), (suite, self.table), (own, table))
         (
             (integer_macs, rule),
             (executed_macs, executed_rule),

@@ -74,6 +74,15 @@ def test_a_command_names_a_few_cells_and_counts_the_others():
         ("tolerance 0.5 % (default)", "the default; tolerance in s.qbench.toml sets another"),
         ("at most 3 flips (suite s::integer-*)", 'set in s.qbench.toml: [suite] flips."integer-*"'),
         ("equals ort-cpu (suite s)", "set in s.qbench.toml: [suite] equal_to"),
+        (
+            "max_file_bytes 1.1 of the accepted file (suite s)",
+            "set in s.qbench.toml: [suite] max_file_bytes",
+        ),
+        (
+            "max_latency_ratio 0.8 of fp32 (model m::ort-*)",
+            'set in s.qbench.toml: [[model]] id = "m", max_latency_ratio."ort-*"',
+        ),
+        ("recovery 98 % (suite s)", "set in s.qbench.toml: [suite] recovery"),
         ("quarantine 'm::*' until 2026-01-01 (ann)", "set in s.quarantine.toml"),
         ("accepted floor (baseline)", "set by what was accepted: floors in the baselines of s"),
         ("an accepted cell stays supported", ""),
@@ -82,6 +91,15 @@ def test_a_command_names_a_few_cells_and_counts_the_others():
 )
 def test_places(rule, place):
     assert place_of(rule, "s") == place
+
+
+@pytest.mark.parametrize("rule", ["max_latency_ratio 0.8 of fp32", "max_file_bytes 4,000,000"])
+def test_a_cell_that_is_red_by_time_or_size_shows_where_its_limit_is_set(rule):
+    cell = make_cell("m", "ort-cpu", "s1", 0.0)
+    cell.update(outcome="failed", headline="too much", rule=f"{rule} (suite nightly)")
+    text = [line.text.strip() for line in styled_lines(make_run([cell]), 120)]
+    key = rule.partition(" ")[0]
+    assert f"set in nightly.qbench.toml: [suite] {key}" in text
 
 
 def test_lines_hang_under_their_first_word_and_numbers_keep_their_unit():

@@ -183,10 +183,16 @@ def test_equivalents_reach_every_model(tmp_path: Path) -> None:
     found = suite(tmp_path, 'equivalents = [["x64-avx2", "x64-avx512-vnni"], ["arm*"]]')
     assert found.rules("net_b") == Rules(
         equivalents=(("x64-avx2", "x64-avx512-vnni"), ("arm*",)),
-        rule="suite small",
-        agreement_rule="suite small",
-        ranges_rule="suite small",
     )
+
+
+def test_a_share_that_no_table_sets_is_the_default_and_not_of_the_suite(tmp_path: Path) -> None:
+    """Such a rule named the suite, whose file does not have the key."""
+    found = suite(tmp_path, "agreement = 0.9", "integer_macs = 0.2").rules("net_a")
+    assert (found.integer_macs, found.rule) == (0.2, "model net_a")
+    assert (found.agreement, found.agreement_rule) == (0.9, "suite small")
+    assert (found.ranges, found.ranges_rule) == (0.01, "default")
+    assert (found.executed_macs, found.executed_rule) == (None, "default")
 
 
 def test_threads_are_of_the_class_where_an_engine_counts() -> None:

@@ -211,7 +211,7 @@ def test_a_model_may_have_less_in_integers_than_its_suite(tmp_path: Path) -> Non
     found = suite(tmp_path, SUITE + "integer_macs = 0.3" + models)
     assert (found.rules("net_a").integer_macs, found.rules("net_a").rule) == (0.0, "model net_a")
     assert (found.rules("net_b").integer_macs, found.rules("net_b").rule) == (0.3, "suite small")
-    assert found.rules("net_a").agreement_rule == "suite small"
+    assert found.rules("net_a").agreement_rule == "default"
     with pytest.raises(InputError, match=r"integer_macs = -1"):
         suite(tmp_path, SUITE + MODEL + "integer_macs = -1.0")
 
