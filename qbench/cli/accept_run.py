@@ -13,7 +13,6 @@ from qbench.cli.history_files import RUN_NAMES, declare_history, find_run
 from qbench.cli.options import declare_baselines, declare_json
 from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.errors import InputError, unknown_name
-from qbench.judging import CHECKS
 from qbench.number_text import counted
 from qbench.storage import sweep_work_folder
 
@@ -148,9 +147,10 @@ def _rename(arguments: argparse.Namespace) -> ExitCode:
     """Move the baseline of a test that was renamed.
 
     Raises:
-        InputError: no baseline of the old name, or one of the new name. StoreError: it cannot be
-            read or written.
+        InputError: no baseline of the old name, or one of the new name.
+        StoreError: it cannot be read or written.
     """
+    from qbench.judging import CHECKS
     from qbench.suite import check_name
     from qbench.tracking import baseline_path, baselines_of_tests, move_baseline
 
@@ -260,6 +260,7 @@ def _written(
 
 
 def _suite(folder: Path, run: "Run") -> "Suite":
+    from qbench.judging import CHECKS
     from qbench.suite import SUFFIX, check_suite, load_suite
 
     if run.suite == CHECKS:
@@ -389,6 +390,8 @@ def _with_whole_command(reason: str, suite: str, model: str) -> str:
 
 
 def _reference_command(suite: str, model: str, scope: str) -> str:
+    from qbench.judging import CHECKS
+
     if suite == CHECKS:
         return f'pytest "{model}" --qbench-accept-fp32 --qbench-accept={scope}'
     return (
