@@ -31,6 +31,7 @@ def most_telling(report: Report, most: int = MOST_MODELS) -> Report:
     for cell in report.cells:
         weight[cell.key.model] += 100 * cell.is_red + (cell.key in eventful)
     chosen = set(sorted(models, key=lambda model: (-weight[model], model))[:most])
+    matrices = (_only(matrix, chosen) for matrix in report.matrices)
     notice = (
         f"{thousands(most)} of {thousands(len(models))} models are shown, those that need "
         "attention or have moved; 'qbench export latest --format csv' has every cell"
@@ -38,7 +39,7 @@ def most_telling(report: Report, most: int = MOST_MODELS) -> Report:
     return replace(
         report,
         cells=tuple(cell for cell in report.cells if cell.key.model in chosen),
-        matrices=tuple(_only(matrix, chosen) for matrix in report.matrices),
+        matrices=tuple(matrix for matrix in matrices if matrix.rows),
         costs={key: cost for key, cost in report.costs.items() if key.model in chosen},
         powers=tuple(power for power in report.powers if power.model in chosen),
         notices=(notice, *report.notices),

@@ -10,6 +10,7 @@ from reporting_histories import make_cell, make_run
 
 from qbench.reporting import build_report, html_pages
 from qbench.reporting.many_models import by_model, most_telling
+from qbench.reporting.png import matrix_png
 from qbench.storage import visible
 
 RED = "network_17"
@@ -75,3 +76,13 @@ def test_characters_are_escaped_as_one_by_one(keep):
     ]
     for text in ("".join(signs), *signs):
         assert visible(text, keep) == "".join(one if one in keep else visible(one) for one in text)
+
+
+def test_a_backend_none_of_whose_models_is_shown_has_no_chart(monkeypatch):
+    """A matrix without a row was drawn: matplotlib takes no numbers of dtype object."""
+    own = [make_cell(f"other_{m:02}", "c", "s1", 0.0) for m in range(4)]
+    shared = [make_cell(f"network_{m:02}", "a", "s0", 0.05) for m in range(4)]
+    report = build_report([make_run([*own, *shared], 0)])
+    assert [matrix.backend for matrix in most_telling(report, 4).matrices] == ["a"]
+    monkeypatch.setattr("qbench.reporting.png.most_telling", lambda one, _: most_telling(one, 4))
+    assert matrix_png(report).startswith(b"\x89PNG")
