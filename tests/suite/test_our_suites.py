@@ -26,19 +26,19 @@ def test_few_cells_are_excused(path: Path) -> None:
         len({getattr(planned.cell, axis) for planned in gated})
         for axis in ("model", "backend", "schema")
     )
-    alone = all(
-        planned.model.is_alone for planned in gated
-    )  # of models that came quantized there is one schema
+    # of models that came quantized there is one schema
+    alone = all(planned.model.is_alone for planned in gated)
     assert min(models, backends) >= 3
     assert alone or schemas >= 3
     assert models * backends * schemas >= 75  # a suite of many engines has few models
     for here in CLASSES:
-        excused = [
-            planned
-            for planned in gated
-            if planned.quarantine_entry(here) or planned.tolerance(here).rule.startswith("cell ")
-        ]
-        assert len(excused) <= len(gated) / 4, here
+        entries = [planned.quarantine_entry(here) for planned in gated]
+        # pairs that saturate without VNNI are a fact of the engine, whatever the quantizer does
+        of_engine = [entry for entry in entries if entry is not None and entry.owner == "engine"]
+        lenient = [planned.tolerance(here).rule.startswith("cell ") for planned in gated]
+        excused = [entry is not None or own for entry, own in zip(entries, lenient, strict=True)]
+        assert sum(excused) - len(of_engine) <= len(gated) / 5, here
+        assert len(of_engine) <= len(gated) / 5, here
 
 
 @pytest.mark.slow
