@@ -189,10 +189,8 @@ class OpenvinoBackend:
             raise self._refusal(str(error), graph) from error
 
     def _refusal(self, message: str, graph: ir.Model) -> QbenchError:
-        doing, found = (
-            f"Preparing '{graph.graph.name or 'model'}' on '{self.name}'",
-            _sentence(message),
-        )
+        doing = f"Preparing '{graph.graph.name or 'model'}' on '{self.name}'"
+        found = _sentence(message)
         version = package_versions(self.packages)["openvino"]
         if any(words in message for words in _LACKING):
             return UnsupportedError(
@@ -272,10 +270,8 @@ _FACTS = frozenset({"layerType", "originalLayersNames", "primitiveType", "runtim
 
 
 def _precision(info: Mapping[str, str]) -> str:
-    inputs, kernel = (
-        info.get("runtimePrecision", ""),
-        info.get("primitiveType", "").rpartition("_")[2],
-    )
+    inputs = info.get("runtimePrecision", "")
+    kernel = info.get("primitiveType", "").rpartition("_")[2]
     of_kernel = inputs if _INTEGER.fullmatch(kernel) else kernel
     return _TYPES.get(of_kernel, "")
 

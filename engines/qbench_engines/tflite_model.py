@@ -131,10 +131,8 @@ def _products(file: Any, graph: Any, schema: Any) -> list[FileProduct]:  # noqa:
             () if one is None or one.shape is None else tuple(map(int, one.shape))
             for one in operands
         ]
-        out, batch = (
-            math.prod(map(int, result.shape)),
-            max(int(result.shape[0]), 1) if len(result.shape) else 1,
-        )
+        out = math.prod(map(int, result.shape))
+        batch = max(int(result.shape[0]), 1) if len(result.shape) else 1
         data = operands[0]
         if kind == kinds.CONV_2D:
             count = out * math.prod(sizes[1][1:])

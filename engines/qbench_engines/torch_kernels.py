@@ -221,11 +221,9 @@ def _linear(
         return making.through_floats(
             lambda one: torch.nn.functional.linear(one, floats, real), ((0, x),), None
         )
-    packed, run, target = (
-        torch.ops.quantized.linear_prepack(rows, real),
-        torch.ops.quantized.linear,
-        y.target,
-    )
+    packed = torch.ops.quantized.linear_prepack(rows, real)
+    run = torch.ops.quantized.linear
+    target = y.target
     return Kernel(lambda one: run(one, packed, *target), ((0, x),), y)
 
 
@@ -296,12 +294,10 @@ def _concat(making: Making) -> Kernel:
     node, torch, y = making.node, making.torch, making.qparams(0)
     places = range(2, len(node.inputs), 3)
     each = [making.qparams(place + 1) for place in places]
-    axis, cat, target, last = (
-        int_attribute(node, "axis", 1),
-        torch.ops.quantized.cat,
-        y.target,
-        torch.channels_last,
-    )
+    axis = int_attribute(node, "axis", 1)
+    cat = torch.ops.quantized.cat
+    target = y.target
+    last = torch.channels_last
 
     def run(*parts: Tensor) -> Tensor:
         if axis % parts[0].dim() == 1 and parts[0].dim() == 4:
@@ -319,10 +315,8 @@ def _function(name: str, *settings: Callable[[ir.Node], Any]) -> "Maker":
 
     def made(making: Making) -> Kernel:
         x, y = making.qparams(1), making.qparams(3)
-        run, found = (
-            getattr(making.torch.ops.quantized, name),
-            [setting(making.node) for setting in settings],
-        )
+        run = getattr(making.torch.ops.quantized, name)
+        found = [setting(making.node) for setting in settings]
         return Kernel(lambda one: run(one, *found, *y.target), ((0, x),), y)
 
     return made
@@ -344,10 +338,8 @@ def _tanh(making: Making) -> Kernel:
 def _softmax(making: Making) -> Kernel:
     """Axes count from the first: QNNPACK's kernel looks up a negative one as it is."""
     x, y, run = making.qparams(1), making.qparams(3), making.torch.ops.quantized.softmax
-    axis, rows = (
-        int_attribute(making.node, "axis", -1),
-        int_attribute(making.node, "opset", 13) < 13,
-    )
+    axis = int_attribute(making.node, "axis", -1)
+    rows = int_attribute(making.node, "opset", 13) < 13
 
     def by_rows(one: Tensor) -> Tensor:
         flat = one.reshape(math.prod(one.shape[:axis]), -1)
@@ -403,12 +395,10 @@ def _mean(making: Making, y: TorchQParams, axes: tuple[int, ...] | None, *, keep
 
 def _average_pool(making: Making) -> Kernel:
     """PyTorch's has the qparams of its input; others are by floats."""
-    node, x, y, functional = (
-        making.node,
-        making.qparams(1),
-        making.qparams(3),
-        making.torch.nn.functional,
-    )
+    node = making.node
+    x = making.qparams(1)
+    y = making.qparams(3)
+    functional = making.torch.nn.functional
     window = ints_attribute(node, "kernel_shape")
     rank, counted = len(window), bool(int_attribute(node, "count_include_pad", 0))
     pads, stride = _fixed_pads(node, rank), ints_attribute(node, "strides", (1,) * rank)
@@ -507,10 +497,8 @@ def _dequantize(making: Making) -> Kernel | None:
 
 def _clip(making: Making) -> Kernel | None:
     """Limits of codes."""
-    x, ends = (
-        making.held(0),
-        [making.context.constant(index) for index in (1, 2) if not making.context.absent(index)],
-    )
+    x = making.held(0)
+    ends = [making.context.constant(index) for index in (1, 2) if not making.context.absent(index)]
     if x is None or len(ends) != 2 or ends[0] is None or ends[1] is None:
         return None
     low, high = (
@@ -596,10 +584,8 @@ def _float_conv(making: Making) -> Kernel | None:
     if rank not in (1, 2, 3) or pads is None or pads[:rank] != pads[rank:]:
         return None
     steps = [ints_attribute(node, name, (1,) * rank) for name in ("strides", "dilations")]
-    run, group = (
-        getattr(making.torch.nn.functional, f"conv{rank}d"),
-        int_attribute(node, "group", 1),
-    )
+    run = getattr(making.torch.nn.functional, f"conv{rank}d")
+    group = int_attribute(node, "group", 1)
     return _real(making, lambda x, w, b=None: run(x, w, b, steps[0], pads[:rank], steps[1], group))
 
 

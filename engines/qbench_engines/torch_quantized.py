@@ -159,11 +159,9 @@ def _set_up(torch: Any, engine: str, threads: int) -> Iterator[None]:  # noqa: A
     """PyTorch with this engine and number of threads, which are settings of the process;
     restored afterwards.
     """
-    quantized, before, count = (
-        torch.backends.quantized,
-        torch.backends.quantized.engine,
-        torch.get_num_threads(),
-    )
+    quantized = torch.backends.quantized
+    before = torch.backends.quantized.engine
+    count = torch.get_num_threads()
     if before != engine:
         quantized.engine = engine
     if count != threads:

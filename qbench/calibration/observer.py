@@ -42,14 +42,10 @@ class Channels:
         lows, highs = rows.min(axis=2), rows.max(axis=2)
         if not (np.isfinite(lows).all() and np.isfinite(highs).all()):
             finite = np.isfinite(rows)
-            lows, highs = (
-                rows.min(axis=2, where=finite, initial=np.inf),
-                rows.max(axis=2, where=finite, initial=-np.inf),
-            )
-        low, high = (
-            (lows.min(axis=0) + np.float32(0)).astype(np.float64),
-            highs.max(axis=0).astype(np.float64) + 0.0,
-        )
+            lows = rows.min(axis=2, where=finite, initial=np.inf)
+            highs = rows.max(axis=2, where=finite, initial=-np.inf)
+        low = (lows.min(axis=0) + np.float32(0)).astype(np.float64)
+        high = highs.max(axis=0).astype(np.float64) + 0.0
         self._lows = low if self._lows is None else np.minimum(self._lows, low)
         self._highs = high if self._highs is None else np.maximum(self._highs, high)
 

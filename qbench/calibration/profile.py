@@ -57,10 +57,8 @@ class Profile:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Profile):
             return NotImplemented
-        mine, theirs = (
-            (self.graph, self.samples, self.repeats),
-            (other.graph, other.samples, other.repeats),
-        )
+        mine = (self.graph, self.samples, self.repeats)
+        theirs = (other.graph, other.samples, other.repeats)
         return mine == theirs and self.values == other.values
 
     def __hash__(self) -> int:

@@ -350,10 +350,8 @@ def _print_table(rows: "list[tuple[str, AcceptedRow]]", results: "list[Acceptanc
 
     listed = sum(one.is_listed for result in results for one in result.refusals)
     refused = sum(len(result.refusals) for result in results) - listed
-    new, changed = (
-        sum(result.left_new for result in results),
-        sum(result.left_changed for result in results),
-    )
+    new = sum(result.left_new for result in results)
+    changed = sum(result.left_changed for result in results)
     if rows:
         table = [
             (

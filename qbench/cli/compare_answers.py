@@ -385,10 +385,8 @@ def _require_one_scale(
 
 def _require_countable(doing: str, name: str, values: Sequence[Array]) -> None:
     """Refuse values whose sum in millionths no 64-bit integer holds."""
-    greatest, most = (
-        max(float(np.abs(one).max()) for one in values),
-        _COUNTED / (MILLION * len(values[0])),
-    )
+    greatest = max(float(np.abs(one).max()) for one in values)
+    most = _COUNTED / (MILLION * len(values[0]))
     if greatest > most:
         raise InputError(
             doing,

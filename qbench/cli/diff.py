@@ -313,10 +313,8 @@ def _next_step(arguments: argparse.Namespace, compared: ComparedSides) -> str:
     """The command that finds the cause of a difference; empty where none does."""
     if compared.are_equal or arguments.other is not None:
         return ""
-    right, data = (
-        compared.right,
-        f"--data {shlex.quote(arguments.data)} --samples {compared.samples}",
-    )
+    right = compared.right
+    data = f"--data {shlex.quote(arguments.data)} --samples {compared.samples}"
     model = shlex.quote(arguments.model)
     if compared.came[0] == FLOAT and right.schema != FLOAT and compared.left.schema == FLOAT:
         calib = f" --calib {shlex.quote(arguments.calib)}" if arguments.calib else ""

@@ -101,11 +101,9 @@ def _print_ties(measured: "Sequence[Measurement]") -> None:
 
 def _print_plan(quantized: "Measurement") -> None:
     """How much is planned and executed in integers, and what is left in float."""
-    planned, executed, backend = (
-        quantized.integer_macs,
-        quantized.executed_macs,
-        quantized.cell.backend,
-    )
+    planned = quantized.integer_macs
+    executed = quantized.executed_macs
+    backend = quantized.cell.backend
     verb = "" if quantized.cell.is_given else "planned "
     left = ""
     if quantized.refusals:

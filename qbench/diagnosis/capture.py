@@ -100,10 +100,8 @@ class Capturing(Closing):
         own, there = {name: seen[name] for name in unit.feeds}, seen[unit.value]
         real = runner.steps(own)
         kept = _kept(unit, [*own.values(), there, real], self._size, one_run=one_run)
-        own, (there, real) = (
-            {name: kept(array) for name, array in own.items()},
-            map(kept, (there, real)),
-        )
+        own = {name: kept(array) for name, array in own.items()}
+        there, real = map(kept, (there, real))
         again = runner.counted(own)
         aligned = all(
             name in units.aligned or name not in units.by_value
@@ -402,10 +400,8 @@ def _promises(target: Target) -> bool:
 
 def _both(target: Target, stack: ExitStack) -> tuple[Executor, Executor]:
     """Executors of the graph with the passes and without."""
-    models, backend = (
-        (target.quantized, target.written or target.quantized),
-        isolated(target.backend),
-    )
+    models = (target.quantized, target.written or target.quantized)
+    backend = isolated(target.backend)
     ours, theirs = (
         in_slices(stack.enter_context(backend.prepare(model, threads=target.threads)), model)
         for model in models

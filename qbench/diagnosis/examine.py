@@ -242,10 +242,8 @@ class Examination(Closing):
         for runner in self._runners:
             unit = runner.unit
             if unit.value in self.units.aligned and self._has_one_shape(unit, floats, seen):
-                tally, expected = (
-                    self._tallies[unit.value],
-                    floats[unit.represents].astype(np.float32, copy=False),
-                )
+                tally = self._tallies[unit.value]
+                expected = floats[unit.represents].astype(np.float32, copy=False)
                 tally.cumulative.add(expected, unit.reals(seen[unit.value]))
                 tally.clips.add(unit, expected)
             if self._runs_alone:
@@ -297,10 +295,8 @@ class Examination(Closing):
             tally.claimed.add(self._but_for_order(runner, ours, other, steps, feeds), other, steps)
         if not self._is_fed_by_fp32(unit):
             return
-        fed, expected = (
-            self.units.rounded(unit, floats),
-            floats[unit.represents].astype(np.float32, copy=False),
-        )
+        fed = self.units.rounded(unit, floats)
+        expected = floats[unit.represents].astype(np.float32, copy=False)
         alone = runner.counted(fed)
         if alone is not None:
             tally.isolated.add(expected, unit.reals(alone))

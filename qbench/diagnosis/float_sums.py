@@ -214,11 +214,9 @@ def _made_absolute(graph: ir.Graph, node: ir.Node) -> tuple[str, ...]:
             continue
         absolute = ir.node("Abs", [value], name=f"{_MADE}{node.outputs[0].name}_{place}")
         made = absolute.outputs[0]
-        made.name, made.shape, made.type = (
-            f"{_MADE}{node.outputs[0].name}_{place}",
-            value.shape,
-            value.type,
-        )
+        made.name = f"{_MADE}{node.outputs[0].name}_{place}"
+        made.shape = value.shape
+        made.type = value.type
         graph.insert_before(node, absolute)
         node.replace_input_with(place, made)
         names.append(made.name)

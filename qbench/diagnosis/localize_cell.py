@@ -424,10 +424,8 @@ def _few(cell: RepeatableCell, count: int, first: Sequence[str]) -> Samples:
     the data.
     """
     main = next(iter(cell.request.subject.data.values()))
-    count, places = (
-        min(count, len(main)),
-        {name: place for place, name in enumerate(main.sample_ids)},
-    )
+    count = min(count, len(main))
+    places = {name: place for place, name in enumerate(main.sample_ids)}
     named = list(dict.fromkeys(places[name] for name in first if name in places))[
         : max(count // 2, 1)
     ]

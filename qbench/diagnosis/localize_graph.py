@@ -394,16 +394,12 @@ class LocalizedGraph(Closing):
         named: list[NamedCause] = []
         if not chosen or budget.is_over:
             return named
-        correct, nodes = (
-            arithmetic_of(self.target.claims or self.target.backend),
-            [one.node for one in chosen],
-        )
+        correct = arithmetic_of(self.target.claims or self.target.backend)
+        nodes = [one.node for one in chosen]
         try:
-            units, feeds, crashes = (
-                self._examination.units,
-                self._kept.joined,
-                self._counted.crashes,
-            )
+            units = self._examination.units
+            feeds = self._kept.joined
+            crashes = self._counted.crashes
             with Capturing(self.target, units, nodes, feeds, self._timeout) as capturing:
                 for node in nodes:
                     if budget.is_over:

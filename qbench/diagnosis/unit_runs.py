@@ -200,10 +200,8 @@ def _round_constants(
                 yield str(value.name), float("inf")
             else:
                 is_bias = qparams.qtype.bits > _WEIGHT_BITS
-                apart, size = (
-                    theirs.astype(np.float64) - rounded,
-                    qparams.expanded(rounded.shape)[0],
-                )
+                apart = theirs.astype(np.float64) - rounded
+                size = qparams.expanded(rounded.shape)[0]
                 if (np.abs(apart) > size).any():
                     # ties and rounding corrections may move a constant by a step
                     yield (

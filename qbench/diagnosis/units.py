@@ -295,10 +295,8 @@ def real_units(model: ir.Model) -> tuple[QuantizedUnit, ...]:
         InputError: a Q or DQ means nothing.
     """
     shaped = with_shapes(model)
-    codes, inner = (
-        {_codes(node) for node in shaped.graph if _is_per_tensor(node)},
-        _real_borders(shaped),
-    )
+    codes = {_codes(node) for node in shaped.graph if _is_per_tensor(node)}
+    inner = _real_borders(shaped)
     results = {result: name for result, name in inner.items() if result not in codes}
     results |= {
         output: "" for output in shaped.graph.outputs if output not in codes and output not in inner

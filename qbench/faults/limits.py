@@ -64,11 +64,9 @@ def _has_upper(node: ir.Node) -> bool:
 
 def _clips_codes(node: ir.Node) -> bool:
     """Whether codes are clipped inside their range, and the operand has another scale."""
-    quantizer, before, qparams = (
-        quantizer_behind(node),
-        qparams_in_front(node, 0),
-        qparams_behind(node),
-    )
+    quantizer = quantizer_behind(node)
+    before = qparams_in_front(node, 0)
+    qparams = qparams_behind(node)
     if (
         quantizer is None
         or before is None
@@ -185,11 +183,9 @@ def _no_upper(node: ir.Node, _: Random) -> None:
 
 def _by_qparams_of_operand(node: ir.Node, _: Random) -> None:
     """The upper limit as a code by the operand's qparams."""
-    quantizer, before, qparams = (
-        quantizer_behind(node),
-        qparams_in_front(node, 0),
-        qparams_behind(node),
-    )
+    quantizer = quantizer_behind(node)
+    before = qparams_in_front(node, 0)
+    qparams = qparams_behind(node)
     assert quantizer is not None
     assert before is not None
     assert qparams is not None

@@ -365,11 +365,9 @@ def _same_qparams(quantize: ir.Node, dequantize: ir.Node) -> bool:
 def _breaches_of_parameters(node: ir.Node) -> Iterator[str]:
     if _is_dynamic(node):
         return
-    name, scale, zero_point = (
-        node_key(node),
-        constant_value(input_at(node, 1)),
-        constant_value(input_at(node, 2)),
-    )
+    name = node_key(node)
+    scale = constant_value(input_at(node, 1))
+    zero_point = constant_value(input_at(node, 2))
     if scale is None or not np.all(np.isfinite(scale)) or not np.all(scale > 0):
         yield f"The scale of '{name}' is not constant, finite and positive throughout."
         return

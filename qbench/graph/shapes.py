@@ -194,10 +194,8 @@ def _skeleton(model: ir.Model) -> ir.Model:
         tensor = value.const_value
         if tensor is None or tensor.nbytes <= SMALL or value.name is None:
             continue
-        value.dtype, value.shape = (
-            tensor.dtype,
-            ir.Shape(d if isinstance(d, int) else None for d in tensor.shape),
-        )
+        value.dtype = tensor.dtype
+        value.shape = ir.Shape(d if isinstance(d, int) else None for d in tensor.shape)
         del copy.graph.initializers[value.name]
         value.const_value = None
         if not value.is_graph_input():

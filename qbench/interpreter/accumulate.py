@@ -104,10 +104,8 @@ def _pair_by_pair(weight: Array, places: Places, top: int) -> PairCorrection:
     def correct(sums: npt.NDArray[Any], x: Array) -> int:
         lost = 0
         for pair, where in zip(order.tolist(), columns, strict=True):
-            first, second = (
-                weight[2 * pair, where].astype(np.int32),
-                weight[2 * pair + 1, where].astype(np.int32),
-            )
+            first = weight[2 * pair, where].astype(np.int32)
+            second = weight[2 * pair + 1, where].astype(np.int32)
             both = x[:, 2 * pair, None] * first + x[:, 2 * pair + 1, None] * second
             excess = both - np.clip(both, -top - 1, top)
             lost += int(np.count_nonzero(excess))
@@ -299,10 +297,8 @@ def multiplied(
         return _by_engine(a, b, zeros, exact=False)
     sums = _by_engine(a, b, zeros) if by_engine else _by_floats(a, b, zeros)
     lead = sums.shape[:-2]
-    left, right = (
-        np.broadcast_to(a, (*lead, *a.shape[-2:])),
-        np.broadcast_to(b, (*lead, *b.shape[-2:])),
-    )
+    left = np.broadcast_to(a, (*lead, *a.shape[-2:]))
+    right = np.broadcast_to(b, (*lead, *b.shape[-2:]))
     for index in np.ndindex(lead):
         correct = pair_correction(right[index], pair_bits, compiled=means.compiled)
         making.counters.saturated += 0 if correct is None else correct(sums[index], left[index])

@@ -77,16 +77,12 @@ def _tap_by_tap(top: int):  # type: ignore[no-untyped-def]  # noqa: ANN202
             into = out[n, oy, ox]
             into[:] = start
             for tap in range(0, taps, step):
-                y, x = (
-                    oy * strides[0] + tap // width * gaps[0],
-                    ox * strides[1] + tap % width * gaps[1],
-                )
+                y = oy * strides[0] + tap // width * gaps[0]
+                x = ox * strides[1] + tap % width * gaps[1]
                 one, codes = weight[tap // width, tap % width], padded[n, y, x]
                 if top and tap + 1 < taps:
-                    y, x = (
-                        oy * strides[0] + (tap + 1) // width * gaps[0],
-                        ox * strides[1] + (tap + 1) % width * gaps[1],
-                    )
+                    y = oy * strides[0] + (tap + 1) // width * gaps[0]
+                    x = ox * strides[1] + (tap + 1) % width * gaps[1]
                     other, others = weight[(tap + 1) // width, (tap + 1) % width], padded[n, y, x]
                     for c in range(into.size):
                         first = np.int32(product_of(product_of(codes[c]) * one[c]))

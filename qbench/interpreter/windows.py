@@ -44,10 +44,8 @@ class Windows:
             pads = ints_attribute(node, "pads", unpadded)
         elif word == "VALID":
             pads = unpadded
-        strides, dilations = (
-            ints_attribute(node, "strides", (1,) * rank),
-            ints_attribute(node, "dilations", (1,) * rank),
-        )
+        strides = ints_attribute(node, "strides", (1,) * rank)
+        dilations = ints_attribute(node, "dilations", (1,) * rank)
         ceil = bool(int_attribute(node, "ceil_mode", 0))
         return cls(sizes, strides, dilations, pads, word != "SAME_LOWER", ceil)
 

@@ -241,10 +241,8 @@ def _predictions_gate(
 def _moves_gate(changes: Mapping[str, "AnswerChange"], allowance: Allowance) -> Gate:
     known = {data: change for data, change in changes.items() if change.beyond is not None}
     if not known:
-        state, detail = (
-            GateState.SHOWN,
-            "no probabilities were kept with the accepted result: accept it as new",
-        )
+        state = GateState.SHOWN
+        detail = "no probabilities were kept with the accepted result: accept it as new"
     else:
         beyond = sum(change.beyond or 0 for change in known.values())
         largest = max(change.largest or 0.0 for change in known.values())
@@ -419,15 +417,11 @@ def calibration_gates(
     if moved:
         state, detail = GateState.BROKEN, _moved_text(moved, now, here)
     elif not before:
-        state, detail = (
-            GateState.SHOWN,
-            f"no ranges are accepted for the calibration '{now.key}': accept them as new",
-        )
+        state = GateState.SHOWN
+        detail = f"no ranges are accepted for the calibration '{now.key}': accept them as new"
     elif unknown or gone:
-        state, detail = (
-            GateState.SHOWN,
-            f"calibrated ranges of other values: {unknown} never accepted, {gone} gone",
-        )
+        state = GateState.SHOWN
+        detail = f"calibrated ranges of other values: {unknown} never accepted, {gone} gone"
     else:
         state, detail = GateState.HOLDS, f"{counted(ranges, 'calibrated range')} as accepted"
     rule = (

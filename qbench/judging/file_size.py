@@ -78,10 +78,8 @@ def _gate(kind: GateKind, metric: str, size: int | None, most: float | None, lim
     """Whether ``size`` is at most ``most``; None: it is not known."""
     rule = f"{MAX_FILE_BYTES.name} {limit}"
     if size is None:
-        state, detail = (
-            GateState.INCOMPARABLE,
-            "the size of the file is not known: its graphs do not fit into one",
-        )
+        state = GateState.INCOMPARABLE
+        detail = "the size of the file is not known: its graphs do not fit into one"
     elif most is None:
         state = GateState.INCOMPARABLE
         detail = f"the file has {size:,} bytes; no other is known here to compare with"

@@ -537,10 +537,8 @@ def _by_counts(score: Score, margin: float) -> LossEvidence:
         needed = samples_needed(share, margin)
         deciding = samples_deciding(share, drop, margin, score.n) if is_open else None
     else:
-        evidence, effect = (
-            source_evidence(score.losses, score.gains, score.n, margin, clusters),
-            clusters.effect,
-        )
+        evidence = source_evidence(score.losses, score.gains, score.n, margin, clusters)
+        effect = clusters.effect
         is_open = evidence is Evidence.INCONCLUSIVE
         midp, interval = clusters.p, "95 % by source"
         low, high = _better_is_more(score, clusters.shown)

@@ -82,15 +82,11 @@ class BoxAnswers(Answers):
         """
         most = max(1, max(map(len, classes), default=0))
         corners = np.zeros((len(boxes), most, sides), np.int32)
-        points, named = (
-            np.zeros((len(boxes), most), np.int32),
-            np.full((len(boxes), most), PADDING, np.int32),
-        )
+        points = np.zeros((len(boxes), most), np.int32)
+        named = np.full((len(boxes), most), PADDING, np.int32)
         for row, (box, score, one) in enumerate(zip(boxes, scores, classes, strict=True)):
-            wide, given = (
-                np.asarray(box, np.float64).reshape(-1, sides),
-                np.asarray(score, np.float64),
-            )
+            wide = np.asarray(box, np.float64).reshape(-1, sides)
+            given = np.asarray(score, np.float64)
             if not np.isfinite(given).all() or not np.isfinite(wide).all():
                 raise ValueError("NaN or Inf in boxes or scores")
             if ((given < 0) | (given > 1)).any():
@@ -105,10 +101,8 @@ class BoxAnswers(Answers):
             millionths = np.rint(MILLION * given).astype(np.int32)
             order = np.argsort(-millionths, kind="stable")
             corners[row, : len(order)] = np.rint(PIXEL * wide[order])
-            points[row, : len(order)], named[row, : len(order)] = (
-                millionths[order],
-                np.asarray(one)[order],
-            )
+            points[row, : len(order)] = millionths[order]
+            named[row, : len(order)] = np.asarray(one)[order]
         return cls(corners, points, named, round(confident * MILLION))
 
     @property

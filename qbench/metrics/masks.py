@@ -154,10 +154,8 @@ def _ignored(right: Mask) -> int:
 
 
 def _counted(pixels: ClassPixels, chosen: slice) -> Counts:
-    both, either = (
-        pixels.both[:, chosen].astype(np.float64),
-        pixels.either[:, chosen].astype(np.float64),
-    )
+    both = pixels.both[:, chosen].astype(np.float64)
+    either = pixels.either[:, chosen].astype(np.float64)
 
     def value(weights: Wide) -> Wide:
         return mean_iou(weights @ both, weights @ either)

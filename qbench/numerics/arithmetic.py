@@ -844,11 +844,9 @@ def load_arithmetic(path: Path | str) -> Arithmetic:
             has together.
     """
     file = Path(path)
-    where, table, name = (
-        f"arithmetic '{file.name}'",
-        read_toml(file),
-        file.name.removesuffix(SUFFIX),
-    )
+    where = f"arithmetic '{file.name}'"
+    table = read_toml(file)
+    name = file.name.removesuffix(SUFFIX)
     if table.get("name", name) != name:
         raise InputError(
             f"Reading {where}",

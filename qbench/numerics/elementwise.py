@@ -66,10 +66,8 @@ def exact_sum(a: Ints, b: Ints, qparams: QParamsOfThree, sign: int) -> Ints:
     reach = left * max(_largest(a), 1) + right * max(_largest(b), 1)
     counting = np.int64 if max(reach, 2 * down) < 1 << 62 else object
     sums = a.astype(counting) * left + sign * right * b.astype(counting)
-    codes, limit = (
-        half_even_quotients(np.asarray(sums, counting), np.asarray(down, counting)),
-        int(WIDEST),
-    )
+    codes = half_even_quotients(np.asarray(sums, counting), np.asarray(down, counting))
+    limit = int(WIDEST)
     return np.asarray(np.clip(codes, -limit, limit)).astype(np.int64) + int(qparams[2].zero_point)
 
 

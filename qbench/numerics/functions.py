@@ -410,10 +410,8 @@ def _biased(x: QParams, y: QParams, counts: Ints, arithmetic: Arithmetic) -> Ave
     moved = round_reals(
         np.asarray(np.float32(zero) * scale / np.float32(y.scale)), Rounding.HALF_AWAY
     )
-    over, scaling = (
-        np.float32(y.scale) * counts.astype(np.float32),
-        replace(arithmetic.scaling, precision=Precision.SINGLE),
-    )
+    over = np.float32(y.scale) * counts.astype(np.float32)
+    scaling = replace(arithmetic.scaling, precision=Precision.SINGLE)
     rounded = scaler((x.scale, 1.0, over), scaling, int(y.zero_point) - int(moved))
     return lambda sums: rounded(sums + counts * zero)
 

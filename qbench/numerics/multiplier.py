@@ -126,10 +126,8 @@ def fixed_multiplier(multiplier: Floats, scaling: Scaling) -> Fixed:
             # TFLite's QuantizeMultiplier makes 0 of what needs a longer shift. Sums times so little
             # round to 0 anyway, unless a stage rounds down.
             if all(stage.rounding is not Rounding.FLOOR for stage in scaling.stages):
-                factor, shift = (
-                    np.where(shift > LONGEST_SHIFT, 0, factor),
-                    np.minimum(shift, LONGEST_SHIFT),
-                )
+                factor = np.where(shift > LONGEST_SHIFT, 0, factor)
+                shift = np.minimum(shift, LONGEST_SHIFT)
     beyond = (shift > LONGEST_SHIFT) | (shift < -LONGEST_LEFT_SHIFT)
     if beyond.any():
         raise _beyond(multiplier[beyond], "one that shifts within 64 bits reach")

@@ -211,10 +211,8 @@ def codes_on(values: npt.ArrayLike, qtype: QType, what: str) -> Ints:
     """
     codes = integers(values, what, _COUNTING)
     if codes.size and (codes.min() < qtype.qmin or codes.max() > qtype.qmax):
-        found, expected = (
-            f"{what} of {codes.min()} … {codes.max()}",
-            f"codes of {qtype}: {qtype.qmin} … {qtype.qmax}",
-        )
+        found = f"{what} of {codes.min()} … {codes.max()}"
+        expected = f"codes of {qtype}: {qtype.qmin} … {qtype.qmax}"
         raise _refused(_COUNTING, found, expected)
     return codes
 
@@ -344,10 +342,8 @@ def _inner(codes: Ints, scaling: Scaling) -> Ints:
 
 def _in_rationals(scales: Scales, scaling: Scaling, zero_point: int) -> Scaler:
     """float64 wherever its error cannot reach a tie or a step, rationals where it could."""
-    rounding, offset = (
-        scaling.stages[-1].rounding,
-        zero_point if scaling.zero_point is ZeroPoint.BEFORE else 0,
-    )
+    rounding = scaling.stages[-1].rounding
+    offset = zero_point if scaling.zero_point is ZeroPoint.BEFORE else 0
     multiplier = real_multiplier(scales, scaling.precision)
     exact = exact_multipliers(scales)
 
@@ -475,10 +471,8 @@ def centred_rescaler(
         return lambda centred: quantize(
             np.asarray(centred.astype(np.float32) * single, np.float32), y, arithmetic
         )
-    rounded, (low, high) = (
-        scaler((scale, 1.0, y.scale), scaling, int(y.zero_point)),
-        arithmetic.limits(y),
-    )
+    rounded = scaler((scale, 1.0, y.scale), scaling, int(y.zero_point))
+    low, high = arithmetic.limits(y)
     return lambda centred: np.clip(rounded(centred), low, high).astype(y.qtype.storage_dtype)
 
 

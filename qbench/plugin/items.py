@@ -195,10 +195,8 @@ def complete_report(
         return
     line = state.line
     if line is not None and is_red_line(line) and not report.failed:
-        report.outcome, report.longrepr = (
-            "failed",
-            f"{line['headline']}\n  cell: {planned.cell} is {line['outcome']}",
-        )
+        report.outcome = "failed"
+        report.longrepr = f"{line['headline']}\n  cell: {planned.cell} is {line['outcome']}"
         if hasattr(report, "wasxfail"):
             del report.wasxfail
 

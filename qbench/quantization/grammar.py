@@ -200,10 +200,8 @@ class SchemaGrammar:
         try:
             SchemaName.parse(name)
         except ImpossibleNameError as problem:
-            found, expected = (
-                f"{problem.found} in the schema name '{name}'",
-                f"{problem.expected}, in a name of {FORM}",
-            )
+            found = f"{problem.found} in the schema name '{name}'"
+            expected = f"{problem.expected}, in a name of {FORM}"
         else:
             found, expected = f"unknown schema '{name}'", f"a listed schema, or a name of {FORM}"
         close = _nearest_name(name) or nearest(name, listed)

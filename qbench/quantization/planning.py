@@ -405,10 +405,8 @@ def _saturated(model: ir.Model, decisions: Mapping[Slot, Decision]) -> dict[Slot
 
 def _clip(candidate: Candidate, value_qparams: ValueQParams) -> dict[str, ClipForm]:
     """The unit's clip by the name of its node, when its result is quantized."""
-    decision, clip = (
-        value_qparams.decisions.get(candidate.unit.output.name or ""),
-        candidate.unit.clip,
-    )
+    decision = value_qparams.decisions.get(candidate.unit.output.name or "")
+    clip = candidate.unit.clip
     qparams = None if decision is None else qparams_of(decision)
     return {} if clip is None or qparams is None else {node_key(clip): clip_form(clip, qparams)}
 

@@ -460,11 +460,9 @@ def _hover_data(trend: Trend, frame: Frame) -> str:
     """
     stretches: list[tuple[int, int, float, str]] = []
     for point in trend.points:
-        place, value, words = (
-            frame.place(point.position),
-            point.metric.value,
-            _point_text(trend, point),
-        )
+        place = frame.place(point.position)
+        value = point.metric.value
+        words = _point_text(trend, point)
         first, last, _, before = stretches[-1] if stretches else (0, -2, 0.0, "")
         if place == last + 1 and words == before:
             stretches[-1] = first, place, value, words

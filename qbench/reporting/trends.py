@@ -330,10 +330,8 @@ def _steps(
         for before, after in (
             steps_between(one.breaks, one.levels) if one.environment_class == name else ()
         ):
-            good, bad = (
-                places.get(one.points[before.stop - 1].run),
-                places.get(one.points[after.start].run),
-            )
+            good = places.get(one.points[before.stop - 1].run)
+            bad = places.get(one.points[after.start].run)
             if good is not None and bad is not None:
                 shown.add(bad)
                 yield _step(

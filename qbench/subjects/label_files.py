@@ -95,10 +95,8 @@ def _label(folder: Path, data: Dataset, index: int, picture: Picture | None) -> 
     )
     doing = f"Reading the label of sample '{sample}' in '{folder}'"
     if path is None:
-        missing, remedy = (
-            Path(sample).with_suffix(".png").as_posix(),
-            "Add it, or take the sample out of the data.",
-        )
+        missing = Path(sample).with_suffix(".png").as_posix()
+        remedy = "Add it, or take the sample out of the data."
         raise InputError(
             doing,
             found=f"no file '{missing}'",

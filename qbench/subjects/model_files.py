@@ -144,11 +144,9 @@ def _with_batch_axis(
         first = next(node for node in made.graph)
         squeeze = ir.node("Squeeze", [value, axis], name=f"{value.name}_of_one_sample")
         squeezed = squeeze.outputs[0]
-        squeezed.name, squeezed.shape, squeezed.type = (
-            f"{value.name}_of_one_sample",
-            value.shape,
-            value.type,
-        )
+        squeezed.name = f"{value.name}_of_one_sample"
+        squeezed.shape = value.shape
+        squeezed.type = value.type
         value.replace_all_uses_with(squeezed)
         squeeze.replace_input_with(0, value)
         value.shape = ir.Shape([1, *(value.shape or ())])

@@ -438,10 +438,8 @@ def _arithmetic(types: str) -> Iterator[OperatorSubject]:
 
 
 def _functions(types: str) -> Iterator[OperatorSubject]:
-    x, unit = (
-        _qparams(types, 0.0571, 5),
-        OperandQParams(qtype=_TYPES[types], scales=(2.0**-8,), zero_point=_CENTRES[types] - 128),
-    )
+    x = _qparams(types, 0.0571, 5)
+    unit = OperandQParams(qtype=_TYPES[types], scales=(2.0**-8,), zero_point=_CENTRES[types] - 128)
     signed_unit = _qparams(types, 2.0**-7, 0)
     yield _unary(f"relu.{types}", "Relu", x, _qparams(types, 0.0279, -128))
     yield _unary(
@@ -501,11 +499,9 @@ def _softmax(types: str) -> Iterator[OperatorSubject]:
 
 
 def _movers(types: str) -> Iterator[OperatorSubject]:
-    x, finer, coarser = (
-        _qparams(types, 0.0311, 3),
-        _qparams(types, 0.0227, -13),
-        _qparams(types, 0.0401, 20),
-    )
+    x = _qparams(types, 0.0311, 3)
+    finer = _qparams(types, 0.0227, -13)
+    coarser = _qparams(types, 0.0401, 20)
     yield _spread(
         f"concat.{types}.real", "Concat", (x, finer, coarser), ((3, 5, 4), (8, 5, 4)), {"axis": 1}
     )

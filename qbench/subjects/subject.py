@@ -710,11 +710,9 @@ class _PickedSamples(Samples):
             chosen = self.rows[start : start + size]
             stack = {}
             for index, (name, spec) in enumerate(sorted(layout.items())):
-                path, dtype, shape = (
-                    self.folder / f"{index}.raw",
-                    np.dtype(spec["dtype"]),
-                    tuple(spec["shape"]),
-                )
+                path = self.folder / f"{index}.raw"
+                dtype = np.dtype(spec["dtype"])
+                shape = tuple(spec["shape"])
                 stack[name] = np.concatenate([_read(path, dtype, shape, row, 1) for row in chosen])
             feeds = self.preprocess.finish(stack)
             self._refuse_non_finite(feeds, start)

@@ -322,10 +322,8 @@ class WholeOutput:
 
 def _no_rows(data: str, name: str, found: Array, count: int, *, is_known: bool) -> InputError:
     """Output ``name`` holds no finite numbers with a row for each of ``count`` samples."""
-    doing, expected = (
-        f"Taking the outputs of '{data}' for answers",
-        f"{count} samples along the first axis",
-    )
+    doing = f"Taking the outputs of '{data}' for answers"
+    expected = f"{count} samples along the first axis"
     if not is_known:
         return InputError(
             doing,

@@ -499,10 +499,8 @@ def _change(course: _Course, change: Change) -> _Found:
 
 def _measure(step: _Found, arrived: _Arrived) -> None:
     """Note the levels of ``step`` as they are when it is confirmed."""
-    kind, others = (
-        arrived.kinds[step.bad],
-        [one for one in arrived.course.series.changes if one.seen <= step.seen],
-    )
+    kind = arrived.kinds[step.bad]
+    others = [one for one in arrived.course.series.changes if one.seen <= step.seen]
     since = max((one.start for one in others if one.start < step.bad), default=0)
     until = min((one.start for one in others if one.start > step.bad), default=len(arrived.kinds))
     old, new = arrived.between(since, step.good + 1, kind), arrived.between(step.bad, until, kind)

@@ -135,10 +135,8 @@ class AnswersFile:
             return None
         for array in own.values():
             if array.ndim == 0 or (named.samples and len(array) != named.samples):
-                found, count = (
-                    f"{array.dtype} {array.shape} for '{named.key}'",
-                    named.samples or "all",
-                )
+                found = f"{array.dtype} {array.shape} for '{named.key}'"
+                count = named.samples or "all"
                 raise damaged(path, found, f"numbers for {count} samples")
         ids, kind = own.get("ids"), named.kind
         if ids is not None and (ids.ndim != 2 or ids.dtype.kind not in "iu"):

@@ -112,10 +112,8 @@ def clock_notices(
     """
     if now is None:
         return ()
-    late, started = (
-        now.timestamp() + _SKEW_S,
-        [_seconds(header.get("started")) for header in headers],
-    )
+    late = now.timestamp() + _SKEW_S
+    started = [_seconds(header.get("started")) for header in headers]
     ahead = [header for header, time in zip(headers, started, strict=True) if time > late]
     if not ahead:
         return ()
@@ -281,10 +279,8 @@ def _night(header: Mapping[str, Any]) -> tuple[str, ...]:
     """What the shards of one night have in common; empty where nothing can be joined to the run
     of ``header``.
     """
-    commit, count = (
-        measured_commit(Run(header=header)),
-        str(header.get("shard", "")).partition("/")[2],
-    )
+    commit = measured_commit(Run(header=header))
+    count = str(header.get("shard", "")).partition("/")[2]
     if not commit or not count:
         return ()
     return (

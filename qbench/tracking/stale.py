@@ -179,10 +179,8 @@ def prune_stale_entries(folder: Path, entries: Iterable[StaleEntry]) -> None:
 
 
 def _without(baseline: Baseline, entries: Sequence[StaleEntry]) -> Baseline:
-    cells, kept = (
-        dict(baseline.cells),
-        {slug: dict(classes) for slug, classes in baseline.kept.items()},
-    )
+    cells = dict(baseline.cells)
+    kept = {slug: dict(classes) for slug, classes in baseline.kept.items()}
     lost = {one.cell for one in entries if one.is_calibration}
     calibrations = {
         key: held

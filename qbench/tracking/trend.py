@@ -288,12 +288,10 @@ def ordered_trends(
     for run in runs:
         night = found.night(run.id, str(run.header.get("started", "")), measured_commit(run))
         for record in run.cells:
-            cell, name, metrics, digests = (
-                record.cell,
-                record.environment_class,
-                record.metrics,
-                record.digests,
-            )
+            cell = record.cell
+            name = record.environment_class
+            metrics = record.metrics
+            digests = record.digests
             before, listed = last.get((cell, name)), record.outcome == Outcome.QUARANTINED.value
             if before is None or before[:3] != (metrics, digests, listed):
                 # most nights repeat the one before

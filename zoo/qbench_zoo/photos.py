@@ -71,10 +71,8 @@ class Grid:
         row, column = divmod(index, self.columns)
         height, width = picture.shape[:2]
         side = max(1, min(height, width) * self.eighths // 8)
-        top, left = (
-            _start(height - side, row, self.rows),
-            _start(width - side, column, self.columns),
-        )
+        top = _start(height - side, row, self.rows)
+        left = _start(width - side, column, self.columns)
         return picture[top : top + side, left : left + side]
 
 

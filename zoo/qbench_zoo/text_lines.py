@@ -328,10 +328,8 @@ def written_texts() -> tuple[str, ...]:
 
 def _line_text(number: int) -> str:
     """The beginning of a definition, ended at a word."""
-    texts, random = (
-        [text for text in written_texts() if len(text) >= _LONGEST],
-        np.random.default_rng([number, 2]),
-    )
+    texts = [text for text in written_texts() if len(text) >= _LONGEST]
+    random = np.random.default_rng([number, 2])
     text = texts[number * len(texts) // (LINES + LINES_CALIBRATION)]
     wanted = int(random.integers(_SHORTEST, _LONGEST + 1))
     return text[:wanted].rpartition(" ")[0] or text[:wanted]

@@ -662,10 +662,8 @@ class ProviderBackend:
         if self.batch is not None:
             graph = with_batch(graph, self.batch)
         engine = OrtBackend(name=self.name)
-        fitted, settings = (
-            engine.fitted(graph),
-            self._settings(engine, threads, fallback=self.fallback),
-        )
+        fitted = engine.fitted(graph)
+        settings = self._settings(engine, threads, fallback=self.fallback)
         worker = Worker()
         try:
             _load(worker, fitted, settings, self.name)

@@ -225,10 +225,8 @@ class Percentile:
             rest = ~two_sided
             magnitudes = np.abs(rows[rest].astype(np.float64, copy=False))
             threshold = np.partition(magnitudes, count - 1 - one, axis=1)[:, count - 1 - one]
-            low[rest], high[rest] = (
-                np.maximum(low[rest], -threshold),
-                np.minimum(high[rest], threshold),
-            )
+            low[rest] = np.maximum(low[rest], -threshold)
+            high[rest] = np.minimum(high[rest], threshold)
         return low, high
 
     def __str__(self) -> str:

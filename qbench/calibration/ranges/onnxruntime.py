@@ -62,10 +62,8 @@ class OrtEntropy:
             int(np.argmin([_divergence(histogram, window, groups) for window in windows]))
         ]
         if start > 0:
-            low, high = (
-                max(min(low, 0.0), start * width - largest),
-                min(max(high, 0.0), end * width - largest),
-            )
+            low = max(min(low, 0.0), start * width - largest)
+            high = min(max(high, 0.0), end * width - largest)
         return Interval(np.asarray(low), np.asarray(high))
 
     def of_rows(self, rows: npt.NDArray[Any], kind: QParamsKind) -> Interval:

@@ -51,10 +51,8 @@ def pairs(facts: UnitEvidence) -> Iterator[Explanation | None]:
         return
     own = facts.arithmetic.accumulator
     if own.pair_bits:
-        other, words = (
-            Accumulator(bits=own.bits),
-            "summing products one by one, where the arithmetic sums pairs,",
-        )
+        other = Accumulator(bits=own.bits)
+        words = "summing products one by one, where the arithmetic sums pairs,"
     else:
         other = Accumulator(bits=own.bits, overflow=own.overflow, pair_bits=PAIR_BITS)
         words = f"summing pairs of products in {PAIR_BITS} bits"

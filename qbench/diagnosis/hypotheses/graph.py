@@ -105,10 +105,8 @@ def _weights(facts: UnitEvidence, inner: Interior, weight: Floats) -> Explanatio
         return None
     qparams, codes = operand.qparams, operand.codes
     assert codes is not None
-    step, axis = (
-        np.asarray(qparams.expanded(weight.shape)[0], np.float64),
-        None if qparams.block_size else qparams.axis,
-    )
+    step = np.asarray(qparams.expanded(weight.shape)[0], np.float64)
+    axis = None if qparams.block_size else qparams.axis
     off = np.abs(written - weight) > OVER_A_STEP * step
     share = float(off.mean())
     own = quantize(weight.astype(np.float32), qparams).astype(np.float64)

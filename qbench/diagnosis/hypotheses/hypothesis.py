@@ -782,11 +782,9 @@ def evidence_of(
         )
         if leaves_ties_open(correct) and differing.any():
             explained = _by_order(unit, found, codes, captured)
-            baseline, differing, hard = (
-                np.where(explained, found, codes),
-                differing & ~explained,
-                hard & ~explained,
-            )
+            baseline = np.where(explained, found, codes)
+            differing = differing & ~explained
+            hard = hard & ~explained
         elif differing.any() and by_floats and computes_in_float(unit, correct):
             baseline, differing = found, np.zeros_like(differing)
     if unit.qparams is None:

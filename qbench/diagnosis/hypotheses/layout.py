@@ -325,10 +325,8 @@ def _permuted(facts: UnitEvidence, axis: int) -> Explanation | None:
 
 def _spread(facts: UnitEvidence, inner: Interior) -> Iterator[Explanation | None]:
     """Other dilations, with pads that keep the size of the result."""
-    pads, kernel = (
-        pads_of(inner.node),
-        facts.operands[inner.main[1]].shape[2:] if inner.main[1] in facts.operands else (),
-    )
+    pads = pads_of(inner.node)
+    kernel = facts.operands[inner.main[1]].shape[2:] if inner.main[1] in facts.operands else ()
     if pads is None or not kernel or len(pads) != 2 * len(kernel):
         return
     own = tuple(ints_attribute(inner.node, "dilations", (1,) * len(kernel)))

@@ -210,10 +210,8 @@ def _wrapped(trial: Trial, own: Arithmetic) -> Codes | None:
     subject = trial.subject
     if subject.weight is None:
         return None
-    weight, axis = (
-        subject.weight.qparams,
-        1 if subject.operator in ("Conv", "ConvTranspose") else -1,
-    )
+    weight = subject.weight.qparams
+    axis = 1 if subject.operator in ("Conv", "ConvTranspose") else -1
     each = np.array(weight.scales) if weight.axis is not None else weight.scales[0]
     scales = (subject.inputs[0].qparams.scales[0], each, subject.output.scales[0])
     try:

@@ -40,12 +40,10 @@ def slices(call: Call, inputs: Inputs) -> Results:
         starts, ends = (np.asarray(call.attributes[name]) for name in ("starts", "ends"))
         axes, steps = call.attributes["axes"], None
     else:
-        starts, ends, axes, steps = (
-            needed(inputs, 1),
-            needed(inputs, 2),
-            given(inputs, 3),
-            given(inputs, 4),
-        )
+        starts = needed(inputs, 1)
+        ends = needed(inputs, 2)
+        axes = given(inputs, 3)
+        steps = given(inputs, 4)
     axes = range(len(starts)) if axes is None or not len(axes) else axes
     cuts = [slice(None)] * x.ndim
     for index, axis in enumerate(axes):

@@ -139,12 +139,10 @@ def _start(
 
 
 def _ways(call: Call, inputs: Inputs) -> list[_Way]:
-    weight, recurrence, bias, peepholes = (
-        needed(inputs, 1),
-        needed(inputs, 2),
-        given(inputs, 3),
-        given(inputs, 7),
-    )
+    weight = needed(inputs, 1)
+    recurrence = needed(inputs, 2)
+    bias = given(inputs, 3)
+    peepholes = given(inputs, 7)
     names = call.attributes.get("activations") or _DEFAULTS[call.operator] * len(weight)
     each, size = len(_DEFAULTS[call.operator]), recurrence.shape[2]
     rows, clip = _GATES[call.operator] * size, call.attributes.get("clip")

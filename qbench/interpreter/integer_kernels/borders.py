@@ -177,10 +177,8 @@ def clip(making: KernelContext) -> KernelFunction:
 def _stored_blocks(making: KernelContext, stored: Array) -> KernelFunction:
     """Constants with scales of blocks, as reals."""
     _check_reals(making, making.node.outputs[0])
-    along, block = (
-        int_attribute(making.node, "axis", 1),
-        int_attribute(making.node, "block_size", 0),
-    )
+    along = int_attribute(making.node, "axis", 1)
+    block = int_attribute(making.node, "block_size", 0)
     name = stored.dtype.name if making.absent(2) else making.needed(2).dtype.name
     scales = making.scales(1)
     points = (

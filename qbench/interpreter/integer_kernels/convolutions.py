@@ -205,10 +205,8 @@ def _depthwise(
 
     def sums(x: Array, zero: int) -> npt.NDArray[Any]:
         last = channels_last(x)
-        counts, padded = (
-            windows.outputs_for(last.shape[1:-1]),
-            np.ascontiguousarray(windows.padded(last, zero)),
-        )
+        counts = windows.outputs_for(last.shape[1:-1])
+        padded = np.ascontiguousarray(windows.padded(last, zero))
         found = np.empty((len(last), *counts, len(weight)), np.int32)
         run(padded, taps, np.int32(-zero) * total, windows.strides, windows.dilations, found)
         return found
@@ -362,15 +360,11 @@ def conv_transpose(making: KernelContext) -> KernelFunction:
     """QLinearConvTranspose with any groups."""
     weight, x = making.needed(3), making.qparams(1, 2)
     codes, zero = x.qtype.storage_dtype, int(x.zero_point)
-    groups, (depth, each), window = (
-        int_attribute(making.node, "group", 1),
-        weight.shape[:2],
-        tuple(weight.shape[2:]),
-    )
-    spread, taps = (
-        Spread.of(making.node, window),
-        [tuple(int(i) for i in tap) for tap in np.ndindex(*window)],
-    )
+    groups = int_attribute(making.node, "group", 1)
+    depth, each = weight.shape[:2]
+    window = tuple(weight.shape[2:])
+    spread = Spread.of(making.node, window)
+    taps = [tuple(int(i) for i in tap) for tap in np.ndindex(*window)]
     depth //= groups
     zeros, scales = (
         _by_channel(found, each, groups) for found in (zero_points(making, 5), making.scales(4))

@@ -434,11 +434,9 @@ def div(making: KernelContext) -> KernelFunction:
     """QLinearDiv: as QLinearAdd; quotients by zero are counted where loops are not compiled."""
     if not _both_quantized(making):
         return function(making)
-    divided, zero, counters = (
-        _pairs(making, divide_quantized),
-        int(making.qparams(4, 5).zero_point),
-        making.counters,
-    )
+    divided = _pairs(making, divide_quantized)
+    zero = int(making.qparams(4, 5).zero_point)
+    counters = making.counters
     if making.means.compiled:
         return divided
 
@@ -510,12 +508,10 @@ _ONE_AXIS = 13
 
 def softmax(making: KernelContext) -> KernelFunction:
     """QLinearSoftmax."""
-    x, y, arithmetic, counters = (
-        making.qparams(1, 2),
-        making.qparams(3, 4),
-        making.arithmetic,
-        making.counters,
-    )
+    x = making.qparams(1, 2)
+    y = making.qparams(3, 4)
+    arithmetic = making.arithmetic
+    counters = making.counters
     along_one = int_attribute(making.node, "opset", _ONE_AXIS) >= _ONE_AXIS
     axis = int_attribute(making.node, "axis", -1)
 

@@ -180,11 +180,9 @@ def _finishing_own(
     their sum has.
     """
     (x, weight, y), own = scales
-    arithmetic, ends, compiled = (
-        making.arithmetic,
-        making.arithmetic.limits(y),
-        making.means.compiled,
-    )
+    arithmetic = making.arithmetic
+    ends = making.arithmetic.limits(y)
+    compiled = making.means.compiled
     added = own.bias_codes(bias.astype(np.int64).reshape(-1), arithmetic)
     if own.on_product:
         each = weight.astype(np.float64)
@@ -351,10 +349,8 @@ def _as_reals(making: KernelContext, x: QParams, bias: Array | None, largest: in
 def _own_as_reals(making: KernelContext, own: OwnBias, bias: Array) -> Finish:
     """f32(sum) · f32(s), the sum of product and bias at one scale s."""
     arithmetic, bring = making.arithmetic, own.sums(making.arithmetic)
-    added, scale = (
-        own.bias_codes(bias.astype(np.int64).reshape(-1), arithmetic),
-        own.at.astype(np.float32),
-    )
+    added = own.bias_codes(bias.astype(np.int64).reshape(-1), arithmetic)
+    scale = own.at.astype(np.float32)
 
     def run(sums: npt.NDArray[Any]) -> Array:
         wide = sums.astype(np.int64)

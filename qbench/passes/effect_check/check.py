@@ -211,10 +211,8 @@ class _Trying:
         """
         before, inside = sides[0].model, frozenset[str]()
         outputs = {value.name for value in before.graph.outputs}
-        found, known = (
-            dict[str, RegionVerdict](),
-            dict[tuple[str, tuple[str, ...]], RegionVerdict](),
-        )
+        found = dict[str, RegionVerdict]()
+        known = dict[tuple[str, tuple[str, ...]], RegionVerdict]()
         for _ in range(_HOPS):
             regions = tuple(changed_regions(*sides, inside))
             new = [region for region in regions if (region.output, region.inputs) not in known]

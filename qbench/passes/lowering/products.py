@@ -162,11 +162,9 @@ def _own_bias(
     has its own scale.
     """
     data, weight = pair
-    result, domain, name = (
-        result_of(own.last),
-        operator[0] if own.on_product else INTEGER_DOMAIN,
-        operator[1],
-    )
+    result = result_of(own.last)
+    domain = operator[0] if own.on_product else INTEGER_DOMAIN
+    name = operator[1]
     if problem := site.target.lacks(name, domain) or _types(site, data, weight, result):
         return problem
     if result is None:

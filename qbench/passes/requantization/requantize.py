@@ -175,10 +175,8 @@ class Requantize:
         type.
         """
         came, made = self.source.qparams, self.border.qparams
-        wide, counted = (
-            came.qtype.bits != made.qtype.bits,
-            [one.reads is Reads.BETWEEN_QUANTIZERS for one in readers],
-        )
+        wide = came.qtype.bits != made.qtype.bits
+        counted = [one.reads is Reads.BETWEEN_QUANTIZERS for one in readers]
         if any(one.is_product for one in readers) and (wide or came.scale != made.scale):
             return "a product behind it and its bias are in steps of its scale"
         if wide and any(counted):
@@ -323,10 +321,8 @@ def unlike(start: Stop, stop: Stop, arithmetics: tuple[str, ...]) -> str | None:
         far = np.abs(before - _exact(there, stop))
         moved |= (far > 0) | (_float32(codes, start) != _float32(there, stop))
         apart = np.maximum(apart, far / step)
-    count, farthest = (
-        f"{moved.sum()} of {len(codes)} values mean another real",
-        float(apart.max(initial=0.0)),
-    )
+    count = f"{moved.sum()} of {len(codes)} values mean another real"
+    farthest = float(apart.max(initial=0.0))
     if moved.any():
         return (
             f"it saturates: {count} behind it"

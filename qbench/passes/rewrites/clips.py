@@ -151,10 +151,8 @@ def _same_behind(
     border = None if reader is None else border_of(reader)
     if border is None or border.quantizer.graph is not clip.node.graph:
         return True
-    stops, every = (
-        (Stop(border.qparams, border.low, border.high),),
-        np.arange(codes.low, codes.high + 1),
-    )
+    stops = (Stop(border.qparams, border.low, border.high),)
+    every = np.arange(codes.low, codes.high + 1)
     limits = limits_behind(clip, border)
     return all(
         np.array_equal(

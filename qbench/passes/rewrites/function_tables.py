@@ -235,10 +235,8 @@ def _write(
         node.name = nodes.fresh(f"{stem}_{word}")
         node.outputs[0].shape = result.shape
         set_origin(node, origin)
-    index.outputs[0].name, index.outputs[0].type = (
-        values.fresh(f"{stem}_index"),
-        ir.TensorType(ir.DataType.INT32),
-    )
+    index.outputs[0].name = values.fresh(f"{stem}_index")
+    index.outputs[0].type = ir.TensorType(ir.DataType.INT32)
     graph.insert_before(border.quantizer, [index, looked_up])
     take_place(result, looked_up.outputs[0])
     for gone in (border.clip, border.quantizer, *reversed(chain[1:])):

@@ -123,11 +123,9 @@ class Unrounded:
         clip = ir.Node("", "Clip", [source], num_outputs=1, name=self.nodes.fresh(name))
         clip.metadata_props.update(border.quantizer.metadata_props)
         limited = clip.outputs[0]
-        limited.name, limited.type, limited.shape = (
-            self.values.fresh(name),
-            source.type,
-            source.shape,
-        )
+        limited.name = self.values.fresh(name)
+        limited.type = source.type
+        limited.shape = source.shape
         graph.insert_after(border.quantizer, clip)
         self._set_ends(clip, ends, source.dtype or ir.DataType.FLOAT)
         return limited

@@ -74,11 +74,9 @@ def _read(border: Border, names: tuple[NameScope, NameScope]) -> ir.Value:
     name = nodes.fresh(f"{source.name}_dequantize")
     node = ir.Node("", "DequantizeLinear", [codes, *quantizer.inputs[1:]], num_outputs=1, name=name)
     real = node.outputs[0]
-    real.name, real.type, real.shape = (
-        values.fresh(f"{source.name}_narrow"),
-        source.type,
-        source.shape,
-    )
+    real.name = values.fresh(f"{source.name}_narrow")
+    real.type = source.type
+    real.shape = source.shape
     set_origin(node, origin_of(quantizer))
     maker = codes.producer()
     assert maker is not None

@@ -68,10 +68,8 @@ class TransformerParts:
 
     def linear(self, x: ir.Value, layer: Linear) -> ir.Value:
         """``x`` (N, T, inputs) through ``layer``."""
-        every, ours = (
-            layer.parts * layer.outputs,
-            slice(layer.part * layer.outputs, (layer.part + 1) * layer.outputs),
-        )
+        every = layer.parts * layer.outputs
+        ours = slice(layer.part * layer.outputs, (layer.part + 1) * layer.outputs)
         weight = self._take(layer.weight, (every, layer.inputs))[ours]
         y = self._graph.node(
             "MatMul",

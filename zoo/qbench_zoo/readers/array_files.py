@@ -54,11 +54,9 @@ def read_safetensors(data: bytes, name: str) -> dict[str, npt.NDArray[Any]]:
 def _array(entry: Mapping[str, Any], numbers: memoryview) -> npt.NDArray[Any]:
     if entry["dtype"] not in _TYPES:
         raise ValueError(f"numbers of type '{entry['dtype']}'")
-    dtype, shape, (start, end) = (
-        np.dtype(_TYPES[entry["dtype"]]),
-        tuple(entry["shape"]),
-        entry["data_offsets"],
-    )
+    dtype = np.dtype(_TYPES[entry["dtype"]])
+    shape = tuple(entry["shape"])
+    start, end = entry["data_offsets"]
     if not 0 <= start <= end <= len(numbers) or end - start != math.prod(shape) * dtype.itemsize:
         raise ValueError(f"an array of shape {shape} at {start} to {end} of {len(numbers)} bytes")
     return np.frombuffer(numbers, dtype, math.prod(shape), start).reshape(shape)

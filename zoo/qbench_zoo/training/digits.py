@@ -216,12 +216,10 @@ def train(
 ) -> DigitsWeights:
     """The weights learned from ``pictures`` (n, 1, 8, 8) in 0 … 1 and ``labels`` (n,)."""
     random = np.random.default_rng(seed)
-    conv1, norm1, conv2, norm2 = (
-        Conv3x3(1, 16, random),
-        BatchNorm(16),
-        Conv3x3(16, 32, random),
-        BatchNorm(32),
-    )
+    conv1 = Conv3x3(1, 16, random)
+    norm1 = BatchNorm(16)
+    conv2 = Conv3x3(16, 32, random)
+    norm2 = BatchNorm(32)
     hidden, last = Dense(32 * 4 * 4, 64, random), Dense(64, 10, random)
     layers: list[Layer] = [
         conv1,

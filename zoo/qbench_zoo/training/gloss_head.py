@@ -38,10 +38,8 @@ def train(
     right = np.eye(classes)[labels]
 
     def loss(flat: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:
-        weight, bias = (
-            flat[: numbers * classes].reshape(numbers, classes),
-            flat[numbers * classes :],
-        )
+        weight = flat[: numbers * classes].reshape(numbers, classes)
+        bias = flat[numbers * classes :]
         logits = directions @ weight + bias
         logits -= logits.max(axis=1, keepdims=True)
         total = np.log(np.exp(logits).sum(axis=1, keepdims=True))
