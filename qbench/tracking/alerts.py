@@ -147,28 +147,54 @@ def find_alerts(
         if one.points
     ]
     notes = [
-        [n for n in annotations if n.covers(one.series.cell, one.series.metric)] for one in courses
+        [note for note in annotations if note.covers(course.series.cell, course.series.metric)]
+        for course in courses
     ]
     changes = [_changes(course) for course in courses]
-    every = _stretches(one.alert for own in changes for one in own)
+    _rule_steps(changes, notes)
+    losses = [_beyond_accepted(course, own) for course, own in zip(courses, changes, strict=True)]
+    stretches = _stretches(one.alert for own in (*losses, *changes) for one in own)
+    alerts: list[Alert] = []
+    for course, own, lost, about in zip(courses, changes, losses, notes, strict=True):
+        kept = _without_covered(own, lost)
+        _rule_losses(kept, lost, course, about, stretches)
+        alerts += [_listed(one, course) for one in kept]
+    return tuple(alerts)
+
+
+def _rule_steps(
+    changes: Sequence[Sequence["_Found"]], notes: Sequence[Sequence[Annotation]]
+) -> None:
+    """Give each step the state of the annotation about it: ``notes`` has those of each series."""
+    stretches = _stretches(one.alert for own in changes for one in own)
     for own, about in zip(changes, notes, strict=True):
         for one in own:
             if one.alert.kind is Kind.STEP:
-                one.alert = _ruled(one.alert, about, _related_commits(one.alert, every))
-    against = [_beyond_accepted(course, own) for course, own in zip(courses, changes, strict=True)]
-    every = _stretches(one.alert for own in (*against, *changes) for one in own)
-    found: list[Alert] = []
-    for course, own, beyond, about in zip(courses, changes, against, notes, strict=True):
-        kept = [one for one in own if not any(other.covers(one) for other in beyond)]
-        kept = sorted([*kept, *beyond], key=lambda one: (one.alert.kind is Kind.SLIDE, one.bad))
-        for one in kept:
-            related = _related_commits(one.alert, every)
-            if one.alert.kind is Kind.SLIDE:
-                one.alert = _ruled_slide(one, course, kept, about, related)
-            elif one in beyond:
-                one.alert = _ruled(one.alert, about, related)
-            found.append(_listed(one, course))
-    return tuple(found)
+                one.alert = _ruled(one.alert, about, _related_commits(one.alert, stretches))
+
+
+def _without_covered(changes: Sequence["_Found"], losses: Sequence["_Found"]) -> list["_Found"]:
+    """``losses`` and the ``changes`` that are a part of none: steps before slides, each kind in
+    the order of its commits.
+    """
+    kept = [change for change in changes if not any(loss.covers(change) for loss in losses)]
+    return sorted([*kept, *losses], key=lambda one: (one.alert.kind is Kind.SLIDE, one.bad))
+
+
+def _rule_losses(
+    kept: Sequence["_Found"],
+    losses: Sequence["_Found"],
+    course: "_Course",
+    about: Sequence[Annotation],
+    stretches: "_Stretches",
+) -> None:
+    """Give each slide and each step of ``losses`` the state of the annotation ``about`` it."""
+    for one in kept:
+        related = _related_commits(one.alert, stretches)
+        if one.alert.kind is Kind.SLIDE:
+            one.alert = _ruled_slide(one, course, kept, about, related)
+        elif one in losses:
+            one.alert = _ruled(one.alert, about, related)
 
 
 @dataclass(slots=True, eq=False)

@@ -733,85 +733,161 @@ def evidence_of(
     captured: Captured, correct: Arithmetic | None, original: ir.Model | None = None
 ) -> tuple[UnitEvidence, tuple[str, ...]]:
     """The evidence of a captured unit, and notes on what could not be computed."""
-    captured, notes = _cropped(captured), []
+    captured = _cropped(captured)
     unit = captured.unit
-    low, high, zero = unit.ends.low, unit.ends.high, unit.zero_point
-    found = captured.found.astype(np.float64) - zero
-    real = captured.real.reshape(found.shape)
+    zero = unit.zero_point
+    values = _Values.of(captured)
     lowest, highest = (float(unit.rounded(np.array(end))) - zero for end in (-np.inf, np.inf))
-    ideal = unit.rounded(real) - zero
-    arithmetic, codes = correct or get_arithmetic("ideal"), None
-    if correct is not None and not (unit.qparams is None and unit.has_real_products):
-        codes = counted(captured, correct, captured.feeds)
-        if codes is None:
-            notes.append(
-                f"'{correct.name}' cannot compute the unit, so it is compared with real arithmetic"
-            )
-        elif codes.shape != found.shape:
-            codes = None
-    width = _width(real, unit.qparams is not None)
-    hard = np.abs(found - np.clip(real, low, high)) > 0.5 * bool(unit.qparams) + width
-    baseline: Floats
-    if codes is None and (claimed := captured.errors.claimed) is not None and not claimed.differing:
-        # all values are as its arithmetic says: real arithmetic cannot prove a mistake
-        hard = np.zeros_like(hard)
-        baseline, differing, slack = found, hard, TIE_WIDTH
-    elif codes is None:
-        if (
-            unit.qparams is not None
-            and np.abs(found - ideal).max(initial=0) <= 1
-            and hard.mean() <= OFTEN
-        ):
-            hard = np.zeros_like(hard)
-        baseline, differing, slack = np.where(hard, ideal, found), hard, TIE_WIDTH
-    elif unit.qparams is None:
-        # float32 sums in another order are no difference
-        differing = hard = np.abs(found - codes) > width
-        baseline, slack = np.where(differing, codes, found), TIE_WIDTH
-    else:
-        baseline, differing = codes, found != codes
-        beyond = np.abs(codes - np.clip(real, low, high)) - 0.5
-        slack = (
-            float(np.clip(np.quantile(beyond, 0.999) if beyond.size else 0, TIE_WIDTH, 1.0))
-            + TIE_WIDTH
-        )
-        hard = differing & (np.abs(found - np.clip(real, low, high)) > 0.5 + slack)
-        tied = float((np.abs(real - np.floor(real) - 0.5) <= TIE_WIDTH).sum())
-        by_floats = are_of_floats(
-            int(differing.sum()), int((np.abs(found - codes) > 1).sum()), tied, found.size
-        )
-        if leaves_ties_open(correct) and differing.any():
-            explained = _by_order(unit, found, codes, captured)
-            baseline = np.where(explained, found, codes)
-            differing = differing & ~explained
-            hard = hard & ~explained
-        elif differing.any() and by_floats and computes_in_float(unit, correct):
-            baseline, differing = found, np.zeros_like(differing)
+    codes, notes = _correct_codes(values, correct)
+    differences = _differences(values, correct, codes)
+    slack = differences.slack
     if unit.qparams is None:
-        slack = float(np.max(width)) - 0.5  # a real result is not rounded
+        slack = float(np.max(values.width)) - 0.5  # without rounding there is no half step
     interior = Interior.of(unit)
     facts = UnitEvidence(
         captured=captured,
-        arithmetic=arithmetic,
+        arithmetic=correct or get_arithmetic("ideal"),
         claimed=codes is not None,
         feeds=captured.feeds,
-        found=found,
+        found=values.found,
         again=None if captured.again is None else captured.again.astype(np.float64) - zero,
-        correct=baseline,
-        real=real,
-        differing=differing,
-        hard=hard,
-        low=low,
-        high=high,
+        correct=differences.correct,
+        real=values.real,
+        differing=differences.differing,
+        hard=differences.hard,
+        low=unit.ends.low,
+        high=unit.ends.high,
         lowest=lowest,
         highest=highest,
         slack=slack,
         interior=interior,
         operands={} if interior is None else interior.values(captured.feeds),
         original=original,
-        result_axis=axis_of_channels(found.ndim, interior, original, unit.represents),
+        result_axis=axis_of_channels(values.found.ndim, interior, original, unit.represents),
     )
-    return facts, tuple(notes)
+    return facts, notes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Values:
+    """The values of a unit, in steps above the zero point.
+
+    Args:
+        captured: the unit on the samples that are examined.
+        found: the target's result.
+        real: the values before rounding.
+        clipped: ``real`` clamped to the limits of the unit.
+        width: the error of float32 at each value; of a quantized result at least ``TIE_WIDTH``.
+    """
+
+    captured: Captured
+    found: Floats
+    real: Floats
+    clipped: Floats
+    width: Floats
+
+    @classmethod
+    def of(cls, captured: Captured) -> "_Values":
+        unit = captured.unit
+        found = captured.found.astype(np.float64) - unit.zero_point
+        real = captured.real.reshape(found.shape)
+        return cls(
+            captured,
+            found,
+            real,
+            clipped=np.clip(real, unit.ends.low, unit.ends.high),
+            width=_width(real, unit.qparams is not None),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Differences:
+    """How the values of a unit differ from the correct ones: ``correct``, ``differing``, ``hard``
+    and ``slack`` of ``UnitEvidence``.
+    """
+
+    correct: Floats
+    differing: Mask
+    hard: Mask
+    slack: float
+
+
+def _correct_codes(
+    values: _Values, correct: Arithmetic | None
+) -> tuple[Floats | None, tuple[str, ...]]:
+    """The result under the arithmetic ``correct`` (None: only real arithmetic can judge the
+    unit), and notes.
+    """
+    captured, unit = values.captured, values.captured.unit
+    if correct is None or (unit.qparams is None and unit.has_real_products):
+        return None, ()
+    codes = counted(captured, correct, captured.feeds)
+    if codes is None:
+        note = f"'{correct.name}' cannot compute the unit, so it is compared with real arithmetic"
+        return None, (note,)
+    return (codes if codes.shape == values.found.shape else None), ()
+
+
+def _differences(values: _Values, correct: Arithmetic | None, codes: Floats | None) -> _Differences:
+    """How the values differ from ``codes``, the result under ``correct``; from real arithmetic
+    where there are none.
+    """
+    if codes is None:
+        return _from_real(values)
+    if values.captured.unit.qparams is None:
+        # float32 sums in another order are no difference
+        differing = np.abs(values.found - codes) > values.width
+        nearest = np.where(differing, codes, values.found)
+        return _Differences(nearest, differing, differing, TIE_WIDTH)
+    assert correct is not None
+    return _from_codes(values, correct, codes)
+
+
+def _from_real(values: _Values) -> _Differences:
+    """How the values differ from every rounding of real arithmetic."""
+    found, unit = values.found, values.captured.unit
+    half_step = 0.5 if unit.qparams else 0.0
+    hard = np.abs(found - values.clipped) > half_step + values.width
+    claimed = values.captured.errors.claimed
+    if claimed is not None and not claimed.differing:
+        # all values are as its arithmetic says: real arithmetic cannot prove a mistake
+        return _Differences(found, np.zeros_like(hard), np.zeros_like(hard), TIE_WIDTH)
+    ideal = unit.rounded(values.real) - unit.zero_point
+    is_within_a_step = np.abs(found - ideal).max(initial=0) <= 1
+    if unit.qparams is not None and is_within_a_step and hard.mean() <= OFTEN:
+        hard = np.zeros_like(hard)
+    return _Differences(np.where(hard, ideal, found), hard, hard, TIE_WIDTH)
+
+
+def _from_codes(values: _Values, correct: Arithmetic, codes: Floats) -> _Differences:
+    """How a quantized result differs from ``codes``, that of ``correct``. Differences that the
+    order of float32 sums explains are none.
+    """
+    found, unit = values.found, values.captured.unit
+    differing = found != codes
+    slack = _slack(values, codes)
+    hard = differing & (np.abs(found - values.clipped) > 0.5 + slack)
+    if not differing.any():
+        return _Differences(codes, differing, hard, slack)
+    if leaves_ties_open(correct):
+        explained = _by_order(unit, found, codes, values.captured)
+        nearest = np.where(explained, found, codes)
+        return _Differences(nearest, differing & ~explained, hard & ~explained, slack)
+    tied = float((np.abs(values.real - np.floor(values.real) - 0.5) <= TIE_WIDTH).sum())
+    over_a_step = int((np.abs(found - codes) > 1).sum())
+    by_floats = are_of_floats(int(differing.sum()), over_a_step, tied, found.size)
+    if by_floats and computes_in_float(unit, correct):
+        return _Differences(found, np.zeros_like(differing), hard, slack)
+    return _Differences(codes, differing, hard, slack)
+
+
+def _slack(values: _Values, codes: Floats) -> float:
+    """How far ``codes`` lie from real arithmetic beyond half a step: all but one value in a
+    thousand, and one step at most.
+    """
+    beyond = np.abs(codes - values.clipped) - 0.5
+    usual = np.quantile(beyond, 0.999) if beyond.size else 0
+    return float(np.clip(usual, TIE_WIDTH, 1.0)) + TIE_WIDTH
 
 
 def _by_order(unit: QuantizedUnit, found: Floats, codes: Floats, captured: Captured) -> Mask:
