@@ -270,7 +270,7 @@ class OrtBackend:
             UnsupportedError: ONNX Runtime has no kernel or opset for it.
             UnavailableError: onnxruntime is not installed.
         """
-        # 0 would be all processors
+        # ONNX Runtime takes 0 threads for one on each processor.
         require_count(f"Preparing a model on '{self.name}'", "threads", threads)
         runtime = _runtime()
         graph = loaded(model)
@@ -490,7 +490,7 @@ def _collect(
     }
     types |= {constant.name: constant.data_type for constant in graph.initializer}
     for node in graph.node:
-        # its first is a scale
+        # the first input of QLinearConcat is a scale
         read = node.input[1:] if node.op_type == "QLinearConcat" else node.input
         first = next((types.get(name, 0) for name in read if name), 0)
         computed = types.get(node.input[1], 0) if node.op_type in _QUANTIZES_ITSELF else first
@@ -632,7 +632,7 @@ class LoweredOrtBackend:
         Raises:
             InputError: a tap names no value of it.
         """
-        # with all lowerings, which the other backends here do not use
+        # imported here: this loads all lowerings, which the other backends here do not use
         from qbench.passes import lower_to_qoperator
 
         return lower_to_qoperator(with_taps(model, taps))

@@ -90,7 +90,7 @@ class Statistics:
 
     @classmethod
     def of(cls, array: npt.NDArray[Any]) -> "Statistics":
-        """Those of a whole tensor, not by sample; finite numbers, rounded to float32."""
+        """The statistics of a whole tensor of finite numbers, rounded to float32; not by sample."""
         floats = np.asarray(array, np.float32)
         if not floats.size:
             return cls(np.inf, -np.inf, 0, Histogram.empty())
@@ -111,7 +111,7 @@ class Statistics:
 
     @property
     def sum(self) -> float:
-        """Their sum, exact before it is rounded once."""
+        """The sum of the finite numbers, exact before it is rounded once."""
         return self.histogram.sum
 
     @property
@@ -121,7 +121,7 @@ class Statistics:
 
     @property
     def mean(self) -> float:
-        """Their mean, exact before it is rounded once; NaN of none."""
+        """The mean of the finite numbers, exact before it is rounded once; NaN without any."""
         return (
             float(self.histogram.exact_sum / Fraction(self.count)) if self.count else float("nan")
         )
@@ -143,8 +143,8 @@ class Statistics:
         )
 
     def equal_width(self, bins: int = 2000) -> Counts:
-        """Counts of the finite numbers, at least one, in ``bins`` equal bins over [low, high];
-        they sum up to all.
+        """Counts of the finite numbers, at least one, in ``bins`` equal bins over [low, high]; each
+        number is counted once.
         """
         return self.distribution().equal_width(bins, self.low, self.high)
 
@@ -182,7 +182,9 @@ def _same(a: Floats | None, b: Floats | None) -> bool:
 # are adjacent and compress well.
 
 _MOST_BYTES = 3 * 8 * 2 * FINITE_MAGNITUDES
-"""Of an unpacked histogram: three integers of every cell that finite numbers can be in."""
+"""The most bytes of an unpacked histogram: three integers for every cell that finite numbers can
+be in.
+"""
 _ENDS = ("sample_lows", "sample_highs", "channel_lows", "channel_highs")
 
 
@@ -312,8 +314,8 @@ def _among(samples: Sequence[str], own: Sequence[str], ends: Floats, fill: float
 
 
 def _channels(a: Statistics, b: Statistics) -> tuple[Floats, Floats] | tuple[None, None]:
-    """Extremes of channels; what was never seen changes nothing, and other channels leave none
-    to speak of.
+    """The extremes of each channel of both; statistics without numbers change nothing. None where
+    the numbers of channels differ.
     """
     for one, other in ((a, b), (b, a)):
         if not one.count and not one.infinite:

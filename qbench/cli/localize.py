@@ -109,7 +109,7 @@ def localize_model(arguments: argparse.Namespace, report: Callable[[str], None])
         in_float=measurement.executed_in_float,
         override=Path(arguments.overrides).stem if arguments.overrides else "",
     )
-    # what the cell itself took is not of it
+    # the budget begins here: it does not include the time of the cell itself
     budget = Budget.begin(arguments.budget, time.perf_counter)
     finding = localize_verdict(cell, verdict, budget, options=options, progress=report)
     return LocalizedCell(
@@ -146,7 +146,7 @@ def _recalibration(
     named = measurement.cell
     slug = "+".join(filter(None, (named.backend, named.schema, variant)))
     held = baseline.cells.get(slug)
-    # one calibration holds in all classes
+    # results of every class of environment have the same calibration
     results = () if held is None else held.accepted.values()
     samples = (one.made["calibration"] for one in results if "calibration" in one.made)
     return Recalibration(
@@ -443,7 +443,7 @@ def _print(found: "LocalizedCell", arguments: argparse.Namespace) -> None:
     put()
     worst: dict[str, NodeErrors] = {}
     for node in sorted(finding.nodes, key=lambda node: _order(node, finding)):
-        worst.setdefault(node.node, node)  # of several values of one node the worst
+        worst.setdefault(node.node, node)  # the worst of several values of one node
     if worst:
         print_columns([_row(node) for node in list(worst.values())[: arguments.top]], _HEADER)
         put("steps: 0.289 is the error of ideal rounding")
@@ -478,7 +478,9 @@ def _print_recalibration(found: Recalibration, most: int) -> None:
 
 
 def _judged(verdict: "Verdict") -> str:
-    """The outcome; of a cell whose answers no gate judges that, not that it passed."""
+    """The outcome; where no gate judges the answers of the cell, the words say so and not that it
+    passed.
+    """
     if verdict.ungated and not verdict.outcome.is_red:
         return (
             "not judged: its metrics have no limit here, so nothing says whether these answers are "

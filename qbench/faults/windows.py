@@ -82,7 +82,7 @@ def _steps(node: ir.Node) -> tuple[int, ...]:
 
 
 def _can_shift(node: ir.Node) -> bool:
-    """Whether it steps over pixels, and has an edge to take a row and a column from."""
+    """Whether ``node`` has strides over 1, and padding at an edge that a fault can shift."""
     pads = pads_of(node)
     return (
         node.op_type == _CONV
@@ -132,7 +132,7 @@ def _is_nearest(node: ir.Node) -> bool:
 
 
 def _pad_with_code(node: ir.Node, code: int) -> None:
-    """Pads with ``code``: a Pad of quantized values before the pair; the operator itself no
+    """Let a Pad of quantized values before the pair pad with ``code``; the operator itself no
     longer pads.
     """
     pair, pads = pair_in_front(node, 0), pads_of(node)

@@ -26,8 +26,8 @@ from qbench.numerics import QParams, QType
 #     value ──Div(s)──Round──Clip(qmin − z, qmax − z)──┬──Mul(s)── consumer
 #                                                      └──Mul(s)── consumer
 #
-# Codes beyond 2²⁴ are those that float32 has: a quotient of that size is an integer before it is
-# rounded. The four nodes carry the name of the type in their metadata, so that a network's own
+# Beyond 2²⁴ only codes that float32 can represent occur: there a quotient is an integer before it
+# is rounded. The four nodes carry the name of the type in their metadata, so that a network's own
 # Round is never taken for one.
 
 _KEY = "qbench.levels"  # stored name
@@ -82,7 +82,7 @@ def breaches_of_float_codes(node: ir.Node) -> Iterator[str]:
 
 
 def rounded_behind(node: ir.Node) -> tuple[tuple[ir.Node, ...], str, npt.NDArray[Any]] | None:
-    """The quantization in float operators that alone reads ``node``, and has one reader.
+    """The quantization in float operators that is the only reader of ``node`` and has one reader.
 
     Returns:
         Its Div, Round, Clip and Mul, the name of its type, and its scale; None where there is none.
@@ -152,8 +152,8 @@ def node_qparams(node: ir.Node) -> QParams | None:
 
 
 def code_dtype(node: ir.Node) -> ir.DataType:
-    """The type of the integers of a Q or DQ ``node``: that of its zero point, of the tensor,
-    else what it is by itself.
+    """The type of the integers of a Q or DQ ``node``: that of its zero point, else of the tensor,
+    else the one that ``output_dtype`` names, else uint8.
 
     Raises:
         InputError: the tensor is float, or of another type than the zero point.
@@ -235,8 +235,8 @@ def _meaningless(node: ir.Node, found: str, expected: str) -> InputError:
 #
 # 1. A value is read by at most one QuantizeLinear (or DynamicQuantizeLinear).
 # 2. The result of a QuantizeLinear is read by DequantizeLinear only, and is not a graph output; or
-#    one Clip with constant ends reads it, and its result is read so: a clip of codes, in place of a
-#    Relu or Clip of the real value.
+#    one Clip with constant ends reads it, and only DequantizeLinear reads the Clip's: a clip
+#    of codes, in place of a Relu or Clip of the real value.
 # 3. The result of a DequantizeLinear has exactly one reader: one input of one node, or the graph's
 #    output.
 # 4. A DequantizeLinear reads a constant or the result of a QuantizeLinear (through its Clip), with
@@ -426,7 +426,7 @@ def _listed(names: list[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
 
 
-# Which of the four forms a graph has, by the operators in it.
+# Which form a graph has, by the operators in it.
 
 QDQ_OPERATORS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 _ENGINE_OPERATORS = frozenset(

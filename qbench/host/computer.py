@@ -23,7 +23,7 @@ _SATURATED = 2**15 - 1
 
 
 class DotProduct(enum.Enum):
-    """The result of the probe; unknown without an engine, or with neither number."""
+    """The result of the probe; unknown without an engine, or if it gives another number."""
 
     EXACT = "exact"
     SATURATING = "saturating"
@@ -68,7 +68,7 @@ def probe_dot_product() -> DotProduct:
 #     arm64-dotprod, arm64
 #     else platform.machine()
 #
-# ``vnni`` is decided by probe (``qbench.host.computer``): int8 results depend on what the engine
+# ``vnni`` is decided by a probe (``DotProduct``): int8 results depend on what the engine
 # does, not on what the processor could do; float results depend on the vector unit, because it
 # decides the order of sums.
 
@@ -177,7 +177,7 @@ def package_versions(names: Iterable[str]) -> dict[str, str]:
 
 # The library that sums numpy's matrix products. Its kernels add in an order of their own, so
 # float32 results that are near a tie depend on them: two processors of one class (AVX-512 of two
-# makers) may get two of them.
+# makers) may give two results.
 
 _USUAL_KERNELS = {"x64-avx2": ("openblas-Haswell", "openblas-Zen")}
 
@@ -200,7 +200,7 @@ def blas_kernels() -> str:
 def unusual_blas_kernels(processor: str) -> dict[str, str]:
     """Library → kernels, where they are not those of most computers of ``processor``.
 
-    Usual kernels are left unsaid, so that results accepted before kernels were recorded keep their
+    Usual kernels are left out, so that results accepted before kernels were recorded keep their
     class.
     """
     kernels = blas_kernels()

@@ -24,22 +24,22 @@ from qbench.interpreter.kernel import Counters, KernelContext, Means
 # Pairs of products that can saturate, and what sums lose where they do.
 #
 # Intel's vpmaddubsw sums two neighbouring raw products x · w in 16 bits before it widens. Only
-# pairs whose weights have one sign and |w₀| + |w₁| ≥ 129 can saturate, as 255 · 129 > 2¹⁵ − 1:
-# exact sums are taken for all, and corrected at those.
+# pairs whose weights have one sign and |w₀| + |w₁| ≥ 129 can saturate, as 255 · 129 > 2¹⁵ − 1. So
+# exact sums are computed for all pairs, and a correction is added for those that can saturate.
 
 Places = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
 """(pair, column): neighbours 2 · pair and 2 · pair + 1 along K."""
 PairCorrection = Callable[[npt.NDArray[Any], Array], int]
-"""Takes from exact sums (M, N) of codes (M, K), in place, what their pairs lose; how many pairs
-saturated.
+"""Corrects exact sums (M, N) of codes (M, K), in place, for what their pairs lose by saturation,
+and gives the number of pairs that saturated.
 """
 
 PROCESSORS = 16
 """The bits in which processors with vpmaddubsw sum pairs."""
 _LARGEST = 255
-"""Of unsigned codes."""
+"""The largest unsigned code."""
 _HEAVIEST = 128
-"""Of signed weights, in magnitude."""
+"""The largest magnitude of a signed weight."""
 
 
 def risky_pairs(weight: Array, bits: int = PROCESSORS, *, compiled: bool = False) -> Places:
@@ -48,8 +48,8 @@ def risky_pairs(weight: Array, bits: int = PROCESSORS, *, compiled: bool = False
 
     Args:
         weight: (K, N) signed codes.
-        bits: to which pairs saturate.
-        compiled: by numba.
+        bits: width to which the sums of pairs saturate.
+        compiled: whether numba compiles the kernels.
     """
     half = 1 << (bits - 1)
     most, least = -(-half // _LARGEST), -(half // _LARGEST) - 1
@@ -71,8 +71,8 @@ def pair_correction(weight: Array, bits: int, *, compiled: bool) -> PairCorrecti
 
     Args:
         weight: (K, N) signed codes.
-        bits: to which pairs saturate.
-        compiled: by numba.
+        bits: width to which the sums of pairs saturate.
+        compiled: whether numba compiles the kernels.
     """
     places, top = risky_pairs(weight, bits, compiled=compiled), (1 << (bits - 1)) - 1
     if not places[0].size:
@@ -132,13 +132,13 @@ _PART = DEEPEST // 2 * 2
 
 
 def accumulator(operands: Operands, pair_bits: int, means: Means, counters: Counters) -> Accumulate:
-    """What accumulates codes against a constant weight; deeper than an int32 holds, part by
-    part in int64.
+    """A function that accumulates codes times a constant weight. Sums that an int32 cannot hold
+    are taken in parts, which are added in int64.
 
     Args:
         operands: of the product.
-        pair_bits: to which neighbouring products saturate; applies to unsigned codes times signed
-            weights of 8 bits.
+        pair_bits: width to which sums of two neighbouring products saturate; it applies to unsigned
+            codes times signed weights of 8 bits.
         means: what it is computed with.
         counters: pairs that saturated are counted here, unless the processor saturates by itself.
     """
@@ -199,8 +199,8 @@ def saturates(left: "np.dtype[Any]", right: "np.dtype[Any]", pair_bits: int) -> 
 
 
 def processor_saturates(means: Means, pair_bits: int) -> bool:
-    """Whether what ``means`` multiply with saturates pairs on this processor, by itself, as the
-    arithmetic does.
+    """Whether the instructions that ``means`` multiply with saturate pairs on this processor as
+    the arithmetic does.
     """
     return pair_bits == PROCESSORS and means.gemm is engine_gemm and pairs_here() is Pairs.SATURATE
 
@@ -210,7 +210,7 @@ RAISE = 128
 
 
 def both_signed(left: "np.dtype[Any]", right: "np.dtype[Any]") -> bool:
-    """Whether data and weights are int8, of which some arithmetics raise the data."""
+    """Whether data and weights are int8; some arithmetics raise such data by 128."""
     return left == np.int8 and right == np.int8
 
 
@@ -233,7 +233,7 @@ def summed_by_steps(
     Args:
         left: (…, M, K) codes less their zero points.
         right: (…, K, N) likewise; the dimensions in front broadcast.
-        bits: of the register, 2 … 63 at which no sum of two wraps in int64.
+        bits: width of the register, 2 … 63: no sum of two such numbers wraps in int64.
         counters: of the node.
     """
     half, (a, b) = 1 << (bits - 1), (left.astype(np.int64), right.astype(np.int64))
@@ -268,8 +268,8 @@ def multiplied(
         a: (…, M, K) codes of 8 or 16 bits.
         b: (…, K, N) codes of 8 or 16 bits; the dimensions in front broadcast.
         zeros: z_a, and z_b as one number or one per column, (1,) or (N,).
-        pair_bits: to which neighbouring products saturate; applies to unsigned ``a`` times signed
-            ``b``.
+        pair_bits: width to which sums of two neighbouring products saturate; it applies to unsigned
+            ``a`` times signed ``b``.
         making: with what it is computed; saturated pairs are counted there, unless the processor
             does it by itself.
 
@@ -312,8 +312,8 @@ def largest_sum(
     zeros: tuple[int, Array],
     pair_bits: int,
 ) -> int:
-    """What no sum of ``depth`` products exceeds in magnitude; each pair that saturates takes up
-    to 2^``pair_bits``.
+    """A bound on the magnitude of a sum of ``depth`` products; each pair that saturates adds up to
+    2^``pair_bits`` to it.
     """
     (zero, points), lost = zeros, (depth // 2) << pair_bits if pair_bits else 0
     return (

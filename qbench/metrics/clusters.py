@@ -17,8 +17,8 @@ from qbench.metrics.scores import LEAST_FREEDOM, Clusters, Gathering
 #
 #     V = G/(G−1) Σ r_g² / n²,  r_g = s_g − n_g d      the variance of d between sources
 #                                                      (CR1; Cochran 1977, ch. 6)
-#     S = (V n² + 8 r²) / (b + c − n d² + 8 a)         the design effect, at least as without the
-#                                                      eights and 1
+#     S = (V n² + 8 r²) / (b + c − n d² + 8 a)         the design effect; at least 1, and at least
+#                                                      the same without the eights
 #     G* = n² / Σ n_g²                                 the number of sources of one size (Kish 1965)
 #
 # r and a belong to the changed source with the largest r_g²: a is the number of its samples that
@@ -26,10 +26,10 @@ from qbench.metrics.scores import LEAST_FREEDOM, Clusters, Gathering
 # unequal size is too small (found by simulation, see below). Where no sample changed, or all
 # changed alike, S = Σ n_g² / n: the value for sources that change as a whole.
 #
-# The changes that were seen give the paired limits of b/E, c/E and n/E at a one-sided error of a, E
-# = S (t/z)² with Student's t at a (Rao and Scott, Biometrics 48:577, 1992; with t: Korn and
-# Graubard, Survey Methodology 24:193, 1998). A share q of sources may change as a whole and have no
-# source in the sample, with a chance of (1 − q)^G*. The two errors together are at most α:
+# The changes that were seen give the paired limits of b/E, c/E and n/E at a one-sided error of a,
+# where E = S (t/z)² with Student's t at a (Rao and Scott, Biometrics 48:577, 1992; with t: Korn and
+# Graubard, Survey Methodology 24:193, 1998). If a share q of all sources changes as a whole, the
+# chance that none of them is in the sample is (1 − q)^G*. The two errors together are at most α:
 #
 #     low = min over α ≤ a ≤ 1 of  (limit of the seen changes at a)  −  (1 − (α/a)^(1/G*))
 #
@@ -38,12 +38,12 @@ from qbench.metrics.scores import LEAST_FREEDOM, Clusters, Gathering
 # ``benchmarks/cluster_coverage.py`` compares this with others (``docs/evidence/clusters.md``).
 
 _MORE = 8
-"""Sources counted again, like the one that changed most: wrong PASS stays under 6 %
+"""How often the source that changed most is counted again: wrong PASS stays under 6 %
 (``docs/evidence/clusters.md``).
 """
 _POINTS = 65
-"""Changes between a limit and the mean at which the error is shared: a second round is of the
-best two of them.
+"""How many changes between a limit and the mean are tried as the one at which the error is shared;
+a second round tries as many around the best.
 """
 _EXACT = 20_000_000
 """Steps for which the distribution of sign flips is counted exactly: about 20 ms."""
@@ -131,8 +131,8 @@ def _gauss() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
 
 
 def student_quantile(chance: float, freedom: float) -> float:
-    """The point that Student's t of ``freedom`` > 0 degrees of freedom is under with ``chance``
-    in [½, 1).
+    """The point below which Student's t of ``freedom`` > 0 degrees of freedom lies with probability
+    ``chance`` in [½, 1).
 
     Of many degrees of freedom by the first terms of its expansion (Abramowitz and Stegun 26.7.5).
     """
@@ -218,7 +218,7 @@ def clustered(changes: npt.NDArray[np.int64], numbers: npt.NDArray[np.intp]) -> 
         source_interval(fewer, more, n, found, confidence=confidence)
         for confidence in (CONFIDENCE, _SHOWN)
     )
-    # without a change, or with nothing else, the variance is that of one change more
+    # where no sample or every sample changed, the variance is that of one more change
     spread = max(fewer + more - (more - fewer) ** 2 / n, 1 - 1 / n)
     return Clusters(
         sources=len(sizes),
@@ -239,8 +239,8 @@ def source_interval(
     """The two-sided interval of the change of a share, as fractions; negative is loss.
 
     Args:
-        losses, gains, n: as of ``paired_interval``.
-        found: how they gather in sources.
+        losses, gains, n: as in ``paired_interval``.
+        found: how losses and gains are distributed over sources.
     """
     error, middle = (1 - confidence) / 2, (gains - losses) / n
     effect = found.effect * _wider(confidence, found.freedom)
@@ -325,8 +325,8 @@ def gathering(
         seen = count / (count - 1) * float(squares.sum())
         of_changed = np.where(changed > 0, squares, -1.0)
         largest = float(of_changed.max())
-        # of sources that lie as far the one with the fewest changes, so that their order says
-        # nothing
+        # of sources that are equally far the one with the fewest changes, so that the order of
+        # sources has no effect
         fewest = float(changed[of_changed >= largest * (1 - _SAME)].min())
         effect = max(1.0, seen / within, (seen + _MORE * largest) / (within + _MORE * fewest))
     alike = min(1.0, (effect - 1) / (whole - 1)) if whole > 1 else 0.0

@@ -25,12 +25,17 @@ from qbench.storage import digest_plain, read_toml, table_from_value, toml_text,
 class MultiplierForm(enum.Enum):
     """What an arithmetic keeps of the real multiplier M.
 
-    EXACT: M itself, a rational. FLOAT32, FLOAT64: a float, multiplied in floats. FIXED: M = m · 2⁻ⁿ
-    with 2^(bits−1) ≤ m < 2^bits. FRACTION: M = m · 2⁻ᵇⁱᵗˢ, the same shift for every M, m ≥ 1 and
-    below 2³¹. SHORT: Glow's eight or nine bits between two shifts. POWER: a power of two. CHAIN:
-    nothing: float32 sums are multiplied by s_x, by s_w and by 1 / s_y, one after the other. RANGE:
-    nothing either: a factor and an offset are computed from the real numbers at both ends of the
-    output's codes, in float32, and joined to the sums by one fused step.
+    EXACT     M itself, a rational
+    FLOAT32   M rounded to float32; sums are multiplied in float32
+    FLOAT64   M rounded to float64; sums are multiplied in float64
+    FIXED     M = m · 2⁻ⁿ with 2^(bits−1) ≤ m < 2^bits
+    FRACTION  M = m · 2⁻ᵇⁱᵗˢ with 1 ≤ m < 2³¹: the same shift for every M
+    SHORT     eight or nine bits of M between two shifts (Glow)
+    POWER     a power of two
+    CHAIN     nothing: float32 sums are multiplied by s_x, by s_w and by 1 / s_y, one after the
+              other
+    RANGE     nothing: a factor and an offset are computed in float32 from the real numbers at both
+              ends of the output's codes, and one fused step applies both to the sums
     """
 
     EXACT = "exact"
@@ -47,8 +52,10 @@ class MultiplierForm(enum.Enum):
 class Precision(enum.Enum):
     """In what s_x · s_w / s_y is computed before it is brought to its form.
 
-    DOUBLE, SINGLE: float64, float32. PRODUCT: s_x · s_w in float32, by s_y in float64. RECIPROCAL:
-    float32, the product times 1 / s_y.
+    DOUBLE      float64
+    SINGLE      float32
+    PRODUCT     s_x · s_w in float32, which is divided by s_y in float64
+    RECIPROCAL  float32: s_x · s_w is multiplied by 1 / s_y
     """
 
     DOUBLE = "double"
@@ -58,8 +65,8 @@ class Precision(enum.Enum):
 
 
 class Inverted(enum.Enum):
-    """Which scales of a CHAIN an engine is given as reciprocals: it counts with 1 / (1 / s),
-    often not quite s.
+    """Which scales of a CHAIN an engine gets as reciprocals: it computes with 1 / (1 / s), which
+    often differs from s in the last bit.
     """
 
     NONE = "none"
@@ -69,7 +76,7 @@ class Inverted(enum.Enum):
 
 _BY_SHIFTS = frozenset({MultiplierForm.FIXED, MultiplierForm.POWER})
 WIDEST_FACTOR = 31
-"""Bits of a fixed multiplier: a product with 32 more fits 64."""
+"""The most bits of a fixed multiplier: its product with a sum of 32 bits fits 64."""
 WIDEST_PRODUCT = 64
 _LONGEST_SHIFT, _WIDEST_CODE = 62, 40
 
@@ -104,9 +111,9 @@ class Scaling:
     Args:
         form: what is kept of M.
         bits: significant bits of a FIXED multiplier, fraction bits of a FRACTION; 0 elsewhere.
-        precision: of M before that.
-        stages: the shifts of a FIXED, FRACTION or POWER multiplier, in order; of a float one the
-            last stage's rounding.
+        precision: in what M is computed before it is brought to ``form``.
+        stages: the shifts of a FIXED, FRACTION or POWER multiplier, in order. Of a float
+            multiplier only the rounding of the last stage counts.
         zero_point: added after the last rounding, or before it.
         product_bits: width of acc · m of a SHORT multiplier, which wraps; 0: wide enough for any.
         inner_bits: width (2 to 40) to which the rounded product saturates before the zero point is
@@ -202,7 +209,7 @@ class Scaling:
 # How an arithmetic adds, averages, quantizes, and computes functions.
 
 LEAST_WEIGHT_BITS = 8
-"""Of WEIGHTED: a ratio below 2^8 leaves its shift no less than 0."""
+"""The fewest bits of the weights of WEIGHTED: with ratios below 2^8 no shift is negative."""
 
 
 class AddScheme(enum.Enum):
@@ -241,8 +248,8 @@ class Adding:
         scheme: how the operands find a common scale.
         bits, rounding: of WEIGHTED: its weights and its shift.
         least_power: of WEIGHTED: it takes ratios s / s_y in [2^least_power, 2^8).
-        operands: of HEADROOM: how each is brought to the common scale; None: as their sum is to the
-            output's.
+        operands: of HEADROOM: how each operand is scaled to the common scale; None: in the way in
+            which their sum is scaled to the output's.
         fused: a convolution whose result this sum alone reads joins it clamped, but not rounded
             (``residual``).
 
@@ -280,8 +287,8 @@ class BiasScheme(enum.Enum):
     FINEST   at any: of sums and bias the coarser is brought to the finer one's scale, by a left
              shift where the ratio is a power of two and else by the arithmetic's multiplier; what
              both add up to is multiplied for the result. Where a graph rounds the product to the
-             scale of its bias first, sums are brought to that likewise (TVM's quantizer:
-             AddRealize and UnifyDTypeScale)
+             scale of its bias first, the sums are scaled to that scale in the same way (TVM's
+             quantizer: AddRealize and UnifyDTypeScale)
     """
 
     PRODUCT = "product"
@@ -410,16 +417,16 @@ class Saturates(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SumShape:
-    """What engines choose a kernel of their own by.
+    """The properties of a sum by which engines choose a kernel for it.
 
     Args:
-        depthwise: a convolution with one filter a channel.
+        depthwise: a convolution with one filter for each channel.
         fast_depthwise: one that FBGEMM's depthwise kernels take (``takeDepthWiseFastPath``).
-        channels: of an ungrouped convolution: how many each tap of its window has; 0: of anything
-            else.
-        taps: of a convolution's window; 0: of anything else.
-        pointwise: a convolution of one group by windows of one tap without padding that is a
-            product of matrices: of stride 1, or in one or two dimensions whose sizes are multiples
+        channels: how many channels each tap of the window has, of an ungrouped convolution; 0:
+            another operator.
+        taps: how many taps the window of a convolution has; 0: another operator.
+        pointwise: a convolution that is a product of matrices: it has one group, windows of one tap
+            and no padding, and either stride 1 or one or two dimensions whose sizes are multiples
             of the stride.
         clipped: whether its data are codes that a Clip bounds, moved or not.
         transposed: a transposed convolution.
@@ -435,11 +442,13 @@ class SumShape:
 
 
 class PairsIn(enum.Enum):
-    """Which sums neighbouring products are summed in pairs for.
+    """The sums in which neighbouring products are first added in pairs.
 
-    DENSE: all but depthwise ones (ONNX Runtime). FORWARD: of these, all but transposed
-    convolutions, which OpenVINO runs in floats on AVX2. DEPTHWISE: those. FAST_DEPTHWISE: those of
-    FBGEMM's depthwise kernels. ALL.
+    DENSE           all but those of depthwise convolutions (ONNX Runtime)
+    FORWARD         as DENSE without transposed convolutions, which OpenVINO runs in floats on AVX2
+    DEPTHWISE       those of depthwise convolutions
+    FAST_DEPTHWISE  those of FBGEMM's depthwise kernels
+    ALL             every sum
     """
 
     DENSE = "dense"
@@ -479,8 +488,8 @@ class Accumulator:
             weights, and its sums twice; a pointwise one does not (oneDNN on AVX2, where OpenVINO
             keeps them signed).
         saturates: when sums are clamped. EACH: acc ← clamp(acc + (x − z_x)(w − z_w)), one product
-            after another from 0, in the order of pairs; a bias comes last. A zero point that comes
-            with the batch is corrected for behind them, as whole sums.
+            after another from 0, in the order of pairs; a bias comes last. The correction for a
+            zero point that comes with the batch is added to the whole sums after that.
 
     Raises:
         ValueError: a width that no register here has; steps that wrap, or whose products are summed
@@ -536,8 +545,8 @@ class Accumulator:
         return self.halved and shape.clipped and shape.taps > 0 and not shape.pointwise
 
     def odd_channels(self, shape: SumShape) -> int:
-        """Channels of each tap the last of which is in no pair; 0: neighbours lie along the
-        whole window.
+        """The number of channels of each tap where it is odd, so that the last one is in no pair;
+        0: no tap has a single one.
         """
         return shape.channels if self.pairs_along is PairsAlong.TAPS and shape.channels % 2 else 0
 
@@ -579,8 +588,7 @@ class Remainder:
 
     Args:
         scaling: of the sums of channels that are left.
-        depthwise: filters in a block of a convolution whose channels have filters of their own; 0:
-            none is left.
+        depthwise: filters in a block of a depthwise convolution; 0: none is left.
         planes: channels in a block of a mean over planes (height and width); 0: none is left.
         grouped: every filter of any other convolution of several groups is left.
 
@@ -602,8 +610,8 @@ class Remainder:
             )
 
     def of_convolution(self, filters: int, depth: int, groups: int) -> int:
-        """How many of the last of ``filters`` are left, each over ``depth`` of the channels in
-        ``groups`` groups.
+        """How many of the last of ``filters`` are left, in a convolution of ``groups`` groups whose
+        filters have ``depth`` channels each.
         """
         if groups == 1:
             return 0
@@ -683,9 +691,9 @@ class Arithmetic:
         name: how backends and suites call it.
         source: what it follows, for people.
         scaling: of accumulators.
-        accumulator: where they come from.
+        accumulator: the register in which products are summed.
         adding: of two quantized operands.
-        biases: at which scales products take them.
+        biases: at which scales products take their biases.
         averaging: of the codes of a window.
         mean: of all codes along some axes.
         softmax: of codes.
@@ -725,7 +733,8 @@ class Arithmetic:
         scalings = (
             [self.scaling] if self.remainder is None else [self.scaling, self.remainder.scaling]
         )
-        sums, factor = self.accumulator.bits, max(one.factor_bits for one in scalings)
+        sums = self.accumulator.bits
+        factor = max(one.factor_bits for one in scalings)
         if factor and sums + factor >= WIDEST_PRODUCT:
             raise ValueError(
                 f"sums of {sums} bits times a multiplier of {factor} do not fit a product of "
@@ -741,6 +750,7 @@ class Arithmetic:
                 "sums that are fused into convolutions are known of multipliers of the form 'range'"
             )
         for one in self.overrides:
+            # the changed arithmetic is made for its checks only
             replace(self, overrides=(), **one.changes)  # type: ignore[arg-type]
 
     @property
@@ -763,9 +773,8 @@ class Arithmetic:
 
     def limits(self, output: QParams) -> tuple[int, int]:
         """The quantized values between which results on ``output`` are clamped."""
-        return max(
-            output.qmin, output.qtype.qmin + int(self.narrow and output.qtype.signed)
-        ), output.qmax
+        skipped = int(self.narrow and output.qtype.signed)
+        return max(output.qmin, output.qtype.qmin + skipped), output.qmax
 
     @property
     def beyond_blocks(self) -> "Arithmetic":

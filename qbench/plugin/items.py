@@ -77,8 +77,8 @@ class CellItem(pytest.Item):
         return path.relative_to(here) if path.is_relative_to(here) else path
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:  # noqa: ANN401, ARG002
-        """The message of a red verdict or of a refusing disk; for any other error the traceback
-        from here on.
+        """The message of a red verdict or of a disk that cannot be written; for any other error the
+        traceback from here on.
         """
         if isinstance(excinfo.value, RedCell | StoreError):
             return str(excinfo.value)
@@ -86,8 +86,8 @@ class CellItem(pytest.Item):
             return str(refused_by_system(f"Measuring {self.planned.cell}", excinfo.value))
         excinfo.traceback = excinfo.traceback.cut(path=__file__)
         if detail_of(self.config) is not Detail.NUMBERS:
-            # of an error in a user's file only the frames of that: the dozen of qbench before it
-            # say nothing
+            # For an error in a user's file only the frames of that file are shown: the frames of
+            # qbench before it say nothing.
             excinfo.traceback = excinfo.traceback.filter(_is_outside) or excinfo.traceback
         chosen = self.config.getoption("tbstyle", "auto")
         return excinfo.getrepr(style="short" if chosen == "auto" else chosen)
@@ -98,7 +98,9 @@ class CellItem(pytest.Item):
 
 
 def _is_outside(entry: Any) -> bool:  # noqa: ANN401 - a private type of pytest
-    """Whether the frame is neither of qbench nor of the cached properties between its frames."""
+    """Whether the frame belongs neither to qbench nor to ``functools``, whose cached properties lie
+    between qbench's frames.
+    """
     path = Path(entry.path)
     return _PACKAGE not in path.parents and path != Path(functools.__file__)
 
@@ -107,7 +109,7 @@ def cell_marker(planned: "PlannedCell", base: pytest.MarkDecorator) -> pytest.Ma
     """The marker by which ``-m 'qbench(backend="ort-cpu")'`` selects exactly.
 
     ``base`` is ``pytest.mark.qbench``, looked up once: that lookup is slower than making the marker
-        of one cell.
+    of one cell.
     """
     cell = planned.cell
     return base.with_args(
@@ -223,7 +225,7 @@ def keep_unmeasured(item: pytest.Item, judged: "JudgedCell") -> None:
 
 
 def _what_ended(error: BaseException | None, report: pytest.TestReport) -> BaseException:
-    """``error``, or one that says how an item without any ended."""
+    """``error``, or where there is none an error that says how the item ended."""
     if error is not None and (report.failed or is_skip(error)):
         return error
     if report.skipped:
@@ -249,12 +251,12 @@ def item_location(item: pytest.Item) -> tuple[str, int]:
 
 
 def _keep_line(item: pytest.Item, line: dict[str, Any]) -> None:
-    """Keep ``line`` after the hooks ``pytest_qbench_update_record``, in plain values; as it was
-    where a hook fails.
+    """Keep ``line`` after the hooks ``pytest_qbench_update_record``, in plain values; where a hook
+    fails, as it was before.
 
     Raises:
-        TypeError, ValueError: a hook added a value that JSON cannot hold. InputError: a hook skips
-            the item, whose cell is judged by now.
+        TypeError, ValueError: a hook added a value that JSON cannot hold.
+        InputError: a hook skips the item, whose cell is judged by now.
     """
     from qbench.storage import plain
 
@@ -289,7 +291,7 @@ class Detail(enum.IntEnum):
 
 
 def detail_of(config: pytest.Config) -> Detail:
-    """What ``--tb`` and ``-v`` or ``-q`` request, as of the traceback of any other test."""
+    """The detail that ``--tb`` and ``-v`` or ``-q`` request, as for the traceback of any test."""
     style, verbose = config.getoption("tbstyle", "auto"), config.getoption("verbose", 0)
     if style == "line":
         return Detail.HEADLINE
@@ -347,7 +349,7 @@ def red_text(
     says.
 
     The headline comes first: pytest's short summary shows as much of the first line as fits after
-        the cell's name.
+    the cell's name.
     """
     from qbench.judging import NO_LONGER_FAILS, THEN, GateState
 
@@ -390,8 +392,8 @@ def red_text(
 # reason.
 
 LOCALIZED_CELLS = 6
-"""A process spends at most this many times the seconds of one cell: many red cells have few
-causes.
+"""A process localizes for at most this many times the budget of one cell, because many red cells
+have few causes.
 """
 _SPENT = pytest.StashKey[list[float]]()
 
@@ -439,7 +441,7 @@ def _is_wrong(verdict: "Verdict") -> bool:
 
     broken = [gate for gate in verdict.gates if gate.state is GateState.BROKEN]
     if broken and all(gate.kind not in CULPRITS for gate in broken):
-        return False  # its numbers are as they were, and no node is to be found by them
+        return False  # such a gate is not about numbers, so they lead to no node
     if verdict.outcome is not Outcome.MISSING:
         return verdict.outcome in (Outcome.FAILED, Outcome.DRIFTED)
     return any(gate.kind in FAILING for gate in broken)
@@ -502,8 +504,8 @@ _OWN = {
 def status_of(report: pytest.TestReport, *, verbose: bool) -> Status | None:
     """Category, letter and word of the report of a cell; None where pytest's own fit.
 
-    With ``verbose`` the word is followed by the change of the first score, and by after how many
-    samples it stopped.
+    With ``verbose`` the change of the first score follows the word, and the number of samples after
+    which the cell stopped.
     """
     line: Mapping[str, Any] = report.qbench
     outcome = line["outcome"]

@@ -71,8 +71,8 @@ class NodeWriter:
         value.name = self._value_names.fresh(wanted)
 
     def behind(self, maker: ir.Node | None, node: ir.Node, *, origin: str | None = None) -> None:
-        """Put ``node`` right behind ``maker``, of whose origin it is; for a graph input (None),
-        at the beginning.
+        """Put ``node`` right behind ``maker``, whose origin it gets; for a graph input (None), at
+        the beginning.
         """
         if maker is None:
             self._graph.insert_before(self._graph[0], node)
@@ -159,8 +159,8 @@ _DYNAMIC = QType.parse("uint8")
 
 
 class PairWriter:
-    """The state of one writing: the parameters and integers written so far, and what they stand
-    for now.
+    """The state of one writing: the parameters and integers that were written so far, and the
+    values that they stand for.
     """
 
     def __init__(self, model: ir.Model) -> None:
@@ -173,10 +173,8 @@ class PairWriter:
     def value(
         self, value: ir.Value, qparams: QParams, clip: ClipForm, *, leaves: bool = False
     ) -> None:
-        """Quantize ``value`` for everything that reads it inside the graph; ``clip`` is of its
-        producer.
-
-        ``leaves``: also as a graph output.
+        """Quantize ``value`` for everything that reads it inside the graph, and where it ``leaves``
+        the graph also as a graph output; ``clip`` is the form of the Clip or Relu that gives it.
         """
         uses = tuple(value.uses())
         if not uses and not leaves:
@@ -389,21 +387,22 @@ def _attributes(qparams: QParams) -> list[ir.Attr]:
 #     value ──DynamicQuantizeLinear──────┴──DQ── consumer
 #     integer constant ──DQ(s, z)── consumer
 #
-# There is one Q a value, right behind its producer, and one DQ a use, right before its consumer. A
+# Each value has one Q, right behind its producer, and each use one DQ, right before its consumer. A
 # DynamicQuantizeLinear has parameters that every batch makes anew.
 #
 # Graph inputs and outputs keep their names and float types; a value that is a graph output leaves
-# the graph unquantized, unless the plan names it (``quantized_outputs``): then behind Q and DQ. A
-# Relu or Clip before a Q is absorbed, or moves behind it, as the plan says (``clips``). The
-# convention, with what becomes of types that ONNX has no type for, is in ``graph.qdq``.
+# the graph unquantized, unless the plan names it (``quantized_outputs``): then a Q and a DQ are
+# before it. A Relu or Clip before a Q is absorbed, or moves behind it, as the plan says
+# (``clips``). The convention, with what becomes of types that ONNX has no type for, is in
+# ``graph.qdq``.
 
 MARK = "qbench.plan"
 """Metadata key of a model that a plan was written into: the plan's schema and digest."""
 
 
 def quantize_model(model: AnyModel, plan: Plan) -> ir.Model:
-    """The QDQ model of the float ``model`` (or of the file there; canonicalized here) under
-    ``plan``, as a new model.
+    """The QDQ model of the float ``model`` (a model or the path of its file, which is canonicalized
+    here) under ``plan``, as a new model.
 
     Raises:
         InputError: the plan is of another graph, or is not a plan.
@@ -432,8 +431,8 @@ def with_clips_of(model: ir.Model, plan: Plan) -> Plan:
 
 
 def insert_qdq(model: ir.Model, plan: Plan) -> ir.Model:
-    """A copy of the canonical ``model`` with ``plan`` written into it; a copy as it is when
-    that was done before.
+    """A copy of the canonical ``model`` with ``plan`` written into it; an unchanged copy if that
+    was done before.
 
     Raises:
         InputError: the plan is of another graph.

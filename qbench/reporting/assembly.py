@@ -68,8 +68,8 @@ from qbench.tracking import (
 )
 from qbench.tracking import with_parts as with_parts_of_runs
 
-# Margins smaller than one counted unit: under one sample only a proven loss is red, under one edit
-# every edit is.
+# Margins smaller than one counted unit. With a margin under one sample only a proven loss is red;
+# with a margin under one edit every edit is red.
 #
 # 0.5 % of 100 right samples is half a sample. The notice says so, because the user expects that
 # such a margin gates.
@@ -166,7 +166,7 @@ def significance_notice(cells: Sequence[CellView]) -> str:
 
 
 def _loss_p(metric: MetricView) -> float:
-    """One-sided p of "no loss", that of the sources where samples share some."""
+    """The one-sided p of "no loss". Where samples share sources it is computed over sources."""
     if metric.clusters is None:
         return loss_midp(metric.losses, metric.gains)
     half = metric.clusters.p / 2
@@ -181,9 +181,9 @@ def _tested(cell: CellView) -> MetricView | None:
     )
 
 
-# What the data of each model tell from chance: of the metrics that gate a loss, over the quantized
-# cells of the model. The margin is the strictest; design effect and standard error are the medians
-# of what the cells showed.
+# Which loss the data of each model can tell from chance, for each metric that gates a loss, over
+# the quantized cells of the model. The margin is the strictest; design effect and standard error
+# are the medians of what the cells showed.
 
 
 def data_powers(cells: Iterable[CellView]) -> tuple[DataPower, ...]:
@@ -196,7 +196,7 @@ def data_powers(cells: Iterable[CellView]) -> tuple[DataPower, ...]:
         for metric in cell.metrics:
             margin = metric.margin
             if margin is None and cell.record.tolerance is not None:
-                # one that is under one sample has no limit
+                # a tolerance under one sample gives the metric no margin of its own
                 margin = cell.record.tolerance * abs(metric.reference_value)
             if metric.name in losing and margin is not None:
                 gating.setdefault((cell.key.model, metric.name), []).append((metric, margin))
@@ -375,8 +375,8 @@ def _moving(runs: Sequence[Run], accepted: AcceptedLevels) -> list[Run]:
     """``runs`` with only those metrics that can raise an alert: they changed, or differ from
     the accepted result.
 
-    Nine series in ten never change. A constant series has one level, hence no step, and no slide
-    where that level is the accepted one.
+    Nine series in ten never change. A constant series has one level, hence no step. It has no slide
+    either if that level is the accepted one.
     """
     before: dict[Cell, Mapping[str, MetricRecord]] = {}
     moving: dict[Cell, set[str]] = {}
@@ -430,7 +430,7 @@ run alone.
 
 
 def read_cells(runs: Sequence[Run]) -> list[Cells]:
-    """The cells of each of ``runs``; the later line of a cell that was measured twice in one run.
+    """The cells of each of ``runs``. Of a cell that a run measured twice the later line counts.
 
     Most int8 results never change, so a history of months mostly repeats its lines: a line equal to
     that of the run before is read once.
@@ -481,7 +481,7 @@ def build_report(
     causes = group_causes(cells)
     moves = _moves(_series_alone(chosen) if memory.series is None else memory, suite)
     trends = _Trends(cells, past, views, accepted=memory.accepted_in(suite), moves=moves)
-    # of another release nothing is accepted
+    # a run of another release is compared with nothing that was accepted, so no class is new
     new_classes = () if views[-1].release_of else _new_classes(cells)
     return Report(
         suite=suite,
@@ -531,8 +531,8 @@ def _new_classes(cells: Iterable[CellView]) -> tuple[str, ...]:
 
 
 def _class_remedy(past: Sequence[Cells], views: Sequence[RunView]) -> str:
-    """Compare the newest run with the last one of another class, then accept it; empty where it
-    cannot be accepted.
+    """The commands that compare the newest run with the last one of another class and then accept
+    it; empty where it cannot be accepted.
 
     A report of one run alone does not know the run before it and names it ``previous``.
     """
@@ -673,17 +673,16 @@ class _Trends(Mapping[Cell, tuple[Trend, ...]]):
 
 
 _MOST_TRENDS = 8_000
-"""Cells whose trends are kept: those of the models of a site, and more than any suite of two
+"""How many trends of cells are kept: enough for all models of a site, and for any suite over two
 years.
 """
 
 
 def _with_parts_merged(chosen: list[Run]) -> tuple[list[Run], list[Run]]:
-    """``chosen`` up to the last run of the whole suite, with what later runs of a part
-    measured; these runs.
+    """``chosen`` up to the last run of the whole suite, which takes the cells of later runs of a
+    part; and those later runs.
 
-    A run of a few cells is not what a report of the suite is about: it replaces only the cells that
-        it measured.
+    A run of a few cells does not stand for the suite: it replaces only the cells that it measured.
     """
     count = parts_behind(chosen)
     if not count:
@@ -697,7 +696,9 @@ def _with_parts_merged(chosen: list[Run]) -> tuple[list[Run], list[Run]]:
 
 
 def _view_of(run: Run) -> RunView:
-    """``run``; one whose selected cells have no line each did not end as it seems."""
+    """The view of ``run``. A run that lacks the line of a selected cell did not end, whatever it
+    says.
+    """
     absent = absent_cells(run)
     view = read_run(run)
     return replace(view, absent=absent, complete=view.complete and not absent)

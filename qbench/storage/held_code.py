@@ -36,7 +36,7 @@ from qbench.storage.source_digest import (
     is_users,
 )
 
-# A key is of everything that can change what a value computes:
+# A key covers everything that can change what a value computes:
 #
 #     source files       of its classes and functions and of what these import; versions of
 #                        installed packages (``source_digest``)
@@ -69,8 +69,8 @@ _MOST_IN_FOLDER = 10_000
 """Files of one folder that are followed, each by size and time at least."""
 _LEFT_OUT = frozenset(("__pycache__", ".git"))
 _OUTER = 3
-"""Levels from the value whose key is taken within which installed packages are followed by
-their sources.
+"""Within how many levels of the value whose key is taken the sources of installed packages are
+followed.
 """
 _NAMED = 16
 """Items up to which those of a list of plain values are taken one by one, which is slower."""
@@ -88,7 +88,7 @@ _NEUTRAL: tuple[type, ...] = (
     types.MethodDescriptorType,
     types.ClassMethodDescriptorType,
 )
-"""What holds nothing that a result depends on; the name says all."""
+"""Types whose values hold nothing that a result depends on: their names identify them."""
 _CONTAINERS: tuple[type, ...] = (
     dict,
     list,
@@ -114,7 +114,9 @@ _METHODS_OF_CLASSES = (
 
 @dataclass(frozen=True, slots=True)
 class FollowedCode:
-    """The ``digest`` of values and their code; ``unfollowed``: phrases for what has none."""
+    """The ``digest`` of values and their code; ``unfollowed`` has a phrase for each value whose
+    code cannot be read.
+    """
 
     digest: str
     unfollowed: tuple[str, ...]
@@ -145,7 +147,7 @@ def followed_code(*values: object) -> FollowedCode:
 
 
 def _held_items(value: Mapping[Any, Any]) -> dict[Any, Any]:
-    """What a dict holds, whatever the ``items`` of a class of its own answers."""
+    """What a dict holds, also where its class has another ``items``."""
     if isinstance(value, dict):
         return dict(dict.items(value))
     return dict(value.items())
@@ -175,7 +177,9 @@ class _Walk:
         return sorted(self._labels.items())
 
     def _read_later(self, label: str, value: object) -> str:
-        """Take ``value`` after all others; the label by which ``reached`` names it."""
+        """Add ``value`` to those that are read after all others. Gives the label by which
+        ``reached`` names it.
+        """
         while label in self._labels and self._held[label] is not value:
             label += " again"  # a module that was loaded twice
         if label not in self._labels:
@@ -275,8 +279,8 @@ class _Walk:
     # Code.
 
     def _add_source(self, module: str, file: Path | None) -> None:
-        """The source of ``module``; of an installed package that a value merely holds something
-        of, the version.
+        """Add the source of ``module`` to the key; for an installed package only its version, where
+        a value merely holds something from it.
         """
         if len(self._open) > _OUTER and file is not None and is_installed(file):
             self.files.add_version(module.partition(".")[0])
@@ -312,7 +316,7 @@ class _Walk:
 
     def of_function(self, function: types.FunctionType) -> list[str]:
         code = function.__code__
-        # __module__ is that of the function it wraps
+        # A wrapper's __module__ is that of the wrapped function; its globals are its own.
         module = str(function.__globals__.get("__name__") or "")
         file = Path(code.co_filename)
         self._add_source(module, file)
@@ -355,6 +359,7 @@ class _Walk:
         space, package = function.__globals__, str(function.__globals__.get("__package__") or "")
         self._later_of(str(space.get("__name__") or ""), space, names)
         for name in names:
+            # a name that is not in the globals may be that of a module imported in the function
             for module in (sys.modules.get(name), sys.modules.get(f"{package}.{name}")):
                 if module is not None and name not in space:
                     self._later_of_module(module, names)
@@ -450,7 +455,7 @@ class _Walk:
         return ["path", str(value), self._file_named(str(value), is_path=True)]
 
     def of_text(self, value: str) -> list[str]:
-        return ["text", str.__str__(value)]
+        return ["text", str.__str__(value)]  # a subclass may have another __str__
 
     def of_number(self, value: complex) -> list[str]:
         kind = next(one for one in (bool, int, float, complex) if isinstance(value, one))
@@ -749,7 +754,7 @@ def _array_digest(value: Any, walk: _Walk) -> list[str]:  # noqa: ANN401 - array
         return []
     import numpy as np
 
-    # a slice has its parent's offset
+    # a slice has the offset of its parent, so only a whole map says what of the file it holds
     is_whole_map = isinstance(value, np.memmap) and isinstance(value.base, mmap.mmap)
     if is_whole_map and value.mode == "r" and value.filename is not None:
         mapped = [str(value.filename), str(value.offset), str(value.shape), value.dtype.str]

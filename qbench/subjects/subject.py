@@ -68,8 +68,8 @@ class ClassNames:
 
     Args:
         numbers: name → class, in the order of the classes.
-        listed: lines of the file that numbers them, one for each output of the model; None: names
-            that are numbers are classes themselves, and others are counted in their order.
+        listed: lines of the file that numbers the classes, one for each output of the model. None:
+            a name that is a number is its own class, and other names are numbered in their order.
     """
 
     numbers: Mapping[str, int]
@@ -77,7 +77,7 @@ class ClassNames:
 
     @classmethod
     def of(cls, names: Sequence[str], listed: Sequence[str] | None = None) -> "ClassNames":
-        """The classes of distinct ``names``; ``listed``: of these, by their places."""
+        """The classes of distinct ``names``: where ``listed`` is given, their places in it."""
         if listed is not None:
             return cls(
                 {name: place for place, name in enumerate(listed) if name in names}, len(listed)
@@ -301,7 +301,7 @@ class Dataset:
         photograph, a speaker's words.
 
         Args:
-            sources: n texts or whole numbers; or what gives one for the id of a sample.
+            sources: n texts or whole numbers; or a function that gives one for the id of a sample.
 
         Raises:
             InputError: more or fewer than samples, or one that is empty or neither text nor a whole
@@ -325,8 +325,8 @@ class Dataset:
         return replace(self, columns={**self.columns, **texts})
 
     def slices(self, by: str) -> tuple[str, ...]:
-        """The part of the data that each sample is of, n names: its class where ``by`` is
-        ``class``, else of a column.
+        """The part of the data that each sample belongs to, n names: its class where ``by`` is
+        ``class``, else its value in that column.
 
         Raises:
             InputError: no such column, or samples that have not one class each.
@@ -476,7 +476,7 @@ def _given_labels(y: Array, count: int, doing: str) -> Labels | ArrayLabels:
     and floats are arrays.
     """
     is_map = y.ndim >= 3 and y.dtype in (np.uint8, np.uint16)
-    # classes as floats
+    # one whole number per sample is a class, though its type may be a float
     is_value = y.ndim > 0 and y.dtype.kind == "f" and not (y.ndim == 1 and (y == np.rint(y)).all())
     if y.ndim and len(y) == count and (is_map or is_value):
         if not np.isfinite(y).all():
@@ -508,7 +508,7 @@ def _given_labels(y: Array, count: int, doing: str) -> Labels | ArrayLabels:
 
 
 def _label_remedy(y: Array, count: int) -> str:
-    """How to save labels ``y`` of ``count`` samples that are none."""
+    """How to save ``y``, which cannot be the labels of ``count`` samples, so that it can."""
     if y.dtype.kind in "US":
         return (
             "Save the number of each class, as in names, y = numpy.unique(y, return_inverse=True)."
@@ -536,8 +536,8 @@ def is_one_hot(y: Array) -> bool:
     """Whether each row of ``y`` (n, k) holds a single 1 and is 0 elsewhere, as classes are
     written for training.
 
-    So are smoothed classes: rows that sum to 1, of one large value, the same in all rows, and equal
-    small ones. One sample alone, or one column, says nothing.
+    Smoothed classes are too: each row sums to 1, with one large value, which is the same in all
+    rows, and equal small ones. One sample alone, or one column, says nothing.
     """
     if y.ndim != 2 or min(y.shape) < 2 or y.dtype.kind not in "biuf":
         return False
@@ -584,9 +584,9 @@ WHOLE = Fraction(1)
 """Batches of the size that a task asks for."""
 
 _UNFOLLOWED = 3
-"""Of what no key can follow, a notice names that many."""
+"""How many of the things that no key can follow a notice names."""
 SAMPLES_VERSION = 2
-"""Of the files of prepared samples: entries of the cache of another version are not read."""
+"""The version of the files of prepared samples; cache entries of other versions are not read."""
 
 CONTENTS_FILE, CONTENT_BYTES = "contents", 16
 """The file with the digest of each prepared sample, and the bytes of one: equal ones are the
@@ -655,7 +655,9 @@ class Samples:
             yield feeds
 
     def _starts(self, size: int) -> Iterator[int]:
-        """The first sample of every batch; the samples before it are done when it is asked for."""
+        """The first sample of every batch; the caller asks for one when it is done with those
+        before.
+        """
         with working("batches", len(self), "samples") as step:
             for start in range(0, len(self), size):
                 step.done = start
@@ -671,8 +673,8 @@ class Samples:
         return _PickedSamples(**values, rows=tuple(rows), split=split)
 
     def noted(self, name: str) -> Array | None:
-        """What ``prepare`` gave of every sample under ``name``, in addition to its feeds: (n,
-        …); None: nothing.
+        """What ``prepare`` gave under ``name`` for every sample, in addition to its feeds, with the
+        samples as the first axis; None: nothing.
         """
         layout = json.loads((self.folder / "layout.json").read_text())
         if name not in layout:
@@ -878,7 +880,7 @@ def task_answers(task: Task, answers: Answers) -> Answers:
     """
     if not isinstance(answers, StoredAnswers):
         return answers
-    task = getattr(task, "__wrapped__", task)
+    task = getattr(task, "__wrapped__", task)  # the task itself, without a wrapper around it
     if not isinstance(task, RestoresAnswers):
         raise InputError(
             f"Reading stored answers of task '{task.name}'",

@@ -26,9 +26,9 @@ from qbench.tracking.trend import (
 # their sum is not. Where one commit makes most of such a loss it is a step at that commit. Other
 # samples, another class or another version of an engine raise neither.
 #
-# Alerts are found by a replay of the runs in the order in which they began. What was confirmed
-# after one of them stays an alert whatever comes later, on the same commits, and ends once: as
-# fixed, or as accepted.
+# Alerts are found by a replay of the runs in the order in which they began; one run that is
+# replayed is an *arrival*. An alert that one run confirmed stays, on the same commits, whatever
+# later runs measure. It ends once: as fixed, or as accepted.
 
 _SMALL_STEP = 1 / 3
 """A step that makes less than this share of a loss against the accepted result is a part of a
@@ -75,9 +75,10 @@ class Alert:
         unit: of the levels; ``"%"`` ones are shares.
         own_past: whether ``before`` of a slide is an earlier level of the series, not what was
             accepted.
-        suspects: the commits of which one caused a step, the earliest first; a slide has no single
-            commit and none.
-        stretch: the commits after the last good point, up to ``commit``: of a step its suspects.
+        suspects: the commits of which one caused a step, the earliest first; empty for a slide,
+            which no single commit caused.
+        stretch: the commits after the last good point, up to ``commit``. They are the suspects of
+            a step.
         why: who decided the state and why, or what it follows from.
         annotation: the commit, as it is written in the annotation that is about this alert; empty
             where none is.
@@ -203,10 +204,9 @@ class _Found:
 
     Args:
         good, bad: places of the last good point (−1: there is none) and of the first bad one.
-        before, after: the levels when it was confirmed. seen, ended: the arrivals that confirmed
-            and ended it.
-        is_quiet: whether it is far larger than the noise, so that a few points show that it has
-            ended.
+        before, after: the levels when it was confirmed.
+        seen, ended: the arrivals that confirmed and ended it.
+        is_quiet: whether the noise is so small against it that a few points show that it ended.
     """
 
     alert: Alert
@@ -223,14 +223,13 @@ class _Found:
         return self.seen <= arrival and (self.ended is None or self.ended > arrival)
 
     def is_apart(self, step: "_Found") -> bool:
-        """Whether ``step`` is an alert of its own next to this slide: it was confirmed before
-        it, or is large.
+        """Whether ``step`` is an alert of its own next to this slide: the step was confirmed before
+        the slide, or is large.
         """
-        whole = abs(step.after - self.before)
-        return (
-            step.seen <= self.seen
-            or abs(step.after - step.before) >= _SMALL_STEP * whole - _EPSILON
-        )
+        if step.seen <= self.seen:
+            return True
+        whole_loss = abs(step.after - self.before)
+        return abs(step.after - step.before) >= _SMALL_STEP * whole_loss - _EPSILON
 
     def covers(self, change: "_Found") -> bool:
         """Whether ``change`` is a part of this loss against the accepted result, or the same
@@ -244,6 +243,7 @@ class _Found:
             )
         if change.alert.kind is Kind.SLIDE:
             return False
+        # noise can move the place of a change by as many points as confirm it
         near = 0 if change.is_quiet else CONFIRM
         return self.good < change.bad + near and change.good < self.bad + near
 
@@ -251,10 +251,10 @@ class _Found:
 class _Course:
     """A series with what was accepted for it, and the places of commits on the main line.
 
-    What was accepted changes with time. A run's record holds what was accepted when it was judged;
-    what is accepted between two runs is what the later one was judged by, and after the last one
-    what the baseline holds today. Of runs without (an older qbench, or nothing was accepted) it is
-    that of the next one with, or else that of today.
+    What was accepted changes with time. A run's record holds what was accepted when it was judged.
+    Between two runs that is what the later one was judged by, and after the last run what the
+    baseline holds today. Where a record holds nothing (of an older qbench, or nothing was accepted)
+    it is what the next record holds, or else the baseline of today.
     """
 
     def __init__(
@@ -265,7 +265,10 @@ class _Course:
         commits: Sequence[str],
         confirm: int,
     ) -> None:
-        self.series, self.places, self.commits, self.confirm = series, places, commits, confirm
+        self.series = series
+        self.places = places
+        self.commits = commits
+        self.confirm = confirm
         facts = series.points.facts()
         at = [place for place, _ in series.points.arrivals()]
         kinds = [data for _, data in series.points.kinds]
@@ -274,11 +277,12 @@ class _Course:
             for place in range(len(kinds))
         ]
         self.accepted_by: list[float | None] = []
-        """Of each arrival, what it was judged by."""
+        """For each arrival, what it was judged by."""
         self.accepted_after: list[float | None] = []
-        """Of each arrival, what is accepted for its samples before the next one."""
+        """For each arrival, what is accepted for its samples before the next one."""
         following: float | None = None
         kind: str | None = None
+        # backwards, because a record without an accepted value takes that of the next one
         for number in reversed(range(len(at))):
             if kinds[at[number]] != kind:
                 kind, following = kinds[at[number]], today[at[number]]
@@ -300,7 +304,9 @@ class _Course:
         return max(self._least[place], _BEYOND_NOISE * self._noise[number][0])
 
     def least_against(self, place: int, number: int) -> float:
-        """The same for the difference from what was accepted, which is one run."""
+        """The least difference from what was accepted that matters: what was accepted is one run,
+        so its noise adds to that of the point.
+        """
         return max(self._least[place], _BEYOND_NOISE * math.hypot(*self._noise[number]))
 
     @property
@@ -309,7 +315,7 @@ class _Course:
         return len(self.accepted_by) - 1
 
     def is_listed(self, first_bad: int) -> bool:
-        """Whether the cell is quarantined at every point since then."""
+        """Whether the cell is quarantined at every point from ``first_bad`` on."""
         return all(listed for place, listed in self._listed.items() if place >= first_bad)
 
     def alert(
@@ -338,8 +344,9 @@ class _Course:
         """The point that ``commit`` (its first digits) is about in ``alert``; None where it is
         not about the alert.
 
-        Of a commit among the ``related`` it is the first bad point or a later one, of a later
-        commit the last point that was measured up to it: other computers measure other commits.
+        For a commit among the ``related`` that is the first bad point or a later one. For a later
+        commit it is the last point that was measured up to that commit, because other computers
+        measure other commits.
         """
         points = self.series.points
         exact = next(
@@ -361,11 +368,11 @@ class _Course:
         return max(until, default=None)
 
     def _stretch(self, last_good: int, first_bad: int) -> tuple[str, ...]:
-        """The commits after that of one point, up to that of another; without a main line, only
-        the latter.
+        """The commits after that of the point ``last_good``, up to that of ``first_bad``; without
+        a main line, only that of ``first_bad``.
         """
         points = self.series.points
-        before = points[last_good::-1] if last_good >= 0 else ()
+        before = points[last_good::-1] if last_good >= 0 else ()  # the latest first
         good = next((self.places[p.commit] for p in before if p.commit in self.places), None)
         bad = next(
             (self.places[p.commit] for p in points[first_bad:] if p.commit in self.places), None
@@ -387,8 +394,8 @@ def _stretches(alerts: Iterable[Alert]) -> _Stretches:
 
 
 def _related_commits(alert: Alert, stretches: _Stretches) -> Collection[str]:
-    """Every commit that may have caused this: its stretch, and the stretches of the cell that
-    share a commit with it.
+    """Every commit that may have caused ``alert``: its stretch, and the stretches of the same cell
+    that share a commit with it.
 
     Other computers measure other commits of the same change. An annotation of any of these commits
     is about the change.
@@ -403,20 +410,20 @@ _EPSILON = 1e-9
 """A difference of two shares may differ from a whole number of samples in the last bits."""
 
 _BY_CHANCE = 0.05
-"""How probable it may be that points beyond what was accepted are noise, by the share of such
-points before them.
+"""The largest probability that points beyond what was accepted are noise. It is estimated from
+the share of such points among earlier ones.
 """
 
 _BEYOND_NOISE = 3.0
-"""Standard deviations by which a point differs from a level where it is more than the known
-noise.
-"""
+"""How many standard deviations of the noise make a difference from a level that matters."""
 
 _EARLIER = 120
-"""How many points before them are counted."""
+"""How many points before the newest ones are counted for ``_BY_CHANCE``."""
 
 _LONG = 12
-"""How many points at the end show that a level which no new one followed has crept back."""
+"""How many points at the end show that the old level came back slowly, without a change that was
+confirmed.
+"""
 
 
 class _Arrived:
@@ -430,7 +437,7 @@ class _Arrived:
         self.newest_place = -1
 
     def each(self) -> Iterator[int]:
-        """The number of each arrival, after it was taken."""
+        """The number of each arrival, after its point was added to ``places`` and ``values``."""
         for number, (place, value) in enumerate(self.course.series.points.arrivals()):
             if place not in self.values:
                 bisect.insort(self.places, place)
@@ -497,8 +504,8 @@ def _changes(course: _Course) -> list[_Found]:
 
 
 def _change(course: _Course, change: Change) -> _Found:
-    """The alert of one change, as it was when it was confirmed; its levels are medians of all
-    runs until today.
+    """The alert of one change, with levels that are medians of all runs until today;
+    ``_measure`` replaces those by the levels when it was confirmed.
     """
     levels = course.series.levels
     starts = [level.start for level in levels]
@@ -591,6 +598,7 @@ def _is_back(step: _Found, arrived: _Arrived, number: int, tail: Sequence[int]) 
     since = _latest_change(step, arrived, number)
     newest = arrived.between(since, len(arrived.kinds), kind)
     if since == step.bad:
+        # no later change: half of the points at least belong to the new level itself
         newest = newest[-_LONG:] if len(newest) >= 2 * _LONG else []
     return len(newest) >= course.confirm and worse(step.before, statistics.median(newest)) < least
 
@@ -600,11 +608,13 @@ def _is_accepted(step: _Found, arrived: _Arrived, number: int, tail: Sequence[in
     accepted = course.accepted_after[number]
     if accepted is None or len(kinds) > 1:
         return False
-    values, (kind,) = [arrived.values[place] for place in tail], kinds
+    values = [arrived.values[place] for place in tail]
+    (kind,) = kinds
     if not step.is_quiet and kind == arrived.kinds[step.bad]:
         newest = arrived.between(_latest_change(step, arrived, number), len(arrived.kinds), kind)
         values = [statistics.median(newest)] if len(newest) >= course.confirm else []
-    least, worse = course.least_against(tail[-1], number) - _EPSILON, course.series.worsening
+    least = course.least_against(tail[-1], number) - _EPSILON
+    worse = course.series.worsening
     return bool(values) and all(
         worse(accepted, value) < least
         and (worse(value, accepted) < least or worse(value, step.after) >= least)
@@ -631,8 +641,11 @@ class _Beyond(_Arrived):
         """Place → whether it is worse than that by a step that matters, as it was known when it
         arrived.
         """
-        self.first, self._last = 0, -1
-        """The position at which the points at the end begin that are all beyond."""
+        self.first = 0
+        """The position in ``places`` of the first of the points at the end, all of them beyond what
+        was accepted.
+        """
+        self._last = -1
 
     @property
     def is_ever(self) -> bool:
@@ -645,9 +658,7 @@ class _Beyond(_Arrived):
         )
 
     def take(self, number: int) -> None:
-        """Note of the place of arrival ``number`` whether it is worse than what it was judged
-        by.
-        """
+        """Note whether the point of arrival ``number`` is worse than what it was judged by."""
         place, course = self.newest_place, self.course
         accepted = course.accepted_by[number]
         self.accepted[place] = accepted
@@ -706,7 +717,8 @@ def _beyond_accepted(course: _Course, steps: Sequence[_Found]) -> list[_Found]:
             _end_beyond(one, arrived, number)
         elif one is None and len(arrived.places) - arrived.first >= course.confirm:
             one = _unexplained(course, arrived, steps, number)
-            found += [] if one is None else [one]
+            if one is not None:
+                found.append(one)
     return _without_explained(course, found, steps)
 
 
@@ -750,7 +762,7 @@ def _unexplained(
     explained = sum(
         share for _, share in _explaining(course, steps, (accepted, kind), number, arrived)
     )
-    if explained:  # what is lost beyond that began later
+    if explained:  # the loss that steps do not explain began at a later point
         accepted += explained if series.lower_is_better else -explained
         far = [
             series.worsening(accepted, arrived.values[place]) >= least for place in places[first:]
@@ -770,7 +782,7 @@ def _unexplained(
     ]
     good = just_before[-1] if just_before else -1
     after = statistics.median_low(arrived.values[place] for place in places[first:])
-    # a slide on top of it
+    # where an alert is open on these commits, a further loss is a slide, no second step
     is_known = any(one.is_open(number) and one.good < bad and good < one.bad for one in steps)
     if just_before and not is_known:
         before = statistics.median_low(arrived.values[place] for place in just_before)
@@ -789,8 +801,8 @@ def _unexplained(
 def _without_explained(
     course: _Course, found: Sequence[_Found], steps: Sequence[_Found]
 ) -> list[_Found]:
-    """``found`` without the slides that turned out to be one of ``steps``; the others with
-    their loss as it is now.
+    """``found`` without the slides that turned out to be one of ``steps``; the others have their
+    loss as it is now.
     """
     series, kept = course.series, []
     for one in found:
@@ -835,9 +847,9 @@ def _without_explained(
 
 
 _NOW = (1 << 62) - 1
-"""Later than any arrival."""
+"""A number later than that of any arrival: all points are known."""
 _NEVER = _NOW + 1
-"""When a provisional alert was confirmed."""
+"""The arrival that confirms a provisional alert: none so far."""
 
 
 def _recent(course: _Course) -> float:
@@ -854,10 +866,10 @@ def _explaining(
     *,
     slide: _Found | None = None,
 ) -> list[tuple[_Found, float]]:
-    """(step, its share of a loss) at arrival ``number`` of those that are not a part of ``slide``.
+    """Each step that is not a part of ``slide``, with its share of the loss at arrival ``number``.
 
-    Those are the ones before it, large ones, and those with an annotation. What a step lost above
-    the accepted result is not a loss to that.
+    Not a part of it are steps before it, large steps, and steps with an annotation. A share counts
+    from the accepted result: what a step lost while it was better than that is not counted.
 
     Args:
         against: (accepted, the samples).
@@ -886,7 +898,9 @@ def _explaining(
 
 
 def _listed(one: _Found, course: _Course) -> Alert:
-    """The alert of ``one``; of a cell that is quarantined since then it is known."""
+    """The alert of ``one``; it is acknowledged where the cell is quarantined since its first bad
+    point.
+    """
     if (
         one.alert.state is not State.DETECTED
         or one.alert.annotation
@@ -932,8 +946,8 @@ def _ruled_slide(
 
 
 def _with_ruling(alert: Alert, note: Annotation) -> Alert:
-    """``alert`` as ``note`` decides; one that ended stays so, and one that is said to be fixed
-    and is not stays new.
+    """``alert`` in the state that ``note`` gives it. An alert that ended stays so; an alert that a
+    note calls fixed stays new until the level has returned.
     """
     if note.state is Ruling.FIXED and alert.state is not State.FIXED:
         why = f"said to be fixed by {note.author}, but the level has not returned"

@@ -221,7 +221,7 @@ class History:
 
     @cached_property
     def _shards(self) -> dict[str, tuple[Run, ...]]:
-        """Id of what is several runs joined → their heads."""
+        """Id of a run that joins several → the heads of those."""
         several = [
             tuple(self.heads[place] for place in group) for group in self._groups if len(group) > 1
         ]
@@ -616,7 +616,7 @@ def merge_run_files(sources: Sequence[Path], target: HistoryStore | Path) -> Mer
     with contextlib.ExitStack() as stack:
         work = target
         with contextlib.suppress(OSError, StoreError):
-            # no locks there, or not writable: an error when it is written
+            # A folder that cannot be locked or written is used as it is: writing a run says why.
             target.mkdir(parents=True, exist_ok=True)
             work = stack.enter_context(work_folder(target))
         return _merged(sources, target, work)

@@ -188,12 +188,8 @@ class Interior:
         """
         known = {str(value.name) for value in self.graph.inputs}
         executor = self._prepared(attributes)
-        return (
-            executor.run({k: v for k, v in values.items() if k in known})[self.output].astype(
-                np.float64
-            )
-            / self.scale
-        )
+        result = executor.run({k: v for k, v in values.items() if k in known})[self.output]
+        return result.astype(np.float64) / self.scale
 
     def constant(self, place: int) -> npt.NDArray[Any] | None:
         """The constant at input ``place`` of the main node, dequantized if quantized; None: it
@@ -228,16 +224,17 @@ class Interior:
             )
             for name, value in attributes.items():
                 node.attributes[name] = ir.convenience.convert_attribute(name, value)
-            for made in (made for one in graph for made in one.outputs):
-                made.shape = None
+            for one in graph:
+                for made in one.outputs:
+                    made.shape = None
             model = ir.Model(graph, ir_version=self.version)
             self._executors[key] = self._stack.enter_context(exact_backend().prepare(model))
         return self._executors[key]
 
 
 def _begins(node: ir.Node) -> bool:
-    """Whether ``node`` dequantizes a constant or an input by constant parameters; no inner
-    value is edited.
+    """Whether ``node`` dequantizes a constant or an input by constant parameters, so that the
+    interior of the unit begins behind it.
     """
     if node.op_type != "DequantizeLinear":
         return False
@@ -279,18 +276,18 @@ class UnitEvidence:
         claimed: whether the backend declares it; else it is ``ideal``.
         feeds: the quantized inputs.
         found: the target's result.
-        again: that of the unit alone; None: it fails.
-        correct: that of the arithmetic.
+        again: the target's result for the unit alone; None: it fails.
+        correct: the result of the arithmetic.
         real: the values before rounding.
         differing: where ``found`` is not right.
         hard: where, in addition, no rounding of ``real`` gives ``found``.
-        low, high: limits of ``real`` by a Relu, a Clip or the codes. lowest, highest: the least and
-            largest result.
-        slack: distance of the arithmetic from ``real`` beyond half a step.
+        low, high: limits of ``real`` by a Relu, a Clip or the codes.
+        lowest, highest: the least and largest result.
+        slack: by how much the arithmetic may differ from ``real`` beyond half a step.
         interior: the float operators; None: there are none.
-        operands: their operands, real.
+        operands: the operands of ``interior``, real.
         original: the float graph; None: it is not known.
-        region: where a mistake is searched; None: everywhere.
+        region: where a mistake is looked for; None: everywhere.
         result_axis: the channel axis of the result.
         channel_axis: that of the arrays, where they have another shape.
         count, hard_count: number of ``differing`` and ``hard`` values.
@@ -330,8 +327,8 @@ class UnitEvidence:
         """Whether enough values differ to tell one rule from another: eight, or three that are
         a tenth of all.
 
-        Some sixty rules are tried, each also in the places alone that differ. A step up or down is
-        one of two, so that one of sixty-four rules fits six such values by chance.
+        Some sixty rules are tried, each also in only those places that differ. Values that differ
+        by one step go up or down, so that by chance one rule in sixty-four fits six of them.
         """
         return self.count >= _ENOUGH or (
             self.count >= _FEW and self.count > _TENTH * self.found.size
@@ -408,7 +405,9 @@ class UnitEvidence:
 
     @property
     def inside(self) -> Mask:
-        """Where neither the found nor the real value is clamped: the values for fits."""
+        """Where the found value is not clamped and the real one is finite: the values that scales
+        and offsets are fitted to.
+        """
         return (
             (self.found > self.lowest)
             & (self.found < self.highest)
@@ -458,8 +457,8 @@ class UnitEvidence:
         )
         if shown.shape != self.found.shape or 2 * self.hard_count < self.count:
             return None  # differences at ties show a rounding rule, nothing else
+        # of very many values a regular subset is weighed
         step = max(1, self.found.size // (4 * MOST)) if self.channel_axis is None else 1
-        # of very many values, a regular subset
         found, t = self.found.reshape(-1)[::step], shown.reshape(-1)[::step]
         hard = self.hard.reshape(-1)[::step]
         rest = (self.looked_at & ~self.differing).reshape(-1)[::step]
@@ -915,7 +914,9 @@ def counted(
 
 
 def _width(real: Floats, is_quantized: bool) -> Floats:
-    """The error of float32, and the width of a tie."""
+    """How far float32 may move each of ``real``; in steps at least ``TIE_WIDTH``, within which a
+    tie may be rounded either way.
+    """
     if is_quantized:
         return np.maximum(TIE_WIDTH, np.abs(real) * 2.0**-20)
     return np.abs(real) * _REAL_TOLERANCE + _REAL_TOLERANCE * float(np.abs(real).max(initial=0))
@@ -937,7 +938,7 @@ def _cropped(captured: Captured) -> Captured:
     several = max(1, MOST * count // found.size)
     kept = np.sort(worst[:several])
     if several > 1 and 0 not in kept:
-        kept[0] = 0  # the values of the first sample may be in all others
+        kept[0] = 0  # a mistake may put the values of the first sample into all others
     again = captured.again
     return replace(
         captured,

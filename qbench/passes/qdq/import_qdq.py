@@ -81,7 +81,7 @@ class LiftPairs:
             lifting.visit(node)
         RemoveDead().run(model)
         lifting.rename()
-        # What was inserted and nothing came to read is gone again: then nothing changed.
+        # An inserted node that nothing reads is removed again, so the contents tell of a change.
         return lifting.changed or _contents(model) != before
 
 
@@ -130,8 +130,8 @@ class _Lifting:
             self._move(node, self._twins[node.inputs[0]])
 
     def rename(self) -> None:
-        """Give copies of integer movers the names of what they were copied from, where that is
-        gone.
+        """Give each copy of an operator that moves integers the name of the original, if that was
+        removed.
         """
         alive = {node.name for node in self._graph}
         for copy, name in self._copies:
@@ -444,7 +444,7 @@ class PairWriter:
         self.graph.remove(old, safe=True)
 
     def _parameter(self, value: ir.Value | None, axis: int | None) -> ir.Value | None:
-        """``value``, as a number where it is a list of one and no axis is meant."""
+        """``value``; a scalar where it is a constant of one element and no axis is meant."""
         array = constant_value(value) if axis is None else None
         if value is None or array is None or array.ndim == 0 or array.size != 1:
             return value
