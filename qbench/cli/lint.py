@@ -1,6 +1,7 @@
-"""qbench lint: which layers can saturate, before anything runs."""
+"""qbench lint: which layers can saturate, and what kernels store, before anything runs."""
 
 import argparse
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from qbench.diagnosis import LayerLint, ModelLint
+    from qbench.passes import StorageCost
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +46,14 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help=(
             "also list what this arithmetic cannot represent: a name (qbench list arithmetics) or "
             "a .toml; repeatable"
+        ),
+    )
+    parser.add_argument(
+        "--storage",
+        action="store_true",
+        help=(
+            "also list what kernels write for others to read, with type and bytes of one sample, "
+            "and what is computed again where wide values are not stored"
         ),
     )
     parser.add_argument(
@@ -68,11 +78,14 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     from qbench.diagnosis import lint_products
 
     arithmetics = [choose_arithmetic(text) for text in dict.fromkeys(arguments.arithmetic)]
-    lint = lint_products(_quantized(arguments), arithmetics)
+    model = _quantized(arguments)
+    lint = lint_products(model, arithmetics)
+    storage = _storage(model) if arguments.storage else {}
     if arguments.json:
-        print_json(_table(arguments, lint))
+        print_json(_table(arguments, lint) | _storage_table(storage))
     else:
         _print(arguments, lint)
+        _print_storage(storage)
     return ExitCode.GATE_FAILED if arguments.strict and lint.risky else ExitCode.FINE
 
 
@@ -183,6 +196,61 @@ def _print_limits(lint: "ModelLint", arithmetic: str) -> None:
     )
     if lines:
         print_columns(lines)
+
+
+# ``qbench lint --storage``: the two ways in which a compiler can treat a wide value that several
+# kernels read, by their names in ``Shared``.
+
+
+def _storage(model: "ir.Model") -> "dict[str, StorageCost]":
+    from qbench.passes import Shared, storage_cost
+
+    return {shared.value: storage_cost(model, shared) for shared in Shared}
+
+
+def _print_storage(storage: "Mapping[str, StorageCost]") -> None:
+    if not storage:
+        return
+    stored, recomputed = storage["stored"], storage["recomputed"]
+    put()
+    put(f"between kernels, of one sample: {stored}")
+    rows = [
+        (
+            row.name,
+            row.dtype,
+            "unknown" if row.bytes is None else str(row.bytes),
+            row.node,
+            str(row.readers),
+            "leaves the graph" * row.is_output,
+        )
+        for row in stored.values
+    ]
+    print_columns(rows, ("value", "type", "bytes", "written by", "readers", ""))
+    put()
+    if not recomputed.recomputed:
+        put("no kernel shares a value of more than 16 bits: nothing needs to be computed again")
+        return
+    put(f"where shared values of more than 16 bits are not stored: {recomputed}")
+    print_columns(
+        [(node, str(count)) for node, count in recomputed.recomputed.items()],
+        ("computed again", "times"),
+    )
+
+
+def _storage_table(storage: "Mapping[str, StorageCost]") -> dict[str, Any]:
+    from qbench.storage import plain
+
+    facts = {
+        name: {
+            "intermediates": cost.intermediates,
+            "bytes_written": cost.bytes_written,
+            "unsized": cost.unsized,
+            "recomputed": dict(cost.recomputed),
+            "values": [plain(row) for row in cost.values],
+        }
+        for name, cost in storage.items()
+    }
+    return {"storage": facts} if facts else {}
 
 
 def _worst_first(lint: "ModelLint") -> "list[LayerLint]":

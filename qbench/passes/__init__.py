@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from qbench.passes.run import rewrite as rewrite
     from qbench.passes.run import run_pipeline as run_pipeline
     from qbench.passes.stored_values import Shared as Shared
+    from qbench.passes.stored_values import StorageCost as StorageCost
     from qbench.passes.stored_values import storage_cost as storage_cost
 else:
     __getattr__, __dir__, __all__ = open_on_use(__name__, __file__)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from qbench.graph import POINTWISE, fixed_batch, is_constant, node_key, op_spec, shapes_alone
+from qbench.number_text import counted
 
 _WIDE = 16
 _FUSED = POINTWISE | {
@@ -30,6 +31,27 @@ class Shared(enum.Enum):
     RECOMPUTED = "recomputed"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredValue:
+    """One value that a kernel writes and others read, or that leaves the graph.
+
+    Args:
+        name: of the value.
+        node: that makes it, the last of its kernel.
+        dtype: of its elements.
+        bytes: of one sample; None: its shape is not known.
+        readers: how many nodes read it, as it is or dequantized.
+        is_output: whether it leaves the graph.
+    """
+
+    name: str
+    node: str
+    dtype: str
+    bytes: int | None
+    readers: int
+    is_output: bool
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class StorageCost:
     """That of one sample.
@@ -39,12 +61,14 @@ class StorageCost:
         bytes_written: of these and of what leaves the graph, where the shape is known.
         unsized: how many of them have no known shape.
         recomputed: node → how many times it is computed beyond the first.
+        values: all that are stored, in graph order.
     """
 
     intermediates: int
     bytes_written: int
     unsized: int
     recomputed: Mapping[str, int]
+    values: tuple[StoredValue, ...]
 
     @property
     def recomputed_nodes(self) -> int:
@@ -55,10 +79,8 @@ class StorageCost:
         size = f"{self.bytes_written} bytes written" + (
             f" and {self.unsized} of unknown size" * (self.unsized > 0)
         )
-        return (
-            f"{self.intermediates} intermediates, {size}, {self.recomputed_nodes} nodes computed "
-            "again"
-        )
+        again = counted(self.recomputed_nodes, "node")
+        return f"{counted(self.intermediates, 'intermediate')}, {size}, {again} computed again"
 
 
 def storage_cost(model: ir.Model, shared: Shared = Shared.STORED) -> StorageCost:
@@ -77,13 +99,26 @@ def storage_cost(model: ir.Model, shared: Shared = Shared.STORED) -> StorageCost
         if _is_kept(node) and (v.uses() or v.is_graph_output())
     ]
     stored = {value: None for value in values if _is_stored(value, shared)}
-    sizes = [_bytes(value) for value in stored]
+    rows = tuple(_row(value, samples) for value in stored)
     times = Counter(node for value in stored for node in _kernel(value, stored))
     return StorageCost(
-        sum(not value.is_graph_output() for value in stored),
-        sum(-(-size // samples) for size in sizes if size is not None),
-        sum(size is None for size in sizes),
-        {node_key(node): count - 1 for node, count in times.items() if count > 1},
+        intermediates=sum(not row.is_output for row in rows),
+        bytes_written=sum(row.bytes for row in rows if row.bytes is not None),
+        unsized=sum(row.bytes is None for row in rows),
+        recomputed={node_key(node): count - 1 for node, count in times.items() if count > 1},
+        values=rows,
+    )
+
+
+def _row(value: ir.Value, samples: int) -> StoredValue:
+    maker, size = value.producer(), _bytes(value)
+    return StoredValue(
+        name=value.name or "",
+        node="" if maker is None else node_key(maker),
+        dtype="unknown" if value.dtype is None else value.dtype.name.lower(),
+        bytes=None if size is None else -(-size // samples),
+        readers=sum(1 for _ in _readers(value)),
+        is_output=value.is_graph_output(),
     )
 
 

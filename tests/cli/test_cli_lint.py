@@ -2,6 +2,7 @@
 
 import json
 
+import onnx.parser
 import pytest
 
 DIGITS = ("lint", "digits_cnn", "--data", "digits_train", "--count", "32")
@@ -101,6 +102,38 @@ def test_machines_by_name_and_by_file(quantized, qbench):
     assert "gemmlowp: represents every layer" in out
     assert "mine: 2 of 2 layers" in out
     assert "wrap in an accumulator of 12" in out
+
+
+RESIDUAL = """
+<ir_version: 10, opset_import: ["": 21]>
+residual (float[n,4,5,5] x) => (float[n,4,5,5] y)
+<float s = {0.1}, uint8 z = {3}, float[4,4,1,1] k = {1,0,0,0, 0,1,0,0, 0,0,1,0, 0,0,0,1}>
+{
+    c = Conv (x, k)
+    r = Relu (c)
+    q = QuantizeLinear (r, s, z)
+    d = DequantizeLinear (q, s, z)
+    e = Conv (d, k)
+    y = Add (e, r)
+}
+"""
+
+
+def test_what_kernels_store_and_compute_again(tmp_path, qbench, golden):
+    path = tmp_path / "residual.onnx"
+    onnx.save(onnx.parser.parse_model(RESIDUAL), path)
+    code, out, err = qbench("lint", str(path), "--storage")
+    assert (code, err) == (0, "")
+    golden("output/lint-storage.txt", out.replace(str(path), path.name))
+    storage = json.loads(qbench("lint", str(path), "--storage", "--json")[1])["storage"]
+    # r in 32 bits for the sum, its codes for the product; or its codes alone, and c and r again
+    rows = [(row["name"], row["dtype"], row["bytes"]) for row in storage["stored"]["values"]]
+    assert sorted(rows) == [("q", "uint8", 100), ("r", "float", 400), ("y", "float", 400)]
+    assert storage["stored"]["bytes_written"] == 900
+    assert storage["stored"]["recomputed"] == {}
+    assert storage["recomputed"]["bytes_written"] == 500
+    assert sorted(storage["recomputed"]["recomputed"].values()) == [1, 1]
+    assert "storage" not in json.loads(qbench("lint", str(path), "--json")[1])
 
 
 @pytest.mark.slow_but(1)
