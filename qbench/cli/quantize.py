@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from qbench.calibration import Profile
-    from qbench.quantization import BiasCorrection, Plan, Schema
+    from qbench.quantization import BiasCorrection, Plan, Schema, Stub
 
 
 # ``qbench quantize --calib``: samples that ranges are taken from where there is no profile, and
@@ -127,7 +127,7 @@ def corrected_on_samples(
 
 # ``qbench quantize --read``: the plan of a model that is quantized already.
 
-_OF_PLANNING = ("profile", "schema", "backend", "ranges")
+_OF_PLANNING = ("profile", "schema", "backend", "ranges", "complete")
 
 
 def read_given_plan(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
@@ -157,7 +157,7 @@ def read_given_plan(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
 # ``qbench quantize``: the form that is written, plans from and into files, and the sizes of free
 # dimensions.
 
-_PLANNING_OPTIONS = ("profile", "schema", "backend", "read", "ranges")
+_PLANNING_OPTIONS = ("profile", "schema", "backend", "read", "ranges", "complete")
 _FORMS = ("qdq", "qoperator")
 
 
@@ -271,6 +271,61 @@ def _size(text: str) -> tuple[str, int]:
     return name, int(size)
 
 
+# ``qbench quantize`` of a model with Q/DQ pairs that were placed by hand.
+
+_STUBS_NAMED = 8
+
+
+def _goes_by_stubs(
+    arguments: argparse.Namespace, schema: "Schema | None", stubs: "Sequence[Stub]"
+) -> bool:
+    """Whether nothing is quantized but what the pairs of the model stand in front of.
+
+    Raises:
+        InputError: ``--complete`` has nothing to complete.
+    """
+    found = ""
+    if arguments.complete and not stubs:
+        found = "--complete for a model without a Q/DQ pair on a value"
+    elif arguments.complete and schema is not None and schema.weights_only:
+        found = f"--complete with '{schema.name}', which quantizes weights alone"
+    if found:
+        raise InputError(
+            f"Quantizing '{arguments.model}'",
+            found=found,
+            expected="pairs placed by hand, and a schema with activations to quantize the rest",
+            remedy="Leave --complete out.",
+        )
+    is_whole = schema is None or schema.weights_only
+    return bool(stubs) and not arguments.complete and not is_whole
+
+
+def _stub_lines(done: "_Quantized") -> list[str]:
+    """What was found, and what stays float for want of a pair."""
+    stubs = done.stubs
+    if not stubs:
+        return []
+    more = f"    and {counted(len(stubs) - _STUBS_NAMED, 'more pair')}"
+    lines = [
+        f"  {counted(len(stubs), 'Q/DQ pair')} placed by hand, kept:",
+        *(f"    {stub}" for stub in stubs[:_STUBS_NAMED]),
+        *[more][: len(stubs) > _STUBS_NAMED],
+    ]
+    waiting = _without_stubs(done.plan)
+    if waiting:
+        lines.append(
+            f"  {len(waiting)} of {counted(len(done.plan.requested), 'unit')} read a value without "
+            "a pair and stay in float; --complete quantizes these, too"
+        )
+    return lines
+
+
+def _without_stubs(plan: "Plan") -> list[str]:
+    from qbench.quantization import NO_STUB
+
+    return [name for name, found in plan.floats.items() if NO_STUB in found.reason]
+
+
 # ``qbench quantize``: a float ONNX file, its profile and a schema in, a quantized model out.
 
 
@@ -301,6 +356,13 @@ def declare(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="MODEL is quantized already: print its plan; with -o, also write it in our QDQ form",
     )
+    parser.add_argument(
+        "--complete",
+        action="store_true",
+        help=(
+            "MODEL has Q/DQ pairs placed by hand: also quantize what none of them is in front of"
+        ),
+    )
     declare_ranges(parser)
     declare_form(parser)
     declare_samples(parser)
@@ -315,7 +377,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             written.
     """
     from qbench.graph import save_model
-    from qbench.quantization import bias_correction_of, quantize_model, save_plan
+    from qbench.quantization import bias_correction_of, quantize_model, save_plan, stubs_of
 
     schema = _schema_of(arguments)
     by_schema = schema is not None and schema.bias_correction
@@ -345,7 +407,13 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         save_model(quantized, arguments.output)
     if arguments.save_plan:
         save_plan(plan, arguments.save_plan)
-    done = _Quantized(plan=plan, correction=correction, left=left, unknown=unknown_sizes(model))
+    done = _Quantized(
+        plan=plan,
+        correction=correction,
+        left=left,
+        unknown=unknown_sizes(model),
+        stubs=() if arguments.read else stubs_of(model),
+    )
     if arguments.json:
         print_json(_facts(arguments, done))
     else:
@@ -356,13 +424,14 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Quantized:
     """What was done: the plan, the correction of biases, node → why it stays between Q and DQ,
-    unknown sizes.
+    unknown sizes, pairs that the model came with.
     """
 
     plan: "Plan"
     correction: "BiasCorrection | None"
     left: Mapping[str, str]
     unknown: Sequence[str]
+    stubs: "Sequence[Stub]"
 
 
 def _facts(arguments: argparse.Namespace, done: _Quantized) -> dict[str, Any]:
@@ -379,6 +448,10 @@ def _facts(arguments: argparse.Namespace, done: _Quantized) -> dict[str, Any]:
         "unknown_sizes": done.unknown,
         "refusals": plan.refusals,
         "run_in_float": dict(plan.run_in_float),
+        "stubs": [
+            {"value": stub.value, "node": stub.node, "readers": stub.readers} for stub in done.stubs
+        ],
+        "without_stubs": _without_stubs(plan),
     }
     if arguments.why:
         facts["decisions"] = plan.lines(None, arguments.backend or "the backend")[1:]
@@ -388,6 +461,8 @@ def _facts(arguments: argparse.Namespace, done: _Quantized) -> dict[str, Any]:
 def _print(arguments: argparse.Namespace, done: _Quantized) -> None:
     lines = done.plan.lines(terminal_width(), arguments.backend or "the backend")
     put(f"{arguments.output or arguments.model}: {lines[0]}")
+    for line in _stub_lines(done):
+        put(line)
     if done.correction is not None:
         put(f"  {done.correction}")
     if done.unknown:
@@ -407,7 +482,8 @@ _FORMS_OF_USE = """
 forms:
   MODEL --calib D --schema S -o OUT.onnx         ranges from samples
   MODEL --profile P.json --schema S -o OUT.onnx  ranges from a profile
-  MODEL --schema S -o OUT.onnx                   weights only, or _dyn
+  MODEL --schema S -o OUT.onnx                   weights only, or _dyn; or what
+                                                 Q/DQ pairs in MODEL are before
   MODEL --plan P.json -o OUT.onnx                a saved plan
   MODEL --read [-o OUT.onnx]                     the plan of a quantized MODEL
 With --save-plan, -o may be left out."""
@@ -456,11 +532,13 @@ def _schema_of(arguments: argparse.Namespace) -> "Schema | None":
 def _planned(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
     from qbench.backends import get_backend
     from qbench.calibration import Profile
-    from qbench.quantization import is_quantized, make_plan
+    from qbench.quantization import is_quantized, make_plan, of_stubs_alone, stubs_of
     from qbench.subjects import read_graph
 
     schema = _schema_of(arguments)
-    needs_profile = schema is None or schema.needs_profile
+    model = read_graph(arguments.model)
+    by_stubs = _goes_by_stubs(arguments, schema, stubs_of(model))
+    needs_profile = not by_stubs and (schema is None or schema.needs_profile)
     for name, needed in (
         ("profile", needs_profile),
         ("schema", True),
@@ -480,7 +558,6 @@ def _planned(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
             )
     assert schema is not None
     capabilities = get_backend(arguments.backend).capabilities if arguments.backend else None
-    model = read_graph(arguments.model)
     if is_quantized(model):
         raise InputError(
             f"Quantizing '{arguments.model}' under '{schema.name}'",
@@ -492,10 +569,22 @@ def _planned(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
     profile = Profile.load(arguments.profile) if arguments.profile else None
     if takes_ranges(arguments, schema):
         profile = _profiled(arguments, schema)
-    plan = make_plan(model, profile, schema, capabilities=capabilities)
-    refuse_idle_rules(schema.name, arguments.model, plan.idle_rules)
+    if by_stubs:
+        profile = profile or _nothing_seen(model, schema)
+        plan = make_plan(model, profile, of_stubs_alone(schema, model), capabilities=capabilities)
+    else:
+        plan = make_plan(model, profile, schema, capabilities=capabilities)
+        refuse_idle_rules(schema.name, arguments.model, plan.idle_rules)
     _refuse_all_float(arguments, plan)
     return model, plan
+
+
+def _nothing_seen(model: "ir.Model", schema: "Schema") -> "Profile":
+    """A profile of no sample: pairs that are there need no ranges."""
+    from qbench.calibration import Profile
+    from qbench.passes import plannable, plannable_digest
+
+    return Profile(plannable_digest(plannable(model, schema.canonical)), {}, 0, {})
 
 
 def _profiled(arguments: argparse.Namespace, schema: "Schema") -> "Profile":

@@ -45,6 +45,10 @@ if TYPE_CHECKING:
     from qbench.quantization.spec import Role as Role
     from qbench.quantization.spec import Slot as Slot
     from qbench.quantization.spec import Spec as Spec
+    from qbench.quantization.stubs import NO_STUB as NO_STUB
+    from qbench.quantization.stubs import Stub as Stub
+    from qbench.quantization.stubs import of_stubs_alone as of_stubs_alone
+    from qbench.quantization.stubs import stubs_of as stubs_of
     from qbench.quantization.writing import insert_qdq as insert_qdq
     from qbench.quantization.writing import quantize_model as quantize_model
     from qbench.quantization.writing import with_clips_of as with_clips_of

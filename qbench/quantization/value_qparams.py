@@ -359,11 +359,11 @@ class ValueQParams:
     """Value name → decision, the units that work on them, and those left out with the reason.
 
     ``dynamic`` are values whose parameters are computed at run time, for the units that ask for it
-    alone.
+    alone; those that the model came with stay.
     """
 
     decisions: Mapping[str, Decision]
-    dynamic: Mapping[str, Dynamic]
+    dynamic: Mapping[str, Decision]
     units: tuple[Candidate, ...]
     left_out: Mapping[str, str]
 
@@ -405,7 +405,8 @@ def plan_values(
             break
         left_out.update(dropped)
         active = [candidate for candidate in active if candidate.unit.name not in dropped]
-    return ValueQParams(decisions, _dynamic(active), tuple(active), left_out)
+    dynamic = {**_dynamic(active), **{name: fixed[name] for name in pinned}}
+    return ValueQParams(decisions, dynamic, tuple(active), left_out)
 
 
 def _apart(
@@ -622,8 +623,9 @@ def _computed_too(active: Sequence[Candidate], decisions: Mapping[str, Decision]
         if not candidate.dynamic:
             continue
         for _, value in candidate.data_inputs:
-            if (value.name or "") in decisions:
-                other = qparams_of(decisions[value.name or ""])
+            known = decisions.get(value.name or "")
+            if known is not None and not isinstance(known, Given):
+                other = qparams_of(known)
                 qtype = "" if other is None else f" {other.qtype}"
                 found[candidate.unit.name] = (
                     f"it wants '{value.name}' as {candidate.options.input}, "
