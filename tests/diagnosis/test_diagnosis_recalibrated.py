@@ -43,14 +43,14 @@ def first(values, *suspects, graphs=None, most=5):
     return recalibrated_first(suspects, moved(*values), graphs or {"model": network()}, most=most)
 
 
-def test_an_operator_with_the_limit_that_it_carries_is_one():
+def test_an_operator_with_the_limit_that_it_carries_is_one(words):
     found = first(["h", "r", "y"])
     assert [(one.node, one.cause) for one in found] == [
         ("product", Cause.CALIBRATION),
         ("squash", Cause.CALIBRATION),
     ]
     assert found[0].score > found[1].score > 1e5
-    assert found[0].evidence == "accepted → calibrated now: 0 … 1 → 0 … 4"
+    words(found[0].evidence)
     assert "calibration data" in found[0].remedy
 
 

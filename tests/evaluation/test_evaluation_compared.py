@@ -102,13 +102,11 @@ def test_equal_integers_leave_the_floats_behind_them() -> None:
     assert parted(Fake(off={"r": 0.25})) == FirstNode(origin="tanh")
 
 
-def test_taps_that_change_an_engine_are_told() -> None:
+def test_taps_that_change_an_engine_are_told(words) -> None:
     found = parted(Fake("moody", off={"y": 1.0}, tapped={"b_q": 1, "y": 0.5}))
     assert found is not None
     assert (found.origin, found.elements) == ("relu", 1)
-    assert (
-        found.note == "tapping changes what moody answers, so this is where the tapped runs diverge"
-    )
+    words(found.note)
     cured = parted(Fake("moody", off={"y": 1.0}, tapped={"x": 0}))
     assert cured is not None
     assert cured.origin == ""

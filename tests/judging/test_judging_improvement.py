@@ -63,7 +63,7 @@ def test_a_result_of_another_calibration_or_schema_is_no_improvement(then, now, 
         assert (words in found.headline) == (then[key] != now[key])
 
 
-def test_a_drift_in_decibels_is_written_in_decibels():
+def test_a_drift_in_decibels_is_written_in_decibels(words):
     sqnr = dataclasses.replace(
         top1(42_700, n=1000, reference=0, metric="sqnr"),
         against=Against.REFERENCE,
@@ -73,4 +73,4 @@ def test_a_drift_in_decibels_is_written_in_decibels():
     after = measured(top1(760), dataclasses.replace(sqnr, hits=14_000), predictions="p2")
     accepted = accepted_of(measured(top1(760), sqnr))
     found = judged(after, expected(after, accepted={str(after.environment): accepted}))
-    assert "sqnr 42.7 → 14 dB" in found.headline
+    words(found.headline)

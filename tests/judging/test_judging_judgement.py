@@ -77,12 +77,12 @@ def test_a_loss_beyond_tolerance_fails(words):
     assert judged(measured(top1(757), agreement(470))).outcome is Outcome.PASSED
 
 
-def test_the_winning_tolerance_decides_and_is_named():
+def test_the_winning_tolerance_decides_and_is_named(words):
     verdict = judged(
         measured(top1(746), agreement(470)), tolerance=Tolerance(0.02, "model mobilenet_v2")
     )
     assert verdict.outcome is Outcome.PASSED
-    assert verdict.rule == "tolerance 2 % (model mobilenet_v2)"
+    words(verdict.rule)
 
 
 def test_an_error_rate_that_rises_fails():
@@ -118,10 +118,10 @@ def test_predictions_that_changed_within_tolerance_have_drifted(words):
     assert equal.remedy.split(THEN) == [look, accept]
 
 
-def test_drift_sees_predictions_that_leave_every_count_alone():
+def test_drift_sees_predictions_that_leave_every_count_alone(words):
     verdict = judged(measured(predictions="p2"), expected(measured()))
     assert verdict.outcome is Outcome.DRIFTED
-    assert "0 of 2 metrics changed" in gate(verdict, "drift").detail
+    words(gate(verdict, "drift").detail)
 
 
 def test_failing_wins_over_drift_and_says_what_accepting_would_do():
@@ -169,13 +169,13 @@ def test_too_little_in_integers_is_unsupported_before_anything_else(words):
     )
 
 
-def test_a_floor_of_executed_integers_fails_and_names_the_layers():
+def test_a_floor_of_executed_integers_fails_and_names_the_layers(words):
     now = measured(executed_macs=0.4, executed_in_float=("Conv_3 in float32 (60 %)",))
     rules = Rules(executed_macs=0.9, executed_rule="suite smoke")
     verdict = judged(now, rules=rules)
     assert (verdict.outcome, gate(verdict, "executed").limit) == (Outcome.FAILED, 0.9)
     assert "Conv_3 in float32" in verdict.headline
-    assert verdict.rule == "executed_macs 90 % (suite smoke)"
+    words(verdict.rule)
     assert judged(now).outcome is Outcome.PASSED
     assert gate(judged(now), "executed").state is GateState.SHOWN
     silent = judged(measured(), rules=rules)
@@ -265,11 +265,11 @@ def test_a_cell_without_accepted_result_that_fails_stays_red_when_it_is_accepted
     assert fails.remedy.startswith(passes.remedy)
 
 
-def test_a_cell_nobody_accepted_is_missing_and_shows_its_numbers():
+def test_a_cell_nobody_accepted_is_missing_and_shows_its_numbers(words):
     unknown = expected(measured(), accepted={}, cell_known=False)
     verdict = judged(measured(), unknown)
     assert verdict.outcome is Outcome.MISSING
-    assert "never accepted; top1 76.00 → 76.00 %" in verdict.headline
+    words(verdict.headline)
     assert verdict.remedy == f'pytest "{NODE}" --qbench-accept=new'
     assert "drop 0.40 pp" in judged(measured(top1(756)), unknown).headline
 
@@ -429,10 +429,10 @@ def test_a_passing_cell_names_every_rule_that_decided(words):
     assert judged(measured(top1(760), rate)).rule == both
 
 
-def test_headline_and_gate_show_one_margin():
+def test_headline_and_gate_show_one_margin(words):
     verdict = judged(measured(top1(390, 400, 399)))
     assert "margin 0.50 pp: " in verdict.headline
-    assert "margin 0.50 pp admits 1 sample;" in gate(verdict, "loss").detail
+    words(gate(verdict, "loss").detail)
 
 
 @pytest.mark.parametrize(
@@ -454,8 +454,8 @@ def test_points_are_settled_before_they_are_rounded(value, text):
     assert distance_text(settled(-0.0), "%") == "0.00 pp"
 
 
-def test_a_gain_is_no_negative_drop():
-    assert "gain 0.30 pp, margin 0.38 pp" in gate(judged(measured(top1(763))), "loss").detail
+def test_a_gain_is_no_negative_drop(words):
+    words(gate(judged(measured(top1(763))), "loss").detail)
     assert "fall 0.15 pp" in gate(judged(measured(per(97))), "loss").detail
 
 
@@ -593,14 +593,14 @@ def test_a_cell_without_a_gate_says_so_when_it_is_accepted():
     assert (approved(verdict).outcome, approved(verdict).notices) == (Outcome.ACCEPTED, (UNGATED,))
 
 
-def test_a_floor_that_rounds_its_share_up_is_said_in_samples():
+def test_a_floor_that_rounds_its_share_up_is_said_in_samples(words):
     """'agreement 80 % is under its floor of 100 %: agreement 85 %' had two floors."""
     few = measured(top1(760), agreement(4, n=5))
     verdict = judged(few, expected(few, floors={}), rules=Rules(agreement=0.85))
     assert verdict.headline.startswith(
         "agreement@photo_crops 80.00 % is under its floor of 5 of 5 samples: agreement 85 % ("
     )
-    assert "4/5 = 80.00 %, floor 5/5; 1 differ" in gate(verdict, "floor").detail
+    words(gate(verdict, "floor").detail)
     many = measured(top1(760), agreement(84, n=100))
     verdict = judged(many, expected(many, floors={}), rules=Rules(agreement=0.85))
-    assert "is under its floor of 85.00 %: agreement 85 %" in verdict.headline
+    words(verdict.headline)

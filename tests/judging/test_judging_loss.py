@@ -193,13 +193,10 @@ def test_a_floor_says_what_its_samples_were_drawn_from(words):
     assert gate.state is floor_gate(agreement(470), RULES, floors(460)).state
 
 
-def test_a_floor_names_where_it_was_set():
+def test_a_floor_names_where_it_was_set(words):
     assert floor_gate(agreement(470), RULES, floors(460)).rule == "accepted floor (baseline)"
     assert floor_gate(agreement(470), RULES, floors(300)).rule == "agreement 85 % (suite smoke)"
-    assert (
-        "470/500 = 94.00 %, floor 460/500 = 92.00 %; 30 differ"
-        in floor_gate(agreement(470), RULES, floors(460)).detail
-    )
+    words(floor_gate(agreement(470), RULES, floors(460)).detail)
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.1])

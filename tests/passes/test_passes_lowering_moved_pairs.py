@@ -147,7 +147,7 @@ def test_a_moved_value_keeps_its_name_and_its_reals_for_every_reader() -> None:
     np.testing.assert_array_equal(answers["integer-ort-x64"]["y"], answers["ort-cpu-noopt"]["y"])
 
 
-def test_padding_with_another_number_is_left_in_reals() -> None:
+def test_padding_with_another_number_is_left_in_reals(words) -> None:
     shape, output, constants, _ = CASES["pad"]
     model = net(
         ",".join(map(str, shape)),
@@ -156,7 +156,7 @@ def test_padding_with_another_number_is_left_in_reals() -> None:
         "[pad] m = Pad(a, p, v)\nc = Conv(m, w)",
     )
     result = lower_to_qoperator(model)
-    assert declined(result)["pad"] == "it pads with a number other than 0"
+    words(declined(result)["pad"])
     np.testing.assert_array_equal(
         run(model, "integer-ort-x64", shape), run(model, "ort-cpu-noopt", shape)
     )

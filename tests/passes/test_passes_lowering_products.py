@@ -179,7 +179,7 @@ def test_computed_operands_of_these_types(
     assert np.abs(found - expected).max() <= 1
 
 
-def test_a_stack_of_constant_weights_with_scales_a_column() -> None:
+def test_a_stack_of_constant_weights_with_scales_a_column(words) -> None:
     model = net(
         "float[2,5,9] x",
         "float[2,5,4] y",
@@ -195,10 +195,7 @@ def test_a_stack_of_constant_weights_with_scales_a_column() -> None:
         wz=np.array([0, 5, -3, 2], np.int8),
     )
     assert kinds(lower_to_qoperator(model, INTEGER_INTERPRETER))["QLinearMatMul"] == 1
-    assert (
-        declined(lower_to_qoperator(model))["product"]
-        == "its weight has scales that are not one a column"
-    )
+    words(declined(lower_to_qoperator(model))["product"])
     feeds = {"x": reals(2, 2, 5, 9, size=3)}
     steps = (
         np.abs(run(model, feeds, "integer-ort-x64") - run(model, feeds, "ort-cpu-noopt"))

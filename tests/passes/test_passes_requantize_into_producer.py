@@ -69,14 +69,14 @@ def test_one_scale_is_exact_whatever_point_and_type(
         assert [op for op in operators(after) if op != "Clip"] == ONE
 
 
-def test_a_multiple_of_a_scale_is_not_exact_at_ties() -> None:
+def test_a_multiple_of_a_scale_is_not_exact_at_ties(words) -> None:
     """Round(round(x)/3) is round(x/3) but where x/3 is a tie:
     1.5 is 2 → 1 in two steps and 0 in one.
     """
     model = chain(Grid(1.0), Grid(3.0), size=2)
     found = run_pipeline(model, Pipeline((EXACT,)))
     assert operators(found.model) == operators(model)
-    assert "by up to 1 step" in found.declined[0].reason
+    words(found.declined[0].reason)
     ties = {"x": np.array([1.5, 4.5], np.float32)}
     in_one = rewritten(model, RequantizeIntoProducer(1), policy=Policy.ROUNDING)
     assert run_qdq(model, **ties)["y"].tolist() == [3, 3]
@@ -159,11 +159,11 @@ BEHIND = ["p = QuantizeLinear(d, s, t)", "y = DequantizeLinear(p, s, t)"]
 
 
 @pytest.mark.parametrize("other", ["e = DequantizeLinear(q, s, z)", "e = Cos(d)"])
-def test_what_others_read_stays(other: str) -> None:
+def test_what_others_read_stays(words, other: str) -> None:
     model = text("float[9] x", "float[9] y, float[9] e", OTHERS, [*BEFORE, other, *BEHIND])
     found = run_pipeline(model, Pipeline((EXACT,)))
     assert operators(found.model) == operators(model)
-    assert [one.reason for one in found.declined] == ["others read the values between the two"]
+    words([one.reason for one in found.declined])
 
 
 def test_integers_that_leave_the_graph_stay() -> None:

@@ -269,11 +269,11 @@ def test_a_concat_is_of_levels_where_all_are_brought_alike() -> None:
 
 
 @pytest.mark.parametrize("before", [joined("s", "u"), joined(limit="k")], ids=["grids", "limits"])
-def test_a_concat_of_others_is_left_with_the_reason(before: ir.Model) -> None:
+def test_a_concat_of_others_is_left_with_the_reason(words, before: ir.Model) -> None:
     found = run_pipeline(before, PASSES)
     assert operators(found.model) == operators(before)
     assert len(found.declined) == 2
-    assert "are not requantized from and to the same qparams" in found.declined[0].reason
+    words(found.declined[0].reason)
 
 
 def test_a_concat_with_a_real_operand_is_left() -> None:

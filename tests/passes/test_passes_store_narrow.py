@@ -190,7 +190,7 @@ def test_it_loses_and_is_never_run_unasked() -> None:
     assert "lossy" in found.declined[0].reason
 
 
-def test_movers_and_integers_are_counted_as_they_are_stored() -> None:
+def test_movers_and_integers_are_counted_as_they_are_stored(words) -> None:
     lines = [
         *(
             "q = QuantizeLinear(x, s, z)",
@@ -204,4 +204,4 @@ def test_movers_and_integers_are_counted_as_they_are_stored() -> None:
     # reduction
     assert found.intermediates == 4
     assert found.bytes_written == 9 + 3 * 9 * 4 + 4
-    assert str(found) == "4 intermediates, 121 bytes written, 0 nodes computed again"
+    words(str(found))

@@ -50,7 +50,7 @@ def told(terminal):
     return [line for line in terminal.lines if line.startswith("qbench")]
 
 
-def test_a_long_run_says_so_at_once_and_then_once_a_minute(tmp_path):
+def test_a_long_run_says_so_at_once_and_then_once_a_minute(words, tmp_path):
     terminal, now = Terminal(), [0.0]
     reporter = PaceReporter(
         terminal, ["tests/test_x.py::test", *IDS], history_of(tmp_path, 600.0), clock=lambda: now[0]
@@ -58,10 +58,7 @@ def test_a_long_run_says_so_at_once_and_then_once_a_minute(tmp_path):
     for node_id in IDS:
         now[0] += INTERVAL / 2
         reporter.finish(node_id)
-    assert told(terminal) == [
-        "qbench: 0 of 4 cells, about 40 min left",
-        "qbench: 2 of 4 cells, about 1 min left",
-    ]
+    words(told(terminal))
     assert terminal.currentfspath is None
 
 
@@ -74,13 +71,13 @@ def test_a_short_run_says_nothing(tmp_path):
     assert terminal.lines == []
 
 
-def test_marks_of_workers_are_ended_first(tmp_path):
+def test_marks_of_workers_are_ended_first(words, tmp_path):
     terminal, now = Terminal(dist="load"), [0.0]
     reporter = PaceReporter(terminal, IDS, tmp_path, clock=lambda: now[0])
     now[0] = 2 * INTERVAL
     reporter.finish(IDS[0])
     assert terminal.lines[0] == ""
-    assert told(terminal) == ["qbench: 1 of 4 cells, about 6 min left"]
+    words(told(terminal))
 
 
 @pytest.mark.slow

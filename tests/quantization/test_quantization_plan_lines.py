@@ -147,7 +147,7 @@ def test_a_difference_is_that_of_a_slot() -> None:
     assert plan.diff(replace(plan, profile="0")) == [f"- profile: {plan.profile}", "+ profile: 0"]
 
 
-def test_what_was_asked_and_what_became_of_it() -> None:
+def test_what_was_asked_and_what_became_of_it(words) -> None:
     plan = planned(
         "gates",
         Rule(operators=("Tanh",), reason="as an example"),
@@ -160,15 +160,9 @@ def test_what_was_asked_and_what_became_of_it() -> None:
         line.split()[0]: line.split(maxsplit=1)[1]
         for line in lines[lines.index("asked for") + 1 :][:3]
     }
-    assert asked["A"] == (
-        "input uint8 asymmetric; weight int8 symmetric per channel narrow; bias int32 at the "
-        "product's scale; "
-        "output uint8 asymmetric"
-    )
-    assert asked["B"] == (
-        "input uint8 asymmetric; weight int8 symmetric per channel narrow; output uint8 asymmetric"
-    )
-    assert asked["C"] == "input uint8 asymmetric; output uint8 asymmetric"
+    words(asked["A"])
+    words(asked["B"])
+    words(asked["C"])
     (sigmoid,) = (line for line in lines if "Sigmoid" in line and "→" in line)
     assert sigmoid.endswith(
         "C → float, refused: the backend has no tables, hence computes Sigmoid in float"

@@ -152,7 +152,7 @@ def test_a_line_that_cannot_be_read_is_counted_and_passed_over(finding, damage):
     assert list(report.findings) == [KEY]
 
 
-def test_a_finding_in_one_line(finding):
+def test_a_finding_in_one_line(words, finding):
     node = "features.3.expand.conv"
     worst, repaired = found_text(finding).split("; ")
     assert worst.split(", ") == [
@@ -172,7 +172,7 @@ def test_a_finding_in_one_line(finding):
     assert found_text(broken) == "no time"
     assert found_text(replace(broken, repair=vain)) == found_text(broken)
     crashed = Suspect(node="gone", cause=Cause.CRASH, evidence="it ends")
-    assert found_text(replace(healthy, suspects=(crashed,))) == "worst: gone, cause: engine crash"
+    words(found_text(replace(healthy, suspects=(crashed,))))
     both = found_text(replace(finding, suspects=(*finding.suspects, crashed)))
     assert "; gone: engine crash; " in both
 

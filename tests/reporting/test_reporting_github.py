@@ -235,7 +235,7 @@ def test_a_comment_keeps_within_what_github_takes():
         assert whole.startswith(cut[: cut.rfind("\n\n")])
 
 
-def test_a_badge_counts_the_cells_and_has_the_colour_of_the_worst_suite():
+def test_a_badge_counts_the_cells_and_has_the_colour_of_the_worst_suite(words):
     green, red = build_report([night(0.0, 0)]), build_report([night(0.05, 0)])
     half = replace(green, run=replace(green.run, complete=False))
     badges = {
@@ -257,4 +257,4 @@ def test_a_badge_counts_the_cells_and_has_the_colour_of_the_worst_suite():
         "none": "lightgrey",
     }
     assert badges["green"]["message"] == "2 cells green"
-    assert badges["red"]["message"] == "1 of 4 cells red"
+    words(badges["red"]["message"])

@@ -102,10 +102,10 @@ def test_a_cell_that_is_red_by_time_or_size_shows_where_its_limit_is_set(rule):
     assert f"set in nightly.qbench.toml: [suite] {key}" in text
 
 
-def test_lines_hang_under_their_first_word_and_numbers_keep_their_unit():
+def test_lines_hang_under_their_first_word_and_numbers_keep_their_unit(words):
     text = "note: aaaa bbbb cccc (Benjamini-Hochberg 5 %, for information)"
     lines = [line.text for line in wrapped(text, 44, "warn", indent=0)]
-    assert lines == ["note: aaaa bbbb cccc (Benjamini-Hochberg", "      5 %, for information)"]
+    words(lines)
 
 
 def test_one_fault_of_many_cells_is_said_once():

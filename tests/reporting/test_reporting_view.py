@@ -349,7 +349,7 @@ def accepted_cell(schema: str, loss: float, tolerance: float | None = 0.02, **mo
     )
 
 
-def test_a_cell_that_passes_by_its_floor_alone_has_another_symbol_on_every_surface():
+def test_a_cell_that_passes_by_its_floor_alone_has_another_symbol_on_every_surface(words):
     low, high = accepted_cell("low", 0.02), accepted_cell("high", 0.002)
     wide, alone = (
         accepted_cell("wide", 0.02, tolerance=0.1),
@@ -368,7 +368,7 @@ def test_a_cell_that_passes_by_its_floor_alone_has_another_symbol_on_every_surfa
     assert texts.loc["m", "high"].startswith("✓")
     green = build_report([make_run([low, high])])
     assert not green.is_red
-    assert "1 accepted below its tolerance" in green.headline
+    words(green.headline)
 
 
 def test_a_score_against_labels_that_holds_is_never_below_its_tolerance(report):

@@ -71,7 +71,7 @@ def test_every_quantized_cell_of_a_suite_and_no_float_one(tmp_path: Path) -> Non
     assert not any(criteria(tmp_path).values())
 
 
-def test_the_most_particular_layer_wins_and_is_named(tmp_path: Path) -> None:
+def test_the_most_particular_layer_wins_and_is_named(words, tmp_path: Path) -> None:
     suite = 'equal_to = { "slow" = "fast" }'
     found = criteria(
         tmp_path, suite, 'close_to = { "slow+w8a8_sym_*" = { backend = "exact", steps = 1 } }'
@@ -80,9 +80,9 @@ def test_the_most_particular_layer_wins_and_is_named(tmp_path: Path) -> None:
     assert found["slow+w8a8_asym_pt"].text == "equal_to fast (suite small::slow)"
     near = found["slow+w8a8_sym_pc"]
     assert near == Criterion(backend="exact", steps=1.0, rule="cell net_a::slow+w8a8_sym_*")
-    assert near.text == "close_to exact, 1 step (cell net_a::slow+w8a8_sym_*)"
+    words(near.text)
     both = criteria(tmp_path, suite, 'close_to = { backend = "exact", steps = 2, relative = 1e-3 }')
-    assert both["slow+w8a8_sym_pc"].text == "close_to exact, 2 steps, relative 0.001 (model net_a)"
+    words(both["slow+w8a8_sym_pc"].text)
 
 
 def test_the_first_key_of_a_table_wins_and_an_empty_name_asks_nothing(tmp_path: Path) -> None:

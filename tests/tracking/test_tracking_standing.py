@@ -61,10 +61,10 @@ def test_a_run_is_whole_when_every_cell_that_it_selected_has_a_line(made, absent
     assert made.is_green == whole
 
 
-def test_a_run_that_ended_without_lines_of_its_cells_was_not_interrupted():
+def test_a_run_that_ended_without_lines_of_its_cells_was_not_interrupted(words):
     short = dataclasses.replace(night(SLUGS[:1]), complete=False)
     ended = dataclasses.replace(short, ended=True)
-    assert list(incomplete_words(ended, "it")) == ["2 of 3 selected cells of it have no lines"]
+    words(list(incomplete_words(ended, "it")))
     assert list(incomplete_words(short, "it")) == [
         "it was interrupted",
         *incomplete_words(ended, "it"),

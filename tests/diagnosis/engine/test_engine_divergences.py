@@ -47,10 +47,10 @@ def test_in_precise_mode_it_is_one_machine_on_every_processor_with_avx2(precise)
     assert engine_divergences(target(precise), batches()) == ()
 
 
-def test_what_is_watched_itself_needs_no_match():
+def test_what_is_watched_itself_needs_no_match(words):
     matched = match_outputs(target("integer-gemmlowp"), [])
     assert matched.is_exact
-    assert matched.sentence == "'integer-gemmlowp' is watched itself: taps change no number there"
+    words(matched.sentence)
 
 
 def test_another_machine_is_matched_within_a_bound_that_is_said():
