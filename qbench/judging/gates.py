@@ -580,6 +580,8 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(  # made with the gate of latency
         kind=GateKind.LATENCY_DRIFT,
+        title="Takes longer for a sample than accepted",
+        short="slower than accepted",
         judges="the same multiple, compared with the accepted one",
         model_keys=("max_latency_ratio",),
         next_step="accept it if it is intended",
@@ -598,6 +600,8 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(  # made with the gate of the size
         kind=GateKind.FILE_SIZE_DRIFT,
+        title="Has a larger file than accepted",
+        short="larger than accepted",
         judges="the bytes, compared with the accepted ones",
         model_keys=("max_file_bytes",),
         next_step="accept them if they are intended",
@@ -612,6 +616,8 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(
         kind=GateKind.CALIBRATION,
+        title="Its calibration differs from the accepted one",
+        short="with another calibration",
         judges="calibrated ranges, compared with the accepted ones",
         model_keys=("ranges",),
         next_step="restore the calibration data, or accept the new ranges",
@@ -626,6 +632,8 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(
         kind=GateKind.EXECUTED_DRIFT,
+        title="Runs less in integers than accepted",
+        short="running less in integers than accepted",
         judges="the share that the engine ran in integers, compared with the accepted one",
         next_step="compare with the last green run; accept it if it is intended",
         set_by_suite=False,

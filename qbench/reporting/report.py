@@ -124,15 +124,17 @@ class Report:
 # report.
 
 UNPROVEN = "unproven"
+_FAILS = [spec for spec in GATES if spec.title and spec.kind in FAILING]
+_DRIFTS = [spec for spec in GATES if spec.title and spec.kind not in FAILING]
 
 TITLES = {
     "error": "Could not be measured",
     GateKind.LOSS.value: "",  # its place: its words come from its row
     UNPROVEN: "Is not proven to lose less against fp32 than its tolerance allows",
-    **{spec.kind.value: spec.title for spec in GATES if spec.title},
+    **{spec.kind.value: spec.title for spec in _FAILS},
     "failed": "Fails for another reason",
     "expired": "Fails, and the date of its quarantine entry has passed",
-    "calibration": "Its calibration differs from the accepted one",
+    **{spec.kind.value: spec.title for spec in _DRIFTS},
     "drifted": "Differs from its accepted result",
     "stale": "Its baseline is of another model, data or preprocessing",
     "missing": "Has no baseline yet",
@@ -140,15 +142,16 @@ TITLES = {
     "fixed": "No longer fails, though a quarantine entry lists it as known bad",
 }
 """Kinds of reason, worst first."""
+_DRIFTING = {spec.kind.value for spec in _DRIFTS}
 
 SHORT = {
     "error": "not measurable",
     GateKind.LOSS.value: "",  # its place: its words come from its row
     UNPROVEN: "not proven within tolerance",
-    **{spec.kind.value: spec.short for spec in GATES if spec.title},
+    **{spec.kind.value: spec.short for spec in _FAILS},
     "failed": "for another reason",
     "expired": "with an expired quarantine entry",
-    "calibration": "with another calibration",
+    **{spec.kind.value: spec.short for spec in _DRIFTS},
     "drifted": "drifted",
     "stale": "with a stale baseline",
     "missing": "without a baseline",
@@ -171,12 +174,8 @@ def cause_name(cell: CellView) -> str:
         return UNPROVEN if strict and "INCONCLUSIVE" in first.detail else first.kind
     if cell.record.outcome == "drifted" and cell.record.headline.startswith(IMPROVED):
         return "improved"
-    if (
-        cell.record.outcome == "drifted"
-        and first is not None
-        and first.kind == GateKind.CALIBRATION
-    ):
-        return "calibration"
+    if cell.record.outcome == "drifted" and first is not None:
+        return first.kind if first.kind in _DRIFTING else "drifted"
     if cell.record.outcome == "expired" and cell.record.headline.startswith(NO_LONGER_FAILS):
         return "fixed"
     return cell.record.outcome if cell.record.outcome in TITLES else "failed"

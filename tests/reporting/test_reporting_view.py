@@ -20,7 +20,7 @@ from reporting_histories import (
     nightly_history,
 )
 
-from qbench.judging import Cell, Outcome
+from qbench.judging import Cell, GateKind, Outcome
 from qbench.number_text import percent, points, signed
 from qbench.reporting import (
     MetricView,
@@ -33,10 +33,11 @@ from qbench.reporting import (
 from qbench.reporting.columns import COLUMNS
 from qbench.reporting.format import BELOW, change_text, margin_level, margin_used, value_text
 from qbench.reporting.png import matrix_frames
-from qbench.reporting.report import cause_name
+from qbench.reporting.report import TITLES, cause_name
 from qbench.reporting.trends import class_difference
 from qbench.reporting.view import read_cell
 from qbench.tracking import Run, record_of_line
+from qbench.tracking.record import GateRecord
 
 
 @pytest.fixture(scope="module")
@@ -301,6 +302,25 @@ def test_a_failed_cell_is_grouped_by_its_broken_gate():
         replace(cell, record=structs.replace(bare, outcome=o.value)) for o in Outcome if o.is_red
     ]
     assert set(map(cause_name, others)) >= {"error", "stale"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "cause"),
+    [
+        (GateKind.CALIBRATION, "calibration"),
+        (GateKind.LATENCY_DRIFT, "latency_drift"),
+        (GateKind.FILE_SIZE_DRIFT, "file_size_drift"),
+        (GateKind.EXECUTED_DRIFT, "executed_drift"),
+        (GateKind.DRIFT, "drifted"),
+        (GateKind.LOSS, "drifted"),  # a gate that fails a cell is not why it drifted
+    ],
+)
+def test_a_drifted_cell_is_grouped_by_its_gate_where_that_has_a_heading(kind, cause):
+    cell = build_report([make_run([make_cell("magika", "ort-cpu", "w8a8_sym_pc", 0.02)])]).cells[0]
+    gate = GateRecord(kind=kind, state="broken", detail="as told", rule="as told")
+    record = structs.replace(cell.record, outcome="drifted", headline="as told", gates=(gate,))
+    assert cause_name(replace(cell, record=record)) == cause
+    assert TITLES[cause]
 
 
 def test_class_difference_names_what_is_new():
