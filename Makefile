@@ -44,7 +44,7 @@ test-slow: $(STAMP)  ## run the tests that take minutes, and all examples of hyp
 test-oracles: $(ORACLES)  ## install the engines of the extra, and let them judge our arithmetics
 	$(PYTEST) -n $(WORKERS) -m oracle -rs
 
-lint: $(STAMP)  ## format check, lint, types, layers, words, the map of the modules
+lint: $(STAMP)  ## format check, lint, types, layers, words, the maps of the code
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m mypy
@@ -52,6 +52,7 @@ lint: $(STAMP)  ## format check, lint, types, layers, words, the map of the modu
 	$(BIN)/python .ci/words.py
 	$(BIN)/python benchmarks/structure.py --check
 	$(BIN)/python benchmarks/gates.py --check
+	$(BIN)/python benchmarks/hops.py --check
 
 format: $(STAMP)  ## format the code, and fix what ruff can fix by itself
 	$(BIN)/python -m ruff format .
