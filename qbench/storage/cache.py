@@ -5,6 +5,7 @@ import contextlib
 import errno
 import functools
 import hashlib
+import json
 import os
 import re
 import secrets
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qbench.errors import StoreError
+from qbench.storage.files_read import are_unchanged, files_watched
+from qbench.storage.source_digest import digest_plain
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -441,18 +444,27 @@ class Cache:
                 work = stack.enter_context(made_aside(path.parent))
             made = work / key
             with self._having_room(kind, key):
-                make(made)
                 if sealed:
+                    with files_watched(self.folder) as read:
+                        make(made)
                     seal = work / _SEAL
-                    seal.write_text(
-                        "".join(f"{digest}  {name}\n" for name, digest in _digests(made).items())
-                    )
+                    seal.write_text(_Seal(_digests(made), read).text())
                     _write_through(seal)
                     _write_through(made)
                     self._publish(made, seal, path)
                 else:
+                    make(made)
                     _replace(made, path)
         return path
+
+    def read_for(self, entry: Path) -> str:
+        """The digest of the files that code of users read while ``entry`` was made; empty:
+        none.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            read = _Seal.of(entry).read
+            return digest_plain(read) if read else ""
+        return ""
 
     def passing_entry(
         self,
@@ -614,17 +626,65 @@ def _verified(path: Path) -> dict[str, tuple[int, int, int]]:  # noqa: ARG001 - 
     return {}
 
 
+_FROM, _ALL_READ = "from ", "/read"
+"""In front of a file that was read, and the name of the digest of all of these."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seal:
+    """What is next to an entry: the digests of its files by their names, and the states of the
+    files that code of users read while it was made (``files_read``).
+    """
+
+    digests: dict[str, str]
+    read: dict[str, str]
+
+    @classmethod
+    def of(cls, path: Path) -> "_Seal":
+        """The seal of the entry at ``path``; a line that is no JSON names a file of the entry.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        text = path.with_name(path.name + _SEAL).read_bytes().decode("ascii", errors="replace")
+        seal = cls({}, {})
+        for line in text.splitlines():
+            if line.startswith(_FROM):
+                with contextlib.suppress(ValueError):
+                    path_read, state = json.loads(line.removeprefix(_FROM))
+                    seal.read[path_read] = state
+                    continue
+            digest, _, name = line.partition("  ")
+            seal.digests[name] = digest
+        return seal
+
+    def text(self) -> str:
+        """As it is written."""
+        lines = [f"{digest}  {name}\n" for name, digest in self.digests.items()]
+        lines += [f"{_FROM}{json.dumps(read)}\n" for read in self.read.items()]
+        if self.read:
+            lines.append(f"{digest_plain(self.read)}  {_ALL_READ}\n")
+        return "".join(lines)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its lines on files that were read are as they were written."""
+        return self.digests.get(_ALL_READ) == (digest_plain(self.read) if self.read else None)
+
+
 def _broken(path: Path) -> str | None:
-    """What is wrong with the sealed entry at ``path``, in words; empty: it is absent or
-    unsealed; None: nothing.
+    """What is wrong with the sealed entry at ``path``, in words; empty: it is absent, unsealed,
+    or made from files that have changed; None: nothing.
 
     Raises:
         OSError: it cannot be read; a disk that fails to read what it has is damage.
     """
     try:
         states = {name: _state(file) for name, file in _files(path).items()}
-        sealed = path.with_name(path.name + _SEAL).read_bytes().decode("ascii", errors="replace")
+        seal = _Seal.of(path)
     except FileNotFoundError:
+        return ""
+    if seal.is_whole and not are_unchanged(seal.read):
         return ""
     if _verified(path) == states != {}:
         return None
@@ -634,12 +694,12 @@ def _broken(path: Path) -> str | None:
         if error.errno != errno.EIO:
             raise
         return error.strerror or "unreadable"
-    wanted = {
-        name: digest for digest, _, name in (line.partition("  ") for line in sealed.splitlines())
-    }
+    wanted = {name: one for name, one in seal.digests.items() if name != _ALL_READ}
     wrong = sorted(
         name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)
     )
+    if not seal.is_whole:
+        wrong.append(_SEAL)
     if wrong:
         return f"{wrong[0] or 'its file'} is not as it was written"
     known = _verified(path)

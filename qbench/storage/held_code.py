@@ -12,7 +12,6 @@ import logging
 import marshal
 import mmap
 import os
-import stat
 import sys
 import threading
 import types
@@ -24,10 +23,10 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from qbench.lazy import gc_paused
+from qbench.storage.files_read import file_state, is_of_code
 from qbench.storage.source_digest import (
     SourceFiles,
     digest_bytes,
-    digest_file,
     digest_plain,
     file_of_class,
     file_of_module,
@@ -62,8 +61,8 @@ from qbench.storage.source_digest import (
 
 _PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes))
 _MOST_OBJECTS = 200_000
-_MOST_FILES, _MOST_BYTES = 64, 16 << 20
-"""Files whose content is read for a key; of more, and of larger ones, size and time count."""
+_MOST_FILES = 64
+"""Files whose content is read for a key; of more, and of large ones, size and time count."""
 _LONGEST_PATH, _MOST_PATHS, _NO_PATH = 255, 100_000, frozenset("\n\0")
 _MOST_IN_FOLDER = 10_000
 """Files of one folder that are followed, each by size and time at least."""
@@ -247,7 +246,7 @@ class _Walk:
     def _state_of_path(self, path: str) -> str:
         if not os.path.isdir(path):
             return self._state_of_file(path)
-        if _is_of_code(path):
+        if is_of_code(path):
             return ""
         found = []
         for top, folders, files in os.walk(path):
@@ -261,7 +260,7 @@ class _Walk:
         return f"folder {digest_bytes(os.fsencode(chr(10).join(found)))}"
 
     def _state_of_file(self, path: str) -> str:
-        found = _file_state(path, is_read=self._files_read < _MOST_FILES)
+        found = file_state(path, is_read=self._files_read < _MOST_FILES)
         self._files_read += bool(found)
         return found
 
@@ -358,6 +357,8 @@ class _Walk:
             texts.update(one for one in code.co_consts if type(one) is str)
         space, package = function.__globals__, str(function.__globals__.get("__package__") or "")
         self._later_of(str(space.get("__name__") or ""), space, names)
+        if "modules" in names:  # sys.modules["name"]
+            names |= {text for text in texts if text in sys.modules}
         for name in names:
             # a name that is not in the globals may be that of a module imported in the function
             for module in (sys.modules.get(name), sys.modules.get(f"{package}.{name}")):
@@ -367,6 +368,8 @@ class _Walk:
             f"{text!r} {self._file_named(text) or self._file_named(text, folder)}"
             for text in sorted(texts)
         ]
+        if hidden := sorted(texts & _ENVIRONMENT):  # getattr(os, "environ")
+            self._cannot(f"{function.__qualname__}: the environment by the text '{hidden[0]}'")
         return [*(each for each in found if not each.endswith(" ")), *self._variables(function)]
 
     def _variables(self, function: types.FunctionType) -> list[str]:
@@ -533,7 +536,9 @@ class _Walk:
     def _reduced(self, value: object) -> list[str]:
         try:
             registered = copyreg.dispatch_table.get(type(value))
-            made = value.__reduce_ex__(2) if registered is None else registered(value)
+            made: Any = value.__reduce_ex__(2) if registered is None else registered(value)
+            if isinstance(made, str):
+                return ["named", _module_with(made, value), made]
             parts: list[Any] = list(made) if isinstance(made, tuple) else [made]
             held = [
                 list(one) if isinstance(one, Iterator) else one for one in parts if one is not None
@@ -542,6 +547,18 @@ class _Walk:
             self._cannot(f"an object of {type(value).__module__}.{type(value).__qualname__}")
             return []
         return ["made by", *(self.digest(one) for one in held if one is not type(value))]
+
+
+def _module_with(name: str, value: object) -> str:
+    """The module that has ``value`` under ``name``.
+
+    Raises:
+        LookupError: none has; what the value does is not known then.
+    """
+    for module, held in sorted(sys.modules.items()):
+        if getattr(held, "__dict__", {}).get(name) is value:
+            return module
+    raise LookupError(name)
 
 
 _Method = Callable[[_Walk, Any], list[str]]
@@ -638,19 +655,7 @@ def _texts(items: Iterable[object]) -> Iterator[str]:
             yield from _texts(one)
 
 
-def _is_of_code(folder: str) -> bool:
-    """Whether ``folder`` has code in it, or is above the current folder: results and caches are
-    there, too.
-    """
-    try:
-        with os.scandir(folder) as entries:
-            is_code = any(entry.name.endswith(".py") for entry in entries)
-        return is_code or Path.cwd().is_relative_to(Path(folder).resolve())
-    except OSError:
-        return True
-
-
-_ENVIRONMENT = frozenset(("environ", "environb", "getenv", "getenvb"))
+_ENVIRONMENT = frozenset(("environ", "environb", "getenv", "getenvb", "expandvars"))
 _READS = frozenset(("get", "pop", "setdefault", "__getitem__", "__contains__"))
 
 
@@ -703,6 +708,8 @@ def _variable_of(node: ast.expr, above: Mapping[ast.AST, ast.AST]) -> str | None
     if isinstance(around, ast.Attribute) and around.attr in _READS:
         node, around = around, above.get(around)
     named: ast.AST | None = None
+    if isinstance(node, ast.Name | ast.Attribute) and _name_of(node) == "expandvars":
+        return None
     if isinstance(around, ast.Call) and around.func is node and around.args:
         named = around.args[0]
     elif isinstance(around, ast.Subscript) and around.value is node:
@@ -720,6 +727,8 @@ def _variable_of(node: ast.expr, above: Mapping[ast.AST, ast.AST]) -> str | None
 def _has_hidden_state(value: object) -> bool:
     """Whether a C type may hold what no attribute shows."""
     kind = type(value)
+    if kind in copyreg.dispatch_table:
+        return True
     if not any("__dict__" in vars(one) or "__slots__" in vars(one) for one in kind.__mro__):
         return True
     made_by = [
@@ -728,21 +737,6 @@ def _has_hidden_state(value: object) -> bool:
         if one is not object and one not in _CONTAINERS
     ]
     return any(isinstance(one, types.BuiltinFunctionType) for one in made_by)
-
-
-def _file_state(path: str, *, is_read: bool) -> str:
-    """The content of the file at ``path``, or size and time where it is large; empty: there is
-    none.
-    """
-    try:
-        status = os.stat(path)
-        if not stat.S_ISREG(status.st_mode):
-            return ""
-        if is_read and status.st_size <= _MOST_BYTES:
-            return digest_file(Path(path))
-    except (OSError, ValueError):
-        return ""
-    return f"{status.st_size} bytes {status.st_mtime_ns}"
 
 
 def _array_digest(value: Any, walk: _Walk) -> list[str]:  # noqa: ANN401 - arrays of any library
@@ -758,7 +752,7 @@ def _array_digest(value: Any, walk: _Walk) -> list[str]:  # noqa: ANN401 - array
     is_whole_map = isinstance(value, np.memmap) and isinstance(value.base, mmap.mmap)
     if is_whole_map and value.mode == "r" and value.filename is not None:
         mapped = [str(value.filename), str(value.offset), str(value.shape), value.dtype.str]
-        return [*mapped, _file_state(str(value.filename), is_read=False)]
+        return [*mapped, file_state(str(value.filename), is_read=False)]
     try:
         found = np.asarray(value.detach().cpu() if hasattr(kind, "detach") else value)
     except Exception:

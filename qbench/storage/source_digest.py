@@ -251,10 +251,26 @@ _IMPORTERS = {
     "import_module": "importlib.import_module",
     "__import__": "__import__",
     "spec_from_file_location": "importlib.util.spec_from_file_location",
+    "SourceFileLoader": "importlib.machinery.SourceFileLoader",
     "run_path": "runpy.run_path",
     "run_module": "runpy.run_module",
+    "importorskip": "pytest.importorskip",
+    "resolve_name": "pkgutil.resolve_name",
+    "locate": "pydoc.locate",
+    "load_source": "imp.load_source",
 }
-_BY_NAME = ("import_module", "__import__", "run_module")
+_BY_NAME = (
+    "import_module",
+    "__import__",
+    "run_module",
+    "importorskip",
+    "resolve_name",
+    "locate",
+    "load_source",
+)
+_COMMON = {"resolve_name": "pkgutil", "locate": "pydoc", "load_source": "imp"}
+"""Names that other objects have methods of: with the module that they have to be of."""
+_PATH_SECOND = ("spec_from_file_location", "SourceFileLoader", "load_source")
 _RUNNERS = ("exec", "eval")
 """Built-in functions that run a text; a method of such a name (``model.eval()``) is none."""
 _MAY_IMPORT = re.compile(
@@ -280,10 +296,11 @@ def _computed_imports(
     except SyntaxError:
         return (), ()
     computed, named = list[tuple[int, str]](), list[str]()
+    known = _importers_known(tree)
     for call in ast.walk(tree):
         if not isinstance(call, ast.Call) or not call.args:
             continue
-        name = _called(call)
+        name = _called(call, known)
         if not name:
             continue
         texts = [
@@ -292,20 +309,45 @@ def _computed_imports(
             if isinstance(one, ast.Constant) and isinstance(one.value, str)
         ]
         if name in _BY_NAME and texts[:1] and isinstance(call.args[0], ast.Constant):
-            named.append(_absolute(texts, package))
-        elif not isinstance(
-            call.args[-1 if name == "spec_from_file_location" else 0], ast.Constant
-        ):
+            named += _modules_of(_absolute(texts, package))
+        elif not isinstance(call.args[-1 if name in _PATH_SECOND else 0], ast.Constant):
             computed.append((call.lineno, f"{_IMPORTERS.get(name, name)} of a computed name"))
     return tuple(computed), tuple(named)
 
 
-def _called(call: ast.Call) -> str:
+def _importers_known(tree: ast.AST) -> dict[str, str]:
+    """Name in a file → the function that imports or runs code, also where it has another name."""
+    known = {name: name for name in (*_IMPORTERS, *_RUNNERS) if name not in _COMMON}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            for one in node.names:
+                if one.name in _IMPORTERS and node.module == _COMMON.get(one.name, node.module):
+                    known[one.asname or one.name] = one.name
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Name | ast.Attribute):
+            name = _name_called(node.value, known)
+            known |= {one.id: name for one in node.targets if name and isinstance(one, ast.Name)}
+    return known
+
+
+def _called(call: ast.Call, known: Mapping[str, str]) -> str:
     """The name of the function that a call imports or runs code by; empty: it calls another one."""
-    if isinstance(call.func, ast.Attribute):
-        return call.func.attr if call.func.attr in _IMPORTERS else ""
-    name = call.func.id if isinstance(call.func, ast.Name) else ""
-    return name if name in _IMPORTERS or name in _RUNNERS else ""
+    return _name_called(call.func, known)
+
+
+def _name_called(function: ast.expr, known: Mapping[str, str]) -> str:
+    if isinstance(function, ast.Name):
+        return known.get(function.id, "")
+    if not isinstance(function, ast.Attribute) or function.attr not in _IMPORTERS:
+        return ""
+    module = _COMMON.get(function.attr)
+    is_of_it = isinstance(function.value, ast.Name) and function.value.id == module
+    return function.attr if module is None or is_of_it else ""
+
+
+def _modules_of(text: str) -> list[str]:
+    """The modules that ``a.b:c`` or ``a.b.c`` may name."""
+    parts = text.partition(":")[0].split(".")
+    return [".".join(parts[: count + 1]) for count in range(len(parts))]
 
 
 def _absolute(texts: list[str], package: str) -> str:
@@ -336,6 +378,13 @@ def _statements(tree: ast.Module) -> Iterator[ast.AST]:
 def is_installed(file: Path) -> bool:
     """Whether ``file`` is of an installed package."""
     return any(part in ("site-packages", "dist-packages") for part in file.parts)
+
+
+@functools.cache
+def is_foreign_file(path: str) -> bool:
+    """Whether the file at ``path`` is of an installed package or of the standard library."""
+    file = Path(path)
+    return is_installed(file) or _is_standard(file)
 
 
 @functools.cache

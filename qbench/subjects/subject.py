@@ -603,6 +603,7 @@ class Samples:
     of the samples.
 
     ``unknown``: why no other process can use them, and what is made with them; empty: all can.
+    ``read``: the digest of the files that code of users read while they were made; empty: none.
     """
 
     data: str
@@ -613,6 +614,7 @@ class Samples:
     preprocess: Preprocess
     classes: ClassNames | None = field(default=None, kw_only=True)
     unknown: str = field(default="", kw_only=True)
+    read: str = field(default="", kw_only=True)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -629,7 +631,7 @@ class Samples:
         """The digest of all that the prepared samples were made from, part of the keys of what
         is made from them.
         """
-        return str(self.folder) if self.unknown else self.folder.name
+        return str(self.folder) if self.unknown else f"{self.folder.name}{self.read}"
 
     def batches(self, size: int = BATCH) -> Iterator[dict[str, Array]]:
         """The graph's feeds, ``size`` samples at a time, the last batch shorter.
@@ -764,6 +766,7 @@ def prepare_samples(dataset: Dataset, preprocess: Preprocess, cache: Cache) -> S
         preprocess,
         classes=classes,
         unknown=unknown,
+        read="" if unknown else cache.read_for(folder),
     )
 
 

@@ -194,6 +194,36 @@ LAYOUTS = {
         "    return importlib.import_module('helper').turn(batch, BY)\n",
         "by_global(setting)",
     ),
+    "import_module under another name": (
+        "from importlib import import_module as load\nBY = 0\ndef run(batch):\n"
+        "    return load('helper').turn(batch, BY)\n",
+        "by_global(setting)",
+    ),
+    "import_module in a variable": (
+        "import importlib\nBY, LOAD = 0, importlib.import_module\nload = importlib.import_module\n"
+        "def run(batch):\n    return load('helper').turn(batch, BY)\n",
+        "by_global(setting)",
+    ),
+    "importorskip": (
+        "import pytest\nBY = 0\ndef run(batch):\n"
+        "    return pytest.importorskip('helper').turn(batch, BY)\n",
+        "by_global(setting)",
+    ),
+    "pkgutil.resolve_name": (
+        "import pkgutil\nBY = 0\ndef run(batch):\n"
+        "    return pkgutil.resolve_name('helper:turn')(batch, BY)\n",
+        "by_global(setting)",
+    ),
+    "pydoc.locate": (
+        "import pydoc\nBY = 0\ndef run(batch):\n"
+        "    return pydoc.locate('helper.turn')(batch, BY)\n",
+        "by_global(setting)",
+    ),
+    "sys.modules": (
+        "import sys, helper as _\ndef run(batch):\n"
+        "    return sys.modules['helper'].turn(batch) * sys.modules['helper'].FACTOR\n",
+        "by_other(setting)",
+    ),
     "__import__": (
         "BY = 0\ndef run(batch):\n    return __import__('helper').turn(batch, BY)\n",
         "by_global(setting)",
@@ -415,6 +445,9 @@ UNFOLLOWED = {
     "computed import of a path": "by_path",
     "computed text": "computed_text",
     "object of a C library": "__import__('hashlib').sha256()",
+    "ufunc of a function": "__import__('numpy').frompyfunc(abs, 1, 1)",
+    "computed import under another name": "renamed",
+    "computed importorskip": "skipping",
 }
 
 
@@ -423,6 +456,9 @@ def test_what_cannot_be_followed_is_named(what, tmp_path, monkeypatch):
     texts = {
         "computed": "def computed(name):\n    return importlib.import_module(name)\n",
         "by_path": "def by_path(p):\n    return importlib.util.spec_from_file_location('x', p)\n",
+        "renamed": "from importlib import import_module as load\ndef renamed(a):\n"
+        "    return load(a)\n",
+        "skipping": "import pytest\ndef skipping(a):\n    return pytest.importorskip(a)\n",
         "computed_text": "def computed_text(text):\n    return eval(text)\n",
     }
     held = "class Held:\n    def __init__(self, value):\n        self.value = value\n"
@@ -606,6 +642,11 @@ OPAQUE = {
         "def made():\n    from os import environ as E\n    return E['A']\n",
         "made",
     ),
+    "environment by a text": (
+        "import os\ndef made():\n    return getattr(os, 'environ')\n",
+        "made",
+    ),
+    "expanded variables": ("import os\ndef made():\n    return os.path.expandvars('$A')\n", "made"),
     "environment in an attribute": ("import os\n" + OBJECT, "Held(os.environ)"),
 }
 
