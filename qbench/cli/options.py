@@ -15,11 +15,13 @@ from qbench.cli.command import count_from_one, in_turn
 from qbench.cli.printing import say
 from qbench.errors import InputError, nearest
 from qbench.extension import Extension, error_of_code
+from qbench.number_text import counted
 from qbench.storage import read_project, require_writable
 
 if TYPE_CHECKING:
     from qbench.backends import Backend
     from qbench.evaluation import SubjectArtifacts
+    from qbench.judging import ValueDistribution
     from qbench.numerics import Arithmetic
     from qbench.quantization import Schema
     from qbench.storage import Cache
@@ -388,6 +390,59 @@ def refuse_idle_settings(
             ),
             remedy=f"Leave --{idle[0]} out, or --{with_option}.",
         )
+
+
+# ``--plot``: pictures of values, for the verbs that know ranges.
+
+_PLOTS = 40
+
+
+def declare_plot(parser: argparse.ArgumentParser, what: str) -> None:
+    """``--plot`` and ``--plots``; ``what`` is drawn."""
+    parser.add_argument(
+        "--plot",
+        metavar="DIR|FILE",
+        help=(
+            f"also draw {what}: a folder with one PNG for a value and an index page, or one .png "
+            "or .pdf"
+        ),
+    )
+    parser.add_argument(
+        "--plots",
+        metavar="N",
+        type=count_from_one,
+        default=_PLOTS,
+        help=f"draw at most N values, those that lose most (default: {_PLOTS})",
+    )
+
+
+def check_plot_of(arguments: argparse.Namespace, doing: str) -> None:
+    """Check ``--plot`` before the work.
+
+    Raises:
+        InputError: pictures cannot be written there.
+    """
+    from qbench.reporting import check_plot
+
+    if arguments.plot:
+        check_plot(Path(arguments.plot), doing)
+
+
+def draw_values(arguments: argparse.Namespace, ones: "Iterable[ValueDistribution]") -> str:
+    """Draw ``ones`` where ``--plot`` says, and the line to print; empty without the option.
+
+    Raises:
+        StoreError: a file cannot be written.
+    """
+    from qbench.reporting import write_distributions
+
+    if not arguments.plot:
+        return ""
+    values = tuple(ones)
+    title = f"{arguments.verb} {Path(arguments.model).name}"
+    path, left = write_distributions(values, Path(arguments.plot), title, arguments.plots)
+    rest = f", {left} left out (--plots)" if left else ""
+    return f"{path}: pictures of {counted(len(values) - left, 'value')}{rest}"
 
 
 # The outputs of a command, checked before it starts: no output is an input, another output, or

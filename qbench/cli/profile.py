@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING
 from qbench.cli.command import Command, ExitCode
 from qbench.cli.options import (
     check_outputs,
+    check_plot_of,
     choose_cache,
     declare_cache,
     declare_count,
     declare_data,
     declare_json,
     declare_model,
+    declare_plot,
     declare_threads,
+    draw_values,
     read_samples,
 )
 from qbench.cli.printing import print_json, put
@@ -58,6 +61,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="also write histograms of 2000 equal bins to FILE.csv or FILE.json",
     )
+    declare_plot(parser, "the histogram of every value, with the ranges of two methods")
     declare_threads(parser)
     declare_cache(parser)
     declare_json(parser)
@@ -98,10 +102,11 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     profile.dump(arguments.output)
     if arguments.bins is not None:
         write_text(Path(arguments.bins), equal_width_text(profile.values, Path(arguments.bins)))
-    return _tell(arguments.output, profile, as_json=arguments.json)
+    return _tell(arguments, arguments.output, profile)
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
+    check_plot_of(arguments, f"Profiling '{arguments.model}'")
     check_outputs(
         f"Profiling '{arguments.model}'",
         {"--output": arguments.output, "--bins": arguments.bins},
@@ -117,10 +122,13 @@ def _check(arguments: argparse.Namespace, model: "ir.Model", samples: "Samples")
     profile = Profile.load(arguments.check)
     profile.require_graph(graph_digest(canonicalize(model, arguments.canonical)), arguments.model)
     profile.require_data(data_of(model, samples.batches()), arguments.data)
-    return _tell(arguments.check, profile, as_json=arguments.json)
+    return _tell(arguments, arguments.check, profile)
 
 
-def _tell(path: str, profile: "Profile", *, as_json: bool) -> ExitCode:
+def _tell(arguments: argparse.Namespace, path: str, profile: "Profile") -> ExitCode:
+    from qbench.diagnosis import distributions_of_profile
+
+    drawn = draw_values(arguments, distributions_of_profile(profile)) if arguments.plot else ""
     infinite = {name: seen.infinite for name, seen in profile.values.items() if seen.infinite}
     facts = {
         "profile": path,
@@ -131,14 +139,16 @@ def _tell(path: str, profile: "Profile", *, as_json: bool) -> ExitCode:
         "values": len(profile.values),
         "infinite": infinite,
     }
-    if as_json:
-        print_json(facts)
+    if arguments.json:
+        print_json(facts | ({"plot": arguments.plot} if drawn else {}))
         return ExitCode.FINE
     again = f", {profile.repeated} of them repeated" if profile.repeated else ""
     over = f"{profile.rows} sample{'s' * (profile.rows != 1)}{again}"
     put(f"{path}: {facts['values']} values of graph {profile.graph[:12]}… over {over}")
     for name, count in infinite.items():
         put(f"  {name}: {count} infinite numbers, which cannot be quantized; it will stay in float")
+    if drawn:
+        put(drawn)
     return ExitCode.FINE
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from qbench.cli.command import Command, ExitCode
 from qbench.cli.options import (
     check_outputs,
+    check_plot_of,
     choose_cache,
     choose_schema,
     declare_cache,
@@ -16,7 +17,9 @@ from qbench.cli.options import (
     declare_json,
     declare_model,
     declare_planned_backend,
+    declare_plot,
     declare_ranges,
+    draw_values,
     read_samples,
     refuse_idle_rules,
     refuse_idle_settings,
@@ -366,6 +369,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
     declare_ranges(parser)
     declare_form(parser)
     declare_samples(parser)
+    declare_plot(
+        parser, "every quantized value and weight: its histogram, range, clipping and codes"
+    )
     declare_json(parser)
 
 
@@ -396,7 +402,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             arguments.ranges,
         ),
     )
-    model, plan = _model_and_plan(arguments)
+    check_plot_of(arguments, f"Quantizing '{arguments.model}'")
+    model, plan, profile = _model_and_plan(arguments)
     correction, left = None, dict[str, str]()
     if arguments.output:
         quantized = quantize_model(model, plan)
@@ -413,6 +420,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         left=left,
         unknown=unknown_sizes(model),
         stubs=() if arguments.read else stubs_of(model),
+        drawn=_drawn(arguments, model, plan, profile),
     )
     if arguments.json:
         print_json(_facts(arguments, done))
@@ -432,6 +440,7 @@ class _Quantized:
     left: Mapping[str, str]
     unknown: Sequence[str]
     stubs: "Sequence[Stub]"
+    drawn: str
 
 
 def _facts(arguments: argparse.Namespace, done: _Quantized) -> dict[str, Any]:
@@ -452,6 +461,7 @@ def _facts(arguments: argparse.Namespace, done: _Quantized) -> dict[str, Any]:
             {"value": stub.value, "node": stub.node, "readers": stub.readers} for stub in done.stubs
         ],
         "without_stubs": _without_stubs(plan),
+        **({"plot": arguments.plot} if done.drawn else {}),
     }
     if arguments.why:
         facts["decisions"] = plan.lines(None, arguments.backend or "the backend")[1:]
@@ -475,6 +485,20 @@ def _print(arguments: argparse.Namespace, done: _Quantized) -> None:
         put(line)
     for name, reason in done.left.items():
         put(f"  {name} stays between Q and DQ: {reason}")
+    if done.drawn:
+        put(done.drawn)
+
+
+def _drawn(
+    arguments: argparse.Namespace, model: "ir.Model", plan: "Plan", profile: "Profile | None"
+) -> str:
+    """Draw the values and weights, and what was drawn, in words; empty without ``--plot``."""
+    from qbench.diagnosis import distributions_of_plan
+
+    if not arguments.plot:
+        return ""
+    text = draw_values(arguments, distributions_of_plan(plan, model, profile))
+    return text if profile is not None else f"{text}; of weights alone: there is no profile"
 
 
 _FORMS_OF_USE = """
@@ -516,10 +540,12 @@ def _float_lines(plan: "Plan", backend: str | None) -> list[str]:
     ]
 
 
-def _model_and_plan(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
+def _model_and_plan(
+    arguments: argparse.Namespace,
+) -> "tuple[ir.Model, Plan, Profile | None]":
     if arguments.plan:
-        return read_saved_plan(arguments)
-    return read_given_plan(arguments) if arguments.read else _planned(arguments)
+        return (*read_saved_plan(arguments), None)
+    return (*read_given_plan(arguments), None) if arguments.read else _planned(arguments)
 
 
 def _schema_of(arguments: argparse.Namespace) -> "Schema | None":
@@ -529,7 +555,7 @@ def _schema_of(arguments: argparse.Namespace) -> "Schema | None":
     return with_ranges_by_hand(choose_schema(arguments.schema), arguments)
 
 
-def _planned(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
+def _planned(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan, Profile | None]":
     from qbench.backends import get_backend
     from qbench.calibration import Profile
     from qbench.quantization import is_quantized, make_plan, of_stubs_alone, stubs_of
@@ -570,13 +596,13 @@ def _planned(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
     if takes_ranges(arguments, schema):
         profile = _profiled(arguments, schema)
     if by_stubs:
-        profile = profile or _nothing_seen(model, schema)
-        plan = make_plan(model, profile, of_stubs_alone(schema, model), capabilities=capabilities)
+        known = profile or _nothing_seen(model, schema)
+        plan = make_plan(model, known, of_stubs_alone(schema, model), capabilities=capabilities)
     else:
         plan = make_plan(model, profile, schema, capabilities=capabilities)
         refuse_idle_rules(schema.name, arguments.model, plan.idle_rules)
     _refuse_all_float(arguments, plan)
-    return model, plan
+    return model, plan, profile
 
 
 def _nothing_seen(model: "ir.Model", schema: "Schema") -> "Profile":

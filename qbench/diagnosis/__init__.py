@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from qbench.diagnosis.diff.compare import SideDifferences as SideDifferences
     from qbench.diagnosis.diff.compare import compare_sides as compare_sides
     from qbench.diagnosis.diff.compare import first_failing_case as first_failing_case
+    from qbench.diagnosis.distributions import distributions_of_plan as distributions_of_plan
+    from qbench.diagnosis.distributions import distributions_of_profile as distributions_of_profile
     from qbench.diagnosis.engine.case_files import run_test_case as run_test_case
     from qbench.diagnosis.engine.case_files import save_test_case as save_test_case
     from qbench.diagnosis.engine.shrink import FailingCase as FailingCase

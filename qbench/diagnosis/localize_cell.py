@@ -128,6 +128,8 @@ SAMPLES = 64
 SUSPECTS = 5
 _NODES, _CAUSES = 0.5, 0.25
 """Shares of the remaining budget."""
+_DRAWN = 3
+"""Suspects whose values are drawn: a picture takes some kilobytes of the run file."""
 _UNIT_TIMEOUT_S = 10.0
 """The least timeout of a unit alone, however little of the budget is left: a slow unit is not a
 hanging one.
@@ -350,6 +352,7 @@ def _localized(
         in_time = [graph.name_causes(share, options.suspects) for graph in graphs]
         named = all(in_time)
         ranked = [one for graph in graphs for one in graph.likeliest]
+        drawn = [one for graph in graphs for one in graph.distributions(budget, _DRAWN)]
         notes = [note for graph in graphs for note in (*graph.strays, *graph.notes)]
         finding = Finding(
             model=cell.request.cell.model,
@@ -363,6 +366,7 @@ def _localized(
             suspects=with_floats(
                 _worth_saying(graphs, verdict), options.in_float, verdict, _near(graphs)
             ),
+            distributions=tuple(drawn),
         )
     if not enough:
         notes.insert(0, f"{OUT_OF_BUDGET}: only {finding.samples} of the samples were examined")

@@ -22,6 +22,7 @@ from qbench.backends import (
 )
 from qbench.calibration import Rows
 from qbench.diagnosis.capture import Budget, Capturing, KeptFeeds
+from qbench.diagnosis.distributions import distributions_of_units
 from qbench.diagnosis.engine.client import filled_up, rows_of_runs
 from qbench.diagnosis.engine.departure import Departure, first_departure
 from qbench.diagnosis.examine import Examination, Examined, each_gain
@@ -40,7 +41,14 @@ from qbench.diagnosis.target import Matched, Target, bound_of
 from qbench.diagnosis.unit_runs import exact_backend
 from qbench.diagnosis.units import Captured, whole_unit
 from qbench.graph import PRODUCTS, node_key, values_by_name
-from qbench.judging import Cause, CountingErrors, NodeErrors, Suspect, Unaligned
+from qbench.judging import (
+    Cause,
+    CountingErrors,
+    NodeErrors,
+    Suspect,
+    Unaligned,
+    ValueDistribution,
+)
 from qbench.metrics import Differences, unequal
 from qbench.number_text import steps_text
 from qbench.numerics import Arithmetic
@@ -388,6 +396,32 @@ class LocalizedGraph(Closing):
         )
         self._suspect_engine(budget)
         return measured and len(named) == len(chosen)
+
+    def distributions(self, budget: Budget, count: int) -> tuple[ValueDistribution, ...]:
+        """The values and weights of the first ``count`` suspects, on the samples that were kept;
+        empty where there is no time.
+        """
+        if budget.is_over or not self._kept.joined:
+            return ()
+        places = {suspect.node: place for place, suspect in enumerate(self.suspects[:count])}
+        by_value = self._examination.units.by_value
+        names = {
+            node.codes: node.node
+            for node in self._counted.nodes
+            if self._prefix + node.node in places and node.codes in by_value
+        }
+        units = sorted(
+            (by_value[codes] for codes in names),
+            key=lambda unit: places[self._prefix + names[unit.value]],
+        )
+        if not units:
+            return ()
+        feeds = filled_up(self.target.original, self._kept.joined)
+        try:
+            return tuple(distributions_of_units(self.target, units, names, feeds))
+        except Exception as error:  # the other results are reported
+            self.notes.append(f"the values of suspects could not be drawn: {_failure(error)}")
+            return ()
 
     def _named(self, chosen: Sequence[RankedNode], budget: Budget) -> list[NamedCause]:
         """The causes of ``chosen``, of as many as there is time for."""

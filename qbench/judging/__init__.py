@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from qbench.judging.cell import EnvironmentClass as EnvironmentClass
     from qbench.judging.cell import class_change as class_change
     from qbench.judging.cell import recorded_class as recorded_class
+    from qbench.judging.distribution import ChannelRange as ChannelRange
+    from qbench.judging.distribution import ValueDistribution as ValueDistribution
     from qbench.judging.drift import NOTHING_ACCEPTED_FOR as NOTHING_ACCEPTED_FOR
     from qbench.judging.drift import UNACCEPTED as UNACCEPTED
     from qbench.judging.drift import Criterion as Criterion

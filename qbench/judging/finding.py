@@ -3,6 +3,8 @@
 import enum
 from dataclasses import dataclass
 
+from qbench.judging.distribution import ValueDistribution
+
 # The errors of one node of a quantized graph, as plain numbers.
 #
 # x is a value as fp32 computes it, y the same value in the examined run, over all samples; s is the
@@ -229,6 +231,7 @@ class Finding:
         notes: remarks, such as a budget that ran out.
         complete: whether everything was done.
         seconds: how long it took.
+        distributions: of the values and weights of the first suspects, in their order.
     """
 
     model: str
@@ -245,6 +248,7 @@ class Finding:
     notes: tuple[str, ...] = ()
     complete: bool = True
     seconds: float = 0.0
+    distributions: tuple[ValueDistribution, ...] = ()
 
     @property
     def headline(self) -> str:

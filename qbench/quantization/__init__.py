@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from qbench.quantization.decision import KeptFloat as KeptFloat
     from qbench.quantization.decision import Shared as Shared
     from qbench.quantization.decision import Static as Static
+    from qbench.quantization.decision import numbers as numbers
     from qbench.quantization.decision import qparams_of as qparams_of
     from qbench.quantization.grammar import catalogue as catalogue
     from qbench.quantization.grammar import get_schema as get_schema

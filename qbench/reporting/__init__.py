@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from qbench.reporting.assembly import read_memory as read_memory
     from qbench.reporting.assembly import remember as remember
     from qbench.reporting.columns import READ as READ
+    from qbench.reporting.distribution_png import check_plot as check_plot
+    from qbench.reporting.distribution_png import write_distributions as write_distributions
     from qbench.reporting.export import EXPORT_FORMATS as EXPORT_FORMATS
     from qbench.reporting.export import EXPORT_KEYS as EXPORT_KEYS
     from qbench.reporting.export import cell_facts as cell_facts

@@ -12,6 +12,7 @@ from qbench.judging import Cell
 from qbench.reporting import columns
 from qbench.reporting import format as words
 from qbench.reporting.chart import flips_svg, line_names, sparkline_svg, trend_svg
+from qbench.reporting.distribution_chart import distribution_svgs, facts_of
 from qbench.reporting.findings_view import Found, decibels, found_text, node_of
 from qbench.reporting.many_models import by_model, most_telling
 from qbench.reporting.node_chart import heat_map, nodes_svg
@@ -381,10 +382,12 @@ def _environment() -> "Environment":
         _with_outcome,
         alert_rows,
         class_sentence,
+        facts_of,
         heat_map,
         line_names,
         next_steps,
-        flips_svg,  # these four escape what is in them: templates mark them as safe
+        distribution_svgs,  # these five escape what is in them: templates mark them as safe
+        flips_svg,
         nodes_svg,
         sparkline_svg,
         trend_svg,

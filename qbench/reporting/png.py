@@ -101,7 +101,7 @@ def matrix_png(report: Report) -> bytes:
         f"{report.suite}: {report.headline}", int(10.5 * width), placeholder=" …"
     )
     figure.text(
-        0.15 / width, 1 - 0.3 / height, _safe(title), color=INK, fontsize=10, fontweight="bold"
+        0.15 / width, 1 - 0.3 / height, safe_text(title), color=INK, fontsize=10, fontweight="bold"
     )
     if any(cell.is_below_tolerance for cell in report.cells):
         words = f"{BELOW} {BELOW_MEANING}"
@@ -114,13 +114,13 @@ def matrix_png(report: Report) -> bytes:
         figure.text(
             0.15 / width,
             (top + size + 0.1) / height,
-            _safe(matrix.backend),
+            safe_text(matrix.backend),
             color=INK,
             fontsize=9,
             fontweight="bold",
         )
         _heat_map(axis, matrix, columns)
-    return _file(figure)
+    return png_bytes(figure)
 
 
 def model_png(report: Report, model: str) -> bytes:
@@ -141,10 +141,10 @@ def model_png(report: Report, model: str) -> bytes:
     metric = first.lead.name if first and first.lead else "nothing measured"
     title = f"{model}, {metric}, {counted(len(report.runs), 'run')}"
     figure.text(
-        0.15 / width, 1 - 0.32 / height, _safe(title), color=INK, fontsize=12, fontweight="bold"
+        0.15 / width, 1 - 0.32 / height, safe_text(title), color=INK, fontsize=12, fontweight="bold"
     )
     if not cells:
-        return _file(figure)
+        return png_bytes(figure)
     frame, labels = trend_frame(report, model), run_labels(report.runs)
     _legend(figure, width, height)
     axes = figure.subplots(len(backends), len(columns), squeeze=False)
@@ -164,7 +164,7 @@ def model_png(report: Report, model: str) -> bytes:
                 continue
             data = frame[(frame["backend"] == backend) & (frame["column"] == column)]
             _small_chart(axis, data, cell, report.trends[cell.key][0], labels)
-    return _file(figure)
+    return png_bytes(figure)
 
 
 def _heat_map(axis: Any, matrix: Matrix, columns: int) -> None:  # noqa: ANN401 - matplotlib has no types
@@ -189,7 +189,7 @@ def _heat_map(axis: Any, matrix: Matrix, columns: int) -> None:  # noqa: ANN401 
             axis.text(
                 x + 0.5,
                 y + 0.5,
-                _safe(str(texts.iat[y, x])),
+                safe_text(str(texts.iat[y, x])),
                 ha="center",
                 va="center",
                 fontsize=8,
@@ -203,10 +203,14 @@ def _heat_map(axis: Any, matrix: Matrix, columns: int) -> None:  # noqa: ANN401 
                     )
                 )
     axis.set_xticks(
-        [x + 0.5 for x in range(len(texts.columns))], [_safe(c) for c in texts.columns], fontsize=8
+        [x + 0.5 for x in range(len(texts.columns))],
+        [safe_text(c) for c in texts.columns],
+        fontsize=8,
     )
     axis.set_yticks(
-        [y + 0.5 for y in range(len(texts.index))], [_safe(str(m)) for m in texts.index], fontsize=8
+        [y + 0.5 for y in range(len(texts.index))],
+        [safe_text(str(m)) for m in texts.index],
+        fontsize=8,
     )
     axis.xaxis.tick_top()
     axis.tick_params(length=0, colors=INK)
@@ -248,11 +252,11 @@ def _small_chart(
     )
     title = f"{symbol_of_cell(cell)} {cell.key.column}\n{cell.key.backend}"
     numbers = f"{value_text(trend.metric)}\n{change_text(trend.metric)}"
-    axis.set_title(_safe(title), loc="left", fontsize=7, color=colour, pad=11)
-    axis.set_title(_safe(numbers), loc="right", fontsize=7, color=colour, pad=11)
+    axis.set_title(safe_text(title), loc="left", fontsize=7, color=colour, pad=11)
+    axis.set_title(safe_text(numbers), loc="right", fontsize=7, color=colour, pad=11)
     axis.set_xlim(-0.5, max(runs - 0.5, 0.5))
     places = sorted({0, (runs - 1) // 2, runs - 1})
-    axis.set_xticks(places, [_safe(labels[place]) for place in places])
+    axis.set_xticks(places, [safe_text(labels[place]) for place in places])
     axis.tick_params(axis="x", labelsize=6, length=2, colors=SOFT)
     axis.tick_params(axis="y", labelsize=6, length=2, colors=SOFT)
     axis.ticklabel_format(axis="y", useOffset=False)
@@ -305,7 +309,7 @@ def _cause(axis: Any, position: int, words: str, colour: str, side: str) -> None
     axis.text(
         position,
         1.01,
-        _safe(f" {words} "),
+        safe_text(f" {words} "),
         transform=where,
         fontsize=5.5,
         color=colour,
@@ -359,12 +363,13 @@ LIMIT: dict[str, Any] = {"color": RED, "linewidth": 0.8, "linestyle": (0, (3, 3)
 BAND: dict[str, Any] = {"color": "#f1f1ea", "zorder": 0, "linewidth": 0}
 
 
-def _safe(text: str) -> str:
+def safe_text(text: str) -> str:
     """``text`` as matplotlib shows it plainly: a dollar sign would start a formula."""
     return text.replace("$", r"\$")
 
 
-def _file(figure: Any) -> bytes:  # noqa: ANN401
+def png_bytes(figure: Any, dpi: int = DPI) -> bytes:  # noqa: ANN401
+    """``figure`` as a PNG file; equal figures are equal files."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     FigureCanvasAgg(figure)
@@ -373,7 +378,7 @@ def _file(figure: Any) -> bytes:  # noqa: ANN401
         # letters that the font lacks are drawn as boxes, which is enough
         warnings.simplefilter("ignore")
         # no time and no version inside, so that equal reports are equal files
-        figure.savefig(held, format="png", dpi=DPI, metadata={"Software": None})
+        figure.savefig(held, format="png", dpi=dpi, metadata={"Software": None})
     return held.getvalue()
 
 

@@ -44,3 +44,11 @@ def test_a_cell_is_localized_by_names(digits):
         16,
     )
     assert finding.suspects
+    weights = [one for one in finding.distributions if one.place.endswith("weight[1]")]
+    assert weights
+    # 4 bits, also where the file has them in 8; of a Relu the half that is not negative
+    assert {one.code_count for one in finding.distributions} == {8, 16}
+    assert all(one.clipped == 0.0 for one in weights)
+    assert {one.place.split(".")[0] for one in finding.distributions} <= {
+        suspect.node for suspect in finding.suspects[:3]
+    }

@@ -12,7 +12,16 @@ from reporting_findings import HOSTILE, OVERRIDES, errors, hostile_finding, make
 from reporting_histories import make_cell, make_run, nightly_history
 from test_reporting_pages import Page, assert_offline
 
-from qbench.judging import Cause, Cell, Errors, Finding, NodeErrors, Repair, Suspect
+from qbench.judging import (
+    Cause,
+    Cell,
+    Errors,
+    Finding,
+    NodeErrors,
+    Repair,
+    Suspect,
+    ValueDistribution,
+)
 from qbench.number_text import rounded_count, small_percent
 from qbench.reporting import (
     Found,
@@ -349,3 +358,38 @@ def test_pages_of_findings_weigh_little_and_the_overview_hardly_more():
     assert len(lines) == 3
     assert len(after["index.html"].encode()) - len(before["index.html"].encode()) < 700 * len(lines)
     assert max(len(page.encode()) for page in after.values()) < BUDGET / 7
+
+
+def test_values_of_suspects_are_drawn_and_linked_from_the_model(finding, pages):
+    distribution = ValueDistribution(
+        value="<b>v</b>",
+        place="conv.output[0]",
+        count=10,
+        low=0.0,
+        high=4.0,
+        left=0.0,
+        right=4.0,
+        bins=(5, 3, 1, 1),
+        qtype="uint8",
+        qparams="uint8 scale 0.01 zero point 0",
+        range_low=0.0,
+        range_high=2.55,
+        clipped_low=0,
+        clipped_high=1,
+        codes=(5, 0, 5),
+        code_count=3,
+        used=2,
+    )
+    drawn = replace(finding, distributions=(distribution,))
+    found = html_pages(build_reports([red_run(drawn)]))
+    page = found[PATH]
+    section = page.partition('id="values"')[2].partition("</section>")[0]
+    assert section.count('class="dist"') == 2
+    assert "10 %: 0 below, 1 above" in section
+    assert "2 of 3 occur" in section
+    assert "<b>v" not in page
+    assert_offline(page)
+    link = f'href="../{PATH}#values"'
+    assert link in found["models/mobilenet_v2.html"]
+    assert link not in pages["models/mobilenet_v2.html"]
+    assert 'id="values"' not in pages[PATH]
