@@ -25,7 +25,13 @@ GUESTS = ("engines", "zoo")
 """Folders of the distributions that join qbench as extensions;
 each holds the package ``qbench_NAME``.
 """
-LONGEST_FILE = 1000  # what 800 lines of 120 columns became in 100
+LONGEST_FILE = 800
+LONGER_FILES = {
+    "qbench/tracking/alerts.py": "one replay of runs, whose rules share the course of a series",
+    "engines/qbench_engines/tflite_writer.py": "a function per operator, chosen by one table",
+    "benchmarks/onnx_fuzz.py": "one program: the mutations of a model, and what watches a case",
+}
+"""The files of more than ``LONGEST_FILE`` lines, and why each is one topic."""
 BANNED = {"utils", "util", "helpers", "helper", "common", "misc", "base"}
 CODE_FOLDERS = ("qbench", "engines", "zoo", "tests", "benchmarks", "docs", "examples")
 
@@ -207,12 +213,13 @@ def tracked() -> list[Path]:
 
 
 def test_files_stay_short():
+    """A longer file needs a reason in ``LONGER_FILES``."""
     long = {
-        str(path.relative_to(ROOT)): count
+        str(path.relative_to(ROOT))
         for path in python_files("qbench", *GUESTS, "benchmarks")
-        if (count := len(path.read_text().splitlines())) > LONGEST_FILE
+        if len(path.read_text().splitlines()) > LONGEST_FILE
     }
-    assert not long, f"longer than {LONGEST_FILE} lines: split by topic"
+    assert long == LONGER_FILES.keys(), f"longer than {LONGEST_FILE} lines: split by topic"
 
 
 def test_ruff_watches_the_size_of_functions():

@@ -7,6 +7,12 @@ from typing import TYPE_CHECKING
 from qbench.lazy import open_on_use
 
 if TYPE_CHECKING:
+    from qbench.numerics.accumulator import Accumulator as Accumulator
+    from qbench.numerics.accumulator import Overflow as Overflow
+    from qbench.numerics.accumulator import PairsAlong as PairsAlong
+    from qbench.numerics.accumulator import PairsIn as PairsIn
+    from qbench.numerics.accumulator import SumShape as SumShape
+    from qbench.numerics.accumulator import held as held
     from qbench.numerics.affine import SMALLEST_SCALE as SMALLEST_SCALE
     from qbench.numerics.affine import FakeQuantizeGrad as FakeQuantizeGrad
     from qbench.numerics.affine import QParamsKind as QParamsKind
@@ -18,7 +24,6 @@ if TYPE_CHECKING:
     from qbench.numerics.affine import fake_quantize as fake_quantize
     from qbench.numerics.affine import fake_quantize_grad as fake_quantize_grad
     from qbench.numerics.affine import quantize as quantize
-    from qbench.numerics.arithmetic import Accumulator as Accumulator
     from qbench.numerics.arithmetic import Adding as Adding
     from qbench.numerics.arithmetic import AddScheme as AddScheme
     from qbench.numerics.arithmetic import Arithmetic as Arithmetic
@@ -28,20 +33,15 @@ if TYPE_CHECKING:
     from qbench.numerics.arithmetic import Functions as Functions
     from qbench.numerics.arithmetic import MultiplierForm as MultiplierForm
     from qbench.numerics.arithmetic import NotANumber as NotANumber
-    from qbench.numerics.arithmetic import Overflow as Overflow
     from qbench.numerics.arithmetic import Override as Override
-    from qbench.numerics.arithmetic import PairsAlong as PairsAlong
-    from qbench.numerics.arithmetic import PairsIn as PairsIn
     from qbench.numerics.arithmetic import Quantizing as Quantizing
     from qbench.numerics.arithmetic import Remainder as Remainder
     from qbench.numerics.arithmetic import Scaling as Scaling
     from qbench.numerics.arithmetic import Softmax as Softmax
     from qbench.numerics.arithmetic import Stage as Stage
-    from qbench.numerics.arithmetic import SumShape as SumShape
     from qbench.numerics.arithmetic import ZeroPoint as ZeroPoint
     from qbench.numerics.arithmetic import catalogue as catalogue
     from qbench.numerics.arithmetic import get_arithmetic as get_arithmetic
-    from qbench.numerics.arithmetic import held as held
     from qbench.numerics.arithmetic import list_arithmetics as list_arithmetics
     from qbench.numerics.arithmetic import load_arithmetic as load_arithmetic
     from qbench.numerics.elementwise import add_quantized as add_quantized

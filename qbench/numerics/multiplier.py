@@ -12,15 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.errors import InputError
+from qbench.numerics.accumulator import Overflow, in_bits
 from qbench.numerics.arithmetic import (
     WIDEST_FACTOR,
     Inverted,
     MultiplierForm,
-    Overflow,
     Precision,
     Scaling,
     ZeroPoint,
-    in_bits,
 )
 from qbench.numerics.qparams import QParams
 from qbench.numerics.qtype import QType

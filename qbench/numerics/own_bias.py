@@ -19,7 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from qbench.numerics.arithmetic import Arithmetic, held
+from qbench.numerics.accumulator import held
+from qbench.numerics.arithmetic import Arithmetic
 from qbench.numerics.requantization import scaler
 from qbench.numerics.rounding import Ints
 

@@ -12,18 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.errors import InputError
+from qbench.numerics.accumulator import Overflow, held, in_bits
 from qbench.numerics.affine import dequantize, quantize
 from qbench.numerics.arithmetic import (
     Arithmetic,
     Dequantizing,
     MultiplierForm,
-    Overflow,
     Precision,
     Scaling,
     ZeroPoint,
     arithmetic_for,
-    held,
-    in_bits,
 )
 from qbench.numerics.multiplier import (
     Fixed,

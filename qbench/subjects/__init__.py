@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from qbench.subjects.catalogue import needed_packages as needed_packages
     from qbench.subjects.copies import Contents as Contents
     from qbench.subjects.copies import content_notes as content_notes
+    from qbench.subjects.dataset import Array as Array
+    from qbench.subjects.dataset import ClassNames as ClassNames
+    from qbench.subjects.dataset import Dataset as Dataset
+    from qbench.subjects.dataset import Preprocess as Preprocess
     from qbench.subjects.detection import FRAME as FRAME
     from qbench.subjects.detection import Corners as Corners
     from qbench.subjects.detection import Detection as Detection
@@ -53,24 +57,20 @@ if TYPE_CHECKING:
     from qbench.subjects.pictures import Picture as Picture
     from qbench.subjects.pictures import Pixels as Pixels
     from qbench.subjects.pictures import decode_picture as decode_picture
+    from qbench.subjects.sample_folders import ReadyArray as ReadyArray
+    from qbench.subjects.sample_folders import read_arrays as read_arrays
+    from qbench.subjects.samples import BATCH as BATCH
+    from qbench.subjects.samples import Samples as Samples
+    from qbench.subjects.samples import prepare_samples as prepare_samples
+    from qbench.subjects.samples import unfollowed_text as unfollowed_text
     from qbench.subjects.sequences import Transduction as Transduction
     from qbench.subjects.sequences import batches_by_length as batches_by_length
-    from qbench.subjects.sources import ReadyArray as ReadyArray
     from qbench.subjects.sources import dataset_from_text as dataset_from_text
-    from qbench.subjects.sources import read_arrays as read_arrays
-    from qbench.subjects.subject import BATCH as BATCH
-    from qbench.subjects.subject import Array as Array
-    from qbench.subjects.subject import ClassNames as ClassNames
-    from qbench.subjects.subject import Dataset as Dataset
-    from qbench.subjects.subject import Preprocess as Preprocess
     from qbench.subjects.subject import RestoresAnswers as RestoresAnswers
     from qbench.subjects.subject import Runner as Runner
-    from qbench.subjects.subject import Samples as Samples
     from qbench.subjects.subject import Task as Task
     from qbench.subjects.subject import ZooModel as ZooModel
-    from qbench.subjects.subject import prepare_samples as prepare_samples
     from qbench.subjects.subject import task_answers as task_answers
-    from qbench.subjects.subject import unfollowed_text as unfollowed_text
     from qbench.subjects.tasks import GRAPH as GRAPH
     from qbench.subjects.tasks import Classification as Classification
     from qbench.subjects.tasks import NearestNeighbour as NearestNeighbour

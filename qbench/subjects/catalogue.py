@@ -16,8 +16,9 @@ from qbench.subjects.assets import Package, Pinned
 from qbench.subjects.operators import OperatorNames
 
 if TYPE_CHECKING:
+    from qbench.subjects.dataset import Dataset
     from qbench.subjects.operators import OperatorSubject
-    from qbench.subjects.subject import Dataset, ZooModel
+    from qbench.subjects.subject import ZooModel
 
 SCIKIT_LEARN = Package(
     name="scikit-learn",

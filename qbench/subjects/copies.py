@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from qbench.number_text import counted
-from qbench.subjects.subject import CONTENT_BYTES, CONTENTS_FILE, Dataset, Samples
+from qbench.subjects.dataset import Dataset
+from qbench.subjects.samples import CONTENT_BYTES, CONTENTS_FILE, Samples
 
 
 @dataclass(frozen=True, slots=True, eq=False)

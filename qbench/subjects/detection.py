@@ -16,8 +16,10 @@ import numpy.typing as npt
 from qbench.errors import InputError
 from qbench.metrics import ArrayLabels, BoxAnswers, box_labels
 from qbench.number_text import counted
+from qbench.subjects.dataset import Array, ClassNames
 from qbench.subjects.pictures import Interpolation, Layout, Pixels, Triple, require_pixels
-from qbench.subjects.subject import BATCH, Array, ClassNames, Runner, Samples
+from qbench.subjects.samples import BATCH, Samples
+from qbench.subjects.subject import Runner
 from qbench.subjects.tasks import GRAPH, runner_named
 
 # How a whole picture becomes a feed of one size, so that boxes lead back to its own pixels.

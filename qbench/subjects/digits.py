@@ -21,7 +21,8 @@ from qbench.graph import load_model
 from qbench.storage import digest_file
 from qbench.subjects.assets import open_member
 from qbench.subjects.catalogue import SCIKIT_LEARN
-from qbench.subjects.subject import Array, Dataset, ZooModel
+from qbench.subjects.dataset import Array, Dataset
+from qbench.subjects.subject import ZooModel
 from qbench.subjects.tasks import Classification
 
 WEIGHTS = Path(__file__).parent / "weights" / "digits_cnn.onnx"

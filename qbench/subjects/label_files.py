@@ -22,9 +22,9 @@ from qbench.errors import InputError
 from qbench.metrics import ArrayLabels
 from qbench.number_text import counted
 from qbench.storage import ArchiveError, TooLargeError, current_limits, read_array, too_large
+from qbench.subjects.dataset import Array, Dataset
 from qbench.subjects.pictures import Picture, require_pixels
 from qbench.subjects.source_tables import is_table, lines_of_samples
-from qbench.subjects.subject import Array, Dataset
 
 _ENDINGS = (".png", ".npy")
 _VALUES = "Write a line 'sample,value' for every sample, after one of headings."

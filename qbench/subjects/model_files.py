@@ -20,20 +20,13 @@ from qbench.graph import (
     with_operators,
 )
 from qbench.subjects.catalogue import model_catalogue
+from qbench.subjects.dataset import Array, Dataset, Preprocess, is_one_hot, one_hot_error
 from qbench.subjects.detection import Detection, FramedPicture
 from qbench.subjects.pictures import Picture
+from qbench.subjects.sample_folders import ReadyArray
+from qbench.subjects.samples import BATCH
 from qbench.subjects.source_tables import pieces_note
-from qbench.subjects.sources import ReadyArray
-from qbench.subjects.subject import (
-    BATCH,
-    Array,
-    Dataset,
-    Preprocess,
-    Task,
-    ZooModel,
-    is_one_hot,
-    one_hot_error,
-)
+from qbench.subjects.subject import Task, ZooModel
 from qbench.subjects.tasks import Classification, WholeOutput
 from qbench.subjects.value_tasks import Regression, Restoration, Segmentation
 

@@ -13,8 +13,9 @@ import onnx_ir as ir
 from qbench.graph import QDQ_IR_VERSION, QDQ_OPSET, declare_dims, infer_shapes
 from qbench.numerics import dequantize
 from qbench.storage import digest_arrays, digest_plain
+from qbench.subjects.dataset import Array, Dataset
 from qbench.subjects.operators import Feed, Operand, OperandQParams, OperatorSubject
-from qbench.subjects.subject import Array, Dataset, ZooModel
+from qbench.subjects.subject import ZooModel
 from qbench.subjects.tasks import WholeOutput
 
 # A builder of float ONNX graphs: node by node, with names after the place in the network.

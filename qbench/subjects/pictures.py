@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from qbench.errors import InputError
 from qbench.storage import current_limits, too_large
-from qbench.subjects.subject import Array
+from qbench.subjects.dataset import Array
 
 if TYPE_CHECKING:
     from PIL import Image

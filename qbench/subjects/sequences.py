@@ -20,7 +20,9 @@ from qbench.metrics import (
     Likelihoods,
     OutputKind,
 )
-from qbench.subjects.subject import BATCH, Array, Runner, Samples
+from qbench.subjects.dataset import Array
+from qbench.subjects.samples import BATCH, Samples
+from qbench.subjects.subject import Runner
 from qbench.subjects.tasks import finite_rows, runner_named
 
 # One sequence → another, greedily: one encoder step per letter, then one decoder step per answered

@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from qbench.errors import InputError, nearest
 from qbench.metrics import Labels
 from qbench.number_text import counted
-from qbench.subjects.subject import Dataset
+from qbench.subjects.dataset import Dataset
 
 FOLDER = "folder"
 """The setting that takes the folder of a file as its source."""

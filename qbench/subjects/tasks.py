@@ -21,7 +21,9 @@ from qbench.metrics import (
     held_outputs,
 )
 from qbench.storage import digest_arrays
-from qbench.subjects.subject import BATCH, Array, Runner, Samples, Task
+from qbench.subjects.dataset import Array
+from qbench.subjects.samples import BATCH, Samples
+from qbench.subjects.subject import Runner, Task
 
 # A task checks outputs: they exist, have a row for every sample, and are finite. argmax would make
 # a class of NaN.

@@ -12,7 +12,9 @@ import numpy as np
 
 from qbench.errors import InputError
 from qbench.metrics import IGNORED, Answers, FirstOutputs, MaskAnswers, OutputKind, ValueAnswers
-from qbench.subjects.subject import Array, Runner, Samples
+from qbench.subjects.dataset import Array
+from qbench.subjects.samples import Samples
+from qbench.subjects.subject import Runner
 from qbench.subjects.tasks import GRAPH, runner_named
 
 

@@ -56,15 +56,17 @@ if TYPE_CHECKING:
     from qbench.tracking.comparison import last_green as last_green
     from qbench.tracking.comparison import share_a_class as share_a_class
     from qbench.tracking.comparison import sources_change as sources_change
+    from qbench.tracking.finding_lines import finding_line as finding_line
+    from qbench.tracking.finding_lines import finding_of_line as finding_of_line
     from qbench.tracking.history import History as History
     from qbench.tracking.history import MetricRow as MetricRow
     from qbench.tracking.history import RunWriter as RunWriter
     from qbench.tracking.history import Wanted as Wanted
     from qbench.tracking.history import cell_frame as cell_frame
     from qbench.tracking.history import kept_keys as kept_keys
-    from qbench.tracking.history import merge_run_files as merge_run_files
     from qbench.tracking.history import metric_rows as metric_rows
     from qbench.tracking.history import read_run as read_run
+    from qbench.tracking.history_merge import merge_run_files as merge_run_files
     from qbench.tracking.index import INDEX_FILE as INDEX_FILE
     from qbench.tracking.index import HistoryIndex as HistoryIndex
     from qbench.tracking.record import AXES as AXES
@@ -75,8 +77,6 @@ if TYPE_CHECKING:
     from qbench.tracking.record import Run as Run
     from qbench.tracking.record import absent_cells as absent_cells
     from qbench.tracking.record import cell_of_line as cell_of_line
-    from qbench.tracking.record import finding_line as finding_line
-    from qbench.tracking.record import finding_of_line as finding_of_line
     from qbench.tracking.record import record_of_line as record_of_line
     from qbench.tracking.regressions import Regression as Regression
     from qbench.tracking.regressions import group_alerts as group_alerts

@@ -7,10 +7,9 @@ from pathlib import Path
 from qbench.errors import StoreError
 from qbench.judging import CHECKS, Cell
 from qbench.storage import sweep_work_folder
+from qbench.tracking.answers_file import ACCEPTED, FP32
 from qbench.tracking.baseline import AcceptedCell, Baseline
 from qbench.tracking.baseline_file import (
-    ACCEPTED,
-    FP32,
     baseline_path,
     changing_baseline,
     find_baseline,

@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 
 from qbench.interpreter import Means, Program, best_means, counting_means, float_gemm
 from qbench.numerics import Accumulator, Arithmetic, get_arithmetic
-from qbench.numerics.arithmetic import Overflow
+from qbench.numerics.accumulator import Overflow
 
 Array = np.ndarray[Any, Any]
 MEANS = (

@@ -12,7 +12,7 @@ import pytest
 from qbench.errors import UnsupportedError
 from qbench.interpreter import Counters, Program, counting_means
 from qbench.numerics import Accumulator, SumShape, get_arithmetic
-from qbench.numerics.arithmetic import Overflow, Saturates
+from qbench.numerics.accumulator import Overflow, Saturates
 from tests.interpreter.one_node import counted, levels_of, model_of
 
 Array = np.ndarray[Any, Any]

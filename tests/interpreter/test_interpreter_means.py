@@ -21,7 +21,7 @@ from qbench.backends import get_backend
 from qbench.errors import InputError, UnsupportedError
 from qbench.interpreter import Program, counting_means
 from qbench.numerics import Accumulator, Averaging, QParams, QType, averager, get_arithmetic
-from qbench.numerics.arithmetic import Overflow
+from qbench.numerics.accumulator import Overflow
 from qbench.passes import INTEGER_INTERPRETER, lower_to_qoperator
 
 INT8 = QType.parse("int8")

@@ -15,7 +15,7 @@ from qbench.errors import UnsupportedError
 from qbench.interpreter import Counters, Program, counting_means
 from qbench.interpreter.gemm import Pairs, pairs_here
 from qbench.numerics import Accumulator, get_arithmetic, requantize
-from qbench.numerics.arithmetic import Overflow, SumShape
+from qbench.numerics.accumulator import Overflow, SumShape
 
 HERE = "ort-x64-avx2" if pairs_here() is Pairs.SATURATE else "ort-x64"
 """The machine that this processor is; ONNX Runtime's precise mode changes nothing of that for

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from one_node import Array, counted, engine, levels_of, model_of, register_of
 
 from qbench.numerics import Accumulator, get_arithmetic, requantize
-from qbench.numerics.arithmetic import Overflow
+from qbench.numerics.accumulator import Overflow
 
 ORDER = ("x", "sx", "zx", "w", "sw", "zw", "sy", "zy", "bias")
 DOMAIN = "qbench.integer"

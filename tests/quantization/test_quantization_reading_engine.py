@@ -18,7 +18,7 @@ from qbench.cli import main
 from qbench.graph import Form, form_of, load_model, node_key, node_macs
 from qbench.numerics import dequantize
 from qbench.quantization import Dynamic, Given, KeptFloat, Plan, is_quantized, qparams_of, read_plan
-from qbench.subjects.subject import BATCH
+from qbench.subjects.samples import BATCH
 
 STEPS, FEATURES, UNITS, CLASSES = 5, 6, 8, 3
 

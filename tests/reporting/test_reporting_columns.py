@@ -12,7 +12,7 @@ from msgspec import structs
 from qbench.judging import FP32, Compared, MetricNoise, Repeats, RewriteNote, Stopped
 from qbench.metrics import Clusters
 from qbench.reporting import columns
-from qbench.reporting.assembly import data_powers
+from qbench.reporting.chance import data_powers
 from qbench.reporting.view import read_cell
 from qbench.tracking import CellRecord, GateRecord, MetricRecord
 

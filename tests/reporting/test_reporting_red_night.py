@@ -8,7 +8,7 @@ import pytest
 from reporting_histories import make_cell, make_run
 
 from qbench.reporting import build_report, summary_lines
-from qbench.reporting.assembly import coarse_notices
+from qbench.reporting.chance import coarse_notices
 from qbench.reporting.terminal import places_of
 
 

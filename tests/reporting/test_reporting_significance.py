@@ -2,7 +2,7 @@
 when there is nothing to say.
 """
 
-from qbench.reporting.assembly import significance_notice, significant_losses
+from qbench.reporting.chance import significance_notice, significant_losses
 from qbench.reporting.report import cause_name
 from qbench.reporting.view import read_cell
 from qbench.tracking import CellRecord, GateRecord, MetricRecord

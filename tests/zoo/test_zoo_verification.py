@@ -21,8 +21,8 @@ from qbench.errors import InputError
 from qbench.metrics import AnswerKind, get_metric
 from qbench.storage import Cache
 from qbench.subjects import get_dataset, get_model, prepare_samples
-from qbench.subjects.sources import ReadyArray
-from qbench.subjects.subject import BATCH, Samples
+from qbench.subjects.sample_folders import ReadyArray
+from qbench.subjects.samples import BATCH, Samples
 from qbench.subjects.tasks import Verification, scaled_similarities
 from qbench_zoo.spectrograms import MelSpectrogram, SpeechPair
 from qbench_zoo.voices import chosen_pairs

@@ -21,8 +21,8 @@ from qbench.errors import InputError, UnavailableError
 from qbench.metrics import Labels
 from qbench.storage import Cache
 from qbench.subjects import get_dataset, get_model, prepare_samples
-from qbench.subjects.sources import ReadyArray
-from qbench.subjects.subject import Samples
+from qbench.subjects.sample_folders import ReadyArray
+from qbench.subjects.samples import Samples
 from qbench.subjects.tasks import NearestNeighbour, class_scores, similarities
 from qbench_zoo.spectrograms import MelSpectrogram, at_least, doubled, mel_bands, mel_spectrogram
 from qbench_zoo.voices import chosen, middle

@@ -11,13 +11,12 @@ import numpy as np
 from qbench.diagnosis.hypotheses.hypothesis import (
     MOST,
     Explanation,
-    Floats,
-    Interior,
     Product,
     UnitEvidence,
     counted,
     heaviest,
 )
+from qbench.diagnosis.hypotheses.interior import Floats, Interior
 from qbench.diagnosis.operators.check import other_rules
 from qbench.graph import OPERATORS
 from qbench.judging import Cause, NodeErrors

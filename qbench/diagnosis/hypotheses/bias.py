@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from qbench.diagnosis.hypotheses.arithmetic import solved
-from qbench.diagnosis.hypotheses.hypothesis import Explanation, Floats, Product, UnitEvidence
+from qbench.diagnosis.hypotheses.hypothesis import Explanation, Product, UnitEvidence
+from qbench.diagnosis.hypotheses.interior import Floats
 from qbench.judging import Cause
 from qbench.numerics import Accumulator, Overflow, held
 

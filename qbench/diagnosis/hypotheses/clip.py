@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 import onnx_ir as ir
 
-from qbench.diagnosis.hypotheses.hypothesis import Explanation, Floats, UnitEvidence
+from qbench.diagnosis.hypotheses.hypothesis import Explanation, UnitEvidence
+from qbench.diagnosis.hypotheses.interior import Floats
 from qbench.diagnosis.units import limits_of
 from qbench.graph import (
     clip_of_codes,

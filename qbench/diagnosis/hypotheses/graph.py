@@ -6,7 +6,8 @@ from types import MappingProxyType
 import numpy as np
 import onnx_ir as ir
 
-from qbench.diagnosis.hypotheses.hypothesis import Explanation, Floats, Interior, Mask, UnitEvidence
+from qbench.diagnosis.hypotheses.hypothesis import Explanation, Mask, UnitEvidence
+from qbench.diagnosis.hypotheses.interior import Floats, Interior
 from qbench.diagnosis.hypotheses.layout import orders
 from qbench.diagnosis.hypotheses.range import Cost
 from qbench.diagnosis.hypotheses.scale import fitted_factor

@@ -7,13 +7,8 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.diagnosis.hypotheses.arithmetic import solved
-from qbench.diagnosis.hypotheses.hypothesis import (
-    Attribute,
-    Explanation,
-    Floats,
-    Interior,
-    UnitEvidence,
-)
+from qbench.diagnosis.hypotheses.hypothesis import Explanation, UnitEvidence
+from qbench.diagnosis.hypotheses.interior import Attribute, Floats, Interior
 from qbench.errors import QbenchError
 from qbench.graph import int_attribute, ints_attribute, word_attribute
 from qbench.judging import Cause

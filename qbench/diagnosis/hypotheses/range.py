@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qbench.diagnosis.hypotheses.hypothesis import Explanation, Floats, Operand, UnitEvidence
+from qbench.diagnosis.hypotheses.hypothesis import Explanation, UnitEvidence
+from qbench.diagnosis.hypotheses.interior import Floats, Operand
 from qbench.graph import int_attribute
 from qbench.judging import IDEAL_STEPS, Cause
 

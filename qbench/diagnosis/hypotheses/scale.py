@@ -9,7 +9,8 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.diagnosis.hypotheses.arithmetic import multipliers
-from qbench.diagnosis.hypotheses.hypothesis import Explanation, Floats, Mask, Product, UnitEvidence
+from qbench.diagnosis.hypotheses.hypothesis import Explanation, Mask, Product, UnitEvidence
+from qbench.diagnosis.hypotheses.interior import Floats
 from qbench.graph import constant_value
 from qbench.judging import Cause
 from qbench.numerics import dequantize

@@ -4,14 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from qbench.diagnosis.hypotheses.hypothesis import (
-    Explanation,
-    Floats,
-    Interior,
-    Mask,
-    Product,
-    UnitEvidence,
-)
+from qbench.diagnosis.hypotheses.hypothesis import Explanation, Mask, Product, UnitEvidence
+from qbench.diagnosis.hypotheses.interior import Floats, Interior
 from qbench.errors import QbenchError
 from qbench.graph import int_attribute
 from qbench.judging import Cause

@@ -9,7 +9,7 @@ from hypothesis_units import MACHINE, MACHINES, add, constant, conv, edited, gem
 
 from qbench.judging import Cause
 from qbench.numerics import Accumulator, MultiplierForm, Scaling
-from qbench.numerics.arithmetic import Overflow
+from qbench.numerics.accumulator import Overflow
 
 conv, gemm, add = cache(conv), cache(gemm), cache(add)
 
