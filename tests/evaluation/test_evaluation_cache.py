@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-import qbench.subjects.subject
+import qbench.subjects.samples
 from qbench.backends import get_backend
 from qbench.errors import InputError
 from qbench.evaluation import Subject, SubjectArtifacts
@@ -132,6 +132,6 @@ def test_another_task_makes_its_own(cache):
 
 def test_another_decoder_of_pictures_makes_all_anew(cache, monkeypatch):
     monkeypatch.setattr(
-        qbench.subjects.subject, "package_versions", lambda names: dict.fromkeys(names, "0.0")
+        qbench.subjects.samples, "package_versions", lambda names: dict.fromkeys(names, "0.0")
     )
     assert made(cache, Engine()) == BOTH
