@@ -2,6 +2,7 @@
 
     python benchmarks/openvino_networks.py                     this processor
     python benchmarks/openvino_networks.py --isa AVX2          its kernels for AVX2, without VNNI
+    python benchmarks/openvino_networks.py --isa AVX512_CORE_FP16   those with VNNI, without AMX
     python benchmarks/openvino_networks.py --models digits_cnn
 
 Each model is quantized once for each schema, for ``openvino``. A row counts the samples whose best
@@ -24,6 +25,8 @@ SUBJECTS = {
 }
 SCHEMAS = ("w8a8_asym_pt", "w8a8_asym_pc", "w8a8_sym_pc")
 EXACT, ENGINE = "ort-cpu-precise", "openvino"
+LIMITED = {"AVX2": "openvino-avx2", "AVX512_CORE_FP16": "openvino-vnni"}
+"""Instructions that oneDNN is limited to → the arithmetic that OpenVINO has with them."""
 
 
 def main() -> None:
@@ -32,7 +35,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--models", type=lambda text: text.split(","), default=list(SUBJECTS))
-    parser.add_argument("--isa", help="instructions that oneDNN is limited to, such as AVX2")
+    parser.add_argument("--isa", choices=LIMITED, help="instructions that oneDNN is limited to")
     given = parser.parse_args()
     if given.isa:
         os.environ["ONEDNN_MAX_CPU_ISA"] = given.isa
@@ -43,7 +46,7 @@ def main() -> None:
     from qbench.quantization import get_schema
 
     own = arithmetic_of(get_backend(ENGINE))
-    arithmetic = "openvino-avx2" if given.isa == "AVX2" or own is None else own.name
+    arithmetic = LIMITED.get(given.isa, own.name if own else "openvino-avx2")
     names = (EXACT, ENGINE, f"integer-{arithmetic}")
     print(
         f"| model | schema | `{ENGINE}` | `{names[2]}` | elements that differ | by at most |\n"

@@ -64,6 +64,9 @@ def measured(engine: str, seed: int, threads: int) -> dict[str, Any]:
 
 def run(engine: str, given: argparse.Namespace, out: Path) -> None:
     """Append the rows of ``engine`` that are missing in ``out``."""
+    if arithmetic_of(get_backend(engine)) is None:
+        print(f"{engine}: no arithmetic is declared for this processor", file=sys.stderr)
+        return
     have = {(row["seed"], row["threads"]): row for row in rows(out) if row["engine"] == engine}
     counted, seed = 0, given.seed
     while counted < given.graphs and seed < given.seed + TRIES * given.graphs:

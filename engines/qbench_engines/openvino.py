@@ -34,7 +34,7 @@ from qbench.graph import (
     node_key,
     save_model,
 )
-from qbench.host import package_versions, processor_class
+from qbench.host import has_amx, package_versions, processor_class
 from qbench_engines.openvino_limits import PATTERNS, miscomputed
 
 # The settings of a compiled model. OpenVINO chooses some of them by the processor, and they change
@@ -108,7 +108,13 @@ class OpenvinoBackend:
     @property
     def arithmetic(self) -> str | None:
         """That of its integer kernels on this processor; None: they are not known."""
-        return _ARITHMETICS.get(processor_class())
+        found = _ARITHMETICS.get(processor_class())
+        return "openvino-amx" if found == "openvino-vnni" and has_amx() else found
+
+    @property
+    def kernels(self) -> dict[str, str]:
+        """``onednn``: ``amx``, where the processor has it; others are of its class."""
+        return {"onednn": "amx"} if has_amx() else {}
 
     def miscomputed(self, model: ir.Model) -> tuple[Miscomputed, ...]:
         """The nodes of ``model`` that OpenVINO computes wrong, with the reason.

@@ -64,9 +64,9 @@ PATTERNS = MappingProxyType(
 Nodes = Iterator[ir.Node]
 
 _ENGINE = "OpenVINO"
-ARITHMETICS = ("openvino-avx2", "openvino-vnni")
+ARITHMETICS = ("openvino-amx", "openvino-avx2", "openvino-vnni")
 """The arithmetics by which it counts, on one processor or another."""
-_WHERE = {"products": ("openvino-vnni",)}
+_WHERE = {"products": ("openvino-amx", "openvino-vnni")}
 """Pattern → the arithmetics with which it is wrong, where that is not all of them."""
 
 _NEAR = 1e-3

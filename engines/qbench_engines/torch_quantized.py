@@ -34,7 +34,7 @@ from qbench.graph import (
     node_key,
     origin_of,
 )
-from qbench.host import processor_class
+from qbench.host import has_amx, processor_class
 from qbench.interpreter import BatchError, KernelContext, best_means
 from qbench.numerics import get_arithmetic
 from qbench.passes import Target, lower_to_integers
@@ -89,14 +89,20 @@ class TorchBackend:
         """That of the engine on this processor; None where it is not known.
 
         FBGEMM multiplies without saturation with AVX-512 VNNI only; oneDNN is known on such
-        processors only.
+        processors only, and not with AMX: by the size of the batch it chooses kernels that
+        multiply the scales of data and weights first.
         """
         processor = processor_class()
-        if not processor.startswith("x64-"):
+        if not processor.startswith("x64-") or self.kernels:
             return None
         if self.engine == "qnnpack" or processor == _VNNI:
             return self.engine
         return "fbgemm-avx2" if self.engine == "fbgemm" and processor != "x64-sse" else None
+
+    @property
+    def kernels(self) -> dict[str, str]:
+        """``onednn``: ``amx``, for that engine where the processor has it."""
+        return {"onednn": "amx"} if self.engine == "onednn" and has_amx() else {}
 
     def prepare(
         self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1

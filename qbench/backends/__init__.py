@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from qbench.backends.protocol import HANG_S as HANG_S
     from qbench.backends.protocol import Array as Array
     from qbench.backends.protocol import Backend as Backend
+    from qbench.backends.protocol import ChoosesKernels as ChoosesKernels
     from qbench.backends.protocol import Closing as Closing
     from qbench.backends.protocol import Counting as Counting
     from qbench.backends.protocol import CountsEvents as CountsEvents
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from qbench.backends.protocol import device_of as device_of
     from qbench.backends.protocol import executed_by as executed_by
     from qbench.backends.protocol import for_many_sessions as for_many_sessions
+    from qbench.backends.protocol import kernels_of as kernels_of
     from qbench.backends.protocol import recording as recording
     from qbench.backends.protocol import runs_as_written as runs_as_written
     from qbench.backends.protocol import versions_of as versions_of

@@ -28,6 +28,7 @@ from qbench.backends.protocol import (
     arithmetic_of,
     device_of,
     executed_by,
+    kernels_of,
 )
 from qbench.backends.venv.client import (
     FIRST_MESSAGE_S,
@@ -338,6 +339,11 @@ class ContainedBackend:
     def device(self) -> str:
         """That of the backend."""
         return device_of(self.engine)
+
+    @property
+    def kernels(self) -> Mapping[str, str]:
+        """Those of the backend."""
+        return kernels_of(self.engine)
 
     def prepare(
         self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1

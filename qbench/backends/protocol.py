@@ -158,6 +158,22 @@ class OnDevice(Protocol):
 
 
 @runtime_checkable
+class ChoosesKernels(Protocol):
+    """A backend whose engine has other kernels, with other results, on some computers of one class
+    of processor.
+
+    They are part of the environment class of every result (``kernels_of``).
+    """
+
+    @property
+    def kernels(self) -> Mapping[str, str]:
+        """Library → its kernels here, such as ``{"onednn": "amx"}``; the usual ones are left
+        out.
+        """
+        ...
+
+
+@runtime_checkable
 class HasRuleDigests(Protocol):
     """A backend that computes by rules which are data, not code of a package."""
 
@@ -346,6 +362,11 @@ def device_of(backend: Backend) -> str:
         expected="a word of up to 32 letters a-z, digits, '.', '_' and '-', such as 'cuda'",
         remedy="Correct the attribute 'device' of the backend, or leave it out for the CPU.",
     )
+
+
+def kernels_of(backend: Backend) -> dict[str, str]:
+    """Library → the unusual kernels that ``backend`` runs here; empty: it names none."""
+    return dict(backend.kernels) if isinstance(backend, ChoosesKernels) else {}
 
 
 def executed_by(executor: Executor) -> Mapping[str, Executed]:

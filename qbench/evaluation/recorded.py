@@ -13,7 +13,16 @@ from typing import NoReturn
 
 import numpy as np
 
-from qbench.backends import Array, Backend, Closing, Feeds, Recorded, device_of, versions_of
+from qbench.backends import (
+    Array,
+    Backend,
+    Closing,
+    Feeds,
+    Recorded,
+    device_of,
+    kernels_of,
+    versions_of,
+)
 from qbench.errors import InputError, UnsupportedError
 from qbench.evaluation.request import Request
 from qbench.evaluation.subject import MetricUse
@@ -76,8 +85,8 @@ def recorded_answers(request: Request, reference: Mapping[str, Answers]) -> dict
 
 
 def environment_of(backend: Backend, processor: str, *, threads: int = 1) -> EnvironmentClass:
-    """The class of results of ``backend``: of ``processor``, its packages and its device, or of
-    where its answers were recorded.
+    """The class of results of ``backend``: of ``processor``, its packages, the kernels that it
+    names and its device, or of where its answers were recorded.
 
     A backend that names numpy among its packages sums with numpy's BLAS: unusual kernels are part
     of the class.
@@ -88,7 +97,7 @@ def environment_of(backend: Backend, processor: str, *, threads: int = 1) -> Env
     if isinstance(backend, Recorded):
         provenance = backend.recorded().header.provenance
         return recorded_class(provenance.device, provenance.packages)
-    versions = versions_of(backend)
+    versions = {**versions_of(backend), **kernels_of(backend)}
     if "numpy" in versions:
         versions |= unusual_blas_kernels(processor)
     return EnvironmentClass.of(processor, versions, threads=threads, device=device_of(backend))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from qbench.backends import Backend, Executor, HasRuleDigests, IntegerBackend, device_of
+from qbench.backends import Backend, Executor, HasRuleDigests, IntegerBackend, device_of, kernels_of
 from qbench.calibration import Profile
 from qbench.errors import UnsupportedError
 from qbench.evaluation import Subject, SubjectArtifacts
@@ -99,6 +99,11 @@ class FaultyBackend:
     def device(self) -> str:
         """That of ``inner``."""
         return device_of(self.inner)
+
+    @property
+    def kernels(self) -> Mapping[str, str]:
+        """Those of ``inner``."""
+        return kernels_of(self.inner)
 
     @property
     def digests(self) -> Mapping[str, str]:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from qbench.host.computer import blas_kernels as blas_kernels
     from qbench.host.computer import classify as classify
     from qbench.host.computer import describe_host as describe_host
+    from qbench.host.computer import has_amx as has_amx
     from qbench.host.computer import package_versions as package_versions
     from qbench.host.computer import probe_dot_product as probe_dot_product
     from qbench.host.computer import processor_class as processor_class

@@ -132,6 +132,18 @@ def features_of_cpuinfo(text: str) -> tuple[str, ...]:
     return tuple(sorted(found.group(1).lower().split())) if found else ()
 
 
+_AMX_FLAGS = {"amx_tile", "amx_int8", "amx_bf16"}
+
+
+def has_amx() -> bool:
+    """Whether the processor multiplies matrices of 8 bits by tiles (AMX).
+
+    The word of the class does not say so: integer sums are exact with and without it. But engines
+    choose kernels by it, and what these do with a sum may differ.
+    """
+    return _AMX_FLAGS.issubset(processor_features())
+
+
 def processor_name() -> str:
     """The model name the system reports, or an empty text."""
     try:

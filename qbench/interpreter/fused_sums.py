@@ -98,7 +98,12 @@ def fused_sum(place: int, convolution: KernelContext, summing: KernelContext) ->
     steps = residual_steps(
         (x.scale, each.reshape(-1) if each.size > 1 else each.reshape(()), own.scale),
         None if bias is None else bias.astype(np.int64).reshape(-1),
-        Ranges.of(x, own.qtype, clipped=behind_clip(convolution.node)),
+        Ranges.of(
+            x,
+            own.qtype,
+            clipped=behind_clip(convolution.node),
+            signed=convolution.arithmetic.scaling.signed,
+        ),
         (own, other, result),
         onward=onward(summing.node),
     )

@@ -122,6 +122,8 @@ class Scaling:
         real_bias: of float forms: a bias is not added to the sums but stays the float32 number b ·
             s_x · s_w, which is brought to the sums' scale, or (CHAIN) joins behind s_w.
         inverted: scales of a CHAIN that are reciprocals of reciprocals.
+        signed: of a RANGE: signed codes stay signed ones, where kernels multiply those; else they
+            become unsigned, but behind a Clip.
 
     Raises:
         ValueError: settings that no arithmetic has together.
@@ -137,6 +139,7 @@ class Scaling:
     shift_powers: bool = False
     real_bias: bool = False
     inverted: Inverted = Inverted.NONE
+    signed: bool = False
 
     def __post_init__(self) -> None:
         if self.form is MultiplierForm.EXACT and self.precision is not Precision.DOUBLE:
@@ -157,6 +160,8 @@ class Scaling:
             )
         if self.form is MultiplierForm.RANGE and not self.real_bias:
             raise ValueError("the form 'range' adds a bias as a real number: 'real_bias' is true")
+        if self.signed and self.form is not MultiplierForm.RANGE:
+            raise ValueError("'signed' is of the form 'range'")
         if self.product_bits and self.form is not MultiplierForm.SHORT:
             raise ValueError("'product_bits' is of short multipliers")
         self._check_widths()

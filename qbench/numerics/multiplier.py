@@ -305,7 +305,8 @@ def short_steps(scales: Scales, scaling: Scaling) -> ShortSteps:
 #                         0 (the zero point is the lowest code), F is f32(1 / f32(1 / F)): OpenVINO
 #                         hands oneDNN the scale 1 / F of the result. Signed codes behind which
 #                         comes a Clip of codes, or a DequantizeLinear with a zero point, stay
-#                         signed: G is G + lowest code then, and v counts from 0.
+#                         signed: G is G + lowest code then, and v counts from 0. With AMX all
+#                         signed codes stay so, but those of zero point 0 that go to reals.
 #
 # A bias that stays a real number b = f32(B · s), s = f32(s_x · s_w), joins a FLOAT32 arithmetic's
 # sums before the product: as f32(acc) + f32(b / s) where scales are per channel, and by one fused
@@ -345,25 +346,33 @@ class Ranges:
     """What a RANGE is computed from besides the scales and the zero point of the output.
 
     Args:
-        input_scale: of the data; of signed codes that no Clip bounds the float32 distance of both
-            ends, divided by their number. low, high: ends of the output's codes.
+        input_scale: of the data; of signed codes that become unsigned ones the float32 distance of
+            both ends, divided by their number. low, high: ends of the output's codes.
         onward: where the codes go.
+        signed: as of ``Scaling``.
     """
 
     input_scale: float
     low: int
     high: int
     onward: Onward = Onward.REALS
+    signed: bool = False
 
     @classmethod
     def of(
-        cls, x: QParams, y: QType, *, clipped: bool = False, onward: Onward = Onward.REALS
+        cls,
+        x: QParams,
+        y: QType,
+        *,
+        clipped: bool = False,
+        onward: Onward = Onward.REALS,
+        signed: bool = False,
     ) -> "Ranges":
-        """Those of a product of data on ``x``, with codes of ``y``; the scale of codes behind a
-        Clip is as given.
+        """Those of a product of data on ``x``, with codes of ``y``; the scale of codes that stay
+        signed, behind a Clip or all, is as given.
         """
-        if clipped or not x.qtype.signed:
-            return cls(float(x.scale), y.qmin, y.qmax, onward)
+        if clipped or signed or not x.qtype.signed:
+            return cls(float(x.scale), y.qmin, y.qmax, onward, signed)
         low, high = (
             np.float32(x.scale) * np.float32(end - int(x.zero_point))
             for end in (x.qtype.qmin, x.qtype.qmax)
@@ -373,6 +382,7 @@ class Ranges:
             y.qmin,
             y.qmax,
             onward,
+            signed,
         )
 
     @property
@@ -526,7 +536,7 @@ def range_steps(scales: Scales, bias: Ints | None, ranges: Ranges, zero_point: i
 
 def _applied(steps: FloatSteps, ranges: Ranges, zero_point: int) -> FloatSteps:
     """``steps`` of a range with factor and offset as they are applied, by where the codes go."""
-    signed = ranges.low if _stay_signed(ranges.onward, zero_point) else 0
+    signed = ranges.low if _stay_signed(ranges, zero_point) else 0
     offset = without_negligible(
         np.asarray(steps.second + np.float32(signed), np.float32), ranges.span
     )
@@ -535,9 +545,11 @@ def _applied(steps: FloatSteps, ranges: Ranges, zero_point: int) -> FloatSteps:
     return replace(steps, multiplier=factor, second=offset, base=ranges.low - signed)
 
 
-def _stay_signed(onward: Onward, zero_point: int) -> bool:
+def _stay_signed(ranges: Ranges, zero_point: int) -> bool:
     """Whether signed codes stay so: others become unsigned ones, from 0 on."""
-    return onward is Onward.CLIP or (onward is Onward.REALS and zero_point != 0)
+    if ranges.onward is Onward.REALS:
+        return zero_point != 0
+    return ranges.signed or ranges.onward is Onward.CLIP
 
 
 def without_negligible(offset: Single, span: np.float32) -> Single:

@@ -82,7 +82,10 @@ def residual_steps(
     own, other, result = qparams
     span, lowest = ranges.span, np.float32(ranges.low)
     product = range_steps(scales, bias, ranges, int(own.zero_point))
-    mine, theirs = (np.float32(Ranges.of(one, one.qtype).input_scale) for one in (own, other))
+    mine, theirs = (
+        np.float32(Ranges.of(one, one.qtype, signed=ranges.signed).input_scale)
+        for one in (own, other)
+    )
     ratio = np.float32(mine / theirs)
     zero = np.float32(
         np.float32(own.zero_point) + np.float32(theirs * np.float32(other.zero_point)) / mine

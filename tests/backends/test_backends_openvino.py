@@ -10,11 +10,11 @@ import onnx_ir as ir
 import pytest
 from test_backends_engines import batch, float_net, qdq_net, run
 
-from qbench.backends import get_backend, in_slices, versions_of
+from qbench.backends import get_backend, in_slices, isolated, versions_of
 from qbench.errors import InputError, NotFetchedError, UnsupportedError
-from qbench.evaluation import build_subject, subject_artifacts
+from qbench.evaluation import build_subject, environment_of, subject_artifacts
 from qbench.extension import install_command
-from qbench_engines import openvino
+from qbench_engines import openvino, torch_quantized
 
 NAMES = ("openvino", "openvino-bf16")
 needs_engine = pytest.mark.oracle
@@ -49,6 +49,29 @@ def one_node(op, inputs, outputs=("y",), version=21, domain="", **attributes):
 
 
 PAIR = {"x": (ir.DataType.FLOAT, ["N", 4])}
+
+
+@pytest.mark.parametrize(
+    ("name", "arithmetics", "classes"),
+    [
+        ("openvino", ("openvino-vnni", "openvino-amx"), ("", "+onednn-amx")),
+        ("openvino-bf16", ("openvino-vnni", "openvino-amx"), ("", "+onednn-amx")),
+        ("torch-onednn", ("onednn", None), ("", "+onednn-amx")),
+        ("torch-fbgemm", ("fbgemm", "fbgemm"), ("", "")),
+        ("torch-qnnpack", ("qnnpack", "qnnpack"), ("", "")),
+    ],
+)
+@pytest.mark.parametrize("amx", [False, True])
+def test_amx_has_an_arithmetic_and_a_class_of_its_own(monkeypatch, name, arithmetics, classes, amx):
+    """Processors with VNNI have it or not, under one word."""
+    for module in (openvino, torch_quantized):
+        monkeypatch.setattr(module, "has_amx", lambda: amx)
+        monkeypatch.setattr(module, "processor_class", lambda: "x64-avx512-vnni")
+    backend = isolated(get_backend(name))
+    assert get_backend(name).arithmetic == arithmetics[amx]
+    found = str(environment_of(backend, "x64-avx512-vnni"))
+    assert found.startswith(f"x64-avx512-vnni{classes[amx]}")
+    assert ("onednn" in found) == bool(classes[amx])
 
 
 @pytest.mark.parametrize("name", NAMES)

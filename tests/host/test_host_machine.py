@@ -20,8 +20,10 @@ from qbench.host import (
     architecture,
     blas_kernels,
     classify,
+    computer,
     current_commit,
     describe_host,
+    has_amx,
     package_versions,
     probe_dot_product,
     processor_class,
@@ -215,3 +217,16 @@ def test_a_blas_that_names_no_kernels_is_known_by_its_version(monkeypatch):
     blas_kernels.cache_clear()
     assert unusual_blas_kernels("x64-avx2") == {"mkl": "2026.1_Product"}
     blas_kernels.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("flags", "has"),
+    [
+        ("amx_tile amx_int8 amx_bf16", True),
+        ("amx_tile amx_bf16", False),
+        ("avx512f avx512_vnni", False),
+    ],
+)
+def test_amx_is_known_by_its_flags(monkeypatch, flags, has):
+    monkeypatch.setattr(computer, "processor_features", lambda: tuple(flags.split()))
+    assert has_amx() is has

@@ -17,6 +17,7 @@ from qbench.interpreter import Program
 from qbench.numerics import Accumulator, Adding, AddScheme, Arithmetic, get_arithmetic
 
 RULE = get_arithmetic("openvino-vnni")
+AMX = get_arithmetic("openvino-amx")
 APART = replace(RULE, adding=Adding(scheme=AddScheme.REAL))
 TEXT = """<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
 g (uint8[N, 3, H, W] x, uint8[N, OTHER, H, W] r) => (uint8[N, 4, H, W] y MORE) {
@@ -86,12 +87,12 @@ def fused(a: Any, b: Any, c: Any) -> Any:
     )
 
 
-def by_hand(given: dict[str, Any], *, signed: bool, bias: bool) -> Any:
+def by_hand(given: dict[str, Any], *, signed: bool, bias: bool, anew: bool = True) -> Any:
     """The formulas of ``qbench.numerics.residual``, element by element."""
     low = -128 if signed else 0
     zeros = dict.fromkeys(ZEROS, 0) if signed else ZEROS
     scale = {name: F(one) for name, one in SCALES.items()}
-    if signed:  # OpenVINO computes the scales of signed codes anew from their ends
+    if signed and anew:  # OpenVINO computes the scales of signed codes anew from their ends
         scale |= {
             name: F(F(scale[name] * F(127)) - F(scale[name] * F(-128))) / F(255)
             for name in ("sx", "sc", "sr")
@@ -137,6 +138,14 @@ def test_the_product_joins_unrounded(codes: str, first: bool, bias: bool) -> Non
     apart = result(graph, APART, given)["y"].astype(int)
     assert (found != apart).any()
     assert np.abs(found.astype(int) - apart).max() == 1
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("codes", ["uint8", "int8"])
+def test_with_amx_scales_of_signed_codes_are_as_given(codes: str, bias: bool) -> None:
+    graph, given = model(codes=codes, bias=bias), feeds(codes)
+    hand = by_hand(given, signed=codes == "int8", bias=bias, anew=False)
+    np.testing.assert_array_equal(result(graph, AMX, given)["y"], hand)
 
 
 def test_a_tap_changes_nothing_and_has_the_codes_of_the_convolution_alone() -> None:

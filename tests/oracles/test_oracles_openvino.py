@@ -1,5 +1,5 @@
 """OpenVINO against its arithmetics: products between Q and DQ, element for element, on this
-processor and on AVX2.
+processor, without its AMX, and on AVX2.
 """
 
 import itertools
@@ -20,7 +20,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from qbench.backends import arithmetic_of, get_backend
-from qbench.host import processor_class, processor_features
+from qbench.host import has_amx, processor_class, processor_features
 
 pytestmark = pytest.mark.oracle
 with_vnni = pytest.mark.skipif(
@@ -31,6 +31,9 @@ with_avx2 = pytest.mark.skipif(
     "avx2" not in processor_features(), reason="this processor has no AVX2"
 )
 QEMU = shutil.which("qemu-x86_64")
+with_qemu = pytest.mark.skipif(
+    QEMU is None, reason="qemu-x86_64 is not installed; on Debian it is in the package qemu-user"
+)
 
 CHANNELS = (1, 2, 3, 4, 5, 8, 12, 16, 17, 31, 32, 33, 48, 64)
 KINDS = {"1x1": 1, "3x3": 3, "strided": 3, "depthwise": 3, "linear": 0}
@@ -225,12 +228,14 @@ def residual(
 @pytest.mark.parametrize("codes", ["uint8", "int8"])
 def test_sums_take_unrounded_products(codes: str, openvino: ModuleType) -> None:
     random, lost, apart = np.random.default_rng(27), [], 0
+    arithmetic = arithmetic_of(get_backend("openvino"))
+    assert arithmetic is not None
     for _ in range(30):
         model, batch = residual(random, codes)
         scale = float(np.ravel(model.graph.initializers["ys"].const_value)[0])
         with (
             get_backend("openvino").prepare(model) as theirs,
-            get_backend("integer-openvino-vnni").prepare(model) as ours,
+            get_backend(f"integer-{arithmetic.name}").prepare(model) as ours,
         ):
             found = [np.rint(run.run(batch)["yd"] / scale).astype(int) for run in (theirs, ours)]
         with get_backend("integer-onednn").prepare(model) as other:
@@ -308,20 +313,23 @@ def test_codes_count_by_where_they_go(
     ] * 12
 
 
-# OpenVINO on a processor with AVX2 and without VNNI: its oneDNN limited by a variable, or the
+# OpenVINO on a processor with less than this one: its oneDNN limited by a variable, or the
 # processor emulated. Both in a process of their own.
 
 
 def on_avx2(
-    jobs: list[tuple[ir.Model, "np.ndarray[Any, Any]"]], folder: Path, *emulator: str
+    jobs: list[tuple[ir.Model, "np.ndarray[Any, Any]"]],
+    folder: Path,
+    *emulator: str,
+    isa: str = "AVX2",
 ) -> list[Any]:
-    """(results, the names of the kernels) of each job there."""
+    """(results, the names of the kernels) of each job there, or with the instructions ``isa``."""
     asked, told = folder / "jobs", folder / "answers"
     asked.write_bytes(
         pickle.dumps([(ir.to_proto(model).SerializeToString(), batch) for model, batch in jobs])
     )
     script = Path(__file__).with_name("limited_openvino.py")
-    limit = {} if emulator else {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+    limit = {} if emulator else {"ONEDNN_MAX_CPU_ISA": isa}
     command = [*emulator, sys.executable, str(script), str(asked), str(told)]
     done = subprocess.run(
         command, env={**os.environ, **limit}, capture_output=True, text=True, check=False
@@ -396,7 +404,10 @@ def transposed(levels: str, zero: int, groups: int, filters: int, stride: int) -
 
 
 @with_avx2
+@pytest.mark.slow
+@with_qemu
 def test_transposed_convolutions_on_avx2(openvino: ModuleType, tmp_path: Path) -> None:
+    """OpenVINO asks the processor itself where it chooses how to run them."""
     data = np.random.default_rng(1).normal(0, 1.5, (2, 8, 7, 7)).astype(np.float32)
     shapes = itertools.product(
         [("uint8", 113), ("uint8", 0), ("int8", 3), ("int8", 0)],
@@ -404,7 +415,8 @@ def test_transposed_convolutions_on_avx2(openvino: ModuleType, tmp_path: Path) -
         [1, 2],
     )
     jobs = [(transposed(*levels, *groups, stride), data) for levels, groups, stride in shapes]
-    assert differing_on_avx2(jobs, on_avx2(jobs, tmp_path)) == (0, 0)
+    emulator = (str(QEMU), "-cpu", "Haswell")
+    assert differing_on_avx2(jobs, on_avx2(jobs, tmp_path, *emulator)) == (0, 0)
 
 
 # Signed data behind a Clip of codes stay signed: whether weights lose their last bit there depends
@@ -471,9 +483,34 @@ def test_windows_of_one_tap_behind_a_clip_on_avx2(openvino: ModuleType, tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    QEMU is None, reason="qemu-x86_64 is not installed; on Debian it is in the package qemu-user"
-)
+@with_qemu
 def test_an_emulated_processor_with_avx2_counts_alike(openvino: ModuleType, tmp_path: Path) -> None:
     jobs = blocks(26, 40)
     assert differing_on_avx2(jobs, on_avx2(jobs, tmp_path, str(QEMU), "-cpu", "Haswell"))[0] == 0
+
+
+# A processor with AMX, whose OpenVINO is told to do without: what others with VNNI run.
+
+
+@pytest.mark.skipif(not has_amx(), reason="this processor has no AMX")
+def test_without_amx_signed_codes_become_unsigned(openvino: ModuleType, tmp_path: Path) -> None:
+    random = np.random.default_rng(37)
+    kinds = ("1x1", "3x3", "strided", "depthwise")
+    jobs = [block(random, kind, "int8", ties=True) for kind in kinds for _ in range(6)]
+    jobs += [
+        passed_on(random, "int8", onward, zero=zero)
+        for onward in ONWARD
+        for zero in (0, 7)
+        for _ in range(6)
+    ]
+    lost = {"openvino-vnni": 0, "openvino-amx": 0}
+    answers = on_avx2(jobs, tmp_path, isa="AVX512_CORE_FP16")
+    for (model, batch), (theirs, kernels) in zip(jobs, answers, strict=True):
+        assert not any("amx" in kernel for kernel in kernels)
+        scale = float(np.ravel(model.graph.initializers["ys"].const_value)[0])
+        for name in lost:
+            with get_backend(f"integer-{name}").prepare(model) as ours:
+                found = [np.rint(one / scale) for one in (theirs, ours.run({"x": batch})["y"])]
+            lost[name] += int((found[0] != found[1]).sum())
+    assert lost["openvino-vnni"] == 0
+    assert lost["openvino-amx"] > 0

@@ -183,7 +183,7 @@ def test_two_products_are_right_without_vnni(name: str, openvino: ModuleType) ->
     graph, x = model(*given), batch(given[1])
     expected, listed = right(graph, x), miscomputed(graph)
     assert [(one.pattern, one.arithmetics) for one in listed] == [
-        ("products", ("openvino-vnni",))
+        ("products", ("openvino-amx", "openvino-vnni"))
     ] * len(listed)
     assert listed
     for threads in (1, 2, 4):

@@ -11,9 +11,19 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from torch_products import Layout, Product, by_engine, counted, drawn, extreme, on_avx2
+from torch_products import (
+    Layout,
+    Product,
+    by_engine,
+    counted,
+    drawn,
+    extreme,
+    on_avx2,
+    without_amx,
+)
 
-from qbench.host import processor_features
+from qbench.backends import get_backend
+from qbench.host import has_amx, processor_features
 from qbench.numerics import Arithmetic, MultiplierForm, get_arithmetic
 
 pytestmark = [
@@ -67,7 +77,7 @@ ENGINES = ("fbgemm", "qnnpack", "onednn")
 
 def machine_of(engine: str) -> Arithmetic:
     """What ``engine`` follows on this processor."""
-    if engine == "onednn" and not {"avx512f", "avx512_vnni"} <= set(FEATURES):
+    if engine == "onednn" and get_backend("torch-onednn").arithmetic is None:
         pytest.skip(
             "our 'onednn' follows its kernels for AVX-512 with VNNI; others multiply scales first"
         )
@@ -103,6 +113,27 @@ def test_products_next_to_ties(
                 product = drawn(LAYOUTS[layout], random, per_channel=per_channel, biased=biased)
                 theirs = by_engine(torch, engine, product, relu=relu)
                 np.testing.assert_array_equal(counted(product, machine, relu=relu), theirs)
+
+
+@pytest.mark.skipif(not has_amx(), reason="this processor has no AMX")
+def test_onednn_with_amx_is_one_code_off_next_to_ties(torch: ModuleType) -> None:
+    """Its kernels for AMX multiply the scales of data and weights first. It chooses them by the
+    number of rows, so no arithmetic describes it; without them it is ours.
+    """
+    random, machine = np.random.default_rng(21), get_arithmetic("onednn")
+    products = [
+        drawn(layout, random, per_channel=per_channel, biased=biased)
+        for layout in LAYOUTS.values()
+        for per_channel in (False, True)
+        for biased in (False, True)
+    ]
+    ours = [counted(product, machine).astype(int) for product in products]
+    for mine, theirs in zip(ours, without_amx(products), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    with_it = [by_engine(torch, "onednn", product) for product in products]
+    far = [np.abs(mine - theirs) for mine, theirs in zip(ours, with_it, strict=True)]
+    assert max(int(one.max()) for one in far) == 1
+    assert 0 < sum(int(one.sum()) for one in far) < 1e-3 * sum(one.size for one in far)
 
 
 @pytest.mark.parametrize("layout", {**LAYOUTS, **KERNELS})

@@ -11,8 +11,8 @@ import pytest
 from onnx import helper
 from torch_products import Array, Layout, Product, drawn, run, tensor
 
+from qbench.backends import get_backend
 from qbench.graph import INTEGER_DOMAIN
-from qbench.host import processor_features
 from qbench.numerics import Arithmetic, get_arithmetic
 
 pytestmark = [
@@ -107,7 +107,7 @@ def counted(product: Product, machine: Arithmetic) -> Array:
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("engine", ["fbgemm", "qnnpack", "onednn"])
 def test_transposed_convolutions(engine: str, layout: str, torch: ModuleType) -> None:
-    if engine == "onednn" and not {"avx512f", "avx512_vnni"} <= set(processor_features()):
+    if engine == "onednn" and get_backend("torch-onednn").arithmetic is None:
         pytest.skip(
             "our 'onednn' follows its kernels for AVX-512 with VNNI; others multiply scales first"
         )

@@ -209,12 +209,25 @@ def on_avx2(products: Sequence[Product], emulator: Sequence[str] = ()) -> list[A
     """What FBGEMM makes of ``products`` when it is told to do without VNNI, or on an emulated
     processor without it.
     """
-    told = {**os.environ, "OMP_NUM_THREADS": "1"} | (
-        {} if emulator else {"FBGEMM_ENABLE_INSTRUCTIONS": "AVX2"}
-    )
-    command = [*emulator, sys.executable, __file__]
+    told = {} if emulator else {"FBGEMM_ENABLE_INSTRUCTIONS": "AVX2"}
+    return _answered(products, "fbgemm", told, emulator)
+
+
+def without_amx(products: Sequence[Product]) -> list[Array]:
+    """What oneDNN makes of ``products`` when it is told to do without AMX."""
+    return _answered(products, "onednn", {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16"})
+
+
+def _answered(
+    products: Sequence[Product], engine: str, told: dict[str, str], emulator: Sequence[str] = ()
+) -> list[Array]:
+    command = [*emulator, sys.executable, __file__, engine]
     done = subprocess.run(
-        command, input=pickle.dumps(products), capture_output=True, env=told, check=True
+        command,
+        input=pickle.dumps(products),
+        capture_output=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **told},
+        check=True,
     )
     return pickle.loads(done.stdout)
 
@@ -223,7 +236,7 @@ def _answer() -> None:
     import torch
 
     warnings.simplefilter("ignore")
-    levels = [by_engine(torch, "fbgemm", product) for product in pickle.load(sys.stdin.buffer)]
+    levels = [by_engine(torch, sys.argv[1], product) for product in pickle.load(sys.stdin.buffer)]
     sys.stdout.buffer.write(pickle.dumps(levels))
 
 

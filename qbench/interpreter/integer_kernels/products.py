@@ -142,7 +142,13 @@ def finishing(
         limits=making.arithmetic.limits(y),
         columns=columns,
         largest=largest,
-        ranges=Ranges.of(x, y.qtype, clipped=behind_clip(making.node), onward=onward(making.node)),
+        ranges=Ranges.of(
+            x,
+            y.qtype,
+            clipped=behind_clip(making.node),
+            onward=onward(making.node),
+            signed=making.arithmetic.scaling.signed,
+        ),
     )
     compiled = making.means.compiled
     return finish_in_blocks(
