@@ -30,8 +30,6 @@ from qbench.judging import (
     GIVEN,
     Cause,
     Cell,
-    Decision,
-    DecisionRule,
     Expectation,
     Finding,
     GateKind,
@@ -245,24 +243,14 @@ def cell_without_suite(
     )
     rules = Rules(integer_macs=0.0, rule="qbench localize")
 
-    def judged(measurement: Measurement, rules: Rules = rules) -> Verdict:
-        verdict = judge(
+    def judged(measurement: Measurement) -> Verdict:
+        return judge(
             measurement,
             Expectation(whole=False, stored=False),
             tolerance=tolerance,
             rules=rules,
             today=datetime.date.min,  # there is no quarantine list, so the date does not matter
         )
-        # counts cannot decide a margin smaller than one sample; where they show a loss, the
-        # interval decides
-        undecided = any(
-            gate.kind is GateKind.LOSS and gate.state is GateState.SHOWN for gate in verdict.gates
-        )
-        if undecided and rules.decision.by is DecisionRule.POINT:
-            return judged(
-                measurement, replace(rules, decision=Decision(DecisionRule.CI, "qbench localize"))
-            )
-        return verdict
 
     return RepeatableCell(
         request=Request(

@@ -36,17 +36,18 @@ from qbench.metrics import Against, Direction, Score
 from qbench.number_text import counted, percent, settled, short_percent
 
 # The gate of a loss holds when drop ≤ margin (the point rule; ``Tolerance.margin``), or as far as
-# the sample shows it (``decision``). A loss that the sample proves to be greater than the margin is
-# red by every rule. A distance to fp32 gates where the suite limits it, else it is shown.
+# the sample shows it (``decision``, and every margin that is less than one sample). A loss that the
+# sample proves to be greater than the margin is red by every rule. A distance to fp32 gates where
+# the suite limits it, else it is shown.
 
 _Z90, _Z95 = NormalDist().inv_cdf(0.95), NormalDist().inv_cdf(0.975)
 PROVEN = "proven by the paired test"
 """The end of a rule whose margin is under one sample, which the counts cannot decide."""
 
 
-def is_under_one_sample(score: Score, margin: Fraction) -> bool:
-    """Whether ``margin`` admits no single flip of a proportion, though it is more than nothing."""
-    return score.proportion and 0 < margin < 1
+def is_under_one_sample(margin: Fraction) -> bool:
+    """Whether ``margin``, in units of any metric, admits not even one, though it is not nothing."""
+    return 0 < margin < 1
 
 
 def least_agreement(share: float, out_of: int) -> int:
@@ -97,33 +98,42 @@ def loss_gate(
 
     ``against``: whose answers are the reference of ``score``.
 
-    Where the margin of a proportion is under one sample (20 pictures, 0.5 %), the counts alone
-    would fail at the first flip, which means nothing: there the paired test decides, and a loss
-    that it does not prove is shown and does not gate. A tolerance of 0 does mean the first flip,
-    and an error rate counts many units: both always gate.
+    Where the margin is under one sample (20 pictures, 0.5 %), or under one edit of an error rate,
+    the counts alone would fail at the first flip, which means nothing: there the evidence decides
+    as by ``ci``, and what it does not decide is INCONCLUSIVE. A tolerance of 0 does mean the first
+    flip.
     """
     margin, rule = tolerance.margin(score), tolerance.margin_rule(score)
     shown = shown_by(score, float(margin / score.out_of))
-    state = _state(score, margin, shown, decision)
+    deciding = _deciding(margin, decision) if shown is not None else DecisionRule.POINT
+    state = _state(score, margin, shown, deciding)
     worse = -margin if score.direction is Direction.HIGHER else margin
-    deciding = decision.by if shown is not None else DecisionRule.POINT
-    detail = _loss_detail(score, margin, rule, state, against)
-    if deciding is not DecisionRule.POINT:
-        rule = f"{rule}, {decision.text}"
-    elif state is GateState.BROKEN and is_under_one_sample(score, margin):
-        rule, deciding = f"{rule}, {PROVEN}", DecisionRule.CI
+    detail = _loss_detail(score, margin, rule, against)
+    rule = _with_decision(rule, state, deciding, decision)
     return Gate(
         kind=GateKind.LOSS,
         metric=score.metric,
         state=state,
         detail=detail if shown is None else f"{detail}; {shown.text(score)}",
         rule=rule,
-        limit=None
-        if state is GateState.SHOWN
-        else float((score.reference_hits + worse) / score.out_of),
+        limit=float((score.reference_hits + worse) / score.out_of),
         shown=shown,
         decided=deciding,
     )
+
+
+def _deciding(margin: Fraction, decision: Decision) -> DecisionRule:
+    """How a loss with this ``margin`` is decided where the sample shows something about it."""
+    is_point = decision.by is DecisionRule.POINT
+    return DecisionRule.CI if is_point and is_under_one_sample(margin) else decision.by
+
+
+def _with_decision(rule: str, state: GateState, deciding: DecisionRule, decision: Decision) -> str:
+    """``rule``, and what decided besides the counts."""
+    if decision.by is not DecisionRule.POINT and deciding is not DecisionRule.POINT:
+        return f"{rule}, {decision.text}"
+    is_proven = deciding is DecisionRule.CI and state is GateState.BROKEN
+    return f"{rule}, {PROVEN}" if is_proven else rule
 
 
 def with_noise(
@@ -140,23 +150,17 @@ def with_noise(
     share = float(margin / score.out_of)
     noise = replace(noise, margin=share)
     shown = _noisy_evidence(gate.shown, score, noise)
-    evidence, by = shown.evidence, decision.by
+    evidence, by = shown.evidence, _deciding(margin, decision)
     if by is not DecisionRule.POINT:
         state = _BY_EVIDENCE[by, evidence]
     elif evidence is Evidence.FAIL:
         state = GateState.BROKEN
     elif noise.exceeds and evidence is Evidence.INCONCLUSIVE:
         state = GateState.INCONCLUSIVE
-    elif is_under_one_sample(score, margin):
-        state = GateState.SHOWN
     else:
         state = GateState.HOLDS if noise.drop(score) * score.out_of <= margin else GateState.BROKEN
     worse = -share if score.direction is Direction.HIGHER else share
-    rule = tolerance.margin_rule(score)
-    if by is not DecisionRule.POINT:
-        rule = f"{rule}, {decision.text}"
-    elif state is GateState.BROKEN and is_under_one_sample(score, margin):
-        rule, by = f"{rule}, {PROVEN}", DecisionRule.CI
+    rule = _with_decision(tolerance.margin_rule(score), state, by, decision)
     counts = gate.detail.partition("; losses")[0].partition(": ")[0]
     return replace(
         gate,
@@ -165,7 +169,7 @@ def with_noise(
         f"margin {apart(score, share)}; {noise.text(score)}; losses {score.losses}, gains "
         f"{score.gains} in the first run; {shown.text(score)}",
         rule=rule,
-        limit=None if state is GateState.SHOWN else score.reference_value + worse,
+        limit=score.reference_value + worse,
         shown=shown,
         decided=by,
         noise=noise,
@@ -378,18 +382,16 @@ def _proofs_text(slices: int, beyond: Sequence[str], unproven: int) -> str:
 
 
 def _state(
-    score: Score, margin: Fraction, shown: LossEvidence | None, decision: Decision
+    score: Score, margin: Fraction, shown: LossEvidence | None, deciding: DecisionRule
 ) -> GateState:
-    if shown is not None and decision.by is not DecisionRule.POINT:
-        return _BY_EVIDENCE[decision.by, shown.evidence]
+    if shown is not None and deciding is not DecisionRule.POINT:
+        return _BY_EVIDENCE[deciding, shown.evidence]
     if shown is not None and shown.evidence is Evidence.FAIL:
         return GateState.BROKEN
-    if is_under_one_sample(score, margin):
-        return GateState.SHOWN
     return GateState.HOLDS if score.drop <= margin else GateState.BROKEN
 
 
-def _loss_detail(score: Score, margin: Fraction, rule: str, state: GateState, against: str) -> str:
+def _loss_detail(score: Score, margin: Fraction, rule: str, against: str) -> str:
     """The counts in one line; a margin that is not a number of samples is in the unit of its
     metric.
     """
@@ -398,10 +400,8 @@ def _loss_detail(score: Score, margin: Fraction, rule: str, state: GateState, ag
         if rule.startswith("least margin")
         else f"margin {apart(score, float(margin) / score.out_of)}"
     )
-    if state is GateState.SHOWN:
-        margin_text += " is under one sample and a greater loss is not proven, so it does not gate"
-    elif is_under_one_sample(score, margin):
-        margin_text += " is under one sample"
+    if is_under_one_sample(margin):
+        margin_text += f" is under one {'sample' if score.proportion else 'unit'}"
     elif score.proportion:
         margin_text += f" admits {counted(math.floor(margin), 'sample')}"
     return (

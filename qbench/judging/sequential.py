@@ -35,7 +35,7 @@ from fractions import Fraction
 
 from qbench.judging.expectation import Floors
 from qbench.judging.kinds import GateKind
-from qbench.judging.loss import floor_gate, least_agreement, loss_gate
+from qbench.judging.loss import floor_gate, is_under_one_sample, least_agreement, loss_gate
 from qbench.judging.measurement import Stopped
 from qbench.judging.rules import Rules, Tolerance
 from qbench.judging.statistics import DecisionRule, Evidence
@@ -165,8 +165,8 @@ class StopRule:
         if self.rules.decision.by is not DecisionRule.POINT:
             share = float(margin) / remaining.n
             return EarlyTest(share, largest) if 0 < share < 1 else None
-        if 0 < margin < 1:
-            return None  # a proven loss decides, not the counts
+        if is_under_one_sample(margin):
+            return None  # what the samples prove decides, not the counts
         return CountTest(-math.floor(margin), sources, largest)
 
     def _margin(self, score: Score, remaining: Remaining) -> Fraction:
@@ -181,7 +181,10 @@ class StopRule:
         """
         best, worst = self._ends(score, remaining)
         if score.against is Against.LABELS:
-            if score.clusters is not None and self.rules.decision.by is not DecisionRule.POINT:
+            by_counts = self.rules.decision.by is DecisionRule.POINT and not is_under_one_sample(
+                self._margin(score, remaining)
+            )
+            if score.clusters is not None and not by_counts:
                 return None  # evidence depends on which sources the losses are in
             states = {
                 loss_gate(one, self.tolerance, self.rules.decision).state for one in (best, worst)

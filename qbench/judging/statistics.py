@@ -618,8 +618,8 @@ def _unit(score: Score) -> str:
 # | decision | red where                                       | INCONCLUSIVE is              |
 # |----------|-------------------------------------------------|------------------------------|
 # | point    | the drop counted exceeds the margin, or the     | decided by the counts        |
-# |          | sample proves a greater loss; under a margin of | (shown, under such a margin) |
-# |          | less than one sample only the latter            |                              |
+# |          | sample proves a greater loss; a margin of less  | (green, an outcome of its    |
+# |          | than one sample is decided as by ci             | own, under such a margin)    |
 # | ci       | the sample proves a greater loss                | green, an outcome of its own |
 # | strict   | the sample does not prove a lesser              | red                          |
 

@@ -19,7 +19,7 @@ class Outcome(enum.Enum):
 
     PASSED = "passed"
     INCONCLUSIVE = (
-        "inconclusive"  # by the decision "ci": proven neither within its margin nor beyond it
+        "inconclusive"  # not by the counts: proven neither within its margin nor beyond it
     )
     QUARANTINED = "quarantined"  # failed, as its quarantine entry expects
     UNSUPPORTED = "unsupported"  # skipped with a reason; never counted as passed
@@ -53,9 +53,9 @@ class GateState(enum.Enum):
 
     HOLDS = "holds"
     BROKEN = "broken"
-    SHOWN = "shown"  # too few samples to decide, or no rule is set: displayed, does not gate
+    SHOWN = "shown"  # no rule is set: displayed, does not gate
     INCOMPARABLE = "incomparable"  # nothing accepted for this environment class
-    INCONCLUSIVE = "inconclusive"  # by the decision "ci": too few samples to decide
+    INCONCLUSIVE = "inconclusive"  # a rule is set, and too few samples or noise do not decide it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -142,7 +142,7 @@ def judged_cell(
     if judged.verdict.outcome is Outcome.MISSING and missing != "fail":
         line["excused"] = f"--qbench-missing={missing}"
     _keep_line(item, line)
-    item.stash[ITEM_STATE].notes = opened.bench.data_notes(planned)
+    item.stash[ITEM_STATE].notes = (*opened.notes, *opened.bench.data_notes(planned))
     return judged
 
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +12,7 @@ import pytest
 
 from qbench.errors import InputError
 from qbench.extension import Extension, error_of_code, named_also, place_of
+from qbench.number_text import counted
 from qbench.plugin.options import OPTIONS, origin_of
 from qbench.plugin.skips import is_skip, skip_reason
 
@@ -34,6 +35,7 @@ class OpenSuite:
         planned: its cells in file order.
         stale_entries: entries of the quarantine file that match no cell; empty unless the session
             prunes, because without pruning such an entry is an error.
+        notes: what options set in place of its tables, in sentences.
         subject: of a check, which is built from files; None: as the suite names it.
     """
 
@@ -44,6 +46,7 @@ class OpenSuite:
     shown_path: str
     stale_entries: "tuple[QuarantineEntry, ...]" = ()
     subject: "Subject | None" = None
+    notes: tuple[str, ...] = ()
 
     @cached_property
     def bench(self) -> "Bench":
@@ -117,10 +120,12 @@ def _opened(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuite:
         # pruning reports stale entries at the end, so here they are not an error
         kept, planned = expand_pruned(suite, catalogues)
         stale = tuple(entry for entry in suite.quarantine if entry not in kept.quarantine)
-        return OpenSuite(kept, catalogues, planned, config, shown, stale)
+        forced, notes = forced_by_options(planned, suite, config)
+        return OpenSuite(kept, catalogues, forced, config, shown, stale, notes=notes)
     with _naming_idle_hooks(hook, len(added)):
         planned = expand(suite, catalogues)
-    return OpenSuite(suite, catalogues, _repeated(planned, config), config, shown)
+    forced, notes = forced_by_options(planned, suite, config)
+    return OpenSuite(suite, catalogues, forced, config, shown, notes=notes)
 
 
 def open_test(check: "Check", config: pytest.Config, hook: "HookRelay") -> OpenSuite:
@@ -165,6 +170,46 @@ def _repeated(
     if repeats is None:
         return planned
     return tuple(one.with_repeats(repeats, "option --qbench-repeats") for one in planned)
+
+
+def forced_by_options(
+    planned: "tuple[PlannedCell, ...]", suite: "Suite", config: pytest.Config
+) -> "tuple[tuple[PlannedCell, ...], tuple[str, ...]]":
+    """``planned`` with the numbers that options set in place of every table, and a sentence for
+    each such option: in how many cells a table says otherwise.
+    """
+    from qbench.judging import RelativeTo
+
+    options, notes = config.stash[OPTIONS], []
+    if options.tolerance is not None:
+        origin = origin_of(config, "tolerance")
+        others = [one for one in planned if any(t.rule != origin for _, t in one.tolerances)]
+        unit = suite.table.relative_to or RelativeTo.SCORE
+        planned = tuple(one.with_tolerance(options.tolerance, origin, unit) for one in planned)
+        what = f"{origin.removeprefix('option ')}={options.tolerance:g} sets the tolerance"
+        notes.append(_forced_text(what, planned, others, suite.name))
+    if options.repeats is not None:
+        others = [one for one in planned if one.rules.repeats_rule != "default"]
+        what = f"--qbench-repeats={options.repeats} sets the number of runs"
+        notes.append(_forced_text(what, planned, others, suite.name))
+    return _repeated(planned, config), tuple(notes)
+
+
+def _forced_text(
+    what: str, planned: "Sequence[PlannedCell]", others: "Sequence[PlannedCell]", suite: str
+) -> str:
+    """``--qbench-tolerance=0.005 sets the tolerance of all 106 cells of suite smoke, in 22 of them
+    (mobilenet_v2) in place of a table of the suite``.
+    """
+    text = f"{what} of all {counted(len(planned), 'cell')} of suite {suite}"
+    models = list(dict.fromkeys(one.cell.model for one in others))
+    if not models:
+        return f"{text}."
+    named = ", ".join(models[:_NAMED]) + (", …" if len(models) > _NAMED else "")
+    return f"{text}, in {len(others)} of them ({named}) in place of a table of their own."
+
+
+_NAMED = 3
 
 
 def _extensions(hook: "HookRelay", config: pytest.Config) -> list[Extension]:

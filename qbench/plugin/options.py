@@ -28,7 +28,7 @@ _SETTINGS = (
     (
         "tolerance",
         "R",
-        "allowed loss relative to the stored fp32 score, instead of each suite's number",
+        "allowed loss relative to the stored fp32 score, instead of every tolerance of a suite",
     ),
     ("baselines", "DIR", "folder of baselines (default: baselines)"),
     (

@@ -10,7 +10,7 @@ import pytest
 from qbench.errors import InputError, QbenchError, nearest, unknown_name
 from qbench.plugin.item_state import ITEM_STATE, ItemState, SuiteFacts, suite_facts
 from qbench.plugin.items import cell_marker, item_location, judged_cell
-from qbench.plugin.opening import OpenSuite, open_suite
+from qbench.plugin.opening import OpenSuite, forced_by_options, open_suite
 from qbench.plugin.options import OPTIONS
 
 if TYPE_CHECKING:
@@ -175,7 +175,8 @@ def _cut(doing: str, full: OpenSuite, lists: dict[str, tuple[str, ...]]) -> Open
     fp32 = FP32 in lists["schemas"] if "schemas" in lists else full.suite.table.fp32
     suite = replace(full.suite, table=replace(full.suite.table, fp32=fp32), models=chosen)
     planned = expand(suite, full.catalogues, whole=False)
-    return OpenSuite(suite, full.catalogues, planned, full.config, full.shown_path)
+    forced, notes = forced_by_options(planned, suite, full.config)
+    return OpenSuite(suite, full.catalogues, forced, full.config, full.shown_path, notes=notes)
 
 
 def _narrowed(table: "ModelTable", lists: dict[str, tuple[str, ...]]) -> "ModelTable":

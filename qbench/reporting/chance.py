@@ -22,11 +22,9 @@ from qbench.reporting.view import (
     MetricView,
 )
 
-# Margins smaller than one counted unit. With a margin under one sample only a proven loss is red;
-# with a margin under one edit every edit is red.
-#
-# 0.5 % of 100 right samples is half a sample. The notice says so, because the user expects that
-# such a margin gates.
+# Margins smaller than one counted unit: 0.5 % of 100 right samples is half a sample. Cells that
+# their samples do not decide are ≈; the notice says why, because the user expects such a margin to
+# decide.
 
 _NAMED = 3
 
@@ -45,8 +43,10 @@ def coarse_notices(cells: Sequence[CellView]) -> tuple[str, ...]:
 
 
 def _coarse(cell: CellView) -> Iterable[tuple[MetricView, str]]:
-    """The metrics of ``cell`` whose margin is under one sample, or one edit, each with the rule
-    that set it.
+    """The metrics of ``cell`` that are not decided and whose margin is under one sample, or one
+    edit, each with the rule that set it.
+
+    Records of older versions have such a gate in the state ``shown``, without its margin.
     """
     if cell.record.outcome == ABSENT:
         return
@@ -55,12 +55,8 @@ def _coarse(cell: CellView) -> Iterable[tuple[MetricView, str]]:
         metric = metrics.get(gate.metric) if gate.kind == GateKind.LOSS else None
         if metric is None:
             continue
-        single = (
-            metric.margin is not None
-            and not metric.proportion
-            and 0 < metric.margin * metric.out_of < 1
-        )
-        if gate.state == "shown" or single:
+        is_under = metric.margin is not None and 0 < metric.margin * metric.out_of < 1
+        if gate.state == "shown" or (gate.state == "inconclusive" and is_under):
             yield metric, gate.rule
 
 
@@ -71,16 +67,13 @@ def _sentence(
     names = " and ".join(metrics)
     models = list(dict.fromkeys(cell.key.model for cell, _ in found))
     where = ", ".join(models) if len(models) <= _NAMED else counted(len(models), "model")
-    does, is_ = ("does", "is") if len(metrics) == 1 else ("do", "are")
-    if proportion:
-        unit, effect, why = "sample", f"{does} not gate", ", as no greater loss is proven"
-    else:
-        unit, effect, why = "count", f"{is_} red at any single loss", ""
+    is_ = "is" if len(metrics) == 1 else "are"
+    unit = "sample" if proportion else "count"
     cells = counted(len({cell.key for cell, _ in found}), "cell")
     return (
         f"one {unit} of {thousands(out_of)} is {rough_percent(1 / out_of)}, more than {rule} "
-        f"admits: {names} {effect} in {cells} ({where}){why}; more samples or a wider tolerance "
-        "would gate it as intended."
+        f"admits: {names} {is_} not decided in {cells} ({where}); more samples or a wider "
+        "tolerance would decide."
     )
 
 

@@ -77,9 +77,11 @@ def _moved(cell: CellView) -> str:
 
 
 def _why(cell: CellView) -> str:
-    """The headline; of a cell in quarantine what its entry gives as the reason, and the entry."""
+    """The headline; of a cell in quarantine what its entry gives as the reason, and the entry; of
+    one that is not decided what would decide it.
+    """
     if cell.record.outcome != "quarantined":
-        return cell.record.headline
+        return cell.wanting or cell.record.headline
     listed = (text.partition("listed as ")[2] for text in cell.record.notices)
     return "; ".join(filter(None, (next(filter(None, listed), ""), cell.record.rule)))
 
@@ -184,6 +186,12 @@ _ALL = (
         heading="Losses / gains",
         text=_lead(lambda lead: f"{thousands(lead.losses)} / {thousands(lead.gains)}"),
     ),
+    Column(
+        key="wanting",
+        heading="Decided by",
+        text=lambda cell: cell.wanting.partition(": ")[2],
+        reads=("metrics", "gates", "outcome", "notices"),
+    ),
     Column(key="flips_words", heading="Losses, gains", text=_lead(_flips_words)),
     Column(
         key="integers",
@@ -273,7 +281,7 @@ CELLS = Table(
             Place("now", below=("count", "runs")),
             Place("fp32"),
             Place("change", below=("parts",)),
-            Place("margin_size"),
+            Place("margin_size", below=("wanting",)),
         ),
         *(Place("flips"), Place("integers"), Place("seconds", below=("costs",)), Place("finding")),
     ),

@@ -363,6 +363,16 @@ def _history(report: Report, charts: Mapping[str, str]) -> Iterable[str]:
 
 
 def _known(report: Report) -> Iterable[str]:
+    undecided = [cell for cell in report.cells if cell.record.outcome == "inconclusive"]
+    if undecided:
+        yield "## Not decided"
+        lines = [
+            f"- {code(str(cell.key))} {escaped(cell.wanting or cell.record.headline)}"
+            for cell in undecided[:ROWS_SHOWN]
+        ]
+        yield "\n".join(lines)
+        if len(undecided) > ROWS_SHOWN:
+            yield f"and {len(undecided) - ROWS_SHOWN} more"
     if report.quarantined:
         yield "## In quarantine"
         facts = (

@@ -370,7 +370,7 @@ def red_lines(report: Report, width: int) -> Iterable[Line]:
 def listed_notices(report: Report) -> frozenset[str]:
     """The notices that ``red_lines`` already shows with its cells."""
     return frozenset(
-        _wanting(cell) for cause in _undecided(report) for cell in cause.cells[:CELLS_SHOWN]
+        cell.wanting for cause in _undecided(report) for cell in cause.cells[:CELLS_SHOWN]
     )
 
 
@@ -398,19 +398,6 @@ def _undecided(report: Report) -> tuple[Cause, ...]:
         )
         for title, alike in groups.items()
     )
-
-
-def _wanting(cell: CellView) -> str:
-    """The notice of how many samples would decide an undecided ``cell``, or of what noise is too
-    wide; empty where it has none.
-    """
-    gate = cell.undecided_gate
-    if gate is not None and gate.kind in COSTS:
-        return next(
-            (text for text in cell.record.notices if text and gate.detail.startswith(text)), ""
-        )
-    start = f"{cell.lead.name}: " if cell.lead else "?"
-    return next((text for text in cell.record.notices if text.startswith(start)), "")
 
 
 def _rule(cause: Cause, suite: str, width: int) -> Iterable[Line]:
@@ -516,7 +503,7 @@ def _facts(cell: CellView) -> str:
         return ", ".join(filter(None, [first.detail, red_age(cell)]))
     parts = [
         *(place.column.text(cell) for place in TERMINAL.places),
-        _wanting(cell).partition(": ")[2] if cell.record.outcome == "inconclusive" else "",
+        cell.wanting.partition(": ")[2],
         red_age(cell),
     ]
     return ", ".join(part for part in parts if part)

@@ -138,6 +138,21 @@ class CellView:
         return next((gate for gate in known if gate.state == "inconclusive"), None)
 
     @property
+    def wanting(self) -> str:
+        """How many samples would decide it where it is inconclusive, or what noise is too wide;
+        empty where no notice says so.
+        """
+        if self.record.outcome != Outcome.INCONCLUSIVE.value:
+            return ""
+        gate = self.undecided_gate
+        if gate is not None and gate.kind in COSTS:
+            return next(
+                (text for text in self.record.notices if text and gate.detail.startswith(text)), ""
+            )
+        start = f"{self.lead.name}: " if self.lead else "?"
+        return next((text for text in self.record.notices if text.startswith(start)), "")
+
+    @property
     def is_unequal(self) -> bool:
         """Whether it is red because it differs from another backend: its metrics do not show
         why.

@@ -87,6 +87,13 @@ class PlannedCell:
         """The tolerance in ``environment``: default < suite < model < cell."""
         return next(tolerance for when, tolerance in self.tolerances if environment.matches(when))
 
+    def with_tolerance(self, value: float, rule: str, unit: RelativeTo) -> "PlannedCell":
+        """This cell with one tolerance for every metric and class, whatever tables say; ``unit``:
+        of the suite, unless its model has one.
+        """
+        one = Tolerance(value, rule, relative_to=self.model.relative_to or unit)
+        return replace(self, tolerances=((None, one),))
+
     def with_repeats(self, repeats: int, rule: str) -> "PlannedCell":
         """This cell, to be run so many times; ``rule``: what says so."""
         return replace(self, rules=replace(self.rules, repeats=repeats, repeats_rule=rule))

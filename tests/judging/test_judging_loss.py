@@ -64,7 +64,7 @@ def test_proportions_against_whole_number_arithmetic(counts, thousandths):
     state = loss_gate(top1(hits, n, reference), tolerance).state
     if 0 < thousandths * reference < 1000:  # the margin is under one sample, and not nothing
         assert state is (
-            GateState.BROKEN if proven(n, reference, hits, thousandths) else GateState.SHOWN
+            GateState.BROKEN if proven(n, reference, hits, thousandths) else GateState.INCONCLUSIVE
         )
     else:
         assert (state is GateState.HOLDS) == (1000 * (reference - hits) <= thousandths * reference)
@@ -86,10 +86,31 @@ def test_the_margin_takes_the_number_as_written():
     assert Tolerance(0.005).margin(per(0, 2000, 0)) == 2
 
 
-def test_what_twenty_pictures_cannot_tell_is_shown_and_does_not_gate():
+def test_what_twenty_pictures_cannot_tell_is_not_decided():
     gate = loss_gate(top1(17, 20, 20), HALF)
-    assert (gate.state, gate.limit, gate.decided) == (GateState.SHOWN, None, DecisionRule.POINT)
+    assert (gate.state, gate.limit, gate.decided) == (
+        GateState.INCONCLUSIVE,
+        0.995,
+        DecisionRule.CI,
+    )
     assert loss_gate(top1(17, 20, 20), Tolerance(0.05)).state is GateState.BROKEN
+
+
+def test_a_cell_that_its_samples_do_not_decide_never_passes():
+    """It is green and says how many samples would decide; no record of it says passed."""
+    few = measured(top1(19, 20, 20))
+    verdict = judged(few, expected(few))
+    assert (verdict.outcome, verdict.outcome.is_red) == (Outcome.INCONCLUSIVE, False)
+    needed = verdict.gates[0].shown.deciding
+    assert needed > 20
+    assert any(f"with {needed} samples like these" in notice for notice in verdict.notices)
+
+
+def test_a_float_cell_that_answers_as_its_reference_needs_no_more_samples():
+    same, other = top1(19, 20, 19), top1(19, 20, 19, losses=1, gains=1)
+    for score, outcome in ((same, Outcome.PASSED), (other, Outcome.INCONCLUSIVE)):
+        found = measured(score, schema="fp32")
+        assert judged(found, expected(found)).outcome is outcome
 
 
 @pytest.mark.parametrize(
@@ -101,7 +122,7 @@ def test_a_loss_that_is_proven_fails_however_few_the_samples(n, least):
     """
     states = [loss_gate(top1(n - lost, n, n), HALF).state for lost in range(n + 1)]
     shown = n + 1 if least is None else least
-    assert states == [GateState.SHOWN] * shown + [GateState.BROKEN] * (n + 1 - shown)
+    assert states == [GateState.INCONCLUSIVE] * shown + [GateState.BROKEN] * (n + 1 - shown)
 
 
 def test_a_collapse_is_red_where_nothing_was_accepted():

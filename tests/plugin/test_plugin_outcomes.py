@@ -291,6 +291,32 @@ def test_hooks_change_the_record(project):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("where", ["command line", "ini"])
+def test_an_option_wins_over_every_table_of_a_suite(project, where):
+    """A model's own tolerance, a cell's and a metric's: all three won in silence."""
+    text = project.suite_path.read_text()
+    own = 'tolerance = { "w8a8_asym_pc" = { value = 0.9, metrics = { top1 = 0.9 } } }'
+    project.write_suite(text.replace('id = "tiny_a"', f'id = "tiny_a"\n{own}'))
+    project.accept()
+    option = "--qbench-tolerance=0.003"
+    if where == "ini":
+        with (project.path / "tox.ini").open("a") as ini:
+            ini.write("\nqbench_tolerance = 0.003\n")
+        option = "-v"
+    result = project.run(option)
+    name = "qbench_tolerance" if where == "ini" else "--qbench-tolerance"
+    notes = [line["text"] for line in project.lines(kind="note")]
+    assert notes == [
+        f"{name}=0.003 sets the tolerance of all 8 cells of suite scratch, "
+        "in 2 of them (tiny_a) in place of a table of their own."
+    ]
+    result.stdout.fnmatch_lines([f"note: {name}=0.003 sets the tolerance of all 8 cells*"])
+    cells = project.lines(kind="cell")
+    losses = {g["rule"] for line in cells for g in line["gates"] if g["kind"] == "loss"}
+    assert losses == {f"tolerance 0.3 % (option {name})"}
+
+
+@pytest.mark.slow
 def test_tolerance_and_threads_by_option_and_ini(project):
     project.accept()
     given = project.run("--qbench-tolerance=0.003")

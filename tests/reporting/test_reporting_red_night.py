@@ -147,7 +147,7 @@ def test_a_margin_under_one_sample_is_told_once(words):
             cell = make_cell(model, "ort-cpu", schema, 0.0)
             cell["gates"] = [
                 cell["gates"][0]
-                | {"state": "shown", "limit": None, "rule": "tolerance 0.05 % (suite s)"}
+                | {"state": "inconclusive", "limit": 0.7996, "rule": "tolerance 0.05 % (suite s)"}
             ]
             cells.append(cell)
     report = build_report([make_run(cells)])
@@ -162,18 +162,19 @@ def test_a_margin_under_one_sample_is_told_once(words):
 def test_one_of_one_is_a_hundred_per_cent(words):
     cell = make_cell("m", "ort-cpu", "s1", 0.0)
     cell["gates"] = [
-        cell["gates"][0] | {"state": "shown", "limit": None, "rule": "tolerance 0.05 % (suite s)"}
+        cell["gates"][0]
+        | {"state": "inconclusive", "limit": 0.9995, "rule": "tolerance 0.05 % (suite s)"}
     ]
     for counts in cell["metrics"].values():
         counts |= {"n": 1, "out_of": 1, "hits": 1, "reference_hits": 1, "losses": 0, "gains": 0}
     words(coarse_notices(build_report([make_run([cell])]).cells))
 
 
-def test_two_metrics_that_do_not_gate_are_several(words):
+def test_two_metrics_that_are_not_decided_are_several(words):
     cell = make_cell("m", "ort-cpu", "s1", 0.0)
     gate = cell["gates"][0] | {
-        "state": "shown",
-        "limit": None,
+        "state": "inconclusive",
+        "limit": 0.7996,
         "rule": "tolerance 0.05 % (suite s)",
     }
     cell["metrics"]["top5"] = cell["metrics"]["top1"]
@@ -181,11 +182,16 @@ def test_two_metrics_that_do_not_gate_are_several(words):
     words(coarse_notices(build_report([make_run([cell])]).cells))
 
 
-def test_a_margin_under_one_error_is_red_at_any(words):
+def test_a_margin_under_one_error_is_told_like_one_under_a_sample(words):
     cell = make_cell("g2p_gru", "ort-cpu", "s1", 0.0)
     reference = cell["metrics"]["phoneme_error_rate"]["reference_hits"] / 12_000
     cell["gates"] = [
-        cell["gates"][0] | {"limit": reference + 0.00005, "rule": "tolerance 0.06 % (suite s)"}
+        cell["gates"][0]
+        | {
+            "state": "inconclusive",
+            "limit": reference + 0.00005,
+            "rule": "tolerance 0.06 % (suite s)",
+        }
     ]
     words(coarse_notices(build_report([make_run([cell])]).cells))
 
