@@ -112,7 +112,7 @@ class OpenvinoBackend:
         return "openvino-amx" if found == "openvino-vnni" and has_amx() else found
 
     @property
-    def kernels(self) -> dict[str, str]:
+    def unusual_kernels(self) -> dict[str, str]:
         """``onednn``: ``amx``, where the processor has it; others are of its class."""
         return {"onednn": "amx"} if has_amx() else {}
 

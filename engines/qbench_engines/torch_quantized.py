@@ -93,14 +93,14 @@ class TorchBackend:
         multiply the scales of data and weights first.
         """
         processor = processor_class()
-        if not processor.startswith("x64-") or self.kernels:
+        if not processor.startswith("x64-") or self.unusual_kernels:
             return None
         if self.engine == "qnnpack" or processor == _VNNI:
             return self.engine
         return "fbgemm-avx2" if self.engine == "fbgemm" and processor != "x64-sse" else None
 
     @property
-    def kernels(self) -> dict[str, str]:
+    def unusual_kernels(self) -> dict[str, str]:
         """``onednn``: ``amx``, for that engine where the processor has it."""
         return {"onednn": "amx"} if self.engine == "onednn" and has_amx() else {}
 

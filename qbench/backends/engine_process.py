@@ -341,7 +341,7 @@ class ContainedBackend:
         return device_of(self.engine)
 
     @property
-    def kernels(self) -> Mapping[str, str]:
+    def unusual_kernels(self) -> Mapping[str, str]:
         """Those of the backend."""
         return kernels_of(self.engine)
 

@@ -166,7 +166,7 @@ class ChoosesKernels(Protocol):
     """
 
     @property
-    def kernels(self) -> Mapping[str, str]:
+    def unusual_kernels(self) -> Mapping[str, str]:
         """Library → its kernels here, such as ``{"onednn": "amx"}``; the usual ones are left
         out.
         """
@@ -366,7 +366,7 @@ def device_of(backend: Backend) -> str:
 
 def kernels_of(backend: Backend) -> dict[str, str]:
     """Library → the unusual kernels that ``backend`` runs here; empty: it names none."""
-    return dict(backend.kernels) if isinstance(backend, ChoosesKernels) else {}
+    return dict(backend.unusual_kernels) if isinstance(backend, ChoosesKernels) else {}
 
 
 def executed_by(executor: Executor) -> Mapping[str, Executed]:

@@ -101,7 +101,7 @@ class FaultyBackend:
         return device_of(self.inner)
 
     @property
-    def kernels(self) -> Mapping[str, str]:
+    def unusual_kernels(self) -> Mapping[str, str]:
         """Those of ``inner``."""
         return kernels_of(self.inner)
 

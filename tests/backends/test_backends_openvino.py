@@ -10,7 +10,7 @@ import onnx_ir as ir
 import pytest
 from test_backends_engines import batch, float_net, qdq_net, run
 
-from qbench.backends import get_backend, in_slices, isolated, versions_of
+from qbench.backends import catalogue, get_backend, in_slices, isolated, versions_of
 from qbench.errors import InputError, NotFetchedError, UnsupportedError
 from qbench.evaluation import build_subject, environment_of, subject_artifacts
 from qbench.extension import install_command
@@ -59,6 +59,7 @@ PAIR = {"x": (ir.DataType.FLOAT, ["N", 4])}
         ("torch-onednn", ("onednn", None), ("", "+onednn-amx")),
         ("torch-fbgemm", ("fbgemm", "fbgemm"), ("", "")),
         ("torch-qnnpack", ("qnnpack", "qnnpack"), ("", "")),
+        ("litert-builtin", ("litert-x64", "litert-x64"), ("", "")),
     ],
 )
 @pytest.mark.parametrize("amx", [False, True])
@@ -72,6 +73,12 @@ def test_amx_has_an_arithmetic_and_a_class_of_its_own(monkeypatch, name, arithme
     found = str(environment_of(backend, "x64-avx512-vnni"))
     assert found.startswith(f"x64-avx512-vnni{classes[amx]}")
     assert ("onednn" in found) == bool(classes[amx])
+
+
+def test_every_backend_has_a_class():
+    for name, backend in catalogue().items():
+        found = str(environment_of(isolated(backend), "x64-sse"))
+        assert found.startswith("x64-sse"), name
 
 
 @pytest.mark.parametrize("name", NAMES)
