@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from qbench.backends.output_check import CheckedExecutor as CheckedExecutor
     from qbench.backends.output_check import OutputCheck as OutputCheck
     from qbench.backends.partitioned import PartitionedBackend as PartitionedBackend
+    from qbench.backends.partitioned import open_partition as open_partition
+    from qbench.backends.partitioned import run_partition as run_partition
     from qbench.backends.protocol import CPU as CPU
     from qbench.backends.protocol import HANG_S as HANG_S
     from qbench.backends.protocol import Array as Array

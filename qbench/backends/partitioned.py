@@ -1,6 +1,7 @@
 """partitioned-<device>: islands on the integer interpreter, the rest on ONNX Runtime."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,10 +20,11 @@ from qbench.backends.protocol import (
     device_of,
     executed_by,
 )
+from qbench.errors import InputError
 from qbench.graph import Capabilities, constant_value, values_by_name
 from qbench.interpreter import BatchError, Counters, Means, Program
-from qbench.numerics import Arithmetic
-from qbench.passes import Device, Partition, Place, partition_model
+from qbench.numerics import Arithmetic, get_arithmetic
+from qbench.passes import Device, Partition, Place, partition_model, read_partition
 
 PREFIX = "partitioned-"
 
@@ -100,7 +102,11 @@ class PartitionedBackend:
             self._step(partition, index, taps, threads) for index in range(len(partition.sections))
         ]
         return _PartitionedExecutor(
-            self.accelerator.name, partition, steps, FeedCheck.of(partition.model, self.name), taps
+            self.accelerator.name,
+            partition.model,
+            steps,
+            FeedCheck.of(partition.model, self.name),
+            taps,
         )
 
     def _step(self, partition: Partition, index: int, taps: Sequence[str], threads: int) -> "_Step":
@@ -133,16 +139,16 @@ class _PartitionedExecutor(EngineExecutor[Sequence[_Step]]):
     def __init__(
         self,
         device: str,
-        partition: Partition,
+        model: ir.Model,
         steps: Sequence[_Step],
         check: FeedCheck,
         taps: Sequence[str],
     ) -> None:
         super().__init__(steps, check)
         self._device = device
-        outputs = partition.model.graph.outputs
+        outputs = model.graph.outputs
         self._wanted = tuple(dict.fromkeys((*_names(outputs), *taps)))
-        values = values_by_name(partition.model)
+        values = values_by_name(model)
         known = {name: constant_value(values[name]) for name in self._wanted}
         self._constants = {name: array for name, array in known.items() if array is not None}
         self._last = {name: index for index, step in enumerate(steps) for name in step.reads}
@@ -197,3 +203,78 @@ class _PartitionedExecutor(EngineExecutor[Sequence[_Step]]):
 
 def _names(values: Sequence[ir.Value]) -> tuple[str, ...]:
     return tuple(value.name or "" for value in values)
+
+
+def open_partition(
+    folder: Path | str,
+    *,
+    host: Backend | None = None,
+    arithmetic: Arithmetic | None = None,
+    threads: int = 1,
+) -> Executor:
+    """What runs the files of ``qbench partition -o``: the host graph on ``host``, each island from
+    its file on the integer interpreter.
+
+    Args:
+        folder: of the files.
+        host: runs the host graph; None: ONNX Runtime on the CPU.
+        arithmetic: of the device; None: the one that the manifest names.
+        threads: of the host.
+
+    Raises:
+        InputError: the folder holds no partition, or the arithmetic is another than that of the
+            device.
+        UnsupportedError: the host lacks an operator.
+    """
+    read = read_partition(folder)
+    chosen = arithmetic or get_arithmetic(str(read.manifest.get("arithmetic")))
+    digests = read.manifest.get("digests")
+    known = digests.get("arithmetic") if isinstance(digests, dict) else None
+    if known != chosen.digest:
+        raise InputError(
+            f"Running the partition '{folder}'",
+            found=f"the arithmetic '{chosen.name}' with another digest than when it was written",
+            expected="the arithmetic of the device",
+            remedy="Write the partition again, or give the arithmetic that it was written for.",
+        )
+    runs_host = host or OrtBackend(name="ort-cpu")
+    steps: list[_Step] = []
+    for section in read.sections:
+        if section.place is Place.DEVICE:
+            steps += [_call(node, read.islands[node.op_type], chosen) for node in section.nodes]
+            continue
+        model = section.model(read.host)
+        runner = (
+            runs_host.prepare(model, threads=threads)
+            if section.place is Place.HOST
+            else Program(model, chosen, (), None)
+        )
+        reads, gives = _names(model.graph.inputs), _names(model.graph.outputs)
+        steps.append(_Step(runner, model, section.place, reads, gives))
+    device = str(read.manifest.get("device"))
+    return _PartitionedExecutor(device, read.host, steps, FeedCheck.of(read.host, device), ())
+
+
+def _call(node: ir.Node, island: ir.Model, arithmetic: Arithmetic) -> _Step:
+    """One call of an island: its values have one name in both files."""
+    reads, gives = _names(island.graph.inputs), _names(island.graph.outputs)
+    if reads != _names([v for v in node.inputs if v is not None]) or gives != _names(node.outputs):
+        raise InputError(
+            f"Calling the island '{node.op_type}'",
+            found=f"inputs and outputs {', '.join((*reads, *gives))} in its file",
+            expected=", ".join(_names([v for v in (*node.inputs, *node.outputs) if v is not None])),
+            remedy="Write the partition again.",
+        )
+    return _Step(Program(island, arithmetic, (), None), island, Place.DEVICE, reads, gives)
+
+
+def run_partition(
+    folder: Path | str, feeds: Feeds, *, arithmetic: Arithmetic | None = None
+) -> Mapping[str, Array]:
+    """Output → array, of one batch ``feeds`` through the files in ``folder`` (``open_partition``).
+
+    Raises:
+        What ``open_partition`` raises; InputError: feeds that do not fit.
+    """
+    with closing(open_partition(folder, arithmetic=arithmetic)) as run:
+        return run.run(feeds)

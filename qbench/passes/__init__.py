@@ -48,6 +48,10 @@ if TYPE_CHECKING:
     from qbench.passes.partition.device import get_device as get_device
     from qbench.passes.partition.device import list_devices as list_devices
     from qbench.passes.partition.device import load_device as load_device
+    from qbench.passes.partition.files import PartitionFiles as PartitionFiles
+    from qbench.passes.partition.files import partition_files as partition_files
+    from qbench.passes.partition.files import read_partition as read_partition
+    from qbench.passes.partition.files import write_partition as write_partition
     from qbench.passes.partition.marking import Place as Place
     from qbench.passes.partition.partitioning import Costs as Costs
     from qbench.passes.partition.partitioning import Partition as Partition

@@ -94,3 +94,40 @@ def test_a_cell_runs_the_cut(project, qbench):
     assert load_device("suites/devices/mine.toml").digests.items() <= cell["digests"].items()
     assert cell["n"] > 0
     assert (code, cell["outcome"]) == (1, "missing")
+
+
+def test_islands_become_files_that_equal_the_whole(quantized, qbench, golden):
+    written = ("partition", "q.onnx", "--device", "mine.toml", "-o", "cut", "--check")
+    code, out, err = qbench(*written)
+    assert (code, err) == (0, "")
+    said, _, runtime = out.partition("plain ONNX Runtime ")
+    golden("output/partition-files.txt", said)
+    assert runtime.startswith("loads host.onnx")  # how many differ depends on the processor
+    assert {path.name for path in Path("cut").iterdir()} == {
+        "host.onnx",
+        "island_1.onnx",
+        "partition.json",
+    }
+    facts = json.loads(qbench(*written, "--data", "test.npz", "--samples", "5", "--json")[1])
+    checked = facts["checked"]
+    assert (checked["samples"], checked["elements"], checked["differing"]) == (5, 15, 0)
+    assert facts["files"] == ["partition.json", "host.onnx", "island_1.onnx"]
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        (("--check",), "--check without -o"),
+        (("-o", "cut", "--data", "test.npz"), "--data without --check"),
+        (("-o", "full"), "files of something else"),
+        (("-o", "q.onnx"), "a file"),
+    ],
+)
+def test_what_cannot_be_written_is_one_sentence(options, found, quantized, qbench):
+    Path("full").mkdir()
+    Path("full/mine.txt").write_text("mine")
+    code, out, err = qbench("partition", "q.onnx", "--device", "mine.toml", *options)
+    assert (code, out) == (2, "")
+    assert found in err
+    assert err.count("\n") == 1
+    assert Path("full/mine.txt").exists()
