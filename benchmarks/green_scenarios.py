@@ -118,6 +118,9 @@ OTHERS = (
     *(Row(name=f"conftest:{end}", why="no cell was run")
       for end in ("skip", "SystemExit", "exception")),
     *(Row(name=f"start hook:{end}", why="a selected cell was not run") for end in SEVERAL),
+    *(Row(name=f"{place}:{end}", why="cells are red, whatever ends the session afterwards")
+      for place in ("summary", "unconfigure", "session end") for end in ENDS),
+    Row(name="removed:cells", why="a hook removed cells and did not say so"),
 )  # fmt: skip
 
 

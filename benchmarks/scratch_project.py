@@ -41,6 +41,8 @@ ENDS = {
     "exit of C": lambda: ctypes.CDLL(None).exit(0),
 }
 
+RED = ("other weights", "summary", "unconfigure", "session end")  # with other weights of two
+
 def at(place, name="two"):
     if place == PLACE and "two" in name:
         ENDS[END]()
@@ -66,7 +68,7 @@ class Answering(Classification):
 def model(name, seed):
     def graph():
         at("graph", name)
-        return network(seed + (PLACE == "other weights" and name == "two"))
+        return network(seed + (PLACE in RED and name == "two"))
     def make():
         at("loader", name)
         task = Answering(k=2) if name == "two" else Classification(k=2)
@@ -146,13 +148,18 @@ def needs():
     at("fixture")
 def pytest_collection_modifyitems(items):
     at("collection")
+    if PLACE == "removed":
+        items[:] = [item for item in items if "two" not in item.nodeid]
     marks = {"skip": pytest.mark.skip, "skipif": pytest.mark.skipif(True, reason="here"),
              "xfail": pytest.mark.xfail, "xfail not run": pytest.mark.xfail(run=False)}
     for item in items:
         if "two" in item.nodeid and PLACE in ("mark", "other weights") and END in marks:
             item.add_marker(marks[END])
+def pytest_terminal_summary(): at("summary")
+def pytest_unconfigure(): at("unconfigure")
+@pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session):
-    at("session finish")
+    at("session end")
     if END == "exit status 0":
         session.exitstatus = 0
 if PLACE == "conftest":

@@ -85,7 +85,12 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
             from qbench.plugin.controller import notice_early_end
 
             notice_early_end(config)
-        code = yield
+        try:
+            code = yield
+        except SystemExit as error:  # of a hook after the last cell
+            if error.code:
+                raise
+            code = 0
     if hasattr(config, "workerinput") or code is None:
         return code
     controller: Controller | None = config.pluginmanager.get_plugin("qbench-controller")
@@ -169,21 +174,32 @@ def qbench_check(request: pytest.FixtureRequest) -> "QbenchCheck":
     return check_of(request)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Apply ``--qbench-select`` and ``--qbench-shard``."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, Any, Any]:
+    """Apply ``--qbench-select`` and ``--qbench-shard``; refuse hooks that lose cells in silence."""
     from qbench.plugin.options import OPTIONS
 
+    collected = list(items)
+    result = yield
+    if len(items) < len(collected):
+        from qbench.plugin.controller import refuse_lost_cells
+
+        refuse_lost_cells(config, collected, items)
     if config.stash[OPTIONS].select or config.stash[OPTIONS].shard:
         from qbench.plugin.item_state import deselect_cells
 
         deselect_cells(config, items)
+    return result
 
 
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
-    """Note the tests with a check that this session leaves out."""
-    from qbench.plugin.options import LEFT_OUT
+    """Note the tests that this session leaves out, and those with a check."""
+    from qbench.plugin.options import DESELECTED, LEFT_OUT
 
     for item in items:
+        item.config.stash.setdefault(DESELECTED, set()).add(item.nodeid)
         if "qbench_check" in getattr(item, "fixturenames", ()):
             item.config.stash.setdefault(LEFT_OUT, set()).add(item.nodeid)
 

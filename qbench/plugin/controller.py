@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from itertools import islice
@@ -21,6 +21,7 @@ from qbench.errors import QbenchError, StoreError
 from qbench.lazy import loaded_whole
 from qbench.plugin.item_state import collected_suites, is_of_dead_worker
 from qbench.plugin.options import (
+    DESELECTED,
     ERRORS,
     GUARDS,
     RESULT,
@@ -339,17 +340,46 @@ def check_folders(options: Options, history: "HistoryStore | Path") -> None:
 
 def has_cells(items: Iterable[pytest.Item]) -> bool:
     """Whether any of ``items`` measures a cell; loads nothing when no suite was collected."""
-    if any("qbench_check" in getattr(item, "fixturenames", ()) for item in items):
-        return True
-    if "qbench.plugin.opening" not in sys.modules:
-        # loaded by the first suite, also by that of a Python test
-        return False
+    return next(_measuring(items), None) is not None
+
+
+def refuse_lost_cells(
+    config: pytest.Config, collected: Iterable[pytest.Item], kept: Iterable[pytest.Item]
+) -> None:
+    """Make it an error of the collection that a hook took cells out of the collected tests and
+    did not report them as deselected; which hook, pytest does not tell.
+    """
+    deselected = config.stash.setdefault(DESELECTED, set())
+    known = deselected.union(one.nodeid for one in kept)
+    lost = [one.nodeid for one in _measuring(collected) if one.nodeid not in known]
+    if not lost:
+        return
+    more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+    sentence = (
+        "Selecting the tests to run: found a hook 'pytest_collection_modifyitems' that removes "
+        f"{lost[0]}{more} without reporting it; expected that what is not run is said. Call "
+        "config.hook.pytest_deselected(items=…) with them in that hook, or leave the cells out of "
+        "the suite."
+    )
+    config.hook.pytest_collectreport(
+        report=pytest.CollectReport(lost[0].partition("::")[0], "failed", sentence, [])
+    )
+
+
+def _measuring(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
+    """Those of ``items`` that measure a cell."""
+    # loaded by the first suite, also by that of a Python test
+    has_suites = "qbench.plugin.opening" in sys.modules
+    for item in items:
+        names = getattr(item, "fixturenames", ())
+        if "qbench_check" in names or (has_suites and _is_of_suite(item, names)):
+            yield item
+
+
+def _is_of_suite(item: pytest.Item, names: Sequence[str]) -> bool:
     from qbench.plugin.items import CellItem
 
-    return any(
-        isinstance(item, CellItem) or "qbench_cell" in getattr(item, "fixturenames", ())
-        for item in items
-    )
+    return isinstance(item, CellItem) or "qbench_cell" in names
 
 
 def _check_writable(name: str, folder: Path) -> None:

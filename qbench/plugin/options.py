@@ -127,6 +127,8 @@ RESULT = pytest.StashKey[int]()
 """Closed when the session has its exit code."""
 ERRORS = pytest.StashKey[int]()
 """The standard error of pytest itself, before it captures that of tests: a file descriptor."""
+DESELECTED = pytest.StashKey[set[str]]()
+"""The node ids of all tests that were reported as deselected."""
 LEFT_OUT = pytest.StashKey[set[str]]()
 """Node ids of tests with a check that were collected and not selected."""
 ANY_NAME = pytest.StashKey[bool]()

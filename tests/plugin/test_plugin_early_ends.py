@@ -73,6 +73,8 @@ def pytest_runtest_call(item):
 
 def pytest_collection_modifyitems(items):
     end_at("collection")
+    if os.environ.get("ENDS") == "removed:cells":
+        items[:] = [item for item in items if "tiny_b" not in item.nodeid]
     for item in items:
         if "tiny_b" in item.nodeid and os.environ.get("ENDS", "").startswith("mark:"):
             kind = os.environ["ENDS"].partition(":")[2]
@@ -86,6 +88,14 @@ def pytest_qbench_update_record(config, record):
 
 def pytest_runtest_protocol(item):
     return True if os.environ.get("ENDS") == "protocol:none" and "tiny_b" in item.nodeid else None
+
+
+def pytest_terminal_summary():
+    end_at("summary")
+
+
+def pytest_unconfigure():
+    end_at("unconfigure")
 
 
 def pytest_sessionfinish(session):
@@ -169,6 +179,28 @@ def test_a_hook_that_clears_the_exit_code_does_not_make_red_cells_green(accepted
     )
     monkeypatch.setenv("ENDS", "session:zero")
     assert accepted.run().ret == 1
+
+
+@pytest.mark.slow_but(1)
+@pytest.mark.parametrize("where", ["summary:SystemExit", "unconfigure:SystemExit", "summary:exit"])
+def test_a_hook_that_ends_the_process_after_red_cells_does_not_make_them_green(
+    accepted, monkeypatch, where
+):
+    accepted.write_conftest(
+        ENDS.replace("plain_model(name, seed)", "plain_model(name, seed + 1)"), HOOKS
+    )
+    monkeypatch.setenv("ENDS", where)
+    assert accepted.run().ret == 1
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_hook_that_removes_cells_in_silence_is_refused(accepted, monkeypatch, workers):
+    monkeypatch.setenv("ENDS", "removed:cells")
+    result = accepted.run(workers=workers)
+    assert result.ret != 0
+    text = result.stdout.str() + result.stderr.str()
+    assert "without reporting it" in text.replace("\n", " ")
+    assert "tiny_b::engine+fp32 and 1 more" in text
 
 
 @pytest.mark.slow
