@@ -37,6 +37,18 @@ def short_percent(share: float) -> str:
     return f"{100 * share:g} %"
 
 
+def tenth_percent(share: float) -> str:
+    """A share of work to a tenth of a percent, without a zero behind the point: ``100 %``,
+    ``98.6 %``, ``0.4 %``; what is less is ``< 0.1 %``.
+    """
+    if 0 < share < _TENTH:
+        return "< 0.1 %"
+    return f"{100 * share:.1f}".removesuffix(".0") + " %"
+
+
+_TENTH = 0.0005
+
+
 def rough_percent(share: float) -> str:
     """A share to be compared by eye: two digits, never as a power of ten: ``100 %``, ``12 %``,
     ``0.034 %``.

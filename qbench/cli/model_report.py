@@ -112,6 +112,8 @@ def _print_plan(quantized: "Measurement") -> None:
     put(f"{100 * planned:.1f} % of the multiply-accumulates are {verb}in integers{left}")
     if executed is not None:
         put(f"{100 * executed:.1f} % were executed in integers by {backend}")
+        if quantized.misread:
+            put(quantized.misread)
         if executed < planned:
             _print_some("executed in float, with their share:", quantized.executed_in_float)
     _print_some("left in float:", quantized.refusals)

@@ -86,8 +86,10 @@ def _facts(series: "Series", trends: Trends) -> dict[str, object]:
     }
     accepted = accepted_value(series, trends.accepted)
     dirty = _dirty_commits(trends)
-    for point in facts["points"]:
-        point["dirty"] = dirty.get(point["run"], "")
+    for point, shown in zip(series.points, facts["points"], strict=True):
+        shown["dirty"] = dirty.get(point.run, "")
+        own = accepted_value(series, trends.accepted, point)
+        shown["to_accepted"] = None if own is None else point.value - own
     return facts | {
         "steps": list(series.steps),
         "accepted": accepted,
@@ -117,7 +119,7 @@ def _print(series: "Series", trends: Trends) -> None:
     marks = {alert.run: _words(alert) for alert in reversed(_alerts(series, trends))}
     dirty = _dirty_commits(trends)
     rows = [
-        _row(series, index, accepted, marks, _commit(point, dirty))
+        _row(series, index, accepted_value(series, trends.accepted, point), marks, dirty)
         for index, point in enumerate(series.points)
     ]
     print_columns(
@@ -135,8 +137,13 @@ def _print(series: "Series", trends: Trends) -> None:
 
 
 def _row(
-    series: "Series", index: int, accepted: float | None, marks: dict[str, str], commit: str
+    series: "Series",
+    index: int,
+    accepted: float | None,
+    marks: dict[str, str],
+    dirty: "Mapping[str, str]",
 ) -> tuple[str, ...]:
+    """The fields of one point; ``accepted``: what was accepted on its samples, None: nothing."""
     point = series.points[index]
     marked = [marks[point.run]] if point.run in marks else []
     if index in series.breaks:
@@ -146,7 +153,7 @@ def _row(
         marked.append(f"step {direction}")
     return (
         point.started[:16].replace("T", " "),
-        commit,
+        _commit(point, dirty),
         valued(series, point.value),
         str(point.out_of),
         "—" if accepted is None else moved(series, point.value - accepted),

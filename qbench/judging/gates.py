@@ -50,6 +50,7 @@ from qbench.judging.rules import Rules
 from qbench.judging.sequential import stopped_gate
 from qbench.judging.suite_keys import (
     DECISION,
+    EXECUTED_MACS,
     FLIPS,
     NO_WORSE_THAN,
     OF_MEASURING,
@@ -483,7 +484,7 @@ GATES: tuple[GateSpec, ...] = (
     GateSpec(
         kind=GateKind.EXECUTED,
         judges="the share that the engine ran in integers",
-        model_keys=("executed_macs",),
+        keys=(EXECUTED_MACS,),
         next_step="see why it runs layers in float, or lower the key",
         title="Runs less in integers than its floor",
         short="below the floor of executed integers",

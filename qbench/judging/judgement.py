@@ -376,6 +376,7 @@ def _by_gates(context: Context, gates: tuple[Gate, ...]) -> Verdict:
     ]
     if measurement.rewritten is not None:
         notices += measurement.rewritten.notices
+    notices += filter(None, [measurement.misread])
     return Verdict(
         outcome=outcome,
         headline=one_line(headline),

@@ -8,7 +8,7 @@ from qbench.judging.cell import Cell, EnvironmentClass
 from qbench.judging.kinds import GateKind
 from qbench.judging.noise import Repeats
 from qbench.metrics import Against, Score
-from qbench.number_text import counted, rough_percent, steps_text
+from qbench.number_text import counted, rough_percent, settled, steps_text, tenth_percent
 
 # The comparison of a cell with another backend, as text and plain numbers.
 
@@ -249,6 +249,30 @@ class Measurement:
         quantized weights.
         """
         return self.integer_macs if self.weight_macs is None else self.weight_macs
+
+    @property
+    def executed_words(self) -> str:
+        """The share that the engine ran in integers, where it is another than the planned one:
+        ``0.4 % executed``; else empty.
+        """
+        if self.executed_macs is None:
+            return ""
+        text = tenth_percent(settled(self.executed_macs))
+        return "" if text == tenth_percent(settled(self.integer_macs)) else f"{text} executed"
+
+    @property
+    def misread(self) -> str:
+        """What to say of a cell that ran more in integers than was planned: an error of ours;
+        empty: it did not.
+        """
+        if not self.executed_words or (self.executed_macs or 0.0) <= self.integer_macs:
+            return ""
+        verb = "read in the model" if self.cell.is_given else "planned"
+        return (
+            f"{self.executed_words} in integers, more than the "
+            f"{tenth_percent(settled(self.integer_macs))} {verb}: an error of qbench, which takes "
+            "layers for float that the engine runs in integers; please report it with the model"
+        )
 
     @property
     def planned_words(self) -> str:

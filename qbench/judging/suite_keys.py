@@ -172,6 +172,10 @@ def _recovering(rules: Rules, _: Cell, value: float, rule: str) -> Rules:
     return replace(rules, recovery=value, recovery_rule=rule)
 
 
+def _executing(rules: Rules, _: Cell, value: float, rule: str) -> Rules:
+    return replace(rules, executed_macs=value, executed_rule=rule)
+
+
 def _sliced(rules: Rules, _: Cell, value: str, rule: str) -> Rules:
     return replace(rules, slices=value, slices_rule=rule)
 
@@ -234,6 +238,15 @@ RECOVERY = SuiteKey(
     sentence="the least share of today's fp32 score",
     check=lambda value: Rules(recovery=value),
     applied=_recovering,
+)
+EXECUTED_MACS = SuiteKey(
+    name="executed_macs",
+    entry=float,
+    default="as accepted",
+    example="0.9",
+    sentence="the least share of multiply-accumulates that the engine runs in integers",
+    check=lambda value: Rules(executed_macs=value),
+    applied=_executing,
 )
 SLICES = SuiteKey(
     name="slices",

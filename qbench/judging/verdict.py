@@ -232,7 +232,11 @@ def numbers(measurement: Measurement, gates: Iterable[Gate] = ()) -> str:
     parts = [move(score, noises.get(score.metric)) for score in measurement.scores]
     facts = []
     if not measurement.cell.is_fp32:
-        facts.append(f"{100 * measurement.planned_share:.0f} % of MACs {measurement.planned_words}")
+        verb = "came" if measurement.cell.is_given else "planned"
+        share = f"{100 * measurement.planned_share:.0f} % of MACs"
+        facts.append(f"{share} {verb} {measurement.planned_words}")
+        if measurement.executed_words:
+            facts.append(measurement.executed_words)
     compared = measurement.compared
     if compared is not None:
         relation = "close to" if compared.differing else "equals"

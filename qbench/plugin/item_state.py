@@ -28,6 +28,7 @@ class SuiteFacts:
         file: its file.
         planned: how many cells it has.
         equivalents: groups of processors, as in its table.
+        backends: those of its cells, in the order of the file.
         selected: how many of them this session runs, once collection has finished.
     """
 
@@ -36,6 +37,7 @@ class SuiteFacts:
     planned: int
     file: Path
     equivalents: tuple[tuple[str, ...], ...]
+    backends: tuple[str, ...] = ()
     selected: int = 0
 
     @property
@@ -78,7 +80,11 @@ def suite_facts(config: pytest.Config, opened: "OpenSuite") -> SuiteFacts:
         if path.is_relative_to(config.rootpath)
         else str(path)
     )
-    facts = SuiteFacts(suite.name, node, len(opened.planned), path, suite.table.equivalents)
+    used = dict.fromkeys(planned.cell.backend for planned in opened.planned)
+    ordered = dict.fromkeys((*(name for name in suite.table.backends if name in used), *used))
+    facts = SuiteFacts(
+        suite.name, node, len(opened.planned), path, suite.table.equivalents, tuple(ordered)
+    )
     return config.stash.setdefault(_SUITES, {}).setdefault(path, facts)
 
 

@@ -242,6 +242,7 @@ class Recorder:
             suite=facts["suite"],
             planned=facts["planned"],
             selected=facts["selected"],
+            backends=facts["backends"],
             select=self.options.select,
             limit=self.options.limit,
             shard=self.options.shard,

@@ -165,7 +165,8 @@ def pinned_slots(unit: Unit) -> dict[Slot, Decision]:
     for index, value in enumerate(unit.head.inputs):
         if value is not None and (bias is None or (unit.head, index) != bias[:2]):
             role = Role.WEIGHT if is_constant(value) else Role.INPUT
-            found.update(_slot(unit.name, role, index, value))
+            moved = op_spec(unit.head).weight is not None and role is Role.INPUT
+            found.update(_slot(unit.name, role, index, value, moved=moved))
     if bias is not None:
         node, index, value = bias
         found.update(
@@ -217,11 +218,31 @@ def kept_slots(
     return kept, frozenset(products)
 
 
-def _slot(node: str, role: Role, index: int, value: ir.Value) -> dict[Slot, Decision]:
-    pin = pin_of(value)
+def _slot(
+    node: str, role: Role, index: int, value: ir.Value, *, moved: bool = False
+) -> dict[Slot, Decision]:
+    pin = _pin_before_movers(value) if moved else pin_of(value)
     if pin is None or (role is Role.OUTPUT and pin.qparams is None):
         return {}
     return {Slot(node, role, index, value.name or ""): decision_of(pin)}
+
+
+def _pin_before_movers(value: ir.Value) -> Pin | None:
+    """The pin of ``value``, or of the value whose elements operators such as Flatten only moved.
+
+    What is dequantized and then only moved is still on its codes, so that engines multiply it in
+    integers. Parameters per channel do not follow a value that is moved; Pad mixes a constant in.
+    """
+    pin, node = pin_of(value), value.producer()
+    if pin is not None:
+        return pin
+    if node is None or node.op_type == "Pad" or op_spec(node).moved != (0,):
+        return None
+    source = node.inputs[0]
+    pin = None if source is None else _pin_before_movers(source)
+    if pin is None or pin.qparams is None or pin.qparams.axis is not None:
+        return None
+    return pin
 
 
 def _same_qparams(one: QParams, other: QParams) -> bool:

@@ -341,7 +341,7 @@ class Plan:
         return lines
 
     def _headline(self) -> str:
-        share = f"{self.integer_macs:.1%} of {self.macs:,} multiply-accumulates in integers"
+        share = f"{self.integer_macs:.1%} of {self.macs:,} multiply-accumulates planned in integers"
         made = len(
             {
                 slot.value
@@ -429,7 +429,7 @@ def _entries(plan: Plan) -> Iterator[tuple[str, str]]:
     """Every fact of a plan under a name of its own."""
     for name in ("schema", "canonical", "graph", "profile"):
         yield name, str(getattr(plan, name))
-    yield "multiply-accumulates in integers", f"{plan.integer_mac_count:,} of {plan.macs:,}"
+    yield "multiply-accumulates planned in integers", f"{plan.integer_mac_count:,} of {plan.macs:,}"
     yield from ((f"{unit} asked for", words) for unit, words in plan.requested.items())
     yield from ((f"{slot} '{slot.value}'", plan.said_of(slot)) for slot in plan.decisions)
     yield from ((f"{name} clip", form.value) for name, form in plan.clips.items())

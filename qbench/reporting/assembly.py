@@ -321,7 +321,7 @@ def build_report(
         tallies=_tallies(cells),
         cells=cells,
         causes=causes,
-        matrices=_matrices(cells),
+        matrices=_matrices(cells, _ranks(views)),
         trends=trends,
         step_groups=group_steps([trend for key in trends.moved() for trend in trends[key]], views),
         notices=(*map(_part_notice, parts), *_notices(views[-1], cells), *unread),
@@ -568,11 +568,18 @@ def _expected(past: Sequence[Cells], views: Sequence[RunView]) -> list[CellView]
                     cell.record, outcome=ABSENT, headline="", remedy="", notices=()
                 )
                 newest[key] = replace(cell, record=record)
-    return [newest[key] for key in sorted(newest, key=_order)]
+    ranks = _ranks(views)
+    return [newest[key] for key in sorted(newest, key=lambda key: _order(key, ranks))]
 
 
-def _order(key: Cell) -> tuple[str, str, bool, str, str]:
-    return key.model, key.backend, key.schema != FP32, key.schema, key.variant
+def _ranks(views: Sequence[RunView]) -> dict[str, int]:
+    """Backend → its place in the suite, those of the newest run first."""
+    named = dict.fromkeys(name for view in reversed(views) for name in view.backends)
+    return {name: place for place, name in enumerate(named)}
+
+
+def _order(key: Cell, ranks: Mapping[str, int]) -> tuple[str, int, bool, str, str]:
+    return key.model, ranks[key.backend], key.schema != FP32, key.schema, key.variant
 
 
 def _with_past(cell: CellView, past: Sequence[Cells], views: Sequence[RunView]) -> CellView:
@@ -582,7 +589,9 @@ def _with_past(cell: CellView, past: Sequence[Cells], views: Sequence[RunView]) 
         (
             c
             for c, _ in reversed(earlier)
-            if c and c.record.environment_class == cell.record.environment_class
+            if c
+            and c.record.environment_class == cell.record.environment_class
+            and c.record.data == cell.record.data
         ),
         None,
     )
@@ -614,13 +623,13 @@ def _tallies(cells: Sequence[CellView]) -> tuple[tuple[str, int], ...]:
     )
 
 
-def _matrices(cells: Sequence[CellView]) -> tuple[Matrix, ...]:
+def _matrices(cells: Sequence[CellView], ranks: Mapping[str, int]) -> tuple[Matrix, ...]:
     """One matrix per backend; all have the same columns, so that they can be compared by eye."""
     by_key = {(c.key.model, c.key.backend, c.key.column): c for c in cells}
     columns = tuple(
-        dict.fromkeys(c.key.column for c in sorted(cells, key=lambda c: _order(c.key)[2:]))
+        dict.fromkeys(c.key.column for c in sorted(cells, key=lambda c: _order(c.key, ranks)[2:]))
     )
-    backends = sorted({c.key.backend for c in cells})
+    backends = sorted({c.key.backend for c in cells}, key=ranks.__getitem__)
     found = []
     for backend in backends:
         models = sorted({model for model, name, _ in by_key if name == backend})

@@ -12,13 +12,13 @@ from typing import NamedTuple
 from qbench.number_text import MINUS, percent, thousands
 from qbench.reporting.format import SYMBOLS, change_text, counted, value_text
 from qbench.reporting.trends import (
-    OTHER_SAMPLES,
     Mark,
     RunPoint,
     Step,
     Switch,
     Trend,
     class_difference,
+    stretches,
 )
 from qbench.reporting.view import CellView, MetricView, RunView
 
@@ -32,7 +32,7 @@ from qbench.reporting.view import CellView, MetricView, RunView
 # is cut off at its ends.
 
 WIDTH, HEIGHT = 280, 109
-LEFT, RIGHT, TOP, BOTTOM = 4, 58, 16, 29
+LEFT, RIGHT, TOP, BOTTOM = 34, 58, 16, 29
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ _LETTER = 5.8
 """Width of a digit, in SVG units."""
 
 
-def run_axis(runs: Sequence[RunView], frame: Frame) -> str:
+def run_axis(runs: Sequence[RunView], frame: Frame, height: float = HEIGHT) -> str:
     """Names of the first, the middle and the last of ``runs`` at their places: days, or times
     where all are of one day.
 
@@ -133,7 +133,7 @@ def run_axis(runs: Sequence[RunView], frame: Frame) -> str:
         if all(right + 6 < start or left > end + 6 for start, end in taken):
             taken.append((left, right))
             shown.append(f'<tspan x="{x:.0f}" text-anchor="{anchor}">{text}</tspan>')
-    return f'<text class="axis-label" y="{HEIGHT - 2}">{"".join(shown)}</text>'
+    return f'<text class="axis-label" y="{height - 2:g}">{"".join(shown)}</text>'
 
 
 def _name(run: RunView, *, same_day: bool) -> str:
@@ -195,7 +195,7 @@ def marked_switches(trend: Trend) -> tuple[Switch, ...]:
     spans = sorted(
         (same[0].position, same[-1].position, same[0].environment_class) for same in trend.by_class
     )
-    found = [switch for switch in trend.switches if switch.label == OTHER_SAMPLES]
+    found = [switch for switch in trend.switches if switch.of_samples]
     gone: set[str] = set()
     for first, _, name in spans:
         ended = [(last, other) for _, last, other in spans if last < first and other not in gone]
@@ -215,7 +215,8 @@ def _switch_labels(
     The room to the right ends at the next switch, that to the left at the label or switch before.
     """
     free = float(LEFT)
-    for switch, x, after in zip(switches, places, [*places[1:], float(WIDTH)], strict=True):
+    ends = [*places[1:], float(WIDTH - RIGHT + 6)]  # the labels of the levels are right of it
+    for switch, x, after in zip(switches, places, ends, strict=True):
         right, left = after - x - 6, x - free - 6
         wanted = LETTER * len(switch.label)
         if wanted <= right or right >= left:
@@ -235,14 +236,17 @@ def _cut(label: str, letters: int) -> str:
 
 
 def confidence_band(points: Sequence[RunPoint], frame: Frame) -> Iterable[str]:
-    """The 95 % intervals of ``points`` as one area."""
-    if len(points) < 2:
-        return
-    places = [frame.x(point.position) for point in points]
-    upper = _bends(places, [frame.cut(point.interval[1]) for point in points])
-    lower = _bends(places, [frame.cut(point.interval[0]) for point in points])
-    outline = "L".join(f"{number(x)} {number(y)}" for x, y in [*upper, *reversed(lower)])
-    yield f'<path class="confidence" d="M{outline}Z"/>'
+    """The 95 % intervals of ``points`` as areas, one for each stretch on the same samples."""
+    outlines = []
+    for same in stretches(points):
+        if len(same) > 1:
+            places = [frame.x(point.position) for point in same]
+            upper = _bends(places, [frame.cut(point.interval[1]) for point in same])
+            lower = _bends(places, [frame.cut(point.interval[0]) for point in same])
+            ends = "L".join(f"{number(x)} {number(y)}" for x, y in [*upper, *reversed(lower)])
+            outlines.append(f"M{ends}Z")
+    if outlines:
+        yield f'<path class="confidence" d="{"".join(outlines)}"/>'
 
 
 def levels(trend: Trend, frame: Frame) -> Iterable[str]:
@@ -267,17 +271,29 @@ def levels(trend: Trend, frame: Frame) -> Iterable[str]:
             [m.reference if shown else None for m in trend.marks],
         ),
         ("limit", "limit", metric.limit, [mark.limit for mark in trend.marks]),
-        ("approved", SYMBOLS["accepted"], trend.accepted, [trend.accepted] * len(trend.marks)),
+        ("approved", SYMBOLS["accepted"], trend.accepted, _accepted_heights(trend)),
     )
-    labels = []
+    labels: dict[str, tuple[float, str]] = {}
+    data = [mark.data for mark in trend.marks]
     for name, word, newest, heights in lines:
-        path = _stairs(spans, heights, frame)
+        path = _stairs(spans, heights, data, frame)
         if path:
             yield f'<path class="{name}" d="{path}"/>'
         if newest is not None and frame.low < newest < frame.high:
-            labels.append((frame.y(newest) + 3, f"{word} {_short(metric, newest)}"))
-    for height, text in _apart(labels):
+            text = _short(metric, newest)
+            words = f"{labels[text][1]} {word}" if text in labels else word
+            labels[text] = frame.y(newest) + 3, words
+    placed = _apart([(height, f"{words} {text}") for text, (height, words) in labels.items()])
+    for height, text in placed:
         yield f'<text class="label" x="{WIDTH - RIGHT + 5}" y="{height:.1f}">{text}</text>'
+
+
+def _accepted_heights(trend: Trend) -> list[float | None]:
+    """What was accepted, in the stretches on the samples of the newest run alone: it is of no
+    others.
+    """
+    newest = trend.points[-1].data if trend.points else ""
+    return [trend.accepted if mark.data == newest else None for mark in trend.marks]
 
 
 def _short(metric: MetricView, value: float) -> str:
@@ -307,13 +323,17 @@ def _spans(marks: Sequence[Mark], frame: Frame) -> list[tuple[float, float]]:
 
 
 def _stairs(
-    spans: Sequence[tuple[float, float]], heights: Sequence[float | None], frame: Frame
+    spans: Sequence[tuple[float, float]],
+    heights: Sequence[float | None],
+    data: Sequence[str],
+    frame: Frame,
 ) -> str:
     """A path of one flat stretch per span, joined by upright lines; a gap where there is no
-    level.
+    level, and none joins spans of other samples (their digests are ``data``).
     """
-    path, before = "", None
-    for (left, right), level in zip(spans, heights, strict=True):
+    path, before, samples = "", None, None
+    for (left, right), level, one in zip(spans, heights, data, strict=True):
+        before, samples = (before if one == samples else None), one
         if level is not None and level == before:  # only another line changes here
             path = path[: path.rindex("H")] + f"H{number(right)}"
         elif level is not None:
@@ -366,22 +386,45 @@ def trend_svg(trend: Trend, cell: CellView, runs: Sequence[RunView]) -> str:
 
 
 def _scale(metric: MetricView, frame: Frame) -> str:
-    """The lines and numbers of a scale of values, which only the large chart shows."""
+    """Numbers of the values left of the plot, as many as fit; the large chart shows all, and
+    lines.
+    """
+    heights = ticks_of(metric, frame)
+    lines = "".join(f"M{LEFT} {number(y)}h{WIDTH - RIGHT - LEFT}" for _, y in heights)
+    every = math.ceil(len(heights) / _TICKS)
+    ticks = "".join(
+        f'<tspan x="{LEFT - 4}" y="{number(y + 3)}"{"" if place % every == 0 else _MORE}>'
+        f"{text}</tspan>"
+        for place, (text, y) in enumerate(heights)
+    )
+    return f'<path class="scale" d="{lines}"/><text class="ticks">{ticks}</text>'
+
+
+_TICKS, _MORE = 4, ' class="more"'
+"""How many numbers a small chart has room for; the others are shown in the large one alone."""
+
+
+def ticks_of(metric: MetricView, frame: Frame) -> list[tuple[str, float]]:
+    """(text, height) of each line of a scale: at most seven, at whole multiples of a step."""
     size = 10 ** math.floor(math.log10((frame.high - frame.low) / 3))
     step = next(
         (size * factor for factor in (1, 2, 5) if (frame.high - frame.low) / (size * factor) <= 6),
         size * 10,
     )
-    first = math.ceil(frame.low / step)
-    heights = [
-        (one * step, frame.y(one * step)) for one in range(first, math.floor(frame.high / step) + 1)
-    ]
-    lines = "".join(f"M{LEFT} {number(y)}h{WIDTH - RIGHT - LEFT}" for _, y in heights)
-    texts = "".join(
-        f'<tspan x="{LEFT}" y="{number(y - 1)}">{_short(metric, value)}</tspan>'
-        for value, y in heights
-    )
-    return f'<g class="scale"><path d="{lines}"/><text>{texts}</text></g>'
+    first, last = math.ceil(frame.low / step), math.floor(frame.high / step)
+    values = (one * step for one in range(first, last + 1))
+    return [(_tick(metric, value, step), frame.y(value)) for value in values]
+
+
+def _tick(metric: MetricView, value: float, step: float) -> str:
+    """``value`` with as many decimals as a scale of that ``step`` needs."""
+    if metric.unit != "%":
+        return f"{value:.5g}".replace("-", MINUS)
+    digits = max(0, -math.floor(math.log10(100 * step) + _TINY))
+    return percent(value, digits).replace(" %", "")
+
+
+_TINY = 1e-9
 
 
 def _spreads(points: Sequence[RunPoint], frame: Frame) -> Iterable[str]:
@@ -400,7 +443,7 @@ def sparkline_svg(trend: Trend, cell: CellView, runs: int) -> str:
     """
     frame = frame_of(trend, runs)
     scale = (
-        f'viewBox="0 {TOP - 6} {WIDTH - RIGHT + 8} {HEIGHT - TOP - BOTTOM + 12}" '
+        f'viewBox="{LEFT - 4} {TOP - 6} {WIDTH - RIGHT - LEFT + 12} {HEIGHT - TOP - BOTTOM + 12}" '
         'preserveAspectRatio="none"'
     )
     lines = "".join("".join(_line(points, frame, place)) for place, points in _newest_last(trend))
@@ -501,19 +544,26 @@ def _newest_last(trend: Trend) -> list[tuple[int, tuple[RunPoint, ...]]]:
     return list(enumerate(trend.by_class))[::-1]
 
 
+def line_path(points: Sequence[RunPoint], frame: Frame) -> str:
+    """The line through ``points`` without the middles of flat stretches; a gap where the samples
+    become others.
+    """
+    path = ""
+    for same in stretches(points):
+        xs = [frame.x(point.position) for point in same]
+        bends = _bends(xs, [frame.y(point.metric.value) for point in same])
+        if len(same) > 1:
+            path += "M" + "L".join(f"{number(x)} {number(y)}" for x, y in bends)
+    return path
+
+
 def _line(points: Sequence[RunPoint], frame: Frame, place: int) -> Iterable[str]:
-    places = [(frame.x(point.position), frame.y(point.metric.value)) for point in points]
-    if len(places) > 1:
-        flat = zip(places, places[1:], places[2:], strict=False)
-        bends = [here for before, here, after in flat if not before[1] == here[1] == after[1]]
-        places = [places[0], *bends, places[-1]]
-        path = "M" + "L".join(f"{number(x)} {number(y)}" for x, y in places)
+    if path := line_path(points, frame):
         yield f'<path class="line c{min(place, 3)}" d="{path}"/>'
-    elif places:
-        yield (
-            f'<circle class="dot c{min(place, 3)}" cx="{places[0][0]:.1f}" cy="{places[0][1]:.1f}" '
-            'r="2"/>'
-        )
+    for same in stretches(points):
+        if len(same) == 1:
+            x, y = frame.x(same[0].position), frame.y(same[0].metric.value)
+            yield f'<circle class="dot c{min(place, 3)}" cx="{x:.1f}" cy="{y:.1f}" r="2"/>'
 
 
 def _tone(trend: Trend, step: Step) -> str:

@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from qbench.number_text import percent, thousands
+from qbench.number_text import thousands
 from qbench.reporting.format import (
     change_text,
     count_text,
     counted,
     course_text,
+    integers_text,
     margin_text,
     parts_text,
     red_age,
@@ -112,17 +113,6 @@ def _fact(
     )
 
 
-def _integers_text(cell: CellView) -> str:
-    """The planned share; the executed one too, where the engine reports another: ``100 %, 8 %
-    executed``.
-    """
-    planned, executed = cell.record.integer_macs, cell.record.executed_macs
-    text = percent(planned, 0) if planned else ""
-    if executed is None or percent(executed, 0) == (text or percent(0.0, 0)):
-        return text
-    return f"{text or percent(0.0, 0)}, {percent(executed, 0)} executed"
-
-
 _ALL = (
     _fact("cell", "Cell", lambda cell: str(cell.key), special=True),
     _fact("model", "Model", lambda cell: cell.key.model, special=True),
@@ -195,8 +185,8 @@ _ALL = (
     Column(key="flips_words", heading="Losses, gains", text=_lead(_flips_words)),
     Column(
         key="integers",
-        heading="Integers",
-        text=_integers_text,
+        heading="In integers",
+        text=integers_text,
         reads=("integer_macs", "executed_macs"),
     ),
     Column(

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from qbench import number_text
 from qbench.judging import DataPower
 from qbench.metrics import BILLION
-from qbench.number_text import MINUS, distance_text, points, thousands
+from qbench.number_text import MINUS, distance_text, points, tenth_percent, thousands
 from qbench.reporting.view import ABSENT, UNJUDGED, CellView, MetricView
 
 SYMBOLS = {
@@ -178,6 +178,38 @@ def count_text(metric: MetricView) -> str:
     if metric.unit != "%" or metric.out_of == BILLION:
         return counted(metric.n, "sample")
     return f"{thousands(metric.hits)} / {thousands(metric.out_of)}"
+
+
+def integers_text(cell: CellView) -> str:
+    """How much is planned and executed in integers, as far as it is known: ``100 % planned, 0.4 %
+    executed``.
+    """
+    planned, executed = cell.record.integer_macs, cell.record.executed_macs
+    if not planned and not executed:
+        return ""
+    text = tenth_percent(planned or 0.0)
+    if executed is None:
+        return f"{text} planned"
+    if tenth_percent(executed) == text:
+        return f"{text} planned and executed"
+    return f"{text} planned, {tenth_percent(executed)} executed"
+
+
+def executed_otherwise(cell: CellView, *, short: bool = False) -> str:
+    """``0.4 % executed of 100 % planned`` where the engine ran another share in integers than
+    planned (``short``: without the plan); more than planned is an error of ours, and says so;
+    empty elsewhere.
+    """
+    planned, executed = cell.record.integer_macs or 0.0, cell.record.executed_macs
+    if executed is None or tenth_percent(executed) == tenth_percent(planned):
+        return ""
+    if executed > planned:
+        return (
+            f"{tenth_percent(executed)} executed of {tenth_percent(planned)} planned: an error of "
+            "qbench"
+        )
+    plan = "" if short else f" of {tenth_percent(planned)} planned"
+    return f"{tenth_percent(executed)} executed{plan}"
 
 
 def margin_text(metric: MetricView) -> str:

@@ -12,10 +12,12 @@ from qbench.judging import Cell
 from qbench.reporting import columns
 from qbench.reporting import format as words
 from qbench.reporting.chart import flips_svg, line_names, sparkline_svg, trend_svg
+from qbench.reporting.courses import NIGHTS, Course, course_svg, courses_of, folded
 from qbench.reporting.distribution_chart import distribution_svgs, facts_of
 from qbench.reporting.findings_view import Found, decibels, found_text, node_of
 from qbench.reporting.many_models import by_model, most_telling
 from qbench.reporting.node_chart import heat_map, nodes_svg
+from qbench.reporting.overlay import overlay_key, overlay_svg, overlays_of
 from qbench.reporting.places import TABS, Places, anchor_of, commit_address, link
 from qbench.reporting.report import Report, alert_rows
 from qbench.reporting.run_comparison import Comparison, run_choice, runs_to_choose
@@ -159,10 +161,12 @@ class UnchangedRow:
     """One cell: its metrics in the order of the columns, and the 95 % interval of its lead, in
     fractions, if known.
 
-    ``runs`` is the number of runs that measured it.
+    ``same``: it and the cells of other backends that are equal to the digit. ``runs`` is the
+    number of runs that measured it.
     """
 
     cell: CellView
+    same: tuple[CellView, ...]
     metrics: tuple[MetricView | None, ...]
     interval: tuple[float, float] | None
     runs: int
@@ -188,6 +192,19 @@ class UnchangedCells:
     rows: tuple[UnchangedRow, ...]
     texts: tuple[GateTexts, ...]
 
+    @property
+    def cells(self) -> tuple[CellView, ...]:
+        """All cells that it shows."""
+        return tuple(cell for row in self.rows for cell in row.same)
+
+    @property
+    def by_backends(self) -> tuple[tuple[tuple[str, ...], tuple[UnchangedRow, ...]], ...]:
+        """(backends, rows), those together whose cells are equal on the same backends."""
+        found: dict[tuple[str, ...], list[UnchangedRow]] = {}
+        for row in self.rows:
+            found.setdefault(tuple(cell.key.backend for cell in row.same), []).append(row)
+        return tuple((backends, tuple(rows)) for backends, rows in found.items())
+
 
 def is_unchanged(cell: CellView, trends: Sequence[Trend]) -> bool:
     """Whether a row shows as much of ``cell`` as a chart: its lead has one value, one reference
@@ -210,16 +227,17 @@ def unchanged_cells(report: Report, model: str) -> UnchangedCells:
             metric.name for cell in found for metric in (cell.lead, *cell.metrics) if metric
         )
     )
-    return UnchangedCells(
-        metrics=names, rows=tuple(_row(cell, report, names) for cell in found), texts=_texts(found)
-    )
+    rows = (_row(same, report, names) for same in folded(found, report.trends))
+    return UnchangedCells(metrics=names, rows=tuple(rows), texts=_texts(found))
 
 
-def _row(cell: CellView, report: Report, names: Sequence[str]) -> UnchangedRow:
+def _row(same: tuple[CellView, ...], report: Report, names: Sequence[str]) -> UnchangedRow:
+    cell = same[0]
     metrics = {metric.name: metric for metric in cell.metrics}
     lead = report.trends[cell.key][0]
     return UnchangedRow(
         cell=cell,
+        same=same,
         metrics=tuple(metrics.get(name) for name in names),
         interval=lead.points[-1].interval if lead.has_intervals else None,
         runs=sum(len(point.each) for point in lead.points),
@@ -277,6 +295,8 @@ _WORDS = (
     words.counted,
     words.red_age,
     words.common_lead,
+    words.executed_otherwise,
+    words.integers_text,
     columns.words_instead,
     decibels,
     found_text,
@@ -373,8 +393,12 @@ def _environment() -> "Environment":
         runs_to_choose,
         _cells_of,
         _backends_of,
+        _folded_cards,
+        overlays_of,
         _card_columns,
         _costs_of,
+        _courses_of,
+        _nights_of,
         _bytes_text,
         _model_state,
         _steps_of,
@@ -386,8 +410,11 @@ def _environment() -> "Environment":
         heat_map,
         line_names,
         next_steps,
-        distribution_svgs,  # these five escape what is in them: templates mark them as safe
+        course_svg,  # these eight escape what is in them: templates mark them as safe
+        distribution_svgs,
         flips_svg,
+        overlay_key,
+        overlay_svg,
         nodes_svg,
         sparkline_svg,
         trend_svg,
@@ -531,6 +558,22 @@ def _backends_of(report: Report, model: str) -> list[str]:
     return list(dict.fromkeys(c.key.backend for c in _cells_of(report, model)))
 
 
+def _folded_cards(
+    cells: Sequence[CellView], report: Report
+) -> dict[str, tuple[list[tuple[CellView, ...]], list[tuple[CellView, CellView]]]]:
+    """Backend → the cards of its section, each for the cells that are equal to the digit, and
+    (cell, the cell that its card is shown with) of cells that other sections show.
+    """
+    found: dict[str, tuple[list[tuple[CellView, ...]], list[tuple[CellView, CellView]]]] = {
+        cell.key.backend: ([], []) for cell in cells
+    }
+    for same in folded(cells, report.trends):
+        found[same[0].key.backend][0].append(same)
+        for cell in same[1:]:
+            found[cell.key.backend][1].append((cell, same[0]))
+    return found
+
+
 def _has_charts(report: Report, model: str) -> bool:
     """Whether a cell of ``model`` has more to show than a row."""
     several = ((cell, report.trends.get(cell.key, ())) for cell in _cells_of(report, model))
@@ -564,6 +607,18 @@ def _costs_of(report: Report, model: str) -> list[tuple[Cell, Cost]]:
     """The time and size of each cell of ``model``, the slowest first."""
     found = [(key, cost) for key, cost in report.costs.items() if key.model == model]
     return sorted(found, key=lambda one: (-one[1].times[-1], one[0]))
+
+
+def _courses_of(report: Report) -> tuple[list[Course], list[Course]]:
+    """The courses that moved in the last nights, and the others."""
+    courses = courses_of(report.cells, report.trends)
+    moved = [course for course in courses if course.has_moved]
+    return moved, [course for course in courses if not course.has_moved]
+
+
+def _nights_of(report: Report) -> int:
+    """How many nights the courses show."""
+    return min(NIGHTS, places_of(report.runs)[-1] + 1) if report.runs else 0
 
 
 def _bytes_text(size: int) -> str:

@@ -10,25 +10,29 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from qbench.reporting.chart import MAX_SWITCHES
+from qbench.reporting.courses import course_of, folded
 from qbench.reporting.format import (
     BELOW,
     BELOW_MEANING,
     cell_text,
     change_text,
     counted,
+    executed_otherwise,
     margin_level,
     symbol_of_cell,
     value_text,
 )
 from qbench.reporting.many_models import most_telling
+from qbench.reporting.overlay import Overlay, overlays_of
 from qbench.reporting.report import Matrix, Report
-from qbench.reporting.trends import Trend
+from qbench.reporting.trends import OTHER_SAMPLES, Trend, stretches
 from qbench.reporting.view import CellView, RunView
 
 if TYPE_CHECKING:
     import pandas as pd
 
 INK, SOFT, LINE, RED, BLUE = "#1b1d20", "#5d636c", "#e5e6e2", "#b23c08", "#0b5fa5"
+GREEN, AMBER = "#13694d", "#7d5a00"
 SHADES = {-1: "#dcebf8", 0: "#ffffff", 1: "#fdf3e4", 2: "#fae0bd", 3: "#f3b182", 4: "#e07b45"}
 DPI = 120
 ROW, HEAD = 0.38, 0.62
@@ -46,8 +50,8 @@ MAX_MODELS = 8
 def trend_frame(report: Report, model: str) -> "pd.DataFrame":
     """The lead metric of every cell of ``model``, one row per run.
 
-    Columns: backend, column, metric, environment_class (str), run (position in ``report.runs``),
-        value (fraction).
+    Columns: backend, column, metric, environment_class, data (digest of the samples; all str), run
+        (position in ``report.runs``), value (fraction).
     """
     import pandas as pd
 
@@ -58,14 +62,13 @@ def trend_frame(report: Report, model: str) -> "pd.DataFrame":
         if not trends:
             continue
         series = (key.backend, key.column, trends[0].metric.name)
-        points = (point for place in trends[0].points for point in place.each)
+        points = ((place.data, point) for place in trends[0].points for point in place.each)
         rows += [
-            (*series, point.environment_class, point.position, point.metric.value)
-            for point in points
+            (*series, point.environment_class, data, point.position, point.metric.value)
+            for data, point in points
         ]
-    return pd.DataFrame(
-        rows, columns=["backend", "column", "metric", "environment_class", "run", "value"]
-    )
+    names = ["backend", "column", "metric", "environment_class", "data", "run", "value"]
+    return pd.DataFrame(rows, columns=names)
 
 
 def matrix_frames(matrix: Matrix) -> "tuple[pd.DataFrame, pd.DataFrame]":
@@ -125,19 +128,23 @@ def matrix_png(report: Report) -> bytes:
 
 def model_png(report: Report, model: str) -> bytes:
     """The trends of ``model``, one small chart per cell: backends down, schemas across, as a
-    PNG file.
+    PNG file; the first of a row has all its schemas.
+
+    Cells that are equal to the digit on several backends have one chart, in the row of the first.
     """
     from matplotlib.figure import Figure
 
+    measured = [c for c in report.cells if c.key.model == model and c.lead]
     cells = {
-        (c.key.backend, c.key.column): c for c in report.cells if c.key.model == model and c.lead
+        (same[0].key.backend, same[0].key.column): same for same in folded(measured, report.trends)
     }
-    backends = sorted({backend for backend, _ in cells})
+    backends = list(dict.fromkeys(backend for backend, _ in cells))
     known = [column for matrix in report.matrices for column in matrix.columns]
     columns = [c for c in dict.fromkeys(known) if any((b, c) in cells for b in backends)]
-    width, height = 0.5 + 2.6 * max(len(columns), 2), 1.2 + 1.9 * max(len(backends), 1)
+    overlays = {one.backends[0]: one for one in overlays_of(report, model)}
+    width, height = 0.5 + 2.6 * max(len(columns) + 1, 2), 1.2 + 2.2 * max(len(backends), 1)
     figure = Figure(figsize=(width, height), facecolor="white")
-    first = next(iter(cells.values()), None)
+    first = next(iter(measured), None)
     metric = first.lead.name if first and first.lead else "nothing measured"
     title = f"{model}, {metric}, {counted(len(report.runs), 'run')}"
     figure.text(
@@ -147,24 +154,70 @@ def model_png(report: Report, model: str) -> bytes:
         return png_bytes(figure)
     frame, labels = trend_frame(report, model), run_labels(report.runs)
     _legend(figure, width, height)
-    axes = figure.subplots(len(backends), len(columns), squeeze=False)
+    axes = figure.subplots(len(backends), len(columns) + 1, squeeze=False)
     figure.subplots_adjust(
         left=0.5 / width,
         right=1 - 0.2 / width,
-        bottom=0.3 / height,
+        bottom=0.5 / height,
         top=1 - 1.15 / height,
         wspace=0.3,
-        hspace=0.6,
+        hspace=0.8,
     )
     for row, backend in zip(axes, backends, strict=True):
-        for axis, column in zip(row, columns, strict=True):
-            cell = cells.get((backend, column))
-            if cell is None:
+        _overlaid(row[0], overlays.get(backend), labels)
+        for axis, column in zip(row[1:], columns, strict=True):
+            same = cells.get((backend, column))
+            if same is None:
                 axis.axis("off")
                 continue
             data = frame[(frame["backend"] == backend) & (frame["column"] == column)]
-            _small_chart(axis, data, cell, report.trends[cell.key][0], labels)
+            _small_chart(axis, data, same, report.trends[same[0].key][0], labels)
     return png_bytes(figure)
+
+
+_MARKERS = ("o", "s", "^", "D", "x", "+", "v", "_", "|")
+_DASHES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (4, 4)), (0, (1, 3)), (0, (8, 2)), "--", "-.")
+
+
+def _overlaid(axis: Any, overlay: Overlay | None, labels: Sequence[str]) -> None:  # noqa: ANN401
+    """All schemas of one backend; dashes and marks tell the lines apart, too."""
+    if overlay is None:
+        axis.axis("off")
+        return
+    factor = 100 if overlay.metric.unit == "%" else 1
+    colours = [INK, BLUE, GREEN, AMBER, SOFT] * 2
+    for place, line in enumerate(overlay.lines):
+        for number, same in enumerate(stretches(line.points)):
+            axis.plot(
+                [point.position for point in same],
+                [factor * point.metric.value for point in same],
+                color=colours[place],
+                linewidth=1,
+                linestyle=_DASHES[place],
+                marker=_MARKERS[place],
+                markersize=3.5,
+                markevery=(place % max(len(same), 1), max(len(same) // 5, 1)),
+                label=line.name if not number else None,
+            )
+    title = f"all schemas, {overlay.metric.name}\n{', '.join(overlay.backends)}"
+    axis.set_title(safe_text(title), loc="left", fontsize=7, color=INK, pad=11)
+    axis.legend(fontsize=4.5, frameon=False, labelcolor=SOFT, loc="best")
+    _ticks(axis, labels)
+
+
+def _ticks(axis: Any, labels: Sequence[str]) -> None:  # noqa: ANN401
+    """The names of the first, the middle and the last run, and small plain numbers."""
+    runs = len(labels)
+    axis.set_xlim(-0.5, max(runs - 0.5, 0.5))
+    places = sorted({0, (runs - 1) // 2, runs - 1})
+    axis.set_xticks(places, [safe_text(labels[place]) for place in places])
+    axis.tick_params(axis="x", labelsize=6, length=2, colors=SOFT)
+    axis.tick_params(axis="y", labelsize=6, length=2, colors=SOFT)
+    axis.ticklabel_format(axis="y", useOffset=False)
+    axis.margins(y=0.15)
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
+    axis.spines[["left", "bottom"]].set_color(LINE)
 
 
 def _heat_map(axis: Any, matrix: Matrix, columns: int) -> None:  # noqa: ANN401 - matplotlib has no types
@@ -221,26 +274,25 @@ def _heat_map(axis: Any, matrix: Matrix, columns: int) -> None:  # noqa: ANN401 
 def _small_chart(
     axis: Any,  # noqa: ANN401
     data: "pd.DataFrame",
-    cell: CellView,
+    same: tuple[CellView, ...],
     trend: Trend,
     labels: Sequence[str],
 ) -> None:
-    runs = len(labels)
+    cell, runs = same[0], len(labels)
     factor = 100 if trend.metric.unit == "%" else 1
     lines = _class_lines(data, factor)
-    for line, colour in zip(
-        lines, [INK, BLUE, SOFT, "#7d5a00"] + [SOFT] * len(lines), strict=False
-    ):
-        axis.plot(
-            line.index,
-            line.to_numpy(),
-            color=colour,
-            linewidth=1.2,
-            marker="." if len(line) == 1 else None,
-        )
+    for parts, colour in zip(lines, [INK, BLUE, SOFT, AMBER] + [SOFT] * len(lines), strict=False):
+        for line in parts:
+            axis.plot(
+                line.index,
+                line.to_numpy(),
+                color=colour,
+                linewidth=1.2,
+                marker="." if len(line) == 1 else None,
+            )
     _levels(axis, trend, runs, factor)
     _events(axis, trend, runs)
-    newest = lines[0]
+    newest = lines[0][-1]
     colour, marker = (RED, "x") if cell.is_red else (INK, "o")
     axis.plot(
         newest.index[-1],
@@ -250,30 +302,59 @@ def _small_chart(
         markersize=4,
         markeredgewidth=1.6,
     )
-    title = f"{symbol_of_cell(cell)} {cell.key.column}\n{cell.key.backend}"
+    names = textwrap.fill(", ".join(one.key.backend for one in same), 26, break_on_hyphens=False)
+    title = f"{symbol_of_cell(cell)} {cell.key.column}\n{names}"
     numbers = f"{value_text(trend.metric)}\n{change_text(trend.metric)}"
     axis.set_title(safe_text(title), loc="left", fontsize=7, color=colour, pad=11)
     axis.set_title(safe_text(numbers), loc="right", fontsize=7, color=colour, pad=11)
-    axis.set_xlim(-0.5, max(runs - 0.5, 0.5))
-    places = sorted({0, (runs - 1) // 2, runs - 1})
-    axis.set_xticks(places, [safe_text(labels[place]) for place in places])
-    axis.tick_params(axis="x", labelsize=6, length=2, colors=SOFT)
-    axis.tick_params(axis="y", labelsize=6, length=2, colors=SOFT)
-    axis.ticklabel_format(axis="y", useOffset=False)
-    axis.margins(y=0.15)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)
-    axis.spines[["left", "bottom"]].set_color(LINE)
+    axis.set_xlabel(safe_text(_below(same, trend)), fontsize=6, color=SOFT, loc="left")
+    _ticks(axis, labels)
+    axis.set_ylim(*axis.get_ylim())  # an interval of few samples would make the lines flat
+    _interval(axis, trend, factor)
 
 
-def _class_lines(data: "pd.DataFrame", factor: float) -> "list[pd.Series[float]]":
-    """The values by run of each environment class, that of the newest run first."""
-    by_class = (
-        data.pivot_table(index="run", columns="environment_class", values="value", aggfunc="median")
-        * factor
-    )
+def _below(same: tuple[CellView, ...], trend: Trend) -> str:
+    """What the overview says of the last nights, and what was executed where that differs."""
+    course = course_of(same, trend)
+    if course is None:
+        return executed_otherwise(same[0])
+    metric = course.trend.metric
+    nights = [f"lowest {value_text(metric, course.worst)}"]
+    if course.since is not None:
+        moved = change_text(metric, course.since)
+        nights.insert(0, f"since the last night {moved if course.since else 'no change'}")
+    lines = [", ".join(nights)]
+    if course.slide:
+        loss = course.slide if metric.lower_is_better else -course.slide
+        lines.append(f"slides {change_text(metric, loss)}")
+    lines.append(executed_otherwise(same[0]))
+    return "\n".join(filter(None, lines))
+
+
+def _class_lines(data: "pd.DataFrame", factor: float) -> "list[list[pd.Series[float]]]":
+    """The values by run of each environment class, that of the newest run first; one part for
+    each stretch on the same samples, so that no line joins results of others.
+    """
     newest = data.groupby("environment_class")["run"].max().sort_values(ascending=False).index
-    return [by_class[name].dropna() for name in newest]
+    found = []
+    for name in newest:
+        own = data[data["environment_class"] == name].sort_values("run")
+        stretch = (own["data"] != own["data"].shift()).cumsum()
+        parts = [part.groupby("run")["value"].median() * factor for _, part in own.groupby(stretch)]
+        found.append(parts)
+    return found
+
+
+def _interval(axis: Any, trend: Trend, factor: float) -> None:  # noqa: ANN401
+    """The 95 % intervals of the newest class."""
+    for same in stretches(trend.by_class[0]) if trend.has_intervals else ():
+        low, high = zip(*(point.interval for point in same), strict=True)
+        axis.fill_between(
+            [point.position for point in same],
+            [factor * value for value in low],
+            [factor * value for value in high],
+            **INTERVAL,
+        )
 
 
 def _events(axis: Any, trend: Trend, runs: int) -> None:  # noqa: ANN401
@@ -289,6 +370,8 @@ def _events(axis: Any, trend: Trend, runs: int) -> None:  # noqa: ANN401
         return
     for switch in trend.switches:
         axis.axvline(switch.position - 0.5, color=SOFT, linewidth=0.8, linestyle=":")
+        if switch.of_samples:
+            _cause(axis, switch.position, OTHER_SAMPLES, SOFT, "left")
 
 
 def _levels(axis: Any, trend: Trend, runs: int, factor: float) -> None:  # noqa: ANN401
@@ -301,6 +384,9 @@ def _levels(axis: Any, trend: Trend, runs: int, factor: float) -> None:  # noqa:
             limit = mark.limit * factor
             axis.fill_between([left, right], limit, reference, **BAND)
             axis.plot([left, right], [limit, limit], **LIMIT)
+        if trend.accepted is not None and mark.data == trend.points[-1].data:
+            accepted = trend.accepted * factor
+            axis.plot([left, right], [accepted, accepted], **ACCEPTED)
 
 
 def _cause(axis: Any, position: int, words: str, colour: str, side: str) -> None:  # noqa: ANN401
@@ -325,9 +411,11 @@ def _legend(figure: Any, width: float, height: float) -> None:  # noqa: ANN401
 
     drawn = [
         Line2D([], [], color=INK, linewidth=1.2, label="value"),
+        Patch(**INTERVAL, label="95 %"),
         Line2D([], [], **FP32, label="fp32"),
         Patch(**BAND, label="margin"),
         Line2D([], [], **LIMIT, label="limit"),
+        Line2D([], [], **ACCEPTED, label="accepted"),
         Line2D([], [], color=RED, linewidth=0.9, marker="|", linestyle="", label="step"),
     ]
     place = (0.05 / width, 1 - 0.38 / height)
@@ -335,7 +423,7 @@ def _legend(figure: Any, width: float, height: float) -> None:  # noqa: ANN401
         handles=drawn,
         loc="upper left",
         bbox_to_anchor=place,
-        ncols=5,
+        ncols=len(drawn),
         fontsize=7,
         frameon=False,
         labelcolor=SOFT,
@@ -360,6 +448,8 @@ def run_labels(runs: Sequence[RunView]) -> list[str]:
 _DATED = re.compile(r"\d{4}-\d\d-\d\d ")
 FP32: dict[str, Any] = {"color": SOFT, "linewidth": 0.7}
 LIMIT: dict[str, Any] = {"color": RED, "linewidth": 0.8, "linestyle": (0, (3, 3))}
+ACCEPTED: dict[str, Any] = {"color": GREEN, "linewidth": 0.9, "linestyle": ":"}
+INTERVAL: dict[str, Any] = {"color": INK, "alpha": 0.09, "zorder": 1, "linewidth": 0}
 BAND: dict[str, Any] = {"color": "#f1f1ea", "zorder": 0, "linewidth": 0}
 
 

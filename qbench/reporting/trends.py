@@ -9,7 +9,15 @@ from dataclasses import dataclass
 
 from qbench.judging import FP32, Cell
 from qbench.reporting.view import CellView, MetricView, RunView
-from qbench.tracking import Alert, CellRecord, Kind, Series, sources_change, steps_between
+from qbench.tracking import (
+    Alert,
+    CellRecord,
+    Kind,
+    Series,
+    data_of,
+    sources_change,
+    steps_between,
+)
 
 #     band of a value = reference + Bonett–Price interval of (gains − losses) / n, 95 %, for shares
 #                       of samples
@@ -47,12 +55,14 @@ class RunPoint:
 
     ``several``: the points of these runs, oldest first; empty where it is one run. This one is
         their median.
+    ``data``: the digest of the samples of the metric; empty: not known.
     """
 
     position: int
     cell: CellView
     metric: MetricView
     several: tuple["RunPoint", ...] = ()
+    data: str = ""
 
     @property
     def each(self) -> tuple["RunPoint", ...]:
@@ -82,22 +92,28 @@ class RunPoint:
 class Switch:
     """From run ``position`` on, another environment class or other samples: ``label`` names
     what is new.
+
+    ``of_samples``: the results before it are of other samples, so that no line joins the two.
     """
 
     position: int
     label: str
+    of_samples: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
     """The reference and the limit (None: no gate) as they were in runs ``first`` … ``last``,
     fractions.
+
+    ``data``: the digest of the samples that both are of.
     """
 
     first: int
     last: int
     reference: float
     limit: float | None
+    data: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,16 +246,18 @@ def trend_of(
     points = []
     last: CellView | None = None
     found: MetricView | None = None
+    data = ""
     for position, past in enumerate(history):
         if past is not last:  # the same view again holds the same metric
             last = past
+            data = "" if past is None else data_of(metric.name, past.record.digests_of("data"))
             found = (
                 None
                 if past is None
                 else next((m for m in past.metrics if m.name == metric.name), None)
             )
         if past is not None and found is not None:
-            points.append(RunPoint(position, past, found))
+            points.append(RunPoint(position, past, found, data=data))
     places = places_of(runs) if places is None else places
     if places and places[-1] < len(places) - 1:
         points = list(_by_commit(points, places))
@@ -286,13 +304,17 @@ def _by_commit(points: Sequence[RunPoint], places: Sequence[int]) -> Iterator[Ru
     """
     groups: dict[tuple[int, str, str], list[RunPoint]] = {}
     for point in points:
-        key = places[point.position], point.environment_class, point.cell.record.data
+        key = places[point.position], point.environment_class, point.data
         groups.setdefault(key, []).append(point)
     for same in groups.values():
         ranked = sorted(same, key=lambda point: point.metric.value)
         median = ranked[(len(ranked) - 1) // 2]
         yield RunPoint(
-            same[0].position, median.cell, median.metric, tuple(same) if len(same) > 1 else ()
+            same[0].position,
+            median.cell,
+            median.metric,
+            tuple(same) if len(same) > 1 else (),
+            data=median.data,
         )
 
 
@@ -303,13 +325,18 @@ def _by_class(points: Sequence[RunPoint]) -> dict[str, tuple[RunPoint, ...]]:
     return {name: tuple(same) for name, same in found.items()}
 
 
+def stretches(points: Sequence[RunPoint]) -> list[tuple[RunPoint, ...]]:
+    """``points``, cut where the samples become others: no line joins results of other samples."""
+    return [tuple(same) for _, same in itertools.groupby(points, key=lambda point: point.data)]
+
+
 def _marks(points: Sequence[RunPoint]) -> Iterator[Mark]:
-    """The stretches of runs with one reference and one limit."""
-    for (reference, limit), group in itertools.groupby(
-        points, key=lambda p: (p.metric.reference_value, p.metric.limit)
+    """The stretches of runs with one reference and one limit, on the same samples."""
+    for (reference, limit, data), group in itertools.groupby(
+        points, key=lambda p: (p.metric.reference_value, p.metric.limit, p.data)
     ):
         places = [point.position for point in group]
-        yield Mark(first=places[0], last=places[-1], reference=reference, limit=limit)
+        yield Mark(first=places[0], last=places[-1], reference=reference, limit=limit, data=data)
 
 
 def _steps(
@@ -407,20 +434,22 @@ def _causes(before: RunPoint, after: RunPoint, runs: Sequence[RunView]) -> tuple
 def _switches(points: Sequence[RunPoint]) -> tuple[Switch, ...]:
     found = []
     for before, after in itertools.pairwise(points):
+        is_other = before.data != after.data
+        words = [_remade(before.cell.record, after.cell.record, is_other=is_other)]
         if before.environment_class != after.environment_class:
-            label = class_difference(before.environment_class, after.environment_class)
-            found.append(Switch(position=after.position, label=label))
-        elif label := _remade(before.cell.record, after.cell.record):
-            found.append(Switch(position=after.position, label=label))
+            words = [OTHER_SAMPLES] * is_other
+            words.append(class_difference(before.environment_class, after.environment_class))
+        if label := ", ".join(filter(None, words)):
+            found.append(Switch(position=after.position, label=label, of_samples=is_other))
     return tuple(found)
 
 
-def _remade(before: CellRecord, after: CellRecord) -> str:
+def _remade(before: CellRecord, after: CellRecord, *, is_other: bool) -> str:
     """What two results of one class were not made with alike, in few words: ``32 sources → 8
-    sources``.
+    sources``; ``is_other``: their samples are others.
     """
     words = list(sources_change(before, after))
-    if before.data != after.data and not words:
+    if is_other and not words:
         words.append(OTHER_SAMPLES)
     moved = [key for key, one in before.made.items() if after.made.get(key, one) != one]
     words += ["schema edited" if key == "schema" else f"{key} {after.made[key]}" for key in moved]

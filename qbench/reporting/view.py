@@ -179,7 +179,8 @@ class RunView:
         then the version.
     ``selected``: how many of the ``planned`` cells it was to measure (0: unknown). ``limited``: the
     samples of a data set over which each was measured (0: all).
-    ``absent``: selected cells without a line.
+    ``absent``: selected cells without a line. ``backends``: in the order of the suite; of a run
+    without it, in the order in which they were measured.
     """
 
     id: str
@@ -202,6 +203,7 @@ class RunView:
     path: str = ""
     cells: int = 0
     red: int = 0
+    backends: tuple[str, ...] = ()
 
 
 # Lines of a run file → view values. A value that is missing or of the wrong type becomes empty,
@@ -340,7 +342,14 @@ def read_run(run: Run) -> RunView:
         limited=whole_of(header.get("limited")) or 0,
         damaged=run.damaged,
         path=run.path,
+        backends=_backends_of(run),
     )
+
+
+def _backends_of(run: Run) -> tuple[str, ...]:
+    named = run.header.get("backends")
+    known = filter(None, map(text_of, named)) if isinstance(named, list | tuple) else ()
+    return tuple(dict.fromkeys((*known, *(text_of(one.backend) or "?" for one in run.cells))))
 
 
 def commit_text(commit: object) -> str:

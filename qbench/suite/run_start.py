@@ -5,6 +5,7 @@
 """
 
 import datetime
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,7 @@ def describe_start(
     selected: int,
     select: str,
     limit: int | None,
+    backends: Sequence[str] = (),
     shard: str = "",
     release: tuple[str, Path] | None = None,
     started: datetime.datetime,
@@ -71,6 +73,7 @@ def describe_start(
         planned: cells it has.
         selected: cells this run measures, by the expression ``select``.
         limit: at most that many samples of each data set; None: all.
+        backends: of its cells in the order of the suite, in which reports show them.
         shard: ``i/N``, its share; empty: all models.
         release: the package whose release is measured, and the Python that has it; None: what is
             installed.
@@ -91,6 +94,8 @@ def describe_start(
         "limited": limit,
         "select": select,
     }
+    if backends:
+        header["backends"] = list(backends)
     if shard:
         header["shard"] = shard
     facts: dict[str, Any] = {**describe_host()}

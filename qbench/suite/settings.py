@@ -389,7 +389,7 @@ def check_limits(
 # Shares that a suite sets for all its models, or a model for itself, each with the table that set
 # it.
 
-SHARES = ("integer_macs", "executed_macs", "agreement", "ranges")
+SHARES = ("integer_macs", "agreement", "ranges")
 
 
 class _Table(Protocol):
@@ -397,8 +397,6 @@ class _Table(Protocol):
 
     @property
     def integer_macs(self) -> float | None: ...
-    @property
-    def executed_macs(self) -> float | None: ...
     @property
     def agreement(self) -> float | None: ...
     @property

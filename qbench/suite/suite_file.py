@@ -94,9 +94,10 @@ class ModelTable(CellSettings):
 
     ``tolerance`` is one number for the model, or numbers by backend, by schema or by a
     ``backend+schema`` pattern (first match wins); ``relative_to`` says of what. ``equal_to``,
-    ``close_to``, ``no_worse_than``, ``recovery``, ``slices``, ``decision``, ``flips``,
-    ``probabilities``, ``repeats`` and ``stop`` have the same form (see ``settings``). Its shares,
-    ``backends`` and ``schemas`` replace the suite's, ``limits`` those of the same metrics.
+    ``close_to``, ``no_worse_than``, ``executed_macs``, ``recovery``, ``slices``, ``decision``,
+    ``flips``, ``probabilities``, ``repeats`` and ``stop`` have the same form (see ``settings``).
+    Its shares, ``backends`` and ``schemas`` replace the suite's, ``limits`` those of the same
+    metrics.
     ``samples`` is the number of scored samples, spread evenly over the data. A variant replaces
     ``calibration.count`` or ``calibration.data`` and may name its own ``schemas`` and ``backends``.
     ``fp32`` names the float model that this one is a quantized form of, or is false if there is
@@ -115,7 +116,6 @@ class ModelTable(CellSettings):
     agreement: float | None = None
     limits: Mapping[str, float] = field(default_factory=dict)
     integer_macs: float | None = None
-    executed_macs: float | None = None
     ranges: float | None = None
     samples: int | None = None
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -184,7 +184,6 @@ class SuiteTable(CellSettings):
         tolerance: a share of the stored fp32 score, or of what ``relative_to`` says, one-sided.
         integer_macs: least planned share of multiply-accumulates in integers. None, here and below:
             the file does not set it, and that of ``Rules`` holds.
-        executed_macs: the share that the engine must have run; None: as much as accepted.
         agreement: least share of samples answered as fp32 does.
         ranges: by how much a calibrated range may differ from the accepted one, as a share of what
             its codes span.
@@ -193,7 +192,8 @@ class SuiteTable(CellSettings):
         passes: policies of rewriting for quantized cells; empty: not rewritten.
         fp32: whether each backend also runs the float model.
         equal_to, close_to: the criteria by which quantized cells are compared with another backend.
-        recovery: the least share of today's fp32 score. slices: parts of the data that are judged
+        executed_macs: the share that the engine must run in integers. recovery: the least share of
+            today's fp32 score. slices: parts of the data that are judged
             one by one.
         no_worse_than: the backend whose loss on the same samples that of quantized cells may exceed
             by a margin.
@@ -217,7 +217,6 @@ class SuiteTable(CellSettings):
     relative_to: RelativeTo | None = None
     equivalents: tuple[tuple[str, ...], ...] = ()
     integer_macs: float | None = None
-    executed_macs: float | None = None
     agreement: float | None = None
     ranges: float | None = None
     limits: Mapping[str, float] = field(default_factory=dict)
@@ -342,14 +341,11 @@ class Suite:
         layers = (("default", Rules()), (suite, self.table), (own, table))
         (
             (integer_macs, rule),
-            (executed_macs, executed_rule),
             (agreement, agreement_rule),
             (ranges, ranges_rule),
         ) = (layered_share(name, *layers) for name in SHARES)
         return Rules(
             integer_macs=integer_macs or 0.0,
-            executed_macs=executed_macs,
-            executed_rule=executed_rule,
             agreement=agreement or 0.0,
             ranges=ranges or 0.0,
             rule=rule,

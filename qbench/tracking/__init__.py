@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from qbench.tracking.shards import main_line as main_line
     from qbench.tracking.shards import measured_commit as measured_commit
     from qbench.tracking.shards import shard_groups as shard_groups
+    from qbench.tracking.slides import slide_of as slide_of
     from qbench.tracking.stale import StaleEntry as StaleEntry
     from qbench.tracking.stale import accepted_cells as accepted_cells
     from qbench.tracking.stale import find_stale_entries as find_stale_entries
@@ -114,6 +115,8 @@ if TYPE_CHECKING:
     from qbench.tracking.trend import accepted_levels as accepted_levels
     from qbench.tracking.trend import accepted_value as accepted_value
     from qbench.tracking.trend import cut_levels as cut_levels
+    from qbench.tracking.trend import data_of as data_of
+    from qbench.tracking.trend import least_step as least_step
     from qbench.tracking.trend import ordered_trends as ordered_trends
     from qbench.tracking.trend import steps_between as steps_between
     from qbench.tracking.trend import trend_series as trend_series

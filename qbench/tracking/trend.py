@@ -578,7 +578,13 @@ def accepted_levels(
     return found
 
 
-def accepted_value(series: Series, levels: AcceptedLevels) -> float | None:
-    """The accepted share of the last point of ``series``; None where there is none."""
+def accepted_value(
+    series: Series, levels: AcceptedLevels, point: Point | None = None
+) -> float | None:
+    """The accepted share of ``point`` of ``series``, the last when it is left out; None where
+    nothing was accepted on its samples.
+    """
     known = levels.get((series.cell, series.metric, series.environment_class))
-    return None if known is None or not series.points else known.value_for(series.points[-1])
+    if known is None or not series.points:
+        return None
+    return known.value_for(series.points[-1] if point is None else point)

@@ -106,7 +106,7 @@ def test_a_file_is_read_and_written_anew(int8_files, qbench, form):
     assert code == 0
     first, *rest = out.splitlines()
     assert first.startswith("again.onnx: given: ")
-    assert "100.0% of 66 multiply-accumulates in integers" in first
+    assert "100.0% of 66 multiply-accumulates planned in integers" in first
     assert any("weight[1]" in line and "given by the DequantizeLinear" in line for line in rest)
     from qbench import get_backend
     from qbench.graph import check_convention

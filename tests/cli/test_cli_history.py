@@ -219,6 +219,21 @@ def test_show_prints_what_was_accepted_and_what_was_ruled(qbench, history):
     )
 
 
+def test_show_compares_no_result_of_other_samples_with_what_was_accepted(qbench, history):
+    history.nights([300] * 3 + [356] * 3)
+    for file in sorted(history.folder.glob("*.jsonl"))[:3]:
+        file.write_text(file.read_text().replace('"d1"', '"d0"'))
+    history.accept(356)
+    code, out, _ = qbench("history", "show", history.CELL)
+    rows = [line.split() for line in out.splitlines()[2:]]
+    assert code == 0
+    assert [row[6] for row in rows] == ["—", "—", "—", "+0.00", "+0.00", "+0.00"]
+    assert rows[3][8:] == ["other", "samples", "from", "here", "on"]
+    _, out, _ = qbench("history", "show", history.CELL, "--json")
+    (series,) = json.loads(out)
+    assert [point["to_accepted"] for point in series["points"]] == [None, None, None, 0, 0, 0]
+
+
 @pytest.mark.parametrize("indexed", [False, True])
 def test_show_marks_commits_with_files_that_were_not_committed(qbench, history, indexed):
     history.nights([356] * 2)

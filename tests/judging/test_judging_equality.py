@@ -88,7 +88,7 @@ def test_a_limit_below_nothing_is_refused():
 def test_a_cell_that_is_what_it_should_be_says_so():
     verdict = judged(measured(compared=SAME), criterion=EQUAL)
     assert verdict.outcome is Outcome.PASSED
-    assert verdict.headline.endswith("98 % of MACs in integers, equals ort-cpu")
+    assert verdict.headline.endswith("98 % of MACs planned in integers, equals ort-cpu")
     gate = next(gate for gate in verdict.gates if gate.kind == "equality")
     assert (gate.state, gate.detail) == (
         GateState.HOLDS,

@@ -186,6 +186,16 @@ def test_a_floor_of_executed_integers_fails_and_names_the_layers(words):
     assert not [one for one in judged(measured()).gates if one.kind == "executed"]
 
 
+def test_more_run_in_integers_than_planned_is_an_error_of_ours():
+    told = judged(measured(integer_macs=0.986, executed_macs=1.0))
+    assert told.outcome is Outcome.PASSED
+    (notice,) = [one for one in told.notices if "error of qbench" in one]
+    assert notice.startswith("100 % executed in integers, more than the 98.6 % planned")
+    for executed in (0.9861, 0.9, None):
+        fine = judged(measured(integer_macs=0.986, executed_macs=executed))
+        assert not any("error of qbench" in one for one in fine.notices)
+
+
 def test_less_run_in_integers_than_accepted_drifts_and_names_the_layers():
     before = measured(executed_macs=1.0)
     known = dataclasses.replace(accepted_of(before), executed_macs=1.0)

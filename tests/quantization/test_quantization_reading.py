@@ -497,3 +497,43 @@ def test_float_models_have_an_empty_plan(name: str) -> None:
     assert (plan.decisions, plan.integer_macs) == ({}, 0.0)
     assert not is_quantized(model)
     assert graph_digest(plannable(model)) == graph_digest(canonicalize(model))
+
+
+@pytest.mark.parametrize("mover", ["Flatten", "Reshape"])
+def test_what_is_moved_between_its_pair_and_a_product_stays_on_its_codes(mover):
+    model = onnx.helper.make_model(
+        onnx.parser.parse_graph(
+            """
+            g (float[N, 2, 3] x) => (float[N, 4] y)
+            <float sx = {0.02}, uint8 zx = {128}, float sw = {0.01}, int8 zw = {0},
+             int64[2] shape = {-1, 6}>
+            {
+                q = QuantizeLinear(x, sx, zx)
+                d = DequantizeLinear(q, sx, zx)
+                y = Identity(d)
+            }
+            """
+        ),
+        opset_imports=[onnx.helper.make_opsetid("", 21)],
+        ir_version=10,
+    )
+    codes = np.arange(-12, 12, dtype=np.int8).reshape(6, 4)
+    graph = model.graph
+    graph.initializer.append(numpy_helper.from_array(codes, "w"))
+    del graph.node[-1]
+    inputs = ["d"] if mover == "Flatten" else ["d", "shape"]
+    graph.node.extend(
+        [
+            onnx.helper.make_node(mover, inputs, ["f"], name="flat"),
+            onnx.helper.make_node("DequantizeLinear", ["w", "sw", "zw"], ["wd"], name="dq"),
+            onnx.helper.make_node("Gemm", ["f", "wd"], ["y"], name="fc"),
+        ]
+    )
+    loaded = ir.from_proto(model)
+    plan = read_plan(loaded)
+    assert (plan.integer_macs, plan.floats) == (1.0, {})
+    (name,) = [name for name in given(plan) if name.startswith("fc.input")]
+    assert float(given(plan)[name].qparams.scale) == np.float32(0.02)
+    feeds = {"x": np.linspace(-3, 3, 30, dtype=np.float32).reshape(5, 2, 3)}
+    again = quantize_model(loaded, plan)
+    np.testing.assert_array_equal(answers(again, feeds)["y"], answers(loaded, feeds)["y"])

@@ -328,7 +328,7 @@ def test_a_click_on_a_chart_opens_a_large_one_whose_points_lead_to_commits(width
     chart.click(position={"x": 20, "y": 60})
     assert chart.bounding_box()["width"] > 1.8 * small
     assert card.locator(".scale").is_visible()
-    assert card.locator(".scale tspan").count() >= 2
+    assert card.locator(".ticks tspan").count() >= 2
     points, rows = card.locator("a:has(.point)"), card.locator(".values tbody tr")
     assert points.count() == rows.count() > 10
     assert re.fullmatch(

@@ -122,7 +122,8 @@ def test_what_moved_has_a_chart_that_is_described_and_what_stood_still_a_row(pag
         for line in text.splitlines()
         if re.match(r'<tr id="[^"]+"><th', line)
     ]
-    assert len(rows) == still.count(True) > 15
+    # cells that are equal to the digit on several backends share a row, and each has its anchor
+    assert sum(row.count('id="') for row in rows) == still.count(True) > 15 > len(rows)
     assert any(
         ">74.10 %</td><td>86.10 %</td><td>100.00 %</td>" in row and "<td>40</td>" in row
         for row in rows

@@ -53,7 +53,7 @@ def test_no_page_exceeds_the_budget_where_every_cell_moves_all_the_time():
         nights=6,
         loss=lambda night, model: 0.001 * ((night * 7 + model) % 3 + 1),
     )
-    assert max(len(page.encode()) for page in pages.values()) <= BUDGET / 7
+    assert max(len(page.encode()) for page in pages.values()) <= BUDGET / 4
 
 
 def test_a_night_in_which_everything_is_red_stays_within_the_budget():
@@ -88,7 +88,7 @@ def test_a_chart_grows_with_what_happened_and_not_with_the_nights():
         trend = report.trends[cell.key][0]
         return len((trend_svg(trend, cell, report.runs) + flips_svg(trend, nights)).encode())
 
-    assert abs(drawn(96, 1) - drawn(24, 1)) < 40
+    assert abs(drawn(96, 1) - drawn(24, 1)) < 60  # the cause next to a step, where it fits
     assert drawn(96, 2) - drawn(96, 1) < 600
     assert drawn(96, 2) < 2600
 

@@ -60,12 +60,12 @@ def report(history):
 def test_the_reference_and_the_limit_are_those_of_each_run(report):
     (trend,) = report.trends[KEY]
     assert trend.marks == (
-        Mark(first=0, last=11, reference=0.995, limit=0.99),
-        Mark(first=12, last=19, reference=0.99, limit=0.985),
+        Mark(first=0, last=11, reference=0.995, limit=0.99, data="e"),
+        Mark(first=12, last=19, reference=0.99, limit=0.985, data="e"),
     )
     chart = trend_svg(trend, report.cells[0], report.runs)
     frame = frame_of(trend, 20)
-    line = re.search(rf'class="fp32" d="M4 ([\d.]+)H([\d.]+)V([\d.]+)H{WIDTH - RIGHT}"', chart)
+    line = re.search(rf'class="fp32" d="M34 ([\d.]+)H([\d.]+)V([\d.]+)H{WIDTH - RIGHT}"', chart)
     assert line
     assert [float(line[1]), float(line[3])] == pytest.approx(
         [frame.y(0.995), frame.y(0.99)], abs=0.06

@@ -174,6 +174,7 @@ def lines_of_a_run(folder):
         selected=1,
         select="",
         limit=None,
+        backends=["ort-cpu"],
         shard="1/2",
         started=datetime.datetime(2026, 1, 31, tzinfo=datetime.UTC),
         token="abc",

@@ -10,7 +10,7 @@ import pytest
 
 from qbench.errors import InputError
 from qbench.extension import Catalogue
-from qbench.judging import Cell, EnvironmentClass
+from qbench.judging import Cell, EnvironmentClass, Rules
 from qbench.suite import Catalogues, Suite, expand, load_suite
 from qbench.suite.expansion import tolerances_of
 
@@ -216,18 +216,29 @@ def test_a_model_may_have_less_in_integers_than_its_suite(tmp_path: Path) -> Non
         suite(tmp_path, SUITE + MODEL + "integer_macs = -1.0")
 
 
+def executed_floors(
+    found: Suite, model: str, schema: str = "w8a8_sym_pc"
+) -> tuple[float | None, str]:
+    """The floor of a cell and the place that set it."""
+    cell, rules = Cell("small", model, "ort-cpu", schema), Rules()
+    (table,) = (one for one in found.models if one.id == model)
+    for layer in (*found.layers(), *table.layers()):
+        setting = layer.value_for(cell)
+        if setting is not None:
+            rules = layer.key.apply(rules, cell, setting.value, setting.rule)
+    return rules.executed_macs, rules.executed_rule
+
+
 def test_a_floor_of_executed_integers_is_layered_and_unset_by_default(tmp_path: Path) -> None:
-    assert suite(tmp_path, SUITE + MODEL).rules("net_a").executed_macs is None
+    assert executed_floors(suite(tmp_path, SUITE + MODEL), "net_a") == (None, "default")
     models = MODEL + "executed_macs = 0.9" + MODEL.replace("net_a", "net_b")
     found = suite(tmp_path, SUITE + "executed_macs = 0.3" + models)
-    assert (found.rules("net_a").executed_macs, found.rules("net_a").executed_rule) == (
-        0.9,
-        "model net_a",
-    )
-    assert (found.rules("net_b").executed_macs, found.rules("net_b").executed_rule) == (
-        0.3,
-        "suite small",
-    )
+    assert executed_floors(found, "net_a") == (0.9, "model net_a")
+    assert executed_floors(found, "net_b") == (0.3, "suite small")
+    floors = 'executed_macs = { "*+w8a8_sym_pc" = 0.0, "*" = 0.9 }'
+    found = suite(tmp_path, SUITE + floors + MODEL)
+    assert executed_floors(found, "net_a") == (0.0, "suite small::*+w8a8_sym_pc")
+    assert executed_floors(found, "net_a", "w8a8_asym_pc") == (0.9, "suite small::*")
     with pytest.raises(InputError, match=r"executed_macs = 2"):
         suite(tmp_path, SUITE + MODEL + "executed_macs = 2.0")
 

@@ -20,7 +20,7 @@ for (const chart of document.querySelectorAll("svg.trend")) {
     const [value, ...others] = words.split("~");
     return Array.from({ length: Number(more) + 1 }, (_, index) => ({ run: Number(first) + index, height, value, others }));
   });
-  const [left, right, wide] = [4, 58, 280];
+  const [left, right, wide] = [34, 58, 280];
   const x = (run) => left + (runs.length < 2 ? wide - left - right : (run * (wide - left - right)) / (runs.length - 1));
   let cursor = null;
   const leave = () => { tip.hidden = true; cursor?.remove(); cursor = null; };

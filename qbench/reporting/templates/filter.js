@@ -7,7 +7,9 @@ for (const row of document.querySelectorAll(".all tbody tr, .pairs tbody tr, .st
     : [...row.cells].map((field) => field.textContent);
   const { backend } = row.parentNode.dataset;
   const named = backend ? [document.querySelector("h1").textContent, backend, texts[0]] : texts;
-  row.dataset.cell = named[2].split(", ").map((schema) => `${named[0]}::${named[1]}+${schema}`).join("|");
+  const backends = named[1].split(", ");
+  const cells = named[2].split(", ").flatMap((schema) => backends.map((one) => `${named[0]}::${one}+${schema}`));
+  row.dataset.cell = cells.join("|");
   const ended = [...row.querySelectorAll(".outcome")].at(-1); // of two runs the newer
   row.dataset.outcome = ended.textContent.split(" ").at(-1);
   if (ended.classList.contains("o-red")) row.dataset.red = "1";
