@@ -80,13 +80,13 @@ def measure_model(arguments: argparse.Namespace) -> Evaluated:
             schema.name, arguments.model, shared.quantized(schema, backend.capabilities).idle_rules
         )
     if quantized is None:
-        alone = _measure(shared, backend, None, FP32, arguments.threads)
+        alone = _measure(shared, backend, None, FP32, arguments)
         graphs = (load() for load in subject.model.graphs.values())
         measured = [_as_it_came(alone, graphs)]
     else:
         measured = [
-            _measure(shared, shared.fp32_backend, None, FP32, arguments.threads),
-            _measure(shared, backend, schema, quantized, arguments.threads),
+            _measure(shared, shared.fp32_backend, None, FP32, arguments),
+            _measure(shared, backend, schema, quantized, arguments),
         ]
     say_content_notes(shared)
     if arguments.backend.startswith("answers:") and not arguments.metrics:
@@ -163,14 +163,24 @@ def _name_of_quantized(arguments: argparse.Namespace, schema: "Schema | None") -
 
 
 def _measure(
-    shared: "SubjectArtifacts", backend: "Backend", schema: "Schema | None", name: str, threads: int
+    shared: "SubjectArtifacts",
+    backend: "Backend",
+    schema: "Schema | None",
+    name: str,
+    arguments: argparse.Namespace,
 ) -> "Measurement":
     from qbench.evaluation import environment_here, measure_cell
     from qbench.judging import Cell
 
     cell = Cell("eval", shared.subject.model.id, backend.name, name)
     return measure_cell(
-        shared, backend, schema, cell=cell, environment=environment_here(backend), threads=threads
+        shared,
+        backend,
+        schema,
+        cell=cell,
+        environment=environment_here(backend),
+        threads=arguments.threads,
+        most_samples=getattr(arguments, "most_samples", 0),  # of a verb that lists samples
     )
 
 

@@ -22,6 +22,7 @@ from qbench.cli import (
     list_names,
     quarantine,
     run,
+    samples,
     stability,
 )
 from qbench.cli import bisect as bisect_actions
@@ -62,6 +63,7 @@ COMMANDS: tuple[Command, ...] = (
     try_optimizers.COMMAND,
     partition_model.COMMAND,
     compare_files.COMMAND,
+    samples.COMMAND,
     import_answers.COMMAND,
     diff_sides.COMMAND,
     accept_run.COMMAND,

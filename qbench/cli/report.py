@@ -110,6 +110,7 @@ def _draw_comparison(arguments: argparse.Namespace, folder: Path) -> list[Path]:
 def _draw_history(arguments: argparse.Namespace, folder: Path) -> list[Path]:
     from qbench.host import utc_now
     from qbench.reporting import WINDOW, build_reports, recent_runs, write_reports
+    from qbench.storage import PREVIEWS
 
     if arguments.runs is not None and arguments.runs < 1:
         raise InputError(
@@ -129,7 +130,11 @@ def _draw_history(arguments: argparse.Namespace, folder: Path) -> list[Path]:
         _tell_github(build_reports(recent.runs, window=window, memory=memory))
     if not drawn:
         return []
-    return write_reports(recent.runs, folder, drawn, window=window, memory=memory)
+    around = Path(arguments.history).resolve().parent
+    previews = folder if (folder / PREVIEWS).is_dir() else around
+    return write_reports(
+        recent.runs, folder, drawn, window=window, memory=memory, previews=previews
+    )
 
 
 def _memory(arguments: argparse.Namespace, runs: "Sequence[Run]") -> "Memory":

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from qbench.evaluation.rewriting import Rewriting as Rewriting
     from qbench.evaluation.rewriting import rewrite_quantized as rewrite_quantized
     from qbench.evaluation.rewriting import steps_of as steps_of
+    from qbench.evaluation.sample_previews import SamplePreviews as SamplePreviews
+    from qbench.evaluation.sample_previews import previews_of as previews_of
     from qbench.evaluation.subject import MetricUse as MetricUse
     from qbench.evaluation.subject import RecordingTask as RecordingTask
     from qbench.evaluation.subject import Subject as Subject

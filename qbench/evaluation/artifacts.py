@@ -367,6 +367,10 @@ class SubjectArtifacts:
         self._ranges: dict[tuple[tuple[Pass, ...], bool], Mapping[str, Ranges]] = {}
         self._given_answers: dict[str, Mapping[str, Answers]] = {}
         self._quantized: dict[tuple[Schema, Capabilities], Quantized] = {}
+        self.float_run: Mapping[str, Answers] = {}
+        """Data set → the answers of an fp32 cell of this process, with their probabilities; empty
+        where none was measured yet.
+        """
 
     @cached_property
     def graphs(self) -> Mapping[str, ir.Model]:

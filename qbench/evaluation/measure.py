@@ -9,6 +9,7 @@ from qbench.errors import require_count, require_type
 from qbench.evaluation.artifacts import SubjectArtifacts
 from qbench.evaluation.cell_model import NO_MODEL, CellModel, model_of, refuse_slow
 from qbench.evaluation.cell_run import CellRun, read_run, run_cell
+from qbench.evaluation.changed_samples import changed_samples, note_float_run
 from qbench.evaluation.evidence import collect_evidence
 from qbench.evaluation.recorded import environment_of
 from qbench.evaluation.repeats import measure_repeats
@@ -55,6 +56,7 @@ def measure_cell(
     environment: EnvironmentClass | None = None,
     threads: int = 1,
     repeats: int = 1,
+    most_samples: int = 0,
     timer: Callable[[], float] = time.perf_counter,
 ) -> Measurement:
     """Measure one cell: ``subject`` under ``schema`` on ``backend``.
@@ -74,6 +76,8 @@ def measure_cell(
         threads: of one engine.
         repeats: how many times it runs, each time with the samples in another order and other
             batches; it runs twice where the second run gives the same answers.
+        most_samples: how many samples of each data set that were lost or gained are listed
+            (``Measurement.samples``).
         timer: seconds on a monotonic clock.
 
     Example:
@@ -128,6 +132,7 @@ def measure_cell(
             threads=threads,
             comparator=comparator,
             repeats=repeats,
+            most_samples=most_samples,
             timer=timer,
         )
     )
@@ -190,6 +195,7 @@ def _measured(request: Request) -> Measurement:
     remembered = remembered_numbers(evidence, request.asked)
     scores = run.scores(request)
     repeats, seconds = _repeated(request, model, run, scores)
+    note_float_run(request, run)
     changed = run.changed
     share, in_float = run.executed
     return Measurement(
@@ -210,6 +216,7 @@ def _measured(request: Request) -> Measurement:
         stopped=run.stopped,
         drawn=run.drawn,
         evidence=evidence,
+        samples=changed_samples(request, run),
         remembered={kind: one.number for kind, one in remembered.items()},
         remembered_range={kind: (one.low, one.high) for kind, one in remembered.items()},
         **model.facts,

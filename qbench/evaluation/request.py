@@ -46,6 +46,9 @@ class Request:
         stop: ends the cell when it decides every gate; None: all samples are run.
         recalibrated: the variant of the suite that the calibration samples are of; empty: they are
             the model's own.
+        most_samples: how many lost and gained samples of each data set the measurement lists; 0:
+            none are looked for.
+        private: whether they are listed by their ids alone, whatever the data says.
         timer: seconds on a monotonic clock.
     """
 
@@ -64,6 +67,8 @@ class Request:
     repeat_threads: tuple[int, ...] = ()
     stop: StopRule | None = None
     recalibrated: str = ""
+    most_samples: int = 0
+    private: bool = False
     timer: Callable[[], float] = time.perf_counter
 
     @property

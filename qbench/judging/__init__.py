@@ -98,6 +98,9 @@ if TYPE_CHECKING:
     from qbench.judging.rules import Setting as Setting
     from qbench.judging.rules import Stop as Stop
     from qbench.judging.rules import Tolerance as Tolerance
+    from qbench.judging.samples import ChangedSample as ChangedSample
+    from qbench.judging.samples import SampleChanges as SampleChanges
+    from qbench.judging.samples import SamplesByData as SamplesByData
     from qbench.judging.sequential import CountTest as CountTest
     from qbench.judging.sequential import EarlyTest as EarlyTest
     from qbench.judging.sequential import Remaining as Remaining

@@ -7,6 +7,7 @@ from typing import Any
 from qbench.judging.cell import Cell, EnvironmentClass
 from qbench.judging.kinds import GateKind
 from qbench.judging.noise import Repeats
+from qbench.judging.samples import SamplesByData
 from qbench.metrics import Against, Score
 from qbench.number_text import counted, rough_percent, settled, steps_text, tenth_percent
 
@@ -212,6 +213,8 @@ class Measurement:
             (``RememberedNumber``). Of older records it is not known.
         evidence: kind of gate → what it is judged by beyond the answers; records have the gates,
             not the evidence.
+        samples: data set → the samples that were lost and gained; empty where none are asked for.
+            They have a line of their own in a run file.
     """
 
     cell: Cell
@@ -242,6 +245,7 @@ class Measurement:
     remembered: Mapping[str, float] = field(default_factory=dict)
     remembered_range: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     evidence: Mapping[GateKind, Any] = field(default_factory=dict, compare=False)
+    samples: SamplesByData = field(default_factory=dict, compare=False)
 
     @property
     def planned_share(self) -> float:

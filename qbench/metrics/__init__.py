@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from qbench.metrics.answer_files import json_lines as json_lines
     from qbench.metrics.answer_files import listed_ids as listed_ids
     from qbench.metrics.answer_files import open_answers as open_answers
+    from qbench.metrics.answer_parts import AnswerPart as AnswerPart
     from qbench.metrics.answers import MILLION as MILLION
     from qbench.metrics.answers import PADDING as PADDING
     from qbench.metrics.answers import AnswerChange as AnswerChange

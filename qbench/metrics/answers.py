@@ -4,7 +4,7 @@ import abc
 import base64
 import enum
 import io
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any, Self, cast
@@ -12,6 +12,7 @@ from typing import Any, Self, cast
 import numpy as np
 import numpy.typing as npt
 
+from qbench.metrics.answer_parts import PARTS, AnswerPart, numbers_text, shortened
 from qbench.storage import current_limits, digest_arrays, read_archive
 
 # How likely a sequence model takes the right sequences to be, in whole numbers: what perplexity is
@@ -176,6 +177,41 @@ class Answers(metaclass=_AnswersType):
         """
         same = [self.best(index) == reference.best(index) for index in range(len(self))]
         return np.array(same, dtype=np.int64), np.ones(len(self), dtype=np.int64)
+
+    def told(
+        self,
+        index: int,
+        name_of: Callable[[int], str],  # noqa: ARG002 - of the classes of other answers
+    ) -> "tuple[AnswerPart, ...]":
+        """The answer to sample ``index`` for a person: its ``PARTS`` most telling parts.
+
+        Args:
+            name_of: the name of a class.
+        """
+        return tuple(
+            AnswerPart(f"{name} {numbers_text(array[index])}")
+            for name, array in sorted(self.arrays().items())[:PARTS]
+        )
+
+    def told_label(
+        self,
+        right: "Sequence[int] | npt.NDArray[Any]",
+        name_of: Callable[[int], str],  # noqa: ARG002 - of the classes of other answers
+    ) -> str:
+        """The label ``right`` of a sample for a person."""
+        return shortened(numbers_text(np.asarray(right)))
+
+    def moved_from(
+        self,
+        reference: "Answers",  # noqa: ARG002 - most answers have no probabilities
+        index: int,  # noqa: ARG002
+        right: Sequence[int],  # noqa: ARG002
+    ) -> float | None:
+        """By how much the probability of ``right`` (the right classes of sample ``index``; empty:
+        not known, and the best class of ``reference`` is taken) differs from that in
+        ``reference``, answers of this form to the same samples. None: there are no probabilities.
+        """
+        return None
 
     @property
     def digest(self) -> str:
@@ -387,6 +423,48 @@ class IntegerAnswers(Answers):
             same = (self.padded(width) == reference.padded(width)).all(axis=1)
         return same.astype(np.int64), np.ones(len(self), dtype=np.int64)
 
+    def told(self, index: int, name_of: Callable[[int], str]) -> tuple[AnswerPart, ...]:
+        """The best classes with their probabilities; the text; the tokens; how alike a pair is."""
+        if self.kind is AnswerKind.RANKING:
+            shares = (None,) * PARTS if self.scores is None else self.scores[index].tolist()
+            named = map(name_of, self.ids[index, :PARTS].tolist())
+            pairs = zip(named, shares, strict=False)  # there are more than PARTS scores
+            return tuple(AnswerPart(shortened(one), share) for one, share in pairs)
+        if self.kind is AnswerKind.LIKENESS:
+            return (AnswerPart(f"{int(self.ids[index, 0]) / MILLION:.4f} alike"),)
+        if self.kind is AnswerKind.TEXT:
+            return (AnswerPart(shortened(self.text(index))),)
+        if self.outputs is not None and self.outputs.kind is OutputKind.VALUES:
+            is_held = index < len(self.outputs)
+            return (AnswerPart(numbers_text(self.outputs.values[index])),) if is_held else ()
+        return (AnswerPart(shortened(_spaced(self.sequence(index)))),)
+
+    def told_label(
+        self, right: "Sequence[int] | npt.NDArray[Any]", name_of: Callable[[int], str]
+    ) -> str:
+        """The names of the right classes; the text; the tokens; whether a pair is alike."""
+        tokens = [int(one) for one in right]
+        if self.kind is AnswerKind.TEXT:
+            return shortened(text_of(tokens))
+        if self.kind is AnswerKind.LIKENESS:
+            return "alike" if tokens == [1] else "not alike"
+        is_ranking = self.kind is AnswerKind.RANKING
+        return shortened(" or ".join(map(name_of, tokens)) if is_ranking else _spaced(tokens))
+
+    def moved_from(self, reference: Answers, index: int, right: Sequence[int]) -> float | None:
+        """The change of the probability of ``right``, the least possible one where only one of
+        the two names the class among its best.
+        """
+        assert isinstance(reference, IntegerAnswers)
+        if self.scores is None or reference.scores is None:
+            return None
+        now = dict(zip(self.ids[index].tolist(), self.scores[index].tolist(), strict=True))
+        before = dict(
+            zip(reference.ids[index].tolist(), reference.scores[index].tolist(), strict=True)
+        )
+        wanted = right or (int(reference.ids[index, 0]),)
+        return float(sum(_moved(now, before, one) for one in wanted))
+
     def sequence(self, index: int) -> tuple[int, ...]:
         """The answer to sample ``index`` without padding."""
         row: npt.NDArray[Any] = self.ids[index]
@@ -399,6 +477,17 @@ class IntegerAnswers(Answers):
     def padded(self, width: int) -> npt.NDArray[np.int32]:
         """The ids as (n, width), ``PADDING`` added at the end."""
         return np.pad(self.ids, ((0, 0), (0, width - self.ids.shape[1])), constant_values=PADDING)
+
+
+def _moved(now: Mapping[int, float], before: Mapping[int, float], one: int) -> float:
+    """The change of the probability of class ``one`` between two lists of best classes."""
+    if one not in now:
+        return min(0.0, min(now.values()) - before.get(one, 0.0))
+    return now[one] - before.get(one, min(*before.values(), now[one]))
+
+
+def _spaced(tokens: Sequence[int]) -> str:
+    return " ".join(map(str, tokens))
 
 
 def text_of(points: Sequence[int]) -> str:

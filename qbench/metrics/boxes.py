@@ -6,7 +6,7 @@ after the other), in pixels; x grows to the right, y downwards.
 """
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Self
@@ -14,11 +14,19 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from qbench.metrics.answers import MILLION, PADDING, Answers, Outputs, answer_words
+from qbench.metrics.answer_parts import PARTS, AnswerPart, shortened
+from qbench.metrics.answers import (
+    MILLION,
+    PADDING,
+    Answers,
+    Outputs,
+    answer_words,
+)
 from qbench.metrics.box_matching import Boxes, Floats, Matches, areas_of, match_boxes, precisions
 from qbench.metrics.metric import ArrayLabels, Counts, Metric, array_metric
 from qbench.metrics.resampling import RESAMPLES
 from qbench.metrics.scores import BILLION
+from qbench.number_text import counted
 from qbench.storage import digest_arrays
 
 PIXEL = 256
@@ -161,6 +169,27 @@ class BoxAnswers(Answers):
         hits = np.bincount(found.boxes.pictures[found.right[0]], minlength=len(self))
         none = (counts[0] == 0) & (counts[1] == 0)
         return (hits + none).astype(np.int64), np.maximum(np.maximum(*counts), 1).astype(np.int64)
+
+    def told(self, index: int, name_of: Callable[[int], str]) -> tuple[AnswerPart, ...]:
+        """The confident boxes by class: how many, and the best score among them."""
+        found: dict[int, list[int]] = {}
+        for one, points in zip(self.classes[index], self.scores[index], strict=True):
+            if one != PADDING and points >= self.confident:
+                found.setdefault(int(one), []).append(int(points))
+        largest = sorted(found.items(), key=lambda each: -max(each[1]))[:PARTS]
+        parts = (
+            AnswerPart(f"{len(points)} × {shortened(name_of(one))}", max(points) / MILLION)
+            for one, points in largest
+        )
+        return tuple(parts) or (AnswerPart("no box"),)
+
+    def told_label(
+        self,
+        right: Sequence[int] | npt.NDArray[Any],
+        name_of: Callable[[int], str],  # noqa: ARG002 - the boxes are counted, whatever they hold
+    ) -> str:
+        """How many boxes are right."""
+        return counted(len(right), "right box", "right boxes")
 
     def boxes(self) -> Boxes:
         """All boxes, as they are matched."""

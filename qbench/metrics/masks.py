@@ -9,16 +9,23 @@ A pixel whose label is ``IGNORED`` counts nowhere. Sources: Everingham et al., "
 object classes challenge" (2010), section 4.2.2; Long, Shelhamer and Darrell (2015), section 5.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from qbench.metrics.answers import Answers, Outputs, answer_words
+from qbench.metrics.answer_parts import PARTS, AnswerPart, shortened
+from qbench.metrics.answers import (
+    Answers,
+    Outputs,
+    answer_words,
+)
 from qbench.metrics.metric import ArrayLabels, Counts, Metric, array_metric
 from qbench.metrics.resampling import Wide
 from qbench.metrics.scores import BILLION
+from qbench.number_text import percent
 
 IGNORED = 255
 """The label of a pixel that is not counted; in masks of uint16 it is 65535."""
@@ -66,6 +73,18 @@ class MaskAnswers(Answers):
     def best(self, index: int) -> bytes:
         """The mask of sample ``index``."""
         return bytes(self.classes[index].astype(np.uint16).tobytes())
+
+    def told(self, index: int, name_of: Callable[[int], str]) -> tuple[AnswerPart, ...]:
+        """The largest classes, each with its share of the pixels."""
+        found, pixels = np.unique(self.classes[index], return_counts=True)
+        largest = np.argsort(-pixels, kind="stable")[:PARTS]
+        whole = self.classes[index].size
+        return tuple(
+            AnswerPart(
+                f"{shortened(name_of(int(found[at])))}: {percent(pixels[at] / whole)} of pixels"
+            )
+            for at in largest
+        )
 
     def agreement_with(
         self, reference: Answers

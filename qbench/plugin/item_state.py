@@ -49,7 +49,8 @@ class SuiteFacts:
 @dataclass(slots=True)
 class ItemState:
     """Of one item: the facts of its suite, whether it is a cell of the suite file, its lines
-    and notes of the run; ``check``: the arguments of its ``qbench_check``.
+    and notes of the run; ``previews`` of the samples in its lines; ``check``: the arguments of its
+    ``qbench_check``.
     """
 
     facts: SuiteFacts
@@ -57,12 +58,15 @@ class ItemState:
     location: tuple[str, int]
     line: dict[str, Any] | None = None
     finding: dict[str, Any] | None = None
+    samples: dict[str, Any] | None = None
+    previews: tuple[tuple[str, str, dict[str, Any]], ...] = ()
     check: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
 
     def forget(self) -> None:
         """Forget what a run of the item left."""
         self.line, self.finding, self.check, self.notes = None, None, None, ()
+        self.samples, self.previews = None, ()
 
 
 ITEM_STATE = pytest.StashKey[ItemState]()
@@ -104,6 +108,8 @@ def attach(report: pytest.TestReport, state: ItemState) -> None:
         found = {
             "qbench": state.line,
             "qbench_finding": state.finding,
+            "qbench_samples": state.samples,
+            "qbench_previews": state.previews,
             "qbench_check": state.check,
             "qbench_notes": state.notes,
         }

@@ -7,6 +7,7 @@ import functools
 import shlex
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from qbench.plugin.skips import ENDS_SESSION, is_skip, skip_reason
 
 if TYPE_CHECKING:
     from qbench.diagnosis import Budget
-    from qbench.judging import Finding, Verdict
+    from qbench.judging import Finding, SamplesByData, Verdict
     from qbench.suite import JudgedCell, PlannedCell
 
 
@@ -143,7 +144,35 @@ def judged_cell(
         line["excused"] = f"--qbench-missing={missing}"
     _keep_line(item, line)
     item.stash[ITEM_STATE].notes = (*opened.notes, *opened.bench.data_notes(planned))
+    if judged.measurement is not None and judged.measurement.samples:
+        _keep_samples(item, opened, planned, judged.measurement.samples)
     return judged
+
+
+def _keep_samples(
+    item: pytest.Item, opened: OpenSuite, planned: "PlannedCell", samples: "SamplesByData"
+) -> None:
+    """Keep the line of ``samples``, and their previews that are neither next to the reports nor
+    on their way there.
+    """
+    from qbench.storage import has_preview
+    from qbench.tracking import samples_line
+
+    state, reports = item.stash[ITEM_STATE], item.config.stash[OPTIONS].reports
+    state.samples = samples_line(planned.cell, samples)
+    sent = item.config.stash.setdefault(_PREVIEWED, set())
+    made = opened.bench.previews(
+        planned, samples, lambda *one: one in sent or has_preview(reports, *one)
+    )
+    sent |= {(digest, sample) for digest, sample, _ in made.found}
+    state.previews = tuple(
+        (digest, sample, asdict(preview)) for digest, sample, preview in made.found
+    )
+    state.notes = (*state.notes, *made.problems)
+
+
+_PREVIEWED = pytest.StashKey[set[tuple[str, str]]]()
+"""(data, sample) whose previews this process has made."""
 
 
 def unmeasured_cell(

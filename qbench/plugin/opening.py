@@ -70,6 +70,7 @@ class OpenSuite:
             limit=options.limit,
             uses_floors=options.repeats is None,
             processor=self.config.hook.pytest_qbench_processor(config=self.config),
+            most_samples=options.samples,
         )
         return Bench(self.suite, self.catalogues, settings, subject=self.subject)
 

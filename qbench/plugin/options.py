@@ -13,6 +13,7 @@ import pytest
 
 from qbench.errors import InputError
 from qbench.reporting import ALL_KINDS
+from qbench.storage import MOST_LISTED, MOST_SAMPLES
 
 SCOPES = ("new", "improved", "changed", "all")
 MISSING = ("fail", "warn", "skip")
@@ -43,6 +44,12 @@ _SETTINGS = (
         "localize",
         "SECONDS",
         "seconds to localize one red cell, at most six times that per process; 0: off",
+    ),
+    (
+        "samples",
+        "N",
+        f"lost and gained samples of a cell to list with their answers (default {MOST_SAMPLES}); "
+        "0: none",
     ),
     (
         "size-limits",
@@ -81,6 +88,7 @@ class Options:
         prune: remove baselines that nothing uses.
         shard: ``i/N``, only the models of that share; empty: all.
         localize: seconds for localizing one red cell; 0: do not localize.
+        samples: how many lost and gained samples of a cell are listed; 0: none.
         repeats: how often every cell is run, whatever suites and baselines say; None: as they say.
         size_limits: factor on the size limits of opened files; None: the defaults.
         release: measure another release of a package; None: what is installed.
@@ -105,6 +113,7 @@ class Options:
     prune: bool
     shard: str
     localize: float
+    samples: int
     repeats: int | None
     size_limits: int | None
     release: Release | None
@@ -240,6 +249,13 @@ def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.env
     release = _release(str(config.getoption("qbench_release")), config.invocation_params.dir)
     unaccepted = "fail" if release is None else "warn"  # of another release nothing is accepted
     localize = _number(config, "localize", float, "seconds, or 0", lambda v: 0 <= v < math.inf)
+    samples = _number(
+        config,
+        "samples",
+        int,
+        f"a whole number from 0 to {MOST_LISTED}",
+        lambda v: 0 <= v <= MOST_LISTED,
+    )
     options = Options(
         select=_text(config, "select"),
         suite=str(config.getini("qbench_suite") or ""),
@@ -262,6 +278,7 @@ def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.env
         prune=config.getoption("qbench_prune"),
         shard=str(config.getoption("qbench_shard")).strip(),
         localize=LOCALIZE if localize is None else localize,
+        samples=MOST_SAMPLES if samples is None else samples,
         repeats=_number(config, "repeats", int, "a whole number from 1", lambda v: v >= 1),
         size_limits=_number(config, "size-limits", int, "a whole number from 1", lambda v: v >= 1),
         release=release,

@@ -28,7 +28,7 @@ class OpenRun:
         facts: of the suite, from its reports. header, environment: the first lines of the file.
         writer: None when the file could not be opened or written.
         is_kept: whether other sessions will find it.
-        cells, findings, notes: its lines, also without file.
+        cells, findings, samples, notes: its lines, also without file.
         finished: node ids of its items that ended with a record.
         has_red: whether one of their cells is red.
         hidden: those of red cells that pytest counts as no failure, which a hook can bring about.
@@ -42,6 +42,7 @@ class OpenRun:
     is_kept: bool = True
     cells: list["CellRecord"] = field(default_factory=list)
     findings: list[dict[str, Any]] = field(default_factory=list)
+    samples: list[bytes] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     finished: set[str] = field(default_factory=set)
     has_red: bool = False
@@ -59,6 +60,7 @@ class OpenRun:
             environment=self.environment,
             cells=tuple(self.cells),
             findings=tuple(self.findings),
+            samples=tuple(self.samples),
             notes=tuple(self.notes),
             complete=self.complete,
             path=self.writer.name if self.writer is not None and self.is_kept else "",
@@ -103,6 +105,7 @@ class Recorder:
             if facts["is_cell"] and run.cells[-1].is_red:
                 run.has_red = True
                 run.hidden += [] if report.failed else [report.nodeid]
+        self._add_samples(run, report)
         self._add_finding(run, getattr(report, "qbench_finding", None))
         for text in getattr(report, "qbench_notes", ()):
             if text not in run.notes:
@@ -114,6 +117,23 @@ class Recorder:
 
         run.cells.append(record_of_line(line))
         self._write(run, line)
+
+    def _add_samples(self, run: OpenRun, report: pytest.TestReport) -> None:
+        """Write the samples that a cell lost and gained to the run file, and what they look like
+        to the folder of reports, if ``report`` carries any.
+        """
+        line = getattr(report, "qbench_samples", None)
+        if line is None:
+            return
+        from qbench.storage import Preview, json_line, keep_preview
+
+        run.samples.append(json_line(line).encode())
+        self._write(run, line)
+        try:
+            for digest, sample, preview in getattr(report, "qbench_previews", ()):
+                keep_preview(self.options.reports, digest, sample, Preview(**preview))
+        except StoreError as error:
+            self.note(run, str(error))
 
     def _add_finding(self, run: OpenRun, finding: dict[str, Any] | None) -> None:
         """Write a finding to the run file, and the schema that repairs its cell to the folder

@@ -26,6 +26,7 @@ from qbench.reporting.findings_view import findings_of, with_findings
 from qbench.reporting.format import SYMBOLS, counted
 from qbench.reporting.progress import WINDOW
 from qbench.reporting.report import Matrix, Report, group_causes, headline_of
+from qbench.reporting.samples_view import samples_of
 from qbench.reporting.trends import Cost, Trend, cost_of, group_steps, places_of, trend_of
 from qbench.reporting.view import (
     ABSENT,
@@ -55,6 +56,7 @@ from qbench.tracking import (
     find_alerts,
     find_baseline,
     group_alerts,
+    lines_of_others,
     load_annotations,
     main_line,
     parts_behind,
@@ -307,6 +309,7 @@ def build_report(
     cells = with_parts(_with_past(cell, past, views) for cell in _expected(past, views))
     findings, unread = findings_of(chosen, views, past)
     cells = with_findings(cells, findings)
+    samples, unread_samples = samples_of(cells, chosen, views, past)
     causes = group_causes(cells)
     moves = _moves(_series_alone(chosen) if memory.series is None else memory, suite)
     trends = _Trends(cells, past, views, accepted=memory.accepted_in(suite), moves=moves)
@@ -324,11 +327,17 @@ def build_report(
         matrices=_matrices(cells, _ranks(views)),
         trends=trends,
         step_groups=group_steps([trend for key in trends.moved() for trend in trends[key]], views),
-        notices=(*map(_part_notice, parts), *_notices(views[-1], cells), *unread),
+        notices=(
+            *map(_part_notice, parts),
+            *_notices(views[-1], cells),
+            *unread,
+            *unread_samples,
+        ),
         quarantined=tuple(cell for cell in cells if cell.record.outcome == "quarantined"),
         unsupported=_unsupported(cells),
         regressions=memory.regressions.get(suite, ()),
         findings=findings,
+        samples=samples,
         repository=memory.repository,
         meanings=memory.meanings,
         past=tuple(past),
@@ -518,8 +527,14 @@ def _with_parts_merged(chosen: list[Run]) -> tuple[list[Run], list[Run]]:
         return chosen, []
     parts = chosen[-count:]
     whole = with_parts_of_runs(chosen[-count - 1], parts)
+    later = {shown_cell(record) for part in parts for record in part.cells}
     whole = replace(
-        whole, findings=(*whole.findings, *(line for part in parts for line in part.findings))
+        whole,
+        findings=(*whole.findings, *(line for part in parts for line in part.findings)),
+        samples=(
+            *lines_of_others(whole.samples, later),
+            *(line for part in parts for line in part.samples),
+        ),
     )
     return [*chosen[: -count - 1], whole], parts
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qbench import number_text
@@ -21,132 +22,16 @@ from qbench.reporting.overlay import overlay_key, overlay_svg, overlays_of
 from qbench.reporting.places import TABS, Places, anchor_of, commit_address, link
 from qbench.reporting.report import Report, alert_rows
 from qbench.reporting.run_comparison import Comparison, run_choice, runs_to_choose
+from qbench.reporting.samples_view import DataSamples, SchemaSamples, run_words
 from qbench.reporting.terminal import class_sentence, next_steps
 from qbench.reporting.trends import Cost, StepGroup, Trend, is_eventful, places_of
+from qbench.reporting.trimming import trim_page, trim_script
 from qbench.reporting.view import ABSENT, CellView, MetricView
-from qbench.storage import visible
+from qbench.storage import MOST_ON_PAGE, MOST_PAGES, Preview, read_preview, visible
 from qbench.tracking import GateRecord
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-
-
-# Trimming a page: rules of its style sheet that match nothing in it are removed, and space without
-# meaning.
-#
-# A rule stays when one of its selectors names only classes, ids and elements that the page has.
-# Every word in a string of a script counts as such a name, since scripts add elements, but not
-# those by which it looks for elements. Names inside ``:not()`` or ``:nth-child()`` are not
-# required.
-
-_STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
-_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
-_LOOKED_FOR = re.compile(r"\.(?:querySelector(?:All)?|closest)\((?:\"[^\"]*\"|`[^`]*`)\)")
-_DATA = re.compile(r"^const choice = .*$", re.MULTILINE)
-_TAG = re.compile(r"<([a-z][a-z0-9]*)([^>]*)>")
-_NAMES = re.compile(r'\b(?:class|id)="([^"]*)"')
-_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
-_STRING = re.compile(r"\"[^\"\n]*\"|`[^`]*`")
-_ASIDE = re.compile(r"\[[^\]]*\]|:(?:not|nth-child)\([^)]*\)")
-_NAMED = re.compile(r"[.#]([A-Za-z_][\w-]*)|(?:^|(?<=[\s>+~(]))([a-z][a-z0-9]*)")
-_VARIABLE = re.compile(r"(--[\w-]+):[^;}]*;?")
-
-
-def trim_page(page: str) -> str:
-    """``page``, whose ``<style>`` is our own, with only the rules and colours that it uses."""
-    scripts = _LOOKED_FOR.sub("", _DATA.sub("", " ".join(_SCRIPT.findall(page))))
-    words = set(re.findall(r"[\w-]+", " ".join(_STRING.findall(scripts))))
-    for element, attributes in _TAG.findall(_SCRIPT.sub("", page)):
-        words |= {element, *" ".join(_NAMES.findall(attributes)).split()}
-    return _STYLE.sub(lambda style: f"<style>{trim_style(style[1], words)}</style>", page)
-
-
-def trim_style(sheet: str, words: set[str]) -> str:
-    """The rules of ``sheet`` that can match where ``words`` are all names and elements of the
-    page.
-    """
-    kept = "".join(_kept(_parsed(_COMMENT.sub("", sheet)), words))
-    return _VARIABLE.sub(lambda one: one[0] if f"var({one[1]})" in kept else "", kept)
-
-
-def trim_script(script: str) -> str:
-    """``script`` without indentation and without the lines that are comments alone."""
-    lines = (line.strip() for line in script.splitlines())
-    return "\n".join(line for line in lines if line and not line.startswith("//"))
-
-
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """A rule of a style sheet: each selector with its names; of an ``@`` rule ``head`` and the
-    rules inside.
-    """
-
-    head: str
-    body: str
-    selectors: tuple[tuple[str, frozenset[str]], ...] = ()
-    inner: "tuple[_Rule, ...]" = ()
-
-
-@functools.lru_cache(maxsize=32)
-def _parsed(sheet: str) -> tuple[_Rule, ...]:
-    """The rules of ``sheet``, read once for all pages that have it."""
-    found = []
-    for head, body in _rules(sheet):
-        if head.startswith("@"):
-            found.append(_Rule(head=_tight(head), body="", inner=_parsed(body)))
-        else:
-            selectors = tuple(
-                (one, frozenset(_names(one))) for one in map(_tight, _selectors(head))
-            )
-            found.append(_Rule(head="", body=_tight(body).rstrip(";"), selectors=selectors))
-    return tuple(found)
-
-
-def _kept(rules: Sequence[_Rule], words: set[str]) -> Iterator[str]:
-    for rule in rules:
-        if rule.head:
-            inner = "".join(_kept(rule.inner, words))
-            if inner:
-                yield f"{rule.head}{{{inner}}}"
-            continue
-        chosen = [text for text, names in rule.selectors if names <= words]
-        if chosen:
-            yield f"{','.join(chosen)}{{{rule.body}}}"
-
-
-def _selectors(head: str) -> list[str]:
-    """The selectors of a rule: ``head`` cut at the commas that are in no brackets."""
-    found, depth = [""], 0
-    for letter in head:
-        depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(letter, 0)
-        if letter == "," and not depth:
-            found.append("")
-        else:
-            found[-1] += letter
-    return found
-
-
-def _names(selector: str) -> set[str]:
-    return {name or element for name, element in _NAMED.findall(_ASIDE.sub("", selector))}
-
-
-def _rules(sheet: str) -> Iterator[tuple[str, str]]:
-    """(text before the opening brace, text between it and its closing brace) of each rule."""
-    at = 0
-    while (opened := sheet.find("{", at)) >= 0:
-        depth, end = 1, opened + 1
-        while depth:
-            depth += {"{": 1, "}": -1}.get(sheet[end], 0)
-            end += 1
-        yield sheet[at:opened].strip(), sheet[opened + 1 : end - 1]
-        at = end
-
-
-def _tight(text: str) -> str:
-    """``text`` without space that has no meaning; space before a colon and around a sign has
-    one.
-    """
-    return re.sub(r"\s*([;,>])\s*|:\s+", lambda found: found[1] or ":", " ".join(text.split()))
 
 
 # The cells of a model whose history is constant: one row each, and the texts of their gates, equal
@@ -301,7 +186,9 @@ _WORDS = (
     decibels,
     found_text,
     node_of,
+    run_words,
     number_text.percent,
+    number_text.points,
     number_text.rounded_count,
     number_text.small_percent,
     number_text.thousands,
@@ -313,9 +200,10 @@ class Page:
     """The data of one template: its own path, the report of its suite, and the paths of each
     suite's pages.
 
-    ``model`` is set for the page of a model, ``found`` for the page of a finding, ``comparison``
-    for the compare page. ``tabs`` are the names of the suite's pages that exist, for the links on
-    each page: see ``places.TABS``.
+    ``model`` is set for the page of a model, ``found`` for the page of a finding, ``samples`` for
+    the page of lost and gained samples, ``comparison`` for the compare page. ``previews`` is the
+    folder with what samples look like. ``tabs`` are the names of the suite's pages that exist, for
+    the links on each page: see ``places.TABS``.
     """
 
     path: str
@@ -329,6 +217,10 @@ class Page:
     models: frozenset[str] | None = None
     """Those that have a page; None: all."""
     found: Found | None = None
+    samples: SchemaSamples | None = None
+    previews: Path | None = None
+    sampled: frozenset[tuple[str, str]] = frozenset()
+    """(model, schema with variant) of every page of samples."""
     comparison: Comparison | None = None
     tabs: tuple[str, ...] = ()
 
@@ -345,6 +237,18 @@ class Page:
     def to_finding(self, key: Cell) -> str:
         """A link to the page of the finding on ``key``."""
         return link(self.places.finding(key.model, key.backend, key.column), self.path)
+
+    def to_samples(self, key: Cell) -> str:
+        """A link to the page of the samples that ``key`` lost and gained; empty: it has none."""
+        if (key.model, key.column) not in self.sampled:
+            return ""
+        return link(self.places.samples(key.model, key.column), self.path)
+
+    def preview(self, data: DataSamples, sample: str) -> Preview | None:
+        """What ``sample`` looks like; None: it may not be shown, or is not known here."""
+        if self.previews is None or data.private:
+            return None
+        return read_preview(self.previews, data.digest, sample)
 
     def across(self, target: str) -> str:
         """A link to the page at the path ``target``."""
@@ -431,6 +335,7 @@ def _environment() -> "Environment":
     made.globals |= {"POWER_HEADINGS": words.POWER_HEADINGS, "power_row": words.power_row}
     made.globals |= {
         "MEANINGS": words.MEANINGS,
+        "MOST_ON_PAGE": MOST_ON_PAGE,
         "STATES": words.STATES,
         "TABS": TABS,
         "columns": columns.COLUMNS,
@@ -642,6 +547,7 @@ def _with_outcome(report: Report, *outcomes: str) -> list[CellView]:
 #     index.html        what needs attention, the matrix, the steps
 #     models/M.html     every cell of model M over its runs
 #     cells.html        every cell in one table
+#     samples/M--S.html samples that model M lost and gained under schema S
 #     findings.html     which node of a cell went wrong, and why; findings/C.html: cell C, node by
 #                       node
 #     known.html        quarantine, missing and stale baselines, what is unsupported
@@ -658,23 +564,28 @@ models.
 
 
 def html_pages(
-    reports: Sequence[Report], comparisons: Mapping[str, Comparison] | None = None
+    reports: Sequence[Report],
+    comparisons: Mapping[str, Comparison] | None = None,
+    previews: Path | None = None,
 ) -> dict[str, str]:
     """The pages of ``reports`` (one per suite, that of the newest run first) by their paths.
 
     Args:
         comparisons: suite → its newest run compared with an earlier one.
+        previews: the folder with what samples look like; None: there is none.
     """
-    return dict(each_page(reports, comparisons))
+    return dict(each_page(reports, comparisons, previews))
 
 
 def each_page(
-    reports: Sequence[Report], comparisons: Mapping[str, Comparison] | None = None
+    reports: Sequence[Report],
+    comparisons: Mapping[str, Comparison] | None = None,
+    previews: Path | None = None,
 ) -> Iterator[tuple[str, str]]:
     """(path, page) of ``html_pages``, drawn one after the other, so that they need not be held.
 
     Args:
-        comparisons: suite → its newest run compared with an earlier one.
+        comparisons, previews: as there.
     """
     places = [
         Places.of_suite(report.suite, is_first=not number) for number, report in enumerate(reports)
@@ -686,7 +597,7 @@ def each_page(
     for report, place in zip(reports, places, strict=True):
         found = (comparisons or {}).get(report.suite)
         for template, page in _pages(report, place, suites, found):
-            yield page.path, renderer.render(template, page)
+            yield page.path, renderer.render(template, replace(page, previews=previews))
 
 
 def compare_page(
@@ -736,6 +647,8 @@ def _pages(
     }
     tabs = tuple(name for name in TABS if there.get(name, bool(report.cells)))
 
+    sampled = _sampled(report)
+
     def made(path: str, found: Found | None = None) -> Page:
         return Page(
             path=path,
@@ -744,6 +657,7 @@ def _pages(
             suites=suites,
             models=paged,
             found=found,
+            sampled=sampled,
             comparison=comparison,
             tabs=tabs,
         )
@@ -756,3 +670,16 @@ def _pages(
         yield "model", replace(page, neighbours=(around[place], around[place + 2]))
     for key, found in report.findings.items():
         yield "finding", made(places.finding(key.model, key.backend, key.column), found)
+    for axes in sampled:
+        page = made(places.samples(*axes))
+        yield "samples", replace(page, samples=report.samples[axes], model=axes[0])
+
+
+def _sampled(report: Report) -> frozenset[tuple[str, str]]:
+    """The pages of samples of ``report``; of too many, those of red cells first."""
+    shown = frozenset(report.models)
+    red = {(cell.key.model, cell.key.column) for cell in report.cells if cell.is_red}
+    axes = sorted(
+        (one for one in report.samples if one[0] in shown), key=lambda one: one not in red
+    )
+    return frozenset(axes[:MOST_PAGES])

@@ -69,6 +69,11 @@ class Places:
         joint = "+" if any("--" in name for name in names) else "--"
         return f"{self.root}findings/{file_name(joint.join(names))}.html"
 
+    def samples(self, model: str, column: str) -> str:
+        """The page of the samples that ``model`` lost and gained under the schema ``column``."""
+        joint = "+" if "--" in model or "--" in column else "--"
+        return f"{self.root}samples/{file_name(joint.join((model, column)))}.html"
+
 
 def link(target: str, page: str) -> str:
     """The relative path from the page ``page`` to the page ``target``."""
@@ -152,14 +157,14 @@ def commit_address(repository: str, commit: str) -> str:
 # would take them for new.
 #
 # Only pages with the mark of this package are removed, and only in the folder of reports, its
-# ``models/`` and ``findings/``, and the same below ``suites/<suite>/``. A compare page next to
-# pages that stay is kept: the user may have made it by ``qbench compare``.
+# ``models/``, ``findings/`` and ``samples/``, and the same below ``suites/<suite>/``. A compare
+# page next to pages that stay is kept: the user may have made it by ``qbench compare``.
 
 MARK = '<meta name="generator" content="qbench">'
 """It is near the beginning of every page."""
 
 _HEAD = 1024
-_BELOW = ("models", "findings")
+_BELOW = ("models", "findings", "samples")
 
 
 def remove_outdated(folder: Path, written: Collection[Path]) -> None:

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from qbench.judging import Cell
 from qbench.reporting.columns import READ
+from qbench.storage import MOST_RUNS
 from qbench.tracking import CellRecord, GateRecord, History, HistoryStore, MetricRecord, Run
 
 # The newest runs of a history, without the rest: two years of nightly runs are a gigabyte, a report
@@ -56,7 +57,12 @@ def recent_runs(
         for night in history.nights(suite)[-window:]
     }
     nights = [night for night in history.nights() if night.id in chosen]
-    runs = tuple(history.each(nights, _Shared()))
+    told = {
+        night.id
+        for suite in {night.suite for night in nights}
+        for night in [each for each in nights if each.suite == suite][-MOST_RUNS:]
+    }
+    runs = tuple(history.each(nights, _Shared(), samples=told))
     return Recent(runs, (*history.noticed, *history.clock_notices))
 
 

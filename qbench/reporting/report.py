@@ -18,6 +18,7 @@ from qbench.number_text import change_text as change_text_of
 from qbench.number_text import value_text as value_text_of
 from qbench.reporting.findings_view import Found
 from qbench.reporting.format import change_text, counted, value_text
+from qbench.reporting.samples_view import SchemaSamples
 from qbench.reporting.trends import Cost, StepGroup, Trend
 from qbench.reporting.view import ABSENT, UNJUDGED, Cells, CellView, MetricView, RunView
 from qbench.tracking import Alert, Regression
@@ -53,7 +54,8 @@ class Report:
     ``runs`` are oldest → newest; positions in series count them. ``unsupported`` groups cells by
     reason. ``regressions`` are results that got worse and stayed worse, or slid away from accepted
     ones, with their rulings. ``findings`` are about cells that were localised: which node went
-    wrong, why, and what repairs the cell. ``past`` has the cells of each of ``runs``.
+    wrong, why, and what repairs the cell. ``samples``: model and schema (with variant) → what its
+    cells lost and gained. ``past`` has the cells of each of ``runs``.
     ``repository`` shows commits; ``meanings`` explain schemas and metrics. ``costs`` are time and
     size of each cell over the runs. ``new_classes``: environment classes for which nothing is
     accepted though something is for others: nothing gates drift there. ``class_remedy``: what to
@@ -77,6 +79,7 @@ class Report:
     unsupported: tuple[tuple[str, tuple[Cell, ...]], ...] = ()
     regressions: tuple[Regression, ...] = ()
     findings: Mapping[Cell, Found] = field(default_factory=dict)
+    samples: Mapping[tuple[str, str], SchemaSamples] = field(default_factory=dict)
     repository: str = ""
     meanings: Mapping[str, str] = field(default_factory=dict)
     past: tuple[Cells, ...] = ()

@@ -29,6 +29,7 @@ def write_reports(
     memory: Memory = NOTHING,
     reports: Sequence[Report] | None = None,
     ran: Collection[str] | None = None,
+    previews: Path | None = None,
 ) -> list[Path]:
     """Draw the history (oldest → newest; may be empty) into ``folder``; gives the files.
 
@@ -42,6 +43,8 @@ def write_reports(
         memory: accepted results and regressions.
         reports: what ``build_reports`` makes of all these, where it is known already.
         ran: the suites that the badge and the comment are about; None: all.
+        previews: the folder of reports of the runs, where their samples have previews; None:
+            ``folder``.
 
     Raises:
         InputError: an unknown kind. StoreError: the folder cannot be written.
@@ -57,7 +60,8 @@ def write_reports(
     written: list[Path] = []
     if "html" in chosen:
         with writing_pages(folder) as write:
-            for path, page in each_page(reports, _comparisons(reports, history_runs)):
+            comparisons = _comparisons(reports, history_runs)
+            for path, page in each_page(reports, comparisons, previews or folder):
                 written.append(folder / path)
                 write(written[-1], page)
         remove_outdated(folder, frozenset(written))

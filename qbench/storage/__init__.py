@@ -32,6 +32,21 @@ if TYPE_CHECKING:
     from qbench.storage.held_code import FollowedCode as FollowedCode
     from qbench.storage.held_code import digest_code as digest_code
     from qbench.storage.held_code import followed_code as followed_code
+    from qbench.storage.previews import PREVIEWS as PREVIEWS
+    from qbench.storage.previews import Preview as Preview
+    from qbench.storage.previews import has_preview as has_preview
+    from qbench.storage.previews import keep_preview as keep_preview
+    from qbench.storage.previews import read_preview as read_preview
+    from qbench.storage.sample_limits import MOST_LINE_BYTES as MOST_LINE_BYTES
+    from qbench.storage.sample_limits import MOST_LISTED as MOST_LISTED
+    from qbench.storage.sample_limits import MOST_ON_PAGE as MOST_ON_PAGE
+    from qbench.storage.sample_limits import MOST_PAGES as MOST_PAGES
+    from qbench.storage.sample_limits import MOST_PREVIEW_BYTES as MOST_PREVIEW_BYTES
+    from qbench.storage.sample_limits import MOST_PREVIEWS as MOST_PREVIEWS
+    from qbench.storage.sample_limits import MOST_RUNS as MOST_RUNS
+    from qbench.storage.sample_limits import MOST_SAMPLES as MOST_SAMPLES
+    from qbench.storage.sample_limits import MOST_TEXT as MOST_TEXT
+    from qbench.storage.sample_limits import PREVIEW_SIDE as PREVIEW_SIDE
     from qbench.storage.serialize import KEYS as KEYS
     from qbench.storage.serialize import NOT_WRITTEN as NOT_WRITTEN
     from qbench.storage.serialize import Plain as Plain

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from qbench.subjects.dataset import ClassNames as ClassNames
     from qbench.subjects.dataset import Dataset as Dataset
     from qbench.subjects.dataset import Preprocess as Preprocess
+    from qbench.subjects.dataset import class_namer as class_namer
     from qbench.subjects.detection import FRAME as FRAME
     from qbench.subjects.detection import Corners as Corners
     from qbench.subjects.detection import Detection as Detection
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from qbench.subjects.pictures import Picture as Picture
     from qbench.subjects.pictures import Pixels as Pixels
     from qbench.subjects.pictures import decode_picture as decode_picture
+    from qbench.subjects.previews import preview_of as preview_of
     from qbench.subjects.sample_folders import ReadyArray as ReadyArray
     from qbench.subjects.sample_folders import read_arrays as read_arrays
     from qbench.subjects.samples import BATCH as BATCH

@@ -169,6 +169,7 @@ class Dataset:
         whole: the data set that these samples were picked from; None: it is whole.
         columns: other facts of samples: name → n texts, such as the device that took each: names of
             parts of the data (``slices``). They are not a part of ``digest``.
+        private: whether its samples may not be shown: reports then have their ids alone.
 
     Raises:
         InputError: two samples share a name, there are more or fewer sources, clusters or labels
@@ -187,6 +188,7 @@ class Dataset:
     clusters: tuple[str, ...] | None = None
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     whole: "Dataset | None" = None
+    private: bool = False
 
     def __post_init__(self) -> None:
         count = len(self.sample_ids)
@@ -339,12 +341,7 @@ class Dataset:
                 expected="one class for every sample, because of slices = 'class'",
                 remedy="Name a column of the data instead.",
             )
-        names = (
-            {}
-            if self.classes is None
-            else {number: name for name, number in self.classes.numbers.items()}
-        )
-        return tuple(names.get(right[0], f"class {right[0]}") for right in labels)
+        return tuple(map(class_namer(self), (right[0] for right in labels)))
 
     @property
     def drawn_from(self) -> tuple[str, ...]:
@@ -422,6 +419,13 @@ class Dataset:
             ),
             load=lambda index: load(chosen[index]),
         )
+
+
+def class_namer(data: Dataset) -> Callable[[int], str]:
+    """The name of a class of ``data``; ``class 3`` where it has none."""
+    numbers = {} if data.classes is None else data.classes.numbers
+    names = {number: name for name, number in numbers.items()}
+    return lambda number: names.get(number, f"class {number}")
 
 
 def _feed(array: Array, doing: str) -> Array:

@@ -21,10 +21,12 @@ from qbench.errors import NotFetchedError, QbenchError, StoreError, UnsupportedE
 from qbench.evaluation import (
     Comparator,
     Request,
+    SamplePreviews,
     Subject,
     SubjectArtifacts,
     environment_of,
     measure_request,
+    previews_of,
 )
 from qbench.host import processor_class
 from qbench.judging import (
@@ -41,6 +43,7 @@ from qbench.judging import (
     GateKind,
     Measurement,
     Outcome,
+    SamplesByData,
     State,
     Stop,
     StopRule,
@@ -133,6 +136,7 @@ class Settings:
             None: all.
         today: for expiry dates.
         processor: the machine's class; None: ask the machine.
+        most_samples: how many lost and gained samples of each data set a cell lists; 0: none.
         timer: seconds on a monotonic clock.
     """
 
@@ -144,6 +148,7 @@ class Settings:
     limit: int | None = None
     uses_floors: bool = True
     processor: str | None = None
+    most_samples: int = 0
     timer: Callable[[], float] = time.perf_counter
 
 
@@ -270,6 +275,8 @@ class Bench:
             repeat_threads=self.suite.table.repeat_threads,
             stop=self._stop(planned, here),
             recalibrated=planned.recalibrated,
+            most_samples=self._settings.most_samples,
+            private=self.suite.table.private or planned.model.private,
             timer=self._settings.timer,
         )
 
@@ -619,6 +626,16 @@ class Bench:
                 shared.require_float()
             self._current = (key, shared)
         return self._current[1]
+
+    def previews(
+        self, planned: PlannedCell, samples: SamplesByData, is_known: Callable[[str, str], bool]
+    ) -> SamplePreviews:
+        """What the listed ``samples`` of a cell look like.
+
+        Args:
+            is_known: whether the data with this digest has a preview of this sample already.
+        """
+        return previews_of(self.shared(planned).subject, samples, is_known)
 
     def data_notes(self, planned: PlannedCell) -> tuple[str, ...]:
         """What a user should know of the scored data: empty before a cell of the model has run,

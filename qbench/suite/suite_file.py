@@ -98,7 +98,8 @@ class ModelTable(CellSettings):
     ``flips``, ``probabilities``, ``repeats`` and ``stop`` have the same form (see ``settings``).
     Its shares, ``backends`` and ``schemas`` replace the suite's, ``limits`` those of the same
     metrics.
-    ``samples`` is the number of scored samples, spread evenly over the data. A variant replaces
+    ``samples`` is the number of scored samples, spread evenly over the data; ``private`` keeps
+    their content and answers out of run files and reports. A variant replaces
     ``calibration.count`` or ``calibration.data`` and may name its own ``schemas`` and ``backends``.
     ``fp32`` names the float model that this one is a quantized form of, or is false if there is
     none.
@@ -118,6 +119,7 @@ class ModelTable(CellSettings):
     integer_macs: float | None = None
     ranges: float | None = None
     samples: int | None = None
+    private: bool = False
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     fp32: str | bool = ""
 
@@ -211,6 +213,7 @@ class SuiteTable(CellSettings):
             the accepted one.
         most_excused: share of the gated cells that may have a tolerance of their own or a
             quarantine entry before ``qbench doctor`` reports it.
+        private: whether run files and reports name samples by their ids alone.
     """
 
     tolerance: CellTolerance | float | None = None
@@ -228,6 +231,7 @@ class SuiteTable(CellSettings):
     threads: int = 1
     repeat_threads: tuple[int, ...] = ()
     most_excused: float = 0.25
+    private: bool = False
 
     def __post_init__(self) -> None:
         self.own_tolerance("")  # refuses the impossible

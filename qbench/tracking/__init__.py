@@ -80,6 +80,9 @@ if TYPE_CHECKING:
     from qbench.tracking.record import record_of_line as record_of_line
     from qbench.tracking.regressions import Regression as Regression
     from qbench.tracking.regressions import group_alerts as group_alerts
+    from qbench.tracking.sample_lines import lines_of_others as lines_of_others
+    from qbench.tracking.sample_lines import read_samples as read_samples
+    from qbench.tracking.sample_lines import samples_line as samples_line
     from qbench.tracking.shards import in_commit_order as in_commit_order
     from qbench.tracking.shards import joined_shards as joined_shards
     from qbench.tracking.shards import lacking_shares as lacking_shares

@@ -6,7 +6,7 @@ import io
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +28,7 @@ from qbench.tracking.record import (
     record_of_line,
     release_of,
 )
+from qbench.tracking.sample_lines import SAMPLES_START
 from qbench.tracking.shards import clock_notices, joined_run, next_start, shard_groups, start_order
 from qbench.tracking.store import (
     FolderStore,
@@ -77,10 +78,12 @@ def parse_run(data: bytes, path: Path, keep: Keep | None = None) -> Run:
     return _parsed(io.BytesIO(data), str(path), keep)
 
 
-def _parsed(lines: Iterable[bytes], name: str, keep: Keep | None) -> Run:
+def _parsed(lines: Iterable[bytes], name: str, keep: Keep | None, *, samples: bool = False) -> Run:
     reading = _Reading(keep)
     for line in lines:
-        if line.strip():
+        if line.startswith(SAMPLES_START):  # few readers want them, and they are long
+            reading.samples += [line] if samples or keep is None else []
+        elif line.strip():
             reading.take(line)
     if not reading.header:
         found = f"no 'run' line with its id, suite and start ({_damaged(reading)})"
@@ -90,6 +93,7 @@ def _parsed(lines: Iterable[bytes], name: str, keep: Keep | None) -> Run:
         environment=reading.environment,
         cells=tuple(reading.cells),
         findings=tuple(reading.findings),
+        samples=tuple(reading.samples),
         notes=tuple(reading.notes),
         complete=reading.complete,
         ended=reading.ended,
@@ -160,15 +164,19 @@ class History:
         """
         return tuple(self.each(head for head in self.heads if suite is None or head.suite == suite))
 
-    def each(self, heads: Iterable[Run], keep: Keep | None = None) -> Iterator[Run]:
+    def each(
+        self, heads: Iterable[Run], keep: Keep | None = None, *, samples: Collection[str] = ()
+    ) -> Iterator[Run]:
         """The runs of ``heads`` (of ``self.heads`` or ``self.nights()``), in their order, each
         read when it is needed.
 
-        A run that cannot be read any more is left out. ``keep``: as of ``read_run``.
+        A run that cannot be read any more is left out. ``keep``: as of ``read_run``; ``samples``:
+        the ids of the runs that have their lines of samples all the same.
         """
         for head in heads:
             shards = self._shards.get(head.id, (head,))
-            found = [run for shard in shards if (run := self._read(shard.id, keep)) is not None]
+            read = (self._read(shard.id, keep, samples=head.id in samples) for shard in shards)
+            found = [run for run in read if run is not None]
             if found:
                 yield joined_run(found)
 
@@ -220,11 +228,11 @@ class History:
         ]
         return {joined_run(heads).id: heads for heads in several}
 
-    def _read(self, run_id: str, keep: Keep | None) -> Run | None:
+    def _read(self, run_id: str, keep: Keep | None, *, samples: bool = False) -> Run | None:
         """The run of that id; of several copies the fullest."""
         names = self._names[run_id]
         if len(names) == 1:
-            return self._read_copy(names[0], keep)
+            return self._read_copy(names[0], keep, samples=samples)
         best: Run | None = None
         for name in names:
             run = self._read_copy(name, None)
@@ -235,11 +243,13 @@ class History:
             self._sentences[name] += disagreement(other, best)
         return None if best is None else _kept(best, keep)
 
-    def _read_copy(self, name: str, keep: Keep | None) -> Run | None:
+    def _read_copy(self, name: str, keep: Keep | None, *, samples: bool = False) -> Run | None:
         known = self._known.get(shown_path(name))
         try:
             run = (
-                _parsed(self.store.read(name), name, keep) if known is None else _kept(known, keep)
+                _parsed(self.store.read(name), name, keep, samples=samples)
+                if known is None
+                else _kept(known, keep)
             )
         except StoreError as error:
             self._sentences[name] = [str(error)]
@@ -298,6 +308,7 @@ class _Reading:
     environment: Mapping[str, Any] = field(default_factory=dict)
     cells: list[CellRecord] = field(default_factory=list)
     findings: list[Mapping[str, Any]] = field(default_factory=list)
+    samples: list[bytes] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     ended: bool = False
     damaged: int = 0

@@ -673,6 +673,7 @@ class Run:
         environment: the ``environment`` line (empty when there is none).
         cells: in file order.
         findings: the lines of this type in file order.
+        samples: the lines of this type as they are, for ``read_samples``.
         notes: texts.
         complete: whether the ``end`` line was found, and of a run that was read from a file, a line
             of each selected cell: an end alone does not make a run whole.
@@ -686,6 +687,7 @@ class Run:
     environment: Mapping[str, Any] = field(default_factory=dict)
     cells: tuple[CellRecord, ...] = ()
     findings: tuple[Mapping[str, Any], ...] = ()
+    samples: tuple[bytes, ...] = ()
     notes: tuple[str, ...] = ()
     complete: bool = False
     ended: bool = False

@@ -325,6 +325,7 @@ def joined_run(runs: Sequence[Run]) -> Run:
         environment={**first.environment, "processor": ", ".join(sorted(filter(None, processors)))},
         cells=tuple(record for run in runs for record in run.cells),
         findings=tuple(line for run in runs for line in run.findings),
+        samples=tuple(line for run in runs for line in run.samples),
         notes=tuple(dict.fromkeys(note for run in runs for note in run.notes)),
         complete=all(run.complete for run in runs),
         ended=all(not run.was_interrupted for run in runs),

@@ -184,7 +184,9 @@ def test_latest_is_the_last_night_with_all_its_shards_and_one_file_is_read_for_e
     monkeypatch.setattr(
         history,
         "_parsed",
-        lambda lines, name, keep: read.append(Path(name).name) or original(lines, name, keep),
+        lambda lines, name, keep, **how: (
+            read.append(Path(name).name) or original(lines, name, keep, **how)
+        ),
     )
     code, out, err = qbench("compare", "run-0", "latest", "--json")
     assert (code, json.loads(out)["new"], err) == (1, "run-1 run-2", "")

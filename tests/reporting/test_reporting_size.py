@@ -9,7 +9,8 @@ from reporting_histories import make_cell, make_run, nightly_history
 
 from qbench.reporting import build_report, build_reports, html_pages, newest_comparison
 from qbench.reporting.chart import flips_svg, trend_svg
-from qbench.reporting.html import BUDGET, trim_page, trim_script, trim_style
+from qbench.reporting.html import BUDGET
+from qbench.reporting.trimming import trim_page, trim_script, trim_style
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,15 @@ import pytest
 
 from qbench.calibration import Profile
 from qbench.errors import QbenchError
-from qbench.judging import ANY_CLASS, Accepted, QuarantineEntry
-from qbench.metrics import answer_files, open_answers
+from qbench.judging import (
+    ANY_CLASS,
+    Accepted,
+    Cell,
+    ChangedSample,
+    QuarantineEntry,
+    SampleChanges,
+)
+from qbench.metrics import AnswerPart, answer_files, open_answers
 from qbench.quantization import load_plan
 from qbench.storage import KEYS, require_format
 from qbench.suite import describe_start, load_suite, suite_file
@@ -27,6 +34,7 @@ from qbench.tracking import (
     load_annotations,
     load_baseline,
     record,
+    samples_line,
 )
 
 SUITE = (
@@ -179,11 +187,34 @@ def lines_of_a_run(folder):
         started=datetime.datetime(2026, 1, 31, tzinfo=datetime.UTC),
         token="abc",
     )
+    sample = ChangedSample(
+        id="a",
+        effect="lost",
+        label="cat",
+        change=0.5,
+        fp32=(AnswerPart("cat"),),
+        quantized=(AnswerPart("dog"),),
+        values=(0.0, 1.0),
+    )
+    changes = SampleChanges(
+        metric="top1",
+        digest="1f",
+        lost=1,
+        gained=1,
+        changed=2,
+        is_probability=True,
+        private=True,
+        samples=(sample,),
+    )
+    samples = samples_line(Cell("s", "m", "b", "s"), {"val": changes})
     with start.open(folder) as run:
+        run.write(samples)
         run.close(exit_code=0)
     (file,) = folder.glob("*.jsonl")
     lines = map(json.loads, file.read_text().splitlines())
-    return {line.pop("type"): sorted(line) for line in lines}
+    found = {line.pop("type"): sorted(line) for line in lines}
+    table = samples["data"]["val"]
+    return found | {"samples data": sorted(table), "samples row": sorted(table["samples"][0])}
 
 
 def test_the_keys_of_each_version(golden, tmp_path):

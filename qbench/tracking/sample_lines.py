@@ -1,0 +1,127 @@
+"""The ``samples`` line of a run file: which samples a cell lost and gained, and both answers.
+
+    {"type": "samples", "suite": …, "model": …, "backend": …, "schema": …, "variant": …,
+     "data": {"photos": {"metric": "top1", "digest": "1f0c…", "lost": 3, "gained": 1, "changed": 7,
+                         "is_probability": true, "samples": [{"id": …, "effect": "lost",
+                         "label": …, "change": -0.41, "fp32": [["tench", 0.9], …],
+                         "quantized": […]}, …]}}}
+
+It is a line of its own, so that the many readers of cells need not read it: a history keeps such
+lines as they are, and ``read_samples`` reads those of the run that is shown.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import msgspec
+
+from qbench.judging import Cell, ChangedSample, SampleChanges, SamplesByData
+from qbench.metrics import AnswerPart
+from qbench.storage import MOST_LINE_BYTES, MOST_LISTED, MOST_TEXT, value_of_plain
+from qbench.tracking.record import AXES, cell_of_line
+
+SAMPLES_START = b'{"type":"samples",'
+"""The beginning of such a line, by which it is known without reading it."""
+MOST_PARTS = 10
+"""Parts of an answer that are read of a line, which may come from elsewhere."""
+_DIGITS = 4
+"""Digits of a probability behind the point."""
+
+
+def samples_line(cell: Cell, samples: SamplesByData) -> dict[str, Any] | None:
+    """The line of ``cell``; None where no sample was lost, gained or answered otherwise."""
+    found = {name: one for name, one in samples.items() if one.changed or one.samples}
+    if not found:
+        return None
+    most = max(len(one.samples) for one in found.values())
+    while True:
+        line = {
+            "type": "samples",
+            **{axis: getattr(cell, axis) for axis in AXES},
+            "data": {name: _table(one, most) for name, one in found.items()},
+        }
+        if not most or len(msgspec.json.encode(line)) <= MOST_LINE_BYTES:
+            return line
+        most //= 2
+
+
+def _table(one: SampleChanges, most: int) -> dict[str, Any]:
+    table = {each.name: getattr(one, each.name) for each in fields(one)}
+    return _written(table) | {"samples": [_row(each) for each in one.samples[:most]]}
+
+
+def _row(sample: ChangedSample) -> dict[str, Any]:
+    row = {each.name: getattr(sample, each.name) for each in fields(sample)}
+    row |= {name: [_part(part) for part in row[name]] for name in ("fp32", "quantized")}
+    row["change"] = None if sample.change is None else _rounded(sample.change)
+    row["values"] = None if sample.values is None else [*map(_rounded, sample.values)]
+    return _written(row)
+
+
+def _rounded(number: float) -> float:
+    """``number`` with the digits that a person reads."""
+    return round(number, _DIGITS) if abs(number) < 1 else float(f"{number:.6g}")
+
+
+def _part(part: AnswerPart) -> list[str | float]:
+    shown = [] if part.probability is None else [_rounded(part.probability)]
+    return [part.text, *shown]
+
+
+def _written(table: Mapping[str, Any]) -> dict[str, Any]:
+    """What of ``table`` is not empty."""
+    return {name: value for name, value in table.items() if value not in (None, "", (), [], False)}
+
+
+def read_samples(lines: Iterable[bytes]) -> tuple[dict[Cell, dict[str, SampleChanges]], int]:
+    """Cell → data set → its samples, of several ``lines`` of a cell the last; and how many lines
+    could not be read.
+    """
+    found: dict[Cell, dict[str, SampleChanges]] = {}
+    unread = 0
+    for text in lines:
+        try:
+            cell, samples = samples_of_line(text)
+        except ValueError:
+            unread += 1
+            continue
+        found[cell] = samples
+    return found, unread
+
+
+def lines_of_others(lines: Iterable[bytes], cells: Collection[Cell]) -> tuple[bytes, ...]:
+    """The ``lines`` that are not about ``cells``, which a later run has measured."""
+    return tuple(text for text in lines if read_samples([text])[0].keys().isdisjoint(cells))
+
+
+def samples_of_line(text: bytes) -> tuple[Cell, dict[str, SampleChanges]]:
+    """The cell that a ``samples`` line is about, and its samples by data set.
+
+    Raises:
+        ValueError: the line does not hold what ``samples_line`` writes.
+    """
+    try:
+        line = msgspec.json.decode(text)
+        data = {str(name): _read_table(table) for name, table in line["data"].items()}
+        return cell_of_line(line), data
+    except (KeyError, TypeError, AttributeError, RecursionError, msgspec.MsgspecError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+def _read_table(table: Mapping[str, Any]) -> SampleChanges:
+    rows = [
+        {**row, **{name: _read_parts(row.get(name, ())) for name in ("fp32", "quantized")}}
+        for row in table.get("samples", ())[:MOST_LISTED]
+    ]
+    for row in rows:
+        row["label"] = str(row.get("label", ""))[:MOST_TEXT]
+    return value_of_plain(SampleChanges, {**table, "samples": rows})
+
+
+def _read_parts(parts: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+    named = ("text", "probability")
+    found = [dict(zip(named, part, strict=False)) for part in parts[:MOST_PARTS]]
+    for part in found:
+        part["text"] = part["text"][:MOST_TEXT]
+    return found
