@@ -198,7 +198,7 @@ def read_saved_plan(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
         InputError: settings of planning are given too, or a file is not a model or not a plan.
     """
     from qbench.passes import plannable
-    from qbench.quantization import load_plan, with_clips_of
+    from qbench.quantization import load_plan, with_clips_of, with_integers_of
     from qbench.subjects import read_graph
 
     refuse_idle_settings(
@@ -208,7 +208,8 @@ def read_saved_plan(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
         doing=f"Writing the plan '{arguments.plan}'",
     )
     model, plan = read_graph(arguments.model), load_plan(arguments.plan)
-    return model, with_clips_of(plannable(model, plan.canonical), plan)
+    graph = plannable(model, plan.canonical)
+    return model, with_integers_of(graph, with_clips_of(graph, plan))
 
 
 def declare_sizes(model: "ir.Model", arguments: argparse.Namespace) -> None:

@@ -53,5 +53,6 @@ if TYPE_CHECKING:
     from qbench.quantization.writing import insert_qdq as insert_qdq
     from qbench.quantization.writing import quantize_model as quantize_model
     from qbench.quantization.writing import with_clips_of as with_clips_of
+    from qbench.quantization.writing import with_integers_of as with_integers_of
 else:
     __getattr__, __dir__, __all__ = open_on_use(__name__, __file__)

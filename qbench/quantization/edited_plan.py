@@ -24,6 +24,7 @@ from qbench.quantization.decision import (
     Derived,
     Fixed,
     Given,
+    KeptFloat,
     Shared,
     Static,
     numbers,
@@ -60,6 +61,10 @@ def derived_again(
         decisions[slot] = _compared(slot, decision, made, doing, follows=follows)
     for slot, decision in written.items():
         if isinstance(decision, Derived):
+            lost = next((one for one in decision.sources if _is_float(one, written)), None)
+            if lost is not None:
+                decisions[slot] = KeptFloat(f"'{lost}', which it is derived from, stays in float")
+                continue
             made = _made_again(slot, decision, decisions)
             decisions[slot] = _compared(slot, decision, made, doing, follows=follows)
     _one_each(decisions, doing, (Static, Fixed, Given, Shared, Derived))
@@ -123,6 +128,11 @@ def _made_again(slot: Slot, decision: Derived, decisions: Mapping[Slot, Decision
             remedy="Correct the scales of the plan.",
         ) from error
     return replace(decision, qparams=qparams)
+
+
+def _is_float(name: str, written: Mapping[Slot, Decision]) -> bool:
+    """Whether the slot called ``name`` was edited to stay in float."""
+    return any(str(slot) == name and isinstance(one, KeptFloat) for slot, one in written.items())
 
 
 def _source_of(name: str, decisions: Mapping[Slot, Decision]) -> tuple[Slot | None, QParams | None]:

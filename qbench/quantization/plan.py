@@ -509,7 +509,7 @@ def _no_plan(doing: str, found: str) -> InputError:
         doing,
         found=f"a file in another form ({found})",
         expected=f"a {FORMAT} of version {VERSION}",
-        remedy="Make the plan again, and save it with save_plan.",
+        remedy="Correct what was edited, or make the plan again.",
     )
 
 
@@ -711,6 +711,9 @@ def _decision(row: _SlotText) -> Decision:
     except (TypeError, OverflowError) as error:
         # numpy raises these for lists of anything but numbers
         raise ValueError(f"parameters of {row.slot[0]!r} that are not all numbers") from error
+    except ValueError as error:
+        node, role, index, value = row.slot
+        raise ValueError(f"'{value}' at {node}.{role}[{index}]: {error}") from error
     match row.kind:
         case "static":
             return Static(qparams, row.note)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 
+from qbench.calibration import units_of
 from qbench.errors import InputError, UnsupportedError, require_type
 from qbench.graph import (
     AnyModel,
@@ -15,6 +16,7 @@ from qbench.graph import (
     graph_digest,
     mark_float_codes,
     node_key,
+    node_macs,
     origin_of,
     own_copy,
     set_origin,
@@ -23,10 +25,12 @@ from qbench.graph import (
 from qbench.numerics import QParams, QType, quantize
 from qbench.passes import NameScope, plannable
 from qbench.quantization.candidates import ClipForm, clip_form, codes_of
-from qbench.quantization.decision import Dynamic
+from qbench.quantization.constant_qparams import multiplies_integers
+from qbench.quantization.decision import Decision, Dynamic
 from qbench.quantization.plan import Plan, plan_digest
 from qbench.quantization.spec import (
     Role,
+    Slot,
     activation_dtype,
     clips_codes,
     constant_dtype,
@@ -428,6 +432,24 @@ def with_clips_of(model: ir.Model, plan: Plan) -> Plan:
         if qparams is not None:
             clips[name] = clip_form(nodes[name], qparams)
     return plan if clips == plan.clips else replace(plan, clips=clips)
+
+
+def with_integers_of(model: ir.Model, plan: Plan) -> Plan:
+    """``plan`` without the products of ``model`` that a person has left in float since it was saved
+    among those in integers.
+    """
+    macs, slots = node_macs(model), dict[str, dict[Slot, Decision]]()
+    for slot, decision in plan.decisions.items():
+        slots.setdefault(slot.node, {})[slot] = decision
+    left = [
+        unit.name
+        for unit in units_of(model.graph)
+        if unit.name in plan.requested
+        and unit.name not in plan.floats
+        and not multiplies_integers(unit, slots.get(unit.name, {}))
+    ]
+    kept = plan.macs - sum(macs.get(name, 0) for name in (*left, *plan.floats))
+    return replace(plan, integer_mac_count=max(min(plan.integer_mac_count, kept), 0))
 
 
 def insert_qdq(model: ir.Model, plan: Plan) -> ir.Model:

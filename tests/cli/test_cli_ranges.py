@@ -105,3 +105,27 @@ def test_a_contradiction_in_an_edited_plan_is_one_sentence(plan, qbench):
     assert "scale 0.03125 " in err
     assert err.count("\n") == 1
     assert not Path("e.onnx").exists()
+
+
+def test_a_value_that_is_left_in_float_takes_its_bias_along_and_is_not_counted(plan, qbench):
+    shares = []
+    for keep_float in (False, True):
+        for row in plan["slots"] if keep_float else ():
+            if row["slot"][3] == "r":
+                row.update(kind="float", reason="mine")
+        Path("e.json").write_text(json.dumps(plan))
+        command = ("quantize", "net.onnx", "--plan", "e.json", "-o", "e.onnx", "--json", "--why")
+        code, out, err = qbench(*command)
+        assert code == 0, err
+        shares.append(json.loads(out)["integer_macs"])
+    assert shares == [1.0, 48 / 66]
+    decisions = "\n".join(json.loads(out)["decisions"])
+    assert "which it is derived from, stays in float" in decisions
+    assert "b2_quantized" not in {one.name for one in onnx.load("e.onnx").graph.initializer}
+
+
+def test_an_impossible_scale_is_said_with_its_slot(plan, qbench):
+    code, out, err = qbench(*edited(plan, "r", -1.0, "output"))
+    assert (code, out) == (2, "")
+    assert "'r' at first.output[0]: a scale is positive" in err
+    assert err.count("\n") == 1
