@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from qbench.judging import Cell
 from qbench.reporting.chart import Frame, confidence_band, frame_of, line_path, number
-from qbench.reporting.columns import COLUMNS
+from qbench.reporting.format import integers_text
 from qbench.reporting.trends import RunPoint, Trend
 from qbench.reporting.view import ABSENT, CellView
 from qbench.tracking import least_step, slide_of
@@ -181,7 +181,7 @@ def _digits(cell: CellView, trend: Trend) -> Hashable:
         for point in trend.points
         for one in point.each
     )
-    facts = cell.record.outcome, trend.metric.name, trend.accepted, COLUMNS["integers"].text(cell)
+    facts = cell.record.outcome, trend.metric.name, trend.accepted, integers_text(cell)
     return cell.key.model, cell.key.column, facts, metrics, points
 
 

@@ -180,6 +180,19 @@ def count_text(metric: MetricView) -> str:
     return f"{thousands(metric.hits)} / {thousands(metric.out_of)}"
 
 
+def planned_text(cell: CellView) -> str:
+    """The planned share in integers: ``98.6 %``; empty where nothing is planned."""
+    return tenth_percent(cell.record.integer_macs) if cell.record.integer_macs else ""
+
+
+def executed_text(cell: CellView) -> str:
+    """``0.4 % executed``: the share that the engine ran in integers, as far as it is known."""
+    executed = cell.record.executed_macs
+    if executed is None or not (executed or cell.record.integer_macs):
+        return ""
+    return f"{tenth_percent(executed)} executed"
+
+
 def integers_text(cell: CellView) -> str:
     """How much is planned and executed in integers, as far as it is known: ``100 % planned, 0.4 %
     executed``.

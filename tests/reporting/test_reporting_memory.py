@@ -95,7 +95,7 @@ def test_the_accepted_level_is_drawn_on_the_same_samples_only():
     assert report.trends[key][0].accepted == 0.74
     assert report.trends[key][1].accepted is None
     page = html_pages([report])["models/mobilenet_v2.html"]
-    assert '<path class="approved" d="M4 ' in page
+    assert '<path class="approved" d="M34 ' in page
     assert ", accepted 74.00 %" in page
     others = [
         replace(
