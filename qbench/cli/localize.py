@@ -22,12 +22,14 @@ from qbench.cli.options import (
     declare_metrics,
     declare_model,
     declare_output,
+    declare_ranges,
     declare_threads,
     names_of,
     refuse_idle_rules,
     say_content_notes,
     say_notes,
     say_output,
+    with_ranges_by_hand,
 )
 from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.errors import InputError
@@ -156,6 +158,9 @@ def _recalibration(
     )
 
 
+_OF_SCHEMA = ("calib", "ranges", "overrides", "replay")
+
+
 def _cell(arguments: argparse.Namespace) -> "RepeatableCell":
     from qbench.diagnosis import cell_without_suite
     from qbench.evaluation import build_subject, subject_artifacts
@@ -163,9 +168,9 @@ def _cell(arguments: argparse.Namespace) -> "RepeatableCell":
 
     backend, schema = choose_backend(arguments.backend), None
     if arguments.schema:
-        schema = choose_schema(arguments.schema)
+        schema = with_ranges_by_hand(choose_schema(arguments.schema), arguments)
         _require_samples(arguments, schema)
-    elif idle := [name for name in ("calib", "overrides", "replay") if getattr(arguments, name)]:
+    elif idle := [name for name in _OF_SCHEMA if getattr(arguments, name)]:
         raise InputError(
             f"Localising '{arguments.model}'",
             found=f"--fp32 with --{idle[0]}",
@@ -272,6 +277,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     )
     declare_data(parser, "scored samples", is_required=True)
     declare_calibration(parser)
+    declare_ranges(parser)
     declare_metrics(parser)
     declare_output(parser, "the graph's first is judged, and noise is counted in all")
     parser.add_argument(

@@ -129,3 +129,26 @@ def test_an_impossible_scale_is_said_with_its_slot(plan, qbench):
     assert (code, out) == (2, "")
     assert "'r' at first.output[0]: a scale is positive" in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_localize_examines_the_model_with_these_ranges(ranges, qbench):
+    localize = ("localize", *EVAL[1:], *SCHEMA, "--samples", "8", "--json")
+    Path("mine.toml").write_text(TABLE.replace("3.0", "0.05"))
+    worse = json.loads(qbench(*localize, "--ranges", "mine.toml")[1])
+    plain = json.loads(qbench(*localize)[1])
+
+    def clipped(found):
+        nodes = {node["value"]: node for node in found["finding"]["nodes"]}
+        return nodes["r"]["clipped_high"]
+
+    assert clipped(worse) > 0.1 > clipped(plain)
+
+
+def test_localize_of_a_quantized_file_has_no_ranges(ranges, qbench):
+    code, out, err = qbench(
+        *("localize", "net.onnx", "--fp32", "net.onnx", "--data", "test.npz"),
+        *("--ranges", "mine.toml"),
+    )
+    assert (code, out) == (2, "")
+    assert "--fp32 with --ranges" in err
