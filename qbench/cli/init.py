@@ -1,13 +1,10 @@
 """qbench init: the files of a bench of your own, ready to run."""
 
 import argparse
-import contextlib
-import keyword
-import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,35 +13,28 @@ from qbench.cli.command import Command, ExitCode
 from qbench.cli.installation import FORMS, Package, package_of_text, package_of_this_computer
 from qbench.cli.options import declare_json
 from qbench.cli.printing import print_json, put
-from qbench.errors import InputError, refused_by_system
-from qbench.storage import read_toml
+from qbench.cli.starter_files import (
+    NETWORK,
+    PARTS,
+    SAMPLES,
+    TEMPLATES,
+    filled,
+    fourth_of,
+    identifier,
+    placed,
+    quoted,
+    relative,
+    settings_files,
+    settings_words,
+    write_all,
+)
+from qbench.errors import InputError
 
 if TYPE_CHECKING:
     from qbench.subjects import Dataset, ZooModel
 
-TEMPLATES = Path(__file__).parent / "starter"
 _COUNT = 64
-_SPLIT = 4
-"""Without --calib every fourth sample calibrates, and the others are scored."""
 _NAME = re.compile(r"[a-z0-9_.-]+")
-_SAMPLES = """\
-def my_data() -> Dataset:
-    return replace(dataset_from_text(DATA)[0], id="my_data")
-
-
-def my_calibration() -> Dataset:
-    return replace(dataset_from_text(f"@CALIB@")[0], id="my_calibration")"""
-_PARTS = '''\
-def my_data() -> Dataset:
-    """Three samples of four are scored."""
-    every = dataset_from_text(DATA)[0]
-    return replace(every.pick([i for i in range(len(every)) if i % 4]), id="my_data")
-
-
-def my_calibration() -> Dataset:
-    """The others give the activations their ranges."""
-    every = dataset_from_text(DATA)[0]
-    return replace(every.pick(range(0, len(every), 4)), id="my_calibration")'''
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -119,7 +109,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             expected="no file of a name that is written here",
             remedy="Nothing was written. Name another folder, or move what is there.",
         )
-    _write(files, doing)
+    write_all(files, doing)
     steps = [] if arguments.ci else _first_steps(folder, arguments.suite)
     if arguments.json:
         print_json({"written": [str(path) for path in files], "notes": notes, "next": steps})
@@ -188,7 +178,7 @@ def _digits() -> _Subject:
         calibration="digits_train",
         count=_COUNT,
         metrics=("top1", "agreement"),
-        conftest=_filled("digits.conftest"),
+        conftest=filled("digits.conftest"),
     )
 
 
@@ -221,57 +211,29 @@ def _own(arguments: argparse.Namespace, folder: Path, doing: str) -> _Subject:
     network = read_network(str(Path(arguments.model)), data, preprocess)
     if arguments.calib:
         calibration = dataset_from_text(arguments.calib)[0]
-        samples = _SAMPLES.replace("@CALIB@", _placed(arguments.calib, folder))
+        samples = SAMPLES.replace("@CALIB@", placed(arguments.calib, folder))
         refuse_overlap(network.id, calibration, data)
     else:
-        calibration = _fourth(data, doing)
-        samples = _PARTS
+        calibration = fourth_of(data, doing)
+        samples = PARTS
     return _Subject(
         model=network.id,
         data="my_data",
         calibration="my_calibration",
         count=min(_COUNT, len(calibration)),
         metrics=_metrics(network, data),
-        conftest=_filled(
+        conftest=filled(
             "own.conftest",
-            DATA=_placed(arguments.data, folder),
-            FILE=_quoted(_relative(Path(arguments.model), folder)),
-            MODEL_NAME=network.id,
-            MODEL=_identifier(network.id),
-            PREPROCESS=_settings(data),
+            DATA=placed(arguments.data, folder),
+            IMPORTS="Dataset, ZooModel, dataset_from_text, model_from_file",
+            NETWORK=NETWORK.format(
+                function=identifier(network.id),
+                made=f'model_from_file(HERE / "{quoted(relative(Path(arguments.model), folder))}", '
+                f'name="{network.id}"{settings_words(data)})',
+            ),
+            MODELS=f'"{network.id}": {identifier(network.id)}',
             SAMPLES=samples,
         ),
-    )
-
-
-def _settings(data: "Dataset") -> str:
-    """What ``model_from_file`` is given: how samples are prepared, and the data where its
-    labels choose the task.
-    """
-    prepared = "" if data.kind == "array" else ", preprocess=dataset_from_text(DATA)[1]"
-    return prepared + (
-        ", data=dataset_from_text(DATA)[0]" if data.labels and data.whole_labels is None else ""
-    )
-
-
-def _fourth(data: "Dataset", doing: str) -> "Dataset":
-    """The samples of ``data`` that calibrate, as ``_PARTS`` chooses them.
-
-    Raises:
-        InputError: too few samples, or one that is also among the others.
-    """
-    chosen = range(0, len(data), _SPLIT)
-    sources = {data.sources[i] for i in chosen}
-    again = next((i for i in range(len(data)) if i % _SPLIT and data.sources[i] in sources), None)
-    if len(data) >= _SPLIT and again is None:
-        return data.pick(chosen)
-    raise InputError(
-        f"{doing}, taking calibration samples from '{data.id}'",
-        found=f"{len(data)} samples"
-        if again is None
-        else f"sample '{data.sample_ids[again]}' twice",
-        expected=f"at least {_SPLIT} samples, each of them once",
-        remedy="Give calibration samples of their own: --calib D2.",
     )
 
 
@@ -285,54 +247,6 @@ def _metrics(network: "ZooModel", data: "Dataset") -> tuple[str, ...]:
     )
 
 
-def _placed(text: str, folder: Path) -> str:
-    """``text``, as --data takes it, with its paths relative to ``HERE``, the folder of the
-    conftest.py.
-    """
-    form = "folder:" if text.startswith("folder:") else ""
-    path, *query = text.removeprefix(form).partition("?")
-    settings = [setting.partition("=") for setting in query[1].split("&")]
-    written = [
-        name + mark + (_here(value, folder) if _is_path(name, value) else value)
-        for name, mark, value in settings
-    ]
-    return f"{form}{_here(path, folder)}{query[0]}{'&'.join(written)}"
-
-
-def _is_path(setting: str, value: str) -> bool:
-    return setting in ("classes", "labels") or (
-        setting == "sources" and value.lower().endswith(".csv")
-    )
-
-
-def _here(path: str, folder: Path) -> str:
-    inside = _quoted(_relative(Path(path), folder)).replace("{", "{{").replace("}", "}}")
-    return f"{{HERE}}/{inside}"
-
-
-def _quoted(text: str) -> str:
-    """``text`` as it is written between the quotes of a string of Python."""
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
-
-
-def _identifier(name: str) -> str:
-    """``name`` as the name of a function of Python."""
-    plain = re.sub(r"\W", "_", name)
-    return plain if plain.isidentifier() and not keyword.iskeyword(plain) else f"model_{plain}"
-
-
-def _relative(path: Path, folder: Path) -> str:
-    return Path(os.path.relpath(path, folder)).as_posix()
-
-
-def _filled(template: str, **words: str) -> str:
-    """The text of ``template`` with a word for each ``@WORD@``."""
-    text = (TEMPLATES / template).read_text(encoding="utf-8")
-    for name, word in words.items():
-        text = text.replace(f"@{name}@", word)
-    return text
-
-
 def _files(
     folder: Path, suite: str, subject: _Subject
 ) -> tuple[dict[Path, str | bytes], list[str]]:
@@ -340,7 +254,7 @@ def _files(
     metrics = ", ".join(f'"{name}"' for name in subject.metrics)
     files: dict[Path, str | bytes] = {
         folder / "conftest.py": subject.conftest,
-        folder / "suites" / f"{suite}.qbench.toml": _filled(
+        folder / "suites" / f"{suite}.qbench.toml": filled(
             "suite.toml",
             SUITE=suite,
             MODEL_NAME=subject.model,
@@ -350,23 +264,8 @@ def _files(
             METRICS=metrics,
         ),
     }
-    notes = []
-    if settings := _pytest_settings(folder):
-        notes.append(
-            f"kept {settings}: it has settings of pytest, which a new pytest.ini would replace"
-        )
-    else:
-        files[folder / "pytest.ini"] = _filled("pytest.ini")
-    ignored, ignore = _filled("gitignore"), folder / ".gitignore"
-    if not ignore.exists():
-        files[ignore] = ignored
-    else:
-        known = ignore.read_text(encoding="utf-8", errors="replace").splitlines()
-        if lacking := [
-            line for line in ignored.splitlines() if not line.startswith("#") and line not in known
-        ]:
-            notes.append(f"kept {ignore}: add {' '.join(lacking)}")
-    return files, notes
+    settings, notes = settings_files(folder)
+    return files | settings, notes
 
 
 def _package(arguments: argparse.Namespace, folder: Path, doing: str) -> Package | None:
@@ -403,29 +302,10 @@ def _workflows(folder: Path, package: Package | None) -> tuple[dict[Path, str | 
         folder / path: content for path, content in package.files.items()
     }
     for path in sorted(TEMPLATES.glob("*.yml")):
-        files[folder / ".github" / "workflows" / path.name] = _filled(
+        files[folder / ".github" / "workflows" / path.name] = filled(
             path.name, PACKAGE=package.words
         )
     return files, []
-
-
-def _pytest_settings(folder: Path) -> str:
-    """The file in ``folder`` that has settings of pytest; empty: none has."""
-    project = folder / "pyproject.toml"
-    if project.is_file() and "pytest" in read_toml(project).get("tool", {}):
-        return str(project)
-    sections = {
-        "pytest.ini": "",
-        "tox.ini": "[pytest]",
-        "setup.cfg": "[tool:pytest]",
-        ".pytest.ini": "",
-        "pytest.toml": "",
-    }
-    for name, section in sections.items():
-        path = folder / name
-        if path.is_file() and section in path.read_text(encoding="utf-8", errors="replace"):
-            return str(path)
-    return ""
 
 
 def _is_below_repository(folder: Path) -> bool:
@@ -433,31 +313,6 @@ def _is_below_repository(folder: Path) -> bool:
     return not (folder / ".git").exists() and any(
         (one / ".git").exists() for one in folder.resolve().parents
     )
-
-
-def _write(files: Mapping[Path, str | bytes], doing: str) -> None:
-    """Write all files where none are; after an error what was written is removed again.
-
-    Raises:
-        StoreError: the folder cannot be written, or another process has written one of the files.
-    """
-    with contextlib.ExitStack() as undo:
-        try:
-            for path, text in files.items():
-                for parent in reversed([one for one in path.parents if not one.exists()]):
-                    parent.mkdir()
-                    undo.callback(_removed, parent.rmdir)
-                with path.open("xb") as file:
-                    undo.callback(_removed, path.unlink)
-                    file.write(text if isinstance(text, bytes) else text.encode())
-        except OSError as error:
-            raise refused_by_system(doing, error) from error
-        undo.pop_all()
-
-
-def _removed(remove: Callable[[], None]) -> None:
-    with contextlib.suppress(OSError):
-        remove()
 
 
 COMMAND = Command(
