@@ -105,6 +105,11 @@ class _Listed(argparse._AppendAction):  # noqa: SLF001
             super().__call__(parser, namespace, value, option_string)
 
 
+def takes_joined(action: argparse.Action) -> bool:
+    """Whether ``action`` is an option with a text of values between commas."""
+    return isinstance(action, _Joined)
+
+
 _SEVERAL = {"backend": "backends", "schema": "schemas"}
 """Options that suites have several values of, by the key there."""
 _ALIKE = (("--samples", "--count", "--calib-count", "--limit"), ("--report", "--format", "--kind"))
@@ -117,7 +122,7 @@ def in_turn(kind: str) -> str:
         return "Leave one of them out."
     return (
         f"Run the command once for each, or list them as {_SEVERAL[kind]} of a suite ('qbench "
-        "init' writes one)."
+        "init' writes one); 'qbench eval' and 'qbench sweep' take several."
     )
 
 

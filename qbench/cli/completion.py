@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from qbench.cli.command import Command, ExitCode
+from qbench.cli.command import Command, ExitCode, takes_joined
 from qbench.cli.export import FORMATS
 from qbench.cli.history_files import DEFAULT_HISTORY
 from qbench.cli.printing import print_commands
@@ -68,6 +68,8 @@ def _words_of(action: argparse.Action) -> Words:
         and action.dest != "passes"
     ):
         return lambda _: ()
+    if takes_joined(action) and action.dest in _NAMED_FILES:
+        return _listed(f"{action.dest}s", ".toml")
     return _TAKEN.get(action.dest, _paths)
 
 
@@ -128,12 +130,15 @@ def _arithmetics(prefix: str) -> Iterator[str]:
     yield from _paths(prefix, ".toml")
 
 
-def _listed(kind: str) -> Words:
-    """The names of ``kind``, of which several may be written between commas."""
+def _listed(kind: str, ending: str = "") -> Words:
+    """The names of ``kind``, of which several may be written between commas, and files with
+    ``ending`` where one may be given instead.
+    """
 
     def words(prefix: str) -> Iterator[str]:
-        before = prefix.rpartition(",")[0]
-        return (f"{before},{name}" if before else name for name in _catalogue(kind))
+        before, _, last = prefix.rpartition(",")
+        files = _paths(last, ending) if ending else ()
+        return (f"{before},{name}" if before else name for name in (*_catalogue(kind), *files))
 
     return words
 
@@ -186,6 +191,9 @@ def _paths(prefix: str, ending: str = "") -> Iterator[str]:
             elif path.name.endswith(ending):
                 yield f"{shown}{path.name}"
 
+
+_NAMED_FILES = ("backend", "schema")
+"""Options whose values are names or files; some commands take several."""
 
 _TAKEN: dict[str, Words] = {
     "model": _models,

@@ -1,13 +1,15 @@
-"""qbench eval: one model on one's own data: fp32, and under a schema what quantization costs."""
+"""qbench eval: one model on one's own data: fp32, and under schemas what quantization costs."""
 
 import argparse
+from collections.abc import Sequence
+from typing import Any
 
 from qbench.cli.command import Command, ExitCode
-from qbench.cli.model_measurement import measure_model
-from qbench.cli.model_report import evaluated_table, print_evaluated
+from qbench.cli.model_measurement import Evaluated, Refused, measure_models
+from qbench.cli.model_report import evaluated_table, print_evaluated, refused_table
 from qbench.cli.options import (
     choose_schema,
-    declare_backend,
+    declare_backends,
     declare_cache,
     declare_calibration,
     declare_json,
@@ -16,8 +18,9 @@ from qbench.cli.options import (
     declare_output,
     declare_ranges,
     declare_threads,
+    values_of,
 )
-from qbench.cli.printing import print_json
+from qbench.cli.printing import print_json, put
 from qbench.errors import InputError
 
 
@@ -33,7 +36,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "each input (or a lone x) and labels y, or a folder of these, one per sample; a .jsonl "
         "with a sample in each line; or the name of a data set",
     )
-    declare_backend(parser, "; or answers:PATH, answers that were recorded elsewhere")
+    declare_backends(parser, "; or answers:PATH, answers that were recorded elsewhere")
     parser.add_argument(
         "--python",
         metavar="VENV",
@@ -44,8 +47,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--schema",
-        metavar="S",
-        help="measure the model quantized with this schema too: a name or a .toml",
+        metavar="S,…",
+        action="joined",
+        help="measure the model quantized with these schemas too: names or .toml files",
     )
     declare_calibration(parser)
     declare_ranges(parser)
@@ -83,19 +87,54 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     _refuse_without_samples(arguments)
     _refuse_ranges_alone(arguments)
     _refuse_parts_of_float(arguments)
-    evaluated = measure_model(arguments)
+    done: list[tuple[argparse.Namespace, Evaluated | Refused]] = []
+    for cell, found in measure_models(arguments):
+        if not arguments.json:
+            if done:
+                put()
+            _print_cell(cell, found)
+        done.append((cell, found))
     if arguments.json:
-        print_json(evaluated_table(arguments, evaluated))
-    else:
-        print_evaluated(arguments, evaluated)
+        tables = [_table(*one) for one in done]
+        print_json(tables if len(tables) > 1 else tables[0])
+    _refuse_all_refused(arguments, [found for _, found in done])
     return ExitCode.FINE
+
+
+def _print_cell(arguments: argparse.Namespace, found: Evaluated | Refused) -> None:
+    if isinstance(found, Evaluated):
+        print_evaluated(arguments, found)
+    else:
+        put(f"backend  {arguments.backend}")
+        put(f"schema   {arguments.schema}")
+        put(f"not measured: {found.error}")
+
+
+def _table(arguments: argparse.Namespace, found: Evaluated | Refused) -> dict[str, Any]:
+    """The facts of one cell as plain values."""
+    if isinstance(found, Evaluated):
+        return evaluated_table(arguments, found)
+    return refused_table(arguments, found)
+
+
+def _refuse_all_refused(arguments: argparse.Namespace, done: Sequence[Evaluated | Refused]) -> None:
+    """Refuse where none of several cells can run: the sentence of the first says why."""
+    refused = [one for one in done if isinstance(one, Refused)]
+    if len(refused) == len(done):
+        raise InputError(
+            f"Evaluating '{arguments.model}'",
+            found=f"{len(refused)} cells, none of which can run; the first: {refused[0].error}",
+            expected="a cell that can run",
+            remedy="Name other backends or schemas: qbench list backends, qbench list schemas.",
+        )
 
 
 def _refuse_with_answers(arguments: argparse.Namespace) -> None:
     """Refuse an option that runs a model together with answers that were recorded elsewhere."""
     options = ("schema", "calib", "ranges", "fp32", "python", "parts", "counters")
     given = next((name for name in options if getattr(arguments, name)), None)
-    if given is not None and arguments.backend.startswith("answers:"):
+    texts = values_of("backend", arguments.backend)
+    if given is not None and any(text.startswith("answers:") for text in texts):
         raise InputError(
             f"Evaluating '{arguments.model}'",
             found=f"--{given} with answers that were recorded elsewhere ({arguments.backend})",
@@ -118,8 +157,8 @@ def _refuse_two_models(arguments: argparse.Namespace) -> None:
 def _refuse_without_samples(arguments: argparse.Namespace) -> None:
     """Refuse a schema that needs calibration samples without them, and samples without a schema."""
     if arguments.schema:
-        schema = choose_schema(arguments.schema)
-        if arguments.calib or not (schema.needs_profile or schema.bias_correction):
+        schemas = [choose_schema(name) for name in values_of("schema", arguments.schema)]
+        if arguments.calib or not any(one.needs_profile or one.bias_correction for one in schemas):
             return
         found = "--schema without --calib"
         remedy = "This schema needs samples to take ranges from: name both."

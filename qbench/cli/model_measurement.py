@@ -3,7 +3,7 @@ but notes.
 """
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,9 +18,11 @@ from qbench.cli.options import (
     say_content_notes,
     say_notes,
     say_output,
+    values_of,
     with_ranges_by_hand,
 )
 from qbench.cli.printing import say
+from qbench.errors import QbenchError, UnavailableError, UnsupportedError
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -49,55 +51,124 @@ class Evaluated:
     counted: "CountedBackend | None" = None
 
 
-def measure_model(arguments: argparse.Namespace) -> Evaluated:
-    """Measure the fp32 model and, when a schema is named or the model came quantized, the
-    quantized one.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A cell of several that its backend does not run, and the error that says why."""
+
+    error: QbenchError
+
+
+def measure_models(
+    arguments: argparse.Namespace,
+) -> Iterator[tuple[argparse.Namespace, Evaluated | Refused]]:
+    """The arguments of each cell that ``arguments`` name, and its measurements.
+
+    The cells of one backend share the float model, its fp32 run and its profile. Of several cells
+    one that its backend does not run is ``Refused``; a lone one raises.
 
     Raises:
         QbenchError: the model, the data or the names are wrong, or the backend does not run the
             model.
     """
-    from qbench.evaluation import RecordingTask, subject_artifacts
-    from qbench.judging import FP32
-
-    backend = choose_backend(arguments.backend, arguments.python)
-    counted = None
-    if arguments.counters:
-        counted = counted_backend(backend)
-        backend = counted
-    schema = choose_schema(arguments.schema) if arguments.schema else None
-    if schema is not None:
-        schema = with_ranges_by_hand(schema, arguments)
-    subject = _subject(arguments)
-    kept = RecordingTask(subject.model.task)
-    subject = replace(subject, model=replace(subject.model, task=kept))
-    shared = subject_artifacts(subject, backend, choose_cache(arguments.cache))
-    quantized = _name_of_quantized(arguments, schema)
-    if quantized is not None:
-        shared.require_float()
-    if schema is not None:
-        refuse_idle_rules(
-            schema.name, arguments.model, shared.quantized(schema, backend.capabilities).idle_rules
-        )
-    if quantized is None:
-        alone = _measure(shared, backend, None, FP32, arguments)
-        graphs = (load() for load in subject.model.graphs.values())
-        measured = [_as_it_came(alone, graphs)]
-    else:
-        measured = [
-            _measure(shared, shared.fp32_backend, None, FP32, arguments),
-            _measure(shared, backend, schema, quantized, arguments),
-        ]
-    say_content_notes(shared)
-    if arguments.backend.startswith("answers:") and not arguments.metrics:
-        _say_left_out(subject, arguments.backend)
-    parts: tuple[LossParts, ...] = ()
-    if arguments.parts:
-        parts = _parts(shared, backend, schema, kept, arguments.threads)
-    return Evaluated(shared=shared, measured=measured, parts=parts, counted=counted)
+    texts = values_of("backend", arguments.backend)
+    names = values_of("schema", arguments.schema) if arguments.schema else (None,)
+    yield from _cells(arguments, texts, names)
 
 
-def _subject(arguments: argparse.Namespace) -> "Subject":
+def _cells(
+    arguments: argparse.Namespace, texts: Sequence[str], names: Sequence[str | None]
+) -> Iterator[tuple[argparse.Namespace, Evaluated | Refused]]:
+    """The cells of the backends ``texts`` and the schemas ``names`` (None: in float), as
+    ``measure_models``.
+    """
+    backends = {text: choose_backend(text, arguments.python) for text in texts}
+    schemas = {name: _schema(name, arguments) for name in names}
+    refusals = (UnsupportedError, UnavailableError) if len(texts) * len(names) > 1 else ()
+    for text, backend in backends.items():
+        one = argparse.Namespace(**{**vars(arguments), "backend": text})
+        bench = _Bench(one, backend, is_first=text == texts[0])
+        for name, schema in schemas.items():
+            cell = argparse.Namespace(**{**vars(one), "schema": name})
+            try:
+                yield cell, bench.measured(cell, schema)
+            except refusals as error:
+                yield cell, Refused(error=error)
+
+
+def measure_model(arguments: argparse.Namespace) -> Evaluated:
+    """The measurements of the one backend, and of the one schema or none, that ``arguments`` name.
+
+    Raises:
+        QbenchError: as ``measure_models``.
+    """
+    ((_, found),) = _cells(arguments, (arguments.backend,), (arguments.schema or None,))
+    assert isinstance(found, Evaluated)
+    return found
+
+
+def _schema(name: str | None, arguments: argparse.Namespace) -> "Schema | None":
+    return None if name is None else with_ranges_by_hand(choose_schema(name), arguments)
+
+
+class _Bench:
+    """One model on one backend, under one schema after the other."""
+
+    def __init__(
+        self, arguments: argparse.Namespace, backend: "Backend", *, is_first: bool
+    ) -> None:
+        from qbench.evaluation import RecordingTask, subject_artifacts
+
+        self._counted = None
+        if arguments.counters:
+            self._counted = counted_backend(backend)
+            backend = self._counted
+        self._backend = backend
+        subject = _subject(arguments, is_first=is_first)
+        self._kept = RecordingTask(subject.model.task)
+        self._subject = replace(subject, model=replace(subject.model, task=self._kept))
+        self._shared = subject_artifacts(self._subject, backend, choose_cache(arguments.cache))
+        self._fp32: Measurement | None = None
+        self._is_first = is_first
+
+    def measured(self, arguments: argparse.Namespace, schema: "Schema | None") -> Evaluated:
+        """The float model and, when there is a schema or the model came quantized, the quantized
+        one.
+
+        Raises:
+            QbenchError: as ``measure_models``.
+        """
+        from qbench.judging import FP32
+
+        shared, backend, subject = self._shared, self._backend, self._subject
+        quantized = _name_of_quantized(arguments, schema)
+        if quantized is not None:
+            shared.require_float()
+        if schema is not None:
+            made = shared.quantized(schema, backend.capabilities)
+            refuse_idle_rules(schema.name, arguments.model, made.idle_rules)
+        if quantized is None:
+            alone = _measure(shared, backend, None, FP32, arguments)
+            graphs = (load() for load in subject.model.graphs.values())
+            measured = [_as_it_came(alone, graphs)]
+        else:
+            if self._fp32 is None:
+                self._fp32 = _measure(shared, shared.fp32_backend, None, FP32, arguments)
+            measured = [
+                self._fp32,
+                _measure(shared, backend, schema, quantized, arguments),
+            ]
+        if self._is_first:
+            say_content_notes(shared)
+            self._is_first = False
+        if arguments.backend.startswith("answers:") and not arguments.metrics:
+            _say_left_out(subject, arguments.backend)
+        parts: tuple[LossParts, ...] = ()
+        if arguments.parts:
+            parts = _parts(shared, backend, schema, self._kept, arguments.threads)
+        return Evaluated(shared=shared, measured=measured, parts=parts, counted=self._counted)
+
+
+def _subject(arguments: argparse.Namespace, *, is_first: bool) -> "Subject":
     from qbench.evaluation import build_subject
 
     subject = build_subject(
@@ -111,8 +182,9 @@ def _subject(arguments: argparse.Namespace) -> "Subject":
     )
     if arguments.backend.startswith("answers:") and not arguments.metrics:
         subject = _with_answered_metrics(subject, arguments.backend)
-    say_notes(subject.model, next(iter(subject.data.values())))
-    say_output(subject.model)
+    if is_first:
+        say_notes(subject.model, next(iter(subject.data.values())))
+        say_output(subject.model)
     return subject
 
 

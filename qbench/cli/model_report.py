@@ -10,7 +10,7 @@ from qbench.cli.printing import print_columns, put
 from qbench.number_text import change_text, counted
 
 if TYPE_CHECKING:
-    from qbench.cli.model_measurement import Evaluated
+    from qbench.cli.model_measurement import Evaluated, Refused
     from qbench.judging import Measurement
     from qbench.metrics import Score
     from qbench.subjects import Dataset
@@ -199,7 +199,7 @@ def _with_confidence(interval: str) -> str:
 def _sign_text(scores: "Sequence[Score]") -> str:
     """Which sign of a change is a loss."""
     changing = [score for score in scores if _against_labels(score)]
-    lower = [score.metric for score in changing if _is_lower_better(score)]
+    lower = [score.metric for score in changing if score.lower_is_better]
     if not lower:
         return "minus is a loss"
     others = "" if len(lower) == len(changing) else "minus is a loss; "
@@ -239,9 +239,11 @@ def _interval_text(score: "Score") -> str:
     """The ends of the interval of the change; those of the bootstrap (90 %) where the value is
     not a share.
     """
-    interval = _interval(score)
+    from qbench.judging import negative_is_worse, share_interval
+
+    interval = share_interval(score)
     if interval is not None:  # turned again: a change is shown as the value minus that of fp32
-        return _ends_text(_negative_is_worse(interval, score), score.unit)
+        return _ends_text(negative_is_worse(interval, score), score.unit)
     if score.interval is None or score.proportion or not _against_labels(score):
         return ""
     return _ends_text(score.interval, score.unit) + _BOOTSTRAP
@@ -251,36 +253,10 @@ def _ends_text(interval: tuple[float, float], unit: str) -> str:
     return " … ".join(change_text(end, unit, digits=3).removesuffix(" pp") for end in interval)
 
 
-def _negative_is_worse(interval: tuple[float, float], score: "Score") -> tuple[float, float]:
-    """An interval of value − reference_value, turned where a lower value is better."""
-    low, high = interval
-    return (-high, -low) if _is_lower_better(score) else (low, high)
-
-
-def _is_lower_better(score: "Score") -> bool:
-    from qbench.metrics import Direction
-
-    return score.direction is Direction.LOWER
-
-
 def _against_labels(score: "Score") -> bool:
     from qbench.metrics import Against
 
     return score.against is Against.LABELS
-
-
-def _interval(score: "Score") -> tuple[float, float] | None:
-    """Tango's interval, or that of the sources, for shares against labels; negative is worse.
-
-    None of agreement, which has no change, and of an error rate, which has no pairs.
-    """
-    from qbench.judging import paired_interval
-
-    if not score.proportion or not _against_labels(score):
-        return None
-    if score.clusters is not None:
-        return _negative_is_worse(score.clusters.shown, score)
-    return paired_interval(score.losses, score.gains, score.n)
 
 
 def evaluated_table(arguments: argparse.Namespace, evaluated: "Evaluated") -> dict[str, Any]:
@@ -300,6 +276,7 @@ def evaluated_table(arguments: argparse.Namespace, evaluated: "Evaluated") -> di
         "data": arguments.data,
         "samples": len(next(iter(evaluated.shared.subject.data.values()))),
         "backend": _backend(arguments, evaluated.measured[-1]),
+        "schema": arguments.schema,
         "environment_class": str(first.environment),
         "fp32": fp32,
         "quantized": quantized,
@@ -311,12 +288,24 @@ def evaluated_table(arguments: argparse.Namespace, evaluated: "Evaluated") -> di
     return table
 
 
+def refused_table(arguments: argparse.Namespace, refused: "Refused") -> dict[str, Any]:
+    """A cell that was not measured as plain values, for ``--json``."""
+    return {
+        "model": arguments.model,
+        "data": arguments.data,
+        "backend": arguments.backend,
+        "schema": arguments.schema,
+        "error": str(refused.error),
+    }
+
+
 def _measurement_table(measurement: "Measurement") -> dict[str, Any]:
+    from qbench.judging import share_interval
     from qbench.storage import plain
 
     table: dict[str, Any] = plain(measurement)
     for score, entry in zip(measurement.scores, table["scores"], strict=True):
-        interval = _interval(score)
+        interval = share_interval(score)
         entry.update(value=score.value, drop=score.drop, drop_pp=100 * score.drop / score.out_of)
         if interval is not None:
             entry["interval"] = list(interval)

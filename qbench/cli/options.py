@@ -121,17 +121,52 @@ def names_of(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def declare_backend(parser: argparse.ArgumentParser, more: str = "") -> None:
-    """``--backend B``: what runs the model; ``more``: what else it takes."""
+def declare_backend(parser: argparse.ArgumentParser) -> None:
+    """``--backend B``: what runs the model."""
     parser.add_argument(
         "--backend",
         metavar="B",
         default="ort-cpu",
         help=(
-            f"the backend that runs the model: a name, or a .toml with an arithmetic{more} "
+            "the backend that runs the model: a name, or a .toml with an arithmetic (default: "
+            "ort-cpu)"
+        ),
+    )
+
+
+def declare_backends(parser: argparse.ArgumentParser, more: str = "") -> None:
+    """``--backend B,…``: what runs the model, which ``values_of`` reads; ``more``: what else it
+    takes.
+    """
+    parser.add_argument(
+        "--backend",
+        metavar="B,…",
+        action="joined",
+        default="ort-cpu",
+        help=(
+            f"the backends that run the model: names, or .toml files with an arithmetic{more} "
             "(default: ort-cpu)"
         ),
     )
+
+
+def values_of(option: str, text: str) -> tuple[str, ...]:
+    """The values in ``text`` of ``option``, between commas, each once; a file whose name has a
+    comma is one.
+
+    Raises:
+        InputError: there are none.
+    """
+    path = text.removeprefix("answers:")
+    found = [text] if Path(path).is_file() else names_of(text)
+    if not found:
+        raise InputError(
+            f"Reading --{option} '{text}'",
+            found="no name",
+            expected="one name, or several with commas between them",
+            remedy=f"Name what 'qbench list {option}s' shows.",
+        )
+    return tuple(dict.fromkeys(found))
 
 
 def declare_planned_backend(parser: argparse.ArgumentParser) -> None:

@@ -40,6 +40,7 @@ from qbench.cli import profile as profile_model
 from qbench.cli import quantize as quantize_file
 from qbench.cli import report as draw_report
 from qbench.cli import rewrite as rewrite_model
+from qbench.cli import sweep as sweep_model
 from qbench.cli.command import Command, ExitCode, Parser, count_from_one
 from qbench.cli.options import declare_extensions, extensions_of_command
 from qbench.cli.printing import complain, say
@@ -55,6 +56,7 @@ COMMANDS: tuple[Command, ...] = (
     list_names.COMMAND,
     run.COMMAND,
     evaluate_model.COMMAND,
+    sweep_model.COMMAND,
     profile_model.COMMAND,
     quantize_file.COMMAND,
     rewrite_model.COMMAND,

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from qbench.evaluation.subject import Subject as Subject
     from qbench.evaluation.subject import build_subject as build_subject
     from qbench.evaluation.subject import refuse_overlap as refuse_overlap
+    from qbench.evaluation.sweep import SweepPlan as SweepPlan
+    from qbench.evaluation.sweep import sweep_cells as sweep_cells
     from qbench.evaluation.versus_backend import NotedSamples as NotedSamples
 else:
     __getattr__, __dir__, __all__ = open_on_use(__name__, __file__)

@@ -10,6 +10,7 @@ from qbench.backends import Executor, Recorded, recording
 from qbench.errors import InputError
 from qbench.evaluation.artifacts import answered, executed_macs, prepare_runners
 from qbench.evaluation.cell_model import CellModel
+from qbench.evaluation.engine_time import timed_answers
 from qbench.evaluation.recorded import recorded_answers
 from qbench.evaluation.repeats import picked_answers
 from qbench.evaluation.request import Request
@@ -40,6 +41,8 @@ class CellRun:
         executed: the share that the engine ran in integers, None where it reports none, and what it
             ran in float.
         seconds: of preparing, answering, and of the other backend, wall clock.
+        sample_seconds: of a sample of the first data set on the engine, in each run; empty: not
+            timed.
     """
 
     answers: Mapping[str, Answers]
@@ -53,6 +56,7 @@ class CellRun:
     compared: Compared | None = None
     executed: tuple[float | None, tuple[str, ...]] = (None, ())
     seconds: Mapping[str, float] = field(default_factory=dict)
+    sample_seconds: tuple[float, ...] = ()
 
     def scores(self, request: Request) -> tuple[Score, ...]:
         """One score for each metric that the suite asks for, in its order."""
@@ -136,7 +140,7 @@ def run_cell(request: Request, model: CellModel, started: float) -> CellRun:
         early = None
         if can_stop(request, whole):
             early = run_until_decided(request, runners, samples, whole)
-        answers = _answers(request, runners, samples, early, comparison)
+        answers, sample_seconds = _answers(request, runners, samples, early, comparison)
         compared = comparison.finished() if comparison is not None else None
         finished = timer()
         answers = {
@@ -159,6 +163,7 @@ def run_cell(request: Request, model: CellModel, started: float) -> CellRun:
         compared=compared,
         executed=executed,
         seconds=_seconds(prepared - started, finished - prepared, comparison),
+        sample_seconds=sample_seconds,
     )
 
 
@@ -168,17 +173,24 @@ def _answers(
     samples: Mapping[str, Samples],
     early: SequentialRun | None,
     comparison: BackendComparison | None,
-) -> dict[str, Answers]:
+) -> tuple[dict[str, Answers], tuple[float, ...]]:
     """The answers of a cell: those it has after an early end, or to all samples, next to
-    another backend's if asked.
+    another backend's if asked; and the seconds of a sample on the engine, where asked for.
     """
     if early is not None:
-        return dict(early.answers)
+        return dict(early.answers), ()
     task = request.subject.model.task
-    if comparison is None:
-        return {name: answered(task, runners, data) for name, data in samples.items()}
-    pairs = comparison.paired(runners)
-    return {name: task.answer(pairs, comparison.noted(data)) for name, data in samples.items()}
+    if comparison is not None:
+        pairs = comparison.paired(runners)
+        found = {name: task.answer(pairs, comparison.noted(data)) for name, data in samples.items()}
+        return found, ()
+    if not request.times_samples:
+        return {name: answered(task, runners, data) for name, data in samples.items()}, ()
+    timed = {
+        name: timed_answers(task, runners, data, request.timer) for name, data in samples.items()
+    }
+    first = next(iter(timed.values()))
+    return {name: answers for name, (answers, _) in timed.items()}, first[1]
 
 
 def _of_part(

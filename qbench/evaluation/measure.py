@@ -210,6 +210,7 @@ def _measured(request: Request) -> Measurement:
         executed_macs=share,
         executed_in_float=in_float,
         seconds=seconds,
+        sample_seconds=run.sample_seconds,
         compared=run.compared,
         kept=_kept(request, run, repeats),
         repeats=repeats,

@@ -49,6 +49,7 @@ class Request:
         most_samples: how many lost and gained samples of each data set the measurement lists; 0:
             none are looked for.
         private: whether they are listed by their ids alone, whatever the data says.
+        times_samples: whether the measurement has the seconds of a sample on the engine.
         timer: seconds on a monotonic clock.
     """
 
@@ -69,6 +70,7 @@ class Request:
     recalibrated: str = ""
     most_samples: int = 0
     private: bool = False
+    times_samples: bool = False
     timer: Callable[[], float] = time.perf_counter
 
     @property

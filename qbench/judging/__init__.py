@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from qbench.judging.kinds import GateKind as GateKind
     from qbench.judging.kinds import Quantity as Quantity
     from qbench.judging.known_bad import NO_LONGER_FAILS as NO_LONGER_FAILS
+    from qbench.judging.latency import median_interval as median_interval
     from qbench.judging.loss import IMPROVED as IMPROVED
     from qbench.judging.loss import least_agreement as least_agreement
     from qbench.judging.loss import retrained_gate as retrained_gate
@@ -116,7 +117,9 @@ if TYPE_CHECKING:
     from qbench.judging.statistics import loss_midp as loss_midp
     from qbench.judging.statistics import margin_evidence as margin_evidence
     from qbench.judging.statistics import mcnemar_midp as mcnemar_midp
+    from qbench.judging.statistics import negative_is_worse as negative_is_worse
     from qbench.judging.statistics import samples_needed as samples_needed
+    from qbench.judging.statistics import share_interval as share_interval
     from qbench.judging.statistics import shown_by as shown_by
     from qbench.judging.statistics import spread_of as spread_of
     from qbench.judging.suite_keys import RANGES_FILE as RANGES_FILE

@@ -199,6 +199,8 @@ class Measurement:
         constant_bytes: size of the constants of the graphs that the backend runs; None: not known.
         seconds: ``prepare`` (quantize, load) and ``inference`` (answering), wall clock;
             ``compared`` another backend's, ``repeats`` all runs after the first.
+        sample_seconds: of a sample on the engine, of runs of a batch; empty: not timed. No record
+            has it.
         kept: data set → its answers in one word (``metrics.packed_answers``); empty where the suite
             compares digests.
         compared: the comparison with another backend; None: the suite asks for none.
@@ -235,6 +237,7 @@ class Measurement:
     made: Mapping[str, str] = field(default_factory=dict)
     constant_bytes: int | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
+    sample_seconds: tuple[float, ...] = field(default=(), compare=False)
     compared: Compared | None = None
     kept: Mapping[str, str] = field(default_factory=dict)
     rewritten: RewriteNote | None = None

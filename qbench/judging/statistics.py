@@ -591,6 +591,26 @@ def _by_resamples(score: Score, interval: tuple[float, float], margin: float) ->
     )
 
 
+def negative_is_worse(interval: tuple[float, float], score: Score) -> tuple[float, float]:
+    """An interval of value − reference_value, turned where a lower value is better; turned again
+    it is as before.
+    """
+    return _better_is_more(score, interval)
+
+
+def share_interval(score: Score) -> tuple[float, float] | None:
+    """The 95 % interval of the change of a share against labels: Tango's, or that of the sources;
+    negative is worse.
+
+    None of agreement, which has no change, and of an error rate, which has no pairs.
+    """
+    if not score.proportion or not score.against_labels:
+        return None
+    if score.clusters is not None:
+        return negative_is_worse(score.clusters.shown, score)
+    return paired_interval(score.losses, score.gains, score.n)
+
+
 def possible_change(score: Score, change: float) -> float:
     """``change``, a fraction, or the nearest that two values of the metric can have: 1 or −1 of
     what is at most 100 %.

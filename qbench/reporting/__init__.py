@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from qbench.reporting.html import compare_page as compare_page
     from qbench.reporting.html import finding_page as finding_page
     from qbench.reporting.html import html_pages as html_pages
+    from qbench.reporting.html import sweep_page as sweep_page
     from qbench.reporting.markdown import markdown_text as markdown_text
     from qbench.reporting.places import ALL_KINDS as ALL_KINDS
     from qbench.reporting.places import GITHUB as GITHUB
@@ -43,6 +44,16 @@ if TYPE_CHECKING:
     from qbench.reporting.report import Report as Report
     from qbench.reporting.run_comparison import compare as compare
     from qbench.reporting.run_comparison import newest_comparison as newest_comparison
+    from qbench.reporting.sweep_picture import sweep_png as sweep_png
+    from qbench.reporting.sweep_rows import SORTED_BY as SORTED_BY
+    from qbench.reporting.sweep_rows import SORTS as SORTS
+    from qbench.reporting.sweep_rows import SweepTable as SweepTable
+    from qbench.reporting.sweep_rows import bytes_text as bytes_text
+    from qbench.reporting.sweep_rows import loss_text as loss_text
+    from qbench.reporting.sweep_rows import sweep_columns as sweep_columns
+    from qbench.reporting.sweep_rows import sweep_facts as sweep_facts
+    from qbench.reporting.sweep_rows import sweep_table as sweep_table
+    from qbench.reporting.sweep_rows import time_text as time_text
     from qbench.reporting.terminal import PYTEST_MARKUP as PYTEST_MARKUP
     from qbench.reporting.terminal import RICH_STYLES as RICH_STYLES
     from qbench.reporting.terminal import Line as Line

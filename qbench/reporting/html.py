@@ -23,6 +23,8 @@ from qbench.reporting.places import TABS, Places, anchor_of, commit_address, lin
 from qbench.reporting.report import Report, alert_rows
 from qbench.reporting.run_comparison import Comparison, run_choice, runs_to_choose
 from qbench.reporting.samples_view import DataSamples, SchemaSamples, run_words
+from qbench.reporting.sweep_layout import AXES, backend_marks, shape_path, sweep_chart, sweep_svg
+from qbench.reporting.sweep_rows import SORTED_BY, SweepTable, sweep_columns
 from qbench.reporting.terminal import class_sentence, next_steps
 from qbench.reporting.trends import Cost, StepGroup, Trend, is_eventful, places_of
 from qbench.reporting.trimming import trim_page, trim_script
@@ -201,9 +203,9 @@ class Page:
     suite's pages.
 
     ``model`` is set for the page of a model, ``found`` for the page of a finding, ``samples`` for
-    the page of lost and gained samples, ``comparison`` for the compare page. ``previews`` is the
-    folder with what samples look like. ``tabs`` are the names of the suite's pages that exist, for
-    the links on each page: see ``places.TABS``.
+    the page of lost and gained samples, ``comparison`` for the compare page, ``sweep`` for that of
+    a sweep. ``previews`` is the folder with what samples look like. ``tabs`` are the names of the
+    suite's pages that exist, for the links on each page: see ``places.TABS``.
     """
 
     path: str
@@ -222,6 +224,7 @@ class Page:
     sampled: frozenset[tuple[str, str]] = frozenset()
     """(model, schema with variant) of every page of samples."""
     comparison: Comparison | None = None
+    sweep: SweepTable | None = None
     tabs: tuple[str, ...] = ()
 
     def to(self, name: str) -> str:
@@ -314,14 +317,19 @@ def _environment() -> "Environment":
         heat_map,
         line_names,
         next_steps,
-        course_svg,  # these eight escape what is in them: templates mark them as safe
+        course_svg,  # these nine escape what is in them: templates mark them as safe
         distribution_svgs,
         flips_svg,
         overlay_key,
         overlay_svg,
         nodes_svg,
         sparkline_svg,
+        sweep_svg,
         trend_svg,
+        backend_marks,
+        shape_path,
+        sweep_chart,
+        sweep_columns,
     )
     for function in (*_WORDS, *own):
         made.globals[function.__name__.lstrip("_")] = function
@@ -340,6 +348,7 @@ def _environment() -> "Environment":
         "TABS": TABS,
         "columns": columns.COLUMNS,
     }
+    made.globals |= {"SWEEP_AXES": AXES, "SORTED_BY": SORTED_BY}
     made.globals |= {"ATTENTION": columns.ATTENTION, "CELLS": columns.CELLS, "KNOWN": columns.KNOWN}
     return made
 
@@ -626,6 +635,14 @@ def finding_page(found: Found) -> str:
     report = Report(suite="", headline="", is_red=found.is_red)
     return Renderer().render(
         "finding", Page(path="finding.html", report=report, places=Places(), found=found)
+    )
+
+
+def sweep_page(table: SweepTable) -> str:
+    """The page of one sweep, alone."""
+    report = Report(suite="", headline="", is_red=False)
+    return Renderer().render(
+        "sweep", Page(path="sweep.html", report=report, places=Places(), sweep=table)
     )
 
 

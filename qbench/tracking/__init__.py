@@ -110,6 +110,15 @@ if TYPE_CHECKING:
     from qbench.tracking.store import FolderStore as FolderStore
     from qbench.tracking.store import HistoryStore as HistoryStore
     from qbench.tracking.store import UnkeptStore as UnkeptStore
+    from qbench.tracking.sweep import SWEEP_COSTS as SWEEP_COSTS
+    from qbench.tracking.sweep import SWEEP_FORMAT as SWEEP_FORMAT
+    from qbench.tracking.sweep import SweepCell as SweepCell
+    from qbench.tracking.sweep import SweepFile as SweepFile
+    from qbench.tracking.sweep import SweepMetric as SweepMetric
+    from qbench.tracking.sweep import SweepState as SweepState
+    from qbench.tracking.sweep import fronts_of as fronts_of
+    from qbench.tracking.sweep import kept_results as kept_results
+    from qbench.tracking.sweep import pareto_front as pareto_front
     from qbench.tracking.trend import TREND_KEYS as TREND_KEYS
     from qbench.tracking.trend import AcceptedLevel as AcceptedLevel
     from qbench.tracking.trend import AcceptedLevels as AcceptedLevels

@@ -151,7 +151,7 @@ def _value_for(action):
     ("words", "says"),
     [
         (
-            ["eval", "n", "--data", "d", "--backend", "a", "--backend", "b"],
+            ["localize", "n", "--backend", "a", "--backend", "b"],
             "'a' and 'b'; it takes one. Run the command",
         ),
         (["eval", "n", "--data", "d", "--metrics", "a", "b"], "--metrics a,b"),
@@ -171,6 +171,11 @@ def test_lists_take_commas_and_repeats():
     assert (
         parse(["eval", "n", "--data", "d", "--metrics", "a,b", "--metrics", "c"]).metrics == "a,b,c"
     )
+    for verb in ("eval", "sweep"):
+        several = parse([verb, "n", "--data", "d", "--backend", "a,b", "--backend", "c"])
+        assert several.backend == "a,b,c"
+        several = parse([verb, "n", "--data", "d", "--schema", "a", "--schema", "b"])
+        assert several.schema == "a,b"
     assert parse(["report", "--report", "html,md", "--report", "png"]).report == [
         "html",
         "md",
@@ -189,12 +194,9 @@ def test_lists_take_commas_and_repeats():
 
 @pytest.mark.parametrize("option", ["--backend", "--schema"])
 def test_several_names_of_one_option_are_refused_by_their_number(qbench, option):
-    words = (
-        ["--data", "digits_test", "--calib", "digits_train"]
-        if option == "--schema"
-        else ["--data", "digits_test"]
-    )
-    code, out, err = qbench("eval", "digits_cnn", *words, option, "one,two")
+    words = ["--data", "digits_test", "--calib", "digits_train"]
+    words += ["--backend", "ort-cpu"] if option == "--schema" else ["--schema", "w8a8_asym_pc"]
+    code, out, err = qbench("localize", "digits_cnn", *words, option, "one,two")
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert "found the 2 names 'one,two'; expected one" in err
 

@@ -107,3 +107,12 @@ def test_a_model_is_measured_now(tmp_path, monkeypatch, capsys):
     assert found["lost"] + found["gained"] > 2 == len(found["samples"])
     assert found["samples"][0]["preview"] == "8 × 8 pixels"
     assert len(found["samples"][0]["fp32"]) == 5
+
+
+def test_several_backends_are_refused_by_their_number(blobs_files, qbench):
+    code, out, err = qbench(
+        *("samples", "net.onnx", "--data", "test.npz", "--calib", "train.npz"),
+        *("--schema", "w8a8_asym_pc", "--backend", "ort-cpu,ort-cpu-noopt"),
+    )
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert "found the 2 names 'ort-cpu,ort-cpu-noopt'; expected one" in err

@@ -19,12 +19,13 @@ def collect(request: Request, model: CellModel, _: CellRun, __: object) -> dict[
     """
     is_alone = request.subject.given is request.subject.model
     return {
-        "cell": _bytes(model.graphs),
-        "fp32": None if is_alone else _bytes(request.shared.graphs),
+        "cell": graph_bytes(model.graphs),
+        "fp32": None if is_alone else graph_bytes(request.shared.graphs),
     }
 
 
-def _bytes(graphs: Mapping[str, ir.Model]) -> int | None:
+def graph_bytes(graphs: Mapping[str, ir.Model]) -> int | None:
+    """The bytes of ``graphs``, each as one ONNX file with its constants; None: one does not fit."""
     try:
         return sum(len(model_bytes(graph)) for graph in graphs.values())
     except UnsupportedError:

@@ -1,0 +1,414 @@
+"""qbench sweep: one model on several backends under several schemas: one table, and its fronts."""
+
+import argparse
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qbench.cli.command import Command, ExitCode
+from qbench.cli.options import (
+    check_outputs,
+    choose_backend,
+    choose_cache,
+    choose_schema,
+    declare_backends,
+    declare_cache,
+    declare_calibration,
+    declare_data,
+    declare_json,
+    declare_metrics,
+    declare_model,
+    declare_output,
+    declare_ranges,
+    declare_threads,
+    names_of,
+    say_content_notes,
+    say_notes,
+    say_output,
+    values_of,
+    with_ranges_by_hand,
+)
+from qbench.cli.printing import print_columns, print_json, put, say
+from qbench.cli.sweep_suite import PARETO, SuiteFiles, chosen_cells
+from qbench.errors import InputError
+from qbench.number_text import counted
+from qbench.storage import write_bytes, write_text
+from qbench.working import working
+
+if TYPE_CHECKING:
+    from qbench.evaluation import SweepPlan
+    from qbench.quantization import Schema
+    from qbench.reporting import SweepTable
+    from qbench.tracking import SweepCell, SweepFile
+
+_SORTS = ("loss", "size", "time", "executed", "agreement", "name")
+_SCHEMAS = "w8a8_asym_pt,w8a8_asym_pc,w8a8_sym_pc,w8_sym_pc"
+"""Without --schema."""
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h)?")
+_UNITS = {None: 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``qbench sweep``."""
+    declare_model(parser)
+    declare_data(parser, "samples that cells are scored on", is_required=True)
+    declare_calibration(parser)
+    declare_backends(parser)
+    parser.add_argument(
+        "--schema",
+        metavar="S,…",
+        action="joined",
+        default="",
+        help=f"schemas to quantize with: names or .toml files (default: {_SCHEMAS})",
+    )
+    declare_ranges(parser)
+    declare_metrics(parser)
+    declare_output(parser, "the graph's first")
+    declare_threads(parser)
+    parser.add_argument(
+        "--sort", choices=_SORTS, default="loss", help="order of the rows (default: loss)"
+    )
+    parser.add_argument(
+        "--budget",
+        metavar="TIME",
+        type=_duration,
+        help="begin no cell after so long: 90s, 15m, 2h; what is not measured is named, exit code "
+        "4 (default: no limit)",
+    )
+    parser.add_argument(
+        "--results",
+        metavar="FILE",
+        help="keep the result of each finished cell in this file (default: sweep-MODEL.jsonl)",
+    )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="take the results of finished cells out of that file and measure the others",
+    )
+    parser.add_argument("--plot", metavar="OUT.png", help="draw loss against size and time")
+    parser.add_argument("--html", metavar="OUT.html", help="write charts and table as a page")
+    parser.add_argument(
+        "--write-suite",
+        metavar="OUT.qbench.toml",
+        help="write a suite of the chosen cells, and what it needs, that pytest runs",
+    )
+    parser.add_argument(
+        "--choose",
+        metavar="C,…",
+        action="joined",
+        default="",
+        help="cells of --write-suite: pareto, pareto-size, pareto-time, all, or names and patterns "
+        f"such as ort-cpu+w8a8_* (default: {PARETO})",
+    )
+    declare_cache(parser)
+    declare_json(parser)
+
+
+def _duration(text: str) -> float:
+    found = _DURATION.fullmatch(text.strip())
+    seconds = float(found[1]) * _UNITS[found[2]] if found else 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(
+            f"found '{text}'; expected a time above 0 such as 90s, 15m or 2h"
+        )
+    return seconds
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    """Measure every cell once, print the table, write what is asked for.
+
+    Raises:
+        QbenchError: the model, the data or a name is wrong, or no cell can run.
+    """
+    began = time.monotonic()
+    files = _files(arguments)
+    plan = _plan(arguments)
+    suite = SuiteFiles(arguments, plan) if arguments.write_suite else None
+    made = plan.made()
+    kept = _kept(arguments, files, made)
+    cells = _measured(arguments, plan, (made, kept), files, began)
+    say_content_notes(plan.shared)
+    _refuse_all_refused(arguments, cells)
+    table = _table(arguments, cells)
+    chosen = () if suite is None else chosen_cells(arguments.choose or PARETO, table)
+    if arguments.json:
+        from qbench.reporting import sweep_facts
+
+        print_json(sweep_facts(table))
+    else:
+        _print_table(table)
+    _write_pictures(arguments, table)
+    if suite is not None:
+        for line in suite.write(chosen):
+            say(line)
+    return _code(table, files)
+
+
+def _doing(arguments: argparse.Namespace) -> str:
+    return f"Sweeping '{arguments.model}'"
+
+
+def _files(arguments: argparse.Namespace) -> "SweepFile":
+    """The file of results; every file that is to be written is checked before anything runs."""
+    from qbench.tracking import SweepFile
+
+    stem = Path(arguments.model).stem or "model"
+    path = Path(arguments.results or f"sweep-{stem}.jsonl")
+    if arguments.plot and not arguments.plot.endswith(".png"):
+        raise InputError(
+            _doing(arguments),
+            found=f"--plot '{arguments.plot}'",
+            expected="a file that ends in .png",
+            remedy="Rename it; --html FILE writes a page.",
+        )
+    if arguments.choose and not arguments.write_suite:
+        raise InputError(
+            _doing(arguments),
+            found="--choose without --write-suite",
+            expected="both: the cells that are chosen are those of a suite",
+            remedy="Name the suite: --write-suite suites/NAME.qbench.toml.",
+        )
+    inputs = (arguments.model, arguments.data, arguments.calib, arguments.ranges)
+    outputs = {
+        "--results": str(path),
+        "--plot": arguments.plot,
+        "--html": arguments.html,
+        "--write-suite": arguments.write_suite,
+    }
+    check_outputs(_doing(arguments), outputs, inputs)
+    return SweepFile(path)
+
+
+def _plan(arguments: argparse.Namespace) -> "SweepPlan":
+    """The cells, whose names are all known; the subject is read once."""
+    import qbench
+    from qbench.backends import get_backend
+    from qbench.evaluation import (
+        FLOAT_BACKEND,
+        SubjectArtifacts,
+        SweepPlan,
+        build_subject,
+        environment_here,
+    )
+
+    backends = [choose_backend(text) for text in _backend_texts(arguments)]
+    schemas = [
+        with_ranges_by_hand(choose_schema(text), arguments) for text in _schema_texts(arguments)
+    ]
+    _refuse_same_name(arguments, "backend", [one.name for one in backends])
+    _refuse_same_name(arguments, "schema", [one.name for one in schemas])
+    _refuse_without_samples(arguments, schemas)
+    subject = build_subject(
+        arguments.model,
+        arguments.data,
+        arguments.calib,
+        names_of(arguments.metrics),
+        arguments.calib_count,
+        output=arguments.output,
+    )
+    say_notes(subject.model, next(iter(subject.data.values())))
+    say_output(subject.model)
+    floats = get_backend(FLOAT_BACKEND)
+    shared = SubjectArtifacts(
+        subject, choose_cache(arguments.cache), floats, str(environment_here(floats))
+    )
+    shared.require_float()
+    return SweepPlan(
+        shared=shared,
+        backends=backends,
+        schemas=schemas,
+        version=qbench.__version__,
+        threads=arguments.threads,
+    )
+
+
+def _backend_texts(arguments: argparse.Namespace) -> tuple[str, ...]:
+    texts = values_of("backend", arguments.backend)
+    recorded = next((text for text in texts if text.startswith("answers:")), None)
+    if recorded is not None:
+        raise InputError(
+            _doing(arguments),
+            found=f"--backend '{recorded}', answers that were recorded elsewhere",
+            expected="backends that run the model under every schema",
+            remedy="Judge recorded answers with 'qbench eval'.",
+        )
+    return texts
+
+
+def _schema_texts(arguments: argparse.Namespace) -> tuple[str, ...]:
+    return values_of("schema", arguments.schema or _SCHEMAS)
+
+
+def _refuse_same_name(arguments: argparse.Namespace, kind: str, names: Sequence[str]) -> None:
+    """Refuse two values that have one name, such as a schema and a file called like it."""
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(
+            _doing(arguments),
+            found=f"two of --{kind} that are called '{twice}'",
+            expected="different names: rows are told apart by them",
+            remedy="Leave one out, or rename its file.",
+        )
+
+
+def _refuse_without_samples(arguments: argparse.Namespace, schemas: "Sequence[Schema]") -> None:
+    """Refuse schemas that need calibration samples without them."""
+    needing = [one.name for one in schemas if one.needs_profile or one.bias_correction]
+    if needing and not arguments.calib:
+        raise InputError(
+            _doing(arguments),
+            found=f"no --calib, which '{needing[0]}' takes ranges from",
+            expected="calibration samples that are not scored",
+            remedy="Name them: --calib D2; schemas of weights alone, such as w8_sym_pc, need none.",
+        )
+
+
+def _kept(
+    arguments: argparse.Namespace, files: "SweepFile", made: Sequence[dict[str, str]]
+) -> "dict[int, SweepCell]":
+    """Place → the result of an earlier run of the same cell, where these are asked for."""
+    from qbench.tracking import kept_results
+
+    if not arguments.resume:
+        say(f"results: {files.path} (--resume takes finished cells from there)")
+        return {}
+    kept = kept_results(files.read(), made, files.path)
+    say(f"results: {files.path}, of which {counted(len(kept), 'finished cell is', _MANY)} taken")
+    return kept
+
+
+_MANY = "finished cells are"
+
+
+def _measured(
+    arguments: argparse.Namespace,
+    plan: "SweepPlan",
+    known: "tuple[Sequence[dict[str, str]], dict[int, SweepCell]]",
+    files: "SweepFile",
+    began: float,
+) -> "list[SweepCell]":
+    """The result of each cell; each is in the file of results as soon as it is known."""
+    from qbench.evaluation import sweep_cells
+
+    made, kept = known
+
+    def is_over() -> bool:
+        return arguments.budget is not None and time.monotonic() - began > arguments.budget
+
+    found = []
+    with working(f"sweeping {arguments.model}", len(made), "cells") as step:
+        for step.done, cell in enumerate(sweep_cells(plan, made, kept, is_over=is_over), 1):
+            found.append(cell)
+            if cell.is_measured and not cell.kept:
+                files.add(cell)
+            if not cell.kept:
+                say(f"{step.done} of {len(made)}: {cell.name}: {_words(cell)}")
+    return found
+
+
+def _words(cell: "SweepCell") -> str:
+    """What is said of a cell as soon as it is known."""
+    from qbench.reporting import loss_text, time_text
+
+    if not cell.is_measured:
+        return f"{cell.state.value}: {cell.reason}"
+    name = cell.metric if cell.is_distance else f"loss of {cell.metric}"
+    return f"{name} {loss_text(cell)}, {time_text(cell.ms)} ms of a sample"
+
+
+def _refuse_all_refused(arguments: argparse.Namespace, cells: "Sequence[SweepCell]") -> None:
+    """Refuse where no quantized cell can run."""
+    from qbench.tracking import SweepState
+
+    quantized = [one for one in cells if not one.is_float]
+    refused = [one for one in quantized if one.state is SweepState.UNSUPPORTED]
+    if len(refused) == len(quantized):
+        raise InputError(
+            _doing(arguments),
+            found=f"{counted(len(refused), 'cell')}, none of which can run; "
+            f"{refused[0].name}: {refused[0].reason.rstrip('.')}",
+            expected="a backend that runs one of the schemas",
+            remedy="Name others: qbench list backends, qbench list schemas.",
+        )
+
+
+def _table(arguments: argparse.Namespace, cells: "Sequence[SweepCell]") -> "SweepTable":
+    from qbench.reporting import sweep_table
+
+    return sweep_table(
+        cells,
+        model=arguments.model,
+        data=arguments.data,
+        calibration=arguments.calib or "",
+        sort=arguments.sort,
+    )
+
+
+def _print_table(table: "SweepTable") -> None:
+    """The head, the rows, what the columns mean, and the cells without a result."""
+    from qbench.reporting import SORTED_BY, sweep_columns
+
+    put(f"model    {table.model}")
+    put(f"data     {table.data}  ({counted(table.samples, 'sample')})")
+    if table.calibration:
+        put(f"calib    {table.calibration}")
+    lead = table.lead
+    if lead is not None:
+        put()
+        columns = sweep_columns(table)
+        print_columns(
+            [[column.text(row) for column in columns] for row in table.rows],
+            [column.heading for column in columns],
+        )
+        put()
+        put(f"sorted by {SORTED_BY[table.sort]} (--sort)")
+        put(_loss_words(lead))
+        put("front: no other quantized cell has both less loss and less size, or less time")
+    if table.others:
+        put()
+        put("without a result:")
+    for cell in table.others:
+        put(f"  {cell.name}: {cell.state.value}: {cell.reason}")
+
+
+def _loss_words(lead: "SweepCell") -> str:
+    """What the loss is of."""
+    if lead.is_distance:
+        return f"no labels: {lead.metric} is the distance to fp32"
+    if lead.metric.startswith("agreement"):
+        return f"no labels: the loss is the share that fp32 answers otherwise ({lead.metric})"
+    return f"loss: how much worse than fp32 in {lead.metric}; below zero it is a gain"
+
+
+def _write_pictures(arguments: argparse.Namespace, table: "SweepTable") -> None:
+    from qbench.reporting import sweep_page, sweep_png
+
+    if arguments.plot:
+        write_bytes(Path(arguments.plot), sweep_png(table))
+        say(f"wrote {arguments.plot}")
+    if arguments.html:
+        write_text(Path(arguments.html), sweep_page(table))
+        say(f"wrote {arguments.html}")
+
+
+def _code(table: "SweepTable", files: "SweepFile") -> ExitCode:
+    """4: the budget left cells out."""
+    if not table.left:
+        return ExitCode.FINE
+    names = ", ".join(cell.name for cell in table.left)
+    say(
+        f"the budget was used up: {counted(len(table.left), 'cell')} not measured ({names}); the "
+        f"same command with --resume goes on from '{files.path}'"
+    )
+    return ExitCode.INCOMPLETE
+
+
+COMMAND = Command(
+    name="sweep",
+    summary="measure a model on several backends under several schemas; find the best",
+    example="qbench sweep net.onnx --data test.npz --calib train.npz --html sweep.html",
+    declare=declare,
+    execute=execute,
+)
