@@ -15,11 +15,16 @@ import numpy.typing as npt
 from qbench.evaluation.cell_run import CellRun
 from qbench.evaluation.request import Request
 from qbench.evaluation.subject import MetricUse
-from qbench.judging import ChangedSample, SampleChanges, SamplesByData
+from qbench.judging import (
+    CHANGED,
+    GAINED,
+    LOST,
+    ChangedSample,
+    SampleChanges,
+    SamplesByData,
+)
 from qbench.metrics import Against, Answers, Direction
 from qbench.subjects import Dataset, class_namer
-
-LOST, GAINED, CHANGED = "lost", "gained", "changed"
 
 
 def note_float_run(request: Request, run: CellRun) -> None:

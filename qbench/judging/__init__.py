@@ -99,6 +99,9 @@ if TYPE_CHECKING:
     from qbench.judging.rules import Setting as Setting
     from qbench.judging.rules import Stop as Stop
     from qbench.judging.rules import Tolerance as Tolerance
+    from qbench.judging.samples import CHANGED as CHANGED
+    from qbench.judging.samples import GAINED as GAINED
+    from qbench.judging.samples import LOST as LOST
     from qbench.judging.samples import ChangedSample as ChangedSample
     from qbench.judging.samples import SampleChanges as SampleChanges
     from qbench.judging.samples import SamplesByData as SamplesByData

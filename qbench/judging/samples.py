@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 
 from qbench.metrics import AnswerPart
 
+LOST, GAINED, CHANGED = "lost", "gained", "changed"
+"""The effects on a sample."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedSample:
@@ -56,8 +59,11 @@ class SampleChanges:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every sample that was lost or gained is among them."""
-        return len(self.samples) >= (self.lost + self.gained or self.changed)
+        """Whether every sample that was lost or gained is among them; without labels, every one
+        that is answered otherwise.
+        """
+        has_labels = all(one.effect != CHANGED for one in self.samples)
+        return len(self.samples) >= (self.lost + self.gained if has_labels else self.changed)
 
 
 SamplesByData = Mapping[str, SampleChanges]

@@ -100,12 +100,14 @@ class SchemaSamples:
 
     @property
     def data(self) -> tuple[DataSamples, ...]:
-        """Each data set with its samples."""
-        names = dict.fromkeys(name for cell in self.cells for name in cell.data)
+        """Each data set of which samples are listed."""
+        names = dict.fromkeys(
+            name for cell in self.cells for name, each in cell.data.items() if each.samples
+        )
         return tuple(self._of(name) for name in names)
 
     def _of(self, name: str) -> DataSamples:
-        listed = [cell for cell in self.cells if name in cell.data]
+        listed = [cell for cell in self.cells if name in cell.data and cell.data[name].samples]
         first = listed[0].data[name]
         ids = dict.fromkeys(one.id for cell in listed for one in cell.data[name].samples)
         samples = [self._sample(name, sample, listed) for sample in ids]
@@ -224,7 +226,7 @@ def samples_of(
             before={told[1].key: told[1] for told in several if len(told) > 1},
         )
         for (model, column), several in named.items()
-        if any(told[0].data for told in several)
+        if any(changes.samples for told in several for changes in told[0].data.values())
     }
     notice = f"{counted(unread, 'line')} of samples in run files could not be read."
     return shown, (notice,) if unread else ()

@@ -105,6 +105,13 @@ def test_a_cell_that_lost_nothing_in_the_newest_run_has_no_page():
     assert report.samples == {}
 
 
+def test_other_answers_that_count_the_same_make_no_page():
+    assert build_report([night(0, {"a": changes()})]).samples == {}
+    both = build_report([night(0, {"a": changes(), "b": changes(sample())})]).samples[AXES]
+    assert [len(one.samples) for one in both.data] == [1]
+    assert both.data[0].samples[0].answers[1].words == AS_FP32
+
+
 def test_lines_that_cannot_be_read_are_a_notice():
     run = replace(night(0, {"a": changes(sample())}), samples=(b'{"type":"samples",',))
     report = build_report([run])
