@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from qbench.calibration import Statistics
-from qbench.diagnosis.distributions import of_array, of_statistics
+from qbench.diagnosis.distributions import _some_finite, of_array, of_statistics
 from qbench.numerics import QParams
 from qbench.reporting.distribution_chart import codes_text, distribution_svgs, facts_of
 
@@ -89,3 +89,11 @@ def test_pictures_escape_names_and_say_in_words_what_they_show():
         assert "clipped: 25 %: 0 below, 1 above" in text
     assert 'class="beyond"' in pictures[2]
     assert dict(facts_of(of_array("w", "", weight, qparams)))["clipped"].startswith("25 %")
+
+
+def test_of_a_large_value_whole_samples_are_counted():
+    large = np.zeros((16, 1 << 18), np.float32)
+    large[3, :5] = np.inf
+    assert _some_finite(large).size == (1 << 20) - 5
+    assert _some_finite(np.zeros((2, 1 << 21), np.float32)).size == 1 << 21
+    assert _some_finite(np.float32(3.0).reshape(())).size == 1
