@@ -24,7 +24,7 @@ ifneq ($(shell $(BIN)/python -c 'print(open("$(STAMP)").read())' 2>/dev/null),$(
 endif
 
 .DEFAULT_GOAL := setup
-.PHONY: setup bench operators engines engines-table detection test golden test-slow test-oracles lint format nightly report doctor benchmarks bias-table zoo-table docs docs-serve help clean
+.PHONY: setup bench operators engines engines-table detection test golden test-slow test-lowest test-newest test-oracles lint format nightly report doctor benchmarks bias-table zoo-table docs docs-serve help clean
 
 setup: $(STAMP)  ## make .venv; every other target does it by itself (default)
 	@echo "ready; 'make help' lists what can be made"
@@ -40,6 +40,12 @@ golden: $(STAMP)  ## write the expected texts of tests/golden anew; read the dif
 
 test-slow: $(STAMP)  ## run the tests that take minutes, and all examples of hypothesis (pytest's code 5: there are none)
 	$(PYTEST) -n $(WORKERS) -m "(slow or property) and not oracle" || test $$? -eq 5
+
+test-lowest: $(STAMP)  ## the parts that touch other packages, with the lowest versions that are declared
+	$(BIN)/python .ci/versions.py lowest
+
+test-newest: $(STAMP)  ## the same with the newest versions that are to be had
+	$(BIN)/python .ci/versions.py newest
 
 test-oracles: $(ORACLES)  ## install the engines of the extra, and let them judge our arithmetics
 	$(PYTEST) -n $(WORKERS) -m oracle -rs
@@ -128,4 +134,4 @@ help:  ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'
 
 clean:  ## remove .venv and caches; baselines, history and reports stay
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venvs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

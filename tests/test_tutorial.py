@@ -1,17 +1,14 @@
 """docs/tutorial.md runs as it is: every file and every command, in order, in an empty folder."""
 
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from page_blocks import DOCS, run_page
 
-PAGE = Path(__file__).parents[1] / "docs" / "tutorial.md"
-BLOCK = re.compile(
-    r"(?:^<!-- exits with (\d) -->\n)?^```(\w+)([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL
-)
+PAGE = DOCS / "tutorial.md"
 # what the outputs that are shown claim, in words that do not depend on the machine
 CLAIMS = {
     "qbench eval": ("99.17 %", "agreement"),
@@ -25,40 +22,47 @@ CLAIMS = {
 }
 
 
-@pytest.mark.slow
-def test_the_tutorial_runs(tmp_path: Path) -> None:
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = {**os.environ, "PATH": path, "COLUMNS": "200"}
-    environment.pop("CI", None)
+def check_tutorial(folder: Path, programs: Path | None = None) -> None:
     met: set[str] = set()
     printed: list[str] = []
-    for code, language, title, content in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
-        if named := re.search(r'title="([^"]+)"', title):
-            target = tmp_path / named.group(1)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(content, encoding="utf-8")
-        elif language == "sh" and not content.startswith("pip install"):
-            done = subprocess.run(
-                ["bash", "-c", content],
-                cwd=tmp_path,
-                env=environment,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            assert done.returncode == int(code or 0), (
-                f"{content}{done.stdout[-3000:]}{done.stderr[-2000:]}"
-            )
-            for command, claims in CLAIMS.items():
-                if command in content:
-                    met.add(command)
-                    printed += re.findall(r"cause: (qbench localize .*)", done.stdout)
-                    assert [claim for claim in claims if claim not in done.stdout] == [], (
-                        done.stdout[-4000:]
-                    )
+    for content, said in run_page(PAGE, folder, programs):
+        for command, claims in CLAIMS.items():
+            if command in content:
+                met.add(command)
+                printed += re.findall(r"cause: (qbench localize .*)", said)
+                assert [claim for claim in claims if claim not in said] == [], said[-4000:]
     assert met == set(CLAIMS)
     assert (
         re.search(r"^qbench localize .*", PAGE.read_text(encoding="utf-8"), re.MULTILINE)[0]
         in printed
     )
-    assert (tmp_path / "reports" / "index.html").is_file()
+    assert (folder / "reports" / "index.html").is_file()
+
+
+@pytest.mark.slow
+def test_the_tutorial_runs(tmp_path: Path) -> None:
+    check_tutorial(tmp_path)
+
+
+@pytest.mark.slow
+def test_the_wheels_alone_pass_the_tutorial(tmp_path: Path) -> None:
+    """No checkout is on the path: what a wheel lacks, or an undeclared package, fails here."""
+    root = DOCS.parent
+    client = ("-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet")
+    wheels, folder, venv = tmp_path / "wheels", tmp_path / "empty", tmp_path / "venv"
+    folder.mkdir()
+    subprocess.run(
+        [sys.executable, *client, "wheel", "--no-deps", "-w", wheels, root, root / "zoo"],
+        check=True,
+        cwd=folder,
+    )
+    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+    inside = venv / "bin" / "python"
+    pins = ("-c", root / "constraints.txt")
+    subprocess.run([inside, *client, "install", *pins, *wheels.glob("*.whl")], check=True)
+    where = "import qbench; print(qbench.__file__)"
+    found = subprocess.run(
+        [inside, "-P", "-c", where], capture_output=True, text=True, check=True, cwd=folder
+    )
+    assert found.stdout.startswith(str(venv))
+    check_tutorial(folder, inside.parent)

@@ -14,6 +14,8 @@ from qbench.cli.command import Command, ExitCode, takes_joined
 from qbench.cli.export import FORMATS
 from qbench.cli.history_files import DEFAULT_HISTORY
 from qbench.cli.printing import print_commands
+from qbench.errors import UnavailableError
+from qbench.extension import install_command
 
 SHELLS = ("bash", "zsh", "fish")
 _SUITES, _ENDING = Path("suites"), ".qbench.toml"
@@ -36,15 +38,29 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
     """Print what the shell is to evaluate when it starts."""
-    from argcomplete.shell_integration import shellcode
+    try:
+        from argcomplete.shell_integration import shellcode
+    except ModuleNotFoundError as error:
+        raise UnavailableError(
+            "Completing words in the shell",
+            found="no argcomplete",
+            expected="the extra 'completion'",
+            remedy=f"Install it: {install_command('completion')}.",
+        ) from error
 
     print_commands(shellcode(["qbench"], shell=arguments.shell).splitlines())
     return ExitCode.FINE
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
-    """Answer the shell, which set ``_ARGCOMPLETE``, and end the process."""
-    import argcomplete
+    """Answer the shell, which set ``_ARGCOMPLETE``, and end the process.
+
+    Without argcomplete no word can be offered: the shell shows nothing that is written here.
+    """
+    try:
+        import argcomplete
+    except ModuleNotFoundError:
+        raise SystemExit(1) from None
 
     for action in _actions(parser):
         if action.nargs != 0 and action.choices is None:

@@ -1,9 +1,11 @@
 """Metrics of sequences and texts."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
 import numpy as np
 
+from qbench.errors import UnavailableError
+from qbench.extension import install_command
 from qbench.metrics.answers import (
     MILLION,
     AnswerKind,
@@ -36,16 +38,31 @@ def _count_exact(answers: Answers, labels: Labels | None, _reference: Answers | 
 
 
 def _count_edits(answers: Answers, labels: Labels | None, _reference: Answers | None) -> Counts:
-    from rapidfuzz.distance import Levenshtein
-
     assert labels is not None
     answers = _sequences("per", answers)
-    edits = [
-        Levenshtein.distance(tuple(right), answers.sequence(i)) for i, right in enumerate(labels)
-    ]
+    distance = _edit_distance("per")
+    edits = [distance(tuple(right), answers.sequence(i)) for i, right in enumerate(labels)]
     return Counts(
         np.array(edits, dtype=np.int64), np.array([len(right) for right in labels], dtype=np.int64)
     )
+
+
+def _edit_distance(metric: str) -> Callable[[Sequence[Hashable], Sequence[Hashable]], int]:
+    """Levenshtein's distance.
+
+    Raises:
+        UnavailableError: rapidfuzz is not installed.
+    """
+    try:
+        from rapidfuzz.distance import Levenshtein
+    except ModuleNotFoundError as error:
+        raise UnavailableError(
+            f"Counting metric '{metric}'",
+            found="no rapidfuzz",
+            expected="the extra 'text'",
+            remedy=f"Install it: {install_command('text')}.",
+        ) from error
+    return Levenshtein.distance
 
 
 def _sequences(name: str, answers: Answers) -> IntegerAnswers:
@@ -117,10 +134,9 @@ def _count_characters(
     answers: Answers, labels: Labels | None, _reference: Answers | None
 ) -> Counts:
     # what jiwer counts with, which would cut the ends of a text off
-    from rapidfuzz.distance import Levenshtein
-
     pairs = list(_texts("cer", answers, labels))
-    edits = [Levenshtein.distance(right, answered) for right, answered in pairs]
+    distance = _edit_distance("cer")
+    edits = [distance(right, answered) for right, answered in pairs]
     return Counts(
         np.array(edits, dtype=np.int64),
         np.array([len(right) for right, _ in pairs], dtype=np.int64),

@@ -8,6 +8,7 @@ import copyreg
 import enum
 import functools
 import hashlib
+import io
 import logging
 import marshal
 import mmap
@@ -727,8 +728,8 @@ def _variable_of(node: ast.expr, above: Mapping[ast.AST, ast.AST]) -> str | None
 def _has_hidden_state(value: object) -> bool:
     """Whether a C type may hold what no attribute shows."""
     kind = type(value)
-    if kind in copyreg.dispatch_table:
-        return True
+    if kind in copyreg.dispatch_table or isinstance(value, io.IOBase):
+        return True  # from Python 3.12 on, files show no constructor of C
     if not any("__dict__" in vars(one) or "__slots__" in vars(one) for one in kind.__mro__):
         return True
     made_by = [

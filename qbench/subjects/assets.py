@@ -10,6 +10,7 @@ Where packages come from is the user's configuration of pip and apt alone.
 
 import contextlib
 import functools
+import importlib.util
 import os
 import re
 import shutil
@@ -539,6 +540,13 @@ def _download_by_pip(
     Returns:
         That file, or None; pip's exit status; the last error that pip wrote.
     """
+    if importlib.util.find_spec("pip") is None:
+        raise NotFetchedError(
+            f"Downloading the package '{package}'",
+            found="no pip in this Python",
+            expected="pip, which fetches packages as it is set up",
+            remedy=f"Install it: {sys.executable} -m ensurepip.",
+        )
     target, scratch, log = folder / "archive", folder / "scratch", folder / "pip.log"
     scratch.mkdir(parents=True)
     quiet = (
