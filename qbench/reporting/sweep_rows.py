@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from qbench.number_text import percent, points, settled, signed, thousands, value_text
+from qbench.number_text import percent, points, settled, signed, value_text
 from qbench.storage import plain
 from qbench.tracking import SweepCell, SweepState, fronts_of
 
@@ -191,11 +191,6 @@ def agreement_text(cell: SweepCell) -> str:
 def front_text(row: SweepRow) -> str:
     """``size, time``: the fronts that the row is on."""
     return ", ".join(row.fronts)
-
-
-def flips_text(cell: SweepCell) -> str:
-    """``5 / 3``: samples lost and gained."""
-    return f"{thousands(cell.losses)} / {thousands(cell.gains)}"
 
 
 def schema_text(cell: SweepCell) -> str:
