@@ -143,9 +143,29 @@ def error_of_code(
     if isinstance(error, QbenchError):
         own = f"{error.doing}, while {doing[0].lower()}{doing[1:]}{place}"
         return InputError(own, found=error.found, expected=error.expected, remedy=error.remedy)
+    return InputError(doing, found=f"{raised(error)}{place}", expected=expected, remedy=remedy)
+
+
+def raised(error: BaseException) -> str:
+    """Kind and message of an ``error`` that code of users raised, of a long one the beginning."""
+    text = f"{type(error).__name__}: {error}"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} characters)"
+
+
+def error_of_end(doing: str, error: BaseException) -> InputError:
+    """The error for what code of users raised while ``doing``: any exception, a ``SystemExit``, a
+    skip or failure of pytest.
+    """
     return InputError(
-        doing, found=f"{type(error).__name__}: {error}{place}", expected=expected, remedy=remedy
+        f"{doing}{place_of(error, Path.cwd())}",
+        found=raised(error),
+        expected="code that returns a value",
+        remedy="Correct that code.",
     )
+
+
+_LONGEST = 400
+"""Characters of a message of other code that a sentence repeats."""
 
 
 def is_skip_test(error: BaseException) -> bool:
@@ -480,7 +500,8 @@ class Catalogue(Generic[T]):
         try:
             made = factory()
         except InputError as error:
-            own = f"{error.doing}{place_of(error, folder)}"
+            place = place_of(error, folder)
+            own = error.doing if place in error.doing else f"{error.doing}{place}"
             raise InputError(
                 own, found=error.found, expected=error.expected, remedy=error.remedy
             ) from error
@@ -509,6 +530,11 @@ class Catalogue(Generic[T]):
             remedy = f"Return the {self.kind} from the function that makes '{name}'."
             raise InputError(
                 doing, found=f"a {type(made).__name__}", expected=expected, remedy=remedy
+            )
+        if isinstance(made, type):
+            remedy = f"Let the function that makes '{name}' return {made.__name__}(…)."
+            raise InputError(
+                doing, found=f"the class {made.__name__}", expected=expected, remedy=remedy
             )
         return made
 

@@ -45,7 +45,7 @@ from qbench.cli.command import Command, ExitCode, Parser, count_from_one
 from qbench.cli.options import declare_extensions, extensions_of_command
 from qbench.cli.printing import complain, say
 from qbench.errors import QbenchError, refused_by_system
-from qbench.extension import named_also
+from qbench.extension import error_of_end, named_also, place_of
 from qbench.host import ended_like_interrupted
 from qbench.lazy import defer_sympy
 from qbench.storage import neutral_text
@@ -151,6 +151,13 @@ def _performed(arguments: argparse.Namespace) -> int:
         raise
     except (OSError, MemoryError, RecursionError) as error:
         say(str(refused_by_system(f"Running 'qbench {arguments.verb}'", error)))
+        return ExitCode.USAGE
+    except BaseException as error:
+        # code of users raised it, ended the process, or skipped itself by pytest.skip; what
+        # qbench raised by mistake keeps its traceback
+        if isinstance(error, Exception) and not place_of(error, Path.cwd()):
+            raise
+        say(str(error_of_end(f"Running 'qbench {arguments.verb}'", error)))
         return ExitCode.USAGE
     return int(code)
 

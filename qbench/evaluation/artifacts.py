@@ -378,7 +378,7 @@ class SubjectArtifacts:
         of the main data.
         """
         main = next(iter(self.subject.data.values()))
-        loaded = {name: load() for name, load in self.subject.model.graphs.items()}
+        loaded = self.subject.model.loaded()
         return {
             name: with_usual_sizes(model, lambda: self.samples(main))
             for name, model in loaded.items()

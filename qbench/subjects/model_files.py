@@ -312,8 +312,8 @@ def only_graph(network: ZooModel) -> ir.Model:
             expected="one",
             remedy="Measure it with 'qbench eval' or a suite, which run all its graphs.",
         )
-    (load,) = network.graphs.values()
-    return load()
+    (graph,) = network.loaded().values()
+    return graph
 
 
 def _read_file(path: str) -> ir.Model:

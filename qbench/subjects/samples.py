@@ -7,7 +7,7 @@ mapped: mapped pages would count as the process's memory.
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from pathlib import Path
@@ -100,6 +100,7 @@ class Samples:
                 for index, (name, spec) in enumerate(sorted(layout.items()))
             }
             feeds = self.preprocess.finish(stack)
+            _require_feeds(f"Finishing samples of '{self.data}'", feeds)
             self._refuse_non_finite(feeds, start)
             yield feeds
 
@@ -166,6 +167,7 @@ class _PickedSamples(Samples):
                 shape = tuple(spec["shape"])
                 stack[name] = np.concatenate([_read(path, dtype, shape, row, 1) for row in chosen])
             feeds = self.preprocess.finish(stack)
+            _require_feeds(f"Finishing samples of '{self.data}'", feeds)
             self._refuse_non_finite(feeds, start)
             yield feeds
 
@@ -223,6 +225,30 @@ def unfollowed_text(what: str, code: FollowedCode) -> str:
     return f"{what} holds what no key can follow ({listed})" if code.unfollowed else ""
 
 
+def _require_feeds(doing: str, feeds: object) -> None:
+    """Check what a preprocessing of users gave: arrays by the names of inputs.
+
+    Raises:
+        InputError: it is something else.
+    """
+    wrong = f"something of type {type(feeds).__name__}"
+    if isinstance(feeds, Mapping):
+        others = [name for name, one in feeds.items() if not _is_feed(one)]
+        if feeds and not others:
+            return
+        wrong = f"no numbers under '{others[0]}'" if others else "no input at all"
+    raise InputError(
+        doing,
+        found=wrong,
+        expected="input name → numpy array, with at least one",
+        remedy="Return a dict such as {'x': array} from 'prepare' and 'finish'.",
+    )
+
+
+def _is_feed(one: object) -> bool:
+    return isinstance(one, np.ndarray | np.generic) and not one.dtype.hasobject
+
+
 def _write(dataset: Dataset, preprocess: Preprocess, folder: Path) -> None:
     folder.mkdir()
     layout: dict[str, dict[str, object]] = {}
@@ -231,6 +257,7 @@ def _write(dataset: Dataset, preprocess: Preprocess, folder: Path) -> None:
     try:
         for index, sample_id in enumerate(dataset.sample_ids):
             prepared = preprocess.prepare(dataset.load(index))
+            _require_feeds(f"Preparing sample '{sample_id}' of '{dataset.id}'", prepared)
             found: dict[str, dict[str, object]] = {
                 n: {"dtype": a.dtype.str, "shape": list(a.shape)}
                 for n, a in sorted(prepared.items())

@@ -115,6 +115,23 @@ class ZooModel:
     task: Task
     origin: str
 
+    def loaded(self) -> dict[str, ir.Model]:
+        """The graphs by name, each loaded now.
+
+        Raises:
+            InputError: a loader gives something else than a graph.
+        """
+        found = {name: load() for name, load in self.graphs.items()}
+        for name, graph in found.items():
+            require_type(
+                f"Loading the graph '{name}' of '{self.id}'",
+                graph,
+                ir.Model,
+                expected="an onnx_ir.Model",
+                remedy="Return qbench.load_model(path) from its function in 'graphs'.",
+            )
+        return found
+
     def __post_init__(self) -> None:
         doing = f"Making the model '{self.id}'"
         require_type(doing, self.id, str, expected="its id as a text", remedy="Give another name.")

@@ -229,3 +229,70 @@ def test_a_wrong_factory_is_one_sentence(own_hook, qbench, making):
     code, out, err = qbench("eval", "net", "--data", "val.npz")
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert "conftest.py" in err or "'net' of 'mine'" in err
+
+
+ENDS = {
+    "exits with 0": "sys.exit(0)",
+    "skips": "pytest.skip('no torch here')",
+    "fails": "pytest.fail('no')",
+    "raises": "raise ValueError('boom')",
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_a_hook_that_ends_the_process_is_one_sentence_and_2(own_hook, qbench, how):
+    own_hook(f"    import sys, pytest\n    {ENDS[how]}")
+    code, out, err = qbench("list", "models")
+    assert (code, out) == (2, "")
+    assert "conftest.py', line" in err
+    assert err.count("\n") == 1
+
+
+PREPARED = {
+    "nothing": ("None", "type NoneType"),
+    "an array": ("sample", "type ndarray"),
+    "a list": ("{'x': [1.0]}", "no numbers under 'x'"),
+    "objects": ("{'x': np.array([None])}", "no numbers under 'x'"),
+    "no input": ("{}", "no input at all"),
+}
+
+
+@pytest.mark.parametrize("what", PREPARED)
+def test_what_a_preprocessing_returns_is_checked(what, tmp_path):
+    from qbench.errors import InputError
+    from qbench.storage import Cache
+    from qbench.subjects import Dataset, prepare_samples
+
+    text, found = PREPARED[what]
+
+    class Step:
+        name, kinds = "step", ("array",)
+        prepare = staticmethod(lambda sample: eval(text))
+        finish = staticmethod(lambda batch: batch)
+
+    data = Dataset.from_arrays("points", np.zeros((2, 3), np.float32))
+    with pytest.raises(InputError) as caught:
+        prepare_samples(data, Step(), Cache(tmp_path))
+    assert found in caught.value.found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("lambda: str(path)", "found something of type str; expected an onnx_ir.Model"),
+        ("lambda: 1 / 0", "found ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_loader_of_a_graph_is_one_sentence(own_hook, qbench, text, says):
+    own_hook(
+        "    from qbench.subjects import ReadyArray, ZooModel\n"
+        "    from qbench.subjects.tasks import Classification\n"
+        f"    net = ZooModel(id='net', graphs={{'model': {text}}}, origin='me',\n"
+        "        preprocess=ReadyArray(input='input'), task=Classification(k=1))\n"
+        "    return Extension(name='mine', models={'net': lambda: net})"
+    )
+    code, _, err = qbench("eval", "net", "--data", "val.npz")
+    assert code == 2
+    assert says in err
+    assert "Traceback" not in err

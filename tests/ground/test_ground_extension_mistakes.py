@@ -132,3 +132,28 @@ def test_a_model_is_made_of_loaders_preprocessing_and_a_task(field, value):
     ZooModel(**RIGHT)
     with pytest.raises(InputError, match="Making the model"):
         ZooModel(**{**RIGHT, field: value})
+
+
+def test_a_class_in_place_of_its_object_is_refused():
+    mine = Extension(name="mine", models={"cnn": lambda: ZooModel})
+    with pytest.raises(InputError, match=r"found the class ZooModel"):
+        Catalogue("model", {}).extended((mine,)).get("cnn")
+
+
+def test_a_factory_that_calls_itself_names_its_line_once_or_twice():
+    mine = Extension(name="mine", models={"cnn": lambda: get_model("cnn")})
+    with named_also(lambda: (mine,)), pytest.raises(InputError) as caught:
+        get_model("cnn")
+    assert "RecursionError" in caught.value.found
+    assert len(str(caught.value)) < 800
+
+
+def test_a_long_message_of_other_code_is_cut():
+    def make():
+        raise ValueError("a" * 40_000)
+
+    mine = Extension(name="mine", models={"cnn": make})
+    with pytest.raises(InputError) as caught:
+        Catalogue("model", {}).extended((mine,)).get("cnn")
+    assert "(40,012 characters)" in caught.value.found
+    assert len(str(caught.value)) < 900
