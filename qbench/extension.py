@@ -112,9 +112,12 @@ def _folder_of(factory: object) -> Path:
     return Path.cwd() if code is None else Path(code.co_filename).parent
 
 
+_INSTALLED = frozenset(("site-packages", "dist-packages"))
+
+
 def place_of(error: BaseException, folder: str | Path) -> str:
     """The file below ``folder`` and its line at which ``error`` was raised, as text; empty
-    where it was elsewhere.
+    where it was elsewhere, or in an installed package (of an environment in ``folder``).
     """
     if isinstance(error, SyntaxError) and error.filename:
         return f" ('{os.path.relpath(error.filename)}')"  # the error names the line
@@ -125,7 +128,9 @@ def place_of(error: BaseException, folder: str | Path) -> str:
     frames = [
         frame
         for frame in names
-        if frame.filename.startswith(inside) and not frame.filename.startswith(own)
+        if frame.filename.startswith(inside)
+        and not frame.filename.startswith(own)
+        and not _INSTALLED.intersection(Path(frame.filename).parts)
     ]
     return (
         f" ('{os.path.relpath(frames[-1].filename)}', line {frames[-1].lineno})" if frames else ""

@@ -229,11 +229,8 @@ def test_an_error_is_one_sentence_with_its_exit_code(qbench, monkeypatch, kind, 
 
 
 def test_a_fault_of_ours_keeps_its_traceback(qbench, monkeypatch):
-    def break_down(*_, **__):
-        raise ZeroDivisionError
-
-    monkeypatch.setattr("qbench.suite.gather", break_down)
-    with pytest.raises(ZeroDivisionError):
+    monkeypatch.setattr("qbench.suite.gather", None)
+    with pytest.raises(TypeError, match="not callable"):
         qbench("list", "models")
 
 

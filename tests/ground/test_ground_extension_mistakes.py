@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from qbench.errors import InputError, UnsupportedError
-from qbench.extension import Catalogue, Extension, known_extensions, named_also
+from qbench.extension import Catalogue, Extension, known_extensions, named_also, place_of
 from qbench.subjects import ReadyArray, WholeOutput, ZooModel, get_model
 
 TABLES = (
@@ -157,3 +157,15 @@ def test_a_long_message_of_other_code_is_cut():
         Catalogue("model", {}).extended((mine,)).get("cnn")
     assert "(40,012 characters)" in caught.value.found
     assert len(str(caught.value)) < 900
+
+
+def test_code_of_an_environment_in_the_folder_is_not_code_of_users(tmp_path):
+    def error_of(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with pytest.raises(ZeroDivisionError) as caught:
+            exec(compile("1 / 0", str(file), "exec"))
+        return caught.value
+
+    installed = tmp_path / ".venv" / "lib" / "site-packages" / "pack" / "code.py"
+    assert place_of(error_of(installed), tmp_path) == ""
+    assert "mine.py', line 1" in place_of(error_of(tmp_path / "mine.py"), tmp_path)
