@@ -1,4 +1,4 @@
-"""The protocols of what runs a graph: a backend prepares a model and returns an executor."""
+"""The protocols of engines: a backend prepares a model and returns an executor, which runs it."""
 
 import re
 from collections.abc import Mapping, Sequence

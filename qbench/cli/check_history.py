@@ -83,7 +83,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _rank(one: "Regression") -> tuple[bool, bool]:
-    """What is to be looked at first, what has ended last."""
+    """The order: alerts that are still open first, those that have ended last."""
     return not one.is_new, one.alerts[0].state.value in ("fixed", "accepted")
 
 

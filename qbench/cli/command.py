@@ -113,7 +113,7 @@ def takes_joined(action: argparse.Action) -> bool:
 _SEVERAL = {"backend": "backends", "schema": "schemas"}
 """Options that suites have several values of, by the key there."""
 _ALIKE = (("--samples", "--count", "--calib-count", "--limit"), ("--report", "--format", "--kind"))
-"""Words for one thing, of which verbs have different ones."""
+"""What verbs call by different words."""
 
 
 def in_turn(kind: str) -> str:

@@ -22,7 +22,7 @@ _SUITES, _ENDING = Path("suites"), ".qbench.toml"
 _NEWEST = 20
 """Runs of the history that are offered."""
 Words = Callable[[str], Iterable[str]]
-"""The beginning of a word → words, of which the shell takes those that begin so."""
+"""The beginning of a word → possible words; the shell keeps those that begin like it."""
 
 
 def declare(parser: argparse.ArgumentParser) -> None:

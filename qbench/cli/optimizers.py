@@ -107,7 +107,7 @@ def _examine(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _feeds(arguments: argparse.Namespace, model: "ir.Model") -> "Feeds":
-    """One batch: as many samples as asked for, or as the graph takes."""
+    """One batch, of the size that the user asked for or that the graph has."""
     from qbench.graph import fixed_batch
 
     count = AtMost(fixed_batch(model) or 0) or arguments.count

@@ -262,7 +262,7 @@ def _replays(
 # have one shape, so several batches are joined.
 
 _BATCHES = 8
-"""Number of first batches of which the largest is kept."""
+"""How many first batches are compared; the largest of them is kept."""
 _KEPT_FEEDS_ELEMENTS = 1 << 18
 """Elements that joined batches may have; a larger batch is kept alone."""
 

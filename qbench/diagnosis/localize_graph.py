@@ -424,7 +424,7 @@ class LocalizedGraph(Closing):
             return ()
 
     def _named(self, chosen: Sequence[RankedNode], budget: Budget) -> list[NamedCause]:
-        """The causes of ``chosen``, of as many as there is time for."""
+        """The causes of ``chosen``, until the time is spent."""
         named: list[NamedCause] = []
         if not chosen or budget.is_over:
             return named

@@ -163,7 +163,7 @@ class OptimizationEffect:
 
     @property
     def first(self) -> ValueEffect | None:
-        """The first value in the graph that differs, of those that both graphs still have."""
+        """The first value that both graphs still have and in which they differ."""
         return next((one for one in self.values if one.along and one.along.differing), None)
 
 
@@ -493,7 +493,7 @@ def _levels(trial: OptimizationTrial, highest: Level) -> Iterator[LevelEffect]:
 
 _SEED = 20261122
 _PAIRS = 256
-"""Number of 8-bit values; there are as many pairs as its square."""
+"""Number of 8-bit values; its square is the number of pairs."""
 
 
 class Origin(enum.Enum):

@@ -109,7 +109,7 @@ def refuse_slow(request: Request, *backends: "Backend") -> None:
 
 
 _RANGE_DIGITS = 5
-"""Of a calibrated range: so few are the same on every computer."""
+"""Digits of a calibrated range. More would differ between computers."""
 _RULE_DIGITS = 12
 
 
@@ -125,7 +125,7 @@ def _calibrated(request: Request) -> Calibrated | None:
 
 
 def _ranges(request: Request, schema: "Schema") -> dict[str, tuple[float, float]]:
-    """Value of the canonical graphs → its (low, high), of those that calibration has seen."""
+    """Value of the canonical graphs → (low, high); values without calibration data are left out."""
     shared = request.shared
     profiles = shared.profiles(schema.canonical, channels=schema.wants_channels)
     ranges = {}
@@ -158,5 +158,5 @@ def _made(request: Request) -> dict[str, str]:
 
 
 def _short(end: float) -> float:
-    """So many digits that a record and a baseline hold the very same number."""
+    """``end`` with few digits, so that a record and a baseline hold the same number."""
     return float(f"{end:.{_RANGE_DIGITS}g}")

@@ -29,7 +29,7 @@ class CellRun:
     Args:
         answers: to the samples that were run.
         reference: the fp32 answers to these.
-        today: ``reference`` with what only a run of the float model has, where a metric counts
+        today: ``reference``; where a metric counts what only a run of the float model gives, with
             that.
         whole: the fp32 answers to all samples.
         data: the samples that were run.

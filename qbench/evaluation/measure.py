@@ -146,7 +146,7 @@ def _as_it_is(subject: Subject, backend: Backend) -> str:
 
 
 def environment_here(backend: Backend, *, threads: int = 1) -> EnvironmentClass:
-    """The class of results of ``backend`` with so many threads on this computer."""
+    """The class of results of ``backend`` on this computer, with ``threads`` per engine."""
     return environment_of(backend, processor_class(), threads=threads)
 
 

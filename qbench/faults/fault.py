@@ -179,7 +179,7 @@ def put_codes(node: ir.Node, index: int, codes: Array) -> None:
 
 
 def put_scales(pair: ir.Node, scales: Array) -> None:
-    """Other scales of a Q or DQ, of as many slices as before."""
+    """Other scales of a Q or DQ, one per slice as before."""
     put_constant(pair, 1, np.asarray(scales, np.float32))
 
 

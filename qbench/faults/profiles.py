@@ -16,7 +16,7 @@ _GROWN, _UNNORMALIZED = 4.0, 16.0
 
 
 def _numbers(statistics: Statistics) -> Array:
-    """About so many numbers that are spread as the seen ones are, extremes among them: float64."""
+    """About ``_POINTS`` float64 numbers with the distribution and the extremes of the seen ones."""
     spread = statistics.distribution()
     counts = np.maximum(spread.counts * (_POINTS / max(int(spread.counts.sum()), 1)), 1).astype(
         np.int64

@@ -16,7 +16,7 @@ from qbench.graph.large_constants import SMALL, lightened, put_back
 from qbench.graph.model_check import ExternalFiles, check_message, check_tensor, read_message
 from qbench.storage import staged_files, write_bytes
 
-# ONNX models from and to disk and bytes, with one clear sentence for every file that is none.
+# ONNX models from and to disk and bytes; a file of another kind is one clear sentence.
 #
 # A constant larger than what protobuf can hold (2 GB in one message) is in a file next to the
 # model; ``load_model`` maps it, ``save_model`` writes it, and whatever is refused is refused before

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 _ROUNDING = 1e-9
-"""By so much two shares of the same counts may differ."""
+"""Two shares of the same counts may differ by this, because of rounding."""
 
 
 class State(enum.Enum):
@@ -86,10 +86,8 @@ class Accepted:
         return now
 
     def gains(self, measurement: Measurement) -> list[tuple[Score, int]]:
-        """The scores against labels that it has too, each with how many units ``measurement``
-        is better in it.
-
-        None of a part of the samples.
+        """Each score against labels that this result has too, with the number of units by which
+        ``measurement`` is better. Empty where only a part of the samples was run.
         """
         if measurement.stopped is not None:
             return []
@@ -169,9 +167,9 @@ class Expectation:
 class Floors:
     """The least agreement with fp32 that is accepted for one cell in one environment class.
 
-    Another class counts otherwise, so that a result a little under its floor may be chance: a float
-    engine decides ties otherwise than an integer one. There the floor is the least agreement that a
-    one-sided test of the differing samples of both classes does not tell from the accepted one
+    Engines of another class decide ties differently, so a result slightly under the accepted
+    agreement may be chance. Such a class has a lower floor: the least agreement that a one-sided
+    test on the differing samples of both classes does not distinguish from the accepted one
     (``loss_midp``, 5 %).
 
     Args:

@@ -252,7 +252,7 @@ class Finding:
 
     @property
     def headline(self) -> str:
-        """One line: the first suspect and its cause, or that there is none."""
+        """One line: the first suspect and its cause, or that no node is suspected."""
         if not self.suspects:
             return f"no node of '{self.model}' is suspected"
         first = self.suspects[0]

@@ -111,8 +111,8 @@ class GateSpec:
     """One gate.
 
     Args:
-        title, short: why a cell is red that it fails, as the heading of a group in reports, and in
-            a sum of cells.
+        title, short: why a cell is red where this gate is broken: the heading of its group in
+            reports, and the words after a count of such cells.
         judge: the gates of this kind of one cell, with their states.
         judges, next_step: what it is about, and what to do where it is broken, for the page of
             options.
@@ -121,8 +121,8 @@ class GateSpec:
             (``Rules``), and those in the row of another gate.
         asks: what evidence beyond the answers is measured by, in ``evaluation/evidence/KIND.py``;
             None: these rules ask for none.
-        remembers: the number of its evidence, by what it is measured by, that an accepted result
-            keeps; None: it keeps none.
+        remembers: evidence and setting → the number that an accepted result keeps; None: it keeps
+            none.
         needs_all_samples: whether its evidence is of the whole data, so that a cell that has it
             never ends early.
         severity: what a broken one makes of the cell.

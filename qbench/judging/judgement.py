@@ -163,7 +163,7 @@ _NOT_EXCUSED = "its quarantine entry holds values of metrics, and excuses neithe
 
 
 def _first_broken(gates: Iterable[Gate], kinds: Container[str] = SPECS) -> Gate | None:
-    """The first broken one of ``gates`` that is of one of ``kinds``; by default of any."""
+    """The first broken gate of one of ``kinds``; by default of any kind."""
     broken = (gate for gate in gates if gate.state is GateState.BROKEN)
     return next((gate for gate in broken if gate.kind in kinds), None)
 
@@ -203,9 +203,7 @@ def _never_accepted(verdict: Verdict, context: Context) -> Verdict:
 
 
 def _known_values(context: Context) -> dict[str, KnownValue]:
-    """Metric → what was accepted for it and how far runs of it differ, of those of which
-    something is known.
-    """
+    """Metric → its accepted value and its noise; metrics without either are left out."""
     accepted = context.here.result
     found = {}
     for score in context.measurement.scores:
@@ -237,8 +235,8 @@ def _noise_text(repeats: Repeats, rules: Rules, *, averaged: bool) -> str:
 
 
 def _relative(context: Context) -> float | None:
-    """The tolerance of a score of a cell whose results are stored; None: it is not relative to
-    that of fp32.
+    """The tolerance relative to the fp32 score; None: the tolerance is of another kind, or no
+    result of the cell is stored.
     """
     is_relative = context.tolerance.relative_to is RelativeTo.SCORE
     return context.tolerance.value if is_relative and context.expectation.stored else None

@@ -29,8 +29,8 @@ MAX_LATENCY_RATIO = SuiteKey(
     entry=RatioLimits,
     default="none",
     sentence=(
-        "the most time of a sample, as a multiple of that of fp32 on the same engine, and of what "
-        "was accepted"
+        "the longest time of a sample, as a multiple of that of fp32 on the same engine, and of "
+        "the accepted ratio"
     ),
     short="fp32",
     example="0.8, or { fp32 = 0.8, accepted = 1.2 }",
@@ -77,7 +77,7 @@ def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
     """Low, median and high: the median of ``values`` with its interval of at least 95 % by
     order statistics.
 
-    Of fewer than six values it is from the smallest to the largest, which covers less.
+    With fewer than six values it runs from the smallest to the largest, and covers less.
     """
     ordered, n = sorted(values), len(values)
     # how many values are left out on each side, and the chance that this is wrong
@@ -95,8 +95,8 @@ def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
 def judge_latency(context: Context) -> Iterable[Gate]:
     """The ratio of the cell's time to that of fp32, and how much it grew since it was accepted.
 
-    The ratio to fp32 is what is compared with the accepted one, too: a faster or slower computer of
-    the same class cancels out.
+    The accepted number is a ratio to fp32, too: a faster or slower computer of the same class
+    cancels out.
     """
     evidence = context.measurement.evidence.get(GateKind.LATENCY)
     setting = context.rules.more.get(MAX_LATENCY_RATIO.name)
@@ -198,5 +198,5 @@ def find_what_is_slow(_context: Context, _gate: Gate, _drifted: bool) -> str:
 
 
 def accept_all(context: Context, _gate: Gate, _drifted: bool) -> str:
-    """The next step where a time or a size is not the accepted one, and the answers may be."""
+    """The next step where a time or a size drifted, whether or not the answers did."""
     return f'pytest "{context.node_id}" --qbench-accept=all --qbench-reason "…" if it is intended'

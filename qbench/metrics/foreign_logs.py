@@ -289,7 +289,7 @@ def _value(fields: Mapping[str, msgspec.Raw], name: str, where: str) -> Any:  # 
 
 
 def _response(found: Any) -> int | str | None:  # noqa: ANN401 - of JSON
-    """The chosen class, the text, or None of what is neither."""
+    """The chosen class or the text; None where the answer is something else."""
     if not isinstance(found, list) or not found:
         return None
     if all(isinstance(one, list) and len(one) == 2 for one in found) and len(found) > 1:

@@ -188,7 +188,9 @@ def score(
     ):
         # the reference agrees with itself, out of whatever
         reference_hits, reference_out_of = out_of, out_of
-    if out_of != reference_out_of:  # such as a precision, out of what each of the two answered
+    if (
+        out_of != reference_out_of
+    ):  # such as a precision: each of the two is counted out of its own answers
         hits, reference_hits = (round(BILLION * Fraction(*one)) for one in (now.sums, before.sums))
         out_of = BILLION
     numbers = source_numbers(sources, len(answers))

@@ -1,8 +1,8 @@
 """Tokens of language models with the log-probabilities of the k best: divergence, first
 choices, perplexity.
 
-Of P (the reference) and Q only the k most probable tokens are stored, so that KL(P‖Q) is known up
-to what lies outside. Let A be the tokens listed in both, U those listed in P alone, W those in Q
+Only the k most probable tokens of P (the reference) and of Q are stored, so KL(P‖Q) is known only
+within bounds. Let A be the tokens listed in both, U those listed in P alone, W those in Q
 alone, T the others; r_p and r_q the mass that is not listed, and c_p, c_q the least listed
 probability, which no token outside exceeds.
 
@@ -23,9 +23,9 @@ dD/dα = (p_T − α q_T)/α falls where q_T > 0, so α is found by bisection; a
 one gives a bound that is lower, never one that is wrong. Where T has tokens and none of them meets
 its cap, the bound is reached.
 
-Upper bound. q can be as small as it likes outside the listed tokens, so that there is none without
-a floor f ≤ q of the vocabulary, which costs an engine one number per sample. With it ln(p/q) ≤
-ln(c_p/f) outside P's list:
+Upper bound. Outside the listed tokens q can be arbitrarily small, so an upper bound needs a floor
+f ≤ q of the whole vocabulary: one more number per sample. With it ln(p/q) ≤ ln(c_p/f) outside P's
+list:
 
     KL ≤ Σ_A p ln(p/q) + Σ_U p ln(p/f) + r_p ln(c_p/f)
 

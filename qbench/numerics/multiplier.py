@@ -512,7 +512,7 @@ def _chain(scales: Scales, scaling: Scaling, bias: Ints | None) -> FloatSteps:
 _DRIFT = np.float32(5e-5)
 """Offsets of channels that differ by less are that of the first."""
 _NEGLIGIBLE = 1e-5
-"""An offset below this share of all codes is none."""
+"""A smaller offset, as a share of all codes, counts as zero."""
 
 
 def range_steps(scales: Scales, bias: Ints | None, ranges: Ranges, zero_point: int) -> FloatSteps:

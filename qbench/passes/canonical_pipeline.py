@@ -200,7 +200,7 @@ def plannable(model: ir.Model, pipeline: str = DEFAULT, *, is_canonical: bool = 
 
 
 def plannable_digest(model: ir.Model) -> str:
-    """The digest of what ``plannable`` just gave, from its mark: a large graph takes long."""
+    """The digest of a graph that ``plannable`` returned, from its mark. Digesting takes long."""
     return model.metadata_props[MARK].split()[-1]
 
 

@@ -24,13 +24,13 @@ Watch = Callable[[Pass, ir.Model, ir.Model, bool], None]
 the graph before it, the graph after it (not to be changed), and what the pass returned.
 """
 ROUNDS = 24
-"""Times that a pipeline runs at most: passes sweep whole graphs, so that few are ever needed."""
+"""The most times that a pipeline runs. Few are needed: each pass sweeps the whole graph."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassAccount:
-    """What one pass did: as the pipeline spells it, in how many rounds, and how many nodes
-    fewer there are by it.
+    """What one pass did: its name as the pipeline spells it, the number of rounds in which it
+    changed something, and the number of nodes that it removed.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Rewritten:
 
     @property
     def removed(self) -> int:
-        """How many nodes fewer there are."""
+        """The number of nodes that the passes removed."""
         return sum(one.removed for one in self.accounts)
 
 
@@ -79,8 +79,8 @@ class PassError(InputError):
 def run_pipeline(
     model: ir.Model, pipeline: Pipeline, policy: Policy = Policy.EXACT, watch: Watch | None = None
 ) -> Rewritten:
-    """``model`` after what ``policy`` admits of ``pipeline``, again and again until nothing
-    changes; it is not touched.
+    """A copy of ``model`` after the passes of ``pipeline`` that ``policy`` admits, repeated until
+    none of them changes anything.
 
     Args:
         watch: called after every change; what it raises ends the run. With it graphs are compared,

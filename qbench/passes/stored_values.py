@@ -72,7 +72,7 @@ class StorageCost:
 
     @property
     def recomputed_nodes(self) -> int:
-        """How many computations of nodes there are beyond one each."""
+        """How many times nodes are computed again: computations less nodes."""
         return sum(self.recomputed.values())
 
     def __str__(self) -> str:

@@ -31,7 +31,8 @@ class OpenRun:
         cells, findings, samples, notes: its lines, also without file.
         finished: node ids of its items that ended with a record.
         has_red: whether one of their cells is red.
-        hidden: those of red cells that pytest counts as no failure, which a hook can bring about.
+        hidden: node ids of red cells that pytest does not count as failures, because a hook
+            changed their reports.
         checks: name → the arguments of the ``qbench_check`` behind a cell, and its folder.
     """
 

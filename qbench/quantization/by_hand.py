@@ -135,17 +135,17 @@ class HandRanges:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The values that it has ranges of."""
+        """The names of the values with a range here."""
         return tuple(name for name, _ in self.values)
 
     @property
     def digest(self) -> str:
-        """Of its ranges; comments and the order of the file do not count."""
+        """The digest of the ranges; comments and the order of the file do not change it."""
         return digest_plain(dict(self.values))[:_DIGITS]
 
     @property
     def doing(self) -> str:
-        """For errors."""
+        """What was being done, for errors."""
         return f"Planning with the ranges of '{self.file}'"
 
     def __contains__(self, name: object) -> bool:
@@ -169,7 +169,7 @@ class HandRanges:
             axis, block_size: as in ``QParams``.
 
         Raises:
-            InputError: no qparams of that kind are these, or the channels are not so many.
+            InputError: the numbers are not qparams of that kind, or do not fit the channels.
         """
         one = dict(self.values)[name]
         source = f"{BY_FILE}'{self.file}', {place_of(name)}"

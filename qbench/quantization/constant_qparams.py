@@ -484,7 +484,7 @@ def _bias(
 
 
 def _product(bias: _Bias, weight: QParams | None, input_scale: float | None) -> QParams | str:
-    """The qparams of the product along the axis of its bias, or why there is none."""
+    """The qparams of the product along the axis of its bias, or the reason why it has none."""
     if weight is None or input_scale is None:
         return "the products are not integers"
     if weight.block_size is not None:
@@ -510,7 +510,7 @@ def _own(spec: BiasSpec, bias: _Bias, product: QParams | str, limits: Capabiliti
 
 
 def _finite(value: ir.Value, candidate: Candidate) -> _Array | None:
-    """The array of a constant, or None of what is computed."""
+    """The array of a constant; None where the value is computed."""
     array = constant_value(value)
     if array is not None and not np.isfinite(array).all():
         raise InputError(

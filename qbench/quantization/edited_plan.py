@@ -3,9 +3,9 @@
 ::
 
     chosen     static, fixed, given, dynamic and float: an edit of one is a decision
-    derived    a bias at scale(input) · scale(weight), values that share those of another: they
-               follow where they were left as they were saved, and are compared where they were
-               edited, too, or where it is not known
+    derived    a bias at scale(input) · scale(weight), values that share the parameters of another:
+               one that was left as it was saved follows; one that was edited, or may have been,
+               must have the parameters that follow from the others
 
 The checksums in the file tell which slots were edited (``plan.load_plan``). Where a clip is done
 follows when the plan is written into its graph.
@@ -74,7 +74,8 @@ def derived_again(
 def _one_each(
     decisions: Mapping[Slot, Decision], doing: str, kinds: tuple[type, ...]
 ) -> dict[str, tuple[Slot, QParams]]:
-    """Computed or fed value → a slot and its parameters, of decisions of these ``kinds``.
+    """Value → one of its slots and its parameters, by the decisions of these ``kinds``; constants
+    are left out.
 
     Raises:
         InputError: two slots of a value have different ones.
@@ -82,7 +83,7 @@ def _one_each(
     found: dict[str, tuple[Slot, QParams]] = {}
     for slot, decision in decisions.items():
         qparams = qparams_of(decision)
-        # constants are stored for every reader anew, hence may differ
+        # each reader has its own copy of a constant, so these may differ
         if qparams is None or not isinstance(decision, kinds) or slot.role in _CONSTANTS:
             continue
         first, known = found.setdefault(slot.value, (slot, qparams))
@@ -101,8 +102,8 @@ _CONSTANTS = (Role.WEIGHT, Role.BIAS)
 
 
 def _made_again(slot: Slot, decision: Derived, decisions: Mapping[Slot, Decision]) -> Decision:
-    """``decision`` about ``slot`` from the present parameters of its sources; as it is where they
-    are not in the plan.
+    """``decision`` about ``slot`` with the parameters that follow from its sources now; unchanged
+    where the plan lacks a source.
     """
     sources = [
         (other, qparams)
@@ -153,10 +154,10 @@ def _source_of(name: str, decisions: Mapping[Slot, Decision]) -> tuple[Slot | No
 def _compared(
     slot: Slot, written: Decision, made: Decision, doing: str, *, follows: bool
 ) -> Decision:
-    """``made`` in place of ``written``, where that may follow or is the same number for number.
+    """``made`` in place of ``written``, where that may follow its sources or has the same numbers.
 
     Raises:
-        InputError: it differs, and was edited, too.
+        InputError: the two differ, and the slot itself was edited.
     """
     mine, theirs = qparams_of(written), qparams_of(made)
     if mine is None or theirs is None or mine == theirs:

@@ -527,7 +527,7 @@ def plan_digest(plan: Plan) -> str:
 
 
 def _checksums(plan: Plan) -> dict[str, str]:
-    """Digests of the slots, of what is chosen and of what is derived."""
+    """Digests: of the slots, of the chosen decisions, and of the derived ones."""
     rows: dict[str, list[dict[str, Any]]] = {"chosen": [], "derived": []}
     for slot, decision in plan.decisions.items():
         row = _plan_text_row(slot, decision, _digested)

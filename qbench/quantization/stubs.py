@@ -30,7 +30,7 @@ from qbench.quantization.schema import Rule, Schema
 from qbench.quantization.spec import Role
 
 NO_STUB = "no Q/DQ pair of the model is in front of it"
-"""The reason of what stays float."""
+"""The reason why a slot stays in float."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

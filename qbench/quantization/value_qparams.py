@@ -298,7 +298,7 @@ class Groups:
 
 
 def _joined(groups: Mapping[ir.Value, Group], claims: Claims) -> Group | str:
-    """The one group of all of ``groups``, or why there is none."""
+    """One group that joins all ``groups``, or the reason why they cannot be joined."""
     first, *others = groups
     found = groups[first]
     for value in others:

@@ -63,7 +63,7 @@ def node_of(finding: Finding, suspect: Suspect) -> NodeErrors | None:
 
 
 def decibels(errors: Errors | None) -> str:
-    """``9.8``; empty where there is none."""
+    """``9.8``; empty where no number is known."""
     return "" if errors is None else decimals_text(errors.sqnr_db, 1)
 
 

@@ -152,7 +152,7 @@ def _one_matrix(matrix: Matrix, first: int, width: int, long: bool) -> Iterable[
 
 
 def _blocks(sizes: Sequence[int], room: int) -> Iterable[list[int]]:
-    """Column numbers, as many a block as fit into ``room``; at least one."""
+    """Column numbers in blocks; a block has all columns that fit into ``room``, at least one."""
     block: list[int] = []
     left = room
     for column, size in enumerate(sizes):

@@ -741,7 +741,7 @@ def _has_hidden_state(value: object) -> bool:
 
 
 def _array_digest(value: Any, walk: _Walk) -> list[str]:  # noqa: ANN401 - arrays of any library
-    """The numbers of an array, a numpy scalar, a tensor or a picture; empty: it is none."""
+    """The numbers of an array, a numpy scalar, a tensor or a picture; empty for other values."""
     kind = type(value)
     if "numpy" not in sys.modules or not any(
         hasattr(kind, name) for name in ("__array__", "__array_interface__")
@@ -773,7 +773,7 @@ def _bytes_digest(found: Any) -> str:  # noqa: ANN401 - an array; numpy may not 
 
 
 def _message_bytes(value: Any, walk: _Walk) -> list[str]:  # noqa: ANN401, ARG001 - graphs of any library
-    """The bytes of a protobuf message or a graph of ``onnx_ir``; empty: it is none."""
+    """The bytes of a protobuf message or a graph of ``onnx_ir``; empty for other values."""
     try:
         if type(value).__module__.startswith("onnx_ir") and type(value).__name__ == "Model":
             value = sys.modules["onnx_ir"].to_proto(value)

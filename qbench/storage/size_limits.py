@@ -114,7 +114,7 @@ def limits_times(factor: int) -> Iterator[None]:
 
 
 def factor_admitting(size: int, limit: LimitName) -> int | None:
-    """The smallest factor with which ``size`` is within ``limit``; None: there is none."""
+    """The smallest factor that admits ``size``; None: no factor does."""
     factor = max(1, -(-size // getattr(_DEFAULTS, limit)))
     return factor if size <= getattr(_DEFAULTS.times(factor), limit) else None
 

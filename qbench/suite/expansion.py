@@ -95,7 +95,7 @@ class PlannedCell:
         return replace(self, tolerances=((None, one),))
 
     def with_repeats(self, repeats: int, rule: str) -> "PlannedCell":
-        """This cell, to be run so many times; ``rule``: what says so."""
+        """This cell with ``repeats`` runs; ``rule`` names what asks for them."""
         return replace(self, rules=replace(self.rules, repeats=repeats, repeats_rule=rule))
 
     def quarantine_entry(self, environment: EnvironmentClass) -> QuarantineEntry | None:

@@ -95,8 +95,8 @@ class CellSettings:
 
 
 def layers_of(owner: str, table: CellSettings) -> tuple[Layer[Any], ...]:
-    """One layer per key of ``table``, but for those that compare cells with another backend
-    (``criteria_of``).
+    """One layer for each key that ``table`` sets. ``criteria_of`` reads ``equal_to`` and
+    ``close_to``.
 
     Raises:
         InputError, ValueError: an impossible value.
@@ -173,7 +173,7 @@ def rules_for(cell: Cell, rules: Rules, layers: Iterable[Layer[Any]]) -> Rules:
 def ranges_file_of(folder: Path, rules: Rules) -> Path | None:
     """The file of ranges by hand for a cell with ``rules``; None: it has none.
 
-    ``folder``: of the suite, which the file is named relative to.
+    ``folder``: that of the suite; the name of the file is relative to it.
     """
     setting = rules.more.get(RANGES_FILE.name)
     return folder / setting.value if setting is not None and setting.value else None

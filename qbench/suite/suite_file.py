@@ -207,7 +207,7 @@ class SuiteTable(CellSettings):
         threads: of one engine.
         repeat_threads: of the engine in the second run of a cell, the third and so on, from the
             beginning again where there are more; empty: as ``threads``.
-        max_latency_ratio: the most time of a sample, as a multiple of that of fp32 on the same
+        max_latency_ratio: the longest time of a sample, as a multiple of that of fp32 on the same
             engine, and of the accepted one.
         max_file_bytes: the most bytes of the model file, also as a multiple of that of fp32, and of
             the accepted one.

@@ -38,11 +38,8 @@ from qbench.tracking.calibrations import (
 )
 from qbench.tracking.record import Run, absent_cells
 
-# Accepting: measurements become what is expected from now on; pure functions from a Baseline to a
-# new one.
-#
-# The scope says which results of a run are accepted; the fp32 reference changes only by
-# ``accept_reference``.
+# Pure functions from a Baseline to a new one. The scope says which results of a run are accepted;
+# the fp32 reference changes only by ``accept_reference``.
 
 FLOOR_SLACK_PERCENT = 2
 """How far under the accepted agreement its floor lies. Within a class drift gates the exact
@@ -83,8 +80,8 @@ class Acceptance:
     as it was.
 
     ``notices`` are sentences about quarantine entries that have run out. ``left_new`` and
-    ``left_changed`` count the results that a wider scope would have taken: without anything
-    accepted, and other than what was.
+    ``left_changed`` count the results that a wider scope would have taken: those of cells without
+    an accepted result, and those that differ from it.
     """
 
     baseline: Baseline
@@ -145,10 +142,9 @@ def accept_measurements(
         accepting: scope and reason.
         rules: the suite's numbers: what is unsupported, the least floor.
         quarantine: cells that are never accepted.
-        today: an entry whose last day is before it lists no cell any more and gives a notice; None:
-            all are valid.
-        criterion: cell → how far it may be from another backend; a cell that is further away is
-            never accepted.
+        today: an entry whose last day is before it is ignored, with a notice; None: all are valid.
+        criterion: cell → how far its answers may be from those of another backend; a cell beyond it
+            is never accepted.
 
     Raises:
         InputError: something accepted would be replaced without a reason; nothing is taken over

@@ -213,7 +213,7 @@ def _found(connection: Connection, wanted: Wanted) -> _Found:
 
 
 def wanted_series(connection: Connection, wanted: Wanted) -> dict[int, Row[Any]]:
-    """Number → what the results of that number share, of those that are wanted."""
+    """Number of a group → the values that its results share, of the wanted groups."""
     limits = {field.name: getattr(wanted, field.name) for field in fields(Wanted)}
     limits = {name: limit for name, limit in limits.items() if limit is not None}
     return {row.key: row for row in connection.execute(_series_statement(tuple(limits)), limits)}

@@ -88,7 +88,7 @@ def _in_release_order(order: list[int], headers: Sequence[Mapping[str, Any]]) ->
 
 
 def _version(text: str) -> tuple[bool, Version]:
-    """The place of a version in the order of PEP 440; what is none comes first."""
+    """The place of a version in the order of PEP 440; other texts come first."""
     try:
         return True, Version(text)
     except InvalidVersion:
@@ -210,7 +210,7 @@ def _believed(started: float, committed: float, late: float) -> float:
 
 
 def _seconds(stamp: object) -> float:
-    """An ISO 8601 time in seconds since 1970; −∞ for what is none. A time without a zone is UTC."""
+    """An ISO 8601 time in seconds since 1970; −∞ for other texts. A time without a zone is UTC."""
     try:
         time = datetime.datetime.fromisoformat(str(stamp))
         return (time if time.tzinfo else time.replace(tzinfo=datetime.UTC)).timestamp()

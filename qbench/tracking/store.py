@@ -223,7 +223,7 @@ _COPY_AGAIN = "Move the file out of the history, or copy it again from where it 
 
 
 def unreadable(name: Path | str, found: str, *, remedy: str = _COPY_AGAIN) -> StoreError:
-    """The error of what cannot be read as a run."""
+    """The error for a file that cannot be read as a run."""
     return StoreError(
         f"Reading the run file '{shown_path(name)}'",
         found=found,

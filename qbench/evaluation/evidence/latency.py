@@ -12,10 +12,11 @@ from qbench.evaluation.cell_run import CellRun
 from qbench.evaluation.request import Request
 from qbench.graph import Form
 
-# Timed is the engine alone, on feeds that were prepared before: no preparation of samples, no task,
-# and, where the work can be sent to the process of an engine, no pipe. Engines of another Python
-# are timed with theirs. Each turn runs all feeds ``PASSES`` times on one of the two, and then on
-# the other; the fastest pass counts, since whatever else the computer does only adds time.
+# Only the engine is timed, on feeds that were prepared before: the time holds neither the
+# preparation of samples nor the task. An engine in a process of its own is timed there, without the
+# pipe between the processes; only an engine of another Python is timed with its pipe. Each turn
+# runs all feeds ``PASSES`` times on one of the two models, then on the other. The fastest pass
+# counts, because other work of the computer only adds time.
 
 WARM_UP, TURNS, PASSES, SAMPLES = 3, 21, 3, 8
 

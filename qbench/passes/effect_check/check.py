@@ -339,7 +339,7 @@ def _inside(
 Occurring = Callable[[tuple[str, ...]], Mapping[str, Array]]
 """Names of inputs and codes of the graph before → what they are on some samples."""
 _MOST = 16
-"""Values that moved, of which more than the first are not looked at."""
+"""The most values that moved which are looked at."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

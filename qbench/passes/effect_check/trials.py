@@ -343,7 +343,7 @@ def shrunk(
 def elements_of(
     feeds: Mapping[str, Array], zeros: Mapping[str, float]
 ) -> tuple[tuple[str, tuple[int, ...], float], ...]:
-    """(input, place, number) of what is not zero; of an input of one element, always."""
+    """(input, place, number) of each number that is not zero, and of every input of one element."""
     found = []
     for name, array in feeds.items():
         where = np.flatnonzero((array != zeros[name]) | (array.size == 1))

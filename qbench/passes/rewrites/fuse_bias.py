@@ -62,7 +62,7 @@ class FuseBias:
 
 
 def _bias(product: ir.Node, added: ir.Node, other: ir.Value | None) -> tuple[Array, Array] | str:
-    """The int32 codes of the bias and their scales, one per channel; or why there is none."""
+    """The int32 codes of the bias and their scales, one per channel; or why they do not exist."""
     scales, axis = _scales(product)
     reader = only_consumer(added.outputs[0])
     border = None if reader is None else border_of(reader)

@@ -146,7 +146,7 @@ def _below(site: Requantize) -> ir.Node | None:
 
 
 def _movers_from(first: ir.Node) -> list[ir.Node]:
-    """``first`` and the movers behind it, each of which alone reads the reals of the one before."""
+    """``first`` and the movers after it; each is the only reader of the one before."""
     movers = [first]
     while (
         reader := only_consumer(movers[-1].outputs[0])
