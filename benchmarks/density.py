@@ -3,7 +3,8 @@
     python benchmarks/density.py [ROOT …]      the packages of each checkout; default: this one
     python benchmarks/density.py --list        also names the functions and the comprehensions
 
-    conditional expressions per 1,000 lines = 1000 · (number of `a if b else c`) / lines
+    conditional expressions per 1,000 lines = 1000 · (number of `a if b else c`) / lines, and
+    likewise per 1,000 statements, which does not depend on where lines are broken
     dense function = more than MOST_CONDITIONALS conditional expressions, or one inside another
     wide comprehension = more than MOST_LOOPS `for` in one comprehension
 
@@ -51,6 +52,7 @@ class Density:
     """The counts of some files."""
 
     lines: int
+    statements: int
     conditionals: int
     dense: tuple[DenseFunction, ...]
     wide: tuple[tuple[Path, int], ...]
@@ -104,6 +106,7 @@ def wide_comprehensions(nodes: Iterable[ast.AST]) -> Iterator[Comprehension]:
 def density_of(paths: list[Path]) -> Density:
     """The counts of the files ``paths``."""
     lines = 0
+    statements = 0
     conditionals = 0
     dense: list[DenseFunction] = []
     wide: list[tuple[Path, int]] = []
@@ -112,12 +115,14 @@ def density_of(paths: list[Path]) -> Density:
         text = path.read_text(encoding="utf-8")
         tree = ast.parse(text)
         lines += len(text.splitlines())
+        statements += sum(isinstance(node, ast.stmt) for node in ast.walk(tree))
         conditionals += sum(isinstance(node, ast.IfExp) for node in ast.walk(tree))
         dense += dense_functions(path, tree)
         wide += [(path, node.lineno) for node in wide_comprehensions(ast.walk(tree))]
         long_lines += sum(len(line) > LONGEST_LINE for line in text.splitlines())
     return Density(
         lines=lines,
+        statements=statements,
         conditionals=conditionals,
         dense=tuple(dense),
         wide=tuple(wide),
@@ -140,18 +145,20 @@ def packages(root: Path) -> dict[str, list[Path]]:
 
 def row_of(name: str, density: Density) -> str:
     """One row of the table, as Markdown."""
-    per_thousand = 1000 * density.conditionals / density.lines
-    counts = f"{density.lines:,} | {per_thousand:.1f} | {len(density.dense)} | {len(density.wide)}"
-    return f"| {name} | {counts} | {density.long_lines:,} |"
+    of_lines = 1000 * density.conditionals / density.lines
+    of_statements = 1000 * density.conditionals / density.statements
+    counts = f"{density.lines:,} | {density.conditionals:,} | {of_lines:.1f} | {of_statements:.1f}"
+    dense = f"{len(density.dense)} | {len(density.wide)}"
+    return f"| {name} | {counts} | {dense} | {density.long_lines:,} |"
 
 
 def print_table(root: Path, *, names: bool) -> None:
     """Print the table of one checkout, with ``names`` also the functions and comprehensions."""
     print(
-        "| package | lines | conditional expressions per 1,000 | dense functions | wide "
-        "comprehensions | long lines |"
+        "| package | lines | conditional expressions | per 1,000 lines | per 1,000 statements "
+        "| dense functions | wide comprehensions | long lines |"
     )
-    print("|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|")
     for package, paths in packages(root).items():
         print(row_of(package, density_of(paths)))
     whole = density_of([path for paths in packages(root).values() for path in paths])
