@@ -127,30 +127,24 @@ def run_cell(request: Request, model: CellModel, started: float) -> CellRun:
     Raises:
         QbenchError: what the engine, the task and the comparison raise.
     """
-    subject, shared, timer = request.subject, request.shared, request.timer
-    whole = reference_of(request)
-    engine = recording(request.backend) if model.reports else request.backend
+    shared, whole = request.shared, reference_of(request)
     with ExitStack() as stack:
+        engine = recording(request.backend) if model.reports else request.backend
         runners = prepare_runners(engine, model.graphs, stack, threads=request.threads)
-        samples = {name: shared.samples(dataset) for name, dataset in subject.data.items()}
-        prepared = timer()
+        samples = {name: shared.samples(one) for name, one in request.subject.data.items()}
+        prepared = request.timer()
         comparison = None
         if request.comparator is not None:
             comparison = BackendComparison(request, model.graphs, stack)
-        early = None
-        if can_stop(request, whole):
-            early = run_until_decided(request, runners, samples, whole)
-        answers, sample_seconds = _answers(request, runners, samples, early, comparison)
+        done, sample_seconds = _answered(request, runners, samples, whole, comparison)
         compared = comparison.finished() if comparison is not None else None
-        finished = timer()
+        finished = request.timer()
         answers = {
-            name: shared.with_likelihoods(one, runners, subject.data[name])
-            for name, one in answers.items()
+            name: shared.with_likelihoods(one, runners, request.subject.data[name])
+            for name, one in done.answers.items()
         }
-        executed: tuple[float | None, tuple[str, ...]] = (None, ())
-        if model.quantized is not None and model.reports:
-            executed = executed_macs(runners, model.quantized)
-    reference, data = _of_part(request, whole, early)
+        executed = _executed(model, runners)
+    reference, data = _of_part(request, whole, done)
     return CellRun(
         answers=answers,
         reference=reference,
@@ -158,8 +152,8 @@ def run_cell(request: Request, model: CellModel, started: float) -> CellRun:
         whole=whole,
         data=data,
         samples=samples,
-        stopped=early.stopped if early is not None else None,
-        drawn=early.rows if early is not None else {},
+        stopped=done.stopped,
+        drawn=done.rows,
         compared=compared,
         executed=executed,
         seconds=_seconds(prepared - started, finished - prepared, comparison),
@@ -167,42 +161,58 @@ def run_cell(request: Request, model: CellModel, started: float) -> CellRun:
     )
 
 
-def _answers(
+def _answered(
     request: Request,
     runners: Mapping[str, Executor],
     samples: Mapping[str, Samples],
-    early: SequentialRun | None,
+    whole: Mapping[str, Answers],
     comparison: BackendComparison | None,
-) -> tuple[dict[str, Answers], tuple[float, ...]]:
-    """The answers of a cell: those it has after an early end, or to all samples, next to
-    another backend's if asked; and the seconds of a sample on the engine, where asked for.
+) -> tuple[SequentialRun, tuple[float, ...]]:
+    """The answers of a cell, next to another backend's where one is given: to the samples that
+    decide its verdict, where they may be fewer, else to all; and the seconds of a sample on the
+    engine, where asked for.
     """
-    if early is not None:
-        return dict(early.answers), ()
+    if can_stop(request, whole):
+        return run_until_decided(request, runners, samples, whole), ()
     task = request.subject.model.task
     if comparison is not None:
         pairs = comparison.paired(runners)
-        found = {name: task.answer(pairs, comparison.noted(data)) for name, data in samples.items()}
-        return found, ()
+        return _all({name: task.answer(pairs, comparison.noted(samples[name])) for name in samples})
     if not request.times_samples:
-        return {name: answered(task, runners, data) for name, data in samples.items()}, ()
+        return _all({name: answered(task, runners, data) for name, data in samples.items()})
     timed = {
         name: timed_answers(task, runners, data, request.timer) for name, data in samples.items()
     }
-    first = next(iter(timed.values()))
-    return {name: answers for name, (answers, _) in timed.items()}, first[1]
+    _, seconds = next(iter(timed.values()))
+    return _all({name: answers for name, (answers, _) in timed.items()}, seconds)
+
+
+def _all(
+    answers: Mapping[str, Answers], seconds: tuple[float, ...] = ()
+) -> tuple[SequentialRun, tuple[float, ...]]:
+    """The run of all samples, with ``answers`` to them."""
+    return SequentialRun(answers=answers, rows={}, stopped=None), seconds
+
+
+def _executed(
+    model: CellModel, runners: Mapping[str, Executor]
+) -> tuple[float | None, tuple[str, ...]]:
+    """``CellRun.executed`` of the run by ``runners``."""
+    if model.quantized is None or not model.reports:
+        return None, ()
+    return executed_macs(runners, model.quantized)
 
 
 def _of_part(
-    request: Request, whole: Mapping[str, Answers], early: SequentialRun | None
+    request: Request, whole: Mapping[str, Answers], done: SequentialRun
 ) -> tuple[Mapping[str, Answers], Mapping[str, Dataset]]:
     """The fp32 answers and the data of the samples that were run."""
     data = request.subject.data
-    if early is None or early.stopped is None:
+    if done.stopped is None:
         return whole, data
     task = request.subject.model.task
-    reference = {name: picked_answers(task, one, early.rows[name]) for name, one in whole.items()}
-    return reference, {name: one.pick(early.rows[name]) for name, one in data.items()}
+    reference = {name: picked_answers(task, one, done.rows[name]) for name, one in whole.items()}
+    return reference, {name: one.pick(done.rows[name]) for name, one in data.items()}
 
 
 def _seconds(

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from qbench.suite.catalogues import meanings as meanings
     from qbench.suite.catalogues import with_python as with_python
     from qbench.suite.catalogues import written_extensions as written_extensions
-    from qbench.suite.cell_subject import make_subject as make_subject
     from qbench.suite.check import Check as Check
     from qbench.suite.check import OpenCheck as OpenCheck
     from qbench.suite.check import check_name as check_name
@@ -44,11 +43,12 @@ if TYPE_CHECKING:
     from qbench.suite.session import Bench as Bench
     from qbench.suite.session import JudgedCell as JudgedCell
     from qbench.suite.session import Settings as Settings
+    from qbench.suite.session import StoredBaselines as StoredBaselines
     from qbench.suite.session import approve_run as approve_run
+    from qbench.suite.session import make_subject as make_subject
     from qbench.suite.session import repeatable_cell as repeatable_cell
     from qbench.suite.stale import idle_rule_errors as idle_rule_errors
     from qbench.suite.stale import unneeded_entry_errors as unneeded_entry_errors
-    from qbench.suite.stored_baselines import StoredBaselines as StoredBaselines
     from qbench.suite.suite_file import QUARANTINE_SUFFIX as QUARANTINE_SUFFIX
     from qbench.suite.suite_file import SUFFIX as SUFFIX
     from qbench.suite.suite_file import ModelTable as ModelTable

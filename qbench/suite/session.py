@@ -9,17 +9,19 @@ import datetime
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import onnx_ir as ir
 
 from qbench.backends import Backend, take_unprotected
 from qbench.diagnosis import RepeatableCell
-from qbench.errors import NotFetchedError, QbenchError, StoreError, UnsupportedError
+from qbench.errors import InputError, NotFetchedError, QbenchError, StoreError, UnsupportedError
 from qbench.evaluation import (
     Comparator,
+    MetricUse,
     Request,
     SamplePreviews,
     Subject,
@@ -28,6 +30,8 @@ from qbench.evaluation import (
     measure_request,
     previews_of,
 )
+from qbench.extension import Catalogue
+from qbench.graph import Operator, with_operators
 from qbench.host import processor_class
 from qbench.judging import (
     APPROVABLE,
@@ -58,26 +62,28 @@ from qbench.judging import (
     support_lost,
 )
 from qbench.metrics import Answers, Score, score
-from qbench.storage import Cache, digest_plain
-from qbench.subjects import data_notes, task_answers
+from qbench.storage import Cache, digest_plain, sweep_work_folder
+from qbench.subjects import Dataset, ZooModel, data_notes, task_answers
 from qbench.suite.catalogues import Catalogues
 from qbench.suite.expansion import PlannedCell, tolerances_of
 from qbench.suite.settings import ranges_file_of, rewriting_of
-from qbench.suite.suite_file import CalibrationChoice, Suite
+from qbench.suite.suite_file import CalibrationChoice, ModelTable, Suite
 from qbench.tracking import (
     Acceptance,
     Accepting,
     Baseline,
+    BaselineChange,
     CellRecord,
     accept_measurements,
     accept_reference,
+    baseline_path,
+    changing_baseline,
+    find_baseline,
     is_taken,
 )
 
 if TYPE_CHECKING:
     from qbench.quantization import Schema
-from qbench.suite.cell_subject import make_subject
-from qbench.suite.stored_baselines import StoredBaselines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -770,3 +776,153 @@ def _refuse_unread(model: str, done: Acceptance) -> None:
                 "were committed."
             ),
         )
+
+
+class StoredBaselines:
+    """The baselines of the models of one suite in ``folder``, each read once.
+
+    A model that came quantized takes its reference from its partner; its own file holds its
+    accepted cells and a copy of the reference that they were accepted against.
+
+    ``replacing``: a new reference will be stored, so of a damaged baseline the intact parts are
+    used. A file that cannot be read at all is always an error, and so is a ``.json`` that is none:
+    what it held is not known.
+    """
+
+    def __init__(self, folder: Path, suite: Suite, *, replacing: bool) -> None:
+        self._folder = folder
+        self._suite = suite
+        self._replacing = replacing
+        sweep_work_folder(folder / suite.name)
+        self._loaded: dict[str, Baseline | None] = {}
+        self._lost: dict[str, tuple[str, ...]] = {}
+
+    def get(self, model: str) -> Baseline | None:
+        """The baseline that cells of ``model`` are judged by, or None when there is none.
+
+        Raises:
+            StoreError: its file, or its partner's, cannot be read, or is damaged and not about to
+                be replaced.
+        """
+        partner = self._suite.partners.get(model)
+        if partner is None:
+            return self.own(model)
+        reference = self.own(partner.id)
+        return None if reference is None else reference.as_reference_of(model, self.own(model))
+
+    def lost(self, model: str) -> tuple[str, ...]:
+        """A sentence for each damaged part of the file of ``model`` that will be replaced.
+
+        Raises:
+            StoreError: as ``get``.
+        """
+        self.own(model)
+        return self._lost.get(model, ())
+
+    @contextlib.contextmanager
+    def changing(self, model: str) -> Iterator[BaselineChange]:
+        """Lock the baseline of ``model`` for writing; all baselines are read again inside the
+        block and after it.
+
+        Raises:
+            StoreError: the folder cannot be written.
+        """
+        with changing_baseline(self._path(model)) as change:
+            self._forget()
+            yield change
+        self._forget()
+
+    def _forget(self) -> None:
+        self._loaded.clear()
+        self._lost.clear()
+
+    def own(self, model: str) -> Baseline | None:
+        """The baseline in the file of ``model`` itself.
+
+        Raises:
+            StoreError: as ``get``.
+        """
+        if model not in self._loaded:
+            baseline = find_baseline(self._path(model), keep_whole_parts=self._replacing)
+            if baseline is not None and baseline.lost:
+                self._lost[model] = baseline.lost
+            self._loaded[model] = baseline
+        return self._loaded[model]
+
+    def _path(self, model: str) -> Path:
+        return baseline_path(self._folder, self._suite.name, model)
+
+
+def make_subject(
+    table: ModelTable,
+    calibration: CalibrationChoice,
+    catalogues: Catalogues,
+    *,
+    limit: int | None,
+    partner: ModelTable | None = None,
+) -> Subject:
+    """The subject of the cells of ``table`` under ``calibration``: network, scored data,
+    metrics, calibration samples.
+
+    Args:
+        limit: at most that many scored samples a set.
+        partner: the float model that ``table``, which came quantized, is judged against.
+
+    Raises:
+        InputError: a data set holds fewer samples than the suite asks for.
+    """
+    uses = []
+    for written in table.metrics:
+        name, _, data_name = written.partition("@")
+        uses.append(MetricUse(written, catalogues.metrics.get(name), data_name or table.data))
+    names = dict.fromkeys([table.data, *(use.data for use in uses)])
+    data = {name: catalogues.datasets.get(name) for name in names}
+    if table.samples is not None:
+        data[table.data] = _taken(data[table.data], table.samples)
+    if limit is not None:
+        data = {name: dataset.take(min(limit, len(dataset))) for name, dataset in data.items()}
+    if table.is_alone:
+        model, learned = _model(table.id, catalogues), data[table.data].without_samples()
+        return Subject(
+            model=model, given=model, data=data, metrics=tuple(uses), calibration=learned
+        )
+    return Subject(
+        model=_model((partner or table).id, catalogues),
+        given=None if partner is None else _model(table.id, catalogues),
+        data=data,
+        metrics=tuple(uses),
+        calibration=_taken(catalogues.datasets.get(calibration.data), calibration.count),
+    )
+
+
+def _model(name: str, catalogues: Catalogues) -> ZooModel:
+    """The model called ``name``, its graphs carrying the operators that extensions define."""
+    model = catalogues.models.get(name)
+    operators = catalogues.operators
+    if not operators.names():
+        return model
+    graphs = {graph: partial(_carrying, load, operators) for graph, load in model.graphs.items()}
+    return replace(model, graphs=graphs)
+
+
+def _carrying(load: Callable[[], ir.Model], operators: Catalogue[Operator]) -> ir.Model:
+    return with_operators(load(), operators)
+
+
+def _taken(dataset: Dataset, count: int) -> Dataset:
+    """``count`` samples of ``dataset``.
+
+    Raises:
+        InputError: it holds fewer.
+    """
+    if count > len(dataset):
+        raise InputError(
+            f"Taking {count} samples of '{dataset.id}'",
+            found=f"{len(dataset)} in it",
+            expected="at least as many as the suite asks for",
+            remedy=(
+                f"Write {len(dataset)} or less in the suite: 'count' of 'calibration', or "
+                "'samples'."
+            ),
+        )
+    return dataset.take(count)
