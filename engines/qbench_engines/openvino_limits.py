@@ -7,7 +7,7 @@
                 code 0
     windows     a convolution by a window of one element with padding and strides: a result of
                 another shape
-    gaps        a transposed convolution of uint8 data without a zero point, with a scale per
+    gaps        a transposed convolution of data without a zero point, with a scale per
                 channel and a bias, whose stride is longer than its window: what no tap reaches has
                 other codes
     factors     a product with, or quotient by, a constant with elements of both signs in front of
@@ -156,10 +156,21 @@ def _ancestors(node: ir.Node) -> set[ir.Node]:
 
 def _averages(graph: ir.Graph) -> Nodes:
     for node in graph:
-        if (node.domain, node.op_type) != (ENGINE_DOMAIN, "QLinearAveragePool"):
+        kind = (node.domain, node.op_type)
+        if kind == (ENGINE_DOMAIN, "QLinearAveragePool"):
+            of_codes = node
+        elif kind == ("", "AveragePool") and (maker := _dequantizer(node)) is not None:
+            of_codes = maker  # a result of reals
+        else:
             continue
-        if _pads(node) and int_attribute(node, "count_include_pad", 0) and _zero_point(node, 2):
+        if _pads(node) and int_attribute(node, "count_include_pad", 0) and _zero_point(of_codes, 2):
             yield node
+
+
+def _dequantizer(node: ir.Node) -> ir.Node | None:
+    """The DequantizeLinear that gives ``node`` its data; None: something else does."""
+    maker = None if node.inputs[0] is None else node.inputs[0].producer()
+    return maker if maker is not None and maker.op_type == "DequantizeLinear" else None
 
 
 def _windows(graph: ir.Graph) -> Nodes:
@@ -191,7 +202,7 @@ def _gaps(graph: ir.Graph) -> Nodes:
             is_longer
             and has_bias
             and each
-            and _of_unsigned(node)
+            and _of_bare_codes(node)
             and _readers(node) == ["QuantizeLinear"]
         ):
             yield node
@@ -205,14 +216,14 @@ def _is_per_channel(weight: ir.Value | None) -> bool:
     return qparams is not None and np.size(qparams.scale) > 1
 
 
-def _of_unsigned(node: ir.Node) -> bool:
-    """Whether the data are uint8 codes that count from 0."""
+def _of_bare_codes(node: ir.Node) -> bool:
+    """Whether the data are codes whose zero point is 0: others run in float."""
     data = input_at(node, 0)
     maker = None if data is None else data.producer()
     qparams = (
         node_qparams(maker) if maker is not None and maker.op_type == "DequantizeLinear" else None
     )
-    return qparams is not None and qparams.qtype.name == "uint8" and not np.any(qparams.zero_point)
+    return qparams is not None and not np.any(qparams.zero_point)
 
 
 def _readers(node: ir.Node) -> list[str]:

@@ -80,6 +80,9 @@ WRONG = {
         ROWS, MATRIX, "uint8", 128,
     ),
     "padding counts": ("averages", POOL.format(1), PICTURE, POINT, "uint8", 128),
+    "padding counts in reals": ("averages", (
+        POOL.format(1).split(" mq")[0].replace("m =", "y =") + " }"
+    ), PICTURE, POINT, "uint8", 128),
     "a padded point": (
         "windows", (
             "o = Conv <strides = [2, 2], pads = [1, 1, 1, 1]> (d, wd)"
@@ -88,6 +91,9 @@ WRONG = {
     "gaps": ("gaps", EACH + (
         "o = ConvTranspose <strides = [1, 2]> (d, ed, bd)"
     ), PICTURE, POINT, "uint8", 0),
+    "gaps of signed data": ("gaps", EACH + (
+        "o = ConvTranspose <strides = [1, 2]> (d, ed, bd)"
+    ), PICTURE, POINT, "int8", 0),
     "limits between levels": ("limits", CLIP.format("low", "high"), PICTURE, POINT, "uint8", 128),
     "a limit below a level": ("limits", CLIP.format("below", "top"), PICTURE, POINT, "uint8", 128),
 }  # fmt: skip
