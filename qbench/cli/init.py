@@ -133,6 +133,13 @@ def _refuse_none(
     Raises:
         InputError: as the name says.
     """
+    if _is_below_repository(folder):
+        raise InputError(
+            doing,
+            found="a folder below the root of a repository",
+            expected="the root: GitHub reads workflows in no other folder",
+            remedy="Run it in the root of the repository, or name that folder.",
+        )
     if not files:
         raise InputError(
             doing, found=notes[0], expected="what a job installs", remedy="Name it: --package P."

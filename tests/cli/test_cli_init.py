@@ -232,6 +232,15 @@ def test_the_baselines_and_annotations_are_for_git(qbench, folder):
     assert not listed & {"reports/history/run.jsonl", "reports/index.html"}
 
 
+def test_workflows_alone_below_a_root_are_refused_with_the_place(qbench, folder):
+    (folder / ".git").mkdir()
+    (folder / "below").mkdir()
+    code, _, told = qbench("init", "below", "--ci", "github", "--package", "pytest-qbench==0.1.0")
+    assert code == 2
+    assert "found a folder below the root of a repository" in told
+    assert "--package" not in told
+
+
 def test_workflows_are_written_where_github_reads_them(qbench, folder):
     subprocess.run(["git", "init", "-q"], check=True)
     assert qbench("init", "below", "--package", "0.1.0")[0] == 0
