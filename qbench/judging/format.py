@@ -116,9 +116,11 @@ def still_failing(node_id: str = "") -> str:
     )
 
 
-def undecided(node_id: str, *, whole: bool) -> str:
+def undecided(node_id: str, *, whole: bool, by_counts: bool) -> str:
     """A sample too small to decide; the data has more where the run did not score the ``whole``
     of it.
+
+    ``by_counts``: the suite decides by them already, and a margin of a sample or more would be.
     """
     if is_test(node_id):
         return f'pytest "{node_id}" again when its data has that many samples'
@@ -127,7 +129,10 @@ def undecided(node_id: str, *, whole: bool) -> str:
         if whole
         else "without --qbench-limit"
     )
-    return f'pytest "{node_id}" again {more}; decision = "point" compares the counts alone'
+    again = f'pytest "{node_id}" again {more}'
+    if by_counts:
+        return f"{again}; the counts alone decide where the tolerance admits a sample or more"
+    return f'{again}; decision = "point" compares the counts alone'
 
 
 def noisy(slug: str, runs: int | None) -> str:

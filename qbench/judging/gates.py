@@ -48,6 +48,7 @@ from qbench.judging.loss import (
 from qbench.judging.measurement import Measurement
 from qbench.judging.rules import Rules
 from qbench.judging.sequential import stopped_gate
+from qbench.judging.statistics import DecisionRule
 from qbench.judging.suite_keys import (
     DECISION,
     EXECUTED_MACS,
@@ -87,7 +88,10 @@ def _wanting_score(context: Context, gate: Gate) -> str:
 def _more_samples(context: Context, gate: Gate) -> str:
     if gate.is_noise and gate.noise is not None:
         return remedies.noisy(context.measurement.cell.slug, gate.noise.runs_needed)
-    return remedies.undecided(context.node_id, whole=context.expectation.whole)
+    by_counts = context.rules.decision.by is DecisionRule.POINT
+    return remedies.undecided(
+        context.node_id, whole=context.expectation.whole, by_counts=by_counts
+    )
 
 
 def _detail(_: Context, gate: Gate) -> str:

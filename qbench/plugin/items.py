@@ -63,7 +63,9 @@ class CellItem(pytest.Item):
             self.stash[ITEM_STATE].finding = finding_of(self.opened, judged, self.config)
         search = ""
         if _is_wrong(judged.verdict) and judged.measurement:
-            search = localize_command(self.planned, self._moved_baseline(judged.verdict))
+            search = localize_command(
+                self.planned, self._moved_baseline(judged.verdict), ranges=self._ranges_file()
+            )
         conclude(judged.verdict, str(self.planned.cell), missing, detail_of(self.config), search)
 
     def _moved_baseline(self, verdict: "Verdict") -> Path | None:
@@ -73,7 +75,19 @@ class CellItem(pytest.Item):
         if not verdict.moved:
             return None
         cell = self.planned.cell
-        path = baseline_path(self.config.stash[OPTIONS].baselines, cell.suite, cell.model)
+        return self._as_typed(
+            baseline_path(self.config.stash[OPTIONS].baselines, cell.suite, cell.model)
+        )
+
+    def _ranges_file(self) -> Path | None:
+        """The file of ranges by hand of the cell; None: it has none."""
+        from qbench.suite import ranges_file_of
+
+        path = ranges_file_of(self.path.parent, self.planned.rules)
+        return None if path is None else self._as_typed(path)
+
+    def _as_typed(self, path: Path) -> Path:
+        """``path`` as a command takes it that is typed where pytest was started."""
         here = self.config.invocation_params.dir
         return path.relative_to(here) if path.is_relative_to(here) else path
 
@@ -329,12 +343,15 @@ def detail_of(config: pytest.Config) -> Detail:
     return Detail.NUMBERS if style == "long" or verbose > 0 else Detail.SENTENCES
 
 
-def localize_command(planned: "PlannedCell", baseline: Path | None = None) -> str:
+def localize_command(
+    planned: "PlannedCell", baseline: Path | None = None, *, ranges: Path | None = None
+) -> str:
     """What to type for the whole finding of a cell, by the names of its suite; empty where the
     verb cannot.
 
     Args:
         baseline: whose calibrated ranges are not those of the cell; None: its ranges are accepted.
+        ranges: the file of ranges by hand; None: the schema chooses them all.
     """
     cell, calibration = planned.cell, planned.calibration
     if cell.is_fp32 or cell.is_given or cell.is_recorded or planned.passes != "none":
@@ -343,6 +360,8 @@ def localize_command(planned: "PlannedCell", baseline: Path | None = None) -> st
         f"qbench localize {cell.model} --backend {cell.backend} --schema {cell.schema} --data "
         f"{planned.model.data} --calib {calibration.data} --calib-count {calibration.count}"
     )
+    if ranges is not None:
+        command += f" --ranges {shlex.quote(str(ranges))}"
     if baseline is None:
         return command
     variant = f" --variant {planned.recalibrated}" if planned.recalibrated else ""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy.typing as npt
 
 from qbench.errors import InputError
+from qbench.number_text import counted
 from qbench.numerics import QParams, QType
 from qbench.quantization.candidates import ClipForm, Float
 from qbench.quantization.decision import (
@@ -349,10 +350,10 @@ class Plan:
                 if isinstance(decision, Dynamic)
             }
         )
-        values = f"{len(self.values)} values quantized" + (
-            f", {made} by qparams made at run time" if made else ""
-        )
-        return f"{self.schema}: {values}, {len(self.floats)} units in float, {share}"
+        values = f"{counted(len(self.values), 'value')} quantized"
+        if made:
+            values += f", {made} by qparams made at run time"
+        return f"{self.schema}: {values}, {counted(len(self.floats), 'unit')} in float, {share}"
 
     def _coverage(self, backend: str) -> Iterator[str]:
         if self.requested:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from qbench.suite.session import approve_run as approve_run
     from qbench.suite.session import make_subject as make_subject
     from qbench.suite.session import repeatable_cell as repeatable_cell
+    from qbench.suite.settings import ranges_file_of as ranges_file_of
     from qbench.suite.stale import idle_rule_errors as idle_rule_errors
     from qbench.suite.stale import unneeded_entry_errors as unneeded_entry_errors
     from qbench.suite.suite_file import QUARANTINE_SUFFIX as QUARANTINE_SUFFIX

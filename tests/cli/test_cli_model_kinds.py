@@ -115,7 +115,8 @@ def test_a_suite_takes_models_of_all_kinds(own, project):
     and two lose more.
     """
     own(*KINDS)
-    text = f'[suite]\nbackends = ["ort-cpu-precise"]\nschemas = ["{SCHEMA}"]\n'
+    head = "[suite]\ntolerance = 0.05\n"  # two of 48 samples: at 0.5 % no count could decide
+    text = f'{head}backends = ["ort-cpu-precise"]\nschemas = ["{SCHEMA}"]\n'
     for kind in KINDS:
         if kind in CAME_QUANTIZED:
             text += (

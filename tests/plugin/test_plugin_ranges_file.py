@@ -46,6 +46,7 @@ def test_an_edited_file_is_named(by_hand):
     assert result.parseoutcomes() == {"failed": 2}
     second = made(project)["w8a8_asym_pc"]
     assert second["schema"] == first["schema"]
+    result.stdout.fnmatch_lines(["*qbench localize tiny_a * --ranges suites/tiny.ranges.toml*"])
     result.stdout.fnmatch_lines(
         [f"*ranges by hand: {first['ranges']} → {second['ranges']}*".replace("[", "[[]")]
     )
