@@ -89,9 +89,7 @@ def _more_samples(context: Context, gate: Gate) -> str:
     if gate.is_noise and gate.noise is not None:
         return remedies.noisy(context.measurement.cell.slug, gate.noise.runs_needed)
     by_counts = context.rules.decision.by is DecisionRule.POINT
-    return remedies.undecided(
-        context.node_id, whole=context.expectation.whole, by_counts=by_counts
-    )
+    return remedies.undecided(context.node_id, whole=context.expectation.whole, by_counts=by_counts)
 
 
 def _detail(_: Context, gate: Gate) -> str:
