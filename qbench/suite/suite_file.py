@@ -98,8 +98,8 @@ class ModelTable(CellSettings):
     ``flips``, ``probabilities``, ``repeats`` and ``stop`` have the same form (see ``settings``).
     Its shares, ``backends`` and ``schemas`` replace the suite's, ``limits`` those of the same
     metrics.
-    ``samples`` is the number of scored samples, spread evenly over the data; ``private`` keeps
-    their content and answers out of run files and reports. A variant replaces
+    ``samples`` is the number of scored samples, spread evenly over the data; ``private`` lists
+    those that were lost and gained by their ids alone. A variant replaces
     ``calibration.count`` or ``calibration.data`` and may name its own ``schemas`` and ``backends``.
     ``fp32`` names the float model that this one is a quantized form of, or is false if there is
     none.
@@ -213,7 +213,7 @@ class SuiteTable(CellSettings):
             the accepted one.
         most_excused: share of the gated cells that may have a tolerance of their own or a
             quarantine entry before ``qbench doctor`` reports it.
-        private: whether run files and reports name samples by their ids alone.
+        private: whether run files and reports list lost and gained samples by their ids alone.
     """
 
     tolerance: CellTolerance | float | None = None
