@@ -20,7 +20,7 @@ from qbench.cli.options import (
     declare_ranges,
     declare_threads,
 )
-from qbench.cli.printing import print_json, put
+from qbench.cli.printing import print_json, put, say
 from qbench.errors import InputError, unknown_name
 from qbench.number_text import counted, percent, points
 from qbench.storage import MOST_LISTED
@@ -134,7 +134,7 @@ def _measured(arguments: argparse.Namespace) -> _Listed:
     measured = evaluated.measured[-1]
     made = previews_of(evaluated.shared.subject, measured.samples, lambda *_: False)
     for problem in made.problems:
-        put(problem)
+        say(problem)
     return _Listed(
         cell=str(measured.cell),
         run="measured now",
@@ -191,7 +191,7 @@ def _samples_of(run: "Run") -> "Mapping[Cell, Mapping[str, SampleChanges]]":
 
     found, unread = read_samples(run.samples)
     if unread:
-        put(f"{counted(unread, 'line')} of samples of run {run.id} could not be read")
+        say(f"{counted(unread, 'line')} of samples of run {run.id} could not be read")
     return found
 
 
@@ -236,7 +236,7 @@ def _lines(one: _Listed, most: int) -> Iterator[str]:
             yield "  private: samples have ids alone"
         for sample in changes.samples[:most]:
             yield from _sample_lines(one, name, changes, sample)
-        left = changes.lost + changes.gained - min(len(changes.samples), most)
+        left = changes.of_effect - min(len(changes.samples), most)
         if left > 0:
             yield f"  and {left} more"
 

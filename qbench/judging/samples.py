@@ -58,12 +58,15 @@ class SampleChanges:
     samples: tuple[ChangedSample, ...] = field(default=())
 
     @property
-    def is_whole(self) -> bool:
-        """Whether every sample that was lost or gained is among them; without labels, every one
-        that is answered otherwise.
-        """
+    def of_effect(self) -> int:
+        """How many samples were lost or gained; without labels, how many are answered otherwise."""
         has_labels = all(one.effect != CHANGED for one in self.samples)
-        return len(self.samples) >= (self.lost + self.gained if has_labels else self.changed)
+        return self.lost + self.gained if has_labels else self.changed
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every one of them is listed."""
+        return len(self.samples) >= self.of_effect
 
 
 SamplesByData = Mapping[str, SampleChanges]

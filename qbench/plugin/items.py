@@ -178,7 +178,7 @@ def _keep_samples(
     made = opened.bench.previews(
         planned, samples, lambda *one: one in sent or has_preview(reports, *one)
     )
-    sent |= {(digest, sample) for digest, sample, _ in made.found}
+    sent |= {(one.digest, sample.id) for one in samples.values() for sample in one.samples}
     state.previews = tuple(
         (digest, sample, asdict(preview)) for digest, sample, preview in made.found
     )
@@ -186,7 +186,7 @@ def _keep_samples(
 
 
 _PREVIEWED = pytest.StashKey[set[tuple[str, str]]]()
-"""(data, sample) whose previews this process has made."""
+"""(data, sample) whose previews this process has made, or could not make."""
 
 
 def unmeasured_cell(

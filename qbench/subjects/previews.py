@@ -42,6 +42,8 @@ def preview_of(sample: object) -> Preview:
     if isinstance(sample, Mapping):
         return _of_several(dict(sample))
     if isinstance(sample, tuple | list):
+        if sample and all(isinstance(one, int | float) for one in sample):
+            return _of_array(np.asarray(sample))
         return _of_several({str(at): one for at, one in enumerate(sample, 1)})
     if is_dataclass(sample) and not isinstance(sample, type):
         held = {each.name: getattr(sample, each.name) for each in fields(sample)}

@@ -62,6 +62,39 @@ def test_the_newest_run_is_shown(history, capsys):
     assert "\x1b" not in text
 
 
+def test_without_labels_the_rest_is_counted_too(history, capsys):
+    moved = ChangedSample(id="s1", effect="changed")
+    run_file(history, 3, "dog", lost=0, changed=4, samples=(moved,))
+    assert main(["samples", CELL]) == 0
+    assert "  and 3 more\n" in capsys.readouterr().out
+
+
+def test_a_line_that_cannot_be_read_is_not_among_the_facts(history, capsys):
+    path = history / "2.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    damaged = '{"type":"samples","data":5}\n'
+    path.write_text("".join([*lines[:-1], damaged, lines[-1]]))
+    assert main(["samples", CELL, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)[0]["data"]["val"]["lost"] == 3
+    assert "1 line of samples of run 20260102T000000Z-abc could not be read" in err
+
+
+def test_a_sample_without_a_preview_is_not_among_the_facts(history, capsys, monkeypatch):
+    def gone(*_):
+        raise FileNotFoundError("no file 7.png")
+
+    monkeypatch.setattr("qbench.evaluation.sample_previews.preview_of", gone)
+    words = ["--data", "digits_test", "--calib", "digits_train", "--schema", "w4a4_asym_pt"]
+    assert main(["samples", "digits_cnn", *words, "--most", "2", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert [one["preview"] for one in json.loads(out)[0]["data"]["digits_test"]["samples"]] == [
+        None,
+        None,
+    ]
+    assert "found FileNotFoundError: no file 7.png" in err
+
+
 def test_two_runs_are_next_to_each_other(history, capsys):
     assert main(["samples", "net::*", "--run", "previous", "--with", "latest", "--json"]) == 0
     (one,) = json.loads(capsys.readouterr().out)

@@ -87,9 +87,13 @@ def test_private_data_has_ids_alone(project):
 
 
 def test_a_sample_that_cannot_be_loaded_again_is_a_note(project):
-    written(project)
+    """It is tried once in a process, whatever number of cells list it."""
+    suite = SUITE.replace("PRIVATE", "").replace('["ort-cpu"]', '["ort-cpu", "ort-cpu-noopt"]')
+    project.write_suite(suite)
     conftest = project.path / "conftest.py"
     loader = conftest.read_text().replace("load=lambda index: x[index],", "load=loader(x, name),")
+    tried = project.path / "tried.txt"
+    loader += f"TRIED = {str(tried)!r}\n"
     loader += """
 
 def loader(x, name):
@@ -97,6 +101,8 @@ def loader(x, name):
 
     def load(index):
         if index in seen and name == "points":
+            with open(TRIED, "a") as file:
+                print(index, file=file)
             raise FileNotFoundError(f"no file {index}.png")
         seen.add(index)
         return x[index]
@@ -106,7 +112,10 @@ def loader(x, name):
     conftest.write_text(loader)
     project.run("--qbench-report=html")
     notes = [one["text"] for one in project.lines(kind="note")]
-    (note,) = (text for text in notes if text.startswith("Showing"))
+    note, *_ = (text for text in notes if text.startswith("Showing"))
     assert "and 9 more of 'points': found FileNotFoundError: no file" in note
+    indices = tried.read_text().split()
+    assert len(indices) == len(set(indices))
+    assert len(samples_of(project)) == 2
     page = (project.path / "reports" / "samples" / "tiny_a--w4a8_sym_pt.html").read_text()
     assert "no preview here" in page
