@@ -271,10 +271,11 @@ def _kept(
     """Place → the result of an earlier run of the same cell, where these are asked for."""
     from qbench.tracking import kept_results
 
+    found = files.read()  # also where they are not taken: nothing is added to another file
     if not arguments.resume:
         say(f"results: {files.path} (--resume takes finished cells from there)")
         return {}
-    kept = kept_results(files.read(), made, files.path)
+    kept = kept_results(found, made, files.path)
     say(f"results: {files.path}, of which {counted(len(kept), 'finished cell is', _MANY)} taken")
     return kept
 

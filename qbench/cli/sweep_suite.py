@@ -303,7 +303,7 @@ def _measured_lines(chosen: "Sequence[SweepCell]") -> list[str]:
 
     wide = max(len(one.name) for one in chosen)
     return [
-        f"#   {one.name.ljust(wide)}  {one.metric} {loss_text(one)}  "
+        f"#   {one.name.ljust(wide)}  {_one_line(one.metric)} {loss_text(one)}  "
         f"{bytes_text(one.file_bytes)}  {time_text(one.ms)} ms"
         for one in chosen
     ]

@@ -191,7 +191,7 @@ class SweepFile:
         doing = f"Reading the results '{self.path}', line {number}"
         try:
             table: Any = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             if line.startswith(b"{"):
                 return None
             table = None
@@ -260,13 +260,19 @@ def kept_results(
     """
     newest = {_key(one.made): one for one in found if one.made}
     kept = {
-        place: replace(newest[_key(made)], kept=True)
+        place: _named_by(replace(newest[_key(made)], kept=True), made)
         for place, made in enumerate(wanted)
         if _key(made) in newest
     }
     if found:
         _refuse_others(found, wanted, path)
     return kept
+
+
+def _named_by(cell: SweepCell, made: Mapping[str, str]) -> SweepCell:
+    """``cell`` called as this sweep calls it, whatever its line says: files are made by names."""
+    backend, schema = made.get("backend", cell.backend), made.get("schema", cell.schema)
+    return replace(cell, backend=backend, schema=schema)
 
 
 _SHARED = {

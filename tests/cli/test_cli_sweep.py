@@ -155,12 +155,13 @@ def test_results_of_something_else_are_refused(swept, qbench, change):
         ('{"format": "qbench-sweep/1", "backend": 3, "schema": "s"}\n', "line 1: found Expected"),
     ],
 )
-def test_a_file_that_is_no_file_of_results_is_refused(blobs_files, qbench, text, says):
+@pytest.mark.parametrize("more", [("--resume",), ()])
+def test_a_file_that_is_no_file_of_results_is_refused(blobs_files, qbench, text, says, more):
     Path("r.jsonl").write_text(text)
-    arguments = ("--results", "r.jsonl", "--resume")
-    code, out, err = qbench("sweep", "net.onnx", *DATA, *TWO, *arguments)
+    code, out, err = qbench("sweep", "net.onnx", *DATA, *TWO, "--results", "r.jsonl", *more)
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert says in err
+    assert Path("r.jsonl").read_text() == text
 
 
 def test_what_the_budget_leaves_out_is_named(blobs_files, qbench, monkeypatch):
@@ -405,6 +406,18 @@ def test_a_suite_is_written_by_its_front_and_never_over_a_file(swept, qbench):
     assert code == 2
     assert "which names no measured cell" in err.splitlines()[-1]
     assert not Path("c").exists()
+
+
+def test_a_file_of_results_adds_no_line_to_a_suite(swept, qbench):
+    file = Path("sweep-net.jsonl")
+    file.write_text(file.read_text().replace('"metric":"top1"', '"metric":"top1\\n[x]"'))
+    assert "\\n[x]" in file.read_text()
+    code, _, err = qbench(
+        *("sweep", "net.onnx", *DATA, *TWO, "--resume"),
+        *("--write-suite", "a/suites/best.qbench.toml"),
+    )
+    assert code == 0, err
+    assert set(tomllib.loads(Path("a/suites/best.qbench.toml").read_text())) == {"suite", "model"}
 
 
 def test_files_of_schemas_go_with_the_suite(blobs_files, qbench):

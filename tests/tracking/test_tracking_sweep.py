@@ -69,6 +69,18 @@ def test_what_was_added_is_read(tmp_path):
         file.read()
 
 
+def test_a_line_that_holds_itself_too_deep_is_left_out(tmp_path):
+    file = SweepFile(tmp_path / "r.jsonl")
+    file.path.write_text('{"a":' * 100_000 + "\n")
+    assert file.read() == ()
+
+
+def test_a_result_is_called_as_the_sweep_calls_it(tmp_path):
+    made = {**MADE, "backend": "b"}
+    (one,) = kept_results([cell("s\nschemas = []", made=made)], [made], tmp_path).values()
+    assert one.name == "b+s"
+
+
 def test_a_key_of_a_newer_version_is_ignored(tmp_path):
     file = SweepFile(tmp_path / "r.jsonl")
     file.add(cell("a"))
