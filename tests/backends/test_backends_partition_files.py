@@ -14,7 +14,7 @@ from onnx import numpy_helper
 
 from qbench.backends import PartitionedBackend, get_backend, run_partition
 from qbench.calibration import calibrate
-from qbench.errors import QbenchError
+from qbench.errors import QbenchError, StoreError
 from qbench.numerics import get_arithmetic
 from qbench.passes import get_device, partition_files, partition_model, write_partition
 from qbench.quantization import GraphOutputs, get_schema, make_plan, quantize_model
@@ -190,6 +190,36 @@ def test_a_call_names_no_file_elsewhere(digits, cut):
     onnx.save(host, cut / "host.onnx")
     with pytest.raises(QbenchError, match="island"):
         run_partition(cut, digits[1])
+
+
+@pytest.mark.parametrize(
+    ("domain", "place"), [("qbench.island", "host"), ("", "device"), ("", "?")]
+)
+def test_a_node_at_an_impossible_place_is_refused(digits, cut, domain, place):
+    host = onnx.load(cut / "host.onnx")
+    node = next(one for one in host.graph.node if one.domain == domain)
+    (entry,) = (one for one in node.metadata_props if one.key == "qbench.place")
+    entry.value = place
+    onnx.save(host, cut / "host.onnx")
+    with pytest.raises(QbenchError, match=f"found qbench.place = '[{place}]+' at "):
+        run_partition(cut, digits[1])
+
+
+def test_half_a_cut_is_not_read(digits, cut, monkeypatch):
+    """Over an earlier cut, whose manifest would fit the files of both; it can be written again."""
+    files = partition_files(partition_model(digits[0], get_device("conv-engine")))
+
+    def full(*_):
+        raise StoreError("Writing", found="no room", expected="room", remedy="Make room.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("qbench.passes.partition.files.save_model", full)
+        with pytest.raises(StoreError):
+            write_partition(files, cut)
+    with pytest.raises(QbenchError, match="found the format None"):
+        run_partition(cut, digits[1])
+    write_partition(files, cut)
+    assert run_partition(cut, digits[1])
 
 
 def test_islands_of_an_earlier_cut_are_removed(digits, cut):

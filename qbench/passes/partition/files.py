@@ -125,13 +125,15 @@ def partition_files(partition: Partition, model: str = "") -> PartitionFiles:
 
 
 def write_partition(files: PartitionFiles, folder: Path) -> None:
-    """Write ``files`` into ``folder``, the manifest last.
+    """Write ``files`` into ``folder``, the manifest last: until then an empty one says that the
+    files are not whole.
 
     Raises:
         InputError: the folder holds something else, which might be taken for a part of it.
         StoreError: a file cannot be written.
     """
     require_free(folder)
+    write_text(folder / MANIFEST, "{}\n")
     for island in files.islands:
         save_model(island.model, folder / island.file)
     save_model(files.host, folder / HOST)
@@ -368,10 +370,30 @@ def read_partition(folder: Path | str) -> ReadPartition:
                 remedy="Write the partition again.",
             )
         host.functions.pop((DOMAIN, node.op_type, ""), None)
-    places = {node: Place(node.metadata_props.get(PLACE, Place.HOST.value)) for node in host.graph}
     return ReadPartition(
         manifest=manifest,
         host=host,
-        sections=sections_of(host.graph, places),
+        sections=sections_of(host.graph, _places_of(host, doing)),
         islands={node.op_type: load_model(folder / f"{node.op_type}.onnx") for node in calls},
     )
+
+
+def _places_of(host: ir.Model, doing: str) -> dict[ir.Node, Place]:
+    """The place of each node of ``host``; calls of islands, and no others, are on the device.
+
+    Raises:
+        InputError: a node says otherwise.
+    """
+    known, found = {place.value: place for place in Place}, {}
+    for node in host.graph:
+        word = node.metadata_props.get(PLACE, Place.HOST.value)
+        place = known.get(word)
+        if place is None or (place is Place.DEVICE) != (node.domain == DOMAIN):
+            raise InputError(
+                doing,
+                found=f"{PLACE} = {word!r} at '{node_key(node)}' in '{HOST}'",
+                expected=f"'{Place.DEVICE.value}' at calls of islands, and another place elsewhere",
+                remedy="Write the partition again.",
+            )
+        found[node] = place
+    return found
