@@ -650,7 +650,7 @@ class _Seal:
         seal = cls({}, {})
         for line in text.splitlines():
             if line.startswith(_FROM):
-                with contextlib.suppress(ValueError):
+                with contextlib.suppress(ValueError, TypeError):
                     path_read, state = json.loads(line.removeprefix(_FROM))
                     seal.read[path_read] = state
                     continue

@@ -133,7 +133,13 @@ def flip(path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["key/0.raw", "key/layout.json", "key.sha256"])
 @pytest.mark.parametrize(
-    "how", [flip, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"\xff\n")]
+    "how",
+    [
+        flip,
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(b"\xff\n"),
+        lambda path: path.write_bytes(path.read_bytes() + b"from 5\n"),
+    ],
 )
 def test_a_damaged_entry_is_made_anew_with_one_notice(
     tmp_path: Path, name: str, how: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
