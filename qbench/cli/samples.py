@@ -100,6 +100,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     Raises:
         QbenchError: there is no such cell or run, or the model cannot be measured.
     """
+    _refuse_idle(arguments)
     listed = [_measured(arguments)] if arguments.data else list(_remembered(arguments))
     if arguments.json:
         print_json([_table(one, arguments.most or MOST_LISTED) for one in listed])
@@ -110,6 +111,23 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         for line in _lines(one, arguments.most or MOST_LISTED):
             put(line)
     return ExitCode.FINE
+
+
+_OF_RUNS = {"--run": "run", "--with": "other"}
+_OF_MEASURING = {f"--{name}": name for name in ("schema", "calib", "ranges", "fp32", "metrics")}
+
+
+def _refuse_idle(arguments: argparse.Namespace) -> None:
+    """Refuse options of runs where the model is measured now, and those of measuring elsewhere."""
+    idle, other = (_OF_RUNS, "with") if arguments.data else (_OF_MEASURING, "without")
+    option = next((name for name, held in idle.items() if getattr(arguments, held)), None)
+    if option is not None:
+        raise InputError(
+            f"Listing the lost and gained samples of '{arguments.cell}'",
+            found=f"{option} {other} --data",
+            expected="options of the history, or --data and options of measuring",
+            remedy=f"Leave {option} out, or {'leave out' if arguments.data else 'add'} --data.",
+        )
 
 
 # Measured now.

@@ -112,6 +112,8 @@ def test_two_runs_are_next_to_each_other(history, capsys):
         (["net"], "the name of no cell, and no --data"),
         ([CELL, "--run", "20270101"], "no such run"),
         (["digits_cnn", "--data", "digits_test"], "--data without --schema or --fp32"),
+        (["digits_cnn", "--data", "digits_test", "--with", "latest"], "--with with --data"),
+        ([CELL, "--schema", "w8a8_asym_pc"], "--schema without --data"),
     ],
 )
 def test_what_is_not_there_is_one_sentence(history, capsys, arguments, found):
