@@ -24,7 +24,7 @@ from qbench.reporting.report import Report, alert_rows
 from qbench.reporting.run_comparison import Comparison, run_choice, runs_to_choose
 from qbench.reporting.samples_view import DataSamples, SchemaSamples, run_words
 from qbench.reporting.sweep_layout import AXES, backend_marks, shape_path, sweep_chart, sweep_svg
-from qbench.reporting.sweep_rows import SORTED_BY, SweepTable, sweep_columns
+from qbench.reporting.sweep_rows import SORTED_BY, SweepTable, bytes_text, sweep_columns
 from qbench.reporting.terminal import class_sentence, next_steps
 from qbench.reporting.trends import Cost, StepGroup, Trend, is_eventful, places_of
 from qbench.reporting.trimming import trim_page, trim_script
@@ -306,7 +306,7 @@ def _environment() -> "Environment":
         _costs_of,
         _courses_of,
         _nights_of,
-        _bytes_text,
+        bytes_text,
         _model_state,
         _steps_of,
         _slowest_cells,
@@ -533,11 +533,6 @@ def _courses_of(report: Report) -> tuple[list[Course], list[Course]]:
 def _nights_of(report: Report) -> int:
     """How many nights the courses show."""
     return min(NIGHTS, places_of(report.runs)[-1] + 1) if report.runs else 0
-
-
-def _bytes_text(size: int) -> str:
-    """``3.54 MB``, ``412 kB``."""
-    return f"{size / 1e6:.2f} MB" if size >= 1e6 else f"{size / 1e3:.3g} kB"
 
 
 def _slowest_cells(report: Report, count: int = 12) -> list[CellView]:
