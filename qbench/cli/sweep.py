@@ -132,7 +132,6 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     say_content_notes(plan.shared)
     _refuse_all_refused(arguments, cells)
     table = _table(arguments, cells)
-    chosen = () if suite is None else chosen_cells(arguments.choose or PARETO, table)
     if arguments.json:
         from qbench.reporting import sweep_facts
 
@@ -141,7 +140,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         _print_table(table)
     _write_pictures(arguments, table)
     if suite is not None:
-        for line in suite.write(chosen):
+        for line in suite.write(chosen_cells(arguments.choose or PARETO, table)):
             say(line)
     return _code(table, files)
 

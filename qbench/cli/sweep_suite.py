@@ -65,18 +65,31 @@ def chosen_cells(text: str, table: "SweepTable") -> "tuple[SweepCell, ...]":
     return tuple(row.cell for row in rows if row.cell.name in chosen)
 
 
+def _refuse_unknown_choice(text: str, plan: "SweepPlan") -> None:
+    """Refuse a word of ``--choose`` that names no cell, before any is measured."""
+    cells = [(one.name, schema.name) for one, schema in plan.cells if schema is not None]
+    for word in values_of("choose", text):
+        is_known = word in _FRONTS or word == ALL
+        if not is_known and not any(_names(word, *cell) for cell in cells):
+            raise _unknown(word, ["+".join(cell) for cell in cells], "cell of this sweep")
+
+
 def _is_named(cell: "SweepCell", pattern: str) -> bool:
+    return _names(pattern, cell.backend, cell.schema)
+
+
+def _names(pattern: str, backend: str, schema: str) -> bool:
     from qbench.judging import Cell
 
-    return Cell("sweep", "m", cell.backend, cell.schema).is_named_by(pattern)
+    return Cell("sweep", "m", backend, schema).is_named_by(pattern)
 
 
-def _unknown(word: str, names: Sequence[str]) -> InputError:
+def _unknown(word: str, names: Sequence[str], kind: str = "measured cell") -> InputError:
     close = nearest(word, [*names, *_FRONTS, ALL])
     words = ", ".join((*_FRONTS, ALL))
     return InputError(
         "Choosing the cells of the suite",
-        found=f"'{word}', which names no measured cell",
+        found=f"'{word}', which names no {kind}",
         expected=f"backend+schema of a row, a pattern with *, or {words}",
         remedy=f"Did you mean '{close}'?" if close else f"The first row is '{names[0]}'.",
     )
@@ -93,7 +106,8 @@ class SuiteFiles:
         plan: the sweep.
 
     Raises:
-        InputError: a file is there already, or the suite's has another name than suites have.
+        InputError: a file is there already, the suite's has another name than suites have, or a
+            word of ``--choose`` names no cell.
     """
 
     def __init__(self, arguments: argparse.Namespace, plan: "SweepPlan") -> None:
@@ -102,6 +116,7 @@ class SuiteFiles:
         self.suite = Path(arguments.write_suite)
         self._doing = f"Writing the suite '{arguments.write_suite}'"
         self._refuse_name()
+        _refuse_unknown_choice(arguments.choose or PARETO, plan)
         parent = self.suite.parent
         self.folder = parent.parent if parent.name == "suites" else parent
         self._needed = self._needed_files()

@@ -234,6 +234,17 @@ def test_a_backend_that_cannot_run_a_schema_is_a_row_with_its_reason(refusing, q
     assert out.count("refusing+w8a8_asym_pc: unsupported: ") == 1
 
 
+def test_what_was_measured_is_shown_where_a_chosen_cell_cannot_run(refusing, qbench):
+    code, out, err = qbench(
+        *("sweep", "net.onnx", *DATA, *MINE, "--backend", "ort-cpu,refusing"),
+        *("--schema", "w8a8_asym_pt", "--choose", "refusing+w8a8_asym_pt"),
+        *("--write-suite", "a/suites/b.qbench.toml"),
+    )
+    assert code == 2
+    assert "which names no measured cell" in err.splitlines()[-1]
+    assert "100 %" in next(line for line in out.splitlines() if "w8a8_asym_pt" in line)
+
+
 def test_a_sweep_in_which_every_cell_is_refused_is_one_sentence(refusing, qbench):
     arguments = ("--backend", "refusing", "--schema", "w8a8_asym_pt,w8a8_asym_pc")
     code, out, err = qbench("sweep", "net.onnx", *DATA, *MINE, *arguments)
@@ -251,6 +262,10 @@ BAD = {
     "same": (["--plot", "a.png", "--html", "a.png"], "which --plot writes"),
     "input": (["--html", "net.onnx"], "which is read here"),
     "choose": (["--choose", "all"], "--choose without --write-suite"),
+    "chosen": (
+        ["--write-suite", "a/suites/b.qbench.toml", "--choose", "all,ort-cpu+w8a8_asym_pd"],
+        "found 'ort-cpu+w8a8_asym_pd', which names no cell of this sweep",
+    ),
     "suite": (["--write-suite", "suites/mine.toml"], "expected one that ends in .qbench.toml"),
     "there": (["--write-suite", "suites/tiny.qbench.toml"], "which is there already"),
     "ranges": (["--ranges", "none.toml"], "none.toml"),
@@ -404,7 +419,7 @@ def test_a_suite_is_written_by_its_front_and_never_over_a_file(swept, qbench):
     assert "found 'b/conftest.py', which is there already" in err
     code, _, err = qbench(*arguments, "c/suites/best.qbench.toml", "--choose", "ort-cpu+w8a8_asm*")
     assert code == 2
-    assert "which names no measured cell" in err.splitlines()[-1]
+    assert "which names no cell of this sweep" in err.splitlines()[-1]
     assert not Path("c").exists()
 
 
