@@ -62,9 +62,12 @@ def preview_path(reports: Path, digest: str, sample: str) -> Path:
 def has_preview(reports: Path, digest: str, sample: str) -> bool:
     """Whether the preview is there, or no more of this data are kept."""
     path = preview_path(reports, digest, sample)
-    return path.is_file() or (
-        path.parent.is_dir() and sum(1 for _ in path.parent.iterdir()) >= MOST_PREVIEWS
-    )
+    try:
+        return path.is_file() or (
+            path.parent.is_dir() and sum(1 for _ in path.parent.iterdir()) >= MOST_PREVIEWS
+        )
+    except OSError:  # who writes it is told why
+        return False
 
 
 def keep_preview(reports: Path, digest: str, sample: str, preview: Preview) -> None:

@@ -1,6 +1,7 @@
 """Previews next to reports: kept, read, bounded; whatever a file holds is no error."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,16 @@ def test_what_is_kept_is_read(tmp_path):
     assert read_preview(tmp_path, DIGEST, "a") == PNG
     assert read_preview(tmp_path, DIGEST, "b") is None
     assert PNG.address.startswith("data:image/png;base64,")
+
+
+def test_a_folder_that_cannot_be_read_has_none(tmp_path, monkeypatch):
+    """A cell that was measured does not fail by it: that nothing can be written there is a note."""
+
+    def refused(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_file", refused)
+    assert not has_preview(tmp_path, DIGEST, "a")
 
 
 @pytest.mark.parametrize("sample", ["../../../etc/passwd", "a/b\x00", "\udcff", "x" * 5000, ""])
