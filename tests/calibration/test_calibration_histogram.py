@@ -253,6 +253,11 @@ def test_equal_width_bins_hold_every_number_once(x: Array, bins: int) -> None:
     assert (seen >= 0).all()
 
 
+def test_what_lies_far_outside_is_in_the_bin_at_its_end() -> None:
+    seen = Statistics.of(np.array([-3.4e38, 0.5, 3.4e38, 3.4e38], np.float32))
+    assert seen.distribution().equal_width(4, 0.0, 1.0).tolist() == [1, 0, 1, 2]
+
+
 def test_equal_width_bins_are_numpy_s_but_for_the_width_of_a_cell() -> None:
     x = np.random.default_rng(1).normal(size=200_000).astype(np.float32)
     seen = Statistics.of(x)
