@@ -238,7 +238,8 @@ class Distribution:
         points, weights = self.points, self.counts.astype(np.float64)
         if self.mantissa_bits is not None:
             points, weights = self._spread(self.mantissa_bits)
-        where = np.clip(((points - low) / width).astype(np.int64), 0, bins - 1)
+        # cut before the cast: masks of ±1e38 are further away than an integer can say
+        where = np.clip((points - low) / width, 0, bins - 1).astype(np.int64)
         found = np.bincount(where, weights=weights, minlength=bins)
         return np.asarray(np.diff(np.rint(np.cumsum(found)), prepend=0.0).astype(np.int64))
 
