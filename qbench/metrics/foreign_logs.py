@@ -348,6 +348,7 @@ class _InspectSample(msgspec.Struct, frozen=True):
 
 class _InspectData(msgspec.Struct, frozen=True):
     name: str | None = None
+    samples: int | None = None
 
 
 class _InspectConfig(msgspec.Struct, frozen=True):
@@ -500,9 +501,8 @@ def _inspect(
         log.notes.append(
             f"the evaluation ended with the status '{header.status}': samples may be missing"
         )
-    repeated = (spec.config.epochs or 1) > 1
-    log.by_id = repeated and not choices.source
-    log.records = _inspect_records(samples, choices, doing, log.notes, repeated=repeated)
+    log.by_id = (spec.config.epochs or 1) > 1 and not choices.source
+    log.records = _inspect_records(samples, choices, doing, log.notes, spec)
     return log
 
 
@@ -511,11 +511,12 @@ def _inspect_records(
     choices: LogChoices,
     doing: str,
     notes: list[str],
-    *,
-    repeated: bool,
+    spec: _InspectSpec,
 ) -> Iterator[AnswerRecord]:
-    failed = []
+    repeated = (spec.config.epochs or 1) > 1
+    logged, failed = set(), []
     for one in samples:
+        logged.add(one.id)
         name = f"{one.id}#{one.epoch}" if repeated else str(one.id)
         where = f"{doing}, sample '{name}'"
         if not one.scores or one.error is not None:
@@ -541,6 +542,9 @@ def _inspect_records(
     if failed:
         shown = ", ".join(f"'{name}'" for name in failed[:3])
         notes.append(f"{counted(len(failed), 'sample')} without a score left out ({shown})")
+    declared = spec.dataset.samples or 0
+    if len(logged) < declared:
+        notes.append(f"the log has {len(logged):,} of the {declared:,} samples of its data set")
 
 
 def _text_of(question: Any) -> Any:  # noqa: ANN401 - of JSON
