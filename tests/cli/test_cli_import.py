@@ -190,6 +190,19 @@ def test_inspects_grades_epochs_and_failed_samples(form, tmp_path, imported):
     assert "1 sample without a score left out ('q1#2')" in err
 
 
+@pytest.mark.parametrize("form", ["json", "eval"])
+@pytest.mark.parametrize(("declared", "noted"), [(None, False), (4, False), (5, True)])
+def test_a_log_of_a_part_of_its_data_says_so(declared, noted, form, tmp_path, imported):
+    log = inspect_log(epochs=2)
+    log["eval"]["dataset"] = {"name": "sums-data", "samples": declared}
+    if form == "json":
+        (tmp_path / "log.json").write_text(json.dumps(log))
+    else:
+        write_archive(tmp_path / "log.eval", log)
+    _, err, _ = imported(f"log.{form}")
+    assert ("4 of the 5 samples" in err) == noted
+
+
 def test_two_imported_logs_are_compared(tmp_path, imported, qbench):
     write_archive(tmp_path / "old.eval", inspect_log())
     changed = inspect_log()
