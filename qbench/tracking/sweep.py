@@ -7,13 +7,14 @@ the one with the least of the other cost.
 """
 
 import enum
-import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from qbench.errors import InputError, StoreError, refused_by_system
 from qbench.judging import FP32
@@ -187,11 +188,11 @@ class SweepFile:
         return tuple(cell for cell in found if cell is not None)
 
     def _cell(self, number: int, line: bytes) -> SweepCell | None:
-        """The result in ``line``; None: the line was cut off."""
+        """The result in ``line``; None: the line was cut off, or holds what no sweep writes."""
         doing = f"Reading the results '{self.path}', line {number}"
         try:
-            table: Any = json.loads(line)
-        except (ValueError, RecursionError):
+            table: Any = msgspec.json.decode(line)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             if line.startswith(b"{"):
                 return None
             table = None

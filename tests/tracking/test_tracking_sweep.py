@@ -69,10 +69,13 @@ def test_what_was_added_is_read(tmp_path):
         file.read()
 
 
-def test_a_line_that_holds_itself_too_deep_is_left_out(tmp_path):
+@pytest.mark.parametrize("loss", ['{"a":' * 100_000, "NaN", "Infinity", "1e999", '"\xff"'])
+def test_a_line_that_no_sweep_can_write_is_left_out(tmp_path, loss):
     file = SweepFile(tmp_path / "r.jsonl")
-    file.path.write_text('{"a":' * 100_000 + "\n")
-    assert file.read() == ()
+    file.add(cell("a", loss=0.25))
+    line = file.path.read_text(encoding="latin-1")
+    file.path.write_text(line.replace("0.25", loss) + line, encoding="latin-1")
+    assert file.read() == (cell("a", loss=0.25),)
 
 
 def test_a_result_is_called_as_the_sweep_calls_it(tmp_path):
