@@ -40,8 +40,23 @@ def declare_model(parser: argparse.ArgumentParser, what: str = "an ONNX file") -
 
 def declare_data(parser: argparse.ArgumentParser, what: str, *, is_required: bool = False) -> None:
     """``--data D``; ``what`` the samples are for."""
+    _declare_data(parser, "--data", what=what, is_required=is_required)
+
+
+def declare_calibration_data(parser: argparse.ArgumentParser, what: str) -> None:
+    """``--data D`` of a verb whose only samples calibrate; ``--calib`` is the same."""
+    _declare_data(parser, "--data", "--calib", what=what, is_required=True)
+
+
+def _declare_data(
+    parser: argparse.ArgumentParser, *names: str, what: str, is_required: bool
+) -> None:
     parser.add_argument(
-        "--data", metavar="D", required=is_required, help=f"{what}, written as for 'qbench eval'"
+        *names,
+        dest="data",
+        metavar="D",
+        required=is_required,
+        help=f"{what}, written as for 'qbench eval'",
     )
 
 

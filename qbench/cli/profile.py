@@ -11,7 +11,7 @@ from qbench.cli.options import (
     choose_cache,
     declare_cache,
     declare_count,
-    declare_data,
+    declare_calibration_data,
     declare_json,
     declare_model,
     declare_plot,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench profile``."""
     declare_model(parser)
-    declare_data(parser, "calibration samples", is_required=True)
+    declare_calibration_data(parser, "calibration samples")
     declare_count(parser)
     written = parser.add_mutually_exclusive_group(required=True)
     written.add_argument("-o", "--output", metavar="P.json", help="the profile to write")

@@ -40,8 +40,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "cell",
         metavar="CELL",
-        help="model::backend+schema[+variant] of the history, or a pattern such as 'my_net::*'; "
-        "with --data an ONNX file or a model, which is measured now",
+        help="model::backend+schema[+variant] of the history, a pattern such as 'my_net::*', or a "
+        "test with qbench_check such as 'tests/test_net.py::test_int8'; with --data an ONNX file or a model, which is measured now",
     )
     parser.add_argument(
         "--run",
@@ -173,12 +173,13 @@ def _remembered(arguments: argparse.Namespace) -> Iterator[_Listed]:
             expected="model::backend+schema of a history, or a model with --data and --schema",
             remedy="Name the cell ('qbench history list' shows runs), or add --data.",
         )
-    run = _run_of(arguments, doing)
+    pattern = _pattern(arguments.cell)
+    run = _run_of(arguments, pattern, doing)
     other = None if arguments.other is None else find_run(arguments.other, arguments.history)
     samples = _samples_of(run)
     others = {} if other is None else _samples_of(other)
     reports = Path(arguments.history).resolve().parent
-    for cell in _chosen(run, arguments.cell, doing):
+    for cell in _chosen(run, pattern, doing):
         data = samples.get(cell, {})
         yield _Listed(
             cell=str(cell),
@@ -190,7 +191,14 @@ def _remembered(arguments: argparse.Namespace) -> Iterator[_Listed]:
         )
 
 
-def _run_of(arguments: argparse.Namespace, doing: str) -> "Run":
+def _pattern(written: str) -> str:
+    """``written`` as a pattern of cells: those of a test, where it is the node id of one."""
+    from qbench.suite import check_name
+
+    return f"{check_name(written)}::*" if written.partition("::")[0].endswith(".py") else written
+
+
+def _run_of(arguments: argparse.Namespace, pattern: str, doing: str) -> "Run":
     """The run that is named, else the newest that measured the cell."""
     if arguments.run is not None:
         return find_run(arguments.run, arguments.history)
@@ -198,7 +206,7 @@ def _run_of(arguments: argparse.Namespace, doing: str) -> "Run":
     known: set[str] = set()
     for run in history.each(reversed(history.nights())):
         names = {str(record.cell) for record in run.cells if record.metrics}
-        if any(fnmatch.fnmatchcase(name, arguments.cell) for name in names):
+        if any(fnmatch.fnmatchcase(name, pattern) for name in names):
             return run
         known |= names
     raise unknown_name(doing, "cell", arguments.cell, known)

@@ -351,7 +351,8 @@ def _print_table(table: "SweepTable") -> None:
     from qbench.reporting import SORTED_BY, sweep_columns
 
     put(f"model    {table.model}")
-    put(f"data     {table.data}  ({counted(table.samples, 'sample')})")
+    scored = f"  ({counted(table.samples, 'sample')})" if table.samples else ""
+    put(f"data     {table.data}{scored}")
     if table.calibration:
         put(f"calib    {table.calibration}")
     lead = table.lead

@@ -72,7 +72,7 @@ def read_given(
             f"Measuring '{given.id}' as it is",
             found="a float model",
             expected="a quantized one, because it names an fp32 partner",
-            remedy="Take 'fp32' away, or give the quantized file.",
+            remedy="Give the quantized file, or take a schema in place of 'fp32'.",
         )
     return models, {name: read_plan(model) for name, model in models.items()}
 

@@ -74,6 +74,7 @@ class DataSamples:
         private: they have ids alone.
         metric: by which they are lost and gained.
         is_probability: whether changes are those of a probability.
+        has_changes: whether one is known; where none is, samples have the order of the data.
     """
 
     name: str
@@ -81,6 +82,7 @@ class DataSamples:
     metric: str
     private: bool
     is_probability: bool
+    has_changes: bool
     samples: tuple[ShownSample, ...]
 
 
@@ -117,6 +119,9 @@ class SchemaSamples:
             metric=first.metric,
             private=any(cell.data[name].private for cell in listed),
             is_probability=first.is_probability,
+            has_changes=any(
+                one.change is not None for cell in listed for one in cell.data[name].samples
+            ),
             samples=tuple(sorted(samples, key=lambda one: -one.largest)),
         )
 

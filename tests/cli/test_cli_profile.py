@@ -56,6 +56,12 @@ def test_a_profile_is_checked_against_model_and_data(halves, qbench):
     assert "a profile of another graph" in err
 
 
+def test_calibration_samples_are_named_as_elsewhere(halves, qbench):
+    code, _, err = qbench("profile", "net.onnx", "--calib", "first.npz", "-o", "p.json")
+    assert (code, err) == (0, "")
+    assert profile(qbench, "first.npz", "--check", "p.json")[0] == 0
+
+
 @pytest.mark.parametrize("more", [(), ("-o", "p.json", "--check", "q.json")])
 def test_one_of_writing_and_checking(halves, qbench, more):
     assert profile(qbench, "first.npz", *more)[0] == 2

@@ -282,6 +282,13 @@ def test_a_mistake_is_one_sentence_before_anything_is_measured(blobs_files, qben
     assert not Path("sweep-net.jsonl").exists()
 
 
+def test_a_sweep_without_a_result_counts_no_samples(blobs_files, qbench):
+    code, out, _ = qbench("sweep", "net.onnx", *DATA, *TWO, "--budget", "0.000001s")
+    assert code == 4
+    assert out.count("not measured: the budget was used up before it") == 6
+    assert "data     test.npz\n" in out
+
+
 @pytest.mark.parametrize("budget", ["0", "-3", "soon", "5 days", "nan", "1e400"])
 def test_a_budget_of_nonsense_is_usage(qbench, budget):
     code, out, err = qbench("sweep", "n", "--data", "d", f"--budget={budget}")

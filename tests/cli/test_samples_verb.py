@@ -1,6 +1,7 @@
 """``qbench samples``: out of the history, of two runs, and measured now."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -8,12 +9,13 @@ from qbench.cli import main
 from qbench.judging import Cell, ChangedSample, SampleChanges
 from qbench.metrics import AnswerPart
 from qbench.storage import json_line
+from qbench.suite import check_name
 from qbench.tracking import samples_line
 
 CELL = "net::ort-cpu+w4"
 
 
-def run_file(folder, index, best, **more):
+def run_file(folder, index, best, *, model="net", **more):
     sample = ChangedSample(
         id="s1",
         effect="lost",
@@ -25,7 +27,7 @@ def run_file(folder, index, best, **more):
     changes = SampleChanges(
         **{"metric": "top1", "digest": "1f", "lost": 3, "changed": 4, "samples": (sample,), **more}
     )
-    axes = {"suite": "mine", "model": "net", "backend": "ort-cpu", "schema": "w4", "variant": ""}
+    axes = {"suite": "mine", "model": model, "backend": "ort-cpu", "schema": "w4", "variant": ""}
     counts = {"n": 9, "hits": 5, "out_of": 9, "reference_hits": 8, "losses": 3, "gains": 0}
     lines = [
         {
@@ -121,6 +123,16 @@ def test_what_is_not_there_is_one_sentence(history, capsys, arguments, found):
     said = capsys.readouterr().err
     assert found in said
     assert said.count("\n") == 1
+
+
+def test_a_test_is_named_by_its_node_id(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    name = check_name("tests/test_net.py::test_int8[Big]")
+    run_file(Path("reports/history"), 1, "dog", model=name)
+    assert main(["samples", "tests/test_net.py::test_int8[Big]"]) == 0
+    assert capsys.readouterr().out.startswith(f"{name}::ort-cpu+w4 on val")
+    assert main(["samples", "tests/test_net.py::test_int4"]) == 2
+    assert "unknown cell 'tests/test_net.py::test_int4'" in capsys.readouterr().err
 
 
 def test_private_data_has_ids_alone(history, capsys):

@@ -249,7 +249,7 @@ def test_wrong_partners_are_one_sentence(given, old, new, said):
 def test_models_that_do_not_fit_their_key_are_one_sentence(given, monkeypatch):
     given.write_suite(SUITE.replace('"tiny_qdq"\nfp32 = "tiny_a"', '"tiny_float"\nfp32 = "tiny_a"'))
     given.run("-k", "tiny_float").stdout.fnmatch_lines(
-        ["*'tiny_float' as it is: found a float model*Take 'fp32' away*"]
+        ["*'tiny_float' as it is: found a float model*a schema in place of 'fp32'*"]
     )
     keys = 'data = "points"\ncalibration = { data = "spare", count = 64 }\nmetrics = ["agreement"]'
     given.write_suite(SUITE.replace('"tiny_qdq"\nfp32 = "tiny_a"', f'"tiny_qdq"\n{keys}'))

@@ -77,6 +77,15 @@ def test_the_largest_change_on_any_backend_comes_first():
     assert [one.id for one in found] == ["s1", "s3", "s2"]
 
 
+def test_without_a_known_change_the_page_names_the_order_of_the_data():
+    run = night(1, {"ort-cpu": changes(sample("s2", None), sample("s1", None))})
+    data = shown(run)
+    assert (data.has_changes, [one.id for one in data.samples]) == (False, ["s2", "s1"])
+    text = html_pages(build_reports([run]))[PATH]
+    assert "the largest change first" not in text
+    assert "in the order of the data" in text
+
+
 def test_what_another_backend_did_not_list_is_said_as_far_as_it_is_known():
     whole, cut = changes(sample("s2")), changes(sample("s2"), lost=30)
     told = {"a": changes(sample("s1", -0.9)), "b": whole, "c": cut}
