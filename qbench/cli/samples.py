@@ -41,7 +41,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "cell",
         metavar="CELL",
         help="model::backend+schema[+variant] of the history, a pattern such as 'my_net::*', or a "
-        "test with qbench_check such as 'tests/test_net.py::test_int8'; with --data an ONNX file or a model, which is measured now",
+        "test with qbench_check such as 'tests/test_net.py::test_int8'; with --data an ONNX file "
+        "or a model, which is measured now",
     )
     parser.add_argument(
         "--run",
