@@ -230,6 +230,7 @@ def compare_texts(arguments: argparse.Namespace) -> ComparedSides:
         QbenchError: the model, the data or a name is wrong, or a backend does not run its graph.
     """
     from qbench.diagnosis import Allowed, SideComparison
+    from qbench.subjects import require_answers
 
     left = SideText().saying(arguments.left)
     right = left.saying(arguments.right)
@@ -255,6 +256,7 @@ def compare_texts(arguments: argparse.Namespace) -> ComparedSides:
             for name, one in sides[0].items()
         }
         answers = shared.subject.model.task.answer(runners, samples)
+        require_answers(shared.subject.model.task, answers, samples)
         found = {name: runner.compared() for name, runner in runners.items()}
     left, right = (
         replace(text, schema="") if form != FLOAT else text

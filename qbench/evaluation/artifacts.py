@@ -63,6 +63,7 @@ from qbench.subjects import (
     content_notes,
     forced_likelihoods,
     prepare_samples,
+    require_answers,
     task_answers,
     unfollowed_text,
 )
@@ -297,10 +298,13 @@ def answered(task: Task, runners: Mapping[str, Executor], samples: Samples) -> A
     one.
 
     Raises:
+        InputError: the task gives something else than answers, or other than one per sample.
         QbenchError: what the task and the engine raise.
     """
     with working(f"running {counted(len(samples), 'sample')}"):
-        return run_where_prepared(partial(_answers_of, task, samples), runners)
+        found = run_where_prepared(partial(_answers_of, task, samples), runners)
+    require_answers(task, found, samples)
+    return found
 
 
 def _answers_of(task: Task, samples: Samples, runners: Mapping[str, Executor]) -> Answers:
@@ -383,6 +387,10 @@ class SubjectArtifacts:
             name: with_usual_sizes(model, lambda: self.samples(main))
             for name, model in loaded.items()
         }
+
+    def note(self, text: str) -> None:
+        """Add ``text`` to the notices of the run, once in a process."""
+        self._cache.note(text)
 
     @property
     def made_with(self) -> tuple[Cache, Backend, str]:

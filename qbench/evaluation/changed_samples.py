@@ -7,7 +7,9 @@ reference are told.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +17,7 @@ import numpy.typing as npt
 from qbench.evaluation.cell_run import CellRun
 from qbench.evaluation.request import Request
 from qbench.evaluation.subject import MetricUse
+from qbench.extension import place_of, raised
 from qbench.judging import (
     CHANGED,
     GAINED,
@@ -23,8 +26,10 @@ from qbench.judging import (
     SampleChanges,
     SamplesByData,
 )
-from qbench.metrics import Against, Answers, Direction
+from qbench.metrics import Against, AnswerPart, Answers, Direction
 from qbench.subjects import Dataset, class_namer
+
+T = TypeVar("T")
 
 
 def note_float_run(request: Request, run: CellRun) -> None:
@@ -72,14 +77,14 @@ def _listed(request: Request, run: CellRun, use: MetricUse) -> SampleChanges:
     samples = tuple(ChangedSample(id=data.sample_ids[at], effect=effects[at]) for at in order)
     is_private = request.private or data.private
     if not is_private:
-        name_of = class_namer(data)
+        tell = _Teller(request, answers, class_namer(data))
         samples = tuple(
             replace(
                 sample,
-                label=_label(answers, data, at, name_of),
+                label=tell.label(data, at),
                 change=moves[at],
-                fp32=fp32(at).told(at, name_of),
-                quantized=answers.told(at, name_of),
+                fp32=tell.answer(fp32(at), at),
+                quantized=tell.answer(answers, at),
                 values=None if values is None else (float(values[at, 0]), float(values[at, 1])),
             )
             for sample, at in zip(samples, order, strict=True)
@@ -142,8 +147,48 @@ def _float_answers(request: Request, run: CellRun, use: MetricUse) -> Callable[[
     return lambda at: floats if floats.best(at) == reference.best(at) else reference
 
 
-def _label(answers: Answers, data: Dataset, at: int, name_of: Callable[[int], str]) -> str:
-    if data.labels is None:
-        return ""
-    right: Sequence[int] | npt.NDArray[np.float64] = data.labels[at]
-    return answers.told_label(right, name_of)
+@dataclass(frozen=True)
+class _Teller:
+    """Texts of samples, by the class of their answers. A class of users cannot fail a cell by it:
+    where it fails, the text is left out and the run has a notice.
+    """
+
+    request: Request
+    answers: Answers
+    name_of: Callable[[int], str]
+
+    def answer(self, answers: Answers, at: int) -> tuple[AnswerPart, ...]:
+        """The parts of the answer to the sample at ``at``."""
+        return self._made("told", lambda: _parts(answers.told(at, self.name_of)), ())
+
+    def label(self, data: Dataset, at: int) -> str:
+        """The label of the sample at ``at``; empty: it has none."""
+        if data.labels is None:
+            return ""
+        right: Sequence[int] | npt.NDArray[np.float64] = data.labels[at]
+        return self._made(
+            "told_label", lambda: _text(self.answers.told_label(right, self.name_of)), ""
+        )
+
+    def _made(self, method: str, make: Callable[[], T], nothing: T) -> T:
+        try:
+            return make()
+        except Exception as error:  # code of users may raise anything
+            name = f"{type(self.answers).__name__}.{method}"
+            self.request.shared.note(
+                f"samples of '{self.request.cell.model}' are listed without the text that {name} "
+                f"gives: {raised(error)}{place_of(error, Path.cwd())}"
+            )
+            return nothing
+
+
+def _parts(told: object) -> tuple[AnswerPart, ...]:
+    if not isinstance(told, tuple) or not all(isinstance(one, AnswerPart) for one in told):
+        raise TypeError(f"a tuple of AnswerPart is expected, not {repr(told)[:40]}")
+    return told
+
+
+def _text(told: object) -> str:
+    if not isinstance(told, str):
+        raise TypeError(f"a text is expected, not {repr(told)[:40]}")
+    return told

@@ -99,8 +99,9 @@ class Subject:
         given: ``model`` as it came quantized, which cells of the schema ``given`` run.
 
     Raises:
-        InputError: calibration and scored data overlap, a metric needs labels that its data does
-            not have, or ``given`` takes samples or gives answers in another way than ``model``.
+        InputError: scored data has no samples, calibration and scored data overlap, a metric needs
+            labels that its data does not have, or ``given`` takes samples or gives answers
+            in another way than ``model``.
     """
 
     model: ZooModel
@@ -113,6 +114,13 @@ class Subject:
         if self.given is not None:
             refuse_other_interface(self.given, self.model)
         for dataset in self.data.values():
+            if not len(dataset):
+                raise InputError(
+                    f"Scoring '{self.model.id}' on '{dataset.id}'",
+                    found="a data set of no samples",
+                    expected="at least one sample",
+                    remedy="Correct the function that the data set comes from, or choose another.",
+                )
             refuse_overlap(self.model.id, self.calibration, dataset)
         for use in self.metrics:
             if use.metric.needs_labels and self.data[use.data].labels is None:

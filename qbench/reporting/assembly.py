@@ -722,14 +722,15 @@ def _says_power(cell: CellView, notice: str) -> bool:
 
 
 def _unsupported(cells: Sequence[CellView]) -> tuple[tuple[str, tuple[Cell, ...]], ...]:
-    """Unsupported cells by reason, the most frequent reason first."""
-    groups: dict[str, list[Cell]] = {}
+    """Unsupported cells by reason, the most frequent reason first. Reasons that differ in the name
+    of their cell are one: the first is shown.
+    """
+    groups: dict[str, list[tuple[str, Cell]]] = {}
     for cell in cells:
         if cell.record.outcome == "unsupported":
-            groups.setdefault(
-                cell.record.headline or cell.record.rule or "no reason given", []
-            ).append(cell.key)
+            reason = cell.record.headline or cell.record.rule or "no reason given"
+            groups.setdefault(reason.replace(str(cell.key), "…"), []).append((reason, cell.key))
     return tuple(
-        (reason, tuple(keys))
-        for reason, keys in sorted(groups.items(), key=lambda item: -len(item[1]))
+        (found[0][0], tuple(key for _, key in found))
+        for found in sorted(groups.values(), key=len, reverse=True)
     )

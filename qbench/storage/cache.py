@@ -496,10 +496,7 @@ class Cache:
             with self._having_room(kind, key):
                 make(work / key)
             made[identity] = work / key, held  # kept, so that no other object gets the id
-            text = f"{why}: '{kind}' in the cache is made anew in every run"
-            if text not in _told(self.folder):
-                _told(self.folder).add(text)
-                _notices(self.folder).append(text)
+            self.note(f"{why}: '{kind}' in the cache is made anew in every run")
         return made[identity][0]
 
     def _is_usable(self, path: Path, *, sealed: bool) -> bool:
@@ -542,6 +539,12 @@ class Cache:
             os.replace(seal, path.with_name(path.name + _SEAL))
             os.replace(made, path)
             _sync(path.parent)
+
+    def note(self, text: str) -> None:
+        """Add the notice ``text``, once in a process."""
+        if text not in _told(self.folder):
+            _told(self.folder).add(text)
+            _notices(self.folder).append(text)
 
     def take_notices(self) -> tuple[str, ...]:
         """Notices of entries that were damaged and made again since the last call in this
@@ -607,7 +610,7 @@ def _notices(folder: Path) -> list[str]:  # noqa: ARG001 - one list per cache
 
 @functools.cache
 def _told(folder: Path) -> set[str]:  # noqa: ARG001 - one set per cache
-    """The notices of entries that no other process can use."""
+    """The notices that are given once in a process."""
     return set()
 
 

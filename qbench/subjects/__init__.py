@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from qbench.subjects.subject import Runner as Runner
     from qbench.subjects.subject import Task as Task
     from qbench.subjects.subject import ZooModel as ZooModel
+    from qbench.subjects.subject import require_answers as require_answers
     from qbench.subjects.subject import task_answers as task_answers
     from qbench.subjects.tasks import GRAPH as GRAPH
     from qbench.subjects.tasks import Classification as Classification

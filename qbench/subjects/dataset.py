@@ -1,8 +1,9 @@
 """Raw samples with stable names and labels, and how one becomes a feed of a graph."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, NoReturn, Protocol, cast
 
 import numpy as np
@@ -172,9 +173,10 @@ class Dataset:
         private: whether its samples may not be shown: reports then have their ids alone.
 
     Raises:
-        InputError: two samples share a name, there are more or fewer sources, clusters or labels
-            than samples, a cluster has no name, or a column of labelled samples is called
-            ``class``, as their classes are.
+        InputError: the name of a sample is no text, the labels are not one sequence of whole
+            numbers or array per sample, two samples share a name, there are more or fewer sources,
+            clusters or labels than samples, a cluster has no name, or a column of labelled samples
+            is called ``class``, as their classes are.
     """
 
     id: str
@@ -191,6 +193,8 @@ class Dataset:
     private: bool = False
 
     def __post_init__(self) -> None:
+        if self.whole is None:  # what is picked was checked in the whole
+            self._require_types()
         count = len(self.sample_ids)
         if (distinct := len(set(self.sample_ids))) != count:
             self._refuse(
@@ -348,6 +352,29 @@ class Dataset:
         """What the samples were drawn from, n names of clusters, as intervals count them."""
         return self.sources if self.clusters is None else self.clusters
 
+    def _require_types(self) -> None:
+        """Check names and labels by the types that occur, which costs no loop over samples."""
+        if others := _types_but(self.sample_ids, str):
+            self._refuse(f"names of samples of type {others}", "texts, such as '3' for 3")
+        if self.labels is None:
+            return
+        expected = (
+            "None, or for every sample its label: a tuple of whole numbers, such as (3,) for "
+            "class 3, or an array"
+        )
+        labels: object = self.labels
+        if not isinstance(labels, tuple | list):
+            self._refuse(f"labels of type {type(labels).__name__}", expected)
+        if others := _types_but(self.labels, tuple, list, np.ndarray):
+            self._refuse(f"labels of samples of type {others}", expected)
+        if len({isinstance(one, np.ndarray) for one in self.labels}) > 1:
+            self._refuse("arrays next to tuples as labels of samples", expected)
+        whole = whole_labels(self.labels)
+        if whole is not None and (
+            others := _types_but(chain.from_iterable(whole), int, np.integer)
+        ):
+            self._refuse(f"numbers of type {others} in labels of samples", expected)
+
     def _refuse(self, found: str, expected: str) -> NoReturn:
         remedy = "Correct the file or the function that the data set comes from."
         raise InputError(
@@ -419,6 +446,12 @@ class Dataset:
             ),
             load=lambda index: load(chosen[index]),
         )
+
+
+def _types_but(values: Iterable[object], *kinds: type) -> str:
+    """The types of ``values`` that are none of ``kinds``, by name; empty: there is none."""
+    found = set(map(type, values))
+    return ", ".join(sorted(one.__name__ for one in found if not issubclass(one, kinds)))
 
 
 def class_namer(data: Dataset) -> Callable[[int], str]:

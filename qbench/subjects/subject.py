@@ -4,13 +4,14 @@ outputs into answers.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.errors import InputError, require_type
 from qbench.metrics import Answers, StoredAnswers
+from qbench.number_text import counted
 from qbench.subjects.dataset import Array, Preprocess
 from qbench.subjects.samples import Samples
 
@@ -57,6 +58,22 @@ class Task(Protocol):
                 expected output.
         """
         ...
+
+
+def require_answers(task: Task, found: object, samples: Samples) -> None:
+    """Check what ``task`` gave for ``samples``: one answer to each.
+
+    Raises:
+        InputError: it is something else.
+    """
+    expected = "qbench.metrics.Answers with one answer to each sample"
+    remedy = "Correct what the method 'answer' of the task returns (docs/own-models.md)."
+    doing = f"Answering the samples of '{samples.data}' by the task '{task.name}'"
+    require_type(doing, found, Answers, expected=expected, remedy=remedy)
+    if len(cast(Answers, found)) != len(samples):
+        count = counted(len(cast(Answers, found)), "answer")
+        text = f"{count} to {counted(len(samples), 'sample')}"
+        raise InputError(doing, found=text, expected=expected, remedy=remedy)
 
 
 @runtime_checkable

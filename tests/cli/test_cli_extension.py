@@ -296,3 +296,49 @@ def test_a_loader_of_a_graph_is_one_sentence(own_hook, qbench, text, says):
     assert code == 2
     assert says in err
     assert "Traceback" not in err
+
+
+OWN_TASK = """
+    class Task:
+        name, graphs = 'own', ('model',)
+        def answer(self, runners, samples):
+            for feeds in samples.batches(): runners['model'].run(feeds)
+            return ANSWERS
+    net = model_from_file(path, task=Task())
+    return Extension(name='mine', models={'net': lambda: net}, datasets={'own': lambda: data()})
+
+def data():
+    import numpy as np
+    from qbench.subjects import Dataset
+    feeds = np.random.default_rng(3).normal(size=(6, 1, 8, 8)).astype('float32')
+    given = dict(id='own', kind='array', sample_ids=tuple('abcdef'), sources=tuple('abcdef'),
+                 labels=((1,),) * 6, content='own', load=lambda at: feeds[at])
+    return Dataset(**{**given, **DATA})
+"""
+GIVEN = {
+    "no answers": ("None", "{}", "found None; expected qbench.metrics.Answers"),
+    "an array": ("np.zeros(6)", "{}", "expected qbench.metrics.Answers"),
+    "too few answers": (
+        "Answers(np.zeros((2, 1), np.int32))",
+        "{}",
+        "found 2 answers to 6 samples",
+    ),
+    "no samples": ("None", "dict(sample_ids=(), sources=(), labels=())", "no samples"),
+    "numbers as ids": ("None", "dict(sample_ids=tuple(range(6)))", "type int"),
+    "fractions": ("None", "dict(labels=((1.5,),) * 6)", "numbers of type float"),
+}
+
+
+@pytest.mark.slow_but(1)
+@pytest.mark.parametrize("verb", ["eval", "localize", "diff"])
+@pytest.mark.parametrize("what", GIVEN)
+def test_data_and_answers_of_own_code_are_checked(own_hook, qbench, verb, what):
+    answers, changed, says = GIVEN[what]
+    text = OWN_TASK.replace("ANSWERS", answers).replace("DATA", changed)
+    own_hook(f"    import numpy as np\n    from qbench.metrics import Answers{text}")
+    options = {"eval": (), "localize": ("--schema", "w8a8_asym_pc", "--calib", "val.npz")}
+    more = options.get(verb, ("--right", "backend=ort-cpu-noopt"))
+    code, _, err = qbench(verb, "net", "--data", "own", *more)
+    assert code == 2
+    assert says in err
+    assert "Traceback" not in err

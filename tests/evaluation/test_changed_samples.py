@@ -7,6 +7,8 @@ import pytest
 
 from qbench.backends import get_backend
 from qbench.evaluation import build_subject, measure_cell, previews_of, subject_artifacts
+from qbench.metrics import IntegerAnswers
+from qbench.storage import Cache
 from qbench.subjects import preview_of
 
 MOST = 4
@@ -134,3 +136,27 @@ def test_not_a_number_is_told():
     assert preview_of(np.full(100, np.nan, np.float32)).picture == b""
     assert "nan" in preview_of(np.full(100, np.nan, np.float32)).text
     assert preview_of(np.full((9, 9), np.inf, np.float32)).picture == b""
+
+
+FAILS = {
+    "raises": lambda *_: 1 / 0,
+    "gives nothing": lambda *_: None,
+    "gives numbers": lambda *_: (1, 2),
+}
+
+
+@pytest.mark.parametrize("how", FAILS)
+def test_a_text_of_an_own_answer_that_fails_is_left_out_with_a_notice(
+    subject, measured, monkeypatch, tmp_path, how
+):
+    monkeypatch.setattr(IntegerAnswers, "told", FAILS[how])
+    monkeypatch.setattr(IntegerAnswers, "told_label", FAILS[how])
+    cache = Cache(tmp_path)
+    shared = subject_artifacts(subject, get_backend("ort-cpu"), cache)
+    found = measure_cell(shared, "ort-cpu", "w4a4_asym_pt", most_samples=MOST)
+    changes, right = found.samples["digits_test"], measured.samples["digits_test"]
+    assert [one.id for one in changes.samples]
+    assert (changes.lost, changes.gained) == (right.lost, right.gained)
+    assert {(one.label, one.fp32, one.quantized) for one in changes.samples} == {("", (), ())}
+    notices = [one for one in cache.take_notices() if "IntegerAnswers.told" in one]
+    assert len(notices) == 2

@@ -4,11 +4,12 @@ one sentence when they are made, not later.
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from qbench.errors import InputError, UnsupportedError
 from qbench.extension import Catalogue, Extension, known_extensions, named_also, place_of
-from qbench.subjects import ReadyArray, WholeOutput, ZooModel, get_model
+from qbench.subjects import Dataset, ReadyArray, WholeOutput, ZooModel, get_model
 
 TABLES = (
     "models",
@@ -169,3 +170,39 @@ def test_code_of_an_environment_in_the_folder_is_not_code_of_users(tmp_path):
     installed = tmp_path / ".venv" / "lib" / "site-packages" / "pack" / "code.py"
     assert place_of(error_of(installed), tmp_path) == ""
     assert "mine.py', line 1" in place_of(error_of(tmp_path / "mine.py"), tmp_path)
+
+
+LABELS = {
+    "a number": (3, "labels of type int"),
+    "a text": ("ab", "labels of type str"),
+    "numbers": ((1, 2), "labels of samples of type int"),
+    "texts": (("a", "b"), "labels of samples of type str"),
+    "none of one": (((1,), None), "labels of samples of type NoneType"),
+    "fractions": (((1.5,), (2,)), "numbers of type float"),
+    "both kinds": (((1,), np.zeros(2)), "arrays next to tuples"),
+}
+
+
+@pytest.mark.parametrize("what", LABELS)
+def test_labels_are_whole_numbers_or_arrays_of_each_sample(what):
+    labels, found = LABELS[what]
+    with pytest.raises(InputError) as caught:
+        own_data(labels=labels)
+    assert found in caught.value.found
+
+
+@pytest.mark.parametrize(
+    "labels", [None, ((1,), (2, 3)), (np.zeros(2), np.ones(3)), ((np.int64(1),), (True,))]
+)
+def test_right_labels_are_taken(labels):
+    assert own_data(labels=labels).pick([1]).sample_ids == ("b",)
+
+
+def test_names_of_samples_are_texts():
+    with pytest.raises(InputError, match="names of samples of type int"):
+        own_data(sample_ids=(1, 2))
+
+
+def own_data(**changed):
+    right = {"sample_ids": ("a", "b"), "sources": ("a", "b"), "labels": None}
+    return Dataset(id="own", kind="array", content="own", load=int, **{**right, **changed})

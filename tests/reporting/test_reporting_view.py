@@ -74,6 +74,24 @@ def test_every_cell_is_there_once_and_counted(report):
     assert report.matrices[1].columns[0] == "fp32"
 
 
+def test_unsupported_reasons_that_differ_in_the_cell_are_one():
+    from types import SimpleNamespace
+
+    from qbench.judging import Cell
+    from qbench.reporting.assembly import _unsupported
+
+    def view(model, why):
+        key = Cell(model, "ort-cpu", "w8a8_asym_pc")
+        record = SimpleNamespace(outcome="unsupported", headline=f"Running '{key}': {why}", rule="")
+        return SimpleNamespace(key=key, record=record)
+
+    found = _unsupported([view("a", "no Einsum"), view("b", "too slow"), view("c", "too slow")])
+    assert [(reason[-8:], [key.model for key in keys]) for reason, keys in found] == [
+        ("too slow", ["b", "c"]),
+        ("o Einsum", ["a"]),
+    ]
+
+
 def test_unsupported_is_never_counted_among_what_ran(report):
     assert f"of {len(report.cells) - 2 * len(SCHEMAS)} cells are red" in report.headline
 
