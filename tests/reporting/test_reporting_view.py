@@ -81,7 +81,7 @@ def test_unsupported_reasons_that_differ_in_the_cell_are_one():
     from qbench.reporting.assembly import _unsupported
 
     def view(model, why):
-        key = Cell(model, "ort-cpu", "w8a8_asym_pc")
+        key = Cell("tiny", model, "ort-cpu", "w8a8_asym_pc")
         record = SimpleNamespace(outcome="unsupported", headline=f"Running '{key}': {why}", rule="")
         return SimpleNamespace(key=key, record=record)
 
