@@ -4,6 +4,7 @@ what was measured is kept.
 
 import signal
 import time
+from collections import Counter
 
 import pytest
 
@@ -12,6 +13,7 @@ from qbench.tracking import read_run
 SLOW = '''
 import os
 import time
+from collections import Counter
 from qbench.backends import get_backend
 
 
@@ -58,12 +60,13 @@ def odd(project):
 @pytest.mark.slow
 def test_first_lines_say_what_and_where(project):
     project.run("-k", "tiny_a")
-    header, environment, *cells, end = project.lines()
+    header, environment, *others, end = project.lines()
     assert (header["type"], header["format"], header["suite"]) == ("run", "qbench-run/1", "scratch")
     assert (header["planned"], header["selected"], header["complete_selection"]) == (8, 4, False)
     assert environment["versions"]["onnxruntime"]
     assert environment["features"]
-    assert {cell["type"] for cell in cells} == {"cell"}
+    # four cells, and what each of the two quantized ones lost or gained
+    assert Counter(line["type"] for line in others) == {"cell": 4, "samples": 2}
     assert end["cells"] == 4
     assert end["exit_code"] == 1
 
