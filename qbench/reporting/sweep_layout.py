@@ -34,6 +34,10 @@ _RADIUS = 4.2
 LETTER = 6.0
 """Width of a letter of a label, estimated rather too wide."""
 _LINE = 11.0
+_APART = 2.0
+"""Room at either side of a label."""
+NARROW = 1.5
+"""Size of the letters on a narrow screen (``sweep.css``), as a multiple of the usual one."""
 _LOGARITHMIC = 10.0
 """Costs that differ by this factor are drawn in logarithms."""
 _TICKS = 4
@@ -73,20 +77,24 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """``text`` at ``x``, ``y``; ``anchor``: its start, middle or end is there."""
+    """``text`` at ``x``, ``y``; ``anchor``: its start, middle or end is there; ``size``: of its
+    letters, as a multiple of the usual one.
+    """
 
     x: float
     y: float
     text: str
     anchor: str
     is_front: bool = False
+    size: float = 1.0
 
     @property
     def box(self) -> tuple[float, float, float, float]:
-        """Left, top, right, bottom."""
-        wide = LETTER * len(self.text)
+        """Left, top, right, bottom, with the room that keeps it apart from the next label."""
+        wide = LETTER * self.size * len(self.text)
         left = self.x - {"start": 0.0, "middle": wide / 2, "end": wide}[self.anchor]
-        return left, self.y - _LINE + 2, left + wide, self.y + 2
+        top = self.y - (_LINE - 2) * self.size
+        return left - _APART, top, left + wide + _APART, self.y + 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +104,7 @@ class SweepChart:
     Args:
         cost: ``size`` or ``time``.
         title, summary: for people who cannot see it.
+        labels: the numbers of the points; ``narrow_labels``: in large letters, for a narrow screen.
         front: the corners of the line along the front.
         x_ticks, y_ticks: (place, text) of each. x_title, y_title: below and next to them.
         zero: the height of a loss of nothing; None: it is not on the chart.
@@ -106,6 +115,7 @@ class SweepChart:
     summary: str
     points: tuple[Point, ...]
     labels: tuple[Label, ...]
+    narrow_labels: tuple[Label, ...]
     front: tuple[tuple[float, float], ...]
     x_ticks: tuple[tuple[float, str], ...]
     y_ticks: tuple[tuple[float, str], ...]
@@ -160,6 +170,7 @@ def sweep_chart(table: SweepTable, cost: str) -> SweepChart | None:
         summary=f"On the front: {named}.",
         points=tuple(points),
         labels=_labels(points),
+        narrow_labels=_labels(points, NARROW),
         front=tuple(_staircase(front)),
         x_ticks=x_ticks,
         x_title=f"{AXES[cost]}{beyond}",
@@ -292,7 +303,7 @@ _PLACES = (
 """Where a label may be; corners first, since intervals are above and below a mark."""
 
 
-def _labels(points: Sequence[Point]) -> tuple[Label, ...]:
+def _labels(points: Sequence[Point], size: float = 1.0) -> tuple[Label, ...]:
     groups: list[list[Point]] = []
     for point in sorted(points, key=lambda one: (not one.is_front, one.row.number)):
         near = (
@@ -308,7 +319,7 @@ def _labels(points: Sequence[Point]) -> tuple[Label, ...]:
     taken = [(one.x - 4, one.y - 4, one.x + 4, one.y + 4) for one in points]
     found: list[Label] = []
     for group in groups:
-        label = _placed(group, taken)
+        label = _placed(group, taken, size)
         if label is not None:
             found.append(label)
             taken.append(label.box)
@@ -316,14 +327,15 @@ def _labels(points: Sequence[Point]) -> tuple[Label, ...]:
 
 
 def _placed(
-    group: Sequence[Point], taken: Sequence[tuple[float, float, float, float]]
+    group: Sequence[Point], taken: Sequence[tuple[float, float, float, float]], size: float
 ) -> Label | None:
     """The label of the points at one place, where it covers nothing; None: there is no room."""
     numbers = sorted(one.row.number for one in group)
     shown = ", ".join(map(str, numbers[:4])) + (" …" if len(numbers) > 4 else "")
     first = group[0]
     for dx, dy, anchor in _PLACES:
-        label = Label(first.x + dx, first.y + dy, shown, anchor, any(one.is_front for one in group))
+        x, y = first.x + dx, first.y + dy * (size if dy > 0 else 1.0)
+        label = Label(x, y, shown, anchor, any(one.is_front for one in group), size)
         left, top, right, bottom = label.box
         fits = left >= LEFT and right <= WIDTH and top >= 0 and bottom <= HEIGHT - BOTTOM
         own = [(one.x - 4, one.y - 4, one.x + 4, one.y + 4) for one in group]
@@ -394,12 +406,8 @@ def sweep_svg(chart: SweepChart) -> str:
             f"<g><title>{escape(point.text)}</title>"
             f'<path class="mark c{point.colour} {state}" d="{outline}"/></g>'
         )
-    for label in chart.labels:
-        kind = ' class="best"' if label.is_front else ""
-        parts.append(
-            f'<text{kind} x="{number(label.x)}" y="{number(label.y)}" '
-            f'text-anchor="{label.anchor}">{escape(label.text)}</text>'
-        )
+    for kind, labels in (("wide", chart.labels), ("narrow", chart.narrow_labels)):
+        parts.append(f'<g class="{kind}">{"".join(map(_label_svg, labels))}</g>')
     middle = (LEFT + right) / 2
     parts.append(
         f'<text class="axis-title" x="{number(middle)}" y="{HEIGHT - 8}" text-anchor="middle">'
@@ -408,3 +416,11 @@ def sweep_svg(chart: SweepChart) -> str:
         f'text-anchor="middle">{escape(chart.y_title)}</text></svg>'
     )
     return "".join(parts)
+
+
+def _label_svg(label: Label) -> str:
+    kind = ' class="best"' if label.is_front else ""
+    return (
+        f'<text{kind} x="{number(label.x)}" y="{number(label.y)}" '
+        f'text-anchor="{label.anchor}">{escape(label.text)}</text>'
+    )

@@ -1,5 +1,6 @@
 """The charts and the page of a sweep: what is drawn where, and what is read out of it."""
 
+import itertools
 import re
 import shutil
 
@@ -7,7 +8,17 @@ import pytest
 from test_reporting_pages import Page
 
 from qbench.reporting import sweep_facts, sweep_page, sweep_png, sweep_table
-from qbench.reporting.sweep_layout import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, sweep_chart
+from qbench.reporting.sweep_layout import (
+    BOTTOM,
+    HEIGHT,
+    LEFT,
+    LETTER,
+    NARROW,
+    RIGHT,
+    TOP,
+    WIDTH,
+    sweep_chart,
+)
 from qbench.reporting.sweep_rows import executed_text, interval_text, loss_text
 from qbench.tracking import SweepCell, SweepMetric, SweepState
 
@@ -60,12 +71,30 @@ def test_every_cell_is_a_mark_at_its_place(cost):
 @pytest.mark.parametrize("cost", ["size", "time"])
 def test_no_label_covers_another_and_the_front_has_its_numbers(cost):
     chart = sweep_chart(table(grid()), cost)
-    boxes = [label.box for label in chart.labels]
-    for place, (left, top, right, bottom) in enumerate(boxes):
-        for other in boxes[place + 1 :]:
-            assert right <= other[0] or other[2] <= left or bottom <= other[1] or other[3] <= top
+    assert_apart(chart.labels)
     named = {int(text) for label in chart.labels for text in re.findall(r"\d+", label.text)}
     assert {point.row.number for point in chart.points if point.is_front} <= named
+
+
+def assert_apart(labels, size=1.0):
+    """Texts on one line have 3 units between them; ``size``: of their letters."""
+    extents = []
+    for label in labels:
+        wide = LETTER * size * len(label.text)
+        left = label.x - {"start": 0.0, "middle": wide / 2, "end": wide}[label.anchor]
+        extents.append((left, left + wide, label.y))
+    for (left, right, y), (start, end, other) in itertools.combinations(extents, 2):
+        assert abs(y - other) >= 9 * size or start - right >= 3 or left - end >= 3
+
+
+@pytest.mark.parametrize("step", [0.1, 0.15, 0.2, 0.35, 0.5, 0.8])
+def test_labels_of_equal_losses_are_apart_on_any_screen(step):
+    cells = [cell("b", f"s{n}", 0.0, 10, 1.0 + step * n) for n in range(16)]
+    cells += [cell("c", f"s{n}", 0.0, 10, 1.0 + 1.1 * step * n) for n in range(16)]
+    chart = sweep_chart(table(cells), "time")
+    assert_apart(chart.labels)
+    assert_apart(chart.narrow_labels, NARROW)
+    assert len(chart.narrow_labels) > 3
 
 
 def test_costs_that_differ_tenfold_are_in_logarithms():
