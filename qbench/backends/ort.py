@@ -230,7 +230,9 @@ _CAPABILITIES = Capabilities(
     # QGemm and MatMulIntegerToFloat have float results, QLinearConv has not
     requantized_products=frozenset({"Conv"}),
     dynamic=True,
-    dynamic_products=frozenset({("MatMul", 1)}),  # DynamicQuantizeMatMul, of constant weights
+    # DynamicQuantizeMatMul, of constant weights, and QGemm, whose bias has to be quantized.
+    dynamic_products=frozenset({("Gemm", 1), ("MatMul", 1)}),
+    unbiased_dynamic_products=frozenset({"Gemm"}),
 )
 """What every level of optimization loads and runs (1.31). Optimized sessions refuse sums of
 activations per channel, although the operators alone have kernels.
@@ -601,7 +603,10 @@ class LoweredOrtBackend:
     engine: OrtBackend = field(default_factory=lambda: OrtBackend(name=_NAME))
     capabilities: Capabilities = field(
         default_factory=lambda: replace(
-            _CAPABILITIES, forms=_FORMS, dynamic_products=_LOWERED_DYNAMIC
+            _CAPABILITIES,
+            forms=_FORMS,
+            dynamic_products=_LOWERED_DYNAMIC,
+            unbiased_dynamic_products=frozenset(),
         )
     )
     packages: tuple[str, ...] = ("onnxruntime",)

@@ -22,7 +22,7 @@ from qbench.graph import (
     with_shapes,
 )
 from qbench.judging import NodeErrors
-from qbench.numerics import Arithmetic, MultiplierForm, QParams
+from qbench.numerics import Arithmetic, MultiplierForm, QParams, QType
 
 # Two results of one quantized value, compared element by element: how many differ, and why.
 #
@@ -186,6 +186,25 @@ class QuantizedUnit:
     lowest: float = -_ENDLESS
     highest: float = _ENDLESS
     origin: str = ""
+
+    @property
+    def code_type(self) -> QType | None:
+        """The type whose range the codes have: that of ``qparams``, or one of fewer bits whose ends
+        clip them (4 bits in uint8); None without ``qparams``.
+        """
+        if self.qparams is None:
+            return None
+        stored = self.qparams.qtype
+        narrower = (QType(bits, signed=stored.signed) for bits in range(2, stored.bits))
+        return next((one for one in narrower if self._ends_with(one)), stored)
+
+    def _ends_with(self, qtype: QType) -> bool:
+        """Whether all codes are of ``qtype``, up to one of its ends.
+
+        0 is the lowest code of every unsigned type.
+        """
+        at_end = self.highest == qtype.qmax or (qtype.signed and self.lowest == qtype.qmin)
+        return at_end and qtype.qmin <= self.lowest and self.highest <= qtype.qmax
 
     @property
     def scale(self) -> float:

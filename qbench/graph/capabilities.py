@@ -48,6 +48,8 @@ class Capabilities:
             their result is quantized.
         dynamic_products: the pairs (operator, how many of its operands have parameters of their
             batch, uint8) that it multiplies in integers.
+        unbiased_dynamic_products: operators (``Gemm``) among these that it multiplies in integers
+            only where they add no operand of their own.
         zero_points: which zero points of activations it counts with.
         dynamic: whether it takes parameters that are computed at run time.
         tables: whether it computes functions of one 8-bit value (sigmoid, tanh, …) by table, or at
@@ -75,6 +77,7 @@ class Capabilities:
     float_products: frozenset[str] = frozenset()
     requantized_products: frozenset[str] = frozenset()
     dynamic_products: frozenset[tuple[str, int]] = frozenset()
+    unbiased_dynamic_products: frozenset[str] = frozenset()
     zero_points: ZeroPoints = ZeroPoints.ANY
     dynamic: bool = False
     tables: bool = True

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from qbench.calibration import Unit
-from qbench.graph import Capabilities
+from qbench.graph import Capabilities, input_at
 from qbench.numerics import QParams, QType
 from qbench.quantization.spec import Role, Slot
 
@@ -157,6 +157,12 @@ def reason_for_float(unit: Unit, slots: Mapping[Slot, Decision], limits: Capabil
         return (
             f"it has no integer {unit.head.op_type} of values whose parameters are computed at run "
             "time"
+        )
+    adds = unit.head.op_type == "Gemm" and input_at(unit.head, 2) is not None
+    if dynamic and adds and unit.head.op_type in limits.unbiased_dynamic_products:
+        return (
+            f"it has no integer {unit.head.op_type} with a bias of values whose parameters are "
+            "computed at run time"
         )
     names = tuple(
         _DYNAMIC if isinstance(decision, Dynamic) else _qtype_name(decision)

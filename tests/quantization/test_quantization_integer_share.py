@@ -109,6 +109,26 @@ def test_dynamic_products_by_constant_matrices_are_in_integers_on_onnxruntime(tm
     assert plan.integer_nodes == {constant}
 
 
+@pytest.mark.parametrize(
+    ("operator", "share"),
+    [("y = Gemm(x, w)", 1.0), ("y = Gemm<alpha=0.5>(x, w)", 1.0), ("y = Gemm(x, w, b)", 0.0)],
+)
+def test_a_dynamic_gemm_is_in_integers_on_onnxruntime_where_it_adds_nothing(operator, share):
+    """QGemm takes parameters that are computed, and no bias in float."""
+    constants = {"w": weights(0, 16, 8), "b": weights(1, 8)}
+    model = model_of(
+        "float[N,16] x", "float[N,8] y", operator,
+        **{name: array for name, array in constants.items() if name in operator},
+    )  # fmt: skip
+    backend = get_backend("ort-cpu")
+    plan = make_plan(
+        model, calibrate(model, [feeds_of(model)]), "w8a8_asym_pc_dyn", capabilities="ort-cpu"
+    )
+    with backend.prepare(quantize_model(model, plan)) as executor:
+        assert executor.executed()["y"].in_integers == (share == 1.0)
+    assert plan.integer_macs == share
+
+
 def test_what_came_is_not_as_asked() -> None:
     model = conv_relu()
     profile = calibrate(model, [feeds_of(model)])

@@ -17,6 +17,7 @@ from qbench.graph import (
     values_by_name,
 )
 from qbench.judging import Cause
+from qbench.numerics import QType
 
 
 def limits(facts: UnitEvidence) -> Iterator[Explanation | None]:
@@ -25,8 +26,9 @@ def limits(facts: UnitEvidence) -> Iterator[Explanation | None]:
 
     Only for a quantized result.
     """
-    qparams = facts.captured.unit.qparams
-    if qparams is None:
+    unit = facts.captured.unit
+    qparams, code_type = unit.qparams, unit.code_type
+    if qparams is None or code_type is None:
         return
     zero = int(qparams.zero_point)
     low, high = qparams.qtype.qmin - zero, qparams.qtype.qmax - zero
@@ -40,13 +42,14 @@ def limits(facts: UnitEvidence) -> Iterator[Explanation | None]:
         }.items():
             yield _clamped(facts, words, free, *ends)
     yield from _others(facts, free)
-    for bits in dict.fromkeys((8, qparams.qtype.bits)):
-        size = 1 << bits
-        wrapped = (free - low) % size + low
+    for bits in dict.fromkeys((8, qparams.qtype.bits, code_type.bits)):
+        register = QType(bits, signed=qparams.qtype.signed)
+        first, last = register.qmin - zero, register.qmax - zero
+        wrapped = (free - first) % (1 << bits) + first
         for beyond, where in (
             (free != facts.rounded(free), ""),
-            (free > high, " above"),
-            (free < low, " below"),
+            (free > last, " above"),
+            (free < first, " below"),
         ):
             words = f"codes that wrap at {bits} bits{where} in place of being clamped"
             yield _codes(facts, words, np.where(beyond, wrapped, facts.correct), Cause.ACCUMULATOR)
@@ -161,13 +164,13 @@ def float_limits(facts: UnitEvidence) -> Iterator[Explanation | None]:
     Only for a quantized result of a Relu or Clip with constant limits in the float graph.
     """
     unit = facts.captured.unit
-    if facts.original is None or unit.qparams is None:
+    if facts.original is None or unit.code_type is None:
         return
     limits = limits_of(producer(values_by_name(facts.original).get(unit.represents)), unit.scale)
     if limits is None:
         return
     low, high = limits
-    lowest, highest = (end - unit.zero_point for end in (unit.qparams.qmin, unit.qparams.qmax))
+    lowest, highest = (end - unit.zero_point for end in (unit.code_type.qmin, unit.code_type.qmax))
     for side, here, there in (
         ("lower", facts.low, max(low, lowest - 0.5)),
         ("upper", facts.high, min(high, highest + 0.5)),

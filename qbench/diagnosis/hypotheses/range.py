@@ -229,11 +229,11 @@ def _share(facts: UnitEvidence, cost: Cost, step: float) -> float:
 
 def coarse(facts: UnitEvidence) -> Explanation | None:
     """The cost of coarse steps, where no other cause is found."""
-    cost = Cost.of(facts)
-    if cost is None or not cost.is_high:
+    cost, code_type = Cost.of(facts), facts.captured.unit.code_type
+    if cost is None or code_type is None or not cost.is_high:
         return None
     evidence = (
-        f"{cost.steps:.3g} steps of error at {cost.bits} bits, where ideal rounding "
+        f"{cost.steps:.3g} steps of error at {code_type.bits} bits, where ideal rounding "
         f"leaves {IDEAL_STEPS:.3g} ({cost.sqnr_db:.1f} dB); rounding to its own steps makes up "
         f"{cost.rounding:.0%} of it, the rest comes from the quantized inputs and weights"
     )
