@@ -277,14 +277,17 @@ def _print(
     )
     put()
     header = ["pass", "effect", "rounds", "nodes removed"]
-    rows = [
-        [one.spelled, str(one.effect), str(one.rounds), str(one.removed)] for one in found.accounts
-    ]
+    shown = [one for one in found.accounts if one.changed]
+    rows = [[one.spelled, str(one.effect), str(one.rounds), str(one.removed)] for one in shown]
     if checking:
         header.append("checked")
-        for row, one in zip(rows, found.accounts, strict=True):
+        for row, one in zip(rows, shown, strict=True):
             row.append(_checked_words(checking.counts(one.name)))
-    print_columns(rows, header)
+    if rows:
+        print_columns(rows, header)
+    idle = [one.spelled for one in found.accounts if not one.changed]
+    if idle:
+        put(f"changed nothing: {', '.join(idle)}")
     changed = checking.changed() if checking else ()
     if changed:
         put()

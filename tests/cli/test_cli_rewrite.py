@@ -129,6 +129,20 @@ def test_a_chain_is_merged_proven_and_told(folder, qbench, golden):
     golden("output/rewrite.txt", out)
 
 
+@pytest.mark.parametrize("checked", [(), ("--check",)])
+def test_passes_that_changed_nothing_share_a_line(checked, folder, qbench):
+    qbench("rewrite", "net.onnx", "-o", "once.onnx")
+    for source in ("net.onnx", "once.onnx"):
+        facts = json.loads(qbench("rewrite", source, "-o", "out.onnx", *checked, "--json")[1])
+        lines = qbench("rewrite", source, "-o", "out.onnx", *checked)[1].splitlines()
+        table = lines[2 : lines.index("", 2) if "" in lines[2:] else None]
+        rows = {line.split()[0] for line in table if " exact " in line}
+        assert rows == {one["pass"] for one in facts["passes"] if one["rounds"]}
+        idle = [one["pass"] for one in facts["passes"] if not one["rounds"]]
+        assert [line for line in table if ", ".join(idle) in line] == table[-1:]
+    assert not rows  # of the second time
+
+
 def test_json_says_the_same_and_what_was_declined(folder, qbench):
     passes = "merge-requantize{steps = 1}, drop-clips, remove-dead"
     code, out, _ = qbench(
