@@ -97,6 +97,20 @@ def test_every_page_opens_in_silence_asks_for_nothing_and_fits(site, visit, widt
     assert one.asked == [path.as_uri() for path in paths]
 
 
+LEFT = """all => all.map((one) =>
+  one.getBoundingClientRect().left + parseFloat(getComputedStyle(one).paddingLeft))"""
+
+
+@pytest.mark.parametrize("width", [NARROW, 1280, 1600])
+def test_head_tables_and_foot_of_a_page_begin_at_one_line(width, site, visit):
+    one = visit(width)
+    for path in sorted(site.glob("*.html")):
+        one.open(path)
+        left = one.page.locator(".top, .bar, main, footer").evaluate_all(LEFT)
+        assert len(left) == 4, path.name
+        assert len({round(at) for at in left}) == 1, path.name
+
+
 NAMES = """() => {
   const names = new Set();
   const gather = (rules) => {
