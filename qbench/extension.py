@@ -536,7 +536,8 @@ class Catalogue(Generic[T]):
             raise InputError(
                 doing, found=f"a {type(made).__name__}", expected=expected, remedy=remedy
             )
-        if isinstance(made, type):
+        # a range method and a pass may be a class, which takes the settings of their name
+        if isinstance(made, type) and self.kind in _PARTS:
             remedy = f"Let the function that makes '{name}' return {made.__name__}(…)."
             raise InputError(
                 doing, found=f"the class {made.__name__}", expected=expected, remedy=remedy

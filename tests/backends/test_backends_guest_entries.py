@@ -65,8 +65,8 @@ def test_what_engines_compute_wrong_is_listed_once(more):
 
 def test_it_counts_where_an_arithmetic_of_the_engine_is_named():
     class Layer:
-        def __init__(self, *machines):
-            self.machines = dict.fromkeys(machines, ())
+        def __init__(self, *arithmetics):
+            self.limits = dict.fromkeys(arithmetics, ())
 
     assert ModelLint(layers=(Layer("other", "acme-8"),), miscomputed=(FOUND,)).risky
     assert not ModelLint(layers=(Layer("other"),), miscomputed=(FOUND,)).risky
