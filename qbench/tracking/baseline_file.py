@@ -508,7 +508,7 @@ def _readable(table: Mapping[str, Any], unread: dict[tuple[str, str], str]) -> d
 
     cells, calibrations = table.get("cells", {}), table.get("calibrations", {})
     found = dict[str, Any]()
-    for slug, cell in cells.items() if isinstance(cells, dict) else ():
+    for slug, cell in _entries(cells).items():
         if not whole(slug, "everything", dict[str, Any], cell):
             continue
         found[slug] = {
@@ -521,7 +521,7 @@ def _readable(table: Mapping[str, Any], unread: dict[tuple[str, str], str]) -> d
             found[slug]["former"] = cell["former"]
     kept = {
         key: words
-        for key, words in (calibrations.items() if isinstance(calibrations, dict) else ())
+        for key, words in _entries(calibrations).items()
         if whole(key, CALIBRATION, dict[str, str], words)
     }
     whole_cells = found if isinstance(cells, dict) else cells
@@ -530,6 +530,11 @@ def _readable(table: Mapping[str, Any], unread: dict[tuple[str, str], str]) -> d
         "cells": whole_cells,
         "calibrations": kept if isinstance(calibrations, dict) else calibrations,
     }
+
+
+def _entries(value: object) -> Mapping[str, Any]:
+    """``value`` where it is a table; else one without entries."""
+    return value if isinstance(value, dict) else {}
 
 
 def _baseline(path: Path, text: bytes, *, keep_whole_parts: bool) -> Baseline:
