@@ -24,7 +24,7 @@ ifneq ($(shell $(BIN)/python -c 'print(open("$(STAMP)").read())' 2>/dev/null),$(
 endif
 
 .DEFAULT_GOAL := setup
-.PHONY: setup bench operators engines engines-table detection test golden test-slow test-lowest test-newest test-oracles lint format nightly report doctor benchmarks bias-table zoo-table docs docs-serve help clean
+.PHONY: setup bench operators engines engines-table detection test golden test-slow test-random test-lowest test-newest test-oracles lint format nightly report doctor benchmarks bias-table zoo-table docs docs-serve help clean
 
 setup: $(STAMP)  ## make .venv; every other target does it by itself (default)
 	@echo "ready; 'make help' lists what can be made"
@@ -40,6 +40,9 @@ golden: $(STAMP)  ## write the expected texts of tests/golden anew; read the dif
 
 test-slow: $(STAMP)  ## run the tests that take minutes, and all examples of hypothesis (pytest's code 5: there are none)
 	$(PYTEST) -n $(WORKERS) -m "(slow or property) and not oracle" || test $$? -eq 5
+
+test-random: $(STAMP)  ## run the properties on other examples than the last time; a failure prints how to repeat it
+	$(PYTEST) -n $(WORKERS) -m "property and not oracle" --random-examples
 
 test-lowest: $(STAMP)  ## the parts that touch other packages, with the lowest versions that are declared
 	$(BIN)/python .ci/versions.py lowest

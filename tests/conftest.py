@@ -18,7 +18,8 @@ No test fails because the computer is busy: hypothesis holds no example to a dea
 long or end by what they wait for.
 
 The quick tests (``make test``) try a fifth of hypothesis' examples; ``make test-slow`` runs the
-same tests, which are marked ``property``, with all of them.
+same tests, which are marked ``property``, with all of them. Both draw the same examples each time,
+so that a commit that passed passes again; ``make test-random`` draws others.
 """
 
 import difflib
@@ -42,8 +43,9 @@ gc.disable()
 
 onnxruntime.set_default_logger_severity(4)
 
-settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("busy")
+busy = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("same", busy, derandomize=True)
+settings.register_profile("random", busy, print_blob=True)
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -64,6 +66,15 @@ def pytest_addoption(parser):
         action="store_true",
         help=f"hypothesis tries 1/{FEWER} of its examples (make test)",
     )
+    parser.addoption(
+        "--random-examples",
+        action="store_true",
+        help="hypothesis draws other examples than the last time (make test-random)",
+    )
+
+
+def pytest_configure(config):
+    settings.load_profile("random" if config.getoption("--random-examples") else "same")
 
 
 def mark_all_but_few(items: list[pytest.Item]) -> None:

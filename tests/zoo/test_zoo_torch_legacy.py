@@ -218,6 +218,7 @@ HEAD = b"".join(
         (b"\x80\x02ctorch\nFloatStorage\n)R.", "not callable"),
         (b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n}X\x01\x00\x00\x00aK\x01sb.", ""),
         (b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n)R.", "argument"),
+        (b"\x80\x02ctorch\\o\nFloatStorage\n.", "torch"),
         (b"\x80\x02X\x05\x00\x00\x00helloQ.", "persistent id"),
         (b"\x80\x02].", "list where the state dict"),
         (b"\x80\x02}X\x01\x00\x00\x00aK\x01s.", "'a'"),

@@ -4,7 +4,8 @@ import io
 import math
 import pickle
 import pickletools
-from collections.abc import Container, Mapping
+import warnings
+from collections.abc import Container, Iterator, Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -75,7 +76,7 @@ def inspect_pickle(stream: BinaryIO, names: Container[tuple[str, str]]) -> None:
     if start == size:
         raise EOFError
     tuples = 0
-    for instruction, argument, _ in pickletools.genops(stream):
+    for instruction, argument in _instructions(stream):
         if instruction.name not in _INSTRUCTIONS:
             raise pickle.UnpicklingError(f"the pickle instruction {instruction.name}")
         if instruction.name == "GLOBAL":
@@ -90,6 +91,20 @@ def inspect_pickle(stream: BinaryIO, names: Container[tuple[str, str]]) -> None:
         if instruction.name in ("BINPUT", "LONG_BINPUT") and int(argument or 0) > size:
             raise pickle.UnpicklingError(f"the memo index {argument}")
     stream.seek(start)
+
+
+def _instructions(stream: BinaryIO) -> Iterator[tuple[pickletools.OpcodeInfo, Any]]:
+    """The instructions of the pickle at the position of ``stream``, with their arguments."""
+    read = pickletools.genops(stream)
+    while True:
+        # A name with a backslash is decoded with Python's escapes, and an unknown escape is a
+        # DeprecationWarning. It must not reach the user: such a name is on no list, and refused.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            found = next(read, None)
+        if found is None:
+            return
+        yield found[0], found[1]
 
 
 # A pickled dictionary of lists of numpy arrays, read so that nothing but float arrays can come out
