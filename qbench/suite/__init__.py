@@ -39,6 +39,14 @@ if TYPE_CHECKING:
     from qbench.suite.expansion import Shard as Shard
     from qbench.suite.expansion import expand as expand
     from qbench.suite.expansion import expand_pruned as expand_pruned
+    from qbench.suite.job_plan import Job as Job
+    from qbench.suite.job_plan import JobPlan as JobPlan
+    from qbench.suite.job_plan import PlannedCode as PlannedCode
+    from qbench.suite.job_plan import PlannedSuite as PlannedSuite
+    from qbench.suite.job_plan import Unit as Unit
+    from qbench.suite.job_plan import load_job_plan as load_job_plan
+    from qbench.suite.job_plan import make_job_plan as make_job_plan
+    from qbench.suite.job_plan import save_job_plan as save_job_plan
     from qbench.suite.run_start import describe_start as describe_start
     from qbench.suite.session import Bench as Bench
     from qbench.suite.session import JudgedCell as JudgedCell
