@@ -185,9 +185,11 @@ def _targets(prefix: str) -> Iterable[str]:
 
 
 def _runs(prefix: str) -> Iterator[str]:
+    from qbench.storage import paths_below
+
     yield from ("latest", "previous", "last-green", *_paths(prefix, ".jsonl"))
-    files = sorted((path.stem for path in Path(DEFAULT_HISTORY).rglob("*.jsonl")), reverse=True)
-    yield from files[:_NEWEST]
+    files = (path.stem for path in paths_below(Path(DEFAULT_HISTORY), ".jsonl"))
+    yield from sorted(files, reverse=True)[:_NEWEST]
 
 
 def _paths(prefix: str, ending: str = "") -> Iterator[str]:

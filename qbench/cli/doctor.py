@@ -1,6 +1,7 @@
 """qbench doctor: what this computer and the suites are like."""
 
 import argparse
+import contextlib
 import datetime
 import math
 import os
@@ -86,7 +87,13 @@ def _existing(folder: Path) -> Path:
 
 
 def _bytes(folder: Path) -> int:
-    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())
+    from qbench.storage import paths_below
+
+    sizes = 0
+    for path in paths_below(folder):
+        with contextlib.suppress(FileNotFoundError):  # a run has removed it meanwhile
+            sizes += path.lstat().st_size if path.is_file() else 0
+    return sizes
 
 
 # What ``qbench doctor`` reports about one suite: its assets, what its samples can decide, its

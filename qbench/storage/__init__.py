@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from qbench.storage.held_code import FollowedCode as FollowedCode
     from qbench.storage.held_code import digest_code as digest_code
     from qbench.storage.held_code import followed_code as followed_code
+    from qbench.storage.listing import paths_below as paths_below
     from qbench.storage.previews import PREVIEWS as PREVIEWS
     from qbench.storage.previews import Preview as Preview
     from qbench.storage.previews import has_preview as has_preview

@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import Protocol
 
 from qbench.errors import InputError, StoreError, UnavailableError
+from qbench.storage import paths_below
 from qbench.tracking.record import FORMAT
+
+_ENDING = ".jsonl"
+"""Of the name of a run file."""
 
 
 class HistoryStore(Protocol):
@@ -65,7 +69,7 @@ class FolderStore:
         """The paths of the run files, sorted; of what is not a plain file, too, which ``read``
         refuses.
         """
-        return map(str, sorted(self.folder.rglob("*.jsonl")))
+        return map(str, paths_below(self.folder, _ENDING))
 
     def read(self, name: str) -> Iterator[bytes]:
         """The lines of the file at the path ``name``."""
@@ -191,7 +195,7 @@ def run_files(folder: Path) -> tuple[tuple[Path, ...], tuple[str, ...]]:
     """The ``*.jsonl`` under ``folder``, sorted, and a sentence for each that is not a plain
     file.
     """
-    paths = sorted(folder.rglob("*.jsonl"))
+    paths = paths_below(folder, _ENDING)
     others = [path for path in paths if not _is_plain(path)]
     return tuple(path for path in paths if path not in others), tuple(
         str(not_plain(path)) for path in others
