@@ -36,6 +36,7 @@ from qbench.cli import localize as localize_model
 from qbench.cli import merge as merge_histories
 from qbench.cli import optimizers as try_optimizers
 from qbench.cli import partition as partition_model
+from qbench.cli import plan as plan_night
 from qbench.cli import profile as profile_model
 from qbench.cli import quantize as quantize_file
 from qbench.cli import report as draw_report
@@ -55,6 +56,7 @@ COMMANDS: tuple[Command, ...] = (
     init.COMMAND,
     list_names.COMMAND,
     run.COMMAND,
+    plan_night.COMMAND,
     evaluate_model.COMMAND,
     sweep_model.COMMAND,
     profile_model.COMMAND,

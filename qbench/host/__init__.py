@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from qbench.lazy import open_on_use
 
 if TYPE_CHECKING:
+    from qbench.host.computer import COUNTING_PACKAGES as COUNTING_PACKAGES
     from qbench.host.computer import DotProduct as DotProduct
     from qbench.host.computer import architecture as architecture
     from qbench.host.computer import blas_kernels as blas_kernels
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from qbench.host.git import git_user as git_user
     from qbench.host.git import indexed_file as indexed_file
     from qbench.host.git import published_commit as published_commit
+    from qbench.host.git import run_git as run_git
     from qbench.host.git import subject_line as subject_line
     from qbench.host.git import tree_hash as tree_hash
     from qbench.host.git import whole_hash as whole_hash

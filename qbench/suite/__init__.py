@@ -34,6 +34,14 @@ if TYPE_CHECKING:
     from qbench.suite.check import check_name as check_name
     from qbench.suite.check import check_suite as check_suite
     from qbench.suite.check import open_check as open_check
+    from qbench.suite.division import MOST_JOBS as MOST_JOBS
+    from qbench.suite.division import TimedModel as TimedModel
+    from qbench.suite.division import divide_among as divide_among
+    from qbench.suite.division import divide_by_time as divide_by_time
+    from qbench.suite.division import imbalance as imbalance
+    from qbench.suite.durations import Durations as Durations
+    from qbench.suite.durations import Source as Source
+    from qbench.suite.durations import read_durations as read_durations
     from qbench.suite.expansion import PlannedCell as PlannedCell
     from qbench.suite.expansion import Selection as Selection
     from qbench.suite.expansion import Shard as Shard
@@ -47,6 +55,13 @@ if TYPE_CHECKING:
     from qbench.suite.job_plan import load_job_plan as load_job_plan
     from qbench.suite.job_plan import make_job_plan as make_job_plan
     from qbench.suite.job_plan import save_job_plan as save_job_plan
+    from qbench.suite.job_planning import Planning as Planning
+    from qbench.suite.job_planning import plan_jobs as plan_jobs
+    from qbench.suite.plan_identity import describe_code as describe_code
+    from qbench.suite.plan_identity import refuse_other_class as refuse_other_class
+    from qbench.suite.plan_identity import refuse_other_code as refuse_other_code
+    from qbench.suite.plan_identity import refuse_other_suite as refuse_other_suite
+    from qbench.suite.plan_identity import suite_digest as suite_digest
     from qbench.suite.run_start import describe_start as describe_start
     from qbench.suite.session import Bench as Bench
     from qbench.suite.session import JudgedCell as JudgedCell

@@ -38,7 +38,7 @@ class PlannedSuite:
 
     Args:
         path: of its file, relative to the folder that the plan was made in where it is below it.
-        digest: of all that is read for its cells, and of the list of these.
+        digest: of all files that are read for it.
         cells: how many it has.
     """
 
@@ -57,12 +57,14 @@ class PlannedCode:
         dirty: whether files differ from the commit.
         changes: a digest of how they differ; empty where they do not.
         qbench: its version.
+        source: a digest of its source files.
         versions: of the installed packages that count, by name.
     """
 
     commit: str
     dirty: bool
     qbench: str
+    source: str = ""
     changes: str = ""
     versions: dict[str, str] = field(default_factory=dict)
 

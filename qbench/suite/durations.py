@@ -1,0 +1,126 @@
+"""How long each cell of a suite is expected to take.
+
+known        the median of its last runs, on the wanted class of processor
+by its model macs of the model · samples · median seconds for each of them on its backend
+otherwise    the median of all known ones, or one second where nothing is known
+"""
+
+import enum
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from statistics import median
+
+from qbench.judging import Cell, Outcome
+from qbench.suite.suite_file import ModelTable
+from qbench.tracking import CellRecord, History, kept_keys
+
+_RUNS = 3
+"""The runs of a cell whose median counts."""
+_NIGHTS = 6
+"""At most so many nights of a suite are read: the last may have measured only a part of it."""
+_CARRIED = "carried"
+"""The outcome of a cell that was not run."""
+_UNKNOWN_S = 1.0
+_KEYS = ("suite", "model", "backend", "schema", "variant", "outcome", "unfetched")
+_NUMBERS = ("environment_class", "seconds", "macs", "n")
+
+
+class Source(enum.StrEnum):
+    """What the expected time of a cell comes from."""
+
+    HISTORY = "history"
+    MACS = "macs"
+    MEDIAN = "median"
+
+
+@dataclass(slots=True)
+class Durations:
+    """Seconds of cells, from the runs that were added.
+
+    Args:
+        processor: only runs on this class of processor say how long a cell takes; None: all do.
+    """
+
+    processor: str | None = None
+    _runs: dict[tuple[str, str], dict[str, list[float]]] = field(default_factory=dict)
+    _work: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    """(suite, model) → multiply-accumulates of one sample, and samples."""
+    _rates: dict[str, float] = field(default_factory=dict)
+    """Backend → median seconds of a multiply-accumulate; of ``""`` on any backend."""
+    _usual: float = _UNKNOWN_S
+
+    def add(self, record: CellRecord) -> None:
+        """Take a cell of a run; the newest runs come first."""
+        key = record.suite, record.model
+        if record.macs and record.n:
+            self._work.setdefault(key, (record.macs, record.n))
+        processor = record.environment_class.partition("+")[0]
+        if record.outcome == _CARRIED or (self.processor and processor not in ("", self.processor)):
+            return
+        is_idle = record.outcome == Outcome.UNSUPPORTED.value and not record.unfetched
+        if record.seconds or is_idle:
+            times = self._runs.setdefault(key, {}).setdefault(record.cell.slug, [])
+            if len(times) < _RUNS:
+                times.append(math.fsum(record.seconds.values()))
+
+    def is_filled(self, suite: str, cells: int) -> bool:
+        """Whether all ``cells`` (how many) of ``suite`` have as many runs as are counted."""
+        full = (
+            sum(len(times) == _RUNS for times in by_slug.values())
+            for (name, _), by_slug in self._runs.items()
+            if name == suite
+        )
+        return sum(full) >= cells
+
+    def settle(self) -> None:
+        """Compute from the known cells what unknown ones are estimated by."""
+        rates: defaultdict[str, list[float]] = defaultdict(list)
+        every = []
+        for key, by_slug in self._runs.items():
+            macs, samples = self._work.get(key, (0, 0))
+            for slug, times in by_slug.items():
+                every.append(median(times))
+                if macs and every[-1]:
+                    rates[slug.partition("+")[0]].append(every[-1] / (macs * samples))
+        self._rates = {backend: median(found) for backend, found in rates.items()}
+        if self._rates:
+            self._rates[""] = median(rate for found in rates.values() for rate in found)
+        self._usual = median(every) if any(every) else _UNKNOWN_S
+
+    def of(self, cell: Cell, model: ModelTable) -> tuple[float, Source]:
+        """The seconds that ``cell`` is expected to take, and where they come from."""
+        key = cell.suite, cell.model
+        if times := self._runs.get(key, {}).get(cell.slug):
+            return median(times), Source.HISTORY
+        macs, samples = self._work.get(key, (0, 0))
+        rate = self._rates.get(cell.backend, self._rates.get("", 0.0))
+        if macs and rate:
+            return rate * macs * (model.samples or samples), Source.MACS
+        return self._usual, Source.MEDIAN
+
+
+def read_durations(
+    history: History | None, suites: Mapping[str, int], processor: str | None
+) -> Durations:
+    """The durations of the cells of ``suites`` (name → how many cells) in ``history``; None: it
+    does not exist.
+    """
+    found = Durations(processor)
+    keep = kept_keys(*_KEYS, *_NUMBERS)
+    for suite, cells in suites.items() if history is not None else ():
+        assert history is not None
+        newest = reversed(history.nights(suite)[-_NIGHTS:])
+        for night in history.each(newest, keep):
+            for record in _readable(night.cells):
+                found.add(record)
+            if found.is_filled(suite, cells):
+                break
+    found.settle()
+    return found
+
+
+def _readable(records: Iterable[CellRecord]) -> Collection[CellRecord]:
+    """Those of ``records`` that name a cell: others were not written by qbench."""
+    return [one for one in records if one.model and one.backend and one.schema]

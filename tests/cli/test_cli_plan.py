@@ -1,0 +1,115 @@
+"""``qbench plan``: the file and the table, by a history that says how long cells take."""
+
+import json
+
+import pytest
+
+from qbench.judging import Cell
+from qbench.suite import load_job_plan
+
+SUITE = """
+[suite]
+backends = ["ort-cpu", "ort-cpu-noopt"]
+schemas = ["w8a8_asym_pt", "w8a8_asym_pc"]
+
+[[model]]
+id = "blobs"
+data = "blobs_test"
+calibration = { data = "blobs_train", count = 32 }
+metrics = ["top1"]
+"""
+
+
+@pytest.fixture
+def suite(project):
+    path = project / "suites" / "night.qbench.toml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(SUITE)
+    return path
+
+
+def _night(folder, seconds):
+    """A run file of the suite, with these seconds by cell."""
+    folder.mkdir(parents=True)
+    header = {"type": "run", "format": "qbench-run/1", "id": "a", "suite": "night"}
+    lines = [{**header, "started": "2026-11-20T00:00:00+00:00", "planned": 6, "selected": 6}]
+    for (backend, schema), time in seconds.items():
+        axes = {"model": "blobs", "backend": backend, "schema": schema, "variant": ""}
+        measured = {"outcome": "passed", "seconds": {"run": time}}
+        lines.append({"type": "cell", "suite": "night", **axes, **measured})
+    lines.append({"type": "end", "exit_code": 0})
+    (folder / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_every_cell_has_one_job_and_the_same_command_writes_the_same_bytes(suite, qbench, project):
+    code, out, _ = qbench("plan", str(suite), "--jobs", "2", "-o", "plan.json")
+    assert code == 0
+    first = (project / "plan.json").read_bytes()
+    plan = load_job_plan(project / "plan.json")
+    assert plan.suites[0].path == "suites/night.qbench.toml"
+    assert plan.suites[0].cells == 6
+    cells = [
+        Cell("night", "blobs", backend, schema)
+        for backend in ("ort-cpu", "ort-cpu-noopt")
+        for schema in ("fp32", "w8a8_asym_pt", "w8a8_asym_pc")
+    ]
+    assert sorted(plan.holder(cell).index for cell in cells) == [1, 1, 1, 2, 2, 2]
+    assert plan.short in out
+    assert qbench("plan", str(suite), "--jobs", "2", "-o", "plan.json")[0] == 0
+    assert (project / "plan.json").read_bytes() == first
+
+
+def test_times_of_the_history(suite, qbench, project):
+    times = {("ort-cpu", "fp32"): 50, ("ort-cpu", "w8a8_asym_pt"): 10}
+    _night(project / "runs", times)
+    more = ("--history", "runs", "--json")
+    code, out, _ = qbench("plan", "night", "--jobs", "2", "-o", "plan.json", *more)
+    facts = json.loads(out)
+    assert code == 0
+    assert facts["durations"] == {"history": 2, "median": 4}
+    assert facts["cells"] == sum(job["cells"] for job in facts["jobs"]) == 6
+    plan = load_job_plan(project / "plan.json")
+    assert plan.suites[0].digest
+    assert facts["digest"] == plan.digest
+    # 50 + 10 + 4 · 30: the median of what is known
+    assert sum(job["seconds"] for job in facts["jobs"]) == pytest.approx(180)
+
+
+def test_by_minutes(suite, qbench, project):
+    _night(project / "runs", {("ort-cpu", "fp32"): 60})
+    arguments = ("plan", "night", "--minutes", "2", "-o", "p.json", "--history", "runs", "--json")
+    code, out, _ = qbench(*arguments)
+    assert code == 0
+    assert [job["seconds"] for job in json.loads(out)["jobs"]] == [120, 120, 120]
+
+
+def test_what_the_table_says(suite, qbench, words):
+    words(qbench("plan", "night", "--jobs", "4", "-o", "p.json")[1].rpartition("wrote")[0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        (("nights", "--jobs", "2"), "Did you mean"),
+        (("night", "night", "--jobs", "2"), "two suites of the name 'night'"),
+        (("night", "--jobs", "10000"), "at most 9999"),
+        (("night", "--jobs", "0"), "a whole number from 1"),
+        (("night", "--minutes", "-1"), "a number above 0"),
+        (("night", "--jobs", "2", "--minutes", "3"), "not allowed with"),
+        (("night",), "--jobs"),
+        (("night", "--jobs", "2", "--environment-class", "A B"), "no class of processors"),
+    ],
+)
+def test_what_cannot_be_planned(suite, qbench, project, arguments, found):
+    code, _, err = qbench("plan", *arguments, "-o", "plan.json")
+    assert code == 2
+    assert found in err
+    assert "Traceback" not in err
+    assert not (project / "plan.json").exists()
+
+
+def test_the_suite_is_not_written_over(suite, qbench):
+    code, _, err = qbench("plan", str(suite), "--jobs", "2", "-o", str(suite))
+    assert code == 2
+    assert "which is read here" in err
+    assert suite.read_text() == SUITE
