@@ -177,9 +177,7 @@ def _each(history: "History | None", suite: str | None) -> "Iterator[Run]":
     from qbench.tracking import kept_keys
 
     if history is not None:
-        yield from history.each(
-            (head for head in history.heads if suite in (None, head.suite)), kept_keys(*EXPORT_KEYS)
-        )
+        yield from history.counted(suite, kept_keys(*EXPORT_KEYS))
         for sentence in (*history.problems, *history.clock_notices):
             say(sentence)
 

@@ -91,7 +91,8 @@ def _kept(arguments: argparse.Namespace, suite: "Suite", run: "Run") -> ExitCode
     from qbench.judging import Outcome
 
     models: dict[str, list[Measurement]] = {}
-    broken = [record for record in run.cells if record.outcome == Outcome.ERROR.value]
+    unmeasured = (Outcome.ERROR.value, Outcome.INFRA.value)
+    broken = [record for record in run.cells if record.outcome in unmeasured]
     for record in run.cells:
         measurement = record.measurement()
         if measurement is not None and measurement.repeats is not None:

@@ -32,6 +32,7 @@ class Outcome(enum.Enum):
     STALE = "stale"  # the baseline is of another model, data or preprocessing
     EXPIRED = "expired"  # the quarantine entry has run out, or the cell no longer fails
     ERROR = "error"  # it could not be measured
+    INFRA = "infra"  # the process that ran it died: killed, out of memory, or crashed by its engine
 
     @property
     def is_red(self) -> bool:

@@ -291,8 +291,9 @@ class Recorder:
         if run is None:
             return  # no cell of the suite was finished before: there is no run file
         run.finished.add(report.nodeid)
-        died = {"suite": run.facts["suite"], "headline": "the worker process died while running it"}
-        self._add_cell(run, {**line, **died})
+        said = " ".join(str(report.longrepr).split())
+        died = "the worker process died while running it" + (f": {said}" if said else "")
+        self._add_cell(run, {**line, "suite": run.facts["suite"], "headline": died})
 
     def note(self, run: OpenRun, text: str) -> None:
         """Write a sentence about ``run`` into its file."""
@@ -323,4 +324,4 @@ def _axes_of(node_id: str) -> tuple[str, dict[str, Any]] | None:
     if not path.endswith(SUITE_SUFFIX) or not schema:
         return None
     axes = {"model": model, "backend": backend, "schema": schema, "variant": variant}
-    return path, {"type": "cell", **axes, "outcome": "error"}
+    return path, {"type": "cell", **axes, "outcome": "infra"}

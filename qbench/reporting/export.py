@@ -156,7 +156,7 @@ def _suite(root: Element, run: Run) -> None:
 
 def _kind(outcome: str) -> str:
     """The element of JUnit for ``outcome``, empty for one that passed."""
-    if outcome == Outcome.ERROR.value:
+    if outcome in (Outcome.ERROR.value, Outcome.INFRA.value):
         return "error"
     if outcome == Outcome.UNSUPPORTED.value:
         return "skipped"

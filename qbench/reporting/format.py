@@ -28,6 +28,7 @@ SYMBOLS = {
     "stale": "↻",
     "expired": "◆",
     "error": "!",
+    "infra": "‼",
     ABSENT: "·",
 }
 BELOW = "▽"
@@ -49,6 +50,7 @@ MEANINGS = {
     "stale": "its baseline is of another model or data",
     "expired": "its quarantine entry no longer holds",
     "error": "could not be measured",
+    "infra": "the process that ran it died",
     ABSENT: "not part of the newest run",
 }
 

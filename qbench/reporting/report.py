@@ -132,6 +132,7 @@ _DRIFTS = [spec for spec in GATES if spec.title and spec.kind not in FAILING]
 
 TITLES = {
     "error": "Could not be measured",
+    "infra": "The process that ran it died",
     GateKind.LOSS.value: "",  # its place: its words come from its row
     UNPROVEN: "Is not proven to lose less against fp32 than its tolerance allows",
     **{spec.kind.value: spec.title for spec in _FAILS},
@@ -149,6 +150,7 @@ _DRIFTING = {spec.kind.value for spec in _DRIFTS}
 
 SHORT = {
     "error": "not measurable",
+    "infra": "whose process died",
     GateKind.LOSS.value: "",  # its place: its words come from its row
     UNPROVEN: "not proven within tolerance",
     **{spec.kind.value: spec.short for spec in _FAILS},

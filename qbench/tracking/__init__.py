@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from qbench.tracking.annotations import Annotation as Annotation
     from qbench.tracking.annotations import Ruling as Ruling
     from qbench.tracking.annotations import load_annotations as load_annotations
+    from qbench.tracking.attempts import JobName as JobName
+    from qbench.tracking.attempts import job_of as job_of
     from qbench.tracking.baseline import AcceptedCell as AcceptedCell
     from qbench.tracking.baseline import Baseline as Baseline
     from qbench.tracking.baseline import StoredData as StoredData

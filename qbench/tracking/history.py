@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +17,14 @@ from msgspec import structs
 
 from qbench.errors import StoreError
 from qbench.storage import json_line
+from qbench.tracking.attempts import (
+    JobName,
+    attempt_groups,
+    attempt_id,
+    checked_job,
+    other_attempt,
+    settled,
+)
 from qbench.tracking.record import (
     FORMAT,
     CellRecord,
@@ -144,6 +152,7 @@ class History:
                 if run is None:
                     continue
                 header = run.header
+            header = other_attempt(header, headers)
             headers.setdefault(str(header["id"]), header)
             self._names.setdefault(str(header["id"]), []).append(name)
         lines = tuple(headers.values())
@@ -160,7 +169,7 @@ class History:
 
     def runs(self, suite: str | None = None) -> tuple[Run, ...]:
         """Every readable run (of ``suite``), the earliest first, all in memory: ``each`` reads
-        them one at a time.
+        them one at a time. Attempts at one piece of work are runs of their own: see ``counted``.
         """
         return tuple(self.each(head for head in self.heads if suite is None or head.suite == suite))
 
@@ -179,6 +188,18 @@ class History:
             found = [run for run in read if run is not None]
             if found:
                 yield joined_run(found)
+
+    def counted(self, suite: str | None = None, keep: Keep | None = None) -> Iterator[Run]:
+        """The runs (of ``suite``) that count, the earliest first, each read when it is needed: of
+        several attempts at one piece of work what counts of them, as one run.
+
+        ``keep``: as of ``read_run``.
+        """
+        heads = [head for head in self.heads if suite is None or head.suite == suite]
+        for group in attempt_groups([head.header for head in heads]):
+            read = (self._read(heads[place].id, keep) for place in group)
+            if found := [run for run in read if run is not None]:
+                yield settled(found)
 
     def latest(self, suite: str | None = None) -> Run | None:
         """The last run (of ``suite``) that began, complete or not; the shards of one night are
@@ -481,7 +502,7 @@ class RunWriter:
         token: str,
     ) -> "RunWriter":
         """A new run ``<UTC time>-<commit>-<token>`` in a store or a folder, begun with its
-        ``run`` line.
+        ``run`` line; an attempt of a job has the name of ``attempt_id``, and its number.
 
         Args:
             header: what the ``run`` line holds besides ``type``, ``format``, ``id``, ``started``
@@ -492,6 +513,7 @@ class RunWriter:
 
         Raises:
             StoreError: the store cannot be written.
+            InputError: the header has a job that cannot be named.
         """
         store = store_of(place)
         moment = started.astimezone(datetime.UTC)
@@ -502,14 +524,19 @@ class RunWriter:
             f"-{token}"
         )
         position = next_start([head.header for head in History(store).heads])
-        writer = cls(store, *_created(store, stem))
+        job = checked_job(header)
+        if job is None:
+            writer, named = cls(store, *_created(store, stem)), {}
+        else:
+            job, run_id, name = _begun(store, job, str(header["suite"]))
+            writer, named = cls(store, run_id, name), {"job": {**header["job"], **asdict(job)}}
         first = {
             "type": "run",
             "format": FORMAT,
             "id": writer.id,
             "started": moment.isoformat(timespec="milliseconds"),
         }
-        writer.header = {**first, **position, **header}
+        writer.header = {**first, **position, **header, **named}
         writer.write(writer.header)
         return writer
 
@@ -560,6 +587,18 @@ def _created(store: HistoryStore, stem: str) -> tuple[str, str]:
         run_id = stem if number == 1 else f"{stem}-{number}"
         with contextlib.suppress(FileExistsError):
             return run_id, store.create(run_id)
+    raise AssertionError
+
+
+def _begun(store: HistoryStore, job: JobName, suite: str) -> tuple[JobName, str, str]:
+    """The next attempt of ``job``, the id and the name of its run: the first number that is not
+    taken, so that of two processes that begin at once each has one of its own.
+    """
+    for number in itertools.count(max(job.attempt, 1)):
+        attempt = replace(job, attempt=number)
+        run_id = attempt_id(attempt, suite)
+        with contextlib.suppress(FileExistsError):
+            return attempt, run_id, store.create(run_id)
     raise AssertionError
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from qbench.errors import InputError, StoreError
 from qbench.storage import digest_bytes, work_folder
+from qbench.tracking.attempts import job_of
 from qbench.tracking.history import parse_run
 from qbench.tracking.store import (
     HistoryStore,
@@ -88,7 +89,7 @@ def _merged(sources: Sequence[Path], target: Path, work: Path) -> Merge:
     copies, problems, unread = _read(files)
     problems = [*others, *problems]
     added, conflicts, same = [], [], 0
-    for run_id, found in sorted(copies.items()):
+    for (run_id, _), found in sorted(copies.items()):
         paths = sorted(found.values(), key=lambda path: path.stat().st_size, reverse=True)
         fullest = next((path for path in paths if not _differing(path, paths)), paths[0])
         data, odd = _bytes(fullest), _differing(fullest, paths)
@@ -154,11 +155,13 @@ def _files(places: Iterable[Path]) -> tuple[list[Path], tuple[str, ...]]:
     return files, tuple(dict.fromkeys(others))
 
 
-def _read(paths: Iterable[Path]) -> tuple[dict[str, dict[str, Path]], list[str], int]:
-    """Id → digests of the contents found under it, each with its (last) path; sentences;
-    unreadable files.
+def _read(
+    paths: Iterable[Path],
+) -> tuple[dict[tuple[str, str], dict[str, Path]], list[str], int]:
+    """Id, and of an attempt its start → digests of the contents found under it, each with its
+    (last) path; sentences; unreadable files.
     """
-    copies: dict[str, dict[str, Path]] = {}
+    copies: dict[tuple[str, str], dict[str, Path]] = {}
     problems: dict[str, None] = {}
     unread = set()
     for path in paths:
@@ -170,7 +173,8 @@ def _read(paths: Iterable[Path]) -> tuple[dict[str, dict[str, Path]], list[str],
             unread.add(path.resolve())
             continue
         problems |= dict.fromkeys(run.notices)
-        copies.setdefault(run.id, {})[digest_bytes(data)] = path
+        began = "" if job_of(run.header) is None else str(run.header["started"])
+        copies.setdefault((run.id, began), {})[digest_bytes(data)] = path
     return copies, list(problems), len(unread)
 
 

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Row, Select, bindparam, select
 
 from qbench.judging import Cell, Outcome
 from qbench.tracking import index_tables as tables
+from qbench.tracking.attempts import attempt_ranks
 from qbench.tracking.history import MetricRow, Wanted, data_label
 from qbench.tracking.index_tables import NATURE
 from qbench.tracking.record import AXES, CellRecord, MetricRecord, Run
@@ -255,10 +256,13 @@ def wanted_trends(
     joined = joined_shards(runs)
     night_of = {run.id: group for run, group in zip(joined, groups, strict=True)}
     found = SeriesBuilder([run.id for run in joined])
-    nights: dict[int, int] = {}
+    ranks = attempt_ranks(runs)
+    nights: dict[int, Place] = {}
     for run in in_commit_order(joined, commits):
         place = found.night(run.id, str(run.header.get("started", "")), measured_commit(run))
-        nights |= {keys[shard]: place for shard in night_of[run.id]}
+        nights |= {
+            keys[shard]: (place, *ranks[shard]) for shard in night_of[run.id] if shard in ranks
+        }
     contexts = contexts_of(connection)
     cell_of = operator.itemgetter(slice(0, 5))
     for axes, several in itertools.groupby(
@@ -273,10 +277,14 @@ def wanted_trends(
     return found.series(CONFIRM)
 
 
+Place = tuple[int, int, int]
+"""Of a run: its night, its piece of work, and which attempt at this it is."""
+
+
 def _add_points(
     connection: Connection,
     shared: dict[int, tuple[TrendKey, MetricRecord, int]],
-    nights: dict[int, int],
+    nights: dict[int, Place],
     contexts: dict[int, Context],
     found: SeriesBuilder,
 ) -> None:
@@ -290,10 +298,15 @@ def _add_points(
         return known.mean, facts_of(known, listed=listed)
 
     kinds: dict[tuple[int, int], int] = {}
+    first: dict[int, int] = {}  # of each piece of work, the attempt that counts for this cell
+    for row in results:
+        if row.run in nights:  # not of a lesser copy
+            _, work, attempt = nights[row.run]
+            first[work] = min(attempt, first.get(work, attempt))
     rows = [
-        (nights[run], position, number, context, hits, text or "")
+        (nights[run][0], position, number, context, hits, text or "")
         for number, run, position, context, hits, _, _, text in results
-        if run in nights  # not of a lesser copy
+        if run in nights and first[nights[run][1]] == nights[run][2]
     ]
     rows.sort()
     for night, _, number, context, hits, text in rows:

@@ -8,6 +8,7 @@ from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
+from qbench.tracking.attempts import attempt_groups, job_of, night_id, night_of_jobs, settled
 from qbench.tracking.record import Run, release_of
 
 # The order of runs: which began later, and in trends which commit comes later on the main line.
@@ -223,6 +224,9 @@ def _seconds(stamp: object) -> float:
 #
 # i/1 … i/N of one suite at one commit, each begun within half a day of the first, every i once  →
 # one run of their cells
+#
+# The jobs of one plan, whenever they ran, are one night, too. A share or a job that was tried more
+# than once is in it with all its attempts, of which one counts: attempts.py.
 
 NIGHT = datetime.timedelta(hours=12)
 """How much later than the first of its night a shard may begin."""
@@ -236,9 +240,12 @@ def shard_groups(headers: Sequence[Mapping[str, Any]]) -> tuple[tuple[int, ...],
     files that were not
     committed: then it is not known whether the computers measured the same code.
     """
+    attempts = [sorted(group) for group in attempt_groups(headers)]
+    # a run that resumes another is where it ended; a share or a job where it was first tried
+    places = {(group[0] if _is_part(headers[group[0]]) else group[-1]): group for group in attempts}
     groups: list[list[int]] = []
     growing: dict[tuple[str, ...], list[int]] = {}
-    for place in range(len(headers)):
+    for place in sorted(places):
         key = _night(headers[place])
         group = growing.get(key, []) if key else []
         if group and not _continues(headers[place], [headers[other] for other in group]):
@@ -248,7 +255,11 @@ def shard_groups(headers: Sequence[Mapping[str, Any]]) -> tuple[tuple[int, ...],
             if key:
                 growing[key] = group
         group.append(place)
-    return tuple(map(tuple, groups))
+    return tuple(tuple(one for place in group for one in places[place]) for group in groups)
+
+
+def _is_part(header: Mapping[str, Any]) -> bool:
+    return "shard" in header or job_of(header) is not None
 
 
 def joined_shards(runs: Sequence[Run]) -> tuple[Run, ...]:
@@ -260,13 +271,21 @@ def joined_shards(runs: Sequence[Run]) -> tuple[Run, ...]:
 
 
 def lacking_shares(header: Mapping[str, Any]) -> tuple[str, ...]:
-    """The shares of a suite, as ``2/3``, that the night of ``header`` (a ``run`` line) does not
-    hold; of most none.
+    """The shares of a suite, as ``2/3``, and the jobs of a plan, as ``job 17 of 50``, that the
+    night of ``header`` (a ``run`` line) does not hold; of most none.
     """
+    if header.get("selected") == header.get("planned"):
+        # an empty share writes no file
+        return ()
+    job = job_of(header)
+    if job is not None:
+        held = header["job"].get("held", [job.index])
+        return tuple(
+            f"job {index} of {job.of}" for index in range(1, job.of + 1) if index not in held
+        )
     shares = str(header.get("shard", "")).split()
     count = shares[0].partition("/")[2] if shares else ""
-    if not count.isdecimal() or header.get("selected") == header.get("planned"):
-        # an empty share writes no file
+    if not count.isdecimal():
         return ()
     return tuple(
         share
@@ -279,6 +298,8 @@ def _night(header: Mapping[str, Any]) -> tuple[str, ...]:
     """What the shards of one night have in common; empty where nothing can be joined to the run
     of ``header``.
     """
+    if jobs := night_of_jobs(header):
+        return jobs
     commit = measured_commit(Run(header=header))
     count = str(header.get("shard", "")).partition("/")[2]
     if not commit or not count:
@@ -291,6 +312,8 @@ def _night(header: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _continues(header: Mapping[str, Any], group: Sequence[Mapping[str, Any]]) -> bool:
+    if job_of(header) is not None:
+        return True
     if header["shard"] in [other["shard"] for other in group]:
         return False
     try:
@@ -303,32 +326,53 @@ def _continues(header: Mapping[str, Any], group: Sequence[Mapping[str, Any]]) ->
 
 
 def joined_run(runs: Sequence[Run]) -> Run:
-    """The shards of one night as one run; one alone as it is."""
-    first = runs[0]
+    """The shards or jobs of one night as one run, of each the attempt that counts; one alone as it
+    is.
+    """
     if len(runs) == 1:
-        return first
-    counts = [run.header.get("selected") for run in runs]
+        return runs[0]
+    groups = attempt_groups([run.header for run in runs])
+    parts = [settled([runs[place] for place in group]) for group in groups]
+    if len(parts) == 1 and not _is_part(runs[0].header):
+        return replace(parts[0], header={**parts[0].header, "id": runs[-1].id})
+    first = runs[0]
+    counts = [part.header.get("selected") for part in parts]
     selected = sum(count for count in counts if type(count) is int)
     whole = selected == first.header.get("planned") and first.header.get("limited") is None
-    header = {key: value for key, value in first.header.items() if key != "shard"}
-    if selected != first.header.get("planned"):
-        header["shard"] = " ".join(str(run.header["shard"]) for run in runs)
-    processors = dict.fromkeys(str(run.environment.get("processor", "")) for run in runs)
+    processors = dict.fromkeys(str(part.environment.get("processor", "")) for part in parts)
     return replace(
         first,
         header={
-            **header,
-            "id": " ".join(run.id for run in runs),  # as 'qbench accept' takes them
+            **{key: value for key, value in first.header.items() if key not in ("shard", "job")},
+            **_names(first.header, parts, is_whole=selected == first.header.get("planned")),
+            "id": _joined_id(runs),
             "selected": selected,
             "complete_selection": whole,
         },
         environment={**first.environment, "processor": ", ".join(sorted(filter(None, processors)))},
-        cells=tuple(record for run in runs for record in run.cells),
-        findings=tuple(line for run in runs for line in run.findings),
-        samples=tuple(line for run in runs for line in run.samples),
-        notes=tuple(dict.fromkeys(note for run in runs for note in run.notes)),
-        complete=all(run.complete for run in runs),
-        ended=all(not run.was_interrupted for run in runs),
-        damaged=sum(run.damaged for run in runs),
-        notices=tuple(dict.fromkeys(notice for run in runs for notice in run.notices)),
+        cells=tuple(record for part in parts for record in part.cells),
+        findings=tuple(line for part in parts for line in part.findings),
+        samples=tuple(line for part in parts for line in part.samples),
+        notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+        complete=all(part.complete for part in parts),
+        ended=all(not part.was_interrupted for part in parts),
+        damaged=sum(part.damaged for part in parts),
+        notices=tuple(dict.fromkeys(notice for part in parts for notice in part.notices)),
     )
+
+
+def _joined_id(runs: Sequence[Run]) -> str:
+    """The id of several runs as one, by their headers alone; as 'qbench accept' takes it."""
+    header = runs[0].header
+    return " ".join(run.id for run in runs) if job_of(header) is None else night_id(header)
+
+
+def _names(header: Mapping[str, Any], parts: Sequence[Run], *, is_whole: bool) -> dict[str, Any]:
+    """Which shares or jobs ``parts`` are, for the header of all; nothing of shares that are the
+    whole.
+    """
+    job = job_of(header)
+    if job is not None:
+        held = [one.index for part in parts if (one := job_of(part.header)) is not None]
+        return {"job": {"plan": job.plan, "of": job.of, "index": 0, "held": sorted(held)}}
+    return {} if is_whole else {"shard": " ".join(str(part.header["shard"]) for part in parts)}
