@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from itertools import islice
@@ -109,9 +109,13 @@ class Controller:
             self._handle_sigterm()
             self._expect(ids)
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Write the record at once, so that a later interruption does not lose it."""
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, None, None]:
+        """Write the record before anybody says how its cell ended: no end of this process loses
+        what was shown.
+        """
         if not hasattr(report, "qbench_suite") and not is_of_dead_worker(report):
+            yield
             return
         if self.recorder is None:
             with loaded_whole():
@@ -119,6 +123,8 @@ class Controller:
 
             self.recorder = Recorder(self._config, self._options, self._history)
         self.recorder.receive(report)
+        yield
+        self.recorder.notice_hidden(report)
         if self._pace is not None and hasattr(report, "qbench"):
             self._pace.finish(report.nodeid)
 

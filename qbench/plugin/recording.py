@@ -105,12 +105,22 @@ class Recorder:
                 run.checks[run.cells[-1].model] = check
             if facts["is_cell"] and run.cells[-1].is_red:
                 run.has_red = True
-                run.hidden += [] if report.failed else [report.nodeid]
         self._add_samples(run, report)
         self._add_finding(run, getattr(report, "qbench_finding", None))
         for text in getattr(report, "qbench_notes", ()):
             if text not in run.notes:
                 self.note(run, text)
+
+    def notice_hidden(self, report: pytest.TestReport) -> None:
+        """Remember the cell of ``report`` where it is red and pytest does not count it as a
+        failure, after all hooks have had the report.
+        """
+        facts = getattr(report, "qbench_suite", None)
+        if facts is None or not facts["is_cell"] or not hasattr(report, "qbench"):
+            return
+        run = self.runs[facts["file"]]
+        if run.cells[-1].is_red and not report.failed:
+            run.hidden.append(report.nodeid)
 
     def _add_cell(self, run: OpenRun, line: dict[str, Any]) -> None:
         """Write the line of a cell unchanged: a hook may have added keys to it."""

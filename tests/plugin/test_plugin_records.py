@@ -47,6 +47,19 @@ def pytest_runtest_logreport(report):
 """
 
 
+SHOWN = """
+from pathlib import Path
+MORE = {}
+shown = set()
+
+def pytest_report_teststatus(report):
+    if hasattr(report, "qbench"):
+        shown.add(report.nodeid)
+        lines = "".join(path.read_text() for path in Path("reports/history").glob("*.jsonl"))
+        print("RECORDED", lines.count('"type":"cell"') >= len(shown))
+"""
+
+
 @pytest.fixture
 def odd(project):
     text = project.suite_path.read_text()
@@ -103,6 +116,14 @@ def test_an_interrupted_run_keeps_what_was_measured(odd, monkeypatch, how, worke
     assert [cell.model for cell in run.cells] == ["tiny_a"]
     if how == signal.SIGINT:
         assert any("3 of 4 selected cells" in note for note in run.notes)
+
+
+@pytest.mark.slow
+def test_a_cell_is_recorded_before_pytest_shows_how_it_ended(project):
+    project.write_conftest(SHOWN)
+    result = project.run("-s", "-k", "tiny_a", process=True)
+    assert result.stdout.str().count("RECORDED True") >= 4
+    assert "RECORDED False" not in result.stdout.str()
 
 
 @pytest.mark.slow
