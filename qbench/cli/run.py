@@ -35,7 +35,14 @@ if TYPE_CHECKING:
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench run``."""
-    declare_selection(parser)
+    declare_selection(parser, may_lack=True)
+    parser.add_argument(
+        "--job",
+        metavar="PLAN#N",
+        default="",
+        help="the cells of job N of a plan that 'qbench plan' wrote, which names the suites; "
+        "without #N the scheduler says",
+    )
     declare_baselines(parser)
     declare_cache(parser)
     parser.add_argument(
@@ -59,10 +66,13 @@ def declare(parser: argparse.ArgumentParser) -> None:
     declare_json(parser)
 
 
-def declare_selection(parser: argparse.ArgumentParser) -> None:
-    """The suite, and which of its cells."""
+def declare_selection(parser: argparse.ArgumentParser, *, may_lack: bool = False) -> None:
+    """The suite, and which of its cells; ``may_lack``: a plan may name the suite."""
     parser.add_argument(
-        "suite", metavar="SUITE", help="a suite file, suites/<name>.qbench.toml, or its name"
+        "suite",
+        metavar="SUITE",
+        nargs="?" if may_lack else None,
+        help="a suite file, suites/<name>.qbench.toml, or its name",
     )
     parser.add_argument(
         "--select",
@@ -73,6 +83,7 @@ def declare_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shard", metavar="I/N", default="", help="run only the models of shard I of N"
     )
+    parser.set_defaults(job="")
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
@@ -93,14 +104,50 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             expected="a whole number from 1",
             remedy="Correct the option.",
         )
-    suite = suite_path(arguments.suite)
+    suites = _suites(arguments)
     progress = partial(
         show_progress,
         history=Path(DEFAULT_HISTORY if arguments.history == "off" else arguments.history),
     )
-    done = run_suite(suite, _options(arguments), progress, Path.cwd())
-    code = ended_early(arguments, done)
-    return _finished(arguments, done) if code is None else code
+    codes = []
+    for suite in suites:
+        done = run_suite(suite, _options(arguments), progress, Path.cwd())
+        code = ended_early(arguments, done)
+        codes.append(_finished(arguments, done) if code is None else code)
+    return max(codes)
+
+
+def _suites(arguments: argparse.Namespace) -> tuple[Path, ...]:
+    """The suite that is named, or those of the job; the job is then named by its number.
+
+    Raises:
+        InputError: neither is named, the plan or the job is wrong, or there are several suites and
+            one JSON.
+    """
+    if not arguments.job:
+        if arguments.suite is None:
+            raise InputError(
+                "Running a suite",
+                found="no suite",
+                expected="one, or the job of a plan",
+                remedy="Name it: qbench run SUITE, or qbench run --job PLAN#N.",
+            )
+        return (suite_path(arguments.suite),)
+    from qbench.suite import choose_job
+
+    choice = choose_job(arguments.job, Path.cwd(), os.environ)
+    arguments.job = choice.text
+    if arguments.suite is not None:
+        return (suite_path(arguments.suite),)
+    suites = choice.suites(Path.cwd())
+    if arguments.json and len(suites) > 1:
+        raise InputError(
+            f"Running job {choice.job.index} of plan {choice.plan.short}",
+            found=f"{len(suites)} suites and --json",
+            expected="one suite, as the output is one JSON",
+            remedy="Name a suite, or leave --json out.",
+        )
+    return suites
 
 
 def ended_early(arguments: argparse.Namespace, done: "SuiteRun") -> ExitCode | None:
@@ -115,7 +162,8 @@ def ended_early(arguments: argparse.Namespace, done: "SuiteRun") -> ExitCode | N
         return ExitCode.USAGE
     if done.is_broken:
         return ExitCode.GATE_FAILED
-    if done.is_empty:
+    is_of_empty_job = bool(arguments.job) and done.run is None and not done.code
+    if done.is_empty or is_of_empty_job:
         return _nothing_selected(arguments, done)
     return ExitCode.INCOMPLETE if done.run is None else None
 
@@ -125,6 +173,7 @@ def _options(arguments: argparse.Namespace) -> list[str]:
     localize`` does that.
     """
     more = {
+        "job": arguments.job,
         "limit": arguments.limit,
         "release": arguments.release,
         "history": arguments.history,
@@ -157,6 +206,9 @@ def _in_our_options(sentence: str) -> str:
 
 
 def _nothing_selected(arguments: argparse.Namespace, done: "SuiteRun") -> ExitCode:
+    if done.planned and arguments.job and not arguments.select:
+        say(f"nothing to run: {arguments.job} holds no cell of this suite")
+        return ExitCode.FINE
     if done.planned and arguments.shard:
         say(f"nothing to run: no selected model is in shard {arguments.shard}")
         return ExitCode.FINE

@@ -66,6 +66,10 @@ def pytest_configure(config: pytest.Config) -> None:
         "schema, variant",
     )
     if not hasattr(config, "workerinput"):
+        if config.getoption("qbench_job"):
+            from qbench.plugin.jobs import check_session_job
+
+            check_session_job(config)
         from qbench.plugin.controller import Controller
 
         config.pluginmanager.register(Controller(config, options), "qbench-controller")
@@ -106,12 +110,16 @@ def pytest_load_initial_conftests(
     early_config: pytest.Config, args: list[str]
 ) -> Generator[None, Any, Any]:
     """Refuse a conftest that ends the process with 0 while it is imported, where a suite is to
-    be run.
+    be run; add the suites of a job.
 
     Keep standard error for lines about long work: this is called before pytest captures it.
     """
     from qbench.plugin.options import ERRORS, SUITE_SUFFIX
 
+    if early_config.known_args_namespace.qbench_job:
+        from qbench.plugin.jobs import choose_session_job
+
+        choose_session_job(early_config, args)
     with suppress(OSError):  # closed
         early_config.stash[ERRORS] = kept = os.dup(2)
         early_config.add_cleanup(partial(os.close, kept))

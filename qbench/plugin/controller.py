@@ -20,6 +20,7 @@ import pytest
 from qbench.errors import QbenchError, StoreError
 from qbench.lazy import loaded_whole
 from qbench.plugin.item_state import collected_suites, is_of_dead_worker
+from qbench.plugin.jobs import JOB
 from qbench.plugin.options import (
     DESELECTED,
     ERRORS,
@@ -202,6 +203,8 @@ class Controller:
         A hook, a loader or an engine can end the session with the code 0: ``pytest.exit("…",
             returncode=0)``.
         """
+        if code == pytest.ExitCode.NO_TESTS_COLLECTED and self._has_empty_job:
+            return int(pytest.ExitCode.OK)
         if code or asks_only(self._config):
             return code
         runs = [] if self.recorder is None else list(self.recorder.runs.values())
@@ -223,6 +226,14 @@ class Controller:
         ):
             return int(pytest.ExitCode.TESTS_FAILED)
         return code
+
+    @property
+    def _has_empty_job(self) -> bool:
+        """Whether the plan gives no cell to the job of this session: there are fewer units than
+        jobs.
+        """
+        choice = self._config.stash.get(JOB, None)
+        return choice is not None and not choice.job.units
 
     def _expect(self, node_ids: Sequence[str]) -> None:
         """Remember which cells this session is to run, and start to print the remaining time."""

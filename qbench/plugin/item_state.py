@@ -87,7 +87,7 @@ def suite_facts(config: pytest.Config, opened: "OpenSuite") -> SuiteFacts:
     used = dict.fromkeys(planned.cell.backend for planned in opened.planned)
     ordered = dict.fromkeys((*(name for name in suite.table.backends if name in used), *used))
     facts = SuiteFacts(
-        suite.name, node, len(opened.planned), path, suite.table.equivalents, tuple(ordered)
+        suite.name, node, opened.count, path, suite.table.equivalents, tuple(ordered)
     )
     return config.stash.setdefault(_SUITES, {}).setdefault(path, facts)
 

@@ -13,6 +13,7 @@ import pytest
 from qbench.errors import InputError
 from qbench.extension import Extension, error_of_code, named_also, place_of
 from qbench.number_text import counted
+from qbench.plugin.jobs import JOB
 from qbench.plugin.options import OPTIONS, origin_of
 from qbench.plugin.skips import is_skip, skip_reason
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from qbench.evaluation import Subject
     from qbench.judging import QuarantineEntry
-    from qbench.suite import Bench, Catalogues, Check, PlannedCell, Suite
+    from qbench.suite import Bench, Catalogues, Check, JobChoice, PlannedCell, Suite
 
 _OPENED = pytest.StashKey[dict[Any, "OpenSuite"]]()
 
@@ -37,6 +38,8 @@ class OpenSuite:
             prunes, because without pruning such an entry is an error.
         notes: what options set in place of its tables, in sentences.
         subject: of a check, which is built from files; None: as the suite names it.
+        of_cells: how many cells the suite has, where ``planned`` are those of one job; None: they
+            are all.
     """
 
     suite: "Suite"
@@ -47,6 +50,17 @@ class OpenSuite:
     stale_entries: "tuple[QuarantineEntry, ...]" = ()
     subject: "Subject | None" = None
     notes: tuple[str, ...] = ()
+    of_cells: int | None = None
+
+    @property
+    def is_part(self) -> bool:
+        """Whether ``planned`` are the cells of one job alone."""
+        return self.of_cells is not None
+
+    @property
+    def count(self) -> int:
+        """How many cells the suite has."""
+        return len(self.planned) if self.of_cells is None else self.of_cells
 
     @cached_property
     def bench(self) -> "Bench":
@@ -75,8 +89,11 @@ class OpenSuite:
         return Bench(self.suite, self.catalogues, settings, subject=self.subject)
 
 
-def open_suite(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuite:
-    """The suite at ``path`` with all its cells; opened once for the same conftest files.
+def open_suite(
+    path: Path, config: pytest.Config, hook: "HookRelay", *, whole: bool = False
+) -> OpenSuite:
+    """The suite at ``path`` with all its cells, or where the session runs a job of a plan and not
+    ``whole``, with those of the job; opened once for the same conftest files.
 
     Args:
         hook: gives the extensions; the hook of a node leaves out the conftest files of other
@@ -86,13 +103,15 @@ def open_suite(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuit
         InputError: the file or a name in it is wrong.
     """
     known = config.stash.setdefault(_OPENED, {})
+    choice = None if whole else config.stash.get(JOB, None)
     key = (
         os.path.normpath(path),
+        choice is None,
         *(one.function for one in hook.pytest_qbench_extension.get_hookimpls()),
     )
     if key not in known:
         try:
-            known[key] = _opened(path, config, hook)
+            known[key] = _opened(path, config, hook, choice)
         except BaseException as error:
             if not is_skip(error):
                 raise
@@ -108,8 +127,16 @@ def open_suite(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuit
     return known[key]
 
 
-def _opened(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuite:
-    from qbench.suite import expand, expand_pruned, load_suite
+def _opened(
+    path: Path, config: pytest.Config, hook: "HookRelay", choice: "JobChoice | None"
+) -> OpenSuite:
+    from qbench.suite import (
+        expand,
+        expand_pruned,
+        expand_units,
+        load_suite,
+        refuse_other_suite,
+    )
 
     suite = _with_options(config, load_suite(path))
     # as a user would type it where pytest was started
@@ -117,6 +144,14 @@ def _opened(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuite:
     shown = str(path) if shown.startswith("..") else Path(shown).as_posix()
     added = _extensions(hook, config)
     catalogues = _catalogues(added, config, path.parent)
+    if choice is not None:
+        entry = refuse_other_suite(choice.plan, path)
+        with _naming_idle_hooks(hook, len(added)):
+            part = expand_units(suite, catalogues, choice.job.models(entry.name))
+        forced, notes = forced_by_options(part, suite, config)
+        return OpenSuite(
+            suite, catalogues, forced, config, shown, notes=notes, of_cells=entry.cells
+        )
     if config.stash[OPTIONS].prune:
         # pruning reports stale entries at the end, so here they are not an error
         kept, planned = expand_pruned(suite, catalogues)

@@ -189,6 +189,13 @@ def add_options(parser: pytest.Parser) -> None:
         help="the models of the I-th of N equal machines only",
     )
     group.addoption(
+        "--qbench-job",
+        metavar="PLAN#N",
+        action="append",
+        default=[],
+        help="the cells of job N of a plan that 'qbench plan' wrote; without #N the scheduler says",
+    )
+    group.addoption(
         "--qbench-release",
         metavar="NAME=PYTHON",
         default="",

@@ -112,7 +112,7 @@ def _opened(metafunc: pytest.Metafunc, marker: pytest.Mark) -> tuple[OpenSuite, 
     known = metafunc.config.stash.setdefault(_OPENED, {})
     key = (path, tuple(f"{name}={value}" for name, value in lists.items()))
     if key not in known:
-        full = open_suite(path, metafunc.config, metafunc.definition.ihook)
+        full = open_suite(path, metafunc.config, metafunc.definition.ihook, whole=True)
         known[key] = _cut(doing, full, lists), suite_facts(metafunc.config, full)
     return known[key]
 

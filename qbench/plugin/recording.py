@@ -10,6 +10,7 @@ import pytest
 
 from qbench.errors import QbenchError, StoreError
 from qbench.plugin.item_state import is_of_dead_worker
+from qbench.plugin.jobs import JOB
 from qbench.plugin.options import SUITE_SUFFIX, Options
 
 if TYPE_CHECKING:
@@ -267,7 +268,7 @@ class Recorder:
         from qbench.host import utc_now
         from qbench.suite import describe_start
 
-        release = self.options.release
+        release, choice = self.options.release, self.config.stash.get(JOB, None)
         start = describe_start(
             self.config.rootpath,
             suite=facts["suite"],
@@ -277,6 +278,7 @@ class Recorder:
             select=self.options.select,
             limit=self.options.limit,
             shard=self.options.shard,
+            job=None if choice is None else choice.header,
             release=None if release is None else (release.package, release.python),
             started=utc_now(),
             token=secrets.token_hex(3),

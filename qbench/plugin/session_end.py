@@ -83,7 +83,8 @@ def finish(
                 recorder.note(run, sentence)
                 left_over.append(f"note: {sentence}")
         opened = suites[key]
-        if opened is None:  # the errors of its cells or of its collector name the reason
+        # the errors of its cells or of its collector name the reason; a job knows its cells alone
+        if opened is None or opened.is_part:
             continue
         for sentence in stale_baseline_sentences(opened):
             recorder.note(run, sentence)

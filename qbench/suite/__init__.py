@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     from qbench.suite.expansion import Shard as Shard
     from qbench.suite.expansion import expand as expand
     from qbench.suite.expansion import expand_pruned as expand_pruned
+    from qbench.suite.expansion import expand_units as expand_units
+    from qbench.suite.job_choice import COUNTERS as COUNTERS
+    from qbench.suite.job_choice import JobChoice as JobChoice
+    from qbench.suite.job_choice import choose_job as choose_job
     from qbench.suite.job_plan import Job as Job
     from qbench.suite.job_plan import JobPlan as JobPlan
     from qbench.suite.job_plan import PlannedCode as PlannedCode

@@ -4,7 +4,7 @@ by model, fp32 first.
 
 import fnmatch
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
@@ -26,6 +26,7 @@ from qbench.judging import (
 )
 from qbench.metrics import Against, Direction
 from qbench.suite.catalogues import WRITTEN_ARITHMETICS, Catalogues
+from qbench.suite.job_plan import Unit
 from qbench.suite.settings import (
     NONE,
     CriterionSetting,
@@ -447,6 +448,33 @@ def expand_pruned(suite: Suite, catalogues: Catalogues) -> tuple[Suite, tuple[Pl
         suite, quarantine=tuple(entry for entry in suite.quarantine if entry not in idle)
     )
     return kept, expand(kept, catalogues)
+
+
+def expand_units(
+    suite: Suite, catalogues: Catalogues, units: Mapping[str, Sequence[Unit]]
+) -> tuple[PlannedCell, ...]:
+    """The cells of ``suite`` that ``units``, by their model, cover; no other model is expanded.
+
+    Settings that match no cell are not looked for: whoever made the plan has expanded all cells.
+
+    Raises:
+        InputError: as of ``expand``; or there are other cells than when the units were made.
+    """
+    part = replace(suite, models=tuple(model for model in suite.models if model.id in units))
+    planned = tuple(
+        one
+        for one in expand(part, catalogues, whole=False)
+        if any(unit.covers(one.cell) for unit in units[one.cell.model])
+    )
+    expected = sum(unit.cells for several in units.values() for unit in several)
+    if len(planned) != expected:
+        raise InputError(
+            f"Expanding a job of suite '{suite.name}'",
+            found=f"{len(planned)} cells",
+            expected=f"{expected}, as when the plan was made",
+            remedy="Make the plan again with 'qbench plan', or run the suite that it is of.",
+        )
+    return planned
 
 
 def idle_entries(suite: Suite, planned: Iterable[PlannedCell]) -> tuple[QuarantineEntry, ...]:

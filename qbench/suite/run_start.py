@@ -5,7 +5,7 @@
 """
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,7 @@ def describe_start(
     limit: int | None,
     backends: Sequence[str] = (),
     shard: str = "",
+    job: Mapping[str, Any] | None = None,
     release: tuple[str, Path] | None = None,
     started: datetime.datetime,
     token: str,
@@ -75,6 +76,7 @@ def describe_start(
         limit: at most that many samples of each data set; None: all.
         backends: of its cells in the order of the suite, in which reports show them.
         shard: ``i/N``, its share; empty: all models.
+        job: of a plan, its number and that of this attempt; None: the run is none.
         release: the package whose release is measured, and the Python that has it; None: what is
             installed.
         started: with a time zone.
@@ -98,6 +100,8 @@ def describe_start(
         header["backends"] = list(backends)
     if shard:
         header["shard"] = shard
+    if job is not None:
+        header["job"] = dict(job)
     facts: dict[str, Any] = {**describe_host()}
     probed, versions = facts.pop("processor_class"), facts.pop("packages")
     sha = commit.sha if commit else None

@@ -113,3 +113,23 @@ def test_the_suite_is_not_written_over(suite, qbench):
     assert code == 2
     assert "which is read here" in err
     assert suite.read_text() == SUITE
+
+
+def test_a_job_under_qbench_run(suite, qbench, project):
+    """The plan names the suite; of the jobs together each cell is measured once."""
+    assert qbench("plan", "night", "--jobs", "7", "-o", "plan.json")[0] == 0
+    plan = load_job_plan(project / "plan.json")
+    measured = []
+    empty = next(job.index for job in plan.jobs if not job.units)
+    for index in (1, 2, empty):
+        code, out, err = qbench("run", "--job", f"plan.json#{index}", "--json")
+        assert (code, err.startswith("qbench: nothing to run")) == (
+            (0, True) if index == empty else (1, False)
+        )  # nothing is accepted yet
+        measured += [] if index == empty else json.loads(out)["cells"]
+    axes = [(cell["backend"], cell["schema"]) for cell in measured]
+    assert len(axes) == len(set(axes)) == 2
+    code, _, err = qbench("run", "--json")
+    assert (code, "found no suite" in err) == (2, True)
+    code, _, err = qbench("run", "--job", "plan.json#8")
+    assert (code, "a plan of 7 jobs" in err) == (2, True)

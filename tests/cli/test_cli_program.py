@@ -77,7 +77,7 @@ def test_every_example_is_understood(command):
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["frobnicate"], ["list"], ["list", "moddels"], ["run"], ["list", "models", "--jso"]],
+    [[], ["frobnicate"], ["list"], ["list", "moddels"], ["eval"], ["list", "models", "--jso"]],
 )
 def test_what_it_cannot_read_is_usage(qbench, arguments):
     code, out, err = qbench(*arguments)
