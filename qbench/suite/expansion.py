@@ -455,7 +455,7 @@ def expand_units(
 ) -> tuple[PlannedCell, ...]:
     """The cells of ``suite`` that ``units``, by their model, cover; no other model is expanded.
 
-    Settings that match no cell are not looked for: whoever made the plan has expanded all cells.
+    Settings that match no cell are not looked for: the plan was made of all cells.
 
     Raises:
         InputError: as of ``expand``; or there are other cells than when the units were made.

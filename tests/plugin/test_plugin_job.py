@@ -194,7 +194,7 @@ def test_a_suite_that_the_plan_does_not_name(planned):
 
 
 def test_units_of_other_cells(planned):
-    """Whoever wrote the plan by hand."""
+    """As in a plan that was written by hand."""
     plan = planned.made
     units = [_unit("tiny_a", 5)]
     save_job_plan(make_job_plan(plan.suites, plan.code, None, [units]), planned.path / "plan.json")
