@@ -97,7 +97,7 @@ doctor: $(STAMP)  ## say what this computer and the suites are like
 	$(BIN)/qbench doctor
 
 benchmarks: $(STAMP)  ## measure what qbench itself costs (docs/performance.md)
-	@for script in $(filter-out benchmarks/digests.py benchmarks/fuzz_models.py benchmarks/detection% benchmarks/rival_% benchmarks/esp_ppq_%,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	@for script in $(filter-out benchmarks/digests.py benchmarks/fuzz_models.py benchmarks/trials.py benchmarks/detection% benchmarks/rival_% benchmarks/esp_ppq_%,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 bias-table: $(STAMP)  ## measure examples/bias-and-scale and write its tables in docs (40 minutes)
 	$(BIN)/python examples/bias_and_scale_table.py

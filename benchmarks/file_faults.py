@@ -399,7 +399,7 @@ def hidden(folder: Path) -> list[str]:
 
 def _is_ignored(path: Path) -> bool:
     note = path / ".gitignore"
-    return path.is_dir() and note.exists() and note.read_text().strip() == "*"
+    return path.is_dir() and note.exists() and "*" in note.read_text().splitlines()
 
 
 @dataclass(frozen=True, kw_only=True)
