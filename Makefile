@@ -13,6 +13,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ORACLES := $(VENV)/.oracles
 ENGINES := $(VENV)/.engines
+OBJECTS := $(VENV)/.objects
 SITE := $(VENV)/.site
 PYTEST := $(BIN)/python -m pytest
 REPORTS := --qbench-report html --qbench-report md --qbench-report png
@@ -38,7 +39,7 @@ test: $(STAMP)  ## run the tests that take seconds
 golden: $(STAMP)  ## write the expected texts of tests/golden anew; read the difference before you commit it
 	$(PYTEST) tests -n $(WORKERS) --write-golden
 
-test-slow: $(STAMP)  ## run the tests that take minutes, and all examples of hypothesis (pytest's code 5: there are none)
+test-slow: $(OBJECTS)  ## run the tests that take minutes, and all examples of hypothesis (pytest's code 5: there are none)
 	$(PYTEST) -n $(WORKERS) -m "(slow or property) and not oracle" || test $$? -eq 5
 
 test-random: $(STAMP)  ## run the properties on other examples than the last time; a failure prints how to repeat it
@@ -111,7 +112,7 @@ $(STAMP): pyproject.toml engines/pyproject.toml zoo/pyproject.toml constraints.t
 	@grep -qsxF "# made in $(CURDIR)" $(VENV)/pyvenv.cfg && $(BIN)/python -m pip --version >/dev/null 2>&1 || { \
 		echo "making $(VENV)"; $(PYTHON) -m venv --clear $(VENV) && echo "# made in $(CURDIR)" >>$(VENV)/pyvenv.cfg; }
 	@echo "installing what constraints.txt pins"
-	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-input -c constraints.txt -e ".[dev,fast,text,postgres]" -e ./engines -e ./zoo
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-input -c constraints.txt -e ".[dev,fast,text,postgres,remote]" -e ./engines -e ./zoo
 	@printf '%s' "$(CURDIR)" >$(STAMP)
 
 # Engines that are not to be had here judge nothing: their tests skip and say so.
@@ -127,6 +128,12 @@ $(ENGINES): $(STAMP)
 		$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-input -c constraints.txt -e ".[$$extra]" || \
 		echo "the extra '$$extra' cannot be installed here: its cells skip" >&2; done
 	@touch $(ENGINES)
+
+# The server of objects that slow tests of stores behind s3:// start on this computer.
+$(OBJECTS): $(STAMP)
+	@echo "installing the extra 'object-tests'"
+	@if $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-input -c constraints.txt -e ".[object-tests]"; \
+		then touch $(OBJECTS); else echo "the extra 'object-tests' cannot be installed here: tests that need it skip" >&2; fi
 
 $(SITE): $(STAMP)
 	@echo "installing the extra 'docs'"

@@ -135,7 +135,7 @@ def _pull(arguments: argparse.Namespace) -> ExitCode:
             {
                 "branch": str(branch),
                 "exists": bool(tip),
-                "added": [path.name for path in done.added],
+                "added": [name.rpartition("/")[2] for name in done.added],
             }
         )
     elif tip:

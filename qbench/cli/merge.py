@@ -57,7 +57,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     if arguments.json:
         print_json(
             {
-                "added": [str(path) for path in done.added],
+                "added": list(done.added),
                 "same": done.same,
                 "conflicts": list(done.conflicts),
                 "problems": list(done.problems),

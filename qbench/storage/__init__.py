@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from qbench.storage.atomic import writing_pages as writing_pages
     from qbench.storage.cache import Cache as Cache
     from qbench.storage.cache import sweep_work_folder as sweep_work_folder
+    from qbench.storage.cache import user_folder as user_folder
     from qbench.storage.cache import work_folder as work_folder
     from qbench.storage.conflicts import conflict_error as conflict_error
     from qbench.storage.conflicts import has_conflict as has_conflict
@@ -33,6 +34,12 @@ if TYPE_CHECKING:
     from qbench.storage.held_code import digest_code as digest_code
     from qbench.storage.held_code import followed_code as followed_code
     from qbench.storage.listing import paths_below as paths_below
+    from qbench.storage.places import ObjectFacts as ObjectFacts
+    from qbench.storage.places import ObjectFolder as ObjectFolder
+    from qbench.storage.places import OtherContentError as OtherContentError
+    from qbench.storage.places import PlaceError as PlaceError
+    from qbench.storage.places import is_url as is_url
+    from qbench.storage.places import place_of as place_of
     from qbench.storage.previews import PREVIEWS as PREVIEWS
     from qbench.storage.previews import Preview as Preview
     from qbench.storage.previews import has_preview as has_preview

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from qbench.errors import StoreError
 from qbench.storage.files_read import are_unchanged, files_watched
+from qbench.storage.places import ObjectFolder
 from qbench.storage.source_digest import digest_plain
 
 if TYPE_CHECKING:
@@ -407,6 +408,15 @@ def default_folder() -> Path:
             expected="$HOME, or a folder that is named",
             remedy="Set QBENCH_CACHE to a writable folder.",
         ) from error
+
+
+def user_folder(kind: str, store: ObjectFolder) -> Path:
+    """The folder of this computer, in the user's cache, for one kind of what belongs to a
+    store: ``spool`` and ``stores``.
+    """
+    name = re.sub(r"[^A-Za-z0-9.-]+", "-", store.url)[-60:].strip("-.")
+    digest = hashlib.sha256(store.url.encode()).hexdigest()[:12]
+    return default_folder() / kind / f"{name}-{digest}"
 
 
 @dataclass(frozen=True, slots=True)

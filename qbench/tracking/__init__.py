@@ -71,6 +71,9 @@ if TYPE_CHECKING:
     from qbench.tracking.history_merge import merge_run_files as merge_run_files
     from qbench.tracking.index import INDEX_FILE as INDEX_FILE
     from qbench.tracking.index import HistoryIndex as HistoryIndex
+    from qbench.tracking.object_store import NotStoredError as NotStoredError
+    from qbench.tracking.object_store import ObjectStore as ObjectStore
+    from qbench.tracking.object_store import history_at as history_at
     from qbench.tracking.record import AXES as AXES
     from qbench.tracking.record import FORMAT as FORMAT
     from qbench.tracking.record import CellRecord as CellRecord

@@ -77,7 +77,7 @@ def read_run(path: Path, keep: Keep | None = None) -> Run:
     return _parsed(FolderStore(path.parent).read(str(path)), str(path), keep)
 
 
-def parse_run(data: bytes, path: Path, keep: Keep | None = None) -> Run:
+def parse_run(data: bytes, path: Path | str, keep: Keep | None = None) -> Run:
     """The run in the bytes of a file; ``path`` is for messages.
 
     Raises:

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,11 +20,13 @@ from qbench.errors import InputError, StoreError
 from qbench.storage import digest_bytes, work_folder
 from qbench.tracking.attempts import job_of
 from qbench.tracking.history import parse_run
+from qbench.tracking.object_store import ObjectStore, store_with_files
 from qbench.tracking.store import (
+    FolderStore,
     HistoryStore,
-    folder_of,
+    RunFile,
     not_plain,
-    run_files,
+    run_file,
     shown_path,
     unreadable,
 )
@@ -39,7 +41,7 @@ class Merge:
     """What a merge did.
 
     Args:
-        added: run files that were written.
+        added: the paths or URLs of the runs that were written.
         same: runs that the target already held, whole.
         conflicts: a sentence for each id that two files hold with different content; neither was
             taken.
@@ -48,61 +50,76 @@ class Merge:
         unreadable: how many files are not run files.
     """
 
-    added: tuple[Path, ...]
+    added: tuple[str, ...]
     same: int
     conflicts: tuple[str, ...]
     problems: tuple[str, ...]
     unreadable: int
 
 
-def merge_run_files(sources: Sequence[Path], target: HistoryStore | Path) -> Merge:
-    """Copy every run of ``sources`` (folders of run files, or run files) that the folder
+def merge_run_files(sources: Sequence[Path | ObjectStore], target: HistoryStore | Path) -> Merge:
+    """Copy every run of ``sources`` (folders of run files, run files, or stores behind URLs) that
     ``target`` lacks into it.
 
-    One merge at a time: another one into ``target`` waits, and then sees what this one added.
+    One merge at a time into a folder: another one waits, and then sees what this one added. Objects
+    are made one by one, where there is none of their name.
 
     Raises:
         InputError: a source does not exist.
-        StoreError: the target cannot be written; what was added before is whole and stays.
-        UnavailableError: the target is not a folder of run files.
+        StoreError: a store does not answer, or the target cannot be written; what was added before
+            is whole and stays.
+        UnavailableError: the target is neither a folder of run files nor behind a URL.
     """
-    target = folder_of(target, "Merging histories")
+    into = store_with_files(target, "Merging histories")
     for source in sources:
-        if not source.exists():
+        if isinstance(source, Path) and not source.exists():
             raise InputError(
-                f"Merging into '{target}'",
+                f"Merging into '{into.folder}'",
                 found=f"no '{source}'",
                 expected="folders of run files, or run files",
                 remedy="Check the path.",
             )
+    if isinstance(into, ObjectStore):
+        return _merged(sources, into, lambda run_id, data: _add(into, run_id, data))
+    folder = into.folder
     with contextlib.ExitStack() as stack:
-        work = target
+        work = folder
         with contextlib.suppress(OSError, StoreError):
             # A folder that cannot be locked or written is used as it is: writing a run says why.
-            target.mkdir(parents=True, exist_ok=True)
-            work = stack.enter_context(work_folder(target))
-        return _merged(sources, target, work)
+            folder.mkdir(parents=True, exist_ok=True)
+            work = stack.enter_context(work_folder(folder))
+        return _merged(
+            sources, into, lambda run_id, data: str(_write_new(folder, work, run_id, data))
+        )
 
 
-def _merged(sources: Sequence[Path], target: Path, work: Path) -> Merge:
-    files, others = _files([*sources, target])
-    copies, problems, unread = _read(files)
-    problems = [*others, *problems]
+def _merged(
+    sources: Sequence[Path | ObjectStore],
+    target: FolderStore | ObjectStore,
+    write: Callable[[str, bytes], str],
+) -> Merge:
+    files, others = _files(sources)
+    held, odd_held = (
+        target.files() if isinstance(target, FolderStore) else (target.stored_files(), ())
+    )
+    copies, problems, unread = _read([*files, *held])
+    problems = [*dict.fromkeys((*others, *odd_held)), *problems]
+    names = {file.shown for file in held}
     added, conflicts, same = [], [], 0
     for (run_id, _), found in sorted(copies.items()):
-        paths = sorted(found.values(), key=lambda path: path.stat().st_size, reverse=True)
-        fullest = next((path for path in paths if not _differing(path, paths)), paths[0])
-        data, odd = _bytes(fullest), _differing(fullest, paths)
+        several = sorted(found.values(), key=lambda file: file.state()[0], reverse=True)
+        fullest = next((one for one in several if not _differing(one, several)), several[0])
+        data, odd = _bytes(fullest), _differing(fullest, several)
         if odd:
             conflicts.append(
-                f"'{shown_path(odd[0])}' and '{shown_path(fullest)}' "
+                f"'{shown_path(odd[0].shown)}' and '{shown_path(fullest.shown)}' "
                 f"hold different content for run '{run_id}': neither was taken; "
                 "a run file is never changed, so find out which one was."
             )
-        elif fullest.is_relative_to(target):
+        elif fullest.shown in names:
             same += 1
         else:
-            added.append(_write_new(target, work, run_id, data))
+            added.append(write(run_id, data))
     return Merge(
         added=tuple(added),
         same=same,
@@ -112,14 +129,14 @@ def _merged(sources: Sequence[Path], target: Path, work: Path) -> Merge:
     )
 
 
-def _differing(fullest: Path, paths: Sequence[Path]) -> list[Path]:
-    """Those of ``paths`` that are not copies of ``fullest``, whole, unfinished or torn."""
+def _differing(fullest: RunFile, files: Sequence[RunFile]) -> list[RunFile]:
+    """Those of ``files`` that are not copies of ``fullest``, whole, unfinished or torn."""
     data = _bytes(fullest)
-    others = [path for path in paths if path != fullest]
+    others = [file for file in files if file is not fullest]
     return [
-        path
-        for path in others
-        if not data.startswith(copy := _bytes(path)) and not _is_torn_copy(copy, data)
+        file
+        for file in others
+        if not data.startswith(copy := _bytes(file)) and not _is_torn_copy(copy, data)
     ]
 
 
@@ -139,50 +156,61 @@ def _can_be_read(line: bytes) -> bool:
         return False
 
 
-def _files(places: Iterable[Path]) -> tuple[list[Path], tuple[str, ...]]:
+def _files(places: Iterable[Path | ObjectStore]) -> tuple[list[RunFile], tuple[str, ...]]:
     """The run files in ``places``, and a sentence for each that is not a plain file."""
-    files: list[Path] = []
+    files: list[RunFile] = []
     others: list[str] = []
     for place in places:
-        if place.is_file():
-            files.append(place)
-        elif place.exists() and not place.is_dir():
+        if isinstance(place, Path) and place.is_file():
+            files.append(run_file(place, place.parent))
+        elif isinstance(place, Path) and place.exists() and not place.is_dir():
             others.append(str(not_plain(place)))
         else:
-            found, odd = run_files(place)
+            store = FolderStore(place) if isinstance(place, Path) else place
+            found, odd = store.files()
             files += found
             others += odd
-    return files, tuple(dict.fromkeys(others))
+    return files, tuple(others)
 
 
 def _read(
-    paths: Iterable[Path],
-) -> tuple[dict[tuple[str, str], dict[str, Path]], list[str], int]:
+    files: Iterable[RunFile],
+) -> tuple[dict[tuple[str, str], dict[str, RunFile]], list[str], int]:
     """Id, and of an attempt its start → digests of the contents found under it, each with its
-    (last) path; sentences; unreadable files.
+    (last) file; sentences; unreadable files.
     """
-    copies: dict[tuple[str, str], dict[str, Path]] = {}
+    copies: dict[tuple[str, str], dict[str, RunFile]] = {}
     problems: dict[str, None] = {}
     unread = set()
-    for path in paths:
+    for file in files:
         try:
-            data = _bytes(path)
-            run = parse_run(data, path)
+            data = _bytes(file)
+            run = parse_run(data, file.shown)
         except StoreError as error:
             problems[str(error)] = None
-            unread.add(path.resolve())
+            unread.add(os.path.realpath(file.shown))
             continue
         problems |= dict.fromkeys(run.notices)
         began = "" if job_of(run.header) is None else str(run.header["started"])
-        copies.setdefault((run.id, began), {})[digest_bytes(data)] = path
+        copies.setdefault((run.id, began), {})[digest_bytes(data)] = file
     return copies, list(problems), len(unread)
 
 
-def _bytes(path: Path) -> bytes:
+def _bytes(file: RunFile) -> bytes:
     try:
-        return path.read_bytes()
+        return file.read()
     except OSError as error:
-        raise unreadable(path, error.strerror or str(error)) from error
+        raise unreadable(file.shown, error.strerror or str(error)) from error
+
+
+def _add(target: ObjectStore, run_id: str, data: bytes) -> str:
+    """A new object with ``data``; a name that is taken gets the digest as well."""
+    digest = digest_bytes(data)[:_DIGITS]
+    stem = run_id if _SAFE_NAME.fullmatch(run_id) else f"run-{digest}"
+    try:
+        return target.add(stem, data)
+    except FileExistsError:
+        return target.add(f"{stem}.{digest}", data)
 
 
 def _write_new(target: Path, work: Path, run_id: str, data: bytes) -> Path:

@@ -14,8 +14,9 @@ from qbench.errors import InputError, StoreError, UnavailableError
 from qbench.extension import install_command
 from qbench.lazy import gc_paused
 from qbench.tracking.history import MetricRow, Wanted, frame_of_rows
+from qbench.tracking.object_store import store_with_files
 from qbench.tracking.record import Run
-from qbench.tracking.store import HistoryStore, folder_of
+from qbench.tracking.store import HistoryStore, RunFile
 from qbench.tracking.trend import Series
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class HistoryIndex:
         self.name = _shown(place)
 
     def update(self, place: HistoryStore | Path, *, rebuild: bool = False) -> "IndexUpdate":
-        """Bring it up to date with the run files in a folder, all or nothing; only new files
+        """Bring it up to date with the run files of a history, all or nothing; only new files
         are read.
 
         Args:
@@ -138,27 +139,29 @@ class HistoryIndex:
         Raises:
             StoreError: the database cannot be reached or written, or went away; it is as it was
                 before.
-            InputError: a newer qbench made it. UnavailableError: ``place`` is not a folder of run
+            InputError: a newer qbench made it. UnavailableError: the runs in ``place`` are not
                 files.
         """
-        folder = folder_of(place, f"Updating the index '{self.name}'")
+        files = store_with_files(place, f"Updating the index '{self.name}'").files()
         try:
-            return self._update(folder, rebuild=rebuild)
+            return self._update(files, rebuild=rebuild)
         except DamagedIndexError:
             file = Path(self._engine.url.database or "")
             if not rebuild or file.name != INDEX_FILE:
                 raise
             self.close()
             discard_index(file)
-            return replace(self._update(folder, rebuild=True), was_damaged=True)
+            return replace(self._update(files, rebuild=True), was_damaged=True)
 
-    def _update(self, folder: Path, *, rebuild: bool) -> "IndexUpdate":
+    def _update(
+        self, files: tuple[tuple[RunFile, ...], tuple[str, ...]], *, rebuild: bool
+    ) -> "IndexUpdate":
         from qbench.tracking.index_building import claim, prepare_tables, update_index
 
         with gc_paused(), self._open(f"Updating the index '{self.name}'") as connection:
             claim(connection)
             prepare_tables(connection, rebuild=rebuild)
-            done = update_index(connection, folder)
+            done = update_index(connection, *files)
             connection.commit()
         return done
 

@@ -23,10 +23,10 @@ from sqlalchemy import (
 from qbench.errors import InputError, StoreError
 from qbench.storage import digest_bytes
 from qbench.tracking import index_tables as tables
-from qbench.tracking.history import disagreement, read_run
+from qbench.tracking.history import disagreement, parse_run
 from qbench.tracking.index_queries import generation_of, problems_of
 from qbench.tracking.index_tables import Results, Row, run_rows, storable
-from qbench.tracking.store import run_files, shown_path
+from qbench.tracking.store import RunFile
 from qbench.working import each_told
 
 _LOCK = 0x7162656E6368
@@ -104,9 +104,12 @@ def version_of(connection: Connection) -> int | None:
     return connection.execute(select(tables.state.c.version)).scalar()
 
 
-def update_index(connection: Connection, folder: Path) -> IndexUpdate:
-    """Bring the tables up to date with the ``*.jsonl`` under ``folder``, at any depth; the
-    caller commits.
+def update_index(
+    connection: Connection, files: Sequence[RunFile], others: Sequence[str]
+) -> IndexUpdate:
+    """Bring the tables up to date with the ``files`` of a history; the caller commits.
+
+    ``others``: sentences about files that are none of a run.
     """
     rows = connection.execute(select(tables.run)).all()
     indexed = {row.path: row for row in rows}
@@ -114,12 +117,11 @@ def update_index(connection: Connection, folder: Path) -> IndexUpdate:
     numbers = itertools.count(max((row.key for row in rows), default=0) + 1)
     fates = Counter[str]()
     seen = set()
-    files, others = run_files(folder)
-    for path in each_told("reading run files", files, "files"):
-        name = storable(shown_path(path.relative_to(folder)))
+    for file in each_told("reading run files", files, "files"):
+        name = storable(file.name)
         seen.add(name)
         before = indexed.get(name)
-        data, facts = _read(path, None if before is None else (before.size, before.modified_ns))
+        data, facts = _read(file, None if before is None else (before.size, before.modified_ns))
         if before is not None and facts.get("digest", before.digest) == before.digest:
             fates["kept"] += 1
             if facts:  # written again as it was, or copied
@@ -129,7 +131,7 @@ def update_index(connection: Connection, folder: Path) -> IndexUpdate:
             continue
         _remove(connection, [] if before is None else [before.key])
         fates["added" if before is None else "changed"] += 1
-        of_run, detail, lines = run_rows(next(numbers), data, path)
+        of_run, detail, lines = run_rows(next(numbers), data, file.shown)
         connection.execute(insert(tables.run), {"path": name, **facts, **of_run})
         connection.execute(insert(tables.detail), detail)
         results.add(of_run["key"], lines)
@@ -142,7 +144,7 @@ def update_index(connection: Connection, folder: Path) -> IndexUpdate:
     if fates["added"] or fates["changed"] or gone:
         connection.execute(update(tables.state).values(generation=tables.state.c.generation + 1))
     runs = connection.execute(select(func.count()).where(tables.run.c.counted)).scalar_one()
-    problems = *others, *problems_of(connection), *_disagreements(folder, copies)
+    problems = *others, *problems_of(connection), *_disagreements(files, copies)
     unreadable = connection.execute(
         select(func.count()).where(tables.run.c.id.is_(None))
     ).scalar_one()
@@ -157,24 +159,20 @@ def update_index(connection: Connection, folder: Path) -> IndexUpdate:
     )
 
 
-def _read(path: Path, known: tuple[int, int] | None) -> tuple[bytes, Row]:
-    """The bytes of ``path`` with its size, time and digest; nothing when size and time are the
+def _read(file: RunFile, known: tuple[int, int] | None) -> tuple[bytes, Row]:
+    """The bytes of ``file`` with its size, time and digest; nothing when size and time are the
     ``known`` ones.
     """
     try:
         # before it is read: what is appended meanwhile makes it another size next time
-        facts = path.stat()
-        if known == (facts.st_size, facts.st_mtime_ns):
+        size, modified = file.state()
+        if known == (size, modified):
             return b"", {}
-        data = path.read_bytes()
-    except OSError:
+        data = file.read()
+    except (OSError, StoreError):
         # no file has this size: it is tried again next time
         return b"", {"size": -1, "modified_ns": 0, "digest": ""}
-    return data, {
-        "size": facts.st_size,
-        "modified_ns": facts.st_mtime_ns,
-        "digest": digest_bytes(data),
-    }
+    return data, {"size": size, "modified_ns": modified, "digest": digest_bytes(data)}
 
 
 def _remove(connection: Connection, keys: Sequence[int]) -> None:
@@ -208,10 +206,14 @@ def _count_fullest(connection: Connection) -> list[tuple[str, str]]:
     return [(row.path, best[row.id].path) for row in rows if row.key not in chosen]
 
 
-def _disagreements(folder: Path, copies: Sequence[tuple[str, str]]) -> list[str]:
+def _disagreements(files: Sequence[RunFile], copies: Sequence[tuple[str, str]]) -> list[str]:
     """A sentence for each copy whose content differs from the one that counts; copies are few."""
+    by_name = {storable(file.name): file for file in files}
     sentences: list[str] = []
     for lesser, fullest in copies:
-        with contextlib.suppress(StoreError):  # gone since then
-            sentences += disagreement(read_run(folder / lesser), read_run(folder / fullest))
+        with contextlib.suppress(StoreError, OSError):  # gone since then
+            one, other = (by_name[name] for name in (lesser, fullest))
+            sentences += disagreement(
+                parse_run(one.read(), one.shown), parse_run(other.read(), other.shown)
+            )
     return sentences

@@ -6,7 +6,6 @@ import operator
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
@@ -262,7 +261,7 @@ def _facts(metric: MetricRecord) -> str | None:
     return json.dumps(facts) if any(one is not None for one in facts.values()) else None
 
 
-def run_rows(key: int, data: bytes, path: Path) -> tuple[Row, Row, tuple[CellRecord, ...]]:
+def run_rows(key: int, data: bytes, path: str) -> tuple[Row, Row, tuple[CellRecord, ...]]:
     """The rows of ``run`` and ``detail`` for the run in ``data``, and its cells; for an
     unreadable file, the reason.
     """

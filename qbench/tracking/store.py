@@ -4,11 +4,12 @@ is the default.
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from qbench.errors import InputError, StoreError, UnavailableError
+from qbench.errors import InputError, StoreError
 from qbench.storage import paths_below
 from qbench.tracking.record import FORMAT
 
@@ -53,6 +54,24 @@ class HistoryStore(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class RunFile:
+    """One run of a store as a file, for what looks again whether it has changed.
+
+    Args:
+        name: relative to the store.
+        shown: as messages name it.
+        state: its size, and a number that is another one where the content may be another. Raises
+            an OSError or a StoreError where it cannot be known.
+        read: the content. Raises the same.
+    """
+
+    name: str
+    shown: str
+    state: Callable[[], tuple[int, int]]
+    read: Callable[[], bytes]
+
+
 class FolderStore:
     """The run files ``*.jsonl`` at any depth under ``folder``, named by their paths there.
 
@@ -81,6 +100,11 @@ class FolderStore:
                 yield from file
         except OSError as error:
             raise unreadable(name, error.strerror or str(error)) from error
+
+    def files(self) -> tuple[tuple[RunFile, ...], tuple[str, ...]]:
+        """The run files, and a sentence for each that is not a plain file."""
+        paths, others = run_files(self.folder)
+        return tuple(run_file(path, self.folder) for path in paths), others
 
     def create(self, run_id: str) -> str:
         """A new file ``<run_id>.jsonl`` in the folder itself."""
@@ -173,22 +197,14 @@ def store_of(place: HistoryStore | Path) -> HistoryStore:
     return place
 
 
-def folder_of(place: HistoryStore | Path, doing: str) -> Path:
-    """The folder of run files at ``place``, for what works on files.
+def run_file(path: Path, folder: Path) -> RunFile:
+    """The file at ``path``, of the history in ``folder``."""
 
-    Raises:
-        UnavailableError: another kind of store.
-    """
-    if isinstance(place, Path):
-        return place
-    if isinstance(place, FolderStore):
-        return place.folder
-    raise UnavailableError(
-        doing,
-        found=f"a history in a {type(place).__name__}",
-        expected="a folder of run files",
-        remedy="Write its runs into a folder: each run is one file of its lines.",
-    )
+    def state() -> tuple[int, int]:
+        facts = path.stat()
+        return facts.st_size, facts.st_mtime_ns
+
+    return RunFile(shown_path(path.relative_to(folder)), str(path), state, path.read_bytes)
 
 
 def run_files(folder: Path) -> tuple[tuple[Path, ...], tuple[str, ...]]:

@@ -2,6 +2,8 @@
 each with a run of its own that says it is a part.
 """
 
+from pathlib import Path
+
 import pytest
 
 from qbench.suite import Shard
@@ -24,7 +26,7 @@ def test_two_machines_share_the_models_and_merge_their_runs(project):
     assert len(seen) == 2  # tiny_a and tiny_b fall to different thirds
     merge = merge_run_files([project.path / "runs"], project.path / "all")
     assert len(merge.added) == 2
-    runs = [read_run(path) for path in merge.added]
+    runs = [read_run(Path(name)) for name in merge.added]
     assert {cell.model for run in runs for cell in run.cells} == {"tiny_a", "tiny_b"}
     for run in runs:
         assert run.header["shard"].endswith("/3")
