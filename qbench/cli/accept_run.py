@@ -192,6 +192,24 @@ def _note_ungated(run: "Run", pattern: str) -> None:
         )
 
 
+def _note_carried(run: "Run", pattern: str) -> None:
+    """Say which results are not accepted because another run measured them."""
+    carried = [
+        one
+        for one in run.cells
+        if one.carried is not None and fnmatch.fnmatchcase(str(one.cell), pattern)
+    ]
+    runs = sorted({one.carried.run for one in carried if one.carried is not None})
+    if carried:
+        named = ", ".join(runs[:_NAMED]) + (
+            f" and {len(runs) - _NAMED} more" if len(runs) > _NAMED else ""
+        )
+        say(
+            f"note: {counted(len(carried), 'cell')} of run {run.id} carried over and not accepted: "
+            f"accept them from the runs that measured them ({named})"
+        )
+
+
 def refuse_in_ci(allowed: bool, environment: Mapping[str, str]) -> None:
     """Check that this is not a job of continuous integration.
 
@@ -217,8 +235,9 @@ def _measured(run: "Run", pattern: str) -> "Mapping[str, list[Measurement]]":
 
     demand_whole(run)
     found: dict[str, list[Measurement]] = {}
+    _note_carried(run, pattern)
     for record in run.cells:
-        measurement = record.measurement()
+        measurement = None if record.is_carried else record.measurement()
         if measurement is not None and fnmatch.fnmatchcase(str(measurement.cell), pattern):
             found.setdefault(measurement.cell.model, []).append(measurement)
     if not found:

@@ -58,6 +58,13 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="run ONNX Runtime under another Python, and mark the run file with the release of "
         "NAME there; 'qbench backfill' does so for many releases",
     )
+    parser.add_argument(
+        "--carry",
+        metavar="AGE",
+        default="",
+        help="carry over green cells whose whole key was measured within AGE: 7d, 12h; 0d: only "
+        "note the keys",
+    )
     declare_history(parser, "; off: keep no run file")
     parser.add_argument(
         "--report", action="listed", among=KINDS, default=[], help="write a report; repeatable"
@@ -176,6 +183,7 @@ def _options(arguments: argparse.Namespace) -> list[str]:
         "job": arguments.job,
         "limit": arguments.limit,
         "release": arguments.release,
+        "carry": arguments.carry,
         "history": arguments.history,
         "reports": arguments.output,
         "localize": 0,
@@ -323,7 +331,8 @@ class _Bar:
 
 def _line_text(line: Mapping[str, Any]) -> str:
     """A ``cell`` line of a run file as one line of a log."""
-    return f"{line['outcome']:11} {_cell_text(line)}  {line['headline']}"
+    outcome = "carried" if line.get("carried") else line["outcome"]
+    return f"{outcome:11} {_cell_text(line)}  {line['headline']}"
 
 
 def _cell_text(line: Mapping[str, Any]) -> str:

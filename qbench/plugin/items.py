@@ -58,7 +58,7 @@ class CellItem(pytest.Item):
     def runtest(self) -> None:
         """Measure, judge, and raise the pytest outcome."""
         missing = self.config.stash[OPTIONS].missing
-        judged = judged_cell(self, self.opened, self.planned, missing=missing)
+        judged = judged_cell(self, self.opened, self.planned, missing=missing, carries=True)
         if judged.verdict.outcome.is_red:
             self.stash[ITEM_STATE].finding = finding_of(self.opened, judged, self.config)
         search = ""
@@ -133,18 +133,24 @@ def cell_marker(planned: "PlannedCell", base: pytest.MarkDecorator) -> pytest.Ma
 
 
 def judged_cell(
-    item: pytest.Item, opened: OpenSuite, planned: "PlannedCell", *, missing: str = "fail"
+    item: pytest.Item,
+    opened: OpenSuite,
+    planned: "PlannedCell",
+    *,
+    missing: str = "fail",
+    carries: bool = False,
 ) -> "JudgedCell":
     """``planned`` measured and judged; ``item`` keeps its line, also where measuring ends in an
     error or in a skip.
 
     Args:
         missing: the option of that name.
+        carries: whether an earlier result will do; a Python test wants the measurement itself.
     """
     from qbench.judging import Outcome
 
     try:
-        judged = opened.bench.run(planned)
+        judged = opened.run(planned) if carries else opened.bench.run(planned)
     except ENDS_SESSION:
         raise
     except BaseException as error:
@@ -157,7 +163,8 @@ def judged_cell(
     if judged.verdict.outcome is Outcome.MISSING and missing != "fail":
         line["excused"] = f"--qbench-missing={missing}"
     _keep_line(item, line)
-    item.stash[ITEM_STATE].notes = (*opened.notes, *opened.bench.data_notes(planned))
+    told = opened.told if carries else opened.notes
+    item.stash[ITEM_STATE].notes = (*told, *opened.bench.data_notes(planned))
     if judged.measurement is not None and judged.measurement.samples:
         _keep_samples(item, opened, planned, judged.measurement.samples)
     return judged
@@ -561,6 +568,8 @@ def status_of(report: pytest.TestReport, *, verbose: bool) -> Status | None:
     if change and line.get("stopped"):
         ran, of = (sum(line["stopped"][which].values()) for which in ("samples", "of"))
         change += f", stopped after {ran} of {of} samples: decided"
+    if report.passed and line.get("carried"):
+        return "passed", "c", (f"PASSED (carried){change}", {"green": True})
     if report.passed and line.get("ungated") and outcome in ("passed", "accepted"):
         return "unjudged", "u", (f"UNJUDGED{change}", {"yellow": True})
     if report.passed and outcome in _OWN:

@@ -1,6 +1,7 @@
 """A suite file opened with pytest's options, once per process."""
 
 import contextlib
+import datetime
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +23,16 @@ if TYPE_CHECKING:
 
     from qbench.evaluation import Subject
     from qbench.judging import QuarantineEntry
-    from qbench.suite import Bench, Catalogues, Check, JobChoice, PlannedCell, Suite
+    from qbench.suite import (
+        Bench,
+        Carrying,
+        Catalogues,
+        Check,
+        JobChoice,
+        JudgedCell,
+        PlannedCell,
+        Suite,
+    )
 
 _OPENED = pytest.StashKey[dict[Any, "OpenSuite"]]()
 
@@ -87,6 +97,37 @@ class OpenSuite:
             most_samples=options.samples,
         )
         return Bench(self.suite, self.catalogues, settings, subject=self.subject)
+
+    @cached_property
+    def carrying(self) -> "Carrying | None":
+        """Carries earlier results over; None: every cell is measured, and no key is noted.
+
+        A run that accepts results measures all of them, and notes their keys.
+        """
+        options = self.config.stash[OPTIONS]
+        rule = options.carry
+        if rule is None or options.release is not None:
+            return None
+        from qbench.host import utc_now
+        from qbench.suite import Carrying
+
+        if options.accepts:
+            rule = replace(rule, age=datetime.timedelta())
+        store = self.config.hook.pytest_qbench_history_store(config=self.config)
+        place = options.history if store is None else store
+        models = {one.cell.model for one in self.planned}
+        return Carrying(self.bench, rule, place, models, utc_now)
+
+    def run(self, planned: "PlannedCell") -> "JudgedCell":
+        """``planned`` carried over, or measured and judged."""
+        carrying = self.carrying
+        return self.bench.run(planned) if carrying is None else carrying.run(planned)
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Its ``notes``, and what is known of the history that results are carried from."""
+        carrying = self.carrying
+        return self.notes if carrying is None else (*self.notes, *carrying.notes)
 
 
 def open_suite(

@@ -7,13 +7,16 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from qbench.errors import InputError
 from qbench.reporting import ALL_KINDS
 from qbench.storage import MOST_LISTED, MOST_SAMPLES
+
+if TYPE_CHECKING:
+    from qbench.tracking import CarryRule
 
 SCOPES = ("new", "improved", "changed", "all")
 MISSING = ("fail", "warn", "skip")
@@ -56,6 +59,12 @@ _SETTINGS = (
         "N",
         "open model and data files up to N times as large as by default (docs/security.md)",
     ),
+    (
+        "carry",
+        "AGE",
+        "carry over green cells whose whole key was measured within AGE: 7d, 12h; 0d: only note "
+        "the keys; off",
+    ),
     ("cache", "DIR", "folder that keeps prepared samples, profiles and fp32 runs between runs"),
 )
 
@@ -92,6 +101,7 @@ class Options:
         repeats: how often every cell is run, whatever suites and baselines say; None: as they say.
         size_limits: factor on the size limits of opened files; None: the defaults.
         release: measure another release of a package; None: what is installed.
+        carry: which earlier results are carried over; None: none, and no key is noted.
     """
 
     select: str
@@ -117,6 +127,7 @@ class Options:
     repeats: int | None
     size_limits: int | None
     release: Release | None
+    carry: "CarryRule | None"
 
     @property
     def accepts(self) -> bool:
@@ -289,6 +300,7 @@ def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.env
         repeats=_number(config, "repeats", int, "a whole number from 1", lambda v: v >= 1),
         size_limits=_number(config, "size-limits", int, "a whole number from 1", lambda v: v >= 1),
         release=release,
+        carry=_carry(_text(config, "carry")),
     )
     _refuse_accepting(options, environment)
     if "html" in options.report:
@@ -352,6 +364,17 @@ def _refuse_accepting(options: Options, environment: Mapping[str, str]) -> None:
             "a reason",
             'Add --qbench-reason "…".',
         )
+
+
+def _carry(text: str) -> "CarryRule | None":
+    if not text:
+        return None
+    from qbench.tracking import CarryRule  # few sessions have such an option
+
+    try:
+        return CarryRule.parse(text)
+    except InputError as error:
+        raise pytest.UsageError(str(error)) from error
 
 
 def _release(text: str, folder: Path) -> Release | None:

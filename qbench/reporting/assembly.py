@@ -397,7 +397,7 @@ def _costs(
     for place, run in enumerate(runs):
         for record in run.cells:
             cell = shown_cell(record)
-            if cell in found:
+            if cell in found and not record.is_carried:
                 found[cell][place] = record
     costs = ((key, cost_of(records, views)) for key, records in found.items())
     return {key: cost for key, cost in costs if cost is not None}

@@ -72,6 +72,10 @@ def _flips_words(metric: MetricView) -> str:
     )
 
 
+def _mark(cell: CellView) -> str:
+    return " (carried)" if cell.record.is_carried else ""
+
+
 def _moved(cell: CellView) -> str:
     return (
         f"{change_text(cell.lead, cell.moved)} since last run" if cell.lead and cell.moved else ""
@@ -122,9 +126,10 @@ _ALL = (
     _fact(
         "outcome",
         "Outcome",
-        lambda cell: f"{symbol_of_cell(cell)} {cell.shown_outcome}",
+        lambda cell: f"{symbol_of_cell(cell)} {cell.shown_outcome}{_mark(cell)}",
         "outcome",
         "ungated",
+        "carried",
         special=True,
     ),
     _fact("red", "Red", red_age, "outcome", "excused"),

@@ -83,6 +83,8 @@ def _blocks(report: Report, charts: Mapping[tuple[str, str], str]) -> Iterable[s
         f"{symbol} {count} {escaped(name)}"
         for symbol, name, count in tally_lines(report.cells, report.tallies)
     )
+    if report.carried:
+        yield escaped(f"{report.carried}.")
     if report.undecided:
         yield f"> {escaped(report.undecided)}"
     yield from _notices(report)

@@ -16,6 +16,7 @@ from qbench.judging import (
 )
 from qbench.number_text import change_text as change_text_of
 from qbench.number_text import value_text as value_text_of
+from qbench.reporting.carried import carried_sentence
 from qbench.reporting.findings_view import Found
 from qbench.reporting.format import change_text, counted, value_text
 from qbench.reporting.samples_view import SchemaSamples
@@ -101,6 +102,11 @@ class Report:
     def undecided(self) -> str:
         """Which models have too little data for their own margins; empty: none."""
         return open_sentence(self.powers)
+
+    @property
+    def carried(self) -> str:
+        """How many cells are carried over from earlier runs, and from when; empty: none."""
+        return carried_sentence(cell.record for cell in self.cells if cell.record.outcome != ABSENT)
 
     @property
     def state(self) -> str:

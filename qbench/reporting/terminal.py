@@ -8,6 +8,7 @@ from itertools import groupby
 
 from qbench.judging import CELL_KEYS, CHECKS, COSTS, SPECS, THEN, GateKind
 from qbench.reporting.assembly import build_report
+from qbench.reporting.carried import measured_reasons
 from qbench.reporting.columns import TERMINAL
 from qbench.reporting.format import (
     BELOW,
@@ -617,6 +618,7 @@ def _lines(report: Report, width: int, *, brief: bool) -> Iterable[Line]:
         lines = [
             *_open_margins(report, width),
             *matrix_lines(report, width),
+            *_carried(report, width),
             *red,
             *_closing(report, width),
         ]
@@ -630,6 +632,14 @@ def _open_margins(report: Report, width: int) -> Iterable[Line]:
     if report.undecided:
         yield from wrapped(report.undecided, width, "warn", indent=0)
         yield Line("")
+
+
+def _carried(report: Report, width: int) -> Iterable[Line]:
+    """How many cells were carried over, and why the others were measured."""
+    if report.carried:
+        yield from wrapped(report.carried, width, "muted", indent=0)
+    if reasons := measured_reasons(cell.record for cell in report.cells):
+        yield from wrapped(reasons, width, "muted", indent=0)
 
 
 def class_sentence(report: Report) -> str:

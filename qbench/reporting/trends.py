@@ -248,6 +248,8 @@ def trend_of(
     found: MetricView | None = None
     data = ""
     for position, past in enumerate(history):
+        if past is not None and past.record.is_carried and position < len(history) - 1:
+            continue  # it is no measurement of its run; the newest shows what the report shows
         if past is not last:  # the same view again holds the same metric
             last = past
             data = "" if past is None else data_of(metric.name, past.record.digests_of("data"))

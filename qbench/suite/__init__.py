@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from qbench.suite.bisection import try_commit as try_commit
     from qbench.suite.bisection import versions_between as versions_between
     from qbench.suite.bisection import versions_from as versions_from
+    from qbench.suite.carrying import Carrying as Carrying
     from qbench.suite.catalogues import Catalogues as Catalogues
     from qbench.suite.catalogues import gather as gather
     from qbench.suite.catalogues import meanings as meanings

@@ -73,6 +73,7 @@ from qbench.tracking import (
     Accepting,
     Baseline,
     BaselineChange,
+    CellKey,
     CellRecord,
     accept_measurements,
     accept_reference,
@@ -91,13 +92,17 @@ class JudgedCell:
     """One finished cell: its verdict, its numbers (None when skipped or broken) and its line
     for the run file.
 
-    ``unfetched``: a package that it needs could not be downloaded.
+    ``unfetched``: a package that it needs could not be downloaded. ``key``: what its result depends
+    on, where that is noted. ``carried``: the record of an earlier run that is its result; it was
+    not measured then.
     """
 
     planned: PlannedCell
     verdict: Verdict
     measurement: Measurement | None
     unfetched: bool = False
+    key: CellKey | None = None
+    carried: CellRecord | None = None
 
     @classmethod
     def unmeasured(cls, planned: PlannedCell, error: BaseException) -> "JudgedCell":
@@ -123,8 +128,12 @@ class JudgedCell:
     @property
     def record(self) -> CellRecord:
         """The cell as it is stored."""
+        if self.carried is not None:
+            return self.carried
         record = CellRecord.of(self.planned.cell, self.verdict, self.measurement)
-        return msgspec.structs.replace(record, unfetched=self.unfetched, test=self.planned.test)
+        return msgspec.structs.replace(
+            record, unfetched=self.unfetched, test=self.planned.test, key=self.key
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +180,7 @@ class Bench:
     ) -> None:
         """``subject``: of every cell, as it was built from files; None: as the suite names it."""
         self.suite = suite
+        self.catalogues = catalogues
         self._subject = subject
         self._catalogues = catalogues
         self._settings = settings
@@ -250,8 +260,28 @@ class Bench:
                 remedy=f"Install what provides '{error.name}'.",
             ) from error
 
+    @property
+    def limit(self) -> int | None:
+        """At most that many samples of each scored data set; None: all."""
+        return self._settings.limit
+
+    def baseline_of(self, planned: PlannedCell) -> Baseline | None:
+        """The baseline that ``planned`` is judged by; None: there is none, or it is not read.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        if self._settings.limit is not None or planned.model.is_alone:
+            return None
+        return self._baselines.get(planned.model.id)
+
     def request(self, planned: PlannedCell) -> Request:
         """The arguments for measuring one cell."""
+        request = self.request_without_reference(planned)
+        return replace(request, reference=self._reference(planned, request.shared))
+
+    def request_without_reference(self, planned: PlannedCell) -> Request:
+        """``request`` before the fp32 answers are read, or made: all that a key is made of."""
         cell, criterion, known = planned.cell, planned.criterion, self._catalogues
         shared = self.shared(planned)
         comparator = None
@@ -268,7 +298,7 @@ class Bench:
             shared=shared,
             backend=known.backends.get(cell.backend),
             schema=self._schema(planned),
-            reference=self._reference(planned, shared),
+            reference={},
             environment=environment,
             rewriting=rewriting_of(planned.passes, known.passes, f"Running '{cell}'"),
             threads=self.suite.table.threads,
@@ -321,12 +351,9 @@ class Bench:
         Raises:
             StoreError: the baseline cannot be read.
         """
-        nothing = AcceptedHere(environment=environment)
-        if self._settings.limit is not None or planned.model.is_alone:
-            return nothing
-        baseline = self._baselines.get(planned.model.id)
+        baseline = self.baseline_of(planned)
         if baseline is None:
-            return nothing
+            return AcceptedHere(environment=environment)
         return baseline.here(planned.cell, environment, planned.rules.equivalents)
 
     def _stop(self, planned: PlannedCell, here: AcceptedHere) -> StopRule | None:

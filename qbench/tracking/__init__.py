@@ -43,6 +43,10 @@ if TYPE_CHECKING:
     from qbench.tracking.calibrations import Scope as Scope
     from qbench.tracking.calibrations import accepted_lines as accepted_lines
     from qbench.tracking.calibrations import parts_text as parts_text
+    from qbench.tracking.cell_key import Carried as Carried
+    from qbench.tracking.cell_key import CarryRule as CarryRule
+    from qbench.tracking.cell_key import CellKey as CellKey
+    from qbench.tracking.cell_key import digest_part as digest_part
     from qbench.tracking.change_points import Level as Level
     from qbench.tracking.change_points import find_change_points as find_change_points
     from qbench.tracking.change_points import find_levels as find_levels
@@ -58,6 +62,9 @@ if TYPE_CHECKING:
     from qbench.tracking.comparison import last_green as last_green
     from qbench.tracking.comparison import share_a_class as share_a_class
     from qbench.tracking.comparison import sources_change as sources_change
+    from qbench.tracking.earlier_results import EarlierResult as EarlierResult
+    from qbench.tracking.earlier_results import EarlierResults as EarlierResults
+    from qbench.tracking.earlier_results import answer_digests as answer_digests
     from qbench.tracking.finding_lines import finding_line as finding_line
     from qbench.tracking.finding_lines import finding_of_line as finding_of_line
     from qbench.tracking.history import History as History

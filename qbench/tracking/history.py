@@ -282,8 +282,8 @@ class History:
         """The ``run`` line that a run begins with; None when its first line is another one."""
         try:
             line = decoded_line(next(self.store.read(name), b""))
-            return line if _is_header(line) else None
-        except (StoreError, *_LINE_ERRORS):
+            return line if is_header(line) else None
+        except (StoreError, *LINE_ERRORS):
             return None
 
 
@@ -355,9 +355,9 @@ class _Reading:
                 cell_of_line(line)
             if kind == "cell":
                 _check_tables(line)
-            if kind == "run" and not self.header and not _is_header(line):
+            if kind == "run" and not self.header and not is_header(line):
                 raise ValueError("a run line without id, suite and start")
-        except _LINE_ERRORS:
+        except LINE_ERRORS:
             self.damaged += 1
             return
         if kind == "run" and not self.header:
@@ -384,7 +384,7 @@ class _Reading:
             self.cells.append(kept)
 
 
-_LINE_ERRORS = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+LINE_ERRORS = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """The exceptions that reading a line raises when it is not a record."""
 
 
@@ -411,7 +411,8 @@ def _whole_characters(value: Any) -> Any:  # noqa: ANN401 - a plain value, of wh
     return [_whole_characters(one) for one in value] if isinstance(value, list) else value
 
 
-def _is_header(line: Mapping[str, Any]) -> bool:
+def is_header(line: Mapping[str, Any]) -> bool:
+    """Whether ``line`` is a ``run`` line that says what its run is."""
     return line["type"] == "run" and all(
         isinstance(line.get(key), str) for key in ("id", "suite", "started")
     )

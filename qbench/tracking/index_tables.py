@@ -153,7 +153,11 @@ result = Table(
 _axes = operator.attrgetter(*AXES)
 _nature = operator.attrgetter(*NATURE)
 
-_KEPT = kept_keys(*AXES, "outcome", "environment_class", "integer_macs", "metrics", "digests")
+_KEPT = kept_keys(
+    *AXES,
+    *("outcome", "environment_class", "integer_macs", "metrics", "digests"),
+    *("stopped", "carried"),  # whose metrics are not counted
+)
 
 Row = dict[str, Any]
 Values = tuple[Any, ...]
@@ -234,13 +238,14 @@ class Results:
         cell = self._cells.number(*_axes(record))
         environment, metrics = record.environment_class, record.metrics
         before = self._last.get((cell, environment))
-        if before is None or before[0] != metrics:
+        known = metrics, record.is_carried, record.stopped is not None
+        if before is None or before[0] != known:
             counted = []
             for place, (name, one) in enumerate(record.counted()):
                 shared = (*_nature(one), place, one.out_of, one.reference_hits, one.n, one.accepted)
                 series = self._series.number(cell, name, environment, *shared)
                 counted.append((series, one.hits, one.losses, one.gains, _facts(one)))
-            before = self._last[cell, environment] = metrics, counted
+            before = self._last[cell, environment] = known, counted
         return before[1]
 
     def write(self, connection: Connection) -> None:

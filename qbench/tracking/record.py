@@ -31,6 +31,7 @@ from qbench.metrics import Against, Clusters, Counted, Direction, Score
 from qbench.number_text import value_text
 from qbench.storage import plain
 from qbench.tracking.calibrations import packed_calibration, unpacked_calibration
+from qbench.tracking.cell_key import Carried, CellKey
 
 # One cell as it is stored: the one typed form of a cell in run files, in the index, in comparisons
 # and in reports.
@@ -53,7 +54,7 @@ lists them all.
 _ALWAYS = ("type", *AXES, "outcome", "headline", "rule", "gates", "notices", "remedy")
 """What every line holds."""
 
-_NOT_MEASURED = frozenset((*_ALWAYS, "excused", "unfetched", "test"))
+_NOT_MEASURED = frozenset((*_ALWAYS, "excused", "unfetched", "test", "key"))
 """The fields without numbers: a result in which one of them is unreadable can still be accepted."""
 
 _OPTIONAL = (
@@ -75,6 +76,8 @@ _OPTIONAL = (
     "remembered",
     "remembered_range",
     "ungated",
+    "key",
+    "carried",
 )
 """What is written only where it is not empty."""
 
@@ -253,6 +256,8 @@ class CellRecord(
         test: the node id of the test that is the cell; empty: a cell of a suite file.
         unfetched: whether a package that it needs could not be had.
         excused: the option by which a red outcome is not counted as a failure of the run.
+        key: what its result depends on, where ``--qbench-carry`` asks for it.
+        carried: where its numbers were measured, if not in this run.
         left_out: names of the fields whose values have another type than this version knows; not
             written.
     """
@@ -302,6 +307,8 @@ class CellRecord(
     tolerance: float | None = None
     ungated: bool = False
     test: str = ""
+    key: CellKey | None = None
+    carried: Carried | None = None
     left_out: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -386,6 +393,11 @@ class CellRecord(
         return bool(self.metrics)
 
     @property
+    def is_carried(self) -> bool:
+        """Whether its numbers were measured by an earlier run and taken over."""
+        return self.carried is not None
+
+    @property
     def is_red(self) -> bool:
         """Whether it fails the run; an outcome that this version does not know is red, so that
         it is seen.
@@ -394,9 +406,11 @@ class CellRecord(
 
     def counted(self) -> Iterator[tuple[str, MetricRecord]]:
         """Its metrics whose counts make sense from run to run, in order; none of a cell that
-        was stopped early.
+        was stopped early or carried over, since it is no measurement of its run.
+
+        All statistics over runs read the metrics here.
         """
-        whole = self.metrics if self.stopped is None else {}
+        whole = self.metrics if self.stopped is None and not self.is_carried else {}
         return ((name, metric) for name, metric in whole.items() if metric.is_countable)
 
     def digests_of(self, kind: str) -> dict[str, str]:

@@ -27,7 +27,7 @@ from qbench.tracking.shards import in_commit_order, joined_shards, measured_comm
 CONFIRM = 3
 """Points that make a level."""
 
-TREND_KEYS = (*AXES, "environment_class", "outcome", "metrics", "digests")
+TREND_KEYS = (*AXES, "environment_class", "outcome", "metrics", "digests", "stopped", "carried")
 """The fields of a cell that a trend is made of."""
 
 _LEAST_SAMPLES, _LEAST_POINTS = 2, 0.001
@@ -283,7 +283,8 @@ def ordered_trends(
     """
     found = SeriesBuilder(began)
     last: dict[
-        tuple[Cell, str], tuple[object, object, bool, list[tuple[Course, float, int, Facts]]]
+        tuple[Cell, str],
+        tuple[object, object, tuple[bool, ...], list[tuple[Course, float, int, Facts]]],
     ] = {}
     for run in runs:
         night = found.night(run.id, str(run.header.get("started", "")), measured_commit(run))
@@ -293,7 +294,8 @@ def ordered_trends(
             metrics = record.metrics
             digests = record.digests
             before, listed = last.get((cell, name)), record.outcome == Outcome.QUARANTINED.value
-            if before is None or before[:3] != (metrics, digests, listed):
+            kind_of = (listed, record.is_carried, record.stopped is not None)
+            if before is None or before[:3] != (metrics, digests, kind_of):
                 # most nights repeat the one before
                 data = record.digests_of("data")
                 counted = []
@@ -301,7 +303,7 @@ def ordered_trends(
                     course = found.course((cell, metric, name), one)
                     kind = found.kind(one.out_of, data_of(metric, data))
                     counted.append((course, one.value, kind, facts_of(one, listed=listed)))
-                before = last[cell, name] = metrics, digests, listed, counted
+                before = last[cell, name] = metrics, digests, kind_of, counted
             for course, value, kind, facts in before[3]:
                 course.points.add(night, kind, value, facts=facts)
     return found.series(confirm)
