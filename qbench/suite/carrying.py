@@ -165,7 +165,7 @@ def _not_held(verdict: Verdict, found: str) -> Verdict:
         notices=(*verdict.notices, f"it would be {verdict.outcome.value}: {verdict.headline}"),
         remedy=(
             "Run the suite with --qbench-carry=0d, and find what changed without a part of the key "
-            "(docs/carry.md), or whether the engine repeats its answers: qbench stability."
+            "(docs/many-machines.md), or whether the engine repeats its answers: qbench stability."
         ),
     )
 
