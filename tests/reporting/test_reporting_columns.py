@@ -14,7 +14,7 @@ from qbench.metrics import Clusters
 from qbench.reporting import columns
 from qbench.reporting.chance import data_powers
 from qbench.reporting.view import read_cell
-from qbench.tracking import CellRecord, GateRecord, MetricRecord
+from qbench.tracking import Carried, CellKey, CellRecord, GateRecord, MetricRecord
 
 PAGES = {"CELLS": columns.CELLS, "ATTENTION": columns.ATTENTION, "KNOWN": columns.KNOWN}
 WER = MetricRecord(
@@ -134,6 +134,8 @@ WHOLE = structs.replace(
     changed_count={"data": 7},
     ties={"data": 7},
     digests={"data": "f" * 8},
+    key=CellKey(parts={"model": "#f"}),
+    carried=Carried(run="some words", measured="2026-11-20T01:02:03.004+00:00"),
     kept={"data": "f" * 8},
     **dict.fromkeys(("integer_macs", "weight_macs"), 0.5),
     remembered={"latency": 0.7},
