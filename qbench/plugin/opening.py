@@ -3,7 +3,7 @@
 import contextlib
 import datetime
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         JudgedCell,
         PlannedCell,
         Suite,
+        Unit,
     )
 
 _OPENED = pytest.StashKey[dict[Any, "OpenSuite"]]()
@@ -171,28 +172,20 @@ def open_suite(
 def _opened(
     path: Path, config: pytest.Config, hook: "HookRelay", choice: "JobChoice | None"
 ) -> OpenSuite:
-    from qbench.suite import (
-        expand,
-        expand_pruned,
-        expand_units,
-        load_suite,
-        refuse_other_suite,
-    )
+    from qbench.suite import expand, expand_pruned, expand_units, load_suite
 
-    suite = _with_options(config, load_suite(path))
+    part = _part_of(path, choice)
+    suite = _with_options(config, load_suite(path, only=None if part is None else part.units))
     # as a user would type it where pytest was started
     shown = os.path.relpath(path, config.invocation_params.dir)
     shown = str(path) if shown.startswith("..") else Path(shown).as_posix()
     added = _extensions(hook, config)
     catalogues = _catalogues(added, config, path.parent)
-    if choice is not None:
-        entry = refuse_other_suite(choice.plan, path)
+    if part is not None:
         with _naming_idle_hooks(hook, len(added)):
-            part = expand_units(suite, catalogues, choice.job.models(entry.name))
-        forced, notes = forced_by_options(part, suite, config)
-        return OpenSuite(
-            suite, catalogues, forced, config, shown, notes=notes, of_cells=entry.cells
-        )
+            planned = expand_units(suite, catalogues, part.units)
+        forced, notes = forced_by_options(planned, suite, config)
+        return OpenSuite(suite, catalogues, forced, config, shown, notes=notes, of_cells=part.of)
     if config.stash[OPTIONS].prune:
         # pruning reports stale entries at the end, so here they are not an error
         kept, planned = expand_pruned(suite, catalogues)
@@ -203,6 +196,28 @@ def _opened(
         planned = expand(suite, catalogues)
     forced, notes = forced_by_options(planned, suite, config)
     return OpenSuite(suite, catalogues, forced, config, shown, notes=notes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The units of a job in a suite ``of`` so many cells, by their model."""
+
+    units: "Mapping[str, Sequence[Unit]]"
+    of: int
+
+
+def _part_of(path: Path, choice: "JobChoice | None") -> _Part | None:
+    """What the job has of the suite at ``path``; None: there is no job.
+
+    Raises:
+        InputError: the plan is of another suite.
+    """
+    if choice is None:
+        return None
+    from qbench.suite import refuse_other_suite
+
+    entry = refuse_other_suite(choice.plan, path)
+    return _Part(choice.job.models(entry.name), entry.cells)
 
 
 def open_test(check: "Check", config: pytest.Config, hook: "HookRelay") -> OpenSuite:

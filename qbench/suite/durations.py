@@ -7,14 +7,14 @@ otherwise    the median of all known ones, or one second where nothing is known
 
 import enum
 import math
+import sys
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
 from qbench.judging import Cell, Outcome
 from qbench.suite.suite_file import ModelTable
-from qbench.tracking import CellRecord, History, kept_keys
+from qbench.tracking import CellRecord, History
 
 _RUNS = 3
 """The runs of a cell whose median counts."""
@@ -23,8 +23,6 @@ _NIGHTS = 6
 _CARRIED = "carried"
 """The outcome of a cell that was not run."""
 _UNKNOWN_S = 1.0
-_KEYS = ("suite", "model", "backend", "schema", "variant", "outcome", "unfetched")
-_NUMBERS = ("environment_class", "seconds", "macs", "n")
 
 
 class Source(enum.StrEnum):
@@ -61,18 +59,18 @@ class Durations:
             return
         is_idle = record.outcome == Outcome.UNSUPPORTED.value and not record.unfetched
         if record.seconds or is_idle:
-            times = self._runs.setdefault(key, {}).setdefault(record.cell.slug, [])
+            slug = sys.intern(record.cell.slug)  # one for all models
+            times = self._runs.setdefault(key, {}).setdefault(slug, [])
             if len(times) < _RUNS:
                 times.append(math.fsum(record.seconds.values()))
 
-    def is_filled(self, suite: str, cells: int) -> bool:
-        """Whether all ``cells`` (how many) of ``suite`` have as many runs as are counted."""
+    def is_filled(self, cells: object) -> bool:
+        """Whether as many as ``cells`` have as many runs as are counted."""
         full = (
             sum(len(times) == _RUNS for times in by_slug.values())
-            for (name, _), by_slug in self._runs.items()
-            if name == suite
+            for by_slug in self._runs.values()
         )
-        return sum(full) >= cells
+        return isinstance(cells, int) and sum(full) >= cells
 
     def settle(self) -> None:
         """Compute from the known cells what unknown ones are estimated by."""
@@ -101,26 +99,17 @@ class Durations:
         return self._usual, Source.MEDIAN
 
 
-def read_durations(
-    history: History | None, suites: Mapping[str, int], processor: str | None
-) -> Durations:
-    """The durations of the cells of ``suites`` (name → how many cells) in ``history``; None: it
-    does not exist.
-    """
+def read_durations(history: History | None, suite: str, processor: str | None) -> Durations:
+    """The durations of the cells of ``suite`` in ``history``; None: it does not exist."""
     found = Durations(processor)
-    keep = kept_keys(*_KEYS, *_NUMBERS)
-    for suite, cells in suites.items() if history is not None else ():
-        assert history is not None
-        newest = reversed(history.nights(suite)[-_NIGHTS:])
-        for night in history.each(newest, keep):
-            for record in _readable(night.cells):
-                found.add(record)
-            if found.is_filled(suite, cells):
-                break
+
+    def take(record: CellRecord) -> None:
+        """Keep nothing of the record: a night of a large suite has half a million."""
+        found.add(record)
+
+    nights = () if history is None else tuple(reversed(history.nights(suite)[-_NIGHTS:]))
+    for night in nights if history is None else history.each(nights, take):
+        if found.is_filled(night.header.get("planned")):
+            break
     found.settle()
     return found
-
-
-def _readable(records: Iterable[CellRecord]) -> Collection[CellRecord]:
-    """Those of ``records`` that name a cell: others were not written by qbench."""
-    return [one for one in records if one.model and one.backend and one.schema]

@@ -96,8 +96,8 @@ class _PlannedSuites:
                 remedy="Name one of them, or rename it.",
             )
         digest = suite_digest(path)
+        durations = read_durations(self._history, suite.name, self._processor)
         cells = expand(suite, gather(suites=path.parent))
-        durations = read_durations(self._history, {suite.name: len(cells)}, self._processor)
         self._add_cells(cells, durations)
         shown = os.path.relpath(path).replace(os.sep, "/")
         self.suites.append(

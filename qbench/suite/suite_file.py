@@ -5,7 +5,8 @@ This module checks the structure of the file; ``expansion`` checks its names aga
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -383,9 +384,13 @@ class Suite:
         return criterion_for(cell, layers, f"Suite '{self.name}'")
 
 
-def load_suite(path: Path) -> Suite:
+def load_suite(path: Path, *, only: Collection[str] | None = None) -> Suite:
     """The suite at ``path`` and its quarantine file ``<name>.quarantine.toml`` in the same
     folder, if there is one.
+
+    Args:
+        only: the ids of the models that are read, with their float models: of a file that was read
+            as a whole before; None: all.
 
     Raises:
         InputError: not a suite file; an unknown key, a wrong type, an impossible value, a model
@@ -404,6 +409,8 @@ def load_suite(path: Path) -> Suite:
     require_format(written_table, FORMAT, doing)
     written_table.pop("format", None)
     table = with_borrowed(with_operators(with_full_names(written_table, doing)), doing)
+    if only is not None:
+        table = _with_models(table, only)
     text = value_from_table(SuiteText, table, f"suite '{path.name}'")
     listed = path.with_name(name + QUARANTINE_SUFFIX)
     entries: tuple[QuarantineEntry, ...] = ()
@@ -411,7 +418,7 @@ def load_suite(path: Path) -> Suite:
     if listed.exists():
         entries = QuarantineText.of(read_toml(listed), listed.name).cell
     ids = [model.id for model in text.model]
-    for twice in {i for i in ids if ids.count(i) > 1}:
+    for twice in (one for one, count in Counter(ids).items() if count > 1):
         raise InputError(
             doing,
             found=f"the model '{twice}' {ids.count(twice)} times",
@@ -438,6 +445,13 @@ def load_suite(path: Path) -> Suite:
         lines=lines,
         partners=partners,
     )
+
+
+def _with_models(table: Mapping[str, Any], only: Collection[str]) -> dict[str, Any]:
+    """``table`` of a suite with the models of ``only`` and their float models."""
+    partners = {model.get("fp32") for model in table["model"] if model.get("id") in only}
+    kept = {*only, *(name for name in partners if isinstance(name, str))}
+    return {**table, "model": [model for model in table["model"] if model.get("id") in kept]}
 
 
 # Short names of tolerances, as other tools write them: ``abs`` and ``rel``.

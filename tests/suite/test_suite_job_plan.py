@@ -14,6 +14,7 @@ from qbench.suite import (
     PlannedSuite,
     Unit,
     load_job_plan,
+    load_suite,
     make_job_plan,
     save_job_plan,
 )
@@ -171,3 +172,36 @@ def test_keys_of_a_newer_version_are_ignored_and_counted_in_the_digest(plan, fil
     read = load_job_plan(file)
     assert read.digest == digest != plan.digest
     assert read.jobs == plan.jobs
+
+
+SUITE = """
+[suite]
+backends = ["ort-cpu"]
+schemas = ["w8a8_asym_pt"]
+
+[[model]]
+id = "a"
+data = "d"
+calibration = { data = "c", count = 8 }
+metrics = ["top1"]
+
+[[model]]
+id = "b"
+data = "d"
+calibration = { data = "c", count = 8 }
+metrics = ["top1"]
+
+[[model]]
+id = "b_int8"
+fp32 = "b"
+"""
+
+
+def test_a_suite_is_read_with_some_of_its_models_and_the_float_models_of_these(tmp_path):
+    path = tmp_path / "night.qbench.toml"
+    path.write_text(SUITE)
+    whole, part = load_suite(path), load_suite(path, only=["b_int8"])
+    assert [model.id for model in part.models] == ["b", "b_int8"]
+    assert part.models == whole.models[1:]
+    assert part.partners == whole.partners
+    assert [model.id for model in load_suite(path, only=["a"]).models] == ["a"]
