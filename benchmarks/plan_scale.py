@@ -56,6 +56,7 @@ class Cost(NamedTuple):
 def write_project(folder: Path, nights: int) -> None:
     """The suite, its extension, and a history of so many ``nights``."""
     (folder / "suites").mkdir()
+    (folder / "none").mkdir()
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "pytest.ini").write_text("[pytest]\n")
     backends = [f"engine{i}" for i in range(BACKENDS)]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qbench.cli.command import Command, ExitCode, count_from_one
-from qbench.cli.history_files import declare_history, open_history
+from qbench.cli.history_files import DEFAULT_HISTORY, declare_history, open_history
 from qbench.cli.options import check_outputs, declare_json, hinted, suite_path
 from qbench.cli.printing import print_columns, print_json, put
 from qbench.errors import InputError
@@ -59,14 +59,16 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     """Write the plan and say how even it is.
 
     Raises:
-        InputError: a suite is wrong, or has no cells. StoreError: the file cannot be written.
+        InputError: a suite is wrong, or has no cells; there is no such history.
+        StoreError: the file cannot be written.
     """
     from qbench.suite import plan_jobs, save_job_plan
 
     suites = [suite_path(text) for text in arguments.suites]
     output = Path(arguments.output)
     check_outputs("Planning jobs", {"--output": str(output)}, map(str, suites))
-    history = open_history(arguments.history) if Path(arguments.history).is_dir() else None
+    is_there = arguments.history != DEFAULT_HISTORY or Path(arguments.history).is_dir()
+    history = open_history(arguments.history) if is_there else None
     with hinted(arguments.extension):
         done = plan_jobs(
             suites,

@@ -97,6 +97,7 @@ def test_what_the_table_says(suite, qbench, words):
         (("night", "--minutes", "-1"), "a number above 0"),
         (("night", "--jobs", "2", "--minutes", "3"), "not allowed with"),
         (("night",), "--jobs"),
+        (("night", "--jobs", "2", "--history", "none"), "no such folder"),
         (("night", "--jobs", "2", "--environment-class", "A B"), "no class of processors"),
     ],
 )
