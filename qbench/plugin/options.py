@@ -16,7 +16,7 @@ from qbench.reporting import ALL_KINDS
 from qbench.storage import MOST_LISTED, MOST_SAMPLES
 
 if TYPE_CHECKING:
-    from qbench.tracking import CarryRule
+    from qbench.tracking import CarryRule, HistoryStore
 
 SCOPES = ("new", "improved", "changed", "all")
 MISSING = ("fail", "warn", "skip")
@@ -100,6 +100,7 @@ class Options:
         samples: how many lost and gained samples of a cell are listed; 0: none.
         repeats: how often every cell is run, whatever suites and baselines say; None: as they say.
         size_limits: factor on the size limits of opened files; None: the defaults.
+        resume: take over what an unfinished run measured.
         release: measure another release of a package; None: what is installed.
         carry: which earlier results are carried over; None: none, and no key is noted.
     """
@@ -126,6 +127,7 @@ class Options:
     samples: int
     repeats: int | None
     size_limits: int | None
+    resume: bool
     release: Release | None
     carry: "CarryRule | None"
 
@@ -167,6 +169,14 @@ def asks_only(config: pytest.Config) -> bool:
     return any(getattr(config.option, name, None) for name in _QUESTIONS)
 
 
+def history_place(config: pytest.Config) -> "HistoryStore | Path":
+    """Where the runs before this session are: the store that a conftest gives, or the history
+    folder.
+    """
+    store: HistoryStore | None = config.hook.pytest_qbench_history_store(config=config)
+    return config.stash[OPTIONS].history if store is None else store
+
+
 def names_suite(config: pytest.Config) -> bool:
     """Whether the command line names a suite file."""
     return any(SUITE_SUFFIX in str(argument) for argument in config.args)
@@ -206,6 +216,12 @@ def add_options(parser: pytest.Parser) -> None:
         default=[],
         help="the cells of job N of a plan that 'qbench plan' wrote; without #N the scheduler says",
     )
+    group.addoption(
+        "--qbench-resume",
+        action="store_true",
+        help="go on with the newest unfinished run: what it measured is taken over",
+    )
+    parser.addini("qbench_resume", "go on with unfinished runs, as --qbench-resume", type="bool")
     group.addoption(
         "--qbench-release",
         metavar="NAME=PYTHON",
@@ -299,6 +315,7 @@ def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.env
         samples=MOST_SAMPLES if samples is None else samples,
         repeats=_number(config, "repeats", int, "a whole number from 1", lambda v: v >= 1),
         size_limits=_number(config, "size-limits", int, "a whole number from 1", lambda v: v >= 1),
+        resume=bool(config.getoption("qbench_resume") or config.getini("qbench_resume")),
         release=release,
         carry=_carry(_text(config, "carry")),
     )
@@ -350,6 +367,12 @@ def _refuse_accepting(options: Options, environment: Mapping[str, str]) -> None:
             "a run over all samples",
             "Leave --qbench-limit out.",
             doing=doing,
+        )
+    if options.accepts and options.resume:
+        raise _refusal(
+            "--qbench-resume",
+            "results that this run measures",
+            "Leave it out, or let the resumed run end and accept it with 'qbench accept latest'.",
         )
     if options.release is not None:
         raise _refusal(
