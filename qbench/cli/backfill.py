@@ -23,6 +23,7 @@ from qbench.cli.bisect_package import (
     programs,
 )
 from qbench.cli.command import Command, ExitCode, count_from_one
+from qbench.cli.history_files import folder_of_files
 from qbench.cli.options import declare_baselines, declare_cache, declare_json
 from qbench.cli.printing import complain, print_columns, print_json, put, say
 from qbench.errors import QbenchError, UnavailableError
@@ -136,7 +137,11 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     suite = load_suite(Path(arguments.suite)).name
     check_environments(arguments, f"Measuring {arguments.package} over its releases")
     line, python = _line(arguments)
-    folder = Path(arguments.history or f"reports/backfill/{arguments.package}")
+    folder = folder_of_files(
+        arguments.history or f"reports/backfill/{arguments.package}",
+        f"Measuring {arguments.package} over its releases",
+        "runs that broke off are replaced there",
+    )
     kept = _kept(folder, suite, arguments)
     found = {
         version: Release(version=version, run=kept[version]) for version in line if version in kept

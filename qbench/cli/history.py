@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 
 from qbench.cli import check_history, show_history
 from qbench.cli.command import Command, ExitCode
-from qbench.cli.history_files import declare_history, open_history
+from qbench.cli.history_files import (
+    declare_history,
+    folder_of_files,
+    index_of,
+    open_history,
+)
 from qbench.cli.options import declare_json
 from qbench.cli.printing import print_json, put, say
 from qbench.number_text import counted
@@ -28,7 +33,8 @@ def _declare_index(parser: argparse.ArgumentParser) -> None:
         "--db",
         metavar="PLACE",
         help="an SQLite file, or postgresql://USER@HOST/DATABASE (default: index.sqlite in the "
-        "history folder); the password is taken from PGPASSWORD or the user's .pgpass",
+        "history folder, of a URL in the cache folder); the password is taken from PGPASSWORD or "
+        "the user's .pgpass",
     )
     parser.add_argument(
         "--rebuild", action="store_true", help="empty the database and read every file"
@@ -44,10 +50,10 @@ def _update_index(arguments: argparse.Namespace) -> ExitCode:
         StoreError: the database cannot be reached or written.
         UnavailableError: SQLAlchemy or psycopg is not installed.
     """
-    from qbench.tracking import INDEX_FILE, HistoryIndex
+    from qbench.tracking import HistoryIndex
 
     history = open_history(arguments.history)
-    with HistoryIndex(arguments.db or str(Path(arguments.history) / INDEX_FILE)) as index:
+    with HistoryIndex(arguments.db or str(index_of(arguments.history))) as index:
         done = index.update(history.store, rebuild=arguments.rebuild)
         if done.was_damaged:
             say(
@@ -119,15 +125,15 @@ def _pull(arguments: argparse.Namespace) -> ExitCode:
     Raises:
         StoreError: git cannot fetch the branch, or the history cannot be written.
     """
-    from qbench.tracking import merge_run_files
+    from qbench.tracking import history_at, merge_run_files
 
     branch = _branch(arguments)
     tip = branch.fetch()
-    folder = Path(arguments.history)
+    target = history_at(arguments.history)
     with tempfile.TemporaryDirectory(prefix="qbench-") as scratch:
         for name, data in branch.files(tip, ".jsonl").items():
             (Path(scratch) / name).write_bytes(data)
-        done = merge_run_files([Path(scratch)], folder)
+        done = merge_run_files([Path(scratch)], target)
     for sentence in (*done.problems, *done.conflicts):
         say(sentence)
     if arguments.json:
@@ -140,11 +146,11 @@ def _pull(arguments: argparse.Namespace) -> ExitCode:
         )
     elif tip:
         put(
-            f"{folder}: {counted(len(done.added), 'run')} added from {branch}, {done.same} there "
-            "already"
+            f"{arguments.history}: {counted(len(done.added), 'run')} added from {branch}, "
+            f"{done.same} there already"
         )
     else:
-        put(f"{folder}: nothing added, since {branch} does not exist yet")
+        put(f"{arguments.history}: nothing added, since {branch} does not exist yet")
     return ExitCode.USAGE if done.conflicts or done.unreadable else ExitCode.FINE
 
 
@@ -152,10 +158,12 @@ def _push(arguments: argparse.Namespace) -> ExitCode:
     """Commit the run files of the history that the branch lacks, and push it.
 
     Raises:
-        InputError: there is no history.
+        InputError: there is no history, or it is behind a URL.
         StoreError: git refuses to push.
     """
-    folder = Path(arguments.history)
+    folder = folder_of_files(
+        arguments.history, "Pushing a history to a branch", "a branch holds files"
+    )
     paths = [Path(head.path) for head in open_history(arguments.history).heads]
     also = [Path(name) for name in arguments.also]
     for path in also:

@@ -11,6 +11,7 @@ from qbench.cli.options import declare_baselines
 from qbench.cli.printing import say
 from qbench.errors import InputError, StoreError, UnavailableError, nearest, unknown_name
 from qbench.number_text import counted
+from qbench.storage import ObjectFile, file_at, is_url, place_of
 
 if TYPE_CHECKING:
     from qbench.tracking import AcceptedLevels, Annotation, History, Run, Series, Standing
@@ -23,38 +24,108 @@ DEFAULT_HISTORY = "reports/history"
 
 
 def declare_history(parser: argparse.ArgumentParser, more: str = "") -> None:
-    """``--history DIR``; ``more``: what else it takes."""
+    """``--history DIR``, a folder or a URL; ``more``: what else it takes."""
     parser.add_argument(
         "--history",
         metavar="DIR",
         default=DEFAULT_HISTORY,
-        help=f"folder of run files (default: {DEFAULT_HISTORY}){more}",
+        help=f"folder of run files, or s3://, gs:// or file:// (default: {DEFAULT_HISTORY}){more}",
     )
 
 
 def open_history(folder: str) -> "History":
-    """The history in ``folder``.
+    """The history in ``folder``, or behind that URL.
 
     Raises:
         InputError: there is no such folder.
+        UnavailableError: a package that reaches the store is not installed.
     """
-    from qbench.host import utc_now
-    from qbench.tracking import History
-
-    if not Path(folder).is_dir():
+    history = find_history(folder)
+    if history is None:
         raise InputError(
             f"Reading the history in '{folder}'",
             found="no such folder",
             expected="a folder of run files",
             remedy="Name it with --history, or run a suite first.",
         )
-    return History(Path(folder), now=utc_now())
+    return history
+
+
+def find_history(folder: str) -> "History | None":
+    """The history in ``folder``, or behind that URL; None: there is no such folder."""
+    from qbench.host import utc_now
+    from qbench.tracking import History, history_at
+
+    place = history_at(folder)
+    if isinstance(place, Path) and not place.is_dir():
+        return None
+    return History(place, now=utc_now())
+
+
+def folder_of_files(text: str, doing: str, why: str) -> Path:
+    """The folder that ``text`` names, for a verb that needs files; ``why``: in a few words.
+
+    Raises:
+        InputError: it is a URL.
+    """
+    place = place_of(text)
+    if isinstance(place, Path):
+        return place
+    raise InputError(
+        doing,
+        found=f"the URL '{place}'",
+        expected=f"a folder of run files: {why}",
+        remedy="Name a folder; 'qbench merge FROM -o TO' copies runs from and to URLs.",
+    )
+
+
+def folder_around(history: str) -> Path:
+    """The folder of reports that belongs to a history: the one that holds it, or for a URL that of
+    the default history.
+    """
+    return Path(DEFAULT_HISTORY if is_url(history) else history).resolve().parent
+
+
+def index_of(history: str) -> Path:
+    """Where the index of a history is by default: in its folder, or for a URL in the user's cache
+    folder.
+    """
+    from qbench.tracking import INDEX_FILE, history_at
+
+    place = history_at(history)
+    return (place if isinstance(place, Path) else place.kept) / INDEX_FILE
+
+
+def annotations_of(arguments: argparse.Namespace) -> Path | ObjectFile:
+    """The file or the object that ``--annotations`` names, or that of the history."""
+    from qbench.tracking import ANNOTATIONS_FILE
+
+    if arguments.annotations:
+        return file_at(arguments.annotations)
+    return place_of(arguments.history) / ANNOTATIONS_FILE
+
+
+def _run_at(text: str, folder: str, keys: "Sequence[str]") -> "Run | None":
+    """The run in the file or the object that ``text`` names, alone or in the ``folder``."""
+    from qbench.tracking import history_at, kept_keys, parse_run, read_run
+
+    keep = kept_keys(*keys) if keys else None
+
+    if is_url(text):
+        store = history_at(text.rpartition("/")[0])
+        assert not isinstance(store, Path)
+        return parse_run(b"".join(store.read(text)), text, keep)
+    for path in (Path(text), *([] if is_url(folder) else [Path(folder) / text])):
+        if path.is_file():
+            return read_run(path, keep)
+    return None
 
 
 def find_run(text: str, folder: str, keys: "Sequence[str]" = ()) -> "Run":
     """The run that ``text`` names in the history in ``folder``.
 
         a path, or the name of a file in the folder    that file
+        the URL of an object                           that object
         latest, previous, latest~2                     the newest run, the one before it, … of the
                                                        newest run's suite
         last-green                                     of that suite, the newest run all of whose
@@ -75,13 +146,13 @@ def find_run(text: str, folder: str, keys: "Sequence[str]" = ()) -> "Run":
         InputError: no such run, or several begin with this text.
         StoreError: the file is not a run file.
     """
-    from qbench.tracking import kept_keys, read_run
+    from qbench.tracking import kept_keys
 
     keep = kept_keys(*keys) if keys else None
-    for path in (Path(text), Path(folder) / text):
-        if path.is_file():
-            return read_run(path, keep)
-    history = open_history(folder) if Path(folder).is_dir() else None
+    run = _run_at(text, folder, keys)
+    if run is not None:
+        return run
+    history = find_history(folder)
     found = [] if history is None else _named(text, history)
     if history is not None and len(found) == 1:
         found = list(history.each(found, keep))
@@ -232,7 +303,7 @@ class Trends:
     series: "tuple[Series, ...]"
     accepted: "AcceptedLevels"
     annotations: "tuple[Annotation, ...]"
-    annotations_path: Path
+    annotations_path: Path | ObjectFile
     newest: "tuple[Standing, ...]"
 
 
@@ -249,18 +320,12 @@ def read_trends(arguments: argparse.Namespace, cell: str | None = None) -> Trend
         StoreError: a baseline is damaged.
     """
     from qbench.host import first_parents
-    from qbench.tracking import (
-        ANNOTATIONS_FILE,
-        INDEX_FILE,
-        load_annotations,
-        main_line,
-        measured_commit,
-    )
+    from qbench.tracking import load_annotations, main_line, measured_commit
 
     history = open_history(arguments.history)
-    path = Path(arguments.annotations or Path(arguments.history) / ANNOTATIONS_FILE)
+    path = annotations_of(arguments)
     parents = first_parents(arguments.project)
-    index = Path(arguments.history) / INDEX_FILE
+    index = index_of(arguments.history)
     indexed = (
         _from_index(history, index, arguments.suite, cell, parents) if index.is_file() else None
     )

@@ -16,10 +16,16 @@ from qbench.number_text import counted
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench merge``."""
     parser.add_argument(
-        "sources", nargs="*", metavar="FROM", help="folders of run files, or run files"
+        "sources",
+        nargs="*",
+        metavar="FROM",
+        help="folders of run files, run files, or URLs of them",
     )
     parser.add_argument(
-        "-o", "--output", metavar="DIR", help="folder that the missing run files are copied to"
+        "-o",
+        "--output",
+        metavar="DIR",
+        help="folder, or s3://, gs:// or file://, that the missing run files are copied to",
     )
     parser.add_argument(
         "--conflict",
@@ -49,9 +55,10 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             expected="both",
             remedy="Name them: qbench merge FROM… -o DIR.",
         )
-    from qbench.tracking import merge_run_files
+    from qbench.tracking import history_at, merge_run_files
 
-    done = merge_run_files([Path(source) for source in arguments.sources], Path(arguments.output))
+    sources = [history_at(source) for source in arguments.sources]
+    done = merge_run_files(sources, history_at(arguments.output))
     for sentence in (*done.problems, *done.conflicts):
         say(sentence)
     if arguments.json:

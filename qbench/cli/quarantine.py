@@ -307,9 +307,9 @@ def _failed(
     None: in any class.
     """
     from qbench.judging import EnvironmentClass
-    from qbench.tracking import History
+    from qbench.tracking import History, history_at
 
-    history = History(Path(folder))
+    history = History(history_at(folder))
     for run in history.each(reversed(history.nights(suite))):
         records = [
             (EnvironmentClass.parse(record.environment_class), record)

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 from qbench.cli.command import Command, ExitCode
 from qbench.cli.history_files import (
     RUN_NAMES,
+    annotations_of,
     declare_annotations,
     declare_history,
+    find_history,
     find_run,
+    folder_around,
     open_history,
 )
 from qbench.cli.options import declare_baselines
@@ -102,7 +105,7 @@ def _draw_comparison(arguments: argparse.Namespace, folder: Path) -> list[Path]:
     from qbench.reporting import READ, compare, write_comparison
 
     old, new = (find_run(text, arguments.history, READ) for text in arguments.compare)
-    newest = open_history(arguments.history).heads[-1:] if Path(arguments.history).is_dir() else ()
+    newest = () if (history := find_history(arguments.history)) is None else history.heads[-1:]
     first = newest[0].suite if newest else new.suite
     return [write_comparison(compare(old, new, across=arguments.across), folder, first=first)]
 
@@ -130,7 +133,7 @@ def _draw_history(arguments: argparse.Namespace, folder: Path) -> list[Path]:
         _tell_github(build_reports(recent.runs, window=window, memory=memory))
     if not drawn:
         return []
-    around = Path(arguments.history).resolve().parent
+    around = folder_around(arguments.history)
     previews = folder if (folder / PREVIEWS).is_dir() else around
     return write_reports(
         recent.runs, folder, drawn, window=window, memory=memory, previews=previews
@@ -144,10 +147,9 @@ def _memory(arguments: argparse.Namespace, runs: "Sequence[Run]") -> "Memory":
     from qbench.cli.history_files import equivalents_of
     from qbench.host import first_parents
     from qbench.reporting import read_memory, read_repository
-    from qbench.tracking import ANNOTATIONS_FILE
 
     repository = read_repository(Path())
-    notes = Path(arguments.annotations or Path(arguments.history) / ANNOTATIONS_FILE)
+    notes = annotations_of(arguments)
     same = equivalents_of({run.suite for run in runs}, Path("suites"))
     memory = read_memory(
         runs, Path(arguments.baselines), notes, parents=first_parents("."), equivalents=same

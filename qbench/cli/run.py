@@ -23,7 +23,7 @@ from qbench.cli.printing import complain, print_json, print_tones, put, say
 from qbench.cli.report import declare_output
 from qbench.errors import InputError
 from qbench.reporting import KINDS
-from qbench.storage import neutral_line
+from qbench.storage import is_url, neutral_line
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -64,11 +64,6 @@ def declare(parser: argparse.ArgumentParser) -> None:
         default="",
         help="carry over green cells whose whole key was measured within AGE: 7d, 12h; 0d: only "
         "note the keys",
-    )
-    parser.add_argument(
-        "--resume",
-        action="store_true",
-        help="go on with the newest unfinished run: what it measured is taken over",
     )
     declare_history(parser, "; off: keep no run file")
     parser.add_argument(
@@ -195,7 +190,6 @@ def _options(arguments: argparse.Namespace) -> list[str]:
     }
     return [
         *options_of_plugin(arguments, more),
-        *(["--qbench-resume"] if arguments.resume else []),
         *(f"--qbench-report={kind}" for kind in arguments.report),
     ]
 
@@ -240,7 +234,7 @@ def _finished(arguments: argparse.Namespace, done: "SuiteRun") -> ExitCode:
     """Print what was found; the exit code."""
     run = done.run
     assert run is not None
-    path = os.path.relpath(run.path) if run.path else ""
+    path = run.path if not run.path or is_url(run.path) else os.path.relpath(run.path)
     for sentence in done.problems:
         say(sentence)
     if done.is_interrupted:

@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode, count_from_one
-from qbench.cli.history_files import RUN_NAMES, declare_history, find_run, open_history
+from qbench.cli.history_files import (
+    RUN_NAMES,
+    declare_history,
+    find_run,
+    folder_around,
+    open_history,
+)
 from qbench.cli.model_measurement import measure_model
 from qbench.cli.options import (
     declare_backend,
@@ -179,7 +185,7 @@ def _remembered(arguments: argparse.Namespace) -> Iterator[_Listed]:
     other = None if arguments.other is None else find_run(arguments.other, arguments.history)
     samples = _samples_of(run)
     others = {} if other is None else _samples_of(other)
-    reports = Path(arguments.history).resolve().parent
+    reports = folder_around(arguments.history)
     for cell in _chosen(run, pattern, doing):
         data = samples.get(cell, {})
         yield _Listed(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from qbench.errors import QbenchError, StoreError
+from qbench.errors import QbenchError, StoreError, UnavailableError
 from qbench.lazy import loaded_whole
 from qbench.plugin.item_state import collected_suites, is_of_dead_worker
 from qbench.plugin.jobs import JOB
@@ -29,8 +29,8 @@ from qbench.plugin.options import (
     SUITE_SUFFIX,
     Options,
     asks_only,
-    history_place,
     names_suite,
+    own_place,
 )
 from qbench.working import Step, telling, working
 
@@ -58,6 +58,7 @@ class Controller:
         self._running: dict[str, None] = {}
         self._is_guarded = False
         self._has_begun = False
+        self._has_asked = False
         self._was_ended = False
         self._selected: Counter[str] = Counter()
         if options.select or options.shard:
@@ -67,29 +68,18 @@ class Controller:
 
     @cached_property
     def _history(self) -> "HistoryStore | Path":
-        """Where the runs of this session are kept."""
-        place = history_place(self._config)
+        """Where the runs of this session are kept: the store that a conftest gives, or the
+        history folder.
+        """
+        store: HistoryStore | None = self._config.hook.pytest_qbench_history_store(
+            config=self._config
+        )
+        place = own_place(self._options) if store is None else store
         if self._options.keeps_history:
             return place
-        from qbench.tracking import UnkeptStore, store_of
+        from qbench.tracking import FolderStore, UnkeptStore
 
-        return UnkeptStore(store_of(place))
-
-    @cached_property
-    def _resumable(self) -> dict[str, list[list[str]]]:
-        """The unfinished runs that this session may resume."""
-        from qbench.plugin.resuming import find_candidates
-        from qbench.tracking import store_of
-
-        return find_candidates(self._config, store_of(self._history))
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_configure_node(self, node: Any) -> None:  # noqa: ANN401 - a type of xdist
-        """Tell a worker which runs may be resumed."""
-        if self._options.resume:
-            from qbench.plugin.resuming import INPUT
-
-            node.workerinput[INPUT] = self._resumable
+        return UnkeptStore(FolderStore(place) if isinstance(place, Path) else place)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -110,20 +100,16 @@ class Controller:
             and not session.testsfailed
             and has_cells(session.items)
         ):
-            check_folders(self._options, self._history)
+            self._check_folders()
             self._handle_sigterm()
             notice_early_end(self._config)
-            if self._options.resume:
-                from qbench.plugin.resuming import CANDIDATES
-
-                self._config.stash[CANDIDATES] = self._resumable
             self._expect([item.nodeid for item in session.items])
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: object, ids: list[str]) -> None:  # noqa: ARG002
         """The same where workers collect; ids do not show the cells of Python tests."""
         if any(f"{SUITE_SUFFIX}::" in node_id for node_id in ids):
-            check_folders(self._options, self._history)
+            self._check_folders()
             self._handle_sigterm()
             self._expect(ids)
 
@@ -199,6 +185,32 @@ class Controller:
 
             for line in self.messages:
                 write_line(terminalreporter, line)
+
+    def _check_folders(self) -> None:
+        """Check what is written, and say at once where the store of the history does not answer:
+        the cells are measured all the same.
+        """
+        check_folders(self._options, self._history)
+        if isinstance(self._options.history, Path) or self._has_asked:
+            return
+        self._has_asked = True
+        from qbench.tracking import ObjectStore
+
+        store = self._history
+        if not isinstance(store, ObjectStore):
+            return
+        try:
+            store.require_open()
+        except UnavailableError as error:
+            raise pytest.UsageError(str(error)) from error
+        if store.outage is not None:
+            text = f"qbench: {store.outage} Runs are kept in '{store.spool}' until it answers."
+            terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+            if terminal is None:
+                sys.stderr.write(f"{text}\n")
+            else:
+                terminal.ensure_newline()
+                terminal.write_line(text)
 
     def _handle_sigterm(self) -> None:
         """Handle SIGTERM like Ctrl-C until pytest ends, so that measured cells are kept."""

@@ -13,10 +13,13 @@ import pytest
 
 from qbench.errors import InputError
 from qbench.reporting import ALL_KINDS
-from qbench.storage import MOST_LISTED, MOST_SAMPLES
+from qbench.storage import MOST_LISTED, MOST_SAMPLES, ObjectFolder, place_of
 
 if TYPE_CHECKING:
-    from qbench.tracking import CarryRule, HistoryStore
+    from qbench.tracking import CarryRule
+
+if TYPE_CHECKING:
+    from qbench.tracking import HistoryStore
 
 SCOPES = ("new", "improved", "changed", "all")
 MISSING = ("fail", "warn", "skip")
@@ -38,7 +41,8 @@ _SETTINGS = (
     (
         "history",
         "DIR",
-        "folder that each run adds one file to (default: reports/history); off: keep no run file",
+        "folder, or s3://, gs:// or file://, that each run adds one file to (default: "
+        "reports/history); off: keep no run file",
     ),
     ("reports", "DIR", "folder of rendered reports (default: reports)"),
     ("missing", "WHAT", "a cell without an accepted result: fail (default), warn or skip"),
@@ -88,7 +92,7 @@ class Options:
         suite: the suite of Python tests that name none.
         tolerance, threads: instead of the suites' numbers; None: those of the suites.
         limit: samples of each data set; None: all.
-        history: folder of the runs before this one;
+        history: folder or URL of the runs before this one;
         keeps_history: whether this one is added.
         accept: one of ``SCOPES`` or None.
         accept_fp32: store the fp32 references again.
@@ -100,7 +104,6 @@ class Options:
         samples: how many lost and gained samples of a cell are listed; 0: none.
         repeats: how often every cell is run, whatever suites and baselines say; None: as they say.
         size_limits: factor on the size limits of opened files; None: the defaults.
-        resume: take over what an unfinished run measured.
         release: measure another release of a package; None: what is installed.
         carry: which earlier results are carried over; None: none, and no key is noted.
     """
@@ -111,7 +114,7 @@ class Options:
     threads: int | None
     limit: int | None
     baselines: Path
-    history: Path
+    history: Path | ObjectFolder
     keeps_history: bool
     reports: Path
     report: tuple[str, ...]
@@ -127,7 +130,6 @@ class Options:
     samples: int
     repeats: int | None
     size_limits: int | None
-    resume: bool
     release: Release | None
     carry: "CarryRule | None"
 
@@ -169,14 +171,6 @@ def asks_only(config: pytest.Config) -> bool:
     return any(getattr(config.option, name, None) for name in _QUESTIONS)
 
 
-def history_place(config: pytest.Config) -> "HistoryStore | Path":
-    """Where the runs before this session are: the store that a conftest gives, or the history
-    folder.
-    """
-    store: HistoryStore | None = config.hook.pytest_qbench_history_store(config=config)
-    return config.stash[OPTIONS].history if store is None else store
-
-
 def names_suite(config: pytest.Config) -> bool:
     """Whether the command line names a suite file."""
     return any(SUITE_SUFFIX in str(argument) for argument in config.args)
@@ -216,12 +210,6 @@ def add_options(parser: pytest.Parser) -> None:
         default=[],
         help="the cells of job N of a plan that 'qbench plan' wrote; without #N the scheduler says",
     )
-    group.addoption(
-        "--qbench-resume",
-        action="store_true",
-        help="go on with the newest unfinished run: what it measured is taken over",
-    )
-    parser.addini("qbench_resume", "go on with unfinished runs, as --qbench-resume", type="bool")
     group.addoption(
         "--qbench-release",
         metavar="NAME=PYTHON",
@@ -299,7 +287,7 @@ def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.env
         threads=_number(config, "threads", int, "a whole number from 1", lambda v: v >= 1),
         limit=_number(config, "limit", int, "a whole number from 1", lambda v: v >= 1),
         baselines=folder("baselines", "baselines"),
-        history=config.rootpath / (earlier or "reports/history"),
+        history=_place(config, "history", earlier or "reports/history"),
         keeps_history=history != OFF,
         reports=folder("reports", "reports"),
         report=_kinds(config),
@@ -315,7 +303,6 @@ def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.env
         samples=MOST_SAMPLES if samples is None else samples,
         repeats=_number(config, "repeats", int, "a whole number from 1", lambda v: v >= 1),
         size_limits=_number(config, "size-limits", int, "a whole number from 1", lambda v: v >= 1),
-        resume=bool(config.getoption("qbench_resume") or config.getini("qbench_resume")),
         release=release,
         carry=_carry(_text(config, "carry")),
     )
@@ -328,6 +315,15 @@ def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.env
         except InputError as error:
             raise pytest.UsageError(str(error)) from error
     return options
+
+
+def own_place(options: Options) -> "HistoryStore | Path":
+    """The folder of runs, or the store behind its URL; that may be away, and the night goes on."""
+    if isinstance(options.history, Path):
+        return options.history
+    from qbench.tracking import ObjectStore
+
+    return ObjectStore(options.history, goes_on=True)
 
 
 def is_misnamed_suite(path: Path, config: pytest.Config) -> bool:
@@ -367,12 +363,6 @@ def _refuse_accepting(options: Options, environment: Mapping[str, str]) -> None:
             "a run over all samples",
             "Leave --qbench-limit out.",
             doing=doing,
-        )
-    if options.accepts and options.resume:
-        raise _refusal(
-            "--qbench-resume",
-            "results that this run measures",
-            "Leave it out, or let the resumed run end and accept it with 'qbench accept latest'.",
         )
     if options.release is not None:
         raise _refusal(
@@ -425,6 +415,14 @@ def _scope(text: str) -> str:
 def _text(config: pytest.Config, name: str) -> str:
     given = config.getoption(f"qbench_{name.replace('-', '_')}")
     return str(given if given else config.getini(f"qbench_{name.replace('-', '_')}") or "").strip()
+
+
+def _place(config: pytest.Config, name: str, text: str) -> Path | ObjectFolder:
+    """The folder or the URL of option ``name``."""
+    try:
+        return place_of(text, config.rootpath)
+    except InputError as error:
+        raise pytest.UsageError(f"--qbench-{name}: {error}") from error
 
 
 def _kinds(config: pytest.Config) -> tuple[str, ...]:

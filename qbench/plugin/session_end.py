@@ -35,7 +35,7 @@ from qbench.reporting import (
     styled_lines,
     write_reports,
 )
-from qbench.storage import neutral_line
+from qbench.storage import ObjectFile, neutral_line
 from qbench.suite import (
     QUARANTINE_SUFFIX,
     SUFFIX,
@@ -47,7 +47,9 @@ from qbench.suite import (
 from qbench.tracking import (
     ANNOTATIONS_FILE,
     Acceptance,
+    ObjectStore,
     StaleEntry,
+    UnkeptStore,
     accepted_lines,
     find_stale_entries,
     orphan_notes,
@@ -82,9 +84,6 @@ def finish(
             for sentence in told:
                 recorder.note(run, sentence)
                 left_over.append(f"note: {sentence}")
-        if sentence := _resumed_sentence(run):
-            recorder.note(run, sentence)
-            left_over.append(f"note: {sentence}")
         opened = suites[key]
         # the errors of its cells or of its collector name the reason; a job knows its cells alone
         if opened is None or opened.is_part:
@@ -97,45 +96,23 @@ def finish(
             recorder.problems.append(sentence)
             exit_code = exit_code or int(pytest.ExitCode.TESTS_FAILED)
     recorder.finish(exit_code, crashes, stopped=stopped)
-    sentences = (
-        sentence
-        for run in recorder.runs.values()
-        for sentence in (no_baseline_sentence(recorder, run), _nothing_resumed(recorder, run))
+    messages = list(
+        dict.fromkeys(
+            filter(None, (no_baseline_sentence(recorder, run) for run in recorder.runs.values()))
+        )
     )
-    messages = list(dict.fromkeys(filter(None, sentences)))
     for run in recorder.runs.values():
         if recorder.options.accepts:
             messages += _attempt(recorder, partial(_accept, run, session, recorder))
         if recorder.options.prune and not _is_of_checks(run):
             messages += _attempt(recorder, partial(_prune, run, session))
+    messages += getattr(recorder.history, "take_notices", tuple)()
     if recorder.options.report and not stopped:
         messages += _attempt(recorder, partial(_report, recorder))
     # With -q the summary shows no notes, and accepted cells may be lost. 'qbench run' has no such
     # option.
     is_brief = session.config.getoption("verbose", 0) < 0
     return [*(left_over if is_brief else ()), *messages, *_repairing_schemas(recorder)]
-
-
-def _resumed_sentence(run: OpenRun) -> str:
-    """What was taken over from the run that this one resumed; empty where it resumed none."""
-    before = run.header.get("resumes")
-    if not before:
-        return ""
-    taken = sum(bool(cell.resumed_from) for cell in run.cells)
-    return (
-        f"{taken} of {counted(run.header['selected'], 'cell')} taken over from the unfinished "
-        f"run '{before}', not measured again"
-    )
-
-
-def _nothing_resumed(recorder: Recorder, run: OpenRun) -> str:
-    """That ``--qbench-resume`` found nothing; empty where it did, or was not given."""
-    if not recorder.options.resume or run.header.get("resumes") or _is_of_checks(run):
-        return ""
-    return (
-        f"nothing to resume: no unfinished run of suite '{run.facts['suite']}' with these cells, "
-        "this code and this class of processor, so all cells were measured"
-    )
 
 
 def _repairing_schemas(recorder: Recorder) -> Iterator[str]:
@@ -218,7 +195,7 @@ def _report(recorder: Recorder) -> list[str]:
     recent = recent_runs(recorder.history, now=utc_now(), known=ended)
     parents = first_parents(recorder.config.rootpath)
     same = {run.facts["suite"]: run.facts["equivalents"] for run in recorder.runs.values()}
-    notes = options.history / ANNOTATIONS_FILE
+    notes = _annotations_of(recorder)
     memory = read_memory(recent.runs, options.baselines, notes, parents=parents, equivalents=same)
     if "html" in options.report:
         cells = [cell for run in recorder.runs.values() for cell in run.cells]
@@ -254,6 +231,17 @@ def _report(recorder: Recorder) -> list[str]:
         count = f"{len(charts)} chart{'s' if len(charts) > 1 else ''}"
         messages.append(f"wrote {_short(options.reports / 'charts', recorder.config)}/ ({count})")
     return messages
+
+
+def _annotations_of(recorder: Recorder) -> Path | ObjectFile:
+    """The annotations of the history; of a store that is away none are known, and its spool has
+    none.
+    """
+    store = recorder.history
+    store = store.kept if isinstance(store, UnkeptStore) else store
+    if isinstance(store, ObjectStore) and store.outage is not None:
+        return store.spool / ANNOTATIONS_FILE
+    return recorder.options.history / ANNOTATIONS_FILE
 
 
 def _accept(run: OpenRun, session: pytest.Session, recorder: Recorder) -> list[str]:

@@ -38,6 +38,7 @@ from qbench.reporting.view import (
     read_run,
     shown_cell,
 )
+from qbench.storage import ObjectFile
 from qbench.tracking import (
     TREND_KEYS,
     AcceptedLevel,
@@ -167,7 +168,7 @@ def remember(
 def read_memory(
     runs: Sequence[Run],
     baselines: Path,
-    annotations: Path,
+    annotations: Path | ObjectFile,
     *,
     parents: Sequence[str] = (),
     equivalents: Mapping[str, Sequence[tuple[str, ...]]] = MappingProxyType({}),

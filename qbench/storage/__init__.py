@@ -35,9 +35,11 @@ if TYPE_CHECKING:
     from qbench.storage.held_code import followed_code as followed_code
     from qbench.storage.listing import paths_below as paths_below
     from qbench.storage.places import ObjectFacts as ObjectFacts
+    from qbench.storage.places import ObjectFile as ObjectFile
     from qbench.storage.places import ObjectFolder as ObjectFolder
     from qbench.storage.places import OtherContentError as OtherContentError
     from qbench.storage.places import PlaceError as PlaceError
+    from qbench.storage.places import file_at as file_at
     from qbench.storage.places import is_url as is_url
     from qbench.storage.places import place_of as place_of
     from qbench.storage.previews import PREVIEWS as PREVIEWS

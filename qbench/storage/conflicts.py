@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from qbench.errors import InputError, QbenchError, StoreError
+from qbench.storage.places import ObjectFile
 
 E = TypeVar("E", bound=QbenchError)
 
@@ -47,7 +48,7 @@ def sides_of_markers(text: bytes) -> tuple[bytes, bytes | None, bytes] | None:
     return ours, base if has_base else None, theirs
 
 
-def conflict_error(kind: type[E], path: Path) -> E:
+def conflict_error(kind: type[E], path: Path | ObjectFile) -> E:
     """The error of a file at ``path`` that holds both sides of a merge that git could not join."""
     return kind(
         f"Reading '{path}'",

@@ -142,8 +142,8 @@ class ObjectFolder:
     def __str__(self) -> str:
         return self.url
 
-    def __truediv__(self, name: str) -> "ObjectFolder":
-        return ObjectFolder(self.scheme, f"{self.path}/{name}")
+    def __truediv__(self, name: str) -> "ObjectFile":
+        return ObjectFile(self, name)
 
     def require_client(self) -> None:
         """Check that the packages are installed that reach it.
@@ -282,6 +282,39 @@ class ObjectFolder:
                 expected="a store that answers, and credentials that permit this",
                 remedy="Correct the URL, the network or the credentials, and do this again.",
             ) from None  # a traceback would print the client's text
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFile:
+    """One object that people write and exchange, such as annotations: it is read anew each time."""
+
+    folder: ObjectFolder
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.folder}/{self.name}"
+
+    def read(self) -> bytes | None:
+        """What is there now; None: nothing.
+
+        Raises:
+            PlaceError: the store does not answer, or refuses.
+        """
+        return self.folder.read(self.name)
+
+
+def file_at(text: str) -> Path | ObjectFile:
+    """The file that ``text`` names: a path, or the URL of an object.
+
+    Raises:
+        InputError: as ``place_of``.
+    """
+    if not is_url(text):
+        return Path(text)
+    folder, _, name = text.rstrip("/").rpartition("/")
+    place = place_of(folder)
+    assert isinstance(place, ObjectFolder)
+    return place / name
 
 
 class OtherContentError(StoreError):

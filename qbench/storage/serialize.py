@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from qbench.errors import InputError, nearest, unknown_name
 from qbench.storage.conflicts import conflict_error, has_conflict
+from qbench.storage.places import ObjectFile
 
 # Plain values: what JSON can hold, and the two spellings we write (a reviewed file, a log line).
 #
@@ -96,7 +97,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     raise InputError(f"Reading '{path}'", found=found, expected="a TOML file", remedy=remedy)
 
 
-def text_toml(text: str, path: Path) -> dict[str, Any]:
+def text_toml(text: str, path: Path | ObjectFile) -> dict[str, Any]:
     """The table in the ``text`` of the TOML file at ``path``.
 
     Raises:

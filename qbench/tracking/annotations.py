@@ -5,10 +5,11 @@ import fnmatch
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from qbench.errors import InputError
 from qbench.judging import Cell
-from qbench.storage import read_toml, require_format, value_from_table
+from qbench.storage import ObjectFile, read_toml, require_format, text_toml, value_from_table
 
 # What people decided about alerts, in a committed file: only this silences an alert, and it is
 # reviewed by diff.
@@ -85,13 +86,17 @@ class _File:
     annotation: tuple[Annotation, ...] = ()
 
 
-def load_annotations(path: Path) -> tuple[Annotation, ...]:
-    """The annotations in the file at ``path``; none where there is no such file.
+def load_annotations(path: Path | ObjectFile) -> tuple[Annotation, ...]:
+    """The annotations in the file or the object at ``path``; none where there is none.
 
     Raises:
         InputError: it is not a plain file or not TOML, or holds an unknown key, a missing one or a
             value without sense.
+        StoreError: the store of the object does not answer, or refuses.
     """
+    if isinstance(path, ObjectFile):
+        content = path.read()
+        return () if content is None else _annotations(text_toml(_text(content, path), path), path)
     if not path.exists():
         return ()
     if not path.is_file():  # reading a pipe would wait
@@ -101,6 +106,21 @@ def load_annotations(path: Path) -> tuple[Annotation, ...]:
             expected="a TOML file",
             remedy="Name a plain file with --annotations.",
         )
-    table = read_toml(path)
+    return _annotations(read_toml(path), path)
+
+
+def _text(content: bytes, path: ObjectFile) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"Reading the annotations in '{path}'",
+            found=str(error),
+            expected="a TOML file",
+            remedy="Correct the file.",
+        ) from error
+
+
+def _annotations(table: dict[str, Any], path: Path | ObjectFile) -> tuple[Annotation, ...]:
     require_format(table, ANNOTATIONS_FORMAT, f"Reading the annotations in '{path}'")
     return value_from_table(_File, table, f"'{path}'").annotation
