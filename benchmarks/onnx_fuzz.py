@@ -1,17 +1,17 @@
 """ONNX files that are damaged or hostile, through two commands each: none may end in a
 traceback, hang, crash or score.
 
-Every case is one file: a seed model (convolutions with Q/DQ pairs, control flow, functions,
+    python benchmarks/onnx_fuzz.py [--to 3000] [--results F --resume] [--only N --keep DIR]
+
+Every trial is one file: a seed model (convolutions with Q/DQ pairs, control flow, functions,
 external data, attention, a plain MLP) with one to three mutations of its bytes or of its message,
-drawn from a generator that is seeded by the number of the case. ``qbench eval`` is the first
+drawn from a generator that is seeded by the number of the trial. ``qbench eval`` is the first
 command, another one the second. ONNX Runtime opens the same file as it is; a score for a file that
-it refuses as invalid is a failure, and so is a score that differs from ONNX Runtime's.
+it refuses as invalid is wrong, and so is a score that differs from ONNX Runtime's.
 
-Cases run inside worker processes with an address-space limit; a case that computes for more than 20
-seconds is killed with its worker. Results are appended to ``--out``; a second run with the same
-``--out`` continues.
-
-    python benchmarks/onnx_fuzz.py [--cases 3000] [--seed 0] [--out FILE.jsonl] [--case N]
+Trials run inside worker processes with an address-space limit; one that computes for more than 20
+seconds is killed with its worker. The options of numbers and files are those of all trials
+(``benchmarks/trials.py``).
 """
 
 import argparse
@@ -27,13 +27,14 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 from fuzz_models import METADATA, data_file, put_outside, seeds
+from trials import Program, Result, Work, parser, run
 
 TIMEOUT = 20.0
 ADDRESS_SPACE_GB = 8
@@ -500,11 +501,11 @@ def change_bytes(data: bytes, draw: Draw) -> bytes:
     return bytes(array)
 
 
-def write_case(number: int, seed: int, folder: Path) -> tuple[Path, str]:
+def write_case(number: int, folder: Path) -> tuple[Path, str]:
     """The file of one case in ``folder``, which is made ready around it, and what was done to
     which seed model.
     """
-    draw = np.random.default_rng((seed, number))
+    draw = np.random.default_rng((0, number))
     known = seeds()
     name = list(known)[number % len(known)]
     model, done = known[name], ["bytes"]
@@ -649,9 +650,9 @@ def engine(path: Path) -> dict[str, Any]:
         return {"run": type(error).__name__, "words": str(error)[:200]}
 
 
-def one_case(number: int, seed: int, folder: Path) -> dict[str, Any]:
+def one_case(number: int, folder: Path) -> dict[str, Any]:
     """Everything about one case; commands run in this process."""
-    path, done = write_case(number, seed, folder)
+    path, done = write_case(number, folder)
     results = {name: run_command(argv, path) for name, argv in commands(number, path)}
     bomb = any(
         word in done for word in ("add_bomb", "change_dims")
@@ -664,7 +665,7 @@ def one_case(number: int, seed: int, folder: Path) -> dict[str, Any]:
     }
 
 
-def work(seed: int) -> None:
+def serve() -> None:
     """The worker: numbers of cases on stdin, one JSON line per case on what was stdout."""
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE_GB << 30, ADDRESS_SPACE_GB << 30))
     answers = os.fdopen(os.dup(1), "w", buffering=1)
@@ -672,22 +673,22 @@ def work(seed: int) -> None:
     os.dup2(silent, 1)
     os.dup2(silent, 2)
     with tempfile.TemporaryDirectory(prefix="qbench-fuzz-") as folder:
-        path, _ = write_case(0, seed, Path(folder))
+        path, _ = write_case(0, Path(folder))
         path.write_bytes(seeds()["mlp"].SerializeToString())
         for _, argv in commands(0, path):  # imports are slow on a busy machine, and no case's fault
             run_command(argv, path)
         answers.write("\n")
         for line in sys.stdin:
-            answers.write(json.dumps(one_case(int(line), seed, Path(folder)), default=str) + "\n")
+            answers.write(json.dumps(one_case(int(line), Path(folder)), default=str) + "\n")
 
 
 # The parent
 # --------------------------------------------------------------------------------------------------
 
 
-def start(seed: int) -> "subprocess.Popen[str]":
+def start() -> "subprocess.Popen[str]":
     """A worker that has imported what it needs."""
-    command = [sys.executable, __file__, "--worker", "--seed", str(seed)]
+    command = [sys.executable, __file__, "--worker"]
     worker = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
     )
@@ -722,110 +723,82 @@ def answered(worker: "subprocess.Popen[str]", timeout: float) -> str | None:
     return worker.stdout.readline()
 
 
-def watch(numbers: list[int], seed: int, timeout: float) -> Iterator[dict[str, Any]]:
+def watch(numbers: Iterable[int]) -> Iterator[Result]:
     """The results of ``numbers`` from one worker at a time; one that hangs or dies is replaced."""
-    worker = start(seed)
+    worker = start()
     for number in numbers:
         assert worker.stdin is not None
         worker.stdin.write(f"{number}\n")
-        line = answered(worker, timeout)
+        line = answered(worker, TIMEOUT)
         if line:
-            yield json.loads(line)
+            yield counted(json.loads(line))
             continue
         if line is None:
             worker.kill()
         code = worker.wait()
-        yield {"case": number, "ended": "hang" if line is None else f"crash {code}"}
-        worker = start(seed)
+        ended = "hang" if line is None else f"crash {code}"
+        yield Result(trial=number, counts={ended.split(maxsplit=1)[0]: 1}, wrong=(ended,))
+        worker = start()
     assert worker.stdin is not None
     worker.stdin.close()
     worker.wait()
 
 
-def table(results: list[dict[str, Any]]) -> tuple[str, int]:
-    """The totals as text, and the number of failures."""
-    counts: Counter[str] = Counter()
-    places: Counter[str] = Counter()
-    for result in results:
-        if "ended" in result:
-            counts[result["ended"].split()[0]] += 1
-            places[result["ended"]] += 1
-            continue
-        verdict = result["engine"]
-        lacking = verdict.get("refused") == "NotImplemented" or any(
-            word in verdict.get("words", "") for word in LACKING
-        )
-        invalid = "refused" in verdict and not lacking
-        for name, end in result["commands"].items():
-            counts["runs"] += 1
-            counts["leak"] += bool(end["leak"])
-            if "traceback" in end:
-                counts["traceback"] += 1
-                places[end["traceback"]] += 1
-            else:
-                counts[f"exit {end['code']}"] += 1
-            if end["code"] == 0 and name.startswith("eval"):
-                counts["scores"] += 1
-                counts["score of what ONNX Runtime refuses"] += invalid
-                # Only its own kernels must give the very same answers.
-                apart = (
-                    name.startswith("eval ort")
-                    and "top1" in verdict
-                    and end["top1"][:1] not in ([], [verdict["top1"]])
-                )
-                counts["other score than ONNX Runtime"] += apart
-    bad = (
-        "traceback",
-        "hang",
-        "crash",
-        "leak",
-        "score of what ONNX Runtime refuses",
-        "other score than ONNX Runtime",
+def alone(folder: Path) -> Work:
+    """What runs trials in this process, keeps their files in ``folder`` and prints all facts."""
+
+    def work(numbers: Iterable[int]) -> Iterator[Result]:
+        folder.mkdir(parents=True, exist_ok=True)
+        for number in numbers:
+            facts = one_case(number, folder)
+            print(json.dumps(facts, indent=1, default=str))
+            yield counted(facts)
+
+    return work
+
+
+def counted(facts: dict[str, Any]) -> Result:
+    """What one trial counts, and what of it must not happen."""
+    verdict = facts["engine"]
+    lacking = verdict.get("refused") == "NotImplemented" or any(
+        word in verdict.get("words", "") for word in LACKING
     )
-    kinds = ("runs", "exit 0", "exit 1", "exit 2", "exit 3", "exit 4", "scores", *bad)
-    lines = [f"cases {len(results)}"] + [f"{kind:36} {counts[kind]:6}" for kind in kinds]
-    lines += [f"    {count:5}  {place}" for place, count in places.most_common(25)]
-    return "\n".join(lines), sum(counts[kind] for kind in bad)
+    invalid = "refused" in verdict and not lacking
+    counts: Counter[str] = Counter()
+    wrong = []
+    for name, end in facts["commands"].items():
+        counts["runs"] += 1
+        if "traceback" in end:
+            wrong.append(f"{name}: traceback {end['traceback']}")
+        else:
+            counts[f"exit {end['code']}"] += 1
+        if end["leak"]:
+            wrong.append(f"{name}: a leak")
+        if end["code"] == 0 and name.startswith("eval"):
+            counts["scores"] += 1
+            if invalid:
+                wrong.append(f"{name}: a score of what ONNX Runtime refuses")
+            # Only its own kernels must give the very same answers.
+            is_same = end["top1"][:1] in ([], [verdict.get("top1")])
+            if name.startswith("eval ort") and "top1" in verdict and not is_same:
+                wrong.append(f"{name}: another score than ONNX Runtime's")
+    return Result(trial=facts["case"], counts=counts, wrong=wrong, about=facts["done"])
 
 
 def main() -> int:
-    """Run what is missing, print the table; 1 when anything failed."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0] if __doc__ else None)
-    parser.add_argument("--cases", type=int, default=3000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--timeout", type=float, default=TIMEOUT)
-    parser.add_argument(
-        "--out", type=Path, help="a file that results are appended to, and continued from"
+    """Run what is missing, print the table."""
+    made = parser(__doc__, count=3000)
+    made.add_argument(
+        "--keep", type=Path, default=Path("fuzz-case"), help="folder that --only keeps its file in"
     )
-    parser.add_argument(
-        "--case", type=int, help="run this case alone, in this process, and keep its file"
-    )
-    parser.add_argument(
-        "--keep", type=Path, default=Path("fuzz-case"), help="folder that --case keeps its file in"
-    )
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    made.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    options = made.parse_args()
     if options.worker:
-        work(options.seed)
+        serve()
         return 0
-    if options.case is not None:
-        options.keep.mkdir(parents=True, exist_ok=True)
-        print(json.dumps(one_case(options.case, options.seed, options.keep), indent=1, default=str))
-        return 0
-    kept = options.out.read_text().splitlines() if options.out and options.out.exists() else []
-    results = [json.loads(line) for line in kept]
-    known = {result["case"] for result in results}
-    missing = [number for number in range(options.cases) if number not in known]
-    with contextlib.ExitStack() as stack:
-        out = stack.enter_context(options.out.open("a")) if options.out else None
-        for result in watch(missing, options.seed, options.timeout):
-            results.append(result)
-            if out:
-                out.write(json.dumps(result) + "\n")
-                out.flush()
-    text, failures = table(results)
-    print(text)
-    return int(failures > 0)
+    kinds = ("runs", *(f"exit {code}" for code in range(5)), "scores", "hang", "crash")
+    work = watch if options.only is None else alone(options.keep)
+    return run(options, Program(work=work, kinds=kinds))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ there, and the same command runs to its end. It is wrong if
     a run file that was there has changed, or a cell that was printed as finished is not recorded
     the report cannot be drawn, or the command does not end with 0 and with its result
     a verdict, a metric or a digest differs from that of a run without a kill
-    a traceback is shown, or a command takes more than 20 s
+    a traceback is shown, or a command takes more than 20 s (``--longest``)
     a temporary file, a lock or a file of SQLite is left
 
 *Old* and *new* count the trials that the kill left as before and as afterwards, *between* those
@@ -33,7 +33,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from file_faults import State, baselines, hidden, index, pages, runs
@@ -46,7 +46,6 @@ from qbench.tracking import read_run
 
 HISTORY, ELSEWHERE, OUTPUT = "reports/history", "elsewhere", "output.txt"
 LONGEST = 20.0
-"""Seconds after which a command counts as one that hangs."""
 _TIMED, _COPIES = 3, 4
 _CLEAN = {"SCENARIO": "", "FAKE_PROCESSOR": "x64-test"}
 _OTHER_CLASS = {"FAKE_PROCESSOR": "arm64-test"}
@@ -114,7 +113,7 @@ ACTIVITIES = (
 @dataclass(frozen=True)
 class Ended:
     """How a command ended: its exit code, negative for a signal; None: it was still running after
-    ``LONGEST`` seconds.
+    the ``longest`` seconds that it was given.
     """
 
     code: int | None
@@ -128,9 +127,11 @@ def forked(
     variables: Mapping[str, str] | None = None,
     *,
     kill_after: float | None = None,
+    longest: float = LONGEST,
     names: Path | None = None,
 ) -> Ended:
-    """Run pytest or qbench in a fork in ``folder``, and kill it some seconds after it began.
+    """Run pytest or qbench in a fork in ``folder``, and kill it some seconds after it began; one
+    that hangs, after ``longest``.
 
     ``names``: a file for the names of all modules that were loaded then.
     """
@@ -143,7 +144,7 @@ def forked(
     os.read(begins, 1)
     os.close(begins)
     begun = time.monotonic()
-    until = begun + (LONGEST if kill_after is None else kill_after)
+    until = begun + (longest if kill_after is None else kill_after)
     code: int | None = None
     while True:
         done, status = os.waitpid(child, os.WNOHANG)
@@ -239,6 +240,7 @@ class Trials:
     activity: Activity
     project: Path
     folder: Path
+    longest: float
     seconds: "deque[float]" = field(default_factory=lambda: deque(maxlen=_TIMED))
     """How long the last runs without a kill took."""
 
@@ -285,10 +287,10 @@ class Trials:
         wrong += [f"while it was killed: {text}" for text in _shown_wrong(first)]
         wrong += _hidden(place)
         shutil.copytree(place, drawn := place.with_name("drawn"))
-        report = forked(drawn, ("report", "--report", "md"))
+        report = forked(drawn, ("report", "--report", "md"), longest=self.longest)
         wrong += [f"then a report: {text}" for text in (*_shown_wrong(report), *_code(report))]
         shutil.rmtree(drawn)
-        again = forked(place, arguments, variables)
+        again = forked(place, arguments, variables, longest=self.longest)
         wrong += [f"run again: {text}" for text in (*_shown_wrong(again), *_code(again))]
         last = self.activity.state(place)
         wrong += [f"run again: {one} is another" for one in sorted(_other(last, new, after))]
@@ -360,7 +362,7 @@ def _shown_wrong(ended: Ended) -> Iterator[str]:
     if "Traceback" in ended.output:
         yield f"a traceback: {ended.output[-300:]!r}"
     if ended.code is None:
-        yield f"it did not end in {LONGEST:.0f} s"
+        yield f"it had not ended after {ended.seconds:.0f} s"
 
 
 def _code(ended: Ended) -> Iterator[str]:
@@ -389,24 +391,27 @@ def left_in_cache(folder: Path) -> list[str]:
     return [path.as_posix() for path in every if path.suffix == ".lock" or ".making-" in str(path)]
 
 
-def work(numbers: Iterable[int]) -> Iterator[Result]:
-    """The trials of these numbers."""
+def work(numbers: Iterable[int], longest: float = LONGEST) -> Iterator[Result]:
+    """The trials of these numbers; a command may take ``longest`` seconds."""
     with tempfile.TemporaryDirectory(prefix="kills-") as name:
         top = Path(name).resolve()
         make_project(top / "project")
         every = []
         for place, activity in enumerate(ACTIVITIES):
             (top / str(place)).mkdir()
-            every.append(Trials(activity, top / "project", top / str(place)))
+            every.append(Trials(activity, top / "project", top / str(place), longest))
         for number in numbers:
             yield every[number % len(every)].trial(number)
 
 
 def main() -> int:
     """Run the trials, print the table."""
-    options = parser(__doc__, count=200).parse_args()
+    made = parser(__doc__, count=200)
+    made.add_argument("--longest", type=float, default=LONGEST, metavar="S", help="default: 20")
+    options = made.parse_args()
     kinds = ("killed", "ended before", "old", "new", "between")
-    return run(options, Program(work=work, kinds=kinds, same=False))
+    trials = partial(work, longest=options.longest)
+    return run(options, Program(work=trials, kinds=kinds, same=False))
 
 
 if __name__ == "__main__":

@@ -33,7 +33,14 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-CODE = ("qbench", "engines/qbench_engines", "zoo/qbench_zoo", "benchmarks", "tests/fuzz")
+CODE = (
+    "qbench",
+    "engines/qbench_engines",
+    "zoo/qbench_zoo",
+    "benchmarks",
+    "tests/fuzz",
+    "tests/cli",
+)
 """Folders whose Python files decide what a trial gives."""
 _NAMED = 20
 """Wrong or missing trials that the table names."""
@@ -287,11 +294,7 @@ class Table:
             for name, row in rows
         ]
         lines += [f"longest: {name} {value:.2f}" for name, value in sorted(self._times.items())]
-        for number, one in sorted(self.wrong.items())[:_NAMED]:
-            lines.append(f"WRONG {number}, {one.group} {one.about}: {'; '.join(one.wrong)}")
-            lines.append(f"    {self.command(number)}")
-        if len(self.wrong) > _NAMED:
-            lines.append(f"… and {len(self.wrong) - _NAMED:,} more that are wrong")
+        lines += self._wrong_lines()
         for number in sorted(self.others)[:_NAMED]:
             lines.append(f"DIFFERENT RESULTS {number}: {self.command(number)}")
         if self.torn:
@@ -301,6 +304,19 @@ class Table:
             named = ", ".join(map(str, missing[:_NAMED]))
             lines.append(f"missing: {len(missing):,} ({named}{more})")
         return "\n".join(lines)
+
+    def _wrong_lines(self) -> Iterator[str]:
+        """Each way to be wrong once, with its trials and the command that repeats the first."""
+        alike: dict[str, list[int]] = {}
+        for number, one in sorted(self.wrong.items()):
+            alike.setdefault(f"{one.group} {'; '.join(one.wrong)}".strip(), []).append(number)
+        for text, found in sorted(alike.items(), key=lambda item: -len(item[1]))[:_NAMED]:
+            more = ", …" if len(found) > _NAMED else ""
+            yield f"WRONG {len(found):,} × {text}"
+            yield f"    trials {', '.join(map(str, found[:_NAMED]))}{more}"
+            yield f"    {self.wrong[found[0]].about}: {self.command(found[0])}"
+        if len(alike) > _NAMED:
+            yield f"… and {len(alike) - _NAMED:,} other ways to be wrong"
 
     def command(self, number: int) -> str:
         """What runs the trial ``number`` alone."""

@@ -94,7 +94,7 @@ def test_missing_trials_are_named(toy, capsys):
 def test_a_wrong_trial_is_kept_with_the_command_that_repeats_it(toy, capsys):
     assert toy("--from", "10", "--results", "r.jsonl") == 1
     text = capsys.readouterr().out
-    assert "WRONG 14, even : divisible" in text
+    assert "WRONG 1 × even divisible\n    trials 14\n" in text
     assert "python benchmarks/toy.py --seed=3 --only 14" in text
     assert [one["trial"] for one in kept("r.jsonl") if "wrong" in one] == [14]
     assert toy("--only", "14") == 1

@@ -13,8 +13,10 @@ SCRIPT = Path(__file__).parents[1] / "benchmarks" / "random_kills.py"
 @pytest.mark.slow
 def test_a_kill_loses_nothing_that_was_finished(tmp_path):
     results = tmp_path / "results.jsonl"
-    command = [sys.executable, str(SCRIPT), "--to", "14", "--results", str(results)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, str(SCRIPT), "--to", "14", "--longest", "600"]
+    done = subprocess.run(
+        [*command, "--results", str(results)], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [json.loads(line) for line in results.read_text().splitlines()[1:]]
     assert len(rows) == 14

@@ -65,6 +65,11 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="carry over green cells whose whole key was measured within AGE: 7d, 12h; 0d: only "
         "note the keys",
     )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with the newest unfinished run: what it measured is taken over",
+    )
     declare_history(parser, "; off: keep no run file")
     parser.add_argument(
         "--report", action="listed", among=KINDS, default=[], help="write a report; repeatable"
@@ -190,6 +195,7 @@ def _options(arguments: argparse.Namespace) -> list[str]:
     }
     return [
         *options_of_plugin(arguments, more),
+        *(["--qbench-resume"] if arguments.resume else []),
         *(f"--qbench-report={kind}" for kind in arguments.report),
     ]
 

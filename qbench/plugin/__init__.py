@@ -65,6 +65,10 @@ def pytest_configure(config: pytest.Config) -> None:
         "qbench(models, backends, schemas, suite): cells of qbench; on each cell: model, backend, "
         "schema, variant",
     )
+    if hasattr(config, "workerinput") and options.resume:
+        from qbench.plugin.resuming import CANDIDATES, INPUT
+
+        config.stash[CANDIDATES] = config.workerinput.get(INPUT, {})
     if not hasattr(config, "workerinput"):
         if config.getoption("qbench_job"):
             from qbench.plugin.jobs import check_session_job

@@ -11,7 +11,7 @@ from qbench.plugin.item_state import SuiteFacts, suite_facts
 from qbench.plugin.items import CellItem, cell_marker
 from qbench.plugin.opening import OpenSuite, open_suite
 from qbench.plugin.options import SUITE_SUFFIX
-from qbench.storage import neutral_text
+from qbench.storage import digest_plain, neutral_text
 
 if TYPE_CHECKING:
     from qbench.suite import PlannedCell
@@ -93,7 +93,16 @@ class ModelNode(pytest.Collector):
 
 
 def count_cells(items: list[pytest.Item]) -> None:
-    """Count in the facts of each suite how many of its cells this session runs."""
+    """Count in the facts of each suite how many of its cells this session runs, and note which
+    where these are not all.
+    """
+    cells: dict[str, list[str]] = {}
+    facts = {}
     for item in items:
         if isinstance(item, CellItem):
             item.facts.selected += 1
+            facts[item.facts.node] = item.facts
+            cells.setdefault(item.facts.node, []).append(str(item.planned.cell))
+    for node, one in facts.items():
+        if one.selected != one.planned:
+            one.selection = digest_plain(sorted(cells[node]))[:16]

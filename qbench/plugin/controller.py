@@ -29,8 +29,8 @@ from qbench.plugin.options import (
     SUITE_SUFFIX,
     Options,
     asks_only,
+    history_place,
     names_suite,
-    own_place,
 )
 from qbench.working import Step, telling, working
 
@@ -68,18 +68,29 @@ class Controller:
 
     @cached_property
     def _history(self) -> "HistoryStore | Path":
-        """Where the runs of this session are kept: the store that a conftest gives, or the
-        history folder.
-        """
-        store: HistoryStore | None = self._config.hook.pytest_qbench_history_store(
-            config=self._config
-        )
-        place = own_place(self._options) if store is None else store
+        """Where the runs of this session are kept."""
+        place = history_place(self._config)
         if self._options.keeps_history:
             return place
-        from qbench.tracking import FolderStore, UnkeptStore
+        from qbench.tracking import UnkeptStore, store_of
 
-        return UnkeptStore(FolderStore(place) if isinstance(place, Path) else place)
+        return UnkeptStore(store_of(place))
+
+    @cached_property
+    def _resumable(self) -> dict[str, list[list[str]]]:
+        """The unfinished runs that this session may resume."""
+        from qbench.plugin.resuming import find_candidates
+        from qbench.tracking import store_of
+
+        return find_candidates(self._config, store_of(self._history))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:  # noqa: ANN401 - a type of xdist
+        """Tell a worker which runs may be resumed."""
+        if self._options.resume:
+            from qbench.plugin.resuming import INPUT
+
+            node.workerinput[INPUT] = self._resumable
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -103,6 +114,10 @@ class Controller:
             self._check_folders()
             self._handle_sigterm()
             notice_early_end(self._config)
+            if self._options.resume:
+                from qbench.plugin.resuming import CANDIDATES
+
+                self._config.stash[CANDIDATES] = self._resumable
             self._expect([item.nodeid for item in session.items])
 
     @pytest.hookimpl(optionalhook=True)

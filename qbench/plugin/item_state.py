@@ -30,6 +30,8 @@ class SuiteFacts:
         equivalents: groups of processors, as in its table.
         backends: those of its cells, in the order of the file.
         selected: how many of them this session runs, once collection has finished.
+        selection: a digest of which these are; empty: all.
+        resumes: the id of the unfinished run that this session goes on with, once a cell has begun.
     """
 
     suite: str
@@ -39,6 +41,8 @@ class SuiteFacts:
     equivalents: tuple[tuple[str, ...], ...]
     backends: tuple[str, ...] = ()
     selected: int = 0
+    selection: str = ""
+    resumes: str = ""
 
     @property
     def plain(self) -> dict[str, Any]:
@@ -50,7 +54,7 @@ class SuiteFacts:
 class ItemState:
     """Of one item: the facts of its suite, whether it is a cell of the suite file, its lines
     and notes of the run; ``previews`` of the samples in its lines; ``check``: the arguments of its
-    ``qbench_check``.
+    ``qbench_check``; ``begins``: the axes of a cell that is about to be measured.
     """
 
     facts: SuiteFacts
@@ -62,6 +66,7 @@ class ItemState:
     previews: tuple[tuple[str, str, dict[str, Any]], ...] = ()
     check: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
+    begins: dict[str, str] | None = None
 
     def forget(self) -> None:
         """Forget what a run of the item left."""
@@ -104,6 +109,8 @@ def attach(report: pytest.TestReport, state: ItemState) -> None:
     """
     facts = state.facts.plain | {"is_cell": state.is_cell}
     setattr(report, "qbench_suite", facts)  # noqa: B010 - reports are open to attributes, their type is not
+    if state.begins is not None and report.when == "setup" and report.passed:
+        setattr(report, "qbench_begins", state.begins)  # noqa: B010
     if report.when == "call" or (report.when == "setup" and not report.passed):
         found = {
             "qbench": state.line,

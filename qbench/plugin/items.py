@@ -23,6 +23,7 @@ from qbench.plugin.skips import ENDS_SESSION, is_skip, skip_reason
 if TYPE_CHECKING:
     from qbench.diagnosis import Budget
     from qbench.judging import Finding, SamplesByData, Verdict
+    from qbench.plugin.resuming import Taken
     from qbench.suite import JudgedCell, PlannedCell
 
 
@@ -54,9 +55,26 @@ class CellItem(pytest.Item):
             facts, is_cell=True, location=(str(facts.file), planned.line + 1)
         )
         self.add_marker(marker)
+        self._taken: Taken | None = None
+
+    def setup(self) -> None:
+        """Find out whether the cell is taken over from an unfinished run."""
+        super().setup()
+        if self.config.stash[OPTIONS].resume:
+            from qbench.plugin.resuming import taken_over
+
+            self._taken = taken_over(self.config, self.facts, self.planned)
+        cell = self.planned.cell
+        self.stash[ITEM_STATE].begins = (
+            {axis: getattr(cell, axis) for axis in _AXES} if self._taken is None else None
+        )
 
     def runtest(self) -> None:
         """Measure, judge, and raise the pytest outcome."""
+        if self._taken is not None:
+            keep_taken(self, self._taken)
+            conclude_taken(self, self._taken)
+            return
         missing = self.config.stash[OPTIONS].missing
         judged = judged_cell(self, self.opened, self.planned, missing=missing, carries=True)
         if judged.verdict.outcome.is_red:
@@ -110,6 +128,45 @@ class CellItem(pytest.Item):
     def reportinfo(self) -> tuple[str, int, str]:
         """The line of the model in the suite file."""
         return str(self.facts.file), self.planned.line, str(self.planned.cell)
+
+
+_AXES = ("suite", "model", "backend", "schema", "variant")
+
+
+def keep_taken(item: CellItem, taken: "Taken") -> None:
+    """Keep the lines of a cell that another run measured, as they are."""
+    state = item.stash[ITEM_STATE]
+    state.line, state.finding, state.samples = taken.line, taken.finding, taken.samples
+    _add_properties(item, taken.line)
+
+
+def conclude_taken(item: CellItem, taken: "Taken") -> None:
+    """Nothing when the taken over cell is green, a skip when it is unsupported.
+
+    Raises:
+        RedCell: it is red.
+    """
+    from qbench.judging import Outcome
+    from qbench.tracking import record_of_line
+
+    record, missing = record_of_line(taken.line), item.config.stash[OPTIONS].missing
+    if record.outcome == Outcome.UNSUPPORTED.value or (
+        record.outcome == Outcome.MISSING.value and missing == "skip"
+    ):
+        pytest.skip(record.headline)
+    if not record.is_red:
+        return
+    lines = [record.headline]
+    if detail_of(item.config) is not Detail.HEADLINE:
+        lines.append(f"  cell: {item.planned.cell} is {record.outcome}")
+        marks = {"holds": "✓", "broken": "✗"}
+        lines += [
+            f"  {marks.get(gate.state, '·')} {gate.kind}: {gate.detail}" for gate in record.gates
+        ]
+        lines += [f"  rule: {record.rule}"] if record.rule else []
+        lines += [f"  taken over: measured by run '{taken.run}'"] if taken.run else []
+        lines += [f"  next: {record.remedy}"] if record.remedy else []
+    raise RedCell("\n".join(lines))
 
 
 def _is_outside(entry: Any) -> bool:  # noqa: ANN401 - a private type of pytest
@@ -323,12 +380,17 @@ def _keep_line(item: pytest.Item, line: dict[str, Any]) -> None:
             remedy="Return from the hook instead.",
         ) from error
     line = plain(line)
-    if item.config.getoption("xmlpath", None):  # pytest's --junitxml
+    _add_properties(item, line)
+    item.stash[ITEM_STATE].line = line
+
+
+def _add_properties(item: pytest.Item, line: dict[str, Any]) -> None:
+    """Give pytest's ``--junitxml`` what ``line`` says."""
+    if item.config.getoption("xmlpath", None):
         from qbench.reporting import cell_facts
         from qbench.tracking import record_of_line
 
         item.user_properties.extend(cell_facts(record_of_line(line)).items())
-    item.stash[ITEM_STATE].line = line
 
 
 class Detail(enum.IntEnum):
@@ -568,6 +630,8 @@ def status_of(report: pytest.TestReport, *, verbose: bool) -> Status | None:
     if change and line.get("stopped"):
         ran, of = (sum(line["stopped"][which].values()) for which in ("samples", "of"))
         change += f", stopped after {ran} of {of} samples: decided"
+    if verbose and line.get("resumed_from"):
+        change += ", taken over"
     if report.passed and line.get("carried"):
         return "passed", "c", (f"PASSED (carried){change}", {"green": True})
     if report.passed and line.get("ungated") and outcome in ("passed", "accepted"):

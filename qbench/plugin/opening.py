@@ -15,7 +15,7 @@ from qbench.errors import InputError
 from qbench.extension import Extension, error_of_code, named_also, place_of
 from qbench.number_text import counted
 from qbench.plugin.jobs import JOB
-from qbench.plugin.options import OPTIONS, origin_of, own_place
+from qbench.plugin.options import OPTIONS, history_place, origin_of
 from qbench.plugin.skips import is_skip, skip_reason
 
 if TYPE_CHECKING:
@@ -114,8 +114,7 @@ class OpenSuite:
 
         if options.accepts:
             rule = replace(rule, age=datetime.timedelta())
-        store = self.config.hook.pytest_qbench_history_store(config=self.config)
-        place = own_place(options) if store is None else store
+        place = history_place(self.config)
         models = {one.cell.model for one in self.planned}
         return Carrying(self.bench, rule, place, models, utc_now)
 

@@ -16,7 +16,7 @@ from qbench.reporting import ALL_KINDS
 from qbench.storage import MOST_LISTED, MOST_SAMPLES, ObjectFolder, place_of
 
 if TYPE_CHECKING:
-    from qbench.tracking import CarryRule
+    from qbench.tracking import CarryRule, HistoryStore
 
 if TYPE_CHECKING:
     from qbench.tracking import HistoryStore
@@ -104,6 +104,7 @@ class Options:
         samples: how many lost and gained samples of a cell are listed; 0: none.
         repeats: how often every cell is run, whatever suites and baselines say; None: as they say.
         size_limits: factor on the size limits of opened files; None: the defaults.
+        resume: take over what an unfinished run measured.
         release: measure another release of a package; None: what is installed.
         carry: which earlier results are carried over; None: none, and no key is noted.
     """
@@ -130,6 +131,7 @@ class Options:
     samples: int
     repeats: int | None
     size_limits: int | None
+    resume: bool
     release: Release | None
     carry: "CarryRule | None"
 
@@ -171,6 +173,21 @@ def asks_only(config: pytest.Config) -> bool:
     return any(getattr(config.option, name, None) for name in _QUESTIONS)
 
 
+def history_place(config: pytest.Config) -> "HistoryStore | Path":
+    """Where the runs before this session are: the store that a conftest gives, or the history
+    folder or URL. A store behind a URL may be away: the night goes on.
+    """
+    store: HistoryStore | None = config.hook.pytest_qbench_history_store(config=config)
+    if store is not None:
+        return store
+    place = config.stash[OPTIONS].history
+    if isinstance(place, Path):
+        return place
+    from qbench.tracking import ObjectStore
+
+    return ObjectStore(place, goes_on=True)
+
+
 def names_suite(config: pytest.Config) -> bool:
     """Whether the command line names a suite file."""
     return any(SUITE_SUFFIX in str(argument) for argument in config.args)
@@ -210,6 +227,12 @@ def add_options(parser: pytest.Parser) -> None:
         default=[],
         help="the cells of job N of a plan that 'qbench plan' wrote; without #N the scheduler says",
     )
+    group.addoption(
+        "--qbench-resume",
+        action="store_true",
+        help="go on with the newest unfinished run: what it measured is taken over",
+    )
+    parser.addini("qbench_resume", "go on with unfinished runs, as --qbench-resume", type="bool")
     group.addoption(
         "--qbench-release",
         metavar="NAME=PYTHON",
@@ -303,6 +326,7 @@ def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.env
         samples=MOST_SAMPLES if samples is None else samples,
         repeats=_number(config, "repeats", int, "a whole number from 1", lambda v: v >= 1),
         size_limits=_number(config, "size-limits", int, "a whole number from 1", lambda v: v >= 1),
+        resume=bool(config.getoption("qbench_resume") or config.getini("qbench_resume")),
         release=release,
         carry=_carry(_text(config, "carry")),
     )
@@ -315,15 +339,6 @@ def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.env
         except InputError as error:
             raise pytest.UsageError(str(error)) from error
     return options
-
-
-def own_place(options: Options) -> "HistoryStore | Path":
-    """The folder of runs, or the store behind its URL; that may be away, and the night goes on."""
-    if isinstance(options.history, Path):
-        return options.history
-    from qbench.tracking import ObjectStore
-
-    return ObjectStore(options.history, goes_on=True)
 
 
 def is_misnamed_suite(path: Path, config: pytest.Config) -> bool:
@@ -363,6 +378,12 @@ def _refuse_accepting(options: Options, environment: Mapping[str, str]) -> None:
             "a run over all samples",
             "Leave --qbench-limit out.",
             doing=doing,
+        )
+    if options.accepts and options.resume:
+        raise _refusal(
+            "--qbench-resume",
+            "results that this run measures",
+            "Leave it out, or let the resumed run end and accept it with 'qbench accept latest'.",
         )
     if options.release is not None:
         raise _refusal(

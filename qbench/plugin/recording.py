@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,7 @@ class OpenRun:
         has_red: whether one of their cells is red.
         hidden: node ids of red cells that pytest does not count as failures, because a hook
             changed their reports.
+        begun: node ids of the cells that began and have no record yet, with their lines.
         checks: name → the arguments of the ``qbench_check`` behind a cell, and its folder.
     """
 
@@ -49,6 +50,7 @@ class OpenRun:
     finished: set[str] = field(default_factory=set)
     has_red: bool = False
     hidden: list[str] = field(default_factory=list)
+    begun: dict[str, dict[str, Any]] = field(default_factory=dict)
     checks: dict[str, dict[str, Any]] = field(default_factory=dict)
     complete: bool = False
 
@@ -97,10 +99,12 @@ class Recorder:
         if facts["file"] not in self.runs:
             self.runs[facts["file"]] = self._opened(facts)
         run = self.runs[facts["file"]]
+        self._note_start(run, report)
         line = getattr(report, "qbench", None)
         if facts["is_cell"] and line is not None:
             run.finished.add(report.nodeid)  # before writing: an interrupt may come at any line
         if line is not None:
+            run.begun.pop(report.nodeid, None)
             self._add_cell(run, line)
             if check := getattr(report, "qbench_check", None):
                 run.checks[run.cells[-1].model] = check
@@ -122,6 +126,15 @@ class Recorder:
         run = self.runs[facts["file"]]
         if run.cells[-1].is_red and not report.failed:
             run.hidden.append(report.nodeid)
+
+    def _note_start(self, run: OpenRun, report: pytest.TestReport) -> None:
+        """Write which cell begins, where another attempt may have to know that this process died
+        with it.
+        """
+        begins = getattr(report, "qbench_begins", None)
+        if begins is not None and (self.options.resume or "job" in run.header):
+            run.begun[report.nodeid] = {"type": "started", **begins}
+            self._write(run, run.begun[report.nodeid])
 
     def _add_cell(self, run: OpenRun, line: dict[str, Any]) -> None:
         """Write the line of a cell unchanged: a hook may have added keys to it."""
@@ -189,6 +202,8 @@ class Recorder:
             missing = run.facts["selected"] - len(run.finished)
             run.complete = not (stopped or crashes or missing > 0)
             if not run.complete:
+                for line in run.begun.values():  # stopped in order: the cell killed nothing
+                    self._write(run, {**line, "stopped": True})
                 for crash in crashes:
                     self.note(run, crash)
                 if missing > 0:
@@ -284,6 +299,7 @@ class Recorder:
             token=secrets.token_hex(3),
             processor=self.config.hook.pytest_qbench_processor(config=self.config),
         )
+        start = replace(start, header={**start.header, **self._sameness(facts)})
         writer = None
         try:
             writer = start.open(self.history)
@@ -292,6 +308,17 @@ class Recorder:
         name = {"id": start.token, "started": start.started.isoformat(timespec="milliseconds")}
         header = {**start.header, **name} if writer is None else writer.header
         return OpenRun(facts, header, start.environment, writer, self.options.keeps_history)
+
+    def _sameness(self, facts: Mapping[str, Any]) -> dict[str, str]:
+        """What a session that resumes this run compares with its own, and which run this one
+        resumes.
+        """
+        from qbench.judging import CHECKS
+        from qbench.plugin.resuming import code_digest
+
+        code = "" if facts["suite"] == CHECKS else code_digest(self.config, Path(facts["file"]))
+        known = {"code": code, "selection": facts["selection"], "resumes": facts["resumes"]}
+        return {name: text for name, text in known.items() if text}
 
     def _add_lost(self, report: pytest.TestReport) -> None:
         """Record a cell whose worker died: only its node id is known."""
@@ -303,6 +330,7 @@ class Recorder:
         if run is None:
             return  # no cell of the suite was finished before: there is no run file
         run.finished.add(report.nodeid)
+        run.begun.pop(report.nodeid, None)
         said = " ".join(str(report.longrepr).split())
         died = "the worker process died while running it" + (f": {said}" if said else "")
         self._add_cell(run, {**line, "suite": run.facts["suite"], "headline": died})

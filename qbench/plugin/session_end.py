@@ -84,6 +84,9 @@ def finish(
             for sentence in told:
                 recorder.note(run, sentence)
                 left_over.append(f"note: {sentence}")
+        if sentence := _resumed_sentence(run):
+            recorder.note(run, sentence)
+            left_over.append(f"note: {sentence}")
         opened = suites[key]
         # the errors of its cells or of its collector name the reason; a job knows its cells alone
         if opened is None or opened.is_part:
@@ -96,11 +99,12 @@ def finish(
             recorder.problems.append(sentence)
             exit_code = exit_code or int(pytest.ExitCode.TESTS_FAILED)
     recorder.finish(exit_code, crashes, stopped=stopped)
-    messages = list(
-        dict.fromkeys(
-            filter(None, (no_baseline_sentence(recorder, run) for run in recorder.runs.values()))
-        )
+    sentences = (
+        sentence
+        for run in recorder.runs.values()
+        for sentence in (no_baseline_sentence(recorder, run), _nothing_resumed(recorder, run))
     )
+    messages = list(dict.fromkeys(filter(None, sentences)))
     for run in recorder.runs.values():
         if recorder.options.accepts:
             messages += _attempt(recorder, partial(_accept, run, session, recorder))
@@ -113,6 +117,28 @@ def finish(
     # option.
     is_brief = session.config.getoption("verbose", 0) < 0
     return [*(left_over if is_brief else ()), *messages, *_repairing_schemas(recorder)]
+
+
+def _resumed_sentence(run: OpenRun) -> str:
+    """What was taken over from the run that this one resumed; empty where it resumed none."""
+    before = run.header.get("resumes")
+    if not before:
+        return ""
+    taken = sum(bool(cell.resumed_from) for cell in run.cells)
+    return (
+        f"{taken} of {counted(run.header['selected'], 'cell')} taken over from the unfinished "
+        f"run '{before}', not measured again"
+    )
+
+
+def _nothing_resumed(recorder: Recorder, run: OpenRun) -> str:
+    """That ``--qbench-resume`` found nothing; empty where it did, or was not given."""
+    if not recorder.options.resume or run.header.get("resumes") or _is_of_checks(run):
+        return ""
+    return (
+        f"nothing to resume: no unfinished run of suite '{run.facts['suite']}' with these cells, "
+        "this code and this class of processor, so all cells were measured"
+    )
 
 
 def _repairing_schemas(recorder: Recorder) -> Iterator[str]:

@@ -93,6 +93,11 @@ if TYPE_CHECKING:
     from qbench.tracking.record import record_of_line as record_of_line
     from qbench.tracking.regressions import Regression as Regression
     from qbench.tracking.regressions import group_alerts as group_alerts
+    from qbench.tracking.resuming import MOST_DEATHS as MOST_DEATHS
+    from qbench.tracking.resuming import Held as Held
+    from qbench.tracking.resuming import TakenLines as TakenLines
+    from qbench.tracking.resuming import held_results as held_results
+    from qbench.tracking.resuming import unfinished_runs as unfinished_runs
     from qbench.tracking.sample_lines import lines_of_others as lines_of_others
     from qbench.tracking.sample_lines import read_samples as read_samples
     from qbench.tracking.sample_lines import samples_line as samples_line
@@ -123,6 +128,7 @@ if TYPE_CHECKING:
     from qbench.tracking.store import FolderStore as FolderStore
     from qbench.tracking.store import HistoryStore as HistoryStore
     from qbench.tracking.store import UnkeptStore as UnkeptStore
+    from qbench.tracking.store import store_of as store_of
     from qbench.tracking.sweep import SWEEP_COSTS as SWEEP_COSTS
     from qbench.tracking.sweep import SWEEP_FORMAT as SWEEP_FORMAT
     from qbench.tracking.sweep import SweepCell as SweepCell

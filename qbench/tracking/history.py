@@ -201,6 +201,15 @@ class History:
             if found := [run for run in read if run is not None]:
                 yield settled(found)
 
+    def ends(self, heads: Iterable[Run]) -> Iterator[Run]:
+        """The runs of ``heads`` alone, without their cells: whether they are complete."""
+        read = (self._read(head.id, _no_cell) for head in heads)
+        return (run for run in read if run is not None)
+
+    def name_of(self, head: Run) -> str:
+        """The name in the store of a run of ``heads``; of several copies the first."""
+        return self._names[head.id][0]
+
     def latest(self, suite: str | None = None) -> Run | None:
         """The last run (of ``suite``) that began, complete or not; the shards of one night are
         one run.

@@ -54,7 +54,7 @@ lists them all.
 _ALWAYS = ("type", *AXES, "outcome", "headline", "rule", "gates", "notices", "remedy")
 """What every line holds."""
 
-_NOT_MEASURED = frozenset((*_ALWAYS, "excused", "unfetched", "test", "key"))
+_NOT_MEASURED = frozenset((*_ALWAYS, "excused", "unfetched", "test", "key", "resumed_from"))
 """The fields without numbers: a result in which one of them is unreadable can still be accepted."""
 
 _OPTIONAL = (
@@ -78,6 +78,7 @@ _OPTIONAL = (
     "ungated",
     "key",
     "carried",
+    "resumed_from",
 )
 """What is written only where it is not empty."""
 
@@ -258,6 +259,7 @@ class CellRecord(
         excused: the option by which a red outcome is not counted as a failure of the run.
         key: what its result depends on, where ``--qbench-carry`` asks for it.
         carried: where its numbers were measured, if not in this run.
+        resumed_from: the id of the run that measured it, which this one resumed; empty: this one.
         left_out: names of the fields whose values have another type than this version knows; not
             written.
     """
@@ -309,6 +311,7 @@ class CellRecord(
     test: str = ""
     key: CellKey | None = None
     carried: Carried | None = None
+    resumed_from: str = ""
     left_out: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -669,6 +672,7 @@ def class_of_releases(environment_class: str, package: str) -> str:
 #     {"type": "environment", "processor": …, "versions": {…}, …}
 #     {"type": "cell", "model": …, "backend": …, "schema": …, "outcome": …, "metrics": {…}, …}
 #                                                one per cell
+#     {"type": "started", "model": …, …}         a job or a resumed run began this cell
 #     {"type": "finding", "model": …, …, "finding": {…}}         where and why a cell went wrong
 #     {"type": "note", "text": …}
 #     {"type": "end", "cells": …, "exit_code": …}                absent: the run was interrupted

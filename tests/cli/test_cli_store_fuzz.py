@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from damaged_runs import LITERALS, ODD, places
 from test_cli_git_conflict import holding
-from test_cli_history_fuzz import LITERALS, ODD, places
 
 from qbench.cli.program import main
 from qbench.errors import QbenchError

@@ -156,6 +156,7 @@ WHOLE = structs.replace(
     ),
     stopped=Stopped(samples={"data": 7}, of={"data": 9}),
     test="tests/test_net.py::test_int8",
+    resumed_from="20261120T010203004Z-abc1234-aa",
     unfetched=True,
     ungated=True,
 )
