@@ -4,13 +4,21 @@ git could not join.
 
 import argparse
 import shlex
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from qbench.cli.command import Command, ExitCode
-from qbench.cli.options import declare_json
+from qbench.cli.options import declare_json, hinted
 from qbench.cli.printing import print_json, put, say
 from qbench.errors import InputError
 from qbench.number_text import counted
+
+if TYPE_CHECKING:
+    from qbench.judging import Cell
+    from qbench.suite import JobPlan
+    from qbench.tracking import HistoryStore, Merge
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -35,14 +43,21 @@ def declare(parser: argparse.ArgumentParser) -> None:
             "join"
         ),
     )
+    parser.add_argument(
+        "--expect",
+        metavar="PLAN",
+        help="name the cells of the plan that no run has, by job; ends with 4 where there are some",
+    )
     declare_json(parser)
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
-    """Merge and report; USAGE when a file was not a run file, or two files of one run differ.
+    """Merge and report; USAGE when a file was not a run file, or two files of one run differ;
+    INCOMPLETE when cells of the expected plan are missing.
 
     Raises:
-        InputError: there is no such folder or file. StoreError: the target cannot be written.
+        InputError: there is no such folder, file or plan, or the plan was made for other suites.
+        StoreError: the target cannot be written, or the plan is damaged.
     """
     if arguments.conflict:
         return _joined(arguments)
@@ -57,26 +72,139 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         )
     from qbench.tracking import history_at, merge_run_files
 
-    sources = [history_at(source) for source in arguments.sources]
-    done = merge_run_files(sources, history_at(arguments.output))
-    for sentence in (*done.problems, *done.conflicts):
-        say(sentence)
+    expected = _Expected.of(arguments)
+    sources, target = map(history_at, arguments.sources), history_at(arguments.output)
+    done = merge_run_files(list(sources), target)
+    night = None if expected is None else expected.night(done, target)
+    for sentence in (*done.problems, *done.conflicts, *((night.refusal,) if night else ())):
+        if sentence:
+            say(sentence)
     if arguments.json:
-        print_json(
-            {
-                "added": list(done.added),
-                "same": done.same,
-                "conflicts": list(done.conflicts),
-                "problems": list(done.problems),
-            }
-        )
+        print_json(_facts(done, night))
     else:
-        conflicts = f", {counted(len(done.conflicts), 'conflict')}" if done.conflicts else ""
-        put(
-            f"{arguments.output}: {counted(len(done.added), 'run')} added, {done.same} there "
-            f"already{conflicts}"
+        _print(arguments.output, done, night)
+    return _code(done, night)
+
+
+_JOBS, _CELLS = 10, 3
+"""Jobs with missing cells, and cells of a job, that are named; ``--json`` names all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Night:
+    """What a merged history has of a plan.
+
+    Args:
+        cells, jobs: how many the plan has.
+        missing: number of a job → its cells without a line.
+        refusal: why nothing is said of its cells; empty: it is.
+    """
+
+    plan: "JobPlan"
+    cells: int
+    jobs: int
+    missing: "Mapping[int, Sequence[Cell]]" = field(default_factory=dict)
+    refusal: str = ""
+
+    @property
+    def outcome(self) -> str:
+        """The word for it in ``--json``."""
+        if self.refusal:
+            return "other plan"
+        return "incomplete" if self.missing else "complete"
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """A plan, and the cells of its jobs."""
+
+    plan: "JobPlan"
+    path: str
+    jobs: "Mapping[int, Sequence[Cell]]"
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace) -> "_Expected | None":
+        """What ``--expect`` names; None: nothing. It is read before anything is merged.
+
+        Raises:
+            InputError, StoreError: as of ``load_job_plan`` and ``cells_by_job``.
+        """
+        if not arguments.expect:
+            return None
+        from qbench.suite import cells_by_job, load_job_plan
+
+        plan = load_job_plan(Path(arguments.expect))
+        with hinted(arguments.extension):
+            return cls(plan, arguments.expect, cells_by_job(plan, Path()))
+
+    def night(self, done: "Merge", target: "HistoryStore | Path") -> _Night:
+        """What ``target`` has of the plan, after the merge ``done``."""
+        from qbench.tracking import missing_cells
+
+        night = _Night(plan=self.plan, cells=sum(map(len, self.jobs.values())), jobs=len(self.jobs))
+        if done.plans and self.plan.short not in done.plans:
+            return replace(night, refusal=self._refusal(done.plans))
+        return replace(night, missing=missing_cells(target, self.plan.short, self.jobs))
+
+    def _refusal(self, found: Collection[str]) -> str:
+        """A sentence for sources with runs, none of which is of this plan."""
+        others = ", ".join(f"'{plan}'" for plan in sorted(filter(None, found)))
+        return (
+            f"Looking for the cells of plan '{self.path}': found runs "
+            f"{f'of plan {others}' if others else 'of no plan'}; expected runs of plan "
+            f"'{self.plan.short}'. Name the plan that these jobs were started with, or merge the "
+            "runs of its jobs."
         )
-    return ExitCode.USAGE if done.conflicts or done.unreadable else ExitCode.FINE
+
+
+def _code(done: "Merge", night: _Night | None) -> ExitCode:
+    if night is not None and night.missing:
+        return ExitCode.INCOMPLETE
+    refused = night is not None and night.refusal
+    return ExitCode.USAGE if done.conflicts or done.unreadable or refused else ExitCode.FINE
+
+
+def _facts(done: "Merge", night: _Night | None) -> dict[str, object]:
+    """The result for ``--json``."""
+    facts: dict[str, object] = {
+        "added": list(done.added),
+        "same": done.same,
+        "conflicts": list(done.conflicts),
+        "problems": list(done.problems),
+    }
+    if night is None:
+        return facts
+    missing = {
+        str(index): [f"{cell.suite}::{cell}" for cell in cells]
+        for index, cells in night.missing.items()
+    }
+    known = {"outcome": night.outcome, "plan": night.plan.digest, "cells": night.cells}
+    return {**facts, **known, "missing": missing}
+
+
+def _print(output: str, done: "Merge", night: _Night | None) -> None:
+    conflicts = f", {counted(len(done.conflicts), 'conflict')}" if done.conflicts else ""
+    put(f"{output}: {counted(len(done.added), 'run')} added, {done.same} there already{conflicts}")
+    if night is not None and not night.refusal:
+        _print_missing(night)
+
+
+def _print_missing(night: _Night) -> None:
+    """How many cells the night lacks, and the first of them by job."""
+    cells, missing = counted(night.cells, "cell"), night.missing
+    if not missing:
+        put(f"plan {night.plan.short}: all {cells} are there")
+        return
+    put(
+        f"plan {night.plan.short}: {sum(map(len, missing.values()))} of {cells} missing, of "
+        f"{len(missing)} of {counted(night.jobs, 'job')}; run again: {','.join(map(str, missing))}"
+    )
+    for index, several in list(missing.items())[:_JOBS]:
+        named = ", ".join(f"{cell.suite}::{cell}" for cell in several[:_CELLS])
+        more = f" and {len(several) - _CELLS} more" if len(several) > _CELLS else ""
+        put(f"  job {index}: {named}{more}")
+    if len(missing) > _JOBS:
+        put(f"  and {counted(len(missing) - _JOBS, 'job')} more: --json names all cells")
 
 
 def _joined(arguments: argparse.Namespace) -> ExitCode:

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from qbench.suite.job_plan import save_job_plan as save_job_plan
     from qbench.suite.job_planning import Planning as Planning
     from qbench.suite.job_planning import plan_jobs as plan_jobs
+    from qbench.suite.plan_cells import cells_by_job as cells_by_job
     from qbench.suite.plan_identity import describe_code as describe_code
     from qbench.suite.plan_identity import refuse_other_class as refuse_other_class
     from qbench.suite.plan_identity import refuse_other_code as refuse_other_code

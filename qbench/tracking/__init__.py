@@ -76,9 +76,11 @@ if TYPE_CHECKING:
     from qbench.tracking.history import metric_rows as metric_rows
     from qbench.tracking.history import parse_run as parse_run
     from qbench.tracking.history import read_run as read_run
+    from qbench.tracking.history_merge import Merge as Merge
     from qbench.tracking.history_merge import merge_run_files as merge_run_files
     from qbench.tracking.index import INDEX_FILE as INDEX_FILE
     from qbench.tracking.index import HistoryIndex as HistoryIndex
+    from qbench.tracking.missing import missing_cells as missing_cells
     from qbench.tracking.object_store import NotStoredError as NotStoredError
     from qbench.tracking.object_store import ObjectStore as ObjectStore
     from qbench.tracking.object_store import history_at as history_at

@@ -201,10 +201,17 @@ class History:
             if found := [run for run in read if run is not None]:
                 yield settled(found)
 
-    def ends(self, heads: Iterable[Run]) -> Iterator[Run]:
-        """The runs of ``heads`` alone, without their cells: whether they are complete."""
-        read = (self._read(head.id, _no_cell) for head in heads)
+    def read_each(self, heads: Iterable[Run], keep: Keep | None = None) -> Iterator[Run]:
+        """The runs of ``heads``, each by itself, however they are counted.
+
+        ``keep``: as of ``read_run``.
+        """
+        read = (self._read(head.id, keep) for head in heads)
         return (run for run in read if run is not None)
+
+    def ends(self, heads: Iterable[Run]) -> Iterator[Run]:
+        """``read_each`` without cells: whether the runs are complete."""
+        return self.read_each(heads, _no_cell)
 
     def name_of(self, head: Run) -> str:
         """The name in the store of a run of ``heads``; of several copies the first."""

@@ -48,6 +48,8 @@ class Merge:
         problems: a sentence for each file that is not a run file, or not whole (its whole lines
             were taken).
         unreadable: how many files are not run files.
+        plans: the first digits of the plans that the runs of the sources are jobs of; empty text:
+            of none.
     """
 
     added: tuple[str, ...]
@@ -55,6 +57,7 @@ class Merge:
     conflicts: tuple[str, ...]
     problems: tuple[str, ...]
     unreadable: int
+    plans: frozenset[str] = frozenset()
 
 
 def merge_run_files(sources: Sequence[Path | ObjectStore], target: HistoryStore | Path) -> Merge:
@@ -102,7 +105,7 @@ def _merged(
     held, odd_held = (
         target.files() if isinstance(target, FolderStore) else (target.stored_files(), ())
     )
-    copies, problems, unread = _read([*files, *held])
+    copies, plans, problems, unread = _read([*files, *held])
     problems = [*dict.fromkeys((*others, *odd_held)), *problems]
     names = {file.shown for file in held}
     added, conflicts, same = [], [], 0
@@ -126,6 +129,7 @@ def _merged(
         conflicts=tuple(conflicts),
         problems=tuple(problems),
         unreadable=unread,
+        plans=frozenset(plans[file.shown] for file in files if file.shown in plans),
     )
 
 
@@ -175,11 +179,12 @@ def _files(places: Iterable[Path | ObjectStore]) -> tuple[list[RunFile], tuple[s
 
 def _read(
     files: Iterable[RunFile],
-) -> tuple[dict[tuple[str, str], dict[str, RunFile]], list[str], int]:
+) -> tuple[dict[tuple[str, str], dict[str, RunFile]], dict[str, str], list[str], int]:
     """Id, and of an attempt its start → digests of the contents found under it, each with its
-    (last) file; sentences; unreadable files.
+    (last) file; file → its plan, empty: none; sentences; unreadable files.
     """
     copies: dict[tuple[str, str], dict[str, RunFile]] = {}
+    plans: dict[str, str] = {}
     problems: dict[str, None] = {}
     unread = set()
     for file in files:
@@ -191,9 +196,11 @@ def _read(
             unread.add(os.path.realpath(file.shown))
             continue
         problems |= dict.fromkeys(run.notices)
-        began = "" if job_of(run.header) is None else str(run.header["started"])
+        job = job_of(run.header)
+        began = "" if job is None else str(run.header["started"])
+        plans[file.shown] = "" if job is None else job.plan
         copies.setdefault((run.id, began), {})[digest_bytes(data)] = file
-    return copies, list(problems), len(unread)
+    return copies, plans, list(problems), len(unread)
 
 
 def _bytes(file: RunFile) -> bytes:
