@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from qbench.cli.command import Command, ExitCode, count_from_one
 from qbench.cli.history_files import DEFAULT_HISTORY, declare_history, open_history
 from qbench.cli.options import check_outputs, declare_json, hinted, suite_path
-from qbench.cli.printing import print_columns, print_json, put
+from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.errors import InputError
 from qbench.number_text import counted
 
@@ -62,7 +62,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         InputError: a suite is wrong, or has no cells; there is no such history.
         StoreError: the file cannot be written.
     """
-    from qbench.suite import plan_jobs, save_job_plan
+    from qbench.suite import Source, plan_jobs, save_job_plan
 
     suites = [suite_path(text) for text in arguments.suites]
     output = Path(arguments.output)
@@ -78,6 +78,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             environment_class=_wanted_class(arguments.environment_class),
         )
     save_job_plan(done.plan, output)
+    if arguments.minutes is not None and not done.sources.get(Source.HISTORY):
+        say("note: no run in the history says how long a cell takes: each is taken as one second")
     if arguments.json:
         print_json(_facts(done, output))
     else:

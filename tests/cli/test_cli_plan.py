@@ -83,6 +83,12 @@ def test_by_minutes(suite, qbench, project):
     assert [job["seconds"] for job in json.loads(out)["jobs"]] == [120, 120, 120]
 
 
+def test_minutes_without_a_history_are_guessed_and_it_is_said(suite, qbench):
+    code, _, err = qbench("plan", "night", "--minutes", "2", "-o", "p.json")
+    assert (code, err.count("\n")) == (0, 1)
+    assert "taken as one second" in err
+
+
 def test_what_the_table_says(suite, qbench, words):
     words(qbench("plan", "night", "--jobs", "4", "-o", "p.json")[1].rpartition("wrote")[0])
 

@@ -24,7 +24,7 @@ from qbench.judging import (
 from qbench.metrics import AnswerPart, answer_files, open_answers
 from qbench.quantization import load_plan
 from qbench.storage import KEYS, require_format
-from qbench.suite import describe_start, load_suite, suite_file
+from qbench.suite import describe_start, job_plan, load_job_plan, load_suite, suite_file
 from qbench.tracking import (
     AcceptedCell,
     CellRecord,
@@ -56,6 +56,9 @@ def written(folder, name, table):
 
 
 NEWER = {
+    "plan of jobs": lambda folder: load_job_plan(
+        written(folder, "j.json", {"format": "qbench-plan/9", "jobs": []})
+    ),
     "baseline": lambda folder: load_baseline(
         written(folder, "a.json", {"format": "qbench-baseline/9", "more": 1})
     ),
@@ -170,6 +173,7 @@ FORMATS = {
     annotations.ANNOTATIONS_FORMAT: [annotations.Annotation],
     record.FORMAT: held(CellRecord),
     suite_file.FORMAT: held(suite_file.SuiteText),
+    job_plan.FORMAT: held(job_plan._WrittenPlan),
 }
 
 
