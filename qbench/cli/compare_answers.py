@@ -528,10 +528,10 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     Raises:
         QbenchError: a file cannot be read, or the two cannot be compared.
     """
-    if arguments.across or arguments.all:
+    if arguments.across or arguments.all or arguments.top is not None:
         raise InputError(
             f"Comparing '{arguments.old}' with '{arguments.new}'",
-            found="--across or --all with files of answers",
+            found="--across, --all or --top with files of answers",
             expected="these options with runs alone",
             remedy="Leave them out.",
         )

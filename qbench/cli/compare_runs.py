@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qbench.cli.command import Command, ExitCode
+from qbench.cli.command import Command, ExitCode, count_from_one
 from qbench.cli.history_files import RUN_NAMES, declare_history, find_run
 from qbench.cli.options import declare_json
 from qbench.cli.printing import print_columns, print_json, put, say
@@ -55,6 +55,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
         ),
     )
     parser.add_argument("--all", action="store_true", help="list unchanged cells too")
+    parser.add_argument(
+        "--top",
+        metavar="N",
+        type=count_from_one,
+        help="of runs, list only the N cells whose metrics moved furthest, these first",
+    )
     parser.add_argument(
         "--metric",
         metavar="M,…",
@@ -131,7 +137,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
                 **facts,
                 "differ": len(differs),
                 "incomplete": partial,
-                "cells": [_facts(row) for row in rows],
+                "cells": [_facts(row) for row in _listed(rows, arguments.top)],
             }
         )
         return code
@@ -143,18 +149,31 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         or row.outcome_changed
         or any(cost.is_changed for cost in row.costs)
     ]
+    listed = _listed(shown, arguments.top)
     put(f"{old.id} → {new.id}: {len(rows)} cells, {len(differs)} differ")
     _print_exchanged(old, new, rows)
-    if shown:
+    if listed:
         print_columns(
-            [_line(row, across=arguments.across) for row in shown],
+            [_line(row, across=arguments.across) for row in listed],
             ("cell", "relation", "outcome", "numbers"),
         )
+    if len(listed) < len(shown):
+        put(f"{counted(len(shown) - len(listed), 'cell')} more left out (--top)")
     if arguments.across and any(
-        not metric.pairs or not metric.pairs.is_exact for row in shown for metric in row.moved
+        not metric.pairs or not metric.pairs.is_exact for row in listed for metric in row.moved
     ):
         put(_RANGES)
     return code
+
+
+def _listed(rows: "Sequence[CellChange]", top: int | None) -> "Sequence[CellChange]":
+    """``rows``, or the ``top`` of them whose metrics moved furthest, these first; of equals those
+    with another outcome, then in the order of ``rows``.
+    """
+    if top is None:
+        return rows
+    order = sorted(rows, key=lambda row: (-row.largest_move, not row.outcome_changed))
+    return order[:top]
 
 
 def _print_exchanged(old: "Run", new: "Run", rows: "Sequence[CellChange]") -> None:

@@ -170,6 +170,15 @@ class MetricChange:
         return (old if means[0] is None else means[0], new if means[1] is None else means[1])
 
     @property
+    def relative_move(self) -> float:
+        """How far it moved: of a share the difference, of other values the difference divided by
+        the larger one; 0 where one is not known.
+        """
+        moved = abs(self.moved or 0.0)
+        whole = 1.0 if self.unit == "%" else max(abs(value or 0.0) for value in self.values)
+        return moved / whole if moved else 0.0
+
+    @property
     def is_worse(self) -> bool:
         """Whether it moved for the worse, whichever way that is."""
         return bool(self.moved) and ((self.moved or 0.0) > 0) is self.lower_is_better
@@ -259,6 +268,13 @@ class CellChange:
     def moved(self) -> tuple[MetricChange, ...]:
         """The metrics whose values changed."""
         return tuple(metric for metric in self.metrics if metric.moved)
+
+    @property
+    def largest_move(self) -> float:
+        """How far the metric moved that moved furthest, as a share: of a value that is no share,
+        the move divided by the larger of both values.
+        """
+        return max((metric.relative_move for metric in self.moved), default=0.0)
 
 
 _PASSES = {"accepted": "passed"}

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from test_cli_merge import END, RUN, put
 
+from qbench.tracking import compare_runs, read_run
+
 TOP1 = {
     "direction": "higher",
     "against": "labels",
@@ -93,6 +95,33 @@ def test_distances_alone_are_listed_with_direction_and_unit(compared):
         True,
     )
     assert compared(old, measured("two", sqnr=SQNR, kl=KL))[0] == 0
+
+
+def test_top_lists_the_cells_that_moved_furthest(compared, project):
+    """A share by its difference, another value by its part of the larger one, either way."""
+
+    def night(run_id, hits, values):
+        first, *cells, end = measured(run_id, tuple("abcd"), sqnr=SQNR).splitlines(keepends=True)
+        lines = [json.loads(cell) for cell in cells]
+        for line, right, value in zip(lines, hits, values, strict=True):
+            line["metrics"]["top1"]["hits"] = right
+            line["metrics"]["sqnr"]["hits"] = value
+        return first + "".join(json.dumps(line) + "\n" for line in lines) + end
+
+    old = night("one", (8, 8, 8, 8), (35_200, 40_000, 35_200, 35_200))
+    new = night("two", (8, 8, 9, 5), (35_200, 32_000, 35_200, 35_200))
+    moved = {"d": 0.3, "b": 0.2, "c": 0.1, "a": 0.0}
+    code, out, _ = compared(old, new, "--top", "2")
+    rows = [line.split("::")[0][-1] for line in out.splitlines() if "::" in line]
+    assert (code, rows) == (1, list(moved)[:2])
+    assert "1 cell more left out" in out
+    found = json.loads(compared(old, new, "--top", "3", "--json")[1])["cells"]
+    assert [row["cell"]["model"] for row in found] == list(moved)[:3]
+    changes = {
+        row.cell.model: row.largest_move
+        for row in compare_runs(*(read_run(project / "runs" / f"{name}.jsonl") for name in "ab"))
+    }
+    assert changes == pytest.approx(moved)
 
 
 def test_other_predictions_that_count_the_same_are_told(compared):
