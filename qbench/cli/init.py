@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qbench.cli.command import Command, ExitCode
+from qbench.cli.command import Command, ExitCode, count_from_one
 from qbench.cli.installation import FORMS, Package, package_of_text, package_of_this_computer
 from qbench.cli.options import declare_json
 from qbench.cli.printing import print_json, put
@@ -17,7 +17,6 @@ from qbench.cli.starter_files import (
     NETWORK,
     PARTS,
     SAMPLES,
-    TEMPLATES,
     filled,
     fourth_of,
     identifier,
@@ -28,6 +27,7 @@ from qbench.cli.starter_files import (
     settings_words,
     write_all,
 )
+from qbench.cli.starter_jobs import SCHEDULERS, Scheduler, scheduler_of
 from qbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -68,8 +68,16 @@ def declare(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--ci",
-        choices=("github",),
-        help="write the workflows only, next to a bench that is there already",
+        choices=tuple(SCHEDULERS),
+        help="write only what runs a night there, next to a bench that is there already",
+    )
+    parser.add_argument(
+        "--jobs",
+        metavar="N",
+        type=count_from_one,
+        help=(
+            "with --ci: divide the night into N jobs (default: 8; github: one machine, at most 256)"
+        ),
     )
     declare_json(parser)
 
@@ -92,14 +100,15 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             expected=expected,
             remedy="Choose another name.",
         )
-    package = _package(arguments, folder, doing)
+    scheduler, jobs = scheduler_of(arguments.ci, arguments.jobs, doing)
+    package = _package(arguments, folder, doing) if scheduler.installs else None
     if arguments.ci:
-        files, notes = _workflows(folder, package)
-        _refuse_none(files, notes, folder, doing)
+        files, notes = _workflows(folder, package, scheduler, jobs)
+        _refuse_none(files, notes, folder, doing, scheduler)
     else:
         subject = _subject(arguments, folder, doing)
         files, notes = _files(folder, arguments.suite, subject)
-        workflows, unwritten = _workflows(folder, package)
+        workflows, unwritten = _workflows(folder, package, scheduler, jobs)
         files |= workflows
         notes += unwritten
     if there := [path for path in files if path.exists()]:
@@ -110,7 +119,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             remedy="Nothing was written. Name another folder, or move what is there.",
         )
     write_all(files, doing)
-    steps = [] if arguments.ci else _first_steps(folder, arguments.suite)
+    steps = _first_steps(folder, arguments.suite)
+    if arguments.ci:
+        steps = [scheduler.next_step] if scheduler.next_step else []
     if arguments.json:
         print_json({"written": [str(path) for path in files], "notes": notes, "next": steps})
         return ExitCode.FINE
@@ -118,7 +129,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         put(f"wrote {path}")
     for note in notes:
         put(note)
-    if steps:
+    if steps and arguments.ci:
+        put("next:")
+    elif steps:
         put("next: the first run stores the references, later ones are compared with them")
     for step in steps:
         put(f"  {step}")
@@ -126,18 +139,22 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _refuse_none(
-    files: Mapping[Path, str | bytes], notes: Sequence[str], folder: Path, doing: str
+    files: Mapping[Path, str | bytes],
+    notes: Sequence[str],
+    folder: Path,
+    doing: str,
+    scheduler: Scheduler,
 ) -> None:
     """Refuse where workflows are all that was asked for, and none can be written or would run.
 
     Raises:
         InputError: as the name says.
     """
-    if _is_below_repository(folder):
+    if scheduler.at_root and _is_below_repository(folder):
         raise InputError(
             doing,
             found="a folder below the root of a repository",
-            expected="the root: GitHub reads workflows in no other folder",
+            expected="the root: they are read in no other folder",
             remedy="Run it in the root of the repository, or name that folder.",
         )
     if not files:
@@ -293,26 +310,27 @@ def _package(arguments: argparse.Namespace, folder: Path, doing: str) -> Package
     return package_of_text(answer, folder, doing) if answer else None
 
 
-def _workflows(folder: Path, package: Package | None) -> tuple[dict[Path, str | bytes], list[str]]:
-    """The workflows and the wheel that they install, path → content, and sentences about what
-    is not written.
+def _workflows(
+    folder: Path, package: Package | None, scheduler: Scheduler, jobs: int | None
+) -> tuple[dict[Path, str | bytes], list[str]]:
+    """The files of ``scheduler`` and the wheel that they install, path → content, and sentences
+    about what is not written.
     """
+    if not scheduler.installs:
+        return dict(scheduler.filled_files(folder, "", jobs)), []
     if _is_below_repository(folder):
         return {}, ["no workflows: GitHub reads them in the root of a repository only"]
     if package is None:
         return {}, [
             "no workflows: qbench is installed here from a folder that no other computer has; say "
             "what a job installs: "
-            f"qbench init {shlex.quote(str(folder))} --ci github --package P, where P is {FORMS}"
+            f"qbench init {shlex.quote(str(folder))} --ci {scheduler.name} --package P, where P is "
+            f"{FORMS}",
         ]
     files: dict[Path, str | bytes] = {
         folder / path: content for path, content in package.files.items()
     }
-    for path in sorted(TEMPLATES.glob("*.yml")):
-        files[folder / ".github" / "workflows" / path.name] = filled(
-            path.name, PACKAGE=package.words
-        )
-    return files, []
+    return files | scheduler.filled_files(folder, package.words, jobs), []
 
 
 def _is_below_repository(folder: Path) -> bool:
