@@ -1,45 +1,48 @@
-"""What a killed or a concurrent process does to baselines: kill -9 before each file operation,
-and parallel accepting.
+"""What a killed or a concurrent process does to baselines: kill -9 before a file operation, and
+parallel accepting.
 
-    points      = file operations below ``baselines/`` (``reports/``): open to write, write, fsync,
-                  chmod, rename, unlink, mkdir, rmdir; a run of the same command is killed before
-                  each
-    unreadable  = kills after which a baseline cannot be loaded
-    lost        = kills after which a baseline is neither the old nor the new one
-    not redone  = kills after which the same command, run again to its end, does not leave the new
-    baselines
-    git takes   = kills after which ``git add`` would take a file that is not a baseline or a page
-    not swept   = kills after which the next writer leaves files of the killed process
-    lost cells  = results that a process said it accepted, ended with 0, and that are not in the
-    baseline afterwards
+    python benchmarks/accept_safety.py [--to N] [--results F --resume] [--only N]
+
+Trial by trial the next row: ``qbench accept``, an accepting pytest session and ``qbench report``
+are killed before an operation below ``baselines/`` (``reports/``): open to write, write, fsync,
+chmod, rename, unlink, mkdir, rmdir; then 8 ``qbench accept`` or 3 sessions accept at once. The
+number of the trial says before which operation; when each had its turn, one or two further kills of
+the same command, before drawn operations, follow the first. A kill is wrong if
+
+    unreadable  a baseline cannot be loaded after it
+    lost        a baseline is neither the old nor the new one
+    not redone  the same command, run again to its end, does not leave the new baselines
+    git takes   ``git add`` would take a file that is not a baseline or a page
+    not swept   the next writer leaves files of the killed process
+
+and processes at once are if a result that one said it accepted, ended with 0, is not in the
+baseline afterwards (lost), a baseline is torn, or one ends with an error; what those that ended
+with an error said is kept.
 
 Processes are forks of one that has imported everything, so that they meet more often than processes
-that a person starts. The exit code is 1 where a count of what must not happen is not 0. With
-``--package`` another checkout of qbench is tried, for numbers from before a change.
-
-Run: python benchmarks/accept_safety.py [--package DIR] [--only kills|cells|sessions]
+that a person starts. The options of numbers and files are those of all trials
+(``benchmarks/trials.py``).
 """
 
-import argparse
 import contextlib
 import importlib
 import io
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import pytest
-
-    from qbench.plugin.recording import OpenRun
+from trials import Program, Result, parser, run
 
 CONFTEST = """
 import os
@@ -118,8 +121,10 @@ flips = { "ort-cpu*" = 3 }
 FILE = "suites/trial.qbench.toml"
 REFERENCE = ["--qbench-accept-fp32", "--qbench-accept=all", "--qbench-reason", "a trial"]
 MODELS = ("plain", "keeps")
-TRIED = ("points", "rounds", "said accepted", "accepted cells")
-"""Counts of what was tried; every other count has to be 0."""
+NEVER = 1 << 30
+"""An operation that no command reaches."""
+COUNT = "operations.txt"
+SCHEMAS = ("w8a8_asym_pt", "w8a8_asym_pc", "w8a8_symu8_pc")
 
 Command = Callable[[], int]
 
@@ -155,7 +160,7 @@ def forked(
     folder: Path, command: Command, *, kill_before: int | None = None, below: str = ""
 ) -> int:
     """Run ``command`` in a fork in ``folder``; its exit code, negative where it was killed
-    before an operation.
+    before an operation. The number of operations of one that was not is in ``COUNT``.
     """
     child = os.fork()
     if child:
@@ -167,9 +172,12 @@ def forked(
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
         sys.path.insert(0, str(folder))
+        seen = [0]
         if kill_before is not None:
-            _count_operations(str((folder / below).resolve()), kill_before)
+            _count_operations(str((folder / below).resolve()), kill_before, seen)
         code = command()
+        if kill_before is not None:
+            Path(folder, COUNT).write_text(str(seen[0]))
         sys.stdout.flush()
     except BaseException as error:
         os.write(2, repr(error).encode())
@@ -177,18 +185,16 @@ def forked(
         os._exit(code)
 
 
-def _count_operations(below: str, last: int) -> None:
-    """End this process by SIGKILL before file operation number
-    ``last`` (from 0) on paths ``below``.
+def _count_operations(below: str, last: int, seen: list[int]) -> None:
+    """End this process by SIGKILL before file operation number ``last`` (from 0) on paths
+    ``below``; ``seen``: how many there were so far.
     """
-    seen = 0
 
     def count(path: object) -> None:
-        nonlocal seen
         if _is_below(path, below):
-            if seen == last:
+            if seen[0] == last:
                 os.kill(os.getpid(), signal.SIGKILL)
-            seen += 1
+            seen[0] += 1
 
     def audit(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":
@@ -301,7 +307,7 @@ def made_project(folder: Path) -> Path:
     (folder / FILE).write_text(SUITE)
     (folder / "pytest.ini").write_text("[pytest]\nqbench_localize = 0\n")
     (folder / ".gitignore").write_text(
-        "output.txt\n__pycache__/\nreports/history/\nreports/*.html\nreports/*.md\n"
+        "output*.txt\noperations.txt\n__pycache__/\nreports/history/\nreports/*.html\nreports/*.md\n"
         "reports/models/\n"
     )
     for options, more in (
@@ -325,61 +331,66 @@ def must(folder: Path, command: Command) -> None:
         raise SystemExit((folder / "output.txt").read_text())
 
 
-def kills(folder: Path, act: Command, below: str) -> dict[str, int]:
-    """Kill ``act`` before each of its operations in ``folder``; the counts of the table."""
-    saved = folder.with_name(f"{folder.name}-saved")
-    shutil.copytree(folder / below, saved)
-    old = {model: content(folder, model) for model in MODELS}
-    must(folder, act)
-    new, names = {model: content(folder, model) for model in MODELS}, files(folder, below)
-    found = {
-        "points": 0,
-        "unreadable": 0,
-        "lost": 0,
-        "not redone": 0,
-        "git takes": 0,
-        "not swept": 0,
-    }
-    while True:
-        shutil.rmtree(folder / below)
-        shutil.copytree(saved, folder / below)
-        if forked(folder, act, kill_before=found["points"], below=below) >= 0:
-            return found
-        found["points"] += 1
-        now = {model: content(folder, model) for model in MODELS}
-        found["unreadable"] += None in now.values()
-        found["lost"] += any(now[model] not in (old[model], new[model]) for model in MODELS)
-        found["git takes"] += bool(strangers(folder))
-        forked(folder, act)
-        found["not redone"] += {model: content(folder, model) for model in MODELS} != new
-        forked(folder, save_again if below == "baselines" else act)
-        found["not swept"] += files(folder, below) != names
+@dataclass(frozen=True)
+class Kills:
+    """The trials of one command, which writes below the folder ``below`` of its project."""
+
+    name: str
+    act: Command
+    below: str
+    whole: Path
+    folder: Path
+
+    @cached_property
+    def clean(self) -> tuple[dict[str, Any], dict[str, Any], set[str], int]:
+        """The baselines before and after the command, the names of the files then, and how many
+        operations it has.
+        """
+        self._restore()
+        old = {model: content(self.folder, model) for model in MODELS}
+        if forked(self.folder, self.act, kill_before=NEVER, below=self.below):
+            raise SystemExit((self.folder / "output.txt").read_text())
+        count = int((self.folder / COUNT).read_text())
+        new = {model: content(self.folder, model) for model in MODELS}
+        return old, new, files(self.folder, self.below), count
+
+    def _restore(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.copytree(self.whole, self.folder)
+
+    def trial(self, number: int, turn: int) -> Result:
+        """Kill the command before operation ``turn`` modulo their number; check what is left."""
+        old, new, names, count = self.clean
+        draw = random.Random(number)
+        kills = [turn % count]
+        if turn >= count:
+            kills += [draw.randrange(count) for _ in range(draw.randint(1, 2))]
+        self._restore()
+        killed, wrong = 0, []
+        for place in kills:
+            code = forked(self.folder, self.act, kill_before=place, below=self.below)
+            killed += code < 0
+            now = {model: content(self.folder, model) for model in MODELS}
+            wrong += ["unreadable"] if None in now.values() else []
+            lost = [model for model in MODELS if now[model] not in (old[model], new[model])]
+            wrong += [f"lost: {model}" for model in lost]
+            wrong += [f"git takes: {one}" for one in strangers(self.folder)]
+        code = forked(self.folder, self.act)
+        if {model: content(self.folder, model) for model in MODELS} != new:
+            wrong.append(f"not redone: exit code {code}, {_said(self.folder)}")
+        forked(self.folder, save_again if self.below == "baselines" else self.act)
+        wrong += [f"not swept: {one}" for one in files(self.folder, self.below) ^ names]
+        return Result(
+            trial=number,
+            group=self.name,
+            counts={"kills": killed, "operations": count if turn == 0 else 0},
+            wrong=tuple(wrong),
+            about=f"killed before {', '.join(map(str, kills))} of {count}",
+        )
 
 
-def kills_of_session(folder: Path, *options: str, seed: int) -> dict[str, int]:
-    """The same of the accepting at the end of a pytest session: it is measured once, and forked
-    before it accepts.
-    """
-    result = folder.with_name(f"{folder.name}.json")
-
-    def session() -> int:
-        from qbench.plugin import session_end as ending
-
-        accept = ending._accept  # noqa: SLF001 - the moment between measuring and accepting has no public name
-
-        def every(run: "OpenRun", session: "pytest.Session") -> list[str]:
-            def act() -> int:
-                accept(run, session)
-                return 0
-
-            result.write_text(json.dumps(kills(folder, act, "baselines")))
-            return []
-
-        ending._accept = every  # noqa: SLF001
-        return pytest_command(*options, seed=seed)()
-
-    must(folder, session)
-    return json.loads(result.read_text())
+def _said(folder: Path, name: str = "output.txt") -> str:
+    return repr((folder / name).read_text(errors="replace")[-300:])
 
 
 def save_again() -> int:
@@ -420,69 +431,60 @@ def together(folder: Path, commands: list[Command]) -> list[int]:
     return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 
 
-def parallel_cells(whole: Path, scratch: Path, model: str, rounds: int) -> dict[str, int]:
-    """One ``qbench accept`` for each of the 8 cells of ``model``, all at once."""
-    run = max((whole / "reports/history").glob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
-    found = {
-        "rounds": rounds,
-        "said accepted": 0,
-        "lost cells": 0,
-        "torn": 0,
-        "ended with an error": 0,
-    }
-    wanted = sorted({slug for slug, _ in accepted(whole, model)})
-    for number in range(rounds):
-        trial = scratch / f"{number}"
-        shutil.copytree(whole, trial)
+@dataclass(frozen=True)
+class AtOnce:
+    """The trials of commands that accept at once in one project."""
+
+    name: str
+    whole: Path
+    folder: Path
+
+    def _restored(self) -> Path:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return Path(shutil.copytree(self.whole, self.folder))
+
+    def cells(self, number: int, turn: int) -> Result:
+        """One ``qbench accept`` for each of the 8 cells of a model."""
+        trial, model = self._restored(), MODELS[turn % len(MODELS)]
+        history = trial / "reports/history"
+        newest = max(history.glob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
+        wanted = sorted({slug for slug, _ in accepted(trial, model)})
         _forget_cells(trial, model)
-        commands = [
-            qbench_command(
-                "accept", str(trial / "reports/history" / run.name), "--cell", f"{model}::{slug}"
-            )
-            for slug in wanted
-        ]
+        cells = [f"{model}::{slug}" for slug in wanted]
+        commands = [qbench_command("accept", str(newest), "--cell", one) for one in cells]
         codes = together(trial, commands)
-        done = (
-            {slug for slug, _ in accepted(trial, model)}
-            if content(trial, model) is not None
-            else set()
-        )
+        done = {slug for slug, _ in accepted(trial, model)}
         said = {slug for slug, code in zip(wanted, codes, strict=True) if code == 0}
-        found["said accepted"] += len(said)
-        found["lost cells"] += len(said - done)
-        found["torn"] += content(trial, model) is None
-        found["ended with an error"] += sum(code != 0 for code in codes)
-        shutil.rmtree(trial)
-    return found
+        lost = [f"lost: {slug}" for slug in sorted(said - done)]
+        return self._result(number, codes, len(said), [*lost, *_torn(trial, [model])])
 
-
-def parallel_sessions(whole: Path, scratch: Path, rounds: int) -> dict[str, int]:
-    """Three accepting sessions at once, each of one schema."""
-    schemas = ("w8a8_asym_pt", "w8a8_asym_pc", "w8a8_symu8_pc")
-    found = {
-        "rounds": rounds,
-        "accepted cells": 0,
-        "lost cells": 0,
-        "torn": 0,
-        "ended with an error": 0,
-    }
-    for number in range(rounds):
-        trial = scratch / f"{number}"
-        shutil.copytree(whole, trial)
+    def sessions(self, number: int, _turn: int) -> Result:
+        """Three accepting sessions, each of one schema."""
+        trial = self._restored()
         for model in MODELS:
             _forget_cells(trial, model)
-        commands = [
-            pytest_command("--qbench-accept=new", f"--qbench-select=schema={one}")
-            for one in schemas
+        selected = [f"--qbench-select=schema={one}" for one in SCHEMAS]
+        codes = together(trial, [pytest_command("--qbench-accept=new", one) for one in selected])
+        done = {model: len(accepted(trial, model)) for model in MODELS}
+        lost = [f"lost: {6 - count} of {model}" for model, count in done.items() if count != 6]
+        return self._result(number, codes, sum(done.values()), [*lost, *_torn(trial, MODELS)])
+
+    def _result(self, number: int, codes: list[int], count: int, wrong: list[str]) -> Result:
+        ended = [
+            f"exit code {code}: {_said(self.folder, f'output{place}.txt')}"
+            for place, code in enumerate(codes)
+            if code
         ]
-        codes = together(trial, commands)
-        done = sum(len(accepted(trial, model)) for model in MODELS)
-        found["accepted cells"] += 12
-        found["lost cells"] += 12 - done
-        found["torn"] += any(content(trial, model) is None for model in MODELS)
-        found["ended with an error"] += sum(code != 0 for code in codes)
-        shutil.rmtree(trial)
-    return found
+        return Result(
+            trial=number,
+            group=self.name,
+            counts={"processes": len(codes), "accepted": count},
+            wrong=(*wrong, *ended),
+        )
+
+
+def _torn(folder: Path, models: Iterable[str]) -> list[str]:
+    return [f"torn: {model}" for model in models if content(folder, model) is None]
 
 
 def _forget_cells(folder: Path, model: str) -> None:
@@ -493,79 +495,46 @@ def _forget_cells(folder: Path, model: str) -> None:
     path.with_name(f"{model}.accepted.npz").unlink(missing_ok=True)
 
 
-def show(title: str, found: dict[str, int]) -> bool:
-    """A line of the table; whether something was tried and nothing went wrong."""
-    print(
-        f"{title:44} " + ", ".join(f"{name} {count}" for name, count in found.items()), flush=True
-    )
-    tried = {name: count for name, count in found.items() if name in TRIED}
-    return all(tried.values()) and sum(found.values()) == sum(tried.values())
-
-
-def main() -> None:
-    """Print the table; the exit code is 1 where something was lost, torn or left."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--package", type=Path, help="a checkout of qbench to try instead of the installed one"
-    )
-    parser.add_argument("--only", choices=("kills", "cells", "sessions"))
-    parser.add_argument("--rounds", type=int, default=8)
-    arguments = parser.parse_args()
-    if arguments.package:
-        sys.path.insert(0, str(arguments.package.resolve()))
-        os.environ["PYTHONPATH"] = str(arguments.package.resolve())
+def load_modules() -> None:
+    """Load all that the commands need, so that a fork begins at once."""
     for name in ("CI", "PYTEST_ADDOPTS"):
         os.environ.pop(name, None)
     for name in (
-        "qbench.suite",
-        "qbench.plugin",
-        "qbench.cli",
-        "qbench.cli.accept_run",
-        "qbench.metrics",
+        *("qbench.suite", "qbench.plugin", "qbench.cli", "qbench.cli.accept_run"),
+        *("qbench.metrics", "pytest", "onnxruntime", "onnx_ir", "qbench.subjects"),
+        *("qbench.quantization", "qbench.backends"),
     ):
         importlib.import_module(name)
-    for name in (
-        "pytest",
-        "onnxruntime",
-        "onnx_ir",
-        "qbench.subjects",
-        "qbench.quantization",
-        "qbench.backends",
-    ):
-        importlib.import_module(name)
-    import qbench
 
-    print(f"qbench in {Path(qbench.__file__).parent.parent.name}", flush=True)
-    good = True
+
+def work(numbers: Iterable[int]) -> Iterator[Result]:
+    """The trials of these numbers."""
+    load_modules()
     with tempfile.TemporaryDirectory() as name:
         place = Path(name).resolve()
         os.environ["QBENCH_CACHE"] = str(place / "cache")
         whole = made_project(place / "whole")
-        if arguments.only in (None, "kills"):
-            trials = [
-                Path(shutil.copytree(whole, place / name))
-                for name in ("accept", "pytest", "report")
-            ]
-            accept = qbench_command("accept", "latest", "--what", "all", "--reason", "a trial")
-            good &= show("kill: qbench accept", kills(trials[0], accept, "baselines"))
-            good &= show(
-                "kill: pytest --qbench-accept-fp32 … =all",
-                kills_of_session(trials[1], *REFERENCE, seed=5),
-            )
-            report = qbench_command("report", "--report", "html", "--report", "md")
-            good &= show("kill: qbench report", kills(trials[2], report, "reports"))
-        if arguments.only in (None, "cells"):
-            for model in MODELS:
-                title = f"8 × qbench accept, model '{model}'"
-                good &= show(
-                    title, parallel_cells(whole, place / f"cells-{model}", model, arguments.rounds)
-                )
-        if arguments.only in (None, "sessions"):
-            good &= show(
-                "3 × pytest --qbench-accept=new", parallel_sessions(whole, place / "sessions", 5)
-            )
-    sys.exit(0 if good else 1)
+        accept = qbench_command("accept", "latest", "--what", "all", "--reason", "a trial")
+        session = pytest_command(*REFERENCE, seed=5)
+        report = qbench_command("report", "--report", "html", "--report", "md")
+        at_once = AtOnce("8 × qbench accept", whole, place / "cells")
+        sessions = AtOnce("3 × pytest --qbench-accept=new", whole, place / "sessions")
+        rows: list[Callable[[int, int], Result]] = [
+            Kills("kill: qbench accept", accept, "baselines", whole, place / "accept").trial,
+            Kills("kill: pytest --qbench-accept…", session, "baselines", whole, place / "py").trial,
+            Kills("kill: qbench report", report, "reports", whole, place / "report").trial,
+            at_once.cells,
+            sessions.sessions,
+        ]
+        for number in numbers:
+            yield rows[number % len(rows)](number, number // len(rows))
+
+
+def main() -> int:
+    """Run the trials, print the table."""
+    options = parser(__doc__, count=1000).parse_args()
+    return run(options, Program(work=work, kinds=("kills", "processes"), same=False))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,17 +1,19 @@
-"""What a damaged cache does to results: `python benchmarks/cache_damage.py`.
+"""What a damaged cache does to results.
+
+    python benchmarks/cache_damage.py [--to N] [--results F --resume] [--only N]
 
 A tiny suite is run once into a cache of its own. Then, again and again, one bit of one of its files
 is flipped (or the file is cut short, or emptied), the suite is run in a new process, and its
 numbers are compared with the first run's:
 
     same     the same numbers; "noticed" where the run reports that an entry was made anew
-    silent   other numbers, exit code and all: what must never happen
-    failed   an error in a sentence; traceback: an error that is none
+    failed   an error in a sentence
+    wrong    silent: other numbers, exit code and all; or a traceback
 
-Exit code 1 where one was silent or a traceback.
+Trial by trial it is the turn of the next kind of file; the number of the trial draws the file and
+the damage. The options of numbers and files are those of all trials (``benchmarks/trials.py``).
 """
 
-import argparse
 import io
 import json
 import multiprocessing
@@ -21,7 +23,7 @@ import shutil
 import sys
 import tempfile
 import traceback
-from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,8 +31,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper, save_model
-from rich.console import Console
-from rich.table import Table
+from trials import Program, Result, parser, run
 
 import qbench.evaluation
 import qbench.plugin
@@ -151,15 +152,8 @@ def outcome_of(found: Ran, sound: Ran) -> str:
     return "failed" if found.code not in (0, sound.code) else "silent"
 
 
-def main() -> int:
-    """Print the table; the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
-    parser.add_argument(
-        "--trials", type=int, default=40, help="damaged files of each kind (default: 40)"
-    )
-    trials = parser.parse_args().trials
-    draw = random.Random(0)
-    counts: dict[str, Counter[str]] = {}
+def work(numbers: Iterable[int]) -> Iterator[Result]:
+    """The trials of these numbers."""
     assert qbench.evaluation  # loaded once, before processes are forked
     assert qbench.plugin
     assert qbench.suite.Bench
@@ -173,20 +167,28 @@ def main() -> int:
         kinds: dict[str, list[Path]] = {}
         for file in sorted(path for path in cache.rglob("*") if path.is_file()):
             kinds.setdefault(kind_of(file, cache), []).append(file.relative_to(cache))
-        for kind, files in sorted(kinds.items()):
-            for _ in range(trials):
-                copy = Path(temporary) / "copy"
-                shutil.rmtree(copy, ignore_errors=True)
-                shutil.copytree(cache, copy)
-                damage(copy / draw.choice(files), draw.choice(HOW), draw)
-                found = in_process(folder, copy)
-                counts.setdefault(kind, Counter())[outcome_of(found, sound)] += 1
-    words = ("same", "noticed", "failed", "silent", "traceback")
-    table = Table("file", "trials", *words)
-    for kind, found_words in counts.items():
-        table.add_row(kind, str(trials), *(str(found_words[word]) for word in words))
-    Console(width=None if sys.stdout.isatty() else 120).print(table)
-    return 1 if any(each["silent"] or each["traceback"] for each in counts.values()) else 0
+        for number in numbers:
+            kind, draw = sorted(kinds)[number % len(kinds)], random.Random(number)
+            copy = Path(temporary) / "copy"
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(cache, copy)
+            which, how = draw.choice(range(len(kinds[kind]))), draw.choice(HOW)
+            damage(copy / kinds[kind][which], how, draw)
+            word = outcome_of(in_process(folder, copy), sound)
+            is_wrong = word in ("silent", "traceback")
+            yield Result(
+                trial=number,
+                group=kind,
+                counts={} if is_wrong else {word: 1},
+                wrong=(word,) if is_wrong else (),
+                about=f"{how} of file {which}",
+            )
+
+
+def main() -> int:
+    """Run the trials, print the table."""
+    options = parser(__doc__, count=280).parse_args()
+    return run(options, Program(work=work, kinds=("same", "noticed", "failed")))
 
 
 if __name__ == "__main__":

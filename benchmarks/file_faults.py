@@ -1,5 +1,6 @@
-"""Kills and errors at every file operation of libc: `python benchmarks/file_faults.py
-STATE.jsonl [--trials N]`.
+"""Kills and errors at every file operation of libc.
+
+    python benchmarks/file_faults.py [--to N] [--results F --resume] [--shard I/N] [--only N]
 
 Each row of ``ROWS`` is a command that writes: it accepts, merges, builds the index, writes the
 report, joins annotations, lists a cell. A library that gcc compiles now is loaded into it
@@ -11,18 +12,17 @@ new one; nothing hidden is left that git would see.
 
 The row ``together`` starts all these commands at once, some of them twice, and kills one at a
 random moment: what a command that ended with 0 wrote is there, and after each command again, the
-whole is as if they had run one by one.
+whole is as if they had run one by one. What a command said that was not killed and did not end with
+0 is kept.
 
-STATE.jsonl has a line for every trial; those in it are not repeated. The exit code is 1 where one
-is wrong. To add a command, add a row.
+Trial by trial it is the turn of the next row, so that ``--shard 9/9`` is ``together`` alone; the
+trials of a row are spread over its operations. The options of numbers and files are those of all
+trials (``benchmarks/trials.py``). To add a command, add a row.
 """
 
-import argparse
-import concurrent.futures
 import contextlib
 import errno
-import itertools
-import json
+import math
 import os
 import random
 import shutil
@@ -32,15 +32,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import tomllib
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from scratch_project import SUITE_FILE, write_project
+from trials import Program, Result, parser, run
 
 from qbench.errors import QbenchError
 from qbench.tracking import load_baseline
@@ -154,8 +152,6 @@ reason = "r"
 author = "o"
 """
 
-_Task = tuple[str, str, Callable[[], dict[str, str]]]
-"""A trial: its row, its key, and what runs it."""
 State = Mapping[str, str]
 """What a command is about: part → its content as it is read;
 a part that is not there is left out.
@@ -438,26 +434,41 @@ class Trials:
             row=row, shim=shim, project=own, old=old, new=row.state(counted), operations=counts
         )
 
-    def trial(self, what: str, at: int) -> dict[str, str]:
-        """What a fault at the ``at``-th operation leaves: ``old``, ``new`` or ``between``,
-        and what is wrong.
+    def trial(self, number: int, turn: int) -> Result:
+        """What the fault of this ``turn`` leaves: ``old``, ``new`` or ``between``, and what is
+        wrong.
         """
+        what, at = self._place(turn)
         with tempfile.TemporaryDirectory(prefix="faults-") as name:
             folder = Path(name).resolve() / "p"
             shutil.copytree(self.project, folder)
-            number = str(getattr(errno, what)) if what.startswith("E") else what
+            fails = str(getattr(errno, what)) if what.startswith("E") else what
             fault = {
                 "FAULT_AT": str(at),
-                "FAULT_WHAT": number,
+                "FAULT_WHAT": fails,
                 "FAULT_BELOW": below(self.row, folder),
             }
             first = ran(self.row.command, folder, self.row.variables, self.shim, **fault)
             after = self.row.state(folder)
             again = ran(self.row.command, folder, self.row.variables)
-            return {
-                "state": self._word(after),
-                "wrong": "; ".join(self._wrong(what, first, after, again, folder)),
-            }
+            return Result(
+                trial=number,
+                group=self.row.name,
+                counts={self._word(after): 1},
+                wrong=tuple(self._wrong(what, first, after, again, folder)),
+                about=f"{what} at operation {at} of {self.operations}",
+            )
+
+    def _place(self, turn: int) -> tuple[str, int]:
+        """Kind and operation of the fault of a turn: all of them in as many turns, and any few
+        turns spread over all.
+        """
+        count = self.operations * len(_KINDS)
+        step = next(
+            one for one in range(int(0.618 * count), 2 * count) if math.gcd(one, count) == 1
+        )
+        place = turn * step % count
+        return _KINDS[place % len(_KINDS)], place // len(_KINDS) + 1
 
     def _word(self, after: State) -> str:
         if after == self.new:
@@ -483,7 +494,9 @@ class Trials:
             "exit code 0 without the result": what.startswith("E")
             and not first.returncode
             and after != self.new,
-            f"then exit code {again.returncode}": again.returncode not in codes,
+            f"then exit code {again.returncode}: {again.stderr[-300:]!r}": (
+                again.returncode not in codes
+            ),
             "not the new state afterwards": self.row.state(folder) != self.new,
             "left over": bool(hidden(folder)),
         }
@@ -495,9 +508,11 @@ def below(row: Row, folder: Path) -> str:
     return ":".join(f"{folder / one}" for one in row.below)
 
 
-def together(project: Path, seed: int) -> dict[str, str]:
-    """All commands at once, one of them killed at a moment that ``seed`` gives; then each again."""
-    chance = random.Random(seed)
+def together(project: Path, number: int) -> Result:
+    """All commands at once, one of them killed at a moment that ``number`` gives; then each
+    again.
+    """
+    chance = random.Random(number)
     with tempfile.TemporaryDirectory(prefix="faults-") as name:
         folder = Path(name).resolve() / "p"
         shutil.copytree(project, folder)
@@ -508,12 +523,10 @@ def together(project: Path, seed: int) -> dict[str, str]:
         ended = [(process.communicate()[1], process.returncode) for process in started]
         timer.cancel()
         wrong = [
-            f"{TOGETHER[i][3]}: a traceback"
-            for i, (text, _) in enumerate(ended)
-            if "Traceback" in text
+            f"{' '.join(TOGETHER[i][3:6])} ended with {code}: {text[-500:]!r}"
+            for i, (text, code) in enumerate(ended)
+            if "Traceback" in text or (code and i != victim)
         ]
-        codes = [code for i, (_, code) in enumerate(ended) if i != victim]
-        wrong += [f"exit code {code}" for code in codes if code]
         found = _effects(folder)
         for place, (_, code) in enumerate(ended):
             if code == 0 and not found[place]:
@@ -527,7 +540,13 @@ def together(project: Path, seed: int) -> dict[str, str]:
         ]
         wrong += [f"left over: {one}" for one in hidden(folder)]
         killed = ended[victim][1] == -signal.SIGKILL
-        return {"state": "killed" if killed else "whole", "wrong": "; ".join(wrong)}
+        return Result(
+            trial=number,
+            group="together",
+            counts={"killed" if killed else "whole": 1},
+            wrong=tuple(wrong),
+            about=f"{' '.join(TOGETHER[victim][3:6])} killed",
+        )
 
 
 def _started(command: tuple[str, ...], folder: Path) -> "subprocess.Popen[str]":
@@ -585,116 +604,28 @@ def made_shim(folder: Path) -> Path:
     return shim
 
 
-def table(done: Mapping[str, Mapping[str, str]], operations: Mapping[str, int]) -> str:
-    """The trials of each row in Markdown, and what is wrong."""
-    lines = [
-        "| command | operations | trials | old | new | between | wrong |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for name in dict.fromkeys(one["row"] for one in done.values()):
-        of_row = [one for one in done.values() if one["row"] == name]
-        counts = Counter(one["state"] for one in of_row)
-        states: list[object] = [counts["old"], counts["new"], counts["between"]]
-        if name == "together":
-            states = ["–", "–", f"{counts['killed']} killed"]
-        wrong = sum(bool(one["wrong"]) for one in of_row)
-        lines.append(
-            f"| {name} | {operations.get(name, '–')} | {len(of_row)} | "
-            f"{' | '.join(map(str, states))} | {wrong} |"
-        )
-    texts = Counter(f"{one['row']}: {one['wrong']}" for one in done.values() if one["wrong"])
-    return "\n".join([*lines, *(f"WRONG {count} × {text}" for text, count in texts.items())])
-
-
-def _places(trials: Trials) -> list[tuple[str, int]]:
-    return [(what, at) for at in range(1, trials.operations + 1) for what in _KINDS]
-
-
-def _spread(tasks: list[_Task], count: int) -> list[_Task]:
-    """``count`` of the tasks, spread evenly."""
-    step = max(1.0, len(tasks) / count)
-    return [tasks[int(i * step)] for i in range(min(len(tasks), count))]
-
-
-def main() -> int:
-    """Run the trials that STATE lacks, print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("state", type=Path, metavar="STATE.jsonl")
-    parser.add_argument(
-        "--trials",
-        type=int,
-        default=0,
-        help="at most that many a row, spread evenly (default: all)",
-    )
-    parser.add_argument(
-        "--together", type=int, default=10, help="rounds of all commands at once (default: 10)"
-    )
-    parser.add_argument("--rows", nargs="+", help="only these commands, and 'together'")
-    parser.add_argument("--jobs", type=int, default=2, help="trials at once (default: 2)")
-    parser.add_argument(
-        "--until",
-        type=float,
-        default=float("inf"),
-        metavar="S",
-        help="begin no trial after S seconds",
-    )
-    arguments = parser.parse_args()
-    done: dict[str, dict[str, str]] = {}
-    if arguments.state.exists():
-        done = {
-            one["key"]: one for one in map(json.loads, arguments.state.read_text().splitlines())
-        }
-    end = time.monotonic() + arguments.until
-    lock = threading.Lock()
-    operations: dict[str, int] = {}
-
-    def keep(row: str, key: str, trial: Callable[[], dict[str, str]]) -> None:
-        if key in done or time.monotonic() > end:
-            return
-        found = {"key": key, "row": row, **trial()}
-        with lock, arguments.state.open("a") as file:
-            done[key] = found
-            file.write(json.dumps(found) + "\n")
-
-    with (
-        tempfile.TemporaryDirectory(prefix="faults-") as name,
-        concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool,
-    ):
+def work(numbers: Iterable[int]) -> Iterator[Result]:
+    """The trials of these numbers."""
+    with tempfile.TemporaryDirectory(prefix="faults-") as name:
         top = Path(name).resolve()
         make_project(top / "project")
         shim = made_shim(top)
-        tasks: list[list[_Task]] = []
-        for number, row in enumerate(
-            one for one in ROWS if not arguments.rows or one.name in arguments.rows
-        ):
-            trials = Trials.of(row, shim, top / "project", top / str(number))
-            operations[row.name] = trials.operations
-            tasks.append(
-                [
-                    (row.name, f"{row.name} {w} {at}", partial(trials.trial, w, at))
-                    for w, at in _places(trials)
-                ]
-            )
-        if not arguments.rows or "together" in arguments.rows:
-            seeds = range(arguments.together)
-            tasks.append(
-                [
-                    ("together", f"together {seed}", partial(together, top / "project", seed))
-                    for seed in seeds
-                ]
-            )
-        if arguments.trials:
-            tasks = [_spread(one, arguments.trials) for one in tasks]
-        turns = [
-            task for turn in itertools.zip_longest(*tasks) for task in turn if task is not None
-        ]
-        waiting = [pool.submit(keep, *task) for task in turns]
-        for one in waiting:
-            one.result()
-    print(table(done, operations))
-    return int(any(one["wrong"] for one in done.values()))
+        rows: dict[int, Trials] = {}
+        for number in numbers:
+            turn, place = divmod(number, len(ROWS) + 1)
+            if place == len(ROWS):
+                yield together(top / "project", number)
+                continue
+            if place not in rows:
+                rows[place] = Trials.of(ROWS[place], shim, top / "project", top / str(place))
+            yield rows[place].trial(number, turn)
+
+
+def main() -> int:
+    """Run the trials, print the table."""
+    options = parser(__doc__, count=300).parse_args()
+    kinds = ("old", "new", "between", "killed")
+    return run(options, Program(work=work, kinds=kinds, same=False))
 
 
 if __name__ == "__main__":

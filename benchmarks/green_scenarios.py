@@ -1,18 +1,16 @@
-"""Can a run be green that should be red? One row per change after acceptance, each a pytest
+"""Can a run be green that should be red? One trial per change after acceptance, each a pytest
 process of its own.
 
-    python benchmarks/green_scenarios.py RESULTS.jsonl [--rows 'loader:*']
+    python benchmarks/green_scenarios.py [--results F --resume] [--rows 'loader:*'] [--only N]
 
 A project of two small networks is accepted once; every row copies it, makes one change and runs
 pytest in a fork of this process, which has loaded the modules, so that a row takes a second. A row
-that should be red and ends with 0 is *green wrongly*. RESULTS holds a line per finished row, and
-those are skipped when the command is repeated. The exit code is 1 if a row is green wrongly, or red
-wrongly.
+that should be red and ends with 0 is *green wrongly*. The options of numbers and files are those of
+all trials (``benchmarks/trials.py``); the number of a row is its place.
 
 To add a scenario, add a place to ``PLACES``, an end to ``ENDS``, or a row to ``OTHERS``.
 """
 
-import argparse
 import contextlib
 import fnmatch
 import importlib
@@ -24,13 +22,13 @@ import signal
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from scratch_project import SUITE_FILE, TEST_FILE, write_project
+from trials import Program, Result, parser, run
 
 LOADED, OUTPUT = "loaded.json", "output.txt"
 HANG_S = 300.0
@@ -215,53 +213,46 @@ def _forked(
         os._exit(code)
 
 
-def main() -> int:
-    """Run the rows that RESULTS lacks, print the table of what is wrong."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+def result(number: int, row: Row, code: int) -> Result:
+    """What trial ``number``, of ``row``, gave."""
+    wrong = "green wrongly" if row.red else "red wrongly"
+    return Result(
+        trial=number,
+        counts={"should be red" if row.red else "should be green": 1, f"exit {code}": 1},
+        wrong=(f"{wrong}: {row.name} (exit code {code}; {row.why})",)
+        if row.red != (code != 0)
+        else (),
+        about=row.name,
     )
-    parser.add_argument("results", type=Path, metavar="RESULTS.jsonl")
-    parser.add_argument(
+
+
+def work(numbers: Iterable[int]) -> Iterator[Result]:
+    """The trials of these numbers."""
+    every = list(rows())
+    with tempfile.TemporaryDirectory(prefix="qbench-green-") as text:
+        folder = Path(text)
+        make_project(folder / "project")
+        for number in numbers:
+            code = exit_code(every[number], folder / "project", folder / str(number))
+            shutil.rmtree(folder / str(number))
+            yield result(number, every[number], code)
+
+
+def main() -> int:
+    """Run the rows, print the table of what is wrong."""
+    names = [row.name for row in rows()]
+    made = parser(__doc__, count=len(names))
+    made.add_argument(
         "--rows", nargs="+", default=["*"], metavar="PATTERN", help="the rows whose names match one"
     )
-    arguments = parser.parse_args()
-    chosen = [
-        row for row in rows() if any(fnmatch.fnmatchcase(row.name, one) for one in arguments.rows)
-    ]
-    known = {}
-    if arguments.results.exists():
-        known = {
-            one["name"]: one for one in map(json.loads, arguments.results.read_text().splitlines())
-        }
-    with (
-        tempfile.TemporaryDirectory(prefix="qbench-green-") as text,
-        arguments.results.open("a") as results,
-    ):
-        folder = Path(text)
-        if any(row.name not in known for row in chosen):
-            make_project(folder / "project")
-        for number, row in enumerate(chosen):
-            if row.name in known:
-                continue
-            code = exit_code(row, folder / "project", folder / str(number))
-            shutil.rmtree(folder / str(number))
-            known[row.name] = {"name": row.name, "red": row.red, "code": code, "why": row.why}
-            results.write(json.dumps(known[row.name]) + "\n")
-            results.flush()
-    tried = [known[row.name] for row in chosen]
-    green = [one for one in tried if one["red"] and one["code"] == 0]
-    red = [one for one in tried if not one["red"] and one["code"] != 0]
-    for title, wrong in (("green wrongly", green), ("red wrongly", red)):
-        for one in wrong:
-            print(f"{title}: {one['name']} (exit code {one['code']}; {one['why']})")
-    codes = ", ".join(
-        f"{count} × {code}" for code, count in sorted(Counter(one["code"] for one in tried).items())
-    )
-    print(
-        f"tried {len(tried)}, green wrongly {len(green)}, red wrongly {len(red)}; "
-        f"exit codes: {codes}"
-    )
-    return int(bool(green or red))
+    options = made.parse_args()
+
+    def chosen(number: int) -> bool:
+        found = names[number : number + 1]
+        return any(fnmatch.filter(found, one) for one in options.rows)
+
+    kinds = ("should be red", "should be green")
+    return run(options, Program(work=work, kinds=kinds, chosen=chosen))
 
 
 if __name__ == "__main__":

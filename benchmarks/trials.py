@@ -91,12 +91,14 @@ class Program:
         settings: the options that decide what a trial is.
         kinds: columns of the table that are shown although nothing was counted.
         same: whether a trial gives the same each time: not where a clock decides.
+        chosen: which of the numbers count, by an option of the program.
     """
 
     work: Work
     settings: Mapping[str, Any] = field(default_factory=dict)
     kinds: Sequence[str] = ()
     same: bool = True
+    chosen: Callable[[int], bool] | None = None
 
     @property
     def head(self) -> dict[str, Any]:
@@ -146,10 +148,11 @@ def _shard(text: str) -> tuple[int, int]:
     return int(index), int(count)
 
 
-def numbers(options: argparse.Namespace) -> range:
+def numbers(options: argparse.Namespace, program: Program) -> Sequence[int]:
     """The numbers that the options name."""
     index, count = options.shard
-    return range(options.first + index - 1, options.last, count)
+    every = range(options.first + index - 1, options.last, count)
+    return every if program.chosen is None else list(filter(program.chosen, every))
 
 
 def run(options: argparse.Namespace, program: Program) -> int:
@@ -162,14 +165,14 @@ def run(options: argparse.Namespace, program: Program) -> int:
             for path in options.table:
                 found.read(path)
         elif options.results is None:
-            for one in _begun_in_time(numbers(options), options.until, program.work):
+            for one in _begun_in_time(numbers(options, program), options.until, program.work):
                 found.add(one)
         else:
             _continue(options, program, found)
     except BadFileError as error:
         print(error, file=sys.stderr)
         return 2
-    missing = [number for number in numbers(options) if number not in found.known]
+    missing = [number for number in numbers(options, program) if number not in found.known]
     print(found.text(missing))
     if found.wrong or found.others:
         return 1
@@ -189,7 +192,7 @@ def _continue(options: argparse.Namespace, program: Program, found: "Table") -> 
         if not options.resume:
             raise BadFileError(f"'{path}' holds results: add --resume, or name another file")
         found.read(path)
-    waiting = [number for number in numbers(options) if number not in found.known]
+    waiting = [number for number in numbers(options, program) if number not in found.known]
     with path.open("ab", buffering=0) as file:
         if is_new:
             file.write(_as_line(json.dumps(program.head)))
