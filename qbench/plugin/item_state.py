@@ -90,7 +90,9 @@ def suite_facts(config: pytest.Config, opened: "OpenSuite") -> SuiteFacts:
         else str(path)
     )
     used = dict.fromkeys(planned.cell.backend for planned in opened.planned)
-    ordered = dict.fromkeys((*(name for name in suite.table.backends if name in used), *used))
+    # reports show the cells of other jobs, too, whose backends a job does not know
+    listed = (name for name in suite.table.backends if name in used or opened.is_part)
+    ordered = dict.fromkeys((*listed, *used))
     facts = SuiteFacts(
         suite.name, node, opened.count, path, suite.table.equivalents, tuple(ordered)
     )

@@ -53,7 +53,7 @@ def check_session_job(config: pytest.Config) -> None:
     folder = config.invocation_params.dir
     first = folder / plan.suites[0].path
     try:
-        refuse_other_code(plan, first.parent if first.parent.is_dir() else folder)
+        refuse_other_code(plan, first.parent if first.parent.is_dir() else config.rootpath)
         if plan.environment_class is not None:
             named = config.hook.pytest_qbench_processor(config=config)
             refuse_other_class(plan, named or processor_class())

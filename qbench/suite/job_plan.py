@@ -337,7 +337,7 @@ def _read_table(path: Path, doing: str) -> dict[str, Any]:
     try:
         table = json.loads(text)
     except (ValueError, RecursionError) as error:
-        if FORMAT.encode() in text:
+        if text.lstrip().startswith(b"{"):
             raise _damaged(doing, str(error)) from error
         found = "no JSON"
     else:

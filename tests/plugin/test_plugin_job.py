@@ -78,6 +78,7 @@ def test_what_the_run_file_says(planned, monkeypatch):
     assert header["job"] == job
     assert (header["planned"], header["selected"]) == (8, 2)
     assert header["complete_selection"] is False
+    assert header["backends"] == ["ort-cpu", "ort-cpu-noopt"]  # in the order of the suite
 
 
 def test_with_a_selection(planned):

@@ -120,7 +120,7 @@ def test_a_plan_of_a_newer_qbench(tmp_path):
         load_job_plan(tmp_path / "p.json")
 
 
-@pytest.mark.parametrize("share", [0.5, 0.9, 0.999])
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.9, 0.999])
 def test_the_beginning_of_a_plan(file, share):
     data = file.read_bytes()
     file.write_bytes(data[: int(len(data) * share) - 1])
