@@ -96,13 +96,24 @@ def _incomplete(trends: Trends) -> Iterator[str]:
         yield "the history has no runs"
     for run in {run.suite: run for run in trends.runs}.values():
         if lacking := lacking_shares(run.header):
-            shares = f"share{'' if len(lacking) == 1 else 's'} {', '.join(lacking)}"
             yield (
-                f"the last run of '{run.suite}' ({run.id}) lacks {shares}: the cells of these are "
-                "not checked"
+                f"the last run of '{run.suite}' ({run.id}) lacks {_parts(lacking)}: the cells of "
+                "these are not checked"
             )
     for one in trends.newest:
         yield from _lacks(one)
+
+
+def _parts(lacking: "Sequence[str]") -> str:
+    """The parts of a night, the first by name: ``shares 1/3, 2/3``, ``job 17 of 50``."""
+    kind = "shares " if len(lacking) > 1 else "share "
+    if lacking[0].startswith("job"):
+        kind = ""
+    more = f" and {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
+    return kind + ", ".join(lacking[:_NAMED]) + more
+
+
+_NAMED = 10
 
 
 def _lacks(one: "Standing") -> Iterator[str]:

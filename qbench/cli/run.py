@@ -338,7 +338,8 @@ class _Bar:
 def _line_text(line: Mapping[str, Any]) -> str:
     """A ``cell`` line of a run file as one line of a log."""
     outcome = "carried" if line.get("carried") else line["outcome"]
-    return f"{outcome:11} {_cell_text(line)}  {line['headline']}"
+    taken = "taken over: " if line.get("resumed_from") else ""
+    return f"{outcome:11} {_cell_text(line)}  {taken}{line['headline']}"
 
 
 def _cell_text(line: Mapping[str, Any]) -> str:

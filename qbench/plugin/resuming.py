@@ -105,13 +105,14 @@ def _given_up(cell: "Cell", held: "Held") -> Taken | None:
     from qbench.judging import Outcome, Verdict
     from qbench.tracking import MOST_DEATHS, CellRecord
 
-    deaths, words = held.deaths(cell)
-    if deaths < MOST_DEATHS:
+    died, words = held.deaths(cell)
+    if len(died) < MOST_DEATHS:
         return None
+    runs = " and ".join(f"'{run_id}'" for run_id in died)
+    headline = f"its process died {len(died)} times while running it, in {runs}"
     verdict = Verdict(
         outcome=Outcome.INFRA,
-        headline=f"its process died {deaths} times while running it"
-        + (f"; last known: {words}" if words else ""),
+        headline=f"{headline}; last known: {words}" if words else headline,
         rule="",
         remedy="Run it alone and look at its memory and its engine; a run without "
         "--qbench-resume tries it again.",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from qbench.errors import InputError
-from qbench.judging import Cell, Finding
+from qbench.judging import Cause, Cell, Finding, Suspect
 from qbench.storage import digest_plain
 from qbench.tracking.finding_lines import finding_line
 from qbench.tracking.record import CellRecord, Run, cell_of_line
@@ -299,13 +299,20 @@ def _differs(first: CellRecord | None, later: CellRecord) -> bool:
 def _finding(record: CellRecord, first: Run, later: Run) -> Finding:
     """What is found of a cell with other predictions in a later attempt."""
     cell = record.cell
+    suspect = Suspect(
+        node="the whole model",
+        cause=Cause.NONDETERMINISM,
+        evidence=f"'{later.id}' has other answers to the same samples than '{first.id}', both on "
+        f"{record.environment_class}",
+        remedy="Measure it several times on one machine (--qbench-repeats=5): if that repeats its "
+        "answers, the machines differ.",
+    )
     return Finding(
         model=cell.model,
         backend=cell.backend,
         schema=cell.schema,
         samples=record.n or 0,
-        notes=(f"not deterministic: '{later.id}' has other answers than '{first.id}'",),
-        complete=False,
+        suspects=(suspect,),
     )
 
 

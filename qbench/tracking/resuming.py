@@ -151,14 +151,15 @@ class Held:
                 )
         return None
 
-    def deaths(self, cell: Cell) -> tuple[int, str]:
-        """In how many attempts the process died that had begun ``cell``, and the last that is known
-        of it.
+    def deaths(self, cell: Cell) -> tuple[tuple[str, ...], str]:
+        """The ids of the attempts whose process died after it had begun ``cell``, and the last that
+        is known of it.
         """
         axes = _axes(cell)
         died = [one for one in self._attempts if not one.ended and one.died_in(axes)]
         said = [_last_words(one, axes) for one in died]
-        return len(died), next(filter(None, reversed(said)), "")
+        ids = tuple(str(one.header["id"]) for one in died)
+        return ids, next(filter(None, reversed(said)), "")
 
 
 def _last_words(attempt: _Attempt, axes: Axes) -> str:

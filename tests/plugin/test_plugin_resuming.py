@@ -256,3 +256,40 @@ def test_a_job_that_is_complete_costs_nothing_to_try_again(planned):
     (night,) = history.each(history.nights())
     assert len(night.cells) == 4
     assert not night.findings
+
+
+def test_nothing_is_written_while_a_cell_runs(planned, monkeypatch):
+    """Whether a process lives is for its scheduler to know: qbench has no heartbeat."""
+    planned.run("--qbench-job=plan.json#1")
+    kinds = [line["type"] for line in planned.lines()]
+    assert set(kinds) <= {"run", "environment", "started", "cell", "samples", "note", "end"}
+    for place, kind in enumerate(kinds):
+        if kind == "started":
+            assert kinds[place + 1] == "cell"
+
+
+def test_a_store_that_is_away_fails_the_job_and_keeps_its_cells(planned, monkeypatch, tmp_path):
+    """The next attempt on this computer takes over what waits in the spool."""
+    blocked = tmp_path / "store"
+    blocked.write_text("a file where the store should be")
+    options = (
+        "--qbench-job=plan.json#1",
+        f"--qbench-history={blocked.as_uri()}",
+        "--qbench-resume",
+    )
+    monkeypatch.setenv("QBENCH_CACHE", str(tmp_path / "cache"))
+    away = planned.run(*options)
+    assert away.ret == 1
+    assert away.parseoutcomes()["passed"] == 4
+    blocked.unlink()
+    again = planned.run(*options)
+    assert again.ret == 0
+    history = History(blocked)
+    (night,) = history.each(history.nights())
+    assert (len(night.cells), night.complete) == (4, True)
+    files = sorted(path.name for path in blocked.rglob("*.jsonl"))
+    assert len(files) == 2
+    lines = [json.loads(line) for line in (blocked / files[1]).read_text().splitlines()]
+    cells = [line for line in lines if line["type"] == "cell"]
+    assert len(cells) == 4
+    assert all("resumed_from" in line for line in cells)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tracked_results import HERE, START, line, measured
 
 from qbench.errors import InputError
-from qbench.judging import Outcome
+from qbench.judging import Cause, Outcome
 from qbench.reporting import build_reports
 from qbench.tracking import (
     History,
@@ -180,7 +180,9 @@ def test_other_answers_of_a_later_attempt_are_a_finding_and_no_vote(tmp_path):
     assert [one.digests_of("predictions")["photos"] for one in run.cells] == ["p1-photos"] * 2
     ((found, finding),) = map(finding_of_line, run.findings)
     assert found.schema == "s0"
-    assert "not deterministic" in finding.notes[0]
+    (suspect,) = finding.suspects
+    assert suspect.cause is Cause.NONDETERMINISM
+    assert "-a02-" in suspect.evidence
     (note,) = run.notes
     assert "-a01-" in note
     assert "-a02-" in note
