@@ -213,7 +213,11 @@ def declare_baselines(parser: argparse.ArgumentParser) -> None:
 
 def declare_cache(parser: argparse.ArgumentParser) -> None:
     """``--cache DIR``."""
-    parser.add_argument("--cache", metavar="DIR", help="folder of the cache (default: the user's)")
+    parser.add_argument(
+        "--cache",
+        metavar="DIR",
+        help="folder of the cache, or s3://, gs:// or file:// to share it (default: the user's)",
+    )
 
 
 def declare_json(parser: argparse.ArgumentParser) -> None:
@@ -222,10 +226,10 @@ def declare_json(parser: argparse.ArgumentParser) -> None:
 
 
 def choose_cache(folder: str | None) -> "Cache":
-    """The cache in ``folder``; None: the user's."""
-    from qbench.storage import Cache
+    """The cache in ``folder``, or behind that URL; None: the user's."""
+    from qbench.storage import Cache, place_of
 
-    return Cache(Path(folder)) if folder else Cache.default()
+    return Cache.at(place_of(folder)) if folder else Cache.default()
 
 
 def read_samples(

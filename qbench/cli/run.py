@@ -208,10 +208,15 @@ def options_of_plugin(arguments: argparse.Namespace, more: Mapping[str, Any]) ->
         "select": arguments.select,
         "shard": arguments.shard,
         "baselines": arguments.baselines,
-        "cache": arguments.cache and str(Path(arguments.cache).absolute()),
+        "cache": _absolute(arguments.cache),
         **more,
     }
     return [f"--qbench-{name}={value}" for name, value in given.items() if value not in (None, "")]
+
+
+def _absolute(cache: str | None) -> str | None:
+    """The folder of a cache from the root of the disk; a URL as it is."""
+    return str(Path(cache).absolute()) if cache and not is_url(cache) else cache
 
 
 def _in_our_options(sentence: str) -> str:

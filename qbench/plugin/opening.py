@@ -90,7 +90,7 @@ class OpenSuite:
             baselines=options.baselines,
             suite_path=self.shown_path,
             today=utc_today(),
-            cache=Cache.default() if options.cache is None else Cache(options.cache),
+            cache=Cache.default() if options.cache is None else Cache.at(options.cache),
             accepting=accepting,
             limit=options.limit,
             uses_floors=options.repeats is None,

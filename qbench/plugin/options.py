@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from qbench.errors import InputError
+from qbench.errors import InputError, UnavailableError
 from qbench.reporting import ALL_KINDS
 from qbench.storage import MOST_LISTED, MOST_SAMPLES, ObjectFolder, place_of
 
@@ -69,7 +69,12 @@ _SETTINGS = (
         "carry over green cells whose whole key was measured within AGE: 7d, 12h; 0d: only note "
         "the keys; off",
     ),
-    ("cache", "DIR", "folder that keeps prepared samples, profiles and fp32 runs between runs"),
+    (
+        "cache",
+        "DIR",
+        "folder that keeps prepared samples, profiles and fp32 runs between runs, or s3://, gs:// "
+        "or file:// to share them",
+    ),
 )
 
 
@@ -119,7 +124,7 @@ class Options:
     keeps_history: bool
     reports: Path
     report: tuple[str, ...]
-    cache: Path | None
+    cache: Path | ObjectFolder | None
     missing: str
     accept: str | None
     accept_fp32: bool
@@ -314,7 +319,7 @@ def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.env
         keeps_history=history != OFF,
         reports=folder("reports", "reports"),
         report=_kinds(config),
-        cache=config.rootpath / cache if cache else None,
+        cache=_place(config, "cache", cache) if cache else None,
         missing=_one_of("missing", _text(config, "missing") or unaccepted, MISSING),
         accept=config.getoption("qbench_accept"),
         accept_fp32=config.getoption("qbench_accept_fp32"),
@@ -441,9 +446,12 @@ def _text(config: pytest.Config, name: str) -> str:
 def _place(config: pytest.Config, name: str, text: str) -> Path | ObjectFolder:
     """The folder or the URL of option ``name``."""
     try:
-        return place_of(text, config.rootpath)
-    except InputError as error:
+        place = place_of(text, config.rootpath)
+        if isinstance(place, ObjectFolder):
+            place.require_client()
+    except (InputError, UnavailableError) as error:
         raise pytest.UsageError(f"--qbench-{name}: {error}") from error
+    return place
 
 
 def _kinds(config: pytest.Config) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from qbench.errors import StoreError
 from qbench.storage.files_read import are_unchanged, files_watched
-from qbench.storage.places import ObjectFolder
+from qbench.storage.places import ObjectFolder, PlaceError, is_url, place_of
 from qbench.storage.source_digest import digest_plain
 
 if TYPE_CHECKING:
@@ -390,13 +390,14 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def default_folder() -> Path:
-    """``$QBENCH_CACHE``, else ``qbench`` under the user's cache folder (``$XDG_CACHE_HOME``,
-    ``~/.cache``).
+    """``$QBENCH_CACHE`` where that is a folder, else ``qbench`` under the user's cache folder
+    (``$XDG_CACHE_HOME``, ``~/.cache``).
 
     Raises:
         StoreError: neither variable is set, and the user has no home folder.
     """
-    if own := os.environ.get("QBENCH_CACHE"):
+    own = os.environ.get("QBENCH_CACHE")
+    if own and not is_url(own):
         return Path(own)
     base = os.environ.get("XDG_CACHE_HOME")
     try:
@@ -421,14 +422,29 @@ def user_folder(kind: str, store: ObjectFolder) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """A folder of entries ``<kind>/<key>``, each one file or one folder that never changes."""
+    """A folder of entries ``<kind>/<key>``, each one file or one folder that never changes.
+
+    Args:
+        shared: where entries of other computers are taken from, and those made here are stored.
+    """
 
     folder: Path
+    shared: ObjectFolder | None = None
 
     @classmethod
     def default(cls) -> "Cache":
-        """The user's cache."""
-        return cls(default_folder())
+        """The user's cache; where ``$QBENCH_CACHE`` is a URL, entries are shared there.
+
+        Raises:
+            InputError: it is a URL that is none of ``place_of``.
+        """
+        own = os.environ.get("QBENCH_CACHE", "")
+        return cls.at(place_of(own)) if is_url(own) else cls(default_folder())
+
+    @classmethod
+    def at(cls, place: Path | ObjectFolder) -> "Cache":
+        """The cache in a folder, or the user's with the entries that are shared behind a URL."""
+        return cls(place) if isinstance(place, Path) else cls(default_folder(), place)
 
     def entry(
         self, kind: str, key: str, make: Callable[[Path], None], *, sealed: bool = True
@@ -455,17 +471,64 @@ class Cache:
             made = work / key
             with self._having_room(kind, key):
                 if sealed:
-                    with files_watched(self.folder) as read:
-                        make(made)
+                    fetched = self._fetched(kind, key, made)
+                    content = fetched or self._made(made, make)
                     seal = work / _SEAL
-                    seal.write_text(_Seal(_digests(made), read).text())
+                    seal.write_text(content.text())
                     _write_through(seal)
                     _write_through(made)
+                    if fetched is None:
+                        self._share(kind, key, made, content)
                     self._publish(made, seal, path)
                 else:
                     make(made)
                     _replace(made, path)
         return path
+
+    def _made(self, made: Path, make: Callable[[Path], None]) -> "_Seal":
+        with files_watched(self.folder) as read:
+            make(made)
+        return _Seal(_digests(made), read)
+
+    def _fetched(self, kind: str, key: str, made: Path) -> "_Seal | None":
+        """The seal of an entry that another computer made, once its files are at ``made``; None:
+        there is none that can be used.
+        """
+        if self.shared is None or self._is_away:
+            return None
+        from qbench.storage.shared_entries import SharedEntries
+
+        try:
+            digests = SharedEntries(self.shared).fetch(kind, key, made)
+        except StoreError as error:
+            self._note_shared(error)
+            _remove(made)
+            return None
+        return None if digests is None else _Seal(digests, {})
+
+    def _share(self, kind: str, key: str, made: Path, seal: "_Seal") -> None:
+        """Store an entry for other computers, unless it was made from files of this one."""
+        if self.shared is None or self._is_away or seal.read:
+            return
+        from qbench.storage.shared_entries import SharedEntries
+
+        try:
+            SharedEntries(self.shared).store(kind, key, made, seal.digests)
+        except StoreError as error:
+            self._note_shared(error)
+
+    @property
+    def _is_away(self) -> bool:
+        """Whether the shared entries could not be reached before in this process."""
+        return f"away: {self.shared}" in _told(self.folder)
+
+    def _note_shared(self, error: StoreError) -> None:
+        """Say once what is wrong; after an outage this process goes on alone."""
+        if isinstance(error, PlaceError):
+            _told(self.folder).add(f"away: {self.shared}")
+        if str(error) not in _told(self.folder):
+            self.note(str(error))
+            sys.stderr.write(f"qbench: {error}\n")
 
     def read_for(self, entry: Path) -> str:
         """The digest of the files that code of users read while ``entry`` was made; empty:
@@ -719,6 +782,14 @@ def _broken(path: Path) -> str | None:
     known.clear()
     known.update(states)
     return None
+
+
+def _remove(path: Path) -> None:
+    """Remove the file or folder at ``path``, if there is one."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _files(path: Path) -> dict[str, Path]:

@@ -87,3 +87,25 @@ def test_a_missing_package_is_said_before_anything_is_measured(remote, monkeypat
     assert "the extra 'remote'" in result.stderr.str() + result.stdout.str()
     assert objects(remote) == []
     _file_system.cache_clear()
+
+
+def test_a_cache_is_shared_by_computers(project, monkeypatch):
+    project.accept()
+    url = f"file://{project.path}/shared"
+    kinds = ("fp32", "profiles", "samples")
+    made = []
+    for name in ("one", "two"):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(project.path / name))
+        monkeypatch.delenv("QBENCH_CACHE", raising=False)
+        assert project.run(f"--qbench-cache={url}").ret == 0
+        objects = sorted(path for path in (project.path / "shared").rglob("*") if path.is_file())
+        local = {
+            str(path.relative_to(project.path / name)): path.read_bytes()
+            for kind in kinds
+            for path in (project.path / name / "qbench" / kind).rglob("*")
+            if path.is_file() and path.suffix != ".sha256"
+        }
+        made.append((objects, local, [path.stat().st_mtime_ns for path in objects]))
+    assert made[0] == made[1]
+    assert {path.parent.name for path in made[0][0]} == {"objects", "profiles", "samples"}
+    assert project.lines(-1, "cell")[0]["digests"] == project.lines(-2, "cell")[0]["digests"]
