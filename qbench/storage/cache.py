@@ -5,7 +5,6 @@ import contextlib
 import errno
 import functools
 import hashlib
-import json
 import os
 import re
 import secrets
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from qbench.errors import StoreError
 from qbench.storage.files_read import are_unchanged, files_watched
 from qbench.storage.places import ObjectFolder, PlaceError, is_url, place_of
+from qbench.storage.seals import ALL_READ, SEAL, Seal
 from qbench.storage.source_digest import digest_plain
 
 if TYPE_CHECKING:
@@ -385,7 +385,6 @@ def _take_away(path: Path) -> None:
 # since; an entry that differs is made again, with a notice. An entry without a seal is of an older
 # qbench; it is made again without a notice.
 
-_SEAL = ".sha256"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -473,7 +472,7 @@ class Cache:
                 if sealed:
                     fetched = self._fetched(kind, key, made)
                     content = fetched or self._made(made, make)
-                    seal = work / _SEAL
+                    seal = work / SEAL
                     seal.write_text(content.text())
                     _write_through(seal)
                     _write_through(made)
@@ -485,12 +484,12 @@ class Cache:
                     _replace(made, path)
         return path
 
-    def _made(self, made: Path, make: Callable[[Path], None]) -> "_Seal":
+    def _made(self, made: Path, make: Callable[[Path], None]) -> Seal:
         with files_watched(self.folder) as read:
             make(made)
-        return _Seal(_digests(made), read)
+        return Seal(_digests(made), read)
 
-    def _fetched(self, kind: str, key: str, made: Path) -> "_Seal | None":
+    def _fetched(self, kind: str, key: str, made: Path) -> Seal | None:
         """The seal of an entry that another computer made, once its files are at ``made``; None:
         there is none that can be used.
         """
@@ -504,9 +503,9 @@ class Cache:
             self._note_shared(error)
             _remove(made)
             return None
-        return None if digests is None else _Seal(digests, {})
+        return None if digests is None else Seal(digests, {})
 
-    def _share(self, kind: str, key: str, made: Path, seal: "_Seal") -> None:
+    def _share(self, kind: str, key: str, made: Path, seal: Seal) -> None:
         """Store an entry for other computers, unless it was made from files of this one."""
         if self.shared is None or self._is_away or seal.read:
             return
@@ -535,7 +534,7 @@ class Cache:
         none.
         """
         with contextlib.suppress(FileNotFoundError):
-            read = _Seal.of(entry).read
+            read = Seal.of(entry).read
             return digest_plain(read) if read else ""
         return ""
 
@@ -596,7 +595,7 @@ class Cache:
         """
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(OSError):  # a disk without locks
-                stack.enter_context(alone(path.parent, path.name + _SEAL))
+                stack.enter_context(alone(path.parent, path.name + SEAL))
             damage = _broken(path)
             if damage is None:
                 return
@@ -609,7 +608,7 @@ class Cache:
                 sys.stderr.write(f"qbench: {text}\n")
             with contextlib.suppress(FileNotFoundError):
                 os.replace(path, made.with_name("former"))
-            os.replace(seal, path.with_name(path.name + _SEAL))
+            os.replace(seal, path.with_name(path.name + SEAL))
             os.replace(made, path)
             _sync(path.parent)
 
@@ -702,52 +701,6 @@ def _verified(path: Path) -> dict[str, tuple[int, int, int]]:  # noqa: ARG001 - 
     return {}
 
 
-_FROM, _ALL_READ = "from ", "/read"
-"""In front of a file that was read, and the name of the digest of all of these."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Seal:
-    """What is next to an entry: the digests of its files by their names, and the states of the
-    files that code of users read while it was made (``files_read``).
-    """
-
-    digests: dict[str, str]
-    read: dict[str, str]
-
-    @classmethod
-    def of(cls, path: Path) -> "_Seal":
-        """The seal of the entry at ``path``; a line that is no JSON names a file of the entry.
-
-        Raises:
-            OSError: it cannot be read.
-        """
-        text = path.with_name(path.name + _SEAL).read_bytes().decode("ascii", errors="replace")
-        seal = cls({}, {})
-        for line in text.splitlines():
-            if line.startswith(_FROM):
-                with contextlib.suppress(ValueError, TypeError):
-                    path_read, state = json.loads(line.removeprefix(_FROM))
-                    seal.read[path_read] = state
-                    continue
-            digest, _, name = line.partition("  ")
-            seal.digests[name] = digest
-        return seal
-
-    def text(self) -> str:
-        """As it is written."""
-        lines = [f"{digest}  {name}\n" for name, digest in self.digests.items()]
-        lines += [f"{_FROM}{json.dumps(read)}\n" for read in self.read.items()]
-        if self.read:
-            lines.append(f"{digest_plain(self.read)}  {_ALL_READ}\n")
-        return "".join(lines)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether its lines on files that were read are as they were written."""
-        return self.digests.get(_ALL_READ) == (digest_plain(self.read) if self.read else None)
-
-
 def _broken(path: Path) -> str | None:
     """What is wrong with the sealed entry at ``path``, in words; empty: it is absent, unsealed,
     or made from files that have changed; None: nothing.
@@ -757,7 +710,7 @@ def _broken(path: Path) -> str | None:
     """
     try:
         states = {name: _state(file) for name, file in _files(path).items()}
-        seal = _Seal.of(path)
+        seal = Seal.of(path)
     except FileNotFoundError:
         return ""
     if seal.is_whole and not are_unchanged(seal.read):
@@ -770,12 +723,12 @@ def _broken(path: Path) -> str | None:
         if error.errno != errno.EIO:
             raise
         return error.strerror or "unreadable"
-    wanted = {name: one for name, one in seal.digests.items() if name != _ALL_READ}
+    wanted = {name: one for name, one in seal.digests.items() if name != ALL_READ}
     wrong = sorted(
         name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)
     )
     if not seal.is_whole:
-        wrong.append(_SEAL)
+        wrong.append(SEAL)
     if wrong:
         return f"{wrong[0] or 'its file'} is not as it was written"
     known = _verified(path)
