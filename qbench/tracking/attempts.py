@@ -30,6 +30,8 @@ from qbench.tracking.record import CellRecord, Run, cell_of_line
 NO_RESULT = frozenset(("infra", "error"))
 """The outcomes of cells that an attempt tried in vain; a session that resumes runs them again."""
 
+_MOST_JOBS = 100_000
+"""Of a plan; a file that says more is damaged."""
 _NAMED = 3
 """Cells that one sentence names."""
 
@@ -47,14 +49,17 @@ class JobName:
 
 
 def job_of(header: Mapping[str, Any]) -> JobName | None:
-    """The job that the run with this ``run`` line is an attempt of; None: of none."""
+    """The job that the run with this ``run`` line is an attempt of; None: of none, or of one that
+    no plan has.
+    """
     job = header.get("job")
     if not isinstance(job, Mapping) or not isinstance(job.get("plan"), str):
         return None
     numbers = [job.get(name, 0) for name in ("index", "of", "attempt")]
     if not all(type(number) is int for number in numbers):
         return None
-    return JobName(job["plan"], *numbers)
+    name = JobName(job["plan"], *numbers)
+    return name if 0 <= name.index <= name.of <= _MOST_JOBS and name.attempt >= 0 else None
 
 
 def attempt_id(job: JobName, suite: str) -> str:

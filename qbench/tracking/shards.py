@@ -279,7 +279,8 @@ def lacking_shares(header: Mapping[str, Any]) -> tuple[str, ...]:
         return ()
     job = job_of(header)
     if job is not None:
-        held = header["job"].get("held", [job.index])
+        held = header["job"].get("held")
+        held = held if isinstance(held, list) else [job.index]
         return tuple(
             f"job {index} of {job.of}" for index in range(1, job.of + 1) if index not in held
         )

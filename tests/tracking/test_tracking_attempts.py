@@ -1,6 +1,7 @@
 """Work that is tried more than once is counted exactly once, and nothing of a try is lost."""
 
 import datetime
+import json
 import subprocess
 import sys
 
@@ -10,18 +11,24 @@ from hypothesis import strategies as st
 from tracked_results import HERE, START, line, measured
 
 from qbench.errors import InputError
-from qbench.judging import Cause, Outcome
+from qbench.judging import Cause, Cell, ChangedSample, Finding, Outcome, SampleChanges
 from qbench.reporting import build_reports
 from qbench.tracking import (
+    FolderStore,
     History,
     HistoryIndex,
     RunWriter,
     Wanted,
+    finding_line,
     finding_of_line,
+    held_results,
     lacking_shares,
     merge_run_files,
     read_run,
+    read_samples,
+    samples_line,
     trend_series,
+    unfinished_runs,
 )
 
 PLAN = "0123456789abcdef"
@@ -136,6 +143,26 @@ def test_a_job_that_cannot_be_named_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"a table with plan, index and of"):
         begun(tmp_path, job={"plan": 7})
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        7,
+        {"plan": PLAN, "index": "1", "of": 2},
+        {"plan": PLAN, "index": 3, "of": 2},
+        {"plan": PLAN, "index": 1, "of": 10**9},
+        {"plan": PLAN, "index": 1, "of": 2, "attempt": -1},
+        {"plan": PLAN, "index": True, "of": 2},
+    ],
+)
+def test_a_file_with_a_job_that_no_plan_has_is_a_run_of_its_own(tmp_path, job):
+    path = tmp_path / f"{written(tmp_path, cell(0), cell(1)).id}.jsonl"
+    header, *rest = path.read_text().splitlines(keepends=True)
+    path.write_text(json.dumps({**json.loads(header), "job": job}) + "\n" + "".join(rest))
+    run = night(tmp_path)
+    assert len(run.cells) == 2
+    assert lacking_shares(run.header) == ()
 
 
 # b: the first complete attempt counts, a later one is no second vote
@@ -342,7 +369,7 @@ def test_machines_that_saw_nothing_of_each_other_began_two_attempts(tmp_path):
     assert len(run.findings) == 1
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.lists(st.sets(st.integers(0, 3)), min_size=1, max_size=4))
 def test_any_order_twice_and_in_parts_counts_the_same(tmp_path_factory, steps):
     folder = tmp_path_factory.mktemp("union")
@@ -356,3 +383,80 @@ def test_any_order_twice_and_in_parts_counts_the_same(tmp_path_factory, steps):
     }
     one, other = night(folder / "some"), night(folder / "all")
     assert (one.cells, one.complete, one.findings) == (other.cells, other.complete, other.findings)
+
+
+def samples_of(number, sample):
+    changes = SampleChanges(
+        metric="top1", digest="d", lost=1, gained=0, changed=1,
+        samples=(ChangedSample(id=sample, effect="lost"),),
+    )  # fmt: skip
+    return samples_line(
+        Cell("smoke", *AXES[number][:1], *AXES[number][1].split("+")), {"x": changes}
+    )
+
+
+def finding_of(number, note):
+    cell = Cell("smoke", *AXES[number][:1], *AXES[number][1].split("+"))
+    names = {"model": cell.model, "backend": cell.backend, "schema": cell.schema}
+    return finding_line(cell, Finding(**names, samples=1, notes=(note,), complete=False))
+
+
+def test_findings_and_samples_are_those_of_the_attempt_that_counts_for_the_cell(tmp_path):
+    first = (cell(0), samples_of(0, "a"), finding_of(0, "a"), lost(1, "error"))
+    written(tmp_path, *first, end=False)
+    again = (cell(0), samples_of(0, "b"), finding_of(0, "b"), cell(1), samples_of(1, "c"))
+    written(tmp_path, *again, end=False)
+    history = History(tmp_path)
+    (run,) = history.each(history.nights(), samples=[night.id for night in history.nights()])
+    read, unread = read_samples(run.samples)
+    assert unread == 0
+    assert {cell.schema: one["x"].samples[0].id for cell, one in read.items()} == {
+        "s0": "a",
+        "s1": "c",
+    }
+    assert [finding_of_line(line)[1].notes for line in run.findings] == [("a",)]
+
+
+# a process can be killed at any byte that it writes
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_a_run_file_that_ends_anywhere_is_gone_on_with(tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("cut")
+    lines = (cell(0), samples_of(0, "a"), cell(1), finding_of(1, "x"))
+    path = folder / f"{written(folder, *lines).id}.jsonl"
+    whole = path.read_bytes()
+    head = whole.index(b"\n") + 1
+    cut = data.draw(st.integers(head, len(whole)), "cut")
+    path.write_bytes(whole[:cut])
+    there = {
+        one["schema"]
+        for text in whole[:cut].split(b"\n")
+        if text.startswith(b'{"type":"cell"') and (one := readable(text))
+    }
+    run = night(folder)
+    assert set(schemas(run)) == there
+    assert run.complete == (b'"type":"end","cells":2,"exit_code":0}' in whole[:cut])
+    held = held_results(FolderStore(folder), [str(path)])
+    taken = [held.lines(record.cell) for record in night_of(whole, folder)]
+    assert {one.cell["schema"] for one in taken if one is not None} == there
+    if not run.complete:
+        found = unfinished_runs(FolderStore(folder), lambda header: True)
+        assert found == {"smoke": [[str(path)]]}
+    written(folder, *lines)  # and the next attempt has them all, each once
+    assert sorted(schemas(night(folder))) == ["s0", "s1"]
+    assert path.read_bytes() == whole[:cut]
+
+
+def readable(text):
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def night_of(whole, folder):
+    copy = folder.parent / f"{folder.name}-whole.jsonl"
+    copy.write_bytes(whole)
+    return read_run(copy).cells
