@@ -253,6 +253,7 @@ class ObjectStore:
         """Store the runs of earlier nights that are in the spool, unless a process still writes
         them; notices say what was done.
         """
+        self._remove_idle_locks()
         waiting = [path for path in self._spooled() if path not in self._locks]
         for number, path in enumerate(waiting):
             if not self._hold(path):
@@ -335,6 +336,15 @@ class ObjectStore:
 
     def _spooled(self) -> list[Path]:
         return sorted(self.spool.glob(f"*{_RUN}"))
+
+    def _remove_idle_locks(self) -> None:
+        """Remove the locks that killed processes left of runs that are stored: the lock of a run
+        is made after its file and removed after it.
+        """
+        for lock in self.spool.glob(f"*{_LOCK}"):
+            path = lock.with_suffix(_RUN)
+            if path not in self._locks and not path.exists() and self._hold(path):
+                self._release(path)
 
     def _remove(self, path: Path) -> None:
         with contextlib.suppress(OSError):

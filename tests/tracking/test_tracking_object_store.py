@@ -206,6 +206,35 @@ def test_what_a_killed_process_wrote_is_stored_unfinished_by_the_next(url, tmp_p
     assert not [*store.spool.iterdir()]
 
 
+KILLED = """
+import os, signal, sys
+from qbench.tracking import history_at
+store = history_at(sys.argv[1])
+unlink = type(store.spool).unlink
+
+def dying(path, missing_ok=False):
+    if path.suffix == ".lock":
+        os.kill(os.getpid(), signal.SIGKILL)
+    unlink(path, missing_ok)
+
+type(store.spool).unlink = dying
+name = store.create("a")
+store.append(name, b'{"type":"run","format":"qbench-run/1","id":"a","suite":"s"}' + b"\\n")
+store.close(name, complete=True)
+"""
+
+
+def test_a_lock_that_a_killed_process_left_is_removed_by_the_next(url):
+    subprocess.run([sys.executable, "-c", KILLED, url], check=False)
+    store = history_at(url)
+    assert [path.name for path in store.spool.iterdir()] == ["a.lock"]
+    held = store.create("b")
+    begun(store, "t").close(exit_code=0)
+    assert sorted(path.name for path in store.spool.iterdir()) == ["b.jsonl", "b.lock"]
+    store.close(held, complete=True)
+    assert list(store.spool.iterdir()) == []
+
+
 def test_what_another_process_writes_is_left_to_it(url):
     first = history_at(url)
     writer = begun(first)
