@@ -45,26 +45,30 @@ from qbench.storage import Cache
 from qbench.tracking import read_run
 
 HISTORY, ELSEWHERE, OUTPUT = "reports/history", "elsewhere", "output.txt"
+STORE, USER = "bucket", "user"
 LONGEST = 20.0
 _TIMED, _COPIES = 3, 4
-_CLEAN = {"SCENARIO": "", "FAKE_PROCESSOR": "x64-test"}
+_CLEAN = {"SCENARIO": "", "FAKE_PROCESSOR": "x64-test", "QBENCH_CACHE": USER}
 _OTHER_CLASS = {"FAKE_PROCESSOR": "arm64-test"}
 _OTHER_WEIGHTS = {"SCENARIO": "other weights:none"}
 _ACCEPT = ("--qbench-accept-fp32", "--qbench-accept=all", "--qbench-reason=r")
 _KINDS = ("samples", "fp32", "profiles")
-_NOT_COMPARED = ("cache", "__pycache__", ".pytest_cache", OUTPUT)
+_NOT_COMPARED = ("cache", USER, "__pycache__", ".pytest_cache", OUTPUT)
+_STORED = (".jsonl", ".begun")
 
 
-def complete_runs(folder: Path) -> State:
+def complete_runs(folder: Path, places: tuple[str, ...] = (HISTORY,)) -> State:
     """How many runs of the accepted class are complete, and what the last of them says of each
     cell.
     """
     whole = []
-    for path in sorted((folder / HISTORY).glob("*.jsonl")):
+    for path in (path for place in places for path in (folder / place).rglob("*.jsonl")):
         with contextlib.suppress(QbenchError):
             one = read_run(path)
             if one.complete and "x64" in str(one.environment.get("processor", "")):
                 whole.append(one)
+    if not whole:
+        return {}
     last = max(whole, key=lambda one: (one.header["sequence"], one.id))
     facts = [
         (str(cell.cell), str(cell.outcome), repr(cell.metrics), repr(cell.digests))
@@ -78,7 +82,7 @@ class Activity:
     """What is killed.
 
     Args:
-        arguments: of pytest, or of qbench where the first is no option and no suite.
+        arguments: of pytest, or of qbench where the first is no suite; ``{folder}``: the project.
         state: what it is about.
         cold: whether it begins with an empty cache.
     """
@@ -101,6 +105,11 @@ ACTIVITIES = (
         arguments=(SUITE_FILE, *_ACCEPT),
         state=baselines,
         variables=_OTHER_WEIGHTS,
+    ),
+    Activity(
+        name="storing at a URL",
+        arguments=(SUITE_FILE, f"--qbench-history=file://{{folder}}/{STORE}"),
+        state=partial(complete_runs, places=(STORE, f"{USER}/spool")),
     ),
     Activity(
         name="reporting",
@@ -136,6 +145,7 @@ def forked(
     ``names``: a file for the names of all modules that were loaded then.
     """
     (folder / OUTPUT).write_text("")
+    arguments = tuple(one.format(folder=folder) for one in arguments)
     begins, tells = os.pipe()
     child = os.fork()
     if not child:
@@ -287,7 +297,7 @@ class Trials:
         wrong += [f"while it was killed: {text}" for text in _shown_wrong(first)]
         wrong += _hidden(place)
         shutil.copytree(place, drawn := place.with_name("drawn"))
-        report = forked(drawn, ("report", "--report", "md"), longest=self.longest)
+        report = forked(drawn, _drawn(drawn), longest=self.longest)
         wrong += [f"then a report: {text}" for text in (*_shown_wrong(report), *_code(report))]
         shutil.rmtree(drawn)
         again = forked(place, arguments, variables, longest=self.longest)
@@ -299,7 +309,7 @@ class Trials:
         ]
         wrong += [f"left in the cache: {one}" for one in left_in_cache(place)]
         killed = first.code == -signal.SIGKILL
-        if self.activity.state is complete_runs or after == old:
+        if "cells" in new or after == old:
             self.seconds.append(again.seconds)
         return Result(
             trial=number,
@@ -351,11 +361,22 @@ def _history_wrong(folder: Path, before: State, output: str) -> Iterator[str]:
         if now.get(name) != text:
             yield f"the run file {name} has changed"
     passed = output.count(" PASSED ")
-    own = [name for name in now if name not in before and f"{ELSEWHERE}" not in name]
-    if passed:
-        recorded = sum(text.count('"type":"cell"') for name, text in now.items() if name in own)
-        if recorded < passed:
-            yield f"{passed} cells were printed as passed, {recorded} are recorded"
+    own = [text for name, text in now.items() if name not in before]
+    for place in (folder / STORE, folder / USER / "spool"):
+        own += [path.read_text() for path in place.rglob("*.jsonl")]
+    recorded = sum(text.count('"type":"cell"') for text in own)
+    if recorded < passed:
+        yield f"{passed} cells were printed as passed, {recorded} are recorded"
+
+
+def _drawn(folder: Path) -> tuple[str, ...]:
+    """The command that draws a report of what is there, also of the store where it has runs."""
+    words = ("report", "--report", "md")
+    return (
+        (*words, f"--history=file://{folder}/{STORE}")
+        if any((folder / STORE).glob("*.jsonl"))
+        else words
+    )
 
 
 def _shown_wrong(ended: Ended) -> Iterator[str]:
@@ -372,13 +393,19 @@ def _code(ended: Ended) -> Iterator[str]:
 
 def _hidden(folder: Path) -> Iterator[str]:
     for one in hidden(folder):
-        yield f"git would see {one}"
+        if any(path.is_file() for path in (folder / one, *(folder / one).rglob("*"))):
+            yield f"git would see {one}"
 
 
 def files(folder: Path) -> set[str]:
-    """The names of all files but those of the cache and of Python, and the output."""
-    every = (path.relative_to(folder) for path in folder.rglob("*"))
-    return {path.as_posix() for path in every if not set(path.parts) & set(_NOT_COMPARED)}
+    """The names of all files but those of the caches, of the store and of Python, and the output;
+    what waits to be stored is one.
+    """
+    every = [path.relative_to(folder) for path in folder.rglob("*")]
+    stored = {one for one in every if one.parts[0] == STORE and one.suffix in _STORED}
+    names = {one.as_posix() for one in every if not set(one.parts) & set(_NOT_COMPARED)}
+    waiting = {path.name for path in (folder / USER / "spool").rglob("*") if path.is_file()}
+    return (names | waiting) - {one.as_posix() for one in stored}
 
 
 def left_in_cache(folder: Path) -> list[str]:
