@@ -20,8 +20,6 @@ _RUNS = 3
 """The runs of a cell whose median counts."""
 _NIGHTS = 6
 """At most so many nights of a suite are read: the last may have measured only a part of it."""
-_CARRIED = "carried"
-"""The outcome of a cell that was not run."""
 _UNKNOWN_S = 1.0
 
 
@@ -43,6 +41,8 @@ class Durations:
 
     processor: str | None = None
     _runs: dict[tuple[str, str], dict[str, list[float]]] = field(default_factory=dict)
+    _carried: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
+    """As ``_runs``, of cells that no run of these nights has measured."""
     _work: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     """(suite, model) → multiply-accumulates of one sample, and samples."""
     _rates: dict[str, float] = field(default_factory=dict)
@@ -55,7 +55,11 @@ class Durations:
         if record.macs and record.n:
             self._work.setdefault(key, (record.macs, record.n))
         processor = record.environment_class.partition("+")[0]
-        if record.outcome == _CARRIED or (self.processor and processor not in ("", self.processor)):
+        if self.processor and processor not in ("", self.processor):
+            return
+        if record.is_carried:  # a copy of one that may be older than the nights that are read
+            copies = self._carried.setdefault(key, {})
+            copies.setdefault(sys.intern(record.cell.slug), math.fsum(record.seconds.values()))
             return
         is_idle = record.outcome == Outcome.UNSUPPORTED.value and not record.unfetched
         if record.seconds or is_idle:
@@ -92,6 +96,8 @@ class Durations:
         key = cell.suite, cell.model
         if times := self._runs.get(key, {}).get(cell.slug):
             return median(times), Source.HISTORY
+        if seconds := self._carried.get(key, {}).get(cell.slug):
+            return seconds, Source.HISTORY
         macs, samples = self._work.get(key, (0, 0))
         rate = self._rates.get(cell.backend, self._rates.get("", 0.0))
         if macs and rate:

@@ -7,7 +7,7 @@ import pytest
 from qbench.judging import Cell
 from qbench.suite import Durations, Source
 from qbench.suite.suite_file import CalibrationChoice, ModelTable
-from qbench.tracking import CellRecord
+from qbench.tracking import Carried, CellRecord
 
 AVX2 = "x64-avx2+onnxruntime-1.31.1"
 
@@ -56,8 +56,14 @@ def test_only_runs_on_the_wanted_processor_count():
     assert _of(records, processor="arm64") == (1, Source.MEDIAN)
 
 
+def test_a_carried_time_counts_only_where_no_run_has_measured_the_cell():
+    carried = Carried(run="r", measured="2026-11-01T00:00:00+00:00", commit="c")
+    assert _of([_record(9, carried=carried), _record(2)]) == (2, Source.HISTORY)
+    other = _record(2, schema="t")
+    assert _of([_record(9, carried=carried), other]) == (9, Source.HISTORY)
+
+
 def test_a_cell_that_was_not_run_says_nothing():
-    assert _of([_record(9, outcome="carried"), _record(2)]) == (2, Source.HISTORY)
     assert _of([_record(None, outcome="error"), _record(2)]) == (2, Source.HISTORY)
 
 
