@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 CANDIDATES = pytest.StashKey[dict[str, list[list[str]]]]()
 """Suite → the unfinished runs that may be resumed, each as the names of its attempts."""
 _HELD = pytest.StashKey[dict[Path, "Held | None"]]()
-_CODE = pytest.StashKey[dict[Path, str]]()
+_CODE = pytest.StashKey[dict[str, str]]()
+"""Suite → ``code_digest``; of no suite the digest of the code alone."""
 INPUT = "qbench_resumable"
 """The key by which a worker of xdist gets ``CANDIDATES``."""
 
@@ -75,14 +76,15 @@ def _told(header: Mapping[str, Any]) -> dict[str, Any]:
 
 def code_digest(config: pytest.Config, suite: Path) -> str:
     """A digest of the code in the root folder and of the files that are read for ``suite``."""
-    known = config.stash.setdefault(_CODE, {})
-    if suite not in known:
-        from qbench.storage import plain
-        from qbench.suite import describe_code, suite_digest
+    from qbench.storage import plain
+    from qbench.suite import describe_code, suite_digest
 
-        code = plain(describe_code(config.rootpath))
-        known[suite] = digest_plain([code, suite_digest(suite)])[:16]
-    return known[suite]
+    known = config.stash.setdefault(_CODE, {})
+    if "" not in known:
+        known[""] = digest_plain(plain(describe_code(config.rootpath)))
+    if str(suite) not in known:
+        known[str(suite)] = digest_plain([known[""], suite_digest(suite)])[:16]
+    return known[str(suite)]
 
 
 def taken_over(config: pytest.Config, facts: SuiteFacts, planned: "PlannedCell") -> Taken | None:

@@ -2,6 +2,7 @@
 prints the summary.
 """
 
+import contextlib
 import os
 import re
 import sys
@@ -51,6 +52,7 @@ from qbench.tracking import (
     StaleEntry,
     UnkeptStore,
     accepted_lines,
+    complete_attempt,
     find_stale_entries,
     orphan_notes,
     prune_stale_entries,
@@ -102,7 +104,11 @@ def finish(
     sentences = (
         sentence
         for run in recorder.runs.values()
-        for sentence in (no_baseline_sentence(recorder, run), _nothing_resumed(recorder, run))
+        for sentence in (
+            no_baseline_sentence(recorder, run),
+            _nothing_resumed(recorder, run),
+            _retried_sentence(recorder, run),
+        )
     )
     messages = list(dict.fromkeys(filter(None, sentences)))
     for run in recorder.runs.values():
@@ -138,6 +144,23 @@ def _nothing_resumed(recorder: Recorder, run: OpenRun) -> str:
     return (
         f"nothing to resume: no unfinished run of suite '{run.facts['suite']}' with these cells, "
         "this code and this class of processor, so all cells were measured"
+    )
+
+
+def _retried_sentence(recorder: Recorder, run: OpenRun) -> str:
+    """That the job of ``run`` was complete before, which a person who meant another night should
+    know; empty of any other run.
+    """
+    before = ""
+    with contextlib.suppress(
+        QbenchError, OSError
+    ):  # a store that is away now: nothing depends on it
+        before = complete_attempt(recorder.history, run.header)
+    if not before:
+        return ""
+    return (
+        f"this job was complete before: '{before}' counts, and this attempt is compared with it; "
+        "another night takes a new plan ('qbench plan')"
     )
 
 

@@ -98,6 +98,7 @@ if TYPE_CHECKING:
     from qbench.tracking.resuming import MOST_DEATHS as MOST_DEATHS
     from qbench.tracking.resuming import Held as Held
     from qbench.tracking.resuming import TakenLines as TakenLines
+    from qbench.tracking.resuming import complete_attempt as complete_attempt
     from qbench.tracking.resuming import held_results as held_results
     from qbench.tracking.resuming import unfinished_runs as unfinished_runs
     from qbench.tracking.sample_lines import lines_of_others as lines_of_others

@@ -5,6 +5,7 @@ A line is copied as it is, with one more key, ``resumed_from``: the id of the ru
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 from qbench.errors import StoreError
@@ -199,6 +200,26 @@ def unfinished_runs(
             continue
         groups.append([history.name_of(head) for head in attempts])
     return {suite: groups for suite, groups in found.items() if groups}
+
+
+def complete_attempt(place: HistoryStore | Path, header: Mapping[str, Any]) -> str:
+    """The id of the attempt that counts before the one with this ``run`` line, where the job has
+    a complete one; else empty.
+    """
+    job = job_of(header)
+    if job is None or job.attempt < 2:
+        return ""
+    history = History(place)
+    of_job = [
+        head
+        for head in history.heads
+        if (other := job_of(head.header)) is not None
+        and (other.plan, other.index) == (job.plan, job.index)
+        and head.suite == header.get("suite")
+        and other.attempt < job.attempt
+    ]
+    ended = (run for run in history.ends(of_job) if run.complete)
+    return min((run.id for run in ended), default="")
 
 
 def held_results(store: HistoryStore, names: Iterable[str]) -> Held | None:

@@ -250,7 +250,9 @@ def test_an_attempt_of_a_job_goes_on_with_the_one_before_it(planned, monkeypatch
 def test_a_job_that_is_complete_costs_nothing_to_try_again(planned):
     project, job = planned, "--qbench-job=plan.json#1"
     project.run(job)
-    assert project.run(job, "--qbench-resume").parseoutcomes() == {"passed": 4}
+    result = project.run(job, "--qbench-resume")
+    assert result.parseoutcomes() == {"passed": 4}
+    result.stdout.fnmatch_lines(["*was complete before: '*-j0001-a01-scratch' counts*"])
     assert all("resumed_from" in one for one in project.lines(kind="cell"))
     history = History(project.path / "reports" / "history")
     (night,) = history.each(history.nights())
