@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from qbench.evaluation import SweepPlan
     from qbench.quantization import Schema
     from qbench.reporting import SweepTable
-    from qbench.tracking import SweepCell, SweepFile
+    from qbench.tracking import ResultFile, SweepCell
 
 _SORTS = ("loss", "size", "time", "executed", "agreement", "name")
 _SCHEMAS = "w8a8_asym_pt,w8a8_asym_pc,w8a8_sym_pc,w8_sym_pc"
@@ -149,9 +149,9 @@ def _doing(arguments: argparse.Namespace) -> str:
     return f"Sweeping '{arguments.model}'"
 
 
-def _files(arguments: argparse.Namespace) -> "SweepFile":
+def _files(arguments: argparse.Namespace) -> "ResultFile[SweepCell]":
     """The file of results; every file that is to be written is checked before anything runs."""
-    from qbench.tracking import SweepFile
+    from qbench.tracking import sweep_file
 
     stem = Path(arguments.model).stem or "model"
     path = Path(arguments.results or f"sweep-{stem}.jsonl")
@@ -177,7 +177,7 @@ def _files(arguments: argparse.Namespace) -> "SweepFile":
         "--write-suite": arguments.write_suite,
     }
     check_outputs(_doing(arguments), outputs, inputs)
-    return SweepFile(path)
+    return sweep_file(path)
 
 
 def _plan(arguments: argparse.Namespace) -> "SweepPlan":
@@ -265,7 +265,7 @@ def _refuse_without_samples(arguments: argparse.Namespace, schemas: "Sequence[Sc
 
 
 def _kept(
-    arguments: argparse.Namespace, files: "SweepFile", made: Sequence[dict[str, str]]
+    arguments: argparse.Namespace, files: "ResultFile[SweepCell]", made: Sequence[dict[str, str]]
 ) -> "dict[int, SweepCell]":
     """Place → the result of an earlier run of the same cell, where these are asked for."""
     from qbench.tracking import kept_results
@@ -286,7 +286,7 @@ def _measured(
     arguments: argparse.Namespace,
     plan: "SweepPlan",
     known: "tuple[Sequence[dict[str, str]], dict[int, SweepCell]]",
-    files: "SweepFile",
+    files: "ResultFile[SweepCell]",
     began: float,
 ) -> "list[SweepCell]":
     """The result of each cell; each is in the file of results as soon as it is known."""
@@ -394,7 +394,7 @@ def _write_pictures(arguments: argparse.Namespace, table: "SweepTable") -> None:
         say(f"wrote {arguments.html}")
 
 
-def _code(table: "SweepTable", files: "SweepFile") -> ExitCode:
+def _code(table: "SweepTable", files: "ResultFile[SweepCell]") -> ExitCode:
     """4: the budget left cells out."""
     if not table.left:
         return ExitCode.FINE

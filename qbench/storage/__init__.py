@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from qbench.storage.held_code import FollowedCode as FollowedCode
     from qbench.storage.held_code import digest_code as digest_code
     from qbench.storage.held_code import followed_code as followed_code
+    from qbench.storage.line_files import append_line as append_line
+    from qbench.storage.line_files import object_of_line as object_of_line
     from qbench.storage.listing import paths_below as paths_below
     from qbench.storage.places import ObjectFacts as ObjectFacts
     from qbench.storage.places import ObjectFile as ObjectFile

@@ -95,6 +95,7 @@ if TYPE_CHECKING:
     from qbench.tracking.record import record_of_line as record_of_line
     from qbench.tracking.regressions import Regression as Regression
     from qbench.tracking.regressions import group_alerts as group_alerts
+    from qbench.tracking.result_file import ResultFile as ResultFile
     from qbench.tracking.resuming import MOST_DEATHS as MOST_DEATHS
     from qbench.tracking.resuming import Held as Held
     from qbench.tracking.resuming import TakenLines as TakenLines
@@ -135,12 +136,12 @@ if TYPE_CHECKING:
     from qbench.tracking.sweep import SWEEP_COSTS as SWEEP_COSTS
     from qbench.tracking.sweep import SWEEP_FORMAT as SWEEP_FORMAT
     from qbench.tracking.sweep import SweepCell as SweepCell
-    from qbench.tracking.sweep import SweepFile as SweepFile
     from qbench.tracking.sweep import SweepMetric as SweepMetric
     from qbench.tracking.sweep import SweepState as SweepState
     from qbench.tracking.sweep import fronts_of as fronts_of
     from qbench.tracking.sweep import kept_results as kept_results
     from qbench.tracking.sweep import pareto_front as pareto_front
+    from qbench.tracking.sweep import sweep_file as sweep_file
     from qbench.tracking.trend import TREND_KEYS as TREND_KEYS
     from qbench.tracking.trend import AcceptedLevel as AcceptedLevel
     from qbench.tracking.trend import AcceptedLevels as AcceptedLevels

@@ -8,7 +8,6 @@ Then neither is taken, whatever the order.
 """
 
 import contextlib
-import json
 import os
 import re
 import tempfile
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qbench.errors import InputError, StoreError
-from qbench.storage import digest_bytes, work_folder
+from qbench.storage import digest_bytes, object_of_line, work_folder
 from qbench.tracking.attempts import job_of
 from qbench.tracking.history import parse_run
 from qbench.tracking.object_store import ObjectStore, store_with_files
@@ -148,16 +147,10 @@ def _is_torn_copy(copy: bytes, whole: bytes) -> bool:
     """Whether every line of ``copy`` that can be read is at the same place in ``whole``."""
     lines, known = copy.rstrip(b"\n").split(b"\n"), whole.split(b"\n")
     same = (
-        line == there or not _can_be_read(line) for line, there in zip(lines, known, strict=False)
+        line == there or object_of_line(line) is None
+        for line, there in zip(lines, known, strict=False)
     )
     return len(lines) <= len(known) and all(same)
-
-
-def _can_be_read(line: bytes) -> bool:
-    try:
-        return isinstance(json.loads(line), dict)
-    except ValueError:
-        return False
 
 
 def _files(places: Iterable[Path | ObjectStore]) -> tuple[list[RunFile], tuple[str, ...]]:

@@ -8,23 +8,14 @@ the one with the least of the other cost.
 
 import enum
 import math
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-import msgspec
-
-from qbench.errors import InputError, StoreError, refused_by_system
+from qbench.errors import InputError
 from qbench.judging import FP32
-from qbench.storage import (
-    NOT_WRITTEN,
-    json_line,
-    refuse_newer,
-    table_from_value,
-    value_of_plain,
-)
+from qbench.storage import NOT_WRITTEN
+from qbench.tracking.result_file import ResultFile
 
 SWEEP_FORMAT = "qbench-sweep/1"
 """In every line of such a file."""
@@ -163,88 +154,15 @@ def fronts_of(cells: Sequence[SweepCell]) -> dict[str, tuple[str, ...]]:
 # The file of results: a line for each finished cell, added and never changed.
 
 
-class SweepFile:
+def sweep_file(path: Path) -> ResultFile[SweepCell]:
     """The results of finished cells at ``path``, one JSON object in each line."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def read(self) -> tuple[SweepCell, ...]:
-        """The results in the file, the oldest first; empty where there is none.
-
-        A line that was cut off is left out: the process was ended while it was written.
-
-        Raises:
-            InputError: it is not such a file. StoreError: it cannot be read, or a newer qbench made
-                it.
-        """
-        if not self.path.exists():
-            return ()
-        try:
-            lines = self.path.read_bytes().splitlines()
-        except OSError as error:
-            raise refused_by_system(f"Reading the results '{self.path}'", error) from error
-        found = (self._cell(number, line) for number, line in enumerate(lines, 1) if line.strip())
-        return tuple(cell for cell in found if cell is not None)
-
-    def _cell(self, number: int, line: bytes) -> SweepCell | None:
-        """The result in ``line``; None: the line was cut off, or holds what no sweep writes."""
-        doing = f"Reading the results '{self.path}', line {number}"
-        try:
-            table: Any = msgspec.json.decode(line)
-        except (msgspec.MsgspecError, ValueError, RecursionError):
-            if line.startswith(b"{"):
-                return None
-            table = None
-        known = SWEEP_FORMAT.partition("/")[0]
-        if not isinstance(table, dict) or not str(table.get("format", "")).startswith(f"{known}/"):
-            raise InputError(
-                doing,
-                found="a line that no sweep wrote",
-                expected=f"a JSON object with format = '{SWEEP_FORMAT}'",
-                remedy="Name another file: --results FILE.",
-            )
-        refuse_newer(doing, table["format"], SWEEP_FORMAT)
-        try:
-            return value_of_plain(SweepCell, table)
-        except ValueError as error:
-            raise InputError(
-                doing,
-                found=str(error),
-                expected="a result as a sweep writes it",
-                remedy="Remove the line, or name another file: --results FILE.",
-            ) from error
-
-    def add(self, cell: SweepCell) -> None:
-        """Add the result of ``cell``; on return other processes can read it.
-
-        Raises:
-            StoreError: the file cannot be written.
-        """
-        line = json_line({"format": SWEEP_FORMAT, **table_from_value(cell)})
-        try:
-            handle = os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o644)
-            try:
-                if _is_torn(handle):
-                    line = "\n" + line
-                data = line.encode()
-                while data:
-                    data = data[os.write(handle, data) :]
-            finally:
-                os.close(handle)
-        except OSError as error:
-            raise StoreError(
-                f"Writing the results '{self.path}'",
-                found=error.strerror or str(error),
-                expected="a file that can be written, and room on the disk",
-                remedy="Name another file: --results FILE.",
-            ) from error
-
-
-def _is_torn(handle: int) -> bool:
-    """Whether the last line of the file is not whole, so that the next must not continue it."""
-    size = os.fstat(handle).st_size
-    return bool(size) and os.pread(handle, 1, size - 1) != b"\n"
+    return ResultFile(
+        path=path,
+        format=SWEEP_FORMAT,
+        kinds={"": SweepCell},
+        maker="sweep",
+        remedy="Name another file: --results FILE.",
+    )
 
 
 def kept_results(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbench.errors import InputError, StoreError
-from qbench.tracking import SweepCell, SweepFile, fronts_of, kept_results, pareto_front
+from qbench.tracking import SweepCell, fronts_of, kept_results, pareto_front, sweep_file
 
 
 def cell(name, loss=0.0, size=1, ms=1.0, **more):
@@ -50,7 +50,7 @@ MADE = {"model": "m", "data": "d", "schema": "s"}
 
 
 def test_what_was_added_is_read(tmp_path):
-    file = SweepFile(tmp_path / "r.jsonl")
+    file = sweep_file(tmp_path / "r.jsonl")
     assert file.read() == ()
     added = [
         cell("a", 0.25, made=MADE, interval=(-0.5, 1.0), seconds={"cell": 1.5}),
@@ -71,7 +71,7 @@ def test_what_was_added_is_read(tmp_path):
 
 @pytest.mark.parametrize("loss", ['{"a":' * 100_000, "NaN", "Infinity", "1e999", '"\xff"'])
 def test_a_line_that_no_sweep_can_write_is_left_out(tmp_path, loss):
-    file = SweepFile(tmp_path / "r.jsonl")
+    file = sweep_file(tmp_path / "r.jsonl")
     file.add(cell("a", loss=0.25))
     line = file.path.read_text(encoding="latin-1")
     file.path.write_text(line.replace("0.25", loss) + line, encoding="latin-1")
@@ -85,7 +85,7 @@ def test_a_result_is_called_as_the_sweep_calls_it(tmp_path):
 
 
 def test_a_key_of_a_newer_version_is_ignored(tmp_path):
-    file = SweepFile(tmp_path / "r.jsonl")
+    file = sweep_file(tmp_path / "r.jsonl")
     file.add(cell("a"))
     file.path.write_text(file.path.read_text().replace('"backend"', '"later": 1, "backend"'))
     assert file.read() == (cell("a"),)
@@ -93,7 +93,7 @@ def test_a_key_of_a_newer_version_is_ignored(tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):
     with pytest.raises(StoreError, match="expected a file that can be written"):
-        SweepFile(tmp_path / "none" / "r.jsonl").add(cell("a"))
+        sweep_file(tmp_path / "none" / "r.jsonl").add(cell("a"))
 
 
 def test_only_what_is_of_equal_parts_is_kept(tmp_path):
