@@ -7,13 +7,22 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from qbench.backends import Backend, Executor, HasRuleDigests, IntegerBackend, device_of, kernels_of
+from qbench.backends import (
+    Backend,
+    Executor,
+    HasRuleDigests,
+    IntegerBackend,
+    device_of,
+    isolated,
+    kernels_of,
+)
 from qbench.calibration import Profile
 from qbench.errors import UnsupportedError
 from qbench.evaluation import Subject, SubjectArtifacts
 from qbench.faults.fault import (
     ArithmeticFault,
     GraphEdit,
+    Injection,
     Kernel,
     KernelFault,
     Placed,
@@ -42,6 +51,15 @@ backend's.
 """
 
 
+def can_have(backend: Backend, injection: Injection) -> bool:
+    """Whether ``backend`` can have a fault of this kind in it: the graph of any can be edited, and
+    kernels and rules of an integer backend can be reached.
+    """
+    if isinstance(injection, KernelFault | ArithmeticFault):
+        return isinstance(backend, IntegerBackend)
+    return isinstance(injection, GraphEdit)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultyBackend:
     """``inner`` with a fault at some operators.
@@ -60,11 +78,7 @@ class FaultyBackend:
 
     def __post_init__(self) -> None:
         injection = self.placed.fault.injection
-        fits = isinstance(injection, GraphEdit) or (
-            isinstance(injection, KernelFault | ArithmeticFault)
-            and isinstance(self.inner, IntegerBackend)
-        )
-        if not fits:
+        if not can_have(self.inner, injection):
             raise UnsupportedError(
                 f"Putting the fault '{self.placed.fault.name}' into '{self.inner.name}'",
                 found=f"a fault of kind {type(injection).__name__}",
@@ -125,10 +139,13 @@ class FaultyBackend:
         graph = as_model(model)
         here = self.placed.among({node_key(node): node for node in graph.graph})
         if not here:
-            return self.inner.prepare(model, taps=taps, threads=threads)
+            return isolated(self.inner).prepare(model, taps=taps, threads=threads)
         injection = self.placed.fault.injection
         if isinstance(injection, GraphEdit):
-            return self.inner.prepare(edited(graph, self.placed), taps=taps, threads=threads)
+            # an engine that may crash is as likely to on a wrong graph
+            return isolated(self.inner).prepare(
+                edited(graph, self.placed), taps=taps, threads=threads
+            )
         assert isinstance(self.inner, IntegerBackend)
         return _faulty_integers(self.inner, self.placed).prepare(graph, taps=taps, threads=threads)
 

@@ -17,7 +17,14 @@ from qbench.diagnosis import (
     samples_that_moved,
 )
 from qbench.errors import QbenchError, UnsupportedError
-from qbench.evaluation import Comparator, Request, Rewriting, SubjectArtifacts, measure_request
+from qbench.evaluation import (
+    Comparator,
+    Quantized,
+    Request,
+    Rewriting,
+    SubjectArtifacts,
+    measure_request,
+)
 from qbench.faults.catalogue import get_fault
 from qbench.faults.fault import Fault, GraphEdit, Placed, ProfileFault, Stage, draw_sites
 from qbench.faults.faulty_backend import FaultyWork, edit_at, with_fault
@@ -99,6 +106,29 @@ def wrong_rewriting(placed: Placed) -> Rewriting:
     return Rewriting(
         Pipeline((WrongPass(placed.fault.name, placed.sites, placed.seed),)), Policy.EXACT
     )
+
+
+def faulty_request(request: Request, placed: Placed) -> Request:
+    """``request`` with a fault in place of one part of it: its backend, what runs behind the
+    quantizer, or the profile.
+
+    Raises:
+        UnsupportedError: it has no place for such a fault.
+    """
+    if placed.fault.stage is Stage.ENGINE:
+        return replace(request, backend=with_fault(request.backend, placed))
+    if isinstance(placed.fault.injection, ProfileFault):
+        return replace(request, shared=FaultyWork.of(request.shared, placed))
+    wrong = wrong_rewriting(placed)
+    if request.rewriting is not None:
+        passes = (*request.rewriting.pipeline.passes, *wrong.pipeline.passes)
+        wrong = replace(request.rewriting, pipeline=Pipeline(passes))
+    return replace(request, rewriting=wrong)
+
+
+def main_graph(quantized: Quantized) -> ir.Model:
+    """The graph that faults are put into: the first one of a model."""
+    return next(iter(quantized.models.values()))
 
 
 # One fault in one subject: which gates see it, and what localization reports.
@@ -219,9 +249,7 @@ class FaultHarness:
 
     def places(self, fault: Fault, seed: int, count: int) -> tuple[Placed, ...]:
         """Up to ``count`` places for ``fault`` in the main graph, drawn by ``seed``."""
-        (model,) = list(
-            self.shared.quantized(self.schema, self.backend.capabilities).models.values()
-        )[:1]
+        model = main_graph(self.shared.quantized(self.schema, self.backend.capabilities))
         return draw_sites(fault, model, seed, count)
 
     def try_fault(self, placed: Placed, *, samples: int) -> Trial:
@@ -300,11 +328,8 @@ class FaultHarness:
         )
 
     def _faulty(self, placed: Placed) -> Request:
-        if placed.fault.stage is Stage.ENGINE:
-            return self._request(with_fault(self.backend, placed), is_compared=True)
-        if isinstance(placed.fault.injection, ProfileFault):
-            return replace(self._request(self.backend), shared=FaultyWork.of(self.shared, placed))
-        return replace(self._request(self.backend), rewriting=wrong_rewriting(placed))
+        is_compared = placed.fault.stage is Stage.ENGINE
+        return faulty_request(self._request(self.backend, is_compared=is_compared), placed)
 
     def _seen(self, request: Request, measured: Measurement) -> set[DetectedBy]:
         # what is red anyway shows nothing

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from qbench.metrics.paired import Method as Method
     from qbench.metrics.paired import paired_interval as paired_interval
     from qbench.metrics.paired import tango_statistic as tango_statistic
+    from qbench.metrics.paired import wilson_interval as wilson_interval
     from qbench.metrics.registry import catalogue as catalogue
     from qbench.metrics.registry import get_metric as get_metric
     from qbench.metrics.regression import ValueAnswers as ValueAnswers

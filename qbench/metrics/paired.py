@@ -94,6 +94,21 @@ def tango_statistic(
     return distance / math.sqrt(variance)
 
 
+def wilson_interval(count: int, n: int, *, confidence: float = 0.95) -> Interval:
+    """Wilson's two-sided interval of the share of which ``count`` of ``n`` were seen, as fractions.
+
+    (0, 1) where nothing was looked at.
+
+    Raises:
+        ValueError: impossible counts or confidence.
+    """
+    if not 0 <= count <= n:
+        raise ValueError(f"{count} of {n} are impossible")
+    if not 0 < confidence < 1:
+        raise ValueError(f"a confidence of {confidence} is impossible: it lies between 0 and 1")
+    return _wilson(count, n, NormalDist().inv_cdf((1 + confidence) / 2)) if n else (0.0, 1.0)
+
+
 def _tango(losses: float, gains: float, n: float, z: float) -> Interval:
     middle = (gains - losses) / n
     low = _border(

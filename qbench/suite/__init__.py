@@ -68,6 +68,8 @@ if TYPE_CHECKING:
     from qbench.suite.plan_identity import refuse_other_code as refuse_other_code
     from qbench.suite.plan_identity import refuse_other_suite as refuse_other_suite
     from qbench.suite.plan_identity import suite_digest as suite_digest
+    from qbench.suite.proof import ProofOptions as ProofOptions
+    from qbench.suite.proof import ProvenSuite as ProvenSuite
     from qbench.suite.run_start import describe_start as describe_start
     from qbench.suite.session import Bench as Bench
     from qbench.suite.session import JudgedCell as JudgedCell

@@ -84,6 +84,22 @@ if TYPE_CHECKING:
     from qbench.tracking.object_store import NotStoredError as NotStoredError
     from qbench.tracking.object_store import ObjectStore as ObjectStore
     from qbench.tracking.object_store import history_at as history_at
+    from qbench.tracking.proof import PROOF_FORMAT as PROOF_FORMAT
+    from qbench.tracking.proof import Caught as Caught
+    from qbench.tracking.proof import FaultTally as FaultTally
+    from qbench.tracking.proof import Proof as Proof
+    from qbench.tracking.proof import ProofCell as ProofCell
+    from qbench.tracking.proof import ProofLine as ProofLine
+    from qbench.tracking.proof import ProofRemedy as ProofRemedy
+    from qbench.tracking.proof import ProofStart as ProofStart
+    from qbench.tracking.proof import ProofTrial as ProofTrial
+    from qbench.tracking.proof import TrialState as TrialState
+    from qbench.tracking.proof import caught_of as caught_of
+    from qbench.tracking.proof import join_proof as join_proof
+    from qbench.tracking.proof import lines_of_one as lines_of_one
+    from qbench.tracking.proof import proof_file as proof_file
+    from qbench.tracking.proof import remedies_of as remedies_of
+    from qbench.tracking.proof import tally_faults as tally_faults
     from qbench.tracking.record import AXES as AXES
     from qbench.tracking.record import FORMAT as FORMAT
     from qbench.tracking.record import CellRecord as CellRecord
