@@ -225,6 +225,25 @@ def declare_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h)?")
+_UNITS = {None: 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+def duration(text: str) -> float:
+    """The seconds of ``90s``, ``15m`` or ``2h``.
+
+    Raises:
+        ArgumentTypeError: it is not a time above 0.
+    """
+    found = _DURATION.fullmatch(text.strip())
+    seconds = float(found[1]) * _UNITS[found[2]] if found else 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(
+            f"found '{text}'; expected a time above 0 such as 90s, 15m or 2h"
+        )
+    return seconds
+
+
 def choose_cache(folder: str | None) -> "Cache":
     """The cache in ``folder``, or behind that URL; None: the user's."""
     from qbench.storage import Cache, place_of

@@ -38,6 +38,7 @@ from qbench.cli import optimizers as try_optimizers
 from qbench.cli import partition as partition_model
 from qbench.cli import plan as plan_night
 from qbench.cli import profile as profile_model
+from qbench.cli import prove as prove_suite
 from qbench.cli import quantize as quantize_file
 from qbench.cli import report as draw_report
 from qbench.cli import rewrite as rewrite_model
@@ -72,6 +73,7 @@ COMMANDS: tuple[Command, ...] = (
     diff_sides.COMMAND,
     accept_run.COMMAND,
     stability.COMMAND,
+    prove_suite.COMMAND,
     quarantine.COMMAND,
     merge_histories.COMMAND,
     draw_report.COMMAND,

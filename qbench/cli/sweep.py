@@ -1,7 +1,6 @@
 """qbench sweep: one model on several backends under several schemas: one table, and its fronts."""
 
 import argparse
-import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from qbench.cli.options import (
     declare_output,
     declare_ranges,
     declare_threads,
+    duration,
     names_of,
     say_content_notes,
     say_notes,
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 _SORTS = ("loss", "size", "time", "executed", "agreement", "name")
 _SCHEMAS = "w8a8_asym_pt,w8a8_asym_pc,w8a8_sym_pc,w8_sym_pc"
 """Without --schema."""
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h)?")
-_UNITS = {None: 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +71,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--budget",
         metavar="TIME",
-        type=_duration,
+        type=duration,
         help="begin no cell after so long: 90s, 15m, 2h; what is not measured is named, exit code "
         "4 (default: no limit)",
     )
@@ -104,16 +102,6 @@ def declare(parser: argparse.ArgumentParser) -> None:
     )
     declare_cache(parser)
     declare_json(parser)
-
-
-def _duration(text: str) -> float:
-    found = _DURATION.fullmatch(text.strip())
-    seconds = float(found[1]) * _UNITS[found[2]] if found else 0.0
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(
-            f"found '{text}'; expected a time above 0 such as 90s, 15m or 2h"
-        )
-    return seconds
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:

@@ -102,6 +102,8 @@ class ProofRun:
         is_over: whether the budget is used up.
         most: trials, with those that are kept; None: all.
         timer: seconds on a monotonic clock.
+
+    ``done`` and ``tried`` are how many trials there are by now, and of which kinds of faults.
     """
 
     def __init__(
@@ -122,7 +124,8 @@ class ProofRun:
         self._queues = {fault: deque(slots) for fault, slots in plan.slots.items()}
         self._waiting: list[str] = []
         self._model = ""
-        self._done = 0
+        self._looked: set[str] = set()
+        self.done = 0
         self.tried: set[str] = set()
 
     @property
@@ -169,18 +172,19 @@ class ProofRun:
 
     @property
     def _is_spent(self) -> bool:
-        return self._most is not None and self._done >= self._most
+        return self._most is not None and self.done >= self._most
 
     def _may_be_tried(self, slot: Slot) -> bool:
         known = self._cells.get(str(slot.cell))
-        return known is None or (not known.is_left_out and slot.fault in known.applies)
+        return known is None or known.may_have(slot.fault)
 
     def _trial(self, slot: Slot) -> Generator[ProofLine, None, bool | None]:
         """The lines of one trial; True: it was made, False: there is no place for it, None: the
         budget is used up.
         """
         name = str(slot.cell)
-        if name not in self._cells:
+        if slot.cell.model not in self._looked:
+            self._looked.add(slot.cell.model)
             yield from self._look(slot.cell.model)
         if not self._may_be_tried(slot):
             return False
@@ -206,14 +210,17 @@ class ProofRun:
         return True
 
     def _finish(self, trial: ProofTrial) -> None:
-        self._done += 1
+        self.done += 1
         self.tried.add(trial.fault)
 
     def _look(self, model: str) -> Iterator[ProofLine]:
         """Which faults the cells of ``model`` have a place for."""
         kinds = {name: CATALOGUE[name] for name in self._plan.kinds}
         for cell in self._plan.cells:
-            if cell.model != model or str(cell) in self._cells:
+            if cell.model != model:
+                continue
+            if str(cell) in self._cells:
+                yield self._cells[str(cell)]
                 continue
             found = ProofCell(made=self._plan.made, cell=str(cell))
             try:

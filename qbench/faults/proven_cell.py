@@ -41,6 +41,7 @@ class ProvenCell:
         refused: the verdict where it could not be measured.
         partners: backends that it might equal, for a gate that the suite does not have.
         environment_of: the class of results of a backend here.
+        is_new_class: whether it is judged as on a class without accepted results.
     """
 
     request: Request
@@ -49,6 +50,7 @@ class ProvenCell:
     refused: Callable[[QbenchError], Verdict]
     partners: Sequence[Backend] = ()
     environment_of: Callable[[Backend], EnvironmentClass]
+    is_new_class: bool = False
 
     @property
     def quantized(self) -> Quantized:

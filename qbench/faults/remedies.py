@@ -77,11 +77,20 @@ def nice_below(high: float, low: float) -> float | None:
 
 
 def nice_above(low: float, high: float) -> float | None:
-    """The number of fewest digits from above ``low`` to ``high``, the largest of these; None: there
-    is none of six digits.
+    """The number of fewest digits, two or more, from above ``low`` to ``high``, the smallest of
+    these; None: there is none of six digits.
     """
-    rounded = (_rounded_down(high, digits) for digits in _DIGITS)
-    return next((found for found in rounded if low < found <= high), None)
+    for digits in _DIGITS[1:]:
+        if low < (found := _rounded_up(low, digits)) <= high:
+            return found
+    return None
+
+
+def _rounded_up(value: float, digits: int) -> float:
+    """The first number of so many digits above ``value``."""
+    down = _rounded_down(value, digits) if value > 0 else 0.0
+    places = digits - 1 - math.floor(math.log10(value)) if value > 0 else digits
+    return round(down + 10.0**-places, places)
 
 
 def _rounded_down(value: float, digits: int) -> float:
@@ -216,10 +225,11 @@ def _by_samples(missed: Missed) -> Iterator[ProofRemedy]:
             found=None if clusters is None else clusters.gathering,
         )
         if power.is_open and power.needed is not None:
+            loss = points(more).removeprefix("+")
             yield ProofRemedy(
                 name="more samples",
-                setting=f"{power.needed:,} samples in place of {power.n:,} tell a loss of "
-                f"{points(more)} in {score.metric} from chance; then a tolerance below it",
+                setting=f"{power.needed:,} samples in place of {power.n:,} tell a loss of {loss} "
+                f"in {score.metric} from chance; then a tolerance below it",
                 tried=False,
             )
             return
@@ -270,6 +280,8 @@ def _by_acceptance(missed: Missed) -> Iterator[ProofRemedy]:
         return
     gates = [one for one in missed.healthy.verdict.gates if one.kind is GateKind.DRIFT]
     if all(one.state is GateState.INCOMPARABLE for one in gates):
+        if missed.cell.is_new_class:
+            return
         yield ProofRemedy(
             name="accepted results of this class",
             setting=f"accept them on {missed.measured.environment}: --qbench-accept=new",
@@ -299,16 +311,16 @@ def _by_metric(missed: Missed) -> Iterator[ProofRemedy]:
         value, gating = found, missed.cell.gating
         if healthy.score(name).has_floor:
             gating = replace(gating, rules=replace(gating.rules, agreement=value))
-            key = "agreement"
+            key = f"agreement = {value:g}"
         else:
             limits = {**gating.rules.limits, name: Limit(value)}
             gating = replace(gating, rules=replace(gating.rules, limits=limits))
-            key = f"limits.{name}"
+            key = f"limits = {{ {name} = {value:g} }}"
         if tells_apart(missed.cell, gating, healthy, measured):
             model = missed.cell.request.cell.model
             yield ProofRemedy(
                 name=f"the metric {name}",
-                setting=f'metrics = [..., "{name}"] with {key} = {value:g}, model {model}',
+                setting=f'metrics = [..., "{name}"], {key}, model {model}',
             )
             return
 

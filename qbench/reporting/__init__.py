@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from qbench.reporting.html import compare_page as compare_page
     from qbench.reporting.html import finding_page as finding_page
     from qbench.reporting.html import html_pages as html_pages
+    from qbench.reporting.html import proof_page as proof_page
     from qbench.reporting.html import sweep_page as sweep_page
     from qbench.reporting.markdown import markdown_text as markdown_text
     from qbench.reporting.places import ALL_KINDS as ALL_KINDS
@@ -41,6 +42,14 @@ if TYPE_CHECKING:
     from qbench.reporting.progress import Pace as Pace
     from qbench.reporting.progress import last_seconds as last_seconds
     from qbench.reporting.progress import recent_runs as recent_runs
+    from qbench.reporting.proof_rows import PROOF_COLUMNS as PROOF_COLUMNS
+    from qbench.reporting.proof_rows import ProofTable as ProofTable
+    from qbench.reporting.proof_rows import how_text as how_text
+    from qbench.reporting.proof_rows import proof_facts as proof_facts
+    from qbench.reporting.proof_rows import proof_markdown as proof_markdown
+    from qbench.reporting.proof_rows import proof_notes as proof_notes
+    from qbench.reporting.proof_rows import proof_table as proof_table
+    from qbench.reporting.proof_rows import share_sentence as share_sentence
     from qbench.reporting.report import Report as Report
     from qbench.reporting.run_comparison import compare as compare
     from qbench.reporting.run_comparison import newest_comparison as newest_comparison

@@ -20,6 +20,15 @@ from qbench.reporting.many_models import by_model, most_telling
 from qbench.reporting.node_chart import heat_map, nodes_svg
 from qbench.reporting.overlay import overlay_key, overlay_svg, overlays_of
 from qbench.reporting.places import TABS, Places, anchor_of, commit_address, link
+from qbench.reporting.proof_rows import (
+    ProofTable,
+    caught_text,
+    how_text,
+    interval_text,
+    proof_notes,
+    remedy_text,
+    share_sentence,
+)
 from qbench.reporting.report import Report, alert_rows
 from qbench.reporting.run_comparison import Comparison, run_choice, runs_to_choose
 from qbench.reporting.samples_view import DataSamples, SchemaSamples, run_words
@@ -204,8 +213,9 @@ class Page:
 
     ``model`` is set for the page of a model, ``found`` for the page of a finding, ``samples`` for
     the page of lost and gained samples, ``comparison`` for the compare page, ``sweep`` for that of
-    a sweep. ``previews`` is the folder with what samples look like. ``tabs`` are the names of the
-    suite's pages that exist, for the links on each page: see ``places.TABS``.
+    a sweep, ``proof`` for that of a proof. ``previews`` is the folder with what samples look like.
+    ``tabs`` are the names of the suite's pages that exist, for the links on each page: see
+    ``places.TABS``.
     """
 
     path: str
@@ -225,6 +235,7 @@ class Page:
     """(model, schema with variant) of every page of samples."""
     comparison: Comparison | None = None
     sweep: SweepTable | None = None
+    proof: ProofTable | None = None
     tabs: tuple[str, ...] = ()
 
     def to(self, name: str) -> str:
@@ -330,6 +341,12 @@ def _environment() -> "Environment":
         shape_path,
         sweep_chart,
         sweep_columns,
+        caught_text,
+        how_text,
+        interval_text,
+        proof_notes,
+        remedy_text,
+        share_sentence,
     )
     for function in (*_WORDS, *own):
         made.globals[function.__name__.lstrip("_")] = function
@@ -638,6 +655,14 @@ def sweep_page(table: SweepTable) -> str:
     report = Report(suite="", headline="", is_red=False)
     return Renderer().render(
         "sweep", Page(path="sweep.html", report=report, places=Places(), sweep=table)
+    )
+
+
+def proof_page(table: ProofTable) -> str:
+    """The page of one proof, alone."""
+    report = Report(suite=table.suite, headline="", is_red=table.is_below)
+    return Renderer().render(
+        "proof", Page(path="index.html", report=report, places=Places(), proof=table)
     )
 
 

@@ -22,6 +22,8 @@ from qbench.tracking import Proof
 _TWINS = ("ort-cpu-noopt", "ort-cpu-precise", "integer-ort-x64")
 """Backends that a cell might equal, tried after those that the suite has for the same model."""
 _MOST_PARTNERS = 4
+_NEW = EnvironmentClass("new-class")
+"""A class in which nothing is accepted: no processor has this name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,8 @@ class ProofOptions:
         faults: names; empty: the whole catalogue.
         seed: of order and places.
         places: of a fault in each cell.
+        new_class: whether cells are judged as on a class of environments without accepted results,
+            as after an upgrade of the engine.
         baselines, cache: folders; None: the user's cache.
     """
 
@@ -43,6 +47,7 @@ class ProofOptions:
     faults: Sequence[str] = ()
     seed: int = 0
     places: int = 1
+    new_class: bool = False
     cache: Cache | None = None
 
 
@@ -114,6 +119,7 @@ class ProvenSuite:
             "qbench": code.qbench,
             "code": code.source,
             "seed": str(self._options.seed),
+            "class": _NEW.processor if self._options.new_class else "",
         }
 
     def _fits(self, cell: Cell, fault: Fault) -> bool:
@@ -150,6 +156,8 @@ class ProvenSuite:
             changed = replace(
                 planned, rules=gating.rules, tolerances=tolerances, criterion=gating.criterion
             )
+            if self._options.new_class:
+                measurement = replace(measurement, environment=_NEW)
             return bench.judge(changed, measurement)
 
         def refused(error: QbenchError) -> Verdict:
@@ -166,6 +174,7 @@ class ProvenSuite:
             refused=refused,
             partners=self._partners(cell),
             environment_of=self._environment_of,
+            is_new_class=self._options.new_class,
         )
 
     def _environment_of(self, backend: Backend) -> EnvironmentClass:

@@ -15,12 +15,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from qbench.errors import InputError
+from qbench.judging import GateKind
 from qbench.metrics import wilson_interval
 from qbench.storage import NOT_WRITTEN
 from qbench.tracking.result_file import ResultFile
 
 PROOF_FORMAT = "qbench-proof/1"
 """In every line of such a file."""
+_OF_CLASS = frozenset(
+    kind.value for kind in (GateKind.DRIFT, GateKind.EXECUTED_DRIFT, GateKind.REFERENCE)
+)
+"""The gates that compare with what was accepted for one class of environments."""
 
 
 class TrialState(enum.StrEnum):
@@ -98,6 +103,10 @@ class ProofCell:
         """Whether it is red, or cannot run, without a fault."""
         return self.is_green is False
 
+    def may_have(self, fault: str) -> bool:
+        """Whether a fault can be put into it."""
+        return not self.is_left_out and fault in self.applies
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofTrial:
@@ -126,6 +135,14 @@ class ProofTrial:
     environment: str = ""
     seconds: float = 0.0
     kept: bool = field(default=False, metadata={NOT_WRITTEN: True})
+
+    @property
+    def needs_class(self) -> bool:
+        """Whether nothing but what was accepted for this very class of environments caught it: in a
+        new class, as after an upgrade of the engine, it would be let through.
+        """
+        gates = frozenset(self.gates)
+        return self.state is TrialState.CAUGHT and bool(gates) and gates <= _OF_CLASS
 
     @property
     def key(self) -> tuple[str, str, int, str]:
@@ -159,6 +176,19 @@ class Proof:
     cells: Mapping[str, ProofCell] = field(default_factory=dict)
     trials: tuple[ProofTrial, ...] = ()
     repeated: tuple[str, ...] = ()
+
+    @property
+    def pending(self) -> tuple[str, ...]:
+        """The kinds that were not tried once, although a cell has a place, or may have one."""
+        tried = {trial.fault for trial in self.trials}
+        kinds = {kind: None for one in self.starts for kind in one.kinds}
+        names = {name: None for one in self.starts for name in one.cells}
+        cells = [self.cells.get(name) for name in names]
+        return tuple(
+            kind
+            for kind in kinds
+            if kind not in tried and any(one is None or one.may_have(kind) for one in cells)
+        )
 
 
 def join_proof(lines: Iterable[ProofLine]) -> Proof:
@@ -202,6 +232,7 @@ _PARTS = {
     "qbench": "of another version of qbench",
     "code": "of another state of the code of qbench",
     "seed": "of another seed",
+    "class": "of another choice of --new-class",
 }
 
 
