@@ -153,6 +153,9 @@ class ProofRun:
 
     def _trials_of_model(self, model: str) -> Generator[ProofLine, None, bool]:
         """The trials of this round whose turn it is at ``model``; False: the budget is used up."""
+        if model != self._model:
+            for healthy in self._healthy.values():
+                healthy.with_metric.clear()  # it holds graphs: two large models may not fit
         self._model = model
         for fault in tuple(self._waiting):
             queue = self._queues[fault]

@@ -5,7 +5,13 @@ from dataclasses import dataclass, field, replace
 
 from qbench.backends import Backend
 from qbench.errors import QbenchError
-from qbench.evaluation import Quantized, Request, measure_request, rewrite_quantized
+from qbench.evaluation import (
+    Quantized,
+    Request,
+    SubjectArtifacts,
+    measure_request,
+    rewrite_quantized,
+)
 from qbench.faults.fault import Fault, ProfileFault
 from qbench.faults.faulty_backend import can_have
 from qbench.faults.trial import main_graph
@@ -100,13 +106,16 @@ class HealthyCell:
     """A cell without a fault.
 
     ``partner`` is the first backend that it equals, once it was looked for: (None,) where there is
-    none.
+    none. ``with_metric`` is by a further metric what it shares with cells that have that one, and
+    its measurement; None: it is not for such answers.
     """
 
     measurement: Measurement
     verdict: Verdict
     partner: tuple[str | None] | None = None
-    with_metric: dict[str, Measurement | None] = field(default_factory=dict)
+    with_metric: dict[str, tuple[SubjectArtifacts, Measurement | None]] = field(
+        default_factory=dict
+    )
 
 
 def measure_healthy(cell: ProvenCell) -> HealthyCell | Verdict:

@@ -116,12 +116,9 @@ def _by_equality(missed: Missed) -> Iterator[ProofRemedy]:
     if name is None:
         return
     request = _compared_with(cell, faulty_request(cell.request, missed.placed), name)
-    try:
-        measured = measure_request(request)
-    except QbenchError:
-        return
+    measured = _measured(request)
     gating = replace(cell.gating, criterion=Criterion(backend=name))
-    if cell.judge(measured, gating).outcome.is_red:
+    if measured is not None and cell.judge(measured, gating).outcome.is_red:
         named = cell.request.cell
         yield ProofRemedy(
             name="an equality gate",
@@ -132,9 +129,8 @@ def _by_equality(missed: Missed) -> Iterator[ProofRemedy]:
 def _partner_of(cell: ProvenCell) -> str | None:
     """The first of the partners that the healthy cell equals."""
     for partner in cell.partners:
-        try:
-            measured = measure_request(_compared_with(cell, cell.request, partner.name))
-        except QbenchError:
+        measured = _measured(_compared_with(cell, cell.request, partner.name))
+        if measured is None:
             continue
         gating = replace(cell.gating, criterion=Criterion(backend=partner.name))
         if not cell.judge(measured, gating).outcome.is_red:
@@ -301,14 +297,17 @@ def _by_metric(missed: Missed) -> Iterator[ProofRemedy]:
     for name in _METRICS:
         if name in has:
             continue
-        healthy = _with_metric(missed, name, is_faulty=False)
-        measured = None if healthy is None else _with_metric(missed, name, is_faulty=True)
+        shared, healthy = _with_metric(missed, name)
+        measured = None
+        if healthy is not None:
+            request = _measuring(missed, shared)
+            measured = _measured(faulty_request(request, missed.placed))
         if healthy is None or measured is None:
             continue
-        found = _limit_between(healthy.score(name), measured.score(name))
-        if found is None:
+        value = _limit_between(healthy.score(name), measured.score(name))
+        if value is None:
             continue
-        value, gating = found, missed.cell.gating
+        gating = missed.cell.gating
         if healthy.score(name).has_floor:
             gating = replace(gating, rules=replace(gating.rules, agreement=value))
             key = f"agreement = {value:g}"
@@ -331,25 +330,32 @@ def _limit_between(healthy: Score, measured: Score) -> float | None:
     return nice_above(measured.value, healthy.value)
 
 
-def _with_metric(missed: Missed, name: str, *, is_faulty: bool) -> Measurement | None:
-    """The cell measured with one more metric on its main data; None: it does not fit them."""
+def _with_metric(missed: Missed, name: str) -> tuple[SubjectArtifacts, Measurement | None]:
+    """What cells with one more metric on the main data share, and the healthy cell with it; None:
+    it is not for such answers.
+    """
     kept = missed.healthy.with_metric
-    if not is_faulty and name in kept:
-        return kept[name]
+    if name not in kept:
+        shared = missed.cell.request.shared
+        subject = shared.subject
+        use = MetricUse(name, get_metric(name), next(iter(subject.data)))
+        more = replace(subject, metrics=(*subject.metrics, use))
+        other = SubjectArtifacts(more, *shared.made_with)
+        kept[name] = other, _measured(_measuring(missed, other))
+    return kept[name]
+
+
+def _measuring(missed: Missed, shared: SubjectArtifacts) -> Request:
+    """The request of the cell for its answers alone."""
     request = missed.cell.request
-    subject = request.shared.subject
-    use = MetricUse(name, get_metric(name), next(iter(subject.data)))
-    shared = SubjectArtifacts(
-        replace(subject, metrics=(*subject.metrics, use)), *request.shared.made_with
-    )
-    request = replace(request, shared=shared, comparator=None, asked={}, repeats=1, stop=None)
+    return replace(request, shared=shared, comparator=None, asked={}, repeats=1, stop=None)
+
+
+def _measured(request: Request) -> Measurement | None:
     try:
-        measured = measure_request(faulty_request(request, missed.placed) if is_faulty else request)
+        return measure_request(request)
     except QbenchError:
-        measured = None
-    if not is_faulty:
-        kept[name] = measured
-    return measured
+        return None
 
 
 _REMEDIES: tuple[Callable[[Missed], Iterator[ProofRemedy]], ...] = (

@@ -1,0 +1,298 @@
+"""``qbench prove``: what a suite lets through, what would catch it, and how a proof goes on, is
+divided and joined.
+"""
+
+import datetime
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+CHEAP = "last-channel-block-not-written,bias-dropped,weight-transposed,signed-read-as-unsigned"
+"""Kinds that even the weak suite catches, so that no remedy is searched."""
+CELL = "integer-ort-x64+w8a8_asym_pc"
+WEAK = """
+[suite]
+tolerance = 0.2
+agreement = 0.1
+backends = ["integer-ort-x64", "ort-cpu-precise"]
+schemas = ["w8a8_asym_pc"]
+flips = { "*" = 20 }
+
+[[model]]
+id = "digits_cnn"
+data = "digits_test"
+samples = 40
+calibration = { data = "digits_train", count = 64 }
+metrics = ["top1"]
+"""
+STRONG = """
+[suite]
+tolerance = 0.005
+backends = ["integer-ort-x64", "ort-cpu-precise"]
+schemas = ["w8a8_asym_pc"]
+
+[[model]]
+id = "digits_cnn"
+data = "digits_test"
+calibration = { data = "digits_train", count = 64 }
+metrics = ["top1", "agreement"]
+equal_to = { "integer-ort-x64+*" = "ort-cpu-precise" }
+"""
+
+
+def accept(path):
+    """Accept what the suite at ``path`` measures here."""
+    from qbench.suite import Bench, Settings, approve_run, expand, gather, load_suite
+    from qbench.tracking import Accepting, Scope
+
+    suite, catalogues = load_suite(path), gather(suites=path.parent)
+    settings = Settings(
+        baselines=Path("baselines"),
+        suite_path=str(path),
+        today=datetime.date(2026, 11, 24),
+        accepting=Accepting(scope=Scope.NEW, fp32=True, reason="first"),
+    )
+    bench = Bench(suite, catalogues, settings)
+    approve_run(bench, [(cell, bench.measure(cell)) for cell in expand(suite, catalogues)])
+
+
+def make_suite(project, text, name="s"):
+    path = project / "suites" / f"{name}.qbench.toml"
+    path.write_text(text)
+    accept(path)
+    return path
+
+
+@pytest.fixture
+def weak(project):
+    return make_suite(project, WEAK)
+
+
+def proven(qbench, *arguments, code=0):
+    """The facts of a proof with the exit code ``code``, and what it says."""
+    found, out, err = qbench("prove", *arguments, "--json")
+    assert found == code, err
+    return json.loads(out), err
+
+
+def by_fault(facts):
+    return {one["fault"]: one for one in facts["faults"]}
+
+
+def without_times(facts):
+    return json.dumps(facts, sort_keys=True)
+
+
+def test_a_weak_suite_lets_faults_through_and_an_equality_gate_that_is_proposed_catches_them(
+    weak, qbench
+):
+    facts, err = proven(
+        qbench, "s", "--faults", "truncated,weight-transposed", "--detect", "0.9", code=1
+    )
+    assert facts["caught"]["of"] == facts["caught"]["caught"] + facts["let_through"]
+    assert facts["caught"]["share"] < 0.9
+    low, high = facts["caught"]["interval"]
+    assert low < facts["caught"]["share"] < high
+    weakest = by_fault(facts)["truncated"]
+    assert (weakest["caught"], weakest["of"]) == (0, 1)
+    assert weakest["cells_without_place"] == 1  # the engine's kernels cannot be reached
+    (missed,) = weakest["let_through"]
+    assert missed["cell"] == f"digits_cnn::{CELL}"
+    remedy = next(one for one in missed["remedies"] if one["name"] == "an equality gate")
+    assert remedy["tried"]
+    setting = re.match(r"(equal_to = .*), model digits_cnn", remedy["setting"])[1]
+    assert "truncated" in err  # said as soon as it is known
+    # applied as it is written
+    weak.write_text(WEAK + setting + "\n")
+    facts, _ = proven(qbench, "s", "--faults", "truncated", "-o", "again.jsonl", "--detect", "1")
+    assert by_fault(facts)["truncated"]["caught"] == 1
+    assert by_fault(facts)["truncated"]["let_through"] == []
+
+
+@pytest.mark.slow
+def test_every_setting_that_was_tried_catches_its_fault_when_it_is_written(weak, qbench):
+    """Each remedy of a kind of its own, one after the other."""
+    facts, _ = proven(qbench, "s", "--seed", "3")
+    wanted = {
+        (one["name"], one["setting"]): (fault["fault"], trial["cell"])
+        for fault in facts["faults"]
+        for trial in fault["let_through"]
+        for one in trial["remedies"]
+        if one["tried"]
+    }
+    first = {}
+    for (name, setting), trial in wanted.items():
+        first.setdefault(name, (setting, trial))
+    assert {"an equality gate", "a stricter tolerance", "the metric sqnr", "no flips"} <= set(first)
+    for number, (name, (setting, (fault, cell))) in enumerate(first.items()):
+        weak.write_text(applied(name, setting))
+        select = f"backend={cell.partition('::')[2].partition('+')[0]}"
+        again, _ = proven(
+            qbench, "s", "--seed", "3", "--faults", fault, "--select", select,
+            "-o", f"{number}.jsonl",
+        )  # fmt: skip
+        tally = by_fault(again)[fault]
+        assert (tally["caught"], tally["of"]) == (1, 1), (name, setting, fault)
+
+
+def applied(name, setting):
+    """The weak suite with ``setting`` as a user would write it."""
+    if name == "no flips":
+        return WEAK.replace('flips = { "*" = 20 }', "")
+    text = WEAK
+    lines = re.sub(r", model \w+$", "", setting)
+    if lines.startswith("metrics"):
+        added = re.search(r'"(\w+)"\]', lines)[1]
+        text = text.replace('metrics = ["top1"]', f'metrics = ["top1", "{added}"]')
+        lines = lines.partition("], ")[2]
+    return text + lines + "\n"
+
+
+@pytest.mark.slow
+def test_strong_gates_catch_every_fault_that_changes_something(project, qbench):
+    make_suite(project, STRONG)
+    facts, _ = proven(qbench, "s", "--detect", "1", "--places", "2")
+    assert facts["let_through"] == 0
+    assert facts["caught"]["caught"] == facts["caught"]["of"] > 60
+    assert facts["remedies"] == []
+    # an equivalent mutant is neither caught nor let through
+    silent = by_fault(facts)["zero-point-before-rounding"]
+    assert (silent["of"], silent["no_effect"], silent["share"]) == (0, 2, None)
+    assert "softmax-one-step-low" in facts["not_applicable"]
+
+
+def test_without_accepted_results_of_its_class_less_is_caught(project, qbench):
+    """As after an upgrade of the engine: the accepted predictions are of another class."""
+    make_suite(project, STRONG.replace("equal_to", "# equal_to"))
+    chosen = ("--faults", "truncated")
+    same, _ = proven(qbench, "s", *chosen)
+    assert same["caught"]["caught"] == same["caught_by_class_alone"] == 1
+    new, _ = proven(qbench, "s", *chosen, "--new-class", "-o", "new.jsonl")
+    assert (new["caught"]["caught"], new["let_through"]) == (0, 1)
+    assert "an equality gate" in {one["name"] for one in new["remedies"]}
+    # the two are not one proof
+    code, _, err = qbench("prove", "--merge", "prove-s.jsonl", "new.jsonl")
+    assert code == 2
+    assert "--new-class" in err
+
+
+def test_a_budget_that_leaves_kinds_out_ends_with_4_and_is_resumed(weak, qbench):
+    part, err = proven(qbench, "s", "--faults", CHEAP, "--trials", "2", code=4)
+    assert part["trials"] == 2
+    assert len(part["untried"]) == 2
+    assert all(name in err for name in part["untried"])
+    # the file is not mixed with another run by mistake
+    code, _, err = qbench("prove", "s", "--faults", CHEAP)
+    assert code == 2
+    assert "--resume" in err
+    resumed, err = proven(qbench, "s", "--faults", CHEAP, "--resume")
+    assert "2 trials are taken" in err
+    whole, _ = proven(qbench, "s", "--faults", CHEAP, "-o", "whole.jsonl")
+    assert without_times(resumed) == without_times(whole)
+    # nothing is done again
+    _, err = proven(qbench, "s", "--faults", CHEAP, "--resume")
+    assert f"{whole['trials']} trials are taken" in err
+    code, _, err = qbench("prove", "s", "--faults", CHEAP, "--resume", "--seed", "9")
+    assert code == 2
+    assert "another seed" in err
+
+
+def test_shards_join_to_the_whole_in_any_order(weak, qbench):
+    whole, _ = proven(qbench, "s", "--faults", CHEAP, "-o", "whole.jsonl")
+    for index in (1, 2, 3):
+        qbench("prove", "s", "--faults", CHEAP, "--shard", f"{index}/3", "-o", f"{index}.jsonl")
+    files = ("3.jsonl", "1.jsonl", "2.jsonl")
+    merged, _ = proven(qbench, "--merge", *files, "1.jsonl", "-o", "all.jsonl")
+    assert without_times(merged) == without_times(whole)
+    again, _ = proven(qbench, "--merge", "all.jsonl")
+    assert without_times(again) == without_times(whole)
+    # a share alone is not all: kinds that it has no trial of are named
+    codes = {index: qbench("prove", "--merge", f"{index}.jsonl")[0] for index in (1, 2, 3)}
+    assert 4 in codes.values()
+    short = next(index for index, code in codes.items() if code == 4)
+    part, _ = proven(qbench, "--merge", f"{short}.jsonl", code=4)
+    tried = {one["fault"] for one in part["faults"]}
+    assert set(part["untried"]) == set(CHEAP.split(",")) - tried
+
+
+def test_a_red_suite_is_refused_and_a_red_cell_is_left_out(project, qbench):
+    path = project / "suites" / "s.qbench.toml"
+    path.write_text(WEAK)
+    code, out, err = qbench("prove", "s", "--faults", "bias-doubled")
+    assert (code, out) == (2, "")
+    assert "none of which is green" in err
+    assert "missing" in err
+    accept(path)
+    # the accepted results of one cell are gone
+    file = project / "baselines" / "s" / "digits_cnn.json"
+    table = json.loads(file.read_text())
+    del table["cells"][CELL]
+    file.write_text(json.dumps(table))
+    facts, err = proven(qbench, "s", "--faults", "bias-doubled,weight-transposed", "-o", "b.jsonl")
+    assert [one["cell"] for one in facts["left_out"]] == [f"digits_cnn::{CELL}"]
+    assert facts["green"] == 1
+    assert {t["cell"] for one in facts["faults"] for t in one["let_through"]} <= {
+        "digits_cnn::ort-cpu-precise+w8a8_asym_pc"
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["prove"], "no SUITE"),
+        (["prove", "none"], "none"),
+        (["prove", "tiny", "--faults", "bias-dropt"], "bias-dropped"),
+        (["prove", "tiny", "--select", "schema=fp32"], "no quantized cell"),
+        (["prove", "tiny", "--shard", "3/2"], "3/2"),
+        (["prove", "tiny", "--detect", "1.5"], "a share from 0 to 1"),
+        (["prove", "tiny", "--budget", "soon"], "such as 90s"),
+        (["prove", "--merge", "nothing.jsonl"], "no file 'nothing.jsonl'"),
+        (["prove", "--merge", "suites/tiny.qbench.toml"], "a line that no proof wrote"),
+    ],
+)
+def test_bad_input_is_one_sentence(project, qbench, words, says):
+    code, out, err = qbench(*words)
+    assert (code, out) == (2, "")
+    assert says in err
+    assert "Traceback" not in err
+
+
+def test_the_pages_are_written(weak, qbench):
+    code, out, err = qbench("prove", "s", "--faults", "truncated", "--report", "out")
+    assert code == 0, err
+    page = Path("out/index.html").read_text()
+    assert "What suite s lets through" in page
+    assert "an equality gate" in page
+    text = Path("out/prove.md").read_text()
+    assert "| `truncated` | engine | 0 of 1 |" in text
+    assert "what would catch what was let through" in out
+    assert "truncated" in out
+
+
+@pytest.mark.slow
+def test_a_proof_that_was_killed_goes_on_to_the_same_table(weak, qbench):
+    """Killed in the middle of a line, too."""
+    whole, _ = proven(qbench, "s", "-o", "whole.jsonl")
+    command = [sys.executable, "-m", "qbench", "prove", "s", "-o", "killed.jsonl"]
+    process = subprocess.Popen(
+        command, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    file = Path("killed.jsonl")
+    while process.poll() is None and (
+        not file.exists() or len(file.read_bytes().splitlines()) < 15
+    ):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    lines = file.read_bytes().splitlines(keepends=True)
+    assert 10 < len(lines) < 60
+    file.write_bytes(b"".join(lines[:-1]) + lines[-1][:40])
+    resumed, _ = proven(qbench, "s", "-o", "killed.jsonl", "--resume")
+    assert without_times(resumed) == without_times(whole)
