@@ -389,8 +389,8 @@ def _code(table: "ProofTable") -> ExitCode:
 
 COMMAND = Command(
     name="prove",
-    summary="put faults into the models of a suite: which its gates let through, what would help",
-    example="qbench prove suites/smoke.qbench.toml --budget 10m --detect 0.9 --report prove",
+    summary="find which faults the gates of a suite let through, and what would help",
+    example="qbench prove suites/smoke.qbench.toml --budget 10m --detect 0.9",
     declare=declare,
     execute=execute,
 )

@@ -22,6 +22,10 @@ from qbench.tracking import Proof
 _TWINS = ("ort-cpu-noopt", "ort-cpu-precise", "integer-ort-x64")
 """Backends that a cell might equal, tried after those that the suite has for the same model."""
 _MOST_PARTNERS = 4
+_MOST_WORK = 300_000_000
+"""Multiply-accumulates of all samples beyond which our interpreter is no such backend: a gate that
+takes minutes of each night is no proposal.
+"""
 _NEW = EnvironmentClass("new-class")
 """A class in which nothing is accepted: no processor has this name."""
 
@@ -187,10 +191,12 @@ class ProvenSuite:
             for one in self._planned.values()
             if (one.cell.model, one.cell.schema) == (cell.model, cell.schema)
         ]
-        known = self._catalogues.backends.names()
-        names = [one for one in dict.fromkeys((*others, *_TWINS)) if one != cell.backend]
-        taken = [one for one in names if one in known][:_MOST_PARTNERS]
-        return tuple(self._catalogues.backends.get(one) for one in taken)
+        shared = self._bench.shared(self._planned[str(cell)])
+        work = shared.macs * sum(map(len, shared.subject.data.values()))
+        slow = self._catalogues.integer_backends if work > _MOST_WORK else frozenset()
+        known = set(self._catalogues.backends.names()) - slow - {cell.backend}
+        names = [one for one in dict.fromkeys((*others, *_TWINS)) if one in known]
+        return tuple(self._catalogues.backends.get(one) for one in names[:_MOST_PARTNERS])
 
 
 def _without_costs(planned: PlannedCell) -> PlannedCell:
