@@ -211,7 +211,7 @@ _ALL = (
         key="seconds",
         heading="Seconds",
         text=lambda cell: "" if cell.seconds is None else f"{cell.seconds:.2f}",
-        reads=("seconds",),
+        reads=("seconds", "carried"),
     ),
 )
 COLUMNS: Mapping[str, Column] = MappingProxyType({column.key: column for column in _ALL})

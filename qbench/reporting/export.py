@@ -202,7 +202,8 @@ def _properties(parent: Element, facts: Mapping[str, object]) -> None:
 
 
 def _seconds(record: CellRecord) -> float:
-    return math.fsum(record.seconds.values())
+    """The time that it took in its run."""
+    return 0.0 if record.is_carried else math.fsum(record.seconds.values())
 
 
 def _legal(text: object) -> str:
@@ -234,6 +235,7 @@ EXPORT_KEYS = (
         "integer_macs",
     ),
     *("outcome", "headline", "rule", "notices", "remedy", "seconds"),
+    *("stopped", "carried"),
 )
 """The fields of a cell that an export is made of."""
 

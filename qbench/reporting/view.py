@@ -84,8 +84,10 @@ class CellView:
 
     @property
     def seconds(self) -> float | None:
-        """How long it took; None: not recorded."""
-        return sum(self.record.seconds.values()) if self.record.seconds else None
+        """How long it took; None: not recorded, or not in this run."""
+        if self.record.is_carried or not self.record.seconds:
+            return None
+        return sum(self.record.seconds.values())
 
     @property
     def equality(self) -> GateRecord | None:

@@ -66,6 +66,7 @@ class Carrying:
         self._history = history
         self._models = models
         self._clock = clock
+        self._day = clock().date()
         self._parts = CellParts(bench.catalogues, bench.limit)
         self._earlier: EarlierResults | None = None
         self.notes: tuple[str, ...] = ()
@@ -90,7 +91,7 @@ class Carrying:
         if record.left_out or not record.metrics:
             return self._measured(planned, key, "its last result cannot be read whole")
         drawn = f"{planned.cell.suite}::{planned.cell}"
-        if is_in_share(self._rule.share, self._clock().date(), drawn):
+        if is_in_share(self._rule.share, self._day, drawn):
             return self._checked(planned, key, earlier)
         return _carried(planned, key, earlier, record)
 
@@ -134,8 +135,8 @@ class Carrying:
 
     def _checked(self, planned: PlannedCell, key: CellKey, earlier: EarlierResult) -> JudgedCell:
         """``planned`` measured, and compared with the result that would have been carried."""
-        run, day = earlier.source.run, self._clock().date()
-        why = f"random share of {self._rule.share_text} on {day}"
+        run = earlier.source.run
+        why = f"random share of {self._rule.share_text} on {self._day}"
         judged = self._measured(planned, key, why)
         if judged.measurement is None:
             return judged

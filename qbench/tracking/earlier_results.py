@@ -145,7 +145,7 @@ class EarlierResults:
                 runs.append(run)
         found = cls(tuple(problems))
         for run in sorted(runs, key=lambda one: one.source.measured, reverse=True):
-            for line in run.lines:
+            for line in reversed(run.lines):  # of a cell that was run twice the later line counts
                 found._add(run, line)
         return found
 

@@ -6,6 +6,9 @@ import json
 
 import pytest
 
+from qbench.errors import StoreError
+from qbench.tracking import EarlierResults
+
 
 @pytest.fixture
 def measured(project):
@@ -276,3 +279,85 @@ def test_an_unreadable_run_file_is_one_sentence(measured):
 def test_workers_carry(measured):
     measured.run("--qbench-carry=7d:0%", workers=2)
     assert len(carried(measured)) == 8
+
+
+LATENCY = """
+[suite]
+tolerance = 0.2
+agreement = 0.5
+backends = ["ort-cpu"]
+schemas = ["w8a8_asym_pc"]
+fp32 = false
+max_latency_ratio = 1e9
+
+[[model]]
+id = "tiny_a"
+data = "points"
+calibration = { data = "spare", count = 64 }
+metrics = ["top1"]
+"""
+
+
+def _twice(project):
+    """Why the one cell of ``project`` is measured on the second night."""
+    for _ in range(2):
+        assert project.run("--qbench-carry=7d:0%").ret == 0
+        (cell,) = project.lines(kind="cell")
+        assert "carried" not in cell
+        assert cell["key"]["parts"] == {}
+    return cell["key"]["why"]
+
+
+def test_a_cell_whose_time_is_judged_is_measured(project):
+    project.write_suite(LATENCY)
+    project.accept()
+    assert _twice(project) == "its latency is judged, and no key holds a time"
+
+
+@pytest.mark.slow
+def test_a_cell_that_is_listed_as_known_bad_is_measured(project):
+    project.write_suite(LATENCY.replace("max_latency_ratio = 1e9", "integer_macs = 0.0"))
+    project.accept()
+    listed = (
+        '[[cell]]\ncell = "tiny_a::*"\nmeasured = "97 %"\nreason = "no headroom"\nowner = "ann"\n'
+        'expires = "2999-01-01"\n'
+    )
+    (project.suite_path.parent / "scratch.quarantine.toml").write_text(listed)
+    project.run("--qbench-carry=7d:0%")
+    (cell,) = project.lines(kind="cell")
+    assert cell["key"] == {"version": 1, "parts": {}, "why": "it is listed as known bad"}
+
+
+def test_a_task_that_no_key_can_follow_is_measured(project):
+    project.write_suite(LATENCY.replace("max_latency_ratio = 1e9", ""))
+    path = project.path / "conftest.py"
+    text = path.read_text().replace("task=Classification(k=3)", "task=Mine(k=3)")
+    path.write_text(f"{text}\nclass Mine(Classification):\n    made = open(__file__)\n")
+    project.accept()
+    assert "holds what no key can follow" in _twice(project)
+
+
+def test_a_crash_without_a_key_hides_an_older_green_result(measured):
+    def change(lines):
+        for line in lines:
+            if line["type"] == "cell":
+                line["outcome"] = "error"
+                del line["key"]
+
+    measured.run("--qbench-carry=0d")
+    source = measured.lines(kind="run")[0]["id"]
+    _changed(measured, change)
+    measured.run("--qbench-carry=7d:0%")
+    assert not carried(measured)
+    assert set(why(measured).values()) == {f"its result in run {source} is 'error', and has no key"}
+
+
+def test_a_store_that_is_gone_carries_nothing_and_says_so(measured, monkeypatch):
+    def gone(*_, **__):
+        raise StoreError("Listing runs", found="a server that is away", expected="one", remedy="…")
+
+    monkeypatch.setattr(EarlierResults, "read", gone)
+    assert measured.run("--qbench-carry=7d:0%").ret == 0
+    assert not carried(measured)
+    (note,) = [one["text"] for one in measured.lines(kind="note") if "carried" in one["text"]]
+    assert note.startswith("Nothing is carried: Listing runs: found a server that is away")
