@@ -79,6 +79,7 @@ class CellParts:
     limit: int | None = None
     _of_subject: tuple[SubjectArtifacts | None, dict[str, str]] = (None, {})
     _followed: dict[str, str] = field(default_factory=dict)
+    _of_baseline: tuple[Baseline | None, dict[str, str]] = (None, {})
 
     def of(
         self, planned: PlannedCell, request: Request, baseline: Baseline | None
@@ -99,9 +100,9 @@ class CellParts:
         parts |= self._backend_parts("", request.backend, request.environment)
         for other, environment in self._others(request):
             parts |= self._backend_parts(f" {other.name}", other, environment)
-        parts |= _here(parts)
+        parts |= self._here(parts)
         parts |= self._settings(planned, request)
-        return parts | _baseline_parts(planned, baseline)
+        return parts | self._baseline_parts(planned, baseline)
 
     def _code(self, what: str, value: object) -> str:
         """The part of what ``what`` names, and of the code that it runs; followed once."""
@@ -202,6 +203,48 @@ class CellParts:
             parts["passes"] = digest_part([request.rewriting.digest, code])
         return parts
 
+    @functools.cached_property
+    def _process(self) -> tuple[dict[str, str], dict[str, str]]:
+        """What quantizes and counts in this process, and the versions of its packages."""
+        found = {"qbench": own_sources(), "python": platform.python_version()}
+        if kernels := blas_kernels():
+            found["kernels of numpy"] = kernels
+        return found, package_versions(PACKAGES)
+
+    def _here(self, parts: Mapping[str, str]) -> dict[str, str]:
+        """The parts of this process; a package that the backend has in the same version is one part
+        with that of the backend.
+        """
+        found, versions = self._process
+        named = {
+            f"package {name}"
+            if parts.get(f"package {name}", version) == version
+            else f"package {name} here": version
+            for name, version in versions.items()
+        }
+        return found | named
+
+    def _baseline_parts(self, planned: PlannedCell, baseline: Baseline | None) -> dict[str, str]:
+        if baseline is None:
+            return {}
+        if self._of_baseline[0] is not baseline:
+            self._of_baseline = baseline, _shared_parts(baseline)
+        known = baseline.cells.get(planned.cell.slug)
+        own = {} if known is None else {"accepted result": digest_part(known)}
+        return self._of_baseline[1] | own
+
+
+def _shared_parts(baseline: Baseline) -> dict[str, str]:
+    """The parts of ``baseline`` that are those of all of its cells."""
+    reference = [
+        *(baseline.model_digest, baseline.preprocessing, baseline.backend),
+        *(baseline.environment_class, plain(baseline.metrics), plain(baseline.data)),
+    ]
+    parts = {"fp32 reference": digest_part(reference)}
+    if baseline.calibrations:
+        parts["accepted ranges"] = digest_part(baseline.calibrations)
+    return parts
+
 
 def _code_part(what: str, value: object) -> str:
     found = followed_code(value)
@@ -238,34 +281,3 @@ def _written(subject: Subject, *, of_given: bool) -> list[object]:
         facts = [name, graph.ir_version, sorted(graph.metadata_props.items()), inputs]
         found.append([*facts, graph_digest(graph)] if of_given else facts)
     return found
-
-
-def _here(parts: Mapping[str, str]) -> dict[str, str]:
-    """What quantizes and counts in this process; a package that the backend has too, in the same
-    version, is one part.
-    """
-    found = {"qbench": own_sources(), "python": platform.python_version()}
-    if kernels := blas_kernels():
-        found["kernels of numpy"] = kernels
-    for name, version in package_versions(PACKAGES).items():
-        own = f"package {name}"
-        if parts.get(own, version) != version:
-            own = f"{own} here"
-        found[own] = version
-    return found
-
-
-def _baseline_parts(planned: PlannedCell, baseline: Baseline | None) -> dict[str, str]:
-    if baseline is None:
-        return {}
-    reference = [
-        *(baseline.model_digest, baseline.preprocessing, baseline.backend),
-        *(baseline.environment_class, plain(baseline.metrics), plain(baseline.data)),
-    ]
-    parts = {"fp32 reference": digest_part(reference)}
-    known = baseline.cells.get(planned.cell.slug)
-    if known is not None:
-        parts["accepted result"] = digest_part(known)
-    if baseline.calibrations:
-        parts["accepted ranges"] = digest_part(baseline.calibrations)
-    return parts

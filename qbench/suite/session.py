@@ -190,6 +190,8 @@ class Bench:
         """What retrained models lost, by model and decision: the same for each of its cells."""
         self._devices: dict[str, str] = {}
         """Backend → device, of the backends that were made."""
+        self._classes: dict[str, tuple[Backend, EnvironmentClass]] = {}
+        """Name → backend and the class of its results: finding it reads versions from the disk."""
         self._baselines = StoredBaselines(
             settings.baselines, suite, replacing=self._accepts_reference
         )
@@ -204,8 +206,12 @@ class Bench:
         return self._class_of(self._catalogues.backends.get(backend))
 
     def _class_of(self, backend: Backend) -> EnvironmentClass:
+        known = self._classes.get(backend.name)
+        if known is not None and known[0] is backend:
+            return known[1]
         threads = self.suite.table.threads
         environment = environment_of(backend, self.processor, threads=threads)
+        self._classes[backend.name] = backend, environment
         self._devices[backend.name] = environment.device
         return environment
 
