@@ -180,7 +180,7 @@ def _is_noisy(record: CellRecord) -> bool:
 def _carried(
     planned: PlannedCell, key: CellKey, earlier: EarlierResult, record: CellRecord
 ) -> JudgedCell:
-    taken = msgspec.structs.replace(record, key=key, carried=earlier.source)
+    taken = msgspec.structs.replace(record, key=key, carried=earlier.source, resumed_from="")
     verdict = Verdict(
         outcome=Outcome(record.outcome),
         headline=record.headline,

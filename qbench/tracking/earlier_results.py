@@ -38,6 +38,7 @@ class _Line(Struct, frozen=True):
     excused: str = ""
     digests: dict[str, str] = {}
     key: CellKey | None = None
+    resumed_from: str = ""
 
 
 _GREEN = frozenset(outcome.value for outcome in Outcome if not outcome.is_red)
@@ -100,6 +101,8 @@ class EarlierResults:
     """
 
     problems: tuple[str, ...] = ()
+    _runs: dict[str, Carried] = field(default_factory=dict)
+    """Id of a run of that time → what points to it."""
     _found: dict[tuple[str, str, str, str], list[EarlierResult]] = field(default_factory=dict)
 
     def of(self, cell: Cell) -> list[EarlierResult]:
@@ -143,7 +146,7 @@ class EarlierResults:
                 continue
             if run is not None:
                 runs.append(run)
-        found = cls(tuple(problems))
+        found = cls(tuple(problems), {run.source.run: run.source for run in runs})
         for run in sorted(runs, key=lambda one: one.source.measured, reverse=True):
             for line in reversed(run.lines):  # of a cell that was run twice the later line counts
                 found._add(run, line)
@@ -156,6 +159,10 @@ class EarlierResults:
             return
         if line.key is None or not line.key.parts:
             self._add_unkeyed(line, text, run)
+            return
+        # what a resumed run took over was measured when the unfinished one began
+        source = self._runs.get(line.resumed_from or run.source.run)
+        if source is None:
             return
         results = self._found.setdefault((line.model, line.backend, line.schema, line.variant), [])
         answers = answer_digests(line.digests)
@@ -172,7 +179,7 @@ class EarlierResults:
             why_not = f"its last result with this key is '{line.outcome}', not 'passed'"
         elif why_not:  # an older result may be of a whole run
             return
-        results.append(EarlierResult(line.key, line.outcome, answers, text, run.source, why_not))
+        results.append(EarlierResult(line.key, line.outcome, answers, text, source, why_not))
 
     def _add_unkeyed(self, line: _Line, text: bytes, run: _RunLines) -> None:
         """A red result without a key may be one with any key, such as that of a process that died:

@@ -181,6 +181,29 @@ def test_an_interrupted_run_does_not_hide_an_older_green_result(measured):
     assert {cell["carried"]["run"] for cell in measured.lines(kind="cell")} == {source}
 
 
+def test_a_resumed_result_is_as_old_as_the_run_that_measured_it(measured):
+    source = measured.lines(kind="run")[0]["id"]
+    measured.run("--qbench-carry=0d")
+
+    def resumed(run):
+        def change(lines):
+            for line in lines:
+                if line["type"] == "cell":
+                    line["resumed_from"] = run
+
+        return change
+
+    _changed(measured, resumed(source))
+    measured.run("--qbench-carry=7d:0%")
+    assert {cell["carried"]["run"] for cell in measured.lines(kind="cell")} == {source}
+    for file in measured.run_files[:-2]:
+        file.unlink()
+    measured.run_files[-1].unlink()
+    _changed(measured, resumed("gone"))
+    measured.run("--qbench-carry=7d:0%")
+    assert not carried(measured)
+
+
 def test_two_answers_to_one_key_are_not_carried(measured):
     measured.run("--qbench-carry=0d")
 
